@@ -520,25 +520,25 @@ uint7: _dtype
 uint8: _dtype
 
 def abs(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-    """Absolute value, element by element, a real number; its derivative at 0 is 0."""
+    """|input|: the absolute value, element by element, a real number; its derivative at 0 is 0."""
 def abs_(input: Tensor) -> Tensor:
     """`abs` in place: the result is written over the tensor itself, which is returned."""
 def absolute(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-    """Absolute value, element by element, a real number; its derivative at 0 is 0."""
+    """|input|: the absolute value, element by element, a real number; its derivative at 0 is 0."""
 def absolute_(input: Tensor) -> Tensor:
     """`abs` in place: the result is written over the tensor itself, which is returned."""
 def acos(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-    """Arc cosine in radians, element by element; integers become the default dtype."""
+    """arccos(input), the arc cosine in radians, element by element; integers become the default dtype."""
 def acos_(input: Tensor) -> Tensor:
     """`acos` in place: the result is written over the tensor itself, which is returned."""
 def acosh(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-    """Inverse hyperbolic cosine, element by element; integers become the default dtype."""
+    """log(input + √(input² - 1)), the inverse hyperbolic cosine, element by element; integers become the default dtype."""
 def acosh_(input: Tensor) -> Tensor:
     """`acosh` in place: the result is written over the tensor itself, which is returned."""
 def adaptive_avg_pool1d(input: Tensor, output_size: _int | None | _Sequence[_int | None]) -> Tensor:
-    """The means of `output_size` equal parts of an input (N, C, L) or (C, L)."""
+    """Σ part / size: the means of `output_size` equal parts of an input (N, C, L) or (C, L)."""
 def adaptive_max_pool1d(input: Tensor, output_size: _int | None | _Sequence[_int | None]) -> _tuple[Tensor, Tensor]:
-    """The largest element of each of `output_size` equal parts of (N, C, L) or (C, L), and its place."""
+    """max(input[⌊i n / size⌋ : ⌈(i + 1) n / size⌉]) for each of `output_size` parts, and its place. The input is (N, C, L) or (C, L)."""
 def add(input: Tensor | _complex, other: Tensor | _complex, *, alpha: _complex = 1.0, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """input + alpha · other, element by element."""
 def add_(input: Tensor | _complex, other: Tensor | _complex, *, alpha: _complex = 1.0) -> Tensor:
@@ -570,61 +570,61 @@ def addr_(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: _complex = 1, alph
 def adjoint(input: Tensor) -> Tensor:
     """The last two dimensions exchanged, and complex numbers conjugated; RuntimeError for a vector."""
 def affine_grid_generator(theta: Tensor, size: _Sequence[_int], align_corners: _bool) -> Tensor:
-    """`nn.functional.affine_grid`: the places to which affine maps, (N, 2, 3) or (N, 3, 4), take those of an image."""
+    """`nn.functional.affine_grid`, theta · (x, y, 1): the places to which affine maps, (N, 2, 3) or (N, 3, 4), take those of an image."""
 def alias_copy(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """A copy of `view_as`, row-major and in memory of its own; shapes and errors are the view's."""
 def all(input: Tensor, dim: _int | _Sequence[_int] | None = None, keepdim: _bool = False, *, dtype: None | _dtype = None, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-    """Whether all elements are not zero, over `dim` (bool; uint8 for uint8)."""
+    """Whether all input ≠ 0, over `dim` (bool; uint8 for uint8)."""
 def allclose(input: Tensor, other: Tensor | _complex, rtol: _float = 1e-05, atol: _float = 1e-08, equal_nan: _bool = False) -> _bool:
-    """Whether all elements are close; see `isclose`."""
+    """Whether |input - other| <= atol + rtol · |other| for all elements, a bool of Python; see `isclose`."""
 def alpha_dropout(input: Tensor, p: _float, train: _bool) -> Tensor:
-    """Drop elements so that mean and variance stay, each with chance `p`, where `train`; else the input itself. RuntimeError unless 0 <= p <= 1."""
+    """a · (mask · x + (1 - mask) · α′) + b: drop elements so that mean and variance stay, each with chance `p`, where `train`; else the input itself."""
 def alpha_dropout_(input: Tensor, p: _float, train: _bool) -> Tensor:
-    """Drop elements so that mean and variance stay in place, each with chance `p`, where `train`. RuntimeError unless 0 <= p <= 1."""
+    """a · (mask · x + (1 - mask) · α′) + b: drop elements so that mean and variance stay in place, each with chance `p`, where `train`."""
 def amax(input: Tensor, dim: _int | _Sequence[_int] | None = None, keepdim: _bool = False, *, dtype: None | _dtype = None, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-    """Largest element over `dim`; equal ones share the gradient."""
+    """max(input) over `dim`; equal ones share the gradient."""
 def amin(input: Tensor, dim: _int | _Sequence[_int] | None = None, keepdim: _bool = False, *, dtype: None | _dtype = None, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-    """Smallest element over `dim`; equal ones share the gradient."""
+    """min(input) over `dim`; equal ones share the gradient."""
 def aminmax(input: Tensor, *, dim: _int | _Sequence[_int] | None = None, keepdim: _bool = False, out: Tensor | _tuple[Tensor, ...] | None = None) -> _return_types.aminmax:
-    """Smallest and largest element as a named tuple (min, max)."""
+    """min(input) and max(input) over `dim` (all by default), as a named tuple (min, max)."""
 def angle(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-    """The angle of each complex number in radians, in (-π, π]; of real ones, 0 or π, and NaN for NaN."""
+    """arg(input): the angle of each complex number in radians, in (-π, π]; of real ones, 0 or π, and NaN for NaN."""
 def any(input: Tensor, dim: _int | _Sequence[_int] | None = None, keepdim: _bool = False, *, dtype: None | _dtype = None, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-    """Whether any element is not zero, over `dim` (bool; uint8 for uint8)."""
+    """Whether any input ≠ 0, over `dim` (bool; uint8 for uint8)."""
 def arange(start: Tensor | _complex | None = None, end: Tensor | _complex | None = None, step: _float | None = None, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = None, memory_format: _memory_format | None = None, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """1-D Tensor of start, start + step, … before end."""
 def arccos(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-    """Arc cosine in radians, element by element; integers become the default dtype."""
+    """arccos(input), the arc cosine in radians, element by element; integers become the default dtype."""
 def arccos_(input: Tensor) -> Tensor:
     """`acos` in place: the result is written over the tensor itself, which is returned."""
 def arccosh(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-    """Inverse hyperbolic cosine, element by element; integers become the default dtype."""
+    """log(input + √(input² - 1)), the inverse hyperbolic cosine, element by element; integers become the default dtype."""
 def arccosh_(input: Tensor) -> Tensor:
     """`acosh` in place: the result is written over the tensor itself, which is returned."""
 def arcsin(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-    """Arc sine in radians, element by element; integers become the default dtype."""
+    """arcsin(input), the arc sine in radians, element by element; integers become the default dtype."""
 def arcsin_(input: Tensor) -> Tensor:
     """`asin` in place: the result is written over the tensor itself, which is returned."""
 def arcsinh(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-    """Inverse hyperbolic sine, element by element; integers become the default dtype."""
+    """log(input + √(input² + 1)), the inverse hyperbolic sine, element by element; integers become the default dtype."""
 def arcsinh_(input: Tensor) -> Tensor:
     """`asinh` in place: the result is written over the tensor itself, which is returned."""
 def arctan(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-    """Arc tangent in radians, element by element; integers become the default dtype."""
+    """arctan(input), the arc tangent in radians, element by element; integers become the default dtype."""
 def arctan2(input: Tensor, other: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-    """Angle of the point (other, input) in radians, in (-π, π]."""
+    """arctan(input / other) with the quadrant: angle of the point (other, input), in (-π, π]."""
 def arctan2_(input: Tensor, other: Tensor) -> Tensor:
     """`atan2` in place: the result is written over the tensor itself, which is returned."""
 def arctan_(input: Tensor) -> Tensor:
     """`atan` in place: the result is written over the tensor itself, which is returned."""
 def arctanh(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-    """Inverse hyperbolic tangent, element by element; integers become the default dtype."""
+    """log((1 + input) / (1 - input)) / 2, the inverse hyperbolic tangent, element by element; integers become the default dtype."""
 def arctanh_(input: Tensor) -> Tensor:
     """`atanh` in place: the result is written over the tensor itself, which is returned."""
 def argmax(input: Tensor, dim: _int | _Sequence[_int] | None = None, keepdim: _bool = False, *, dtype: None | _dtype = None, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-    """Where the largest element stands (the first of equal ones), along `dim` or in the flattened tensor (int64)."""
+    """argmax(input): where the largest element stands (the first of equal ones), along `dim` or in the flattened tensor (int64). (int64)."""
 def argmin(input: Tensor, dim: _int | _Sequence[_int] | None = None, keepdim: _bool = False, *, dtype: None | _dtype = None, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-    """Where the smallest element stands (the first of equal ones), along `dim` or in the flattened tensor (int64)."""
+    """argmin(input): where the smallest element stands (the first of equal ones), along `dim` or in the flattened tensor (int64). (int64)."""
 def argsort(input: Tensor, dim: _int = -1, descending: _bool = False, stable: _bool = False) -> Tensor:
     """Indices (int64) that sort along `dim`: the second result of `sort`."""
 def argwhere(input: Tensor) -> Tensor:
@@ -642,23 +642,23 @@ def as_tensor(data: _Any, dtype: _dtype | None = None, device: _device | _str | 
 def asarray(obj: _Any, *, dtype: _dtype | None = None, device: _device | _str | _int | None = None, copy: _Any = None, requires_grad: _bool = False) -> Tensor:
     """A tensor of `obj`, sharing its memory where that is possible and `copy` is not True."""
 def asin(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-    """Arc sine in radians, element by element; integers become the default dtype."""
+    """arcsin(input), the arc sine in radians, element by element; integers become the default dtype."""
 def asin_(input: Tensor) -> Tensor:
     """`asin` in place: the result is written over the tensor itself, which is returned."""
 def asinh(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-    """Inverse hyperbolic sine, element by element; integers become the default dtype."""
+    """log(input + √(input² + 1)), the inverse hyperbolic sine, element by element; integers become the default dtype."""
 def asinh_(input: Tensor) -> Tensor:
     """`asinh` in place: the result is written over the tensor itself, which is returned."""
 def atan(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-    """Arc tangent in radians, element by element; integers become the default dtype."""
+    """arctan(input), the arc tangent in radians, element by element; integers become the default dtype."""
 def atan2(input: Tensor, other: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-    """Angle of the point (other, input) in radians, in (-π, π]."""
+    """arctan(input / other) with the quadrant: angle of the point (other, input), in (-π, π]."""
 def atan2_(input: Tensor, other: Tensor) -> Tensor:
     """`atan2` in place: the result is written over the tensor itself, which is returned."""
 def atan_(input: Tensor) -> Tensor:
     """`atan` in place: the result is written over the tensor itself, which is returned."""
 def atanh(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-    """Inverse hyperbolic tangent, element by element; integers become the default dtype."""
+    """log((1 + input) / (1 - input)) / 2, the inverse hyperbolic tangent, element by element; integers become the default dtype."""
 def atanh_(input: Tensor) -> Tensor:
     """`atanh` in place: the result is written over the tensor itself, which is returned."""
 @_overload
@@ -689,27 +689,27 @@ def atleast_3d(first: Tensor, second: Tensor, /, *tensors: Tensor) -> _tuple[Ten
 def atleast_3d(tensors: _Sequence[Tensor], /) -> _tuple[Tensor, ...]:
     """Tensors of fewer than three dimensions with new ones: behind a matrix, on both sides of a vector."""
 def avg_pool1d(input: Tensor, kernel_size: _int | _Sequence[_int], stride: _int | _Sequence[_int] | None = None, padding: _int | _Sequence[_int] | _str = 0, ceil_mode: _bool = False, count_include_pad: _bool = True, divisor_override: _int | None = None) -> Tensor:
-    """The mean of each window of an input (N, C, L) or (C, L)."""
+    """Σ window / size: the mean of each window of an input (N, C, L) or (C, L)."""
 def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: _complex = 1, alpha: _complex = 1, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """`beta * input + alpha * batch1 @ batch2` of b matrices each, (b, n, k) and (b, k, m); input broadcasts to (b, n, m), and is not read where beta is 0. RuntimeError where the shapes do not fit or the dtypes differ."""
 def baddbmm_(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: _complex = 1, alpha: _complex = 1) -> Tensor:
     """`baddbmm` with its result written to input, which must have the result's shape."""
 def bartlett_window(window_length: _int, periodic: _bool = True, *values: _Any, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, requires_grad: _bool = False, **named: _Any) -> Tensor:
-    """Triangle: a period of that length or, unless `periodic`, symmetric."""
+    """1 - |2k/n - 1|, a triangle: a period of that length or, unless `periodic`, symmetric."""
 def batch_norm(input: Tensor, running_mean: Tensor | None, running_var: Tensor | None, weight: Tensor | None = None, bias: Tensor | None = None, training: _bool = False, momentum: _float = 0.1, eps: _float = 1e-05, cudnn_enabled: _bool = True) -> Tensor:
-    """Each channel (dimension 1) to mean 0 and variance 1, then weight and bias (Ioffe and Szegedy 2015)."""
+    """(x - mean) / √(variance + eps) · weight + bias for each channel (Ioffe and Szegedy 2015). The channel is dimension 1."""
 def bernoulli(input: Tensor, p: _float | None = None, *, generator: _Generator | None = None, out: Tensor | None = None) -> Tensor:
     """1 with the probability that the element of `input` gives (or `p`, where it is given), else 0, in input's dtype."""
 def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """`y[..., n] = input1[..., :] @ weight[n] @ input2[..., :] + bias[n]`."""
 def binary_cross_entropy_with_logits(input: Tensor, target: Tensor, weight: Tensor | None = None, pos_weight: Tensor | None = None, reduction: _int = 1) -> Tensor:
-    """`nn.functional.binary_cross_entropy_with_logits` with a number for the reduction: 0 none, 1 mean, 2 sum."""
+    """`nn.functional.binary_cross_entropy_with_logits`, -(y log σ(x) + (1 - y) log(1 - σ(x))), with a number for the reduction: 0 none, 1 mean, 2 sum."""
 def bincount(input: Tensor, weights: Tensor | None = None, minlength: _int = 0) -> Tensor:
     """How often each non-negative integer occurs in a 1-dim tensor, or the sum of the weights where it does."""
 def binomial(count: Tensor, prob: Tensor, generator: _Generator | None = None) -> Tensor:
     """How many of `count` trials succeed, each with probability `prob`: floating-point tensors of one dtype, which broadcast."""
 def bitwise_and(input: Tensor | _complex, other: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-    """bitwise_and of the bits of integers, or of bools."""
+    """input ∧ other, of each bit of integers, or of bools."""
 def bitwise_and_(input: Tensor | _complex, other: Tensor | _complex) -> Tensor:
     """`bitwise_and` in place: the result is written over the tensor itself, which is returned."""
 def bitwise_left_shift(input: Tensor | _complex, other: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
@@ -717,11 +717,11 @@ def bitwise_left_shift(input: Tensor | _complex, other: Tensor | _complex, *, ou
 def bitwise_left_shift_(input: Tensor | _complex, other: Tensor | _complex) -> Tensor:
     """`bitwise_left_shift` in place: the result is written over the tensor itself, which is returned."""
 def bitwise_not(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-    """The complement of each element's bits; of bools, the opposite."""
+    """-input - 1 for integers, the complement of each element's bits; of bools, the opposite."""
 def bitwise_not_(input: Tensor) -> Tensor:
     """`bitwise_not` in place: the result is written over the tensor itself, which is returned."""
 def bitwise_or(input: Tensor | _complex, other: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-    """bitwise_or of the bits of integers, or of bools."""
+    """input ∨ other, of each bit of integers, or of bools."""
 def bitwise_or_(input: Tensor | _complex, other: Tensor | _complex) -> Tensor:
     """`bitwise_or` in place: the result is written over the tensor itself, which is returned."""
 def bitwise_right_shift(input: Tensor | _complex, other: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
@@ -729,11 +729,11 @@ def bitwise_right_shift(input: Tensor | _complex, other: Tensor | _complex, *, o
 def bitwise_right_shift_(input: Tensor | _complex, other: Tensor | _complex) -> Tensor:
     """`bitwise_right_shift` in place: the result is written over the tensor itself, which is returned."""
 def bitwise_xor(input: Tensor | _complex, other: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-    """bitwise_xor of the bits of integers, or of bools."""
+    """input ⊕ other, of each bit of integers, or of bools."""
 def bitwise_xor_(input: Tensor | _complex, other: Tensor | _complex) -> Tensor:
     """`bitwise_xor` in place: the result is written over the tensor itself, which is returned."""
 def blackman_window(window_length: _int, periodic: _bool = True, *values: _Any, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, requires_grad: _bool = False, **named: _Any) -> Tensor:
-    """Blackman window: a period of that length or, unless `periodic`, symmetric."""
+    """0.42 - 0.5 cos(2πk/n) + 0.08 cos(4πk/n): a period of that length or, unless `periodic`, symmetric."""
 def block_diag(*tensors: Tensor) -> Tensor:
     """A matrix with the given ones (or rows, or numbers) along its diagonal and zeros elsewhere."""
 def bmm(input: Tensor, mat2: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
@@ -745,7 +745,7 @@ def broadcast_tensors(*tensors: Tensor) -> _tuple[Tensor, ...]:
 def broadcast_to(input: Tensor, *sizes: _int | _Sequence[_int], size: _int | _Sequence[_int] | None = None) -> Tensor:
     """`input.expand(size)`."""
 def bucketize(input: Tensor, boundaries: Tensor, *, out_int32: _bool = False, right: _bool = False, out: Tensor | None = None) -> Tensor:
-    """Which interval between ascending boundaries each value lies in: `searchsorted` in a 1-dim tensor."""
+    """k with boundaries[k - 1] < input ≤ boundaries[k], or ≤ and < where `right`. It is `searchsorted` in a 1-dim tensor."""
 def cartesian_prod(*tensors: Tensor) -> Tensor:
     """All tuples of one element of each 1-dim tensor, as rows in lexical order."""
 def cat(tensors: _Sequence[Tensor], dim: _int | _Sequence[_int] | None = 0, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
@@ -755,7 +755,7 @@ def ccol_indices_copy(self: Tensor) -> Tensor:
 def cdist(x1: Tensor, x2: Tensor, p: _float = 2.0, compute_mode: _str = 'use_mm_for_euclid_dist_if_necessary') -> Tensor:
     """The p-norm of every row of x1 (…, P, M) less every row of x2 (…, R, M): (…, P, R)."""
 def ceil(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-    """ceil of each element, as a floating-point number; its derivative is 0."""
+    """⌈input⌉: the smallest integer not below, as a floating-point number; its derivative is 0."""
 def ceil_(input: Tensor) -> Tensor:
     """`ceil` in place: the result is written over the tensor itself, which is returned."""
 def celu(input: Tensor, alpha: _complex = 1.0, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
@@ -763,31 +763,31 @@ def celu(input: Tensor, alpha: _complex = 1.0, *, out: Tensor | _tuple[Tensor, .
 def celu_(input: Tensor, alpha: _complex = 1.0) -> Tensor:
     """`celu` in place: the result is written over the tensor itself, which is returned."""
 def chain_matmul(*matrices: Tensor, out: Tensor | None = None) -> Tensor:
-    """The product of matrices in the order of least work, as `linalg.multi_dot`; of one matrix, itself."""
+    """A₁ · A₂ · … · Aₙ in the order of least work, as `linalg.multi_dot`; of one matrix, itself."""
 def channel_shuffle(input: Tensor, groups: _int) -> Tensor:
-    """(N, C, *) with the channels of `groups` groups dealt out in turn (Zhang et al. 2018)."""
+    """result[:, k · groups + g] = input[:, g · C / groups + k] (Zhang et al. 2018). The channels of `groups` groups of (N, C, *) are dealt out in turn."""
 def cholesky(input: Tensor, upper: _bool = False, *, out: Tensor | None = None) -> Tensor:
-    """`linalg.cholesky`."""
+    """`linalg.cholesky`: L with A = L Lᴴ, or its Hermitian transpose where `upper`."""
 def cholesky_inverse(L: Tensor, upper: _bool = False, *, out: Tensor | None = None) -> Tensor:
-    """The inverse of L Lᴴ (Lᴴ L where `upper`)."""
+    """(L Lᴴ)⁻¹, or (Lᴴ L)⁻¹ where `upper`."""
 def cholesky_solve(input: Tensor, L: Tensor, upper: _bool = False, *, out: Tensor | None = None) -> Tensor:
     """X with A X = input, for A = L Lᴴ (Lᴴ L where `upper`)."""
 def chunk(input: Tensor, chunks: _int, dim: _int | _Sequence[_int] | None = 0) -> _tuple[Tensor, ...]:
     """At most `chunks` pieces of equal length; the last may be shorter."""
 def clamp(input: Tensor, min: Tensor | _complex | None = None, max: Tensor | _complex | None = None, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-    """input, kept between min and max (numbers or tensors; either may be None, not both)."""
+    """min(max(input, min), max): input, kept between min and max (numbers or tensors; either may be None, not both)."""
 def clamp_(input: Tensor, min: Tensor | _complex | None = None, max: Tensor | _complex | None = None) -> Tensor:
     """`clamp` in place."""
 def clamp_max(input: Tensor, max: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-    """input, lowered to max where it is more."""
+    """min(input, max): input, lowered to max where it is more."""
 def clamp_max_(input: Tensor, max: Tensor | _complex) -> Tensor:
     """`clamp_max` in place: the result is written over the tensor itself, which is returned."""
 def clamp_min(input: Tensor, min: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-    """input, raised to min where it is less."""
+    """max(input, min): input, raised to min where it is less."""
 def clamp_min_(input: Tensor, min: Tensor | _complex) -> Tensor:
     """`clamp_min` in place: the result is written over the tensor itself, which is returned."""
 def clip(input: Tensor, min: Tensor | _complex | None = None, max: Tensor | _complex | None = None, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-    """input, kept between min and max (numbers or tensors; either may be None, not both)."""
+    """min(max(input, min), max): input, kept between min and max (numbers or tensors; either may be None, not both)."""
 def clip_(input: Tensor, min: Tensor | _complex | None = None, max: Tensor | _complex | None = None) -> Tensor:
     """`clamp` in place."""
 def clone(input: Tensor, *, memory_format: _memory_format | None = None) -> Tensor:
@@ -795,7 +795,7 @@ def clone(input: Tensor, *, memory_format: _memory_format | None = None) -> Tens
 def col_indices_copy(self: Tensor) -> Tensor:
     """`x.col_indices()` in memory of its own."""
 def column_stack(tensors: _Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
-    """The tensors side by side as columns: 0-dim and 1-dim ones become matrices of one column first."""
+    """[a b …]: the tensors side by side as columns; 0-dim and 1-dim ones become matrices of one column first."""
 def combinations(input: Tensor, r: _int = 2, with_replacement: _bool = False) -> Tensor:
     """All choices of r elements of a 1-dim tensor, as rows in the order of `itertools.combinations`."""
 def complex(real: Tensor, imag: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
@@ -805,41 +805,41 @@ def concat(tensors: _Sequence[Tensor], dim: _int | _Sequence[_int] | None = 0, *
 def concatenate(tensors: _Sequence[Tensor], dim: _int | _Sequence[_int] | None = 0, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """cat(tensors, dim=0, *, out=None) -> Tensor"""
 def conj(input: Tensor) -> Tensor:
-    """The complex conjugate, in memory of its own; a real tensor itself."""
+    """re - i · im: the complex conjugate, in memory of its own; a real tensor itself."""
 def conj_physical(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-    """The complex conjugate, element by element; of real numbers, themselves."""
+    """re - i · im: the complex conjugate, element by element; of real numbers, themselves."""
 def conj_physical_(input: Tensor) -> Tensor:
     """`conj_physical` in place: the result is written over the tensor itself, which is returned."""
 def constant_pad_nd(input: Tensor, pad_: _Sequence[_int], value: _complex = 0) -> Tensor:
     """`nn.functional.pad` with a constant."""
 def conv1d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: _int | _Sequence[_int] = 1, padding: _int | _Sequence[_int] | _str = 0, dilation: _int | _Sequence[_int] = 1, groups: _int = 1) -> Tensor:
-    """Cross-correlation of an input (N, C, *) with a weight (O, C / groups, *), with stride, padding, dilation and groups."""
+    """Σ input[k · stride + j · dilation - padding] · weight[j] + bias: cross-correlation."""
 def conv2d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: _int | _Sequence[_int] = 1, padding: _int | _Sequence[_int] | _str = 0, dilation: _int | _Sequence[_int] = 1, groups: _int = 1) -> Tensor:
-    """Cross-correlation of an input (N, C, *) with a weight (O, C / groups, *), with stride, padding, dilation and groups."""
+    """Σ input[k · stride + j · dilation - padding] · weight[j] + bias: cross-correlation."""
 def conv3d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: _int | _Sequence[_int] = 1, padding: _int | _Sequence[_int] | _str = 0, dilation: _int | _Sequence[_int] = 1, groups: _int = 1) -> Tensor:
-    """Cross-correlation of an input (N, C, *) with a weight (O, C / groups, *), with stride, padding, dilation and groups."""
+    """Σ input[k · stride + j · dilation - padding] · weight[j] + bias: cross-correlation."""
 def conv_tbc(input: Tensor, weight: Tensor, bias: Tensor, pad: _int = 0) -> Tensor:
-    """Cross-correlation of an input (T, N, C) with a weight (K, C, O) along time, with `pad` zeros at both ends."""
+    """result[t, n, o] = bias[o] + Σ input[t + k - pad, n, c] · weight[k, c, o]. It is the cross-correlation of an input (T, N, C) with a weight (K, C, O) along time, with `pad` zeros at both ends."""
 def conv_transpose1d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: _int | _Sequence[_int] = 1, padding: _int | _Sequence[_int] | _str = 0, output_padding: _int | _Sequence[_int] = 0, groups: _int = 1, dilation: _int | _Sequence[_int] = 1) -> Tensor:
-    """The adjoint of a convolution, for a weight (C, O / groups, *), with stride, padding, dilation and groups."""
+    """Each input[k] · weight[j] added at k · stride + j · dilation - padding: a convolution's adjoint."""
 def conv_transpose2d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: _int | _Sequence[_int] = 1, padding: _int | _Sequence[_int] | _str = 0, output_padding: _int | _Sequence[_int] = 0, groups: _int = 1, dilation: _int | _Sequence[_int] = 1) -> Tensor:
-    """The adjoint of a convolution, for a weight (C, O / groups, *), with stride, padding, dilation and groups."""
+    """Each input[k] · weight[j] added at k · stride + j · dilation - padding: a convolution's adjoint."""
 def conv_transpose3d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: _int | _Sequence[_int] = 1, padding: _int | _Sequence[_int] | _str = 0, output_padding: _int | _Sequence[_int] = 0, groups: _int = 1, dilation: _int | _Sequence[_int] = 1) -> Tensor:
-    """The adjoint of a convolution, for a weight (C, O / groups, *), with stride, padding, dilation and groups."""
+    """Each input[k] · weight[j] added at k · stride + j · dilation - padding: a convolution's adjoint."""
 def convolution(input: Tensor, weight: Tensor, bias: Tensor | None, stride: _Sequence[_int], padding: _Sequence[_int], dilation: _Sequence[_int], transposed: _bool, output_padding: _Sequence[_int], groups: _int) -> Tensor:
-    """A convolution, or a transposed one, of 1 to 3 dimensions, told by the weight: `nn.functional.conv1d` and its kin."""
+    """`nn.functional.conv1d` and its kin: Σ input[at · stride + k · dilation - padding] · weight[k] in 1 to 3 dimensions, or the transposed one, told by the weight."""
 def copysign(input: Tensor, other: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """|input| with other's sign."""
 def copysign_(input: Tensor, other: Tensor | _complex) -> Tensor:
     """`copysign` in place: the result is written over the tensor itself, which is returned."""
 def corrcoef(input: Tensor) -> Tensor:
-    """Correlation coefficients of variables (rows) over observations (columns), within [-1, 1]."""
+    """C[i, j] / √(C[i, i] · C[j, j]) for C = `cov(input)`, within [-1, 1]. These are correlation coefficients of variables (rows) over observations (columns)."""
 def cos(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-    """Cosine of radians, element by element; integers become the default dtype."""
+    """Cosine of radians, cos(input), element by element; integers become the default dtype."""
 def cos_(input: Tensor) -> Tensor:
     """`cos` in place: the result is written over the tensor itself, which is returned."""
 def cosh(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-    """Hyperbolic cosine, element by element; integers become the default dtype."""
+    """(e^input + e^-input) / 2, the hyperbolic cosine, element by element; integers become the default dtype."""
 def cosh_(input: Tensor) -> Tensor:
     """`cosh` in place: the result is written over the tensor itself, which is returned."""
 def cosine_embedding_loss(input1: Tensor, input2: Tensor, target: Tensor, margin: _float = 0.0, size_average: _bool | None = None, reduce: _str | _bool | None = None, reduction: _str = 'mean') -> Tensor:
@@ -847,31 +847,31 @@ def cosine_embedding_loss(input1: Tensor, input2: Tensor, target: Tensor, margin
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: _int = 1, eps: _float = 1e-08) -> Tensor:
     """x1·x2 / (max(‖x1‖, eps) · max(‖x2‖, eps)) along `dim`."""
 def count_nonzero(input: Tensor, dim: _int | _Sequence[_int] | None = None, keepdim: _bool = False, *, dtype: None | _dtype = None, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-    """How many elements are not zero, over `dim` (int64)."""
+    """Σ (input ≠ 0): how many elements are not zero, over `dim` (int64)."""
 def cov(input: Tensor, *, correction: _int = 1, fweights: Tensor | None = None, aweights: Tensor | None = None) -> Tensor:
-    """Covariances of variables (rows) over observations (columns), which may count several times or have weights."""
+    """Σ (x - mean) (y - mean)ᵀ / (n - correction) of variables (rows) over observations (columns)."""
 def cross(input: Tensor, other: Tensor, dim: _int | None = None, *, out: Tensor | None = None) -> Tensor:
-    """Vector product along `dim`, which has three elements (by default the first dimension that has)."""
+    """(a₂b₃ - a₃b₂, a₃b₁ - a₁b₃, a₁b₂ - a₂b₁) for a = input and b = other along `dim`. That has three elements; by default it is the first dimension that has."""
 def crow_indices_copy(self: Tensor) -> Tensor:
     """`x.crow_indices()` in memory of its own."""
 def ctc_loss(log_probs: Tensor, targets: Tensor, input_lengths: Tensor | _int | _Sequence[_int], target_lengths: Tensor | _int | _Sequence[_int], blank: _int = 0, reduction: _int = 1, zero_infinity: _bool = False) -> Tensor:
     """`nn.functional.ctc_loss` with a number for the reduction: 0 none, 1 mean, 2 sum."""
 def cummax(input: Tensor, dim: _int, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> _return_types.cummax:
-    """Running maximum along `dim` and where it stands, as a named tuple (values, indices)."""
+    """max(x₀ … xₖ) for each k along `dim` and where it stands, as a named tuple (values, indices)."""
 def cummin(input: Tensor, dim: _int, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> _return_types.cummin:
-    """Running minimum along `dim` and where it stands, as a named tuple (values, indices)."""
+    """min(x₀ … xₖ) for each k along `dim` and where it stands, as a named tuple (values, indices)."""
 def cumprod(input: Tensor, dim: _int, *, dtype: _dtype | None = None, out: Tensor | None = None) -> Tensor:
-    """Running product along `dim`; integers and bools give int64."""
+    """Π x₀ … xₖ for each k along `dim`, the running product; integers and bools give int64."""
 def cumsum(input: Tensor, dim: _int, *, dtype: _dtype | None = None, out: Tensor | None = None) -> Tensor:
-    """Running sum along `dim`; integers and bools give int64, half types are summed in float32, float32 in float64."""
+    """Σ x₀ … xₖ for each k along `dim`, the running sum; integers and bools give int64, half types are summed in float32, float32 in float64."""
 def cumulative_trapezoid(y: Tensor, x: Tensor | None = None, *, dx: _float = 1.0, dim: _int = -1) -> Tensor:
-    """Running integral of `y` along `dim` by the trapezoidal rule, at places `x` or at distance `dx`."""
+    """Σ dx · (yₖ + yₖ₊₁) / 2 up to each place along `dim`, at places `x` or at distance `dx`. It is the running integral by the trapezoidal rule."""
 def deg2rad(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-    """Degrees to radians."""
+    """input · π / 180: degrees to radians."""
 def deg2rad_(input: Tensor) -> Tensor:
     """`deg2rad` in place: the result is written over the tensor itself, which is returned."""
 def det(A: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The determinant of square matrices."""
+    """Σ sign(π) Π A[k, π(k)]: the determinant of square matrices."""
 def detach(input: Tensor) -> Tensor:
     """The same elements without history; writes to it are seen by the tape as writes to the input."""
 def detach_(input: Tensor) -> Tensor:
@@ -891,27 +891,27 @@ def diagonal_copy(input: Tensor, offset: _int = 0, dim1: _int = 0, dim2: _int = 
 def diagonal_scatter(input: Tensor, src: Tensor, offset: _int = 0, dim1: _int = 0, dim2: _int = 1) -> Tensor:
     """A copy of `input` with `src` as its diagonal."""
 def diff(input: Tensor, n: _int = 1, dim: _int = -1, prepend: Tensor | None = None, append: Tensor | None = None, *, out: Tensor | None = None) -> Tensor:
-    """Differences of neighbours along `dim`, n times over; `prepend` and `append` are joined on first."""
+    """x[k + 1] - x[k] along `dim`, n times over; `prepend` and `append` are joined on first."""
 def digamma(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-    """Logarithmic derivative of Γ, element by element."""
+    """Γ′(input) / Γ(input): the logarithmic derivative of Γ, element by element."""
 def digamma_(input: Tensor) -> Tensor:
     """`digamma` in place: the result is written over the tensor itself, which is returned."""
 def dist(input: Tensor, other: Tensor | _complex, p: _float | _str | None = 2) -> Tensor:
-    """The p-norm of input - other."""
+    """(Σ |input - other|^p)^(1/p): the p-norm of the difference."""
 def div(input: Tensor, other: Tensor | _complex, *, rounding_mode: _str | None = None, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-    """Quotient, element by element: in floating point, or rounded by `rounding_mode` "trunc" or "floor"."""
+    """input / other: in floating point, or rounded by `rounding_mode` "trunc" or "floor"."""
 def div_(input: Tensor, other: Tensor | _complex, *, rounding_mode: _str | None = None) -> Tensor:
     """`div` in place."""
 def divide(input: Tensor, other: Tensor | _complex, *, rounding_mode: _str | None = None, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-    """Quotient, element by element: in floating point, or rounded by `rounding_mode` "trunc" or "floor"."""
+    """input / other: in floating point, or rounded by `rounding_mode` "trunc" or "floor"."""
 def divide_(input: Tensor, other: Tensor | _complex, *, rounding_mode: _str | None = None) -> Tensor:
     """`div` in place."""
 def dot(input: Tensor, tensor: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """The sum of products of two vectors of one length, 0-dim. RuntimeError for other shapes or different dtypes."""
 def dropout(input: Tensor, p: _float, train: _bool) -> Tensor:
-    """`flambeau.dropout(input, p, train)`."""
+    """`nn.functional.dropout`: elements zeroed with chance p, the others times 1 / (1 - p); the input itself unless `train`."""
 def dropout_(input: Tensor, p: _float, train: _bool) -> Tensor:
-    """Zero elements and scale the others by 1 / (1 - p) in place, each with chance `p`, where `train`. RuntimeError unless 0 <= p <= 1."""
+    """Zero elements and scale the others by 1 / (1 - p) in place, each with chance `p`, where `train`."""
 def dsmm(input: Tensor, mat2: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """mm(input, mat2, *, out=None) -> Tensor"""
 def dsplit(input: Tensor, indices_or_sections: Tensor | _int | _Sequence[_int]) -> _tuple[Tensor, ...]:
@@ -921,11 +921,11 @@ def dstack(tensors: _Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
 def einsum(*args: _Any) -> Tensor:
     """Sum of products of tensors whose dimensions are named by letters."""
 def embedding(weight: Tensor, indices: Tensor, padding_idx: _int = -1, scale_grad_by_freq: _bool = False, sparse: _bool = False) -> Tensor:
-    """`nn.functional.embedding` with the table first: rows of `weight` (V, D) at the places `indices` (*): (*, D)."""
+    """weight[indices]: `nn.functional.embedding` with the table first, rows of `weight` (V, D) at the places `indices` (*): (*, D)."""
 def embedding_bag(weight: Tensor, indices: Tensor, offsets: Tensor, scale_grad_by_freq: _bool = False, mode: _int = 0, sparse: _bool = False, per_sample_weights: Tensor | None = None, include_last_offset: _bool = False, padding_idx: _int | None = None) -> _tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Bags of rows of `weight` (V, D), starting at `offsets` (B): sums (`mode` 0), means (1) or maxima (2), (B, D)."""
+    """Σ weight[indices] over bags (`mode` 0), means (1) or maxima (2) of rows of `weight` (V, D). The bags start at `offsets` (B); the result is (B, D)."""
 def embedding_renorm_(input: Tensor, indices: Tensor, max_norm: _float, norm_type: _float) -> Tensor:
-    """Shorten those rows of a table (V, D) at `indices` whose p-norm, p = `norm_type`, is above `max_norm`; in place."""
+    """row · min(1, max_norm / ‖row‖ₚ) for the rows of a table (V, D) at `indices`, in place. p is `norm_type`."""
 @_overload
 def empty(*size: _int | _Sequence[_int], dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = None, memory_format: _memory_format | None = None, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """Tensor: elements are not set."""
@@ -939,11 +939,11 @@ def empty_permuted(size: _Sequence[_int], physical_layout: _Sequence[_int], *, d
 def empty_strided(size: _int | _Sequence[_int], stride: _int | _Sequence[_int], *, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = None, memory_format: _memory_format | None = None, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """Tensor with that layout."""
 def eq(input: Tensor, other: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-    """Whether input eq other, element by element (bool)."""
+    """Whether input = other, element by element (bool)."""
 def eq_(input: Tensor, other: Tensor | _complex) -> Tensor:
     """`eq` in place: the result is written over the tensor itself, which is returned."""
-def equal(input: Tensor, other: Tensor | _complex) -> _bool:
-    """Whether both tensors have the same shape and elements."""
+def equal(input: Tensor, other: Tensor) -> _bool:
+    """Whether input = other: both tensors have the same shape and elements; a bool of Python."""
 def erf(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """Error function, 2/√π ∫₀ˣ exp(-t²) dt, element by element; integers become the default dtype."""
 def erf_(input: Tensor) -> Tensor:
@@ -953,13 +953,13 @@ def erfc(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> T
 def erfc_(input: Tensor) -> Tensor:
     """`erfc` in place: the result is written over the tensor itself, which is returned."""
 def erfinv(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-    """Inverse of erf, element by element; integers become the default dtype."""
+    """y with erf(y) = input, the inverse of erf, element by element; integers become the default dtype."""
 def erfinv_(input: Tensor) -> Tensor:
     """`erfinv` in place: the result is written over the tensor itself, which is returned."""
 def exp(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-    """e to the power of the input, element by element; integers become the default dtype."""
+    """e^input, element by element; integers become the default dtype."""
 def exp2(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-    """2 to the power of the input, element by element; integers become the default dtype."""
+    """2^input, element by element; integers become the default dtype."""
 def exp2_(input: Tensor) -> Tensor:
     """`exp2` in place: the result is written over the tensor itself, which is returned."""
 def exp_(input: Tensor) -> Tensor:
@@ -977,13 +977,13 @@ def fake_quantize_per_channel_affine(input: Tensor, scale: Tensor, zero_point: T
 def fake_quantize_per_tensor_affine(input: Tensor, scale: _Any, zero_point: _Any, quant_min: _int, quant_max: _int) -> Tensor:
     """Round to multiples of `scale` as if quantised to integers from `quant_min` to `quant_max`, of which `zero_point` is 0."""
 def feature_alpha_dropout(input: Tensor, p: _float, train: _bool) -> Tensor:
-    """Drop channels so that mean and variance stay, each with chance `p`, where `train`; else the input itself. RuntimeError unless 0 <= p <= 1."""
+    """a · (mask · x + (1 - mask) · α′) + b: drop channels so that mean and variance stay, each with chance `p`, where `train`; else the input itself."""
 def feature_alpha_dropout_(input: Tensor, p: _float, train: _bool) -> Tensor:
-    """Drop channels so that mean and variance stay in place, each with chance `p`, where `train`. RuntimeError unless 0 <= p <= 1."""
+    """a · (mask · x + (1 - mask) · α′) + b: drop channels so that mean and variance stay in place, each with chance `p`, where `train`."""
 def feature_dropout(input: Tensor, p: _float, train: _bool) -> Tensor:
-    """Zero channels and scale the others by 1 / (1 - p), each with chance `p`, where `train`; else the input itself. RuntimeError unless 0 <= p <= 1."""
+    """Zero channels and scale the others by 1 / (1 - p), each with chance `p`, where `train`; else the input itself."""
 def feature_dropout_(input: Tensor, p: _float, train: _bool) -> Tensor:
-    """Zero channels and scale the others by 1 / (1 - p) in place, each with chance `p`, where `train`. RuntimeError unless 0 <= p <= 1."""
+    """Zero channels and scale the others by 1 / (1 - p) in place, each with chance `p`, where `train`."""
 def fill(input: Tensor, value: Tensor | _complex) -> Tensor:
     """A tensor of the same shape and dtype with `value` (a number or a 0-dim tensor) everywhere."""
 def fill_(input: Tensor, value: Tensor | _complex) -> Tensor:
@@ -991,7 +991,7 @@ def fill_(input: Tensor, value: Tensor | _complex) -> Tensor:
 def fill_diagonal_(self: Tensor, fill_value: _complex, wrap: _bool = False) -> Tensor:
     """The main diagonal set to a number, in place; `wrap` starts it again below the square part of a tall matrix."""
 def fix(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-    """trunc of each element, as a floating-point number; its derivative is 0."""
+    """sign(input) · ⌊|input|⌋: the integer before the point, as a floating-point number; its derivative is 0."""
 def fix_(input: Tensor) -> Tensor:
     """`trunc` in place: the result is written over the tensor itself, which is returned."""
 def flatten(input: Tensor, start_dim: _int = 0, end_dim: _int = -1) -> Tensor:
@@ -1003,33 +1003,33 @@ def fliplr(input: Tensor) -> Tensor:
 def flipud(input: Tensor) -> Tensor:
     """The rows (dimension 0) in reverse order."""
 def float_power(input: Tensor, exponent: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-    """input ** exponent in float64, or in complex128 where either is complex."""
+    """input^exponent in float64, or in complex128 where either is complex."""
 def float_power_(self: Tensor, *args: _Any, **named: _Any) -> Tensor:
-    """`float_power` in place."""
+    """`float_power` in place: input^exponent in float64, or in complex128 where either is complex."""
 def floor(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-    """floor of each element, as a floating-point number; its derivative is 0."""
+    """⌊input⌋: the largest integer not above, as a floating-point number; its derivative is 0."""
 def floor_(input: Tensor) -> Tensor:
     """`floor` in place: the result is written over the tensor itself, which is returned."""
 def floor_divide(input: Tensor, other: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-    """Quotient rounded down; the caller has ruled out integer zeros. Of integers: RuntimeError where a divisor is 0."""
+    """Quotient rounded down; the caller has ruled out integer zeros."""
 def floor_divide_(input: Tensor, other: Tensor | _complex) -> Tensor:
     """`floor_divide` in place."""
 def fmax(input: Tensor, other: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-    """The larger of the two; a NaN loses to a number."""
+    """max(input, other); a NaN loses to a number."""
 def fmin(input: Tensor, other: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-    """The smaller of the two; a NaN loses to a number."""
+    """min(input, other); a NaN loses to a number."""
 def fmod(input: Tensor, other: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-    """input - other · trunc(input / other): of input's sign. Of integers: RuntimeError where a divisor is 0."""
+    """input - other · trunc(input / other): of input's sign."""
 def fmod_(input: Tensor, other: Tensor | _complex) -> Tensor:
     """`fmod` in place."""
 def frac(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-    """The part after the point, with input's sign."""
+    """input - trunc(input): the part after the point, with input's sign."""
 def frac_(input: Tensor) -> Tensor:
     """`frac` in place: the result is written over the tensor itself, which is returned."""
 def frexp(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> _return_types.frexp:
     """Mantissa, of magnitude in [0.5, 1), and exponent (int32) with input = mantissa · 2^exponent."""
 def frobenius_norm(input: Tensor, dim: _int | _tuple[_int, ...], keepdim: _bool = False) -> Tensor:
-    """Root of the sum of squares over `dim`."""
+    """√(Σ |input|²) over `dim`."""
 def from_dlpack(ext_tensor: _Any, *, device: _device | _str | _int | None = None, copy: _Any = None) -> Tensor:
     """A tensor that shares the memory of another library's array, or of a DLPack capsule."""
 def from_numpy(array: _Any) -> Tensor:
@@ -1043,11 +1043,11 @@ def full_like(input: Tensor, fill_value: Tensor | _complex, *, dtype: _dtype | N
 def gather(input: Tensor, dim: _int | _Sequence[_int] | None, index: Tensor, *, sparse_grad: _bool = False, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """Elements of dimension `dim` chosen by `index`, whose shape the result has."""
 def gcd(input: Tensor, other: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-    """Greatest common divisor of integers, element by element."""
+    """max {d : input = d · i, other = d · j}: the greatest common divisor of integers."""
 def gcd_(self: Tensor, *others: Tensor) -> Tensor:
     """`gcd` in place."""
 def ge(input: Tensor, other: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-    """Whether input ge other, element by element (bool)."""
+    """Whether input ≥ other, element by element (bool)."""
 def ge_(input: Tensor, other: Tensor | _complex) -> Tensor:
     """`ge` in place: the result is written over the tensor itself, which is returned."""
 def geqrf(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> _return_types.geqrf:
@@ -1073,37 +1073,37 @@ def get_rng_state() -> Tensor:
 def gradient(input: Tensor, *, spacing: _float = 1, dim: _int | _Sequence[_int] | None = None, edge_order: _int = 1) -> _tuple[Tensor, ...]:
     """Derivatives along dimensions (`dim`, all by default), from differences to both neighbours; at the edges one-sided ones of `edge_order` 1 or 2."""
 def greater(input: Tensor, other: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-    """Whether input gt other, element by element (bool)."""
+    """Whether input > other, element by element (bool)."""
 def greater_(input: Tensor, other: Tensor | _complex) -> Tensor:
     """`gt` in place: the result is written over the tensor itself, which is returned."""
 def greater_equal(input: Tensor, other: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-    """Whether input ge other, element by element (bool)."""
+    """Whether input ≥ other, element by element (bool)."""
 def greater_equal_(input: Tensor, other: Tensor | _complex) -> Tensor:
     """`ge` in place: the result is written over the tensor itself, which is returned."""
 def grid_sampler(input: Tensor, grid: Tensor, interpolation_mode: _int, padding_mode: _int, align_corners: _bool) -> Tensor:
-    """`nn.functional.grid_sample` with numbers: 0 bilinear, 1 nearest, 2 bicubic; 0 zeros, 1 border, 2 reflection."""
+    """`nn.functional.grid_sample`, Σ wₖ · input[k], with numbers: 0 bilinear, 1 nearest, 2 bicubic; 0 zeros, 1 border, 2 reflection."""
 def grid_sampler_2d(input: Tensor, grid: Tensor, interpolation_mode: _int, padding_mode: _int, align_corners: _bool) -> Tensor:
-    """`nn.functional.grid_sample`, its modes by number."""
+    """`nn.functional.grid_sample`, Σ wₖ · input[k], its modes by number."""
 def grid_sampler_3d(input: Tensor, grid: Tensor, interpolation_mode: _int, padding_mode: _int, align_corners: _bool) -> Tensor:
-    """`nn.functional.grid_sample`, its modes by number."""
+    """`nn.functional.grid_sample`, Σ wₖ · input[k], its modes by number."""
 def group_norm(input: Tensor, num_groups: _int, weight: Tensor | None = None, bias: Tensor | None = None, eps: _float = 1e-05, cudnn_enabled: _bool = True) -> Tensor:
-    """Channels in `num_groups` groups, each of each example to mean 0 and variance 1 (Wu and He 2018)."""
+    """(x - mean) / √(variance + eps) · weight + bias for each group of each example (Wu and He 2018). The channels, dimension 1, are in `num_groups` groups."""
 def gru(input: Tensor, hx: _Any, params: _Any, has_biases: _bool, num_layers: _Any, dropout: _Any, train: _bool, bidirectional: _bool, batch_first: _bool) -> _tuple[Tensor, ...]:
     """Layers of gated recurrent units (Cho et al. 2014): the last one's outputs and the state at the end."""
 def gru_cell(input: Tensor, hx: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None=None, b_hh: Tensor | None=None) -> Tensor:
-    """The next state, (N, H), of gated recurrent units (Cho et al. 2014), for an input (N, I), the state `hx`, weights (G, I) and (G, H), and biases (G,), where G is 3 H."""
+    """The next state, (N, H), of gated recurrent units (Cho et al. 2014)."""
 def gt(input: Tensor, other: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-    """Whether input gt other, element by element (bool)."""
+    """Whether input > other, element by element (bool)."""
 def gt_(input: Tensor, other: Tensor | _complex) -> Tensor:
     """`gt` in place: the result is written over the tensor itself, which is returned."""
 def hamming_window(window_length: _int, periodic: _bool = True, *values: _Any, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, requires_grad: _bool = False, **named: _Any) -> Tensor:
     """alpha - beta · cos(2πk/n): a period of that length or, unless `periodic`, symmetric."""
 def hann_window(window_length: _int, periodic: _bool = True, *values: _Any, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, requires_grad: _bool = False, **named: _Any) -> Tensor:
-    """Hann window: a period of that length or, unless `periodic`, symmetric."""
+    """0.5 - 0.5 cos(2πk/n): a period of that length or, unless `periodic`, symmetric."""
 def hardshrink(input: Tensor, lambd: _float = 0.5, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-    """x, or 0 within lambd of 0."""
+    """input where |input| > lambd, else 0."""
 def heaviside(input: Tensor, values: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-    """0 below zero and for NaN, 1 above zero, `values` at it."""
+    """0 where input < 0 and for NaN, 1 where input > 0, `values` where input = 0."""
 def heaviside_(input: Tensor, values: Tensor) -> Tensor:
     """`heaviside` in place: the result is written over the tensor itself, which is returned."""
 def hinge_embedding_loss(input: Tensor, target: Tensor, margin: _float = 1.0, size_average: _bool | None = None, reduce: _str | _bool | None = None, reduction: _str = 'mean') -> Tensor:
@@ -1119,13 +1119,13 @@ def hsmm(input: Tensor, mat2: Tensor, *, out: Tensor | _tuple[Tensor, ...] | Non
 def hsplit(input: Tensor, indices_or_sections: Tensor | _int | _Sequence[_int]) -> _tuple[Tensor, ...]:
     """`tensor_split` along columns: dimension 1, or 0 of a vector; sections must be of equal length."""
 def hstack(tensors: _Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
-    """The tensors side by side: along the second dimension, 1-dim ones along the first."""
+    """[A B …]: the tensors side by side, along the second dimension, 1-dim ones along the first."""
 def hypot(input: Tensor, other: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """√(input² + other²) without overflow."""
 def hypot_(input: Tensor, other: Tensor) -> Tensor:
     """`hypot` in place: the result is written over the tensor itself, which is returned."""
 def i0(x: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-    """Modified Bessel function of the first kind, order 0, element by element; integers become the default dtype."""
+    """1/π ∫₀^π exp(x · cos t) dt, the modified Bessel function of the first kind of order 0, element by element; integers become the default dtype."""
 def i0_(self: Tensor, *others: Tensor) -> Tensor:
     """`i0` in place."""
 def igamma(input: Tensor, other: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
@@ -1167,9 +1167,9 @@ def initial_seed() -> _int:
 def inner(input: Tensor, other: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """Sums of products over the last dimension of both; the shape is input's other dimensions, then other's. With a 0-dim tensor it is the product of all elements with it. RuntimeError where the last sizes or the dtypes differ."""
 def instance_norm(input: Tensor, running_mean: Tensor | None = None, running_var: Tensor | None = None, weight: Tensor | None = None, bias: Tensor | None = None, use_input_stats: _bool = True, momentum: _float = 0.1, eps: _float = 1e-05, cudnn_enabled: _bool = True) -> Tensor:
-    """Each channel of each example to mean 0 and variance 1, then weight and bias (Ulyanov et al. 2016)."""
+    """(x - mean) / √(variance + eps) · weight + bias for each channel of each example (Ulyanov et al. 2016)."""
 def inverse(A: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The inverse of square matrices; LinAlgError where one is singular."""
+    """A⁻¹, the inverse of square matrices; LinAlgError where one is singular."""
 def is_autocast_cpu_enabled() -> _bool:
     """Whether autocast is on for "cpu"; deprecated: `is_autocast_enabled` takes the type of device."""
 def is_autocast_ipu_enabled() -> _bool:
@@ -1191,41 +1191,41 @@ def is_signed(input: Tensor) -> _bool:
 def isclose(input: Tensor, other: Tensor, rtol: _float = 1e-05, atol: _float = 1e-08, equal_nan: _bool = False) -> Tensor:
     """Whether |input - other| <= atol + rtol · |other|, element by element (bool)."""
 def isfinite(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-    """Whether each element is a finite number."""
+    """|input| < inf: whether each element is a finite number."""
 def isin(elements: _Any, test_elements: _Any, *, assume_unique: _bool = False, invert: _bool = False, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """Whether each element is among the test elements (bool)."""
 def isinf(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-    """Whether each element is infinite."""
+    """|input| = inf: whether each element is infinite."""
 def isnan(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-    """Whether each element is not a number."""
+    """input ≠ input: whether each element is not a number."""
 def isneginf(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-    """Whether each element is -inf."""
+    """input = -inf: whether each element is -inf."""
 def isposinf(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-    """Whether each element is +inf."""
+    """input = inf: whether each element is +inf."""
 def isreal(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-    """Whether the imaginary part is 0, element by element; True for real numbers."""
+    """im(input) = 0: whether the imaginary part is 0, element by element; True for real numbers."""
 def istft(input: Tensor, n_fft: _int, hop_length: _int | None = None, win_length: _int | None = None, window: Tensor | None = None, center: _bool = True, normalized: _bool = False, onesided: _bool | None = None, length: _int | None = None, return_complex: _bool = False) -> Tensor:
     """The signal with the least squared distance to these short-time transforms: D. W. Griffin and J. S. Lim, "Signal estimation from modified short-time Fourier transform" (1984)."""
 def kaiser_window(window_length: _int, periodic: _bool = True, *values: _Any, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, requires_grad: _bool = False, **named: _Any) -> Tensor:
-    """Kaiser window: a period of that length or, unless `periodic`, symmetric."""
+    """I₀(beta · √(1 - (2k/n - 1)²)) / I₀(beta): a period of that length or, unless `periodic`, symmetric."""
 def kl_div(input: Tensor, target: Tensor, reduction: _int = 1, *, log_target: _bool = False) -> Tensor:
-    """`nn.functional.kl_div` with a number for the reduction: 0 none, 1 mean, 2 sum."""
+    """`nn.functional.kl_div`, target · (log target - input), with a number for the reduction: 0 none, 1 mean, 2 sum."""
 def kron(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Kronecker product: every element of `input` times the whole of `other`."""
 def kthvalue(input: Tensor, k: _int, dim: _int = -1, keepdim: _bool = False, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> _return_types.kthvalue:
     """The k-th smallest element along `dim`, counted from 1, and where it stands: (values, indices)."""
 def layer_norm(input: Tensor, normalized_shape: _int | _Sequence[_int], weight: Tensor | None = None, bias: Tensor | None = None, eps: _float = 1e-05, cudnn_enable: _bool = True) -> Tensor:
-    """Each slice of the last dimensions, `normalized_shape`, to mean 0 and variance 1, then weight and bias (Ba et al. 2016)."""
+    """(x - mean) / √(variance + eps) · weight + bias over the last dimensions (Ba et al. 2016). These have the sizes `normalized_shape`."""
 def lcm(input: Tensor, other: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-    """Least common multiple of integers, element by element."""
+    """|input · other| / gcd(input, other): the least common multiple of integers, element by element."""
 def lcm_(self: Tensor, *others: Tensor) -> Tensor:
     """`lcm` in place."""
 def ldexp(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """input · 2^other, in the common dtype; integers become the default dtype."""
 def ldexp_(self: Tensor, other: Tensor) -> Tensor:
-    """`ldexp` in place."""
+    """`ldexp` in place: self · 2^other."""
 def le(input: Tensor, other: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-    """Whether input le other, element by element (bool)."""
+    """Whether input ≤ other, element by element (bool)."""
 def le_(input: Tensor, other: Tensor | _complex) -> Tensor:
     """`le` in place: the result is written over the tensor itself, which is returned."""
 def lerp(input: Tensor, end: Tensor, weight: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
@@ -1233,11 +1233,11 @@ def lerp(input: Tensor, end: Tensor, weight: Tensor | _complex, *, out: Tensor |
 def lerp_(input: Tensor, end: Tensor, weight: Tensor | _complex) -> Tensor:
     """`lerp` in place: the result is written over the tensor itself, which is returned."""
 def less(input: Tensor, other: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-    """Whether input lt other, element by element (bool)."""
+    """Whether input < other, element by element (bool)."""
 def less_(input: Tensor, other: Tensor | _complex) -> Tensor:
     """`lt` in place: the result is written over the tensor itself, which is returned."""
 def less_equal(input: Tensor, other: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-    """Whether input le other, element by element (bool)."""
+    """Whether input ≤ other, element by element (bool)."""
 def less_equal_(input: Tensor, other: Tensor | _complex) -> Tensor:
     """`le` in place: the result is written over the tensor itself, which is returned."""
 def lgamma(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
@@ -1249,9 +1249,9 @@ def linspace(start: Tensor | _complex, end: Tensor | _complex, steps: _int, *, d
 def lobpcg(A: Tensor, k: _int | None = None, B: Tensor | None = None, X: Tensor | None = None, n: _int | None = None, iK: Tensor | None = None, niter: _int | None = None, tol: _float | None = None, largest: _bool | None = None, method: _str | None = None, tracker: _Any = None, ortho_iparams: _Any = None, ortho_fparams: _Any = None, ortho_bparams: _Any = None) -> _tuple[Tensor, Tensor]:
     """The `k` largest (or smallest) eigenvalues, (*, k), and eigenvectors, (*, m, k), of symmetric matrices A, (*, m, m)."""
 def log(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-    """Natural logarithm, element by element; integers become the default dtype."""
+    """Natural logarithm, log(input), element by element; integers become the default dtype."""
 def log10(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-    """Logarithm to base 10, element by element; integers become the default dtype."""
+    """log₁₀(input), the logarithm to base 10, element by element; integers become the default dtype."""
 def log10_(input: Tensor) -> Tensor:
     """`log10` in place: the result is written over the tensor itself, which is returned."""
 def log1p(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
@@ -1259,7 +1259,7 @@ def log1p(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> 
 def log1p_(input: Tensor) -> Tensor:
     """`log1p` in place: the result is written over the tensor itself, which is returned."""
 def log2(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-    """Logarithm to base 2, element by element; integers become the default dtype."""
+    """log₂(input), the logarithm to base 2, element by element; integers become the default dtype."""
 def log2_(input: Tensor) -> Tensor:
     """`log2` in place: the result is written over the tensor itself, which is returned."""
 def log_(input: Tensor) -> Tensor:
@@ -1271,29 +1271,29 @@ def logaddexp(input: Tensor, other: Tensor, *, out: Tensor | _tuple[Tensor, ...]
 def logaddexp2(input: Tensor, other: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """log₂(2^input + 2^other) without overflow."""
 def logcumsumexp(input: Tensor, dim: _int, *, out: Tensor | None = None) -> Tensor:
-    """Logarithm of the running sum of exponentials along `dim`, without overflow."""
+    """log Σ exp(x₀ … xₖ) for each k along `dim`, without overflow. NotImplementedError for integers."""
 def logdet(A: Tensor) -> Tensor:
-    """Logarithm of the determinant: NaN where it is negative, -inf where it is 0."""
+    """log(det A): NaN where the determinant is negative, -inf where it is 0."""
 def logical_and(input: Tensor, other: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-    """logical_and of the elements taken as truth values (bool)."""
+    """input ∧ other, of the elements taken as truth values: input ≠ 0 (bool)."""
 def logical_and_(input: Tensor, other: Tensor) -> Tensor:
     """`logical_and` in place: the result is written over the tensor itself, which is returned."""
 def logical_not(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-    """Whether each element is zero (bool)."""
+    """input = 0: whether each element is zero (bool)."""
 def logical_not_(input: Tensor) -> Tensor:
     """`logical_not` in place: the result is written over the tensor itself, which is returned."""
 def logical_or(input: Tensor, other: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-    """logical_or of the elements taken as truth values (bool)."""
+    """input ∨ other, of the elements taken as truth values: input ≠ 0 (bool)."""
 def logical_or_(input: Tensor, other: Tensor) -> Tensor:
     """`logical_or` in place: the result is written over the tensor itself, which is returned."""
 def logical_xor(input: Tensor, other: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-    """logical_xor of the elements taken as truth values (bool)."""
+    """input ⊕ other, of the elements taken as truth values: input ≠ 0 (bool)."""
 def logical_xor_(input: Tensor, other: Tensor) -> Tensor:
     """`logical_xor` in place: the result is written over the tensor itself, which is returned."""
 def logit(input: Tensor, eps: _float | None = None, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """log(x / (1 - x)); with `eps`, x is first kept within [eps, 1 - eps]."""
 def logit_(self: Tensor, *args: _Any, **named: _Any) -> Tensor:
-    """`logit` in place."""
+    """`logit` in place: log(x / (1 - x))."""
 def logspace(start: Tensor | _complex, end: Tensor | _complex, steps: _int, base: _Any = None, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = None, memory_format: _memory_format | None = None, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """base to the power of linspace(start, end, steps)."""
 def logsumexp(input: Tensor, dim: _int | _Sequence[_int] | None, keepdim: _bool = False, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
@@ -1301,27 +1301,27 @@ def logsumexp(input: Tensor, dim: _int | _Sequence[_int] | None, keepdim: _bool 
 def lstm(input: Tensor, hx: _Any, params: _Any, has_biases: _bool, num_layers: _Any, dropout: _Any, train: _bool, bidirectional: _bool, batch_first: _bool) -> _tuple[Tensor, ...]:
     """Layers of long short-term memory (Hochreiter and Schmidhuber 1997): the last one's outputs and the states h and c at the end."""
 def lstm_cell(input: Tensor, hx: _Sequence[Tensor], w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None=None, b_hh: Tensor | None=None) -> _tuple[Tensor, Tensor]:
-    """The next pair (h, c), (N, H), of long short-term memory (Hochreiter and Schmidhuber 1997), for an input (N, I), the pair `hx`, weights (G, I) and (G, H), and biases (G,), where G is 4 H."""
+    """The next pair (h, c), (N, H), of long short-term memory (Hochreiter and Schmidhuber 1997)."""
 def lt(input: Tensor, other: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-    """Whether input lt other, element by element (bool)."""
+    """Whether input < other, element by element (bool)."""
 def lt_(input: Tensor, other: Tensor | _complex) -> Tensor:
     """`lt` in place: the result is written over the tensor itself, which is returned."""
 @_overload
 def lu(A: Tensor, pivot: _bool=True, get_infos: _Literal[False]=False) -> _tuple[Tensor, Tensor]:
-    """`linalg.lu_factor` without an error for a zero pivot; with the verdicts where `get_infos`."""
+    """`linalg.lu_factor`, A = P L U, without an error for a zero pivot; with the verdicts where `get_infos`."""
 @_overload
 def lu(A: Tensor, pivot: _bool=True, *, get_infos: _Literal[True]) -> _tuple[Tensor, Tensor, Tensor]:
-    """`linalg.lu_factor` without an error for a zero pivot; with the verdicts where `get_infos`."""
+    """`linalg.lu_factor`, A = P L U, without an error for a zero pivot; with the verdicts where `get_infos`."""
 def lu_solve(b: Tensor, LU_data: Tensor, LU_pivots: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-    """`linalg.lu_solve`."""
+    """`linalg.lu_solve`: X with A X = b for A = P L U."""
 def lu_unpack(LU_data: Tensor, LU_pivots: Tensor, unpack_data: _bool = True, unpack_pivots: _bool = True, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> _return_types.lu_unpack:
-    """P, L and U of what `linalg.lu_factor` gave; empty where not unpacked."""
+    """P, L and U with A = P L U of what `linalg.lu_factor` gave; empty where not unpacked."""
 def manual_seed(seed: _Any) -> _Generator:
     """Start the streams of that seed on the host and on every device; returns the host's generator. RuntimeError for a seed beyond 64 bits."""
 def margin_ranking_loss(input1: Tensor, input2: Tensor, target: Tensor, margin: _float = 0.0, size_average: _bool | None = None, reduce: _str | _bool | None = None, reduction: _str = 'mean') -> Tensor:
     """max(0, -y (x1 - x2) + margin)."""
 def masked_fill(input: Tensor, mask: Tensor | None, value: Tensor | _complex) -> Tensor:
-    """input, with `value` (a number or a 0-dim tensor) where the mask (bool) holds."""
+    """value · mask + input · (1 - mask): input, with `value` (a number or a 0-dim tensor) where the mask (bool) holds."""
 def masked_fill_(input: Tensor, mask: Tensor | None, value: Tensor | _complex) -> Tensor:
     """`masked_fill` in place."""
 def masked_scatter(input: Tensor, mask: Tensor | None, source: Tensor) -> Tensor:
@@ -1338,65 +1338,65 @@ def matrix_power(A: Tensor, n: _int, *, out: Tensor | None = None) -> Tensor:
     """A · A · … · A, n times, by repeated squaring; for negative n of the inverse, for 0 the identity."""
 @_overload
 def max(input: Tensor, *, out: Tensor | None=None) -> Tensor:
-    """max(input): the max of all elements; max(input, dim, keepdim=False): values and indices along `dim` as a named tuple; max(input, other): element by element."""
+    """max(input): the max of all elements; or along `dim`, or of two tensors."""
 @_overload
 def max(input: Tensor, dim: _int, keepdim: _bool=False, *, out: _tuple[Tensor, Tensor] | None=None) -> _return_types.max:
-    """max(input): the max of all elements; max(input, dim, keepdim=False): values and indices along `dim` as a named tuple; max(input, other): element by element."""
+    """max(input): the max of all elements; or along `dim`, or of two tensors."""
 @_overload
 def max(input: Tensor, other: Tensor, *, out: Tensor | None=None) -> Tensor:
-    """max(input): the max of all elements; max(input, dim, keepdim=False): values and indices along `dim` as a named tuple; max(input, other): element by element."""
+    """max(input): the max of all elements; or along `dim`, or of two tensors."""
 @_overload
 def max_pool1d(input: Tensor, kernel_size: _int | _Sequence[_int], stride: _int | _Sequence[_int] | None=None, padding: _int | _Sequence[_int]=0, dilation: _int | _Sequence[_int]=1, ceil_mode: _bool=False, return_indices: _Literal[False]=False) -> Tensor:
-    """The largest element of each window of an input (N, C, L) or (C, L)."""
+    """max(window) for each window of an input (N, C, L) or (C, L)."""
 @_overload
 def max_pool1d(input: Tensor, kernel_size: _int | _Sequence[_int], stride: _int | _Sequence[_int] | None=None, padding: _int | _Sequence[_int]=0, dilation: _int | _Sequence[_int]=1, ceil_mode: _bool=False, *, return_indices: _Literal[True]) -> _tuple[Tensor, Tensor]:
-    """The largest element of each window of an input (N, C, L) or (C, L)."""
+    """max(window) for each window of an input (N, C, L) or (C, L)."""
 @_overload
 def max_pool1d(input: Tensor, kernel_size: _int | _Sequence[_int], stride: _int | _Sequence[_int] | None=None, padding: _int | _Sequence[_int]=0, dilation: _int | _Sequence[_int]=1, ceil_mode: _bool=False, return_indices: _bool=False) -> Tensor | _tuple[Tensor, Tensor]:
-    """The largest element of each window of an input (N, C, L) or (C, L)."""
+    """max(window) for each window of an input (N, C, L) or (C, L)."""
 def max_pool1d_with_indices(input: Tensor, kernel_size: _int | _Sequence[_int], stride: _int | _Sequence[_int] | None = None, padding: _int | _Sequence[_int] | _str = 0, dilation: _int | _Sequence[_int] = 1, ceil_mode: _bool = False, return_indices: _bool = True) -> _tuple[Tensor, Tensor]:
-    """The largest element of each window and its flat place of an input (N, C, L) or (C, L)."""
+    """max(window) for each window and its flat place of an input (N, C, L) or (C, L)."""
 @_overload
 def max_pool2d(input: Tensor, kernel_size: _int | _Sequence[_int], stride: _int | _Sequence[_int] | None=None, padding: _int | _Sequence[_int]=0, dilation: _int | _Sequence[_int]=1, ceil_mode: _bool=False, return_indices: _Literal[False]=False) -> Tensor:
-    """The largest element of each window of an input (N, C, *) or (C, *)."""
+    """max(window) for each window of an input (N, C, *) or (C, *)."""
 @_overload
 def max_pool2d(input: Tensor, kernel_size: _int | _Sequence[_int], stride: _int | _Sequence[_int] | None=None, padding: _int | _Sequence[_int]=0, dilation: _int | _Sequence[_int]=1, ceil_mode: _bool=False, *, return_indices: _Literal[True]) -> _tuple[Tensor, Tensor]:
-    """The largest element of each window of an input (N, C, *) or (C, *)."""
+    """max(window) for each window of an input (N, C, *) or (C, *)."""
 @_overload
 def max_pool2d(input: Tensor, kernel_size: _int | _Sequence[_int], stride: _int | _Sequence[_int] | None=None, padding: _int | _Sequence[_int]=0, dilation: _int | _Sequence[_int]=1, ceil_mode: _bool=False, return_indices: _bool=False) -> Tensor | _tuple[Tensor, Tensor]:
-    """The largest element of each window of an input (N, C, *) or (C, *)."""
+    """max(window) for each window of an input (N, C, *) or (C, *)."""
 @_overload
 def max_pool3d(input: Tensor, kernel_size: _int | _Sequence[_int], stride: _int | _Sequence[_int] | None=None, padding: _int | _Sequence[_int]=0, dilation: _int | _Sequence[_int]=1, ceil_mode: _bool=False, return_indices: _Literal[False]=False) -> Tensor:
-    """The largest element of each window of an input (N, C, *) or (C, *)."""
+    """max(window) for each window of an input (N, C, *) or (C, *)."""
 @_overload
 def max_pool3d(input: Tensor, kernel_size: _int | _Sequence[_int], stride: _int | _Sequence[_int] | None=None, padding: _int | _Sequence[_int]=0, dilation: _int | _Sequence[_int]=1, ceil_mode: _bool=False, *, return_indices: _Literal[True]) -> _tuple[Tensor, Tensor]:
-    """The largest element of each window of an input (N, C, *) or (C, *)."""
+    """max(window) for each window of an input (N, C, *) or (C, *)."""
 @_overload
 def max_pool3d(input: Tensor, kernel_size: _int | _Sequence[_int], stride: _int | _Sequence[_int] | None=None, padding: _int | _Sequence[_int]=0, dilation: _int | _Sequence[_int]=1, ceil_mode: _bool=False, return_indices: _bool=False) -> Tensor | _tuple[Tensor, Tensor]:
-    """The largest element of each window of an input (N, C, *) or (C, *)."""
+    """max(window) for each window of an input (N, C, *) or (C, *)."""
 def maximum(input: Tensor, other: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-    """The larger of the two, NaN where either is; at a tie the gradient is halved."""
+    """max(input, other), NaN where either is; at a tie the gradient is halved."""
 def mean(input: Tensor, dim: _int | _Sequence[_int] | None = None, keepdim: _bool = False, *, dtype: None | _dtype = None, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-    """Arithmetic mean over `dim`; floating-point dtypes only."""
+    """Σ input / n over `dim`, the arithmetic mean; floating-point dtypes only."""
 @_overload
 def median(input: Tensor) -> Tensor:
-    """median(input): the lower median of all elements; median(input, dim, keepdim=False): along `dim`, as a named tuple (values, indices)."""
+    """The lower median x₍⌊(n - 1) / 2⌋₎ of the n sorted elements, of all or along `dim`."""
 @_overload
 def median(input: Tensor, dim: _int, keepdim: _bool=False, *, out: _tuple[Tensor, Tensor] | None=None) -> _return_types.median:
-    """median(input): the lower median of all elements; median(input, dim, keepdim=False): along `dim`, as a named tuple (values, indices)."""
+    """The lower median x₍⌊(n - 1) / 2⌋₎ of the n sorted elements, of all or along `dim`."""
 def meshgrid(*tensors: Tensor, indexing: _str | None = None) -> _tuple[Tensor, ...]:
     """Coordinates of a grid: result k varies along dimension k with the elements of tensor k (1-dim or 0-dim)."""
 @_overload
 def min(input: Tensor, *, out: Tensor | None=None) -> Tensor:
-    """min(input): the min of all elements; min(input, dim, keepdim=False): values and indices along `dim` as a named tuple; min(input, other): element by element."""
+    """min(input): the min of all elements; or along `dim`, or of two tensors."""
 @_overload
 def min(input: Tensor, dim: _int, keepdim: _bool=False, *, out: _tuple[Tensor, Tensor] | None=None) -> _return_types.min:
-    """min(input): the min of all elements; min(input, dim, keepdim=False): values and indices along `dim` as a named tuple; min(input, other): element by element."""
+    """min(input): the min of all elements; or along `dim`, or of two tensors."""
 @_overload
 def min(input: Tensor, other: Tensor, *, out: Tensor | None=None) -> Tensor:
-    """min(input): the min of all elements; min(input, dim, keepdim=False): values and indices along `dim` as a named tuple; min(input, other): element by element."""
+    """min(input): the min of all elements; or along `dim`, or of two tensors."""
 def minimum(input: Tensor, other: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-    """The smaller of the two, NaN where either is; at a tie the gradient is halved."""
+    """min(input, other), NaN where either is; at a tie the gradient is halved."""
 def mm(input: Tensor, mat2: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """The product of an (n, k) and a (k, m) matrix. RuntimeError for other shapes or different dtypes."""
 def mode(input: Tensor, dim: _int = -1, keepdim: _bool = False, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> _return_types.mode:
@@ -1408,13 +1408,13 @@ def movedim(input: Tensor, source: _int | _Sequence[_int], destination: _int | _
 def msort(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The elements in order along the first dimension."""
 def mul(input: Tensor | _complex, other: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-    """Product, element by element."""
+    """input · other, element by element."""
 def mul_(input: Tensor | _complex, other: Tensor | _complex) -> Tensor:
     """`mul` in place: the result is written over the tensor itself, which is returned."""
 def multinomial(input: Tensor, num_samples: _int, replacement: _bool = False, *, generator: _Generator | None = None, out: Tensor | None = None) -> Tensor:
     """Indices (int64) drawn from each row of weights, which need not sum to 1: shape [num_samples] or [rows, num_samples]."""
 def multiply(input: Tensor | _complex, other: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-    """Product, element by element."""
+    """input · other, element by element."""
 def multiply_(input: Tensor | _complex, other: Tensor | _complex) -> Tensor:
     """`mul` in place: the result is written over the tensor itself, which is returned."""
 def mv(input: Tensor, vec: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
@@ -1422,31 +1422,31 @@ def mv(input: Tensor, vec: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None =
 def mvlgamma(input: Tensor, p: _int, *, out: Tensor | None = None) -> Tensor:
     """Logarithm of the multivariate gamma function of dimension p: p(p-1)/4 · log π + Σ lgamma(input - j/2), j < p."""
 def mvlgamma_(self: Tensor, *args: _Any, **named: _Any) -> Tensor:
-    """`mvlgamma` in place."""
+    """`mvlgamma` in place: Logarithm of the multivariate gamma function of dimension p."""
 def nan_to_num(input: Tensor, nan: _float | None = 0.0, posinf: _float | None = None, neginf: _float | None = None, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-    """NaN and infinities replaced by numbers: the dtype's largest and lowest for the infinities by default."""
+    """input, or `nan`, `posinf`, `neginf` where it is NaN, +inf, -inf. The infinities become the dtype's largest and lowest by default."""
 def nan_to_num_(self: Tensor, *args: _Any, **named: _Any) -> Tensor:
-    """`nan_to_num` in place."""
+    """`nan_to_num` in place: input, or `nan`, `posinf`, `neginf` where it is NaN, +inf, -inf."""
 def nanmean(input: Tensor, dim: _int | _Sequence[_int] | None = None, keepdim: _bool = False, *, dtype: _dtype | None = None, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-    """Mean of the elements that are numbers."""
+    """Σ input / n over `dim` (all by default), over the n elements that are numbers."""
 @_overload
 def nanmedian(input: Tensor) -> Tensor:
-    """nanmedian(input): the lower median of all elements; nanmedian(input, dim, keepdim=False): along `dim`, as a named tuple (values, indices)."""
+    """The lower median x₍⌊(n - 1) / 2⌋₎ of the n sorted elements, of all or along `dim`."""
 @_overload
 def nanmedian(input: Tensor, dim: _int, keepdim: _bool=False, *, out: _tuple[Tensor, Tensor] | None=None) -> _return_types.nanmedian:
-    """nanmedian(input): the lower median of all elements; nanmedian(input, dim, keepdim=False): along `dim`, as a named tuple (values, indices)."""
+    """The lower median x₍⌊(n - 1) / 2⌋₎ of the n sorted elements, of all or along `dim`."""
 def nanquantile(input: Tensor, q: Tensor | _float, dim: _int | None = None, keepdim: _bool = False, *, interpolation: _str = 'linear', out: Tensor | None = None) -> Tensor:
-    """nanquantile(input, q, dim=None, keepdim=False, *, interpolation='linear'): the q-quantiles along `dim`, or of all elements."""
+    """x₍q (n - 1)₎ of the n sorted elements: the q-quantiles along `dim`, or of all elements."""
 def nansum(input: Tensor, dim: _int | _Sequence[_int] | None = None, keepdim: _bool = False, *, dtype: _dtype | None = None, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-    """Sum in which NaN counts as zero."""
+    """Σ input over `dim` (all by default), in which NaN counts as zero."""
 def narrow(input: Tensor, dim: _int | _Sequence[_int] | None, start: _int, length: _int) -> Tensor:
     """Positions start … start + length - 1 of dimension `dim`; a negative start counts from the end."""
 def narrow_copy(input: Tensor, dim: _int, start: _int, length: _int) -> Tensor:
-    """A copy of `narrow`."""
+    """`narrow`, input[start : start + length] along `dim`, in memory of its own."""
 def native_batch_norm(input: Tensor, weight: Tensor | None, bias: Tensor | None, running_mean: Tensor | None, running_var: Tensor | None, training: _bool, momentum: _float, eps: _float) -> _tuple[Tensor, Tensor, Tensor]:
     """`nn.functional.batch_norm`, and the batch's means and 1 / √(variance + eps), (C,), which have no gradients."""
 def native_channel_shuffle(input: Tensor, groups: _int) -> Tensor:
-    """(N, C, *) with the channels of `groups` groups dealt out in turn (Zhang et al. 2018)."""
+    """result[:, k · groups + g] = input[:, g · C / groups + k] (Zhang et al. 2018). The channels of `groups` groups of (N, C, *) are dealt out in turn."""
 def native_dropout(input: Tensor, p: _float, train: _bool | None) -> _tuple[Tensor, Tensor]:
     """Elements zeroed with chance `p`, the others scaled by 1 / (1 - p); and a bool tensor of those that are kept."""
 def native_group_norm(input: Tensor, weight: Tensor | None, bias: Tensor | None, N: _int, C: _int, HxW: _int, group: _int, eps: _float) -> _tuple[Tensor, Tensor, Tensor]:
@@ -1454,7 +1454,7 @@ def native_group_norm(input: Tensor, weight: Tensor | None, bias: Tensor | None,
 def native_layer_norm(input: Tensor, normalized_shape: _int | _Sequence[_int], weight: Tensor | None, bias: Tensor | None, eps: _float) -> _tuple[Tensor, Tensor, Tensor]:
     """`nn.functional.layer_norm`, and the means and 1 / √(variance + eps), which have no gradients."""
 def ne(input: Tensor, other: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-    """Whether input ne other, element by element (bool)."""
+    """Whether input ≠ other, element by element (bool)."""
 def ne_(input: Tensor, other: Tensor | _complex) -> Tensor:
     """`ne` in place: the result is written over the tensor itself, which is returned."""
 def neg(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
@@ -1466,7 +1466,7 @@ def negative(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) 
 def negative_(input: Tensor) -> Tensor:
     """`neg` in place: the result is written over the tensor itself, which is returned."""
 def nextafter(input: Tensor, other: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-    """The floating-point number next to `input` in the direction of `other`, of the dtype of both."""
+    """min {y > input} where other > input, max {y < input} where it is less. It is the floating-point number next to `input` in the direction of `other`, of the dtype of both."""
 def nextafter_(self: Tensor, *others: Tensor) -> Tensor:
     """`nextafter` in place."""
 @_overload
@@ -1478,17 +1478,17 @@ def nonzero(input: Tensor, *, as_tuple: _Literal[True]) -> _tuple[Tensor, ...]:
 def nonzero_static(input: Tensor, *, size: _int, fill_value: _int = -1, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """The first `size` rows of `nonzero`, and rows of `fill_value` where there are fewer: (size, input.ndim), int64."""
 def norm(input: Tensor, p: _float | _str | None = 'fro', dim: _int | _Sequence[_int] | None = None, keepdim: _bool = False, out: Tensor | _tuple[Tensor, ...] | None = None, dtype: _dtype | None = None) -> Tensor:
-    """The p-norm over `dim` (all by default): (Σ |x|^p)^(1/p), the largest |x| for inf, the count of non-zeros for 0."""
+    """(Σ |x|^p)^(1/p), the p-norm, over `dim` (all by default). For inf it is the largest |x|, for 0 the count of non-zeros."""
 def norm_except_dim(v: Tensor, pow: _int = 2, dim: _int = 0) -> Tensor:
-    """p-norms, p = `pow`, over all dimensions but `dim`, which keep size 1; over all of them where `dim` is -1."""
+    """(Σ |v|^p)^(1/p), p = `pow`, over all dimensions but `dim`, which keep size 1. Where `dim` is -1 it is over all of them."""
 def normal(mean: Tensor | _complex, std: Tensor | _complex = 1.0, size: _int | _Sequence[_int] | None = None, *, generator: _Generator | None = None, out: Tensor | None = None, **options: _Any) -> Tensor:
     """Normal numbers whose mean and standard deviation are tensors, which broadcast, or numbers with a `size`."""
 def not_equal(input: Tensor, other: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-    """Whether input ne other, element by element (bool)."""
+    """Whether input ≠ other, element by element (bool)."""
 def not_equal_(input: Tensor, other: Tensor | _complex) -> Tensor:
     """`ne` in place: the result is written over the tensor itself, which is returned."""
 def nuclear_norm(input: Tensor, dim: _int | _Sequence[_int] | None = (-2, -1), keepdim: _bool = False) -> Tensor:
-    """Sum of the singular values of matrices."""
+    """Σ σₖ: the sum of the singular values of matrices."""
 @_overload
 def ones(*size: _int | _Sequence[_int], dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = None, memory_format: _memory_format | None = None, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """Tensor of ones."""
@@ -1498,27 +1498,27 @@ def ones(size: _Sequence[_int], *, dtype: _dtype | None = None, layout: _layout 
 def ones_like(input: Tensor, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = None, memory_format: _memory_format | None = None, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """Tensor of ones in input's shape, dtype and layout."""
 def orgqr(input: Tensor, tau: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The first n columns of the product of the reflections 1 - τₖ vₖ vₖᴴ, whose vₖ stand below the diagonal of the m by n `input` (with a 1 on it and zeros above)."""
+    """The first n columns of the product of the reflections 1 - τₖ vₖ vₖᴴ. The vₖ stand below the diagonal of the m by n `input` (with a 1 on it and zeros above)."""
 def ormqr(input: Tensor, tau: Tensor, other: Tensor, left: _bool = True, transpose: _bool = False, *, out: Tensor | None = None) -> Tensor:
     """Q · other, or other · Q unless `left`, for the square Q of the reflections in `input` and `tau`, as `geqrf` gives them."""
 def outer(input: Tensor, vec2: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """All products of the elements of two vectors, as a matrix; dtypes are promoted. RuntimeError unless both are 1-D."""
 def pairwise_distance(x1: Tensor, x2: Tensor, p: _float | _str | None = 2.0, eps: _float | None = 1e-06, keepdim: _bool = False) -> Tensor:
-    """The p-norm of x1 - x2 + eps over the last dimension."""
+    """(Σ |x1 - x2 + eps|^p)^(1/p) over the last dimension."""
 def pca_lowrank(A: Tensor, q: _int | None = None, center: _bool = True, niter: _int = 2) -> _tuple[Tensor, Tensor, Tensor]:
-    """Principal components: `svd_lowrank` of A, less the mean of its rows where `center`; q is by default up to 6."""
+    """Principal components: U, S and V with A - mean ≈ U diag(S) Vᴴ by `svd_lowrank`. The mean is that of the rows, where `center`; q is by default up to 6."""
 def pdist(input: Tensor, p: _float = 2.0) -> Tensor:
-    """The p-norm of the differences of all pairs of rows of a matrix, in the order of the upper triangle's elements."""
+    """‖inputᵢ - inputⱼ‖ₚ for all i < j, the rows of a matrix, in the order of the upper triangle's elements."""
 def permute(input: Tensor, *dims_: _int | _Sequence[_int], dims: _int | _Sequence[_int] | None = None) -> Tensor:
     """Dimensions in another order: dimension k of the result is dimension dims[k] of the input."""
 def permute_copy(input: Tensor, dims: _Sequence[_int], *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """A copy of `permute`, row-major and in memory of its own; shapes and errors are the view's."""
 def pinverse(input: Tensor, rcond: _float = 1e-15) -> Tensor:
-    """`linalg.pinv`."""
+    """`linalg.pinv`: V S⁺ Uᴴ for input = U S Vᴴ, where singular values up to rcond · largest count as 0."""
 def pixel_shuffle(input: Tensor, upscale_factor: _int) -> Tensor:
-    """(*, C r², H, W) to (*, C, H r, W r) (Shi et al. 2016)."""
+    """(*, C r², H, W) to (*, C, H r, W r): result[c, h r + i, w r + j] = input[c r² + i r + j, h, w]. The source is Shi et al. (2016)."""
 def pixel_unshuffle(input: Tensor, downscale_factor: _int) -> Tensor:
-    """(*, C, H r, W r) to (*, C r², H, W), the inverse of `pixel_shuffle`."""
+    """(*, C, H r, W r) to (*, C r², H, W): result[c r² + i r + j, h, w] = input[c, h r + i, w r + j]. It is the inverse of `pixel_shuffle`."""
 def poisson(input: Tensor, generator: _Generator | None = None) -> Tensor:
     """Poisson numbers with the rates that `input` gives; RuntimeError where one is negative or NaN. The gradient is 0."""
 def poisson_nll_loss(input: Tensor, target: Tensor, log_input: _bool = True, full: _bool = False, size_average: _bool | None = None, eps: _float | None = 1e-08, reduce: _str | _bool | None = None, reduction: _str = 'mean') -> Tensor:
@@ -1526,17 +1526,17 @@ def poisson_nll_loss(input: Tensor, target: Tensor, log_input: _bool = True, ful
 def polar(abs: Tensor, angle: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """The complex numbers of that length and angle: abs · (cos angle + i·sin angle)."""
 def polygamma(n: _int, input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The n-th derivative of `digamma`. RuntimeError where n is negative."""
+    """ψ⁽ⁿ⁾(x) = dⁿ⁺¹/dxⁿ⁺¹ log Γ(x): the n-th derivative of `digamma`."""
 def positive(input: Tensor) -> Tensor:
-    """The tensor itself; RuntimeError for bool."""
+    """+input: the tensor itself; RuntimeError for bool."""
 def pow(input: Tensor | _complex, exponent: Tensor | _complex, *, out: Tensor | None=None) -> Tensor:
-    """input ** exponent, element by element; RuntimeError for a negative integer exponent of integers."""
+    """input^exponent, element by element; RuntimeError for a negative integer exponent of integers."""
 def pow_(input: Tensor, exponent: Tensor | _complex) -> Tensor:
     """`pow` in place."""
 def prelu(input: Tensor, weight: Tensor) -> Tensor:
-    """input above 0, weight · input elsewhere; `weight` has one element or one a channel (dimension 1)."""
+    """max(0, input) + weight · min(0, input); `weight` has one element or one a channel (dimension 1)."""
 def prod(input: Tensor, dim: _int | _Sequence[_int] | None = None, keepdim: _bool = False, *, dtype: _dtype | None = None, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-    """Product over one `dim`, or of all elements; integers and bools give int64."""
+    """Π input over one `dim`, or of all elements; integers and bools give int64."""
 def promote_types(type1: _dtype, type2: _dtype) -> _dtype:
     """The smallest dtype that holds both kinds of value without loss of category."""
 def put(input: Tensor, index: Tensor, source: Tensor, accumulate: _bool = False) -> Tensor:
@@ -1544,11 +1544,11 @@ def put(input: Tensor, index: Tensor, source: Tensor, accumulate: _bool = False)
 def put_(input: Tensor, index: Tensor, source: Tensor, accumulate: _bool = False) -> Tensor:
     """Write (or add) the elements of `source` at positions counted in row-major order."""
 def qr(input: Tensor, some: _bool = True, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> _return_types.linalg_qr:
-    """`linalg.qr`, reduced where `some`, else complete."""
+    """`linalg.qr`, input = Q R: reduced where `some`, else complete."""
 def quantile(input: Tensor, q: Tensor | _float, dim: _int | None = None, keepdim: _bool = False, *, interpolation: _str = 'linear', out: Tensor | None = None) -> Tensor:
-    """quantile(input, q, dim=None, keepdim=False, *, interpolation='linear'): the q-quantiles along `dim`, or of all elements."""
+    """x₍q (n - 1)₎ of the n sorted elements: the q-quantiles along `dim`, or of all elements."""
 def rad2deg(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-    """Radians to degrees."""
+    """input · 180 / π: radians to degrees."""
 def rad2deg_(input: Tensor) -> Tensor:
     """`rad2deg` in place: the result is written over the tensor itself, which is returned."""
 def rand(*size: _int | _Sequence[_int], generator: _Generator | None = None, **options: _Any) -> Tensor:
@@ -1558,7 +1558,7 @@ def rand_like(input: Tensor, *, generator: _Generator | None = None, **options: 
 def randint(*given: _Any, generator: _Generator | None = None, **options: _Any) -> Tensor:
     """randint(low=0, high, size, *, generator=None, out=None, dtype=int64): integers in [low, high)."""
 def randint_like(input: Tensor, *given: _Any, generator: _Generator | None = None, **options: _Any) -> Tensor:
-    """randint_like(input, low=0, high): integers in [low, high), in the shape and dtype of `input`."""
+    """Integers in [low, high), in the shape and dtype of `input`: randint_like(input, low=0, high)."""
 def randn(*size: _int | _Sequence[_int], generator: _Generator | None = None, **options: _Any) -> Tensor:
     """randn(*size, generator=None, out=None, dtype=None, requires_grad=False): standard normal numbers."""
 def randn_like(input: Tensor, *, generator: _Generator | None = None, **options: _Any) -> Tensor:
@@ -1566,7 +1566,7 @@ def randn_like(input: Tensor, *, generator: _Generator | None = None, **options:
 def randperm(n: Tensor | _int, generator: _Generator | None = None, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = None, memory_format: _memory_format | None = None, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """The integers 0 … n - 1 in random order, each order with equal probability. RuntimeError where the dtype cannot tell them apart."""
 def range(start: _float, end: _float, step: _float = 1, *, out: Tensor | None = None, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, requires_grad: _bool = False) -> Tensor:
-    """Numbers from `start` to `end`, both included, `step` apart, as floating-point numbers; `arange` leaves out the end."""
+    """start + k · step for k = 0, …, ⌊(end - start) / step⌋, both ends included. They are floating-point numbers; `arange` leaves out the end."""
 def ravel(input: Tensor) -> Tensor:
     """One dimension: a view where the input is contiguous, else a copy."""
 def real(input: Tensor) -> Tensor:
@@ -1580,11 +1580,11 @@ def relu(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> T
 def relu_(input: Tensor) -> Tensor:
     """`relu` in place: the result is written over the tensor itself, which is returned."""
 def remainder(input: Tensor, other: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-    """input - other · ⌊input / other⌋: of other's sign. Of integers: RuntimeError where a divisor is 0."""
+    """input - other · ⌊input / other⌋: of other's sign."""
 def remainder_(input: Tensor, other: Tensor | _complex) -> Tensor:
     """`remainder` in place."""
 def renorm(input: Tensor, p: _float | _str | None, dim: _int | _Sequence[_int] | None, maxnorm: _float, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-    """Slices along `dim` whose p-norm is above maxnorm, scaled down to it."""
+    """input · min(1, maxnorm / ‖slice‖ₚ): slices along `dim` whose p-norm is above maxnorm, cut to it."""
 def repeat_interleave(input: Tensor, repeats: Tensor | _int | None = None, dim: _int | None = None, *, output_size: _int | None = None) -> Tensor:
     """Every element (or slice along `dim`) `repeats` times over: a number, or a tensor with a number for each."""
 def reshape(input: Tensor, *shape_: _int | _Sequence[_int], shape: _int | _Sequence[_int] | _dtype | None = None) -> Tensor:
@@ -1602,11 +1602,11 @@ def rms_norm(input: Tensor, normalized_shape: _int | _Sequence[_int], weight: Te
 def rnn_relu(input: Tensor, hx: _Any, params: _Any, has_biases: _bool, num_layers: _Any, dropout: _Any, train: _bool, bidirectional: _bool, batch_first: _bool) -> _tuple[Tensor, ...]:
     """Layers of Elman's recurrent network (1990) with max(0, x): the last one's outputs and the state at the end."""
 def rnn_relu_cell(input: Tensor, hx: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None=None, b_hh: Tensor | None=None) -> Tensor:
-    """The next state, (N, H), of Elman's recurrent network (1990) with max(0, x), for an input (N, I), the state `hx`, weights (G, I) and (G, H), and biases (G,), where G is 1 H."""
+    """The next state, (N, H), of Elman's recurrent network (1990) with max(0, x)."""
 def rnn_tanh(input: Tensor, hx: _Any, params: _Any, has_biases: _bool, num_layers: _Any, dropout: _Any, train: _bool, bidirectional: _bool, batch_first: _bool) -> _tuple[Tensor, ...]:
     """Layers of Elman's recurrent network (1990) with tanh: the last one's outputs and the state at the end."""
 def rnn_tanh_cell(input: Tensor, hx: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None=None, b_hh: Tensor | None=None) -> Tensor:
-    """The next state, (N, H), of Elman's recurrent network (1990) with tanh, for an input (N, I), the state `hx`, weights (G, I) and (G, H), and biases (G,), where G is 1 H."""
+    """The next state, (N, H), of Elman's recurrent network (1990) with tanh."""
 def roll(input: Tensor, shifts: _int | _Sequence[_int], dims: _int | _Sequence[_int] | None = None) -> Tensor:
     """The elements moved on by `shifts` along `dims`, the last ones to the front; without dims, along all as if one."""
 def rot90(input: Tensor, k: _int = 1, dims: _Sequence[_int] = (0, 1)) -> Tensor:
@@ -1614,7 +1614,7 @@ def rot90(input: Tensor, k: _int = 1, dims: _Sequence[_int] = (0, 1)) -> Tensor:
 def round(input: Tensor, *, decimals: _float = 0, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """Nearest multiple of 10^-decimals, ties to even; its derivative is 0."""
 def round_(self: Tensor, *args: _Any, **named: _Any) -> Tensor:
-    """`round` in place."""
+    """`round` in place: Nearest multiple of 10^-decimals, ties to even."""
 def row_indices_copy(self: Tensor) -> Tensor:
     """`x.row_indices()` in memory of its own."""
 def row_stack(tensors: _Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
@@ -1658,7 +1658,7 @@ def select_copy(input: Tensor, dim: _int, index: _int, *, out: Tensor | _tuple[T
 def select_scatter(input: Tensor, src: Tensor, dim: _int, index: _int) -> Tensor:
     """A copy of `input` with `src` at one index of `dim`."""
 def selu(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-    """Scaled elu whose activations keep mean 0 and variance 1 (Klambauer et al. 2017)."""
+    """scale · (max(0, x) + min(0, α · (exp(x) - 1))): a scaled elu whose activations keep mean 0 and variance 1 (Klambauer et al. 2017)."""
 def selu_(input: Tensor) -> Tensor:
     """`selu` in place: the result is written over the tensor itself, which is returned."""
 def set_autocast_cpu_dtype(dtype: _dtype) -> None:
@@ -1686,7 +1686,7 @@ def set_num_threads(n: _int) -> None:
 def set_rng_state(new_state: _Any) -> None:
     """Let the default generator continue from a state."""
 def sgn(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-    """The sign of each element; of a complex number, the one of length 1 in its direction, or 0."""
+    """input / |input|, or 0 at 0: the sign of each element; of a complex number, the one of length 1 in its direction."""
 def sgn_(input: Tensor) -> Tensor:
     """`sgn` in place: the result is written over the tensor itself, which is returned."""
 def sigmoid(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
@@ -1698,9 +1698,9 @@ def sign(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> T
 def sign_(input: Tensor) -> Tensor:
     """`sign` in place: the result is written over the tensor itself, which is returned."""
 def signbit(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-    """Whether the sign bit is set: true for -0.0 too."""
+    """Whether the sign bit is set, input < 0: true for -0.0 too."""
 def sin(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-    """Sine of radians, element by element; integers become the default dtype."""
+    """Sine of radians, sin(input), element by element; integers become the default dtype."""
 def sin_(input: Tensor) -> Tensor:
     """`sin` in place: the result is written over the tensor itself, which is returned."""
 def sinc(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
@@ -1708,7 +1708,7 @@ def sinc(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> T
 def sinc_(input: Tensor) -> Tensor:
     """`sinc` in place: the result is written over the tensor itself, which is returned."""
 def sinh(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-    """Hyperbolic sine, element by element; integers become the default dtype."""
+    """(e^input - e^-input) / 2, the hyperbolic sine, element by element; integers become the default dtype."""
 def sinh_(input: Tensor) -> Tensor:
     """`sinh` in place: the result is written over the tensor itself, which is returned."""
 def slice_copy(input: Tensor, dim: _int = 0, start: None | _int = None, end: None | _int = None, step: _int = 1, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
@@ -1716,9 +1716,9 @@ def slice_copy(input: Tensor, dim: _int = 0, start: None | _int = None, end: Non
 def slice_scatter(input: Tensor, src: Tensor, dim: _int = 0, start: _int | None = None, end: _int | None = None, step: _int = 1, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """A copy of `input` with `src` in place of the slice start:end:step of `dim`."""
 def slogdet(A: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> _return_types.linalg_slogdet:
-    """Sign (of modulus 1, or 0) and logarithm of the modulus of the determinant, as a named tuple (sign, logabsdet)."""
+    """det A / |det A| (or 0) and log |det A|, as a named tuple (sign, logabsdet)."""
 def softmax(input: Tensor, dim: _int | _Sequence[_int] | None, dtype: None | _dtype = None, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-    """Exponentials of a row, relative to its largest element, divided by their sum."""
+    """exp(input) / Σ exp(input) along `dim`, relative to the largest element, so that nothing overflows."""
 def sort(input: Tensor, dim: _int = -1, descending: _bool = False, stable: _bool = False, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> _return_types.sort:
     """The elements in order along `dim` and where each stood, as a named tuple (values, indices)."""
 def split(tensor: Tensor, split_size_or_sections: _int | _Sequence[_int] | None = None, dim: _int | _Sequence[_int] | None = 0, *, split_size: _int | _Sequence[_int] | None = None) -> _tuple[Tensor, ...]:
@@ -1732,7 +1732,7 @@ def split_with_sizes_copy(input: Tensor, split_sizes: _Sequence[_int], dim: _int
 def spmm(input: Tensor, mat2: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """mm(input, mat2, *, out=None) -> Tensor"""
 def sqrt(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-    """Square root; NaN below 0."""
+    """√input: the square root; NaN below 0."""
 def sqrt_(input: Tensor) -> Tensor:
     """`sqrt` in place: the result is written over the tensor itself, which is returned."""
 def square(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
@@ -1746,11 +1746,11 @@ def squeeze_copy(input: Tensor, dim: _int | _Sequence[_int] | None = None, *, ou
 def stack(tensors: _Sequence[Tensor], dim: _int | _Sequence[_int] | None = 0, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """Tensors of one shape side by side along a new dimension `dim`. RuntimeError for no tensors and for shapes that differ."""
 def std(input: Tensor, dim: _int | _Sequence[_int] | None = None, unbiased: _bool | None = None, keepdim: _bool = False, *, correction: _float | None = None, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-    """Standard deviation over `dim`, the root of `var`."""
+    """√(Σ (x - mean)² / (n - correction)) over `dim`: the standard deviation, the root of `var`."""
 def std_mean(input: Tensor, dim: _int | _Sequence[_int] | None = None, unbiased: _bool | None = None, keepdim: _bool = False, *, correction: _float | None = None) -> _tuple[Tensor, Tensor]:
-    """Standard deviation and mean over `dim`."""
+    """√(Σ (x - mean)² / (n - correction)) and the mean over `dim`; correction is 1 unless it is given."""
 def stft(input: Tensor, n_fft: _int, hop_length: _int | None = None, win_length: _int | None = None, window: Tensor | None = None, center: _bool = True, pad_mode: _str = 'reflect', normalized: _bool = False, onesided: _bool | None = None, return_complex: _bool | None = None) -> Tensor:
-    """Fourier transforms of windows of n_fft elements, at every hop_length-th place: (batch, frequency, place)."""
+    """Σ window[k] · input[t · hop_length + k] · e^(-2πi f k / n_fft): windows of n_fft elements. They stand at every hop_length-th place; the result is (batch, frequency, place)."""
 def sub(input: Tensor | _complex, other: Tensor | _complex, *, alpha: _complex = 1.0, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """input - alpha · other, element by element."""
 def sub_(input: Tensor | _complex, other: Tensor | _complex, *, alpha: _complex = 1.0) -> Tensor:
@@ -1762,7 +1762,7 @@ def subtract_(input: Tensor | _complex, other: Tensor | _complex, *, alpha: _com
 def sum(input: Tensor, dim: _int | _Sequence[_int] | None = None, keepdim: _bool = False, *, dtype: None | _dtype = None, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """Sum over `dim` (an int, a tuple, or None for all); integers and bools give int64."""
 def svd(input: Tensor, some: _bool = True, compute_uv: _bool = True, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> _return_types.svd:
-    """`linalg.svd` with V instead of its Hermitian transpose; zeros for U and V unless `compute_uv`."""
+    """`linalg.svd`, input = U diag(S) Vᴴ, with V instead of its Hermitian transpose; zeros for U and V unless `compute_uv`."""
 def svd_lowrank(A: Tensor, q: _int | None = 6, niter: _int | None = 2, M: Tensor | None = None) -> _tuple[Tensor, Tensor, Tensor]:
     """U, S and V of the best approximation of A - M of rank q, at most A's rows or columns, that random projections find."""
 def swapaxes(input: Tensor, axis0: _int, axis1: _int) -> Tensor:
@@ -1778,11 +1778,11 @@ def take(input: Tensor, index: Tensor, *, out: Tensor | _tuple[Tensor, ...] | No
 def take_along_dim(input: Tensor, indices: Tensor | _int | _Sequence[_int], dim: _int | _Sequence[_int] | None = None, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """`gather` with broadcasting: the other dimensions of input and indices are repeated to match, and negative indices count from the end. Without `dim`, both are flattened."""
 def tan(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-    """Tangent of radians, element by element; integers become the default dtype."""
+    """sin(input) / cos(input), the tangent of radians, element by element; integers become the default dtype."""
 def tan_(input: Tensor) -> Tensor:
     """`tan` in place: the result is written over the tensor itself, which is returned."""
 def tanh(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-    """Hyperbolic tangent, element by element; integers become the default dtype."""
+    """sinh(input) / cosh(input), the hyperbolic tangent, element by element; integers become the default dtype."""
 def tanh_(input: Tensor) -> Tensor:
     """`tanh` in place: the result is written over the tensor itself, which is returned."""
 def tensor(data: _Any, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = None, memory_format: _memory_format | None = None, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
@@ -1790,9 +1790,9 @@ def tensor(data: _Any, *, dtype: _dtype | None = None, layout: _layout | None = 
 def tensor_split(input: Tensor, indices_or_sections: Tensor | _int | _Sequence[_int] | None = None, dim: _int | _Sequence[_int] | None = 0, *, sections: _int | None = None, indices: Tensor | _int | _Sequence[_int] | None = None) -> _tuple[Tensor, ...]:
     """That many pieces of nearly equal length, or the pieces between the given positions."""
 def tensordot(a: Tensor, b: Tensor, dims: _int | _Sequence[_int] = 2, out: Tensor | None = None) -> Tensor:
-    """Sum of products over the last `dims` dimensions of a and the first of b, or over the two lists `dims`."""
+    """Σ a[i, k] · b[k, j] over the last `dims` dimensions of a and the first of b, or over the two lists `dims`."""
 def threshold(input: Tensor, threshold: _float, value: _float, inplace: _bool = False) -> Tensor:
-    """x where it exceeds the threshold, else `value`."""
+    """input where input > threshold, else `value`."""
 def threshold_(input: Tensor, threshold: _float, value: _float) -> Tensor:
     """`threshold` in place."""
 def tile(input: Tensor, *dims_: _int | _Sequence[_int], dims: _int | _Sequence[_int] | None = None) -> Tensor:
@@ -1800,15 +1800,15 @@ def tile(input: Tensor, *dims_: _int | _Sequence[_int], dims: _int | _Sequence[_
 def topk(input: Tensor, k: _int, dim: _int = -1, largest: _bool = True, sorted: _bool = True, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> _return_types.topk:
     """The k largest (or smallest) elements along `dim`, in that order, and where they stand: (values, indices)."""
 def trace(input: Tensor) -> Tensor:
-    """Sum of a matrix's diagonal. RuntimeError unless there are two dimensions."""
+    """Σ inputᵢᵢ: the sum of a matrix's diagonal. RuntimeError unless there are two dimensions."""
 def transpose(input: Tensor, dim0: _int, dim1: _int) -> Tensor:
     """Dimensions dim0 and dim1 exchanged."""
 def transpose_copy(input: Tensor, dim0: _int, dim1: _int, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """A copy of `transpose`, row-major and in memory of its own; shapes and errors are the view's."""
 def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: _float = 1.0, dim: _int = -1) -> Tensor:
-    """Integral of `y` along `dim` by the trapezoidal rule, at places `x` or at distance `dx`."""
+    """Σ dx · (yₖ + yₖ₊₁) / 2 along `dim`: the integral by the trapezoidal rule, at places `x` or at distance `dx`."""
 def trapz(y: Tensor, x: Tensor | None = None, *, dx: _float = 1.0, dim: _int = -1) -> Tensor:
-    """Integral of `y` along `dim` by the trapezoidal rule, at places `x` or at distance `dx`."""
+    """Σ dx · (yₖ + yₖ₊₁) / 2 along `dim`: the integral by the trapezoidal rule, at places `x` or at distance `dx`."""
 def triangular_solve(b: Tensor, A: Tensor, upper: _bool = True, transpose: _bool = False, unitriangular: _bool = False, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> _return_types.triangular_solve:
     """X with A X = b for triangular A (its transpose where asked for), and A again."""
 def tril(input: Tensor, diagonal: _int = 0, *, out: Tensor | None = None) -> Tensor:
@@ -1822,11 +1822,11 @@ def triu(input: Tensor, diagonal: _int = 0, *, out: Tensor | None = None) -> Ten
 def triu_indices(row: _int, col: _int, offset: _Any = None, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = None, memory_format: _memory_format | None = None, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """(2, n) int64 Tensor: where the upper triangle of a matrix is."""
 def true_divide(input: Tensor | _complex, other: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-    """Quotient in floating point, element by element."""
+    """input / other: the quotient in floating point, element by element."""
 def true_divide_(input: Tensor | _complex, other: Tensor | _complex) -> Tensor:
     """`true_divide` in place: the result is written over the tensor itself, which is returned."""
 def trunc(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-    """trunc of each element, as a floating-point number; its derivative is 0."""
+    """sign(input) · ⌊|input|⌋: the integer before the point, as a floating-point number; its derivative is 0."""
 def trunc_(input: Tensor) -> Tensor:
     """`trunc` in place: the result is written over the tensor itself, which is returned."""
 def unbind(input: Tensor, dim: _int | _Sequence[_int] | None = 0) -> _tuple[Tensor, ...]:
@@ -1870,11 +1870,11 @@ def unique_consecutive(input: Tensor, return_inverse: _bool=False, return_counts
 def unravel_index(indices: Tensor, shape: _int | _Sequence[_int] | _dtype) -> _tuple[Tensor, ...]:
     """Coordinates, one tensor for each dimension, of places counted in row-major order."""
 def unsafe_chunk(input: Tensor, chunks: _int, dim: _int = 0) -> _tuple[Tensor, ...]:
-    """`chunk`."""
+    """`chunk`: at most `chunks` pieces of ⌈n / chunks⌉ elements along `dim`."""
 def unsafe_split(tensor: Tensor, split_size: _int, dim: _int = 0) -> _tuple[Tensor, ...]:
-    """`split`."""
+    """`split`: pieces of `split_size` along `dim`, of which the last may be shorter."""
 def unsafe_split_with_sizes(input: Tensor, split_sizes: _Sequence[_int], dim: _int = 0) -> _tuple[Tensor, ...]:
-    """`split_with_sizes`."""
+    """`split_with_sizes`: pieces of the given lengths along `dim`, n = Σ split_sizes."""
 def unsqueeze(input: Tensor, dim: _int | _Sequence[_int] | None) -> Tensor:
     """A new dimension of size 1 at `dim`."""
 def unsqueeze_copy(input: Tensor, dim: _int, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
@@ -1882,11 +1882,11 @@ def unsqueeze_copy(input: Tensor, dim: _int, *, out: Tensor | _tuple[Tensor, ...
 def values_copy(self: Tensor) -> Tensor:
     """`x.values()` in memory of its own."""
 def vander(x: Tensor, N: _int | None = None, increasing: _bool = False) -> Tensor:
-    """Powers of a vector as columns, the highest first unless `increasing`; N columns, by default as many as elements."""
+    """xᵢ^(N - 1 - j): powers of a vector as columns, the highest first unless `increasing`. There are N columns, by default as many as elements."""
 def var(input: Tensor, dim: _int | _Sequence[_int] | None = None, unbiased: _bool | None = None, keepdim: _bool = False, *, correction: _float | None = None, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-    """Variance over `dim`: squared deviations over n - correction (default 1)."""
+    """Σ (x - mean)² / (n - correction) over `dim`: the variance, with a correction of 1 by default."""
 def var_mean(input: Tensor, dim: _int | _Sequence[_int] | None = None, unbiased: _bool | None = None, keepdim: _bool = False, *, correction: _float | None = None) -> _tuple[Tensor, Tensor]:
-    """Variance and mean over `dim`."""
+    """Σ (x - mean)² / (n - correction) and the mean over `dim`; correction is 1 unless it is given."""
 def vdot(input: Tensor, other: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """The sum of products of two vectors of one length, the first conjugated: for real dtypes the same as `dot`."""
 def view_as_complex(input: Tensor) -> Tensor:

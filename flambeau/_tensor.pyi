@@ -36,19 +36,19 @@ class Tensor:
     H: Tensor
     T: Tensor
     def abs(self, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-        """Absolute value, element by element, a real number; its derivative at 0 is 0."""
+        """|input|: the absolute value, element by element, a real number; its derivative at 0 is 0."""
     def abs_(self) -> Tensor:
         """`abs` in place: the result is written over the tensor itself, which is returned."""
     def absolute(self, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-        """Absolute value, element by element, a real number; its derivative at 0 is 0."""
+        """|input|: the absolute value, element by element, a real number; its derivative at 0 is 0."""
     def absolute_(self) -> Tensor:
         """`abs` in place: the result is written over the tensor itself, which is returned."""
     def acos(self, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-        """Arc cosine in radians, element by element; integers become the default dtype."""
+        """arccos(input), the arc cosine in radians, element by element; integers become the default dtype."""
     def acos_(self) -> Tensor:
         """`acos` in place: the result is written over the tensor itself, which is returned."""
     def acosh(self, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-        """Inverse hyperbolic cosine, element by element; integers become the default dtype."""
+        """log(input + √(input² - 1)), the inverse hyperbolic cosine, element by element; integers become the default dtype."""
     def acosh_(self) -> Tensor:
         """`acosh` in place: the result is written over the tensor itself, which is returned."""
     def add(self, other: Tensor | _complex, *, alpha: _complex = 1.0, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
@@ -82,53 +82,53 @@ class Tensor:
     def adjoint(self) -> Tensor:
         """The last two dimensions exchanged, and complex numbers conjugated; RuntimeError for a vector."""
     def all(self, dim: _int | _Sequence[_int] | None = None, keepdim: _bool = False, *, dtype: None | _dtype = None, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-        """Whether all elements are not zero, over `dim` (bool; uint8 for uint8)."""
+        """Whether all input ≠ 0, over `dim` (bool; uint8 for uint8)."""
     def allclose(self, other: Tensor | _complex, rtol: _float = 1e-05, atol: _float = 1e-08, equal_nan: _bool = False) -> _bool:
-        """Whether all elements are close; see `isclose`."""
+        """Whether |input - other| <= atol + rtol · |other| for all elements, a bool of Python; see `isclose`."""
     def amax(self, dim: _int | _Sequence[_int] | None = None, keepdim: _bool = False, *, dtype: None | _dtype = None, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-        """Largest element over `dim`; equal ones share the gradient."""
+        """max(input) over `dim`; equal ones share the gradient."""
     def amin(self, dim: _int | _Sequence[_int] | None = None, keepdim: _bool = False, *, dtype: None | _dtype = None, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-        """Smallest element over `dim`; equal ones share the gradient."""
+        """min(input) over `dim`; equal ones share the gradient."""
     def aminmax(self, *, dim: _int | _Sequence[_int] | None = None, keepdim: _bool = False, out: Tensor | _tuple[Tensor, ...] | None = None) -> _return_types.aminmax:
-        """Smallest and largest element as a named tuple (min, max)."""
+        """min(input) and max(input) over `dim` (all by default), as a named tuple (min, max)."""
     def angle(self, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-        """The angle of each complex number in radians, in (-π, π]; of real ones, 0 or π, and NaN for NaN."""
+        """arg(input): the angle of each complex number in radians, in (-π, π]; of real ones, 0 or π, and NaN for NaN."""
     def any(self, dim: _int | _Sequence[_int] | None = None, keepdim: _bool = False, *, dtype: None | _dtype = None, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-        """Whether any element is not zero, over `dim` (bool; uint8 for uint8)."""
+        """Whether any input ≠ 0, over `dim` (bool; uint8 for uint8)."""
     def apply_(self, function: _Any) -> Tensor:
         """Replace each element by `function` of it (a Python call for each: slow)."""
     def arccos(self, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-        """Arc cosine in radians, element by element; integers become the default dtype."""
+        """arccos(input), the arc cosine in radians, element by element; integers become the default dtype."""
     def arccos_(self) -> Tensor:
         """`acos` in place: the result is written over the tensor itself, which is returned."""
     def arccosh(self, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-        """Inverse hyperbolic cosine, element by element; integers become the default dtype."""
+        """log(input + √(input² - 1)), the inverse hyperbolic cosine, element by element; integers become the default dtype."""
     def arccosh_(self) -> Tensor:
         """`acosh` in place: the result is written over the tensor itself, which is returned."""
     def arcsin(self, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-        """Arc sine in radians, element by element; integers become the default dtype."""
+        """arcsin(input), the arc sine in radians, element by element; integers become the default dtype."""
     def arcsin_(self) -> Tensor:
         """`asin` in place: the result is written over the tensor itself, which is returned."""
     def arcsinh(self, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-        """Inverse hyperbolic sine, element by element; integers become the default dtype."""
+        """log(input + √(input² + 1)), the inverse hyperbolic sine, element by element; integers become the default dtype."""
     def arcsinh_(self) -> Tensor:
         """`asinh` in place: the result is written over the tensor itself, which is returned."""
     def arctan(self, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-        """Arc tangent in radians, element by element; integers become the default dtype."""
+        """arctan(input), the arc tangent in radians, element by element; integers become the default dtype."""
     def arctan2(self, other: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-        """Angle of the point (other, input) in radians, in (-π, π]."""
+        """arctan(input / other) with the quadrant: angle of the point (other, input), in (-π, π]."""
     def arctan2_(self, other: Tensor) -> Tensor:
         """`atan2` in place: the result is written over the tensor itself, which is returned."""
     def arctan_(self) -> Tensor:
         """`atan` in place: the result is written over the tensor itself, which is returned."""
     def arctanh(self, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-        """Inverse hyperbolic tangent, element by element; integers become the default dtype."""
+        """log((1 + input) / (1 - input)) / 2, the inverse hyperbolic tangent, element by element; integers become the default dtype."""
     def arctanh_(self) -> Tensor:
         """`atanh` in place: the result is written over the tensor itself, which is returned."""
     def argmax(self, dim: _int | _Sequence[_int] | None = None, keepdim: _bool = False, *, dtype: None | _dtype = None, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-        """Where the largest element stands (the first of equal ones), along `dim` or in the flattened tensor (int64)."""
+        """argmax(input): where the largest element stands (the first of equal ones), along `dim` or in the flattened tensor (int64). (int64)."""
     def argmin(self, dim: _int | _Sequence[_int] | None = None, keepdim: _bool = False, *, dtype: None | _dtype = None, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-        """Where the smallest element stands (the first of equal ones), along `dim` or in the flattened tensor (int64)."""
+        """argmin(input): where the smallest element stands (the first of equal ones), along `dim` or in the flattened tensor (int64). (int64)."""
     def argsort(self, dim: _int = -1, descending: _bool = False, stable: _bool = False) -> Tensor:
         """Indices (int64) that sort along `dim`: the second result of `sort`."""
     def argwhere(self) -> Tensor:
@@ -142,23 +142,23 @@ class Tensor:
     def as_subclass(self, cls: _type[_T]) -> _T:
         """The same elements as an instance of `cls`, a subclass of Tensor; TypeError for another class."""
     def asin(self, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-        """Arc sine in radians, element by element; integers become the default dtype."""
+        """arcsin(input), the arc sine in radians, element by element; integers become the default dtype."""
     def asin_(self) -> Tensor:
         """`asin` in place: the result is written over the tensor itself, which is returned."""
     def asinh(self, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-        """Inverse hyperbolic sine, element by element; integers become the default dtype."""
+        """log(input + √(input² + 1)), the inverse hyperbolic sine, element by element; integers become the default dtype."""
     def asinh_(self) -> Tensor:
         """`asinh` in place: the result is written over the tensor itself, which is returned."""
     def atan(self, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-        """Arc tangent in radians, element by element; integers become the default dtype."""
+        """arctan(input), the arc tangent in radians, element by element; integers become the default dtype."""
     def atan2(self, other: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-        """Angle of the point (other, input) in radians, in (-π, π]."""
+        """arctan(input / other) with the quadrant: angle of the point (other, input), in (-π, π]."""
     def atan2_(self, other: Tensor) -> Tensor:
         """`atan2` in place: the result is written over the tensor itself, which is returned."""
     def atan_(self) -> Tensor:
         """`atan` in place: the result is written over the tensor itself, which is returned."""
     def atanh(self, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-        """Inverse hyperbolic tangent, element by element; integers become the default dtype."""
+        """log((1 + input) / (1 - input)) / 2, the inverse hyperbolic tangent, element by element; integers become the default dtype."""
     def atanh_(self) -> Tensor:
         """`atanh` in place: the result is written over the tensor itself, which is returned."""
     def backward(self, gradient: Tensor | None=..., retain_graph: _bool | None=..., create_graph: _bool=..., inputs: Tensor | _Sequence[Tensor] | None=...) -> None:
@@ -176,7 +176,7 @@ class Tensor:
     def bincount(self, weights: Tensor | None = None, minlength: _int = 0) -> Tensor:
         """How often each non-negative integer occurs in a 1-dim tensor, or the sum of the weights where it does."""
     def bitwise_and(self, other: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-        """bitwise_and of the bits of integers, or of bools."""
+        """input ∧ other, of each bit of integers, or of bools."""
     def bitwise_and_(self, other: Tensor | _complex) -> Tensor:
         """`bitwise_and` in place: the result is written over the tensor itself, which is returned."""
     def bitwise_left_shift(self, other: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
@@ -184,11 +184,11 @@ class Tensor:
     def bitwise_left_shift_(self, other: Tensor | _complex) -> Tensor:
         """`bitwise_left_shift` in place: the result is written over the tensor itself, which is returned."""
     def bitwise_not(self, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-        """The complement of each element's bits; of bools, the opposite."""
+        """-input - 1 for integers, the complement of each element's bits; of bools, the opposite."""
     def bitwise_not_(self) -> Tensor:
         """`bitwise_not` in place: the result is written over the tensor itself, which is returned."""
     def bitwise_or(self, other: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-        """bitwise_or of the bits of integers, or of bools."""
+        """input ∨ other, of each bit of integers, or of bools."""
     def bitwise_or_(self, other: Tensor | _complex) -> Tensor:
         """`bitwise_or` in place: the result is written over the tensor itself, which is returned."""
     def bitwise_right_shift(self, other: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
@@ -196,7 +196,7 @@ class Tensor:
     def bitwise_right_shift_(self, other: Tensor | _complex) -> Tensor:
         """`bitwise_right_shift` in place: the result is written over the tensor itself, which is returned."""
     def bitwise_xor(self, other: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-        """bitwise_xor of the bits of integers, or of bools."""
+        """input ⊕ other, of each bit of integers, or of bools."""
     def bitwise_xor_(self, other: Tensor | _complex) -> Tensor:
         """`bitwise_xor` in place: the result is written over the tensor itself, which is returned."""
     def bmm(self, mat2: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
@@ -206,17 +206,17 @@ class Tensor:
     def broadcast_to(self, *sizes: _int | _Sequence[_int], size: _int | _Sequence[_int] | None = None) -> Tensor:
         """`input.expand(size)`."""
     def bucketize(self, boundaries: Tensor, *, out_int32: _bool = False, right: _bool = False, out: Tensor | None = None) -> Tensor:
-        """Which interval between ascending boundaries each value lies in: `searchsorted` in a 1-dim tensor."""
+        """k with boundaries[k - 1] < input ≤ boundaries[k], or ≤ and < where `right`. It is `searchsorted` in a 1-dim tensor."""
     def byte(self, memory_format: _memory_format | None = None) -> Tensor:
         """The tensor as uint8; itself where it is that already."""
     def cauchy_(self, median: _float = 0.0, sigma: _float = 1.0, *, generator: _Generator | None = None) -> Tensor:
-        """Overwrite with Cauchy numbers of that median and scale."""
+        """Overwrite with Cauchy numbers x of density sigma / (π (sigma² + (x - median)²))."""
     def ccol_indices(self) -> Tensor:
         """Where each column begins among the values: (columns + 1); RuntimeError for tensors that have no such."""
     def cdouble(self, memory_format: _memory_format | None = None) -> Tensor:
         """The tensor as complex128; itself where it is that already."""
     def ceil(self, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-        """ceil of each element, as a floating-point number; its derivative is 0."""
+        """⌈input⌉: the smallest integer not below, as a floating-point number; its derivative is 0."""
     def ceil_(self) -> Tensor:
         """`ceil` in place: the result is written over the tensor itself, which is returned."""
     def celu(self, alpha: _complex = 1.0, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
@@ -230,27 +230,27 @@ class Tensor:
     def char(self, memory_format: _memory_format | None = None) -> Tensor:
         """The tensor as int8; itself where it is that already."""
     def cholesky(self, upper: _bool = False, *, out: Tensor | None = None) -> Tensor:
-        """`linalg.cholesky`."""
+        """`linalg.cholesky`: L with A = L Lᴴ, or its Hermitian transpose where `upper`."""
     def cholesky_inverse(self, upper: _bool = False, *, out: Tensor | None = None) -> Tensor:
-        """The inverse of L Lᴴ (Lᴴ L where `upper`)."""
+        """(L Lᴴ)⁻¹, or (Lᴴ L)⁻¹ where `upper`."""
     def cholesky_solve(self, L: Tensor, upper: _bool = False, *, out: Tensor | None = None) -> Tensor:
         """X with A X = input, for A = L Lᴴ (Lᴴ L where `upper`)."""
     def chunk(self, chunks: _int, dim: _int | _Sequence[_int] | None = 0) -> _tuple[Tensor, ...]:
         """At most `chunks` pieces of equal length; the last may be shorter."""
     def clamp(self, min: Tensor | _complex | None = None, max: Tensor | _complex | None = None, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-        """input, kept between min and max (numbers or tensors; either may be None, not both)."""
+        """min(max(input, min), max): input, kept between min and max (numbers or tensors; either may be None, not both)."""
     def clamp_(self, min: Tensor | _complex | None = None, max: Tensor | _complex | None = None) -> Tensor:
         """`clamp` in place."""
     def clamp_max(self, max: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-        """input, lowered to max where it is more."""
+        """min(input, max): input, lowered to max where it is more."""
     def clamp_max_(self, max: Tensor | _complex) -> Tensor:
         """`clamp_max` in place: the result is written over the tensor itself, which is returned."""
     def clamp_min(self, min: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-        """input, raised to min where it is less."""
+        """max(input, min): input, raised to min where it is less."""
     def clamp_min_(self, min: Tensor | _complex) -> Tensor:
         """`clamp_min` in place: the result is written over the tensor itself, which is returned."""
     def clip(self, min: Tensor | _complex | None = None, max: Tensor | _complex | None = None, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-        """input, kept between min and max (numbers or tensors; either may be None, not both)."""
+        """min(max(input, min), max): input, kept between min and max (numbers or tensors; either may be None, not both)."""
     def clip_(self, min: Tensor | _complex | None = None, max: Tensor | _complex | None = None) -> Tensor:
         """`clamp` in place."""
     def clone(self, *, memory_format: _memory_format | None = None) -> Tensor:
@@ -262,9 +262,9 @@ class Tensor:
     def combinations(self, r: _int = 2, with_replacement: _bool = False) -> Tensor:
         """All choices of r elements of a 1-dim tensor, as rows in the order of `itertools.combinations`."""
     def conj(self) -> Tensor:
-        """The complex conjugate, in memory of its own; a real tensor itself."""
+        """re - i · im: the complex conjugate, in memory of its own; a real tensor itself."""
     def conj_physical(self, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-        """The complex conjugate, element by element; of real numbers, themselves."""
+        """re - i · im: the complex conjugate, element by element; of real numbers, themselves."""
     def conj_physical_(self) -> Tensor:
         """`conj_physical` in place: the result is written over the tensor itself, which is returned."""
     def const_data_ptr(self) -> _int:
@@ -278,50 +278,50 @@ class Tensor:
     def copysign_(self, other: Tensor | _complex) -> Tensor:
         """`copysign` in place: the result is written over the tensor itself, which is returned."""
     def corrcoef(self) -> Tensor:
-        """Correlation coefficients of variables (rows) over observations (columns), within [-1, 1]."""
+        """C[i, j] / √(C[i, i] · C[j, j]) for C = `cov(input)`, within [-1, 1]. These are correlation coefficients of variables (rows) over observations (columns)."""
     def cos(self, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-        """Cosine of radians, element by element; integers become the default dtype."""
+        """Cosine of radians, cos(input), element by element; integers become the default dtype."""
     def cos_(self) -> Tensor:
         """`cos` in place: the result is written over the tensor itself, which is returned."""
     def cosh(self, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-        """Hyperbolic cosine, element by element; integers become the default dtype."""
+        """(e^input + e^-input) / 2, the hyperbolic cosine, element by element; integers become the default dtype."""
     def cosh_(self) -> Tensor:
         """`cosh` in place: the result is written over the tensor itself, which is returned."""
     def count_nonzero(self, dim: _int | _Sequence[_int] | None = None, keepdim: _bool = False, *, dtype: None | _dtype = None, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-        """How many elements are not zero, over `dim` (int64)."""
+        """Σ (input ≠ 0): how many elements are not zero, over `dim` (int64)."""
     def cov(self, *, correction: _int = 1, fweights: Tensor | None = None, aweights: Tensor | None = None) -> Tensor:
-        """Covariances of variables (rows) over observations (columns), which may count several times or have weights."""
+        """Σ (x - mean) (y - mean)ᵀ / (n - correction) of variables (rows) over observations (columns)."""
     def cpu(self, memory_format: _memory_format | None = None) -> Tensor:
         """The tensor in the CPU's memory; itself where it is there."""
     def cross(self, other: Tensor, dim: _int | None = None, *, out: Tensor | None = None) -> Tensor:
-        """Vector product along `dim`, which has three elements (by default the first dimension that has)."""
+        """(a₂b₃ - a₃b₂, a₃b₁ - a₁b₃, a₁b₂ - a₂b₁) for a = input and b = other along `dim`. That has three elements; by default it is the first dimension that has."""
     def crow_indices(self) -> Tensor:
         """Where each row begins among the values: (rows + 1); RuntimeError for tensors that have no such."""
     def cuda(self, device: _device | _str | _int | None = None, non_blocking: _bool = False, memory_format: _memory_format | None = None) -> Tensor:
         """The tensor on a CUDA device, by default the current one; RuntimeError where there is none."""
     def cummax(self, dim: _int, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> _return_types.cummax:
-        """Running maximum along `dim` and where it stands, as a named tuple (values, indices)."""
+        """max(x₀ … xₖ) for each k along `dim` and where it stands, as a named tuple (values, indices)."""
     def cummin(self, dim: _int, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> _return_types.cummin:
-        """Running minimum along `dim` and where it stands, as a named tuple (values, indices)."""
+        """min(x₀ … xₖ) for each k along `dim` and where it stands, as a named tuple (values, indices)."""
     def cumprod(self, dim: _int, *, dtype: _dtype | None = None, out: Tensor | None = None) -> Tensor:
-        """Running product along `dim`; integers and bools give int64."""
+        """Π x₀ … xₖ for each k along `dim`, the running product; integers and bools give int64."""
     def cumprod_(self, dim: _int, *, dtype: _dtype | None = None) -> Tensor:
-        """`cumprod` in place."""
+        """`cumprod` in place: Π x₀ … xₖ for each k along `dim`."""
     def cumsum(self, dim: _int, *, dtype: _dtype | None = None, out: Tensor | None = None) -> Tensor:
-        """Running sum along `dim`; integers and bools give int64, half types are summed in float32, float32 in float64."""
+        """Σ x₀ … xₖ for each k along `dim`, the running sum; integers and bools give int64, half types are summed in float32, float32 in float64."""
     def cumsum_(self, dim: _int, *, dtype: _dtype | None = None) -> Tensor:
-        """`cumsum` in place."""
+        """`cumsum` in place: Σ x₀ … xₖ for each k along `dim`."""
     data: Tensor
     def data_ptr(self) -> _int:
         """Address of the first element."""
     def deg2rad(self, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-        """Degrees to radians."""
+        """input · π / 180: degrees to radians."""
     def deg2rad_(self) -> Tensor:
         """`deg2rad` in place: the result is written over the tensor itself, which is returned."""
     def dense_dim(self) -> _int:
         """How many dimensions each listed value has; all of a dense tensor's."""
     def det(self, *, out: Tensor | None = None) -> Tensor:
-        """The determinant of square matrices."""
+        """Σ sign(π) Π A[k, π(k)]: the determinant of square matrices."""
     def detach(self) -> Tensor:
         """The same elements without history; writes to it are seen by the tape as writes to the input."""
     def detach_(self) -> Tensor:
@@ -338,9 +338,9 @@ class Tensor:
     def diagonal_scatter(self, src: Tensor, offset: _int = 0, dim1: _int = 0, dim2: _int = 1) -> Tensor:
         """A copy of `input` with `src` as its diagonal."""
     def diff(self, n: _int = 1, dim: _int = -1, prepend: Tensor | None = None, append: Tensor | None = None, *, out: Tensor | None = None) -> Tensor:
-        """Differences of neighbours along `dim`, n times over; `prepend` and `append` are joined on first."""
+        """x[k + 1] - x[k] along `dim`, n times over; `prepend` and `append` are joined on first."""
     def digamma(self, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-        """Logarithmic derivative of Γ, element by element."""
+        """Γ′(input) / Γ(input): the logarithmic derivative of Γ, element by element."""
     def digamma_(self) -> Tensor:
         """`digamma` in place: the result is written over the tensor itself, which is returned."""
     def dim(self) -> _int:
@@ -348,13 +348,13 @@ class Tensor:
     def dim_order(self) -> _tuple[_int, ...]:
         """The dimensions from the outermost in memory to the innermost."""
     def dist(self, other: Tensor | _complex, p: _float | _str | None = 2) -> Tensor:
-        """The p-norm of input - other."""
+        """(Σ |input - other|^p)^(1/p): the p-norm of the difference."""
     def div(self, other: Tensor | _complex, *, rounding_mode: _str | None = None, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-        """Quotient, element by element: in floating point, or rounded by `rounding_mode` "trunc" or "floor"."""
+        """input / other: in floating point, or rounded by `rounding_mode` "trunc" or "floor"."""
     def div_(self, other: Tensor | _complex, *, rounding_mode: _str | None = None) -> Tensor:
         """`div` in place."""
     def divide(self, other: Tensor | _complex, *, rounding_mode: _str | None = None, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-        """Quotient, element by element: in floating point, or rounded by `rounding_mode` "trunc" or "floor"."""
+        """input / other: in floating point, or rounded by `rounding_mode` "trunc" or "floor"."""
     def divide_(self, other: Tensor | _complex, *, rounding_mode: _str | None = None) -> Tensor:
         """`div` in place."""
     def dot(self, tensor: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
@@ -367,11 +367,11 @@ class Tensor:
     def element_size(self) -> _int:
         """Bytes of one element."""
     def eq(self, other: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-        """Whether input eq other, element by element (bool)."""
+        """Whether input = other, element by element (bool)."""
     def eq_(self, other: Tensor | _complex) -> Tensor:
         """`eq` in place: the result is written over the tensor itself, which is returned."""
-    def equal(self, other: Tensor | _complex) -> _bool:
-        """Whether both tensors have the same shape and elements."""
+    def equal(self, other: Tensor) -> _bool:
+        """Whether input = other: both tensors have the same shape and elements; a bool of Python."""
     def erf(self, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
         """Error function, 2/√π ∫₀ˣ exp(-t²) dt, element by element; integers become the default dtype."""
     def erf_(self) -> Tensor:
@@ -381,13 +381,13 @@ class Tensor:
     def erfc_(self) -> Tensor:
         """`erfc` in place: the result is written over the tensor itself, which is returned."""
     def erfinv(self, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-        """Inverse of erf, element by element; integers become the default dtype."""
+        """y with erf(y) = input, the inverse of erf, element by element; integers become the default dtype."""
     def erfinv_(self) -> Tensor:
         """`erfinv` in place: the result is written over the tensor itself, which is returned."""
     def exp(self, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-        """e to the power of the input, element by element; integers become the default dtype."""
+        """e^input, element by element; integers become the default dtype."""
     def exp2(self, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-        """2 to the power of the input, element by element; integers become the default dtype."""
+        """2^input, element by element; integers become the default dtype."""
     def exp2_(self) -> Tensor:
         """`exp2` in place: the result is written over the tensor itself, which is returned."""
     def exp_(self) -> Tensor:
@@ -401,13 +401,13 @@ class Tensor:
     def expm1_(self) -> Tensor:
         """`expm1` in place: the result is written over the tensor itself, which is returned."""
     def exponential_(self, lambd: _float = 1.0, *, generator: _Generator | None = None) -> Tensor:
-        """Overwrite with exponentially distributed numbers of rate `lambd`, all above 0."""
+        """Overwrite with exponentially distributed numbers x of density lambd · exp(-lambd · x), all above 0."""
     def fill_(self, value: Tensor | _complex) -> Tensor:
         """Write `value`, a number or a 0-dim tensor, to every element. RuntimeError for a number that the dtype cannot hold and for a tensor with dimensions."""
     def fill_diagonal_(self, fill_value: _complex, wrap: _bool = False) -> Tensor:
         """The main diagonal set to a number, in place; `wrap` starts it again below the square part of a tall matrix."""
     def fix(self, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-        """trunc of each element, as a floating-point number; its derivative is 0."""
+        """sign(input) · ⌊|input|⌋: the integer before the point, as a floating-point number; its derivative is 0."""
     def fix_(self) -> Tensor:
         """`trunc` in place: the result is written over the tensor itself, which is returned."""
     def flatten(self, start_dim: _int = 0, end_dim: _int = -1) -> Tensor:
@@ -421,27 +421,27 @@ class Tensor:
     def float(self, memory_format: _memory_format | None = None) -> Tensor:
         """The tensor as float32; itself where it is that already."""
     def float_power(self, exponent: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-        """input ** exponent in float64, or in complex128 where either is complex."""
+        """input^exponent in float64, or in complex128 where either is complex."""
     def float_power_(self, *args: _Any, **named: _Any) -> Tensor:
-        """`float_power` in place."""
+        """`float_power` in place: input^exponent in float64, or in complex128 where either is complex."""
     def floor(self, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-        """floor of each element, as a floating-point number; its derivative is 0."""
+        """⌊input⌋: the largest integer not above, as a floating-point number; its derivative is 0."""
     def floor_(self) -> Tensor:
         """`floor` in place: the result is written over the tensor itself, which is returned."""
     def floor_divide(self, other: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-        """Quotient rounded down; the caller has ruled out integer zeros. Of integers: RuntimeError where a divisor is 0."""
+        """Quotient rounded down; the caller has ruled out integer zeros."""
     def floor_divide_(self, other: Tensor | _complex) -> Tensor:
         """`floor_divide` in place."""
     def fmax(self, other: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-        """The larger of the two; a NaN loses to a number."""
+        """max(input, other); a NaN loses to a number."""
     def fmin(self, other: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-        """The smaller of the two; a NaN loses to a number."""
+        """min(input, other); a NaN loses to a number."""
     def fmod(self, other: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-        """input - other · trunc(input / other): of input's sign. Of integers: RuntimeError where a divisor is 0."""
+        """input - other · trunc(input / other): of input's sign."""
     def fmod_(self, other: Tensor | _complex) -> Tensor:
         """`fmod` in place."""
     def frac(self, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-        """The part after the point, with input's sign."""
+        """input - trunc(input): the part after the point, with input's sign."""
     def frac_(self) -> Tensor:
         """`frac` in place: the result is written over the tensor itself, which is returned."""
     def frexp(self, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> _return_types.frexp:
@@ -449,15 +449,15 @@ class Tensor:
     def gather(self, dim: _int | _Sequence[_int] | None, index: Tensor, *, sparse_grad: _bool = False, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
         """Elements of dimension `dim` chosen by `index`, whose shape the result has."""
     def gcd(self, other: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-        """Greatest common divisor of integers, element by element."""
+        """max {d : input = d · i, other = d · j}: the greatest common divisor of integers."""
     def gcd_(self, *others: Tensor) -> Tensor:
         """`gcd` in place."""
     def ge(self, other: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-        """Whether input ge other, element by element (bool)."""
+        """Whether input ≥ other, element by element (bool)."""
     def ge_(self, other: Tensor | _complex) -> Tensor:
         """`ge` in place: the result is written over the tensor itself, which is returned."""
     def geometric_(self, p: _float, *, generator: _Generator | None = None) -> Tensor:
-        """Overwrite with the number of trials up to the first success, each of probability p in (0, 1)."""
+        """Overwrite with numbers k of P(k) = (1 - p)^(k - 1) · p, for p in (0, 1). They count trials up to the first success."""
     def geqrf(self, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> _return_types.geqrf:
         """QR decomposition in LAPACK's compact form: `a` holds R and, below its diagonal, the vectors of the reflections whose scales are `tau`; `linalg.householder_product` makes Q of both."""
     def ger(self, vec2: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
@@ -467,23 +467,23 @@ class Tensor:
     grad: Tensor | None
     grad_fn: _Any
     def greater(self, other: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-        """Whether input gt other, element by element (bool)."""
+        """Whether input > other, element by element (bool)."""
     def greater_(self, other: Tensor | _complex) -> Tensor:
         """`gt` in place: the result is written over the tensor itself, which is returned."""
     def greater_equal(self, other: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-        """Whether input ge other, element by element (bool)."""
+        """Whether input ≥ other, element by element (bool)."""
     def greater_equal_(self, other: Tensor | _complex) -> Tensor:
         """`ge` in place: the result is written over the tensor itself, which is returned."""
     def gt(self, other: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-        """Whether input gt other, element by element (bool)."""
+        """Whether input > other, element by element (bool)."""
     def gt_(self, other: Tensor | _complex) -> Tensor:
         """`gt` in place: the result is written over the tensor itself, which is returned."""
     def half(self, memory_format: _memory_format | None = None) -> Tensor:
         """The tensor as float16; itself where it is that already."""
     def hardshrink(self, lambd: _float = 0.5, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-        """x, or 0 within lambd of 0."""
+        """input where |input| > lambd, else 0."""
     def heaviside(self, values: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-        """0 below zero and for NaN, 1 above zero, `values` at it."""
+        """0 where input < 0 and for NaN, 1 where input > 0, `values` where input = 0."""
     def heaviside_(self, values: Tensor) -> Tensor:
         """`heaviside` in place: the result is written over the tensor itself, which is returned."""
     def histc(self, bins: _int = 100, min: _float = 0, max: _float = 0, *, out: Tensor | None = None) -> Tensor:
@@ -497,7 +497,7 @@ class Tensor:
     def hypot_(self, other: Tensor) -> Tensor:
         """`hypot` in place: the result is written over the tensor itself, which is returned."""
     def i0(self, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-        """Modified Bessel function of the first kind, order 0, element by element; integers become the default dtype."""
+        """1/π ∫₀^π exp(x · cos t) dt, the modified Bessel function of the first kind of order 0, element by element; integers become the default dtype."""
     def i0_(self, *others: Tensor) -> Tensor:
         """`i0` in place."""
     def igamma(self, other: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
@@ -538,7 +538,7 @@ class Tensor:
     def int(self, memory_format: _memory_format | None = None) -> Tensor:
         """The tensor as int32; itself where it is that already."""
     def inverse(self, *, out: Tensor | None = None) -> Tensor:
-        """The inverse of square matrices; LinAlgError where one is singular."""
+        """A⁻¹, the inverse of square matrices; LinAlgError where one is singular."""
     def is_coalesced(self) -> _bool:
         """Whether the coordinates are sorted and differ; RuntimeError for tensors that have no such."""
     def is_complex(self) -> _bool:
@@ -588,17 +588,17 @@ class Tensor:
     def isclose(self, other: Tensor, rtol: _float = 1e-05, atol: _float = 1e-08, equal_nan: _bool = False) -> Tensor:
         """Whether |input - other| <= atol + rtol · |other|, element by element (bool)."""
     def isfinite(self, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-        """Whether each element is a finite number."""
+        """|input| < inf: whether each element is a finite number."""
     def isinf(self, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-        """Whether each element is infinite."""
+        """|input| = inf: whether each element is infinite."""
     def isnan(self, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-        """Whether each element is not a number."""
+        """input ≠ input: whether each element is not a number."""
     def isneginf(self, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-        """Whether each element is -inf."""
+        """input = -inf: whether each element is -inf."""
     def isposinf(self, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-        """Whether each element is +inf."""
+        """input = inf: whether each element is +inf."""
     def isreal(self, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-        """Whether the imaginary part is 0, element by element; True for real numbers."""
+        """im(input) = 0: whether the imaginary part is 0, element by element; True for real numbers."""
     def istft(self, n_fft: _int, hop_length: _int | None = None, win_length: _int | None = None, window: Tensor | None = None, center: _bool = True, normalized: _bool = False, onesided: _bool | None = None, length: _int | None = None, return_complex: _bool = False) -> Tensor:
         """The signal with the least squared distance to these short-time transforms: D. W. Griffin and J. S. Lim, "Signal estimation from modified short-time Fourier transform" (1984)."""
     def item(self) -> _int | _float | _bool:
@@ -610,15 +610,15 @@ class Tensor:
         """The k-th smallest element along `dim`, counted from 1, and where it stands: (values, indices)."""
     layout: _layout
     def lcm(self, other: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-        """Least common multiple of integers, element by element."""
+        """|input · other| / gcd(input, other): the least common multiple of integers, element by element."""
     def lcm_(self, *others: Tensor) -> Tensor:
         """`lcm` in place."""
     def ldexp(self, other: Tensor, *, out: Tensor | None = None) -> Tensor:
         """input · 2^other, in the common dtype; integers become the default dtype."""
     def ldexp_(self, other: Tensor) -> Tensor:
-        """`ldexp` in place."""
+        """`ldexp` in place: self · 2^other."""
     def le(self, other: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-        """Whether input le other, element by element (bool)."""
+        """Whether input ≤ other, element by element (bool)."""
     def le_(self, other: Tensor | _complex) -> Tensor:
         """`le` in place: the result is written over the tensor itself, which is returned."""
     def lerp(self, end: Tensor, weight: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
@@ -626,11 +626,11 @@ class Tensor:
     def lerp_(self, end: Tensor, weight: Tensor | _complex) -> Tensor:
         """`lerp` in place: the result is written over the tensor itself, which is returned."""
     def less(self, other: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-        """Whether input lt other, element by element (bool)."""
+        """Whether input < other, element by element (bool)."""
     def less_(self, other: Tensor | _complex) -> Tensor:
         """`lt` in place: the result is written over the tensor itself, which is returned."""
     def less_equal(self, other: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-        """Whether input le other, element by element (bool)."""
+        """Whether input ≤ other, element by element (bool)."""
     def less_equal_(self, other: Tensor | _complex) -> Tensor:
         """`le` in place: the result is written over the tensor itself, which is returned."""
     def lgamma(self, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
@@ -638,9 +638,9 @@ class Tensor:
     def lgamma_(self) -> Tensor:
         """`lgamma` in place: the result is written over the tensor itself, which is returned."""
     def log(self, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-        """Natural logarithm, element by element; integers become the default dtype."""
+        """Natural logarithm, log(input), element by element; integers become the default dtype."""
     def log10(self, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-        """Logarithm to base 10, element by element; integers become the default dtype."""
+        """log₁₀(input), the logarithm to base 10, element by element; integers become the default dtype."""
     def log10_(self) -> Tensor:
         """`log10` in place: the result is written over the tensor itself, which is returned."""
     def log1p(self, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
@@ -648,13 +648,13 @@ class Tensor:
     def log1p_(self) -> Tensor:
         """`log1p` in place: the result is written over the tensor itself, which is returned."""
     def log2(self, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-        """Logarithm to base 2, element by element; integers become the default dtype."""
+        """log₂(input), the logarithm to base 2, element by element; integers become the default dtype."""
     def log2_(self) -> Tensor:
         """`log2` in place: the result is written over the tensor itself, which is returned."""
     def log_(self) -> Tensor:
         """`log` in place: the result is written over the tensor itself, which is returned."""
     def log_normal_(self, mean: _float = 1.0, std: _float = 2.0, *, generator: _Generator | None = None) -> Tensor:
-        """Overwrite with numbers whose logarithm is normal with that mean and standard deviation."""
+        """Overwrite with numbers exp(mean + std · n), n standard normal."""
     def log_softmax(self, dim: _int | _Sequence[_int] | None, dtype: None | _dtype = None, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
         """input - log Σ exp(input), relative to the largest element."""
     def logaddexp(self, other: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
@@ -662,53 +662,53 @@ class Tensor:
     def logaddexp2(self, other: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
         """log₂(2^input + 2^other) without overflow."""
     def logcumsumexp(self, dim: _int, *, out: Tensor | None = None) -> Tensor:
-        """Logarithm of the running sum of exponentials along `dim`, without overflow."""
+        """log Σ exp(x₀ … xₖ) for each k along `dim`, without overflow. NotImplementedError for integers."""
     def logdet(self) -> Tensor:
-        """Logarithm of the determinant: NaN where it is negative, -inf where it is 0."""
+        """log(det A): NaN where the determinant is negative, -inf where it is 0."""
     def logical_and(self, other: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-        """logical_and of the elements taken as truth values (bool)."""
+        """input ∧ other, of the elements taken as truth values: input ≠ 0 (bool)."""
     def logical_and_(self, other: Tensor) -> Tensor:
         """`logical_and` in place: the result is written over the tensor itself, which is returned."""
     def logical_not(self, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-        """Whether each element is zero (bool)."""
+        """input = 0: whether each element is zero (bool)."""
     def logical_not_(self) -> Tensor:
         """`logical_not` in place: the result is written over the tensor itself, which is returned."""
     def logical_or(self, other: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-        """logical_or of the elements taken as truth values (bool)."""
+        """input ∨ other, of the elements taken as truth values: input ≠ 0 (bool)."""
     def logical_or_(self, other: Tensor) -> Tensor:
         """`logical_or` in place: the result is written over the tensor itself, which is returned."""
     def logical_xor(self, other: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-        """logical_xor of the elements taken as truth values (bool)."""
+        """input ⊕ other, of the elements taken as truth values: input ≠ 0 (bool)."""
     def logical_xor_(self, other: Tensor) -> Tensor:
         """`logical_xor` in place: the result is written over the tensor itself, which is returned."""
     def logit(self, eps: _float | None = None, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
         """log(x / (1 - x)); with `eps`, x is first kept within [eps, 1 - eps]."""
     def logit_(self, *args: _Any, **named: _Any) -> Tensor:
-        """`logit` in place."""
+        """`logit` in place: log(x / (1 - x))."""
     def logsumexp(self, dim: _int | _Sequence[_int] | None, keepdim: _bool = False, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
         """log Σ exp(input) over `dim`, without overflow."""
     def long(self, memory_format: _memory_format | None = None) -> Tensor:
         """The tensor as int64; itself where it is that already."""
     def lt(self, other: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-        """Whether input lt other, element by element (bool)."""
+        """Whether input < other, element by element (bool)."""
     def lt_(self, other: Tensor | _complex) -> Tensor:
         """`lt` in place: the result is written over the tensor itself, which is returned."""
     @_overload
     def lu(self, pivot: _bool=True, get_infos: _Literal[False]=False) -> _tuple[Tensor, Tensor]:
-        """`linalg.lu_factor` without an error for a zero pivot; with the verdicts where `get_infos`."""
+        """`linalg.lu_factor`, A = P L U, without an error for a zero pivot; with the verdicts where `get_infos`."""
     @_overload
     def lu(self, pivot: _bool=True, *, get_infos: _Literal[True]) -> _tuple[Tensor, Tensor, Tensor]:
-        """`linalg.lu_factor` without an error for a zero pivot; with the verdicts where `get_infos`."""
+        """`linalg.lu_factor`, A = P L U, without an error for a zero pivot; with the verdicts where `get_infos`."""
     def lu_solve(self, LU_data: Tensor, LU_pivots: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-        """`linalg.lu_solve`."""
+        """`linalg.lu_solve`: X with A X = b for A = P L U."""
     mH: Tensor
     mT: Tensor
     def map2_(self, x: Tensor, y: Tensor, callable: _Callable[..., _Any]) -> Tensor:
-        """Each element replaced by `callable` of it and of two other tensors' (a Python call for each: slow)."""
+        """callable(self, x, y) for each element, in place (a Python call for each: slow)."""
     def map_(self, tensor: Tensor, callable: _Callable[..., _Any]) -> Tensor:
-        """Each element replaced by `callable` of it and of the other tensor's (a Python call for each: slow)."""
+        """callable(self, tensor) for each element, in place (a Python call for each: slow)."""
     def masked_fill(self, mask: Tensor | None, value: Tensor | _complex) -> Tensor:
-        """input, with `value` (a number or a 0-dim tensor) where the mask (bool) holds."""
+        """value · mask + input · (1 - mask): input, with `value` (a number or a 0-dim tensor) where the mask (bool) holds."""
     def masked_fill_(self, mask: Tensor | None, value: Tensor | _complex) -> Tensor:
         """`masked_fill` in place."""
     def masked_scatter(self, mask: Tensor | None, source: Tensor) -> Tensor:
@@ -725,34 +725,34 @@ class Tensor:
         """A · A · … · A, n times, by repeated squaring; for negative n of the inverse, for 0 the identity."""
     @_overload
     def max(self, *, out: Tensor | None=None) -> Tensor:
-        """max(input): the max of all elements; max(input, dim, keepdim=False): values and indices along `dim` as a named tuple; max(input, other): element by element."""
+        """max(input): the max of all elements; or along `dim`, or of two tensors."""
     @_overload
     def max(self, dim: _int, keepdim: _bool=False, *, out: _tuple[Tensor, Tensor] | None=None) -> _return_types.max:
-        """max(input): the max of all elements; max(input, dim, keepdim=False): values and indices along `dim` as a named tuple; max(input, other): element by element."""
+        """max(input): the max of all elements; or along `dim`, or of two tensors."""
     @_overload
     def max(self, other: Tensor, *, out: Tensor | None=None) -> Tensor:
-        """max(input): the max of all elements; max(input, dim, keepdim=False): values and indices along `dim` as a named tuple; max(input, other): element by element."""
+        """max(input): the max of all elements; or along `dim`, or of two tensors."""
     def maximum(self, other: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-        """The larger of the two, NaN where either is; at a tie the gradient is halved."""
+        """max(input, other), NaN where either is; at a tie the gradient is halved."""
     def mean(self, dim: _int | _Sequence[_int] | None = None, keepdim: _bool = False, *, dtype: None | _dtype = None, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-        """Arithmetic mean over `dim`; floating-point dtypes only."""
+        """Σ input / n over `dim`, the arithmetic mean; floating-point dtypes only."""
     @_overload
     def median(self) -> Tensor:
-        """median(input): the lower median of all elements; median(input, dim, keepdim=False): along `dim`, as a named tuple (values, indices)."""
+        """The lower median x₍⌊(n - 1) / 2⌋₎ of the n sorted elements, of all or along `dim`."""
     @_overload
     def median(self, dim: _int, keepdim: _bool=False, *, out: _tuple[Tensor, Tensor] | None=None) -> _return_types.median:
-        """median(input): the lower median of all elements; median(input, dim, keepdim=False): along `dim`, as a named tuple (values, indices)."""
+        """The lower median x₍⌊(n - 1) / 2⌋₎ of the n sorted elements, of all or along `dim`."""
     @_overload
     def min(self, *, out: Tensor | None=None) -> Tensor:
-        """min(input): the min of all elements; min(input, dim, keepdim=False): values and indices along `dim` as a named tuple; min(input, other): element by element."""
+        """min(input): the min of all elements; or along `dim`, or of two tensors."""
     @_overload
     def min(self, dim: _int, keepdim: _bool=False, *, out: _tuple[Tensor, Tensor] | None=None) -> _return_types.min:
-        """min(input): the min of all elements; min(input, dim, keepdim=False): values and indices along `dim` as a named tuple; min(input, other): element by element."""
+        """min(input): the min of all elements; or along `dim`, or of two tensors."""
     @_overload
     def min(self, other: Tensor, *, out: Tensor | None=None) -> Tensor:
-        """min(input): the min of all elements; min(input, dim, keepdim=False): values and indices along `dim` as a named tuple; min(input, other): element by element."""
+        """min(input): the min of all elements; or along `dim`, or of two tensors."""
     def minimum(self, other: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-        """The smaller of the two, NaN where either is; at a tie the gradient is halved."""
+        """min(input, other), NaN where either is; at a tie the gradient is halved."""
     def mm(self, mat2: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
         """The product of an (n, k) and a (k, m) matrix. RuntimeError for other shapes or different dtypes."""
     def mode(self, dim: _int = -1, keepdim: _bool = False, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> _return_types.mode:
@@ -766,13 +766,13 @@ class Tensor:
     def msort(self, *, out: Tensor | None = None) -> Tensor:
         """The elements in order along the first dimension."""
     def mul(self, other: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-        """Product, element by element."""
+        """input · other, element by element."""
     def mul_(self, other: Tensor | _complex) -> Tensor:
         """`mul` in place: the result is written over the tensor itself, which is returned."""
     def multinomial(self, num_samples: _int, replacement: _bool = False, *, generator: _Generator | None = None, out: Tensor | None = None) -> Tensor:
         """Indices (int64) drawn from each row of weights, which need not sum to 1: shape [num_samples] or [rows, num_samples]."""
     def multiply(self, other: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-        """Product, element by element."""
+        """input · other, element by element."""
     def multiply_(self, other: Tensor | _complex) -> Tensor:
         """`mul` in place: the result is written over the tensor itself, which is returned."""
     def mv(self, vec: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
@@ -780,33 +780,33 @@ class Tensor:
     def mvlgamma(self, p: _int, *, out: Tensor | None = None) -> Tensor:
         """Logarithm of the multivariate gamma function of dimension p: p(p-1)/4 · log π + Σ lgamma(input - j/2), j < p."""
     def mvlgamma_(self, *args: _Any, **named: _Any) -> Tensor:
-        """`mvlgamma` in place."""
+        """`mvlgamma` in place: Logarithm of the multivariate gamma function of dimension p."""
     def nan_to_num(self, nan: _float | None = 0.0, posinf: _float | None = None, neginf: _float | None = None, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-        """NaN and infinities replaced by numbers: the dtype's largest and lowest for the infinities by default."""
+        """input, or `nan`, `posinf`, `neginf` where it is NaN, +inf, -inf. The infinities become the dtype's largest and lowest by default."""
     def nan_to_num_(self, *args: _Any, **named: _Any) -> Tensor:
-        """`nan_to_num` in place."""
+        """`nan_to_num` in place: input, or `nan`, `posinf`, `neginf` where it is NaN, +inf, -inf."""
     def nanmean(self, dim: _int | _Sequence[_int] | None = None, keepdim: _bool = False, *, dtype: _dtype | None = None, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-        """Mean of the elements that are numbers."""
+        """Σ input / n over `dim` (all by default), over the n elements that are numbers."""
     @_overload
     def nanmedian(self) -> Tensor:
-        """nanmedian(input): the lower median of all elements; nanmedian(input, dim, keepdim=False): along `dim`, as a named tuple (values, indices)."""
+        """The lower median x₍⌊(n - 1) / 2⌋₎ of the n sorted elements, of all or along `dim`."""
     @_overload
     def nanmedian(self, dim: _int, keepdim: _bool=False, *, out: _tuple[Tensor, Tensor] | None=None) -> _return_types.nanmedian:
-        """nanmedian(input): the lower median of all elements; nanmedian(input, dim, keepdim=False): along `dim`, as a named tuple (values, indices)."""
+        """The lower median x₍⌊(n - 1) / 2⌋₎ of the n sorted elements, of all or along `dim`."""
     def nanquantile(self, q: Tensor | _float, dim: _int | None = None, keepdim: _bool = False, *, interpolation: _str = 'linear', out: Tensor | None = None) -> Tensor:
-        """nanquantile(input, q, dim=None, keepdim=False, *, interpolation='linear'): the q-quantiles along `dim`, or of all elements."""
+        """x₍q (n - 1)₎ of the n sorted elements: the q-quantiles along `dim`, or of all elements."""
     def nansum(self, dim: _int | _Sequence[_int] | None = None, keepdim: _bool = False, *, dtype: _dtype | None = None, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-        """Sum in which NaN counts as zero."""
+        """Σ input over `dim` (all by default), in which NaN counts as zero."""
     def narrow(self, dim: _int | _Sequence[_int] | None, start: _int, length: _int) -> Tensor:
         """Positions start … start + length - 1 of dimension `dim`; a negative start counts from the end."""
     def narrow_copy(self, dim: _int, start: _int, length: _int) -> Tensor:
-        """A copy of `narrow`."""
+        """`narrow`, input[start : start + length] along `dim`, in memory of its own."""
     nbytes: _int
     ndim: _int
     def ndimension(self) -> _int:
         """How many dimensions; `dim`."""
     def ne(self, other: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-        """Whether input ne other, element by element (bool)."""
+        """Whether input ≠ other, element by element (bool)."""
     def ne_(self, other: Tensor | _complex) -> Tensor:
         """`ne` in place: the result is written over the tensor itself, which is returned."""
     def neg(self, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
@@ -846,7 +846,7 @@ class Tensor:
     def new_zeros(self, size: _Sequence[_int], *, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = None, memory_format: _memory_format | None = None, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
         """x.new_zeros(*size) -> Tensor of zeros of x's dtype."""
     def nextafter(self, other: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-        """The floating-point number next to `input` in the direction of `other`, of the dtype of both."""
+        """min {y > input} where other > input, max {y < input} where it is less. It is the floating-point number next to `input` in the direction of `other`, of the dtype of both."""
     def nextafter_(self, *others: Tensor) -> Tensor:
         """`nextafter` in place."""
     @_overload
@@ -858,11 +858,11 @@ class Tensor:
     def nonzero_static(self, *, size: _int, fill_value: _int = -1, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
         """The first `size` rows of `nonzero`, and rows of `fill_value` where there are fewer: (size, input.ndim), int64."""
     def norm(self, p: _float | _str | None = 'fro', dim: _int | _Sequence[_int] | None = None, keepdim: _bool = False, out: Tensor | _tuple[Tensor, ...] | None = None, dtype: _dtype | None = None) -> Tensor:
-        """The p-norm over `dim` (all by default): (Σ |x|^p)^(1/p), the largest |x| for inf, the count of non-zeros for 0."""
+        """(Σ |x|^p)^(1/p), the p-norm, over `dim` (all by default). For inf it is the largest |x|, for 0 the count of non-zeros."""
     def normal_(self, mean: _float = 0.0, std: _float = 1.0, *, generator: _Generator | None = None) -> Tensor:
         """Overwrite with normal numbers of that mean and standard deviation."""
     def not_equal(self, other: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-        """Whether input ne other, element by element (bool)."""
+        """Whether input ≠ other, element by element (bool)."""
     def not_equal_(self, other: Tensor | _complex) -> Tensor:
         """`ne` in place: the result is written over the tensor itself, which is returned."""
     def numel(self) -> _int:
@@ -872,7 +872,7 @@ class Tensor:
     def opencl(self, device: _device | _str | _int | None = None, non_blocking: _bool = False, memory_format: _memory_format | None = None) -> Tensor:
         """The tensor on an OpenCL device, by default the current one; RuntimeError where there is none."""
     def orgqr(self, tau: Tensor, *, out: Tensor | None = None) -> Tensor:
-        """The first n columns of the product of the reflections 1 - τₖ vₖ vₖᴴ, whose vₖ stand below the diagonal of the m by n `input` (with a 1 on it and zeros above)."""
+        """The first n columns of the product of the reflections 1 - τₖ vₖ vₖᴴ. The vₖ stand below the diagonal of the m by n `input` (with a 1 on it and zeros above)."""
     def ormqr(self, tau: Tensor, other: Tensor, left: _bool = True, transpose: _bool = False, *, out: Tensor | None = None) -> Tensor:
         """Q · other, or other · Q unless `left`, for the square Q of the reflections in `input` and `tau`, as `geqrf` gives them."""
     def outer(self, vec2: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
@@ -883,31 +883,31 @@ class Tensor:
     def pin_memory(self, device: _device | _str | _int | None = None) -> Tensor:
         """The tensor in page-locked memory of the host, from where `to(device, non_blocking=True)` copies beside the host's work; itself where it is there already."""
     def pinverse(self, rcond: _float = 1e-15) -> Tensor:
-        """`linalg.pinv`."""
+        """`linalg.pinv`: V S⁺ Uᴴ for input = U S Vᴴ, where singular values up to rcond · largest count as 0."""
     def polygamma(self, n: _int) -> Tensor:
-        """The n-th derivative of `digamma`."""
+        """ψ⁽ⁿ⁾(x) = dⁿ⁺¹/dxⁿ⁺¹ log Γ(x): the n-th derivative of `digamma`."""
     def polygamma_(self, n: _int) -> Tensor:
-        """`polygamma` in place."""
+        """`polygamma` in place: ψ⁽ⁿ⁾(x) = dⁿ⁺¹/dxⁿ⁺¹ log Γ(x)."""
     def positive(self) -> Tensor:
-        """The tensor itself; RuntimeError for bool."""
+        """+input: the tensor itself; RuntimeError for bool."""
     def pow(self, exponent: Tensor | _complex, *, out: Tensor | None=None) -> Tensor:
-        """input ** exponent, element by element; RuntimeError for a negative integer exponent of integers."""
+        """input^exponent, element by element; RuntimeError for a negative integer exponent of integers."""
     def pow_(self, exponent: Tensor | _complex) -> Tensor:
         """`pow` in place."""
     def prelu(self, weight: Tensor) -> Tensor:
-        """input above 0, weight · input elsewhere; `weight` has one element or one a channel (dimension 1)."""
+        """max(0, input) + weight · min(0, input); `weight` has one element or one a channel (dimension 1)."""
     def prod(self, dim: _int | _Sequence[_int] | None = None, keepdim: _bool = False, *, dtype: _dtype | None = None, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-        """Product over one `dim`, or of all elements; integers and bools give int64."""
+        """Π input over one `dim`, or of all elements; integers and bools give int64."""
     def put(self, index: Tensor, source: Tensor, accumulate: _bool = False) -> Tensor:
         """A copy of the input with the elements of `source` written (or added) at positions counted in row-major order."""
     def put_(self, index: Tensor, source: Tensor, accumulate: _bool = False) -> Tensor:
         """Write (or add) the elements of `source` at positions counted in row-major order."""
     def qr(self, some: _bool = True, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> _return_types.linalg_qr:
-        """`linalg.qr`, reduced where `some`, else complete."""
+        """`linalg.qr`, input = Q R: reduced where `some`, else complete."""
     def quantile(self, q: Tensor | _float, dim: _int | None = None, keepdim: _bool = False, *, interpolation: _str = 'linear', out: Tensor | None = None) -> Tensor:
-        """quantile(input, q, dim=None, keepdim=False, *, interpolation='linear'): the q-quantiles along `dim`, or of all elements."""
+        """x₍q (n - 1)₎ of the n sorted elements: the q-quantiles along `dim`, or of all elements."""
     def rad2deg(self, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-        """Radians to degrees."""
+        """input · 180 / π: radians to degrees."""
     def rad2deg_(self) -> Tensor:
         """`rad2deg` in place: the result is written over the tensor itself, which is returned."""
     def random_(self, from_: _int | None = None, to: _int | None = ..., *, generator: _Generator | None = None, **named: _int) -> Tensor:
@@ -930,13 +930,13 @@ class Tensor:
     def relu_(self) -> Tensor:
         """`relu` in place: the result is written over the tensor itself, which is returned."""
     def remainder(self, other: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-        """input - other · ⌊input / other⌋: of other's sign. Of integers: RuntimeError where a divisor is 0."""
+        """input - other · ⌊input / other⌋: of other's sign."""
     def remainder_(self, other: Tensor | _complex) -> Tensor:
         """`remainder` in place."""
     def renorm(self, p: _float | _str | None, dim: _int | _Sequence[_int] | None, maxnorm: _float, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-        """Slices along `dim` whose p-norm is above maxnorm, scaled down to it."""
+        """input · min(1, maxnorm / ‖slice‖ₚ): slices along `dim` whose p-norm is above maxnorm, cut to it."""
     def renorm_(self, p: _float | _str | None, dim: _int | _Sequence[_int] | None, maxnorm: _float) -> Tensor:
-        """`renorm` in place."""
+        """`renorm` in place: input · min(1, maxnorm / ‖slice‖ₚ)."""
     def repeat(self, *repeats_: _int | _Sequence[_int], repeats: Tensor | _int | None = None) -> Tensor:
         """The tensor laid side by side `repeats` times along each dimension; more repeats than dimensions add some in front."""
     def repeat_interleave(self, repeats: Tensor | _int | None = None, dim: _int | None = None, *, output_size: _int | None = None) -> Tensor:
@@ -966,7 +966,7 @@ class Tensor:
     def round(self, *, decimals: _float = 0, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
         """Nearest multiple of 10^-decimals, ties to even; its derivative is 0."""
     def round_(self, *args: _Any, **named: _Any) -> Tensor:
-        """`round` in place."""
+        """`round` in place: Nearest multiple of 10^-decimals, ties to even."""
     def row_indices(self) -> Tensor:
         """The row of each value; RuntimeError for tensors that have no such."""
     def rsqrt(self, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
@@ -990,7 +990,7 @@ class Tensor:
     def select_scatter(self, src: Tensor, dim: _int, index: _int) -> Tensor:
         """A copy of `input` with `src` at one index of `dim`."""
     def selu(self, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-        """Scaled elu whose activations keep mean 0 and variance 1 (Klambauer et al. 2017)."""
+        """scale · (max(0, x) + min(0, α · (exp(x) - 1))): a scaled elu whose activations keep mean 0 and variance 1 (Klambauer et al. 2017)."""
     def selu_(self) -> Tensor:
         """`selu` in place: the result is written over the tensor itself, which is returned."""
     @_overload
@@ -1000,7 +1000,7 @@ class Tensor:
     def set_(self, source: Tensor | _UntypedStorage | _TypedStorage, storage_offset: _int=0, size: _Sequence[_int]=(), stride: _Sequence[_int]=()) -> Tensor:
         """Let the tensor lie over another storage (or another tensor's); without arguments it becomes empty."""
     def sgn(self, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-        """The sign of each element; of a complex number, the one of length 1 in its direction, or 0."""
+        """input / |input|, or 0 at 0: the sign of each element; of a complex number, the one of length 1 in its direction."""
     def sgn_(self) -> Tensor:
         """`sgn` in place: the result is written over the tensor itself, which is returned."""
     shape: _Size
@@ -1017,9 +1017,9 @@ class Tensor:
     def sign_(self) -> Tensor:
         """`sign` in place: the result is written over the tensor itself, which is returned."""
     def signbit(self, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-        """Whether the sign bit is set: true for -0.0 too."""
+        """Whether the sign bit is set, input < 0: true for -0.0 too."""
     def sin(self, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-        """Sine of radians, element by element; integers become the default dtype."""
+        """Sine of radians, sin(input), element by element; integers become the default dtype."""
     def sin_(self) -> Tensor:
         """`sin` in place: the result is written over the tensor itself, which is returned."""
     def sinc(self, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
@@ -1027,7 +1027,7 @@ class Tensor:
     def sinc_(self) -> Tensor:
         """`sinc` in place: the result is written over the tensor itself, which is returned."""
     def sinh(self, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-        """Hyperbolic sine, element by element; integers become the default dtype."""
+        """(e^input - e^-input) / 2, the hyperbolic sine, element by element; integers become the default dtype."""
     def sinh_(self) -> Tensor:
         """`sinh` in place: the result is written over the tensor itself, which is returned."""
     @_overload
@@ -1039,9 +1039,9 @@ class Tensor:
     def slice_scatter(self, src: Tensor, dim: _int = 0, start: _int | None = None, end: _int | None = None, step: _int = 1, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
         """A copy of `input` with `src` in place of the slice start:end:step of `dim`."""
     def slogdet(self, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> _return_types.linalg_slogdet:
-        """Sign (of modulus 1, or 0) and logarithm of the modulus of the determinant, as a named tuple (sign, logabsdet)."""
+        """det A / |det A| (or 0) and log |det A|, as a named tuple (sign, logabsdet)."""
     def softmax(self, dim: _int | _Sequence[_int] | None, dtype: None | _dtype = None, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-        """Exponentials of a row, relative to its largest element, divided by their sum."""
+        """exp(input) / Σ exp(input) along `dim`, relative to the largest element, so that nothing overflows."""
     def sort(self, dim: _int = -1, descending: _bool = False, stable: _bool = False, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> _return_types.sort:
         """The elements in order along `dim` and where each stood, as a named tuple (values, indices)."""
     def sparse_dim(self) -> _int:
@@ -1053,7 +1053,7 @@ class Tensor:
     def split_with_sizes(self, split_sizes: _int | _Sequence[_int], dim: _int | _Sequence[_int] | None = 0) -> _tuple[Tensor, ...]:
         """Pieces of the given lengths, whose sum is the size of the dimension."""
     def sqrt(self, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-        """Square root; NaN below 0."""
+        """√input: the square root; NaN below 0."""
     def sqrt_(self) -> Tensor:
         """`sqrt` in place: the result is written over the tensor itself, which is returned."""
     def square(self, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
@@ -1065,11 +1065,11 @@ class Tensor:
     def squeeze_(self, *dims: _int | _Sequence[_int], dim: _int | _Sequence[_int] | None = None) -> Tensor:
         """`squeeze` in place: the tensor itself gets the new shape."""
     def std(self, dim: _int | _Sequence[_int] | None = None, unbiased: _bool | None = None, keepdim: _bool = False, *, correction: _float | None = None, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-        """Standard deviation over `dim`, the root of `var`."""
+        """√(Σ (x - mean)² / (n - correction)) over `dim`: the standard deviation, the root of `var`."""
     def std_mean(self, dim: _int | _Sequence[_int] | None = None, unbiased: _bool | None = None, keepdim: _bool = False, *, correction: _float | None = None) -> _tuple[Tensor, Tensor]:
-        """Standard deviation and mean over `dim`."""
+        """√(Σ (x - mean)² / (n - correction)) and the mean over `dim`; correction is 1 unless it is given."""
     def stft(self, n_fft: _int, hop_length: _int | None = None, win_length: _int | None = None, window: Tensor | None = None, center: _bool = True, pad_mode: _str = 'reflect', normalized: _bool = False, onesided: _bool | None = None, return_complex: _bool | None = None) -> Tensor:
-        """Fourier transforms of windows of n_fft elements, at every hop_length-th place: (batch, frequency, place)."""
+        """Σ window[k] · input[t · hop_length + k] · e^(-2πi f k / n_fft): windows of n_fft elements. They stand at every hop_length-th place; the result is (batch, frequency, place)."""
     def storage(self) -> _TypedStorage:
         """The elements under this tensor as a `TypedStorage`; `untyped_storage` has the bytes, and no warning."""
     def storage_offset(self) -> _int:
@@ -1093,9 +1093,9 @@ class Tensor:
     def sum(self, dim: _int | _Sequence[_int] | None = None, keepdim: _bool = False, *, dtype: None | _dtype = None, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
         """Sum over `dim` (an int, a tuple, or None for all); integers and bools give int64."""
     def sum_to_size(self, *size: _int | _Sequence[_int]) -> Tensor:
-        """Sum over the dimensions along which a tensor of shape `size` would broadcast to this one."""
+        """Σ input over the dimensions along which a tensor of shape `size` would broadcast to this one."""
     def svd(self, some: _bool = True, compute_uv: _bool = True, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> _return_types.svd:
-        """`linalg.svd` with V instead of its Hermitian transpose; zeros for U and V unless `compute_uv`."""
+        """`linalg.svd`, input = U diag(S) Vᴴ, with V instead of its Hermitian transpose; zeros for U and V unless `compute_uv`."""
     def swapaxes(self, axis0: _int, axis1: _int) -> Tensor:
         """`transpose` by NumPy's name."""
     def swapaxes_(self, axis0: _int, axis1: _int) -> Tensor:
@@ -1113,11 +1113,11 @@ class Tensor:
     def take_along_dim(self, indices: Tensor | _int | _Sequence[_int], dim: _int | _Sequence[_int] | None = None, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
         """`gather` with broadcasting: the other dimensions of input and indices are repeated to match, and negative indices count from the end. Without `dim`, both are flattened."""
     def tan(self, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-        """Tangent of radians, element by element; integers become the default dtype."""
+        """sin(input) / cos(input), the tangent of radians, element by element; integers become the default dtype."""
     def tan_(self) -> Tensor:
         """`tan` in place: the result is written over the tensor itself, which is returned."""
     def tanh(self, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-        """Hyperbolic tangent, element by element; integers become the default dtype."""
+        """sinh(input) / cosh(input), the hyperbolic tangent, element by element; integers become the default dtype."""
     def tanh_(self) -> Tensor:
         """`tanh` in place: the result is written over the tensor itself, which is returned."""
     def tensor_split(self, indices_or_sections: Tensor | _int | _Sequence[_int] | None = None, dim: _int | _Sequence[_int] | None = 0, *, sections: _int | None = None, indices: Tensor | _int | _Sequence[_int] | None = None) -> _tuple[Tensor, ...]:
@@ -1158,7 +1158,7 @@ class Tensor:
     def topk(self, k: _int, dim: _int = -1, largest: _bool = True, sorted: _bool = True, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> _return_types.topk:
         """The k largest (or smallest) elements along `dim`, in that order, and where they stand: (values, indices)."""
     def trace(self) -> Tensor:
-        """Sum of a matrix's diagonal. RuntimeError unless there are two dimensions."""
+        """Σ inputᵢᵢ: the sum of a matrix's diagonal. RuntimeError unless there are two dimensions."""
     def transpose(self, dim0: _int, dim1: _int) -> Tensor:
         """Dimensions dim0 and dim1 exchanged."""
     def transpose_(self, dim0: _int, dim1: _int) -> Tensor:
@@ -1174,11 +1174,11 @@ class Tensor:
     def triu_(self, diagonal: _int = 0) -> Tensor:
         """`triu` in place."""
     def true_divide(self, other: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-        """Quotient in floating point, element by element."""
+        """input / other: the quotient in floating point, element by element."""
     def true_divide_(self, other: Tensor | _complex) -> Tensor:
         """`true_divide` in place: the result is written over the tensor itself, which is returned."""
     def trunc(self, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-        """trunc of each element, as a floating-point number; its derivative is 0."""
+        """sign(input) · ⌊|input|⌋: the integer before the point, as a floating-point number; its derivative is 0."""
     def trunc_(self) -> Tensor:
         """`trunc` in place: the result is written over the tensor itself, which is returned."""
     @_overload
@@ -1187,7 +1187,7 @@ class Tensor:
     @_overload
     def type(self, dtype: _dtype | _str | _type, non_blocking: _bool=False) -> Tensor:
         """The legacy name of the tensor's type, or the tensor as another dtype: a dtype, such a name, or a class as `LongTensor`, which say where the tensor is to be, too."""
-    def type_as(self, other: Tensor | _complex) -> Tensor:
+    def type_as(self, other: Tensor) -> Tensor:
         """The tensor in other's dtype."""
     def unbind(self, dim: _int | _Sequence[_int] | None = 0) -> _tuple[Tensor, ...]:
         """The parts along a dimension, each without it."""
@@ -1228,11 +1228,11 @@ class Tensor:
     def unique_consecutive(self, return_inverse: _bool=False, return_counts: _bool=False, dim: _int | None=None) -> Tensor | _tuple[Tensor, ...]:
         """The elements (or slices along `dim`) without those that are equal to the one before."""
     def unsafe_chunk(self, chunks: _int, dim: _int = 0) -> _tuple[Tensor, ...]:
-        """`chunk`."""
+        """`chunk`: at most `chunks` pieces of ⌈n / chunks⌉ elements along `dim`."""
     def unsafe_split(self, split_size: _int, dim: _int = 0) -> _tuple[Tensor, ...]:
-        """`split`."""
+        """`split`: pieces of `split_size` along `dim`, of which the last may be shorter."""
     def unsafe_split_with_sizes(self, split_sizes: _Sequence[_int], dim: _int = 0) -> _tuple[Tensor, ...]:
-        """`split_with_sizes`."""
+        """`split_with_sizes`: pieces of the given lengths along `dim`, n = Σ split_sizes."""
     def unsqueeze(self, dim: _int | _Sequence[_int] | None) -> Tensor:
         """A new dimension of size 1 at `dim`."""
     def unsqueeze_(self, dim: _int | _Sequence[_int] | None) -> Tensor:
@@ -1242,9 +1242,9 @@ class Tensor:
     def values(self) -> Tensor:
         """The values that a sparse tensor lists; RuntimeError for tensors that have no such."""
     def var(self, dim: _int | _Sequence[_int] | None = None, unbiased: _bool | None = None, keepdim: _bool = False, *, correction: _float | None = None, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-        """Variance over `dim`: squared deviations over n - correction (default 1)."""
+        """Σ (x - mean)² / (n - correction) over `dim`: the variance, with a correction of 1 by default."""
     def var_mean(self, dim: _int | _Sequence[_int] | None = None, unbiased: _bool | None = None, keepdim: _bool = False, *, correction: _float | None = None) -> _tuple[Tensor, Tensor]:
-        """Variance and mean over `dim`."""
+        """Σ (x - mean)² / (n - correction) and the mean over `dim`; correction is 1 unless it is given."""
     def vdot(self, other: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
         """The sum of products of two vectors of one length, the first conjugated: for real dtypes the same as `dot`."""
     def view(self, *shape: _int | _Sequence[_int] | _dtype, size: _int | _Sequence[_int] | None = None, dtype: _dtype | None = None) -> Tensor:
@@ -1254,7 +1254,7 @@ class Tensor:
     def vsplit(self, indices_or_sections: Tensor | _int | _Sequence[_int]) -> _tuple[Tensor, ...]:
         """`tensor_split` along rows, dimension 0 of at least 2; sections must be of equal length."""
     def where(self, condition: Tensor, other: Tensor | _complex) -> Tensor:
-        """input where the condition holds, else other."""
+        """condition · input + (1 - condition) · other: input where the condition holds, else other."""
     def xlogy(self, other: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
         """input · log(other), 0 where input is 0 and other is a number."""
     def xlogy_(self, other: Tensor | _complex) -> Tensor:

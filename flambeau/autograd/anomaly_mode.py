@@ -87,7 +87,13 @@ class detect_anomaly:
 
 
 class set_detect_anomaly:
-    """Switch anomaly mode on or off: at once, and, used with `with`, until the end of the block."""
+    """Switch anomaly mode on or off: at once, and, used with `with`, until the end of the block.
+
+    >>> import flambeau
+    >>> with flambeau.autograd.set_detect_anomaly(True):
+    ...     flambeau.is_anomaly_enabled()
+    True
+    """
 
     def __init__(self, mode: bool, check_nan: bool = True) -> None:
         self.before = _tape.set_watching(mode, check_nan)

@@ -45,6 +45,14 @@ _entered: list = []  # the level that `enter_dual_level` opened
 def enter_dual_level() -> int:
     """Open a level, in which dual tensors exist; RuntimeError where one is open: levels that are entered do not nest, transforms
     of `func` do.
+
+    >>> import flambeau
+    >>> from flambeau.autograd import forward_ad
+    >>> level = forward_ad.enter_dual_level()
+    >>> x = forward_ad.make_dual(flambeau.tensor([3.0]), flambeau.tensor([1.0]))
+    >>> forward_ad.unpack_dual(2 * x).tangent
+    tensor([2.])
+    >>> forward_ad.exit_dual_level(level=level)
     """
     if _entered:
         raise RuntimeError("Nested forward mode AD is not supported at the moment")
@@ -53,7 +61,16 @@ def enter_dual_level() -> int:
 
 
 def exit_dual_level(*, level: int | None = None) -> None:
-    """Close the level: tangents are dropped, dual tensors stay as plain ones."""
+    """Close the level: tangents are dropped, dual tensors stay as plain ones.
+
+    >>> import flambeau
+    >>> from flambeau.autograd import forward_ad
+    >>> level = forward_ad.enter_dual_level()
+    >>> x = forward_ad.make_dual(flambeau.tensor([3.0]), flambeau.tensor([1.0]))
+    >>> forward_ad.exit_dual_level(level=level)
+    >>> forward_ad.unpack_dual(x).tangent is None
+    True
+    """
     if not _entered or level not in (None, 0):
         raise RuntimeError(
             "exit_dual_level(): Trying to exit a forward AD level that was not the last one that was created. This is not "
@@ -73,7 +90,16 @@ def inner_level() -> Iterator[Any]:
 
 
 class dual_level:
-    """The block in which dual tensors exist."""
+    """The block in which dual tensors exist.
+
+    >>> import flambeau
+    >>> from flambeau.autograd import forward_ad
+    >>> with forward_ad.dual_level():
+    ...     x = forward_ad.make_dual(flambeau.tensor([3.0]), flambeau.tensor([1.0]))
+    ...     tangent = forward_ad.unpack_dual(x * x).tangent
+    >>> tangent
+    tensor([6.])
+    """
 
     def __enter__(self) -> int:
         return enter_dual_level()
@@ -87,6 +113,14 @@ def make_dual(tensor: Any, tangent: Any, *, level: int | None = None) -> TensorB
 
     RuntimeError outside of a level and for another shape, ValueError for dtypes that have no derivative,
     TypeError for a tangent of another dtype.
+
+    >>> import flambeau
+    >>> from flambeau.autograd import forward_ad
+    >>> with forward_ad.dual_level():
+    ...     x = forward_ad.make_dual(flambeau.tensor([3.0]), flambeau.tensor([1.0]))
+    ...     tangent = forward_ad.unpack_dual(x**2).tangent
+    >>> tangent
+    tensor([6.])
     """
     levels = _tape.open_levels()
     if not levels or (level is not None and level < 0):
@@ -98,7 +132,16 @@ def make_dual(tensor: Any, tangent: Any, *, level: int | None = None) -> TensorB
 
 
 def unpack_dual(tensor: Any, *, level: int | None = None) -> UnpackedDualTensor:
-    """A dual tensor's primal and tangent; the tensor itself and None for any other."""
+    """A dual tensor's primal and tangent; the tensor itself and None for any other.
+
+    >>> import flambeau
+    >>> from flambeau.autograd import forward_ad
+    >>> with forward_ad.dual_level():
+    ...     x = forward_ad.make_dual(flambeau.tensor([3.0]), flambeau.tensor([1.0]))
+    ...     primal, tangent = forward_ad.unpack_dual(x.exp().log())
+    >>> primal, tangent
+    (tensor([3.]), tensor([1.]))
+    """
     levels = _tape.open_levels()
     if not levels or (level is not None and level < 0):
         return UnpackedDualTensor(tensor, None)

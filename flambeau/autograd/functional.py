@@ -293,6 +293,11 @@ def hvp(
 
     The Hessian is symmetric where the function has continuous second derivatives: this is `vhp`'s product by
     another way, the adjoint of the gradient's gradient.
+
+    >>> import flambeau
+    >>> x = flambeau.tensor([1.0, 2.0])
+    >>> flambeau.autograd.functional.hvp(lambda t: (t**3).sum(), x, flambeau.ones(2))[1]
+    tensor([ 6., 12.])
     """
     many, given = _tuple(inputs, "hvp", "inputs")
     direction = _vector(v, given, "hvp", "input")

@@ -258,6 +258,11 @@ def gradgradcheck(
     """Compare second derivatives: gradcheck of the gradients as a function of inputs and incoming gradients.
 
     `grad_outputs` defaults to fixed, uneven weights; `check_fwd_over_rev` checks them in forward mode.
+
+    >>> import flambeau
+    >>> x = flambeau.tensor([1.0, 2.0], dtype=flambeau.float64, requires_grad=True)
+    >>> flambeau.autograd.gradgradcheck(lambda t: t**3, (x,))
+    True
     """
     inputs = tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,)
     outputs = [o for o in _tensors(func(*inputs)) if o.requires_grad]

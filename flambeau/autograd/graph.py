@@ -35,7 +35,14 @@ class GradientEdge(NamedTuple):
 
 
 def get_gradient_edge(tensor: TensorBase) -> GradientEdge:
-    """The edge of a tensor; RuntimeError where it does not require grad."""
+    """The edge of a tensor; RuntimeError where it does not require grad.
+
+    >>> import flambeau
+    >>> x = flambeau.tensor([1.0], requires_grad=True)
+    >>> edge = flambeau.autograd.graph.get_gradient_edge(x * 2)
+    >>> type(edge.node).__name__
+    'MulBackward0'
+    """
     if not tensor.requires_grad:
         raise RuntimeError(
             "It is not possible to get the gradient edge for a Tensor that does not require gradients."
@@ -45,7 +52,17 @@ def get_gradient_edge(tensor: TensorBase) -> GradientEdge:
 
 
 def increment_version(tensor: TensorBase | Sequence[TensorBase]) -> None:
-    """Say that a tensor (or several) was written to in a way that the tape did not see."""
+    """Say that a tensor (or several) was written to in a way that the tape did not see.
+
+    Shape:
+        tensor: any
+
+    >>> import flambeau
+    >>> x = flambeau.tensor([1.0])
+    >>> flambeau.autograd.graph.increment_version(x)
+    >>> x._version
+    1
+    """
     for t in (tensor,) if isinstance(tensor, TensorBase) else tensor:
         _tape.count_write(t)
 
@@ -77,7 +94,16 @@ class saved_tensors_hooks:
 
 
 class save_on_cpu(saved_tensors_hooks):
-    """Inside, saved tensors wait for backward in the host's memory; `pin_memory` only concerns devices."""
+    """Inside, saved tensors wait for backward in the host's memory; `pin_memory` only concerns devices.
+
+    >>> import flambeau
+    >>> x = flambeau.tensor([3.0], requires_grad=True)
+    >>> with flambeau.autograd.graph.save_on_cpu():
+    ...     y = x * x
+    >>> y.backward()
+    >>> x.grad
+    tensor([6.])
+    """
 
     def __init__(self, pin_memory: bool = False, device_type: str = "cuda") -> None:
         def pack(tensor: TensorBase) -> Any:
@@ -88,7 +114,18 @@ class save_on_cpu(saved_tensors_hooks):
 
 @contextlib.contextmanager
 def disable_saved_tensors_hooks(error_message: str) -> Iterator[None]:
-    """Inside, to ask for saved tensors' hooks raises RuntimeError with this message."""
+    """Inside, to ask for saved tensors' hooks raises RuntimeError with this message.
+
+    >>> import flambeau
+    >>> from flambeau.autograd import graph
+    >>> with graph.disable_saved_tensors_hooks("no hooks here"):
+    ...     try:
+    ...         with graph.saved_tensors_hooks(abs, abs):
+    ...             None
+    ...     except RuntimeError as error:
+    ...         print(error)
+    no hooks here
+    """
     before = _tape.refuse_saved_hooks(error_message)
     try:
         yield
@@ -146,6 +183,18 @@ def register_multi_grad_hook(
 
     With `mode="all"`, `fn(grads)` runs when the last of the gradients that this pass computes is there; None
     stands for tensors that it does not reach. With `mode="any"`, `fn(grad)` runs at the first of them.
+
+    Shape:
+        tensors: any
+
+    Raises:
+        ValueError: `mode` is neither "all" nor "any"
+
+    >>> import flambeau
+    >>> x, y = flambeau.ones(1, requires_grad=True), flambeau.ones(1, requires_grad=True)
+    >>> handle = flambeau.autograd.graph.register_multi_grad_hook([x, y], print)
+    >>> (x * 2 + y * 3).backward()
+    [tensor([2.]), tensor([3.])]
     """
     if mode not in ("all", "any"):
         raise ValueError(f"register_multi_grad_hook(): mode must be 'all' or 'any', got {mode!r}")

@@ -84,7 +84,19 @@ def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
 
 
 def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Any = None) -> Tensor:
-    """Draw from U(a, b)."""
+    """Draw from U(a, b).
+
+    Shape:
+        tensor: any
+
+    Raises:
+        RuntimeError: `a` is above `b`
+
+    >>> import flambeau
+    >>> w = flambeau.nn.init.uniform_(flambeau.empty(1000), 2.0, 3.0)
+    >>> w.min() >= 2, w.max() <= 3
+    (tensor(True), tensor(True))
+    """
     if has_torch_function_variadic(tensor):
         return handle_torch_function(uniform_, (tensor,), tensor=tensor, a=a, b=b, generator=generator)
     return _no_grad_uniform_(tensor, a, b, generator)
@@ -96,7 +108,19 @@ def _no_grad_uniform_(tensor: Tensor, a: float, b: float, generator: Any = None)
 
 
 def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Any = None) -> Tensor:
-    """Draw from N(mean, std²)."""
+    """Draw from N(mean, std²).
+
+    Shape:
+        tensor: any
+
+    Raises:
+        RuntimeError: `std` is negative
+
+    >>> import flambeau
+    >>> w = flambeau.nn.init.normal_(flambeau.empty(10000), mean=3.0, std=0.1)
+    >>> 2.9 < w.mean() < 3.1
+    tensor(True)
+    """
     if has_torch_function_variadic(tensor):
         return handle_torch_function(
             normal_, (tensor,), tensor=tensor, mean=mean, std=std, generator=generator
@@ -120,6 +144,9 @@ def trunc_normal_(
     """Draw from N(mean, std²) restricted to [a, b], through the inverse of its distribution function.
 
     Warns where the mean lies more than two deviations outside of [a, b].
+
+    Raises:
+        NotImplementedError: the dtype is no floating-point one
 
     >>> import flambeau
     >>> from flambeau.nn import init
@@ -173,7 +200,18 @@ def _truncated(
 
 
 def constant_(tensor: Tensor, val: float) -> Tensor:
-    """Fill with `val`."""
+    """Fill with `val`.
+
+    Shape:
+        tensor: any
+
+    Raises:
+        AttributeError: the first argument is no Tensor
+
+    >>> import flambeau
+    >>> flambeau.nn.init.constant_(flambeau.empty(2), 0.5)
+    tensor([0.5000, 0.5000])
+    """
     if has_torch_function_variadic(tensor):
         return handle_torch_function(constant_, (tensor,), tensor=tensor, val=val)
     return _no_grad_fill_(tensor, val)
@@ -185,12 +223,34 @@ def _no_grad_fill_(tensor: Tensor, val: float) -> Tensor:
 
 
 def ones_(tensor: Tensor) -> Tensor:
-    """Fill with 1."""
+    """Fill with 1.
+
+    Shape:
+        tensor: any
+
+    Raises:
+        AttributeError: the argument is no Tensor
+
+    >>> import flambeau
+    >>> flambeau.nn.init.ones_(flambeau.empty(2))
+    tensor([1., 1.])
+    """
     return _no_grad_fill_(tensor, 1.0)
 
 
 def zeros_(tensor: Tensor) -> Tensor:
-    """Fill with 0."""
+    """Fill with 0.
+
+    Shape:
+        tensor: any
+
+    Raises:
+        AttributeError: the argument is no Tensor
+
+    >>> import flambeau
+    >>> flambeau.nn.init.zeros_(flambeau.empty(2))
+    tensor([0., 0.])
+    """
     with no_grad():
         return tensor.zero_()
 
@@ -223,6 +283,11 @@ def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
 
     Raises:
         ValueError: another number of dimensions, or `groups` does not divide the first size.
+
+    >>> import flambeau
+    >>> flambeau.nn.init.dirac_(flambeau.empty(2, 2, 1)).squeeze(-1)
+    tensor([[1., 0.],
+            [0., 1.]])
     """
     if tensor.dim() not in (3, 4, 5):
         raise ValueError("Only tensors with 3, 4, or 5 dimensions are supported")
@@ -258,6 +323,11 @@ def xavier_uniform_(tensor: Tensor, gain: float = 1.0, generator: Any = None) ->
 
     Raises:
         ValueError: the tensor has fewer than 2 dimensions.
+
+    >>> import flambeau
+    >>> w = flambeau.nn.init.xavier_uniform_(flambeau.empty(3, 3))
+    >>> w.abs().max() <= 1
+    tensor(True)
     """
     bound = math.sqrt(3.0) * _xavier_std(tensor, gain)
     return _no_grad_uniform_(tensor, -bound, bound, generator)
@@ -268,6 +338,11 @@ def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> 
 
     Raises:
         ValueError: the tensor has fewer than 2 dimensions.
+
+    >>> import flambeau
+    >>> w = flambeau.nn.init.xavier_normal_(flambeau.empty(100, 100))
+    >>> 0.09 < w.std() < 0.11
+    tensor(True)
     """
     return _no_grad_normal_(tensor, 0.0, _xavier_std(tensor, gain), generator)
 
@@ -293,6 +368,11 @@ def kaiming_uniform_(
 
     Raises:
         ValueError: fewer than 2 dimensions, or an unknown mode or nonlinearity.
+
+    >>> import flambeau
+    >>> w = flambeau.nn.init.kaiming_uniform_(flambeau.empty(100, 6), nonlinearity="relu")
+    >>> w.abs().max() <= 1
+    tensor(True)
     """
     if has_torch_function_variadic(tensor):
         return handle_torch_function(
@@ -317,7 +397,19 @@ def kaiming_normal_(
     nonlinearity: str = "leaky_relu",
     generator: Any = None,
 ) -> Tensor:
-    """Draw from a normal distribution of variance gain² / fan (He et al., 2015); see `kaiming_uniform_`."""
+    """Draw from a normal distribution of variance gain² / fan (He et al., 2015); see `kaiming_uniform_`.
+
+    Shape:
+        tensor: (out, in, *), of at least two dimensions
+
+    Raises:
+        ValueError: the tensor has fewer than two dimensions
+
+    >>> import flambeau
+    >>> w = flambeau.nn.init.kaiming_normal_(flambeau.empty(100, 200), nonlinearity="relu")
+    >>> 0.09 < w.std() < 0.11
+    tensor(True)
+    """
     if _is_empty(tensor):
         return tensor
     return _no_grad_normal_(tensor, 0.0, _kaiming_std(tensor, a, mode, nonlinearity), generator)
@@ -343,6 +435,11 @@ def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tenso
 
     Raises:
         ValueError: the tensor has fewer than 2 dimensions.
+
+    >>> import flambeau
+    >>> w = flambeau.nn.init.orthogonal_(flambeau.empty(2, 3))
+    >>> flambeau.allclose(w @ w.T, flambeau.eye(2), atol=1e-5)
+    True
     """
     if tensor.dim() < 2:
         raise ValueError("Only tensors with 2 or more dimensions are supported")
@@ -369,6 +466,11 @@ def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Any =
 
     Raises:
         ValueError: the tensor has another number of dimensions.
+
+    >>> import flambeau
+    >>> w = flambeau.nn.init.sparse_(flambeau.empty(10, 3), sparsity=0.5)
+    >>> (w == 0).sum(0)
+    tensor([5, 5, 5])
     """
     _check_matrix(tensor)
     rows, columns = tensor.shape

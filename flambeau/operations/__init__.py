@@ -3,6 +3,7 @@
 `declare` turns bodies into operations and lists them; every other folder declares a family.
 """
 
+from .declare import documents  # noqa: F401
 from .linalg import (  # noqa: F401
     decompositions,
     determinants,

@@ -59,6 +59,17 @@ class LRScheduler:
 
     Raises TypeError when `optimizer` is not one, KeyError when `last_epoch` is given and a group has no
     `initial_lr`.
+
+    >>> import flambeau
+    >>> class Inverse(flambeau.optim.lr_scheduler.LRScheduler):
+    ...     def get_lr(self):
+    ...         return [base / (1 + self.last_epoch) for base in self.base_lrs]
+    >>> optimizer = flambeau.optim.SGD([flambeau.zeros(1, requires_grad=True)], lr=1.0)
+    >>> schedule = Inverse(optimizer)
+    >>> optimizer.step()
+    >>> schedule.step()
+    >>> schedule.get_last_lr()
+    [0.5]
     """
 
     _is_initial = False  # while the constructor makes the step to the first epoch

@@ -49,6 +49,17 @@ class OneCycleLR(LRScheduler):
     `base_momentum` while the rate rises, and back.
 
     Raises ValueError for options out of range, and in `step` after the last of `total_steps`.
+
+    >>> import flambeau
+    >>> optimizer = flambeau.optim.SGD([flambeau.zeros(1, requires_grad=True)], lr=1.0, momentum=0.9)
+    >>> schedule = flambeau.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=1.0, total_steps=4, pct_start=0.5)
+    >>> rates = []
+    >>> for _ in range(3):
+    ...     rates += [round(schedule.get_last_lr()[0], 3)]
+    ...     optimizer.step()
+    ...     schedule.step()
+    >>> rates
+    [0.04, 1.0, 0.5]
     """
 
     def __init__(
@@ -150,6 +161,17 @@ class CyclicLR(LRScheduler):
     `state_dict` has the attributes of a `scale_fn` object; a plain function cannot be saved and stands there
     as None. Raises ValueError for an unknown `mode` and for an optimizer without momentum while
     `cycle_momentum` is on.
+
+    >>> import flambeau
+    >>> optimizer = flambeau.optim.SGD([flambeau.zeros(1, requires_grad=True)], lr=1.0, momentum=0.9)
+    >>> schedule = flambeau.optim.lr_scheduler.CyclicLR(optimizer, base_lr=1.0, max_lr=3.0, step_size_up=2)
+    >>> rates = []
+    >>> for _ in range(5):
+    ...     rates += schedule.get_last_lr()
+    ...     optimizer.step()
+    ...     schedule.step()
+    >>> rates
+    [1.0, 2.0, 3.0, 2.0, 1.0]
     """
 
     use_beta1: bool

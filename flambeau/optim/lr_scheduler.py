@@ -105,6 +105,18 @@ class LambdaLR(_ByFunction):
 
     `state_dict` has the attributes of callable objects; plain functions cannot be saved and stand there as
     None.
+
+    Raises:
+        TypeError: the first argument is no Optimizer
+        ValueError: there is not one function for each group
+
+    >>> import flambeau
+    >>> optimizer = flambeau.optim.SGD([flambeau.zeros(1, requires_grad=True)], lr=1.0)
+    >>> schedule = flambeau.optim.lr_scheduler.LambdaLR(optimizer, lambda epoch: 0.5**epoch)
+    >>> optimizer.step()
+    >>> schedule.step()
+    >>> schedule.get_last_lr()
+    [0.5]
     """
 
     def get_lr(self) -> list[Any]:
@@ -118,6 +130,18 @@ class MultiplicativeLR(_ByFunction):
 
     `state_dict` has the attributes of callable objects; plain functions cannot be saved and stand there as
     None.
+
+    Raises:
+        TypeError: the first argument is no Optimizer
+        ValueError: there is not one function for each group
+
+    >>> import flambeau
+    >>> optimizer = flambeau.optim.SGD([flambeau.zeros(1, requires_grad=True)], lr=1.0)
+    >>> schedule = flambeau.optim.lr_scheduler.MultiplicativeLR(optimizer, lambda epoch: 0.5)
+    >>> optimizer.step()
+    >>> schedule.step()
+    >>> schedule.get_last_lr()
+    [0.5]
     """
 
     def get_lr(self) -> list[Any]:
@@ -149,7 +173,22 @@ class _Multiplying(LRScheduler):
 
 
 class StepLR(_Multiplying):
-    """The rate times `gamma` every `step_size` epochs."""
+    """The rate times `gamma` every `step_size` epochs.
+
+    Raises:
+        TypeError: the first argument is no Optimizer
+
+    >>> import flambeau
+    >>> optimizer = flambeau.optim.SGD([flambeau.zeros(1, requires_grad=True)], lr=1.0)
+    >>> schedule = flambeau.optim.lr_scheduler.StepLR(optimizer, step_size=2, gamma=0.5)
+    >>> rates = []
+    >>> for _ in range(4):
+    ...     rates += schedule.get_last_lr()
+    ...     optimizer.step()
+    ...     schedule.step()
+    >>> rates
+    [1.0, 1.0, 0.5, 0.5]
+    """
 
     def __init__(
         self, optimizer: Optimizer, step_size: int, gamma: float = 0.1, last_epoch: int = -1
@@ -166,7 +205,22 @@ class StepLR(_Multiplying):
 
 
 class MultiStepLR(_Multiplying):
-    """The rate times `gamma` at each of the epochs `milestones`."""
+    """The rate times `gamma` at each of the epochs `milestones`.
+
+    Raises:
+        TypeError: the first argument is no Optimizer
+
+    >>> import flambeau
+    >>> optimizer = flambeau.optim.SGD([flambeau.zeros(1, requires_grad=True)], lr=1.0)
+    >>> schedule = flambeau.optim.lr_scheduler.MultiStepLR(optimizer, milestones=[1, 3], gamma=0.5)
+    >>> rates = []
+    >>> for _ in range(4):
+    ...     rates += schedule.get_last_lr()
+    ...     optimizer.step()
+    ...     schedule.step()
+    >>> rates
+    [1.0, 0.5, 0.5, 0.25]
+    """
 
     def __init__(
         self, optimizer: Optimizer, milestones: Iterable[int], gamma: float = 0.1, last_epoch: int = -1
@@ -186,6 +240,17 @@ class ConstantLR(_Multiplying):
     """The rate times `factor` for the first `total_iters` epochs.
 
     Raises ValueError when `factor` is outside [0, 1].
+
+    >>> import flambeau
+    >>> optimizer = flambeau.optim.SGD([flambeau.zeros(1, requires_grad=True)], lr=1.0)
+    >>> schedule = flambeau.optim.lr_scheduler.ConstantLR(optimizer, factor=0.5, total_iters=2)
+    >>> rates = []
+    >>> for _ in range(4):
+    ...     rates += schedule.get_last_lr()
+    ...     optimizer.step()
+    ...     schedule.step()
+    >>> rates
+    [0.5, 0.5, 1.0, 1.0]
     """
 
     def __init__(
@@ -211,6 +276,17 @@ class LinearLR(_Multiplying):
     epochs.
 
     Raises ValueError when `start_factor` is outside (0, 1] or `end_factor` outside [0, 1].
+
+    >>> import flambeau
+    >>> optimizer = flambeau.optim.SGD([flambeau.zeros(1, requires_grad=True)], lr=1.0)
+    >>> schedule = flambeau.optim.lr_scheduler.LinearLR(optimizer, start_factor=0.5, total_iters=2)
+    >>> rates = []
+    >>> for _ in range(4):
+    ...     rates += schedule.get_last_lr()
+    ...     optimizer.step()
+    ...     schedule.step()
+    >>> rates
+    [0.5, 0.75, 1.0, 1.0]
     """
 
     def __init__(
@@ -246,7 +322,22 @@ class LinearLR(_Multiplying):
 
 
 class ExponentialLR(_Multiplying):
-    """The rate times `gamma` every epoch."""
+    """The rate times `gamma` every epoch.
+
+    Raises:
+        TypeError: the first argument is no Optimizer
+
+    >>> import flambeau
+    >>> optimizer = flambeau.optim.SGD([flambeau.zeros(1, requires_grad=True)], lr=1.0)
+    >>> schedule = flambeau.optim.lr_scheduler.ExponentialLR(optimizer, gamma=0.5)
+    >>> rates = []
+    >>> for _ in range(3):
+    ...     rates += schedule.get_last_lr()
+    ...     optimizer.step()
+    ...     schedule.step()
+    >>> rates
+    [1.0, 0.5, 0.25]
+    """
 
     def __init__(self, optimizer: Optimizer, gamma: float, last_epoch: int = -1) -> None:
         self.gamma = gamma
@@ -260,7 +351,19 @@ class ExponentialLR(_Multiplying):
 
 
 class PolynomialLR(_Multiplying):
-    """The rate times (1 - epoch/`total_iters`) to the `power`, and 0 after `total_iters` epochs."""
+    """The rate times (1 - epoch/`total_iters`) to the `power`, and 0 after `total_iters` epochs.
+
+    Raises:
+        TypeError: the first argument is no Optimizer
+
+    >>> import flambeau
+    >>> optimizer = flambeau.optim.SGD([flambeau.zeros(1, requires_grad=True)], lr=1.0)
+    >>> schedule = flambeau.optim.lr_scheduler.PolynomialLR(optimizer, total_iters=4)
+    >>> optimizer.step()
+    >>> schedule.step()
+    >>> schedule.get_last_lr()
+    [0.75]
+    """
 
     def __init__(
         self, optimizer: Optimizer, total_iters: int = 5, power: float = 1.0, last_epoch: int = -1
@@ -285,6 +388,20 @@ class CosineAnnealingLR(LRScheduler):
     many.
 
     SGDR without the restarts (Loshchilov and Hutter, 2017, equation 5), as a recurrence.
+
+    Raises:
+        TypeError: the first argument is no Optimizer
+
+    >>> import flambeau
+    >>> optimizer = flambeau.optim.SGD([flambeau.zeros(1, requires_grad=True)], lr=1.0)
+    >>> schedule = flambeau.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=2)
+    >>> rates = []
+    >>> for _ in range(3):
+    ...     rates += [round(schedule.get_last_lr()[0], 6)]
+    ...     optimizer.step()
+    ...     schedule.step()
+    >>> rates
+    [1.0, 0.5, 0.0]
     """
 
     def __init__(self, optimizer: Optimizer, T_max: int, eta_min: float = 0.0, last_epoch: int = -1) -> None:
@@ -319,6 +436,17 @@ class CosineAnnealingWarmRestarts(LRScheduler):
 
     `step(epoch)` takes fractions of an epoch too.  Raises ValueError unless `T_0` and `T_mult` are integers
     above 0.
+
+    >>> import flambeau
+    >>> optimizer = flambeau.optim.SGD([flambeau.zeros(1, requires_grad=True)], lr=1.0)
+    >>> schedule = flambeau.optim.lr_scheduler.CosineAnnealingWarmRestarts(optimizer, T_0=2)
+    >>> rates = []
+    >>> for _ in range(4):
+    ...     rates += [round(schedule.get_last_lr()[0], 6)]
+    ...     optimizer.step()
+    ...     schedule.step()
+    >>> rates
+    [1.0, 0.5, 1.0, 0.5]
     """
 
     def __init__(
@@ -407,6 +535,19 @@ class SequentialLR(_Composite):
     `milestones`.
 
     Raises ValueError unless there is one milestone less than schedulers, all of them on `optimizer`.
+
+    >>> import flambeau
+    >>> optimizer = flambeau.optim.SGD([flambeau.zeros(1, requires_grad=True)], lr=1.0)
+    >>> warm = flambeau.optim.lr_scheduler.ConstantLR(optimizer, factor=0.5, total_iters=9)
+    >>> decay = flambeau.optim.lr_scheduler.ExponentialLR(optimizer, gamma=0.25)
+    >>> schedule = flambeau.optim.lr_scheduler.SequentialLR(optimizer, [warm, decay], milestones=[2])
+    >>> rates = []
+    >>> for _ in range(4):
+    ...     rates += schedule.get_last_lr()
+    ...     optimizer.step()
+    ...     schedule.step()
+    >>> rates
+    [0.5, 0.5, 1.0, 0.25]
     """
 
     def __init__(
@@ -455,6 +596,18 @@ class ChainedScheduler(_Composite):
     """Several schedules together: each multiplies the rate that the one before it left.
 
     Raises ValueError when there is none or they belong to different optimizers.
+
+    >>> import flambeau
+    >>> w = flambeau.zeros(1, requires_grad=True)
+    >>> optimizer = flambeau.optim.SGD([w], lr=1.0)
+    >>> halves = flambeau.optim.lr_scheduler.ExponentialLR(optimizer, 0.5)
+    >>> steps = flambeau.optim.lr_scheduler.StepLR(optimizer, 2, 0.1)
+    >>> both = flambeau.optim.lr_scheduler.ChainedScheduler([halves, steps])
+    >>> for _ in range(2):
+    ...     optimizer.step()
+    ...     both.step()
+    >>> round(both.get_last_lr()[0], 6)
+    0.025
     """
 
     def __init__(self, schedulers: Sequence[LRScheduler], optimizer: Optimizer | None = None) -> None:
@@ -486,6 +639,17 @@ class ReduceLROnPlateau(LRScheduler):
     group, nor change by `eps` or less.
 
     Raises ValueError when `factor` is 1 or more, or a mode is unknown.
+
+    >>> import flambeau
+    >>> optimizer = flambeau.optim.SGD([flambeau.zeros(1, requires_grad=True)], lr=1.0)
+    >>> schedule = flambeau.optim.lr_scheduler.ReduceLROnPlateau(optimizer, factor=0.5, patience=1)
+    >>> rates = []
+    >>> for loss in (3.0, 2.0, 2.0, 2.0):
+    ...     optimizer.step()
+    ...     schedule.step(loss)
+    ...     rates += schedule.get_last_lr()
+    >>> rates
+    [1.0, 1.0, 1.0, 0.5]
     """
 
     def __init__(

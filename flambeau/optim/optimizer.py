@@ -69,6 +69,17 @@ def register_optimizer_step_pre_hook(hook: Callable) -> RemovableHandle:
     """Calls `hook(optimizer, args, kwargs)` before every step of every optimiser.
 
     The hook may return new `(args, kwargs)`.  The handle's `remove()` undoes the registration.
+
+    Raises:
+        RuntimeError: in the step, where the hook returns neither None nor a pair (args, kwargs)
+
+    >>> import flambeau
+    >>> seen = []
+    >>> handle = flambeau.optim.optimizer.register_optimizer_step_pre_hook(lambda opt, args, kwargs: seen.append("before"))
+    >>> flambeau.optim.SGD([flambeau.zeros(1, requires_grad=True)], lr=1.0).step()
+    >>> handle.remove()
+    >>> seen
+    ['before']
     """
     return _register(_global_pre_hooks, hook)
 
@@ -77,6 +88,14 @@ def register_optimizer_step_post_hook(hook: Callable) -> RemovableHandle:
     """Calls `hook(optimizer, args, kwargs)` after every step of every optimiser.
 
     The handle's `remove()` undoes the registration.
+
+    >>> import flambeau
+    >>> seen = []
+    >>> handle = flambeau.optim.optimizer.register_optimizer_step_post_hook(lambda opt, args, kwargs: seen.append("after"))
+    >>> flambeau.optim.SGD([flambeau.zeros(1, requires_grad=True)], lr=1.0).step()
+    >>> handle.remove()
+    >>> seen
+    ['after']
     """
     return _register(_global_post_hooks, hook)
 

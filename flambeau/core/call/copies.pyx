@@ -15,6 +15,17 @@ from .pointwise cimport convert, copied, identity, run_general, run_given
 def contiguous(TensorBase input, memory_format=None) -> TensorBase:
     """The tensor itself where its elements stand in row-major order (or the one of `memory_format`) without gaps, else a copy
     where they do.
+
+    Shape:
+        input: any; the result has the same
+
+    Raises:
+        TypeError: `memory_format` is none
+
+    >>> import flambeau
+    >>> x = flambeau.tensor([[1, 2], [3, 4]]).t()
+    >>> x.is_contiguous(), x.contiguous().is_contiguous()
+    (False, True)
     """
     if memory_format is not None and not plain(memory_format, "contiguous"):
         return input if (<object>input).is_contiguous(memory_format=memory_format) else clone(input, memory_format=memory_format)
@@ -22,7 +33,21 @@ def contiguous(TensorBase input, memory_format=None) -> TensorBase:
 
 
 def clone(TensorBase input, *, memory_format=None) -> TensorBase:
-    """A copy with its own memory, on the tape: with the strides of the input where it has no gaps, or in `memory_format`."""
+    """A copy with its own memory, on the tape: with the strides of the input where it has no gaps, or in `memory_format`.
+
+    Shape:
+        input: any; the result has the same
+
+    Raises:
+        TypeError: the input is no Tensor
+
+    >>> import flambeau
+    >>> x = flambeau.tensor([1, 2])
+    >>> y = x.clone()
+    >>> x[0] = 9
+    >>> y
+    tensor([1, 2])
+    """
     if memory_format is None:
         return copied(input, input.code, False)
     if plain(memory_format, "clone"):
@@ -46,6 +71,16 @@ def to_dtype(TensorBase input, d: dtype, copy: bool = False) -> TensorBase:
 def copy_(TensorBase input, src, non_blocking: bool = False) -> TensorBase:
     """Overwrite the elements by those of `src` (a tensor that broadcasts to the shape, of any dtype, or a
     number).
+
+    Shape:
+        input: any, which stays; src: a shape that broadcasts to it
+
+    Raises:
+        RuntimeError: the shape does not broadcast
+
+    >>> import flambeau
+    >>> flambeau.zeros(2).copy_(flambeau.tensor([1, 2]))
+    tensor([1., 2.])
     """
     cdef Operand operand
     cdef PyObject* given[1]

@@ -12,10 +12,27 @@ cdef extern from "Python.h":
         Py_ssize_t tp_vectorcall_offset
         unsigned long tp_flags
         void* tp_call
+        PyObject* tp_dict
     unsigned long Py_TPFLAGS_HAVE_VECTORCALL
+    unsigned long Py_TPFLAGS_HEAPTYPE
     unsigned long Py_TPFLAGS_METHOD_DESCRIPTOR
     void PyType_Modified(PyTypeObject* t)
     object PyMethod_New(object function, object instance)
+
+
+class Document:
+    """`__doc__` of operations: what the declaration says with what follows from it, put together where it is read."""
+
+    def __init__(self, text):
+        self.text = text      # the class's own
+
+    def __get__(self, op, owner=None):
+        if op is None:
+            return self.text
+        return provided["document"](op) if "document" in provided else vars(op).get("__doc__")
+
+    def __set__(self, op, text):
+        vars(op)["__doc__"] = text
 
 
 @cython.binding(False)
@@ -101,7 +118,6 @@ cdef class Form(Op):
         self.call = <vectorcall_t>enter_form
         self.op, self.place, self.signature, self.declaration = op, place, op.signature, op.declaration
         setattr(self, "__module__", display.NAME if home in ("", "Tensor") else display.public(home))
-        setattr(self, "__doc__", op.__doc__)
         setattr(self, "public_name", place if home == "Tensor" else last)
 
     def __getattr__(self, name):
@@ -146,6 +162,8 @@ cdef void make_callable(type cls, Op example) noexcept:
     raw.tp_flags |= Py_TPFLAGS_HAVE_VECTORCALL
     if cls is Form:
         raw.tp_flags |= Py_TPFLAGS_METHOD_DESCRIPTOR
+    if not raw.tp_flags & Py_TPFLAGS_HEAPTYPE:    # each class has an entry of its own, which hides that of the class below
+        (<dict>raw.tp_dict)["__doc__"] = Document(cls.__doc__)
     PyType_Modified(<PyTypeObject*>cls)
 
 

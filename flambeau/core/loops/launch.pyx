@@ -392,7 +392,15 @@ def record_stream(TensorBase tensor not None, uint64_t stream) -> None:
 
 
 def is_pinned(TensorBase input not None, device=None) -> bool:
-    """Whether the memory is page-locked for an accelerator."""
+    """Whether the memory is page-locked for an accelerator.
+
+    Shape:
+        input: any
+
+    >>> import flambeau
+    >>> flambeau.tensor([1, 2]).is_pinned()
+    False
+    """
     return isinstance(input.storage.owner, Pinned)
 
 

@@ -548,7 +548,8 @@ cdef str SHARED = """
 
 
 cdef Factory add(str name, maker_t make, tuple names, int required, str doc):
-    return factory(name, make, names, required, doc.rstrip() + "\n" + SHARED)
+    prose, mark, example = doc.rstrip().partition("\n    >>> ")
+    return factory(name, make, names, required, prose.rstrip() + "\n" + SHARED + mark + example + "\n    ")
 
 
 empty = add("empty", make_empty, ("size",), 1,
@@ -587,23 +588,80 @@ empty_strided = add("empty_strided", make_empty_strided, ("size", "stride"), 2,
     (1, 2)
     """)
 empty_like = add("empty_like", make_empty_like, ("input",), 1,
-    "empty_like(input) -> Tensor of input's shape, dtype and layout, not set.")
+    """empty_like(input) -> Tensor of input's shape, dtype and layout, not set.
+
+    >>> import flambeau
+    >>> flambeau.empty_like(flambeau.tensor([5, 6])).shape
+    flambeau.Size([2])
+    """)
 zeros_like = add("zeros_like", make_zeros_like, ("input",), 1,
-    "zeros_like(input) -> Tensor of zeros in input's shape, dtype and layout.")
+    """zeros_like(input) -> Tensor of zeros in input's shape, dtype and layout.
+
+    >>> import flambeau
+    >>> flambeau.zeros_like(flambeau.tensor([1, 2]))
+    tensor([0, 0])
+    """)
 ones_like = add("ones_like", make_ones_like, ("input",), 1,
-    "ones_like(input) -> Tensor of ones in input's shape, dtype and layout.")
+    """ones_like(input) -> Tensor of ones in input's shape, dtype and layout.
+
+    >>> import flambeau
+    >>> flambeau.ones_like(flambeau.tensor([5, 6]))
+    tensor([1, 1])
+    """)
 full_like = add("full_like", make_full_like, ("input", "fill_value"), 2,
-    "full_like(input, fill_value) -> Tensor of one number in input's shape, dtype and layout.")
+    """full_like(input, fill_value) -> Tensor of one number in input's shape, dtype and layout.
+
+    >>> import flambeau
+    >>> flambeau.full_like(flambeau.tensor([5, 6]), 7)
+    tensor([7, 7])
+    """)
 new_empty = add("new_empty", make_new_empty, ("input", "size"), 2,
-    "x.new_empty(*size) -> Tensor of x's dtype, not set.")
+    """x.new_empty(*size) -> Tensor of x's dtype, not set.
+
+    Shape:
+        result: `size`
+
+    >>> import flambeau
+    >>> flambeau.tensor([1, 2]).new_empty(3).dtype
+    flambeau.int64
+    """)
 new_zeros = add("new_zeros", make_new_zeros, ("input", "size"), 2,
-    "x.new_zeros(*size) -> Tensor of zeros of x's dtype.")
+    """x.new_zeros(*size) -> Tensor of zeros of x's dtype.
+
+    Shape:
+        result: `size`
+
+    >>> import flambeau
+    >>> flambeau.tensor([1, 2]).new_zeros(3)
+    tensor([0, 0, 0])
+    """)
 new_ones = add("new_ones", make_new_ones, ("input", "size"), 2,
-    "x.new_ones(*size) -> Tensor of ones of x's dtype.")
+    """x.new_ones(*size) -> Tensor of ones of x's dtype.
+
+    Shape:
+        result: `size`
+
+    >>> import flambeau
+    >>> flambeau.tensor([1, 2]).new_ones(3)
+    tensor([1, 1, 1])
+    """)
 new_full = add("new_full", make_new_full, ("input", "size", "fill_value"), 3,
-    "x.new_full(size, fill_value) -> Tensor of one number in x's dtype.")
+    """x.new_full(size, fill_value) -> Tensor of one number in x's dtype.
+
+    Shape:
+        result: `size`
+
+    >>> import flambeau
+    >>> flambeau.tensor([1, 2]).new_full((3,), 7)
+    tensor([7, 7, 7])
+    """)
 new_empty_strided = add("new_empty_strided", make_new_empty_strided, ("input", "size", "stride"), 3,
-    "x.new_empty_strided(size, stride) -> Tensor of x's dtype with that layout, not set.")
+    """x.new_empty_strided(size, stride) -> Tensor of x's dtype with that layout, not set.
+
+    >>> import flambeau
+    >>> flambeau.tensor([1, 2]).new_empty_strided((2, 3), (1, 2)).stride()
+    (1, 2)
+    """)
 arange = add("arange", make_arange, ("start", "end", "step"), 0,
     """arange([start,] end, step=1) -> 1-D Tensor of start, start + step, … before end.
 
@@ -637,11 +695,28 @@ eye = add("eye", make_eye, ("n", "m"), 1,
             [0., 1.]])
     """)
 tril_indices = add("tril_indices", make_tril, ("row", "col", "offset"), 2,
-    "tril_indices(row, col, offset=0) -> (2, n) int64 Tensor: where the lower triangle of a matrix is.")
+    """tril_indices(row, col, offset=0) -> (2, n) int64 Tensor: where the lower triangle of a matrix is.
+
+    >>> import flambeau
+    >>> flambeau.tril_indices(2, 2)
+    tensor([[0, 1, 1],
+            [0, 0, 1]])
+    """)
 triu_indices = add("triu_indices", make_triu, ("row", "col", "offset"), 2,
-    "triu_indices(row, col, offset=0) -> (2, n) int64 Tensor: where the upper triangle of a matrix is.")
+    """triu_indices(row, col, offset=0) -> (2, n) int64 Tensor: where the upper triangle of a matrix is.
+
+    >>> import flambeau
+    >>> flambeau.triu_indices(2, 2)
+    tensor([[0, 0, 1],
+            [0, 1, 1]])
+    """)
 scalar_tensor = add("scalar_tensor", make_scalar, ("s",), 1,
-    "scalar_tensor(s) -> 0-dim Tensor of the default dtype.")
+    """scalar_tensor(s) -> 0-dim Tensor of the default dtype.
+
+    >>> import flambeau
+    >>> flambeau.scalar_tensor(3)
+    tensor(3.)
+    """)
 globals()["new_tensor"] = new_tensor_    # in this module's code the name is that of the C function
 
 provide("empty_like", empty_like)

@@ -365,6 +365,16 @@ def _reserve(generator, uint64_t counters, TensorBase like=None) -> tuple:
 def manual_seed(seed) -> Generator:
     """Start the streams of that seed on the host and on every device; returns the host's generator.  RuntimeError for a seed
     beyond 64 bits.
+
+    Raises:
+        RuntimeError: the seed is beyond 64 bits
+
+    >>> import flambeau
+    >>> _ = flambeau.manual_seed(5)
+    >>> a = flambeau.rand(2)
+    >>> _ = flambeau.manual_seed(5)
+    >>> flambeau.equal(a, flambeau.rand(2))
+    True
     """
     the_default.manual_seed(seed)
     seed_devices(seed)
@@ -372,24 +382,60 @@ def manual_seed(seed) -> Generator:
 
 
 def seed() -> int:
-    """Give the host and every device a seed that nobody can foresee, and return it."""
+    """Give the host and every device a seed that nobody can foresee, and return it.
+
+    >>> import flambeau
+    >>> flambeau.seed() == flambeau.initial_seed()
+    True
+    """
     the_default.seed()
     seed_devices(the_default.key)
     return the_default.key
 
 
 def initial_seed() -> int:
-    """The default generator's seed."""
+    """The default generator's seed.
+
+    >>> import flambeau
+    >>> _ = flambeau.manual_seed(5)
+    >>> flambeau.initial_seed()
+    5
+    """
     return the_default.initial_seed()
 
 
 def get_rng_state():
-    """The default generator's state, a uint8 tensor."""
+    """The default generator's state, a uint8 tensor.
+
+    Shape:
+        result: (bytes of the state,)
+
+    >>> import flambeau
+    >>> state = flambeau.get_rng_state()
+    >>> a = flambeau.rand(2)
+    >>> flambeau.set_rng_state(state)
+    >>> flambeau.equal(a, flambeau.rand(2))
+    True
+    """
     return the_default.get_state()
 
 
 def set_rng_state(new_state) -> None:
-    """Let the default generator continue from a state."""
+    """Let the default generator continue from a state.
+
+    Shape:
+        new_state: (bytes of the state,), as `get_rng_state` gives it
+
+    Raises:
+        TypeError: the state is no uint8 tensor
+
+    >>> import flambeau
+    >>> state = flambeau.get_rng_state()
+    >>> a = flambeau.rand(2)
+    >>> flambeau.set_rng_state(state)
+    >>> flambeau.equal(a, flambeau.rand(2))
+    True
+    """
     the_default.set_state(new_state)
 
 

@@ -587,7 +587,19 @@ def nonzero(TensorBase input not None, *, as_tuple: bool = False):
 
 
 def argwhere(TensorBase input not None):
-    """`nonzero(input)`."""
+    """`nonzero(input)`.
+
+    Shape:
+        input: any; result: (number of elements that are not zero, number of dimensions)
+
+    Raises:
+        TypeError: the input is no Tensor
+
+    >>> import flambeau
+    >>> flambeau.argwhere(flambeau.tensor([[1, 0], [0, 5]]))
+    tensor([[0, 0],
+            [1, 1]])
+    """
     return coordinates(input, True)
 
 
@@ -634,6 +646,9 @@ def index_put_(TensorBase input not None, indices, TensorBase values not None, a
 
 def index_put(TensorBase input not None, indices, TensorBase values not None, accumulate: bool = False):
     """A copy of the input with `values` written (or added) at `indices`.
+
+    Shape:
+        input: any; values: a shape that broadcasts to that of input[indices]; the result has the input's
 
     >>> import flambeau
     >>> flambeau.index_put(flambeau.zeros(3), (flambeau.tensor([0, 0]),), flambeau.ones(2), accumulate=True)
@@ -722,6 +737,12 @@ def index_add_(TensorBase input not None, dim, TensorBase index not None, Tensor
 def index_add(TensorBase input not None, dim, TensorBase index not None, TensorBase source not None, *, alpha=1):
     """A copy of the input with `alpha` times the parts of `source` added to the parts that `index` names.
 
+    Shape:
+        input: (*, n, *); index: (k,); source: (*, k, *); result: as input
+
+    Raises:
+        RuntimeError: the shapes do not fit
+
     >>> import flambeau
     >>> flambeau.index_add(flambeau.zeros(3), 0, flambeau.tensor([0, 0]), flambeau.tensor([1.0, 2.0]))
     tensor([3., 0., 0.])
@@ -736,6 +757,12 @@ def index_copy_(TensorBase input not None, dim, TensorBase index not None, Tenso
 
 def index_copy(TensorBase input not None, dim, TensorBase index not None, TensorBase source not None):
     """A copy of the input with the parts that `index` names overwritten by those of `source`.
+
+    Shape:
+        input: (*, n, *); index: (k,); source: (*, k, *); result: as input
+
+    Raises:
+        IndexError: an index is out of range
 
     >>> import flambeau
     >>> flambeau.index_copy(flambeau.zeros(3), 0, flambeau.tensor([2, 0]), flambeau.tensor([1.0, 2.0]))
@@ -767,6 +794,12 @@ def index_fill_(TensorBase input not None, dim, TensorBase index not None, value
 
 def index_fill(TensorBase input not None, dim, TensorBase index not None, value):
     """A copy of the input with the parts that `index` names filled with `value`.
+
+    Shape:
+        input: (*, n, *); index: (k,); result: as input
+
+    Raises:
+        IndexError: an index is out of range
 
     >>> import flambeau
     >>> flambeau.index_fill(flambeau.zeros(3), 0, flambeau.tensor([0, 2]), 7)
@@ -800,6 +833,12 @@ cdef list mask_indices(TensorBase mask, int64_t presumed=-1):
 
 def masked_select(TensorBase input not None, TensorBase mask not None):
     """The elements where `mask` is true, as a vector; both broadcast.
+
+    Shape:
+        input, mask: shapes that broadcast; result: (number of true elements,)
+
+    Raises:
+        RuntimeError: the mask is not bool
 
     >>> import flambeau
     >>> x = flambeau.arange(4)
@@ -838,6 +877,13 @@ def masked_scatter_(TensorBase input not None, TensorBase mask not None, TensorB
 def masked_scatter(TensorBase input not None, TensorBase mask not None, TensorBase source not None):
     """A copy of the input with the elements of `source`, in order, where `mask` is true; input and mask broadcast.
 
+    Shape:
+        input, mask: shapes that broadcast; source: at least as many elements as are true; the result has the
+            shape they broadcast to
+
+    Raises:
+        RuntimeError: the mask is not bool
+
     >>> import flambeau
     >>> flambeau.masked_scatter(flambeau.zeros(3), flambeau.tensor([True, False, True]), flambeau.tensor([1.0, 2.0]))
     tensor([1., 0., 2.])
@@ -865,6 +911,9 @@ cdef TensorBase flat_index(TensorBase input, TensorBase index, str who):
 
 def take(TensorBase input not None, TensorBase index not None):
     """The elements at positions counted in row-major order; the result has the index tensor's shape.
+
+    Raises:
+        IndexError: a position is out of range
 
     >>> import flambeau
     >>> flambeau.take(flambeau.tensor([[1, 2], [3, 4]]), flambeau.tensor([0, -1]))
@@ -897,6 +946,9 @@ def put_(TensorBase input not None, TensorBase index not None, TensorBase source
 
 def put(TensorBase input not None, TensorBase index not None, TensorBase source not None, accumulate: bool = False):
     """A copy of the input with the elements of `source` written (or added) at positions counted in row-major order.
+
+    Shape:
+        input: any; index, source: as many elements; result: as input
 
     >>> import flambeau
     >>> flambeau.zeros(3).put(flambeau.tensor([2, 0]), flambeau.tensor([1.0, 2.0]))

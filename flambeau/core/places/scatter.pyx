@@ -210,6 +210,9 @@ def take_along_dim(TensorBase input not None, TensorBase indices not None, dim=N
     """`gather` with broadcasting: the other dimensions of input and indices are repeated to match, and negative indices count
     from the end.  Without `dim`, both are flattened.
 
+    Raises:
+        RuntimeError: the indices are not int64
+
     >>> import flambeau
     >>> x = flambeau.tensor([[3, 1, 2], [4, 6, 5]])
     >>> flambeau.take_along_dim(x, x.argsort(1), 1)
@@ -360,6 +363,13 @@ def scatter_(TensorBase input not None, dim, TensorBase index not None, src=None
 def scatter(TensorBase input not None, dim, TensorBase index not None, src=None, *, value=None, reduce=None):
     """A copy of the input with the elements of `src` (or a number) written where `index` says.
 
+    Shape:
+        input: (n₁, …); index: at most that, but along `dim`; src: at least as large as index; result: as
+            input
+
+    Raises:
+        RuntimeError: an index is out of range
+
     >>> import flambeau
     >>> flambeau.scatter(flambeau.zeros(3), 0, flambeau.tensor([2, 0]), flambeau.tensor([1.0, 2.0]))
     tensor([2., 0., 1.])
@@ -374,6 +384,13 @@ def scatter_add_(TensorBase input not None, dim, TensorBase index not None, Tens
 
 def scatter_add(TensorBase input not None, dim, TensorBase index not None, TensorBase src not None):
     """A copy of the input with the elements of `src` added where `index` says.
+
+    Shape:
+        input: (n₁, …); index: at most that, but along `dim`; src: at least as large as index; result: as
+            input
+
+    Raises:
+        RuntimeError: an index is out of range
 
     >>> import flambeau
     >>> flambeau.scatter_add(flambeau.zeros(3), 0, flambeau.tensor([0, 2, 2]), flambeau.ones(3))
@@ -433,6 +450,10 @@ def scatter_reduce(TensorBase input not None, dim, TensorBase index not None, Te
                    include_self: bool = True):
     """A copy of the input with the elements of `src` combined where `index` says, as `scatter_reduce_` does.
 
+    Shape:
+        input: (n₁, …); index: at most that, but along `dim`; src: at least as large as index; result: as
+            input
+
     >>> import flambeau
     >>> flambeau.scatter_reduce(flambeau.ones(2), 0, flambeau.tensor([0, 0]), flambeau.tensor([3.0, 5.0]), "mean")
     tensor([3., 1.])
@@ -466,7 +487,19 @@ def index_reduce_(TensorBase input not None, dim, TensorBase index not None, Ten
 
 def index_reduce(TensorBase input not None, dim, TensorBase index not None, TensorBase source not None, reduce, *,
                  include_self: bool = True):
-    """A copy of the input with the parts of `source` combined where `index` says, as `index_reduce_` does."""
+    """A copy of the input with the parts of `source` combined where `index` says, as `index_reduce_` does.
+
+    Shape:
+        input: (*, n, *); index: (k,); source: (*, k, *); result: as input
+
+    Raises:
+        RuntimeError: `reduce` is unknown
+        RuntimeError: an index is out of range
+
+    >>> import flambeau
+    >>> flambeau.index_reduce(flambeau.ones(3), 0, flambeau.tensor([0, 0]), flambeau.tensor([2.0, 3.0]), "prod")
+    tensor([6., 1., 1.])
+    """
     return index_reduce_(clone(input, memory_format=contiguous_format), dim, index, source, reduce, include_self=include_self)
 
 

@@ -120,6 +120,13 @@ cdef tuple take_apart(TensorBase t, int dim, list lengths, bint drop_dim, str la
 def split(TensorBase tensor not None, split_size_or_sections=None, dim=0, *, split_size=None):
     """Pieces of `split_size_or_sections` elements (the last may be shorter), or of the lengths in that list.
 
+    Shape:
+        tensor: (*, n, *); results: (*, split_size, *), the last may be shorter, or (*, sections[k], *)
+
+    Raises:
+        IndexError: `dim` is out of range
+        RuntimeError: the lengths do not add up to the size of the dimension
+
     >>> import flambeau
     >>> flambeau.arange(5).split(2)
     (tensor([0, 1]), tensor([2, 3]), tensor([4]))
@@ -147,7 +154,18 @@ def split(TensorBase tensor not None, split_size_or_sections=None, dim=0, *, spl
 
 
 def split_with_sizes(TensorBase input not None, split_sizes, dim=0):
-    """Pieces of the given lengths, whose sum is the size of the dimension."""
+    """Pieces of the given lengths, whose sum is the size of the dimension.
+
+    Shape:
+        input: (*, n, *); results: (*, split_sizes[k], *)
+
+    Raises:
+        RuntimeError: the lengths do not add up to the size of the dimension
+
+    >>> import flambeau
+    >>> flambeau.split_with_sizes(flambeau.tensor([1, 2, 3]), [1, 2])
+    (tensor([1]), tensor([2, 3]))
+    """
     cdef int d
     cdef list lengths = [as_int(n, "split_with_sizes", "split_sizes") for n in split_sizes]
     if input.rank == 0:
@@ -175,6 +193,12 @@ cdef int check_parts(int64_t n, str who) except -1:
 def chunk(TensorBase input not None, chunks, dim=0):
     """At most `chunks` pieces of equal length; the last may be shorter.
 
+    Shape:
+        input: (*, n, *); results: (*, ⌈n / chunks⌉, *), the last may be shorter
+
+    Raises:
+        RuntimeError: `chunks` is not above 0
+
     >>> import flambeau
     >>> flambeau.arange(5).chunk(2)
     (tensor([0, 1, 2]), tensor([3, 4]))
@@ -194,6 +218,13 @@ def chunk(TensorBase input not None, chunks, dim=0):
 
 def tensor_split(TensorBase input not None, indices_or_sections=None, dim=0, *, sections=None, indices=None):
     """That many pieces of nearly equal length, or the pieces between the given positions.
+
+    Shape:
+        input: (*, n, *); results: (*, ⌈n / sections⌉ or ⌊n / sections⌋, *)
+
+    Raises:
+        RuntimeError: the number of sections is not above 0
+        IndexError: `dim` is out of range
 
     >>> import flambeau
     >>> flambeau.arange(5).tensor_split(2)
@@ -241,6 +272,9 @@ cdef tuple pieces_between(TensorBase t, int dim, list places):
 def unbind(TensorBase input not None, dim=0):
     """The parts along a dimension, each without it.
 
+    Raises:
+        IndexError: `dim` is out of range
+
     >>> import flambeau
     >>> flambeau.tensor([[1, 2], [3, 4]]).unbind(1)
     (tensor([1, 3]), tensor([2, 4]))
@@ -266,6 +300,9 @@ cdef tuple split_along(TensorBase t, object wanted, int dim, str who):
 def hsplit(TensorBase input not None, indices_or_sections):
     """`tensor_split` along columns: dimension 1, or 0 of a vector; sections must be of equal length.
 
+    Raises:
+        RuntimeError: the size is no multiple of the number of sections
+
     >>> import flambeau
     >>> flambeau.arange(4).hsplit(2)
     (tensor([0, 1]), tensor([2, 3]))
@@ -278,6 +315,9 @@ def hsplit(TensorBase input not None, indices_or_sections):
 def vsplit(TensorBase input not None, indices_or_sections):
     """`tensor_split` along rows, dimension 0 of at least 2; sections must be of equal length.
 
+    Raises:
+        RuntimeError: there are fewer than two dimensions
+
     >>> import flambeau
     >>> [part.shape for part in flambeau.zeros(4, 2).vsplit(2)]
     [flambeau.Size([2, 2]), flambeau.Size([2, 2])]
@@ -289,6 +329,9 @@ def vsplit(TensorBase input not None, indices_or_sections):
 
 def dsplit(TensorBase input not None, indices_or_sections):
     """`tensor_split` along depth, dimension 2 of at least 3; sections must be of equal length.
+
+    Raises:
+        RuntimeError: there are fewer than three dimensions
 
     >>> import flambeau
     >>> [part.shape for part in flambeau.zeros(1, 1, 4).dsplit(2)]

@@ -176,7 +176,19 @@ cdef TensorBase viewed_as_itself(TensorBase t):
 
 
 def view_as(TensorBase input not None, TensorBase other not None):
-    """`input.view(other.size())`."""
+    """`input.view(other.size())`.
+
+    Shape:
+        input: as many elements as other; result: the shape of other
+
+    Raises:
+        RuntimeError: the numbers of elements differ, or the strides do not allow it
+
+    >>> import flambeau
+    >>> flambeau.arange(4).view_as(flambeau.zeros(2, 2))
+    tensor([[0, 1],
+            [2, 3]])
+    """
     return view(input, size=other.shape)
 
 
@@ -201,12 +213,28 @@ cdef TensorBase reshape_checked(TensorBase input, int rank, int64_t* sizes):
 
 
 def reshape_as(TensorBase input not None, TensorBase other not None):
-    """`input.reshape(other.size())`."""
+    """`input.reshape(other.size())`.
+
+    Shape:
+        input: as many elements as other; result: the shape of other
+
+    Raises:
+        RuntimeError: the numbers of elements differ
+
+    >>> import flambeau
+    >>> flambeau.arange(4).reshape_as(flambeau.zeros(2, 2))
+    tensor([[0, 1],
+            [2, 3]])
+    """
     return reshape(input, shape=other.shape)
 
 
 def flatten(TensorBase input not None, start_dim=0, end_dim=-1):
     """Dimensions start_dim … end_dim made one; a 0-dim tensor gets one dimension.
+
+    Raises:
+        RuntimeError: start_dim is behind end_dim
+        IndexError: a dimension is out of range
 
     >>> import flambeau
     >>> flambeau.zeros(2, 3, 4).flatten(1).shape
@@ -233,6 +261,9 @@ def flatten(TensorBase input not None, start_dim=0, end_dim=-1):
 def ravel(TensorBase input not None):
     """One dimension: a view where the input is contiguous, else a copy.
 
+    Raises:
+        TypeError: the input is no Tensor
+
     >>> import flambeau
     >>> flambeau.eye(2).ravel()
     tensor([1., 0., 0., 1.])
@@ -243,6 +274,9 @@ def ravel(TensorBase input not None):
 
 def unflatten(TensorBase input not None, dim, sizes):
     """Dimension `dim` split into `sizes`, whose product is its size; one may be -1.
+
+    Raises:
+        RuntimeError: the product of the sizes is not the size of the dimension
 
     >>> import flambeau
     >>> flambeau.zeros(2, 6).unflatten(1, (3, -1)).shape
@@ -281,6 +315,9 @@ def unflatten(TensorBase input not None, dim, sizes):
 def squeeze(TensorBase input not None, *dims, dim=None):
     """Without the dimensions of size 1: all of them, or those given.
 
+    Raises:
+        IndexError: a dimension is out of range
+
     >>> import flambeau
     >>> flambeau.zeros(1, 2, 1).squeeze().shape
     flambeau.Size([2])
@@ -312,6 +349,9 @@ def squeeze(TensorBase input not None, *dims, dim=None):
 def unsqueeze(TensorBase input not None, dim):
     """A new dimension of size 1 at `dim`.
 
+    Raises:
+        IndexError: the dimension is out of range
+
     >>> import flambeau
     >>> flambeau.zeros(2).unsqueeze(0).shape
     flambeau.Size([1, 2])
@@ -327,7 +367,18 @@ def unsqueeze(TensorBase input not None, dim):
 
 # --- complex numbers as pairs --------------------------------------------------------------------------------------------------------------
 def view_as_real(TensorBase input not None):
-    """A complex tensor as a real one with a last dimension of size 2: the real part and the imaginary part."""
+    """A complex tensor as a real one with a last dimension of size 2: the real part and the imaginary part.
+
+    Shape:
+        input: (*); result: (*, 2)
+
+    Raises:
+        RuntimeError: the tensor is not complex
+
+    >>> import flambeau
+    >>> flambeau.view_as_real(flambeau.tensor([1 + 2j]))
+    tensor([[1., 2.]])
+    """
     cdef Shape s
     cdef TensorBase out
     cdef int d
@@ -348,7 +399,19 @@ def view_as_real(TensorBase input not None):
 
 
 def view_as_complex(TensorBase input not None):
-    """A real tensor whose last dimension has size 2 as a complex one; the strides must allow it."""
+    """A real tensor whose last dimension has size 2 as a complex one; the strides must allow it.
+
+    Shape:
+        input: (*, 2); result: (*)
+
+    Raises:
+        RuntimeError: the last size is not 2, or the strides do not allow it
+        RuntimeError: the dtype is none of float16, float32 and float64
+
+    >>> import flambeau
+    >>> flambeau.view_as_complex(flambeau.tensor([[1.0, 2.0]]))
+    tensor([1.+2.j])
+    """
     cdef Shape s
     cdef TensorBase out
     cdef int d, last = input.rank - 1
@@ -391,6 +454,12 @@ cdef TensorBase read_as(TensorBase t, Shape* s, int code):
 def transpose(TensorBase input not None, dim0, dim1):
     """Dimensions dim0 and dim1 exchanged.
 
+    Shape:
+        input: any; result: with the two sizes exchanged
+
+    Raises:
+        IndexError: a dimension is out of range
+
     >>> import flambeau
     >>> flambeau.zeros(2, 3, 4).transpose(0, 2).shape
     flambeau.Size([4, 3, 2])
@@ -400,17 +469,44 @@ def transpose(TensorBase input not None, dim0, dim1):
 
 
 def swapaxes(TensorBase input not None, axis0, axis1):
-    """`transpose` by NumPy's name."""
+    """`transpose` by NumPy's name.
+
+    Shape:
+        input: any; result: with the two sizes exchanged
+
+    Raises:
+        IndexError: a dimension is out of range
+
+    >>> import flambeau
+    >>> flambeau.swapaxes(flambeau.tensor([[1, 2], [3, 4]]), 0, 1)
+    tensor([[1, 3],
+            [2, 4]])
+    """
     return transpose(input, axis0, axis1)
 
 
 def swapdims(TensorBase input not None, dim0, dim1):
-    """Another name of `transpose`."""
+    """Another name of `transpose`.
+
+    Shape:
+        input: any; result: with the two sizes exchanged
+
+    Raises:
+        IndexError: a dimension is out of range
+
+    >>> import flambeau
+    >>> flambeau.swapdims(flambeau.tensor([[1, 2], [3, 4]]), 0, 1)
+    tensor([[1, 3],
+            [2, 4]])
+    """
     return transpose(input, dim0, dim1)
 
 
 def t(TensorBase input not None):
     """The transpose of a matrix; tensors of fewer dimensions are returned as they are, as a view.
+
+    Raises:
+        RuntimeError: there are more than two dimensions
 
     >>> import flambeau
     >>> flambeau.tensor([[1, 2], [3, 4]]).t()
@@ -451,6 +547,13 @@ cdef TensorBase permute_checked(TensorBase input, int n, int64_t* order):
 
 def movedim(TensorBase input not None, source, destination):
     """Dimensions `source` (an int or several) moved to `destination`; the others keep their order.
+
+    Shape:
+        input: any; result: with the sizes moved
+
+    Raises:
+        IndexError: a dimension is out of range
+        RuntimeError: a dimension is given twice
 
     >>> import flambeau
     >>> flambeau.zeros(2, 3, 4).movedim(0, -1).shape
@@ -493,7 +596,19 @@ cdef int read_moved(object dims, int rank, int* out, str which) except -1:
 
 
 def moveaxis(TensorBase input not None, source, destination):
-    """`movedim` by NumPy's name."""
+    """`movedim` by NumPy's name.
+
+    Shape:
+        input: any; result: with the sizes moved
+
+    Raises:
+        IndexError: a dimension is out of range
+        RuntimeError: a dimension is given twice
+
+    >>> import flambeau
+    >>> flambeau.moveaxis(flambeau.zeros(2, 3, 4), 0, 2).shape
+    flambeau.Size([3, 4, 2])
+    """
     return movedim(input, source, destination)
 
 
@@ -567,12 +682,30 @@ def expand(TensorBase input not None, *sizes, size=None, implicit=False):
 
 
 def expand_as(TensorBase input not None, TensorBase other not None):
-    """`input.expand(other.size())`."""
+    """`input.expand(other.size())`.
+
+    Shape:
+        input: a shape that broadcasts to that of other; result: the shape of other
+
+    Raises:
+        RuntimeError: the shape does not broadcast to that of other
+
+    >>> import flambeau
+    >>> flambeau.tensor([1, 2]).expand_as(flambeau.zeros(2, 2))
+    tensor([[1, 2],
+            [1, 2]])
+    """
     return expanded(input, other.rank, other.sizes)
 
 
 def broadcast_to(TensorBase input not None, *sizes, size=None):
     """`input.expand(size)`.
+
+    Shape:
+        input: a shape that broadcasts to `size`; result: `size`
+
+    Raises:
+        RuntimeError: the shape does not broadcast to `size`
 
     >>> import flambeau
     >>> flambeau.broadcast_to(flambeau.tensor([1, 2]), (2, 2))
@@ -586,6 +719,9 @@ def broadcast_to(TensorBase input not None, *sizes, size=None):
 # --- parts ------------------------------
 def select(TensorBase input not None, dim, index):
     """The part at position `index` of dimension `dim`, which the result lacks.
+
+    Raises:
+        IndexError: the index is out of range
 
     >>> import flambeau
     >>> flambeau.tensor([[1, 2], [3, 4]]).select(1, 0)
@@ -604,6 +740,9 @@ def select(TensorBase input not None, dim, index):
 
 def narrow(TensorBase input not None, dim, start, length):
     """Positions start … start + length - 1 of dimension `dim`; a negative start counts from the end.
+
+    Raises:
+        RuntimeError: the positions lie outside of the dimension
 
     >>> import flambeau
     >>> flambeau.arange(5).narrow(0, 1, 3)
@@ -635,6 +774,10 @@ def narrow(TensorBase input not None, dim, start, length):
 def diagonal(TensorBase input not None, offset=0, dim1=0, dim2=1):
     """The diagonal of the matrices along dim1 and dim2, as a new last dimension; `offset` > 0 lies above the main one.
 
+    Raises:
+        RuntimeError: both dimensions are the same
+        IndexError: a dimension is out of range
+
     >>> import flambeau
     >>> flambeau.arange(9).reshape(3, 3).diagonal(1)
     tensor([1, 5])
@@ -652,6 +795,9 @@ def diagonal(TensorBase input not None, offset=0, dim1=0, dim2=1):
 
 def unfold(TensorBase input not None, dimension, size, step):
     """Windows of `size` elements, `step` apart, along a dimension; the last dimension of the result runs inside a window.
+
+    Raises:
+        RuntimeError: a window is longer than the dimension, or the step not above 0
 
     >>> import flambeau
     >>> flambeau.arange(5).unfold(0, 3, 1)
@@ -712,6 +858,9 @@ def as_strided(TensorBase input not None, size, stride, storage_offset=None):
 
     RuntimeError for negative sizes or strides and for places outside the storage.
 
+    Shape:
+        input: any; result: `size`
+
     >>> import flambeau
     >>> flambeau.arange(6).as_strided((2, 2), (1, 2))
     tensor([[0, 2],
@@ -724,6 +873,12 @@ def as_strided(TensorBase input not None, size, stride, storage_offset=None):
 
 def detach(TensorBase input not None):
     """The same elements without history; writes to it are seen by the tape as writes to the input.
+
+    Shape:
+        input: any; the result has the same
+
+    Raises:
+        TypeError: the input is no Tensor
 
     >>> import flambeau
     >>> flambeau.ones(1, requires_grad=True).detach().requires_grad
@@ -770,12 +925,26 @@ cdef object at_least(tuple tensors, int rank, int behind, str who):
 
 
 def atleast_1d(*tensors):
-    """0-dim tensors as vectors of one element; several tensors give a tuple."""
+    """0-dim tensors as vectors of one element; several tensors give a tuple.
+
+    Shape:
+        tensors: any; results: the same, (1,) for ()
+
+    Raises:
+        TypeError: an argument is no Tensor
+
+    >>> import flambeau
+    >>> flambeau.atleast_1d(flambeau.tensor(5))
+    tensor([5])
+    """
     return at_least(tensors, 1, 0, "atleast_1d")
 
 
 def atleast_2d(*tensors):
     """Tensors of fewer than two dimensions with new ones in front; several tensors give a tuple.
+
+    Raises:
+        TypeError: an argument is no Tensor
 
     >>> import flambeau
     >>> flambeau.atleast_2d(flambeau.tensor(1.0))
@@ -785,7 +954,18 @@ def atleast_2d(*tensors):
 
 
 def atleast_3d(*tensors):
-    """Tensors of fewer than three dimensions with new ones: behind a matrix, on both sides of a vector."""
+    """Tensors of fewer than three dimensions with new ones: behind a matrix, on both sides of a vector.
+
+    Shape:
+        tensors: (), (n,), (m, n) or more; results: (1, 1, 1), (1, n, 1), (m, n, 1) or the same
+
+    Raises:
+        TypeError: an argument is no Tensor
+
+    >>> import flambeau
+    >>> flambeau.atleast_3d(flambeau.tensor([1, 2])).shape
+    flambeau.Size([1, 2, 1])
+    """
     return at_least(tensors, 3, 1, "atleast_3d")
 
 
@@ -834,47 +1014,126 @@ cdef int check(TensorBase t, str who) except -1:
 
 
 def squeeze_(TensorBase input not None, *dims, dim=None):
-    """`squeeze` in place: the tensor itself gets the new shape."""
+    """`squeeze` in place: the tensor itself gets the new shape.
+
+    Raises:
+        IndexError: a dimension is out of range
+
+    >>> import flambeau
+    >>> flambeau.tensor([[1, 2]]).squeeze_()
+    tensor([1, 2])
+    """
     check(input, "squeeze_")
     return become(input, squeeze(input, *dims, dim=dim))
 
 
 def unsqueeze_(TensorBase input not None, dim):
-    """`unsqueeze` in place: the tensor itself gets the new shape."""
+    """`unsqueeze` in place: the tensor itself gets the new shape.
+
+    Raises:
+        IndexError: the dimension is out of range
+
+    >>> import flambeau
+    >>> flambeau.tensor([1, 2]).unsqueeze_(0)
+    tensor([[1, 2]])
+    """
     check(input, "unsqueeze_")
     return become(input, unsqueeze(input, dim))
 
 
 def t_(TensorBase input not None):
-    """`t` in place: the tensor itself gets the new shape."""
+    """`t` in place: the tensor itself gets the new shape.
+
+    Raises:
+        RuntimeError: there are more than two dimensions
+
+    >>> import flambeau
+    >>> flambeau.tensor([[1, 2], [3, 4]]).t_()
+    tensor([[1, 3],
+            [2, 4]])
+    """
     check(input, "t_")
     return become(input, t(input))
 
 
 def transpose_(TensorBase input not None, dim0, dim1):
-    """`transpose` in place: the tensor itself gets the new shape."""
+    """`transpose` in place: the tensor itself gets the new shape.
+
+    Raises:
+        IndexError: a dimension is out of range
+
+    >>> import flambeau
+    >>> flambeau.tensor([[1, 2], [3, 4]]).transpose_(0, 1)
+    tensor([[1, 3],
+            [2, 4]])
+    """
     check(input, "transpose_")
     return become(input, transpose(input, dim0, dim1))
 
 
 def swapaxes_(TensorBase input not None, axis0, axis1):
-    """`swapaxes` in place."""
+    """`swapaxes` in place.
+
+    Shape:
+        input: any; its two sizes are exchanged
+
+    Raises:
+        IndexError: a dimension is out of range
+
+    >>> import flambeau
+    >>> flambeau.tensor([[1, 2], [3, 4]]).swapaxes_(0, 1)
+    tensor([[1, 3],
+            [2, 4]])
+    """
     return transpose_(input, axis0, axis1)
 
 
 def swapdims_(TensorBase input not None, dim0, dim1):
-    """`swapdims` in place."""
+    """`swapdims` in place.
+
+    Shape:
+        input: any; its two sizes are exchanged
+
+    Raises:
+        IndexError: a dimension is out of range
+
+    >>> import flambeau
+    >>> flambeau.tensor([[1, 2], [3, 4]]).swapdims_(0, 1)
+    tensor([[1, 3],
+            [2, 4]])
+    """
     return transpose_(input, dim0, dim1)
 
 
 def as_strided_(TensorBase input not None, size, stride, storage_offset=None):
-    """`as_strided` in place: the tensor itself gets the new shape."""
+    """`as_strided` in place: the tensor itself gets the new shape.
+
+    Raises:
+        RuntimeError: an element lies outside of the storage
+
+    >>> import flambeau
+    >>> flambeau.arange(4).as_strided_((2, 2), (1, 1))
+    tensor([[0, 1],
+            [1, 2]])
+    """
     check(input, "as_strided_")
     return become(input, as_strided(input, size, stride, storage_offset))
 
 
 def detach_(TensorBase input not None):
-    """Cut the tensor off from its history; RuntimeError for a view."""
+    """Cut the tensor off from its history; RuntimeError for a view.
+
+    Shape:
+        input: any, which stays
+
+    Raises:
+        RuntimeError: the tensor is a view
+
+    >>> import flambeau
+    >>> x = flambeau.ones(2, requires_grad=True) * 2
+    >>> x.detach_().requires_grad
+    False
+    """
     if input.base is not None:
         raise RuntimeError("detach_(): Can't detach views in-place. Use detach() instead.")
     input.fn, input.requires, input.output_number = None, False, 0
@@ -924,7 +1183,15 @@ def resize_(TensorBase input not None, *sizes, size=None, memory_format=None):
 
 
 def resize_as_(TensorBase input not None, TensorBase the_template not None, *, memory_format=None):
-    """`resize_` to the shape of another tensor."""
+    """`resize_` to the shape of another tensor.
+
+    Raises:
+        TypeError: the template is no Tensor
+
+    >>> import flambeau
+    >>> flambeau.tensor([1, 2, 3]).resize_as_(flambeau.zeros(1, 2))
+    tensor([[1, 2]])
+    """
     return resize_(input, size=the_template.shape)
 
 
@@ -932,6 +1199,14 @@ def set_(TensorBase input not None, source=None, storage_offset=0, size=None, st
     """Let the tensor lie over another storage (or another tensor's); without arguments it becomes empty.
 
     RuntimeError where sizes and strides reach out of the storage, or the tensor requires a gradient.
+
+    Shape:
+        input: any; it becomes `size`, or that of the source
+
+    >>> import flambeau
+    >>> x = flambeau.tensor([1, 2])
+    >>> x.set_(flambeau.tensor([3, 4, 5]))
+    tensor([3, 4, 5])
     """
     cdef Shape s
     cdef TensorBase made

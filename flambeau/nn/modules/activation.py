@@ -63,6 +63,12 @@ class _InPlace(Module):
 class ReLU(_InPlace):
     """max(0, x), element by element; with `inplace` it overwrites the input.
 
+    Shape:
+        input: any; the result has the same
+
+    Raises:
+        NotImplementedError: the dtype is complex
+
     >>> import flambeau
     >>> from flambeau import nn
     >>> nn.ReLU()(flambeau.tensor([-1.0, 2.0]))
@@ -74,28 +80,73 @@ class ReLU(_InPlace):
 
 
 class SiLU(_InPlace):
-    """x · sigmoid(x), also known as swish (Elfwing et al., 2017)."""
+    """x · sigmoid(x), also known as swish (Elfwing et al., 2017).
+
+    Shape:
+        input: any; the result has the same
+
+    Raises:
+        TypeError: the input is no Tensor
+
+    >>> import flambeau
+    >>> flambeau.nn.SiLU()(flambeau.tensor([-1.0, 0.0, 2.0]))
+    tensor([-0.2689,  0.0000,  1.7616])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.silu(input, inplace=self.inplace)
 
 
 class Mish(_InPlace):
-    """x · tanh(softplus(x)) (Misra, 2019)."""
+    """x · tanh(softplus(x)) (Misra, 2019).
+
+    Shape:
+        input: any; the result has the same
+
+    Raises:
+        TypeError: the input is no Tensor
+
+    >>> import flambeau
+    >>> flambeau.nn.Mish()(flambeau.tensor([-1.0, 0.0, 2.0]))
+    tensor([-0.3034,  0.0000,  1.9440])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.mish(input, inplace=self.inplace)
 
 
 class SELU(_InPlace):
-    """ELU with the scale and alpha of self-normalizing networks (Klambauer et al., 2017)."""
+    """scale · (max(0, x) + min(0, α · (exp(x) - 1))), of self-normalizing networks (Klambauer et al.,
+    2017).
+
+    Shape:
+        input: any; the result has the same
+
+    Raises:
+        NotImplementedError: the dtype is complex
+
+    >>> import flambeau
+    >>> flambeau.nn.SELU()(flambeau.tensor([-1.0, 1.0]))
+    tensor([-1.1113,  1.0507])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.selu(input, self.inplace)
 
 
 class Hardsigmoid(_InPlace):
-    """min(max(x + 3, 0), 6) / 6."""
+    """min(max(x + 3, 0), 6) / 6.
+
+    Shape:
+        input: any; the result has the same
+
+    Raises:
+        NotImplementedError: the dtype is no floating-point one
+
+    >>> import flambeau
+    >>> flambeau.nn.Hardsigmoid()(flambeau.tensor([-4.0, 0.0, 1.5]))
+    tensor([0.0000, 0.5000, 0.7500])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.hardsigmoid(input, self.inplace)
@@ -105,7 +156,18 @@ class Hardsigmoid(_InPlace):
 
 
 class Hardswish(_InPlace):
-    """x · hardsigmoid(x) (Howard et al., 2019)."""
+    """x · hardsigmoid(x) (Howard et al., 2019).
+
+    Shape:
+        input: any; the result has the same
+
+    Raises:
+        NotImplementedError: the dtype is no floating-point one
+
+    >>> import flambeau
+    >>> flambeau.nn.Hardswish()(flambeau.tensor([-1.0, 0.0, 3.0]))
+    tensor([-0.3333,  0.0000,  3.0000])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.hardswish(input, self.inplace)
@@ -115,7 +177,18 @@ class Hardswish(_InPlace):
 
 
 class Threshold(Module):
-    """x where it is above `threshold`, else `value`."""
+    """x where it is above `threshold`, else `value`.
+
+    Shape:
+        input: any; the result has the same
+
+    Raises:
+        TypeError: the input is no Tensor
+
+    >>> import flambeau
+    >>> flambeau.nn.Threshold(1.0, -1.0)(flambeau.tensor([0.5, 2.0]))
+    tensor([-1.,  2.])
+    """
 
     def __init__(self, threshold: float, value: float, inplace: bool = False) -> None:
         super().__init__()
@@ -135,10 +208,17 @@ def _inplace(module: Any) -> str:
 
 
 class Hardtanh(Module):
-    """x cut off at `min_val` and `max_val`.
+    """min(max(x, min_val), max_val): x cut off at `min_val` and `max_val`.
 
     Raises:
         AssertionError: `max_val` is not greater than `min_val`.
+
+    Shape:
+        input: any; the result has the same
+
+    >>> import flambeau
+    >>> flambeau.nn.Hardtanh(-2.0, 2.0)(flambeau.tensor([-3.0, 0.5, 3.0]))
+    tensor([-2.0000,  0.5000,  2.0000])
     """
 
     def __init__(
@@ -178,7 +258,18 @@ class Hardtanh(Module):
 
 
 class ReLU6(Hardtanh):
-    """min(max(0, x), 6)."""
+    """min(max(0, x), 6).
+
+    Shape:
+        input: any; the result has the same
+
+    Raises:
+        NotImplementedError: the dtype is complex
+
+    >>> import flambeau
+    >>> flambeau.nn.ReLU6()(flambeau.tensor([-1.0, 3.0, 9.0]))
+    tensor([0., 3., 6.])
+    """
 
     def __init__(self, inplace: bool = False) -> None:
         super().__init__(0.0, 6.0, inplace)
@@ -190,6 +281,16 @@ class ReLU6(Hardtanh):
 class RReLU(Module):
     """LeakyReLU whose slope is drawn for each element from U(lower, upper); their mean in eval mode (Xu et
     al., 2015).
+
+    Shape:
+        input: any; the result has the same
+
+    Raises:
+        TypeError: the input is no Tensor
+
+    >>> import flambeau
+    >>> flambeau.nn.RReLU(0.25, 0.25)(flambeau.tensor([-12.0, 3.0]))
+    tensor([-3.,  3.])
     """
 
     def __init__(self, lower: float = 1.0 / 8, upper: float = 1.0 / 3, inplace: bool = False) -> None:
@@ -207,6 +308,12 @@ class RReLU(Module):
 
 class LeakyReLU(Module):
     """x where it is positive, else `negative_slope` · x.
+
+    Shape:
+        input: any; the result has the same
+
+    Raises:
+        NotImplementedError: the dtype is complex
 
     >>> import flambeau
     >>> from flambeau import nn
@@ -233,6 +340,16 @@ class PReLU(Module):
     Args:
         num_parameters: 1, or the number of channels.
         init: what the slopes begin with.
+
+    Shape:
+        input: (N, C, *) or, for one slope, any; the result has the same
+
+    Raises:
+        RuntimeError: the number of slopes is neither 1 nor that of channels
+
+    >>> import flambeau
+    >>> flambeau.nn.PReLU()(flambeau.tensor([-4.0, 2.0])).detach()
+    tensor([-1.,  2.])
     """
 
     def __init__(
@@ -256,7 +373,18 @@ class PReLU(Module):
 
 
 class ELU(Module):
-    """x where it is positive, else `alpha` · (exp(x) - 1) (Clevert et al., 2015)."""
+    """x where it is positive, else `alpha` · (exp(x) - 1) (Clevert et al., 2015).
+
+    Shape:
+        input: any; the result has the same
+
+    Raises:
+        RuntimeError: the input is of integers
+
+    >>> import flambeau
+    >>> flambeau.nn.ELU()(flambeau.tensor([-1.0, 2.0]))
+    tensor([-0.6321,  2.0000])
+    """
 
     def __init__(self, alpha: float = 1.0, inplace: bool = False) -> None:
         super().__init__()
@@ -271,7 +399,18 @@ class ELU(Module):
 
 
 class CELU(ELU):
-    """x where it is positive, else `alpha` · (exp(x / alpha) - 1) (Barron, 2017)."""
+    """x where it is positive, else `alpha` · (exp(x / alpha) - 1) (Barron, 2017).
+
+    Shape:
+        input: any; the result has the same
+
+    Raises:
+        RuntimeError: `alpha` is 0
+
+    >>> import flambeau
+    >>> flambeau.nn.CELU()(flambeau.tensor([-1.0, 2.0]))
+    tensor([-0.6321,  2.0000])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.celu(input, self.alpha, self.inplace)
@@ -281,6 +420,16 @@ class GELU(Module):
     """x · Phi(x) with the normal distribution function Phi (Hendrycks and Gimpel, 2016).
 
     `approximate="tanh"` takes the cheaper formula of the paper.
+
+    Shape:
+        input: any; the result has the same
+
+    Raises:
+        RuntimeError: `approximate` is neither "none" nor "tanh"
+
+    >>> import flambeau
+    >>> flambeau.nn.GELU()(flambeau.tensor([-1.0, 0.0, 1.0]))
+    tensor([-0.1587,  0.0000,  0.8413])
     """
 
     def __init__(self, approximate: str = "none") -> None:
@@ -295,7 +444,18 @@ class GELU(Module):
 
 
 class Softplus(Module):
-    """log(1 + exp(beta · x)) / beta, and x itself where beta · x is above `threshold`."""
+    """log(1 + exp(beta · x)) / beta, and x itself where beta · x is above `threshold`.
+
+    Shape:
+        input: any; the result has the same
+
+    Raises:
+        TypeError: the input is no Tensor
+
+    >>> import flambeau
+    >>> flambeau.nn.Softplus()(flambeau.tensor([-1.0, 0.0, 30.0]))
+    tensor([ 0.3133,  0.6931, 30.0000])
+    """
 
     def __init__(self, beta: float = 1.0, threshold: float = 20.0) -> None:
         super().__init__()
@@ -310,7 +470,18 @@ class Softplus(Module):
 
 
 class Hardshrink(Module):
-    """x where it is outside of ±`lambd`, else 0."""
+    """x where it is outside of ±`lambd`, else 0.
+
+    Shape:
+        input: any; the result has the same
+
+    Raises:
+        TypeError: the input is no Tensor
+
+    >>> import flambeau
+    >>> flambeau.nn.Hardshrink()(flambeau.tensor([-0.3, 0.5, 2.0]))
+    tensor([0., 0., 2.])
+    """
 
     def __init__(self, lambd: float = 0.5) -> None:
         super().__init__()
@@ -324,49 +495,126 @@ class Hardshrink(Module):
 
 
 class Softshrink(Hardshrink):
-    """x moved towards zero by `lambd`, and 0 within ±`lambd`."""
+    """sign(x) · max(|x| - lambd, 0): x moved towards zero by `lambd`, and 0 within ±`lambd`.
+
+    Shape:
+        input: any; the result has the same
+
+    Raises:
+        RuntimeError: `lambd` is negative
+
+    >>> import flambeau
+    >>> flambeau.nn.Softshrink()(flambeau.tensor([0.3, 2.0, -2.0]))
+    tensor([ 0.0000,  1.5000, -1.5000])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.softshrink(input, self.lambd)
 
 
 class Sigmoid(Module):
-    """1 / (1 + exp(-x))."""
+    """1 / (1 + exp(-x)).
+
+    Shape:
+        input: any; the result has the same
+
+    Raises:
+        TypeError: the input is no Tensor
+
+    >>> import flambeau
+    >>> flambeau.nn.Sigmoid()(flambeau.tensor([0.0, 2.0]))
+    tensor([0.5000, 0.8808])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.sigmoid(input)
 
 
 class Tanh(Module):
-    """The hyperbolic tangent."""
+    """(e^x - e^-x) / (e^x + e^-x), the hyperbolic tangent.
+
+    Shape:
+        input: any; the result has the same
+
+    Raises:
+        TypeError: the input is no Tensor
+
+    >>> import flambeau
+    >>> flambeau.nn.Tanh()(flambeau.tensor([0.0, 1.0]))
+    tensor([0.0000, 0.7616])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.tanh(input)
 
 
 class LogSigmoid(Module):
-    """log(1 / (1 + exp(-x)))."""
+    """log(1 / (1 + exp(-x))).
+
+    Shape:
+        input: any; the result has the same
+
+    Raises:
+        TypeError: the input is no Tensor
+
+    >>> import flambeau
+    >>> flambeau.nn.LogSigmoid()(flambeau.tensor([0.0, -100.0]))
+    tensor([  -0.6931, -100.0000])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.logsigmoid(input)
 
 
 class Softsign(Module):
-    """x / (1 + |x|)."""
+    """x / (1 + |x|).
+
+    Shape:
+        input: any; the result has the same
+
+    Raises:
+        TypeError: the input is no Tensor
+
+    >>> import flambeau
+    >>> flambeau.nn.Softsign()(flambeau.tensor([-1.0, 3.0]))
+    tensor([-0.5000,  0.7500])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.softsign(input)
 
 
 class Tanhshrink(Module):
-    """x - tanh(x)."""
+    """x - tanh(x).
+
+    Shape:
+        input: any; the result has the same
+
+    Raises:
+        TypeError: the input is no Tensor
+
+    >>> import flambeau
+    >>> flambeau.nn.Tanhshrink()(flambeau.tensor([0.0, 2.0]))
+    tensor([0.0000, 1.0360])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.tanhshrink(input)
 
 
 class GLU(Module):
-    """a · sigmoid(b) for the halves a and b of the input along `dim` (Dauphin et al., 2016)."""
+    """a · sigmoid(b) for the halves a and b of the input along `dim` (Dauphin et al., 2016).
+
+    Shape:
+        input: (*, 2n, *); result: (*, n, *)
+
+    Raises:
+        RuntimeError: the size along `dim` is odd
+
+    >>> import flambeau
+    >>> flambeau.nn.GLU()(flambeau.tensor([3.0, 5.0, 0.0, 100.0]))
+    tensor([1.5000, 5.0000])
+    """
 
     def __init__(self, dim: int = -1) -> None:
         super().__init__()
@@ -381,6 +629,9 @@ class GLU(Module):
 
 class Softmax(Module):
     """exp(x) / sum(exp(x)) along `dim`; without `dim` it is guessed, which is deprecated.
+
+    Raises:
+        IndexError: `dim` is out of range
 
     >>> import flambeau
     >>> from flambeau import nn
@@ -400,14 +651,36 @@ class Softmax(Module):
 
 
 class Softmin(Softmax):
-    """The softmax of -x along `dim`."""
+    """exp(-x) / Σ exp(-x) along `dim`: the softmax of -x.
+
+    Shape:
+        input: any; the result has the same
+
+    Raises:
+        IndexError: `dim` is out of range
+
+    >>> import flambeau
+    >>> flambeau.nn.Softmin(dim=0)(flambeau.tensor([0.0, 1.0]))
+    tensor([0.7311, 0.2689])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.softmin(input, self.dim)
 
 
 class LogSoftmax(Softmax):
-    """The logarithm of the softmax along `dim`."""
+    """x - log Σ exp(x), the logarithm of the softmax along `dim`.
+
+    Shape:
+        input: any; the result has the same
+
+    Raises:
+        IndexError: `dim` is out of range
+
+    >>> import flambeau
+    >>> flambeau.nn.LogSoftmax(dim=1)(flambeau.tensor([[0.0, 0.0]]))
+    tensor([[-0.6931, -0.6931]])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.log_softmax(input, self.dim)
@@ -418,6 +691,10 @@ class Softmax2d(Module):
 
     Raises:
         ValueError: the input has other than 3 or 4 dimensions.
+
+    >>> import flambeau
+    >>> flambeau.nn.Softmax2d()(flambeau.zeros(2, 1, 1)).flatten()
+    tensor([0.5000, 0.5000])
     """
 
     def forward(self, input: Tensor) -> Tensor:

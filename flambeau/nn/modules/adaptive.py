@@ -32,6 +32,12 @@ class AdaptiveLogSoftmaxWithLoss(Module):
 
     Raises:
         ValueError: `cutoffs` are not rising class numbers.
+
+    >>> import flambeau
+    >>> layer = flambeau.nn.AdaptiveLogSoftmaxWithLoss(4, 10, cutoffs=[3, 6])
+    >>> output, loss = layer(flambeau.ones(2, 4), flambeau.tensor([0, 9]))
+    >>> output.shape, loss.shape
+    (flambeau.Size([2]), flambeau.Size([]))
     """
 
     def __init__(

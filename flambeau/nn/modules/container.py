@@ -113,6 +113,12 @@ class Sequential(_ModuleSequence):
     Args:
         args: the modules, named "0", "1" ...; or one OrderedDict of named modules.
 
+    Shape:
+        input: what the first module takes; result: what the last one gives
+
+    Raises:
+        TypeError: an argument is no module
+
     >>> import flambeau
     >>> from flambeau import nn
     >>> model = nn.Sequential(nn.Linear(4, 3), nn.ReLU())
@@ -186,6 +192,10 @@ def _sequential(other: object) -> Sequential:
 
 class ModuleList(_ModuleSequence):
     """A list of modules whose parameters are those of the module that holds it. It has no `forward`.
+
+    Raises:
+        IndexError: there is no such place
+        TypeError: an element is no module
 
     >>> from flambeau import nn
     >>> nn.ModuleList([nn.Tanh(), nn.Tanh(), nn.ReLU()])
@@ -276,6 +286,10 @@ class ModuleDict(Module):
     Args:
         modules: a mapping of names to modules, or an iterable of such pairs.
 
+    Raises:
+        KeyError: there is no such name
+        TypeError: a value is no module
+
     >>> from flambeau import nn
     >>> heads = nn.ModuleDict({"mean": nn.Linear(3, 1), "scale": nn.Softplus()})
     >>> list(heads)
@@ -353,6 +367,9 @@ def _describe(name: object, value: Any, kind: str) -> str:
 class ParameterList(Module):
     """A list of parameters; tensors put into it become Parameters, other values are kept as they are.
 
+    Raises:
+        IndexError: there is no such place
+
     >>> import flambeau
     >>> from flambeau import nn
     >>> nn.ParameterList([flambeau.ones(2, 3)])
@@ -423,6 +440,9 @@ class ParameterDict(Module):
     Args:
         parameters: a mapping of names to values, or an iterable of such pairs. Like in PyTorch a plain `dict`
             is taken in the order of its sorted keys, an OrderedDict or a ParameterDict in its own.
+
+    Raises:
+        AttributeError: there is no such name
 
     >>> import flambeau
     >>> from flambeau import nn

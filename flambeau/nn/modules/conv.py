@@ -219,6 +219,10 @@ class Conv2d(_Conv):
 
     Sizes are one int or a pair.
 
+    Raises:
+        RuntimeError: the shapes do not fit
+        ValueError: the channels are no multiple of `groups`
+
     >>> import flambeau
     >>> from flambeau import nn
     >>> nn.Conv2d(3, 8, (3, 5), padding=(1, 2))(flambeau.zeros(1, 3, 10, 12)).shape == (1, 8, 10, 12)
@@ -232,7 +236,20 @@ class Conv2d(_Conv):
 
 
 class Conv3d(_Conv):
-    """Cross-correlation of (N, C_in, D, H, W) or (C_in, D, H, W) with `weight`, plus `bias`; see `Conv1d`."""
+    """Cross-correlation of (N, C_in, D, H, W) or (C_in, D, H, W) with `weight`, plus `bias`; see `Conv1d`.
+
+    Shape:
+        input: (N, C_in, D, H, W) or (C_in, D, H, W); result: (N, C_out, D, H, W) with ⌊(L + 2 padding -
+            dilation (kernel_size - 1) - 1) / stride⌋ + 1 for D, H and W
+
+    Raises:
+        RuntimeError: the shapes do not fit
+        ValueError: the channels are no multiple of `groups`
+
+    >>> import flambeau
+    >>> flambeau.nn.Conv3d(1, 2, kernel_size=3)(flambeau.ones(1, 1, 5, 5, 5)).shape
+    flambeau.Size([1, 2, 3, 3, 3])
+    """
 
     _spatial = 3
 
@@ -348,6 +365,14 @@ class ConvTranspose1d(_ConvTransposeNd):
 class ConvTranspose2d(_ConvTransposeNd):
     """The gradient of a `Conv2d` with respect to its input, as a layer; see `ConvTranspose1d`.
 
+    Shape:
+        input: (N, C_in, H, W) or (C_in, H, W); result: (N, C_out, H, W) with (L - 1) stride - 2 padding +
+            dilation (kernel_size - 1) + output_padding + 1 for H and W
+
+    Raises:
+        RuntimeError: the shapes do not fit
+        ValueError: the channels are no multiple of `groups`
+
     >>> import flambeau
     >>> from flambeau import nn
     >>> up = nn.ConvTranspose2d(4, 2, 3, stride=2, padding=1)
@@ -362,7 +387,20 @@ class ConvTranspose2d(_ConvTransposeNd):
 
 
 class ConvTranspose3d(_ConvTransposeNd):
-    """The gradient of a `Conv3d` with respect to its input, as a layer; see `ConvTranspose1d`."""
+    """The gradient of a `Conv3d` with respect to its input, as a layer; see `ConvTranspose1d`.
+
+    Shape:
+        input: (N, C_in, D, H, W) or (C_in, D, H, W); result: (N, C_out, D, H, W) with (L - 1) stride - 2
+            padding + dilation (kernel_size - 1) + output_padding + 1 for D, H and W
+
+    Raises:
+        RuntimeError: the shapes do not fit
+        ValueError: the channels are no multiple of `groups`
+
+    >>> import flambeau
+    >>> flambeau.nn.ConvTranspose3d(1, 2, kernel_size=3)(flambeau.ones(1, 1, 2, 2, 2)).shape
+    flambeau.Size([1, 2, 4, 4, 4])
+    """
 
     _spatial = 3
 

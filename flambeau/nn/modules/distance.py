@@ -12,6 +12,9 @@ __all__ = ["CosineSimilarity", "PairwiseDistance"]
 class PairwiseDistance(Module):
     """The p-norm of `x1 - x2 + eps` along the last dimension: (N, D) or (D) to (N) or ().
 
+    Raises:
+        RuntimeError: the shapes do not broadcast
+
     >>> import flambeau
     >>> from flambeau import nn
     >>> nn.PairwiseDistance(p=1, eps=0)(flambeau.zeros(1, 3), flambeau.ones(1, 3))
@@ -31,6 +34,9 @@ class PairwiseDistance(Module):
 class CosineSimilarity(Module):
     """The cosine of the angle between `x1` and `x2` along `dim`; a product of norms below `eps` counts as
     `eps`.
+
+    Raises:
+        RuntimeError: the shapes do not broadcast
 
     >>> import flambeau
     >>> from flambeau import nn

@@ -11,6 +11,9 @@ __all__ = ["Flatten", "Unflatten"]
 class Flatten(Module):
     """Merge the dimensions `start_dim` to `end_dim`, both included, into one.
 
+    Raises:
+        IndexError: a dimension is out of range
+
     >>> import flambeau
     >>> from flambeau import nn
     >>> nn.Flatten()(flambeau.zeros(2, 3, 4)).shape == (2, 12)

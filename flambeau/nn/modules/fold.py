@@ -23,6 +23,9 @@ class _Blocks(Module):
 class Unfold(_Blocks):
     """The blocks of (N, C, H, W) as columns: (N, C · elements of a block, places).
 
+    Raises:
+        RuntimeError: a block does not fit into the padded input
+
     >>> import flambeau
     >>> from flambeau import nn
     >>> nn.Unfold(2)(flambeau.zeros(1, 3, 4, 5)).shape == (1, 12, 12)
@@ -39,7 +42,19 @@ class Unfold(_Blocks):
 
 
 class Fold(_Blocks):
-    """Columns (N, C · elements of a block, places) added up where they stand in an image (N, C, *output_size)."""
+    """Columns (N, C · elements of a block, places) added up where they stand in an image (N, C, *output_size).
+
+    Shape:
+        input: (N, C · block, places) or (C · block, places); result: (N, C, *output_size) or (C,
+            *output_size)
+
+    Raises:
+        RuntimeError: the shape fits no image of that size
+
+    >>> import flambeau
+    >>> flambeau.nn.Fold(output_size=(1, 3), kernel_size=(1, 2))(flambeau.ones(1, 2, 2))
+    tensor([[[[1., 2., 1.]]]])
+    """
 
     def __init__(
         self,

@@ -19,7 +19,18 @@ __all__ = ["Bilinear", "Identity", "Linear"]
 
 
 class Identity(Module):
-    """The input itself; any arguments are accepted and ignored."""
+    """The input itself; any arguments are accepted and ignored.
+
+    Shape:
+        input: any; the result is the input
+
+    Raises:
+        TypeError: there is no input
+
+    >>> import flambeau
+    >>> flambeau.nn.Identity(54, unused=True)(flambeau.tensor([1, 2]))
+    tensor([1, 2])
+    """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__()
@@ -33,6 +44,9 @@ class Linear(Module):
 
     `weight` of shape (out_features, in_features) and `bias` of shape (out_features,) begin uniform in
     ±1/sqrt(in_features).
+
+    Raises:
+        RuntimeError: the last size is not `in_features`
 
     >>> import flambeau
     >>> from flambeau import nn

@@ -70,7 +70,18 @@ class _WeightedLoss(_Loss):
 
 
 class L1Loss(_Loss):
-    """|input - target|."""
+    """|input - target|.
+
+    Shape:
+        input, target: shapes that broadcast; result: () or, for reduction "none", the shape they broadcast to
+
+    Raises:
+        RuntimeError: the shapes do not broadcast
+
+    >>> import flambeau
+    >>> flambeau.nn.L1Loss()(flambeau.tensor([1.0, 2.0]), flambeau.tensor([3.0, 2.0]))
+    tensor(1.)
+    """
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.l1_loss(input, target, reduction=self.reduction)
@@ -78,6 +89,12 @@ class L1Loss(_Loss):
 
 class MSELoss(_Loss):
     """(input - target)².
+
+    Shape:
+        input, target: shapes that broadcast; result: () or, for reduction "none", the shape they broadcast to
+
+    Raises:
+        RuntimeError: the shapes do not broadcast
 
     >>> import flambeau
     >>> from flambeau import nn
@@ -90,7 +107,19 @@ class MSELoss(_Loss):
 
 
 class SmoothL1Loss(_Loss):
-    """Squared error below `beta`, over 2·beta; absolute error less beta/2 above (Girshick, 2015)."""
+    """(input - target)² / (2 beta) where that difference is below `beta`, else its modulus less beta / 2
+    (Girshick, 2015).
+
+    Shape:
+        input, target: shapes that broadcast; result: () or, for reduction "none", the shape they broadcast to
+
+    Raises:
+        RuntimeError: `beta` is negative
+
+    >>> import flambeau
+    >>> flambeau.nn.SmoothL1Loss(reduction="none")(flambeau.tensor([0.5, 3.0]), flambeau.zeros(2))
+    tensor([0.1250, 2.5000])
+    """
 
     def __init__(
         self,
@@ -111,6 +140,13 @@ class HuberLoss(_Loss):
 
     Raises:
         TypeError: `delta` is no number.
+
+    Shape:
+        input, target: shapes that broadcast; result: () or, for reduction "none", the shape they broadcast to
+
+    >>> import flambeau
+    >>> flambeau.nn.HuberLoss(reduction="none")(flambeau.tensor([0.5, 3.0]), flambeau.zeros(2))
+    tensor([0.1250, 2.5000])
     """
 
     def __init__(self, reduction: str = "mean", delta: float = 1.0) -> None:
@@ -129,6 +165,17 @@ class NLLLoss(_WeightedLoss):
     Args:
         weight: a factor for each class, of shape (C,).
         ignore_index: targets of this value count for nothing.
+
+    Shape:
+        input: (N, C, *) or (C,); target: (N, *) or (); result: () or, for reduction "none", as target
+
+    Raises:
+        IndexError: there is no such class
+
+    >>> import flambeau
+    >>> logs = flambeau.tensor([[0.5, 0.5], [0.25, 0.75]]).log()
+    >>> flambeau.nn.NLLLoss(reduction="none")(logs, flambeau.tensor([0, 1]))
+    tensor([0.6931, 0.2877])
     """
 
     def __init__(
@@ -159,6 +206,10 @@ class CrossEntropyLoss(_WeightedLoss):
         ignore_index: target indices of this value count for nothing.
         label_smoothing: how much of the target is spread evenly over the classes, 0 to 1 (Szegedy et al.,
             2015).
+
+    Raises:
+        IndexError: there is no such class
+        RuntimeError: `label_smoothing` lies outside [0, 1]
 
     >>> import flambeau
     >>> from flambeau import nn
@@ -191,8 +242,20 @@ class CrossEntropyLoss(_WeightedLoss):
 
 
 class BCELoss(_WeightedLoss):
-    """The binary cross entropy of probabilities; their logarithms are cut off at -100. `weight` is a
+    """-(y log x + (1 - y) log(1 - x)) for probabilities x, whose logarithms are cut off at -100.
+    `weight` is a
     factor.
+
+    Shape:
+        input, target: one shape; result: () or, for reduction "none", that shape
+
+    Raises:
+        RuntimeError: a probability is outside [0, 1]
+        ValueError: the shapes differ
+
+    >>> import flambeau
+    >>> flambeau.nn.BCELoss()(flambeau.tensor([0.5, 1.0]), flambeau.tensor([1.0, 1.0]))
+    tensor(0.3466)
     """
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
@@ -205,6 +268,16 @@ class BCEWithLogitsLoss(_WeightedLoss):
     Args:
         weight: a factor for each element.
         pos_weight: a factor for positive targets, broadcast against them.
+
+    Shape:
+        input, target: one shape; result: () or, for reduction "none", that shape
+
+    Raises:
+        ValueError: the shapes differ
+
+    >>> import flambeau
+    >>> flambeau.nn.BCEWithLogitsLoss()(flambeau.tensor([0.0, 100.0]), flambeau.tensor([1.0, 1.0]))
+    tensor(0.3466)
     """
 
     def __init__(
@@ -230,6 +303,17 @@ class KLDivLoss(_Loss):
 
     `reduction='batchmean'` divides the sum by the first size, which is what the mathematics wants; 'mean'
     divides it by the number of elements.
+
+    Shape:
+        input, target: shapes that broadcast; result: () or, for reduction "none", the shape they broadcast to
+
+    Raises:
+        RuntimeError: the shapes do not broadcast
+
+    >>> import flambeau
+    >>> loss = flambeau.nn.KLDivLoss(reduction="batchmean")
+    >>> loss(flambeau.tensor([[0.5, 0.5]]).log(), flambeau.tensor([[1.0, 0.0]]))
+    tensor(0.6931)
     """
 
     def __init__(
@@ -279,6 +363,16 @@ class PoissonNLLLoss(_Loss):
     """exp(input) - target · input, for counts; with `log_input=False` the input is the rate itself.
 
     `full` adds Stirling's approximation of log(target!); `eps` keeps log(0) away without `log_input`.
+
+    Shape:
+        input, target: shapes that broadcast; result: () or, for reduction "none", the shape they broadcast to
+
+    Raises:
+        RuntimeError: the shapes do not broadcast
+
+    >>> import flambeau
+    >>> flambeau.nn.PoissonNLLLoss()(flambeau.tensor([0.0]), flambeau.tensor([3.0]))
+    tensor(1.)
     """
 
     def __init__(
@@ -311,6 +405,17 @@ class GaussianNLLLoss(_Loss):
     1994).
 
     `full` adds the constant log(2·pi) / 2.
+
+    Shape:
+        input, target: one shape; var: the same, with size 1 at the end, or without the last dimension;
+            result: () or, for reduction "none", that of input
+
+    Raises:
+        ValueError: a variance is negative
+
+    >>> import flambeau
+    >>> flambeau.nn.GaussianNLLLoss()(flambeau.tensor([1.0]), flambeau.tensor([3.0]), flambeau.tensor([4.0]))
+    tensor(1.1931)
     """
 
     def __init__(self, *, full: bool = False, eps: float = 1e-6, reduction: str = "mean") -> None:
@@ -323,14 +428,36 @@ class GaussianNLLLoss(_Loss):
 
 
 class SoftMarginLoss(_Loss):
-    """log(1 + exp(-target · input)), targets being 1 or -1."""
+    """log(1 + exp(-target · input)), targets being 1 or -1.
+
+    Shape:
+        input, target: shapes that broadcast; result: () or, for reduction "none", the shape they broadcast to
+
+    Raises:
+        RuntimeError: the shapes do not broadcast
+
+    >>> import flambeau
+    >>> flambeau.nn.SoftMarginLoss()(flambeau.tensor([0.0]), flambeau.tensor([1.0]))
+    tensor(0.6931)
+    """
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.soft_margin_loss(input, target, reduction=self.reduction)
 
 
 class HingeEmbeddingLoss(_Loss):
-    """The input, a distance, where the target is 1; max(0, margin - input) where it is -1."""
+    """The input, a distance, where the target is 1; max(0, margin - input) where it is -1.
+
+    Shape:
+        input, target: shapes that broadcast; result: () or, for reduction "none", the shape they broadcast to
+
+    Raises:
+        RuntimeError: the shapes do not broadcast
+
+    >>> import flambeau
+    >>> flambeau.nn.HingeEmbeddingLoss(reduction="none")(flambeau.tensor([0.3, 0.3]), flambeau.tensor([1.0, -1.0]))
+    tensor([0.3000, 0.7000])
+    """
 
     def __init__(
         self,
@@ -347,7 +474,19 @@ class HingeEmbeddingLoss(_Loss):
 
 
 class CosineEmbeddingLoss(_Loss):
-    """1 - cos(input1, input2) where the target is 1; max(0, cos - margin) where it is -1."""
+    """1 - cos(input1, input2) where the target is 1; max(0, cos - margin) where it is -1.
+
+    Shape:
+        input1, input2: (N, D) or (D,); target: (N,) or (); result: () or, for reduction "none", as target
+
+    Raises:
+        RuntimeError: the shapes do not fit
+
+    >>> import flambeau
+    >>> a = flambeau.tensor([[1.0, 0.0], [1.0, 0.0]])
+    >>> flambeau.nn.CosineEmbeddingLoss(reduction="none")(a, a, flambeau.tensor([1.0, -1.0]))
+    tensor([0., 1.])
+    """
 
     def __init__(
         self,
@@ -364,7 +503,20 @@ class CosineEmbeddingLoss(_Loss):
 
 
 class MarginRankingLoss(_Loss):
-    """max(0, -target · (input1 - input2) + margin): target 1 wants input1 to be the larger, -1 input2."""
+    """max(0, -target · (input1 - input2) + margin): target 1 wants input1 to be the larger, -1 input2.
+
+    Shape:
+        input1, input2, target: shapes that broadcast; result: () or, for reduction "none", the shape they
+            broadcast to
+
+    Raises:
+        RuntimeError: the numbers of dimensions differ
+
+    >>> import flambeau
+    >>> loss = flambeau.nn.MarginRankingLoss(reduction="none")
+    >>> loss(flambeau.tensor([2.0, 1.0]), flambeau.tensor([1.0, 2.0]), flambeau.ones(2))
+    tensor([0., 1.])
+    """
 
     def __init__(
         self,
@@ -385,6 +537,13 @@ class MultiMarginLoss(_WeightedLoss):
 
     Raises:
         ValueError: `p` is neither 1 nor 2, or `weight` is not 1-dimensional.
+
+    Shape:
+        input: (N, C) or (C,); target: (N,) or (); result: () or, for reduction "none", as target
+
+    >>> import flambeau
+    >>> flambeau.nn.MultiMarginLoss()(flambeau.tensor([[0.2, 0.8]]), flambeau.tensor([0]))
+    tensor(0.8000)
     """
 
     def __init__(
@@ -413,8 +572,20 @@ class MultiMarginLoss(_WeightedLoss):
 
 
 class MultiLabelMarginLoss(_Loss):
-    """The hinge loss between every target class and every other one; a sample's targets end at the first
+    """Σ max(0, 1 - x[y] + x[k]) / C over target classes y and all others k; a sample's targets end at the
+    first
     -1.
+
+    Shape:
+        input, target: (N, C) or (C,); result: () or, for reduction "none", (N,) or ()
+
+    Raises:
+        RuntimeError: the shapes differ
+
+    >>> import flambeau
+    >>> loss = flambeau.nn.MultiLabelMarginLoss()
+    >>> loss(flambeau.tensor([[0.1, 0.2, 0.9]]), flambeau.tensor([[2, -1, 0]]))
+    tensor(0.1667)
     """
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
@@ -422,7 +593,18 @@ class MultiLabelMarginLoss(_Loss):
 
 
 class MultiLabelSoftMarginLoss(_WeightedLoss):
-    """The mean over the classes of the binary cross entropy of sigmoid(input)."""
+    """The mean over the classes of the binary cross entropy of sigmoid(input).
+
+    Shape:
+        input, target: (N, C); result: () or, for reduction "none", (N,)
+
+    Raises:
+        RuntimeError: the shapes do not broadcast
+
+    >>> import flambeau
+    >>> flambeau.nn.MultiLabelSoftMarginLoss()(flambeau.zeros(1, 2), flambeau.tensor([[1.0, 0.0]]))
+    tensor(0.6931)
+    """
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.multilabel_soft_margin_loss(input, target, weight=self.weight, reduction=self.reduction)
@@ -436,6 +618,14 @@ class TripletMarginLoss(_Loss):
 
     Raises:
         ValueError: `margin` is not positive.
+
+    Shape:
+        anchor, positive, negative: (N, D) or (D,); result: () or, for reduction "none", (N,) or ()
+
+    >>> import flambeau
+    >>> a, far = flambeau.tensor([[0.0, 0.0]]), flambeau.tensor([[3.0, 4.0]])
+    >>> flambeau.nn.TripletMarginLoss()(a, far, a)
+    tensor(6.0000)
     """
 
     def __init__(
@@ -474,6 +664,15 @@ class TripletMarginWithDistanceLoss(_Loss):
 
     Raises:
         ValueError: `margin` is not positive.
+
+    Shape:
+        anchor, positive, negative: (N, *); result: () or, for reduction "none", the shape of distances
+
+    >>> import flambeau
+    >>> loss = flambeau.nn.TripletMarginWithDistanceLoss(distance_function=lambda x, y: (x - y).abs().sum(-1))
+    >>> a, far = flambeau.tensor([[0.0, 0.0]]), flambeau.tensor([[3.0, 4.0]])
+    >>> loss(a, far, a)
+    tensor(8.)
     """
 
     def __init__(
@@ -511,6 +710,18 @@ class CTCLoss(_Loss):
     Args:
         blank: the index of the blank label.
         zero_infinity: whether infinite losses, of targets longer than their input, count as 0.
+
+    Shape:
+        log_probs: (T, N, C) or (T, C); targets: (N, S) or (Σ lengths,); lengths: (N,) or (); result: () or,
+            for reduction "none", (N,) or ()
+
+    Raises:
+        RuntimeError: the blank is no class
+
+    >>> import flambeau
+    >>> logs = flambeau.full((2, 1, 2), 0.5).log()
+    >>> flambeau.nn.CTCLoss()(logs, flambeau.tensor([[1]]), [2], [1])
+    tensor(0.2877)
     """
 
     def __init__(self, blank: int = 0, reduction: str = "mean", zero_infinity: bool = False) -> None:

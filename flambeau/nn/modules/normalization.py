@@ -193,13 +193,37 @@ class BatchNorm1d(_BatchNorm):
 
 
 class BatchNorm2d(_BatchNorm):
-    """Batch normalisation of (N, C, H, W); see `BatchNorm1d`."""
+    """Batch normalisation of (N, C, H, W); see `BatchNorm1d`.
+
+    Shape:
+        input: (N, C, H, W); the result has the same
+
+    Raises:
+        ValueError: there are not four dimensions
+
+    >>> import flambeau
+    >>> x = flambeau.tensor([1.0, 3.0]).reshape(2, 1, 1, 1)
+    >>> flambeau.nn.BatchNorm2d(1, affine=False)(x).flatten()
+    tensor([-1.0000,  1.0000])
+    """
 
     _dims = (4,)
 
 
 class BatchNorm3d(_BatchNorm):
-    """Batch normalisation of (N, C, D, H, W); see `BatchNorm1d`."""
+    """Batch normalisation of (N, C, D, H, W); see `BatchNorm1d`.
+
+    Shape:
+        input: (N, C, D, H, W); the result has the same
+
+    Raises:
+        ValueError: there are not five dimensions
+
+    >>> import flambeau
+    >>> x = flambeau.tensor([1.0, 3.0]).reshape(2, 1, 1, 1, 1)
+    >>> flambeau.nn.BatchNorm3d(1, affine=False)(x).flatten()
+    tensor([-1.0000,  1.0000])
+    """
 
     _dims = (5,)
 
@@ -270,13 +294,35 @@ class InstanceNorm1d(_InstanceNorm):
 
 
 class InstanceNorm2d(_InstanceNorm):
-    """Instance normalisation of (N, C, H, W) or (C, H, W); see `InstanceNorm1d`."""
+    """Instance normalisation of (N, C, H, W) or (C, H, W); see `InstanceNorm1d`.
+
+    Shape:
+        input: (N, C, H, W) or (C, H, W); the result has the same
+
+    Raises:
+        ValueError: there are neither three nor four dimensions
+
+    >>> import flambeau
+    >>> flambeau.nn.InstanceNorm2d(1)(flambeau.tensor([[[[1.0, 3.0]]]]))
+    tensor([[[[-1.0000,  1.0000]]]])
+    """
 
     _dims = (3, 4)
 
 
 class InstanceNorm3d(_InstanceNorm):
-    """Instance normalisation of (N, C, D, H, W) or (C, D, H, W); see `InstanceNorm1d`."""
+    """Instance normalisation of (N, C, D, H, W) or (C, D, H, W); see `InstanceNorm1d`.
+
+    Shape:
+        input: (N, C, D, H, W) or (C, D, H, W); the result has the same
+
+    Raises:
+        ValueError: there are neither four nor five dimensions
+
+    >>> import flambeau
+    >>> flambeau.nn.InstanceNorm3d(1)(flambeau.tensor([[[[[1.0, 3.0]]]]]))
+    tensor([[[[[-1.0000,  1.0000]]]]])
+    """
 
     _dims = (4, 5)
 
@@ -293,6 +339,9 @@ class LayerNorm(Module):
         eps: added to the (biased) variance.
         elementwise_affine: whether there are `weight` and `bias`, of shape `normalized_shape`.
         bias: whether there is a `bias`, if `elementwise_affine`.
+
+    Raises:
+        RuntimeError: the last dimensions are not `normalized_shape`
 
     >>> import flambeau
     >>> from flambeau import nn
@@ -339,6 +388,9 @@ class RMSNorm(Module):
         normalized_shape: the sizes of those dimensions; one int for the last only.
         eps: None for the machine epsilon of the input's dtype.
         elementwise_affine: whether there is a `weight`, of shape `normalized_shape`.
+
+    Raises:
+        RuntimeError: the last dimensions are not `normalized_shape`
 
     >>> import flambeau
     >>> from flambeau import nn
@@ -433,6 +485,17 @@ class GroupNorm(Module):
 class LocalResponseNorm(Module):
     """x / (k + alpha · mean of x² over `size` neighbouring channels)^beta, of (N, C, ...) (Krizhevsky et al.,
     2012).
+
+    Shape:
+        input: (N, C, *); the result has the same
+
+    Raises:
+        ValueError: there are fewer than three dimensions
+
+    >>> import flambeau
+    >>> flambeau.nn.LocalResponseNorm(size=2, alpha=2.0, beta=1.0)(flambeau.ones(1, 2, 1))
+    tensor([[[0.5000],
+             [0.3333]]])
     """
 
     def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> None:

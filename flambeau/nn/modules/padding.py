@@ -61,6 +61,9 @@ class CircularPad1d(_CircularPadNd):
     Args:
         padding: one width for both ends, or (left, right).
 
+    Raises:
+        RuntimeError: a width is larger than the dimension
+
     >>> import flambeau
     >>> from flambeau import nn
     >>> nn.CircularPad1d((1, 2))(flambeau.tensor([[[1.0, 2.0, 3.0]]]))
@@ -73,6 +76,16 @@ class CircularPad1d(_CircularPadNd):
 class CircularPad2d(_CircularPadNd):
     """Pad (N, C, H, W) or (C, H, W) with values from the opposite side; `padding` is (left, right, top,
     bottom) or one.
+
+    Shape:
+        input: (N, C, H, W) or (C, H, W); result: (*, H + top + bottom, W + left + right)
+
+    Raises:
+        RuntimeError: a width is larger than the dimension
+
+    >>> import flambeau
+    >>> flambeau.nn.CircularPad2d((1, 0, 0, 0))(flambeau.tensor([[[1, 2, 3]]]))
+    tensor([[[3, 1, 2, 3]]])
     """
 
     _spatial = 2
@@ -82,6 +95,17 @@ class CircularPad3d(_CircularPadNd):
     """Pad (N, C, D, H, W) or (C, D, H, W) with values from the opposite side.
 
     `padding` is (left, right, top, bottom, front, back) or one width for all.
+
+    Shape:
+        input: (N, C, D, H, W) or (C, D, H, W); result: (*, D + front + back, H + top + bottom, W + left +
+            right)
+
+    Raises:
+        RuntimeError: a width is larger than the dimension
+
+    >>> import flambeau
+    >>> flambeau.nn.CircularPad3d((1, 0, 0, 0, 0, 0))(flambeau.tensor([[[[1, 2, 3]]]]))
+    tensor([[[[3, 1, 2, 3]]]])
     """
 
     _spatial = 3
@@ -106,6 +130,9 @@ class ConstantPad1d(_ConstantPadNd):
         padding: one width for both ends, or (left, right).
         value: what to fill with.
 
+    Raises:
+        RuntimeError: the size becomes negative
+
     >>> import flambeau
     >>> from flambeau import nn
     >>> nn.ConstantPad1d((1, 2), 9.0)(flambeau.zeros(1, 2))
@@ -118,6 +145,16 @@ class ConstantPad1d(_ConstantPadNd):
 class ConstantPad2d(_ConstantPadNd):
     """Pad the last two dimensions with `value`; `padding` is (left, right, top, bottom) or one width for
     all.
+
+    Shape:
+        input: (*, H, W); result: (*, H + top + bottom, W + left + right)
+
+    Raises:
+        RuntimeError: a size becomes negative
+
+    >>> import flambeau
+    >>> flambeau.nn.ConstantPad2d((1, 0, 0, 0), 9.0)(flambeau.tensor([[[1.0, 2.0]]]))
+    tensor([[[9., 1., 2.]]])
     """
 
     _spatial = 2
@@ -127,6 +164,16 @@ class ConstantPad3d(_ConstantPadNd):
     """Pad the last three dimensions with `value`.
 
     `padding` is (left, right, top, bottom, front, back) or one width for all.
+
+    Shape:
+        input: (*, D, H, W); result: (*, D + front + back, H + top + bottom, W + left + right)
+
+    Raises:
+        RuntimeError: a size becomes negative
+
+    >>> import flambeau
+    >>> flambeau.nn.ConstantPad3d((1, 0, 0, 0, 0, 0), 9.0)(flambeau.tensor([[[[1.0, 2.0]]]]))
+    tensor([[[[9., 1., 2.]]]])
     """
 
     _spatial = 3
@@ -141,11 +188,25 @@ class _ZeroPad(_ConstantPadNd):
 
 
 class ZeroPad1d(_ZeroPad, ConstantPad1d):
-    """Pad the last dimension with zeros; `padding` is (left, right) or one width for both."""
+    """Pad the last dimension with zeros; `padding` is (left, right) or one width for both.
+
+    Shape:
+        input: (*, W); result: (*, W + left + right)
+
+    Raises:
+        RuntimeError: a size becomes negative
+
+    >>> import flambeau
+    >>> flambeau.nn.ZeroPad1d((1, 2))(flambeau.tensor([[5, 6]]))
+    tensor([[0, 5, 6, 0, 0]])
+    """
 
 
 class ZeroPad2d(_ZeroPad, ConstantPad2d):
     """Pad the last two dimensions with zeros; `padding` is (left, right, top, bottom) or one width for all.
+
+    Raises:
+        RuntimeError: a size becomes negative
 
     >>> import flambeau
     >>> from flambeau import nn
@@ -160,6 +221,16 @@ class ZeroPad3d(_ZeroPad, ConstantPad3d):
     """Pad the last three dimensions with zeros.
 
     `padding` is (left, right, top, bottom, front, back) or one width for all.
+
+    Shape:
+        input: (*, D, H, W); result: (*, D + front + back, H + top + bottom, W + left + right)
+
+    Raises:
+        RuntimeError: a size becomes negative
+
+    >>> import flambeau
+    >>> flambeau.nn.ZeroPad3d((1, 0, 0, 0, 0, 0))(flambeau.tensor([[[[5, 6]]]]))
+    tensor([[[[0, 5, 6]]]])
     """
 
 
@@ -173,6 +244,9 @@ class ReflectionPad1d(_ReflectionPadNd):
     Args:
         padding: one width for both ends, or (left, right); less than W.
 
+    Raises:
+        RuntimeError: a width is not below the size of the dimension
+
     >>> import flambeau
     >>> from flambeau import nn
     >>> nn.ReflectionPad1d(2)(flambeau.tensor([[1.0, 2.0, 3.0]]))
@@ -185,6 +259,16 @@ class ReflectionPad1d(_ReflectionPadNd):
 class ReflectionPad2d(_ReflectionPadNd):
     """Pad (N, C, H, W) or (C, H, W) with mirrored values; `padding` is (left, right, top, bottom) or one
     width for all.
+
+    Shape:
+        input: (N, C, H, W) or (C, H, W); result: (*, H + top + bottom, W + left + right)
+
+    Raises:
+        RuntimeError: a width is not below the size of its dimension
+
+    >>> import flambeau
+    >>> flambeau.nn.ReflectionPad2d((2, 0, 0, 0))(flambeau.tensor([[[1.0, 2.0, 3.0]]]))
+    tensor([[[3., 2., 1., 2., 3.]]])
     """
 
     _spatial = 2
@@ -194,6 +278,17 @@ class ReflectionPad3d(_ReflectionPadNd):
     """Pad (N, C, D, H, W) or (C, D, H, W) with mirrored values.
 
     `padding` is (left, right, top, bottom, front, back) or one width for all.
+
+    Shape:
+        input: (N, C, D, H, W) or (C, D, H, W); result: (*, D + front + back, H + top + bottom, W + left +
+            right)
+
+    Raises:
+        RuntimeError: a width is not below the size of its dimension
+
+    >>> import flambeau
+    >>> flambeau.nn.ReflectionPad3d((2, 0, 0, 0, 0, 0))(flambeau.tensor([[[[1.0, 2.0, 3.0]]]]))
+    tensor([[[[3., 2., 1., 2., 3.]]]])
     """
 
     _spatial = 3
@@ -209,6 +304,9 @@ class ReplicationPad1d(_ReplicationPadNd):
     Args:
         padding: one width for both ends, or (left, right).
 
+    Raises:
+        RuntimeError: the size becomes negative
+
     >>> import flambeau
     >>> from flambeau import nn
     >>> nn.ReplicationPad1d(2)(flambeau.tensor([[1.0, 2.0, 3.0]]))
@@ -221,6 +319,16 @@ class ReplicationPad1d(_ReplicationPadNd):
 class ReplicationPad2d(_ReplicationPadNd):
     """Pad (N, C, H, W) or (C, H, W) with the edge; `padding` is (left, right, top, bottom) or one width for
     all.
+
+    Shape:
+        input: (N, C, H, W) or (C, H, W); result: (*, H + top + bottom, W + left + right)
+
+    Raises:
+        RuntimeError: there are fewer dimensions than widths want
+
+    >>> import flambeau
+    >>> flambeau.nn.ReplicationPad2d((2, 0, 0, 0))(flambeau.tensor([[[1.0, 2.0, 3.0]]]))
+    tensor([[[1., 1., 1., 2., 3.]]])
     """
 
     _spatial = 2
@@ -230,6 +338,17 @@ class ReplicationPad3d(_ReplicationPadNd):
     """Pad (N, C, D, H, W) or (C, D, H, W) with the edge.
 
     `padding` is (left, right, top, bottom, front, back) or one width for all.
+
+    Shape:
+        input: (N, C, D, H, W) or (C, D, H, W); result: (*, D + front + back, H + top + bottom, W + left +
+            right)
+
+    Raises:
+        RuntimeError: there are fewer dimensions than widths want
+
+    >>> import flambeau
+    >>> flambeau.nn.ReplicationPad3d((2, 0, 0, 0, 0, 0))(flambeau.tensor([[[[1.0, 2.0, 3.0]]]]))
+    tensor([[[[1., 1., 1., 2., 3.]]]])
     """
 
     _spatial = 3

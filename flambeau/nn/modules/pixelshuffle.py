@@ -12,6 +12,9 @@ __all__ = ["ChannelShuffle", "PixelShuffle", "PixelUnshuffle"]
 class PixelShuffle(Module):
     """Rearrange (*, C·r², H, W) to (*, C, H·r, W·r), r being `upscale_factor` (Shi et al., 2016).
 
+    Raises:
+        RuntimeError: the channels are no multiple of r²
+
     >>> import flambeau
     >>> from flambeau import nn
     >>> nn.PixelShuffle(2)(flambeau.zeros(1, 8, 3, 3)).shape == (1, 2, 6, 6)
@@ -32,6 +35,13 @@ class PixelShuffle(Module):
 class PixelUnshuffle(Module):
     """Rearrange (*, C, H·r, W·r) to (*, C·r², H, W), r being `downscale_factor`: the inverse of
     PixelShuffle.
+
+    Raises:
+        RuntimeError: height or width is no multiple of r
+
+    >>> import flambeau
+    >>> flambeau.nn.PixelUnshuffle(2)(flambeau.arange(4).reshape(1, 2, 2)).flatten()
+    tensor([0, 1, 2, 3])
     """
 
     def __init__(self, downscale_factor: int) -> None:
@@ -46,7 +56,18 @@ class PixelUnshuffle(Module):
 
 
 class ChannelShuffle(Module):
-    """The channels of (N, C, *) dealt out in turn to `groups` groups (Zhang et al., 2018)."""
+    """The channels of (N, C, *) dealt out in turn to `groups` groups (Zhang et al., 2018).
+
+    Shape:
+        input: (N, C, *); the result has the same
+
+    Raises:
+        RuntimeError: the channels are no multiple of `groups`
+
+    >>> import flambeau
+    >>> flambeau.nn.ChannelShuffle(2)(flambeau.arange(4).reshape(1, 4, 1)).flatten()
+    tensor([0, 2, 1, 3])
+    """
 
     def __init__(self, groups: int) -> None:
         super().__init__()

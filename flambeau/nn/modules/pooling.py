@@ -82,6 +82,9 @@ class MaxPool1d(_MaxPoolNd):
         return_indices: whether to return the places of the maxima as well.
         ceil_mode: whether the output's size is rounded up.
 
+    Raises:
+        RuntimeError: a window does not fit into the padded input
+
     >>> import flambeau
     >>> from flambeau import nn
     >>> nn.MaxPool1d(2)(flambeau.tensor([[[1.0, 2.0, 5.0, 4.0]]]))
@@ -96,6 +99,9 @@ class MaxPool2d(_MaxPoolNd):
     """The largest value in each window of (N, C, H, W) or (C, H, W); see `MaxPool1d`. Sizes are one int or a
     pair.
 
+    Raises:
+        RuntimeError: a window does not fit into the padded input
+
     >>> import flambeau
     >>> from flambeau import nn
     >>> nn.MaxPool2d(3, stride=2)(flambeau.zeros(1, 2, 9, 7)).shape == (1, 2, 4, 3)
@@ -107,7 +113,19 @@ class MaxPool2d(_MaxPoolNd):
 
 
 class MaxPool3d(_MaxPoolNd):
-    """The largest value in each window of (N, C, D, H, W) or (C, D, H, W); see `MaxPool1d`."""
+    """The largest value in each window of (N, C, D, H, W) or (C, D, H, W); see `MaxPool1d`.
+
+    Shape:
+        input: (N, C, D, H, W) or (C, D, H, W); result: the same with ⌊(L + 2 padding - dilation (kernel_size
+            - 1) - 1) / stride⌋ + 1 for D, H and W
+
+    Raises:
+        RuntimeError: there are neither four nor five dimensions
+
+    >>> import flambeau
+    >>> flambeau.nn.MaxPool3d(2)(flambeau.arange(8.0).reshape(1, 2, 2, 2)).item()
+    7.0
+    """
 
     def forward(self, input: Tensor) -> Any:
         return self._pool(F.max_pool3d, input)
@@ -131,6 +149,9 @@ class AvgPool1d(_AvgPoolNd):
         padding: how far zeros are put on both sides.
         ceil_mode: whether the output's size is rounded up.
         count_include_pad: whether those zeros count in the mean.
+
+    Raises:
+        RuntimeError: a window does not fit into the padded input
 
     >>> import flambeau
     >>> from flambeau import nn
@@ -193,6 +214,17 @@ class AvgPool2d(_PlanarAvgPool):
     """The mean of each window of (N, C, H, W) or (C, H, W); see `AvgPool1d`. Sizes are one int or a pair.
 
     `divisor_override` is what sums are divided by in place of the window's size.
+
+    Shape:
+        input: (N, C, H, W) or (C, H, W); result: the same with ⌊(L + 2 padding - kernel_size) / stride⌋ + 1
+            for H and W
+
+    Raises:
+        RuntimeError: a window does not fit into the padded input
+
+    >>> import flambeau
+    >>> flambeau.nn.AvgPool2d(2)(flambeau.tensor([[[1.0, 2.0], [3.0, 6.0]]]))
+    tensor([[[3.]]])
     """
 
     def forward(self, input: Tensor) -> Tensor:
@@ -200,7 +232,19 @@ class AvgPool2d(_PlanarAvgPool):
 
 
 class AvgPool3d(_PlanarAvgPool):
-    """The mean of each window of (N, C, D, H, W) or (C, D, H, W); see `AvgPool2d`."""
+    """The mean of each window of (N, C, D, H, W) or (C, D, H, W); see `AvgPool2d`.
+
+    Shape:
+        input: (N, C, D, H, W) or (C, D, H, W); result: the same with ⌊(L + 2 padding - kernel_size) / stride⌋
+            + 1 for D, H and W
+
+    Raises:
+        RuntimeError: there are neither four nor five dimensions
+
+    >>> import flambeau
+    >>> flambeau.nn.AvgPool3d(2)(flambeau.arange(8.0).reshape(1, 2, 2, 2)).item()
+    3.5
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return self._pool(F.avg_pool3d, input)
@@ -220,7 +264,18 @@ class _AdaptiveAvgPoolNd(_AdaptivePool):
 
 
 class AdaptiveAvgPool1d(_AdaptiveAvgPoolNd):
-    """The means of `output_size` windows that cover the last dimension of (N, C, L) or (C, L)."""
+    """The means of `output_size` windows that cover the last dimension of (N, C, L) or (C, L).
+
+    Shape:
+        input: (N, C, L) or (C, L); result: (N, C, output_size) or (C, output_size)
+
+    Raises:
+        RuntimeError: there are neither two nor three dimensions
+
+    >>> import flambeau
+    >>> flambeau.nn.AdaptiveAvgPool1d(2)(flambeau.tensor([[1.0, 3.0, 5.0, 7.0]]))
+    tensor([[2., 6.]])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.adaptive_avg_pool1d(input, self.output_size)
@@ -231,6 +286,9 @@ class AdaptiveAvgPool2d(_AdaptiveAvgPoolNd):
     pair.
 
     None in the pair keeps that size of the input.
+
+    Raises:
+        RuntimeError: there are neither three nor four dimensions
 
     >>> import flambeau
     >>> from flambeau import nn
@@ -243,7 +301,18 @@ class AdaptiveAvgPool2d(_AdaptiveAvgPoolNd):
 
 
 class AdaptiveAvgPool3d(_AdaptiveAvgPoolNd):
-    """The means of windows that cover (N, C, D, H, W) or (C, D, H, W); see `AdaptiveAvgPool2d`."""
+    """The means of windows that cover (N, C, D, H, W) or (C, D, H, W); see `AdaptiveAvgPool2d`.
+
+    Shape:
+        input: (N, C, D, H, W) or (C, D, H, W); result: the same with the last three sizes `output_size`
+
+    Raises:
+        RuntimeError: there are neither four nor five dimensions
+
+    >>> import flambeau
+    >>> flambeau.nn.AdaptiveAvgPool3d(1)(flambeau.arange(8.0).reshape(1, 2, 2, 2)).item()
+    3.5
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.adaptive_avg_pool3d(input, self.output_size)
@@ -258,6 +327,16 @@ class _AdaptiveMaxPoolNd(_AdaptivePool):
 class AdaptiveMaxPool1d(_AdaptiveMaxPoolNd):
     """The maxima of `output_size` windows that cover the last dimension, with their places if
     `return_indices`.
+
+    Shape:
+        input: (N, C, L) or (C, L); result: (N, C, output_size) or (C, output_size)
+
+    Raises:
+        RuntimeError: there are neither two nor three dimensions
+
+    >>> import flambeau
+    >>> flambeau.nn.AdaptiveMaxPool1d(2)(flambeau.tensor([[1.0, 3.0, 5.0, 7.0]]))
+    tensor([[3., 7.]])
     """
 
     def forward(self, input: Tensor) -> Any:
@@ -267,6 +346,16 @@ class AdaptiveMaxPool1d(_AdaptiveMaxPoolNd):
 class AdaptiveMaxPool2d(_AdaptiveMaxPoolNd):
     """The maxima of windows that cover (N, C, H, W) or (C, H, W); see `AdaptiveAvgPool2d` and
     `AdaptiveMaxPool1d`.
+
+    Shape:
+        input: (N, C, H, W) or (C, H, W); result: the same with the last two sizes `output_size`
+
+    Raises:
+        RuntimeError: there are neither three nor four dimensions
+
+    >>> import flambeau
+    >>> flambeau.nn.AdaptiveMaxPool2d((1, 2))(flambeau.arange(8.0).reshape(1, 2, 4))
+    tensor([[[5., 7.]]])
     """
 
     def forward(self, input: Tensor) -> Any:
@@ -274,7 +363,18 @@ class AdaptiveMaxPool2d(_AdaptiveMaxPoolNd):
 
 
 class AdaptiveMaxPool3d(_AdaptiveMaxPoolNd):
-    """The maxima of windows that cover (N, C, D, H, W) or (C, D, H, W); see `AdaptiveMaxPool2d`."""
+    """The maxima of windows that cover (N, C, D, H, W) or (C, D, H, W); see `AdaptiveMaxPool2d`.
+
+    Shape:
+        input: (N, C, D, H, W) or (C, D, H, W); result: the same with the last three sizes `output_size`
+
+    Raises:
+        RuntimeError: there are neither four nor five dimensions
+
+    >>> import flambeau
+    >>> flambeau.nn.AdaptiveMaxPool3d(1)(flambeau.arange(8.0).reshape(1, 2, 2, 2)).item()
+    7.0
+    """
 
     def forward(self, input: Tensor) -> Any:
         return F.adaptive_max_pool3d(input, self.output_size, self.return_indices)
@@ -297,21 +397,55 @@ class _LPPoolNd(Module):
 
 
 class LPPool1d(_LPPoolNd):
-    """(Σ x^p)^(1/p) over windows of the last dimension, p being `norm_type`."""
+    """(Σ x^p)^(1/p) over windows of the last dimension, p being `norm_type`.
+
+    Shape:
+        input: (N, C, L) or (C, L); result: the same with ⌊(L - kernel_size) / stride⌋ + 1 for L
+
+    Raises:
+        RuntimeError: there are neither two nor three dimensions
+
+    >>> import flambeau
+    >>> flambeau.nn.LPPool1d(2, kernel_size=2)(flambeau.tensor([[3.0, 4.0, 6.0, 8.0]]))
+    tensor([[ 5., 10.]])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.lp_pool1d(input, float(self.norm_type), self.kernel_size, self.stride, self.ceil_mode)
 
 
 class LPPool2d(_LPPoolNd):
-    """(Σ x^p)^(1/p) over windows of (N, C, H, W) or (C, H, W); see `LPPool1d`."""
+    """(Σ x^p)^(1/p) over windows of (N, C, H, W) or (C, H, W); see `LPPool1d`.
+
+    Shape:
+        input: (N, C, H, W) or (C, H, W); result: the same with ⌊(L - kernel_size) / stride⌋ + 1 for H and W
+
+    Raises:
+        RuntimeError: there are neither three nor four dimensions
+
+    >>> import flambeau
+    >>> flambeau.nn.LPPool2d(2, kernel_size=2)(flambeau.ones(1, 2, 4))
+    tensor([[[2., 2.]]])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.lp_pool2d(input, float(self.norm_type), self.kernel_size, self.stride, self.ceil_mode)
 
 
 class LPPool3d(_LPPoolNd):
-    """(Σ x^p)^(1/p) over windows of (N, C, D, H, W) or (C, D, H, W); see `LPPool1d`."""
+    """(Σ x^p)^(1/p) over windows of (N, C, D, H, W) or (C, D, H, W); see `LPPool1d`.
+
+    Shape:
+        input: (N, C, D, H, W) or (C, D, H, W); result: the same with ⌊(L - kernel_size) / stride⌋ + 1 for D,
+            H and W
+
+    Raises:
+        RuntimeError: there are neither four nor five dimensions
+
+    >>> import flambeau
+    >>> flambeau.nn.LPPool3d(1, kernel_size=2)(flambeau.ones(1, 2, 2, 2)).item()
+    8.0
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.lp_pool3d(input, float(self.norm_type), self.kernel_size, self.stride, self.ceil_mode)
@@ -336,6 +470,13 @@ class _MaxUnpoolNd(Module):
 class MaxUnpool1d(_MaxUnpoolNd):
     """The values of `MaxPool1d` at the places it gave with `return_indices`, zeros elsewhere.
 
+    Shape:
+        input, indices: (N, C, L) or (C, L); result: the same with (L - 1) stride - 2 padding + kernel_size
+            for L
+
+    Raises:
+        RuntimeError: a place lies outside
+
     >>> import flambeau
     >>> from flambeau import nn
     >>> values, places = nn.MaxPool1d(2, return_indices=True)(flambeau.tensor([[1., 3., 2., 0.]]))
@@ -350,7 +491,21 @@ class MaxUnpool1d(_MaxUnpoolNd):
 
 
 class MaxUnpool2d(_MaxUnpoolNd):
-    """The values of `MaxPool2d` at the places it gave with `return_indices`, zeros elsewhere."""
+    """The values of `MaxPool2d` at the places it gave with `return_indices`, zeros elsewhere.
+
+    Shape:
+        input, indices: (N, C, H, W) or (C, H, W); result: the same with (L - 1) stride - 2 padding +
+            kernel_size for H and W
+
+    Raises:
+        RuntimeError: a place lies outside
+
+    >>> import flambeau
+    >>> pool = flambeau.nn.MaxPool2d(2, return_indices=True)
+    >>> flambeau.nn.MaxUnpool2d(2)(*pool(flambeau.tensor([[[1.0, 2.0], [3.0, 4.0]]])))
+    tensor([[[0., 0.],
+             [0., 4.]]])
+    """
 
     _dims = 2
 
@@ -359,7 +514,21 @@ class MaxUnpool2d(_MaxUnpoolNd):
 
 
 class MaxUnpool3d(_MaxUnpoolNd):
-    """The values of `MaxPool3d` at the places it gave with `return_indices`, zeros elsewhere."""
+    """The values of `MaxPool3d` at the places it gave with `return_indices`, zeros elsewhere.
+
+    Shape:
+        input, indices: (N, C, D, H, W) or (C, D, H, W); result: the same with (L - 1) stride - 2 padding +
+            kernel_size for D, H and W
+
+    Raises:
+        RuntimeError: a place lies outside
+
+    >>> import flambeau
+    >>> pool = flambeau.nn.MaxPool3d(2, return_indices=True)
+    >>> flambeau.nn.MaxUnpool3d(2)(*pool(flambeau.arange(8.0).reshape(1, 2, 2, 2)))[0, 1]
+    tensor([[0., 0.],
+            [0., 7.]])
+    """
 
     _dims = 3
 
@@ -403,7 +572,18 @@ class _FractionalMaxPool(Module):
 
 
 class FractionalMaxPool2d(_FractionalMaxPool):
-    """Maxima of windows at drawn places of (N, C, H, W) or (C, H, W), so that the output has any size (Graham, 2014)."""
+    """Maxima of windows at drawn places of (N, C, H, W) or (C, H, W), so that the output has any size (Graham, 2014).
+
+    Shape:
+        input: (N, C, H, W) or (C, H, W); result: (N, C, *output_size) or (C, *output_size)
+
+    Raises:
+        ValueError: neither `output_size` nor `output_ratio` is given
+
+    >>> import flambeau
+    >>> flambeau.nn.FractionalMaxPool2d(2, output_size=3)(flambeau.ones(1, 1, 7, 7)).shape
+    flambeau.Size([1, 1, 3, 3])
+    """
 
     _dims = 2
 
@@ -412,7 +592,18 @@ class FractionalMaxPool2d(_FractionalMaxPool):
 
 
 class FractionalMaxPool3d(_FractionalMaxPool):
-    """Maxima of windows at drawn places of (N, C, D, H, W) or (C, D, H, W); see `FractionalMaxPool2d`."""
+    """Maxima of windows at drawn places of (N, C, D, H, W) or (C, D, H, W); see `FractionalMaxPool2d`.
+
+    Shape:
+        input: (N, C, D, H, W) or (C, D, H, W); result: (N, C, *output_size) or (C, *output_size)
+
+    Raises:
+        ValueError: neither `output_size` nor `output_ratio` is given
+
+    >>> import flambeau
+    >>> flambeau.nn.FractionalMaxPool3d(2, output_size=2)(flambeau.ones(1, 1, 5, 5, 5)).shape
+    flambeau.Size([1, 1, 2, 2, 2])
+    """
 
     _dims = 3
 

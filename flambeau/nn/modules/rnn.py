@@ -61,7 +61,19 @@ def _check_options(
 
 
 class RNNBase(Module):
-    """What RNN, LSTM and GRU share; `mode` is 'RNN_TANH', 'RNN_RELU', 'LSTM' or 'GRU'."""
+    """What RNN, LSTM and GRU share; `mode` is 'RNN_TANH', 'RNN_RELU', 'LSTM' or 'GRU'.
+
+    Shape:
+        input: (L, N, I) or (L, I), or (N, L, I) under `batch_first`; results: outputs (L, N, O) and the state
+            at the end
+
+    Raises:
+        ValueError: `mode` is unknown
+
+    >>> import flambeau
+    >>> flambeau.nn.RNNBase("GRU", 2, 3).weight_ih_l0.shape
+    flambeau.Size([9, 2])
+    """
 
     def __init__(
         self,
@@ -308,6 +320,10 @@ class LSTM(RNNBase):
     h' = sigmoid(o)·tanh(c'), times W_hr if `proj_size`. Shapes and other arguments are those of `RNN`; the
     state is a pair of h, of size `proj_size or hidden_size`, and c, of size `hidden_size`.
 
+    Raises:
+        RuntimeError: the last size is not `input_size`
+        ValueError: `hidden_size` is not above 0
+
     >>> import flambeau
     >>> from flambeau import nn
     >>> output, (h, c) = nn.LSTM(10, 20, bidirectional=True)(flambeau.zeros(5, 3, 10))
@@ -356,6 +372,10 @@ class GRU(RNNBase):
     are the parts of W_ih·x + b_ih and the h those of W_hh·h + b_hh. Shapes and other arguments are those of
     `RNN`.
 
+    Raises:
+        RuntimeError: the last size is not `input_size`
+        ValueError: `hidden_size` is not above 0
+
     >>> import flambeau
     >>> from flambeau import nn
     >>> output, state = nn.GRU(10, 20, batch_first=True)(flambeau.zeros(3, 5, 10))
@@ -394,7 +414,18 @@ class GRU(RNNBase):
 
 
 class RNNCellBase(Module):
-    """What RNNCell, LSTMCell and GRUCell share; `num_chunks` is how many gates there are."""
+    """What RNNCell, LSTMCell and GRUCell share; `num_chunks` is how many gates there are.
+
+    Shape:
+        weights: (num_chunks · hidden_size, input_size) and (num_chunks · hidden_size, hidden_size)
+
+    Raises:
+        TypeError: a size is no int
+
+    >>> import flambeau
+    >>> flambeau.nn.RNNCellBase(2, 3, True, 4).weight_ih.shape
+    flambeau.Size([12, 2])
+    """
 
     def __init__(
         self,
@@ -485,6 +516,9 @@ class RNNCell(RNNCellBase):
 class LSTMCell(RNNCellBase):
     """One step of an `LSTM`: `cell(x, (h, c)=None)` is the next pair (h, c).
 
+    Raises:
+        RuntimeError: the last size is not `input_size`
+
     >>> import flambeau
     >>> from flambeau import nn
     >>> h, c = nn.LSTMCell(10, 20)(flambeau.zeros(3, 10))
@@ -504,6 +538,9 @@ class LSTMCell(RNNCellBase):
 
 class GRUCell(RNNCellBase):
     """One step of a `GRU`: `cell(x, h=None)` is the next h.
+
+    Raises:
+        RuntimeError: the last size is not `input_size`
 
     >>> import flambeau
     >>> from flambeau import nn

@@ -148,6 +148,9 @@ class EmbeddingBag(Module):
         mode: 'sum', 'mean' or 'max'.
         include_last_offset: whether `offsets` ends with the number of indices.
 
+    Raises:
+        ValueError: `mode` is unknown
+
     >>> import flambeau
     >>> from flambeau import nn
     >>> nn.EmbeddingBag(10, 3)(flambeau.tensor([[1, 2], [4, 9]])).shape == (2, 3)

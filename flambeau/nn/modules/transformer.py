@@ -53,6 +53,12 @@ class TransformerEncoderLayer(Module):
     Raises:
         RuntimeError: an unknown `activation`.
 
+    Shape:
+        src: (S, N, E) or (S, E), batches first under `batch_first`; the result has the same
+
+    Raises:
+        AssertionError: `d_model` is no multiple of `nhead`
+
     >>> import flambeau
     >>> from flambeau import nn
     >>> nn.TransformerEncoderLayer(8, 2, 16)(flambeau.zeros(5, 3, 8)).shape == (5, 3, 8)
@@ -126,6 +132,13 @@ class TransformerDecoderLayer(Module):
     """Self-attention, then attention to the encoder's output, then a network of two linear layers.
 
     Each part has a residual connection and a LayerNorm; the arguments are those of `TransformerEncoderLayer`.
+
+    Shape:
+        tgt: (T, N, E) or (T, E); memory: (S, N, E) or (S, E), batches first under `batch_first`; result: as
+            tgt
+
+    Raises:
+        AssertionError: `d_model` is no multiple of `nhead`
 
     >>> import flambeau
     >>> from flambeau import nn
@@ -235,6 +248,12 @@ class TransformerEncoder(Module):
     Like in PyTorch the copies begin with the same values. `enable_nested_tensor` and `mask_check` are
     accepted for PyTorch's sake; padded places are computed like all others.
 
+    Shape:
+        src: (S, N, E) or (S, E), batches first under `batch_first`; the result has the same
+
+    Raises:
+        AssertionError: the last size is not `d_model`
+
     >>> import flambeau
     >>> from flambeau import nn
     >>> encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16), num_layers=2)
@@ -276,6 +295,13 @@ class TransformerEncoder(Module):
 
 class TransformerDecoder(Module):
     """`num_layers` copies of a decoder layer, one after the other, and `norm` at the end.
+
+    Shape:
+        tgt: (T, N, E) or (T, E); memory: (S, N, E) or (S, E), batches first under `batch_first`; result: as
+            tgt
+
+    Raises:
+        AssertionError: the last size is not `d_model`
 
     >>> import flambeau
     >>> from flambeau import nn
@@ -325,6 +351,12 @@ class Transformer(Module):
             see `TransformerEncoderLayer`.
         num_encoder_layers, num_decoder_layers: how many layers each has.
         custom_encoder, custom_decoder: modules to take in place of the default ones.
+
+    Shape:
+        src: (S, N, E) or (S, E); tgt: (T, N, E) or (T, E), batches first under `batch_first`; result: as tgt
+
+    Raises:
+        RuntimeError: the last size is not `d_model`
 
     >>> import flambeau
     >>> from flambeau import nn

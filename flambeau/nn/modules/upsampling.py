@@ -21,6 +21,10 @@ class Upsample(Module):
         align_corners: whether the centres of the corner pixels coincide; not for 'nearest'.
         recompute_scale_factor: whether the factor is computed anew from the rounded output size.
 
+    Raises:
+        NotImplementedError: there are neither three, four nor five dimensions
+        ValueError: neither `size` nor `scale_factor` is given
+
     >>> import flambeau
     >>> from flambeau import nn
     >>> nn.Upsample(scale_factor=2)(flambeau.zeros(1, 1, 2, 3)).shape == (1, 1, 4, 6)
@@ -63,14 +67,36 @@ class Upsample(Module):
 
 
 class UpsamplingNearest2d(Upsample):
-    """`Upsample` of an input (N, C, H, W) by the nearest pixel."""
+    """`Upsample` of an input (N, C, H, W) by the nearest pixel.
+
+    Shape:
+        input: (N, C, H, W); result: (N, C, *size)
+
+    Raises:
+        NotImplementedError: there are fewer than three dimensions
+
+    >>> import flambeau
+    >>> flambeau.nn.UpsamplingNearest2d(size=(1, 4))(flambeau.tensor([[[[1.0, 2.0]]]]))
+    tensor([[[[1., 1., 2., 2.]]]])
+    """
 
     def __init__(self, size: Any = None, scale_factor: Any = None) -> None:
         super().__init__(size, scale_factor, mode="nearest")
 
 
 class UpsamplingBilinear2d(Upsample):
-    """`Upsample` of an input (N, C, H, W) by bilinear interpolation with aligned corners."""
+    """`Upsample` of an input (N, C, H, W) by bilinear interpolation with aligned corners.
+
+    Shape:
+        input: (N, C, H, W); result: (N, C, *size)
+
+    Raises:
+        NotImplementedError: there are not four dimensions
+
+    >>> import flambeau
+    >>> flambeau.nn.UpsamplingBilinear2d(size=(1, 3))(flambeau.tensor([[[[0.0, 2.0]]]]))
+    tensor([[[[0., 1., 2.]]]])
+    """
 
     def __init__(self, size: Any = None, scale_factor: Any = None) -> None:
         super().__init__(size, scale_factor, mode="bilinear", align_corners=True)

@@ -100,9 +100,6 @@ def through_host(function: Callable) -> Callable:
         finally:
             own.set_offset(kwargs["generator"].get_offset())
 
-    call.__doc__ = (
-        function.__doc__ or ""
-    ) + "\n\n    Tensors of other devices are taken to the CPU and back.\n    "
     return call
 
 

@@ -55,6 +55,20 @@ def qr(A: TensorBase, mode: str = "reduced") -> tuple:
     """Q with orthonormal columns and upper triangular R with A = Q R, as a named tuple.
 
     `mode` "reduced": Q is m by min(m, n); "complete": m by m; "r": R alone, Q is empty.
+
+    Shape:
+        A: (*, m, n); Q: (*, m, k), R: (*, k, n), k = min(m, n), or m for "complete"
+
+    Raises:
+        RuntimeError: there are fewer than two dimensions
+        RuntimeError: `mode` is none of the three
+
+    >>> import flambeau
+    >>> Q, R = flambeau.linalg.qr(flambeau.tensor([[3.0, 1.0], [4.0, 2.0]]))
+    >>> flambeau.allclose(Q @ R, flambeau.tensor([[3.0, 1.0], [4.0, 2.0]]), atol=1e-6)
+    True
+    >>> abs(R[0, 0].item()), R[1, 0].item()
+    (5.0, 0.0)
     """
     checked("linalg.qr", A, square=False)
     if mode not in ("reduced", "complete", "r"):
@@ -131,6 +145,18 @@ def _square_qr_gradient(to_Q: Any, to_R: Any, Q: TensorBase, R: TensorBase) -> T
 def geqrf(input: TensorBase) -> tuple:
     """QR decomposition in LAPACK's compact form: `a` holds R and, below its diagonal, the vectors of the reflections whose
     scales are `tau`; `linalg.householder_product` makes Q of both.
+
+    Shape:
+        input: (*, m, n); a: (*, m, n), tau: (*, min(m, n))
+
+    Raises:
+        RuntimeError: there are fewer than two dimensions
+
+    >>> import flambeau
+    >>> a, tau = flambeau.geqrf(flambeau.tensor([[3.0, 1.0], [4.0, 2.0]]))
+    >>> (flambeau.linalg.householder_product(a, tau) @ a.triu()).round(decimals=3)
+    tensor([[3., 1.],
+            [4., 2.]])
     """
     checked("geqrf", input, "input", square=False)
     *batch, m, n = input.shape
@@ -239,7 +265,19 @@ def _needs_pivot(who: str, pivot: bool) -> None:
 @library("lapack", "linalg.lu_factor_ex")
 @accepts_out
 def lu_factor_ex(A: TensorBase, *, pivot: bool = True, check_errors: bool = False) -> tuple:
-    """`lu_factor`, and for each matrix 0 or the number of the first pivot that is 0."""
+    """`lu_factor`, A = P L U, and for each matrix 0 or the number of the first pivot that is 0.
+
+    Shape:
+        A: (*, m, n); LU: (*, m, n), pivots: (*, min(m, n)), info: (*)
+
+    Raises:
+        RuntimeError: there are fewer than two dimensions
+
+    >>> import flambeau
+    >>> flambeau.linalg.lu_factor_ex(flambeau.tensor([[4.0, 2.0], [2.0, 4.0]])).LU
+    tensor([[4.0000, 2.0000],
+            [0.5000, 3.0000]])
+    """
     _needs_pivot("linalg.lu_factor", pivot)
     LU, pivots, info = _factored("linalg.lu_factor", A)
     if check_errors:
@@ -254,9 +292,22 @@ def lu_factor_ex(A: TensorBase, *, pivot: bool = True, check_errors: bool = Fals
 @library("lapack", "linalg.lu_factor")
 @accepts_out
 def lu_factor(A: TensorBase, *, pivot: bool = True) -> tuple:
-    """The LU decomposition in compact form: L and U in one matrix, and with which row each was exchanged (from 1).
+    """L and U with A = P L U in one matrix, and with which row each was exchanged (from 1).  LinAlgError
+    where a pivot is 0.
 
     LinAlgError where a pivot is 0.
+
+    Shape:
+        A: (*, m, n); LU: (*, m, n), pivots: (*, min(m, n))
+
+    Raises:
+        RuntimeError: there are fewer than two dimensions
+        LinAlgError: a pivot is 0
+
+    >>> import flambeau
+    >>> flambeau.linalg.lu_factor(flambeau.tensor([[2.0, 4.0], [4.0, 2.0]]))
+    linalg_lu_factor(LU=tensor([[4.0000, 2.0000],
+            [0.5000, 3.0000]]), pivots=tensor([2, 2], dtype=flambeau.int32))
     """
     LU, pivots, _ = lu_factor_ex(A, pivot=pivot, check_errors=True)
     return lu_factor_result(LU, pivots)
@@ -265,7 +316,20 @@ def lu_factor(A: TensorBase, *, pivot: bool = True) -> tuple:
 @library("lapack", "linalg.lu")
 @accepts_out
 def lu(A: TensorBase, *, pivot: bool = True) -> tuple:
-    """Permutation P, lower triangular L with ones on its diagonal, and upper triangular U with A = P L U."""
+    """Permutation P, lower triangular L with ones on its diagonal, and upper triangular U with A = P L U.
+
+    Shape:
+        A: (*, m, n); P: (*, m, m), L: (*, m, k), U: (*, k, n), k = min(m, n)
+
+    Raises:
+        RuntimeError: there are fewer than two dimensions
+
+    >>> import flambeau
+    >>> P, L, U = flambeau.linalg.lu(flambeau.tensor([[2.0, 4.0], [4.0, 2.0]]))
+    >>> P @ L @ U
+    tensor([[2., 4.],
+            [4., 2.]])
+    """
     _needs_pivot("linalg.lu", pivot)
     LU, pivots, _ = _factored("linalg.lu", A)
     L, U = _triangles(LU)
@@ -283,7 +347,20 @@ def lu_solve(
     adjoint: bool = False,
     out: TensorBase | None = None,
 ) -> TensorBase:
-    """X with A X = B (X A = B unless `left`; Aᴴ for A where `adjoint`) for A as `lu_factor` gave it."""
+    """X with A X = B (X A = B unless `left`; Aᴴ for A where `adjoint`) for A as `lu_factor` gave it.
+
+    Shape:
+        LU: (*, n, n); pivots: (*, n); B: (*, n, k); result: (*, n, k)
+
+    Raises:
+        RuntimeError: the sizes do not fit
+
+    >>> import flambeau
+    >>> LU, pivots = flambeau.linalg.lu_factor(flambeau.tensor([[2.0, 0.0], [0.0, 4.0]]))
+    >>> flambeau.linalg.lu_solve(LU, pivots, flambeau.tensor([[2.0], [2.0]]))
+    tensor([[1.0000],
+            [0.5000]])
+    """
     checked("linalg.lu_solve", LU)
     checked("linalg.lu_solve", B, "B", square=False)
     checks.dtypes("linalg.lu_solve", ("int32",), RuntimeError, pivots=pivots)
@@ -369,7 +446,19 @@ def _differences(L: TensorBase) -> TensorBase:
 
 @library("lapack", "linalg.eigvalsh")
 def eigvalsh(A: TensorBase, UPLO: str = "L", *, out: TensorBase | None = None) -> TensorBase:
-    """Eigenvalues (real, ascending) of Hermitian matrices, of which one triangle is read."""
+    """λ with A v = λ v: eigenvalues (real, ascending) of Hermitian matrices.
+    One triangle is read.
+
+    Shape:
+        A: (*, n, n); result: (*, n)
+
+    Raises:
+        RuntimeError: the matrices are not square
+
+    >>> import flambeau
+    >>> flambeau.linalg.eigvalsh(flambeau.tensor([[2.0, 1.0], [1.0, 2.0]]))
+    tensor([1., 3.])
+    """
     from ...core import tape
 
     checked("linalg.eigvalsh", A)
@@ -393,9 +482,20 @@ def _check_finite(who: str, A: TensorBase) -> None:
 @library("lapack", "linalg.eig")
 @accepts_out
 def eig(A: TensorBase) -> tuple:
-    """Eigenvalues and eigenvectors (of norm 1) of square matrices, always complex, in no certain order.
+    """λ and v with A v = λ v: eigenvalues and eigenvectors (of norm 1) of square matrices.
+    They are always complex, in no certain order.
 
     Gradients of the eigenvectors need distinct eigenvalues.
+
+    Shape:
+        A: (*, n, n); results: (*, n) and (*, n, n)
+
+    Raises:
+        RuntimeError: the matrices are not square
+
+    >>> import flambeau
+    >>> flambeau.linalg.eig(flambeau.tensor([[0.0, -1.0], [1.0, 0.0]])).eigenvalues
+    tensor([0.+1.j, 0.-1.j])
     """
     checked("linalg.eig", A)
     _check_finite("linalg.eig", A)
@@ -446,7 +546,18 @@ def _eig_gradient(grads: tuple, L: TensorBase, V: TensorBase, is_complex: bool) 
 
 @library("lapack", "linalg.eigvals")
 def eigvals(A: TensorBase, *, out: TensorBase | None = None) -> TensorBase:
-    """Eigenvalues of square matrices, always complex, in no certain order."""
+    """λ with A v = λ v: eigenvalues of square matrices, always complex, in no certain order.
+
+    Shape:
+        A: (*, n, n); result: (*, n)
+
+    Raises:
+        RuntimeError: the matrices are not square
+
+    >>> import flambeau
+    >>> flambeau.linalg.eigvals(flambeau.tensor([[0.0, -1.0], [1.0, 0.0]]))
+    tensor([0.+1.j, 0.-1.j])
+    """
     from ...core import tape
 
     checked("linalg.eigvals", A)
@@ -566,7 +677,18 @@ def _svd_gradient(grads: tuple, U: TensorBase, S: TensorBase, Vh: TensorBase) ->
 
 @library("lapack", "linalg.svdvals")
 def svdvals(A: TensorBase, *, driver: str | None = None, out: TensorBase | None = None) -> TensorBase:
-    """Singular values in descending order."""
+    """The diagonal of S in A = U S Vᴴ: singular values in descending order.
+
+    Shape:
+        A: (*, m, n); result: (*, min(m, n))
+
+    Raises:
+        RuntimeError: there are fewer than two dimensions
+
+    >>> import flambeau
+    >>> flambeau.linalg.svdvals(flambeau.tensor([[0.0, 2.0], [1.0, 0.0]]))
+    tensor([2., 1.])
+    """
     from ...core import tape
 
     checked("linalg.svdvals", A, square=False)
@@ -581,7 +703,18 @@ def svdvals(A: TensorBase, *, driver: str | None = None, out: TensorBase | None 
 @library("lapack", "linalg.ldl_factor_ex", differentiable=False)
 @accepts_out
 def ldl_factor_ex(A: TensorBase, *, hermitian: bool = False, check_errors: bool = False) -> tuple:
-    """Bunch-Kaufman decomposition A = L D Lᵀ (Lᴴ where `hermitian`) in LAPACK's compact form, and LAPACK's verdict."""
+    """Bunch-Kaufman decomposition A = L D Lᵀ (Lᴴ where `hermitian`) in LAPACK's compact form, and LAPACK's verdict.
+
+    Shape:
+        A: (*, n, n); LD: (*, n, n), pivots: (*, n), info: (*)
+
+    Raises:
+        RuntimeError: the matrices are not square
+
+    >>> import flambeau
+    >>> flambeau.linalg.ldl_factor_ex(flambeau.tensor([[4.0, 2.0], [2.0, 3.0]])).info
+    tensor(0, dtype=flambeau.int32)
+    """
     checked("linalg.ldl_factor_ex", A)
     name = "hetrf" if hermitian and A.is_complex() else "sytrf"
     rules = [Result(A.shape, A.dtype), Result(A.shape[:-1], INT32), Result(A.shape[:-2], INT32)]
@@ -604,14 +737,39 @@ def ldl_factor_ex(A: TensorBase, *, hermitian: bool = False, check_errors: bool 
 @library("lapack", "linalg.ldl_factor", differentiable=False)
 @accepts_out
 def ldl_factor(A: TensorBase, *, hermitian: bool = False) -> tuple:
-    """Bunch-Kaufman decomposition of symmetric (or Hermitian) matrices in LAPACK's compact form."""
+    """L and D with A = L D Lᵀ (Lᴴ where `hermitian`) in LAPACK's compact form.
+    It is the Bunch-Kaufman decomposition of symmetric (or Hermitian) matrices.
+
+    Shape:
+        A: (*, n, n); LD: (*, n, n), pivots: (*, n)
+
+    Raises:
+        RuntimeError: the matrices are not square
+
+    >>> import flambeau
+    >>> flambeau.linalg.ldl_factor(flambeau.tensor([[4.0, 2.0], [2.0, 3.0]])).LD.diagonal()
+    tensor([4., 2.])
+    """
     return ldl_factor_result(*ldl_factor_ex(A, hermitian=hermitian, check_errors=True)[:2])
 
 
 @library("lapack", "linalg.ldl_solve", differentiable=False)
 @accepts_out
 def ldl_solve(LD: TensorBase, pivots: TensorBase, B: TensorBase, *, hermitian: bool = False) -> TensorBase:
-    """X with A X = B for A as `ldl_factor` gave it."""
+    """X with A X = B for A as `ldl_factor` gave it.
+
+    Shape:
+        LD: (*, n, n); pivots: (*, n); B: (*, n, k); result: (*, n, k)
+
+    Raises:
+        RuntimeError: the sizes do not fit
+
+    >>> import flambeau
+    >>> LD, pivots = flambeau.linalg.ldl_factor(flambeau.tensor([[2.0, 0.0], [0.0, 4.0]]))
+    >>> flambeau.linalg.ldl_solve(LD, pivots, flambeau.tensor([[2.0], [2.0]]))
+    tensor([[1.0000],
+            [0.5000]])
+    """
     checked("linalg.ldl_solve", LD)
     checked("linalg.ldl_solve", B, "B", square=False)
     n = LD.shape[-1]

@@ -18,7 +18,13 @@ slogdet_result = named_result("linalg_slogdet", "sign", "logabsdet")
 # --- determinants ---------------------------------------------------------------------------------------------------------
 @library("lapack", "linalg.det", "det", "Tensor.det", reference="numpy.linalg.det")
 def det(A: TensorBase, *, out: TensorBase | None = None) -> TensorBase:
-    """The determinant of square matrices.
+    """Σ sign(π) Π A[k, π(k)]: the determinant of square matrices.
+
+    Shape:
+        A: (*, n, n); result: (*)
+
+    Raises:
+        RuntimeError: the matrices are not square
 
     >>> import flambeau
     >>> flambeau.linalg.det(flambeau.tensor([[2., 1.], [0., 4.]]))
@@ -57,7 +63,18 @@ def _det_gradient(grad: TensorBase, A: TensorBase, found: TensorBase) -> tuple:
 @library("lapack", "linalg.slogdet", "slogdet", "Tensor.slogdet")
 @accepts_out
 def slogdet(A: TensorBase) -> tuple:
-    """Sign (of modulus 1, or 0) and logarithm of the modulus of the determinant, as a named tuple (sign, logabsdet)."""
+    """det A / |det A| (or 0) and log |det A|, as a named tuple (sign, logabsdet).
+
+    Shape:
+        A: (*, n, n); results: (*) each
+
+    Raises:
+        RuntimeError: the matrices are not square
+
+    >>> import flambeau
+    >>> flambeau.linalg.slogdet(flambeau.tensor([[0.0, 1.0], [1.0, 0.0]]))
+    linalg_slogdet(sign=tensor(-1.), logabsdet=tensor(0.))
+    """
     checked("linalg.slogdet", A)
     rules = [Result(A.shape[:-2], A.dtype), Result(A.shape[:-2], real_dtype(A))]
     sign, logabs = computed(rules, lambda a: _determinant(a, True), A)
@@ -80,7 +97,18 @@ def _slogdet_gradient(grads: tuple, A: TensorBase, sign: TensorBase) -> tuple:
 
 @library("lapack", "logdet", "Tensor.logdet")
 def logdet(A: TensorBase) -> TensorBase:
-    """Logarithm of the determinant: NaN where it is negative, -inf where it is 0."""
+    """log(det A): NaN where the determinant is negative, -inf where it is 0.
+
+    Shape:
+        A: (*, n, n); result: (*)
+
+    Raises:
+        RuntimeError: the matrices are not square
+
+    >>> import flambeau
+    >>> flambeau.logdet(flambeau.tensor([[2.0, 0.0], [0.0, 3.0]]))
+    tensor(1.7918)
+    """
     checked("logdet", A)
     sign, logabs = slogdet(A)
     return logabs + sign.log()

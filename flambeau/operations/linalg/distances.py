@@ -112,7 +112,8 @@ def cdist(x1: TensorBase, x2: TensorBase, p: float = 2.0, compute_mode: str = MO
 
 @library("composite", "pdist", "nn.functional.pdist")
 def pdist(input: TensorBase, p: float = 2.0) -> TensorBase:
-    """The p-norm of the differences of all pairs of rows of a matrix, in the order of the upper triangle's elements.
+    """‖inputᵢ - inputⱼ‖ₚ for all i < j, the rows of a matrix, in the order of the upper triangle's
+    elements.
 
     RuntimeError unless the input has two dimensions and p is not negative.
 

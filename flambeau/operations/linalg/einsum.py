@@ -274,7 +274,8 @@ def _after(operand: TensorBase, leading: int, new: int) -> TensorBase:
 
 @library("composite", "tensordot")
 def tensordot(a: TensorBase, b: TensorBase, dims: Any = 2, out: TensorBase | None = None) -> TensorBase:
-    """Sum of products over the last `dims` dimensions of a and the first of b, or over the two lists `dims`.
+    """Σ a[i, k] · b[k, j] over the last `dims` dimensions of a and the first of b, or over the two lists
+    `dims`.
 
     The shape is a's other dimensions, then b's. A size of 1 broadcasts. RuntimeError where sizes, the lists' lengths or
     the dtypes do not fit, IndexError for a dimension out of range.
@@ -350,7 +351,7 @@ def _put(result: TensorBase, out: TensorBase | None) -> TensorBase:
 
 @library("composite", "linalg.multi_dot")
 def multi_dot(tensors: Sequence[TensorBase], *, out: TensorBase | None = None) -> TensorBase:
-    """The product of several matrices, in the order of least work; the first and the last may be vectors.
+    """A₁ · A₂ · … · Aₙ in the order of least work; the first and the last may be vectors.
 
     RuntimeError for fewer than two tensors and where shapes or dtypes do not fit. The order is found by
     dynamic programming over all ways to bracket the product (Cormen et al., Introduction to Algorithms, "Matrix-chain
@@ -416,7 +417,10 @@ def _best_cuts(sizes: list[int]) -> dict[tuple[int, int], int]:
 
 @library("composite", "chain_matmul")
 def chain_matmul(*matrices: TensorBase, out: TensorBase | None = None) -> TensorBase:
-    """The product of matrices in the order of least work, as `linalg.multi_dot`; of one matrix, itself.
+    """A₁ · A₂ · … · Aₙ in the order of least work, as `linalg.multi_dot`; of one matrix, itself.
+
+    Shape:
+        matrices: (n₀, n₁), (n₁, n₂), …; result: (n₀, nₖ)
 
     >>> import flambeau
     >>> flambeau.chain_matmul(flambeau.ones(1, 3), flambeau.ones(3, 4), flambeau.ones(4, 1))

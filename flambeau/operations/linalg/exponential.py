@@ -150,6 +150,17 @@ def matrix_exp(A: TensorBase) -> TensorBase:
 
     The gradient is a block of the exponential of a matrix twice as large: N. J. Higham, "Functions of Matrices" (2008),
     equation 3.16.
+
+    Shape:
+        A: (*, n, n); the result has the same
+
+    Raises:
+        RuntimeError: the matrices are not square
+
+    >>> import flambeau
+    >>> flambeau.linalg.matrix_exp(flambeau.tensor([[0.0, 1.0], [0.0, 0.0]]))
+    tensor([[1., 1.],
+            [0., 1.]])
     """
     if isinstance(A, TensorBase) and A.dtype.name in ("float16", "bfloat16"):
         return matrix_exp(A.float()).to(A.dtype)

@@ -151,6 +151,12 @@ def solve_triangular(
 ) -> TensorBase:
     """X with A X = B (or X A = B unless `left`) for triangular A, of which only that triangle is read, in A's dtype.
 
+    Shape:
+        A: (*, n, n); B: (*, n, k); result: (*, n, k)
+
+    Raises:
+        RuntimeError: the matrices are not square
+
     >>> import flambeau
     >>> A = flambeau.tensor([[2., 0.], [1., 1.]])
     >>> flambeau.linalg.solve_triangular(A, flambeau.tensor([[2.], [3.]]), upper=False)
@@ -214,6 +220,13 @@ def is_vector(A: TensorBase, B: TensorBase) -> bool:
 @library("lapack", "linalg.solve")
 def solve(A: TensorBase, B: TensorBase, *, left: bool = True, out: TensorBase | None = None) -> TensorBase:
     """X with A X = B, or X A = B unless `left`; B is matrices, or vectors.  LinAlgError where A is singular.
+
+    Shape:
+        A: (*, n, n); B: (*, n, k) or (*, n); result: as B
+
+    Raises:
+        RuntimeError: the matrices are not square
+        LinAlgError: a matrix is singular
 
     >>> import flambeau
     >>> flambeau.linalg.solve(flambeau.tensor([[2., 0.], [0., 4.]]), flambeau.tensor([2., 4.]))
@@ -281,7 +294,13 @@ def _solve_gradient(grad: TensorBase, A: TensorBase, X: TensorBase) -> tuple:
 
 @library("lapack", "linalg.inv", "inverse", "Tensor.inverse", reference="numpy.linalg.inv", name="inv")
 def inv(A: TensorBase, *, out: TensorBase | None = None) -> TensorBase:
-    """The inverse of square matrices; LinAlgError where one is singular.
+    """A⁻¹, the inverse of square matrices; LinAlgError where one is singular.
+
+    Shape:
+        A: (*, n, n); the result has the same
+
+    Raises:
+        RuntimeError: the matrices are not square
 
     >>> import flambeau
     >>> flambeau.linalg.inv(flambeau.tensor([[2., 0.], [0., 4.]]))
@@ -315,7 +334,23 @@ def _inverted(A: TensorBase) -> tuple[TensorBase, TensorBase]:
 @library("lapack", "linalg.inv_ex")
 @accepts_out
 def inv_ex(A: TensorBase, *, check_errors: bool = False) -> tuple:
-    """`inv`, and for each matrix 0 or (where it is singular) which pivot was 0, instead of an error."""
+    """A⁻¹ as `inv`, and for each matrix a number instead of an error.
+    It is 0 or, where the matrix is singular, which pivot was 0.
+
+    Shape:
+        A: (*, n, n); results: (*, n, n) and (*)
+
+    Raises:
+        RuntimeError: the matrices are not square
+        LinAlgError: a matrix is singular, under `check_errors`
+
+    >>> import flambeau
+    >>> flambeau.linalg.inv_ex(flambeau.tensor([[2.0, 0.0], [0.0, 4.0]])).inverse
+    tensor([[0.5000, 0.0000],
+            [0.0000, 0.2500]])
+    >>> flambeau.linalg.inv_ex(flambeau.zeros(2, 2)).info
+    tensor(1, dtype=flambeau.int32)
+    """
     checked("linalg.inv_ex", A)
     Y, info = _inverted(A)
     if check_errors:
@@ -326,7 +361,19 @@ def inv_ex(A: TensorBase, *, check_errors: bool = False) -> tuple:
 @library("lapack", "linalg.solve_ex")
 @accepts_out
 def solve_ex(A: TensorBase, B: TensorBase, *, left: bool = True, check_errors: bool = False) -> tuple:
-    """`solve`, and for each matrix 0 or (where it is singular) which pivot was 0, instead of an error."""
+    """A⁻¹ B as `solve`, and for each matrix a number instead of an error.
+    It is 0 or, where the matrix is singular, which pivot was 0.
+
+    Shape:
+        A: (*, n, n); B: (*, n) or (*, n, k); results: as B, and (*)
+
+    Raises:
+        RuntimeError: the matrices are not square
+
+    >>> import flambeau
+    >>> flambeau.linalg.solve_ex(flambeau.tensor([[2.0, 0.0], [0.0, 4.0]]), flambeau.tensor([2.0, 2.0]))[0]
+    tensor([1.0000, 0.5000])
+    """
     found, info = _solution(A, B, left)
     if check_errors:
         refuse("linalg.solve_ex", info, _unsolvable)
@@ -337,7 +384,22 @@ def solve_ex(A: TensorBase, B: TensorBase, *, left: bool = True, check_errors: b
 @library("lapack", "linalg.cholesky_ex")
 @accepts_out
 def cholesky_ex(A: TensorBase, *, upper: bool = False, check_errors: bool = False) -> tuple:
-    """`cholesky`, and for each matrix 0 or the order of the first leading minor that is not positive, instead of an error."""
+    """L with A = L Lᴴ as `cholesky`, and for each matrix a number instead of an error.
+    It is 0 or the order of the first leading minor that is not positive.
+
+    Shape:
+        A: (*, n, n); results: (*, n, n) and (*)
+
+    Raises:
+        RuntimeError: the matrices are not square
+
+    >>> import flambeau
+    >>> flambeau.linalg.cholesky_ex(flambeau.tensor([[4.0, 2.0], [2.0, 2.0]])).L
+    tensor([[2., 0.],
+            [1., 1.]])
+    >>> flambeau.linalg.cholesky_ex(-flambeau.eye(2)).info
+    tensor(1, dtype=flambeau.int32)
+    """
     checked("linalg.cholesky_ex", A)
     rules = [Result(A.shape, A.dtype), Result(A.shape[:-2], INT32)]
 
@@ -375,6 +437,12 @@ def cholesky(A: TensorBase, *, upper: bool = False, out: TensorBase | None = Non
     """Lower triangular L with A = L Lᴴ, or its Hermitian transpose where `upper`; A is Hermitian, positive-definite.
 
     LinAlgError where it is not.
+
+    Shape:
+        A: (*, n, n); the result has the same
+
+    Raises:
+        RuntimeError: the matrices are not square
 
     >>> import flambeau
     >>> flambeau.linalg.cholesky(flambeau.tensor([[4., 2.], [2., 2.]]))

@@ -42,7 +42,19 @@ svd_result = named_result("svd", "U", "S", "V")
 def linalg_cross(
     input: TensorBase, other: TensorBase, *, dim: int = -1, out: TensorBase | None = None
 ) -> TensorBase:
-    """Vector product along `dim`, which has three elements."""
+    """(a₂b₃ - a₃b₂, a₃b₁ - a₁b₃, a₁b₂ - a₂b₁) for a = input and b = other along `dim`.
+    That has three elements.
+
+    Shape:
+        input, other: (*, 3, *), which broadcast; the result has the shape they broadcast to
+
+    Raises:
+        RuntimeError: `dim` has not three elements
+
+    >>> import flambeau
+    >>> flambeau.linalg.cross(flambeau.tensor([0.0, 1.0, 0.0]), flambeau.tensor([0.0, 0.0, 1.0]))
+    tensor([1., 0., 0.])
+    """
     if input.ndim != other.ndim:
         raise RuntimeError(
             f"linalg.cross: inputs must have the same number of dimensions, got {input.ndim} and {other.ndim}"
@@ -52,7 +64,18 @@ def linalg_cross(
 
 @library("composite", "linalg.vecdot")
 def vecdot(x: TensorBase, y: TensorBase, *, dim: int = -1, out: TensorBase | None = None) -> TensorBase:
-    """Σ x* · y along `dim`, over all other dimensions broadcast."""
+    """Σ x* · y along `dim`, over all other dimensions broadcast.
+
+    Shape:
+        x, y: shapes that broadcast; result: the shape they broadcast to, without `dim`
+
+    Raises:
+        RuntimeError: the shapes do not broadcast
+
+    >>> import flambeau
+    >>> flambeau.linalg.vecdot(flambeau.tensor([[1, 2], [3, 4]]), flambeau.tensor([10, 1]))
+    tensor([12, 34])
+    """
     for t in (x, y):
         if t.dtype != x.dtype:
             raise RuntimeError(
@@ -67,7 +90,20 @@ def vecdot(x: TensorBase, y: TensorBase, *, dim: int = -1, out: TensorBase | Non
 
 @library("composite", "linalg.vander", name="linalg_vander")
 def linalg_vander(x: TensorBase, *, N: int | None = None) -> TensorBase:
-    """Powers 0 … N-1 of the last dimension's elements, in a new last dimension; N is by default how many those are."""
+    """xᵢʲ for j = 0 … N-1, in a new last dimension.
+    N is by default how many elements the last dimension has.
+
+    Shape:
+        x: (*, n); result: (*, n, N)
+
+    Raises:
+        RuntimeError: there is no dimension
+
+    >>> import flambeau
+    >>> flambeau.linalg.vander(flambeau.tensor([2, 3]), N=3)
+    tensor([[1, 2, 4],
+            [1, 3, 9]])
+    """
     x = atleast_1d(x)
     n = x.shape[-1] if N is None else N
     if n <= 1:
@@ -77,7 +113,18 @@ def linalg_vander(x: TensorBase, *, N: int | None = None) -> TensorBase:
 
 @library("composite", "linalg.diagonal", name="linalg_diagonal")
 def linalg_diagonal(A: TensorBase, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> TensorBase:
-    """The diagonals of matrices, a view."""
+    """A[…, k, k + offset]: the diagonals of matrices, a view.
+
+    Shape:
+        A: (*, m, n); result: (*, number of elements on the diagonal)
+
+    Raises:
+        IndexError: there are fewer than two dimensions
+
+    >>> import flambeau
+    >>> flambeau.linalg.diagonal(flambeau.tensor([[1, 2], [3, 4]]))
+    tensor([1, 4])
+    """
     return A.diagonal(offset, dim1, dim2)
 
 
@@ -146,7 +193,22 @@ def linalg_norm(
     out: TensorBase | None = None,
     dtype: Any = None,
 ) -> TensorBase:
-    """A norm of vectors along one dimension, or of matrices along two; without `ord` and `dim` of all elements as a vector."""
+    """A norm: (Σ |a|^ord)^(1/ord) of vectors along one dimension, or that of matrices along two.
+    Without `ord` and `dim` it is √(Σ |a|²).
+
+    Shape:
+        A: any; result: without `dim`, or with size 1 there under `keepdim`
+
+    Raises:
+        RuntimeError: the dtype is neither floating-point nor complex
+        IndexError: `dim` is out of range
+
+    >>> import flambeau
+    >>> flambeau.linalg.norm(flambeau.tensor([[3.0, 0.0], [0.0, 4.0]]))
+    tensor(5.)
+    >>> flambeau.linalg.norm(flambeau.tensor([[3.0, 0.0], [0.0, 4.0]]), 2)
+    tensor(4.)
+    """
     check_norm("linalg.norm", A, ord, dtype)
     if dim is not None and not isinstance(dim, int) and len(dim) not in (1, 2):
         raise RuntimeError(f"linalg.norm: If dim is specified, it must be of length 1 or 2. Got {list(dim)}")
@@ -174,8 +236,18 @@ def _number(p) -> float | None:
 
 @library("composite", "norm", "Tensor.norm")
 def norm(input, p="fro", dim=None, keepdim: bool = False, out=None, dtype=None) -> TensorBase:
-    """The p-norm over `dim` (all by default): (Σ |x|^p)^(1/p), the largest |x| for inf, the count of
-    non-zeros for 0.
+    """(Σ |x|^p)^(1/p), the p-norm, over `dim` (all by default).
+    For inf it is the largest |x|, for 0 the count of non-zeros.
+
+    Shape:
+        input: any; result: without `dim`, or with size 1 there under `keepdim`
+
+    Raises:
+        IndexError: `dim` is out of range
+
+    >>> import flambeau
+    >>> flambeau.norm(flambeau.tensor([3.0, 4.0]))
+    tensor(5.)
     """
     order = _number(2.0 if p is None else p)
     if order is None:
@@ -185,13 +257,36 @@ def norm(input, p="fro", dim=None, keepdim: bool = False, out=None, dtype=None) 
 
 @library("composite", "nuclear_norm")
 def nuclear_norm(input: TensorBase, dim: Any = (-2, -1), keepdim: bool = False) -> TensorBase:
-    """Sum of the singular values of matrices."""
+    """Σ σₖ: the sum of the singular values of matrices.
+
+    Shape:
+        input: (*, m, n); result: without the two dimensions `dim`, or with size 1 there under `keepdim`
+
+    Raises:
+        RuntimeError: there are fewer than two dimensions
+
+    >>> import flambeau
+    >>> flambeau.nuclear_norm(flambeau.tensor([[3.0, 0.0], [0.0, -4.0]]))
+    tensor(7.)
+    """
     return matrix_norm(input, "nuc", dim, keepdim)
 
 
 @library("composite", "linalg.cond")
 def cond(A: TensorBase, p: Any = None, *, out: TensorBase | None = None) -> TensorBase:
-    """The condition number: norm(A) · norm(A⁻¹), for p 2 (the default) and -2 by singular values; inf for a singular matrix."""
+    """The condition number: norm(A) · norm(A⁻¹), for p 2 (the default) and -2 by singular values; inf for a singular matrix.
+
+    Shape:
+        A: (*, m, n), square unless p is None, 2 or -2; result: (*)
+
+    Raises:
+        RuntimeError: there are fewer than two dimensions
+        RuntimeError: the matrices are not square, for other norms than 2 and -2
+
+    >>> import flambeau
+    >>> flambeau.linalg.cond(flambeau.tensor([[2.0, 0.0], [0.0, 4.0]]))
+    tensor(2.)
+    """
     checked("linalg.cond", A, square=p not in (None, 2, -2))
     if p in (None, 2, -2):
         S = dec.svdvals(A)
@@ -240,7 +335,18 @@ def matrix_rank(
     hermitian: bool = False,
     out: TensorBase | None = None,
 ) -> TensorBase:
-    """How many singular values (moduli of eigenvalues where `hermitian`) are above max(atol, rtol · largest)."""
+    """How many singular values (moduli of eigenvalues where `hermitian`) are above max(atol, rtol · largest).
+
+    Shape:
+        A: (*, m, n); result: (*)
+
+    Raises:
+        RuntimeError: there are fewer than two dimensions
+
+    >>> import flambeau
+    >>> flambeau.linalg.matrix_rank(flambeau.tensor([[1.0, 2.0], [2.0, 4.0]]))
+    tensor(1)
+    """
     checked("linalg.matrix_rank", A, square=hermitian)
     if tol is not None:
         atol, rtol = tol, 0.0
@@ -312,6 +418,19 @@ def lstsq(A: TensorBase, B: TensorBase, rcond: float | None = None, *, driver: s
     Drivers "gels" takes A of full rank, "gelsy" (the default), "gelsd" and "gelss" any; which of the results after the
     solution are not empty follows from it as in LAPACK.  Residuals are sums of squares, given where A has full rank and more
     rows than columns.
+
+    Shape:
+        A: (*, m, n); B: (*, m, k); solution: (*, n, k), residuals: (*, k), rank: (*), singular_values: (*,
+            min(m, n))
+
+    Raises:
+        RuntimeError: A and B have not the same number of rows
+
+    >>> import flambeau
+    >>> A = flambeau.tensor([[1.0, 0.0], [1.0, 1.0], [1.0, 2.0]])
+    >>> flambeau.linalg.lstsq(A, flambeau.tensor([[1.0], [3.0], [5.0]])).solution.round(decimals=3)
+    tensor([[1.],
+            [2.]])
     """
     checked("linalg.lstsq", A, square=False)
     if not (A.ndim >= B.ndim and A.ndim - B.ndim <= 1):
@@ -368,7 +487,19 @@ def _by_qr(A: TensorBase, B: TensorBase, rcond: float | None) -> TensorBase | No
 # --- functions of matrices ------------------------------------------------------------------------------------------------
 @library("composite", "linalg.matrix_power", "matrix_power", "Tensor.matrix_power", name="matrix_power")
 def matrix_power(A: TensorBase, n: int, *, out: TensorBase | None = None) -> TensorBase:
-    """A · A · … · A, n times, by repeated squaring; for negative n of the inverse, for 0 the identity."""
+    """A · A · … · A, n times, by repeated squaring; for negative n of the inverse, for 0 the identity.
+
+    Shape:
+        A: (*, n, n); the result has the same
+
+    Raises:
+        RuntimeError: the matrices are not square
+
+    >>> import flambeau
+    >>> flambeau.linalg.matrix_power(flambeau.tensor([[1.0, 1.0], [0.0, 1.0]]), 5)
+    tensor([[1., 5.],
+            [0., 1.]])
+    """
     if not isinstance(n, int):
         raise TypeError(f"matrix_power(): argument 'n' (position 2) must be int, not {type(n).__name__}")
     if n < 0 or not isinstance(A, TensorBase) or A.dtype not in HALF_TYPES:  # products alone take half types
@@ -394,7 +525,18 @@ def matrix_power(A: TensorBase, n: int, *, out: TensorBase | None = None) -> Ten
 # --- tensors as matrices --------------------------------------------------------------------------------------------------
 @library("composite", "linalg.tensorinv", reference="numpy.linalg.tensorinv")
 def tensorinv(A: TensorBase, ind: int = 2, *, out: TensorBase | None = None) -> TensorBase:
-    """The inverse with respect to `tensordot` over the first `ind` dimensions."""
+    """The inverse with respect to `tensordot` over the first `ind` dimensions.
+
+    Shape:
+        A: (*first, *second), of as many elements each, `ind` dimensions in first; result: (*second, *first)
+
+    Raises:
+        RuntimeError: both products of sizes differ
+
+    >>> import flambeau
+    >>> flambeau.linalg.tensorinv(2 * flambeau.eye(4).reshape(2, 2, 4)).shape
+    flambeau.Size([4, 2, 2])
+    """
     if ind <= 0:
         raise RuntimeError(f"linalg.tensorinv: Expected a strictly positive integer for 'ind', got {ind}")
     if ind > A.ndim:
@@ -415,7 +557,19 @@ def tensorinv(A: TensorBase, ind: int = 2, *, out: TensorBase | None = None) -> 
 def tensorsolve(
     A: TensorBase, B: TensorBase, dims: Sequence[int] | None = None, *, out: TensorBase | None = None
 ) -> TensorBase:
-    """X with tensordot(A, X, X.ndim) = B; `dims` of A are first moved to the end."""
+    """X with tensordot(A, X, X.ndim) = B; `dims` of A are first moved to the end.
+
+    Shape:
+        A: (*B.shape, *X.shape); result: (*X.shape)
+
+    Raises:
+        RuntimeError: both products of sizes differ
+
+    >>> import flambeau
+    >>> flambeau.linalg.tensorsolve(2 * flambeau.eye(4).reshape(4, 2, 2), flambeau.tensor([2.0, 4.0, 6.0, 8.0]))
+    tensor([[1., 2.],
+            [3., 4.]])
+    """
     if dims is not None:
         last = [_wrapped(d, A, "linalg.tensorsolve") for d in dims]
         A = A.permute([d for d in range(A.ndim) if d not in last] + last)
@@ -432,7 +586,20 @@ def tensorsolve(
 # --- older names ----------------------------------------------------------------------------------------------------------
 @library("composite", "cholesky", "Tensor.cholesky", name="old_cholesky")
 def cholesky(input: TensorBase, upper: bool = False, *, out: TensorBase | None = None) -> TensorBase:
-    """`linalg.cholesky`."""
+    """`linalg.cholesky`: L with A = L Lᴴ, or its Hermitian transpose where `upper`.
+
+    Shape:
+        input: (*, n, n); the result has the same
+
+    Raises:
+        RuntimeError: the matrices are not square
+        LinAlgError: a matrix is not positive-definite
+
+    >>> import flambeau
+    >>> flambeau.cholesky(flambeau.tensor([[4.0, 2.0], [2.0, 2.0]]))
+    tensor([[2., 0.],
+            [1., 1.]])
+    """
     return lapack.cholesky(input, upper=upper, out=out)
 
 
@@ -440,7 +607,19 @@ def cholesky(input: TensorBase, upper: bool = False, *, out: TensorBase | None =
 def cholesky_solve(
     input: TensorBase, L: TensorBase, upper: bool = False, *, out: TensorBase | None = None
 ) -> TensorBase:
-    """X with A X = input, for A = L Lᴴ (Lᴴ L where `upper`)."""
+    """X with A X = input, for A = L Lᴴ (Lᴴ L where `upper`).
+
+    Shape:
+        input: (*, n, k); L: (*, n, n); result: (*, n, k)
+
+    Raises:
+        RuntimeError: there are fewer than two dimensions
+
+    >>> import flambeau
+    >>> flambeau.cholesky_solve(flambeau.tensor([[8.0], [9.0]]), flambeau.tensor([[2.0, 0.0], [0.0, 3.0]]))
+    tensor([[2.],
+            [1.]])
+    """
     if input.ndim < 2 or L.ndim < 2:
         raise RuntimeError(
             f"cholesky_solve(): b and u should have at least 2 dimensions, but have {input.ndim} and {L.ndim} instead"
@@ -479,7 +658,19 @@ def _cholesky_solve_gradient(
 
 @library("composite")
 def cholesky_inverse(L: TensorBase, upper: bool = False, *, out: TensorBase | None = None) -> TensorBase:
-    """The inverse of L Lᴴ (Lᴴ L where `upper`)."""
+    """(L Lᴴ)⁻¹, or (Lᴴ L)⁻¹ where `upper`.
+
+    Shape:
+        L: (*, n, n); the result has the same
+
+    Raises:
+        RuntimeError: the matrices are not square
+
+    >>> import flambeau
+    >>> flambeau.cholesky_inverse(flambeau.tensor([[2.0, 0.0], [0.0, 1.0]]))
+    tensor([[0.2500, 0.0000],
+            [0.0000, 1.0000]])
+    """
     checked("cholesky_inverse", L, "L")
     return into(out, _cholesky_solve(identity(L.shape[-1], L.detach()), L, upper), "cholesky_inverse")
 
@@ -489,7 +680,19 @@ def cholesky_inverse(L: TensorBase, upper: bool = False, *, out: TensorBase | No
 def triangular_solve(
     b: TensorBase, A: TensorBase, upper: bool = True, transpose: bool = False, unitriangular: bool = False
 ) -> tuple:
-    """X with A X = b for triangular A (its transpose where asked for), and A again."""
+    """X with A X = b for triangular A (its transpose where asked for), and A again.
+
+    Shape:
+        b: (*, n, k); A: (*, n, n); results: (*, n, k) and (*, n, n)
+
+    Raises:
+        RuntimeError: there are fewer than two dimensions
+
+    >>> import flambeau
+    >>> flambeau.triangular_solve(flambeau.tensor([[4.0], [2.0]]), flambeau.tensor([[2.0, 1.0], [0.0, 1.0]])).solution
+    tensor([[1.],
+            [2.]])
+    """
     _one_dtype("triangular_solve", b, A, "A")
     if transpose:
         found = solve_triangular(A.mT, b, upper=not upper, unitriangular=unitriangular)
@@ -502,14 +705,40 @@ def triangular_solve(
 @library("composite", "qr", "Tensor.qr", name="old_qr")
 @accepts_out
 def qr(input: TensorBase, some: bool = True) -> tuple:
-    """`linalg.qr`, reduced where `some`, else complete."""
+    """`linalg.qr`, input = Q R: reduced where `some`, else complete.
+
+    Shape:
+        input: (*, m, n); Q: (*, m, k), R: (*, k, n), k = min(m, n) where `some`, else m
+
+    Raises:
+        RuntimeError: there are fewer than two dimensions
+
+    >>> import flambeau
+    >>> Q, R = flambeau.qr(flambeau.tensor([[3.0, 1.0], [4.0, 2.0]]))
+    >>> (Q @ R).round(decimals=3)
+    tensor([[3., 1.],
+            [4., 2.]])
+    """
     return dec.qr(input, "reduced" if some else "complete")
 
 
 @library("composite", "svd", "Tensor.svd", name="old_svd")
 @accepts_out
 def svd(input: TensorBase, some: bool = True, compute_uv: bool = True) -> tuple:
-    """`linalg.svd` with V instead of its Hermitian transpose; zeros for U and V unless `compute_uv`."""
+    """`linalg.svd`, input = U diag(S) Vᴴ, with V instead of its Hermitian transpose; zeros for U and V
+    unless `compute_uv`.
+
+    Shape:
+        input: (*, m, n); U: (*, m, k), S: (*, k), V: (*, n, k), k = min(m, n) where `some`; else U: (*, m,
+            m), V: (*, n, n)
+
+    Raises:
+        RuntimeError: there are fewer than two dimensions
+
+    >>> import flambeau
+    >>> flambeau.svd(flambeau.tensor([[0.0, 2.0], [1.0, 0.0]])).S
+    tensor([2., 1.])
+    """
     if not compute_uv:
         m, n = input.shape[-2:]
         batch = input.shape[:-2]
@@ -530,7 +759,20 @@ def svd(input: TensorBase, some: bool = True, compute_uv: bool = True) -> tuple:
     ),
 )
 def lu(A: TensorBase, pivot: bool = True, get_infos: bool = False) -> tuple:
-    """`linalg.lu_factor` without an error for a zero pivot; with the verdicts where `get_infos`."""
+    """`linalg.lu_factor`, A = P L U, without an error for a zero pivot; with the verdicts where
+    `get_infos`.
+
+    Shape:
+        A: (*, m, n); results: (*, m, n), (*, min(m, n)) and, where wanted, (*)
+
+    Raises:
+        RuntimeError: there are fewer than two dimensions
+
+    >>> import flambeau
+    >>> flambeau.lu(flambeau.tensor([[4.0, 2.0], [2.0, 4.0]]))[0]
+    tensor([[4.0000, 2.0000],
+            [0.5000, 3.0000]])
+    """
     found = dec.lu_factor_ex(A, pivot=pivot)
     return tuple(found) if get_infos else tuple(found[:2])
 
@@ -538,7 +780,19 @@ def lu(A: TensorBase, pivot: bool = True, get_infos: bool = False) -> tuple:
 @library("composite", "lu_solve", "Tensor.lu_solve", name="old_lu_solve")
 @accepts_out
 def lu_solve(b: TensorBase, LU_data: TensorBase, LU_pivots: TensorBase) -> TensorBase:
-    """`linalg.lu_solve`."""
+    """`linalg.lu_solve`: X with A X = b for A = P L U.
+
+    Shape:
+        b: (*, n, k); LU_data: (*, n, n); LU_pivots: (*, n); result: (*, n, k)
+
+    Raises:
+        RuntimeError: there are fewer than two dimensions
+
+    >>> import flambeau
+    >>> flambeau.lu_solve(flambeau.tensor([[2.0], [2.0]]), *flambeau.lu(flambeau.tensor([[2.0, 0.0], [0.0, 4.0]])))
+    tensor([[1.0000],
+            [0.5000]])
+    """
     return dec.lu_solve(LU_data, LU_pivots, b)
 
 
@@ -550,7 +804,20 @@ lu_unpack_result = named_result("lu_unpack", "P", "L", "U")
 def lu_unpack(
     LU_data: TensorBase, LU_pivots: TensorBase, unpack_data: bool = True, unpack_pivots: bool = True
 ) -> tuple:
-    """P, L and U of what `linalg.lu_factor` gave; empty where not unpacked."""
+    """P, L and U with A = P L U of what `linalg.lu_factor` gave; empty where not unpacked.
+
+    Shape:
+        LU_data: (*, m, n); LU_pivots: (*, k); P: (*, m, m), L: (*, m, k), U: (*, k, n), k = min(m, n)
+
+    Raises:
+        RuntimeError: the pivots are not int32
+
+    >>> import flambeau
+    >>> P, L, U = flambeau.lu_unpack(*flambeau.linalg.lu_factor(flambeau.tensor([[2.0, 4.0], [4.0, 2.0]])))
+    >>> P @ L @ U
+    tensor([[2., 4.],
+            [4., 2.]])
+    """
     L, U = dec._triangles(LU_data) if unpack_data else (LU_data.new_empty(0), LU_data.new_empty(0))
     P = LU_data.new_empty(0)
     if unpack_pivots:
@@ -564,7 +831,19 @@ def lu_unpack(
 
 @library("composite", "pinverse", "Tensor.pinverse")
 def pinverse(input: TensorBase, rcond: float = 1e-15) -> TensorBase:
-    """`linalg.pinv`."""
+    """`linalg.pinv`: V S⁺ Uᴴ for input = U S Vᴴ, where singular values up to rcond · largest count as 0.
+
+    Shape:
+        input: (*, m, n); result: (*, n, m)
+
+    Raises:
+        RuntimeError: there are fewer than two dimensions
+
+    >>> import flambeau
+    >>> flambeau.pinverse(flambeau.tensor([[2.0, 0.0], [0.0, 0.0]]))
+    tensor([[0.5000, 0.0000],
+            [0.0000, 0.0000]])
+    """
     return pinv(input, rcond)
 
 
@@ -576,6 +855,14 @@ def svd_lowrank(
     """U, S and V of the best approximation of A - M of rank q, at most A's rows or columns, that random projections find.
 
     N. Halko, P.-G. Martinsson and J. A. Tropp, "Finding structure with randomness" (2011), algorithms 4.4 and 5.1.
+
+    Shape:
+        A: (*, m, n); U: (*, m, q), S: (*, q), V: (*, n, q)
+
+    >>> import flambeau
+    >>> U, S, V = flambeau.svd_lowrank(flambeau.outer(flambeau.tensor([3.0, 4.0]), flambeau.tensor([1.0, 0.0])), q=1)
+    >>> S.round(decimals=3)
+    tensor([5.])
     """
     q = 6 if q is None else q
     if M is not None:
@@ -600,7 +887,20 @@ def svd_lowrank(
 def pca_lowrank(
     A: TensorBase, q: int | None = None, center: bool = True, niter: int = 2
 ) -> tuple[TensorBase, TensorBase, TensorBase]:
-    """Principal components: `svd_lowrank` of A, less the mean of its rows where `center`; q is by default up to 6."""
+    """Principal components: U, S and V with A - mean ≈ U diag(S) Vᴴ by `svd_lowrank`.
+    The mean is that of the rows, where `center`; q is by default up to 6.
+
+    Shape:
+        A: (*, m, n); U: (*, m, q), S: (*, q), V: (*, n, q)
+
+    Raises:
+        ValueError: `q` is not within the smaller of both sizes
+
+    >>> import flambeau
+    >>> points = flambeau.tensor([[0.0, 0.0], [1.0, 1.0], [2.0, 2.0]])
+    >>> flambeau.pca_lowrank(points, q=1)[1].round(decimals=3)
+    tensor([2.])
+    """
     m, n = A.shape[-2:]
     q = min(6, m, n) if q is None else q
     if not 0 <= q <= min(m, n):

@@ -47,8 +47,19 @@ def _turned(V: TensorBase, tau: TensorBase, other: TensorBase) -> TensorBase:
 
 @library("composite", "linalg.householder_product", "orgqr", "Tensor.orgqr", name="householder_product")
 def householder_product(input: TensorBase, tau: TensorBase, *, out: TensorBase | None = None) -> TensorBase:
-    """The first n columns of the product of the reflections 1 - τₖ vₖ vₖᴴ, whose vₖ stand below the diagonal of the m by n
-    `input` (with a 1 on it and zeros above).
+    """The first n columns of the product of the reflections 1 - τₖ vₖ vₖᴴ.
+    The vₖ stand below the diagonal of the m by n `input` (with a 1 on it and zeros above).
+
+    Shape:
+        input: (*, m, n) with m ≥ n; tau: (*, k) with k ≤ n; result: (*, m, n)
+
+    Raises:
+        RuntimeError: there are more columns than rows, or more reflections than columns
+
+    >>> import flambeau
+    >>> flambeau.linalg.householder_product(flambeau.eye(2), flambeau.tensor([2.0, 0.0]))
+    tensor([[-1.,  0.],
+            [ 0.,  1.]])
     """
     _check("linalg.householder_product", input, tau)
     m, n = input.shape[-2:]

@@ -92,6 +92,17 @@ def fill_diagonal_(self: TensorBase, fill_value: complex, wrap: bool = False) ->
     """The main diagonal set to a number, in place; `wrap` starts it again below the square part of a tall matrix.
 
     RuntimeError for a vector, and for more than two dimensions unless all are of one size.
+
+    Shape:
+        self: (m, n), or (n, …, n)
+
+    Raises:
+        RuntimeError: the tensor is a vector
+
+    >>> import flambeau
+    >>> flambeau.zeros(2, 3).fill_diagonal_(5)
+    tensor([[5., 0., 0.],
+            [0., 5., 0.]])
     """
     if self.ndim < 2:
         raise RuntimeError(f"fill_diagonal_(): dimensions must larger than 1, got {self.ndim}")
@@ -123,7 +134,19 @@ def closed_range(
     device: Any = None,
     requires_grad: bool = False,
 ) -> TensorBase:
-    """Numbers from `start` to `end`, both included, `step` apart, as floating-point numbers; `arange` leaves out the end."""
+    """start + k · step for k = 0, …, ⌊(end - start) / step⌋, both ends included.
+    They are floating-point numbers; `arange` leaves out the end.
+
+    Shape:
+        result: (⌊(end - start) / step⌋ + 1,)
+
+    Raises:
+        RuntimeError: `step` is 0
+
+    >>> import flambeau
+    >>> flambeau.range(1, 4)
+    tensor([1., 2., 3., 4.])
+    """
     if step == 0 or (end - start) * step < 0:
         raise RuntimeError(
             f"range(): upper bound and lower bound inconsistent with step sign: {start} to {end} by {step}"

@@ -27,7 +27,7 @@ def _checked(who: str, tensors: Tensors) -> Tensors:
 
 @library("composite", "hstack")
 def hstack(tensors: Tensors, *, out: TensorBase | None = None) -> TensorBase:
-    """The tensors side by side: along the second dimension, 1-dim ones along the first.
+    """[A B …]: the tensors side by side, along the second dimension, 1-dim ones along the first.
 
     >>> import flambeau
     >>> flambeau.hstack([flambeau.tensor([1, 2]), flambeau.tensor([3])])
@@ -51,13 +51,27 @@ def vstack(tensors: Tensors, *, out: TensorBase | None = None) -> TensorBase:
 
 @library("composite", "dstack")
 def dstack(tensors: Tensors, *, out: TensorBase | None = None) -> TensorBase:
-    """The tensors one behind another: along the third dimension, which is added where it is missing."""
+    """The tensors one behind another: along the third dimension, which is added where it is missing.
+
+    Shape:
+        tensors: (*) of at most two dimensions become (1, n, 1) and (m, n, 1); all sizes but the third must
+            agree
+
+    Raises:
+        RuntimeError: the other sizes differ
+
+    >>> import flambeau
+    >>> flambeau.dstack([flambeau.tensor([1, 2]), flambeau.tensor([3, 4])])
+    tensor([[[1, 3],
+             [2, 4]]])
+    """
     return cat([atleast_3d(t) for t in _checked("dstack", tensors)], 2, out=out)
 
 
 @library("composite", "column_stack")
 def column_stack(tensors: Tensors, *, out: TensorBase | None = None) -> TensorBase:
-    """The tensors side by side as columns: 0-dim and 1-dim ones become matrices of one column first.
+    """[a b …]: the tensors side by side as columns; 0-dim and 1-dim ones become matrices of one column
+    first.
 
     >>> import flambeau
     >>> flambeau.column_stack([flambeau.tensor([1, 2]), flambeau.tensor([3, 4])])

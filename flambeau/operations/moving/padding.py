@@ -200,5 +200,17 @@ def _taken_back(grad: TensorBase, start: tuple[int, ...], sizes: tuple[int, ...]
 
 @library("composite", "constant_pad_nd")
 def constant_pad_nd(input: TensorBase, pad_: Sequence[int], value: complex = 0) -> TensorBase:
-    """`nn.functional.pad` with a constant."""
+    """`nn.functional.pad` with a constant.
+
+    Shape:
+        input: any; result: larger by pad[0] + pad[1] in the last dimension, by pad[2] + pad[3] in the one
+            before, …
+
+    Raises:
+        RuntimeError: the number of paddings is odd
+
+    >>> import flambeau
+    >>> flambeau.constant_pad_nd(flambeau.tensor([1, 2]), (1, 2), 9)
+    tensor([9, 1, 2, 9, 9])
+    """
     return pad(input, tuple(pad_), "constant", value)

@@ -10,7 +10,17 @@ from ..declare.results import copied
 
 @library("composite", "nn.functional.pixel_shuffle", "pixel_shuffle")
 def pixel_shuffle(input: TensorBase, upscale_factor: int) -> TensorBase:
-    """(*, C r², H, W) to (*, C, H r, W r) (Shi et al. 2016)."""
+    """(*, C r², H, W) to (*, C, H r, W r): result[c, h r + i, w r + j] = input[c r² + i r + j, h, w].
+    The source is Shi et al. (2016).
+
+    Raises:
+        RuntimeError: the channels are no multiple of r²
+
+    >>> import flambeau
+    >>> flambeau.nn.functional.pixel_shuffle(flambeau.arange(4).reshape(4, 1, 1), 2)
+    tensor([[[0, 1],
+             [2, 3]]])
+    """
     r = upscale_factor
     if input.ndim < 3:
         raise RuntimeError(
@@ -30,7 +40,16 @@ def pixel_shuffle(input: TensorBase, upscale_factor: int) -> TensorBase:
 
 @library("composite", "nn.functional.pixel_unshuffle", "pixel_unshuffle")
 def pixel_unshuffle(input: TensorBase, downscale_factor: int) -> TensorBase:
-    """(*, C, H r, W r) to (*, C r², H, W), the inverse of `pixel_shuffle`."""
+    """(*, C, H r, W r) to (*, C r², H, W): result[c r² + i r + j, h, w] = input[c, h r + i, w r + j].
+    It is the inverse of `pixel_shuffle`.
+
+    Raises:
+        RuntimeError: height or width is no multiple of r
+
+    >>> import flambeau
+    >>> flambeau.nn.functional.pixel_unshuffle(flambeau.arange(4).reshape(1, 2, 2), 2).flatten()
+    tensor([0, 1, 2, 3])
+    """
     r = downscale_factor
     if input.ndim < 3:
         raise RuntimeError(
@@ -52,7 +71,19 @@ def pixel_unshuffle(input: TensorBase, downscale_factor: int) -> TensorBase:
 def local_response_norm(
     input: TensorBase, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0
 ) -> TensorBase:
-    """x / (k + alpha · mean of squares over `size` neighbouring channels)^beta (Krizhevsky et al. 2012)."""
+    """x / (k + alpha · mean of squares over `size` neighbouring channels)^beta (Krizhevsky et al. 2012).
+
+    Shape:
+        input: (N, C, *); the result has the same
+
+    Raises:
+        ValueError: there are fewer than three dimensions
+
+    >>> import flambeau
+    >>> flambeau.nn.functional.local_response_norm(flambeau.ones(1, 2, 1), size=2, alpha=2.0, beta=1.0)
+    tensor([[[0.5000],
+             [0.3333]]])
+    """
     from .padding import pad
 
     if input.ndim < 3:

@@ -8,13 +8,32 @@ from ..declare.registry import library
 
 @library("question", "is_same_size", "Tensor.is_same_size", differentiable=False)
 def is_same_size(input: TensorBase, other: TensorBase) -> bool:
-    """Whether two tensors have one shape."""
+    """Whether two tensors have one shape.
+
+    Raises:
+        TypeError: an argument is no Tensor
+
+    >>> import flambeau
+    >>> flambeau.is_same_size(flambeau.zeros(2, 3), flambeau.ones(2, 3))
+    True
+    """
     return tuple(input.shape) == tuple(other.shape)
 
 
 @library("question", "is_nonzero", "Tensor.is_nonzero", differentiable=False)
 def is_nonzero(input: TensorBase) -> bool:
-    """Whether a tensor's only element is not zero; RuntimeError unless there is just one."""
+    """Whether a tensor's only element is not zero; RuntimeError unless there is just one.
+
+    Shape:
+        input: one element
+
+    Raises:
+        RuntimeError: there is not exactly one element
+
+    >>> import flambeau
+    >>> flambeau.is_nonzero(flambeau.tensor([0.5]))
+    True
+    """
     if input.numel() != 1:
         raise RuntimeError(
             "Boolean value of Tensor with no values is ambiguous"
@@ -26,7 +45,16 @@ def is_nonzero(input: TensorBase) -> bool:
 
 @library("question", "is_set_to", "Tensor.is_set_to", differentiable=False)
 def is_set_to(input: TensorBase, tensor: TensorBase) -> bool:
-    """Whether both lie over the same storage at the same place with the same shape and strides."""
+    """Whether both lie over the same storage at the same place with the same shape and strides.
+
+    Raises:
+        TypeError: an argument is no Tensor
+
+    >>> import flambeau
+    >>> x = flambeau.zeros(4)
+    >>> x.is_set_to(x.view(4)), x.is_set_to(x[:2])
+    (True, False)
+    """
     return (
         input.untyped_storage() is tensor.untyped_storage()
         and input.storage_offset() == tensor.storage_offset()
@@ -37,11 +65,24 @@ def is_set_to(input: TensorBase, tensor: TensorBase) -> bool:
 
 @library("question", "is_signed", name="is_signed_of", differentiable=False)
 def is_signed(input: TensorBase) -> bool:
-    """Whether the tensor's dtype has negative numbers."""
+    """Whether the tensor's dtype has negative numbers.
+
+    Raises:
+        TypeError: the argument is no Tensor
+
+    >>> import flambeau
+    >>> flambeau.is_signed(flambeau.tensor([1])), flambeau.is_signed(flambeau.tensor([1], dtype=flambeau.uint8))
+    (True, False)
+    """
     return input.is_signed()
 
 
 @library("question", "Tensor.dim_order", differentiable=False)
 def dim_order(self: TensorBase) -> tuple[int, ...]:
-    """The dimensions from the outermost in memory to the innermost."""
+    """The dimensions from the outermost in memory to the innermost.
+
+    >>> import flambeau
+    >>> flambeau.zeros(2, 3).t().dim_order()
+    (1, 0)
+    """
     return tuple(sorted(range(self.ndim), key=lambda d: (-self.stride()[d], d)))

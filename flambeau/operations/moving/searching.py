@@ -246,7 +246,18 @@ def bincount(input: TensorBase, weights: TensorBase | None = None, minlength: in
 def histc(
     input: TensorBase, bins: int = 100, min: float = 0, max: float = 0, *, out: TensorBase | None = None
 ) -> TensorBase:
-    """How many elements lie in each of `bins` equal parts of [min, max]; of [smallest, largest] where both are equal."""
+    """How many elements lie in each of `bins` equal parts of [min, max]; of [smallest, largest] where both are equal.
+
+    Shape:
+        input: any; result: (bins,)
+
+    Raises:
+        RuntimeError: `bins` is not above 0
+
+    >>> import flambeau
+    >>> flambeau.histc(flambeau.tensor([1.0, 2.0, 2.5, 9.0]), bins=2, min=0, max=4)
+    tensor([1., 2.])
+    """
     if not input.is_floating_point():
         raise NotImplementedError(f'histc(): "histogram_cpu" not implemented for {input.dtype}')
     if bins <= 0:
@@ -369,7 +380,19 @@ def bucketize(
     right: bool = False,
     out: TensorBase | None = None,
 ) -> TensorBase:
-    """Which interval between ascending boundaries each value lies in: `searchsorted` in a 1-dim tensor."""
+    """k with boundaries[k - 1] < input ≤ boundaries[k], or ≤ and < where `right`.
+    It is `searchsorted` in a 1-dim tensor.
+
+    Shape:
+        input: any; boundaries: (n,); result: as input
+
+    Raises:
+        RuntimeError: `boundaries` has not one dimension
+
+    >>> import flambeau
+    >>> flambeau.bucketize(flambeau.tensor([1, 3, 9]), flambeau.tensor([1, 4, 6]))
+    tensor([0, 1, 3])
+    """
     if boundaries.ndim != 1:
         raise RuntimeError(
             f"bucketize(): boundaries tensor must be 1 dimension, but got dim({boundaries.ndim})"
@@ -452,6 +475,9 @@ def isin(
     elements: Any, test_elements: Any, *, assume_unique: bool = False, invert: bool = False
 ) -> TensorBase:
     """Whether each element is among the test elements (bool).
+
+    Shape:
+        elements: any; test_elements: any; result: as elements
 
     >>> import flambeau
     >>> flambeau.isin(flambeau.tensor([1, 2, 3]), flambeau.tensor([2, 5]))

@@ -17,6 +17,7 @@ from ...core.make.create import arange, zeros
 from ...core.places.join import flipped
 from ...core.tape.contexts import unrecorded
 from ..declare import checks
+from ..declare.examples import of_call
 from ..declare.half_types import in_float32
 from ..declare.host import holds, needs_data, without_data
 from ..declare.pointwise import EVERY, pointwise
@@ -71,7 +72,19 @@ def _flip(input: TensorBase, axes: tuple[int, ...]) -> TensorBase:
 
 @library("shape", reference="numpy.fliplr")
 def fliplr(input: TensorBase) -> TensorBase:
-    """The columns (dimension 1) in reverse order."""
+    """The columns (dimension 1) in reverse order.
+
+    Shape:
+        input: (m, n, *); the result has the same
+
+    Raises:
+        RuntimeError: there are fewer than two dimensions
+
+    >>> import flambeau
+    >>> flambeau.fliplr(flambeau.tensor([[1, 2], [3, 4]]))
+    tensor([[2, 1],
+            [4, 3]])
+    """
     if input.ndim < 2:
         raise RuntimeError(f"fliplr(): Input must be >= 2-d, got {input.ndim}-d")
     return flip(input, 1)
@@ -79,7 +92,19 @@ def fliplr(input: TensorBase) -> TensorBase:
 
 @library("shape", reference="numpy.flipud")
 def flipud(input: TensorBase) -> TensorBase:
-    """The rows (dimension 0) in reverse order."""
+    """The rows (dimension 0) in reverse order.
+
+    Shape:
+        input: (m, *); the result has the same
+
+    Raises:
+        RuntimeError: there is no dimension
+
+    >>> import flambeau
+    >>> flambeau.flipud(flambeau.tensor([[1, 2], [3, 4]]))
+    tensor([[3, 4],
+            [1, 2]])
+    """
     if input.ndim < 1:
         raise RuntimeError("flipud(): Input must be >= 1-d, got 0-d")
     return flip(input, 0)
@@ -90,6 +115,9 @@ def roll(input: TensorBase, shifts: Any, dims: Any = None) -> TensorBase:
     """The elements moved on by `shifts` along `dims`, the last ones to the front; without dims, along all as if one.
 
     RuntimeError where there are not as many shifts as dims.
+
+    Shape:
+        input: any; the result has the same
 
     >>> import flambeau
     >>> flambeau.tensor([1, 2, 3, 4]).roll(1)
@@ -119,7 +147,20 @@ def roll(input: TensorBase, shifts: Any, dims: Any = None) -> TensorBase:
 
 @library("shape", reference="numpy.rot90")
 def rot90(input: TensorBase, k: int = 1, dims: Sequence[int] = (0, 1)) -> TensorBase:
-    """The plane of two dimensions turned by k quarters, from the first of `dims` towards the second."""
+    """The plane of two dimensions turned by k quarters, from the first of `dims` towards the second.
+
+    Shape:
+        input: (m, n, *); result: the two sizes exchanged where k is odd
+
+    Raises:
+        RuntimeError: there are fewer than two dimensions
+        RuntimeError: `dims` are not two different dimensions
+
+    >>> import flambeau
+    >>> flambeau.rot90(flambeau.tensor([[1, 2], [3, 4]]))
+    tensor([[2, 4],
+            [1, 3]])
+    """
     if len(dims) != 2:
         raise RuntimeError(f"rot90(): expected total rotation dims == 2, but got dims = {len(dims)}")
     if input.ndim < 2:
@@ -169,7 +210,19 @@ def repeat(input: TensorBase, *repeats_: Any, repeats: Any = None) -> TensorBase
 
 @library("shape")
 def tile(input: TensorBase, *dims_: Any, dims: Any = None) -> TensorBase:
-    """`repeat`, with repeats of 1 in front where `dims` are fewer than the dimensions."""
+    """`repeat`, with repeats of 1 in front where `dims` are fewer than the dimensions.
+
+    Shape:
+        input: (n₁, …); result: (n₁ · dims₁, …)
+
+    Raises:
+        RuntimeError: a repeat is negative
+
+    >>> import flambeau
+    >>> flambeau.tile(flambeau.tensor([1, 2]), (2, 2))
+    tensor([[1, 2, 1, 2],
+            [1, 2, 1, 2]])
+    """
     times = _spread(dims_, dims)
     return repeat(input, (1,) * (input.ndim - len(times)) + times)
 
@@ -263,7 +316,7 @@ def _places(who: str, input: TensorBase, diagonal: int) -> tuple[TensorBase, Ten
     return first, arange(columns, dtype=dtype, device=input.device)
 
 
-def _triangle(name: str, op, doc: str):
+def _triangle(name: str, op, shown: str, doc: str):
     written = InPlaceOp(op, name + "_")
 
     def function(input: TensorBase, diagonal: int = 0, *, out: TensorBase | None = None) -> TensorBase:
@@ -276,7 +329,10 @@ def _triangle(name: str, op, doc: str):
     function.__name__ = function.__qualname__ = name
     function.__doc__ = doc
     in_place.__name__ = in_place.__qualname__ = name + "_"
-    in_place.__doc__ = f"`{name}` in place."
+    in_place.__doc__ = (
+        f"`{name}` in place.\n\nShape:\n    self: (*, m, n)\n\nRaises:\n    RuntimeError: there are fewer than two dimensions"
+        + of_call(f"tensor([[1, 2], [3, 4]]).{name}_()", shown)
+    )
     register(name + "_", "shape", in_place, places=(f"Tensor.{name}_",))
     return register(name, "shape", function, places=(name, f"Tensor.{name}"), reference=f"numpy.{name}")
 
@@ -284,7 +340,14 @@ def _triangle(name: str, op, doc: str):
 tril = _triangle(
     "tril",
     lower_part,
+    "tensor([[1, 0],\n        [3, 4]])",
     """The lower triangles of matrices: elements up to the given diagonal (0 the main one, above it positive), zeros beyond.
+
+    Shape:
+        input: (*, m, n); the result has the same
+
+    Raises:
+        RuntimeError: there are fewer than two dimensions
 
     >>> import flambeau
     >>> flambeau.ones(2, 2).tril()
@@ -295,7 +358,14 @@ tril = _triangle(
 triu = _triangle(
     "triu",
     upper_part,
+    "tensor([[1, 2],\n        [0, 4]])",
     """The upper triangles of matrices: elements from the given diagonal on (0 the main one, above it positive), zeros before.
+
+    Shape:
+        input: (*, m, n); the result has the same
+
+    Raises:
+        RuntimeError: there are fewer than two dimensions
 
     >>> import flambeau
     >>> flambeau.ones(2, 2).triu(1)
@@ -307,7 +377,19 @@ triu = _triangle(
 
 @library("shape")
 def diag_embed(input: TensorBase, offset: int = 0, dim1: int = -2, dim2: int = -1) -> TensorBase:
-    """Matrices, over dimensions dim1 and dim2, with the last dimension of `input` as their diagonal and zeros elsewhere."""
+    """Matrices, over dimensions dim1 and dim2, with the last dimension of `input` as their diagonal and zeros elsewhere.
+
+    Shape:
+        input: (*, n); result: (*, n + |offset|, n + |offset|)
+
+    Raises:
+        RuntimeError: both dimensions are the same
+
+    >>> import flambeau
+    >>> flambeau.diag_embed(flambeau.tensor([1, 2]))
+    tensor([[1, 0],
+            [0, 2]])
+    """
     rank = input.ndim + 1
     if input.ndim == 0:
         raise IndexError("diag_embed(): expected input to have at least 1 dimension, got 0")
@@ -335,6 +417,9 @@ def diag_embed(input: TensorBase, offset: int = 0, dim1: int = -2, dim2: int = -
 def diag(input: TensorBase, diagonal: int = 0, *, out: TensorBase | None = None) -> TensorBase:
     """Of a vector, the matrix with it as a diagonal; of a matrix, a copy of its diagonal.  RuntimeError for other ranks.
 
+    Shape:
+        input: (n,) or (m, n); result: (n + |diagonal|, n + |diagonal|) or (length of the diagonal,)
+
     >>> import flambeau
     >>> flambeau.diag(flambeau.tensor([1, 2]))
     tensor([[1, 0],
@@ -348,13 +433,37 @@ def diag(input: TensorBase, diagonal: int = 0, *, out: TensorBase | None = None)
 
 @library("shape", reference="numpy.diagflat")
 def diagflat(input: TensorBase, offset: int = 0) -> TensorBase:
-    """The matrix with all elements, flattened, as a diagonal."""
+    """The matrix with all elements, flattened, as a diagonal.
+
+    Shape:
+        input: n elements; result: (n + |offset|, n + |offset|)
+
+    Raises:
+        TypeError: the input is no Tensor
+
+    >>> import flambeau
+    >>> flambeau.diagflat(flambeau.tensor([1, 2]), offset=1)
+    tensor([[0, 1, 0],
+            [0, 0, 2],
+            [0, 0, 0]])
+    """
     return diag_embed(input.reshape(-1), offset)
 
 
 @library("shape", reference="numpy.trace")
 def trace(input: TensorBase) -> TensorBase:
-    """Sum of a matrix's diagonal.  RuntimeError unless there are two dimensions."""
+    """Σ inputᵢᵢ: the sum of a matrix's diagonal.  RuntimeError unless there are two dimensions.
+
+    Shape:
+        input: (m, n); result: ()
+
+    Raises:
+        RuntimeError: there are not two dimensions
+
+    >>> import flambeau
+    >>> flambeau.trace(flambeau.tensor([[1, 2], [3, 4]]))
+    tensor(5)
+    """
     if input.ndim != 2:
         raise RuntimeError(f"trace: expected a matrix, but got tensor with dim {input.ndim}")
     return input.diagonal().sum()
@@ -377,13 +486,38 @@ def _written(who: str, input: TensorBase, src: TensorBase, view) -> TensorBase:
 def diagonal_scatter(
     input: TensorBase, src: TensorBase, offset: int = 0, dim1: int = 0, dim2: int = 1
 ) -> TensorBase:
-    """A copy of `input` with `src` as its diagonal."""
+    """A copy of `input` with `src` as its diagonal.
+
+    Shape:
+        input: any; src: the shape of `input.diagonal(offset, dim1, dim2)`; result: as input
+
+    Raises:
+        RuntimeError: `src` has another shape
+
+    >>> import flambeau
+    >>> flambeau.diagonal_scatter(flambeau.zeros(2, 2), flambeau.tensor([1.0, 2.0]))
+    tensor([[1., 0.],
+            [0., 2.]])
+    """
     return _written("diagonal_scatter", input, src, lambda t: t.diagonal(offset, dim1, dim2))
 
 
 @library("shape")
 def select_scatter(input: TensorBase, src: TensorBase, dim: int, index: int) -> TensorBase:
-    """A copy of `input` with `src` at one index of `dim`."""
+    """A copy of `input` with `src` at one index of `dim`.
+
+    Shape:
+        input: (*, n, *); src: the same without `dim`; result: as input
+
+    Raises:
+        IndexError: the index is out of range
+        RuntimeError: `src` has another shape
+
+    >>> import flambeau
+    >>> flambeau.select_scatter(flambeau.zeros(2, 2), flambeau.tensor([1.0, 2.0]), 0, 1)
+    tensor([[0., 0.],
+            [1., 2.]])
+    """
     return _written("select_scatter", input, src, lambda t: t.select(dim, index))
 
 
@@ -397,7 +531,18 @@ def slice_scatter(
     end: int | None = None,
     step: int = 1,
 ) -> TensorBase:
-    """A copy of `input` with `src` in place of the slice start:end:step of `dim`."""
+    """A copy of `input` with `src` in place of the slice start:end:step of `dim`.
+
+    Shape:
+        input: any; src: the shape of the slice; result: as input
+
+    Raises:
+        RuntimeError: `src` has another shape
+
+    >>> import flambeau
+    >>> flambeau.slice_scatter(flambeau.zeros(4), flambeau.ones(2), 0, 1, 3)
+    tensor([0., 1., 1., 0.])
+    """
     axis = _wrapped(dim, input, "slice_scatter")
     if step <= 0:
         raise RuntimeError(f"slice_scatter(): step must be positive, got {step}")
@@ -416,6 +561,13 @@ def as_strided_scatter(
     """A row-major copy of `input` with `src` at the places of `as_strided(size, stride, storage_offset)`.
 
     RuntimeError where these lie outside.
+
+    Shape:
+        input: any; src: `size`; result: as input
+
+    >>> import flambeau
+    >>> flambeau.as_strided_scatter(flambeau.zeros(4), flambeau.ones(2), (2,), (2,))
+    tensor([1., 0., 1., 0.])
     """
     offset = 0 if storage_offset is None else storage_offset
     return _written(
@@ -471,7 +623,20 @@ def broadcast_shapes(*shapes: Any) -> Size:
 
 @library("shape", "broadcast_tensors")
 def broadcast_tensors(*tensors: TensorBase) -> tuple[TensorBase, ...]:
-    """Views of the tensors, all of the shape that they broadcast to."""
+    """Views of the tensors, all of the shape that they broadcast to.
+
+    Shape:
+        tensors: any shapes that broadcast; results: the shape they broadcast to
+
+    Raises:
+        RuntimeError: the shapes do not broadcast
+
+    >>> import flambeau
+    >>> flambeau.broadcast_tensors(flambeau.tensor([[1], [2]]), flambeau.tensor([3, 4]))
+    (tensor([[1, 1],
+            [2, 2]]), tensor([[3, 4],
+            [3, 4]]))
+    """
     given = tensors[0] if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)) else tensors
     shape = broadcast_shapes(*[tuple(t.shape) for t in given])
     return tuple(t.expand(shape) for t in given)
@@ -515,7 +680,21 @@ def meshgrid(*tensors: Any, indexing: str | None = None) -> tuple[TensorBase, ..
 
 @library("shape", "cartesian_prod")
 def cartesian_prod(*tensors: TensorBase) -> TensorBase:
-    """All tuples of one element of each 1-dim tensor, as rows in lexical order."""
+    """All tuples of one element of each 1-dim tensor, as rows in lexical order.
+
+    Shape:
+        tensors: (n₁,), …, (nₖ,); result: (n₁ · … · nₖ, k), or (n₁,) for one tensor
+
+    Raises:
+        RuntimeError: a tensor has not one dimension
+
+    >>> import flambeau
+    >>> flambeau.cartesian_prod(flambeau.tensor([1, 2]), flambeau.tensor([3, 4]))
+    tensor([[1, 3],
+            [1, 4],
+            [2, 3],
+            [2, 4]])
+    """
     for t in tensors:
         if t.ndim != 1:
             raise RuntimeError(f"cartesian_prod(): Expect a 1D vector, but got shape {list(t.shape)}")
@@ -526,7 +705,20 @@ def cartesian_prod(*tensors: TensorBase) -> TensorBase:
 
 @library("shape", "combinations", "Tensor.combinations")
 def combinations(input: TensorBase, r: int = 2, with_replacement: bool = False) -> TensorBase:
-    """All choices of r elements of a 1-dim tensor, as rows in the order of `itertools.combinations`."""
+    """All choices of r elements of a 1-dim tensor, as rows in the order of `itertools.combinations`.
+
+    Shape:
+        input: (n,); result: (number of choices, r)
+
+    Raises:
+        RuntimeError: there is not one dimension
+
+    >>> import flambeau
+    >>> flambeau.combinations(flambeau.tensor([1, 2, 3]))
+    tensor([[1, 2],
+            [1, 3],
+            [2, 3]])
+    """
     if input.ndim != 1:
         raise RuntimeError(f"combinations(): Expect a 1D vector, but got shape {list(input.shape)}")
     if r < 0:
@@ -563,6 +755,12 @@ def _index_tensor(values: list[int]) -> TensorBase:
 def kron(input: TensorBase, other: TensorBase, *, out: TensorBase | None = None) -> TensorBase:
     """Kronecker product: every element of `input` times the whole of `other`.
 
+    Shape:
+        input: (m₁, …); other: (n₁, …); result: (m₁ · n₁, …)
+
+    Raises:
+        TypeError: an argument is no Tensor
+
     >>> import flambeau
     >>> flambeau.kron(flambeau.tensor([1, 10]), flambeau.tensor([1, 2]))
     tensor([ 1,  2, 10, 20])
@@ -580,7 +778,19 @@ def kron(input: TensorBase, other: TensorBase, *, out: TensorBase | None = None)
 def cross(
     input: TensorBase, other: TensorBase, dim: int | None = None, *, out: TensorBase | None = None
 ) -> TensorBase:
-    """Vector product along `dim`, which has three elements (by default the first dimension that has)."""
+    """(a₂b₃ - a₃b₂, a₃b₁ - a₁b₃, a₁b₂ - a₂b₁) for a = input and b = other along `dim`.
+    That has three elements; by default it is the first dimension that has.
+
+    Shape:
+        input, other: (*, 3, *), which broadcast; the result has the shape they broadcast to
+
+    Raises:
+        RuntimeError: no dimension has three elements
+
+    >>> import flambeau
+    >>> flambeau.cross(flambeau.tensor([1, 0, 0]), flambeau.tensor([0, 1, 0]), dim=0)
+    tensor([0, 0, 1])
+    """
     checks.same_dtype("cross", input=input, other=other)
     if input.ndim != other.ndim:
         raise RuntimeError(
@@ -605,7 +815,21 @@ def cross(
 
 @library("shape", "vander", reference="numpy.vander")
 def vander(x: TensorBase, N: int | None = None, increasing: bool = False) -> TensorBase:
-    """Powers of a vector as columns, the highest first unless `increasing`; N columns, by default as many as elements."""
+    """xᵢ^(N - 1 - j): powers of a vector as columns, the highest first unless `increasing`.
+    There are N columns, by default as many as elements.
+
+    Shape:
+        x: (n,); result: (n, N)
+
+    Raises:
+        RuntimeError: there is not one dimension
+
+    >>> import flambeau
+    >>> flambeau.vander(flambeau.tensor([1, 2, 3]))
+    tensor([[1, 1, 1],
+            [4, 2, 1],
+            [9, 3, 1]])
+    """
     checks.rank("vander", "x", x, 1)
     n = x.shape[-1] if N is None else N
     if n < 0:
@@ -627,7 +851,13 @@ def cov(
     fweights: TensorBase | None = None,
     aweights: TensorBase | None = None,
 ) -> TensorBase:
-    """Covariances of variables (rows) over observations (columns), which may count several times or have weights.
+    """Σ (x - mean) (y - mean)ᵀ / (n - correction) of variables (rows) over observations (columns).
+
+    Shape:
+        input: (variables, n) or (n,); fweights, aweights: (n,); result: (variables, variables) or ()
+
+    Raises:
+        RuntimeError: there are more than two dimensions
 
     >>> import flambeau
     >>> flambeau.tensor([[0., 2.], [2., 0.]]).cov()
@@ -671,7 +901,20 @@ def cov(
 @library("composite", "corrcoef", "Tensor.corrcoef", reference="numpy.corrcoef")
 @in_float32()
 def corrcoef(input: TensorBase) -> TensorBase:
-    """Correlation coefficients of variables (rows) over observations (columns), within [-1, 1]."""
+    """C[i, j] / √(C[i, i] · C[j, j]) for C = `cov(input)`, within [-1, 1].
+    These are correlation coefficients of variables (rows) over observations (columns).
+
+    Shape:
+        input: (n, observations) or (observations,); result: (n, n) or ()
+
+    Raises:
+        RuntimeError: there are more than two dimensions
+
+    >>> import flambeau
+    >>> flambeau.corrcoef(flambeau.tensor([[1.0, 2.0, 3.0], [6.0, 4.0, 2.0]]))
+    tensor([[ 1., -1.],
+            [-1.,  1.]])
+    """
     c = cov(input)
     if c.ndim == 0:
         return c / c

@@ -13,6 +13,7 @@ from ...core.base.tensor import TensorBase
 from ...core.lib.order import order
 from ...core.tape.contexts import unrecorded
 from ..declare import checks
+from ..declare.examples import of_call
 from ..declare.host import Result, computed, holds
 from ..declare.registry import library, register
 from ..declare.results import into, named_result
@@ -91,7 +92,18 @@ def _zero_place(input: TensorBase) -> TensorBase:
 
 @library("sort", "argsort", "Tensor.argsort", differentiable=False)
 def argsort(input: TensorBase, dim: int = -1, descending: bool = False, stable: bool = False) -> TensorBase:
-    """Indices (int64) that sort along `dim`: the second result of `sort`."""
+    """Indices (int64) that sort along `dim`: the second result of `sort`.
+
+    Shape:
+        input: any; the result has the same
+
+    Raises:
+        IndexError: `dim` is out of range
+
+    >>> import flambeau
+    >>> flambeau.argsort(flambeau.tensor([30, 10, 20]))
+    tensor([1, 2, 0])
+    """
     _ordered("argsort", input)
     axis = _wrapped(dim, input, "argsort")
     return _zero_place(input) if input.ndim == 0 else _order(input, axis, descending)
@@ -99,7 +111,19 @@ def argsort(input: TensorBase, dim: int = -1, descending: bool = False, stable: 
 
 @library("sort", "msort", "Tensor.msort")
 def msort(input: TensorBase, *, out: TensorBase | None = None) -> TensorBase:
-    """The elements in order along the first dimension."""
+    """The elements in order along the first dimension.
+
+    Shape:
+        input: any; the result has the same
+
+    Raises:
+        TypeError: the input is no Tensor
+
+    >>> import flambeau
+    >>> flambeau.msort(flambeau.tensor([[3, 1], [2, 5]]))
+    tensor([[2, 1],
+            [3, 5]])
+    """
     values = sort(input, 0).values
     return into(out, values, "msort")
 
@@ -148,6 +172,17 @@ def kthvalue(
     """The k-th smallest element along `dim`, counted from 1, and where it stands: (values, indices).
 
     RuntimeError where there are fewer than k.
+
+    Shape:
+        input: any; results: without `dim`, or with size 1 there under `keepdim`
+
+    Raises:
+        RuntimeError: there are fewer than k elements
+        IndexError: `dim` is out of range
+
+    >>> import flambeau
+    >>> flambeau.kthvalue(flambeau.tensor([30, 10, 20]), 2)
+    kthvalue(values=tensor(20), indices=tensor(2))
     """
     axis = _wrapped(dim, input, "kthvalue")
     _ordered("kthvalue", input)
@@ -203,9 +238,12 @@ def _median(who: str, result: type, skip_nan: bool):
 
     function.__name__ = function.__qualname__ = who
     function.__doc__ = (
-        f"{who}(input): the lower median of all elements; {who}(input, dim, keepdim=False): along `dim`, as a named tuple "
-        + "(values, indices).\n\n"
+        "The lower median x₍⌊(n - 1) / 2⌋₎ of the n sorted elements, of all or along `dim`.\n\n"
+        f"`{who}(input, dim, keepdim=False)` gives a named tuple (values, indices).  "
         + ("NaN is left out." if skip_nan else "NaN where there is a NaN.")
+        + "\n\nShape:\n    input: any; results: () or without `dim`, or with size 1 there under `keepdim`"
+        "\n\nRaises:\n    IndexError: `dim` is out of range, or has no elements"
+        + of_call(f"{who}(flambeau.tensor([5.0, 1.0, 4.0, 2.0]))", "tensor(2.)")
     )
     overloads = (
         "(input: Tensor) -> Tensor",
@@ -237,7 +275,18 @@ def _most_frequent(a, ranked):
 def mode(
     input: TensorBase, dim: int = -1, keepdim: bool = False, *, out: tuple | None = None
 ) -> tuple[TensorBase, TensorBase]:
-    """The most frequent element along `dim`, the smallest of equally frequent ones, and where it last stands."""
+    """The most frequent element along `dim`, the smallest of equally frequent ones, and where it last stands.
+
+    Shape:
+        input: any; results: without `dim`, or with size 1 there under `keepdim`
+
+    Raises:
+        IndexError: `dim` is out of range
+
+    >>> import flambeau
+    >>> flambeau.mode(flambeau.tensor([1, 3, 3, 2, 2]))
+    mode(values=tensor(2), indices=tensor(4))
+    """
     axis = _wrapped(dim, input, "mode")
     if input.ndim == 0:
         return _given(out, mode_result(input.clone(), _zero_place(input)))
@@ -284,10 +333,14 @@ def _quantile(who: str, skip_nan: bool):
 
     function.__name__ = function.__qualname__ = who
     function.__doc__ = (
-        f"{who}(input, q, dim=None, keepdim=False, *, interpolation='linear'): the q-quantiles along `dim`, or of all elements."
+        "x₍q (n - 1)₎ of the n sorted elements: the q-quantiles along `dim`, or of all elements."
         "\n\nA quantile between two elements is interpolated ('linear', 'midpoint') or one of them ('lower', 'higher', 'nearest'). "
         "A 1-dim q gives a first dimension of its length.  "
         + ("NaN is left out." if skip_nan else "NaN where there is a NaN.")
+        + "\n\nShape:\n    input: any; q: () or (Q,); result: (Q,) if q has that, then input's without `dim`, or with size 1 there under "
+        "`keepdim`\n\nRaises:\n    IndexError: `dim` is out of range\n    RuntimeError: the dtype is neither float32 nor float64, q lies "
+        "outside [0, 1] or has another dtype, or there are no elements"
+        + of_call(f"{who}(flambeau.tensor([1.0, 2.0, 4.0]), 0.75)", "tensor(3.)")
     )
     register(who, "sort", function)
     return function

@@ -90,6 +90,12 @@ for _name in ("item", "tolist"):
 def real(input: Tensor) -> Tensor:
     """The real part of complex numbers, a view; real numbers themselves.
 
+    Shape:
+        input: any; the result has the same
+
+    Raises:
+        TypeError: the input is no Tensor
+
     >>> import flambeau
     >>> flambeau.real(flambeau.tensor([1 + 2j]))
     tensor([1.])
@@ -100,6 +106,9 @@ def real(input: Tensor) -> Tensor:
 @library("view", "imag")
 def imag(input: Tensor) -> Tensor:
     """The imaginary part of complex numbers, a view.  RuntimeError for real dtypes.
+
+    Shape:
+        input: any; the result has the same
 
     >>> import flambeau
     >>> flambeau.imag(flambeau.tensor([1 + 2j]))
@@ -126,23 +135,68 @@ for _function in (real, imag):
 # --- copies of views, and views under older names ------------------------------
 @library("composite", "narrow_copy", "Tensor.narrow_copy")
 def narrow_copy(input: Tensor, dim: int, start: int, length: int) -> Tensor:
-    """A copy of `narrow`."""
+    """`narrow`, input[start : start + length] along `dim`, in memory of its own.
+
+    Shape:
+        input: (*, n, *); result: (*, length, *)
+
+    Raises:
+        RuntimeError: the elements lie outside of the dimension
+        IndexError: `dim` is out of range
+
+    >>> import flambeau
+    >>> flambeau.narrow_copy(flambeau.tensor([1, 2, 3, 4]), 0, 1, 2)
+    tensor([2, 3])
+    """
     return input.narrow(dim, start, length).clone(memory_format=contiguous_format)
 
 
 @library("composite", "unsafe_split", "Tensor.unsafe_split")
 def unsafe_split(tensor: Tensor, split_size: int, dim: int = 0) -> tuple[Tensor, ...]:
-    """`split`."""
+    """`split`: pieces of `split_size` along `dim`, of which the last may be shorter.
+
+    Shape:
+        tensor: (*, n, *); results: (*, split_size, *) each
+
+    Raises:
+        IndexError: `dim` is out of range
+
+    >>> import flambeau
+    >>> flambeau.unsafe_split(flambeau.tensor([1, 2, 3]), 2)
+    (tensor([1, 2]), tensor([3]))
+    """
     return tensor.split(split_size, dim)
 
 
 @library("composite", "unsafe_split_with_sizes", "Tensor.unsafe_split_with_sizes")
 def unsafe_split_with_sizes(input: Tensor, split_sizes: Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
-    """`split_with_sizes`."""
+    """`split_with_sizes`: pieces of the given lengths along `dim`, n = Σ split_sizes.
+
+    Shape:
+        input: (*, n, *); results: (*, split_sizes[k], *)
+
+    Raises:
+        RuntimeError: the lengths do not add up to the size of the dimension
+
+    >>> import flambeau
+    >>> flambeau.unsafe_split_with_sizes(flambeau.tensor([1, 2, 3]), [1, 2])
+    (tensor([1]), tensor([2, 3]))
+    """
     return input.split_with_sizes(split_sizes, dim)
 
 
 @library("composite", "unsafe_chunk", "Tensor.unsafe_chunk")
 def unsafe_chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
-    """`chunk`."""
+    """`chunk`: at most `chunks` pieces of ⌈n / chunks⌉ elements along `dim`.
+
+    Shape:
+        input: (*, n, *); results: (*, ⌈n / chunks⌉, *), the last may be shorter
+
+    Raises:
+        RuntimeError: `chunks` is not above 0
+
+    >>> import flambeau
+    >>> flambeau.unsafe_chunk(flambeau.tensor([1, 2, 3]), 2)
+    (tensor([1, 2]), tensor([3]))
+    """
     return input.chunk(chunks, dim)

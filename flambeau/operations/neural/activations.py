@@ -17,6 +17,7 @@ from ...core.call.pointwise import InPlaceOp
 from ...core.make import twisted
 from ...core.make.elements import check_number
 from ..declare import checks
+from ..declare.examples import of_numbers
 from ..declare.pointwise import BOOL, COMPLEX, EVERY, FLOATING, NUMERIC, pointwise
 from ..declare.registry import library, register
 from ..pointwise.arithmetic import where
@@ -105,7 +106,12 @@ def _(grad, input, alpha):
 
 @pointwise(dtypes=FLOATING)
 def celu(input, *, alpha=1.0):
-    """max(0, x) + min(0, alpha · (exp(x / alpha) - 1)) (Barron 2017)."""
+    """max(0, x) + min(0, alpha · (exp(x / alpha) - 1)) (Barron 2017).
+
+    >>> import flambeau
+    >>> flambeau.celu(flambeau.tensor([-1.0, 2.0]))
+    tensor([-0.6321,  2.0000])
+    """
     return fn.where(input > 0, input, alpha * fn.expm1(input / alpha))
 
 
@@ -119,7 +125,12 @@ _ALPHA, _SCALE = 1.6732632423543772848170429916717, 1.05070098735548049341933498
 
 @pointwise(dtypes=FLOATING)
 def selu(input):
-    """Scaled elu whose activations keep mean 0 and variance 1 (Klambauer et al. 2017)."""
+    """scale · (max(0, x) + min(0, α · (exp(x) - 1))): a scaled elu whose activations keep mean 0 and variance 1 (Klambauer et al. 2017).
+
+    >>> import flambeau
+    >>> flambeau.selu(flambeau.tensor([-1.0, 1.0]))
+    tensor([-1.1113,  1.0507])
+    """
     return fn.where(input > 0, input * _SCALE, fn.expm1(input) * (_ALPHA * _SCALE))
 
 
@@ -180,7 +191,12 @@ def _softplus(x):
 
 @pointwise(places=("nn.functional.softplus",), dtypes=FLOATING, in_place=False)
 def softplus(input, *, beta=1.0, threshold=20.0):
-    """log(1 + exp(beta · x)) / beta; x itself where beta · x exceeds the threshold."""
+    """log(1 + exp(beta · x)) / beta; x itself where beta · x exceeds the threshold.
+
+    >>> import flambeau
+    >>> flambeau.nn.functional.softplus(flambeau.tensor([-1.0, 0.0, 30.0]))
+    tensor([ 0.3133,  0.6931, 30.0000])
+    """
     scaled = input * beta
     return fn.where(scaled > threshold, input, fn.log1p(fn.exp(scaled)) / beta)
 
@@ -193,7 +209,12 @@ def _(grad, input, beta, threshold):
 
 @pointwise(places=("nn.functional.logsigmoid",), dtypes=FLOATING, in_place=False)
 def logsigmoid(input):
-    """log(sigmoid(x)) without overflow."""
+    """log(sigmoid(x)) without overflow.
+
+    >>> import flambeau
+    >>> flambeau.nn.functional.logsigmoid(flambeau.tensor([0.0, -100.0]))
+    tensor([  -0.6931, -100.0000])
+    """
     return fn.minimum(input, _zero(input)) - fn.log1p(fn.exp(-fn.absolute(input)))
 
 
@@ -210,7 +231,12 @@ def _(grad, input):
     refused=[(BOOL, NotImplementedError, "bool inputs are not supported")],
 )
 def softsign(input):
-    """x / (1 + |x|)."""
+    """x / (1 + |x|).
+
+    >>> import flambeau
+    >>> flambeau.nn.functional.softsign(flambeau.tensor([-1.0, 3.0]))
+    tensor([-0.5000,  0.7500])
+    """
     return input / (1.0 + fn.absolute(input))
 
 
@@ -222,7 +248,12 @@ def softsign(input):
     refused=_NO_BOOLS,
 )
 def tanhshrink(input):
-    """x - tanh(x)."""
+    """x - tanh(x).
+
+    >>> import flambeau
+    >>> flambeau.nn.functional.tanhshrink(flambeau.tensor([0.0, 2.0]))
+    tensor([0.0000, 1.0360])
+    """
     return input - fn.tanh(input)
 
 
@@ -263,7 +294,12 @@ def _(grad, input, lambd):
 
 @pointwise(also=("nn.functional.hardshrink",), dtypes=FLOATING, in_place=False)
 def hardshrink(input, *, lambd=0.5):
-    """x, or 0 within lambd of 0."""
+    """input where |input| > lambd, else 0.
+
+    >>> import flambeau
+    >>> flambeau.hardshrink(flambeau.tensor([-0.3, 0.5, 2.0]))
+    tensor([0., 0., 2.])
+    """
     return fn.where((input >= -lambd) & (input <= lambd), _zero(input), input)
 
 
@@ -295,6 +331,10 @@ def _check_celu(input: TensorBase, alpha: float) -> None:
 
 
 def _check_hardtanh(input: TensorBase, min_val: float, max_val: float) -> None:
+    if not isinstance(input, TensorBase):
+        raise TypeError(
+            f"hardtanh(): argument 'input' (position 1) must be Tensor, not {type(input).__name__}"
+        )
     if min_val > max_val:
         raise ValueError(f"hardtanh(): min_val cannot be greater than max_val, got {min_val} and {max_val}")
     if not input.is_floating_point():
@@ -306,7 +346,7 @@ def _check_hardtanh(input: TensorBase, min_val: float, max_val: float) -> None:
         )
 
 
-def _with_inplace(op, *params: tuple[str, float], check: Callable | None = None) -> None:
+def _with_inplace(op, example: str, *params: tuple[str, float], check: Callable | None = None) -> None:
     """`name(input, *params, inplace=False)` over a pointwise operation; `check(input, …params)` raises for values that it does
     not take.
     """
@@ -344,7 +384,11 @@ def _with_inplace(op, *params: tuple[str, float], check: Callable | None = None)
         function = plain
     function.__name__ = function.__qualname__ = name
     shown = ", ".join(f"{n}={v}" for n, v in params)
-    function.__doc__ = f"{name}(input, {shown + ', ' if shown else ''}inplace=False): {op.__doc__}"
+    what = vars(op)["__doc__"].partition("\n\n")[0]
+    function.__doc__ = (
+        f"{what}\n\n`{name}(input, {shown + ', ' if shown else ''}inplace=False)`; `inplace` writes over the input."
+        + of_numbers(f"nn.functional.{name}", example)
+    )
     in_place = None if name in ("silu", "mish", "hardsigmoid", "hardswish", "relu6") else written
     register(
         f"{name}_function",
@@ -353,28 +397,61 @@ def _with_inplace(op, *params: tuple[str, float], check: Callable | None = None)
         places=(f"nn.functional.{name}",),
         in_place=in_place,
         thin=True,
+        computed_by=op,
     )
 
 
-for _op, *_params in (
-    (relu,),
-    (relu6,),
-    (leaky_relu, ("negative_slope", 0.01)),
-    (elu, ("alpha", 1.0)),
-    (selu,),
-    (silu,),
-    (mish,),
-    (hardsigmoid,),
-    (hardswish,),
+for _op, _example, *_params in (
+    (
+        relu,
+        "-1.0, 2.0 -> 0., 2.",
+    ),
+    (
+        relu6,
+        "-1.0, 7.0 -> 0., 6.",
+    ),
+    (leaky_relu, "-1.0, 2.0 -> -0.0100,  2.0000", ("negative_slope", 0.01)),
+    (elu, "-1.0, 2.0 -> -0.6321,  2.0000", ("alpha", 1.0)),
+    (
+        selu,
+        "-1.0, 2.0 -> -1.1113,  2.1014",
+    ),
+    (
+        silu,
+        "-1.0, 2.0 -> -0.2689,  1.7616",
+    ),
+    (
+        mish,
+        "-1.0, 2.0 -> -0.3034,  1.9440",
+    ),
+    (
+        hardsigmoid,
+        "-1.0, 2.0 -> 0.3333, 0.8333",
+    ),
+    (
+        hardswish,
+        "-1.0, 2.0 -> -0.3333,  1.6667",
+    ),
 ):
-    _with_inplace(_op, *_params)
-_with_inplace(celu, ("alpha", 1.0), check=_check_celu)
-_with_inplace(hardtanh, ("min_val", -1.0), ("max_val", 1.0), check=_check_hardtanh)
+    _with_inplace(_op, _example, *_params)
+_with_inplace(celu, "-1.0, 2.0 -> -0.6321,  2.0000", ("alpha", 1.0), check=_check_celu)
+_with_inplace(hardtanh, "-1.0, 2.0 -> -1.,  1.", ("min_val", -1.0), ("max_val", 1.0), check=_check_hardtanh)
 
 
 @library("composite", "nn.functional.softshrink", name="softshrink_function", thin=True)
 def softshrink_function(input: TensorBase, lambd: float = 0.5) -> TensorBase:
-    """x moved by `lambd` towards 0, where it stays; `lambd` is at least 0 and finite."""
+    """sign(x) · max(|x| - lambd, 0): x moved by `lambd` towards 0, where it stays; `lambd` is at least 0 and finite.
+
+    Shape:
+        input: any; the result has the same
+
+    Raises:
+        RuntimeError: `lambd` is negative
+
+    >>> import flambeau
+    >>> flambeau.nn.functional.softshrink(flambeau.tensor([-0.3, 2.0, -2.0]))
+    tensor([-0.0000,  1.5000, -1.5000])
+    """
     if not 0.0 <= lambd <= 3.4028234663852886e38:
         raise RuntimeError(f"softshrink(): lambd must be a finite number of at least 0, but found {lambd}")
     return softshrink(input, lambd=lambd)
@@ -382,7 +459,18 @@ def softshrink_function(input: TensorBase, lambd: float = 0.5) -> TensorBase:
 
 @library("composite", "nn.functional.gelu", thin=True)
 def gelu(input: TensorBase, approximate: str = "none") -> TensorBase:
-    """x · Φ(x), by erf or, with approximate="tanh", by tanh (Hendrycks and Gimpel 2016)."""
+    """x · Φ(x), by erf or, with approximate="tanh", by tanh (Hendrycks and Gimpel 2016).
+
+    Shape:
+        input: any; the result has the same
+
+    Raises:
+        RuntimeError: `approximate` is neither "none" nor "tanh"
+
+    >>> import flambeau
+    >>> flambeau.nn.functional.gelu(flambeau.tensor([-1.0, 0.0, 1.0]))
+    tensor([-0.1587,  0.0000,  0.8413])
+    """
     if approximate not in ("none", "tanh"):
         raise RuntimeError(f"gelu(): approximate argument must be either none or tanh, got {approximate!r}")
     return gelu_erf(input) if approximate == "none" else gelu_tanh(input)
@@ -392,7 +480,18 @@ _written_threshold = InPlaceOp(threshold_of, "threshold_")
 
 
 def threshold(input: TensorBase, threshold: float, value: float, inplace: Any = False) -> TensorBase:
-    """x where it exceeds the threshold, else `value`."""
+    """input where input > threshold, else `value`.
+
+    Shape:
+        input: any; the result has the same
+
+    Raises:
+        TypeError: the input is no Tensor
+
+    >>> import flambeau
+    >>> flambeau.threshold(flambeau.tensor([0.5, 2.0]), 1.0, -1.0)
+    tensor([-1.,  2.])
+    """
     if not input.is_floating_point():
         check_number(threshold, input, "threshold")
         check_number(value, input, "threshold")
@@ -417,7 +516,18 @@ library("composite", "nn.functional.tanh", name="tanh_function", thin=True)(tanh
 
 
 def prelu(input: TensorBase, weight: TensorBase) -> TensorBase:
-    """input above 0, weight · input elsewhere; `weight` has one element or one a channel (dimension 1)."""
+    """max(0, input) + weight · min(0, input); `weight` has one element or one a channel (dimension 1).
+
+    Shape:
+        input: (N, C, *); weight: (1,) or (C,); result: the shape of `input`
+
+    Raises:
+        RuntimeError: the number of weights is neither 1 nor that of channels
+
+    >>> import flambeau
+    >>> flambeau.prelu(flambeau.tensor([[-4.0, 2.0]]), flambeau.tensor([0.25]))
+    tensor([[-1.,  2.]])
+    """
     if weight.ndim > 1:
         raise RuntimeError(
             f"prelu(): Expected `weight` to be a scalar or 1D tensor, but got: ndim = {weight.ndim}"
@@ -447,7 +557,18 @@ register(
 
 @library("composite", "nn.functional.glu")
 def glu(input: TensorBase, dim: int = -1) -> TensorBase:
-    """First half times the sigmoid of the second, along `dim` (Dauphin et al. 2016)."""
+    """a · sigmoid(b) for the halves a and b of the input along `dim` (Dauphin et al. 2016).
+
+    Shape:
+        input: (*, 2n, *); result: (*, n, *)
+
+    Raises:
+        RuntimeError: the size along `dim` is odd
+
+    >>> import flambeau
+    >>> flambeau.nn.functional.glu(flambeau.tensor([3.0, 5.0, 0.0, 100.0]))
+    tensor([1.5000, 5.0000])
+    """
     if input.ndim == 0:
         raise RuntimeError("glu(): does not support 0-dimensional tensors as input")
     if not input.is_floating_point():
@@ -484,7 +605,18 @@ def rrelu(
     training: bool = False,
     inplace: Any = False,
 ) -> TensorBase:
-    """x above 0, else x times a random slope in [lower, upper]; outside training the mean slope (Xu et al. 2015)."""
+    """x above 0, else x times a random slope in [lower, upper]; outside training the mean slope (Xu et al. 2015).
+
+    Shape:
+        input: any; the result has the same
+
+    Raises:
+        TypeError: the input is no Tensor
+
+    >>> import flambeau
+    >>> flambeau.nn.functional.rrelu(flambeau.tensor([-12.0, 3.0]), lower=0.25, upper=0.25)
+    tensor([-3.,  3.])
+    """
     if not (math.isfinite(lower) and math.isfinite(upper)):
         raise RuntimeError(f"rrelu(): lower and upper must be finite, got {lower} and {upper}")
     if lower > upper:

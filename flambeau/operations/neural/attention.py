@@ -281,11 +281,21 @@ def multi_head_attention_forward(
     average_attn_weights: bool = True,
     is_causal: bool = False,
 ) -> tuple[TensorBase, TensorBase | None]:
-    """Multi-head attention with its projections: query (L, N, E), key and value (S, N, E), or all without N.
+    """softmax(Q Kᵀ / √E + mask) V for each head, with its projections.
+    Query is (L, N, E), key and value (S, N, E), or all without N.
 
     Masks are True where attention is not allowed, or numbers that are added; `static_k` and `static_v`, (N · heads, S, E / heads),
     replace the projected key and value.  Returns the output and, if wanted, the weights (N, L, S), or (N, heads, L, S) unless
     averaged.  AssertionError for sizes that do not fit, RuntimeError for an `attn_mask` of a wrong shape.
+
+    >>> import flambeau
+    >>> x, w = flambeau.ones(2, 1, 4), flambeau.eye(4)
+    >>> out, weights = flambeau.nn.functional.multi_head_attention_forward(
+    ...     x, x, x, 4, 2, flambeau.cat([w, w, w]), flambeau.zeros(12), None, None, False, 0.0, w, flambeau.zeros(4)
+    ... )
+    >>> out.shape, weights
+    (flambeau.Size([2, 1, 4]), tensor([[[0.5000, 0.5000],
+             [0.5000, 0.5000]]]))
     """
     from ..moving.joining import cat
 

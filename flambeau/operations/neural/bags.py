@@ -329,10 +329,16 @@ def embedding_bag(
     include_last_offset: bool = False,
     padding_idx: int | None = None,
 ) -> TensorBase:
-    """Sums, means or maxima of bags of rows of `weight` (V, D): (B, D).
+    """Σ weight[input] over each bag, or the mean or maximum: bags of rows of `weight` (V, D), (B, D).
 
     `input` is (B, N), or (N,) with the bags starting at `offsets` (B,).  `per_sample_weights` scales the rows of sums;
     `padding_idx` is in no bag; empty bags give 0.  ValueError for an unknown mode or arguments that do not fit.
+
+    >>> import flambeau
+    >>> table = flambeau.tensor([[1.0, 2.0], [3.0, 4.0]])
+    >>> flambeau.nn.functional.embedding_bag(flambeau.tensor([[0, 1], [1, 1]]), table, mode="sum")
+    tensor([[4., 6.],
+            [6., 8.]])
     """
     if weight.dtype.name == "int64" and input.is_floating_point():
         warnings.warn(

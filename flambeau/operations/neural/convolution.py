@@ -17,6 +17,7 @@ from ...core.base.tensor import TensorBase
 from ...core.make.create import zeros
 from ...core.tape.contexts import unrecorded
 from ..declare import checks
+from ..declare.examples import of_call
 from ..declare.registry import REGISTRY, library, register
 from ..pointwise.complex_numbers import complex_of
 from . import convolution_families as families
@@ -259,9 +260,8 @@ def _transposition(
 
 _SPREADS = """
 
-    Windows of 3 × 3 may be computed by Winograd's way, but for float64: then an infinity or a NaN in the input spreads to the squares of
-    4 × 4 results whose patches hold it; `backends.cpu.allow_winograd = False` takes sums alone.
-    """
+Windows of 3 × 3 may be computed by Winograd's way, but for float64: then an infinity or a NaN in the input spreads to the squares of
+4 × 4 results whose patches hold it; `backends.cpu.allow_winograd = False` takes sums alone."""
 
 
 def _declare(n: int) -> None:
@@ -274,12 +274,33 @@ def _declare(n: int) -> None:
         name = f"conv_transpose{n}d"
         return _transposition(name, n, input, weight, bias, stride, padding, output_padding, groups, dilation)
 
-    for name, function, what in (
-        (f"conv{n}d", conv, "Cross-correlation of an input (N, C, *) with a weight (O, C / groups, *)"),
-        (f"conv_transpose{n}d", transposed, "The adjoint of a convolution, for a weight (C, O / groups, *)"),
+    ones = "1, " * (n + 1)
+    for name, function, what, shapes, elements in (
+        (
+            f"conv{n}d",
+            conv,
+            "Σ input[k · stride + j · dilation - padding] · weight[j] + bias: cross-correlation",
+            "input: (N, C, *) or (C, *); weight: (O, C / groups, *); bias: (O,); result: (N, O, *) or (O, *)",
+            "3., 6.",
+        ),
+        (
+            f"conv_transpose{n}d",
+            transposed,
+            "Each input[k] · weight[j] added at k · stride + j · dilation - padding: a convolution's adjoint",
+            "input: (N, C, *) or (C, *); weight: (C, O / groups, *); bias: (O,); result: (N, O, *) or (O, *)",
+            "1., 3., 6., 4.",
+        ),
     ):
         function.__name__ = function.__qualname__ = name
-        function.__doc__ = f"{what}, with stride, padding, dilation and groups.{_SPREADS if n > 1 else ''}"
+        function.__doc__ = (
+            f"{what}.\n\nOver {n} dimension{'s' if n > 1 else ''}, with groups of channels.{_SPREADS if n > 1 else ''}\n\n"
+            f"Shape:\n    {shapes}\n\n"
+            "Raises:\n    RuntimeError: shapes, dtypes or numbers do not fit"
+            + of_call(
+                f"{name}(flambeau.tensor([1.0, 2.0, 4.0]).reshape({ones}3), flambeau.ones({ones}2))",
+                f"tensor({'[' * (n + 2)}{elements}{']' * (n + 2)})",
+            )
+        )
         register(name, "composite", function, places=(name, f"nn.functional.{name}"), whole=True)
 
 
@@ -289,7 +310,21 @@ for _n in (1, 2, 3):
 
 @library("composite", "nn.functional.conv_tbc", "conv_tbc")
 def conv_tbc(input: TensorBase, weight: TensorBase, bias: TensorBase, pad: int = 0) -> TensorBase:
-    """Cross-correlation of an input (T, N, C) with a weight (K, C, O) along time, with `pad` zeros at both ends."""
+    """result[t, n, o] = bias[o] + Σ input[t + k - pad, n, c] · weight[k, c, o].
+    It is the cross-correlation of an input (T, N, C) with a weight (K, C, O) along time, with `pad` zeros at
+    both ends.
+
+    Shape:
+        input: (T, N, C); weight: (K, C, O); bias: (O,); result: (T + 2 pad - K + 1, N, O)
+
+    Raises:
+        RuntimeError: input or weight has not three dimensions, or the channels differ
+
+    >>> import flambeau
+    >>> input = flambeau.arange(4.0).reshape(4, 1, 1)
+    >>> flambeau.nn.functional.conv_tbc(input, flambeau.ones(2, 1, 1), flambeau.zeros(1)).flatten()
+    tensor([1., 3., 5.])
+    """
     checks.rank("conv_tbc", "input", input, 3)
     checks.rank("conv_tbc", "weight", weight, 3)
     conv1d = REGISTRY["conv1d"].function

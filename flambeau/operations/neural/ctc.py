@@ -61,6 +61,18 @@ def ctc_loss(
     or sequences.  "mean" divides each loss by its target's length.  `zero_infinity` makes the loss of
     impossible targets 0.  As in PyTorch, the gradient is the one behind a log_softmax: exp(log_probs) is added
     to the derivative.
+
+    Shape:
+        log_probs: (T, N, C) or (T, C); targets: (N, S) or (Σ lengths,); lengths: (N,) or (); result: () or,
+            for reduction "none", (N,) or ()
+
+    Raises:
+        RuntimeError: the blank is no class
+
+    >>> import flambeau
+    >>> logs = flambeau.full((2, 1, 2), 0.5).log()
+    >>> flambeau.nn.functional.ctc_loss(logs, flambeau.tensor([[1]]), [2], [1], reduction="sum").neg().exp()
+    tensor(0.7500)
     """
     reduction = check_reduction("ctc_loss", reduction)
     if log_probs.ndim not in (2, 3):

@@ -24,11 +24,18 @@ def embedding(
     scale_grad_by_freq: bool = False,
     sparse: bool = False,
 ) -> TensorBase:
-    """Rows of `weight` (V, D) at the places `input` (integers of any shape): (*, D).
+    """weight[input]: rows of `weight` (V, D) at the places `input` (integers of any shape): (*, D).
 
     The row `padding_idx` gets no gradient; with `scale_grad_by_freq` a row's gradient is divided by how often it occurs;
     rows longer than `max_norm` are shortened in place.  With `sparse` the gradient of `weight` is a sparse tensor of the
     rows looked up.  IndexError for a number outside the table.
+
+    >>> import flambeau
+    >>> table = flambeau.tensor([[1.0, 2.0], [3.0, 4.0]])
+    >>> flambeau.nn.functional.embedding(flambeau.tensor([1, 0, 1]), table)
+    tensor([[3., 4.],
+            [1., 2.],
+            [3., 4.]])
     """
     if input.dtype.name not in ("int32", "int64"):
         checks.dtypes("embedding", ("int32", "int64"), RuntimeError, input=input)
@@ -99,7 +106,20 @@ def shorten(weight: TensorBase, input: TensorBase, max_norm: float, norm_type: f
 
 @library("composite", "nn.functional.one_hot")
 def one_hot(input: TensorBase, num_classes: int = -1) -> TensorBase:
-    """int64 tensor (*, num_classes): 1 at each element's class, else 0."""
+    """result[…, k] = (input = k): an int64 tensor (*, num_classes), 1 at each element's class, else 0.
+
+    Shape:
+        input: (*); result: (*, num_classes)
+
+    Raises:
+        RuntimeError: the dtype is not int64
+        RuntimeError: a class number is not below `num_classes`, or negative
+
+    >>> import flambeau
+    >>> flambeau.nn.functional.one_hot(flambeau.tensor([0, 2]), num_classes=3)
+    tensor([[1, 0, 0],
+            [0, 0, 1]])
+    """
     if input.dtype.name != "int64":
         raise RuntimeError(
             f"one_hot(): is only applicable to index tensor of type LongTensor, got {input.dtype}"

@@ -13,6 +13,7 @@ from ...core.base.dtypes import by_name
 from ...core.base.tensor import TensorBase
 from ...core.make.create import empty, full
 from ..declare import checks
+from ..declare.examples import of_call
 from ..declare.registry import REGISTRY, library
 from ..random import dropout as dropouts
 from ..rows.moments import var_mean
@@ -41,9 +42,18 @@ def embedding(
     scale_grad_by_freq: bool = False,
     sparse: bool = False,
 ) -> TensorBase:
-    """`nn.functional.embedding` with the table first: rows of `weight` (V, D) at the places `indices` (*): (*, D).
+    """weight[indices]: `nn.functional.embedding` with the table first, rows of `weight` (V, D) at the
+    places `indices` (*): (*, D).
 
     A negative `padding_idx` means none.
+
+    Raises:
+        IndexError: a place lies outside of the table
+
+    >>> import flambeau
+    >>> flambeau.embedding(flambeau.tensor([[1.0, 2.0], [3.0, 4.0]]), flambeau.tensor([1, 0]))
+    tensor([[3., 4.],
+            [1., 2.]])
     """
     chosen = None if padding_idx < 0 else padding_idx
     return tables.embedding(indices, weight, chosen, scale_grad_by_freq=scale_grad_by_freq, sparse=sparse)
@@ -53,7 +63,17 @@ def embedding(
 def embedding_renorm_(
     input: TensorBase, indices: TensorBase, max_norm: float, norm_type: float
 ) -> TensorBase:
-    """Shorten those rows of a table (V, D) at `indices` whose p-norm, p = `norm_type`, is above `max_norm`; in place."""
+    """row · min(1, max_norm / ‖row‖ₚ) for the rows of a table (V, D) at `indices`, in place.
+    p is `norm_type`.
+
+    Raises:
+        RuntimeError: the table has not two dimensions
+
+    >>> import flambeau
+    >>> flambeau.embedding_renorm_(flambeau.tensor([[3.0, 4.0], [6.0, 8.0]]), flambeau.tensor([0]), 1.0, 2.0)
+    tensor([[0.6000, 0.8000],
+            [6.0000, 8.0000]])
+    """
     checks.rank("embedding_renorm_", "input", input, 2)
     checks.dtypes("embedding_renorm_", ("int32", "int64"), RuntimeError, indices=indices)
     tables.shorten(input, indices, max_norm, norm_type)
@@ -72,9 +92,19 @@ def embedding_bag(
     include_last_offset: bool = False,
     padding_idx: int | None = None,
 ) -> tuple[TensorBase, TensorBase, TensorBase, TensorBase]:
-    """Bags of rows of `weight` (V, D), starting at `offsets` (B): sums (`mode` 0), means (1) or maxima (2), (B, D).
+    """Σ weight[indices] over bags (`mode` 0), means (1) or maxima (2) of rows of `weight` (V, D).
+    The bags start at `offsets` (B); the result is (B, D).
 
     Also the bag of each index, the number of indices in each bag, and for maxima where they stand, else an empty tensor.
+
+    Raises:
+        ValueError: the table has not two dimensions
+
+    >>> import flambeau
+    >>> table = flambeau.tensor([[1.0, 2.0], [3.0, 4.0]])
+    >>> flambeau.embedding_bag(table, flambeau.tensor([0, 1, 1]), flambeau.tensor([0, 2]))[0]
+    tensor([[4., 6.],
+            [3., 4.]])
     """
     kind = _named("embedding_bag", "mode", mode, _BAGS)
     found = bags.embedding_bag(
@@ -97,7 +127,21 @@ def convolution(
     output_padding: Sequence[int],
     groups: int,
 ) -> TensorBase:
-    """A convolution, or a transposed one, of 1 to 3 dimensions, told by the weight: `nn.functional.conv1d` and its kin."""
+    """`nn.functional.conv1d` and its kin: Σ input[at · stride + k · dilation - padding] · weight[k] in 1
+    to 3 dimensions, or the transposed one, told by the weight.
+
+    Shape:
+        input: (N, C, *); weight: (O, C / groups, *), transposed (C, O / groups, *); bias: (O,); result: (N,
+            O, *)
+
+    Raises:
+        RuntimeError: the shapes do not fit
+
+    >>> import flambeau
+    >>> input, weight = flambeau.tensor([[[1.0, 2.0, 4.0]]]), flambeau.ones(1, 1, 2)
+    >>> flambeau.convolution(input, weight, None, [1], [0], [1], False, [0], 1)
+    tensor([[[3., 6.]]])
+    """
     n = weight.ndim - 2
     if not 1 <= n <= 3:
         raise RuntimeError(f"convolution(): expected a weight of 3 to 5 dimensions, got {list(weight.shape)}")
@@ -123,7 +167,20 @@ def ctc_loss(
     reduction: int = 1,
     zero_infinity: bool = False,
 ) -> TensorBase:
-    """`nn.functional.ctc_loss` with a number for the reduction: 0 none, 1 mean, 2 sum."""
+    """`nn.functional.ctc_loss` with a number for the reduction: 0 none, 1 mean, 2 sum.
+
+    Shape:
+        log_probs: (T, N, C) or (T, C); targets: (N, S) or (Σ lengths,); lengths: (N,) or (); result: () or,
+            for reduction 0, (N,) or ()
+
+    Raises:
+        RuntimeError: the blank is no class
+
+    >>> import flambeau
+    >>> logs = flambeau.full((2, 1, 2), 0.5).log()
+    >>> flambeau.ctc_loss(logs, flambeau.tensor([[1]]), [2], [1], reduction=2).neg().exp()
+    tensor(0.7500)
+    """
     kind = _named("ctc_loss", "reduction", reduction, _REDUCTIONS)
     return ctc.ctc_loss(log_probs, targets, input_lengths, target_lengths, blank, kind, zero_infinity)
 
@@ -132,7 +189,19 @@ def ctc_loss(
 def kl_div(
     input: TensorBase, target: TensorBase, reduction: int = 1, *, log_target: bool = False
 ) -> TensorBase:
-    """`nn.functional.kl_div` with a number for the reduction: 0 none, 1 mean, 2 sum."""
+    """`nn.functional.kl_div`, target · (log target - input), with a number for the reduction: 0 none, 1
+    mean, 2 sum.
+
+    Shape:
+        input, target: shapes that broadcast; result: () or, for reduction 0, the shape they broadcast to
+
+    Raises:
+        RuntimeError: the shapes do not broadcast
+
+    >>> import flambeau
+    >>> flambeau.kl_div(flambeau.tensor([0.5, 0.5]).log(), flambeau.tensor([1.0, 0.0]), 2)
+    tensor(0.6931)
+    """
     return losses.kl_div(
         input, target, reduction=_named("kl_div", "reduction", reduction, _REDUCTIONS), log_target=log_target
     )
@@ -146,7 +215,19 @@ def binary_cross_entropy_with_logits(
     pos_weight: TensorBase | None = None,
     reduction: int = 1,
 ) -> TensorBase:
-    """`nn.functional.binary_cross_entropy_with_logits` with a number for the reduction: 0 none, 1 mean, 2 sum."""
+    """`nn.functional.binary_cross_entropy_with_logits`, -(y log σ(x) + (1 - y) log(1 - σ(x))), with a
+    number for the reduction: 0 none, 1 mean, 2 sum.
+
+    Shape:
+        input, target: one shape; result: () or, for reduction 0, that shape
+
+    Raises:
+        ValueError: the shapes differ
+
+    >>> import flambeau
+    >>> flambeau.binary_cross_entropy_with_logits(flambeau.tensor([0.0]), flambeau.tensor([1.0]))
+    tensor(0.6931)
+    """
     kind = _named("binary_cross_entropy_with_logits", "reduction", reduction, _REDUCTIONS)
     return losses.binary_cross_entropy_with_logits(
         input, target, weight, reduction=kind, pos_weight=pos_weight
@@ -156,13 +237,33 @@ def binary_cross_entropy_with_logits(
 # --- images ------------------------------
 @library("composite", "adaptive_max_pool1d", name="flat_adaptive_max_pool1d")
 def adaptive_max_pool1d(input: TensorBase, output_size: Any) -> tuple[TensorBase, TensorBase]:
-    """The largest element of each of `output_size` equal parts of (N, C, L) or (C, L), and its place."""
+    """max(input[⌊i n / size⌋ : ⌈(i + 1) n / size⌉]) for each of `output_size` parts, and its place.
+    The input is (N, C, L) or (C, L).
+
+    Raises:
+        RuntimeError: there are neither two nor three dimensions
+
+    >>> import flambeau
+    >>> flambeau.adaptive_max_pool1d(flambeau.tensor([[1.0, 5.0, 2.0, 3.0]]), 2)
+    (tensor([[5., 3.]]), tensor([[1, 3]]))
+    """
     return REGISTRY["adaptive_max_pool1d"].function(input, output_size, True)
 
 
 @library("composite", "affine_grid_generator")
 def affine_grid_generator(theta: TensorBase, size: Sequence[int], align_corners: bool) -> TensorBase:
-    """`nn.functional.affine_grid`: the places to which affine maps, (N, 2, 3) or (N, 3, 4), take those of an image."""
+    """`nn.functional.affine_grid`, theta · (x, y, 1): the places to which affine maps, (N, 2, 3) or (N,
+    3, 4), take those of an image.
+
+    Raises:
+        ValueError: the shapes do not fit
+
+    >>> import flambeau
+    >>> theta = flambeau.tensor([[[1.0, 0.0, 0.5], [0.0, 1.0, 0.0]]])
+    >>> flambeau.affine_grid_generator(theta, [1, 1, 1, 2], True)
+    tensor([[[[-0.5000,  0.0000],
+              [ 1.5000,  0.0000]]]])
+    """
     return resizing.affine_grid(theta, size, align_corners)
 
 
@@ -170,7 +271,19 @@ def affine_grid_generator(theta: TensorBase, size: Sequence[int], align_corners:
 def grid_sampler(
     input: TensorBase, grid: TensorBase, interpolation_mode: int, padding_mode: int, align_corners: bool
 ) -> TensorBase:
-    """`nn.functional.grid_sample` with numbers: 0 bilinear, 1 nearest, 2 bicubic; 0 zeros, 1 border, 2 reflection."""
+    """`nn.functional.grid_sample`, Σ wₖ · input[k], with numbers: 0 bilinear, 1 nearest, 2 bicubic; 0
+    zeros, 1 border, 2 reflection.
+
+    Shape:
+        input: (N, C, H, W) or (N, C, D, H, W); grid: (N, …, 2) or (N, …, 3); result: (N, C, …)
+
+    Raises:
+        RuntimeError: the shapes do not fit
+
+    >>> import flambeau
+    >>> flambeau.grid_sampler(flambeau.tensor([[[[1.0, 3.0]]]]), flambeau.zeros(1, 1, 1, 2), 0, 0, True).item()
+    2.0
+    """
     mode = _named(
         "grid_sampler", "interpolation_mode", interpolation_mode, ("bilinear", "nearest", "bicubic")
     )
@@ -189,8 +302,13 @@ def _dropping(name: str, source: Any, what: str) -> None:
         return source(input, p, train, True)
 
     flat.__name__, flat_.__name__ = name, f"{name}_"
-    flat.__doc__ = f"{what}, each with chance `p`, where `train`; else the input itself. RuntimeError unless 0 <= p <= 1."
-    flat_.__doc__ = f"{what} in place, each with chance `p`, where `train`. RuntimeError unless 0 <= p <= 1."
+    shapes = "\n\nShape:\n    input: any; the result has the same\n\nRaises:\n    RuntimeError: `p` lies outside [0, 1]"
+    flat.__doc__ = f"{what}, each with chance `p`, where `train`; else the input itself.{shapes}" + of_call(
+        f"{name}(flambeau.ones(1, 2), 0.5, False)", "tensor([[1., 1.]])"
+    )
+    flat_.__doc__ = f"{what} in place, each with chance `p`, where `train`.{shapes}" + of_call(
+        f"{name}_(flambeau.ones(1, 2), 0.5, False)", "tensor([[1., 1.]])"
+    )
     if name != "dropout":  # which stands beside `nn.functional.dropout`
         library("random", name, name=f"flat_{name}")(flat)
     library("random", f"{name}_", name=f"flat_{name}_")(flat_)
@@ -198,9 +316,15 @@ def _dropping(name: str, source: Any, what: str) -> None:
 
 _dropping("dropout", dropouts.dropout, "Zero elements and scale the others by 1 / (1 - p)")
 _dropping("feature_dropout", dropouts.channels, "Zero channels and scale the others by 1 / (1 - p)")
-_dropping("alpha_dropout", dropouts.alpha_dropout, "Drop elements so that mean and variance stay")
 _dropping(
-    "feature_alpha_dropout", dropouts.feature_alpha_dropout, "Drop channels so that mean and variance stay"
+    "alpha_dropout",
+    dropouts.alpha_dropout,
+    "a · (mask · x + (1 - mask) · α′) + b: drop elements so that mean and variance stay",
+)
+_dropping(
+    "feature_alpha_dropout",
+    dropouts.feature_alpha_dropout,
+    "a · (mask · x + (1 - mask) · α′) + b: drop channels so that mean and variance stay",
 )
 
 
@@ -209,6 +333,16 @@ def native_dropout(input: TensorBase, p: float, train: bool | None) -> tuple[Ten
     """Elements zeroed with chance `p`, the others scaled by 1 / (1 - p); and a bool tensor of those that are kept.
 
     Unless `train` is False; then all of them are kept.
+
+    Shape:
+        input: any; the results have the same
+
+    Raises:
+        RuntimeError: `p` lies outside [0, 1]
+
+    >>> import flambeau
+    >>> flambeau.native_dropout(flambeau.ones(2), 0.5, False)
+    (tensor([1., 1.]), tensor([True, True]))
     """
     checks.probability("native_dropout", "p", p, RuntimeError)
     if train is False:
@@ -235,7 +369,18 @@ def native_layer_norm(
     bias: TensorBase | None,
     eps: float,
 ) -> tuple[TensorBase, TensorBase, TensorBase]:
-    """`nn.functional.layer_norm`, and the means and 1 / √(variance + eps), which have no gradients."""
+    """`nn.functional.layer_norm`, and the means and 1 / √(variance + eps), which have no gradients.
+
+    Shape:
+        input: (*, *normalized_shape); results: that, and (*, 1, …) twice
+
+    Raises:
+        RuntimeError: the last dimensions are not `normalized_shape`
+
+    >>> import flambeau
+    >>> flambeau.native_layer_norm(flambeau.tensor([[1.0, 3.0]]), [2], None, None, 0.0)[:2]
+    (tensor([[-1.,  1.]]), tensor([[2.]]))
+    """
     found = norms.layer_norm(input, normalized_shape, weight, bias, eps)
     rank = 1 if isinstance(normalized_shape, int) else len(normalized_shape)
     return found, *_moments(input, tuple(range(input.ndim - rank, input.ndim)), eps, True)
@@ -255,6 +400,11 @@ def native_group_norm(
     """`nn.functional.group_norm`, and the means and 1 / √(variance + eps), (N, group), which have no gradients.
 
     `N`, `C` and `HxW` are the input's batch, channels and places; RuntimeError where they are not.
+
+    >>> import flambeau
+    >>> x = flambeau.tensor([[1.0, 3.0, 10.0, 30.0]]).reshape(1, 4, 1)
+    >>> flambeau.native_group_norm(x, None, None, 1, 4, 1, 2, 0.0)[1]
+    tensor([[ 2., 20.]])
     """
     if input.shape[:2] != (N, C) or input.numel() != N * C * HxW:
         raise RuntimeError(
@@ -278,6 +428,17 @@ def native_batch_norm(
     """`nn.functional.batch_norm`, and the batch's means and 1 / √(variance + eps), (C,), which have no gradients.
 
     Outside of training these are empty.
+
+    Shape:
+        input: (N, C, *); results: that, and (C,) twice
+
+    Raises:
+        RuntimeError: there are no running moments outside of training
+
+    >>> import flambeau
+    >>> x = flambeau.tensor([[1.0, 10.0], [3.0, 30.0]])
+    >>> flambeau.native_batch_norm(x, None, None, None, None, True, 0.1, 1e-5)[1]
+    tensor([ 2., 20.])
     """
     found = norms.batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps)
     if not training:
@@ -287,7 +448,20 @@ def native_batch_norm(
 
 @library("composite", "norm_except_dim")
 def norm_except_dim(v: TensorBase, pow: int = 2, dim: int = 0) -> TensorBase:
-    """p-norms, p = `pow`, over all dimensions but `dim`, which keep size 1; over all of them where `dim` is -1."""
+    """(Σ |v|^p)^(1/p), p = `pow`, over all dimensions but `dim`, which keep size 1.
+    Where `dim` is -1 it is over all of them.
+
+    Shape:
+        v: (n₁, …); result: 1 everywhere but for `dim`
+
+    Raises:
+        IndexError: `dim` is out of range
+
+    >>> import flambeau
+    >>> flambeau.norm_except_dim(flambeau.tensor([[3.0, 4.0], [6.0, 8.0]]))
+    tensor([[ 5.],
+            [10.]])
+    """
     from ..rows.norms import vector_norm
 
     if dim == -1:

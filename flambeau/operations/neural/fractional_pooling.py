@@ -8,6 +8,7 @@ from typing import Any
 from ...core.base.dtypes import by_name
 from ...core.base.tensor import TensorBase
 from ..declare import checks
+from ..declare.examples import of_call
 from ..declare.host import Result, computed
 from ..declare.registry import library
 from ..random.random import rand
@@ -70,10 +71,19 @@ def _fractional(n: int) -> None:
         return values, at if input.ndim == n + 2 else at.squeeze(0)
 
     function.__name__ = function.__qualname__ = who
+    sizes = ", ".join(["1"] + ["5"] * n)
     function.__doc__ = (
-        "Maxima of windows whose places are drawn, so that the output has any size (B. Graham, Fractional max-pooling, 2014).\n\n"
+        "max(window) of windows whose places are drawn, so that the output has any size (Graham 2014).\n\n"
+        'The source is B. Graham, "Fractional max-pooling" (2014): windows begin at ⌊α (i + u)⌋ - ⌊α u⌋.\n\n'
         "`output_size` or `output_ratio` says how large it is; `_random_samples` in [0, 1), one for each dimension of each image "
-        "and channel, decide the places."
+        "and channel, decide the places.\n\n"
+        "Shape:\n    input: (N, C, *) or (C, *); result: (N, C, *output_size) or (C, *output_size)\n\n"
+        "Raises:\n    ValueError: not one of `output_size` and `output_ratio` is given\n"
+        "    RuntimeError: the windows do not fit into the input"
+        + of_call(
+            f"nn.functional.{who}(flambeau.ones({sizes}), kernel_size=2, output_size=2).shape",
+            f"flambeau.Size([{', '.join(['1'] + ['2'] * n)}])",
+        )
     )
     window = "kernel_size: int | Sequence[int], output_size: int | Sequence[int] | None = None, "
     window += "output_ratio: float | Sequence[float] | None = None"
@@ -89,7 +99,16 @@ def _fractional(n: int) -> None:
         return function(input, kernel_size, output_size, output_ratio, True, _random_samples)
 
     with_indices.__name__ = with_indices.__qualname__ = f"{who}_with_indices"
-    with_indices.__doc__ = f"`{who}` and the flat places of the maxima."
+    with_indices.__doc__ = (
+        f"`{who}`, max(window) of windows whose places are drawn, and the flat places of the maxima.\n\n"
+        "Shape:\n    input: (N, C, *) or (C, *); results: (N, C, *output_size) or (C, *output_size)\n\n"
+        "Raises:\n    ValueError: not one of `output_size` and `output_ratio` is given\n"
+        "    RuntimeError: the windows do not fit into the input"
+        + of_call(
+            f"nn.functional.{who}_with_indices(flambeau.ones({sizes}), kernel_size=2, output_size=2)[1].shape",
+            f"flambeau.Size([{', '.join(['1'] + ['2'] * n)}])",
+        )
+    )
     library("composite", f"nn.functional.{who}_with_indices")(with_indices)
 
 

@@ -12,6 +12,7 @@ from ...core import tape
 from ...core.base.tensor import TensorBase
 from ...core.call.operation import rename
 from ..declare import checks
+from ..declare.examples import of_call
 from ..declare.half_types import in_float32
 from ..declare.host import holds
 from ..declare.pointwise import FLOATING, pointwise
@@ -273,9 +274,15 @@ def nll_loss(
     reduce: Any = None,
     reduction: str = "mean",
 ) -> TensorBase:
-    """The negative of input[target] for log-probabilities (N, C), (C,) or (N, C, d1, …) and class numbers.
+    """-weight[target] · input[target] for log-probabilities (N, C), (C,) or (N, C, d1, …).
+    The target holds class numbers.
 
     "mean" divides by the weights of the rows that count.  IndexError for a class number that there is not.
+
+    >>> import flambeau
+    >>> logs = flambeau.tensor([[0.5, 0.5], [0.25, 0.75]]).log()
+    >>> flambeau.nn.functional.nll_loss(logs, flambeau.tensor([0, 1]), reduction="none")
+    tensor([0.6931, 0.2877])
     """
     reduction = check_reduction("nll_loss", reduction, size_average, reduce)
     _check_classes("nll_loss", input, target, weight)
@@ -318,7 +325,7 @@ def _check_weight(name: str, input, weight) -> None:
         )
 
 
-def _elementwise(name: str, what: str, of):
+def _elementwise(name: str, what: str, elements: str, of):
     def loss(input, target, size_average=None, reduce=None, reduction="mean", weight=None) -> TensorBase:
         reduction = check_reduction(name, reduction, size_average, reduce)
         _sizes_warn(name, input, target)
@@ -331,12 +338,24 @@ def _elementwise(name: str, what: str, of):
         return reduced(found if weight is None else found * weight, reduction)
 
     loss.__name__ = loss.__qualname__ = name
-    loss.__doc__ = what
+    loss.__doc__ = (
+        f'{what}\n\nShape:\n    input, target: shapes that broadcast; weight: as input; result: () or, for reduction "none", the shape '
+        "they broadcast to\n\nRaises:\n    ValueError: the reduction is unknown, or the weight has another shape than the input\n"
+        "    RuntimeError: the shapes do not broadcast"
+        + of_call(
+            f'nn.functional.{name}(flambeau.tensor([1.0, 2.0]), flambeau.tensor([3.0, 2.0]), reduction="none")',
+            f"tensor([{elements}])",
+        )
+    )
     return library("composite", f"nn.functional.{name}", thin=True)(loss)
 
 
-mse_loss = _elementwise("mse_loss", "Mean of squared differences.", lambda x, y: (x - y).square())
-l1_loss = _elementwise("l1_loss", "Mean of absolute differences.", lambda x, y: (x - y).abs())
+mse_loss = _elementwise(
+    "mse_loss", "(input - target)², or the mean or the sum of that.", "4., 0.", lambda x, y: (x - y).square()
+)
+l1_loss = _elementwise(
+    "l1_loss", "|input - target|, or the mean or the sum of that.", "2., 0.", lambda x, y: (x - y).abs()
+)
 
 
 @pointwise(places=("_smooth_distance",), dtypes=FLOATING, in_place=False)
@@ -373,7 +392,19 @@ rename(huber_distance, "huber_loss")
 
 @library("composite", "nn.functional.smooth_l1_loss", thin=True)
 def smooth_l1_loss(input, target, size_average=None, reduce=None, reduction="mean", beta=1.0) -> TensorBase:
-    """Squared below `beta`, linear above it (Girshick 2015)."""
+    """d² / (2 beta) for |d| < beta, else |d| - beta / 2, of d = input - target (Girshick 2015).
+
+    Shape:
+        input, target: shapes that broadcast; result: () or, for reduction "none", the shape they broadcast to
+
+    Raises:
+        RuntimeError: `beta` is negative
+        ValueError: the reduction is unknown
+
+    >>> import flambeau
+    >>> flambeau.nn.functional.smooth_l1_loss(flambeau.tensor([0.5, 3.0]), flambeau.zeros(2), reduction="none")
+    tensor([0.1250, 2.5000])
+    """
     reduction = check_reduction("smooth_l1_loss", reduction, size_average, reduce)
     if not beta >= 0:
         raise RuntimeError(f"smooth_l1_loss(): beta must be at least 0, got {beta}")
@@ -385,7 +416,19 @@ def smooth_l1_loss(input, target, size_average=None, reduce=None, reduction="mea
 
 @library("composite", "nn.functional.huber_loss", thin=True)
 def huber_loss(input, target, reduction="mean", delta=1.0, weight=None) -> TensorBase:
-    """Squared below `delta`, linear above it (Huber 1964)."""
+    """d² / 2 for |d| < delta, else delta · (|d| - delta / 2), of d = input - target (Huber 1964).
+
+    Shape:
+        input, target: shapes that broadcast; result: () or, for reduction "none", the shape they broadcast to
+
+    Raises:
+        RuntimeError: `delta` is not above 0
+        ValueError: the reduction is unknown
+
+    >>> import flambeau
+    >>> flambeau.nn.functional.huber_loss(flambeau.tensor([0.5, 3.0]), flambeau.zeros(2), reduction="none")
+    tensor([0.1250, 2.5000])
+    """
     reduction = check_reduction("huber_loss", reduction)
     if not delta > 0:
         raise RuntimeError(f"huber_loss(): delta must be positive, got {delta}")
@@ -410,6 +453,17 @@ def binary_cross_entropy(
     """-(y log x + (1 - y) log(1 - x)) for probabilities x; logarithms are at least -100.
 
     RuntimeError where a probability is outside [0, 1].
+
+    Shape:
+        input, target: one shape; result: () or, for reduction "none", that shape
+
+    Raises:
+        RuntimeError: a probability is outside [0, 1]
+        ValueError: the shapes differ
+
+    >>> import flambeau
+    >>> flambeau.nn.functional.binary_cross_entropy(flambeau.tensor([0.5, 1.0]), flambeau.tensor([1.0, 1.0]))
+    tensor(0.3466)
     """
     reduction = check_reduction("binary_cross_entropy", reduction, size_average, reduce)
     if tuple(input.shape) != tuple(target.shape):
@@ -447,9 +501,20 @@ rename(logit_entropy, "binary_cross_entropy_with_logits")
 def binary_cross_entropy_with_logits(
     input, target, weight=None, size_average=None, reduce=None, reduction="mean", pos_weight=None
 ) -> TensorBase:
-    """Binary cross-entropy of sigmoid(input), without overflow, in the target's dtype.
+    """-(pos_weight · y log σ(x) + (1 - y) log(1 - σ(x))), σ the sigmoid, without overflow.
+    It is computed in the target's dtype; `pos_weight` weights the positive examples.
 
     `pos_weight` weights the positive examples.
+
+    Shape:
+        input, target: one shape; result: () or, for reduction "none", that shape
+
+    Raises:
+        ValueError: the shapes differ
+
+    >>> import flambeau
+    >>> flambeau.nn.functional.binary_cross_entropy_with_logits(flambeau.tensor([0.0, 100.0]), flambeau.tensor([1.0, 1.0]))
+    tensor(0.3466)
     """
     reduction = check_reduction("binary_cross_entropy_with_logits", reduction, size_average, reduce)
     if tuple(input.shape) != tuple(target.shape):
@@ -473,7 +538,20 @@ def binary_cross_entropy_with_logits(
 def kl_div(
     input, target, size_average=None, reduce=None, reduction="mean", log_target: bool = False
 ) -> TensorBase:
-    """Kullback-Leibler divergence of `target` from the log-probabilities `input`; "batchmean" divides by the rows."""
+    """target · (log target - input): Kullback-Leibler divergence from the log-probabilities `input`.
+    "batchmean" divides by the rows.
+
+    Shape:
+        input, target: shapes that broadcast; result: () or, for reduction "none", the shape they broadcast to
+
+    Raises:
+        ValueError: the reduction is unknown
+
+    >>> import flambeau
+    >>> uniform = flambeau.tensor([[0.5, 0.5]])
+    >>> flambeau.nn.functional.kl_div(uniform.log(), flambeau.tensor([[1.0, 0.0]]), reduction="batchmean")
+    tensor(0.6931)
+    """
     reduction = check_reduction("kl_div", reduction, size_average, reduce, also=("batchmean",))
     checks.dtypes("kl_div", checks.FLOATS, RuntimeError, input=input, target=target)
     return _divergence(input, target, reduction, log_target)
@@ -492,7 +570,18 @@ def _divergence(input, target, reduction, log_target):
 # --- margins and distances ------------------------------
 @library("composite", "nn.functional.soft_margin_loss")
 def soft_margin_loss(input, target, size_average=None, reduce=None, reduction="mean") -> TensorBase:
-    """log(1 + exp(-y x)) for targets y of -1 or 1."""
+    """log(1 + exp(-y x)) for targets y of -1 or 1.
+
+    Shape:
+        input, target: shapes that broadcast; result: () or, for reduction "none", the shape they broadcast to
+
+    Raises:
+        ValueError: the reduction is unknown
+
+    >>> import flambeau
+    >>> flambeau.nn.functional.soft_margin_loss(flambeau.tensor([0.0]), flambeau.tensor([1.0]))
+    tensor(0.6931)
+    """
     reduction = check_reduction("soft_margin_loss", reduction, size_average, reduce)
     from .activations import logsigmoid
 
@@ -504,7 +593,19 @@ def soft_margin_loss(input, target, size_average=None, reduce=None, reduction="m
 def hinge_embedding_loss(
     input, target, margin=1.0, size_average=None, reduce=None, reduction="mean"
 ) -> TensorBase:
-    """x where the target is 1, max(0, margin - x) where it is -1."""
+    """x where the target is 1, max(0, margin - x) where it is -1.
+
+    Shape:
+        input, target: shapes that broadcast; result: () or, for reduction "none", the shape they broadcast to
+
+    Raises:
+        ValueError: the reduction is unknown
+
+    >>> import flambeau
+    >>> x, y = flambeau.tensor([0.3, 0.3]), flambeau.tensor([1.0, -1.0])
+    >>> flambeau.nn.functional.hinge_embedding_loss(x, y, reduction="none")
+    tensor([0.3000, 0.7000])
+    """
     reduction = check_reduction("hinge_embedding_loss", reduction, size_average, reduce)
     near = input.masked_fill(target == -1, 0.0)
     far = (margin - input).clamp(min=0).masked_fill(target == 1, 0.0)
@@ -515,7 +616,21 @@ def hinge_embedding_loss(
 def margin_ranking_loss(
     input1, input2, target, margin=0.0, size_average=None, reduce=None, reduction="mean"
 ) -> TensorBase:
-    """max(0, -y (x1 - x2) + margin)."""
+    """max(0, -y (x1 - x2) + margin).
+
+    Shape:
+        input1, input2, target: shapes that broadcast; result: () or, for reduction "none", the shape they
+            broadcast to
+
+    Raises:
+        RuntimeError: the numbers of dimensions differ
+        ValueError: the reduction is unknown
+
+    >>> import flambeau
+    >>> a, b = flambeau.tensor([2.0, 1.0]), flambeau.tensor([1.0, 2.0])
+    >>> flambeau.nn.functional.margin_ranking_loss(a, b, flambeau.ones(2), reduction="none")
+    tensor([0., 1.])
+    """
     reduction = check_reduction("margin_ranking_loss", reduction, size_average, reduce)
     if not input1.ndim == input2.ndim == target.ndim:
         raise RuntimeError(
@@ -529,7 +644,19 @@ def margin_ranking_loss(
 def cosine_embedding_loss(
     input1, input2, target, margin=0.0, size_average=None, reduce=None, reduction="mean"
 ) -> TensorBase:
-    """1 - cos for targets of 1, max(0, cos - margin) for targets of -1; inputs (N, D) or (D,)."""
+    """1 - cos for targets of 1, max(0, cos - margin) for targets of -1; inputs (N, D) or (D,).
+
+    Shape:
+        input1, input2: (N, D) or (D,); target: (N,) or (); result: () or, for reduction "none", as target
+
+    Raises:
+        RuntimeError: the shapes do not fit
+
+    >>> import flambeau
+    >>> a = flambeau.tensor([[1.0, 0.0], [1.0, 0.0]])
+    >>> flambeau.nn.functional.cosine_embedding_loss(a, a, flambeau.tensor([1.0, -1.0]), reduction="none")
+    tensor([0., 1.])
+    """
     reduction = check_reduction("cosine_embedding_loss", reduction, size_average, reduce)
     checks.rank("cosine_embedding_loss", "target", target, 0, 1)
     if not input1.ndim == input2.ndim == target.ndim + 1:
@@ -552,7 +679,18 @@ def _cosine_losses(input1, input2, target, margin, reduction):
 
 @library("composite", "nn.functional.pairwise_distance", "pairwise_distance")
 def pairwise_distance(x1, x2, p=2.0, eps=1e-6, keepdim: bool = False) -> TensorBase:
-    """The p-norm of x1 - x2 + eps over the last dimension."""
+    """(Σ |x1 - x2 + eps|^p)^(1/p) over the last dimension.
+
+    Shape:
+        x1, x2: (*, D), which broadcast; result: (*), or (*, 1) under `keepdim`
+
+    Raises:
+        RuntimeError: the shapes do not broadcast
+
+    >>> import flambeau
+    >>> flambeau.nn.functional.pairwise_distance(flambeau.tensor([[0.0, 0.0]]), flambeau.tensor([[3.0, 4.0]]))
+    tensor([5.0000])
+    """
     from ..rows.norms import vector_norm
 
     return vector_norm(x1 - x2 + eps, p, -1, keepdim)
@@ -571,7 +709,19 @@ def triplet_margin_loss(
     reduce=None,
     reduction="mean",
 ) -> TensorBase:
-    """max(0, d(anchor, positive) - d(anchor, negative) + margin); `swap` takes the nearer pair (Balntas et al. 2016)."""
+    """max(0, d(anchor, positive) - d(anchor, negative) + margin); `swap` takes the nearer pair (Balntas et al. 2016).
+
+    Shape:
+        anchor, positive, negative: (N, D) or (D,); result: () or, for reduction "none", (N,) or ()
+
+    Raises:
+        RuntimeError: the numbers of dimensions differ
+
+    >>> import flambeau
+    >>> a, far = flambeau.tensor([[0.0, 0.0]]), flambeau.tensor([[3.0, 4.0]])
+    >>> flambeau.nn.functional.triplet_margin_loss(a, far, a)
+    tensor(6.0000)
+    """
     return triplet_margin_with_distance_loss(
         anchor, positive, negative, distance_function=lambda a, b: pairwise_distance(a, b, p, eps), margin=margin, swap=swap,
         reduction=check_reduction("triplet_margin_loss", reduction, size_average, reduce),
@@ -582,7 +732,20 @@ def triplet_margin_loss(
 def triplet_margin_with_distance_loss(
     anchor, positive, negative, *, distance_function=None, margin=1.0, swap=False, reduction="mean"
 ) -> TensorBase:
-    """The triplet loss for any distance of two tensors."""
+    """max(0, d(anchor, positive) - d(anchor, negative) + margin) for any distance d of two tensors.
+
+    Shape:
+        anchor, positive, negative: (N, *); result: () or, for reduction "none", the shape of distances
+
+    Raises:
+        RuntimeError: the numbers of dimensions differ
+
+    >>> import flambeau
+    >>> a, far = flambeau.tensor([[0.0, 0.0]]), flambeau.tensor([[3.0, 4.0]])
+    >>> taxi = lambda x, y: (x - y).abs().sum(-1)
+    >>> flambeau.nn.functional.triplet_margin_with_distance_loss(a, far, a, distance_function=taxi)
+    tensor(8.)
+    """
     reduction = check_reduction("triplet_margin_loss", reduction)
     if margin <= 0:
         raise ValueError(f"triplet_margin_loss(): margin must be greater than 0, got {margin}")
@@ -612,7 +775,18 @@ def _check_scores(name: str, input, target) -> None:
 def multi_margin_loss(
     input, target, p=1, margin=1.0, weight=None, size_average=None, reduce=None, reduction="mean"
 ) -> TensorBase:
-    """Σ over the other classes of max(0, margin - x[y] + x[k])^p / C for scores (N, C) or (C,)."""
+    """Σ over the other classes of max(0, margin - x[y] + x[k])^p / C for scores (N, C) or (C,).
+
+    Shape:
+        input: (N, C) or (C,); target: (N,) or (); result: () or, for reduction "none", as target
+
+    Raises:
+        ValueError: `p` is neither 1 nor 2
+
+    >>> import flambeau
+    >>> flambeau.nn.functional.multi_margin_loss(flambeau.tensor([[0.2, 0.8]]), flambeau.tensor([0]))
+    tensor(0.8000)
+    """
     reduction = check_reduction("multi_margin_loss", reduction, size_average, reduce)
     if p not in (1, 2):
         raise ValueError(f"multi_margin_loss(): only p == 1 and p == 2 supported, got {p}")
@@ -649,6 +823,17 @@ def multilabel_margin_loss(input, target, size_average=None, reduce=None, reduct
     """Σ over a row's classes y and all others k of max(0, 1 - x[y] + x[k]) / C, for scores (N, C) or (C,).
 
     `target`, of the input's shape, lists the classes of each row up to the first -1.
+
+    Shape:
+        input, target: (N, C) or (C,); result: () or, for reduction "none", (N,) or ()
+
+    Raises:
+        RuntimeError: the shapes differ
+
+    >>> import flambeau
+    >>> scores = flambeau.tensor([[0.1, 0.2, 0.9]])
+    >>> flambeau.nn.functional.multilabel_margin_loss(scores, flambeau.tensor([[2, -1, 0]]))
+    tensor(0.1667)
     """
     reduction = check_reduction("multilabel_margin_loss", reduction, size_average, reduce)
     if tuple(target.shape) != tuple(input.shape) or input.ndim > 2:
@@ -680,7 +865,19 @@ def multilabel_margin_loss(input, target, size_average=None, reduce=None, reduct
 def multilabel_soft_margin_loss(
     input, target, weight=None, size_average=None, reduce=None, reduction="mean"
 ) -> TensorBase:
-    """Mean over classes of the binary cross-entropy of sigmoid(x) with 0/1 targets."""
+    """-Σ (y log σ(x) + (1 - y) log(1 - σ(x))) / C over C classes, with 0/1 targets y.
+    It is the mean of the binary cross-entropies of sigmoid(x).
+
+    Shape:
+        input, target: (N, C); result: () or, for reduction "none", (N,)
+
+    Raises:
+        RuntimeError: the shapes do not broadcast
+
+    >>> import flambeau
+    >>> flambeau.nn.functional.multilabel_soft_margin_loss(flambeau.zeros(1, 2), flambeau.tensor([[1.0, 0.0]]))
+    tensor(0.6931)
+    """
     reduction = check_reduction("multilabel_soft_margin_loss", reduction, size_average, reduce)
     from .activations import logsigmoid
 
@@ -703,7 +900,20 @@ def poisson_nll_loss(
     reduce=None,
     reduction="mean",
 ) -> TensorBase:
-    """exp(x) - y x (or x - y log x); `full` adds Stirling's approximation of log y! for y > 1."""
+    """exp(x) - y x (or x - y log x); `full` adds Stirling's approximation of log y! for y > 1.
+
+    Shape:
+        input, target: shapes that broadcast; result: () or, for reduction "none", the shape they broadcast to
+
+    Raises:
+        ValueError: the reduction is unknown
+
+    >>> import flambeau
+    >>> flambeau.nn.functional.poisson_nll_loss(flambeau.tensor([0.0]), flambeau.tensor([3.0]))
+    tensor(1.)
+    >>> flambeau.nn.functional.poisson_nll_loss(flambeau.tensor([2.0]), flambeau.tensor([0.0]), log_input=False)
+    tensor(2.)
+    """
     reduction = check_reduction("poisson_nll_loss", reduction, size_average, reduce)
     loss = input.exp() - target * input if log_input else input - target * (input + eps).log()
     if full:
@@ -714,7 +924,20 @@ def poisson_nll_loss(
 
 @library("composite", "nn.functional.gaussian_nll_loss")
 def gaussian_nll_loss(input, target, var, full=False, eps=1e-6, reduction="mean") -> TensorBase:
-    """(log var + (x - y)² / var) / 2 with var at least eps (Nix and Weigend 1994); `full` adds log(2π) / 2."""
+    """(log var + (x - y)² / var) / 2 with var at least eps (Nix and Weigend 1994); `full` adds log(2π) / 2.
+
+    Shape:
+        input, target: one shape; var: the same, with size 1 at the end, or without the last dimension;
+            result: () or, for reduction "none", that of input
+
+    Raises:
+        ValueError: a variance is negative
+        ValueError: the reduction is unknown
+
+    >>> import flambeau
+    >>> flambeau.nn.functional.gaussian_nll_loss(flambeau.tensor([1.0]), flambeau.tensor([3.0]), flambeau.tensor([4.0]))
+    tensor(1.1931)
+    """
     reduction = check_reduction("gaussian_nll_loss", reduction)
     if isinstance(var, (int, float)):
         var = input.new_full(input.shape, float(var))

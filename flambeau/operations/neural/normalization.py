@@ -105,7 +105,20 @@ def layer_norm(
     eps: float = 1e-5,
     cudnn_enable: bool = True,
 ) -> TensorBase:
-    """Each slice of the last dimensions, `normalized_shape`, to mean 0 and variance 1, then weight and bias (Ba et al. 2016)."""
+    """(x - mean) / √(variance + eps) · weight + bias over the last dimensions (Ba et al. 2016).
+    These have the sizes `normalized_shape`.
+
+    Shape:
+        input: (*, *normalized_shape); weight, bias: normalized_shape; the result has the input's
+
+    Raises:
+        RuntimeError: the last dimensions are not `normalized_shape`
+
+    >>> import flambeau
+    >>> flambeau.nn.functional.layer_norm(flambeau.tensor([[1.0, 3.0], [10.0, 30.0]]), [2])
+    tensor([[-1.0000,  1.0000],
+            [-1.0000,  1.0000]])
+    """
     shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
     rank = len(shape)
     if not rank or tuple(input.shape[input.ndim - rank :]) != shape:
@@ -197,7 +210,18 @@ def _normalized_back(grad, input, mean, inverse, dims, eps, constant_too):
 def rms_norm(
     input: TensorBase, normalized_shape, weight: TensorBase | None = None, eps: float | None = None
 ) -> TensorBase:
-    """input / √(mean of squares + eps) over the last dimensions, times weight (Zhang and Sennrich 2019)."""
+    """input / √(mean of squares + eps) over the last dimensions, times weight (Zhang and Sennrich 2019).
+
+    Shape:
+        input: (*, *normalized_shape); weight: normalized_shape; the result has the input's
+
+    Raises:
+        RuntimeError: the last dimensions are not `normalized_shape`
+
+    >>> import flambeau
+    >>> flambeau.nn.functional.rms_norm(flambeau.tensor([3.0, 4.0]), [2])
+    tensor([0.8485, 1.1314])
+    """
     shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
     if not (input.is_floating_point() or input.is_complex()):
         checks.floating("rms_norm", input=input)
@@ -320,10 +344,24 @@ def batch_norm(
     eps: float = 1e-5,
     cudnn_enabled: bool = True,
 ) -> TensorBase:
-    """Each channel (dimension 1) to mean 0 and variance 1, then weight and bias (Ioffe and Szegedy 2015).
+    """(x - mean) / √(variance + eps) · weight + bias for each channel (Ioffe and Szegedy 2015).
+    The channel is dimension 1.
 
     In training the moments are the batch's, and the running ones move towards them (with n - 1 in the variance); else the
     running ones are used.
+
+    Shape:
+        input: (N, C, *); running_mean, running_var, weight, bias: (C,); the result has the input's
+
+    Raises:
+        RuntimeError: there are no running moments outside of training
+        ValueError: in training there is one value a channel
+
+    >>> import flambeau
+    >>> x = flambeau.tensor([[1.0, 10.0], [3.0, 30.0]])
+    >>> flambeau.nn.functional.batch_norm(x, None, None, training=True)
+    tensor([[-1.0000, -1.0000],
+            [ 1.0000,  1.0000]])
     """
     if input.ndim == 1 and not input.numel():  # PyTorch takes this one, with no channels
         return input * 1.0
@@ -442,9 +480,21 @@ def instance_norm(
     eps: float = 1e-5,
     cudnn_enabled: bool = True,
 ) -> TensorBase:
-    """Each channel of each example to mean 0 and variance 1, then weight and bias (Ulyanov et al. 2016).
+    """(x - mean) / √(variance + eps) · weight + bias for each channel of each example (Ulyanov et al.
+    2016).
 
     With `eps` = 0 a channel that is constant becomes 0.
+
+    Shape:
+        input: (N, C, *); running_mean, running_var, weight, bias: (C,); the result has the input's
+
+    Raises:
+        ValueError: there is one value a channel
+
+    >>> import flambeau
+    >>> flambeau.nn.functional.instance_norm(flambeau.tensor([[[1.0, 3.0], [10.0, 30.0]]]))
+    tensor([[[-1.0000,  1.0000],
+             [-1.0000,  1.0000]]])
     """
     if not use_input_stats:
         return batch_norm(input, running_mean, running_var, weight, bias, False, momentum, eps)
@@ -488,7 +538,19 @@ def group_norm(
     eps: float = 1e-5,
     cudnn_enabled: bool = True,
 ) -> TensorBase:
-    """Channels in `num_groups` groups, each of each example to mean 0 and variance 1 (Wu and He 2018)."""
+    """(x - mean) / √(variance + eps) · weight + bias for each group of each example (Wu and He 2018).
+    The channels, dimension 1, are in `num_groups` groups.
+
+    Shape:
+        input: (N, C, *); weight, bias: (C,); the result has the input's
+
+    Raises:
+        RuntimeError: the channels are no multiple of `num_groups`
+
+    >>> import flambeau
+    >>> flambeau.nn.functional.group_norm(flambeau.tensor([[1.0, 3.0, 10.0, 30.0]]), 2)
+    tensor([[-1.0000,  1.0000, -1.0000,  1.0000]])
+    """
     if input.ndim < 2:
         raise RuntimeError(
             f"group_norm(): Expected at least 2 dimensions for input tensor but received {input.ndim}"

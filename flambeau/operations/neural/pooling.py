@@ -22,6 +22,7 @@ from ...core.call.watching import is_watched
 from ...core.lib import samples
 from ...core.tape.contexts import unrecorded
 from ..declare import checks, taps
+from ..declare.examples import of_call
 from ..declare.half_types import in_float32
 from ..declare.indexed import indexed
 from ..declare.registry import register
@@ -422,25 +423,39 @@ def _declare_maxima(n: int) -> None:
     window = "kernel_size: int | Sequence[int], stride: int | Sequence[int] | None = None, "
     window += "padding: int | Sequence[int] = 0, dilation: int | Sequence[int] = 1, ceil_mode: bool = False"
     parts = "output_size: int | None | Sequence[int | None]"
-    _enter(n, f"max_pool{n}d", max_pool, "The largest element of each window", with_or_without(window))
+    _enter(
+        n,
+        f"max_pool{n}d",
+        max_pool,
+        "max(window) for each window",
+        "2)",
+        ("1., 3.", "5., 7.", "13., 15."),
+        with_or_without(window),
+    )
     _enter(
         n,
         f"max_pool{n}d_with_indices",
         max_pool_with_indices,
-        "The largest element of each window and its flat place",
+        "max(window) for each window and its flat place",
+        "2)[1]",
+        ("1, 3", "5, 7", "13, 15"),
     )
     _enter(
         n,
         f"adaptive_max_pool{n}d",
         largest,
-        "The largest element of each of `output_size` equal parts",
+        "max(part) for each of `output_size` equal parts",
+        "1)",
+        ("3.", "7.", "15."),
         with_or_without(parts),
     )
     _enter(
         n,
         f"adaptive_max_pool{n}d_with_indices",
         largest_with_indices,
-        "The largest element of each of `output_size` equal parts and its flat place",
+        "max(part) for each of `output_size` equal parts and its flat place",
+        "1)[1]",
+        ("3", "7", "15"),
     )
 
 
@@ -612,9 +627,30 @@ def _declare_means(n: int) -> None:
         powers = _avg_pool(n, input**norm_type, kernel, stride, 0, ceil_mode, True, None)
         return (powers.sign() * powers.abs() * math.prod(kernel)) ** (1.0 / norm_type)
 
-    _enter(n, f"avg_pool{n}d", avg_pool, "The mean of each window")
-    _enter(n, f"adaptive_avg_pool{n}d", adaptive, "The means of `output_size` equal parts")
-    _enter(n, f"lp_pool{n}d", lp_pool, "The p-th root of the sum of p-th powers of each window")
+    _enter(
+        n,
+        f"avg_pool{n}d",
+        avg_pool,
+        "Σ window / size: the mean of each window",
+        "2)",
+        ("0.5000, 2.5000", "2.5000, 4.5000", "6.5000, 8.5000"),
+    )
+    _enter(
+        n,
+        f"adaptive_avg_pool{n}d",
+        adaptive,
+        "Σ part / size: the means of `output_size` equal parts",
+        "1)",
+        ("1.5000", "3.5000", "7.5000"),
+    )
+    _enter(
+        n,
+        f"lp_pool{n}d",
+        lp_pool,
+        "(Σ window^p)^(1/p) for each window",
+        "1, 2)",
+        ("1., 5.", "10., 18.", "52., 68."),
+    )
 
 
 # What stands in the flat namespace, too, with the same arguments.
@@ -628,10 +664,27 @@ _FLAT = {
 }
 
 
-def _enter(n: int, name: str, function, what: str, overloads: tuple[str, ...] = ()) -> None:
+def _enter(
+    n: int,
+    name: str,
+    function,
+    what: str,
+    given: str,
+    elements: tuple[str, str, str],
+    overloads: tuple[str, ...] = (),
+) -> None:
+    """Name and describe a function; `given` ends a call of it, for which `elements` are the result's in 1, 2 and 3 dimensions."""
     function.__name__ = function.__qualname__ = name
+    sizes = "(N, C, L)" if n == 1 else "(N, C, *)"
+    shape = ", ".join(["1", *["2"] * (n - 1), "4"])
     function.__doc__ = (
-        f"{what} of an input {'(N, C, L)' if n == 1 else '(N, C, *)'} or {'(C, L)' if n == 1 else '(C, *)'}."
+        f"{what} of an input {sizes} or {'(C, L)' if n == 1 else '(C, *)'}.\n\n"
+        f"Shape:\n    input: {sizes} or without N; result: the same with a size for each place of a window or part\n\n"
+        f"Raises:\n    RuntimeError: the dimensions, or the sizes of windows, do not fit"
+        + of_call(
+            f"nn.functional.{name}(flambeau.arange({4 * 2 ** (n - 1)}.0).reshape({shape}), {given}",
+            f"tensor({'[' * (n + 1)}{elements[n - 1]}{']' * (n + 1)})",
+        )
     )
     places = (f"nn.functional.{name}", name) if name in _FLAT else (f"nn.functional.{name}",)
     register(name, "composite", function, places=places, overloads=overloads)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...core.base.tensor import TensorBase as Tensor
+from ..declare.examples import of_call
 from ..declare.registry import library
 from .sequences import EVEN, MODES, Layout, State, Weights, run_layers, step_once
 
@@ -103,7 +104,7 @@ def _run(name: str, mode: str, arguments: tuple) -> tuple[Tensor, State]:
     return output.transpose(0, 1) if batch_first else output, state
 
 
-def _declare(name: str, mode: str, what: str) -> None:
+def _declare(name: str, mode: str, what: str, formula: str, fill: str, state: str, outputs: str) -> None:
     def layers(
         input: Tensor, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first
     ) -> tuple[Tensor, ...]:
@@ -141,16 +142,25 @@ def _declare(name: str, mode: str, what: str) -> None:
     layers.__name__ = layers.__qualname__ = name
     cell.__name__ = cell.__qualname__ = f"{name}_cell"
     pair = mode == "LSTM"
-    layers.__doc__ = f"Layers of {what}: the last one's outputs and the state{'s h and c' if pair else ''} at the end." + (
-        _ARGUMENTS.format(
+    first = "(flambeau.zeros({0}), flambeau.ones({0}))" if pair else "flambeau.ones({0})"
+    ones = f"flambeau.{fill}({MODES[mode].gates}, 2), flambeau.{fill}({MODES[mode].gates}, 1)"
+    layers.__doc__ = (
+        f"Layers of {what}: the last one's outputs and the state{'s h and c' if pair else ''} at the end.\n\n"
+        f"    {formula}."
+        + _ARGUMENTS.format(
             name=name,
             state=("`hx` is the pair (h, c)" if pair else "`hx` is the state") + " to begin with, (layers · directions, N, H) each.",
             more=", and where h is smaller than c the weight that projects it" if pair else "",
         )
+        + f"\n\n    >>> import flambeau\n    >>> hx = {first.format('1, 1, 1')}\n    >>> weights = [{ones}]\n"
+        f"    >>> out = flambeau.{name}(flambeau.ones(2, 1, 2), hx, weights, False, 1, 0.0, False, False, False)[0]\n"
+        f"    >>> out.flatten()\n    {outputs}\n    "
     )  # fmt: skip
     cell.__doc__ = (
-        f"The next {'pair (h, c)' if pair else 'state'}, (N, H), of {what}, for an input (N, I), the "
-        f"{'pair' if pair else 'state'} `hx`, weights (G, I) and (G, H), and biases (G,), where G is {MODES[mode].gates} H."
+        f"The next {'pair (h, c)' if pair else 'state'}, (N, H), of {what}.\n\n{formula}.\n\n"
+        f"Shape:\n    input: (N, I); hx: {'a pair of ' if pair else ''}(N, H); w_ih: (G, I); w_hh: (G, H); b_ih, b_hh: (G,), where G is "
+        f"{MODES[mode].gates} H\n\nRaises:\n    RuntimeError: the shapes do not fit"
+        + of_call(f"{name}_cell(flambeau.ones(1, 2), {first.format('1, 1')}, {ones})", state)
     )
     library("composite", name, name=f"flat_{name}")(layers)
     state, found = ("Sequence[Tensor]", "tuple[Tensor, Tensor]") if mode == "LSTM" else ("Tensor", "Tensor")
@@ -159,7 +169,41 @@ def _declare(name: str, mode: str, what: str) -> None:
     library("composite", f"{name}_cell", name=f"flat_{name}_cell", overloads=overloads)(cell)
 
 
-_declare("lstm", "LSTM", "long short-term memory (Hochreiter and Schmidhuber 1997)")
-_declare("gru", "GRU", "gated recurrent units (Cho et al. 2014)")
-_declare("rnn_tanh", "RNN_TANH", "Elman's recurrent network (1990) with tanh")
-_declare("rnn_relu", "RNN_RELU", "Elman's recurrent network (1990) with max(0, x)")
+# What stands behind the source are a formula and an example: how the weights are filled, and what a cell and a layer make of them.
+_SUMS = "W_ih x + b_ih + W_hh h + b_hh"
+_declare(
+    "lstm",
+    "LSTM",
+    "long short-term memory (Hochreiter and Schmidhuber 1997)",
+    f"c' = σ(f) · c + σ(i) · tanh(g) and h' = σ(o) · tanh(c'), of (i, f, g, o) = {_SUMS}",
+    "zeros",
+    "(tensor([[0.2311]]), tensor([[0.5000]]))",
+    "tensor([0.2311, 0.1225])",
+)
+_declare(
+    "gru",
+    "GRU",
+    "gated recurrent units (Cho et al. 2014)",
+    "h' = (1 - z) · n + z · h, of z = σ(W_iz x + b_iz + W_hz h + b_hz), r the same, and n = tanh(W_in x + b_in + r · (W_hn h + b_hn))",
+    "zeros",
+    "tensor([[0.5000]])",
+    "tensor([0.5000, 0.2500])",
+)
+_declare(
+    "rnn_tanh",
+    "RNN_TANH",
+    "Elman's recurrent network (1990) with tanh",
+    f"h' = tanh({_SUMS})",
+    "ones",
+    "tensor([[0.9951]])",
+    "tensor([0.9951, 0.9950])",
+)
+_declare(
+    "rnn_relu",
+    "RNN_RELU",
+    "Elman's recurrent network (1990) with max(0, x)",
+    f"h' = max(0, {_SUMS})",
+    "ones",
+    "tensor([[3.]])",
+    "tensor([3., 5.])",
+)

@@ -14,6 +14,7 @@ from ...core.base.tensor import TensorBase
 from ...core.make.create import arange, ones
 from ...core.places.join import stack
 from ..declare import checks, taps
+from ..declare.examples import of_call
 from ..declare.half_types import in_float32
 from ..declare.registry import REGISTRY, library
 from ..declare.results import copied
@@ -291,7 +292,18 @@ def _by_dimensions(input: TensorBase, sizes, scales, mode: str, aligned: bool, a
 
 @library("composite", "nn.functional.upsample")
 def upsample(input, size=None, scale_factor=None, mode="nearest", align_corners=None) -> TensorBase:
-    """`interpolate` under its old name."""
+    """`interpolate` under its old name: result[i] from input at i · n / size.
+
+    Shape:
+        input: (N, C, *); result: (N, C, *size)
+
+    Raises:
+        NotImplementedError: there are neither three, four nor five dimensions
+
+    >>> import flambeau
+    >>> flambeau.nn.functional.upsample(flambeau.tensor([[[1.0, 2.0]]]), scale_factor=2)
+    tensor([[[1., 1., 2., 2.]]])
+    """
     warnings.warn(
         "`nn.functional.upsample` is deprecated. Use `nn.functional.interpolate` instead.", stacklevel=2
     )
@@ -300,7 +312,18 @@ def upsample(input, size=None, scale_factor=None, mode="nearest", align_corners=
 
 @library("composite", "nn.functional.upsample_nearest")
 def upsample_nearest(input, size=None, scale_factor=None) -> TensorBase:
-    """`interpolate` to the nearest elements."""
+    """`interpolate` to the nearest elements: result[i] = input[⌊i · n / size⌋].
+
+    Shape:
+        input: (N, C, *); result: (N, C, *size)
+
+    Raises:
+        NotImplementedError: there are neither three, four nor five dimensions
+
+    >>> import flambeau
+    >>> flambeau.nn.functional.upsample_nearest(flambeau.tensor([[[1.0, 2.0]]]), size=4)
+    tensor([[[1., 1., 2., 2.]]])
+    """
     warnings.warn(
         "`nn.functional.upsample_nearest` is deprecated. Use `nn.functional.interpolate` instead.",
         stacklevel=2,
@@ -310,7 +333,18 @@ def upsample_nearest(input, size=None, scale_factor=None) -> TensorBase:
 
 @library("composite", "nn.functional.upsample_bilinear")
 def upsample_bilinear(input, size=None, scale_factor=None) -> TensorBase:
-    """Bilinear `interpolate` with aligned corners."""
+    """Bilinear `interpolate` with aligned corners: place i · (n - 1) / (size - 1) of n elements.
+
+    Shape:
+        input: (N, C, H, W); result: (N, C, *size)
+
+    Raises:
+        NotImplementedError: there are not four dimensions
+
+    >>> import flambeau
+    >>> flambeau.nn.functional.upsample_bilinear(flambeau.tensor([[[[0.0, 2.0]]]]), size=(1, 3))
+    tensor([[[[0., 1., 2.]]]])
+    """
     warnings.warn(
         "`nn.functional.upsample_bilinear` is deprecated. Use `nn.functional.interpolate` instead.",
         stacklevel=2,
@@ -324,7 +358,19 @@ def upsample_bilinear(input, size=None, scale_factor=None) -> TensorBase:
     *("nn.functional.native_channel_shuffle", "native_channel_shuffle"),
 )
 def channel_shuffle(input: TensorBase, groups: int) -> TensorBase:
-    """(N, C, *) with the channels of `groups` groups dealt out in turn (Zhang et al. 2018)."""
+    """result[:, k · groups + g] = input[:, g · C / groups + k] (Zhang et al. 2018).
+    The channels of `groups` groups of (N, C, *) are dealt out in turn.
+
+    Shape:
+        input: (N, C, *); the result has the same
+
+    Raises:
+        RuntimeError: the channels are no multiple of `groups`
+
+    >>> import flambeau
+    >>> flambeau.nn.functional.channel_shuffle(flambeau.arange(4).reshape(1, 4, 1), 2).flatten()
+    tensor([0, 2, 1, 3])
+    """
     if input.ndim < 3:
         raise RuntimeError(
             f"channel_shuffle(): expects input with > 2 dims, but got input with sizes {list(input.shape)}"
@@ -345,8 +391,18 @@ def channel_shuffle(input: TensorBase, groups: int) -> TensorBase:
 @library("composite", "nn.functional.affine_grid")
 @in_float32()
 def affine_grid(theta: TensorBase, size: Sequence[int], align_corners: bool | None = None) -> TensorBase:
-    """Places for `grid_sample`, (N, H, W, 2) or (N, D, H, W, 3), moved by the affine maps `theta`, (N, 2, 3) or (N, 3, 4)
-    (Jaderberg et al. 2015).
+    """theta · (x, y, 1) for all places of an image: what `grid_sample` takes.
+    It is (N, H, W, 2) or (N, D, H, W, 3), for affine maps `theta`, (N, 2, 3) or (N, 3, 4) (Jaderberg et al.
+    2015).
+
+    Raises:
+        ValueError: the shapes do not fit
+
+    >>> import flambeau
+    >>> theta = flambeau.tensor([[[1.0, 0.0, 0.5], [0.0, 1.0, 0.0]]])
+    >>> flambeau.nn.functional.affine_grid(theta, [1, 1, 1, 2], align_corners=True)
+    tensor([[[[-0.5000,  0.0000],
+              [ 1.5000,  0.0000]]]])
     """
     n, _, *shape = size
     rank = len(shape)
@@ -412,12 +468,19 @@ def grid_sample(
     padding_mode: str = "zeros",
     align_corners: bool | None = None,
 ) -> TensorBase:
-    """`input`, (N, C, H, W) or (N, C, D, H, W), at the places `grid`, (N, …, 2) or (N, …, 3) with x first, in [-1, 1]
+    """Σ wₖ · input[k] over the elements around each place of the grid.
+    The input is (N, C, H, W) or (N, C, D, H, W), the grid (N, …, 2) or (N, …, 3) with x first, in [-1, 1]
     (Jaderberg et al. 2015).
 
     Modes "bilinear", "nearest" and, in two dimensions, "bicubic"; outside the image by `padding_mode`: "zeros", "border" or
     "reflection".  With `align_corners` -1 and 1 are the centres of the corner elements, else their outer edges.  ValueError for
     an unknown mode, RuntimeError for shapes that do not fit.
+
+    >>> import flambeau
+    >>> image = flambeau.tensor([[[[1.0, 3.0]]]])
+    >>> middle = flambeau.zeros(1, 1, 1, 2)
+    >>> flambeau.nn.functional.grid_sample(image, middle, align_corners=True).item()
+    2.0
     """
     if mode not in ("bilinear", "nearest", "bicubic"):
         raise ValueError(
@@ -495,7 +558,16 @@ def _sampler(n: int) -> None:
         return grid_sample(input, grid, modes[interpolation_mode], paddings[padding_mode], align_corners)
 
     function.__name__ = function.__qualname__ = f"grid_sampler_{n}d"
-    function.__doc__ = "`nn.functional.grid_sample`, its modes by number."
+    ones = "1, " * (n + 1)
+    shape = "(N, C, H, W)" if n == 2 else "(N, C, D, H, W)"
+    function.__doc__ = (
+        "`nn.functional.grid_sample`, Σ wₖ · input[k], its modes by number.\n\n"
+        f"Shape:\n    input: {shape}; grid: (N, …, {n}); result: (N, C, …)\n\nRaises:\n    RuntimeError: the shapes do not fit"
+        + of_call(
+            f"{function.__name__}(flambeau.tensor([1.0, 3.0]).reshape({ones}2), flambeau.zeros({ones}{n}), 0, 0, True)",
+            f"tensor({'[' * (n + 2)}2.{']' * (n + 2)})",
+        )
+    )
     library("composite", function.__name__)(function)
 
 

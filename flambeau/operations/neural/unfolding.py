@@ -125,7 +125,19 @@ def unfold(input: TensorBase, kernel_size, dilation=1, padding=0, stride=1) -> T
 
 @library("indexed", "nn.functional.fold", name="col2im")
 def fold(input: TensorBase, output_size, kernel_size, dilation=1, padding=0, stride=1) -> TensorBase:
-    """Columns (N, C · block, places) added up to an image (N, C, *output_size): the adjoint of `unfold`."""
+    """Columns (N, C · block, places) added up to an image (N, C, *output_size): the adjoint of `unfold`.
+
+    Shape:
+        input: (N, C · block, places) or (C · block, places); result: (N, C, *output_size) or (C,
+            *output_size)
+
+    Raises:
+        RuntimeError: the shape fits no image of that size
+
+    >>> import flambeau
+    >>> flambeau.nn.functional.fold(flambeau.ones(1, 2, 2), output_size=(1, 3), kernel_size=(1, 2))
+    tensor([[[[1., 2., 1.]]]])
+    """
     if input.is_complex():
         return each_part(fold, input, output_size, kernel_size, dilation, padding, stride)
     b, sizes = (

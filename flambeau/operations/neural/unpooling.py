@@ -7,6 +7,7 @@ from typing import Any
 
 from ...core.base.tensor import TensorBase
 from ..declare import checks
+from ..declare.examples import of_call
 from ..declare.host import holds
 from ..declare.registry import library
 from .pooling import spread
@@ -71,9 +72,16 @@ def _unpool(n: int) -> None:
         return found.reshape(*lead, *sizes)
 
     function.__name__ = function.__qualname__ = who
+    ones, window = "1, " * n, f"({', '.join(['1'] * (n - 1) + ['2'])})" if n > 1 else "2"
     function.__doc__ = (
         f"The values of `max_pool{n}d` at the places it gave as `indices`, zeros elsewhere.\n\n"
-        "RuntimeError for a place outside, ValueError for an `output_size` that does not fit the windows."
+        "Shape:\n    input, indices: (N, C, *) or (C, *); result: the same with (L - 1) · stride - 2 padding + kernel_size for each L, or "
+        "with `output_size`\n\n"
+        "Raises:\n    RuntimeError: a place lies outside\n    ValueError: `output_size` does not fit the windows"
+        + of_call(
+            f"nn.functional.{who}(flambeau.tensor([5.0]).reshape({ones}1), flambeau.tensor([1]).reshape({ones}1), {window})",
+            f"tensor({'[' * (n + 1)}0., 5.{']' * (n + 1)})",
+        )
     )
     library("composite", f"nn.functional.{who}")(function)
 

@@ -11,6 +11,7 @@ from ...core.base.tensor import TensorBase
 from ...core.call.operation import rename
 from ...core.call.pointwise import PointwiseOp
 from ...core.make.elements import check_filling
+from ..declare.examples import of_call, of_numbers
 from ..declare.pointwise import ALL, BOOL, COMPLEX, EVERY, FLOATING, INTEGRAL, NUMBERS, NUMERIC, pointwise
 from ..declare.registry import library, register
 from ..declare.results import into
@@ -51,7 +52,12 @@ _NO_BOOLS = [
     scalar_second=True,
 )
 def sub(input, other, *, alpha=1):
-    """input - alpha · other, element by element."""
+    """input - alpha · other, element by element.
+
+    >>> import flambeau
+    >>> flambeau.sub(flambeau.tensor([5, 7]), 2, alpha=2)
+    tensor([1, 3])
+    """
     return input - other * alpha
 
 
@@ -59,7 +65,12 @@ def sub(input, other, *, alpha=1):
     rounded=True, places=("rsub",), in_place=False, dtypes=NUMBERS, refused=_NO_BOOLS, numbers=("other",)
 )
 def rsub(input, other, *, alpha=1):
-    """other - alpha · input."""
+    """other - alpha · input.
+
+    >>> import flambeau
+    >>> flambeau.rsub(flambeau.tensor([1, 2]), 10)
+    tensor([9, 8])
+    """
     return other - input * alpha
 
 
@@ -71,7 +82,7 @@ def rsub(input, other, *, alpha=1):
     widens=True,
 )
 def mul(input, other):
-    """Product, element by element.
+    """input · other, element by element.
 
     >>> import flambeau
     >>> flambeau.mul(flambeau.tensor([1., 2.]), 3)
@@ -88,7 +99,12 @@ def mul(input, other):
     numbers=("input", "other"),
 )
 def true_divide(input, other):
-    """Quotient in floating point, element by element."""
+    """input / other: the quotient in floating point, element by element.
+
+    >>> import flambeau
+    >>> flambeau.true_divide(flambeau.tensor([3, 8]), 2)
+    tensor([1.5000, 4.0000])
+    """
     return input / other
 
 
@@ -162,19 +178,36 @@ def _(grad, input, other):
     reference="numpy.negative", dtypes=NUMBERS, also=("negative", "Tensor.negative"), refused=_NO_BOOLS
 )
 def neg(input):
-    """-input, element by element."""
+    """-input, element by element.
+
+    >>> import flambeau
+    >>> flambeau.neg(flambeau.tensor([1, -2]))
+    tensor([-1,  2])
+    """
     return -input
 
 
 @pointwise(name="abs", reference="numpy.abs", also=("absolute", "Tensor.absolute"), dtypes=EVERY, widens=True)
 def absolute(input):
-    """Absolute value, element by element, a real number; its derivative at 0 is 0."""
+    """|input|: the absolute value, element by element, a real number; its derivative at 0 is 0.
+
+    >>> import flambeau
+    >>> flambeau.abs(flambeau.tensor([-1.5, 2.0]))
+    tensor([1.5000, 2.0000])
+    >>> flambeau.abs(flambeau.tensor(3 + 4j))
+    tensor(5.)
+    """
     return input if input.dtype == "bool" else fn.absolute(input)
 
 
 @pointwise(reference="numpy.sign")
 def sign(input):
-    """-1, 0 or 1 by the sign of each element."""
+    """-1, 0 or 1 by the sign of each element.
+
+    >>> import flambeau
+    >>> flambeau.sign(flambeau.tensor([-2.0, 0.0, 5.0]))
+    tensor([-1.,  0.,  1.])
+    """
     if input.dtype == "bool":
         return input
     found = sign_of(input)
@@ -188,7 +221,12 @@ def _(grad):
 
 @pointwise(name="sgn", dtypes=EVERY)
 def sgn(input):
-    """The sign of each element; of a complex number, the one of length 1 in its direction, or 0."""
+    """input / |input|, or 0 at 0: the sign of each element; of a complex number, the one of length 1 in its direction.
+
+    >>> import flambeau
+    >>> flambeau.sgn(flambeau.tensor([3 + 4j, 0j]))
+    tensor([0.6000+0.8000j, 0.0000+0.0000j])
+    """
     return sign_of(input) if fn.is_complex(input.dtype) else sign.declaration.body(input)
 
 
@@ -205,7 +243,12 @@ def _(grad, input):
 
 @pointwise(reference="numpy.signbit", in_place=False, differentiable=False)
 def signbit(input):
-    """Whether the sign bit is set: true for -0.0 too."""
+    """Whether the sign bit is set, input < 0: true for -0.0 too.
+
+    >>> import flambeau
+    >>> flambeau.signbit(flambeau.tensor([-1.0, -0.0, 0.0]))
+    tensor([ True,  True, False])
+    """
     if input.dtype == "bool":
         return fn.const(False, "bool") & input
     if not fn.is_float(input.dtype):
@@ -215,7 +258,12 @@ def signbit(input):
 
 @pointwise(int_to_float=True, reference="numpy.reciprocal", domain=(0.5, 3.0), dtypes=EVERY)
 def reciprocal(input):
-    """1 / input."""
+    """1 / input.
+
+    >>> import flambeau
+    >>> flambeau.reciprocal(flambeau.tensor([2, 4]))
+    tensor([0.5000, 0.2500])
+    """
     return 1.0 / input
 
 
@@ -226,7 +274,12 @@ def _(grad, out):
 
 @pointwise(reference="numpy.square", dtypes=EVERY)
 def square(input):
-    """input², element by element; int64 for bool."""
+    """input², element by element; int64 for bool.
+
+    >>> import flambeau
+    >>> flambeau.square(flambeau.tensor([-3, 2]))
+    tensor([9, 4])
+    """
     if input.dtype == "bool":
         return fn.cast(input, "int64")
     return input * input
@@ -260,13 +313,23 @@ def cube(input):
 
 @pointwise(int_to_float=True, reference="numpy.sqrt", domain=(0.1, 4.0), dtypes=EVERY)
 def sqrt(input):
-    """Square root; NaN below 0."""
+    """√input: the square root; NaN below 0.
+
+    >>> import flambeau
+    >>> flambeau.sqrt(flambeau.tensor([4.0, 2.0, -1.0]))
+    tensor([2.0000, 1.4142,    nan])
+    """
     return fn.sqrt(input)
 
 
 @pointwise(int_to_float=True, domain=(0.1, 4.0), dtypes=EVERY)
 def rsqrt(input):
-    """1 / √input."""
+    """1 / √input.
+
+    >>> import flambeau
+    >>> flambeau.rsqrt(flambeau.tensor([4.0, 16.0]))
+    tensor([0.5000, 0.2500])
+    """
     return fn.rsqrt(input)
 
 
@@ -306,16 +369,14 @@ inverse_root = _power("inverse_root", _inverse_root, lambda x: -0.5 * fn.rsqrt(x
 
 
 # --- rounding: derivatives are zero ------------------------------
-def _rounding(name: str, function, reference: str, *also: str):
+def _rounding(name: str, what: str, example: str, function, reference: str, *also: str):
     def body(input):
         if not fn.is_float(input.dtype):
             return input
         return function(input)
 
-    body.__name__, body.__doc__ = (
-        name,
-        f"{name} of each element, as a floating-point number; its derivative is 0.",
-    )
+    body.__name__ = name
+    body.__doc__ = f"{what}, as a floating-point number; its derivative is 0." + of_numbers(name, example)
     op = pointwise(reference=reference, also=also, dtypes=NUMERIC)(body)
 
     @op.derivative
@@ -325,9 +386,21 @@ def _rounding(name: str, function, reference: str, *also: str):
     return op
 
 
-floor = _rounding("floor", fn.floor, "numpy.floor")
-ceil = _rounding("ceil", fn.ceil, "numpy.ceil")
-trunc = _rounding("trunc", fn.trunc, "numpy.trunc", "fix", "Tensor.fix")
+floor = _rounding(
+    "floor", "⌊input⌋: the largest integer not above", "1.5, -1.5 ->  1., -2.", fn.floor, "numpy.floor"
+)
+ceil = _rounding(
+    "ceil", "⌈input⌉: the smallest integer not below", "1.5, -1.5 ->  2., -1.", fn.ceil, "numpy.ceil"
+)
+trunc = _rounding(
+    "trunc",
+    "sign(input) · ⌊|input|⌋: the integer before the point",
+    "1.5, -1.5 ->  1., -1.",
+    fn.trunc,
+    "numpy.trunc",
+    "fix",
+    "Tensor.fix",
+)
 
 
 @pointwise(places=("_round",), in_place=False, dtypes=NUMERIC)
@@ -343,7 +416,20 @@ def _(grad):
 
 @library("composite", "round", "Tensor.round", "special.round", reference="numpy.round")
 def round(input, *, decimals=0, out=None) -> TensorBase:  # noqa: A001
-    """Nearest multiple of 10^-decimals, ties to even; its derivative is 0."""
+    """Nearest multiple of 10^-decimals, ties to even; its derivative is 0.
+
+    Shape:
+        input: any; the result has the same
+
+    Raises:
+        TypeError: `decimals` is no int
+
+    >>> import flambeau
+    >>> flambeau.round(flambeau.tensor([0.5, 1.5, 2.7]))
+    tensor([0., 2., 3.])
+    >>> flambeau.round(flambeau.tensor(3.14159), decimals=2)
+    tensor(3.1400)
+    """
     if decimals == 0:
         return rounded(input, out=out)
     scale = 10.0 ** abs(decimals) if abs(decimals) < 309 else math.inf
@@ -353,7 +439,12 @@ def round(input, *, decimals=0, out=None) -> TensorBase:  # noqa: A001
 
 @pointwise(dtypes=FLOATING)
 def frac(input):
-    """The part after the point, with input's sign."""
+    """input - trunc(input): the part after the point, with input's sign.
+
+    >>> import flambeau
+    >>> flambeau.frac(flambeau.tensor([1.5, -2.25]))
+    tensor([ 0.5000, -0.2500])
+    """
     return input - fn.trunc(input)
 
 
@@ -365,13 +456,23 @@ def _(grad):
 # --- extremes ------------------------------
 @pointwise(reference="numpy.maximum", in_place=False)
 def maximum(input, other):
-    """The larger of the two, NaN where either is; at a tie the gradient is halved."""
+    """max(input, other), NaN where either is; at a tie the gradient is halved.
+
+    >>> import flambeau
+    >>> flambeau.maximum(flambeau.tensor([1, 5]), flambeau.tensor([3, 2]))
+    tensor([3, 5])
+    """
     return input | other if input.dtype == "bool" else fn.maximum(input, other)
 
 
 @pointwise(reference="numpy.minimum", in_place=False)
 def minimum(input, other):
-    """The smaller of the two, NaN where either is; at a tie the gradient is halved."""
+    """min(input, other), NaN where either is; at a tie the gradient is halved.
+
+    >>> import flambeau
+    >>> flambeau.minimum(flambeau.tensor([1, 5]), flambeau.tensor([3, 2]))
+    tensor([1, 2])
+    """
     return input & other if input.dtype == "bool" else fn.minimum(input, other)
 
 
@@ -383,7 +484,12 @@ def _number_of(pick, input, other):
 
 @pointwise(reference="numpy.fmax", in_place=False)
 def fmax(input, other):
-    """The larger of the two; a NaN loses to a number."""
+    """max(input, other); a NaN loses to a number.
+
+    >>> import flambeau
+    >>> flambeau.fmax(flambeau.tensor([1.0, float("nan")]), flambeau.tensor([2.0, 3.0]))
+    tensor([2., 3.])
+    """
     if input.dtype == "bool":
         return input | other
     return _number_of(fn.maximum, input, other)
@@ -397,7 +503,12 @@ def _(grad, input, other):
 
 @pointwise(reference="numpy.fmin", in_place=False)
 def fmin(input, other):
-    """The smaller of the two; a NaN loses to a number."""
+    """min(input, other); a NaN loses to a number.
+
+    >>> import flambeau
+    >>> flambeau.fmin(flambeau.tensor([1.0, float("nan")]), flambeau.tensor([2.0, 3.0]))
+    tensor([1., 3.])
+    """
     if input.dtype == "bool":
         return input & other
     return _number_of(fn.minimum, input, other)
@@ -411,7 +522,12 @@ def _(grad, input, other):
 
 @pointwise(numbers=("min",))
 def clamp_min(input, min):
-    """input, raised to min where it is less."""
+    """max(input, min): input, raised to min where it is less.
+
+    >>> import flambeau
+    >>> flambeau.clamp_min(flambeau.tensor([-1, 4]), 0)
+    tensor([0, 4])
+    """
     return input | min if input.dtype == "bool" else fn.maximum(input, min)
 
 
@@ -423,7 +539,12 @@ def _(grad, input, min):
 
 @pointwise(numbers=("max",))
 def clamp_max(input, max):
-    """input, lowered to max where it is more."""
+    """min(input, max): input, lowered to max where it is more.
+
+    >>> import flambeau
+    >>> flambeau.clamp_max(flambeau.tensor([-1, 4]), 2)
+    tensor([-1,  2])
+    """
     return input & max if input.dtype == "bool" else fn.minimum(input, max)
 
 
@@ -450,12 +571,14 @@ def _(grad, input, min, max):
 
 
 # --- comparisons and tests: bool results ------------------------------
-def _comparison(name: str, reference: str, *also: str):
+def _comparison(name: str, sign: str, shown: str, reference: str, *also: str):
     def body(input, other):
         return ex.compare(name, input, other)
 
     body.__name__ = name
-    body.__doc__ = f"Whether input {name} other, element by element (bool)."
+    body.__doc__ = f"Whether input {sign} other, element by element (bool)." + of_call(
+        f"{name}(flambeau.tensor([1, 2, 3]), 2)", shown
+    )
     unordered = name in ("eq", "ne")
     return pointwise(
         rounded=True,
@@ -468,23 +591,39 @@ def _comparison(name: str, reference: str, *also: str):
     )(body)
 
 
-eq = _comparison("eq", "numpy.equal")
-ne = _comparison("ne", "numpy.not_equal", "not_equal", "Tensor.not_equal")
-lt = _comparison("lt", "numpy.less", "less", "Tensor.less")
-le = _comparison("le", "numpy.less_equal", "less_equal", "Tensor.less_equal")
-gt = _comparison("gt", "numpy.greater", "greater", "Tensor.greater")
-ge = _comparison("ge", "numpy.greater_equal", "greater_equal", "Tensor.greater_equal")
+eq = _comparison("eq", "=", "tensor([False,  True, False])", "numpy.equal")
+ne = _comparison(
+    "ne", "≠", "tensor([ True, False,  True])", "numpy.not_equal", "not_equal", "Tensor.not_equal"
+)
+lt = _comparison("lt", "<", "tensor([ True, False, False])", "numpy.less", "less", "Tensor.less")
+le = _comparison(
+    "le", "≤", "tensor([ True,  True, False])", "numpy.less_equal", "less_equal", "Tensor.less_equal"
+)
+gt = _comparison("gt", ">", "tensor([False, False,  True])", "numpy.greater", "greater", "Tensor.greater")
+ge = _comparison(
+    "ge", "≥", "tensor([False,  True,  True])", "numpy.greater_equal", "greater_equal", "Tensor.greater_equal"
+)
 
 
 @pointwise(reference="numpy.isnan", in_place=False, differentiable=False, dtypes=EVERY, widens=True)
 def isnan(input):
-    """Whether each element is not a number."""
+    """input ≠ input: whether each element is not a number.
+
+    >>> import flambeau
+    >>> flambeau.isnan(flambeau.tensor([1.0, float("nan")]))
+    tensor([False,  True])
+    """
     return ex.compare("ne", input, input)
 
 
 @pointwise(reference="numpy.isinf", in_place=False, differentiable=False, dtypes=EVERY, widens=True)
 def isinf(input):
-    """Whether each element is infinite."""
+    """|input| = inf: whether each element is infinite.
+
+    >>> import flambeau
+    >>> flambeau.isinf(flambeau.tensor([1.0, float("-inf")]))
+    tensor([False,  True])
+    """
     if fn.is_complex(input.dtype):
         return isinf.declaration.body(fn.real(input)) | isinf.declaration.body(fn.imag(input))
     if not fn.is_float(input.dtype):
@@ -494,7 +633,12 @@ def isinf(input):
 
 @pointwise(reference="numpy.isfinite", in_place=False, differentiable=False, dtypes=EVERY, widens=True)
 def isfinite(input):
-    """Whether each element is a finite number."""
+    """|input| < inf: whether each element is a finite number.
+
+    >>> import flambeau
+    >>> flambeau.isfinite(flambeau.tensor([1.0, float("inf"), float("nan")]))
+    tensor([ True, False, False])
+    """
     if fn.is_complex(input.dtype):
         return isfinite.declaration.body(fn.real(input)) & isfinite.declaration.body(fn.imag(input))
     if not fn.is_float(input.dtype):
@@ -504,13 +648,23 @@ def isfinite(input):
 
 @pointwise(reference="numpy.isposinf", in_place=False, differentiable=False)
 def isposinf(input):
-    """Whether each element is +inf."""
+    """input = inf: whether each element is +inf.
+
+    >>> import flambeau
+    >>> flambeau.isposinf(flambeau.tensor([float("inf"), float("-inf")]))
+    tensor([ True, False])
+    """
     return input == float("inf") if fn.is_float(input.dtype) else ex.compare("ne", input, input)
 
 
 @pointwise(reference="numpy.isneginf", in_place=False, differentiable=False)
 def isneginf(input):
-    """Whether each element is -inf."""
+    """input = -inf: whether each element is -inf.
+
+    >>> import flambeau
+    >>> flambeau.isneginf(flambeau.tensor([float("inf"), float("-inf")]))
+    tensor([False,  True])
+    """
     return input == float("-inf") if fn.is_float(input.dtype) else ex.compare("ne", input, input)
 
 
@@ -523,38 +677,55 @@ def close_to(input, other, *, rtol=1e-5, atol=1e-8, equal_nan=0):
     return (input == other) | (near & finite) | both
 
 
-def _logical(name: str, function, reference: str):
+def _logical(name: str, sign: str, shown: str, function, reference: str):
     def body(input, other):
         return function(fn.cast(input, "bool"), fn.cast(other, "bool"))
 
-    body.__name__, body.__doc__ = name, f"{name} of the elements taken as truth values (bool)."
+    body.__name__ = name
+    body.__doc__ = f"input {sign} other, of the elements taken as truth values: input ≠ 0 (bool)." + of_call(
+        f"{name}(flambeau.tensor([0, 0, 1, 1]), flambeau.tensor([0, 1, 0, 1]))", shown
+    )
     return pointwise(rounded=True, reference=reference, differentiable=False, dtypes=EVERY)(body)
 
 
-logical_and = _logical("logical_and", lambda a, b: a & b, "numpy.logical_and")
-logical_or = _logical("logical_or", lambda a, b: a | b, "numpy.logical_or")
-logical_xor = _logical("logical_xor", lambda a, b: a ^ b, "numpy.logical_xor")
+logical_and = _logical(
+    "logical_and", "∧", "tensor([False, False, False,  True])", lambda a, b: a & b, "numpy.logical_and"
+)
+logical_or = _logical(
+    "logical_or", "∨", "tensor([False,  True,  True,  True])", lambda a, b: a | b, "numpy.logical_or"
+)
+logical_xor = _logical(
+    "logical_xor", "⊕", "tensor([False,  True,  True, False])", lambda a, b: a ^ b, "numpy.logical_xor"
+)
 
 
 @pointwise(reference="numpy.logical_not", differentiable=False, dtypes=EVERY)
 def logical_not(input):
-    """Whether each element is zero (bool)."""
+    """input = 0: whether each element is zero (bool).
+
+    >>> import flambeau
+    >>> flambeau.logical_not(flambeau.tensor([0, 3]))
+    tensor([ True, False])
+    """
     return ~fn.cast(input, "bool")
 
 
-def _bits(name: str, function, reference: str, dtypes=INTEGRAL | BOOL):
+def _bits(name: str, sign: str, shown: str, function, reference: str, dtypes=INTEGRAL | BOOL):
     def body(input, other):
         return function(input, other)
 
-    body.__name__, body.__doc__ = name, f"{name} of the bits of integers, or of bools."
+    body.__name__ = name
+    body.__doc__ = f"input {sign} other, of each bit of integers, or of bools." + of_call(
+        f"{name}(flambeau.tensor([12, 5]), 6)", shown
+    )
     return pointwise(reference=reference, differentiable=False, dtypes=dtypes, numbers=("input", "other"))(
         body
     )
 
 
-bitwise_and = _bits("bitwise_and", lambda a, b: a & b, "numpy.bitwise_and")
-bitwise_or = _bits("bitwise_or", lambda a, b: a | b, "numpy.bitwise_or")
-bitwise_xor = _bits("bitwise_xor", lambda a, b: a ^ b, "numpy.bitwise_xor")
+bitwise_and = _bits("bitwise_and", "∧", "tensor([4, 4])", lambda a, b: a & b, "numpy.bitwise_and")
+bitwise_or = _bits("bitwise_or", "∨", "tensor([14,  7])", lambda a, b: a | b, "numpy.bitwise_or")
+bitwise_xor = _bits("bitwise_xor", "⊕", "tensor([10,  3])", lambda a, b: a ^ b, "numpy.bitwise_xor")
 
 
 def _shifted(input, other, shift, far):
@@ -568,13 +739,23 @@ def _shifted(input, other, shift, far):
 
 @pointwise(differentiable=False, dtypes=INTEGRAL, numbers=("input", "other"))
 def bitwise_left_shift(input, other):
-    """input · 2^other, wrapping."""
+    """input · 2^other, wrapping.
+
+    >>> import flambeau
+    >>> flambeau.bitwise_left_shift(flambeau.tensor([1, 3]), 2)
+    tensor([ 4, 12])
+    """
     return _shifted(input, other, lambda a, b: a << b, fn.like(input, 0))
 
 
 @pointwise(differentiable=False, dtypes=INTEGRAL, numbers=("input", "other"))
 def bitwise_right_shift(input, other):
-    """⌊input / 2^other⌋."""
+    """⌊input / 2^other⌋.
+
+    >>> import flambeau
+    >>> flambeau.bitwise_right_shift(flambeau.tensor([8, -5]), 1)
+    tensor([ 4, -3])
+    """
     far = (
         fn.where(input < 0, fn.like(input, -1), fn.like(input, 0))
         if fn.is_signed(input.dtype)
@@ -592,7 +773,12 @@ def bitwise_right_shift(input, other):
     ],
 )
 def bitwise_not(input):
-    """The complement of each element's bits; of bools, the opposite."""
+    """-input - 1 for integers, the complement of each element's bits; of bools, the opposite.
+
+    >>> import flambeau
+    >>> flambeau.bitwise_not(flambeau.tensor([0, 5]))
+    tensor([-1, -6])
+    """
     return ~input
 
 
@@ -636,19 +822,34 @@ def identity(input):
 # --- several operands ------------------------------
 @pointwise(dtypes=NUMBERS, scalar_second=True)
 def addcmul(input, tensor1, tensor2, *, value=1):
-    """input + value · tensor1 · tensor2."""
+    """input + value · tensor1 · tensor2.
+
+    >>> import flambeau
+    >>> flambeau.addcmul(flambeau.tensor([1.0, 2.0]), flambeau.tensor([3.0, 4.0]), flambeau.tensor([5.0, 6.0]), value=0.5)
+    tensor([ 8.5000, 14.0000])
+    """
     return input + value * (tensor1 * tensor2)
 
 
 @pointwise(dtypes=FLOATING | COMPLEX, scalar_second=True)
 def addcdiv(input, tensor1, tensor2, *, value=1):
-    """input + value · tensor1 / tensor2."""
+    """input + value · tensor1 / tensor2.
+
+    >>> import flambeau
+    >>> flambeau.addcdiv(flambeau.tensor([1.0, 2.0]), flambeau.tensor([6.0, 8.0]), flambeau.tensor([3.0, 2.0]))
+    tensor([3., 6.])
+    """
     return input + value * (tensor1 / tensor2)
 
 
 @pointwise(dtypes=FLOATING | COMPLEX, numbers=("weight",), alike=("input", "end"))
 def lerp(input, end, weight):
-    """input + weight · (end - input), computed from the nearer end."""
+    """input + weight · (end - input), computed from the nearer end.
+
+    >>> import flambeau
+    >>> flambeau.lerp(flambeau.tensor([0.0, 10.0]), flambeau.tensor([4.0, 20.0]), 0.25)
+    tensor([ 1.0000, 12.5000])
+    """
     return fn.where(
         fn.absolute(weight) < 0.5, input + weight * (end - input), end - (end - input) * (1.0 - weight)
     )
@@ -661,7 +862,12 @@ def _(grad, input, end, weight):
 
 @pointwise(reference="numpy.copysign", int_to_float=True, numbers=("other",))
 def copysign(input, other):
-    """|input| with other's sign."""
+    """|input| with other's sign.
+
+    >>> import flambeau
+    >>> flambeau.copysign(flambeau.tensor([1.0, -2.0]), flambeau.tensor([-0.0, 3.0]))
+    tensor([-1.,  2.])
+    """
     return fn.copysign(input, other)
 
 
@@ -673,7 +879,12 @@ def _(grad, input, out):
 
 @pointwise(reference="numpy.heaviside", domain=(-2.0, 2.0), alike=("input", "values"))
 def heaviside(input, values):
-    """0 below zero and for NaN, 1 above zero, `values` at it."""
+    """0 where input < 0 and for NaN, 1 where input > 0, `values` where input = 0.
+
+    >>> import flambeau
+    >>> flambeau.heaviside(flambeau.tensor([-1.0, 0.0, 2.0]), flambeau.tensor(0.5))
+    tensor([0.0000, 0.5000, 1.0000])
+    """
     return fn.where(input == 0, values, fn.where(input > 0, fn.like(input, 1), fn.like(input, 0)))
 
 
@@ -684,7 +895,15 @@ def _(grad):
 
 @library("composite")
 def positive(input) -> TensorBase:
-    """The tensor itself; RuntimeError for bool."""
+    """+input: the tensor itself; RuntimeError for bool.
+
+    Shape:
+        input: any; the result is the input
+
+    >>> import flambeau
+    >>> flambeau.positive(flambeau.tensor([-1, 2]))
+    tensor([-1,  2])
+    """
     if input.dtype.name == "bool":
         raise RuntimeError("positive(): The `+` operator, on a bool tensor is not supported.")
     return input
@@ -701,7 +920,7 @@ def _no_integer_zero(name: str, input, other) -> None:
             raise RuntimeError(f"{name}(): ZeroDivisionError: an element of argument 'other' is 0")
 
 
-def _checked(name: str, op, reference: str | None):
+def _checked(name: str, shown: str, op, reference: str | None):
     def function(input, other, *, out=None) -> TensorBase:
         _no_integer_zero(name, input, other)
         return op(input, other) if out is None else op(input, other, out=out)
@@ -711,7 +930,9 @@ def _checked(name: str, op, reference: str | None):
         return overwrite(input, op, other)
 
     function.__name__ = function.__qualname__ = name
-    function.__doc__ = op.__doc__ + "  Of integers: RuntimeError where a divisor is 0."
+    function.__doc__ = f"{vars(op)['__doc__']}\n\nOf integers: RuntimeError where a divisor is 0." + of_call(
+        f"{name}(flambeau.tensor([7, -7]), 3)", shown
+    )
     in_place.__doc__ = f"`{name}` in place."
     register(
         name,
@@ -721,6 +942,7 @@ def _checked(name: str, op, reference: str | None):
         reference=reference,
         domain=(0.5, 3.0),
         thin=True,
+        computed_by=op,
     )
     return function, in_place
 
@@ -739,15 +961,26 @@ def overwrite(input, operation, *others, **options):
     return input.copy_(result)
 
 
-floor_divide, floor_divide_ = _checked("floor_divide", floor_quotient, "numpy.floor_divide")
-remainder, remainder_ = _checked("remainder", remainder_of, "numpy.remainder")
-fmod, fmod_ = _checked("fmod", fmod_of, "numpy.fmod")
+floor_divide, floor_divide_ = _checked(
+    "floor_divide", "tensor([ 2, -3])", floor_quotient, "numpy.floor_divide"
+)
+remainder, remainder_ = _checked("remainder", "tensor([1, 2])", remainder_of, "numpy.remainder")
+fmod, fmod_ = _checked("fmod", "tensor([ 1, -1])", fmod_of, "numpy.fmod")
 
 
 def div(input, other, *, rounding_mode=None, out=None) -> TensorBase:
-    """Quotient, element by element: in floating point, or rounded by `rounding_mode` "trunc" or "floor".
+    """input / other: in floating point, or rounded by `rounding_mode` "trunc" or "floor".
 
     RuntimeError for another mode, and for integer zeros where the quotient is rounded.
+
+    Shape:
+        input, other: any shapes that broadcast; the result has the shape they broadcast to
+
+    >>> import flambeau
+    >>> flambeau.div(flambeau.tensor([7, -7]), 2)
+    tensor([ 3.5000, -3.5000])
+    >>> flambeau.div(flambeau.tensor([7, -7]), 2, rounding_mode="floor")
+    tensor([ 3, -4])
     """
     if rounding_mode is None:
         return true_divide(input, other) if out is None else true_divide(input, other, out=out)
@@ -771,7 +1004,17 @@ SHORT_POWERS = {0.5: root, -0.5: inverse_root, -1: inverse, 3: cube}  # of float
 
 
 def pow(input, exponent, *, out=None) -> TensorBase:  # noqa: A001
-    """input ** exponent, element by element; RuntimeError for a negative integer exponent of integers."""
+    """input^exponent, element by element; RuntimeError for a negative integer exponent of integers.
+
+    Shape:
+        input, exponent: any shapes that broadcast; the result has the shape they broadcast to
+
+    >>> import flambeau
+    >>> flambeau.pow(flambeau.tensor([2, 3]), 2)
+    tensor([4, 9])
+    >>> flambeau.pow(2.0, flambeau.tensor([0.5, 3.0]))
+    tensor([1.4142, 8.0000])
+    """
     given = {} if out is None else {"out": out}
     if type(exponent) in (int, float) and isinstance(input, TensorBase):
         if exponent == 2:
@@ -792,7 +1035,18 @@ def pow_(input, exponent):
 
 
 def clamp(input, min=None, max=None, *, out=None) -> TensorBase:
-    """input, kept between min and max (numbers or tensors; either may be None, not both)."""
+    """min(max(input, min), max): input, kept between min and max (numbers or tensors; either may be None, not both).
+
+    Shape:
+        input, min, max: shapes that broadcast; the result has the shape they broadcast to
+
+    Raises:
+        RuntimeError: both `min` and `max` are None
+
+    >>> import flambeau
+    >>> flambeau.clamp(flambeau.tensor([-2, 1, 9]), min=0, max=5)
+    tensor([0, 1, 5])
+    """
     given = {} if out is None else {"out": out}
     if min is None:
         if max is None:
@@ -810,6 +1064,13 @@ def where(condition, input=None, other=None, *, out=None):
     """input where the condition (bool) holds, else other; with the condition alone, its true indices as a
     tuple.
 
+    Shape:
+        condition, input, other: shapes that broadcast; result: the shape they broadcast to, or a tuple of
+            (number of true elements,)
+
+    Raises:
+        RuntimeError: the condition is not bool
+
     >>> import flambeau
     >>> flambeau.where(flambeau.tensor([True, False]), 1.0, flambeau.tensor([5., 6.]))
     tensor([1., 6.])
@@ -824,12 +1085,34 @@ def where(condition, input=None, other=None, *, out=None):
 
 
 def _where_method(input, condition, other) -> TensorBase:
-    """input where the condition holds, else other."""
+    """condition · input + (1 - condition) · other: input where the condition holds, else other.
+
+    Shape:
+        input, condition, other: any shapes that broadcast; the result has the shape they broadcast to
+
+    Raises:
+        RuntimeError: the condition is no bool tensor
+
+    >>> import flambeau
+    >>> flambeau.tensor([1, 2, 3]).where(flambeau.tensor([True, False, True]), flambeau.tensor(0))
+    tensor([1, 0, 3])
+    """
     return where(condition, input, other)
 
 
 def masked_fill(input, mask, value) -> TensorBase:
-    """input, with `value` (a number or a 0-dim tensor) where the mask (bool) holds."""
+    """value · mask + input · (1 - mask): input, with `value` (a number or a 0-dim tensor) where the mask (bool) holds.
+
+    Shape:
+        input, mask: shapes that broadcast; the result has the shape they broadcast to
+
+    Raises:
+        RuntimeError: the mask is no bool tensor
+
+    >>> import flambeau
+    >>> flambeau.masked_fill(flambeau.tensor([1.0, 2.0]), flambeau.tensor([False, True]), float("-inf"))
+    tensor([1., -inf])
+    """
     check_filling(input, mask, value, "masked_fill")
     return masked_value(input, mask, value)
 
@@ -843,7 +1126,19 @@ def masked_fill_(input, mask, value):
 def isclose(
     input: TensorBase, other: TensorBase, rtol=1e-05, atol=1e-08, equal_nan: bool = False
 ) -> TensorBase:
-    """Whether |input - other| <= atol + rtol · |other|, element by element (bool)."""
+    """Whether |input - other| <= atol + rtol · |other|, element by element (bool).
+
+    Shape:
+        input, other: any shapes that broadcast; the result has the shape they broadcast to
+
+    Raises:
+        RuntimeError: the dtypes differ
+        RuntimeError: `rtol` or `atol` is negative
+
+    >>> import flambeau
+    >>> flambeau.isclose(flambeau.tensor([1.0, 2.0]), flambeau.tensor([1.000001, 2.1]))
+    tensor([ True, False])
+    """
     if input.dtype != other.dtype:
         raise RuntimeError(f"isclose(): {input.dtype} did not match {other.dtype}")
     if rtol < 0 or atol < 0:
@@ -856,12 +1151,33 @@ def isclose(
 
 
 def allclose(input, other, rtol=1e-05, atol=1e-08, equal_nan: bool = False) -> bool:
-    """Whether all elements are close; see `isclose`."""
+    """Whether |input - other| <= atol + rtol · |other| for all elements, a bool of Python; see `isclose`.
+
+    Shape:
+        input, other: any shapes that broadcast
+
+    Raises:
+        RuntimeError: the dtypes differ
+
+    >>> import flambeau
+    >>> flambeau.allclose(flambeau.tensor([1.0, 2.0]), flambeau.tensor([1.0, 2.000001]))
+    True
+    """
     return bool(isclose(input, other, rtol, atol, equal_nan).all())
 
 
-def equal(input, other) -> bool:
-    """Whether both tensors have the same shape and elements."""
+def equal(input: TensorBase, other: TensorBase) -> bool:
+    """Whether input = other: both tensors have the same shape and elements; a bool of Python.
+
+    Raises:
+        TypeError: an argument is no Tensor
+
+    >>> import flambeau
+    >>> flambeau.equal(flambeau.tensor([1, 2]), flambeau.tensor([1, 2]))
+    True
+    >>> flambeau.equal(flambeau.tensor([1, 2]), flambeau.tensor([1]))
+    False
+    """
     from ..declare.host import needs_data
 
     if tuple(input.shape) != tuple(other.shape):

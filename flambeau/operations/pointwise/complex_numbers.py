@@ -32,13 +32,23 @@ def complex_of(real, imag):
 
 @pointwise(places=("polar",), in_place=False, dtypes=_MAKERS, refused=_REFUSED, alike=("abs", "angle"))
 def polar(abs, angle):
-    """The complex numbers of that length and angle: abs · (cos angle + i·sin angle)."""
+    """The complex numbers of that length and angle: abs · (cos angle + i·sin angle).
+
+    >>> import flambeau
+    >>> flambeau.polar(flambeau.tensor([2.0]), flambeau.tensor([0.0]))
+    tensor([2.+0.j])
+    """
     return fn.pair(abs * fn.cos(angle), abs * fn.sin(angle))
 
 
 @pointwise(int_to_float=True, in_place=False, reference="numpy.angle", dtypes=EVERY)
 def angle(input):
-    """The angle of each complex number in radians, in (-π, π]; of real ones, 0 or π, and NaN for NaN."""
+    """arg(input): the angle of each complex number in radians, in (-π, π]; of real ones, 0 or π, and NaN for NaN.
+
+    >>> import flambeau
+    >>> flambeau.angle(flambeau.tensor([1j, -1 + 0j]))
+    tensor([1.5708, 3.1416])
+    """
     if fn.is_complex(input.dtype):
         return fn.atan2(fn.imag(input), fn.real(input))
     zero = fn.like(input, 0.0)
@@ -57,13 +67,21 @@ def _(grad, input):
 
 @pointwise(dtypes=EVERY, reference="numpy.conjugate")
 def conj_physical(input):
-    """The complex conjugate, element by element; of real numbers, themselves."""
+    """re - i · im: the complex conjugate, element by element; of real numbers, themselves.
+
+    >>> import flambeau
+    >>> flambeau.conj_physical(flambeau.tensor([1 + 2j]))
+    tensor([1.-2.j])
+    """
     return fn.conj(input)
 
 
 @library("composite")
 def conj(input: TensorBase) -> TensorBase:
-    """The complex conjugate, in memory of its own; a real tensor itself.
+    """re - i · im: the complex conjugate, in memory of its own; a real tensor itself.
+
+    Shape:
+        input: any; the result has the same
 
     >>> import flambeau
     >>> flambeau.conj(flambeau.tensor([1 + 2j]))
@@ -74,17 +92,44 @@ def conj(input: TensorBase) -> TensorBase:
 
 @library("composite")
 def resolve_conj(input: TensorBase) -> TensorBase:
-    """The tensor itself: conjugates are never put off."""
+    """The tensor itself: conjugates are never put off.
+
+    Shape:
+        input: any; the result is the input
+
+    Raises:
+        TypeError: the argument is no Tensor
+
+    >>> import flambeau
+    >>> flambeau.resolve_conj(flambeau.tensor([1 + 2j]).conj())
+    tensor([1.-2.j])
+    """
     return input
 
 
 @library("composite")
 def resolve_neg(input: TensorBase) -> TensorBase:
-    """The tensor itself: negatives are never put off."""
+    """The tensor itself: negatives are never put off.
+
+    Shape:
+        input: any; the result is the input
+
+    Raises:
+        TypeError: the argument is no Tensor
+
+    >>> import flambeau
+    >>> flambeau.resolve_neg(flambeau.tensor([1.0]))
+    tensor([1.])
+    """
     return input
 
 
 @pointwise(dtypes=EVERY, reference="numpy.isreal", in_place=False, differentiable=False)
 def isreal(input):
-    """Whether the imaginary part is 0, element by element; True for real numbers."""
+    """im(input) = 0: whether the imaginary part is 0, element by element; True for real numbers.
+
+    >>> import flambeau
+    >>> flambeau.isreal(flambeau.tensor([1 + 0j, 2j]))
+    tensor([ True, False])
+    """
     return fn.imag(input) == 0 if fn.is_complex(input.dtype) else fn.like(input, 0) == 0

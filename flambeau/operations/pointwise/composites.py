@@ -9,6 +9,7 @@ from ..._typeinfo import finfo
 from ...core.base.dtypes import by_name
 from ...core.base.tensor import TensorBase
 from ...core.make.bridge import from_numpy
+from ..declare.examples import of_call
 from ..declare.half_types import in_float32
 from ..declare.registry import library, register
 from ..declare.results import accepts_out
@@ -20,7 +21,16 @@ from .special import mvlgamma
 @library("composite", "nan_to_num", "Tensor.nan_to_num", reference="numpy.nan_to_num")
 @accepts_out
 def nan_to_num(input, nan=0.0, posinf=None, neginf=None) -> TensorBase:
-    """NaN and infinities replaced by numbers: the dtype's largest and lowest for the infinities by default."""
+    """input, or `nan`, `posinf`, `neginf` where it is NaN, +inf, -inf.
+    The infinities become the dtype's largest and lowest by default.
+
+    Shape:
+        input: any; the result has the same
+
+    >>> import flambeau
+    >>> flambeau.nan_to_num(flambeau.tensor([float("nan"), float("inf"), 1.0]), posinf=9.0)
+    tensor([0., 9., 1.])
+    """
     if not input.is_floating_point() and not input.is_complex():
         return input.clone()
     if not numbers_only.declaration.takes(input.dtype.name):
@@ -40,14 +50,36 @@ def nan_to_num(input, nan=0.0, posinf=None, neginf=None) -> TensorBase:
 @accepts_out
 @in_float32()
 def logit(input, eps=None) -> TensorBase:
-    """log(x / (1 - x)); with `eps`, x is first kept within [eps, 1 - eps]."""
+    """log(x / (1 - x)); with `eps`, x is first kept within [eps, 1 - eps].
+
+    Shape:
+        input: any; the result has the same
+
+    Raises:
+        TypeError: the input is no Tensor
+
+    >>> import flambeau
+    >>> flambeau.logit(flambeau.tensor([0.5, 0.75]))
+    tensor([0.0000, 1.0986])
+    """
     return log_odds(input if eps is None else clamp(input, eps, 1 - eps))
 
 
 @library("composite", "float_power", "Tensor.float_power")
 @accepts_out
 def float_power(input, exponent) -> TensorBase:
-    """input ** exponent in float64, or in complex128 where either is complex."""
+    """input^exponent in float64, or in complex128 where either is complex.
+
+    Shape:
+        input, exponent: any shapes that broadcast; the result has the shape they broadcast to
+
+    Raises:
+        RuntimeError: the shapes do not broadcast
+
+    >>> import flambeau
+    >>> flambeau.float_power(flambeau.tensor([2, 4]), 0.5)
+    tensor([1.4142, 2.0000], dtype=flambeau.float64)
+    """
     some_complex = any(
         x.is_complex() if isinstance(x, TensorBase) else isinstance(x, complex) for x in (input, exponent)
     )
@@ -58,7 +90,7 @@ def float_power(input, exponent) -> TensorBase:
     return first**second
 
 
-def _written(function: Callable) -> None:
+def _written(function: Callable, given: str, more: str, shown: str) -> None:
     """`x.name_(…)`: the result of the function written over the tensor."""
 
     def in_place(self: TensorBase, *args: Any, **named: Any) -> TensorBase:
@@ -66,18 +98,22 @@ def _written(function: Callable) -> None:
 
     name = f"{function.__name__}_"
     in_place.__name__ = in_place.__qualname__ = name
-    in_place.__doc__ = f"`{function.__name__}` in place."
+    formula = (function.__doc__ or "").partition(":")[0].partition(";")[0].partition(".")[0].strip()
+    in_place.__doc__ = (
+        f"`{function.__name__}` in place: {formula}.\n\nShape:\n    self: any, which stays\n\nRaises:\n"
+        "    RuntimeError: the result has another shape" + of_call(f"tensor([{given}]).{name}({more})", shown)
+    )
     register(name, "composite", in_place, places=(name, f"Tensor.{name}"))
 
 
-for _function in (
-    round,
-    nan_to_num,
-    logit,
-    float_power,
-    mvlgamma,
+for _function, _given, _more, _shown in (
+    (round, "1.5, 2.6", "", "tensor([2., 3.])"),
+    (nan_to_num, 'float("nan"), 1.0', "", "tensor([0., 1.])"),
+    (logit, "0.5, 0.75", "", "tensor([0.0000, 1.0986])"),
+    (float_power, "2.0, 3.0", "2", "tensor([4., 9.])"),
+    (mvlgamma, "2.0, 3.0", "2", "tensor([0.4516, 1.5502])"),
 ):
-    _written(_function)
+    _written(_function, _given, _more, _shown)
 
 
 def _mapped(who: str, self: TensorBase, others: tuple, function: Callable) -> TensorBase:
@@ -90,11 +126,34 @@ def _mapped(who: str, self: TensorBase, others: tuple, function: Callable) -> Te
 
 @library("composite", "Tensor.map_")
 def map_(self: TensorBase, tensor: TensorBase, callable: Callable) -> TensorBase:
-    """Each element replaced by `callable` of it and of the other tensor's (a Python call for each: slow)."""
+    """callable(self, tensor) for each element, in place (a Python call for each: slow).
+
+    Shape:
+        self: any; tensor: a shape that broadcasts to it
+
+    Raises:
+        TypeError: `tensor` is no Tensor
+
+    >>> import flambeau
+    >>> flambeau.tensor([1.0, 5.0]).map_(flambeau.tensor([3.0, 2.0]), max)
+    tensor([3., 5.])
+    """
     return _mapped("map_", self, (tensor,), callable)
 
 
 @library("composite", "Tensor.map2_")
 def map2_(self: TensorBase, x: TensorBase, y: TensorBase, callable: Callable) -> TensorBase:
-    """Each element replaced by `callable` of it and of two other tensors' (a Python call for each: slow)."""
+    """callable(self, x, y) for each element, in place (a Python call for each: slow).
+
+    Shape:
+        self: any; x, y: shapes that broadcast to it
+
+    Raises:
+        TypeError: `x` or `y` is no Tensor
+
+    >>> import flambeau
+    >>> x = flambeau.tensor([1.0, 5.0])
+    >>> x.map2_(x, x, lambda a, b, c: a + b * c)
+    tensor([ 2., 30.])
+    """
     return _mapped("map2_", self, (x, y), callable)

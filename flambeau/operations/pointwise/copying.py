@@ -10,6 +10,7 @@ from ...core.call.copies import clone, contiguous, copy_, to_dtype
 from ...core.call.pointwise import set_identity
 from ...core.loops.launch import is_pinned, pin_memory, to_device
 from ...core.loops.launch import record_stream as record_use
+from ..declare.examples import of_call
 from ..declare.registry import library, register
 from .arithmetic import identity
 
@@ -62,33 +63,35 @@ def to(self, *args, **kwargs):
     return to_dtype(self, self.dtype if wanted is None else wanted, bool(copy))
 
 
-def _conversion(name: str, target: str):
+def _conversion(name: str, target: str, shown: str):
     d = by_name[target]
 
     def convert(self, memory_format=None):
         return to_dtype(self, d) if memory_format is None else to(self, d, memory_format=memory_format)
 
     convert.__name__ = convert.__qualname__ = name
-    convert.__doc__ = f"The tensor as {target}; itself where it is that already."
+    convert.__doc__ = f"The tensor as {target}; itself where it is that already." + of_call(
+        f"tensor([2.5, 0.0]).{name}()", shown
+    )
     register(f"as_{target}", "copy", convert, places=(f"Tensor.{name}",))
 
 
-for _name, _target in {
-    "float": "float32",
-    "double": "float64",
-    "cfloat": "complex64",
-    "cdouble": "complex128",
-    "chalf": "complex32",
-    "half": "float16",
-    "bfloat16": "bfloat16",
-    "int": "int32",
-    "long": "int64",
-    "short": "int16",
-    "char": "int8",
-    "byte": "uint8",
-    "bool": "bool",
+for _name, (_target, _shown) in {  # and what they make of [2.5, 0.0]
+    "float": ("float32", "tensor([2.5000, 0.0000])"),
+    "double": ("float64", "tensor([2.5000, 0.0000], dtype=flambeau.float64)"),
+    "cfloat": ("complex64", "tensor([2.5000+0.j, 0.0000+0.j])"),
+    "cdouble": ("complex128", "tensor([2.5000+0.j, 0.0000+0.j], dtype=flambeau.complex128)"),
+    "chalf": ("complex32", "tensor([2.5000+0.j, 0.0000+0.j], dtype=flambeau.complex32)"),
+    "half": ("float16", "tensor([2.5000, 0.0000], dtype=flambeau.float16)"),
+    "bfloat16": ("bfloat16", "tensor([2.5000, 0.0000], dtype=flambeau.bfloat16)"),
+    "int": ("int32", "tensor([2, 0], dtype=flambeau.int32)"),
+    "long": ("int64", "tensor([2, 0])"),
+    "short": ("int16", "tensor([2, 0], dtype=flambeau.int16)"),
+    "char": ("int8", "tensor([2, 0], dtype=flambeau.int8)"),
+    "byte": ("uint8", "tensor([2, 0], dtype=flambeau.uint8)"),
+    "bool": ("bool", "tensor([ True, False])"),
 }.items():
-    _conversion(_name, _target)
+    _conversion(_name, _target, _shown)
 
 # The old names of tensors' classes, by dtype; `flambeau._typed` makes classes of some.
 OLD_NAMES = {
@@ -140,23 +143,50 @@ def legacy_type(self, dtype=None, non_blocking: bool = False):
     )
 
 
-def type_as(self, other):
-    """The tensor in other's dtype."""
+def type_as(self: TensorBase, other: TensorBase) -> TensorBase:
+    """The tensor in other's dtype.
+
+    Shape:
+        self: any; the result has the same
+
+    Raises:
+        TypeError: `other` is no Tensor
+
+    >>> import flambeau
+    >>> flambeau.tensor([1, 2]).type_as(flambeau.tensor(0.5))
+    tensor([1., 2.])
+    """
     return to_dtype(self, other.dtype)
 
 
 def cpu(self, memory_format=None):
-    """The tensor in the CPU's memory; itself where it is there."""
+    """The tensor in the CPU's memory; itself where it is there.
+
+    Shape:
+        self: any; the result has the same
+
+    >>> import flambeau
+    >>> flambeau.tensor([1, 2]).cpu().device
+    device(type='cpu')
+    """
     return to_device(self, "cpu", "cpu")
 
 
 def cuda(self, device=None, non_blocking: bool = False, memory_format=None):
-    """The tensor on a CUDA device, by default the current one; RuntimeError where there is none."""
+    """The tensor on a CUDA device, by default the current one; RuntimeError where there is none.
+
+    Shape:
+        self: any; the result has the same
+    """
     return to_device(self, "cuda" if device is None else device, "cuda", False, non_blocking)
 
 
 def opencl(self, device=None, non_blocking: bool = False, memory_format=None):
-    """The tensor on an OpenCL device, by default the current one; RuntimeError where there is none."""
+    """The tensor on an OpenCL device, by default the current one; RuntimeError where there is none.
+
+    Shape:
+        self: any; the result has the same
+    """
     return to_device(self, "opencl" if device is None else device, "opencl", False, non_blocking)
 
 
@@ -197,5 +227,16 @@ register("copy_", "copy", copy_, places=("Tensor.copy_",))
 
 @library("copy", "fill")
 def fill(input, value):
-    """A tensor of the same shape and dtype with `value` (a number or a 0-dim tensor) everywhere."""
+    """A tensor of the same shape and dtype with `value` (a number or a 0-dim tensor) everywhere.
+
+    Shape:
+        input: any; the result has the same
+
+    Raises:
+        RuntimeError: `value` is a tensor with dimensions
+
+    >>> import flambeau
+    >>> flambeau.fill(flambeau.tensor([1, 2]), 7)
+    tensor([7, 7])
+    """
     return clone(input).fill_(value)

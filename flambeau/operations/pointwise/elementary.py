@@ -7,12 +7,13 @@ import math
 from ...codegen import functions as fn
 from ...codegen.complex import FORMULAS
 from ...core.call.operation import rename
+from ..declare.examples import of_numbers
 from ..declare.pointwise import ALL, COMPLEX, EVERY, FLOATING, pointwise
 
 _EVERYWHERE, _POSITIVE, _UNIT = (-3.0, 3.0), (0.1, 4.0), (-0.9, 0.9)
 
 
-def _function(name: str, what: str, domain=_EVERYWHERE, reference: str | None = None, also=()):
+def _function(name: str, what: str, example: str, domain=_EVERYWHERE, reference: str | None = None, also=()):
     """A math function of the compiler as an operation: value and derivative come from there."""
     function = getattr(fn, name)
 
@@ -20,7 +21,9 @@ def _function(name: str, what: str, domain=_EVERYWHERE, reference: str | None = 
         return function(input)
 
     body.__name__ = name
-    body.__doc__ = f"{what}, element by element; integers become the default dtype."
+    body.__doc__ = (
+        f"{what}, element by element; integers become the default dtype.{of_numbers(name, example)}"
+    )
     return pointwise(
         int_to_float=True,
         domain=domain,
@@ -30,45 +33,109 @@ def _function(name: str, what: str, domain=_EVERYWHERE, reference: str | None = 
     )(body)
 
 
-exp = _function("exp", "e to the power of the input")
-exp2 = _function("exp2", "2 to the power of the input", also=("special.exp2",))
-expm1 = _function("expm1", "exp(input) - 1, exact for small inputs", also=("special.expm1",))
-log = _function("log", "Natural logarithm", _POSITIVE)
-log2 = _function("log2", "Logarithm to base 2", _POSITIVE)
-log10 = _function("log10", "Logarithm to base 10", _POSITIVE)
-log1p = _function("log1p", "log(1 + input), exact for small inputs", (-0.5, 3.0), also=("special.log1p",))
-sin = _function("sin", "Sine of radians")
-cos = _function("cos", "Cosine of radians")
-tan = _function("tan", "Tangent of radians", (-1.2, 1.2))
-asin = _function("asin", "Arc sine in radians", _UNIT, "numpy.arcsin", ("arcsin", "Tensor.arcsin"))
-acos = _function("acos", "Arc cosine in radians", _UNIT, "numpy.arccos", ("arccos", "Tensor.arccos"))
-atan = _function("atan", "Arc tangent in radians", _EVERYWHERE, "numpy.arctan", ("arctan", "Tensor.arctan"))
-sinh = _function("sinh", "Hyperbolic sine")
-cosh = _function("cosh", "Hyperbolic cosine")
-tanh = _function("tanh", "Hyperbolic tangent")
+exp = _function("exp", "e^input", "0.0, 1.0 -> 1.0000, 2.7183")
+exp2 = _function("exp2", "2^input", "0.0, 3.0 -> 1., 8.", also=("special.exp2",))
+expm1 = _function(
+    "expm1", "exp(input) - 1, exact for small inputs", "0.0, 1.0 -> 0.0000, 1.7183", also=("special.expm1",)
+)
+log = _function("log", "Natural logarithm, log(input)", "1.0, 10.0 -> 0.0000, 2.3026", _POSITIVE)
+log2 = _function("log2", "log₂(input), the logarithm to base 2", "1.0, 8.0 -> 0., 3.", _POSITIVE)
+log10 = _function("log10", "log₁₀(input), the logarithm to base 10", "1.0, 100.0 -> 0., 2.", _POSITIVE)
+log1p = _function(
+    "log1p",
+    "log(1 + input), exact for small inputs",
+    "0.0, 1.0 -> 0.0000, 0.6931",
+    (-0.5, 3.0),
+    also=("special.log1p",),
+)
+sin = _function("sin", "Sine of radians, sin(input)", "0.0, 1.0 -> 0.0000, 0.8415")
+cos = _function("cos", "Cosine of radians, cos(input)", "0.0, 1.0 -> 1.0000, 0.5403")
+tan = _function(
+    "tan", "sin(input) / cos(input), the tangent of radians", "0.0, 1.0 -> 0.0000, 1.5574", (-1.2, 1.2)
+)
+asin = _function(
+    "asin",
+    "arcsin(input), the arc sine in radians",
+    "0.0, 1.0, 2.0 -> 0.0000, 1.5708,    nan",
+    _UNIT,
+    "numpy.arcsin",
+    ("arcsin", "Tensor.arcsin"),
+)
+acos = _function(
+    "acos",
+    "arccos(input), the arc cosine in radians",
+    "1.0, -1.0, 2.0 -> 0.0000, 3.1416,    nan",
+    _UNIT,
+    "numpy.arccos",
+    ("arccos", "Tensor.arccos"),
+)
+atan = _function(
+    "atan",
+    "arctan(input), the arc tangent in radians",
+    "0.0, 1.0 -> 0.0000, 0.7854",
+    _EVERYWHERE,
+    "numpy.arctan",
+    ("arctan", "Tensor.arctan"),
+)
+sinh = _function("sinh", "(e^input - e^-input) / 2, the hyperbolic sine", "0.0, 1.0 -> 0.0000, 1.1752")
+cosh = _function("cosh", "(e^input + e^-input) / 2, the hyperbolic cosine", "0.0, 1.0 -> 1.0000, 1.5431")
+tanh = _function("tanh", "sinh(input) / cosh(input), the hyperbolic tangent", "0.0, 1.0 -> 0.0000, 0.7616")
 asinh = _function(
-    "asinh", "Inverse hyperbolic sine", _EVERYWHERE, "numpy.arcsinh", ("arcsinh", "Tensor.arcsinh")
+    "asinh",
+    "log(input + √(input² + 1)), the inverse hyperbolic sine",
+    "0.0, 1.0 -> 0.0000, 0.8814",
+    _EVERYWHERE,
+    "numpy.arcsinh",
+    ("arcsinh", "Tensor.arcsinh"),
 )
 acosh = _function(
-    "acosh", "Inverse hyperbolic cosine", (1.1, 4.0), "numpy.arccosh", ("arccosh", "Tensor.arccosh")
+    "acosh",
+    "log(input + √(input² - 1)), the inverse hyperbolic cosine",
+    "1.0, 2.0 -> 0.0000, 1.3170",
+    (1.1, 4.0),
+    "numpy.arccosh",
+    ("arccosh", "Tensor.arccosh"),
 )
 atanh = _function(
-    "atanh", "Inverse hyperbolic tangent", _UNIT, "numpy.arctanh", ("arctanh", "Tensor.arctanh")
+    "atanh",
+    "log((1 + input) / (1 - input)) / 2, the inverse hyperbolic tangent",
+    "0.0, 0.5 -> 0.0000, 0.5493",
+    _UNIT,
+    "numpy.arctanh",
+    ("arctanh", "Tensor.arctanh"),
 )
 sigmoid = _function(
     "sigmoid",
     "Logistic function, 1 / (1 + exp(-input))",
+    "0.0, 2.0 -> 0.5000, 0.8808",
     _EVERYWHERE,
     "scipy.special.expit",
     ("special.expit", "nn.functional.sigmoid"),
 )
 erf = _function(
-    "erf", "Error function, 2/√π ∫₀ˣ exp(-t²) dt", _EVERYWHERE, "scipy.special.erf", ("special.erf",)
+    "erf",
+    "Error function, 2/√π ∫₀ˣ exp(-t²) dt",
+    "0.0, 1.0 -> 0.0000, 0.8427",
+    _EVERYWHERE,
+    "scipy.special.erf",
+    ("special.erf",),
 )
 erfc = _function(
-    "erfc", "1 - erf(input), exact for large inputs", _EVERYWHERE, "scipy.special.erfc", ("special.erfc",)
+    "erfc",
+    "1 - erf(input), exact for large inputs",
+    "0.0, 1.0 -> 1.0000, 0.1573",
+    _EVERYWHERE,
+    "scipy.special.erfc",
+    ("special.erfc",),
 )
-erfinv = _function("erfinv", "Inverse of erf", _UNIT, "scipy.special.erfinv", ("special.erfinv",))
+erfinv = _function(
+    "erfinv",
+    "y with erf(y) = input, the inverse of erf",
+    "0.0, 0.5 -> 0.0000, 0.4769",
+    _UNIT,
+    "scipy.special.erfinv",
+    ("special.erfinv",),
+)
 
 
 @erfinv.derivative
@@ -78,7 +145,12 @@ def _(grad, input):  # the input is what is saved, so that a program may scale t
 
 
 lgamma = _function(
-    "lgamma", "Logarithm of |Γ(input)|", (0.3, 4.0), "scipy.special.gammaln", ("special.gammaln",)
+    "lgamma",
+    "Logarithm of |Γ(input)|",
+    "1.0, 5.0 -> 0.0000, 3.1781",
+    (0.3, 4.0),
+    "scipy.special.gammaln",
+    ("special.gammaln",),
 )
 
 
@@ -89,19 +161,34 @@ lgamma = _function(
     also=("special.digamma", "special.psi"),
 )
 def digamma(input):
-    """Logarithmic derivative of Γ, element by element."""
+    """Γ′(input) / Γ(input): the logarithmic derivative of Γ, element by element.
+
+    >>> import flambeau
+    >>> flambeau.digamma(flambeau.tensor([1.0, 2.0]))
+    tensor([-0.5772,  0.4228])
+    """
     return fn.digamma(input)
 
 
 @pointwise(rounded=True, int_to_float=True, reference="numpy.arctan2", also=("arctan2", "Tensor.arctan2"))
 def atan2(input, other):
-    """Angle of the point (other, input) in radians, in (-π, π]."""
+    """arctan(input / other) with the quadrant: angle of the point (other, input), in (-π, π].
+
+    >>> import flambeau
+    >>> flambeau.atan2(flambeau.tensor([1.0, 0.0]), flambeau.tensor([1.0, -1.0]))
+    tensor([0.7854, 3.1416])
+    """
     return fn.atan2(input, other)
 
 
 @pointwise(rounded=True, dtypes=FLOATING, reference="numpy.hypot")
 def hypot(input, other):
-    """√(input² + other²) without overflow."""
+    """√(input² + other²) without overflow.
+
+    >>> import flambeau
+    >>> flambeau.hypot(flambeau.tensor([3.0]), flambeau.tensor([4.0]))
+    tensor([5.])
+    """
     return fn.hypot(input, other)
 
 
@@ -114,7 +201,12 @@ def hypot(input, other):
     numbers=("input", "other"),
 )
 def xlogy(input, other):
-    """input · log(other), 0 where input is 0 and other is a number."""
+    """input · log(other), 0 where input is 0 and other is a number.
+
+    >>> import flambeau
+    >>> flambeau.xlogy(flambeau.tensor([0.0, 2.0]), flambeau.tensor([0.0, 3.0]))
+    tensor([0.0000, 2.1972])
+    """
     zero = fn.like(input, 0.0)
     return fn.where(fn.isnan(other), other, fn.where(input == 0, zero, input * fn.log(other)))
 
@@ -136,7 +228,12 @@ def _(grad, input, other):
     numbers=("input", "other"),
 )
 def xlog1py(input, other):
-    """input · log(1 + other), 0 where input is 0 and other is a number."""
+    """input · log(1 + other), 0 where input is 0 and other is a number.
+
+    >>> import flambeau
+    >>> flambeau.special.xlog1py(flambeau.tensor([0.0, 2.0]), flambeau.tensor([-1.0, 1.0]))
+    tensor([0.0000, 1.3863])
+    """
     zero = fn.like(input, 0.0)
     return fn.where(fn.isnan(other), other, fn.where(input == 0, zero, input * fn.log1p(other)))
 
@@ -150,7 +247,12 @@ def _(grad, input, other):
 
 @pointwise(rounded=True, dtypes=FLOATING | COMPLEX, reference="numpy.logaddexp", in_place=False)
 def logaddexp(input, other):
-    """log(exp(input) + exp(other)) without overflow."""
+    """log(exp(input) + exp(other)) without overflow.
+
+    >>> import flambeau
+    >>> flambeau.logaddexp(flambeau.tensor([1000.0]), flambeau.tensor([1000.0]))
+    tensor([1000.6932])
+    """
     if fn.is_complex(input.dtype):
         swap = (fn.real(other) > fn.real(input)) | fn.isnan(fn.real(other))  # NaN counts as the larger
         larger, smaller = fn.where(swap, other, input), fn.where(swap, input, other)
@@ -174,7 +276,12 @@ def _(grad, input, other):
 
 @pointwise(rounded=True, dtypes=FLOATING, reference="numpy.logaddexp2", in_place=False)
 def logaddexp2(input, other):
-    """log₂(2^input + 2^other) without overflow."""
+    """log₂(2^input + 2^other) without overflow.
+
+    >>> import flambeau
+    >>> flambeau.logaddexp2(flambeau.tensor([3.0]), flambeau.tensor([3.0]))
+    tensor([4.])
+    """
     larger = fn.maximum(input, other)
     difference = fn.absolute(input - other)
     spread = fn.log1p(fn.exp2(-difference)) * (1.0 / math.log(2.0))
@@ -189,7 +296,12 @@ def _(grad, input, other):
 
 @pointwise(int_to_float=True, reference="numpy.sinc", also=("special.sinc",), dtypes=EVERY)
 def sinc(input):
-    """sin(πx) / (πx), 1 at 0."""
+    """sin(πx) / (πx), 1 at 0.
+
+    >>> import flambeau
+    >>> flambeau.sinc(flambeau.tensor([0.0, 0.5]))
+    tensor([1.0000, 0.6366])
+    """
     x = input * math.pi
     return fn.where(input == 0, fn.like(input, 1.0), fn.sin(x) / x)
 
@@ -203,13 +315,23 @@ def _(grad, input):
 
 @pointwise(int_to_float=True, reference="numpy.deg2rad")
 def deg2rad(input):
-    """Degrees to radians."""
+    """input · π / 180: degrees to radians.
+
+    >>> import flambeau
+    >>> flambeau.deg2rad(flambeau.tensor([180.0, 90.0]))
+    tensor([3.1416, 1.5708])
+    """
     return input * (math.pi / 180.0)
 
 
 @pointwise(int_to_float=True, reference="numpy.rad2deg")
 def rad2deg(input):
-    """Radians to degrees."""
+    """input · 180 / π: radians to degrees.
+
+    >>> import flambeau
+    >>> flambeau.rad2deg(flambeau.tensor([0.5, 1.0]))
+    tensor([28.6479, 57.2958])
+    """
     return input * (180.0 / math.pi)
 
 
@@ -276,7 +398,12 @@ def _(grad, input):
     in_place=False,
 )
 def entr(input):
-    """-x · log(x), 0 at 0, -inf below."""
+    """-x · log(x), 0 at 0, -inf below.
+
+    >>> import flambeau
+    >>> flambeau.special.entr(flambeau.tensor([0.5, 0.0, -1.0]))
+    tensor([0.3466, 0.0000,   -inf])
+    """
     inside = -(input * fn.log(input))
     return fn.where(
         input > 0,

@@ -17,7 +17,12 @@ frexp_result = named_result("frexp", "mantissa", "exponent")
 
 @hosted(floating=False, in_place=True, reference="numpy.gcd")
 def gcd(input, other):
-    """Greatest common divisor of integers, element by element."""
+    """max {d : input = d · i, other = d · j}: the greatest common divisor of integers.
+
+    >>> import flambeau
+    >>> flambeau.gcd(flambeau.tensor([12, 7]), flambeau.tensor([18, 3]))
+    tensor([6, 1])
+    """
     import numpy as np
 
     return np.gcd(input, other)
@@ -25,7 +30,12 @@ def gcd(input, other):
 
 @hosted(floating=False, in_place=True, reference="numpy.lcm")
 def lcm(input, other):
-    """Least common multiple of integers, element by element."""
+    """|input · other| / gcd(input, other): the least common multiple of integers, element by element.
+
+    >>> import flambeau
+    >>> flambeau.lcm(flambeau.tensor([4, 7]), flambeau.tensor([6, 3]))
+    tensor([12, 21])
+    """
     import numpy as np
 
     return np.abs(np.lcm(input, other))
@@ -33,7 +43,13 @@ def lcm(input, other):
 
 @hosted(in_place=True, reference="numpy.nextafter")
 def nextafter(input, other, *, dtype):
-    """The floating-point number next to `input` in the direction of `other`, of the dtype of both."""
+    """min {y > input} where other > input, max {y < input} where it is less.
+    It is the floating-point number next to `input` in the direction of `other`, of the dtype of both.
+
+    >>> import flambeau
+    >>> flambeau.nextafter(flambeau.tensor(1.0), flambeau.tensor(2.0)).item()
+    1.0000001192092896
+    """
     import numpy as np
 
     if dtype == "float16":
@@ -53,7 +69,18 @@ def _(grad, input, other):
 
 @library("composite", reference="numpy.ldexp")
 def ldexp(input: TensorBase, other: TensorBase, *, out: TensorBase | None = None) -> TensorBase:
-    """input · 2^other, in the common dtype; integers become the default dtype."""
+    """input · 2^other, in the common dtype; integers become the default dtype.
+
+    Shape:
+        input, other: any shapes that broadcast; the result has the shape they broadcast to
+
+    Raises:
+        RuntimeError: the shapes do not broadcast
+
+    >>> import flambeau
+    >>> flambeau.ldexp(flambeau.tensor([1.0, 3.0]), flambeau.tensor([3, -1]))
+    tensor([8.0000, 1.5000])
+    """
     return into(out, _scaled(input, other), "ldexp")
 
 
@@ -63,7 +90,18 @@ def _scaled(input: TensorBase, other: TensorBase) -> TensorBase:
 
 @library("composite", "Tensor.ldexp_", "ldexp_", name="ldexp_in_place")
 def ldexp_(self: TensorBase, other: TensorBase) -> TensorBase:
-    """`ldexp` in place."""
+    """`ldexp` in place: self · 2^other.
+
+    Shape:
+        self: any; other: a shape that broadcasts to it
+
+    Raises:
+        TypeError: `other` is no Tensor
+
+    >>> import flambeau
+    >>> flambeau.tensor([1.0, 3.0]).ldexp_(flambeau.tensor([3, -1]))
+    tensor([8.0000, 1.5000])
+    """
     return overwrite(self, _scaled, other)
 
 
@@ -77,6 +115,9 @@ def _frexp(x):
 @accepts_out
 def frexp(input: TensorBase) -> tuple[TensorBase, TensorBase]:
     """Mantissa, of magnitude in [0.5, 1), and exponent (int32) with input = mantissa · 2^exponent.
+
+    Shape:
+        input: any; the results have the same
 
     >>> import flambeau
     >>> flambeau.frexp(flambeau.tensor([8.0])).mantissa

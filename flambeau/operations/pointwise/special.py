@@ -15,6 +15,7 @@ from ...codegen import functions as fn
 from ...core.base.tensor import TensorBase
 from ...core.make.create import arange
 from ..declare import checks
+from ..declare.examples import of_call, of_numbers
 from ..declare.half_types import in_float32
 from ..declare.pointwise import pointwise
 from ..declare.registry import library
@@ -26,7 +27,9 @@ from .hosted import Hosted, hosted
 _POSITIVE = (0.1, 4.0)
 
 
-def _scipy(name: str, what: str, *also: str, function: str | None = None, **details: Any) -> Hosted:
+def _scipy(
+    name: str, what: str, example: str, *also: str, function: str | None = None, **details: Any
+) -> Hosted:
     """The function of that name in scipy.special, public in `flambeau.special` (and at `also`)."""
     source = function or name
 
@@ -35,37 +38,94 @@ def _scipy(name: str, what: str, *also: str, function: str | None = None, **deta
 
         return getattr(scipy.special, source)(x)
 
-    body.__name__, body.__doc__ = name, f"{what}, element by element; integers become the default dtype."
+    body.__name__ = name
+    body.__doc__ = f"{what}, element by element; integers become the default dtype." + of_numbers(
+        f"special.{name}", example
+    )
     return hosted(f"special.{name}", *also, reference=f"scipy.special.{source}", **details)(body)
 
 
 # --- Bessel and Airy functions -----------------------------------------------------------------------------------------------
-i0 = _scipy("i0", "Modified Bessel function of the first kind, order 0", "i0", "Tensor.i0", in_place=True)
-i0e = _scipy("i0e", "exp(-|x|) · i0(x)")
-i1 = _scipy("i1", "Modified Bessel function of the first kind, order 1")
-i1e = _scipy("i1e", "exp(-|x|) · i1(x)")
-bessel_j0 = _scipy("bessel_j0", "Bessel function of the first kind, order 0", function="j0")
-bessel_j1 = _scipy("bessel_j1", "Bessel function of the first kind, order 1", function="j1")
+i0 = _scipy(
+    "i0",
+    "1/π ∫₀^π exp(x · cos t) dt, the modified Bessel function of the first kind of order 0",
+    "0.0, 1.0 -> 1.0000, 1.2661",
+    "i0",
+    "Tensor.i0",
+    in_place=True,
+)
+i0e = _scipy("i0e", "exp(-|x|) · i0(x)", "0.0, 1.0 -> 1.0000, 0.4658")
+i1 = _scipy(
+    "i1",
+    "1/π ∫₀^π exp(x · cos t) cos t dt, the modified Bessel function of the first kind of order 1",
+    "0.0, 1.0 -> 0.0000, 0.5652",
+)
+i1e = _scipy("i1e", "exp(-|x|) · i1(x)", "0.0, 1.0 -> 0.0000, 0.2079")
+bessel_j0 = _scipy(
+    "bessel_j0",
+    "1/π ∫₀^π cos(x · sin t) dt, the Bessel function of the first kind of order 0",
+    "0.0, 1.0 -> 1.0000, 0.7652",
+    function="j0",
+)
+bessel_j1 = _scipy(
+    "bessel_j1",
+    "1/π ∫₀^π cos(t - x · sin t) dt, the Bessel function of the first kind of order 1",
+    "0.0, 1.0 -> 0.0000, 0.4401",
+    function="j1",
+)
 bessel_y0 = _scipy(
-    "bessel_y0", "Bessel function of the second kind, order 0", function="y0", domain=_POSITIVE
+    "bessel_y0",
+    "Y₀(x), the Bessel function of the second kind of order 0",
+    "1.0, 2.0 -> 0.0883, 0.5104",
+    function="y0",
+    domain=_POSITIVE,
 )
 bessel_y1 = _scipy(
-    "bessel_y1", "Bessel function of the second kind, order 1", function="y1", domain=_POSITIVE
+    "bessel_y1",
+    "Y₁(x), the Bessel function of the second kind of order 1",
+    "1.0, 2.0 -> -0.7812, -0.1070",
+    function="y1",
+    domain=_POSITIVE,
 )
 modified_bessel_i0 = _scipy(
-    "modified_bessel_i0", "Modified Bessel function of the first kind, order 0", function="i0"
+    "modified_bessel_i0",
+    "I₀(x), the modified Bessel function of the first kind of order 0",
+    "0.0, 1.0 -> 1.0000, 1.2661",
+    function="i0",
 )
 modified_bessel_i1 = _scipy(
-    "modified_bessel_i1", "Modified Bessel function of the first kind, order 1", function="i1"
+    "modified_bessel_i1",
+    "I₁(x), the modified Bessel function of the first kind of order 1",
+    "0.0, 1.0 -> 0.0000, 0.5652",
+    function="i1",
 )
-_SECOND = "odified Bessel function of the second kind, order"
-modified_bessel_k0 = _scipy("modified_bessel_k0", f"M{_SECOND} 0", function="k0", domain=_POSITIVE)
-modified_bessel_k1 = _scipy("modified_bessel_k1", f"M{_SECOND} 1", function="k1", domain=_POSITIVE)
+modified_bessel_k0 = _scipy(
+    "modified_bessel_k0",
+    "K₀(x), the modified Bessel function of the second kind of order 0",
+    "1.0, 2.0 -> 0.4210, 0.1139",
+    function="k0",
+    domain=_POSITIVE,
+)
+modified_bessel_k1 = _scipy(
+    "modified_bessel_k1",
+    "K₁(x), the modified Bessel function of the second kind of order 1",
+    "1.0, 2.0 -> 0.6019, 0.1399",
+    function="k1",
+    domain=_POSITIVE,
+)
 scaled_modified_bessel_k0 = _scipy(
-    "scaled_modified_bessel_k0", f"exp(x) · m{_SECOND} 0", function="k0e", domain=_POSITIVE
+    "scaled_modified_bessel_k0",
+    "exp(x) · K₀(x), the scaled modified Bessel function of the second kind",
+    "1.0, 2.0 -> 1.1445, 0.8416",
+    function="k0e",
+    domain=_POSITIVE,
 )
 scaled_modified_bessel_k1 = _scipy(
-    "scaled_modified_bessel_k1", f"exp(x) · m{_SECOND} 1", function="k1e", domain=_POSITIVE
+    "scaled_modified_bessel_k1",
+    "exp(x) · K₁(x), the scaled modified Bessel function of the second kind",
+    "1.0, 2.0 -> 1.6362, 1.0335",
+    function="k1e",
+    domain=_POSITIVE,
 )
 
 
@@ -100,7 +160,12 @@ _derivatives()
 
 @hosted("special.spherical_bessel_j0")
 def spherical_bessel_j0(x):
-    """Spherical Bessel function of the first kind, order 0: sin(x) / x, 1 at 0."""
+    """Spherical Bessel function of the first kind, order 0: sin(x) / x, 1 at 0.
+
+    >>> import flambeau
+    >>> flambeau.special.spherical_bessel_j0(flambeau.tensor([0.0, 1.0]))
+    tensor([1.0000, 0.8415])
+    """
     import scipy.special
 
     return scipy.special.spherical_jn(0, x)
@@ -113,7 +178,12 @@ def _(grad, out, x):
 
 @hosted("special.airy_ai")
 def airy_ai(x):
-    """Airy function Ai."""
+    """Airy function Ai(x) = 1/π ∫₀^∞ cos(t³/3 + x t) dt.
+
+    >>> import flambeau
+    >>> flambeau.special.airy_ai(flambeau.tensor([0.0, 1.0]))
+    tensor([0.3550, 0.1353])
+    """
     import scipy.special
 
     return scipy.special.airy(x)[0]
@@ -122,7 +192,12 @@ def airy_ai(x):
 # --- normal distribution -------------------------------------------------------------------------------------------------------
 @pointwise(int_to_float=True, places=("special.ndtr",), in_place=False, reference="scipy.special.ndtr")
 def ndtr(input):
-    """Area under the density of the standard normal distribution up to input: erfc(-input / √2) / 2."""
+    """Area under the density of the standard normal distribution up to input: erfc(-input / √2) / 2.
+
+    >>> import flambeau
+    >>> flambeau.special.ndtr(flambeau.tensor([0.0, 1.96]))
+    tensor([0.5000, 0.9750])
+    """
     return fn.erfc(input * -math.sqrt(0.5)) * 0.5
 
 
@@ -131,9 +206,18 @@ def _(grad, input):
     return grad * (fn.exp(input * input * -0.5) * math.sqrt(0.5 / math.pi))
 
 
-erfcx = _scipy("erfcx", "Scaled complementary error function, exp(x²) · erfc(x)")
-ndtri = _scipy("ndtri", "Inverse of `ndtr`", domain=(0.1, 0.9))
-log_ndtr = _scipy("log_ndtr", "Logarithm of `ndtr`, exact for very negative inputs")
+erfcx = _scipy(
+    "erfcx", "Scaled complementary error function, exp(x²) · erfc(x)", "0.0, 1.0 -> 1.0000, 0.4276"
+)
+ndtri = _scipy(
+    "ndtri",
+    "y with ndtr(y) = x, the inverse of `ndtr`",
+    "0.5, 0.975 -> 0.0000, 1.9600",
+    domain=(0.1, 0.9),
+)
+log_ndtr = _scipy(
+    "log_ndtr", "log(ndtr(x)), exact for very negative inputs", "0.0, -20.0 ->   -0.6931, -203.9172"
+)
 erfcx.derivative(lambda grad, out, x: grad * (2.0 * x * out - 2.0 / math.sqrt(math.pi)))
 ndtri.derivative(lambda grad, out: grad * ((out * out) * 0.5).exp() * math.sqrt(2.0 * math.pi))
 log_ndtr.derivative(lambda grad, x: grad * math.sqrt(2.0 / math.pi) / erfcx(x * -math.sqrt(0.5)))
@@ -142,7 +226,12 @@ log_ndtr.derivative(lambda grad, x: grad * math.sqrt(2.0 / math.pi) / erfcx(x * 
 # --- gamma functions ---------------------------------------------------------------------------------------------------------
 @hosted("special.zeta", numbers=True, domain=(1.5, 4.0), reference="scipy.special.zeta")
 def zeta(input, other):
-    """Hurwitz zeta function, Σ 1 / (k + other)^input over k = 0, 1, …; no derivative with respect to `input`."""
+    """Hurwitz zeta function, Σ 1 / (k + other)^input over k = 0, 1, …; no derivative with respect to `input`.
+
+    >>> import flambeau
+    >>> flambeau.special.zeta(flambeau.tensor(2.0), flambeau.tensor(1.0))
+    tensor(1.6449)
+    """
     import scipy.special
 
     return scipy.special.zeta(input, other)
@@ -167,6 +256,10 @@ def igamma(input, other):
     """Regularised lower incomplete gamma function, 1/Γ(a) ∫₀ˣ t^(a-1) e^(-t) dt with a = input, x = other.
 
     No derivative with respect to `input`.
+
+    >>> import flambeau
+    >>> flambeau.igamma(flambeau.tensor([1.0]), flambeau.tensor([1.0]))
+    tensor([0.6321])
     """
     import scipy.special
 
@@ -182,7 +275,12 @@ def igamma(input, other):
     reference="scipy.special.gammaincc",
 )
 def igammac(input, other):
-    """Regularised upper incomplete gamma function, 1 - igamma(input, other)."""
+    """Regularised upper incomplete gamma function, 1 - igamma(input, other).
+
+    >>> import flambeau
+    >>> flambeau.igammac(flambeau.tensor([1.0]), flambeau.tensor([1.0]))
+    tensor([0.3679])
+    """
     import scipy.special
 
     return scipy.special.gammaincc(input, other)
@@ -201,7 +299,10 @@ igammac.derivative(lambda grad, input, other: (None, -grad * _density(input, oth
 
 @library("hosted", "polygamma", "special.polygamma")
 def polygamma(n: int, input: TensorBase, *, out: TensorBase | None = None) -> TensorBase:
-    """The n-th derivative of `digamma`.  RuntimeError where n is negative.
+    """ψ⁽ⁿ⁾(x) = dⁿ⁺¹/dxⁿ⁺¹ log Γ(x): the n-th derivative of `digamma`.
+
+    Shape:
+        input: any; the result has the same
 
     >>> import flambeau
     >>> flambeau.polygamma(1, flambeau.tensor([1.0]))
@@ -235,13 +336,35 @@ def _derivative_of_digamma(n: int) -> Hosted:
 
 @library("hosted", "Tensor.polygamma", name="polygamma_method")
 def _polygamma_method(self: TensorBase, n: int) -> TensorBase:
-    """The n-th derivative of `digamma`."""
+    """ψ⁽ⁿ⁾(x) = dⁿ⁺¹/dxⁿ⁺¹ log Γ(x): the n-th derivative of `digamma`.
+
+    Shape:
+        self: any; the result has the same
+
+    Raises:
+        RuntimeError: `n` is negative
+
+    >>> import flambeau
+    >>> flambeau.tensor([1.0]).polygamma(1)
+    tensor([1.6449])
+    """
     return polygamma(n, self)
 
 
 @library("hosted", "Tensor.polygamma_", name="polygamma_in_place")
 def _polygamma_in_place(self: TensorBase, n: int) -> TensorBase:
-    """`polygamma` in place."""
+    """`polygamma` in place: ψ⁽ⁿ⁾(x) = dⁿ⁺¹/dxⁿ⁺¹ log Γ(x).
+
+    Shape:
+        self: any
+
+    Raises:
+        RuntimeError: `n` is negative
+
+    >>> import flambeau
+    >>> flambeau.tensor([1.0]).polygamma_(1)
+    tensor([1.6449])
+    """
     return overwrite(self, _polygamma_method, n)
 
 
@@ -251,6 +374,16 @@ def mvlgamma(input: TensorBase, p: int, *, out: TensorBase | None = None) -> Ten
     """Logarithm of the multivariate gamma function of dimension p: p(p-1)/4 · log π + Σ lgamma(input - j/2), j < p.
 
     RuntimeError unless p is at least 1.
+
+    Shape:
+        input: any; the result has the same
+
+    Raises:
+        RuntimeError: `p` is below 1
+
+    >>> import flambeau
+    >>> flambeau.mvlgamma(flambeau.tensor([2.0, 3.0]), p=2)
+    tensor([0.4516, 1.5502])
     """
     if p < 1:
         raise RuntimeError(f"mvlgamma(): p has to be greater than or equal to 1, got {p}")
@@ -262,8 +395,8 @@ def mvlgamma(input: TensorBase, p: int, *, out: TensorBase | None = None) -> Ten
 
 
 # --- orthogonal polynomials ----------------------------------------------------------------------------------------------------
-def _polynomial(name: str, what: str, function: Callable) -> Hosted:
-    """A polynomial of degree n (rounded towards zero; a negative one gives 0)."""
+def _polynomial(name: str, what: str, second: str, function: Callable) -> Hosted:
+    """A polynomial of degree n (rounded towards zero; a negative one gives 0); `second` is the one of degree 2, and its value at 3."""
 
     def body(input, n):
         import numpy as np
@@ -272,7 +405,11 @@ def _polynomial(name: str, what: str, function: Callable) -> Hosted:
         return np.where(degree < 0, 0.0, function(np.maximum(degree, 0), input))
 
     body.__name__ = name
-    body.__doc__ = f"{what} of degree n at input, element by element; 0 where n is negative."
+    shown, _, value = second.partition(" -> ")
+    body.__doc__ = (
+        f"{what} of degree n at input; 0 where n is negative.\n\nElement by element; that of degree 2 is {shown}."
+        + of_call(f"special.{name}(flambeau.tensor([3.0]), 2)", f"tensor([{value}])")
+    )
     return hosted(f"special.{name}", numbers=True)(body)
 
 
@@ -302,34 +439,47 @@ def _shifted(first: Callable) -> Callable:
     return lambda degree, x: plain(degree, 2 * x - 1)
 
 
-_FIRST = {
-    "t": ("first", lambda x: x),
-    "u": ("second", lambda x: 2 * x),
-    "v": ("third", lambda x: 2 * x - 1),
-    "w": ("fourth", lambda x: 2 * x + 1),
+_FIRST = {  # with the polynomial of degree 2, its value at 3 and, shifted, at 3
+    "t": ("first", lambda x: x, "2x² - 1", "17", "49"),
+    "u": ("second", lambda x: 2 * x, "4x² - 1", "35", "99"),
+    "v": ("third", lambda x: 2 * x - 1, "4x² - 2x - 1", "29", "89"),
+    "w": ("fourth", lambda x: 2 * x + 1, "4x² + 2x - 1", "41", "109"),
 }
-for _letter, (_kind, _start) in _FIRST.items():  # DLMF 18.9.1 with the values of 18.6
+for _letter, (
+    _kind,
+    _start,
+    _second,
+    _plain,
+    _moved,
+) in _FIRST.items():  # DLMF 18.9.1 with the values of 18.6
     _polynomial(
-        f"chebyshev_polynomial_{_letter}", f"Chebyshev polynomial of the {_kind} kind", _chebyshev(_start)
+        f"chebyshev_polynomial_{_letter}",
+        f"Chebyshev polynomial of the {_kind} kind",
+        f"{_second} -> {_plain}.",
+        _chebyshev(_start),
     )
     _polynomial(
         f"shifted_chebyshev_polynomial_{_letter}",
         f"Chebyshev polynomial of the {_kind} kind, shifted to [0, 1],",
+        f"{_second}, of 2x - 1 for x -> {_moved}.",
         _shifted(_start),
     )
 _polynomial(
     "hermite_polynomial_h",
     "Physicists' Hermite polynomial",
+    "4x² - 2 -> 34.",
     _by_recurrence(lambda x: 2 * x, lambda x, k, here, before: 2 * x * here - 2 * k * before),
 )
 _polynomial(
     "hermite_polynomial_he",
     "Probabilists' Hermite polynomial",
+    "x² - 1 -> 8.",
     _by_recurrence(lambda x: x, lambda x, k, here, before: x * here - k * before),
 )
 _polynomial(
     "laguerre_polynomial_l",
     "Laguerre polynomial",
+    "(x² - 4x + 2) / 2 -> -0.5000",
     _by_recurrence(
         lambda x: 1 - x, lambda x, k, here, before: ((2 * k + 1 - x) * here - k * before) / (k + 1)
     ),
@@ -337,5 +487,6 @@ _polynomial(
 _polynomial(
     "legendre_polynomial_p",
     "Legendre polynomial",
+    "(3x² - 1) / 2 -> 13.",
     _by_recurrence(lambda x: x, lambda x, k, here, before: ((2 * k + 1) * x * here - k * before) / (k + 1)),
 )

@@ -36,12 +36,36 @@ def _dropped(
 
 
 def dropout(input: TensorBase, p: float = 0.5, training: bool = True, inplace: Any = False) -> TensorBase:
-    """Zero elements with chance p and scale the others by 1 / (1 - p) (Srivastava et al. 2014); identity unless training."""
+    """Zero elements with chance p and scale the others by 1 / (1 - p) (Srivastava et al. 2014); identity unless training.
+
+    Shape:
+        input: any; the result has the same
+
+    Raises:
+        ValueError: `p` lies outside [0, 1]
+
+    >>> import flambeau
+    >>> x = flambeau.nn.functional.dropout(flambeau.ones(1000), p=0.5)
+    >>> x.unique()
+    tensor([0., 2.])
+    """
     return _dropped("dropout", input, p, training, inplace)
 
 
 def _flat_dropout(input: TensorBase, p: float, train: bool) -> TensorBase:
-    """`flambeau.dropout(input, p, train)`."""
+    """`nn.functional.dropout`: elements zeroed with chance p, the others times 1 / (1 - p); the input
+    itself unless `train`.
+
+    Shape:
+        input: any; the result has the same
+
+    Raises:
+        RuntimeError: `p` lies outside [0, 1]
+
+    >>> import flambeau
+    >>> flambeau.dropout(flambeau.ones(2), 0.5, False)
+    tensor([1., 1.])
+    """
     checks.probability("dropout", "p", p, RuntimeError)
     return dropout(input, p, train)
 
@@ -52,7 +76,17 @@ register("dropout", "random", _flat_dropout, places=("dropout",))
 
 @library("random", "nn.functional.dropout1d")
 def dropout1d(input: TensorBase, p: float = 0.5, training: bool = True, inplace: Any = False) -> TensorBase:
-    """Zero whole channels of (N, C, L) or (C, L) with chance p and scale the others by 1 / (1 - p) (Tompson et al. 2014)."""
+    """Zero whole channels of (N, C, L) or (C, L) with chance p and scale the others by 1 / (1 - p) (Tompson et al. 2014).
+
+    Raises:
+        ValueError: `p` lies outside [0, 1]
+        RuntimeError: there are neither two nor three dimensions
+
+    >>> import flambeau
+    >>> x = flambeau.nn.functional.dropout1d(flambeau.ones(1, 4, 100), p=0.5)
+    >>> bool((x == x[..., :1]).all())
+    True
+    """
     if input.ndim not in (2, 3):
         raise RuntimeError(f"dropout1d(): Expected 2D or 3D input, but received a {input.ndim}D input")
     return _dropped("dropout1d", input, p, training, inplace, lead=input.ndim - 1)
@@ -63,6 +97,17 @@ def dropout2d(input: TensorBase, p: float = 0.5, training: bool = True, inplace:
     """Zero whole channels of (N, C, H, W) with chance p and scale the others by 1 / (1 - p) (Tompson et al. 2014).
 
     The channel is the second dimension of inputs of other ranks, too; these are a warning.
+
+    Shape:
+        input: (N, C, H, W); the result has the same
+
+    Raises:
+        ValueError: `p` lies outside [0, 1]
+
+    >>> import flambeau
+    >>> x = flambeau.nn.functional.dropout2d(flambeau.ones(1, 4, 8, 8), p=0.5)
+    >>> bool((x == x[..., :1, :1]).all())
+    True
     """
     if input.ndim == 3:
         _warn("dropout2d", "a 3D input, read as (N, C, L); for that use dropout1d")
@@ -76,6 +121,17 @@ def dropout3d(input: TensorBase, p: float = 0.5, training: bool = True, inplace:
     """Zero whole channels of (N, C, D, H, W) or (C, D, H, W) with chance p and scale the others by 1 / (1 - p).
 
     The channel is the first dimension of inputs of other ranks, too; these are a warning.
+
+    Shape:
+        input: (N, C, D, H, W) or (C, D, H, W); the result has the same
+
+    Raises:
+        ValueError: `p` lies outside [0, 1]
+
+    >>> import flambeau
+    >>> x = flambeau.nn.functional.dropout3d(flambeau.ones(1, 4, 2, 2, 2), p=0.5)
+    >>> bool((x == x[..., :1, :1, :1]).all())
+    True
     """
     if input.ndim not in (4, 5):
         _warn("dropout3d", f"a {input.ndim}-D input, which is deprecated; for single elements use dropout")
@@ -113,7 +169,21 @@ def _alpha(
 def alpha_dropout(
     input: TensorBase, p: float = 0.5, training: bool = False, inplace: Any = False
 ) -> TensorBase:
-    """Dropout that keeps mean and variance of self-normalising networks (Klambauer et al. 2017)."""
+    """a · (mask · x + (1 - mask) · α′) + b, which keeps the mean and the variance.
+    It is the dropout of self-normalising networks (Klambauer et al. 2017).
+
+    Shape:
+        input: any; the result has the same
+
+    Raises:
+        ValueError: `p` lies outside [0, 1]
+
+    >>> import flambeau
+    >>> flambeau.nn.functional.alpha_dropout(flambeau.ones(2))
+    tensor([1., 1.])
+    >>> flambeau.nn.functional.alpha_dropout(flambeau.ones(1000), training=True).unique().numel()
+    2
+    """
     return _alpha("alpha_dropout", input, p, training, inplace)
 
 
@@ -121,5 +191,17 @@ def alpha_dropout(
 def feature_alpha_dropout(
     input: TensorBase, p: float = 0.5, training: bool = False, inplace: Any = False
 ) -> TensorBase:
-    """`alpha_dropout` of whole channels."""
+    """`alpha_dropout` of whole channels: a · (mask · x + (1 - mask) · α′) + b with one mask for each.
+
+    Shape:
+        input: (N, C, *); the result has the same
+
+    Raises:
+        ValueError: `p` lies outside [0, 1]
+
+    >>> import flambeau
+    >>> x = flambeau.nn.functional.feature_alpha_dropout(flambeau.ones(1, 4, 8), training=True)
+    >>> bool((x == x[..., :1]).all())
+    True
+    """
     return _alpha("feature_alpha_dropout", input, p, training, inplace, lead=2)

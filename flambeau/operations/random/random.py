@@ -235,6 +235,14 @@ def uniform_(
 
     Real and imaginary parts of complex numbers are drawn alike.  RuntimeError where from > to, NotImplementedError for
     integer dtypes.
+
+    Shape:
+        self: any
+
+    >>> import flambeau
+    >>> x = flambeau.empty(1000).uniform_(2.0, 3.0)
+    >>> x.min() >= 2, x.max() < 3
+    (tensor(True), tensor(True))
     """
     low = named.pop("from", from_)
     if named:
@@ -265,6 +273,14 @@ def normal_(
 
     Real and imaginary parts of complex numbers have half the variance each.  RuntimeError for a negative std,
     NotImplementedError for integer dtypes.
+
+    Shape:
+        self: any
+
+    >>> import flambeau
+    >>> x = flambeau.empty(10000).normal_(5.0, 2.0)
+    >>> 4.8 < x.mean() < 5.2, 1.8 < x.std() < 2.2
+    (tensor(True), tensor(True))
     """
     if not std >= 0:
         raise RuntimeError(f"normal_(): expects std >= 0.0, but found std {std}")
@@ -279,7 +295,19 @@ def normal_(
 
 
 def exponential_(self: TensorBase, lambd: float = 1.0, *, generator: Generator | None = None) -> TensorBase:
-    """Overwrite with exponentially distributed numbers of rate `lambd`, all above 0."""
+    """Overwrite with exponentially distributed numbers x of density lambd · exp(-lambd · x), all above 0.
+
+    Shape:
+        self: any
+
+    Raises:
+        RuntimeError: `lambd` is not above 0
+        NotImplementedError: the dtype is none of floats
+
+    >>> import flambeau
+    >>> flambeau.empty(1000).exponential_().min() > 0
+    tensor(True)
+    """
     _floating(self, "exponential_")
     if not lambd > 0:
         raise RuntimeError(f"exponential_(): expects lambda > 0.0, but found lambda={lambd}")
@@ -303,7 +331,19 @@ def _from_uniform(self: TensorBase, who: str, generator: Generator | None, shape
 
 
 def geometric_(self: TensorBase, p: float, *, generator: Generator | None = None) -> TensorBase:
-    """Overwrite with the number of trials up to the first success, each of probability p in (0, 1)."""
+    """Overwrite with numbers k of P(k) = (1 - p)^(k - 1) · p, for p in (0, 1).
+    They count trials up to the first success.
+
+    Shape:
+        self: any
+
+    Raises:
+        RuntimeError: `p` lies outside (0, 1)
+
+    >>> import flambeau
+    >>> flambeau.empty(1000).geometric_(0.5).min()
+    tensor(1.)
+    """
     if not 0 < p < 1:
         raise RuntimeError(f"geometric_(): expects p to be in (0, 1), but got p={p}")
     if (own := twisted.source(generator, self)) is not None:
@@ -315,7 +355,19 @@ def geometric_(self: TensorBase, p: float, *, generator: Generator | None = None
 def cauchy_(
     self: TensorBase, median: float = 0.0, sigma: float = 1.0, *, generator: Generator | None = None
 ) -> TensorBase:
-    """Overwrite with Cauchy numbers of that median and scale."""
+    """Overwrite with Cauchy numbers x of density sigma / (π (sigma² + (x - median)²)).
+
+    Shape:
+        self: any
+
+    Raises:
+        RuntimeError: `sigma` is not above 0
+        NotImplementedError: the dtype is none of floats
+
+    >>> import flambeau
+    >>> abs(flambeau.empty(10000).cauchy_(3.0).median() - 3) < 0.2
+    tensor(True)
+    """
     _floating(self, "cauchy_")
     if not sigma > 0:
         raise RuntimeError(f"cauchy_(): expects sigma > 0.0, but found sigma={sigma}")
@@ -329,7 +381,19 @@ def cauchy_(
 def log_normal_(
     self: TensorBase, mean: float = 1.0, std: float = 2.0, *, generator: Generator | None = None
 ) -> TensorBase:
-    """Overwrite with numbers whose logarithm is normal with that mean and standard deviation."""
+    """Overwrite with numbers exp(mean + std · n), n standard normal.
+
+    Shape:
+        self: any
+
+    Raises:
+        RuntimeError: `std` is not above 0
+        NotImplementedError: the dtype is none of floats
+
+    >>> import flambeau
+    >>> flambeau.empty(1000).log_normal_().min() > 0
+    tensor(True)
+    """
     _floating(self, "log_normal_")
     if not std > 0:
         raise RuntimeError(f"log_normal_(): expects std > 0.0, but found std={std}")
@@ -435,6 +499,13 @@ def random_(
 
     Without `to`, or where it is None, they go up to the dtype's largest integer that all smaller ones are exact with.
     RuntimeError where the range is empty or leaves the dtype.
+
+    Shape:
+        self: any
+
+    >>> import flambeau
+    >>> flambeau.empty(1000).random_(1, 4).unique()
+    tensor([1., 2., 3.])
     """
     unbounded = from_ is None and to is _UNSAID and not named
     if from_ is not None and to is _UNSAID:
@@ -465,6 +536,16 @@ def bernoulli_(self: TensorBase, p: Any = 0.5, *, generator: Generator | None = 
     """Overwrite with 1 of probability p, a number or a tensor that broadcasts, else 0.
 
     RuntimeError where a number p lies outside [0, 1], or a tensor's does.
+
+    Shape:
+        self: any; p: a number, or a shape that broadcasts to it
+
+    Raises:
+        RuntimeError: `p` lies outside [0, 1]
+
+    >>> import flambeau
+    >>> flambeau.empty(3).bernoulli_(1.0)
+    tensor([1., 1., 1.])
     """
     if isinstance(p, TensorBase):
         p = p.detach().expand(self.shape)
@@ -633,14 +714,37 @@ def _like(who: str, input: TensorBase, options: dict[str, Any]) -> TensorBase:
 
 
 def rand_like(input: TensorBase, *, generator: Generator | None = None, **options: Any) -> TensorBase:
-    """Numbers uniform in [0, 1), in the shape and, unless another is given, the dtype of `input`."""
+    """Numbers uniform in [0, 1), in the shape and, unless another is given, the dtype of `input`.
+
+    Shape:
+        input: any; the result has the same
+
+    Raises:
+        NotImplementedError: the dtype is neither floating-point nor complex
+
+    >>> import flambeau
+    >>> x = flambeau.rand_like(flambeau.zeros(2, 3))
+    >>> x.shape, bool((x < 1).all())
+    (flambeau.Size([2, 3]), True)
+    """
     requires = options.pop("requires_grad", False)
     made = uniform_(_like("rand_like", input, options), generator=generator)
     return made.requires_grad_() if requires else made
 
 
 def randn_like(input: TensorBase, *, generator: Generator | None = None, **options: Any) -> TensorBase:
-    """Standard normal numbers, in the shape and, unless another is given, the dtype of `input`."""
+    """Standard normal numbers, in the shape and, unless another is given, the dtype of `input`.
+
+    Shape:
+        input: any; the result has the same
+
+    Raises:
+        NotImplementedError: the dtype is neither floating-point nor complex
+
+    >>> import flambeau
+    >>> flambeau.randn_like(flambeau.zeros(2, 3)).shape
+    flambeau.Size([2, 3])
+    """
     requires = options.pop("requires_grad", False)
     made = normal_(_like("randn_like", input, options), generator=generator)
     return made.requires_grad_() if requires else made
@@ -649,7 +753,18 @@ def randn_like(input: TensorBase, *, generator: Generator | None = None, **optio
 def randint_like(
     input: TensorBase, *given: Any, generator: Generator | None = None, **options: Any
 ) -> TensorBase:
-    """randint_like(input, low=0, high): integers in [low, high), in the shape and dtype of `input`."""
+    """Integers in [low, high), in the shape and dtype of `input`: randint_like(input, low=0, high).
+
+    Shape:
+        input: any; the result has the same
+
+    Raises:
+        RuntimeError: there is no integer in [low, high)
+
+    >>> import flambeau
+    >>> flambeau.randint_like(flambeau.zeros(3), 7, 8)
+    tensor([7., 7., 7.])
+    """
     bounds, _ = _bounds("randint_like", list(given), options)
     requires = options.pop("requires_grad", False)
     made = _fill_integers(_like("randint_like", input, options), "random_", *bounds, generator)

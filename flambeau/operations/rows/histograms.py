@@ -104,6 +104,18 @@ def histogramdd(
 
     `bins` is a number, one for each coordinate, or the edges for each; `range` the least and the largest edge of each
     coordinate one after another.
+
+    Shape:
+        input: (*, D); hist: (bins₁, …, bins_D); bin_edges: D tensors (binsₖ + 1,)
+
+    Raises:
+        RuntimeError: `bins` has not one entry for each coordinate
+
+    >>> import flambeau
+    >>> points = flambeau.tensor([[0.0, 1.0], [1.0, 0.0], [1.0, 0.2]])
+    >>> flambeau.histogramdd(points, [2, 2]).hist
+    tensor([[0., 1.],
+            [2., 0.]])
     """
     _checked("histogramdd", input, weight)
     if input.ndim < 2:

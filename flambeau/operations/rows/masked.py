@@ -82,13 +82,38 @@ def _over(op: Any, x: TensorBase, dim: Any, keepdim: bool) -> TensorBase:
 
 @_enter
 def sum(input, dim=None, *, keepdim=False, dtype=None, mask=None):  # noqa: A001
-    """Sum over `dim`."""
+    """Σ input over `dim`, of the elements where `mask` is true.
+
+    Shape:
+        input: any; mask: a shape that broadcasts to it; result: without `dim`, or with size 1 there under
+            `keepdim`
+
+    Raises:
+        RuntimeError: the mask is not bool
+        IndexError: `dim` is out of range
+
+    >>> import flambeau
+    >>> flambeau.masked.sum(flambeau.tensor([1, 2, 4]), mask=flambeau.tensor([True, False, True]))
+    tensor(5)
+    """
     return _over(reductions.sum_, _widened(_filled(input, mask, 0), dtype), dim, keepdim)
 
 
 @_enter
 def prod(input, dim=None, *, keepdim=False, dtype=None, mask=None):
-    """Product over `dim`."""
+    """Π input over `dim`, of the elements where `mask` is true.
+
+    Shape:
+        input: any; mask: a shape that broadcasts to it; result: without `dim`, or with size 1 there under
+            `keepdim`
+
+    Raises:
+        RuntimeError: the mask is not bool
+
+    >>> import flambeau
+    >>> flambeau.masked.prod(flambeau.tensor([2, 3, 4]), mask=flambeau.tensor([True, False, True]))
+    tensor(8)
+    """
     x = _widened(_filled(input, mask, 1), dtype)
     dims = _dims(dim, x)
     for d in sorted(dims, reverse=True):
@@ -98,34 +123,93 @@ def prod(input, dim=None, *, keepdim=False, dtype=None, mask=None):
 
 @_enter
 def cumsum(input, dim, *, dtype=None, mask=None):
-    """Running sum along `dim`, in the dtype of the input."""
+    """Σ input up to each place along `dim`, of the elements where `mask` is true.
+    It is in the dtype of the input.
+
+    Shape:
+        input: any; mask: a shape that broadcasts to it; the result has the input's
+
+    Raises:
+        RuntimeError: the mask is not bool
+
+    >>> import flambeau
+    >>> flambeau.masked.cumsum(flambeau.tensor([1, 2, 4]), 0, mask=flambeau.tensor([True, False, True]))
+    tensor([1, 1, 5])
+    """
     return scans.cumsum(_filled(input, mask, 0), dim, dtype=dtype or input.dtype)
 
 
 @_enter
 def cumprod(input, dim, *, dtype=None, mask=None):
-    """Running product along `dim`, in the dtype of the input."""
+    """Π input up to each place along `dim`, of the elements where `mask` is true.
+    It is in the dtype of the input.
+
+    Shape:
+        input: any; mask: a shape that broadcasts to it; the result has the input's
+
+    Raises:
+        RuntimeError: the mask is not bool
+
+    >>> import flambeau
+    >>> flambeau.masked.cumprod(flambeau.tensor([2, 3, 4]), 0, mask=flambeau.tensor([True, False, True]))
+    tensor([2, 2, 8])
+    """
     return scans.cumprod(_filled(input, mask, 1), dim, dtype=dtype or input.dtype)
 
 
 @_enter
 def amax(input, dim=None, *, keepdim=False, dtype=None, mask=None):
-    """Largest element over `dim`."""
+    """max(input) over `dim`, of the elements where `mask` is true.
+
+    Shape:
+        input: any; mask: a shape that broadcasts to it; result: without `dim`, or with size 1 there under
+            `keepdim`
+
+    Raises:
+        RuntimeError: the mask is not bool
+
+    >>> import flambeau
+    >>> flambeau.masked.amax(flambeau.tensor([1, 2, 4]), mask=flambeau.tensor([True, True, False]))
+    tensor(2)
+    """
     x = _as(input, dtype)
     return _over(reductions.amax, _filled(x, mask, _lowest(x.dtype)), dim, keepdim)
 
 
 @_enter
 def amin(input, dim=None, *, keepdim=False, dtype=None, mask=None):
-    """Smallest element over `dim`."""
+    """min(input) over `dim`, of the elements where `mask` is true.
+
+    Shape:
+        input: any; mask: a shape that broadcasts to it; result: without `dim`, or with size 1 there under
+            `keepdim`
+
+    Raises:
+        RuntimeError: the mask is not bool
+
+    >>> import flambeau
+    >>> flambeau.masked.amin(flambeau.tensor([1, 2, 4]), mask=flambeau.tensor([False, True, True]))
+    tensor(2)
+    """
     x = _as(input, dtype)
     return _over(reductions.amin, _filled(x, mask, _limit(x.dtype, "max", math.inf)), dim, keepdim)
 
 
 @_enter
 def argmax(input, dim=None, *, keepdim=False, dtype=None, mask=None):
-    """Where the largest element stands, along `dim` or in the flattened tensor; in the dtype of the input, as PyTorch
-    has it.
+    """argmax(input) of the elements where `mask` is true, along `dim` or in the flattened tensor.
+    It is in the dtype of the input, as PyTorch has it.
+
+    Shape:
+        input: any; mask: a shape that broadcasts to it; result: without `dim`, or with size 1 there under
+            `keepdim`
+
+    Raises:
+        RuntimeError: the mask is not bool
+
+    >>> import flambeau
+    >>> flambeau.masked.argmax(flambeau.tensor([1, 2, 4]), 0, mask=flambeau.tensor([True, True, False]))
+    tensor(1)
     """
     x = _as(input, dtype)
     return reductions.argmax(_filled(x, mask, _lowest(x.dtype)), dim, bool(keepdim)).to(x.dtype)
@@ -133,8 +217,19 @@ def argmax(input, dim=None, *, keepdim=False, dtype=None, mask=None):
 
 @_enter
 def argmin(input, dim=None, *, keepdim=False, dtype=None, mask=None):
-    """Where the smallest element stands, along `dim` or in the flattened tensor; in the dtype of the input, as PyTorch
-    has it.
+    """argmin(input) of the elements where `mask` is true, along `dim` or in the flattened tensor.
+    It is in the dtype of the input, as PyTorch has it.
+
+    Shape:
+        input: any; mask: a shape that broadcasts to it; result: without `dim`, or with size 1 there under
+            `keepdim`
+
+    Raises:
+        RuntimeError: the mask is not bool
+
+    >>> import flambeau
+    >>> flambeau.masked.argmin(flambeau.tensor([1, 2, 4]), 0, mask=flambeau.tensor([False, True, True]))
+    tensor(1)
     """
     x = _as(input, dtype)
     return reductions.argmin(_filled(x, mask, _limit(x.dtype, "max", math.inf)), dim, bool(keepdim)).to(
@@ -149,7 +244,21 @@ def _count(x: TensorBase, dim: Any, keepdim: bool, mask: TensorBase | None) -> T
 
 @_enter
 def mean(input, dim=None, *, keepdim=False, dtype=None, mask=None):
-    """Mean over `dim`.  ValueError unless the result's dtype is a floating-point or complex one."""
+    """Σ input / n over `dim`, of the n elements where `mask` is true.  ValueError unless the result's
+    dtype is a floating-point or complex one.
+
+    Shape:
+        input: any; mask: a shape that broadcasts to it; result: without `dim`, or with size 1 there under
+            `keepdim`
+
+    Raises:
+        RuntimeError: the mask is not bool
+        ValueError: the result's dtype is neither floating-point nor complex
+
+    >>> import flambeau
+    >>> flambeau.masked.mean(flambeau.tensor([1.0, 2.0, 4.0]), mask=flambeau.tensor([True, True, False]))
+    tensor(1.5000)
+    """
     x = _as(input, dtype)
     if category(x.dtype) < 2:
         raise ValueError(
@@ -165,6 +274,10 @@ def median(input, dim=-1, *, keepdim=False, dtype=None, mask=None):
 
     Of integers by way of float32.  ValueError for a row of integers without a true element, for NaN where the mask is true, and
     for complex numbers.
+
+    >>> import flambeau
+    >>> flambeau.masked.median(flambeau.tensor([1.0, 9.0, 4.0, 2.0]), mask=flambeau.tensor([True, False, True, True]))
+    tensor(2.)
     """
     if input.is_complex():
         raise ValueError(f"masked.median(): expects real numbers, got {input.dtype}")
@@ -183,7 +296,19 @@ def median(input, dim=-1, *, keepdim=False, dtype=None, mask=None):
 
 @_enter
 def logsumexp(input, dim=None, *, keepdim=False, dtype=None, mask=None):
-    """log Σ exp(input) over `dim`, without overflow; of integers cut to an integer, as PyTorch has it."""
+    """log Σ exp(input) over `dim`, without overflow; of integers cut to an integer, as PyTorch has it.
+
+    Shape:
+        input: any; mask: a shape that broadcasts to it; result: without `dim`, or with size 1 there under
+            `keepdim`
+
+    Raises:
+        RuntimeError: the mask is not bool
+
+    >>> import flambeau
+    >>> flambeau.masked.logsumexp(flambeau.tensor([1.0, 1.0, 9.0]), 0, mask=flambeau.tensor([True, True, False]))
+    tensor(1.6931)
+    """
     x = _as(input, dtype)
     filled = _filled(x, mask, _lowest(x.dtype))
     filled = filled if category(x.dtype) > 1 else filled.to(FLOAT32)
@@ -192,7 +317,19 @@ def logsumexp(input, dim=None, *, keepdim=False, dtype=None, mask=None):
 
 @_enter
 def logaddexp(input, other, *, dtype=None, input_mask=None, other_mask=None):
-    """log(exp(input) + exp(other)), with a mask for each."""
+    """log(exp(input) + exp(other)), with a mask for each.
+
+    Shape:
+        input, other: shapes that broadcast; the result has the shape they broadcast to
+
+    Raises:
+        RuntimeError: a mask is not bool
+
+    >>> import flambeau
+    >>> x = flambeau.tensor([1.0, 1.0])
+    >>> flambeau.masked.logaddexp(x, x, other_mask=flambeau.tensor([True, False]))
+    tensor([1.6931, 1.0000])
+    """
     from ..pointwise.elementary import logaddexp as of_all
 
     x, y = _as(input, dtype), _as(other, dtype)
@@ -201,7 +338,19 @@ def logaddexp(input, other, *, dtype=None, input_mask=None, other_mask=None):
 
 @_enter
 def norm(input, ord=2.0, dim=None, *, keepdim=False, dtype=None, mask=None):
-    """The norm of order `ord` over `dim`."""
+    """(Σ |input|^ord)^(1/ord) over `dim`, of the elements where `mask` is true.
+
+    Shape:
+        input: any; mask: a shape that broadcasts to it; result: without `dim`, or with size 1 there under
+            `keepdim`
+
+    Raises:
+        RuntimeError: the mask is not bool
+
+    >>> import flambeau
+    >>> flambeau.masked.norm(flambeau.tensor([3.0, 9.0, 4.0]), 2, 0, mask=flambeau.tensor([True, False, True]))
+    tensor(5.)
+    """
     order = float(ord) if ord is not None else 2.0
     x = _filled(_as(input, dtype), mask, math.inf if order < 0 else 0)
     return vector_norm(x, order, _dims(dim, x) or None, bool(keepdim))
@@ -222,31 +371,89 @@ def _spread(input, dim, unbiased, correction, keepdim, dtype, mask):
 
 @_enter
 def var(input, dim=None, unbiased=None, *, correction=None, keepdim=False, dtype=None, mask=None):
-    """Variance over `dim`: squared deviations over n - correction (default 1)."""
+    """Σ (input - mean)² / (n - correction) over `dim`, of the n elements where `mask` is true.
+    The correction is 1 by default.
+
+    Shape:
+        input: any; mask: a shape that broadcasts to it; result: without `dim`, or with size 1 there under
+            `keepdim`
+
+    Raises:
+        RuntimeError: the mask is not bool
+
+    >>> import flambeau
+    >>> flambeau.masked.var(flambeau.tensor([1.0, 9.0, 3.0]), 0, mask=flambeau.tensor([True, False, True]))
+    tensor(2.)
+    """
     return _spread(input, dim, unbiased, correction, keepdim, dtype, mask)
 
 
 @_enter
 def std(input, dim=None, unbiased=None, *, correction=None, keepdim=False, dtype=None, mask=None):
-    """Standard deviation over `dim`, the root of `var`."""
+    """√(Σ (input - mean)² / (n - correction)) over `dim`, the root of `var`.
+
+    Shape:
+        input: any; mask: a shape that broadcasts to it; result: without `dim`, or with size 1 there under
+            `keepdim`
+
+    Raises:
+        RuntimeError: the mask is not bool
+
+    >>> import flambeau
+    >>> flambeau.masked.std(flambeau.tensor([1.0, 9.0, 3.0]), 0, mask=flambeau.tensor([True, False, True]))
+    tensor(1.4142)
+    """
     return _spread(input, dim, unbiased, correction, keepdim, dtype, mask).sqrt()
 
 
 @_enter
 def softmax(input, dim, *, dtype=None, mask=None):
-    """Exponentials divided by their sum along `dim`."""
+    """exp(input) / Σ exp(input) along `dim`, of the elements where `mask` is true; 0 elsewhere.
+
+    Shape:
+        input: any; mask: a shape that broadcasts to it; the result has the input's
+
+    Raises:
+        RuntimeError: the mask is not bool
+
+    >>> import flambeau
+    >>> flambeau.masked.softmax(flambeau.tensor([0.0, 0.0, 9.0]), 0, mask=flambeau.tensor([True, True, False]))
+    tensor([0.5000, 0.5000, 0.0000])
+    """
     return _filled(_floating(input, dtype), mask, -math.inf).softmax(dim)
 
 
 @_enter
 def log_softmax(input, dim, *, dtype=None, mask=None):
-    """Logarithm of `softmax`."""
+    """input - log Σ exp(input) along `dim`, of the elements where `mask` is true; -inf elsewhere.
+
+    Shape:
+        input: any; mask: a shape that broadcasts to it; the result has the input's
+
+    Raises:
+        RuntimeError: the mask is not bool
+
+    >>> import flambeau
+    >>> flambeau.masked.log_softmax(flambeau.tensor([0.0, 0.0, 9.0]), 0, mask=flambeau.tensor([True, True, False]))
+    tensor([-0.6931, -0.6931,    -inf])
+    """
     return _filled(_floating(input, dtype), mask, -math.inf).log_softmax(dim)
 
 
 @_enter
 def softmin(input, dim, *, dtype=None, mask=None):
-    """`softmax` of the negated input."""
+    """exp(-input) / Σ exp(-input) along `dim`, of the elements where `mask` is true; 0 elsewhere.
+
+    Shape:
+        input: any; mask: a shape that broadcasts to it; the result has the input's
+
+    Raises:
+        RuntimeError: the mask is not bool
+
+    >>> import flambeau
+    >>> flambeau.masked.softmin(flambeau.tensor([0.0, 0.0, 9.0]), 0, mask=flambeau.tensor([True, True, False]))
+    tensor([0.5000, 0.5000, 0.0000])
+    """
     return (-_filled(_floating(input, dtype), mask, math.inf)).softmax(dim)
 
 
@@ -257,6 +464,17 @@ def _floating(input: TensorBase, given: dtype | None) -> TensorBase:
 
 @_enter
 def normalize(input, ord, dim, *, eps=1e-12, dtype=None, mask=None):
-    """input / max(norm(input, ord, dim), eps)."""
+    """input / max(norm(input, ord, dim), eps).
+
+    Shape:
+        input: any; mask: a shape that broadcasts to it; the result has the input's
+
+    Raises:
+        RuntimeError: the mask is not bool
+
+    >>> import flambeau
+    >>> flambeau.masked.normalize(flambeau.tensor([3.0, 9.0, 4.0]), 2.0, 0, mask=flambeau.tensor([True, False, True]))
+    tensor([0.6000, 0.0000, 0.8000])
+    """
     x = _filled(_as(input, dtype), mask, 0)
     return x / a.clamp(norm(input, ord, dim, keepdim=True, dtype=dtype, mask=mask), min=eps)

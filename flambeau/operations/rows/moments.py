@@ -7,6 +7,7 @@ import math
 from ...codegen import functions as fn
 from ...codegen import kernels as kn
 from ...core.base.tensor import TensorBase
+from ..declare.examples import of_call
 from ..declare.pointwise import COMPLEX, FLOATING
 from ..declare.registry import library, register
 from ..declare.rows import reduction
@@ -99,21 +100,50 @@ def _spread(name: str, op, doc: str):
         return op.over((input,), dim, keepdim, params=(free,), out=out)
 
     function.__name__ = function.__qualname__ = name
-    function.__doc__ = doc
+    function.__doc__ = f"""{doc}
+
+Shape:
+    input: any; result: without `dim` (all by default), or with size 1 there under `keepdim`
+
+Raises:
+    IndexError: `dim` is out of range
+    NotImplementedError: the dtype is neither floating-point nor complex""" + of_call(
+        f"{name}(flambeau.tensor([1.0, 2.0, 3.0]))", "tensor(1.)"
+    )
     register(name, "composite", function, thin=True)
     return function
 
 
-var = _spread("var", variance, "Variance over `dim`: squared deviations over n - correction (default 1).")
+var = _spread(
+    "var",
+    variance,
+    "Σ (x - mean)² / (n - correction) over `dim`: the variance, with a correction of 1 by default.",
+)
 
-std = _spread("std", deviation, "Standard deviation over `dim`, the root of `var`.")
+std = _spread(
+    "std",
+    deviation,
+    "√(Σ (x - mean)² / (n - correction)) over `dim`: the standard deviation, the root of `var`.",
+)
 
 
 @library("composite")
 def var_mean(
     input, dim=None, unbiased: bool | None = None, keepdim: bool = False, *, correction=None
 ) -> tuple[TensorBase, TensorBase]:
-    """Variance and mean over `dim`."""
+    """Σ (x - mean)² / (n - correction) and the mean over `dim`; correction is 1 unless it is given.
+
+    Shape:
+        input: any; results: without `dim` (all by default), or with size 1 there under `keepdim`
+
+    Raises:
+        IndexError: `dim` is out of range
+        NotImplementedError: the dtype is neither floating-point nor complex
+
+    >>> import flambeau
+    >>> flambeau.var_mean(flambeau.tensor([1.0, 2.0, 3.0]))
+    (tensor(1.), tensor(2.))
+    """
     dim, free = _correction(dim, unbiased, correction)
     return variance_and_mean.over((input,), dim, keepdim, params=(free,))
 
@@ -122,6 +152,18 @@ def var_mean(
 def std_mean(
     input, dim=None, unbiased: bool | None = None, keepdim: bool = False, *, correction=None
 ) -> tuple[TensorBase, TensorBase]:
-    """Standard deviation and mean over `dim`."""
+    """√(Σ (x - mean)² / (n - correction)) and the mean over `dim`; correction is 1 unless it is given.
+
+    Shape:
+        input: any; results: without `dim` (all by default), or with size 1 there under `keepdim`
+
+    Raises:
+        IndexError: `dim` is out of range
+        NotImplementedError: the dtype is neither floating-point nor complex
+
+    >>> import flambeau
+    >>> flambeau.std_mean(flambeau.tensor([1.0, 2.0, 3.0]))
+    (tensor(1.), tensor(2.))
+    """
     dim, free = _correction(dim, unbiased, correction)
     return deviation.over((input,), dim, keepdim, params=(free,)), mean(input, dim, keepdim)

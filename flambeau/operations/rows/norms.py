@@ -55,8 +55,19 @@ def check_norm(who: str, x: TensorBase, ord: Any, dtype: Any) -> None:
 
 
 def vector_norm(x, ord=2, dim=None, keepdim: bool = False, *, dtype=None, out=None) -> TensorBase:
-    """The norm of order `ord` of vectors along `dim` (all dimensions flattened by default); its derivative is 0 where an
-    element (or all of them) is 0.
+    """(Σ |x|^ord)^(1/ord) over `dim` (all dimensions flattened by default).
+    Its derivative is 0 where an element (or all of them) is 0.
+
+    Shape:
+        x: any; result: without `dim`, or with size 1 there under `keepdim`
+
+    Raises:
+        IndexError: `dim` is out of range
+        RuntimeError: the dtype is neither floating-point nor complex
+
+    >>> import flambeau
+    >>> flambeau.linalg.vector_norm(flambeau.tensor([3.0, 4.0]))
+    tensor(5.)
     """
     check_norm("linalg.vector_norm", x, ord, dtype)
     if dtype is not None:
@@ -92,16 +103,40 @@ register("vector_norm", "composite", vector_norm, places=("linalg.vector_norm",)
 
 @library("composite")
 def dist(input, other, p=2) -> TensorBase:
-    """The p-norm of input - other."""
+    """(Σ |input - other|^p)^(1/p): the p-norm of the difference.
+
+    Shape:
+        input, other: any shapes that broadcast; result: ()
+
+    Raises:
+        RuntimeError: the shapes do not broadcast
+
+    >>> import flambeau
+    >>> flambeau.dist(flambeau.tensor([1.0, 2.0]), flambeau.tensor([4.0, 6.0]))
+    tensor(5.)
+    """
     return vector_norm(input - other, float(p))
 
 
 @library("composite")
 @in_float32()
 def renorm(input, p, dim, maxnorm, *, out=None) -> TensorBase:
-    """Slices along `dim` whose p-norm is above maxnorm, scaled down to it.
+    """input · min(1, maxnorm / ‖slice‖ₚ): slices along `dim` whose p-norm is above maxnorm, cut to it.
 
     RuntimeError for a tensor of less than two dimensions, a p not above 0 and a negative maxnorm.
+
+    Shape:
+        input: any of two dimensions or more; the result has the same
+
+    Raises:
+        RuntimeError: there are fewer than two dimensions
+        RuntimeError: `p` is not above 0
+        RuntimeError: `maxnorm` is negative
+
+    >>> import flambeau
+    >>> flambeau.renorm(flambeau.tensor([[3.0, 4.0], [0.3, 0.4]]), p=2, dim=0, maxnorm=1.0)
+    tensor([[0.6000, 0.8000],
+            [0.3000, 0.4000]])
     """
     if input.ndim < 2:
         raise RuntimeError(f"renorm(): input needs at least 2 dimensions, got {input.ndim} dimensions")
@@ -122,14 +157,37 @@ def renorm(input, p, dim, maxnorm, *, out=None) -> TensorBase:
 
 @library("composite", "Tensor.renorm_", name="renorm_in_place")
 def renorm_(self, p, dim, maxnorm) -> TensorBase:
-    """`renorm` in place."""
+    """`renorm` in place: input · min(1, maxnorm / ‖slice‖ₚ).
+
+    Shape:
+        self: any of two dimensions or more
+
+    Raises:
+        RuntimeError: as in `renorm`
+
+    >>> import flambeau
+    >>> flambeau.tensor([[3.0, 4.0], [0.3, 0.4]]).renorm_(2, 0, 1.0)
+    tensor([[0.6000, 0.8000],
+            [0.3000, 0.4000]])
+    """
     return overwrite(self, renorm, p, dim, maxnorm)
 
 
 @library("composite", "nn.functional.normalize")
 @in_float32()
 def normalize(input: TensorBase, p: float = 2.0, dim: int = 1, eps: float = 1e-12, out=None) -> TensorBase:
-    """input / max(‖input‖ₚ, eps) along `dim`."""
+    """input / max(‖input‖ₚ, eps) along `dim`.
+
+    Shape:
+        input: any; the result has the same
+
+    Raises:
+        IndexError: `dim` is out of range
+
+    >>> import flambeau
+    >>> flambeau.nn.functional.normalize(flambeau.tensor([[3.0, 4.0]]))
+    tensor([[0.6000, 0.8000]])
+    """
     found = input / vector_norm(input, p, dim, True).clamp_min(eps)
     return into(out, found, "normalize")
 
@@ -137,7 +195,18 @@ def normalize(input: TensorBase, p: float = 2.0, dim: int = 1, eps: float = 1e-1
 @library("composite", "nn.functional.cosine_similarity", "cosine_similarity")
 @in_float32()
 def cosine_similarity(x1: TensorBase, x2: TensorBase, dim: int = 1, eps: float = 1e-8) -> TensorBase:
-    """x1·x2 / (max(‖x1‖, eps) · max(‖x2‖, eps)) along `dim`."""
+    """x1·x2 / (max(‖x1‖, eps) · max(‖x2‖, eps)) along `dim`.
+
+    Shape:
+        x1, x2: shapes that broadcast; result: the shape they broadcast to, without `dim`
+
+    Raises:
+        RuntimeError: the shapes do not broadcast
+
+    >>> import flambeau
+    >>> flambeau.nn.functional.cosine_similarity(flambeau.tensor([[1.0, 0.0]]), flambeau.tensor([[1.0, 1.0]]))
+    tensor([0.7071])
+    """
 
     for name, x in (("x1", x1), ("x2", x2)):
         if not x.is_floating_point() and (
@@ -156,5 +225,16 @@ def cosine_similarity(x1: TensorBase, x2: TensorBase, dim: int = 1, eps: float =
 
 @library("composite", "frobenius_norm")
 def frobenius_norm(input: TensorBase, dim: int | tuple[int, ...], keepdim: bool = False) -> TensorBase:
-    """Root of the sum of squares over `dim`."""
+    """√(Σ |input|²) over `dim`.
+
+    Shape:
+        input: any; result: without `dim`, or with size 1 there under `keepdim`
+
+    Raises:
+        IndexError: `dim` is out of range
+
+    >>> import flambeau
+    >>> flambeau.frobenius_norm(flambeau.tensor([[3.0, 4.0]]), 1)
+    tensor([5.])
+    """
     return vector_norm(input, 2, dim, keepdim)

@@ -14,6 +14,7 @@ from ...core.call.pointwise import set_sum_to
 from ...core.places.join import cat
 from ...core.views.strided import spread
 from ..declare import checks
+from ..declare.examples import of_call
 from ..declare.half_types import in_float32
 from ..declare.pointwise import COMPLEX, EVERY, FLOATING, NUMERIC
 from ..declare.registry import library, register
@@ -60,7 +61,12 @@ def _(grad, sizes, dims, keepdim):
 
 @reduction(places=("mean", "Tensor.mean"), dtypes=FLOATING | COMPLEX, reference="numpy.mean")
 def mean(input):
-    """Arithmetic mean over `dim`; floating-point dtypes only."""
+    """Σ input / n over `dim`, the arithmetic mean; floating-point dtypes only.
+
+    >>> import flambeau
+    >>> flambeau.mean(flambeau.tensor([[1.0, 2.0], [3.0, 5.0]]), dim=1)
+    tensor([1.5000, 4.0000])
+    """
     return kn.mean(input)
 
 
@@ -76,7 +82,12 @@ def _(grad, sizes, dims, keepdim):
     empty="Expected reduction dim to have non-zero size.",
 )
 def amax(input):
-    """Largest element over `dim`; equal ones share the gradient."""
+    """max(input) over `dim`; equal ones share the gradient.
+
+    >>> import flambeau
+    >>> flambeau.amax(flambeau.tensor([[1, 4], [3, 2]]), dim=1)
+    tensor([4, 3])
+    """
     return kn.max(input) if input.dtype != "bool" else kn.any(input)
 
 
@@ -86,7 +97,12 @@ def amax(input):
     empty="Expected reduction dim to have non-zero size.",
 )
 def amin(input):
-    """Smallest element over `dim`; equal ones share the gradient."""
+    """min(input) over `dim`; equal ones share the gradient.
+
+    >>> import flambeau
+    >>> flambeau.amin(flambeau.tensor([[1, 4], [3, 2]]), dim=1)
+    tensor([1, 2])
+    """
     return kn.min(input) if input.dtype != "bool" else kn.all(input)
 
 
@@ -125,16 +141,26 @@ def min_with_index(input):
 
 @reduction(reference="numpy.argmax", dtypes=NUMERIC, empty="Expected reduction dim to have non-zero size.")
 def argmax(input):
-    """Where the largest element stands (the first of equal ones), along `dim` or in the flattened tensor
+    """argmax(input): where the largest element stands (the first of equal ones), along `dim` or in the
+    flattened tensor (int64).
     (int64).
+
+    >>> import flambeau
+    >>> flambeau.argmax(flambeau.tensor([[1, 4], [3, 2]]), dim=1)
+    tensor([1, 0])
     """
     return kn.max_index(input)[1]
 
 
 @reduction(reference="numpy.argmin", dtypes=NUMERIC, empty="Expected reduction dim to have non-zero size.")
 def argmin(input):
-    """Where the smallest element stands (the first of equal ones), along `dim` or in the flattened tensor
+    """argmin(input): where the smallest element stands (the first of equal ones), along `dim` or in the
+    flattened tensor (int64).
     (int64).
+
+    >>> import flambeau
+    >>> flambeau.argmin(flambeau.tensor([[1, 4], [3, 2]]), dim=1)
+    tensor([0, 1])
     """
     return kn.min_index(input)[1]
 
@@ -155,14 +181,24 @@ min_with_index.derivative(_to_place)
 
 @reduction(places=("any", "Tensor.any"), name="any", reference="numpy.any", dtypes=EVERY, literal_dims=True)
 def any_(input):
-    """Whether any element is not zero, over `dim` (bool; uint8 for uint8)."""
+    """Whether any input ≠ 0, over `dim` (bool; uint8 for uint8).
+
+    >>> import flambeau
+    >>> flambeau.any(flambeau.tensor([[0, 0], [0, 3]]), dim=1)
+    tensor([False,  True])
+    """
     found = kn.any(input)
     return fn.cast(found, "uint8") if input.dtype == "uint8" else found
 
 
 @reduction(places=("all", "Tensor.all"), name="all", reference="numpy.all", dtypes=EVERY, literal_dims=True)
 def all_(input):
-    """Whether all elements are not zero, over `dim` (bool; uint8 for uint8)."""
+    """Whether all input ≠ 0, over `dim` (bool; uint8 for uint8).
+
+    >>> import flambeau
+    >>> flambeau.all(flambeau.tensor([[0, 1], [2, 3]]), dim=1)
+    tensor([False,  True])
+    """
     found = kn.all(input)
     return fn.cast(found, "uint8") if input.dtype == "uint8" else found
 
@@ -174,7 +210,12 @@ def all_(input):
     listed_dims=True,
 )
 def count_nonzero(input):
-    """How many elements are not zero, over `dim` (int64)."""
+    """Σ (input ≠ 0): how many elements are not zero, over `dim` (int64).
+
+    >>> import flambeau
+    >>> flambeau.count_nonzero(flambeau.tensor([[0, 1], [2, 3]]), dim=0)
+    tensor([1, 2])
+    """
     return kn.sum(fn.cast(fn.cast(input, "bool"), "int64"))
 
 
@@ -201,7 +242,18 @@ def product(input):
 # --- of more arguments ------------------------------
 @library("composite", "Tensor.sum_to_size")
 def sum_to_size(input, *size) -> TensorBase:
-    """Sum over the dimensions along which a tensor of shape `size` would broadcast to this one."""
+    """Σ input over the dimensions along which a tensor of shape `size` would broadcast to this one.
+
+    Shape:
+        input: any that `size` broadcasts to; result: `size`
+
+    Raises:
+        RuntimeError: `size` does not broadcast to the input's shape
+
+    >>> import flambeau
+    >>> flambeau.ones(2, 3).sum_to_size(1, 3)
+    tensor([[2., 2., 2.]])
+    """
     sizes = tuple(size[0]) if len(size) == 1 and not isinstance(size[0], int) else size
     lead = input.ndim - len(sizes)
     if lead < 0:
@@ -223,7 +275,7 @@ def sum_to_size(input, *size) -> TensorBase:
 set_sum_to(sum_to_size)
 
 
-def _extreme(name: str, all_of, pair, best):
+def _extreme(name: str, shown: str, all_of, pair, best):
     def function(input, dim=None, keepdim: bool = False, *, out=None):
         if dim is None:
             return all_of(input) if out is None else into(out, all_of(input), name)
@@ -237,8 +289,11 @@ def _extreme(name: str, all_of, pair, best):
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = (
-        f"{name}(input): the {name} of all elements; {name}(input, dim, keepdim=False): values and indices along `dim` as a "
-        f"named tuple; {name}(input, other): element by element."
+        f"{name}(input): the {name} of all elements; or along `dim`, or of two tensors.\n\n"
+        f"`{name}(input, dim, keepdim=False)`: values and indices along `dim` as a named tuple; `{name}(input, other)`: element by "
+        "element.\n\nShape:\n    input: any; results: () or without `dim`, or with size 1 there under `keepdim`\n\n"
+        "Raises:\n    IndexError: `dim` is out of range\n    RuntimeError: there are no elements"
+        + of_call(f"{name}(flambeau.tensor([[1, 4], [3, 2]]), 1)", shown)
     )
     register(
         f"{name}_of",
@@ -256,8 +311,8 @@ def _extreme(name: str, all_of, pair, best):
     return function
 
 
-max = _extreme("max", amax, maximum, max_with_index)  # noqa: A001
-min = _extreme("min", amin, minimum, min_with_index)  # noqa: A001
+max = _extreme("max", "max(values=tensor([4, 3]), indices=tensor([1, 0]))", amax, maximum, max_with_index)  # noqa: A001
+min = _extreme("min", "min(values=tensor([1, 2]), indices=tensor([0, 1]))", amin, minimum, min_with_index)  # noqa: A001
 
 aminmax_result = named_result("aminmax", "min", "max")
 
@@ -265,7 +320,19 @@ aminmax_result = named_result("aminmax", "min", "max")
 @library("composite")
 @accepts_out(exact=True)
 def aminmax(input, *, dim=None, keepdim: bool = False):
-    """Smallest and largest element as a named tuple (min, max)."""
+    """min(input) and max(input) over `dim` (all by default), as a named tuple (min, max).
+
+    Shape:
+        input: any; results: without `dim`, or with size 1 there under `keepdim`
+
+    Raises:
+        IndexError: `dim` is out of range
+        RuntimeError: there are no elements
+
+    >>> import flambeau
+    >>> flambeau.aminmax(flambeau.tensor([3, 1, 2]))
+    aminmax(min=tensor(1), max=tensor(3))
+    """
     return aminmax_result(amin(input, dim, keepdim), amax(input, dim, keepdim))
 
 
@@ -289,7 +356,18 @@ def _others(x, dim):
 
 @library("composite", reference="numpy.prod")
 def prod(input, dim=None, keepdim: bool = False, *, dtype=None, out=None) -> TensorBase:
-    """Product over one `dim`, or of all elements; integers and bools give int64."""
+    """Π input over one `dim`, or of all elements; integers and bools give int64.
+
+    Shape:
+        input: any; result: without `dim` (all by default), or with size 1 there under `keepdim`
+
+    Raises:
+        IndexError: `dim` is out of range
+
+    >>> import flambeau
+    >>> flambeau.prod(flambeau.tensor([[1, 2], [3, 4]]), 1)
+    tensor([ 2, 12])
+    """
     if dtype is not None and dtype.name == "bool":
         return all_(input, dim, keepdim, out=out)
     if dtype is not None and input.dtype != dtype:
@@ -312,7 +390,18 @@ def prod(input, dim=None, keepdim: bool = False, *, dtype=None, out=None) -> Ten
 @library("composite")
 @accepts_out
 def nansum(input, dim=None, keepdim: bool = False, *, dtype=None) -> TensorBase:
-    """Sum in which NaN counts as zero."""
+    """Σ input over `dim` (all by default), in which NaN counts as zero.
+
+    Shape:
+        input: any; result: without `dim`, or with size 1 there under `keepdim`
+
+    Raises:
+        IndexError: `dim` is out of range
+
+    >>> import flambeau
+    >>> flambeau.nansum(flambeau.tensor([1.0, float("nan"), 2.0]))
+    tensor(3.)
+    """
     checks.dtypes("nansum", checks.FLOATS | checks.INTEGERS | {"bool"}, RuntimeError, input=input)
     return sum_(
         input.masked_fill(input.isnan(), 0) if input.is_floating_point() else input, dim, keepdim, dtype=dtype
@@ -323,7 +412,18 @@ def nansum(input, dim=None, keepdim: bool = False, *, dtype=None) -> TensorBase:
 @accepts_out
 @in_float32()
 def nanmean(input, dim=None, keepdim: bool = False, *, dtype=None) -> TensorBase:
-    """Mean of the elements that are numbers."""
+    """Σ input / n over `dim` (all by default), over the n elements that are numbers.
+
+    Shape:
+        input: any; result: without `dim`, or with size 1 there under `keepdim`
+
+    Raises:
+        IndexError: `dim` is out of range
+
+    >>> import flambeau
+    >>> flambeau.nanmean(flambeau.tensor([1.0, float("nan"), 2.0]))
+    tensor(1.5000)
+    """
     checks.dtypes("nanmean", checks.FLOATS | checks.COMPLEXES, RuntimeError, input=input)
     if input.is_complex():
         return sum_(input.masked_fill(input.isnan(), 0), dim, keepdim, dtype=dtype) / sum_(

@@ -16,6 +16,7 @@ from ...core.lib import extremes as core_extremes
 from ...core.places.join import cat
 from ...core.tape.contexts import unrecorded
 from ..declare import checks
+from ..declare.examples import of_call
 from ..declare.host import holds
 from ..declare.pointwise import COMPLEX, FLOATING, NUMBERS
 from ..declare.registry import library, register
@@ -100,7 +101,8 @@ def _accumulating(who: str, input: TensorBase, dim: int, given: dtype | None) ->
 def cumsum(
     input: TensorBase, dim: int, *, dtype: dtype | None = None, out: TensorBase | None = None
 ) -> TensorBase:
-    """Running sum along `dim`; integers and bools give int64, half types are summed in float32, float32 in float64.
+    """Σ x₀ … xₖ for each k along `dim`, the running sum; integers and bools give int64, half types are
+    summed in float32, float32 in float64.
 
     >>> import flambeau
     >>> flambeau.tensor([[1, 2, 3], [4, 5, 6]]).cumsum(1)
@@ -120,7 +122,7 @@ def cumsum(
 def cumprod(
     input: TensorBase, dim: int, *, dtype: dtype | None = None, out: TensorBase | None = None
 ) -> TensorBase:
-    """Running product along `dim`; integers and bools give int64.
+    """Π x₀ … xₖ for each k along `dim`, the running product; integers and bools give int64.
 
     >>> import flambeau
     >>> flambeau.tensor([1, 2, 3, 4]).cumprod(0)
@@ -171,7 +173,7 @@ def _cumprod_gradient_by_element(grad: TensorBase, x: TensorBase, dim: int) -> T
 
 @library("scan")
 def logcumsumexp(input: TensorBase, dim: int, *, out: TensorBase | None = None) -> TensorBase:
-    """Logarithm of the running sum of exponentials along `dim`, without overflow.
+    """log Σ exp(x₀ … xₖ) for each k along `dim`, without overflow.  NotImplementedError for integers.
 
     NotImplementedError for integers.
 
@@ -229,7 +231,7 @@ def _by_vectors(input: TensorBase, axis: int, smallest: bool) -> tuple[TensorBas
         return core_extremes.running(input, axis, smallest)
 
 
-def _extreme(who: str, kind: str, run: Scan, result: type):
+def _extreme(who: str, shown: str, kind: str, run: Scan, result: type):
     def function(input: TensorBase, dim: int, *, out: tuple | None = None):
         axis = _wrapped(dim, input, who)
         values, indices = _by_vectors(input, axis, kind == "min") or run(input, dim)
@@ -241,8 +243,10 @@ def _extreme(who: str, kind: str, run: Scan, result: type):
 
     function.__name__ = function.__qualname__ = who
     function.__doc__ = (
-        f"Running {kind}imum along `dim` and where it stands, as a named tuple (values, indices).\n\n"
-        "Of equal elements the last one counts; from the first NaN on, all are NaN."
+        f"{kind}(x₀ … xₖ) for each k along `dim` and where it stands, as a named tuple (values, indices).\n\n"
+        "Of equal elements the last one counts; from the first NaN on, all are NaN.\n\n"
+        "Shape:\n    input: any; the results have the same\n\nRaises:\n    IndexError: `dim` is out of range"
+        + of_call(f"{who}(flambeau.tensor([2, 3, 1]), 0)", shown)
     )
     return register(who, "scan", function)
 
@@ -251,11 +255,15 @@ def _to_places(grad: TensorBase, indices: TensorBase, dim: int) -> TensorBase:
     return grad if grad.ndim == 0 else grad.new_zeros(grad.shape).scatter_add(dim, indices, grad)
 
 
-cummax = _extreme("cummax", "max", running_max, cummax_result)
-cummin = _extreme("cummin", "min", running_min, cummin_result)
+cummax = _extreme(
+    "cummax", "cummax(values=tensor([2, 3, 3]), indices=tensor([0, 1, 1]))", "max", running_max, cummax_result
+)
+cummin = _extreme(
+    "cummin", "cummin(values=tensor([2, 2, 1]), indices=tensor([0, 0, 2]))", "min", running_min, cummin_result
+)
 
 
-def _in_place(function):
+def _in_place(function, sign: str, shown: str):
     """`x.cumsum_(dim)`: the scan written over the tensor."""
 
     def write(self: TensorBase, dim: int, *, dtype: dtype | None = None) -> TensorBase:
@@ -265,12 +273,16 @@ def _in_place(function):
         return overwrite(self, function, dim, **({} if dtype is None else {"dtype": dtype}))
 
     write.__name__ = write.__qualname__ = function.__name__ + "_"
-    write.__doc__ = f"`{function.__name__}` in place."
+    write.__doc__ = (
+        f"`{function.__name__}` in place: {sign} x₀ … xₖ for each k along `dim`.\n\n"
+        "Shape:\n    self: any, which stays\n\nRaises:\n    IndexError: `dim` is out of range"
+        + of_call(f"tensor([1, 2, 3]).{write.__name__}(0)", shown)
+    )
     register(write.__name__, "scan", write, places=(f"Tensor.{write.__name__}",))
 
 
-_in_place(cumsum)
-_in_place(cumprod)
+_in_place(cumsum, "Σ", "tensor([1, 3, 6])")
+_in_place(cumprod, "Π", "tensor([1, 2, 6])")
 
 
 # --- differences and integrals -------------------------------------------------------------------------------------------
@@ -284,7 +296,7 @@ def diff(
     *,
     out: TensorBase | None = None,
 ) -> TensorBase:
-    """Differences of neighbours along `dim`, n times over; `prepend` and `append` are joined on first.
+    """x[k + 1] - x[k] along `dim`, n times over; `prepend` and `append` are joined on first.
 
     >>> import flambeau
     >>> flambeau.tensor([1, 4, 9]).diff()
@@ -343,7 +355,8 @@ def _panels(y: TensorBase, x: TensorBase | None, dx, dim: int, who: str) -> Tens
 
 @library("composite", "trapezoid", "trapz", reference="numpy.trapezoid")
 def trapezoid(y: TensorBase, x: TensorBase | None = None, *, dx: float = 1.0, dim: int = -1) -> TensorBase:
-    """Integral of `y` along `dim` by the trapezoidal rule, at places `x` or at distance `dx`.
+    """Σ dx · (yₖ + yₖ₊₁) / 2 along `dim`: the integral by the trapezoidal rule, at places `x` or at
+    distance `dx`.
 
     >>> import flambeau
     >>> flambeau.trapezoid(flambeau.tensor([1., 2., 3.]))
@@ -356,7 +369,19 @@ def trapezoid(y: TensorBase, x: TensorBase | None = None, *, dx: float = 1.0, di
 def cumulative_trapezoid(
     y: TensorBase, x: TensorBase | None = None, *, dx: float = 1.0, dim: int = -1
 ) -> TensorBase:
-    """Running integral of `y` along `dim` by the trapezoidal rule, at places `x` or at distance `dx`."""
+    """Σ dx · (yₖ + yₖ₊₁) / 2 up to each place along `dim`, at places `x` or at distance `dx`.
+    It is the running integral by the trapezoidal rule.
+
+    Shape:
+        y: (*, n, *); result: (*, n - 1, *)
+
+    Raises:
+        IndexError: `dim` is out of range
+
+    >>> import flambeau
+    >>> flambeau.cumulative_trapezoid(flambeau.tensor([0.0, 2.0, 4.0]))
+    tensor([1., 4.])
+    """
     return _panels(y, x, dx, dim, "cumulative_trapezoid").cumsum(dim) / 2.0
 
 

@@ -39,7 +39,12 @@ def lifted_log(total):
     places=("softmax", "Tensor.softmax", "special.softmax"), name="softmax", reference="scipy.special.softmax"
 )
 def softmax_of(input):
-    """Exponentials of a row, relative to its largest element, divided by their sum."""
+    """exp(input) / Σ exp(input) along `dim`, relative to the largest element, so that nothing overflows.
+
+    >>> import flambeau
+    >>> flambeau.softmax(flambeau.tensor([0.0, 1000.0, 1000.0]), dim=0)
+    tensor([0.0000, 0.5000, 0.5000])
+    """
     e = fn.lifted_exp(input - kn.peak(input))
     return shares(e, kn.sum(e))
 
@@ -67,7 +72,12 @@ def _(grad, out, dims):
     reference="scipy.special.log_softmax",
 )
 def log_softmax_of(input):
-    """input - log Σ exp(input), relative to the largest element."""
+    """input - log Σ exp(input), relative to the largest element.
+
+    >>> import flambeau
+    >>> flambeau.log_softmax(flambeau.tensor([0.0, 1000.0, 1000.0]), dim=0)
+    tensor([-1.0007e+03, -6.9315e-01, -6.9315e-01])
+    """
     shifted = input - kn.peak(input)
     return shifted - lifted_log(kn.sum(fn.lifted_exp(shifted)))
 
@@ -136,7 +146,18 @@ def _(grad, input, out, sizes, dims, keepdim):
 
 @library("composite", "logsumexp", "Tensor.logsumexp", "special.logsumexp")
 def logsumexp(input, dim, keepdim: bool = False, *, out=None) -> TensorBase:
-    """log Σ exp(input) over `dim`, without overflow."""
+    """log Σ exp(input) over `dim`, without overflow.
+
+    Shape:
+        input: any; result: without `dim`, or with size 1 there under `keepdim`
+
+    Raises:
+        IndexError: `dim` is out of range
+
+    >>> import flambeau
+    >>> flambeau.logsumexp(flambeau.tensor([1000.0, 1000.0]), 0)
+    tensor(1000.6932)
+    """
     if input.is_complex():
         top = input.real.detach().amax(dim, True)
         top = top.masked_fill(top.abs() == math.inf, 0.0)
@@ -157,21 +178,55 @@ def _implicit(name: str, ndim: int) -> int:
 
 @library("composite", "nn.functional.softmax", name="softmax_function", thin=True)
 def softmax(input: TensorBase, dim: int | None = None, _stacklevel: int = 3, dtype=None) -> TensorBase:
-    """Exponentials divided by their sum along `dim`; see `flambeau.softmax`."""
+    """exp(input) / Σ exp(input) along `dim`; see `flambeau.softmax`.
+
+    Shape:
+        input: any; the result has the same
+
+    Raises:
+        IndexError: `dim` is out of range
+
+    >>> import flambeau
+    >>> flambeau.nn.functional.softmax(flambeau.tensor([[0.0, 0.0], [1.0, 1.0]]), dim=1)
+    tensor([[0.5000, 0.5000],
+            [0.5000, 0.5000]])
+    """
     dim = _implicit("softmax", input.ndim) if dim is None else dim
     return softmax_of(input, dim) if dtype is None else softmax_of(input, dim, dtype=dtype)
 
 
 @library("composite", "nn.functional.log_softmax", name="log_softmax_function")
 def log_softmax(input: TensorBase, dim: int | None = None, _stacklevel: int = 3, dtype=None) -> TensorBase:
-    """Logarithm of the softmax along `dim`, without overflow."""
+    """input - log Σ exp(input): the logarithm of the softmax along `dim`, without overflow.
+
+    Shape:
+        input: any; the result has the same
+
+    Raises:
+        IndexError: `dim` is out of range
+
+    >>> import flambeau
+    >>> flambeau.nn.functional.log_softmax(flambeau.tensor([[0.0, 0.0]]), dim=1)
+    tensor([[-0.6931, -0.6931]])
+    """
     dim = _implicit("log_softmax", input.ndim) if dim is None else dim
     return log_softmax_of(input, dim) if dtype is None else log_softmax_of(input, dim, dtype=dtype)
 
 
 @library("composite", "nn.functional.softmin")
 def softmin(input: TensorBase, dim: int | None = None, _stacklevel: int = 3, dtype=None) -> TensorBase:
-    """softmax(-input) along `dim`."""
+    """exp(-input) / Σ exp(-input): softmax(-input) along `dim`.
+
+    Shape:
+        input: any; the result has the same
+
+    Raises:
+        IndexError: `dim` is out of range
+
+    >>> import flambeau
+    >>> flambeau.nn.functional.softmin(flambeau.tensor([0.0, 1.0]), dim=0)
+    tensor([0.7311, 0.2689])
+    """
     return softmax(-input, _implicit("softmin", input.ndim) if dim is None else dim, dtype=dtype)
 
 
@@ -179,8 +234,19 @@ def softmin(input: TensorBase, dim: int | None = None, _stacklevel: int = 3, dty
 def gumbel_softmax(
     logits: TensorBase, tau: float = 1.0, hard: bool = False, eps: float = 1e-10, dim: int = -1
 ) -> TensorBase:
-    """A sample of the Gumbel-softmax distribution along `dim` (Jang et al. 2017); `hard` gives one-hot vectors, with the
-    gradient of the soft ones.  `eps` changes nothing.
+    """softmax((logits + g) / tau) along `dim`, g = -log(-log u) for uniform u.
+    It is a sample of the Gumbel-softmax distribution (Jang et al. 2017); `hard` gives one-hot vectors, with
+    the gradient of the soft ones.  `eps` changes nothing.
+
+    Shape:
+        logits: any; the result has the same
+
+    Raises:
+        IndexError: `dim` is out of range
+
+    >>> import flambeau
+    >>> flambeau.nn.functional.gumbel_softmax(flambeau.zeros(3), hard=True).sum()
+    tensor(1.)
     """
     noise = -logits.new_empty(logits.shape).exponential_().log()
     soft = softmax_of((logits + noise) / tau, dim)

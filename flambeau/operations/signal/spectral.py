@@ -22,6 +22,7 @@ from ...core.base.tensor import TensorBase
 from ...core.lib.fourier import plain
 from ...core.make.create import arange
 from ...core.views.views import view_as_real
+from ..declare.examples import of_call
 from ..declare.host import Result, computed, holds, without_data
 from ..declare.registry import library
 from ..declare.results import into
@@ -221,8 +222,11 @@ def _complex_to_real(
     return c2r(conj(x) if forward else x, axes, scale, n)
 
 
-def _transform(name: str, compute: Any, forward: bool, what: str) -> None:
-    """The public functions of one kind: over one dimension, two (`…2`) and any number (`…n`)."""
+def _transform(name: str, compute: Any, forward: bool, what: str, given: str, elements: str) -> None:
+    """The public functions of one kind: over one dimension, two (`…2`) and any number (`…n`).
+
+    `given` is the row of an example, `elements` the real numbers of its result.
+    """
 
     simple = name in ("fft", "ifft", "rfft", "irfft")
 
@@ -242,27 +246,73 @@ def _transform(name: str, compute: Any, forward: bool, what: str) -> None:
         return into(out, compute(f"fft.{name}n", input, s, dim, norm, forward), f"fft.{name}n")
 
     ends = (
-        ("", one, "`n` elements (cut or filled with zeros) along `dim`"),
-        ("2", two, "the last two dimensions, or those in `dim`, with `s` elements"),
-        ("n", several, "all dimensions, or those in `dim`, with `s` elements"),
+        ("", one, "`n` elements (cut or filled with zeros) along `dim`", "`dim`"),
+        ("2", two, "the last two dimensions, or those in `dim`, with `s` elements", "those dimensions"),
+        ("n", several, "all dimensions, or those in `dim`, with `s` elements", "those dimensions"),
     )
-    for end, function, where in ends:
+    real = "" if name in ("irfft", "hfft") else ".real"
+    for end, function, where, lengths in ends:
+        rows, shown = (f"[{given}]", f"[[{elements}]]") if end else (given, f"[{elements}]")
         function.__name__ = function.__qualname__ = f"{name}{end}"
         function.__doc__ = (
-            f'{what}, over {where}.\n\n`norm`: "backward" (the default) divides the inverse transform by n, "forward" the '
-            'forward one, "ortho" both by √n.'
+            f'{what}.\n\nOver {where}.  `norm`: "backward" (the default) divides the inverse transform by n, "forward" the '
+            'forward one, "ortho" both by √n.\n\n'
+            f"Shape:\n    input: any; result: the same, with {lengths} transformed\n\n"
+            "Raises:\n    IndexError: a dimension is out of range\n"
+            "    RuntimeError: a length is not above 0, a dimension is given twice, or the dtype cannot be transformed"
+            + of_call(f"fft.{name}{end}(flambeau.tensor({rows})){real}", f"tensor({shown})")
         )
         library("spectral", f"fft.{name}{end}", name=f"fft.{name}{end}")(function)
 
 
-_transform("fft", _complex_to_complex, True, "Discrete Fourier transform")
-_transform("ifft", _complex_to_complex, False, "Inverse discrete Fourier transform")
 _transform(
-    "rfft", _real_to_complex, True, "Discrete Fourier transform of real numbers, the half that determines all"
+    "fft",
+    _complex_to_complex,
+    True,
+    "X[k] = Σ x[j] e^(-2πi jk/n), the discrete Fourier transform",
+    "[1.0, 2.0, 3.0, 4.0]",
+    "10., -2., -2., -2.",
 )
-_transform("irfft", _complex_to_real, False, "Inverse of `rfft`: real numbers, n even unless it is given")
-_transform("hfft", _complex_to_real, True, "Discrete Fourier transform, real, of half of a Hermitian signal")
-_transform("ihfft", _real_to_complex, False, "Inverse of `hfft`: half of the Hermitian signal")
+_transform(
+    "ifft",
+    _complex_to_complex,
+    False,
+    "x[j] = Σ X[k] e^(2πi jk/n) / n, the inverse Fourier transform",
+    "[4.0, 0.0, 0.0, 0.0]",
+    "1., 1., 1., 1.",
+)
+_transform(
+    "rfft",
+    _real_to_complex,
+    True,
+    "X[k] = Σ x[j] e^(-2πi jk/n), k ≤ n/2, of real numbers",
+    "[1.0, 2.0, 3.0, 4.0]",
+    "10., -2., -2.",
+)
+_transform(
+    "irfft",
+    _complex_to_real,
+    False,
+    "x[j] = Σ X[k] e^(2πi jk/n) / n, the inverse of `rfft`",
+    "[4.0, 0.0, 0.0]",
+    "1., 1., 1., 1.",
+)
+_transform(
+    "hfft",
+    _complex_to_real,
+    True,
+    "X[k] = Σ x[j] e^(-2πi jk/n), real, of half of a Hermitian signal",
+    "[1.0, 0.0, 0.0]",
+    "1., 1., 1., 1.",
+)
+_transform(
+    "ihfft",
+    _real_to_complex,
+    False,
+    "x[j] = Σ X[k] e^(2πi jk/n) / n, the inverse of `hfft`",
+    "[1.0, 1.0, 1.0, 1.0]",
+    "1., 0., 0.",
+)
 
 
 # --- frequencies and shifts -----------------------------------------------------------------------------------------------------
@@ -300,9 +350,12 @@ def _frequencies(name: str, doc: str, multiples: Callable) -> Callable:
 
 fftfreq = _frequencies(
     "fftfreq",
-    """The frequencies of the n values of `fft` for samples at distance d: zero, positive, negative.
+    """[0, 1, …, -2, -1] / (n · d): the frequencies of `fft` for samples at distance d.
 
     TypeError unless n is an int and d a real number, RuntimeError for a negative n and a dtype of integers.
+
+    Shape:
+        result: (n,)
 
     >>> import flambeau
     >>> flambeau.fft.fftfreq(4)
@@ -313,6 +366,9 @@ fftfreq = _frequencies(
 rfftfreq = _frequencies(
     "rfftfreq",
     """The frequencies of the n/2 + 1 values of `rfft` for samples at distance d; arguments and errors as of `fftfreq`.
+
+    Shape:
+        result: (⌊n/2⌋ + 1,)
 
     >>> import flambeau
     >>> flambeau.fft.rfftfreq(4, d=0.5)
@@ -331,14 +387,37 @@ def _places(input: TensorBase, dim: Any, who: str) -> tuple[int, ...]:
 
 @library("spectral", "fft.fftshift", reference="numpy.fft.fftshift")
 def fftshift(input: TensorBase, dim: Any = None) -> TensorBase:
-    """The frequency zero moved to the middle, along `dim` (all by default)."""
+    """result[k] = input[(k - ⌊n/2⌋) mod n]: the frequency zero moved to the middle, along `dim`.
+    By default that is all dimensions.
+
+    Shape:
+        input: any; the result has the same
+
+    Raises:
+        IndexError: `dim` is out of range
+
+    >>> import flambeau
+    >>> flambeau.fft.fftshift(flambeau.tensor([0, 1, 2, -2, -1]))
+    tensor([-2, -1,  0,  1,  2])
+    """
     axes = tuple(range(input.ndim)) if dim is None else _places(input, dim, "fftshift")
     return roll(input, [input.shape[a] // 2 for a in axes], axes) if axes else input.clone()
 
 
 @library("spectral", "fft.ifftshift", reference="numpy.fft.ifftshift")
 def ifftshift(input: TensorBase, dim: Any = None) -> TensorBase:
-    """The inverse of `fftshift`."""
+    """result[k] = input[(k + ⌊n/2⌋) mod n]: the inverse of `fftshift`.
+
+    Shape:
+        input: any; the result has the same
+
+    Raises:
+        IndexError: `dim` is out of range
+
+    >>> import flambeau
+    >>> flambeau.fft.ifftshift(flambeau.tensor([-2, -1, 0, 1, 2]))
+    tensor([ 0,  1,  2, -2, -1])
+    """
     axes = tuple(range(input.ndim)) if dim is None else _places(input, dim, "ifftshift")
     return roll(input, [-(input.shape[a] // 2) for a in axes], axes) if axes else input.clone()
 
@@ -373,11 +452,18 @@ def stft(
     onesided: bool | None = None,
     return_complex: bool | None = None,
 ) -> TensorBase:
-    """Fourier transforms of windows of n_fft elements, at every hop_length-th place: (batch, frequency, place).
+    """Σ window[k] · input[t · hop_length + k] · e^(-2πi f k / n_fft): windows of n_fft elements.
+    They stand at every hop_length-th place; the result is (batch, frequency, place).
 
     With `center` the first window stands around the first element: the signal is padded on both sides.  `onesided` (usual
     for real signals) leaves n_fft/2 + 1 frequencies.  RuntimeError for arguments that do not fit, and unless `return_complex`
     is given for a real signal.
+
+    >>> import flambeau
+    >>> signal = flambeau.tensor([1.0, -1.0, 1.0, -1.0])
+    >>> flambeau.stft(signal, 2, hop_length=2, center=False, window=flambeau.ones(2), return_complex=True).real
+    tensor([[0., 0.],
+            [2., 2.]])
     """
     if not (input.is_floating_point() or input.is_complex()):
         raise RuntimeError(
@@ -430,6 +516,13 @@ def istft(
     estimation from modified short-time Fourier transform" (1984).
 
     Windows are added up where they stand, divided by the sum of the squared windows.  RuntimeError where that is 0 somewhere.
+
+    >>> import flambeau
+    >>> signal = flambeau.arange(8.0)
+    >>> window = flambeau.hann_window(4)
+    >>> frames = flambeau.stft(signal, 4, window=window, return_complex=True)
+    >>> flambeau.istft(frames, 4, window=window)
+    tensor([0., 1., 2., 3., 4., 5., 6., 7.])
     """
     if not input.is_complex():
         raise RuntimeError(

@@ -14,6 +14,7 @@ from ...core.base.formats import strided
 from ...core.base.tensor import TensorBase
 from ...core.make.create import arange, empty
 from ..declare.checks import FLOATS
+from ..declare.examples import of_call
 from ..declare.registry import library
 from ..pointwise.special import i0
 
@@ -80,7 +81,7 @@ def _made(
 
 
 def _window(
-    name: str, what: str, shape: Callable, check: Callable | None = None, **given: float | None
+    name: str, what: str, elements: str, shape: Callable, check: Callable | None = None, **given: float | None
 ) -> None:
     """Declare `signal.windows.name(M, *, …given, sym=True)`; `check(sym, …given)` raises for values that it does not take."""
 
@@ -100,7 +101,9 @@ def _window(
     function.__doc__ = (
         f"{what}: M values, symmetric, or `sym=False` a period of length M.\n\nOptions: "
         + (", ".join(f"{k}={v}" for k, v in given.items()) or "none")
-        + "."
+        + ".\n\nShape:\n    result: (M,)\n\nRaises:\n    ValueError: `M` is negative, or an option does not fit\n"
+        "    TypeError: an option is unknown"
+        + of_call(f"signal.windows.{name}(5)[1:4]", f"tensor([{elements}])")
     )
     library("window", f"signal.windows.{name}", name=f"window.{name}", differentiable=False)(function)
 
@@ -145,15 +148,67 @@ def _exponential(k: TensorBase, n: int, center: float | None, tau: float) -> Ten
 
 
 NUTTALL = (0.3635819, 0.4891775, 0.1365995, 0.0106411)
-_window("bartlett", "Triangle", lambda k, n: 1.0 - (k * (2.0 / n) - 1.0).abs())
-_window("blackman", "Blackman window", lambda k, n: _cosines(k, n, (0.42, 0.5, 0.08)))
-_window("cosine", "Half a period of the sine", lambda k, n: ((k + 0.5) * (math.pi / (n + 1))).sin())
-_window("exponential", "exp(-|k - center| / tau)", _exponential, _check_decay, center=None, tau=1.0)
-_window("gaussian", "exp(-((k - n/2) / std)² / 2)", _gaussian, _check_std, std=1.0)
-_window("hamming", "Hamming window", lambda k, n: _cosines(k, n, (0.54, 0.46)))
-_window("hann", "Hann window", lambda k, n: _cosines(k, n, (0.5, 0.5)))
-_window("kaiser", "Kaiser window", _kaiser, _check_beta, beta=12.0)
-_window("nuttall", "Nuttall window with continuous first derivative", lambda k, n: _cosines(k, n, NUTTALL))
+_window(
+    "bartlett",
+    "1 - |2k/n - 1|, a triangle",
+    "0.5000, 1.0000, 0.5000",
+    lambda k, n: 1.0 - (k * (2.0 / n) - 1.0).abs(),
+)
+_window(
+    "blackman",
+    "0.42 - 0.5 cos(2πk/n) + 0.08 cos(4πk/n)",
+    "0.3400, 1.0000, 0.3400",
+    lambda k, n: _cosines(k, n, (0.42, 0.5, 0.08)),
+)
+_window(
+    "cosine",
+    "sin(π (k + 1/2) / (n + 1)), half a period of the sine",
+    "0.8090, 1.0000, 0.8090",
+    lambda k, n: ((k + 0.5) * (math.pi / (n + 1))).sin(),
+)
+_window(
+    "exponential",
+    "exp(-|k - center| / tau)",
+    "0.3679, 1.0000, 0.3679",
+    _exponential,
+    _check_decay,
+    center=None,
+    tau=1.0,
+)
+_window(
+    "gaussian",
+    "exp(-((k - n/2) / std)² / 2)",
+    "0.6065, 1.0000, 0.6065",
+    _gaussian,
+    _check_std,
+    std=1.0,
+)
+_window(
+    "hamming",
+    "0.54 - 0.46 cos(2πk/n)",
+    "0.5400, 1.0000, 0.5400",
+    lambda k, n: _cosines(k, n, (0.54, 0.46)),
+)
+_window(
+    "hann",
+    "0.5 - 0.5 cos(2πk/n)",
+    "0.5000, 1.0000, 0.5000",
+    lambda k, n: _cosines(k, n, (0.5, 0.5)),
+)
+_window(
+    "kaiser",
+    "I₀(beta · √(1 - (2k/n - 1)²)) / I₀(beta)",
+    "0.2157, 1.0000, 0.2157",
+    _kaiser,
+    _check_beta,
+    beta=12.0,
+)
+_window(
+    "nuttall",
+    "Σ (-1)^j a_j cos(2πjk/n), Nuttall's window with continuous first derivative",
+    "0.2270, 1.0000, 0.2270",
+    lambda k, n: _cosines(k, n, NUTTALL),
+)
 
 
 @library("window", "signal.windows.general_cosine", differentiable=False)
@@ -167,7 +222,19 @@ def general_cosine(
     device: Any = None,
     requires_grad: bool = False,
 ) -> TensorBase:
-    """Σ (-1)^j a_j cos(2πjk/n).  TypeError unless `a` is a sequence, ValueError where it is empty."""
+    """Σ (-1)^j a_j cos(2πjk/n).  TypeError unless `a` is a sequence, ValueError where it is empty.
+
+    Shape:
+        result: (M,)
+
+    Raises:
+        ValueError: `a` is empty
+        ValueError: `M` is negative
+
+    >>> import flambeau
+    >>> flambeau.signal.windows.general_cosine(5, a=[0.5, 0.5])
+    tensor([0.0000, 0.5000, 1.0000, 0.5000, 0.0000])
+    """
     if not isinstance(a, (list, tuple)):
         raise TypeError("general_cosine(): Coefficients must be a list/tuple")
     if not a:
@@ -189,7 +256,18 @@ def general_hamming(
     device: Any = None,
     requires_grad: bool = False,
 ) -> TensorBase:
-    """alpha - (1 - alpha) cos(2πk/n)."""
+    """alpha - (1 - alpha) cos(2πk/n).
+
+    Shape:
+        result: (M,)
+
+    Raises:
+        ValueError: `M` is negative
+
+    >>> import flambeau
+    >>> flambeau.signal.windows.general_hamming(5, alpha=0.5)
+    tensor([0.0000, 0.5000, 1.0000, 0.5000, 0.0000])
+    """
     alpha = _number("general_hamming", "alpha", alpha, 64)
     weights = (alpha, 1.0 - alpha)
     return _made(
@@ -197,7 +275,7 @@ def general_hamming(
     )
 
 
-def _old(name: str, what: str, shape: Callable, *parameters: tuple[str, float]) -> None:
+def _old(name: str, what: str, elements: str, shape: Callable, *parameters: tuple[str, float]) -> None:
     """Declare `flambeau.name(window_length, periodic=True, …parameters)`."""
 
     def function(
@@ -230,18 +308,44 @@ def _old(name: str, what: str, shape: Callable, *parameters: tuple[str, float]) 
         return _made(name, window_length, not periodic, formula, dtype, layout, device, requires_grad, FLOATS)
 
     function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"{what}: a period of that length or, unless `periodic`, symmetric."
+    function.__doc__ = (
+        f"{what}: a period of that length or, unless `periodic`, symmetric.\n\nShape:\n    result: (window_length,)\n\n"
+        "Raises:\n    RuntimeError: the length is negative, or the dtype not floating-point\n    TypeError: an argument is unknown"
+        + of_call(f"{name}(4)[1:]", f"tensor([{elements}])")
+    )
     library("window", name, name=name, differentiable=False)(function)
 
 
-_old("hann_window", "Hann window", lambda k, n: _cosines(k, n, (0.5, 0.5)))
+_old(
+    "hann_window",
+    "0.5 - 0.5 cos(2πk/n)",
+    "0.5000, 1.0000, 0.5000",
+    lambda k, n: _cosines(k, n, (0.5, 0.5)),
+)
 _old(
     "hamming_window",
     "alpha - beta · cos(2πk/n)",
+    "0.5400, 1.0000, 0.5400",
     lambda k, n, alpha, beta: _cosines(k, n, (alpha, beta)),
     ("alpha", 0.54),
     ("beta", 0.46),
 )
-_old("blackman_window", "Blackman window", lambda k, n: _cosines(k, n, (0.42, 0.5, 0.08)))
-_old("bartlett_window", "Triangle", lambda k, n: 1.0 - (k * (2.0 / n) - 1.0).abs())
-_old("kaiser_window", "Kaiser window", _kaiser, ("beta", 12.0))
+_old(
+    "blackman_window",
+    "0.42 - 0.5 cos(2πk/n) + 0.08 cos(4πk/n)",
+    "0.3400, 1.0000, 0.3400",
+    lambda k, n: _cosines(k, n, (0.42, 0.5, 0.08)),
+)
+_old(
+    "bartlett_window",
+    "1 - |2k/n - 1|, a triangle",
+    "0.5000, 1.0000, 0.5000",
+    lambda k, n: 1.0 - (k * (2.0 / n) - 1.0).abs(),
+)
+_old(
+    "kaiser_window",
+    "I₀(beta · √(1 - (2k/n - 1)²)) / I₀(beta)",
+    "0.2157, 1.0000, 0.2157",
+    _kaiser,
+    ("beta", 12.0),
+)

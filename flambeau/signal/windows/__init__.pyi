@@ -11,11 +11,11 @@ from typing import Any as _Any
 from flambeau import Tensor as Tensor
 
 def bartlett(M: _int, *, sym: _bool = True, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, requires_grad: _bool = False, **options: _Any) -> Tensor:
-    """Triangle: M values, symmetric, or `sym=False` a period of length M."""
+    """1 - |2k/n - 1|, a triangle: M values, symmetric, or `sym=False` a period of length M."""
 def blackman(M: _int, *, sym: _bool = True, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, requires_grad: _bool = False, **options: _Any) -> Tensor:
-    """Blackman window: M values, symmetric, or `sym=False` a period of length M."""
+    """0.42 - 0.5 cos(2πk/n) + 0.08 cos(4πk/n): M values, symmetric, or `sym=False` a period of length M."""
 def cosine(M: _int, *, sym: _bool = True, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, requires_grad: _bool = False, **options: _Any) -> Tensor:
-    """Half a period of the sine: M values, symmetric, or `sym=False` a period of length M."""
+    """sin(π (k + 1/2) / (n + 1)), half a period of the sine: M values, symmetric, or `sym=False` a period of length M."""
 def exponential(M: _int, *, sym: _bool = True, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, requires_grad: _bool = False, **options: _Any) -> Tensor:
     """exp(-|k - center| / tau): M values, symmetric, or `sym=False` a period of length M."""
 def gaussian(M: _int, *, sym: _bool = True, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, requires_grad: _bool = False, **options: _Any) -> Tensor:
@@ -25,10 +25,10 @@ def general_cosine(M: _int, *, a: _Sequence[_float], sym: _bool = True, dtype: _
 def general_hamming(M: _int, *, alpha: _float = 0.54, sym: _bool = True, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, requires_grad: _bool = False) -> Tensor:
     """alpha - (1 - alpha) cos(2πk/n)."""
 def hamming(M: _int, *, sym: _bool = True, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, requires_grad: _bool = False, **options: _Any) -> Tensor:
-    """Hamming window: M values, symmetric, or `sym=False` a period of length M."""
+    """0.54 - 0.46 cos(2πk/n): M values, symmetric, or `sym=False` a period of length M."""
 def hann(M: _int, *, sym: _bool = True, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, requires_grad: _bool = False, **options: _Any) -> Tensor:
-    """Hann window: M values, symmetric, or `sym=False` a period of length M."""
+    """0.5 - 0.5 cos(2πk/n): M values, symmetric, or `sym=False` a period of length M."""
 def kaiser(M: _int, *, sym: _bool = True, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, requires_grad: _bool = False, **options: _Any) -> Tensor:
-    """Kaiser window: M values, symmetric, or `sym=False` a period of length M."""
+    """I₀(beta · √(1 - (2k/n - 1)²)) / I₀(beta): M values, symmetric, or `sym=False` a period of length M."""
 def nuttall(M: _int, *, sym: _bool = True, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, requires_grad: _bool = False, **options: _Any) -> Tensor:
-    """Nuttall window with continuous first derivative: M values, symmetric, or `sym=False` a period of length M."""
+    """Σ (-1)^j a_j cos(2πjk/n), Nuttall's window with continuous first derivative: M values, symmetric, or `sym=False` a period of length M."""

@@ -40,6 +40,15 @@ class Dataset(Generic[T_co]):
     it can.
 
     `__getitems__(indices)`, which returns a list of samples, may be defined to fetch many at a time.
+
+    >>> import flambeau
+    >>> class Squares(flambeau.utils.data.Dataset):
+    ...     def __len__(self):
+    ...         return 4
+    ...     def __getitem__(self, index):
+    ...         return index**2
+    >>> Squares()[3]
+    9
     """
 
     def __getitem__(self, index: Any) -> T_co:
@@ -104,6 +113,12 @@ class StackDataset(Dataset[Any]):
     """Sample i is the tuple of samples i of the datasets `args`, or the dict of those of `kwargs`.
 
     Raises ValueError when there is none, both are given, or lengths differ.
+
+    >>> import flambeau
+    >>> flambeau.utils.data.StackDataset("ab", [1, 2])[1]
+    ('b', 2)
+    >>> flambeau.utils.data.StackDataset(letter="ab", number=[1, 2])[1]
+    {'letter': 'b', 'number': 2}
     """
 
     datasets: tuple[Any, ...] | dict[str, Any]
@@ -148,6 +163,12 @@ class ConcatDataset(Dataset[T_co]):
     """The samples of several datasets one after the other.
 
     Raises AssertionError when there is none or one of them is an IterableDataset.
+
+    >>> import flambeau
+    >>> from flambeau.utils.data import ConcatDataset
+    >>> both = ConcatDataset(["ab", "cde"])
+    >>> len(both), both[3]
+    (5, 'd')
     """
 
     datasets: list[Any]
@@ -181,6 +202,14 @@ class ChainDataset(IterableDataset[Any]):
     """The samples of several IterableDatasets one after the other.
 
     Raises AssertionError, when it is used, if one of them is not an IterableDataset.
+
+    >>> import flambeau
+    >>> from flambeau.utils.data import ChainDataset, IterableDataset
+    >>> class Count(IterableDataset):
+    ...     def __iter__(self):
+    ...         return iter(range(2))
+    >>> list(ChainDataset([Count(), Count()]))
+    [0, 1, 0, 1]
     """
 
     def __init__(self, datasets: Iterable[Dataset[Any]]) -> None:
@@ -204,6 +233,9 @@ class ChainDataset(IterableDataset[Any]):
 
 class Subset(Dataset[T_co]):
     """The samples of `dataset` that have the numbers `indices`, in that order.
+
+    Raises:
+        IndexError: when it is used: there is no such place
 
     >>> from flambeau.utils.data import Subset
     >>> Subset("abcde", [4, 0])[0]

@@ -28,14 +28,30 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class Sampler(Generic[T_co]):
-    """Base class: a subclass defines `__iter__`, over the numbers of samples, and `__len__` if it can."""
+    """Base class: a subclass defines `__iter__`, over the numbers of samples, and `__len__` if it can.
+
+    >>> import flambeau
+    >>> class Even(flambeau.utils.data.Sampler):
+    ...     def __iter__(self):
+    ...         return iter(range(0, 6, 2))
+    >>> list(Even())
+    [0, 2, 4]
+    """
 
     def __iter__(self) -> Iterator[T_co]:
         raise NotImplementedError(f"{type(self).__name__} does not define __iter__")
 
 
 class SequentialSampler(Sampler[int]):
-    """The numbers of all samples of `data_source` in order."""
+    """The numbers of all samples of `data_source` in order.
+
+    Raises:
+        TypeError: when it is used: `data_source` has no length
+
+    >>> import flambeau
+    >>> list(flambeau.utils.data.SequentialSampler("abc"))
+    [0, 1, 2]
+    """
 
     data_source: Sized
 
@@ -57,6 +73,10 @@ class RandomSampler(Sampler[int]):
     iteration's own, with a seed from the default generator.
 
     Raises TypeError when `replacement` is no bool, ValueError when there is nothing to draw.
+
+    >>> import flambeau
+    >>> sorted(flambeau.utils.data.RandomSampler("abcd"))
+    [0, 1, 2, 3]
     """
 
     def __init__(
@@ -99,7 +119,15 @@ class RandomSampler(Sampler[int]):
 
 
 class SubsetRandomSampler(Sampler[int]):
-    """The numbers in `indices` in random order.  `generator` None is the default generator."""
+    """The numbers in `indices` in random order.  `generator` None is the default generator.
+
+    Raises:
+        TypeError: when it is used: `indices` has no length
+
+    >>> import flambeau
+    >>> sorted(flambeau.utils.data.SubsetRandomSampler([5, 1, 3]))
+    [1, 3, 5]
+    """
 
     indices: Sequence[int]
 
@@ -124,6 +152,10 @@ class WeightedRandomSampler(Sampler[int]):
 
     Raises ValueError when `num_samples` is no positive integer, `replacement` no bool, or `weights` not of
     one dimension.
+
+    >>> import flambeau
+    >>> list(flambeau.utils.data.WeightedRandomSampler([0.0, 1.0, 0.0], num_samples=3))
+    [1, 1, 1]
     """
 
     def __init__(
