@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from .core.base import display
 from .core.base.once import warn_once
 from .core.base.provided import provide
+from .core.base.spelling import hint
 from .nn.modules.module import Module
 
 __all__ = [
@@ -189,8 +190,11 @@ def compile(
         raise NotImplementedError(
             f"compile(): backend {name} would be given a graph, and {display.NAME} captures none yet; backend='eager' runs as Python"
         )
-    if backend not in ("inductor", "cudagraphs", *_AS_PYTHON):
-        raise ValueError(f"compile(): Invalid backend: {backend!r}")
+    known = ("inductor", "cudagraphs", *_AS_PYTHON)
+    if backend not in known:
+        raise ValueError(
+            f"compile(): Invalid backend: {backend!r}, wanted one of {', '.join(known)}{hint(str(backend), known)}"
+        )
     if model is None:
         return lambda fn: compile(
             fn,
