@@ -20,16 +20,24 @@ static const char *const INSIDE[] = {"core/",   "operations/", "codegen/", "devi
                                      "masked/", "nested/",     "sparse/",  "_composed.py", "library/",              "overrides.py"};
 enum { CHAINED = 8 };    /* causes and contexts looked at */
 
-/* The package's folder, with a slash; NULL where that cannot be said.  `file` (borrowed from `owner`, a new reference) holds it. */
-static const char *package_folder(PyObject **owner, size_t *length) {
-    PyObject *package = PyDict_GetItemString(PyImport_GetModuleDict(), "flambeau");
-    const char *file, *last;
-    if (package == NULL || (*owner = PyObject_GetAttrString(package, "__file__")) == NULL)
-        return NULL;
-    if (!PyUnicode_Check(*owner) || (file = PyUnicode_AsUTF8(*owner)) == NULL || (last = strrchr(file, '/')) == NULL)
-        return NULL;
-    *length = (size_t)(last + 1 - file);
-    return file;
+/* The package's folder, with a slash, and NULL where that cannot be said; looked up once, and kept. */
+static const char *package_folder(size_t *length) {
+    static const char *folder = NULL;
+    static size_t known = 0;
+    if (folder == NULL) {
+        PyObject *package = PyDict_GetItemString(PyImport_GetModuleDict(), "flambeau");
+        PyObject *name = package == NULL ? NULL : PyObject_GetAttrString(package, "__file__"); /* a reference that stays */
+        const char *file = name == NULL || !PyUnicode_Check(name) ? NULL : PyUnicode_AsUTF8(name);
+        const char *last = file == NULL ? NULL : strrchr(file, '/');
+        if (last == NULL) {
+            Py_XDECREF(name);
+            return NULL;
+        }
+        folder = file;
+        known = (size_t)(last + 1 - file);
+    }
+    *length = known;
+    return folder;
 }
 
 static int is_inside(PyObject *trace, const char *folder, size_t length) {
@@ -74,12 +82,12 @@ static void shorten_chain(PyObject *error, const char *folder, size_t length) {
 
 int __wrap_PyTraceBack_Here(PyFrameObject *frame) {
     const char *wanted = getenv("FLAMBEAU_TRACEBACK"), *folder;
-    PyObject *kind, *error, *trace, *left, *owner = NULL;
+    PyObject *kind, *error, *trace, *left;
     size_t length = 0;
     if (wanted != NULL && *wanted != '\0' && strcmp(wanted, "0") != 0)
         return __real_PyTraceBack_Here(frame);
     PyErr_Fetch(&kind, &error, &trace);
-    if ((folder = package_folder(&owner, &length)) != NULL) {
+    if ((folder = package_folder(&length)) != NULL) {
         if ((left = left_of(trace, folder, length)) != trace) {
             Py_XINCREF(left);
             Py_DECREF(trace);
@@ -91,7 +99,6 @@ int __wrap_PyTraceBack_Here(PyFrameObject *frame) {
             shorten_chain(error, folder, length);
     }
     PyErr_Clear(); /* what went wrong in looking is not to hide the error */
-    Py_XDECREF(owner);
     PyErr_Restore(kind, error, trace);
     return 0;
 }
