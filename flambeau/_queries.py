@@ -8,7 +8,15 @@ from .core.call.function import BuiltIn
 
 
 def is_tensor(obj: object) -> bool:
-    """Whether an object is a Tensor."""
+    """Whether an object is a Tensor.
+
+    Raises:
+        TypeError: there is no argument
+
+    >>> import flambeau
+    >>> flambeau.is_tensor(flambeau.zeros(2)), flambeau.is_tensor([0.0, 0.0])
+    (True, False)
+    """
     return isinstance(obj, Tensor)
 
 

@@ -38,12 +38,22 @@ def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None
 
 
 def are_deterministic_algorithms_enabled() -> bool:
-    """True, unless a program has asked for the contrary, which changes no result."""
+    """True, unless a program has asked for the contrary, which changes no result.
+
+    >>> import flambeau
+    >>> flambeau.are_deterministic_algorithms_enabled()
+    True
+    """
     return _deterministic["mode"]
 
 
 def is_deterministic_algorithms_warn_only_enabled() -> bool:
-    """What was asked of `use_deterministic_algorithms`; there is nothing to warn of."""
+    """What was asked of `use_deterministic_algorithms`; there is nothing to warn of.
+
+    >>> import flambeau
+    >>> flambeau.is_deterministic_algorithms_warn_only_enabled()
+    False
+    """
     return _deterministic["warn_only"]
 
 
@@ -51,6 +61,12 @@ def set_deterministic_debug_mode(debug_mode: int | str) -> None:
     """0 or "default", 1 or "warn", 2 or "error": `use_deterministic_algorithms` in one number.
 
     Raises TypeError for what is neither a str nor an int, RuntimeError for any other mode.
+
+    >>> import flambeau
+    >>> flambeau.set_deterministic_debug_mode("error")
+    >>> flambeau.get_deterministic_debug_mode()
+    2
+    >>> flambeau.set_deterministic_debug_mode("default")
     """
     if not isinstance(debug_mode, (str, int)):
         raise TypeError(f"debug_mode must be str or int, but got {type(debug_mode)}")
@@ -81,6 +97,11 @@ def set_float32_matmul_precision(precision: str) -> None:
     It is a permission, of which nothing here makes use: products of float32 are float32's on every device.
 
     Raises RuntimeError unless it is a str; any other word is a warning and changes nothing.
+
+    >>> import flambeau
+    >>> flambeau.set_float32_matmul_precision("highest")
+    >>> flambeau.get_float32_matmul_precision()
+    'highest'
     """
     global _precision
     if not isinstance(precision, str):
@@ -95,7 +116,12 @@ def set_float32_matmul_precision(precision: str) -> None:
 
 
 def get_float32_matmul_precision() -> str:
-    """What was last allowed; "highest" at first."""
+    """What was last allowed; "highest" at first.
+
+    >>> import flambeau
+    >>> flambeau.get_float32_matmul_precision()
+    'highest'
+    """
     return _precision
 
 

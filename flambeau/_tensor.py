@@ -225,15 +225,47 @@ class Tensor(TensorBase):
     def register_hook(self, hook):
         """`hook(grad)` runs when this tensor's gradient is computed; a tensor it returns replaces the
         gradient.
+
+        Raises:
+            RuntimeError: the tensor requires no gradient
+
+        >>> import flambeau
+        >>> x = flambeau.ones(1, requires_grad=True)
+        >>> handle = x.register_hook(lambda grad: grad * 10)
+        >>> (x * 2).backward()
+        >>> x.grad
+        tensor([20.])
         """
         return tape.register_hook(self, hook)
 
     def register_post_accumulate_grad_hook(self, hook):
-        """`hook(tensor)` runs after a gradient was added to this leaf's `.grad`."""
+        """`hook(tensor)` runs after a gradient was added to this leaf's `.grad`.
+
+        Raises:
+            RuntimeError: the tensor is no leaf that requires a gradient
+
+        >>> import flambeau
+        >>> x = flambeau.ones(1, requires_grad=True)
+        >>> handle = x.register_post_accumulate_grad_hook(lambda leaf: print(leaf.grad))
+        >>> (x * 2).backward()
+        tensor([2.])
+        """
         return tape.register_post_accumulate_grad_hook(self, hook)
 
     def retain_grad(self) -> None:
-        """Keep the gradient of a result in `.grad`."""
+        """Keep the gradient of a result in `.grad`.
+
+        Raises:
+            RuntimeError: the tensor requires no gradient
+
+        >>> import flambeau
+        >>> x = flambeau.ones(1, requires_grad=True)
+        >>> y = x * 2
+        >>> y.retain_grad()
+        >>> (y * 3).backward()
+        >>> y.grad
+        tensor([3.])
+        """
         tape.retain_grad(self)
 
     @property
@@ -252,15 +284,37 @@ class Tensor(TensorBase):
         return self._wrapped_layout
 
     def is_distributed(self) -> bool:
-        """Whether the elements lie in several processes: False."""
+        """Whether the elements lie in several processes: False.
+
+        >>> import flambeau
+        >>> flambeau.zeros(2).is_distributed()
+        False
+        """
         return False
 
     def const_data_ptr(self) -> int:
-        """`data_ptr()`, of a program that promises not to write there."""
+        """`data_ptr()`, of a program that promises not to write there.
+
+        >>> import flambeau
+        >>> x = flambeau.zeros(2)
+        >>> x.const_data_ptr() == x.data_ptr()
+        True
+        """
         return self.data_ptr()
 
     def apply_(self, function) -> Tensor:
-        """Replace each element by `function` of it (a Python call for each: slow)."""
+        """Replace each element by `function` of it (a Python call for each: slow).
+
+        Shape:
+            self: any, which stays
+
+        Raises:
+            TypeError: the argument cannot be called
+
+        >>> import flambeau
+        >>> flambeau.tensor([1.0, 4.0]).apply_(lambda x: x + 1)
+        tensor([2., 5.])
+        """
         flat = [function(v) for v in self.reshape(-1).tolist()]
         return self.copy_(tensor(flat, dtype=self.dtype, device="cpu").reshape(self.shape))
 
@@ -273,15 +327,35 @@ class Tensor(TensorBase):
         return storage.TypedStorage(wrap_storage=self.untyped_storage(), dtype=self.dtype, _internal=True)
 
     def storage_type(self) -> type:
-        """The old class of storages of this dtype."""
+        """The old class of storages of this dtype.
+
+        >>> import flambeau
+        >>> flambeau.zeros(2).storage_type().__name__
+        'FloatStorage'
+        """
         return storage.legacy_class(self.dtype)
 
     def to_padded_tensor(self, padding: float, output_size: Sequence[int] | None = None) -> Tensor:
-        """NotImplementedError: only a nested tensor has parts to pad; see `flambeau.nested.to_padded_tensor`."""
+        """NotImplementedError: only a nested tensor has parts to pad; see `flambeau.nested.to_padded_tensor`.
+
+        Shape:
+            self: a nested tensor alone
+
+        >>> import flambeau
+        >>> flambeau.nested.nested_tensor([flambeau.ones(1), flambeau.ones(2)]).to_padded_tensor(0.0)
+        tensor([[1., 0.],
+                [1., 1.]])
+        """
         raise NotImplementedError("to_padded_tensor(): expected a nested tensor, got one that is not")
 
     def is_shared(self) -> bool:
-        """Whether other processes can see this memory."""
+        """Whether other processes can see this memory.
+
+        >>> import flambeau
+        >>> x = flambeau.zeros(2)
+        >>> x.is_shared(), x.share_memory_().is_shared()
+        (False, True)
+        """
         return self.untyped_storage().is_shared()
 
     def share_memory_(self) -> Tensor:

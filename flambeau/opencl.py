@@ -72,12 +72,22 @@ def _find(device: Any) -> _devices.Device:
 
 
 def device_count() -> int:
-    """How many devices can be used; 0 without a driver."""
+    """How many devices can be used; 0 without a driver.
+
+    >>> import flambeau
+    >>> flambeau.opencl.device_count() >= 0
+    True
+    """
     return _driver.count()
 
 
 def is_available() -> bool:
-    """Whether there is a device."""
+    """Whether there is a device.
+
+    >>> import flambeau
+    >>> flambeau.opencl.is_available() == (flambeau.opencl.device_count() > 0)
+    True
+    """
     return _driver.count() > 0
 
 

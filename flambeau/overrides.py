@@ -86,7 +86,12 @@ class _DisableTorchFunctionSubclass:
 
 
 def has_torch_function(relevant_args: Iterable[Any]) -> bool:
-    """Whether a call with these arguments is to be handed to `handle_torch_function`: one of their classes, or a mode, is asked."""
+    """Whether a call with these arguments is to be handed to `handle_torch_function`: one of their classes, or a mode, is asked.
+
+    >>> import flambeau
+    >>> flambeau.overrides.has_torch_function([flambeau.zeros(1), 2])
+    False
+    """
     if modes_on(True):
         return True
     if is_plain():
@@ -99,12 +104,22 @@ def has_torch_function(relevant_args: Iterable[Any]) -> bool:
 
 
 def has_torch_function_unary(x: Any) -> bool:
-    """`has_torch_function` of one argument."""
+    """`has_torch_function` of one argument.
+
+    >>> import flambeau
+    >>> flambeau.overrides.has_torch_function_unary(flambeau.zeros(1))
+    False
+    """
     return has_torch_function((x,))
 
 
 def has_torch_function_variadic(*args: Any) -> bool:
-    """`has_torch_function` of the arguments."""
+    """`has_torch_function` of the arguments.
+
+    >>> import flambeau
+    >>> flambeau.overrides.has_torch_function_variadic(flambeau.zeros(1), 2)
+    False
+    """
     return has_torch_function(args)
 
 
@@ -135,12 +150,22 @@ def wrap_torch_function(dispatcher: Callable) -> Callable[[Callable], Callable]:
 
 
 def is_tensor_like(inp: Any) -> bool:
-    """Whether it is a Tensor, or of a class with `__torch_function__`."""
+    """Whether it is a Tensor, or of a class with `__torch_function__`.
+
+    >>> import flambeau
+    >>> flambeau.overrides.is_tensor_like(flambeau.zeros(1)), flambeau.overrides.is_tensor_like([0.0])
+    (True, False)
+    """
     return type(inp) is Tensor or hasattr(inp, "__torch_function__")
 
 
 def is_tensor_method_or_property(func: Callable) -> bool:
-    """Whether a function that `__torch_function__` was given is a method of Tensor, or public as one only."""
+    """Whether a function that `__torch_function__` was given is a method of Tensor, or public as one only.
+
+    >>> import flambeau
+    >>> flambeau.overrides.is_tensor_method_or_property(flambeau.Tensor.add)
+    True
+    """
     if isinstance(func, Form):
         return func.place.startswith("Tensor.")
     places = [p for entry in REGISTRY.values() if entry.function is func for p in entry.places]
@@ -148,7 +173,12 @@ def is_tensor_method_or_property(func: Callable) -> bool:
 
 
 def resolve_name(f: Callable) -> str | None:
-    """The dotted name under which an operation is public, None for what is none."""
+    """The dotted name under which an operation is public, None for what is none.
+
+    >>> import flambeau
+    >>> flambeau.overrides.resolve_name(flambeau.exp)
+    'flambeau.exp'
+    """
     if isinstance(f, Form):
         return f"{__name__.partition('.')[0]}.{f.place}"
     for entry in REGISTRY.values():
@@ -196,10 +226,20 @@ def _standing_in(function: Callable) -> Callable:
 
 
 def get_ignored_functions() -> set[Callable]:
-    """What is public beside the operations and is not shown: answers about the generator and errors."""
+    """What is public beside the operations and is not shown: answers about the generator and errors.
+
+    >>> import flambeau
+    >>> flambeau.exp in flambeau.overrides.get_ignored_functions()
+    False
+    """
     return {e.function for e in REGISTRY.values() if not isinstance(e.function, Op)}
 
 
 def get_default_nowrap_functions() -> set[Callable]:
-    """Operations whose results the default `__torch_function__` leaves as they are: none."""
+    """Operations whose results the default `__torch_function__` leaves as they are: none.
+
+    >>> import flambeau
+    >>> flambeau.overrides.get_default_nowrap_functions()
+    set()
+    """
     return set()

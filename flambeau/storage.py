@@ -408,7 +408,15 @@ for _short, _name in CONVERSIONS.items():
 
 
 def is_storage(obj: object) -> bool:
-    """Whether an object is a storage, typed or untyped."""
+    """Whether an object is a storage, typed or untyped.
+
+    Raises:
+        TypeError: there is no argument
+
+    >>> import flambeau
+    >>> flambeau.is_storage(flambeau.zeros(2).untyped_storage()), flambeau.is_storage(flambeau.zeros(2))
+    (True, False)
+    """
     return isinstance(obj, (UntypedStorage, TypedStorage))
 
 

@@ -110,7 +110,7 @@ WHOLE = {
 # Operations without an example: what most of them do needs a device.
 BARE = {
     *("Tensor.cuda", "Tensor.opencl", "Tensor.record_stream", "Tensor.pin_memory"),
-    *("Tensor.item", "Tensor.new_tensor", "Tensor.tolist"),
+    "Tensor.new_tensor",
 }
 
 

@@ -39,7 +39,18 @@ class no_grad(Mode):
 
 
 class set_grad_enabled(Mode):
-    """Switch recording on or off: at once, and, used with `with`, until the end of the block."""
+    """Switch recording on or off: at once, and, used with `with`, until the end of the block.
+
+    Raises:
+        TypeError: there is no argument
+
+    >>> import flambeau
+    >>> with flambeau.set_grad_enabled(False):
+    ...     flambeau.is_grad_enabled()
+    False
+    >>> flambeau.is_grad_enabled()
+    True
+    """
 
     def __new__(cls, mode: bool) -> Any:
         return object.__new__(cls)

@@ -45,7 +45,12 @@ __all__ = [
 
 
 def is_available() -> bool:
-    """True."""
+    """True.
+
+    >>> import flambeau
+    >>> flambeau.cpu.is_available()
+    True
+    """
     return True
 
 
@@ -60,21 +65,39 @@ def is_initialized() -> bool:
 
 
 def device_count() -> int:
-    """1: all processors of the host are one device."""
+    """1: all processors of the host are one device.
+
+    >>> import flambeau
+    >>> flambeau.cpu.device_count()
+    1
+    """
     return 1
 
 
 def current_device() -> str:
-    """ "cpu"."""
+    """ "cpu".
+
+    >>> import flambeau
+    >>> flambeau.cpu.current_device()
+    'cpu'
+    """
     return "cpu"
 
 
 def set_device(device: _Any) -> None:
-    """Nothing changes: there is one host.  Programs written for any device call this."""
+    """Nothing changes: there is one host.  Programs written for any device call this.
+
+    >>> import flambeau
+    >>> flambeau.cpu.set_device("cpu")
+    """
 
 
 def synchronize(device: _Any = None) -> None:
-    """Return at once: calls on the host are finished when they return."""
+    """Return at once: calls on the host are finished when they return.
+
+    >>> import flambeau
+    >>> flambeau.cpu.synchronize()
+    """
 
 
 def get_capabilities() -> dict[str, _Any]:
@@ -238,5 +261,10 @@ def memory_allocated() -> int:
 
 
 def max_memory_allocated() -> int:
-    """The most bytes that tensors have held since the start, or since `reset_peak_memory_stats`."""
+    """The most bytes that tensors have held since the start, or since `reset_peak_memory_stats`.
+
+    >>> import flambeau
+    >>> flambeau.cpu.max_memory_allocated() >= 0
+    True
+    """
     return memory_stats()["peak_allocated_bytes"]

@@ -160,12 +160,22 @@ has_magma = False
 
 
 def device_count() -> int:
-    """How many devices there are; 0 without a driver."""
+    """How many devices there are; 0 without a driver.
+
+    >>> import flambeau
+    >>> flambeau.cuda.device_count() >= 0
+    True
+    """
     return _driver.count()
 
 
 def is_available() -> bool:
-    """Whether there is a driver with at least one device; opens the driver, but no device."""
+    """Whether there is a driver with at least one device; opens the driver, but no device.
+
+    >>> import flambeau
+    >>> flambeau.cuda.is_available() == (flambeau.cuda.device_count() > 0)
+    True
+    """
     return _driver.count() > 0
 
 

@@ -90,7 +90,13 @@ __all__ = [
 # --- places in a tree ---------------------------------------------------------
 @dataclasses.dataclass(frozen=True)
 class SequenceKey:
-    """An element of a sequence."""
+    """An element of a sequence.
+
+    >>> import flambeau
+    >>> from flambeau.utils.pytree import SequenceKey, keystr
+    >>> keystr((SequenceKey(0),))
+    '[0]'
+    """
 
     idx: int
 
@@ -104,7 +110,13 @@ class SequenceKey:
 
 @dataclasses.dataclass(frozen=True)
 class MappingKey:
-    """A value of a mapping."""
+    """A value of a mapping.
+
+    >>> import flambeau
+    >>> from flambeau.utils.pytree import MappingKey, keystr
+    >>> keystr((MappingKey("a"),))
+    "['a']"
+    """
 
     key: Any
 
@@ -118,7 +130,13 @@ class MappingKey:
 
 @dataclasses.dataclass(frozen=True)
 class GetAttrKey:
-    """An attribute."""
+    """An attribute.
+
+    >>> import flambeau
+    >>> from flambeau.utils.pytree import GetAttrKey, key_get, keystr
+    >>> keystr((GetAttrKey("real"),)), key_get(3 + 4j, (GetAttrKey("real"),))
+    ('.real', 3.0)
+    """
 
     name: str
 
@@ -131,12 +149,24 @@ class GetAttrKey:
 
 
 def keystr(kp: Iterable[Any]) -> str:
-    """A path as Python would write it: "['layers'][0].weight"."""
+    """A path as Python would write it: "['layers'][0].weight".
+
+    >>> import flambeau
+    >>> from flambeau.utils.pytree import MappingKey, SequenceKey, keystr
+    >>> keystr((MappingKey("a"), SequenceKey(1)))
+    "['a'][1]"
+    """
     return "".join(map(str, kp))
 
 
 def key_get(obj: Any, kp: Iterable[Any]) -> Any:
-    """What stands at a path."""
+    """What stands at a path.
+
+    >>> import flambeau
+    >>> from flambeau.utils.pytree import MappingKey, SequenceKey, key_get
+    >>> key_get({"a": [5, 6]}, (MappingKey("a"), SequenceKey(1)))
+    6
+    """
     for key in kp:
         obj = key.get(obj)
     return obj
@@ -212,7 +242,13 @@ _DICTS = (dict, OrderedDict, defaultdict)
 
 
 def is_namedtuple_class(cls: Any) -> bool:
-    """Whether it is a class made by `namedtuple`, or derived from one."""
+    """Whether it is a class made by `namedtuple`, or derived from one.
+
+    >>> import flambeau
+    >>> from collections import namedtuple
+    >>> flambeau.utils.pytree.is_namedtuple_class(namedtuple("Point", "x y")), flambeau.utils.pytree.is_namedtuple_class(tuple)
+    (True, False)
+    """
     fields = getattr(cls, "_fields", None)
     return (
         isinstance(cls, type)
@@ -224,17 +260,34 @@ def is_namedtuple_class(cls: Any) -> bool:
 
 
 def is_namedtuple_instance(obj: object) -> bool:
-    """Whether it is a namedtuple."""
+    """Whether it is a namedtuple.
+
+    >>> import flambeau
+    >>> from collections import namedtuple
+    >>> flambeau.utils.pytree.is_namedtuple_instance(namedtuple("Point", "x y")(1, 2))
+    True
+    """
     return is_namedtuple_class(type(obj))
 
 
 def is_namedtuple(obj: object) -> bool:
-    """Whether it is a namedtuple or the class of one."""
+    """Whether it is a namedtuple or the class of one.
+
+    >>> import flambeau
+    >>> flambeau.utils.pytree.is_namedtuple(flambeau.tensor([1, 2]).max(0)), flambeau.utils.pytree.is_namedtuple((1, 2))
+    (True, False)
+    """
     return is_namedtuple_class(obj if isinstance(obj, type) else type(obj))
 
 
 def is_structseq_class(cls: Any) -> bool:
-    """Whether it is a class of tuples with names made in C, as `time.struct_time`."""
+    """Whether it is a class of tuples with names made in C, as `time.struct_time`.
+
+    >>> import flambeau
+    >>> import time
+    >>> flambeau.utils.pytree.is_structseq_class(time.struct_time)
+    True
+    """
     return (
         isinstance(cls, type)
         and cls.__bases__ == (tuple,)
@@ -246,12 +299,24 @@ def is_structseq_class(cls: Any) -> bool:
 
 
 def is_structseq_instance(obj: object) -> bool:
-    """Whether it is an object of such a class."""
+    """Whether it is an object of such a class.
+
+    >>> import flambeau
+    >>> import time
+    >>> flambeau.utils.pytree.is_structseq_instance(time.gmtime(0))
+    True
+    """
     return is_structseq_class(type(obj))
 
 
 def is_structseq(obj: object) -> bool:
-    """Whether it is one of those, or their class."""
+    """Whether it is one of those, or their class.
+
+    >>> import flambeau
+    >>> import time
+    >>> flambeau.utils.pytree.is_structseq(time.gmtime(0)), flambeau.utils.pytree.is_structseq((1, 2))
+    (True, False)
+    """
     return is_structseq_class(obj if isinstance(obj, type) else type(obj))
 
 
@@ -584,7 +649,12 @@ PyTreeSpec = TreeSpec
 
 
 def treespec_leaf() -> TreeSpec:
-    """The description of a leaf."""
+    """The description of a leaf.
+
+    >>> import flambeau
+    >>> flambeau.utils.pytree.treespec_leaf() == flambeau.utils.pytree.tree_structure(5)
+    True
+    """
     return LEAF
 
 
@@ -625,7 +695,12 @@ def _spec(value: Any, who: str) -> TreeSpec:
 
 # --- taking apart, putting together -------------------------------------------
 def tree_is_leaf(tree: PyTree, is_leaf: IsLeaf = None) -> bool:
-    """Whether a tree is one leaf: of no registered class, or one that `is_leaf` says is."""
+    """Whether a tree is one leaf: of no registered class, or one that `is_leaf` says is.
+
+    >>> import flambeau
+    >>> flambeau.utils.pytree.tree_is_leaf(5), flambeau.utils.pytree.tree_is_leaf([5])
+    (True, False)
+    """
     return (is_leaf is not None and bool(is_leaf(tree))) or _kind(tree) is None
 
 
@@ -665,6 +740,10 @@ def tree_flatten(tree: PyTree, is_leaf: IsLeaf = None) -> tuple[list[Any], TreeS
     """The leaves from left to right (dictionaries in their order), and the description of the tree.
 
     `is_leaf(x)` may say of any part that it is not taken apart.
+
+    >>> import flambeau
+    >>> flambeau.utils.pytree.tree_flatten({"a": 1, "b": [2, 3]})[0]
+    [1, 2, 3]
     """
     leaves: list[Any] = []
     spec = _walk(tree, is_leaf, leaves)
@@ -672,24 +751,47 @@ def tree_flatten(tree: PyTree, is_leaf: IsLeaf = None) -> tuple[list[Any], TreeS
 
 
 def tree_unflatten(leaves: Iterable[Any], treespec: TreeSpec) -> PyTree:
-    """The tree of that description with these leaves.  TypeError for no TreeSpec, ValueError for another number of leaves."""
+    """The tree of that description with these leaves.  TypeError for no TreeSpec, ValueError for another number of leaves.
+
+    >>> import flambeau
+    >>> from flambeau.utils.pytree import tree_flatten, tree_unflatten
+    >>> leaves, spec = tree_flatten({"a": 1, "b": [2, 3]})
+    >>> tree_unflatten([10 * x for x in leaves], spec)
+    {'a': 10, 'b': [20, 30]}
+    """
     if not isinstance(treespec, TreeSpec):
         raise TypeError(f"tree_unflatten(): treespec must be a TreeSpec, got {type(treespec).__name__}")
     return treespec.unflatten(leaves)
 
 
 def tree_leaves_with_path(tree: PyTree, is_leaf: IsLeaf = None) -> list[tuple[tuple, Any]]:
-    """Pairs of a path and a leaf."""
+    """Pairs of a path and a leaf.
+
+    >>> import flambeau
+    >>> from flambeau.utils.pytree import keystr, tree_leaves_with_path
+    >>> [(keystr(path), leaf) for path, leaf in tree_leaves_with_path({"a": 1, "b": [2, 3]})]
+    [("['a']", 1), ("['b'][0]", 2), ("['b'][1]", 3)]
+    """
     return tree_flatten_with_path(tree, is_leaf)[0]
 
 
 def tree_leaves(tree: PyTree, is_leaf: IsLeaf = None) -> list[Any]:
-    """The leaves from left to right."""
+    """The leaves from left to right.
+
+    >>> import flambeau
+    >>> flambeau.utils.pytree.tree_leaves({"a": 1, "b": [2, 3]})
+    [1, 2, 3]
+    """
     return tree_flatten(tree, is_leaf)[0]
 
 
 def tree_iter(tree: PyTree, is_leaf: IsLeaf = None) -> Iterator[Any]:
-    """The leaves, one by one."""
+    """The leaves, one by one.
+
+    >>> import flambeau
+    >>> list(flambeau.utils.pytree.tree_iter({"a": 1, "b": [2, 3]}))
+    [1, 2, 3]
+    """
     if tree_is_leaf(tree, is_leaf):
         yield tree
         return
@@ -698,13 +800,23 @@ def tree_iter(tree: PyTree, is_leaf: IsLeaf = None) -> Iterator[Any]:
 
 
 def tree_structure(tree: PyTree, is_leaf: IsLeaf = None) -> TreeSpec:
-    """The description of a tree."""
+    """The description of a tree.
+
+    >>> import flambeau
+    >>> flambeau.utils.pytree.tree_structure([1, 2]) == flambeau.utils.pytree.tree_structure([5, 6])
+    True
+    """
     return tree_flatten(tree, is_leaf)[1]
 
 
 # --- functions of leaves ------------------------------------------------------
 def tree_map(func: Callable[..., Any], tree: PyTree, *rests: PyTree, is_leaf: IsLeaf = None) -> PyTree:
-    """A tree of the function's results at each leaf; of `rests`, whose structure begins as the tree's, the parts there."""
+    """A tree of the function's results at each leaf; of `rests`, whose structure begins as the tree's, the parts there.
+
+    >>> import flambeau
+    >>> flambeau.utils.pytree.tree_map(lambda x, y: x + y, {"a": 1, "b": [2, 3]}, {"a": 10, "b": [20, 30]})
+    {'a': 11, 'b': [22, 33]}
+    """
     leaves, spec = tree_flatten(tree, is_leaf)
     return spec.unflatten(map(func, leaves, *(spec.flatten_up_to(rest) for rest in rests)))
 
@@ -712,14 +824,27 @@ def tree_map(func: Callable[..., Any], tree: PyTree, *rests: PyTree, is_leaf: Is
 def tree_map_with_path(
     func: Callable[..., Any], tree: PyTree, *rests: PyTree, is_leaf: IsLeaf = None
 ) -> PyTree:
-    """`tree_map` of a function that gets the path first."""
+    """`tree_map` of a function that gets the path first.
+
+    >>> import flambeau
+    >>> from flambeau.utils.pytree import keystr, tree_map_with_path
+    >>> tree_map_with_path(lambda path, x: f"{keystr(path)}={x}", {"a": 1})
+    {'a': "['a']=1"}
+    """
     found, spec = tree_flatten_with_path(tree, is_leaf)
     paths, leaves = [path for path, _ in found], [leaf for _, leaf in found]
     return spec.unflatten(map(func, paths, leaves, *(spec.flatten_up_to(rest) for rest in rests)))
 
 
 def tree_map_(func: Callable[..., Any], tree: PyTree, *rests: PyTree, is_leaf: IsLeaf = None) -> PyTree:
-    """Call the function at each leaf for its effects; returns the tree as it is."""
+    """Call the function at each leaf for its effects; returns the tree as it is.
+
+    >>> import flambeau
+    >>> flambeau.utils.pytree.tree_map_(print, [1, [2]])
+    1
+    2
+    [1, [2]]
+    """
     leaves, spec = tree_flatten(tree, is_leaf)
     for arguments in zip(leaves, *(spec.flatten_up_to(rest) for rest in rests)):
         func(*arguments)
@@ -765,25 +890,46 @@ def tree_map_only(
 def tree_map_only_(
     type_or_types_or_pred: Any, /, func: Callable[[Any], Any], tree: PyTree, is_leaf: IsLeaf = None
 ) -> PyTree:
-    """`tree_map_` over those leaves."""
+    """`tree_map_` over those leaves.
+
+    >>> import flambeau
+    >>> flambeau.utils.pytree.tree_map_only_(int, print, [1, "text"])
+    1
+    [1, 'text']
+    """
     wanted = _wanted(type_or_types_or_pred)
     return tree_map_(lambda x: func(x) if wanted(x) else x, tree, is_leaf=is_leaf)
 
 
 def tree_all(pred: Callable[[Any], bool], tree: PyTree, is_leaf: IsLeaf = None) -> bool:
-    """Whether it holds for every leaf."""
+    """Whether it holds for every leaf.
+
+    >>> import flambeau
+    >>> flambeau.utils.pytree.tree_all(lambda x: x > 0, {"a": 1, "b": [2, 3]})
+    True
+    """
     return all(map(pred, tree_iter(tree, is_leaf)))
 
 
 def tree_any(pred: Callable[[Any], bool], tree: PyTree, is_leaf: IsLeaf = None) -> bool:
-    """Whether it holds for a leaf."""
+    """Whether it holds for a leaf.
+
+    >>> import flambeau
+    >>> flambeau.utils.pytree.tree_any(lambda x: x > 2, {"a": 1, "b": [2, 3]})
+    True
+    """
     return any(map(pred, tree_iter(tree, is_leaf)))
 
 
 def tree_all_only(
     type_or_types: Any, /, pred: Callable[[Any], bool], tree: PyTree, is_leaf: IsLeaf = None
 ) -> bool:
-    """Whether it holds for every leaf of those classes."""
+    """Whether it holds for every leaf of those classes.
+
+    >>> import flambeau
+    >>> flambeau.utils.pytree.tree_all_only(int, lambda x: x > 0, [1, "text"])
+    True
+    """
     wanted = _wanted(type_or_types)
     return all(pred(x) for x in tree_iter(tree, is_leaf) if wanted(x))
 
@@ -791,7 +937,12 @@ def tree_all_only(
 def tree_any_only(
     type_or_types: Any, /, pred: Callable[[Any], bool], tree: PyTree, is_leaf: IsLeaf = None
 ) -> bool:
-    """Whether it holds for a leaf of those classes."""
+    """Whether it holds for a leaf of those classes.
+
+    >>> import flambeau
+    >>> flambeau.utils.pytree.tree_any_only(int, lambda x: x > 2, [1, "text"])
+    False
+    """
     wanted = _wanted(type_or_types)
     return any(pred(x) for x in tree_iter(tree, is_leaf) if wanted(x))
 

@@ -537,7 +537,16 @@ cdef class TensorBase:
         return self.shape_
 
     def size(self, dim=None):
-        """The shape, or the size of one dimension."""
+        """The shape, or the size of one dimension.
+
+        Raises:
+            IndexError: the dimension is out of range
+
+        >>> import flambeau
+        >>> x = flambeau.zeros(2, 3)
+        >>> x.size(), x.size(1)
+        (flambeau.Size([2, 3]), 3)
+        """
         if dim is None:
             return self.shape
         if self.rank == 0:
@@ -545,7 +554,16 @@ cdef class TensorBase:
         return self.sizes[wrap_dim(as_int(dim, "size", "dim"), self.rank, "size")]
 
     def stride(self, dim=None):
-        """Elements between neighbours along each dimension, or along one."""
+        """Elements between neighbours along each dimension, or along one.
+
+        Raises:
+            IndexError: the dimension is out of range
+
+        >>> import flambeau
+        >>> x = flambeau.zeros(2, 3)
+        >>> x.stride(), x.t().stride()
+        ((3, 1), (1, 3))
+        """
         if dim is None:
             return tuple(size_from(self.rank, self.strides))
         if self.rank == 0:
@@ -553,11 +571,21 @@ cdef class TensorBase:
         return self.strides[wrap_dim(as_int(dim, "stride", "dim"), self.rank, "stride")]
 
     def dim(self) -> int:
-        """How many dimensions."""
+        """How many dimensions.
+
+        >>> import flambeau
+        >>> flambeau.zeros(2, 3).dim()
+        2
+        """
         return self.rank
 
     def ndimension(self) -> int:
-        """How many dimensions; `dim`."""
+        """How many dimensions; `dim`.
+
+        >>> import flambeau
+        >>> flambeau.zeros(2, 3).ndimension()
+        2
+        """
         return self.rank
 
     @property
@@ -566,15 +594,30 @@ cdef class TensorBase:
         return self.rank
 
     def numel(self) -> int:
-        """How many elements."""
+        """How many elements.
+
+        >>> import flambeau
+        >>> flambeau.zeros(2, 3).numel()
+        6
+        """
         return self.count
 
     def nelement(self) -> int:
-        """How many elements; `numel`."""
+        """How many elements; `numel`.
+
+        >>> import flambeau
+        >>> flambeau.zeros(2, 3).nelement()
+        6
+        """
         return self.count
 
     def element_size(self) -> int:
-        """Bytes of one element."""
+        """Bytes of one element.
+
+        >>> import flambeau
+        >>> flambeau.zeros(2, dtype=flambeau.float64).element_size()
+        8
+        """
         return self.width
 
     @property
@@ -588,15 +631,32 @@ cdef class TensorBase:
         return <object>self.count * self.width
 
     def storage_offset(self) -> int:
-        """Where the first element stands in the storage, counted in elements."""
+        """Where the first element stands in the storage, counted in elements.
+
+        >>> import flambeau
+        >>> flambeau.zeros(4)[1:].storage_offset()
+        1
+        """
         return self.offset
 
     def data_ptr(self) -> int:
-        """Address of the first element."""
+        """Address of the first element.
+
+        >>> import flambeau
+        >>> x = flambeau.zeros(4)
+        >>> x[1:].data_ptr() - x.data_ptr()
+        4
+        """
         return <uintptr_t>place_of(self) if self.count else 0
 
     def untyped_storage(self):
-        """The bytes that the tensor lies in, which its views share."""
+        """The bytes that the tensor lies in, which its views share.
+
+        >>> import flambeau
+        >>> x = flambeau.zeros(4)
+        >>> x.untyped_storage().nbytes(), x[1:].untyped_storage().nbytes()
+        (16, 16)
+        """
         return self.storage
 
     @property
@@ -640,31 +700,67 @@ cdef class TensorBase:
         return False
 
     def get_device(self) -> int:
-        """The device's number; -1 on the CPU."""
+        """The device's number; -1 on the CPU.
+
+        >>> import flambeau
+        >>> flambeau.zeros(2).get_device()
+        -1
+        """
         return -1 if self.storage.on is None else self.storage.on.index
 
     def is_floating_point(self) -> bool:
-        """Whether the dtype has a fraction and is real."""
+        """Whether the dtype has a fraction and is real.
+
+        >>> import flambeau
+        >>> flambeau.zeros(2).is_floating_point(), flambeau.tensor([1]).is_floating_point()
+        (True, False)
+        """
         return CATEGORY[self.code] == 2
 
     def is_complex(self) -> bool:
-        """Whether the dtype is complex."""
+        """Whether the dtype is complex.
+
+        >>> import flambeau
+        >>> flambeau.tensor([1j]).is_complex()
+        True
+        """
         return CATEGORY[self.code] == 3
 
     def is_signed(self) -> bool:
-        """Whether the dtype has negative numbers."""
+        """Whether the dtype has negative numbers.
+
+        >>> import flambeau
+        >>> flambeau.tensor([1]).is_signed()
+        True
+        """
         return (<dtype>dtype_of(self.code)).is_signed
 
     def is_conj(self) -> bool:
-        """False: `conj` computes, it sets no mark."""
+        """False: `conj` computes, it sets no mark.
+
+        >>> import flambeau
+        >>> flambeau.tensor([1j]).conj().is_conj()
+        False
+        """
         return False
 
     def is_neg(self) -> bool:
-        """False: negation computes, it sets no mark."""
+        """False: negation computes, it sets no mark.
+
+        >>> import flambeau
+        >>> flambeau.tensor([1.0]).neg().is_neg()
+        False
+        """
         return False
 
     def is_inference(self) -> bool:
-        """Whether the tensor was made in inference mode: the tape cannot save it."""
+        """Whether the tensor was made in inference mode: the tape cannot save it.
+
+        >>> import flambeau
+        >>> with flambeau.inference_mode():
+        ...     flambeau.zeros(2).is_inference()
+        True
+        """
         return self.storage.inference
 
     @property
@@ -722,6 +818,10 @@ cdef class TensorBase:
 
     def requires_grad_(self, requires_grad=True):
         """Ask for gradients (or not) in place; RuntimeError for integer dtypes and for results of operations.
+
+        >>> import flambeau
+        >>> flambeau.zeros(2).requires_grad_().requires_grad
+        True
         """
         if not isinstance(requires_grad, bool):
             raise TypeError(f"requires_grad_(): argument 'requires_grad' must be bool, not {type(requires_grad).__name__}")
@@ -803,7 +903,14 @@ cdef class TensorBase:
         return t
 
     def as_subclass(self, cls):
-        """The same elements as an instance of `cls`, a subclass of Tensor; TypeError for another class."""
+        """The same elements as an instance of `cls`, a subclass of Tensor; TypeError for another class.
+
+        >>> import flambeau
+        >>> class Image(flambeau.Tensor):
+        ...     "A tensor with a name of its own."
+        >>> type(flambeau.zeros(2).as_subclass(Image)).__name__
+        'Image'
+        """
         cdef TensorBase t = of_class(cls, "as_subclass")
         cdef TensorBase source = self
         if self.requires:   # a leaf's gradients are its own, not those of its other name
@@ -815,11 +922,27 @@ cdef class TensorBase:
 
     # Python's protocols
     def item(self):
-        """The one element as a Python number; RuntimeError unless there is exactly one."""
+        """The one element as a Python number; RuntimeError unless there is exactly one.
+
+        Shape:
+            self: one element
+
+        >>> import flambeau
+        >>> flambeau.tensor([2.5]).item()
+        2.5
+        """
         return read_item(self)
 
     def tolist(self):
-        """Nested lists of Python numbers; a number for a 0-dim tensor."""
+        """Nested lists of Python numbers; a number for a 0-dim tensor.
+
+        Shape:
+            self: any
+
+        >>> import flambeau
+        >>> flambeau.tensor([[1, 2], [3, 4]]).tolist()
+        [[1, 2], [3, 4]]
+        """
         if self.storage.on is not None:
             return self.detach().cpu().tolist()
         try:

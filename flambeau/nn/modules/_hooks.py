@@ -493,6 +493,16 @@ def register_module_forward_pre_hook(hook: Callable[[Module, tuple], Any]) -> Re
     """Call `hook(module, args)` before the forward of every module; it may return new arguments.
 
     Such hooks come before the module's own ones.
+
+    Raises:
+        TypeError: there is no hook
+
+    >>> import flambeau
+    >>> from flambeau.nn.modules.module import register_module_forward_pre_hook
+    >>> handle = register_module_forward_pre_hook(lambda module, args: print(args))
+    >>> _ = flambeau.nn.ReLU()(flambeau.zeros(1))
+    (tensor([0.]),)
+    >>> handle.remove()
     """
     _switch_on()
     return add_hook(everywhere._forward_pre_hooks, hook)
@@ -505,6 +515,16 @@ def register_module_forward_hook(
 
     With `with_kwargs` the hook is called as `hook(module, args, kwargs, output)`, with `always_call` also
     when the forward raises. Such hooks come before the module's own ones.
+
+    Raises:
+        TypeError: there is no hook
+
+    >>> import flambeau
+    >>> from flambeau.nn.modules.module import register_module_forward_hook
+    >>> handle = register_module_forward_hook(lambda module, args, output: print(type(module).__name__))
+    >>> _ = flambeau.nn.ReLU()(flambeau.zeros(1))
+    ReLU
+    >>> handle.remove()
     """
     _switch_on()
     return add_hook(
@@ -518,6 +538,13 @@ def register_module_forward_hook(
 def register_module_full_backward_pre_hook(hook: Callable[[Module, tuple], Any]) -> RemovableHandle:
     """Call `hook(module, grad_output)` when the gradients of any module's outputs are known; see the Module's
     method.
+
+    >>> import flambeau
+    >>> from flambeau.nn.modules.module import register_module_full_backward_pre_hook
+    >>> handle = register_module_full_backward_pre_hook(lambda module, grad_out: print(grad_out))
+    >>> flambeau.nn.ReLU()(flambeau.ones(1, requires_grad=True)).backward()
+    (tensor([1.]),)
+    >>> handle.remove()
     """
     _switch_on()
     return add_hook(everywhere._backward_pre_hooks, hook)
@@ -530,6 +557,13 @@ def register_module_full_backward_hook(hook: Callable[[Module, tuple, tuple], An
 
     Raises:
         RuntimeError: there is a hook of `register_module_backward_hook`.
+
+    >>> import flambeau
+    >>> from flambeau.nn.modules.module import register_module_full_backward_hook
+    >>> handle = register_module_full_backward_hook(lambda module, grad_in, grad_out: print(grad_out))
+    >>> flambeau.nn.ReLU()(flambeau.ones(1, requires_grad=True)).backward()
+    (tensor([1.]),)
+    >>> handle.remove()
     """
     _choose_kind(everywhere, True, "as a global Module hook")
     _switch_on()
@@ -550,15 +584,49 @@ def register_module_backward_hook(hook: Callable[[Module, tuple, tuple], Any]) -
 
 
 def register_module_parameter_registration_hook(hook: Callable[[Module, str, Any], Any]) -> RemovableHandle:
-    """Call `hook(module, name, parameter)` before any module registers a parameter; it may return another one."""
+    """Call `hook(module, name, parameter)` before any module registers a parameter; it may return another one.
+
+    Raises:
+        TypeError: there is no hook
+
+    >>> import flambeau
+    >>> from flambeau.nn.modules.module import register_module_parameter_registration_hook
+    >>> handle = register_module_parameter_registration_hook(lambda module, name, parameter: print(name))
+    >>> _ = flambeau.nn.Linear(1, 1)
+    weight
+    bias
+    >>> handle.remove()
+    """
     return add_hook(everywhere.registration["parameter"], hook)
 
 
 def register_module_buffer_registration_hook(hook: Callable[[Module, str, Any], Any]) -> RemovableHandle:
-    """Call `hook(module, name, buffer)` before any module registers a buffer; it may return another one."""
+    """Call `hook(module, name, buffer)` before any module registers a buffer; it may return another one.
+
+    Raises:
+        TypeError: there is no hook
+
+    >>> import flambeau
+    >>> from flambeau.nn.modules.module import register_module_buffer_registration_hook
+    >>> handle = register_module_buffer_registration_hook(lambda module, name, buffer: print(name))
+    >>> flambeau.nn.Module().register_buffer("mean", flambeau.zeros(1))
+    mean
+    >>> handle.remove()
+    """
     return add_hook(everywhere.registration["buffer"], hook)
 
 
 def register_module_module_registration_hook(hook: Callable[[Module, str, Any], Any]) -> RemovableHandle:
-    """Call `hook(module, name, submodule)` before any module registers a submodule; it may return another one."""
+    """Call `hook(module, name, submodule)` before any module registers a submodule; it may return another one.
+
+    Raises:
+        TypeError: there is no hook
+
+    >>> import flambeau
+    >>> from flambeau.nn.modules.module import register_module_module_registration_hook
+    >>> handle = register_module_module_registration_hook(lambda module, name, child: print(name))
+    >>> _ = flambeau.nn.Sequential(flambeau.nn.ReLU())
+    0
+    >>> handle.remove()
+    """
     return add_hook(everywhere.registration["module"], hook)
