@@ -319,7 +319,14 @@ class Tensor(TensorBase):
         return self.copy_(tensor(flat, dtype=self.dtype, device="cpu").reshape(self.shape))
 
     def storage(self):
-        """The elements under this tensor as a `TypedStorage`; `untyped_storage` has the bytes, and no warning."""
+        """The elements under this tensor as a `TypedStorage`; `untyped_storage` has the bytes, and no warning.
+
+        >>> import flambeau
+        >>> import warnings
+        >>> with warnings.catch_warnings(action="ignore"):
+        ...     len(flambeau.zeros(4)[1:].storage())
+        4
+        """
         storage.warn()
         return self._typed_storage()
 

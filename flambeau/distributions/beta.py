@@ -56,6 +56,9 @@ class Beta(ExponentialFamily):
     Density x^(a-1) (1 - x)^(b-1) / B(a, b) over [0, 1] (Johnson, Kotz, Balakrishnan, Continuous Univariate Distributions,
     chapter 25).  Samples lie inside of (0, 1); their gradients are implicit ones (Figurnov, Mohamed, Mnih 2018).
 
+    Raises:
+        ValueError: a parameter lies outside of its constraint, where arguments are validated
+
     >>> import flambeau
     >>> from flambeau.distributions import Beta
     >>> beta = Beta(flambeau.tensor([1.0, 2.0]), 2.0)

@@ -41,6 +41,9 @@ class Cauchy(Distribution):
     Density 1 / (π scale (1 + ((x - loc) / scale)²)) over the real line; it has no mean (NaN), and its variance is given as
     infinite (Johnson, Kotz, Balakrishnan, Continuous Univariate Distributions, chapter 16).
 
+    Raises:
+        ValueError: a parameter lies outside of its constraint, where arguments are validated
+
     >>> import flambeau
     >>> from flambeau.distributions import Cauchy
     >>> cauchy = Cauchy(flambeau.tensor([0.0, 1.0]), 1.0)

@@ -17,6 +17,9 @@ class Chi2(Gamma):
     Density x^(df/2 - 1) exp(-x / 2) / (2^(df/2) Γ(df / 2)) over x >= 0 (Johnson, Kotz, Balakrishnan, Continuous Univariate
     Distributions, chapter 18).
 
+    Raises:
+        ValueError: a parameter lies outside of its constraint, where arguments are validated
+
     >>> import flambeau
     >>> from flambeau.distributions import Chi2
     >>> Chi2(flambeau.tensor([2.0, 4.0])).variance

@@ -41,6 +41,9 @@ class Exponential(ExponentialFamily):
 
     Density rate · exp(-rate x) for x >= 0 (Johnson, Kotz, Balakrishnan, Continuous Univariate Distributions, chapter 19).
 
+    Raises:
+        ValueError: a parameter lies outside of its constraint, where arguments are validated
+
     >>> import flambeau
     >>> from flambeau.distributions import Exponential
     >>> exponential = Exponential(flambeau.tensor([1.0, 2.0]))

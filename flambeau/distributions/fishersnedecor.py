@@ -59,6 +59,9 @@ class FisherSnedecor(Distribution):
     Balakrishnan, Continuous Univariate Distributions, chapter 27).  The mean is NaN up to df2 = 2, the variance up to df2 = 4,
     the mode up to df1 = 2.
 
+    Raises:
+        ValueError: a parameter lies outside of its constraint, where arguments are validated
+
     >>> import flambeau
     >>> from flambeau.distributions import FisherSnedecor
     >>> FisherSnedecor(2.0, flambeau.tensor([2.0, 4.0])).mean

@@ -55,6 +55,9 @@ class Gamma(ExponentialFamily):
     Univariate Distributions, chapter 17).  Samples are at least the smallest normal number of their dtype; their gradients
     are implicit ones (Figurnov, Mohamed, Mnih 2018).
 
+    Raises:
+        ValueError: a parameter lies outside of its constraint, where arguments are validated
+
     >>> import flambeau
     >>> from flambeau.distributions import Gamma
     >>> gamma = Gamma(flambeau.tensor([1.0, 2.0]), 3.0)

@@ -80,6 +80,9 @@ class GeneralizedPareto(Distribution):
     is 0 (Coles, 2001, An Introduction to Statistical Modeling of Extreme Values, chapter 4).  The mean is NaN from c = 1, the
     variance from c = 1/2.
 
+    Raises:
+        ValueError: a parameter lies outside of its constraint, where arguments are validated
+
     >>> import flambeau
     >>> from flambeau.distributions import GeneralizedPareto
     >>> tail = GeneralizedPareto(0.0, 1.0, flambeau.tensor([-1.0, 0.0, 0.5]))

@@ -49,6 +49,9 @@ class Gumbel(TransformedDistribution):
     Density exp(-z - exp(-z)) / scale with z = (x - loc) / scale, over the real line (Johnson, Kotz, Balakrishnan, Continuous
     Univariate Distributions, chapter 22).
 
+    Raises:
+        ValueError: a parameter lies outside of its constraint, where arguments are validated
+
     >>> import flambeau
     >>> from flambeau.distributions import Gumbel
     >>> extreme = Gumbel(flambeau.tensor([0.0, 1.0]), 2.0)

@@ -48,6 +48,9 @@ class HalfCauchy(TransformedDistribution):
     Density 2 / (π scale (1 + (x / scale)²)) for x >= 0; mean and variance are infinite (Gelman, 2006, Prior distributions for
     variance parameters in hierarchical models).
 
+    Raises:
+        ValueError: a parameter lies outside of its constraint, where arguments are validated
+
     >>> import flambeau
     >>> from flambeau.distributions import HalfCauchy
     >>> half = HalfCauchy(flambeau.tensor([1.0, 2.0]))

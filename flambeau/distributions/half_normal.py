@@ -50,6 +50,9 @@ class HalfNormal(TransformedDistribution):
     Density √2 exp(-x² / (2 scale²)) / (scale √π) for x >= 0 (Johnson, Kotz, Balakrishnan, Continuous Univariate Distributions,
     chapter 13).
 
+    Raises:
+        ValueError: a parameter lies outside of its constraint, where arguments are validated
+
     >>> import flambeau
     >>> from flambeau.distributions import HalfNormal
     >>> half = HalfNormal(flambeau.tensor([1.0, 2.0]))

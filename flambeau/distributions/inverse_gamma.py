@@ -45,6 +45,9 @@ class InverseGamma(TransformedDistribution):
     Density rate^a x^(-a-1) exp(-rate / x) / Γ(a) over x > 0, a the concentration (Johnson, Kotz, Balakrishnan, Continuous
     Univariate Distributions, chapter 17).  The mean is infinite up to a = 1, the variance up to a = 2.
 
+    Raises:
+        ValueError: a parameter lies outside of its constraint, where arguments are validated
+
     >>> import flambeau
     >>> from flambeau.distributions import InverseGamma
     >>> InverseGamma(flambeau.tensor([1.0, 3.0]), 2.0).mean

@@ -72,6 +72,9 @@ class Kumaraswamy(TransformedDistribution):
 
     Density a b x^(a-1) (1 - x^a)^(b-1) (Jones, 2009, Kumaraswamy's distribution).  The mode is NaN where a or b is below 1.
 
+    Raises:
+        ValueError: a parameter lies outside of its constraint, where arguments are validated
+
     >>> import flambeau
     >>> from flambeau.distributions import Kumaraswamy
     >>> share = Kumaraswamy(flambeau.tensor([1.0, 2.0]), 2.0)

@@ -46,6 +46,9 @@ class Laplace(Distribution):
     Density exp(-|x - loc| / scale) / (2 scale) over the real line (Johnson, Kotz, Balakrishnan, Continuous Univariate
     Distributions, chapter 24).
 
+    Raises:
+        ValueError: a parameter lies outside of its constraint, where arguments are validated
+
     >>> import flambeau
     >>> from flambeau.distributions import Laplace
     >>> laplace = Laplace(0.0, flambeau.tensor([1.0, 2.0]))

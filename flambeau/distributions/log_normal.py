@@ -58,6 +58,9 @@ class LogNormal(TransformedDistribution):
     Density exp(-(log x - loc)² / (2 scale²)) / (x scale √(2π)) for x > 0 (Johnson, Kotz, Balakrishnan, Continuous Univariate
     Distributions, chapter 14).
 
+    Raises:
+        ValueError: a parameter lies outside of its constraint, where arguments are validated
+
     >>> import flambeau
     >>> from flambeau.distributions import LogNormal
     >>> skewed = LogNormal(flambeau.tensor([0.0, 1.0]), 1.0)

@@ -20,6 +20,9 @@ class LogisticNormal(TransformedDistribution):
     `StickBreakingTransform` makes weights of them, of shape (*batch, K + 1) (Atchison and Shen, 1980, Logistic-normal
     distributions).
 
+    Raises:
+        ValueError: a parameter lies outside of its constraint, where arguments are validated
+
     >>> import flambeau
     >>> from flambeau.distributions import LogisticNormal
     >>> weights = LogisticNormal(flambeau.zeros(3), flambeau.ones(3))

@@ -47,6 +47,9 @@ class Normal(ExponentialFamily):
     Density exp(-(x - loc)² / (2 scale²)) / (scale √(2π)) over the real line (Johnson, Kotz, Balakrishnan, Continuous
     Univariate Distributions, chapter 13).
 
+    Raises:
+        ValueError: a parameter lies outside of its constraint, where arguments are validated
+
     >>> import flambeau
     >>> from flambeau.distributions import Normal
     >>> normal = Normal(flambeau.tensor([0.0, 1.0]), 2.0)

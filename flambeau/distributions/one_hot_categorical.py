@@ -22,6 +22,9 @@ class OneHotCategorical(OverCategorical):
     Both are normalised along the last dimension.  Probability of the vector with 1 at k: probs[k].  Samples are of the dtype of
     the parameter, and of shape `sample_shape` + batch + (K,).
 
+    Raises:
+        ValueError: not just one of `probs` and `logits` is given, or it lies outside of its constraint
+
     >>> import flambeau
     >>> from flambeau.distributions import OneHotCategorical
     >>> choice = OneHotCategorical(flambeau.tensor([0.0, 1.0, 0.0]))
@@ -75,6 +78,9 @@ class OneHotCategorical(OverCategorical):
 
 class OneHotCategoricalStraightThrough(OneHotCategorical):
     """`OneHotCategorical` whose samples hand their gradient straight on to the probabilities (Bengio et al., 2013).
+
+    Raises:
+        ValueError: not just one of `probs` and `logits` is given, or it lies outside of its constraint
 
     >>> import flambeau
     >>> from flambeau.distributions import OneHotCategoricalStraightThrough

@@ -52,6 +52,9 @@ class Pareto(TransformedDistribution):
     Density alpha scale^alpha / x^(alpha + 1) for x >= scale; the mean is infinite up to alpha = 1, the variance up to 2 (Johnson,
     Kotz, Balakrishnan, Continuous Univariate Distributions, chapter 20).
 
+    Raises:
+        ValueError: a parameter lies outside of its constraint, where arguments are validated
+
     >>> import flambeau
     >>> from flambeau.distributions import Pareto
     >>> wealth = Pareto(1.0, flambeau.tensor([1.0, 3.0]))

@@ -27,6 +27,9 @@ class Poisson(ExponentialFamily):
 
     Probability rate^k exp(-rate) / k! of k = 0, 1, … (Johnson, Kemp, Kotz, Univariate Discrete Distributions, chapter 4).
 
+    Raises:
+        ValueError: a parameter lies outside of its constraint, where arguments are validated
+
     >>> import flambeau
     >>> from flambeau.distributions import Poisson
     >>> Poisson(flambeau.tensor([0.0, 4.0])).log_prob(flambeau.tensor(0.0))

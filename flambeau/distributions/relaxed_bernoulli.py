@@ -79,6 +79,9 @@ class RelaxedBernoulli(TransformedDistribution):
     The lower the temperature, the nearer its samples are to 0 and 1 (Maddison et al., 2017, The Concrete distribution; Jang et
     al., 2017, Categorical reparameterization with Gumbel-softmax).  The batch is the shape of `probs` or `logits`.
 
+    Raises:
+        ValueError: not just one of `probs` and `logits` is given, or it lies outside of its constraint
+
     >>> import flambeau
     >>> from flambeau.distributions import RelaxedBernoulli
     >>> relaxed = RelaxedBernoulli(flambeau.tensor(0.5), probs=flambeau.tensor([0.1, 0.9]))

@@ -78,6 +78,9 @@ class RelaxedOneHotCategorical(TransformedDistribution):
     Concrete distribution; Jang et al., 2017, Categorical reparameterization with Gumbel-softmax).  `probs` or `logits` are of shape
     (*batch, K).
 
+    Raises:
+        ValueError: not just one of `probs` and `logits` is given, or it lies outside of its constraint
+
     >>> import flambeau
     >>> from flambeau.distributions import RelaxedOneHotCategorical
     >>> relaxed = RelaxedOneHotCategorical(flambeau.tensor(0.5), probs=flambeau.tensor([0.2, 0.3, 0.5]))

@@ -65,6 +65,9 @@ class StudentT(Distribution):
     Balakrishnan, Continuous Univariate Distributions, chapter 28).  The mean is NaN up to df = 1, where the variance is, too;
     it is infinite up to df = 2.
 
+    Raises:
+        ValueError: a parameter lies outside of its constraint, where arguments are validated
+
     >>> import flambeau
     >>> from flambeau.distributions import StudentT
     >>> StudentT(flambeau.tensor([1.0, 3.0])).log_prob(flambeau.tensor(0.0))

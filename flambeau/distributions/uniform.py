@@ -39,6 +39,9 @@ class Uniform(Distribution):
 
     Density 1 / (high - low) (Johnson, Kotz, Balakrishnan, Continuous Univariate Distributions, chapter 26).
 
+    Raises:
+        ValueError: a parameter lies outside of its constraint, where arguments are validated
+
     >>> import flambeau
     >>> from flambeau.distributions import Uniform
     >>> uniform = Uniform(0.0, flambeau.tensor([2.0, 4.0]))

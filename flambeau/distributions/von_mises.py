@@ -86,6 +86,9 @@ class VonMises(Distribution):
     Density exp(κ cos(x - loc)) / (2π I₀(κ)) (Mardia, Jupp, Directional Statistics, 3.5.4), I₀ the modified Bessel function.
     Samples lie in [-π, π).  Mean and variance are circular: the variance is 1 - I₁(κ) / I₀(κ).
 
+    Raises:
+        ValueError: a parameter lies outside of its constraint, where arguments are validated
+
     >>> import flambeau
     >>> from flambeau.distributions import VonMises
     >>> VonMises(flambeau.tensor(0.0), flambeau.tensor([1.0, 4.0])).log_prob(flambeau.tensor(0.0))

@@ -57,6 +57,9 @@ class Weibull(TransformedDistribution):
 
     Density k/λ (x/λ)^(k-1) exp(-(x/λ)^k) for x > 0 (Johnson, Kotz, Balakrishnan, Continuous Univariate Distributions, chapter 21).
 
+    Raises:
+        ValueError: a parameter lies outside of its constraint, where arguments are validated
+
     >>> import flambeau
     >>> from flambeau.distributions import Weibull
     >>> life = Weibull(2.0, flambeau.tensor([1.0, 2.0]))

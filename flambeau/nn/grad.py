@@ -146,7 +146,16 @@ def conv2d_input(
     dilation: Any = 1,
     groups: int = 1,
 ) -> Tensor:
-    """The gradient in the input, of size (N, C, H, W), of a `conv2d`; see `conv1d_input`."""
+    """The gradient in the input, of size (N, C, H, W), of a `conv2d`; see `conv1d_input`.
+
+    Raises:
+        RuntimeError: no such convolution has a result of that shape
+
+    >>> import flambeau
+    >>> weight, grad = flambeau.ones(1, 1, 1, 2), flambeau.ones(1, 1, 1, 2)
+    >>> flambeau.nn.grad.conv2d_input((1, 1, 1, 3), weight, grad)
+    tensor([[[[1., 2., 1.]]]])
+    """
     return _of_input("conv2d_input", 2, input_size, weight, grad_output, stride, padding, dilation, groups)
 
 
@@ -159,7 +168,16 @@ def conv2d_weight(
     dilation: Any = 1,
     groups: int = 1,
 ) -> Tensor:
-    """The gradient in the weight, of size (O, C / groups, K, K), of a `conv2d`; see `conv1d_weight`."""
+    """The gradient in the weight, of size (O, C / groups, K, K), of a `conv2d`; see `conv1d_weight`.
+
+    Raises:
+        RuntimeError: no such convolution has a result of that shape
+
+    >>> import flambeau
+    >>> input, grad = flambeau.tensor([[[[1.0, 2.0, 4.0]]]]), flambeau.ones(1, 1, 1, 2)
+    >>> flambeau.nn.grad.conv2d_weight(input, (1, 1, 1, 2), grad)
+    tensor([[[[3., 6.]]]])
+    """
     return _of_weight("conv2d_weight", 2, input, weight_size, grad_output, stride, padding, dilation, groups)
 
 
@@ -172,7 +190,16 @@ def conv3d_input(
     dilation: Any = 1,
     groups: int = 1,
 ) -> Tensor:
-    """The gradient in the input, of size (N, C, D, H, W), of a `conv3d`; see `conv1d_input`."""
+    """The gradient in the input, of size (N, C, D, H, W), of a `conv3d`; see `conv1d_input`.
+
+    Raises:
+        RuntimeError: no such convolution has a result of that shape
+
+    >>> import flambeau
+    >>> weight, grad = flambeau.ones(1, 1, 1, 1, 2), flambeau.ones(1, 1, 1, 1, 2)
+    >>> flambeau.nn.grad.conv3d_input((1, 1, 1, 1, 3), weight, grad).flatten()
+    tensor([1., 2., 1.])
+    """
     return _of_input("conv3d_input", 3, input_size, weight, grad_output, stride, padding, dilation, groups)
 
 
@@ -185,7 +212,16 @@ def conv3d_weight(
     dilation: Any = 1,
     groups: int = 1,
 ) -> Tensor:
-    """The gradient in the weight, of size (O, C / groups, K, K, K), of a `conv3d`; see `conv1d_weight`."""
+    """The gradient in the weight, of size (O, C / groups, K, K, K), of a `conv3d`; see `conv1d_weight`.
+
+    Raises:
+        RuntimeError: no such convolution has a result of that shape
+
+    >>> import flambeau
+    >>> input, grad = flambeau.tensor([1.0, 2.0, 4.0]).reshape(1, 1, 1, 1, 3), flambeau.ones(1, 1, 1, 1, 2)
+    >>> flambeau.nn.grad.conv3d_weight(input, (1, 1, 1, 1, 2), grad).flatten()
+    tensor([3., 6.])
+    """
     return _of_weight("conv3d_weight", 3, input, weight_size, grad_output, stride, padding, dilation, groups)
 
 
