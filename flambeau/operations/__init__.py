@@ -3,7 +3,11 @@
 `declare` turns bodies into operations and lists them; every other folder declares a family.
 """
 
-from .declare import documents  # noqa: F401
+from __future__ import annotations
+
+from typing import Any
+
+from ..core.base.provided import provide
 from .linalg import (  # noqa: F401
     decompositions,
     determinants,
@@ -63,3 +67,13 @@ from .pointwise import (  # noqa: F401
 from .random import dropout, random, sampled  # noqa: F401
 from .rows import histograms, masked, moments, norms, reductions, scans, segments, softmax  # noqa: F401
 from .signal import spectral, windows  # noqa: F401
+
+
+def _document(op: Any) -> str | None:
+    """The docstring of an operation, for the first of which is imported what makes them."""
+    from .declare.documents import document
+
+    return document(op)
+
+
+provide("document", _document)

@@ -14,7 +14,6 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from ...core.base import dtypes
-from ...core.base.provided import provide
 from ...core.call.function import FunctionOp
 from ...core.call.operation import Form, Op
 from ...core.call.pointwise import InPlaceOp, PointwiseOp
@@ -297,6 +296,3 @@ def _in_place(entry: Entry) -> Iterator[tuple[str, list[str]]]:
             if text
         ],
     )
-
-
-provide("document", document)
