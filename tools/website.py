@@ -84,7 +84,8 @@ def main(arguments: list[str]) -> int:
     folder = Path(arguments[0]) if arguments else ROOT / "build" / "site"
     shutil.rmtree(folder, ignore_errors=True)
     write(folder / "source")
-    build = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-j", "2", "-b", "html"]
+    # -P: the installed package, not the sources in the working folder.
+    build = [sys.executable, "-P", "-m", "sphinx", "-q", "-W", "--keep-going", "-j", "2", "-b", "html"]
     status = subprocess.run([*build, str(folder / "source"), str(folder / "html")]).returncode
     if status:
         return status
