@@ -57,7 +57,7 @@ def pages() -> dict[str, Leaf]:
         gathered[page].append(name)
     found = {}
     for (file, module, title), names in sorted(gathered.items(), key=_rank):
-        cuts = list(_cut(sorted(names, key=_by_name)))
+        cuts = _cut(sorted(names, key=_by_name))
         for names in cuts:
             first, last = (n.places[0].rpartition(".")[2] for n in (names[0], names[-1]))
             own = f"{title}{_FROM}{first} to {last}" if len(cuts) > 1 else title
@@ -83,16 +83,21 @@ def _by_name(name: Name) -> tuple[str, str]:
     return name.places[0].rpartition(".")[2].lower(), name.places[0]
 
 
-def _cut(names: list[Name]) -> Iterator[list[Name]]:
+def _cut(names: list[Name]) -> list[list[Name]]:
     """As few runs of names as the limit allows, of about the same length."""
     sizes = [size(name) for name in names]
-    share = sum(sizes) / -(-sum(sizes) // _LIMIT)
-    runs = defaultdict(list)
-    filled = 0.0
-    for name, more in zip(names, sizes, strict=True):
-        runs[int((filled + more / 2) // share)].append(name)
-        filled += more
-    yield from runs.values()
+    count = -(-sum(sizes) // _LIMIT)
+    while True:
+        share = sum(sizes) / count
+        runs: dict[int, list[Name]] = defaultdict(list)
+        filled: dict[int, int] = defaultdict(int)
+        for name, more in zip(names, sizes, strict=True):
+            run = int((sum(filled.values()) + more / 2) // share)
+            runs[run].append(name)
+            filled[run] += more
+        if all(filled[run] <= _LIMIT or len(runs[run]) == 1 for run in runs):
+            return list(runs.values())
+        count += 1
 
 
 def size(name: Name) -> int:
