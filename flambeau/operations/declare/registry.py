@@ -8,7 +8,7 @@ import functools
 import math
 import sys
 import types
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ...core.base import display
@@ -158,6 +158,7 @@ def register(
     REGISTRY[name] = Entry(
         name, kind, function, places, in_place, body, reference, domain, differentiable, details, declaring()
     )
+    _published.clear()
     return function
 
 
@@ -212,10 +213,12 @@ def library(kind: str, *places: str, **details: Any) -> Callable[[Callable], Cal
     return enter
 
 
-def published(prefix: str) -> dict[str, Callable]:
+def published(prefix: str) -> Mapping[str, Callable]:
     """What is public of operations at `prefix` ("" the flat namespace, "Tensor.", "nn.functional."), those that write in place
     included.
     """
+    if prefix in _published:
+        return _published[prefix]
     found: dict[str, Callable] = {}
     for entry in REGISTRY.values():
         for place in entry.places:
@@ -225,4 +228,8 @@ def published(prefix: str) -> dict[str, Callable]:
             found[name] = form_at(entry.function, place)
             if entry.in_place is not None and head in _IN_PLACE:
                 found[name + "_"] = form_at(entry.in_place, place + "_")
-    return found
+    _published[prefix] = types.MappingProxyType(found)
+    return _published[prefix]
+
+
+_published: dict[str, Mapping[str, Callable]] = {}  # by prefix, until another operation is entered
