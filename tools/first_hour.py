@@ -84,9 +84,12 @@ STEPS = (
         {"program.py": PROGRAM},
     ),
     Step(
-        "After an edit of a Python file",
-        f"touch flambeau/nn/init.py && make .venv-demo/ready && {PYTHON} own.py",
+        "In the clone's own folder",
+        "cd ../flambeau && .venv-demo/bin/python -c 'import flambeau'",
+        fails=True,
+        lines=1,
     ),
+    Step("After an edit of a Python file", "make --what-if=flambeau/nn/init.py .venv-demo/ready"),
     Step("The reference", "make docs"),
     Step("A wheel, installed without a compiler", "make wheel", lines=12),
 )
