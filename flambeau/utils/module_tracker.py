@@ -9,7 +9,7 @@ from typing import Any
 from .._tensor import Tensor
 from ..autograd.graph import register_multi_grad_hook
 from ..core.tape.engine import current_pass
-from ..nn.modules._hooks import register_module_forward_hook, register_module_forward_pre_hook, switch_off
+from ..nn.modules._hooks import register_module_forward_hook, register_module_forward_pre_hook
 from ._pytree import tree_leaves
 
 __all__ = ["ModuleTracker"]
@@ -95,5 +95,4 @@ class ModuleTracker:
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
-        switch_off()
         self._parents, self._pass = {"Global"}, None

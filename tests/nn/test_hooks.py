@@ -394,3 +394,16 @@ def test_a_refused_name_calls_no_hook_of_registration():
         nn.Module().register_parameter("a.b", nn.Parameter(flambeau.ones(1)))
     handle.remove()
     assert seen == []
+
+
+def test_without_hooks_for_every_module_calls_go_the_short_way_again():
+    modules = module_hooks
+    kinds = ("forward_pre", "forward", "full_backward_pre", "full_backward")
+    handles = [getattr(modules, f"register_module_{kind}_hook")(lambda *given: None) for kind in kinds]
+    for handle in handles:
+        assert nn.Module._hooked
+        handle.remove()
+    assert not nn.Module._hooked
+    with modules.register_module_backward_hook(lambda *given: None):
+        assert nn.Module._hooked
+    assert not nn.Module._hooked

@@ -71,12 +71,16 @@ def _choose_kind(owner: Any, full: bool, where: str) -> None:
 
 
 def add_hook(
-    hooks: OrderedDict, hook: Callable[..., Any], prepend: bool = False, **flags: Any
+    hooks: OrderedDict,
+    hook: Callable[..., Any],
+    prepend: bool = False,
+    handles: type[RemovableHandle] = RemovableHandle,
+    **flags: Any,
 ) -> RemovableHandle:
     """File `hook` under a new id; each `flags` pair (dictionary, value) notes that id in the dictionary if
     value is true.
     """
-    handle = RemovableHandle(hooks, extra_dict=[marks for marks, _ in flags.values()])
+    handle = handles(hooks, extra_dict=[marks for marks, _ in flags.values()])
     hooks[handle.id] = hook
     for marks, value in flags.values():
         if value:
@@ -475,18 +479,22 @@ def _identity() -> Any:
     return _Identity
 
 
-def _switch_on() -> None:
+class _HandleOfEveryModule(RemovableHandle):
+    """With the last hook for every module, calls of modules go the short way again."""
+
+    def remove(self) -> None:
+        from .module import Module
+
+        super().remove()
+        if not any(hooks for name, hooks in vars(everywhere).items() if name.endswith("_hooks")):
+            Module._hooked = False
+
+
+def _add_everywhere(hooks: OrderedDict, hook: Callable[..., Any], **flags: Any) -> RemovableHandle:
     from .module import Module
 
     Module._hooked = True
-
-
-def switch_off() -> None:
-    """Let calls of modules go the short way again, unless somebody's hook for every module is left."""
-    from .module import Module
-
-    if not any(hooks for name, hooks in vars(everywhere).items() if name.endswith("_hooks")):
-        Module._hooked = False
+    return add_hook(hooks, hook, handles=_HandleOfEveryModule, **flags)
 
 
 def register_module_forward_pre_hook(hook: Callable[[Module, tuple], Any]) -> RemovableHandle:
@@ -504,8 +512,7 @@ def register_module_forward_pre_hook(hook: Callable[[Module, tuple], Any]) -> Re
     (tensor([0.]),)
     >>> handle.remove()
     """
-    _switch_on()
-    return add_hook(everywhere._forward_pre_hooks, hook)
+    return _add_everywhere(everywhere._forward_pre_hooks, hook)
 
 
 def register_module_forward_hook(
@@ -526,8 +533,7 @@ def register_module_forward_hook(
     ReLU
     >>> handle.remove()
     """
-    _switch_on()
-    return add_hook(
+    return _add_everywhere(
         everywhere._forward_hooks,
         hook,
         with_kwargs=(everywhere._forward_hooks_with_kwargs, with_kwargs),
@@ -546,8 +552,7 @@ def register_module_full_backward_pre_hook(hook: Callable[[Module, tuple], Any])
     (tensor([1.]),)
     >>> handle.remove()
     """
-    _switch_on()
-    return add_hook(everywhere._backward_pre_hooks, hook)
+    return _add_everywhere(everywhere._backward_pre_hooks, hook)
 
 
 def register_module_full_backward_hook(hook: Callable[[Module, tuple, tuple], Any]) -> RemovableHandle:
@@ -566,8 +571,7 @@ def register_module_full_backward_hook(hook: Callable[[Module, tuple, tuple], An
     >>> handle.remove()
     """
     _choose_kind(everywhere, True, "as a global Module hook")
-    _switch_on()
-    return add_hook(everywhere._backward_hooks, hook)
+    return _add_everywhere(everywhere._backward_hooks, hook)
 
 
 def register_module_backward_hook(hook: Callable[[Module, tuple, tuple], Any]) -> RemovableHandle:
@@ -579,8 +583,7 @@ def register_module_backward_hook(hook: Callable[[Module, tuple, tuple], Any]) -
         RuntimeError: there is a hook of `register_module_full_backward_hook`.
     """
     _choose_kind(everywhere, False, "as a global Module hook")
-    _switch_on()
-    return add_hook(everywhere._backward_hooks, hook)
+    return _add_everywhere(everywhere._backward_hooks, hook)
 
 
 def register_module_parameter_registration_hook(hook: Callable[[Module, str, Any], Any]) -> RemovableHandle:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...core.base.recorder import begin_span, end_span
-from ._hooks import register_module_forward_hook, register_module_forward_pre_hook, switch_off
+from ._hooks import register_module_forward_hook, register_module_forward_pre_hook
 from .module import Module
 
 
@@ -39,6 +39,5 @@ def record_modules() -> Callable[[], None]:
     def stop() -> None:
         for handle in handles:
             handle.remove()
-        switch_off()
 
     return stop

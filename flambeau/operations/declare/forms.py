@@ -70,6 +70,7 @@ def function_of(form: Form) -> FunctionType:
         if (
             isinstance(own, FunctionType)
             and not hasattr(own, "__wrapped__")
+            and not hasattr(own, "__signature__")  # its code has other parameters
             and inspect.signature(own) == shown
         ):
             found = own

@@ -165,9 +165,9 @@ def register(
 def declaring() -> str:
     """The module that declares the operation that is entered: the nearest caller outside of this package."""
     frame = sys._getframe(1)
-    while frame.f_globals["__name__"].startswith(__package__) and frame.f_back is not None:
+    while str(frame.f_globals.get("__name__")).startswith(__package__) and frame.f_back is not None:
         frame = frame.f_back
-    return str(frame.f_globals["__name__"])
+    return str(frame.f_globals.get("__name__"))
 
 
 def as_operation(function: Any, owns: bool, out: bool = False) -> Any:
