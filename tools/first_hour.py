@@ -76,8 +76,8 @@ STEPS = (
         "The README's tour",
         f"{PYTHON} -m doctest ../flambeau/README.md && echo every example gives what it says",
     ),
-    Step("An operation of one's own", f"{PYTHON} own.py", {"own.py": OPERATION}),
-    Step("A mistake", f"{PYTHON} mistake.py", {"mistake.py": MISTAKE}, fails=True, lines=12),
+    Step("An operation of one's own", f"{PYTHON} program.py", {"program.py": OPERATION}),
+    Step("A mistake", f"{PYTHON} program.py", {"program.py": MISTAKE}, fails=True, lines=12),
     Step(
         "The editor: a type checker",
         f"{PYTHON} -m pip install --quiet mypy && {PYTHON} -m mypy --strict program.py",
@@ -141,7 +141,7 @@ def main() -> None:
         print(f"{step.title}: {seconds:.0f} s{'' if right else f', FAILED with status {status}'}", flush=True)
         table.append(f"| {step.title} | {seconds:.0f}{'' if right else ' (fails)'} |")
         last = "\n".join(
-            output.rstrip().replace(str(clone), "flambeau").splitlines()[-step.lines if right else -40 :]
+            output.rstrip().replace(f"{clone.parent}/", "").splitlines()[-step.lines if right else -40 :]
         )
         files = "".join(f"{text.strip()}\n\n" for text in step.files.values())
         shown.append(f"## {step.title}\n\n```\n{files}$ {step.command}\n{last}\n```\n")
