@@ -63,7 +63,7 @@ def install_dependencies(site: Path, version: str) -> None:
 
 def compiled(target: dict, build: Path, package: Path) -> str | None:
     """One extension module, compiled and linked as `build` says; what the compiler says if it fails."""
-    made, _, name = target["install_filename"][0].partition("/site-packages/")
+    name = target["install_filename"][0].partition("/site-packages/")[2]
     where = package / name.replace(f"{os.uname().machine}-linux-gnu", SUFFIX)
     where.parent.mkdir(parents=True, exist_ok=True)
     compiler, linker = target["target_sources"]

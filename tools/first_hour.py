@@ -110,9 +110,8 @@ def taken(step: Step, clone: Path) -> tuple[float, int, str]:
 
 def machine() -> str:
     """System, C compiler, Python and CPUs."""
-    release = dict(
-        line.rstrip().split("=", 1) for line in open("/etc/os-release", encoding="utf-8") if "=" in line
-    )
+    lines = Path("/etc/os-release").read_text(encoding="utf-8").splitlines()
+    release = dict(line.split("=", 1) for line in lines if "=" in line)
     compiler = subprocess.run(
         ["cc", "--version"], capture_output=True, text=True, check=True
     ).stdout.splitlines()[0]

@@ -55,10 +55,10 @@ ATTEMPTS = 40  # to emit a SPIR-V module; the fourth has always been right
 def processor() -> tuple[str, str]:
     """This CPU's name and features, as LLVM spells them; 512-bit vectors are wanted where they exist."""
     binding = llvm()
-    features = [binding.get_host_cpu_features().flatten()]
-    if binding.get_process_triple().startswith("x86_64"):
+    features, triple = [binding.get_host_cpu_features().flatten()], binding.get_process_triple()
+    if triple.startswith("x86_64"):
         features.append("-prefer-256-bit")
-    else:  # every AArch64 has NEON; a system whose /proc/cpuinfo says nothing does not tell
+    elif triple.startswith(("aarch64", "arm64")):  # each has NEON, though not every /proc/cpuinfo says so
         features.append("+neon")
     return binding.get_host_cpu_name(), ",".join(filter(None, features))
 

@@ -138,11 +138,17 @@ cdef int mend(object self) noexcept:
     PyErr_Fetch(&kind, &value, &trace)
     PyErr_NormalizeException(&kind, &value, &trace)
     if value != NULL and isinstance(<object>value, TypeError):
-        try:
-            explain_init(<object>value, type(self))
-        except Exception:
-            trace = trace     # what goes wrong in that is not to hide the error
+        explain(<object>value, type(self))
     PyErr_Restore(kind, value, trace)
+    return 0
+
+
+cdef int explain(object error, type cls) noexcept:
+    """Say more of a TypeError; what goes wrong in that is not to hide the error."""
+    try:
+        explain_init(error, cls)
+    except Exception:
+        return -1
     return 0
 
 
