@@ -16,8 +16,7 @@ __all__ = ["TorchDispatchMode", "is_traceable_wrapper_subclass"]
 class TorchDispatchMode(Mode):
     """A mode whose `__torch_dispatch__` answers the operations that reach it, after modes of the upper level and classes.
 
-    It is given operations as the program calls them (`func.__name__`), and those that a backward pass calls;
-    `self.decompose(func, args, kwargs)` runs the operations that a composite is made of under the mode again.
+    It is given leaves, and those that a backward pass calls: an operation that is made of others is not shown, but they are.
 
     >>> import flambeau
     >>> from flambeau.utils._python_dispatch import TorchDispatchMode

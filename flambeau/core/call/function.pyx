@@ -26,12 +26,6 @@ cdef extern from "Python.h":
 cdef class FunctionOp(Op):
     """The operation that a function computes."""
 
-    cdef readonly object function
-    cdef bint learned               # its signature is known: read when first needed, for an import asks for none
-    cdef bint owns                  # its results are views of its arguments at most
-    cdef bint has_out               # takes `out=`, which the function itself does not know
-    cdef public bint loose          # takes objects as they come, as functions of Python do
-
     def __cinit__(self, function, str name=None, bint owns=True, bint out=False):
         prepare_op(self, name or function.__name__, call_function)
         self.function, self.owns, self.has_out = function, owns, out

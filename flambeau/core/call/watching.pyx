@@ -6,8 +6,9 @@ modes outside of it are the stack, so that what it calls goes on to them.  After
 it calls itself is not shown to anybody.
 
 Modes stand on two levels.  Those of the upper one see the calls that a program makes, before the classes of its arguments
-do; those of the lower one come last, and see also what a backward pass calls.  Autocast (`casting`) stands between: modes
-and classes see operands as the program gives them, the lower level sees them cast.
+do; those of the lower one come last, and see leaves (a composite runs, and the operations that it calls come to them), those of
+backward passes, too.  Autocast (`casting`) stands between: modes and classes see operands as the program gives them, the lower level
+sees them cast.
 """
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF
@@ -441,6 +442,11 @@ cdef bint holds_wrapper(PyObject** args, Py_ssize_t n):
     return False
 
 
+cdef bint is_composite(object op):
+    """Whether it computes by calling other operations alone."""
+    return getattr(op, "composite", None) is not None and op.__name__ != "derivative"
+
+
 cdef object past(PyObject* callable, PyObject** args, size_t flagged, PyObject* names):
     """Lower modes; then the operation runs."""
     cdef Py_ssize_t nargs = PyVectorcall_NARGS(flagged), k
@@ -450,6 +456,8 @@ cdef object past(PyObject* callable, PyObject** args, size_t flagged, PyObject* 
                 (<tuple>names)[k]: <object>args[nargs + k] for k in range(len(<tuple>names))})
         if recording.on:
             return recorded(<Op>callable, args, flagged, names)
+        return (<Op>callable).run(callable, args, flagged, names)
+    if is_composite(<object>callable):      # the operations that it calls come here in their turn
         return (<Op>callable).run(callable, args, flagged, names)
     all_args = tuple([<object>args[k] for k in range(nargs)])
     named = {} if names == NULL else {(<tuple>names)[k]: <object>args[nargs + k] for k in range(len(<tuple>names))}

@@ -1,4 +1,5 @@
 """Operations whose derivative is a Python function over operations."""
+from ..base.tensor cimport TensorBase
 from .nodes cimport Node
 from .saved cimport Slot
 
@@ -8,3 +9,24 @@ cdef class FormulaNode(Node):
     cdef int slots
     cdef Slot* slot
     cdef tuple extra
+
+
+cdef class Rule:
+    """The derivative of a leaf operation: what its formula reads."""
+    cdef readonly object formula
+    cdef readonly str label
+    cdef readonly tuple sources   # for each parameter of the formula: GRAD, GRADS, NEEDS, or what `record_leaf` is given for it
+    cdef readonly tuple outputs   # which results have gradients
+
+cdef enum:
+    GRAD = -1                 # the gradient of the one result that has one; GRAD - k that of the k-th of several
+    GRADS = -1000             # those of all results, as a tuple
+    NEEDS = -1001             # which inputs want a gradient
+
+cdef class LeafNode(Node):
+    cdef Rule rule
+    cdef tuple values         # what the formula's parameters are given; None for a tensor that is saved, which has a slot
+    cdef int slots
+    cdef Slot* slot
+
+cdef int record_leaf(Rule rule, list inputs, tuple results, list values, TensorBase written) except -1

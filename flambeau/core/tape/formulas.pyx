@@ -104,3 +104,98 @@ def record(str label, formula, tuple inputs, outputs, tuple saved=(), tuple extr
             own(<TensorBase?>outputs[k], inputs)
             if CATEGORY[(<TensorBase>outputs[k]).code] >= 2:
                 attach(<TensorBase>outputs[k], node, k)
+
+
+cdef class Rule:
+    """The derivative of a leaf operation: `formula`, and what its parameters are."""
+
+    def __init__(self, formula, str label, tuple sources, tuple outputs):
+        self.formula, self.label, self.sources, self.outputs = formula, label, sources, outputs
+
+
+@cython.binding(False)
+cdef class LeafNode(Node):
+    """A leaf operation that was recorded.  It saves arguments and results; its formula calls operations alone."""
+
+    def name(self) -> str:
+        return self.rule.label
+
+    cdef list run(self, list grads):
+        cdef list arguments = []
+        cdef int k, source, slot = 0
+        for k in range(<int>len(self.rule.sources)):
+            source = self.rule.sources[k]
+            if source == GRADS:
+                arguments.append(tuple(grads))
+            elif source == NEEDS:
+                arguments.append(tuple([self.targets[j] != NULL for j in range(self.edges)]))
+            elif source < 0:
+                arguments.append(grads[GRAD - source])
+            elif self.values[k] is SAVED:
+                arguments.append(kept(&self.slot[slot], self))
+                slot += 1
+            else:
+                arguments.append(self.values[k])
+        found = self.rule.formula(*arguments)
+        arguments = list(found) if isinstance(found, (tuple, list)) else [found]
+        return arguments + [None] * (self.edges - len(arguments))
+
+    cdef void drop(self):
+        cdef int k
+        for k in range(self.slots):
+            clear_slot(&self.slot[k])
+
+    def __dealloc__(self):
+        cdef int k
+        for k in range(self.slots):
+            clear_slot(&self.slot[k])
+        free(self.slot)
+        self.slots = 0
+
+
+cdef object SAVED = object()     # stands in `values` for a tensor in a slot
+
+
+cdef int record_leaf(Rule rule, list inputs, tuple results, list values, TensorBase written) except -1:
+    """Put a leaf operation on the tape: `values` are what the formula reads of arguments and results."""
+    cdef LeafNode node = LeafNode.__new__(LeafNode)
+    cdef int k, j, number
+    cdef TensorBase t
+    node.rule, node.outputs = rule, <int>len(rule.outputs)
+    node.set_edges(<int>len(inputs))
+    if written is not None:
+        before_write(written)
+    try:
+        for k in range(node.edges):
+            if isinstance(inputs[k], TensorBase):
+                node.connect(k, <TensorBase>inputs[k])
+    finally:
+        if written is not None:
+            after_write(written)
+    cdef int tensors = 0
+    for value in values:
+        tensors += isinstance(value, TensorBase)
+    if tensors:
+        node.slot = <Slot*>calloc(tensors, sizeof(Slot))
+        if node.slot == NULL:
+            raise MemoryError
+    for k in range(<int>len(values)):
+        if isinstance(values[k], TensorBase):
+            t = <TensorBase>values[k]
+            number = -1
+            for j in range(node.outputs):
+                if results[<int>rule.outputs[j]] is t:
+                    number = j
+            keep(&node.slot[node.slots], t, number, written)
+            node.slots += 1
+            values[k] = SAVED
+    node.values = tuple(values)
+    for k in range(node.outputs):
+        t = <TensorBase?>results[<int>rule.outputs[k]]
+        if t is written:
+            rebase(t, node, k)
+        else:
+            own(t, inputs)
+            if CATEGORY[t.code] >= 2:
+                attach(t, node, k)
+    return 0

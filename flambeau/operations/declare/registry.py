@@ -16,6 +16,7 @@ from ...core.base.device import OutOfMemoryError
 from ...core.base.tensor import TensorBase
 from ...core.call.copies import clone as copied_by
 from ...core.call.function import FunctionOp, on_host
+from ...core.call.leaf import LeafOp
 from ...core.call.operation import Op
 from ...core.make.random import Generator, generator_on
 from .forms import form_at
@@ -122,6 +123,21 @@ def _tensors(values: Iterable) -> Iterable[TensorBase]:
             yield from (y for y in x if isinstance(y, TensorBase))
 
 
+class Leaf(NamedTuple):
+    """What a leaf's declaration says of its node on the tape; see `leaf`."""
+
+    results: tuple[str, ...]
+    inputs: tuple[str, ...] | None
+    label: str | None
+    writes: str | None
+
+    def operation(self, function: Callable, owns: bool, out: bool) -> LeafOp:
+        """The operation that the function computes."""
+        made = LeafOp(function, owns=owns, out=out)
+        made.describe(*self)
+        return made
+
+
 def register(
     name: str,
     kind: str,
@@ -135,13 +151,16 @@ def register(
     differentiable: bool = True,
     thin: bool = False,
     out: bool = False,
+    composite: bool | None = None,
+    leaf: Leaf | None = None,
     **details: Any,
 ) -> Callable:
     """Enter an operation; `places` defaults to the flat namespace and a method of Tensor.
 
     A function becomes a `FunctionOp`.  The results of one in Python are views of its arguments only, unless it is `thin`:
     then it chooses one operation, and hands on what that one returns.  `out`: it gets the keyword `out=`, for a tensor apart.
-    A composite is made of operations that modes may ask for, unless it is a `whole`.
+    `composite`: it calls operations and nothing else, which modes of the lower level see in its place; so does an entry of that kind
+    unless it is a `whole`.  `leaf`: it is one node on the tape.
     """
     if name in REGISTRY:
         raise ValueError(f"the operation {name} is declared twice")
@@ -150,14 +169,21 @@ def register(
     if details.setdefault("on_host", kind in ON_HOST):
         function = through_host(function)
     owns = isinstance(function, types.FunctionType) and kind not in HANDED_ON and not thin
-    function, in_place = as_operation(function, owns, out), as_operation(in_place, False)
-    if kind == "composite" and not details.get("whole") and isinstance(function, FunctionOp):
-        function.composite = function.function  # what a mode may ask for instead
+    function = as_operation(function, owns, out) if leaf is None else leaf.operation(function, owns, out)
+    in_place = as_operation(in_place, False)
+    if composite is None:
+        composite = kind == "composite" and leaf is None and not details.get("whole")
+    if composite and isinstance(function, FunctionOp):
+        function.composite = function.function
     call_as(function, places)
     call_as(in_place, [p + "_" for p in places if p.rpartition(".")[0] in _IN_PLACE])
-    REGISTRY[name] = Entry(
+    entry = Entry(
         name, kind, function, places, in_place, body, reference, domain, differentiable, details, declaring()
     )
+    REGISTRY[name] = entry
+    for op in (function, in_place):
+        if isinstance(op, Op):
+            op.entry = entry
     _published.clear()
     return function
 
@@ -209,6 +235,44 @@ def library(kind: str, *places: str, **details: Any) -> Callable[[Callable], Cal
     def enter(function: Callable) -> Callable:
         name = details.pop("name", function.__name__)
         return register(name, kind, function, places=places or None, **details)
+
+    return enter
+
+
+def leaf(
+    kind: str,
+    *places: str,
+    results: Sequence[str] = ("result",),
+    inputs: Sequence[str] | None = None,
+    label: str | None = None,
+    writes: str | None = None,
+    **details: Any,
+) -> Callable[[Callable], LeafOp]:
+    """Enter a function as a leaf: one node on the tape, whose derivative `@name.derivative` declares.
+
+    The function computes with recording off, by whatever means.  The formula calls operations and nothing else; its parameters name
+    what it reads (core/call/leaf.pyx): `grad`, `needs`, arguments, and results by the names in `results`.
+
+        @leaf("lapack", results=("L", "info"))
+        def cholesky_factor(A: TensorBase) -> tuple[TensorBase, TensorBase]:
+            …
+
+        @cholesky_factor.derivative
+        def _(grad, L):
+            …
+
+    Args:
+        kind, places, details: as of `library`; without places it is public nowhere, and seen by modes all the same.
+        results: names of the results, in order.
+        inputs: the parameters that gradients are returned for, in order; those that take tensors.
+        label: the name of its node, which follows from the operation's.
+        writes: the parameter that it writes to and returns.
+    """
+    given = Leaf(tuple(results), None if inputs is None else tuple(inputs), label, writes)
+
+    def enter(function: Callable) -> Any:
+        name = details.pop("name", function.__name__)
+        return register(name, kind, function, places=places, leaf=given, **details)
 
     return enter
 

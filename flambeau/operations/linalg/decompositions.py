@@ -21,7 +21,7 @@ from .lapack import (
     INT32,
     LinAlgError,
     _solve,
-    _triangular,
+    linalg_solve_triangular,
     by_matrix,
     checked,
     computed,
@@ -136,7 +136,7 @@ def _square_qr_gradient(to_Q: Any, to_R: Any, Q: TensorBase, R: TensorBase) -> T
     both = upper + upper.mH
     both = both - diagonal_matrix(real(diagonal(upper)).to(both.dtype))
     whole = matmul(Q, both) if to_Q is None else matmul(Q, both) + to_Q
-    return _triangular(R, whole.mH, True, False).mH
+    return linalg_solve_triangular(R, whole.mH, True, False).mH
 
 
 @library("lapack", "geqrf", "Tensor.geqrf", differentiable=False)
@@ -250,11 +250,11 @@ def _lu_gradient(to_L: TensorBase, to_U: TensorBase, L: TensorBase, U: TensorBas
         to_L2 = to_L.narrow(-2, k, m - k)
         upper = upper - matmul(L.narrow(-2, k, m - k).mH, to_L2)
     inner = lower.tril(-1) + upper.triu()
-    inner = _triangular(U1, inner.mH, True, False).mH
+    inner = linalg_solve_triangular(U1, inner.mH, True, False).mH
     if n > k:
         inner = cat([inner, to_U2], -1)
-    found = _triangular(L1.mH, inner, True, True)
-    return cat([found, _triangular(U1, to_L2.mH, True, False).mH], -2) if m > k else found
+    found = linalg_solve_triangular(L1.mH, inner, True, True)
+    return cat([found, linalg_solve_triangular(U1, to_L2.mH, True, False).mH], -2) if m > k else found
 
 
 def _needs_pivot(who: str, pivot: bool) -> None:

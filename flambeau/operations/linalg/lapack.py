@@ -18,7 +18,7 @@ from ...core.lib import lapack, small
 from ...core.lib.products import matmul
 from ..declare import host
 from ..declare.host import Result, without_data
-from ..declare.registry import library
+from ..declare.registry import leaf, library
 from ..declare.results import accepts_out, into, named_result
 from ..declare.shapes import broadcast
 
@@ -139,7 +139,7 @@ def identity(n: int, like: TensorBase) -> TensorBase:
 
 
 # --- triangular systems ---------------------------------------------------------------------------------------------------
-@library("lapack", "linalg.solve_triangular")
+@library("lapack", "linalg.solve_triangular", composite=True)
 def solve_triangular(
     A: TensorBase,
     B: TensorBase,
@@ -174,9 +174,9 @@ def solve_triangular(
         )
     A, B = same_batch("linalg.solve_triangular", A, B)
     found = (
-        _triangular(A, B, upper, unitriangular)
+        linalg_solve_triangular(A, B, upper, unitriangular)
         if left
-        else _triangular(A.mT, B.mT, not upper, unitriangular).mT
+        else linalg_solve_triangular(A.mT, B.mT, not upper, unitriangular).mT
     )
     return into(out, found, "linalg.solve_triangular")
 
@@ -191,23 +191,26 @@ def same_batch(who: str, a: TensorBase, b: TensorBase) -> tuple[TensorBase, Tens
     return a.expand(*batch, *a.shape[-2:]), b.expand(*batch, *b.shape[-2:])
 
 
-def _triangular(A: TensorBase, B: TensorBase, upper: bool, unit: bool) -> TensorBase:
+@leaf("lapack")
+def linalg_solve_triangular(A: TensorBase, B: TensorBase, upper: bool, unit: bool) -> TensorBase:
+    """X with A X = B, of matrices with the same batch dimensions, of which one triangle of A is read."""
+
     def solve_all(a: TensorBase, b: TensorBase) -> TensorBase:
         found, turned = fresh(b), not a.is_contiguous() and a.mT.is_contiguous()
         lapack.triangular(a.mT if turned else a.contiguous(), found, upper, unit, turned)
         return found
 
     if small.takes(A) and B.is_cpu:
-        X = small.triangular(A.detach(), B.detach(), upper, unit)
-    else:
-        X = computed(Result(B.shape, B.dtype), solve_all, A, B)
-    record("LinalgSolveTriangular", _triangular_gradient, (A, B), X, (A, X), (upper, unit))
-    return X
+        return small.triangular(A.detach(), B.detach(), upper, unit)
+    return computed(Result(B.shape, B.dtype), solve_all, A, B)
 
 
-def _triangular_gradient(grad: TensorBase, A: TensorBase, X: TensorBase, upper: bool, unit: bool) -> tuple:
-    to_B = _triangular(A.mH, grad, not upper, unit)
-    to_A = -matmul(to_B, X.mH)
+@linalg_solve_triangular.derivative
+def _triangular_gradient(
+    grad: TensorBase, A: TensorBase, result: TensorBase, upper: bool, unit: bool
+) -> tuple:
+    to_B = linalg_solve_triangular(A.mH, grad, not upper, unit)
+    to_A = -matmul(to_B, result.mH)
     return (to_A.triu(int(unit)) if upper else to_A.tril(-int(unit))), to_B
 
 
@@ -217,7 +220,7 @@ def is_vector(A: TensorBase, B: TensorBase) -> bool:
     return B.ndim == 1 or (B.ndim == A.ndim - 1 and tuple(B.shape) == tuple(A.shape[:-1]))
 
 
-@library("lapack", "linalg.solve")
+@library("lapack", "linalg.solve", composite=True)
 def solve(A: TensorBase, B: TensorBase, *, left: bool = True, out: TensorBase | None = None) -> TensorBase:
     """X with A X = B, or X A = B unless `left`; B is matrices, or vectors.  LinAlgError where A is singular.
 
@@ -255,9 +258,9 @@ def _solution(A: TensorBase, B: TensorBase, left: bool) -> tuple[TensorBase, Ten
         )
     A, right = same_batch("linalg.solve", A, right)
     if not left:
-        found, info = _solved(A.mT, right.mT)
+        found, info = linalg_solve_systems(A.mT, right.mT)
         return found.mT, info
-    found, info = _solved(A, right)
+    found, info = linalg_solve_systems(A, right)
     return found.squeeze(-1) if vector else found, info
 
 
@@ -266,12 +269,13 @@ def _unsolvable(pivot: int) -> str:
 
 
 def _solve(A: TensorBase, B: TensorBase) -> TensorBase:
-    X, info = _solved(A, B)
+    X, info = linalg_solve_systems(A, B)
     refuse("linalg.solve", info, _unsolvable)
     return X
 
 
-def _solved(A: TensorBase, B: TensorBase) -> tuple[TensorBase, TensorBase]:
+@leaf("lapack", results=("X", "info"), label="LinalgSolveExBackward0")
+def linalg_solve_systems(A: TensorBase, B: TensorBase) -> tuple[TensorBase, TensorBase]:
     """The solution, and for each matrix 0 or the number of the first pivot that is 0."""
 
     def solve_all(a: TensorBase, b: TensorBase) -> tuple:
@@ -282,17 +286,24 @@ def _solved(A: TensorBase, B: TensorBase) -> tuple[TensorBase, TensorBase]:
         info = lapack.solve(fresh(a[(0,) * (a.ndim - 2)] if one else a), found)
         return found, info.expand(a.shape[:-2]).contiguous() if one else info
 
-    X, info = computed([Result(B.shape, B.dtype), Result(A.shape[:-2], INT32)], solve_all, A, B)
-    record("LinalgSolveEx", _solve_gradient, (A, B), X, (A, X))
-    return X, info
+    return computed([Result(B.shape, B.dtype), Result(A.shape[:-2], INT32)], solve_all, A, B)
 
 
+@linalg_solve_systems.derivative
 def _solve_gradient(grad: TensorBase, A: TensorBase, X: TensorBase) -> tuple:
     to_B = _solve(A.mH, grad)
     return -matmul(to_B, X.mH), to_B
 
 
-@library("lapack", "linalg.inv", "inverse", "Tensor.inverse", reference="numpy.linalg.inv", name="inv")
+@library(
+    "lapack",
+    "linalg.inv",
+    "inverse",
+    "Tensor.inverse",
+    reference="numpy.linalg.inv",
+    name="inv",
+    composite=True,
+)
 def inv(A: TensorBase, *, out: TensorBase | None = None) -> TensorBase:
     """A⁻¹, the inverse of square matrices; LinAlgError where one is singular.
 
@@ -308,7 +319,7 @@ def inv(A: TensorBase, *, out: TensorBase | None = None) -> TensorBase:
             [0.0000, 0.2500]])
     """
     checked("linalg.inv", A)
-    Y, info = _inverted(A)
+    Y, info = linalg_inverse(A)
     refuse("linalg.inv", info, _singular)
     return into(out, Y, "linalg.inv")
 
@@ -317,7 +328,8 @@ def _singular(pivot: int) -> str:
     return f"The diagonal element {pivot} is zero, the inversion could not be completed because the input matrix is singular."
 
 
-def _inverted(A: TensorBase) -> tuple[TensorBase, TensorBase]:
+@leaf("lapack", results=("Y", "info"), label="LinalgInvExBackward0")
+def linalg_inverse(A: TensorBase) -> tuple[TensorBase, TensorBase]:
     """The inverse, and for each matrix 0 or the number of the first pivot that is 0."""
 
     def invert(a: TensorBase) -> tuple:
@@ -326,12 +338,15 @@ def _inverted(A: TensorBase) -> tuple[TensorBase, TensorBase]:
         found = fresh(a)
         return found, lapack.inverse(found)
 
-    Y, info = computed([Result(A.shape, A.dtype), Result(A.shape[:-2], INT32)], invert, A)
-    record("LinalgInvEx", lambda grad, Y: (-matmul(Y.mH, matmul(grad, Y.mH)),), (A,), Y, (Y,))
-    return Y, info
+    return computed([Result(A.shape, A.dtype), Result(A.shape[:-2], INT32)], invert, A)
 
 
-@library("lapack", "linalg.inv_ex")
+@linalg_inverse.derivative
+def _inverse_gradient(grad: TensorBase, Y: TensorBase) -> TensorBase:
+    return -matmul(Y.mH, matmul(grad, Y.mH))
+
+
+@library("lapack", "linalg.inv_ex", composite=True)
 @accepts_out
 def inv_ex(A: TensorBase, *, check_errors: bool = False) -> tuple:
     """A⁻¹ as `inv`, and for each matrix a number instead of an error.
@@ -352,13 +367,13 @@ def inv_ex(A: TensorBase, *, check_errors: bool = False) -> tuple:
     tensor(1, dtype=flambeau.int32)
     """
     checked("linalg.inv_ex", A)
-    Y, info = _inverted(A)
+    Y, info = linalg_inverse(A)
     if check_errors:
         refuse("linalg.inv_ex", info, _singular)
     return inv_ex_result(Y, info)
 
 
-@library("lapack", "linalg.solve_ex")
+@library("lapack", "linalg.solve_ex", composite=True)
 @accepts_out
 def solve_ex(A: TensorBase, B: TensorBase, *, left: bool = True, check_errors: bool = False) -> tuple:
     """A⁻¹ B as `solve`, and for each matrix a number instead of an error.
@@ -381,7 +396,7 @@ def solve_ex(A: TensorBase, B: TensorBase, *, left: bool = True, check_errors: b
 
 
 # --- Cholesky -------------------------------------------------------------------------------------------------------------
-@library("lapack", "linalg.cholesky_ex")
+@library("lapack", "linalg.cholesky_ex", composite=True)
 @accepts_out
 def cholesky_ex(A: TensorBase, *, upper: bool = False, check_errors: bool = False) -> tuple:
     """L with A = L Lᴴ as `cholesky`, and for each matrix a number instead of an error.
@@ -401,6 +416,15 @@ def cholesky_ex(A: TensorBase, *, upper: bool = False, check_errors: bool = Fals
     tensor(1, dtype=flambeau.int32)
     """
     checked("linalg.cholesky_ex", A)
+    L, info = linalg_cholesky_factor(A, upper)
+    if check_errors:
+        refuse("linalg.cholesky", info, _not_positive)
+    return cholesky_ex_result(L.mH if upper else L, info)
+
+
+@leaf("lapack", results=("L", "info"), label="LinalgCholeskyExBackward0")
+def linalg_cholesky_factor(A: TensorBase, upper: bool) -> tuple[TensorBase, TensorBase]:
+    """The lower triangular factor, of Aᴴ where `upper`, and for each matrix 0 or the order of the first minor that is not positive."""
     rules = [Result(A.shape, A.dtype), Result(A.shape[:-2], INT32)]
 
     def factor(a: TensorBase) -> tuple:
@@ -408,13 +432,8 @@ def cholesky_ex(A: TensorBase, *, upper: bool = False, check_errors: bool = Fals
         return found, lapack.cholesky(found)
 
     if small.takes(A):
-        L, info = small.cholesky(A.detach().mT if upper else A.detach())
-    else:
-        L, info = computed(rules, factor, A.mH if upper else A)
-    if check_errors:
-        refuse("linalg.cholesky", info, _not_positive)
-    record("LinalgCholeskyEx", _cholesky_gradient, (A,), L, (L,))
-    return cholesky_ex_result(L.mH if upper else L, info)
+        return small.cholesky(A.detach().mT if upper else A.detach())
+    return computed(rules, factor, A.mH if upper else A)
 
 
 def _not_positive(order: int) -> str:
@@ -424,15 +443,16 @@ def _not_positive(order: int) -> str:
     )
 
 
+@linalg_cholesky_factor.derivative
 def _cholesky_gradient(grad: TensorBase, L: TensorBase) -> tuple:
     """L⁻ᴴ sym(tril(Lᴴ ∂L)) L⁻¹: I. Murray, "Differentiation of the Cholesky decomposition" (2016)."""
     inner = matmul(L.mH, grad).tril()
     inner = (inner + inner.tril(-1).mH) * 0.5
-    left = _triangular(L.mH, inner, True, False)
-    return (_triangular(L.mH, left.mH, True, False).mH,)
+    left = linalg_solve_triangular(L.mH, inner, True, False)
+    return (linalg_solve_triangular(L.mH, left.mH, True, False).mH,)
 
 
-@library("lapack", "linalg.cholesky")
+@library("lapack", "linalg.cholesky", composite=True)
 def cholesky(A: TensorBase, *, upper: bool = False, out: TensorBase | None = None) -> TensorBase:
     """Lower triangular L with A = L Lᴴ, or its Hermitian transpose where `upper`; A is Hermitian, positive-definite.
 

@@ -29,7 +29,7 @@ def _allowed(name: str, mask: TensorBase, query: TensorBase) -> None:
         )
 
 
-@library("composite", "nn.functional.scaled_dot_product_attention")
+@library("composite", "nn.functional.scaled_dot_product_attention", composite=False)
 def scaled_dot_product_attention(
     query: TensorBase,
     key: TensorBase,
