@@ -19,8 +19,7 @@ from ..base.dtypes cimport C64, C128, F32, F64
 from ..base.memory cimport check_room, refusal
 from ..base.parallel cimport parallel_in_parts, task_t
 from ..base.provided import provided
-from ..base.tensor cimport MAX_DIMS, TensorBase, late, new_tensor, pointer
-from ..tape.modes import recording
+from ..base.tensor cimport MAX_DIMS, TensorBase, new_tensor, pointer
 
 cdef extern from "<math.h>" nogil:
     long double acosl(long double x)
@@ -788,40 +787,37 @@ def complex_to_real(TensorBase x not None, TensorBase out not None, double scale
     run(&j, lanes_of(rows, j.f.lanes))
 
 
-def plain(str kind not None, given) -> TensorBase | None:
-    """`fft`, `ifft`, `rfft` or `irfft` of the rows of a contiguous tensor of the host, of the whole rows and normed as by default;
-    None where more is to be looked at, the tape above all.
+def takes(input) -> int:
+    """1 for a tensor of real numbers that rows can be transformed of, 2 for one of complex numbers, 0 for anything else."""
+    cdef TensorBase x
+    if not isinstance(input, TensorBase):
+        return 0
+    x = <TensorBase>input
+    if x.rank == 0 or x.count == 0:
+        return 0
+    return 1 if x.code in (F32, F64) else 2 if x.code in (C64, C128) else 0
+
+
+def transformed_rows(TensorBase x not None, tuple dims not None, double scale, bint inverse, int64_t values, bint real) -> TensorBase | None:
+    """The transform along the last dimension of a contiguous tensor on the host, which gets so many `values`, real or complex ones; None
+    for other dimensions, other tensors, and lengths that are not possible.
     """
-    cdef TensorBase x, out
+    cdef TensorBase out
     cdef int64_t[MAX_DIMS] sizes
-    cdef int64_t n, rows, length, values
-    cdef bint real, inverse = kind == "ifft" or kind == "irfft"
-    cdef int code
-    if not isinstance(given, TensorBase) or late.watched:
+    cdef int64_t n
+    cdef bint of_real = x.code in (F32, F64), wide = x.code in (F64, C128)
+    if not x.contiguous or x.count == 0 or x.storage.on is not None or len(dims) != 1 or dims[0] != x.rank - 1:
         return None
-    x = <TensorBase>given
-    if not x.contiguous or x.rank == 0 or x.count == 0 or x.storage.on is not None:
-        return None
-    real = x.code in (F32, F64)
-    if not (x.code in (C64, C128) and kind != "rfft" or real and not inverse) or recording(x):
-        return None
-    n = values = length = x.sizes[x.rank - 1]
-    rows, code = x.count // n, x.code
-    if real:
-        code = C64 if x.code == F32 else C128
-        values = n // 2 + 1 if kind == "rfft" else n
-    elif kind == "irfft":
-        length = values = 2 * (n - 1)
-        code = F32 if x.code == C64 else F64
-    if not possible(length, real or kind == "irfft", rows, x.code in (F64, C128)):
+    n = x.sizes[x.rank - 1]
+    if not possible(values if real else n, of_real or real, x.count // n, wide):
         return None
     memcpy(sizes, x.sizes, x.rank * sizeof(int64_t))
     sizes[x.rank - 1] = values
-    out = new_tensor(x.rank, sizes, code)
-    if real:
-        real_to_complex(x, out, 1.0)
-    elif kind == "irfft":
-        complex_to_real(x, out, 1.0 / length)
+    out = new_tensor(x.rank, sizes, (F64 if wide else F32) if real else C128 if wide else C64)
+    if of_real:
+        real_to_complex(x, out, scale)
+    elif real:
+        complex_to_real(x, out, scale)
     else:
-        complex_to_complex(x, out, 1.0 / n if inverse else 1.0, inverse)
+        complex_to_complex(x, out, scale, inverse)
     return out

@@ -22,6 +22,9 @@ def complex_to_complex(
     """The transform of complex numbers along `dims`, contiguous; in place where x, contiguous, is the caller's `own`."""
     if not x.numel() or not dims:
         return (x * scale).contiguous()
+    found = None if own else fourier.transformed_rows(x, dims, scale, not forward, x.shape[dims[-1]], False)
+    if found is not None:
+        return found
     if not all(_possible(x, d) for d in dims):
         return _by_scipy(x, dims, scale, forward)
     out = x if own else x.new_empty(x.shape)
@@ -41,16 +44,19 @@ def complex_to_complex(
     return out
 
 
-def real_to_complex(x: TensorBase, dims: tuple[int, ...], scale: float, whole: bool) -> TensorBase:
-    """The forward transform of real numbers, contiguous; its last dimension (of `dims`) is cut to n/2 + 1 values unless `whole`."""
+def real_to_complex(x: TensorBase, dims: tuple[int, ...], scale: float, values: int) -> TensorBase:
+    """The forward transform of real numbers, contiguous; of its last dimension (of `dims`) so many values, all or the first n/2 + 1."""
     last, others = dims[-1], dims[:-1]
     n = x.shape[last]
+    found = fourier.transformed_rows(x, dims, scale, False, values, False)
+    if found is not None:
+        return found
     kind = by_name[COMPLEX_OF[x.dtype.name]]
     rows = x.movedim(last, -1)
     if x.numel() and not fourier.possible(n, True, x.numel() // n, x.dtype.name == "float64"):
-        if whole:
+        if values == n:
             return complex_to_complex(x.to(kind), dims, scale, True)
-        shape = [*x.shape[:last], n // 2 + 1, *x.shape[last + 1 :]]
+        shape = [*x.shape[:last], values, *x.shape[last + 1 :]]
 
         def transform(a: Any) -> Any:
             import scipy.fft
@@ -59,7 +65,7 @@ def real_to_complex(x: TensorBase, dims: tuple[int, ...], scale: float, whole: b
 
         found = computed(Result(shape, kind), transform, x)
     else:
-        found = x.new_empty((*rows.shape[:-1], n if whole else n // 2 + 1), dtype=kind)
+        found = x.new_empty((*rows.shape[:-1], values), dtype=kind)
         fourier.real_to_complex(rows.contiguous(), found, 1.0 if others else scale)
         found = found.movedim(-1, last).contiguous()
     return complex_to_complex(found, others, scale, True, own=True) if others else found
@@ -68,6 +74,9 @@ def real_to_complex(x: TensorBase, dims: tuple[int, ...], scale: float, whole: b
 def complex_to_real(x: TensorBase, dims: tuple[int, ...], scale: float, n: int) -> TensorBase:
     """The inverse of `real_to_complex`, but for its scale: n values in the last of `dims`."""
     last = dims[-1]
+    found = fourier.transformed_rows(x, dims, scale, True, n, True)
+    if found is not None:
+        return found
     if len(dims) > 1:
         x = complex_to_complex(x, dims[:-1], 1.0, False)
     kind = by_name[REAL_OF[x.dtype.name]]

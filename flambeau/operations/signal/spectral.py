@@ -16,71 +16,67 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ...core import tape
 from ...core.base.dtypes import by_name, get_default_dtype
 from ...core.base.tensor import TensorBase
-from ...core.lib.fourier import plain
+from ...core.lib.fourier import takes
 from ...core.make.create import arange
-from ...core.views.views import view_as_real
 from ..declare.examples import of_call
-from ..declare.host import Result, computed, holds, without_data
-from ..declare.registry import library
+from ..declare.host import holds
+from ..declare.registry import leaf, library
 from ..declare.results import into
 from ..declare.shapes import wrapped as _wrapped
 from ..moving.joining import cat
 from ..moving.shaping import _spread, roll
-from ..moving.viewing import real
+from ..moving.viewing import real, view_as_real
 from ..pointwise.complex_numbers import conj
 from . import fourier
 from .fourier import COMPLEX_OF, REAL_OF
 
 
 # --- the three transforms ---------------------------------------------------------------------------------------------------
-def c2c(x: TensorBase, dims: tuple[int, ...], scale: float, forward: bool) -> TensorBase:
+@leaf("spectral", label="FftC2CBackward0")
+def fft_c2c(input: TensorBase, dims: tuple[int, ...], scale: float, forward: bool) -> TensorBase:
     """The transform of complex numbers along `dims`, of e^(-2πi jk/n) where `forward`, else of e^(2πi jk/n)."""
-    found = _computed(
-        Result(x.shape, x.dtype), lambda a: fourier.complex_to_complex(a, dims, scale, forward), x
-    )
-    if tape.recording(x):
-        tape.record("FftC2CBackward0", lambda grad: (c2c(grad, dims, scale, not forward),), (x,), found)
-    return found
+    if input.is_meta:
+        return input.new_empty(input.shape)
+    return fourier.complex_to_complex(input, dims, scale, forward)
 
 
-def r2c(x: TensorBase, dims: tuple[int, ...], scale: float, whole: bool = False) -> TensorBase:
-    """The forward transform of real numbers, its last dimension (of `dims`) cut to n/2 + 1 values unless `whole`."""
-    if x.dtype.name not in COMPLEX_OF:
-        raise RuntimeError(f"fft(): Unsupported dtype {x.dtype}")
-    n = x.shape[dims[-1]]
-    shape = _with_size(x, dims[-1], n if whole else n // 2 + 1)
-    rule = Result(shape, by_name[COMPLEX_OF[x.dtype.name]])
-    found = _computed(rule, lambda a: fourier.real_to_complex(a, dims, scale, whole), x)
-    if tape.recording(x):
-        label = "FftC2CBackward0" if whole and len(dims) > 1 else "FftR2CBackward0"  # PyTorch's names
-        tape.record(label, _r2c_gradient, (x,), found, (), (dims, scale, n))
-    return found
+@fft_c2c.derivative
+def _c2c_gradient(grad: TensorBase, dims: tuple[int, ...], scale: float, forward: bool) -> TensorBase:
+    return fft_c2c(grad, dims, scale, not forward)
 
 
-def _computed(rule: Result, function: Callable, x: TensorBase) -> TensorBase:
-    return computed(rule, function, x) if without_data(x) else function(x.detach())
+@leaf("spectral", label="FftR2CBackward0")
+def fft_r2c(input: TensorBase, dims: tuple[int, ...], scale: float, n: int, onesided: bool) -> TensorBase:
+    """The forward transform of real numbers, of which there are n in the last of `dims`; that is cut to n/2 + 1 values if `onesided`."""
+    if input.dtype.name not in COMPLEX_OF:
+        raise RuntimeError(f"fft(): Unsupported dtype {input.dtype}")
+    values = n // 2 + 1 if onesided else n
+    if input.is_meta:
+        return input.new_empty(
+            _with_size(input, dims[-1], values), dtype=by_name[COMPLEX_OF[input.dtype.name]]
+        )
+    return fourier.real_to_complex(input, dims, scale, values)
 
 
-def _r2c_gradient(grad: TensorBase, dims: tuple[int, ...], scale: float, n: int) -> tuple:
-    return (real(c2c(resized(grad, dims[-1], n), dims, scale, False)),)
+@fft_r2c.derivative
+def _r2c_gradient(grad: TensorBase, dims: tuple[int, ...], scale: float, n: int) -> TensorBase:
+    return real(fft_c2c(resized(grad, dims[-1], n), dims, scale, False))
 
 
-def c2r(x: TensorBase, dims: tuple[int, ...], scale: float, n: int) -> TensorBase:
-    """The inverse of r2c but for its scale, where the last of `dims` gets n values."""
-    rule = Result(_with_size(x, dims[-1], n), by_name[REAL_OF[x.dtype.name]])
-    found = _computed(rule, lambda a: fourier.complex_to_real(a, dims, scale, n), x)
-    if tape.recording(x):
-        tape.record("FftC2RBackward0", _c2r_gradient, (x,), found, (), (dims, scale))
-    return found
+@leaf("spectral", label="FftC2RBackward0")
+def fft_c2r(input: TensorBase, dims: tuple[int, ...], scale: float, n: int) -> TensorBase:
+    """The inverse of `fft_r2c` but for its scale, where the last of `dims` gets n values."""
+    if input.is_meta:
+        return input.new_empty(_with_size(input, dims[-1], n), dtype=by_name[REAL_OF[input.dtype.name]])
+    return fourier.complex_to_real(input, dims, scale, n)
 
 
-def _c2r_gradient(grad: TensorBase, dims: tuple[int, ...], scale: float) -> tuple:
+@fft_c2r.derivative
+def _c2r_gradient(grad: TensorBase, dims: tuple[int, ...], scale: float, n: int) -> TensorBase:
     """Values that stand for their conjugates too count twice: all but the first and, for even n, the last."""
-    n, axis = grad.shape[dims[-1]], dims[-1]
-    half = r2c(grad, dims, scale)
+    half, axis = fft_r2c(grad, dims, scale, n, True), dims[-1]
     count = half.shape[axis]
     twice = (n - 1) // 2
     parts = [
@@ -88,7 +84,7 @@ def _c2r_gradient(grad: TensorBase, dims: tuple[int, ...], scale: float) -> tupl
         half.narrow(axis, 1, twice) * 2.0,
         half.narrow(axis, 1 + twice, count - 1 - twice),
     ]
-    return (cat([p for p in parts if p.shape[axis]], axis),)
+    return cat([p for p in parts if p.shape[axis]], axis)
 
 
 def resized(x: TensorBase, dim: int, n: int) -> TensorBase:
@@ -182,9 +178,13 @@ def _complex_to_complex(
     x = _floating(who, input)
     sizes, axes = _sized(who, x, s, dim)
     if forward and axes and not x.is_complex():
-        return r2c(_fitted(x, sizes, axes), axes, _scale(who, norm, math.prod(sizes), True), True)
+        scale, last = _scale(who, norm, math.prod(sizes), True), axes[-1:]
+        x = _fitted(x, sizes, axes)
+        if len(axes) == 1:
+            return fft_r2c(x, last, scale, sizes[-1], False)
+        return fft_c2c(fft_r2c(x, last, 1.0, sizes[-1], False), axes[:-1], scale, True)
     x = _complex(who, x)
-    return c2c(_fitted(x, sizes, axes), axes, _scale(who, norm, math.prod(sizes), forward), forward)
+    return fft_c2c(_fitted(x, sizes, axes), axes, _scale(who, norm, math.prod(sizes), forward), forward)
 
 
 def _real_to_complex(
@@ -195,7 +195,8 @@ def _real_to_complex(
     sizes, axes = _sized(who, x, s, dim)
     if not axes:
         raise RuntimeError(f"{who}() must transform at least one axis")
-    found = r2c(_fitted(x, sizes, axes), axes, _scale(who, norm, math.prod(sizes), forward))
+    scale = _scale(who, norm, math.prod(sizes), forward)
+    found = fft_r2c(_fitted(x, sizes, axes), axes, scale, sizes[-1], True)
     return found if forward else conj(found)
 
 
@@ -219,7 +220,33 @@ def _complex_to_real(
     sizes = [x.shape[a] if s is None or s[k] == -1 else s[k] for k, a in enumerate(axes[:-1])] + [n // 2 + 1]
     x = _fitted(x, sizes, axes)
     scale = _scale(who, norm, math.prod([*sizes[:-1], n]), forward)
-    return c2r(conj(x) if forward else x, axes, scale, n)
+    return fft_c2r(conj(x) if forward else x, axes, scale, n)
+
+
+def _short_fft(input: Any) -> TensorBase | None:
+    """`fft` with all other arguments left out; None of a tensor that has to be looked at."""
+    kind = takes(input)
+    if not kind:
+        return None
+    n, dims = input.shape[-1], (input.ndim - 1,)
+    return fft_r2c(input, dims, 1.0, n, False) if kind == 1 else fft_c2c(input, dims, 1.0, True)
+
+
+def _short_ifft(input: Any) -> TensorBase | None:
+    return fft_c2c(input, (input.ndim - 1,), 1.0 / input.shape[-1], False) if takes(input) == 2 else None
+
+
+def _short_rfft(input: Any) -> TensorBase | None:
+    return fft_r2c(input, (input.ndim - 1,), 1.0, input.shape[-1], True) if takes(input) == 1 else None
+
+
+def _short_irfft(input: Any) -> TensorBase | None:
+    n = 2 * (input.shape[-1] - 1) if takes(input) == 2 else 0
+    return fft_c2r(input, (input.ndim - 1,), 1.0 / n, n) if n else None
+
+
+# The usual calls, of which little has to be found out.
+_SHORT = {"fft": _short_fft, "ifft": _short_ifft, "rfft": _short_rfft, "irfft": _short_irfft}
 
 
 def _transform(name: str, compute: Any, forward: bool, what: str, given: str, elements: str) -> None:
@@ -228,11 +255,11 @@ def _transform(name: str, compute: Any, forward: bool, what: str, given: str, el
     `given` is the row of an example, `elements` the real numbers of its result.
     """
 
-    simple = name in ("fft", "ifft", "rfft", "irfft")
+    short = _SHORT.get(name)
 
     def one(input, n=None, dim=-1, norm=None, *, out=None):
-        if simple and n is None and dim == -1 and norm is None and out is None:
-            found = plain(name, input)
+        if short is not None and n is None and dim == -1 and norm is None and out is None:
+            found = short(input)
             if found is not None:
                 return found
         return into(
@@ -262,7 +289,9 @@ def _transform(name: str, compute: Any, forward: bool, what: str, given: str, el
             "    RuntimeError: a length is not above 0, a dimension is given twice, or the dtype cannot be transformed"
             + of_call(f"fft.{name}{end}(flambeau.tensor({rows})){real}", f"tensor({shown})")
         )
-        library("spectral", f"fft.{name}{end}", name=f"fft.{name}{end}")(function)
+        library("spectral", f"fft.{name}{end}", name=f"fft.{name}{end}", composite=True, on_host=False)(
+            function
+        )
 
 
 _transform(
@@ -385,7 +414,7 @@ def _places(input: TensorBase, dim: Any, who: str) -> tuple[int, ...]:
     return tuple(_wrapped(d, input, who) for d in _spread((dim,)))
 
 
-@library("spectral", "fft.fftshift", reference="numpy.fft.fftshift")
+@library("composite", "fft.fftshift", reference="numpy.fft.fftshift")
 def fftshift(input: TensorBase, dim: Any = None) -> TensorBase:
     """result[k] = input[(k - ⌊n/2⌋) mod n]: the frequency zero moved to the middle, along `dim`.
     By default that is all dimensions.
@@ -404,7 +433,7 @@ def fftshift(input: TensorBase, dim: Any = None) -> TensorBase:
     return roll(input, [input.shape[a] // 2 for a in axes], axes) if axes else input.clone()
 
 
-@library("spectral", "fft.ifftshift", reference="numpy.fft.ifftshift")
+@library("composite", "fft.ifftshift", reference="numpy.fft.ifftshift")
 def ifftshift(input: TensorBase, dim: Any = None) -> TensorBase:
     """result[k] = input[(k + ⌊n/2⌋) mod n]: the inverse of `fftshift`.
 
@@ -439,7 +468,7 @@ def _window(who: str, window: TensorBase | None, length: int, n_fft: int, like: 
     return cat(parts) if length < n_fft else window
 
 
-@library("spectral", "stft", "Tensor.stft")
+@library("spectral", "stft", "Tensor.stft", composite=True, on_host=False)
 def stft(
     input: TensorBase,
     n_fft: int,
@@ -493,13 +522,16 @@ def stft(
         "stft", window, n_fft if win_length is None else win_length, n_fft, x
     )
     scale = 1.0 / math.sqrt(n_fft) if normalized else 1.0
-    found = r2c(frames, (2,), scale) if onesided else c2c(_complex("stft", frames), (2,), scale, True)
-    found = found.mT
+    found = (
+        fft_r2c(frames, (2,), scale, n_fft, True)
+        if onesided
+        else fft_c2c(_complex("stft", frames), (2,), scale, True)
+    ).mT
     found = found.squeeze(0) if input.ndim == 1 else found
     return found if return_complex else view_as_real(found.contiguous())
 
 
-@library("spectral", "istft", "Tensor.istft")
+@library("spectral", "istft", "Tensor.istft", composite=True, on_host=False)
 def istft(
     input: TensorBase,
     n_fft: int,
@@ -546,11 +578,11 @@ def istft(
     scale = 1.0 / math.sqrt(n_fft) if normalized else 1.0 / n_fft
     frames = x.mT
     if return_complex:
-        frames = c2c(frames, (2,), scale, False)
+        frames = fft_c2c(frames, (2,), scale, False)
     else:
         if weights.is_complex():
             raise RuntimeError("istft(): Complex windows are incompatible with return_complex=False")
-        frames = c2r(frames.narrow(-1, 0, n_fft // 2 + 1), (2,), scale, n_fft)
+        frames = fft_c2r(frames.narrow(-1, 0, n_fft // 2 + 1), (2,), scale, n_fft)
     total = n_fft + hop * (places - 1)
     where = arange(places, device=x.device).unsqueeze(1) * hop + arange(n_fft, device=x.device)
     where = where.reshape(-1)
@@ -563,7 +595,7 @@ def istft(
     end = start + length if length is not None else total - (n_fft // 2 if center else 0)
     kept = min(end, total) - start
     signal, envelope = signal.narrow(1, start, kept), envelope.narrow(0, start, kept)
-    if not holds(envelope.detach().abs() > 1e-11):
+    if not holds(envelope.abs() > 1e-11):
         raise RuntimeError("istft(): window overlap add min: the windows leave places uncovered")
     signal = resized(signal / envelope, 1, end - start)
     return signal.squeeze(0) if input.ndim == 2 else signal
