@@ -12,7 +12,6 @@ from ..core.base.device import device_count
 from ..core.base.dtypes import by_name, dtype
 from ..core.base.tensor import TensorBase
 from ..core.call import casting
-from . import _rules
 from ._state import get_autocast_dtype, is_autocast_enabled, is_available
 
 __all__ = ["autocast", "autocast_decorator", "custom_bwd", "custom_fwd", "is_autocast_available"]
@@ -21,8 +20,6 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 _LOWER = (by_name["bfloat16"], by_name["float16"])
 _open = threading.local()  # .states: what each open block of the thread puts back
-
-_rules.apply()
 
 
 def is_autocast_available(device_type: str) -> bool:
@@ -53,7 +50,7 @@ class autocast:
     - what takes several tensors of one dtype (`cat`, `stack`; elsewhere `addcmul`, `cross`, `dot` …) in the widest among them;
     - all else in the dtypes that it is given.
 
-    `flambeau/amp/_rules.py` is the table; it is PyTorch's.  Forms in place and with `out=` are not cast: operands of several
+    Each operation declares its rule; the rules are PyTorch's.  Forms in place and with `out=` are not cast: operands of several
     dtypes are there what they are without autocast.
 
     Parameters are cast once a region: copies of leaves of float32 that require gradients are kept until the outermost block

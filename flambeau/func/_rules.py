@@ -317,6 +317,16 @@ def leading(level: Level, op: Any, args: list, kwargs: dict, running: Running | 
     return level.wrapped(found) if target is None else target
 
 
+def batches(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Any:
+    """The same where all tensors have the same dimensions in front: those that slices share are repeated."""
+    rank = _highest_rank([*args, *kwargs.values()])
+
+    def inner(x: Any) -> Any:
+        return lifted(level, level.tensor(level.spread(x)), rank) if isinstance(x, TensorBase) else x
+
+    return level.wrapped(op(*map(inner, args), **{name: inner(x) for name, x in kwargs.items()}))
+
+
 def elements_of(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Any:
     """What concerns elements and not shapes: dtypes, devices, copies."""
     inner = [x if (e := level.inside(x)) is None else e for x in args]
@@ -470,7 +480,23 @@ BY_KIND: dict[str, Rule] = {
     "join": looped,
     "indexed": looped,
 }
-BY_NAME: dict[str, Rule] = {}  # of operations that differ from their kind
+# What `batching=` of a declaration names.
+NAMED: dict[str, Rule] = {
+    "along": along(),
+    "along all": along("all"),
+    "along flat": along("flat"),
+    "batches": batches,
+    "elements": elements_of,
+    "filled": filled,
+    "itemless": itemless,
+    "leading": leading,
+    "looped": looped,
+    "outlined": outlined,
+    "pointwise": pointwise,
+    "shapeless": shapeless,
+    "sliced": sliced,
+}
+BY_NAME: dict[str, Rule] = {}  # of operations whose rule is a function of its own
 PRIVATE: dict[str, Rule] = {}  # of operations that are not registered
 
 
@@ -506,58 +532,25 @@ def made_of(function: Callable) -> Rule:
     return answered
 
 
-def entered(function: Rule, names: str) -> None:
-    """Enter a rule for a list of names."""
-    rule(*names.split())(function)
-
-
-entered(itemless, "item tolist is_nonzero numpy __array__ allclose equal __dlpack__")
-entered(shapeless, "nonzero masked_select unique unique_consecutive bincount")
-entered(
-    outlined,
-    "is_same_size is_contiguous is_signed_of dim_order is_pinned is_set_to",
-)
-entered(along("flat"), "argmax argmin cummax cummin")
-entered(
-    along(),
-    "flip rot90 sort argsort topk kthvalue mode fft.fft fft.ifft fft.rfft fft.irfft fft.hfft fft.ihfft",
-)
-entered(along(), "fft.fft2 fft.ifft2 fft.rfft2 fft.irfft2 fft.hfft2 fft.ihfft2")
-entered(along("all"), "min max any all fftshift ifftshift")
-entered(leading, "tril tril_ triu triu_ det adjoint")
-entered(
-    pointwise,
-    "polygamma polygamma_method polygamma_in_place copy_ real imag view_as_real",
-)
-entered(filled, "fill fill_")
-entered(elements_of, "detach zero_ view_as_real view_as_complex")
-
-
 # --- finding them -----------------------------------
-@functools.cache
-def _kinds() -> dict[Any, tuple[str, str]]:
-    """The name and kind under which each operation is registered."""
-    found: dict[Any, tuple[str, str]] = {}
-    for name, entry in REGISTRY.items():
-        for op in (entry.function, entry.in_place):
-            if isinstance(op, Op):
-                found.setdefault(op, (name if op is entry.function else name + "_", entry.kind))
-    return found
-
-
 def rule_of(op: Any) -> Rule:
-    """The rule for an operation: that of its own, of its kind, or what it is made of; else slice by slice."""
+    """The rule for an operation: its own, the one that its declaration names, that of its kind, or what it is made of; else slice by
+    slice.
+    """
     if (own := getattr(op, "mapped", None)) is not None:  # a kernel of the program, along rows
         return own
     if hasattr(op, "vmap_rule"):  # an operation of the program, whose rule may be registered later
         return of_program
-    name, kind = _kinds().get(op, ("", ""))
+    entry = op.entry if isinstance(op, Op) else None
     found: Rule | None
-    if isinstance(op, InPlaceOp):
-        found = BY_NAME.get(name) or pointwise
-    elif kind:
-        found = BY_NAME.get(name) or BY_NAME.get(name.removesuffix("_")) or BY_KIND.get(kind)
-    elif isinstance(op, PointwiseOp):
+    if entry is not None:
+        name = entry.name + "_" if op is entry.in_place else entry.name
+        found = BY_NAME.get(name) or (None if entry.batching is None else NAMED[entry.batching])
+        if found is None and isinstance(op, InPlaceOp):
+            found = pointwise
+        elif found is None:
+            found = BY_NAME.get(name.removesuffix("_")) or BY_KIND.get(entry.kind)
+    elif isinstance(op, (PointwiseOp, InPlaceOp)):
         found = pointwise
     elif isinstance(getattr(getattr(op, "function", None), "__self__", None), RowOp):
         found = rows

@@ -11,8 +11,8 @@ from ..core.call.function import shown_derivative
 from ..operations.neural import convolution
 from ._batched import Level, Rule, Running
 from ._rules import (
+    NAMED,
     along,
-    entered,
     leading,
     lifted,
     like,
@@ -48,17 +48,7 @@ def folded(spatial: int, *tensors: str) -> Rule:
     return folding
 
 
-for _n in (1, 2, 3):
-    for _name in (
-        f"max_pool{_n}d max_pool{_n}d_with_indices adaptive_max_pool{_n}d adaptive_max_pool{_n}d_with_indices avg_pool{_n}d "
-        f"adaptive_avg_pool{_n}d max_unpool{_n}d"
-    ).split():
-        rule(_name)(folded(_n))
-entered(
-    folded(-1),
-    "interpolate upsample upsample_nearest upsample_bilinear grid_sample grid_sampler_2d grid_sampler_3d grid_sampler",
-)
-entered(folded(-1), "channel_shuffle lp_pool1d lp_pool2d lp_pool3d")
+NAMED.update({"images": folded(-1), "images 1d": folded(1), "images 2d": folded(2), "images 3d": folded(3)})
 
 
 @rule("affine_grid", "affine_grid_generator")
@@ -66,16 +56,6 @@ def _grid(level: Level, op: Any, args: list, kwargs: dict, running: Running | No
     bound = parameters(op).bind(args, kwargs)
     count, *sizes = bound["size"]
     return folded(-1)(level, op, [], {**bound, "size": (level.size * count, *sizes)}, running)
-
-
-entered(leading, "pixel_shuffle pixel_unshuffle")
-entered(folded(2), "im2col")
-entered(folded(1), "col2im")
-
-
-@rule("flat_adaptive_max_pool1d")
-def _pooled(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
-    return folded(1)(level, op, args, kwargs, running)
 
 
 @rule("pad", "constant_pad_nd")
@@ -238,9 +218,9 @@ def _solving(trailing: dict[str, int]) -> Rule:
     return solving
 
 
-entered(_solving({"A": 2, "B": 2}), "solve solve_ex solve_triangular")
-entered(_solving({"LU": 2, "pivots": 1, "B": 2}), "lu_solve")
-entered(_solving({"LD": 2, "pivots": 1, "B": 2}), "ldl_solve")
+NAMED["solving"] = _solving({"A": 2, "B": 2})
+NAMED["solving LU"] = _solving({"LU": 2, "pivots": 1, "B": 2})
+NAMED["solving LD"] = _solving({"LD": 2, "pivots": 1, "B": 2})
 
 
 # --- layers -----------------------------------------

@@ -10,7 +10,6 @@ from ..core.places.indexing import key_of
 from ._batched import Level, Running
 from ._rules import (
     along,
-    entered,
     lifted,
     looped,
     made,
@@ -337,13 +336,6 @@ def _without(shape: Any, dim: int) -> tuple:
     sizes = list(shape)
     sizes[dim] = 1
     return tuple(sizes)
-
-
-entered(
-    looped,
-    "put masked_scatter nonzero_static lobpcg lu_unpack ctc_loss flat_ctc_loss embedding_bag flat_embedding_bag embedding_renorm_",
-)
-entered(looped, "argwhere")
 
 
 @rule("where", "where_method")

@@ -12,8 +12,6 @@ from ._rules import (
     PRIVATE,
     along,
     elements_of,
-    entered,
-    itemless,
     lifted,
     looped,
     made,
@@ -255,10 +253,6 @@ def _full(level: Level, op: Any, args: list, kwargs: dict, running: Running | No
     shape = bound["size"] if like is None else like.shape
     dtype = bound.get("dtype") or (value.dtype if like is None else like.dtype)
     return value.to(dtype).expand(shape).clone()
-
-
-entered(looped, "linspace logspace")
-entered(itemless, "zeros ones empty arange eye tril_indices triu_indices scalar_tensor")
 
 
 @made("tensor", "as_tensor", "asarray")

@@ -3,7 +3,9 @@
 
 `cast` stands behind the door, between modes of the upper and of the lower level.  It makes the operands that an operation's
 rule asks for and goes on; what the operation calls itself is not cast again, unless its rule says so (PARTS).  Forms in place and
-with `out=` have no rule.  Which operation has which rule is told by `flambeau.amp`.
+with `out=` have no rule.  Which operation has which rule its declaration says (`autocast=`).  The rules are those of PyTorch's lists
+('Autocast Op Reference'; what they do to each call of `tests/operations/samples.py` stands in `tests/data/autocast.tsv`); an operation
+without one computes in the dtypes that it is given, and so does what it is made of, unless its rule is "parts".
 
 What is on belongs to the thread: the types of devices, the lower dtype of each, how deep `with` blocks are nested, and
 the copies of parameters that are kept until the outermost of them ends.
@@ -347,9 +349,16 @@ cdef dict choices = {}
 cdef dict refusals = {}
 
 
-def choose(Op op, choice) -> None:
-    """`choice(on_host, *args, **kwargs)` names the rule of a call."""
-    choices[op.name] = choice
+def declare(Op op, rules) -> None:
+    """What autocast does with an operation: a rule, or one for the CPU and one for accelerators.
+
+    A rule is a key of RULES, or a function `choice(on_host, *args, **kwargs)` that tells the one of a call.
+    """
+    given = rules if isinstance(rules, tuple) else (rules, rules)
+    for rule in given:
+        if callable(rule):
+            choices[op.name] = rule
+    op.on_host, op.elsewhere = [CHOSEN if callable(rule) else RULES[rule] for rule in given]
 
 
 def refuse(Op op, str why) -> None:

@@ -61,7 +61,7 @@ cdef class PointwiseNode(Node):
     cdef signed char codes[MAX_OPERANDS]
 
     def name(self):
-        return backward_name(self.op.name)
+        return self.op.label or backward_name(self.op.name)
 
     cdef list run(self, list grads):
         cdef Operand operands[MAX_SOURCES]

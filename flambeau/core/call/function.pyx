@@ -142,7 +142,7 @@ def derivative(label, formula, *arguments):
 
 
 shown_derivative = FunctionOp(derivative, owns=False)
-vars(shown_derivative)["composite"] = derivative
+shown_derivative.composite = derivative
 set_shown(shown_derivative)
 
 

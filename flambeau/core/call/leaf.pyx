@@ -29,7 +29,6 @@ cdef class LeafOp(FunctionOp):
 
     cdef readonly tuple results     # their names
     cdef readonly str writes        # the parameter that it writes to and returns, None where it writes to none
-    cdef str label                  # of the node; None for that of its name
     cdef object formula
     cdef Rule rule                  # made of the formula when first needed
     cdef tuple inputs               # the places of the parameters that may want a gradient
@@ -39,11 +38,11 @@ cdef class LeafOp(FunctionOp):
     def __cinit__(self, function, str name=None, bint owns=True, bint out=False):
         prepare_op(self, self.name, call_leaf)
 
-    def describe(self, tuple results not None, inputs, label, writes):
-        """Name the results, the parameters that may want a gradient (None: those that take tensors), the node, and the parameter that is
-        written to and returned.
+    def describe(self, tuple results not None, inputs, writes):
+        """Name the results, the parameters that may want a gradient (None: those that take tensors), and the one that is written to and
+        returned.
         """
-        self.results, self.wanted, self.label, self.writes = results, inputs, label, writes
+        self.results, self.wanted, self.writes = results, inputs, writes
 
     def derivative(self, formula):
         """Declare the gradients of the inputs (a decorator)."""

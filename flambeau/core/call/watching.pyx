@@ -442,11 +442,6 @@ cdef bint holds_wrapper(PyObject** args, Py_ssize_t n):
     return False
 
 
-cdef bint is_composite(object op):
-    """Whether it computes by calling other operations alone."""
-    return getattr(op, "composite", None) is not None and op.__name__ != "derivative"
-
-
 cdef object past(PyObject* callable, PyObject** args, size_t flagged, PyObject* names):
     """Lower modes; then the operation runs."""
     cdef Py_ssize_t nargs = PyVectorcall_NARGS(flagged), k
@@ -457,7 +452,7 @@ cdef object past(PyObject* callable, PyObject** args, size_t flagged, PyObject* 
         if recording.on:
             return recorded(<Op>callable, args, flagged, names)
         return (<Op>callable).run(callable, args, flagged, names)
-    if is_composite(<object>callable):      # the operations that it calls come here in their turn
+    if (<Op>callable).composite is not None and (<Op>callable).name != "derivative":      # what it calls comes here in its turn
         return (<Op>callable).run(callable, args, flagged, names)
     all_args = tuple([<object>args[k] for k in range(nargs)])
     named = {} if names == NULL else {(<tuple>names)[k]: <object>args[nargs + k] for k in range(len(<tuple>names))}

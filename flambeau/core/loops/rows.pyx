@@ -681,7 +681,7 @@ cdef int record_rows(RowOp op, tuple tensors, list results, int* dims, int ndims
         any_float = any_float or CATEGORY[(<TensorBase>results[k]).code] >= 2
     if not any_float:
         return 0
-    node.label = backward_name(op.name, not keepdim and (sizes is None or ndims == len(sizes)))
+    node.label = op.label or backward_name(op.name, not keepdim and (sizes is None or ndims == len(sizes)))
     node.formula = op.formula if op.formula is not None else underived(op.name)
     node.extra = (sizes, tuple([dims[k] for k in range(ndims)]), keepdim) + tuple([params[k] for k in range(op.params)])
     node.outputs = op.outputs

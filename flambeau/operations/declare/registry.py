@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from ...core.base import display
 from ...core.base.device import OutOfMemoryError
 from ...core.base.tensor import TensorBase
+from ...core.call import casting
 from ...core.call.copies import clone as copied_by
 from ...core.call.function import FunctionOp, on_host
 from ...core.call.leaf import LeafOp
@@ -36,6 +37,8 @@ class Entry(NamedTuple):
     differentiable: bool
     details: dict[str, Any]
     module: str  # where it is declared: its family
+    line: int
+    batching: str | None  # the rule of `vmap` (func/_rules.py), where it is not that of its kind
 
 
 REGISTRY: dict[str, Entry] = {}
@@ -128,7 +131,6 @@ class Leaf(NamedTuple):
 
     results: tuple[str, ...]
     inputs: tuple[str, ...] | None
-    label: str | None
     writes: str | None
 
     def operation(self, function: Callable, owns: bool, out: bool) -> LeafOp:
@@ -153,6 +155,9 @@ def register(
     out: bool = False,
     composite: bool | None = None,
     leaf: Leaf | None = None,
+    label: str | None = None,
+    autocast: Any = None,
+    batching: str | None = None,
     **details: Any,
 ) -> Callable:
     """Enter an operation; `places` defaults to the flat namespace and a method of Tensor.
@@ -160,7 +165,9 @@ def register(
     A function becomes a `FunctionOp`.  The results of one in Python are views of its arguments only, unless it is `thin`:
     then it chooses one operation, and hands on what that one returns.  `out`: it gets the keyword `out=`, for a tensor apart.
     `composite`: it calls operations and nothing else, which modes of the lower level see in its place; so does an entry of that kind
-    unless it is a `whole`.  `leaf`: it is one node on the tape.
+    unless it is a `whole`.  `leaf`: it is one node on the tape.  `label`: the name of its node, where it does not follow from its own.
+    `autocast`: what autocast does with it (`core/call/casting.pyx`: "lower", "float32", "widest" …), or two such rules, for the CPU and
+    for accelerators, or a function of a call that tells one.  `batching`: the rule of `vmap`, where it is not that of its kind.
     """
     if name in REGISTRY:
         raise ValueError(f"the operation {name} is declared twice")
@@ -177,23 +184,40 @@ def register(
         function.composite = function.function
     call_as(function, places)
     call_as(in_place, [p + "_" for p in places if p.rpartition(".")[0] in _IN_PLACE])
+    where, line = declaring()
     entry = Entry(
-        name, kind, function, places, in_place, body, reference, domain, differentiable, details, declaring()
+        name,
+        kind,
+        function,
+        places,
+        in_place,
+        body,
+        reference,
+        domain,
+        differentiable,
+        details,
+        where,
+        line,
+        batching,
     )
     REGISTRY[name] = entry
     for op in (function, in_place):
         if isinstance(op, Op):
-            op.entry = entry
+            op.entry = op.entry or entry  # the first, where it is entered under other names again
+            if label is not None:
+                op.label = label
+    if autocast is not None:
+        casting.declare(function, autocast)
     _published.clear()
     return function
 
 
-def declaring() -> str:
-    """The module that declares the operation that is entered: the nearest caller outside of this package."""
+def declaring() -> tuple[str, int]:
+    """The module and the line that declare the operation that is entered: the nearest caller's outside of this package."""
     frame = sys._getframe(1)
     while str(frame.f_globals.get("__name__")).startswith(__package__) and frame.f_back is not None:
         frame = frame.f_back
-    return str(frame.f_globals.get("__name__"))
+    return str(frame.f_globals.get("__name__")), frame.f_lineno
 
 
 def as_operation(function: Any, owns: bool, out: bool = False) -> Any:
@@ -268,11 +292,11 @@ def leaf(
         label: the name of its node, which follows from the operation's.
         writes: the parameter that it writes to and returns.
     """
-    given = Leaf(tuple(results), None if inputs is None else tuple(inputs), label, writes)
+    given = Leaf(tuple(results), None if inputs is None else tuple(inputs), writes)
 
     def enter(function: Callable) -> Any:
         name = details.pop("name", function.__name__)
-        return register(name, kind, function, places=places, leaf=given, **details)
+        return register(name, kind, function, places=places, leaf=given, label=label, **details)
 
     return enter
 

@@ -49,7 +49,7 @@ ldl_factor_ex_result = named_result("linalg_ldl_factor_ex", "LD", "pivots", "inf
 
 
 # --- QR -------------------------------------------------------------------------------------------------------------------
-@library("lapack", "linalg.qr")
+@library("lapack", "linalg.qr", autocast=("float32", "whole"))
 @accepts_out
 def qr(A: TensorBase, mode: str = "reduced") -> tuple:
     """Q with orthonormal columns and upper triangular R with A = Q R, as a named tuple.
@@ -139,7 +139,7 @@ def _square_qr_gradient(to_Q: Any, to_R: Any, Q: TensorBase, R: TensorBase) -> T
     return linalg_solve_triangular(R, whole.mH, True, False).mH
 
 
-@library("lapack", "geqrf", "Tensor.geqrf", differentiable=False)
+@library("lapack", "geqrf", "Tensor.geqrf", differentiable=False, autocast=("float32", "whole"))
 @accepts_out
 @underived("GeqrfBackward0")
 def geqrf(input: TensorBase) -> tuple:
@@ -337,7 +337,7 @@ def lu(A: TensorBase, *, pivot: bool = True) -> tuple:
     return lu_result(*found)
 
 
-@library("lapack", "linalg.lu_solve")
+@library("lapack", "linalg.lu_solve", autocast=("float32", "whole"), batching="solving LU")
 def lu_solve(
     LU: TensorBase,
     pivots: TensorBase,
@@ -393,7 +393,7 @@ def _check_triangle(who: str, UPLO: str) -> str:
     return UPLO.upper()
 
 
-@library("lapack", "linalg.eigh")
+@library("lapack", "linalg.eigh", autocast=("float32", "whole"))
 @accepts_out
 def eigh(A: TensorBase, UPLO: str = "L") -> tuple:
     """Eigenvalues (real, ascending) and orthonormal eigenvectors of Hermitian matrices, of which one triangle is read.
@@ -444,7 +444,7 @@ def _differences(L: TensorBase) -> TensorBase:
     return L.unsqueeze(-2) - L.unsqueeze(-1) + identity(L.shape[-1], L)
 
 
-@library("lapack", "linalg.eigvalsh")
+@library("lapack", "linalg.eigvalsh", autocast=("float32", "whole"))
 def eigvalsh(A: TensorBase, UPLO: str = "L", *, out: TensorBase | None = None) -> TensorBase:
     """λ with A v = λ v: eigenvalues (real, ascending) of Hermitian matrices.
     One triangle is read.
@@ -479,7 +479,7 @@ def _check_finite(who: str, A: TensorBase) -> None:
         raise RuntimeError(f"{who}: input tensor should not contain infs or NaNs.")
 
 
-@library("lapack", "linalg.eig")
+@library("lapack", "linalg.eig", autocast=("float32", "whole"))
 @accepts_out
 def eig(A: TensorBase) -> tuple:
     """λ and v with A v = λ v: eigenvalues and eigenvectors (of norm 1) of square matrices.
@@ -544,7 +544,7 @@ def _eig_gradient(grads: tuple, L: TensorBase, V: TensorBase, is_complex: bool) 
     return (found if is_complex else real(found),)
 
 
-@library("lapack", "linalg.eigvals")
+@library("lapack", "linalg.eigvals", autocast=("float32", "whole"))
 def eigvals(A: TensorBase, *, out: TensorBase | None = None) -> TensorBase:
     """λ with A v = λ v: eigenvalues of square matrices, always complex, in no certain order.
 
@@ -569,7 +569,7 @@ def eigvals(A: TensorBase, *, out: TensorBase | None = None) -> TensorBase:
 
 
 # --- singular values ------------------------------------------------------------------------------------------------------
-@library("lapack", "linalg.svd")
+@library("lapack", "linalg.svd", autocast=("float32", "whole"))
 @accepts_out
 def svd(
     A: TensorBase,
@@ -675,7 +675,7 @@ def _svd_gradient(grads: tuple, U: TensorBase, S: TensorBase, Vh: TensorBase) ->
     return (found,)
 
 
-@library("lapack", "linalg.svdvals")
+@library("lapack", "linalg.svdvals", autocast=("float32", "whole"))
 def svdvals(A: TensorBase, *, driver: str | None = None, out: TensorBase | None = None) -> TensorBase:
     """The diagonal of S in A = U S Vᴴ: singular values in descending order.
 
@@ -753,7 +753,7 @@ def ldl_factor(A: TensorBase, *, hermitian: bool = False) -> tuple:
     return ldl_factor_result(*ldl_factor_ex(A, hermitian=hermitian, check_errors=True)[:2])
 
 
-@library("lapack", "linalg.ldl_solve", differentiable=False)
+@library("lapack", "linalg.ldl_solve", differentiable=False, batching="solving LD")
 @accepts_out
 def ldl_solve(LD: TensorBase, pivots: TensorBase, B: TensorBase, *, hermitian: bool = False) -> TensorBase:
     """X with A X = B for A as `ldl_factor` gave it.

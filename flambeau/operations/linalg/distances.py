@@ -71,7 +71,7 @@ def _back(grad: TensorBase, a: TensorBase, b: TensorBase, p: float) -> tuple:
     return of_a, of_b
 
 
-@library("composite", "cdist")
+@library("composite", "cdist", autocast="float32")
 def cdist(x1: TensorBase, x2: TensorBase, p: float = 2.0, compute_mode: str = MODES[0]) -> TensorBase:
     """The p-norm of every row of x1 (…, P, M) less every row of x2 (…, R, M): (…, P, R).
 
@@ -110,7 +110,7 @@ def cdist(x1: TensorBase, x2: TensorBase, p: float = 2.0, compute_mode: str = MO
     return found.reshape(*batch, a.shape[-2], b.shape[-2])
 
 
-@library("composite", "pdist", "nn.functional.pdist")
+@library("composite", "pdist", "nn.functional.pdist", autocast=("whole", "float32"))
 def pdist(input: TensorBase, p: float = 2.0) -> TensorBase:
     """‖inputᵢ - inputⱼ‖ₚ for all i < j, the rows of a matrix, in the order of the upper triangle's
     elements.

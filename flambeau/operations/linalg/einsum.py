@@ -21,7 +21,7 @@ Label = str | int
 SUBLIST_LETTERS = ascii_uppercase + ascii_lowercase
 
 
-@library("composite", "einsum")
+@library("composite", "einsum", autocast="parts")
 def einsum(*args: Any) -> TensorBase:
     """Sum of products of tensors whose dimensions are named by letters.
 
@@ -272,7 +272,15 @@ def _after(operand: TensorBase, leading: int, new: int) -> TensorBase:
     return operand.reshape([*operand.shape[:leading], *[1] * new, *operand.shape[leading:]])
 
 
-@library("composite", "tensordot")
+def _tensordot_cast(on_host: bool, a: Any, b: Any, dims: Any = 2, **_: Any) -> str:
+    """The rule of autocast: of a product of matrices, or of a sum over everything."""
+    if not on_host:
+        return "widest"
+    both = dims if isinstance(dims, int) else len(dims[0]) if isinstance(dims[0], (list, tuple)) else 1
+    return "whole" if both == a.ndim == b.ndim else "parts"
+
+
+@library("composite", "tensordot", autocast=_tensordot_cast)
 def tensordot(a: TensorBase, b: TensorBase, dims: Any = 2, out: TensorBase | None = None) -> TensorBase:
     """Σ a[i, k] · b[k, j] over the last `dims` dimensions of a and the first of b, or over the two lists
     `dims`.
@@ -349,7 +357,7 @@ def _put(result: TensorBase, out: TensorBase | None) -> TensorBase:
     return out.resize_(result.shape).copy_(result)
 
 
-@library("composite", "linalg.multi_dot")
+@library("composite", "linalg.multi_dot", autocast="parts")
 def multi_dot(tensors: Sequence[TensorBase], *, out: TensorBase | None = None) -> TensorBase:
     """A₁ · A₂ · … · Aₙ in the order of least work; the first and the last may be vectors.
 
@@ -415,7 +423,7 @@ def _best_cuts(sizes: list[int]) -> dict[tuple[int, int], int]:
     return cuts
 
 
-@library("composite", "chain_matmul")
+@library("composite", "chain_matmul", autocast="parts")
 def chain_matmul(*matrices: TensorBase, out: TensorBase | None = None) -> TensorBase:
     """A₁ · A₂ · … · Aₙ in the order of least work, as `linalg.multi_dot`; of one matrix, itself.
 
@@ -436,7 +444,7 @@ def chain_matmul(*matrices: TensorBase, out: TensorBase | None = None) -> Tensor
     return _put(matrices[0].clone(), out) if len(matrices) == 1 else multi_dot(matrices, out=out)
 
 
-@library("composite", "nn.functional.bilinear", "bilinear")
+@library("composite", "nn.functional.bilinear", "bilinear", autocast=("whole", "widest"))
 def bilinear(
     input1: TensorBase, input2: TensorBase, weight: TensorBase, bias: TensorBase | None = None
 ) -> TensorBase:

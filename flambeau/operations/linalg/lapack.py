@@ -139,7 +139,7 @@ def identity(n: int, like: TensorBase) -> TensorBase:
 
 
 # --- triangular systems ---------------------------------------------------------------------------------------------------
-@library("lapack", "linalg.solve_triangular", composite=True)
+@library("lapack", "linalg.solve_triangular", composite=True, batching="solving")
 def solve_triangular(
     A: TensorBase,
     B: TensorBase,
@@ -191,7 +191,7 @@ def same_batch(who: str, a: TensorBase, b: TensorBase) -> tuple[TensorBase, Tens
     return a.expand(*batch, *a.shape[-2:]), b.expand(*batch, *b.shape[-2:])
 
 
-@leaf("lapack")
+@leaf("lapack", batching="batches")
 def linalg_solve_triangular(A: TensorBase, B: TensorBase, upper: bool, unit: bool) -> TensorBase:
     """X with A X = B, of matrices with the same batch dimensions, of which one triangle of A is read."""
 
@@ -220,7 +220,7 @@ def is_vector(A: TensorBase, B: TensorBase) -> bool:
     return B.ndim == 1 or (B.ndim == A.ndim - 1 and tuple(B.shape) == tuple(A.shape[:-1]))
 
 
-@library("lapack", "linalg.solve", composite=True)
+@library("lapack", "linalg.solve", composite=True, autocast=("float32", "whole"), batching="solving")
 def solve(A: TensorBase, B: TensorBase, *, left: bool = True, out: TensorBase | None = None) -> TensorBase:
     """X with A X = B, or X A = B unless `left`; B is matrices, or vectors.  LinAlgError where A is singular.
 
@@ -274,7 +274,7 @@ def _solve(A: TensorBase, B: TensorBase) -> TensorBase:
     return X
 
 
-@leaf("lapack", results=("X", "info"), label="LinalgSolveExBackward0")
+@leaf("lapack", results=("X", "info"), label="LinalgSolveExBackward0", batching="batches")
 def linalg_solve_systems(A: TensorBase, B: TensorBase) -> tuple[TensorBase, TensorBase]:
     """The solution, and for each matrix 0 or the number of the first pivot that is 0."""
 
@@ -291,7 +291,7 @@ def linalg_solve_systems(A: TensorBase, B: TensorBase) -> tuple[TensorBase, Tens
 
 @linalg_solve_systems.derivative
 def _solve_gradient(grad: TensorBase, A: TensorBase, X: TensorBase) -> tuple:
-    to_B = _solve(A.mH, grad)
+    to_B, _ = linalg_solve_systems(A.mH, grad)
     return -matmul(to_B, X.mH), to_B
 
 
@@ -303,6 +303,7 @@ def _solve_gradient(grad: TensorBase, A: TensorBase, X: TensorBase) -> tuple:
     reference="numpy.linalg.inv",
     name="inv",
     composite=True,
+    autocast=("float32", "whole"),
 )
 def inv(A: TensorBase, *, out: TensorBase | None = None) -> TensorBase:
     """A⁻¹, the inverse of square matrices; LinAlgError where one is singular.
@@ -346,7 +347,7 @@ def _inverse_gradient(grad: TensorBase, Y: TensorBase) -> TensorBase:
     return -matmul(Y.mH, matmul(grad, Y.mH))
 
 
-@library("lapack", "linalg.inv_ex", composite=True)
+@library("lapack", "linalg.inv_ex", composite=True, autocast=("float32", "whole"))
 @accepts_out
 def inv_ex(A: TensorBase, *, check_errors: bool = False) -> tuple:
     """A⁻¹ as `inv`, and for each matrix a number instead of an error.
@@ -373,7 +374,7 @@ def inv_ex(A: TensorBase, *, check_errors: bool = False) -> tuple:
     return inv_ex_result(Y, info)
 
 
-@library("lapack", "linalg.solve_ex", composite=True)
+@library("lapack", "linalg.solve_ex", composite=True, batching="solving")
 @accepts_out
 def solve_ex(A: TensorBase, B: TensorBase, *, left: bool = True, check_errors: bool = False) -> tuple:
     """A⁻¹ B as `solve`, and for each matrix a number instead of an error.
@@ -396,7 +397,7 @@ def solve_ex(A: TensorBase, B: TensorBase, *, left: bool = True, check_errors: b
 
 
 # --- Cholesky -------------------------------------------------------------------------------------------------------------
-@library("lapack", "linalg.cholesky_ex", composite=True)
+@library("lapack", "linalg.cholesky_ex", composite=True, autocast=("float32", "whole"))
 @accepts_out
 def cholesky_ex(A: TensorBase, *, upper: bool = False, check_errors: bool = False) -> tuple:
     """L with A = L Lᴴ as `cholesky`, and for each matrix a number instead of an error.
@@ -452,7 +453,7 @@ def _cholesky_gradient(grad: TensorBase, L: TensorBase) -> tuple:
     return (linalg_solve_triangular(L.mH, left.mH, True, False).mH,)
 
 
-@library("lapack", "linalg.cholesky", composite=True)
+@library("lapack", "linalg.cholesky", composite=True, autocast=("float32", "whole"))
 def cholesky(A: TensorBase, *, upper: bool = False, out: TensorBase | None = None) -> TensorBase:
     """Lower triangular L with A = L Lᴴ, or its Hermitian transpose where `upper`; A is Hermitian, positive-definite.
 

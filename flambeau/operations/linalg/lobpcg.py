@@ -17,7 +17,7 @@ from .decompositions import eigh
 from .lapack import checked, record
 
 
-@library("lapack", "lobpcg")
+@library("lapack", "lobpcg", batching="looped")
 def lobpcg(
     A: TensorBase,
     k: int | None = None,

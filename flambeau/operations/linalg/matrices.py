@@ -38,7 +38,7 @@ svd_result = named_result("svd", "U", "S", "V")
 
 
 # --- vectors --------------------------------------------------------------------------------------------------------------
-@library("composite", "linalg.cross", name="linalg_cross")
+@library("composite", "linalg.cross", name="linalg_cross", autocast=("whole", "widest"))
 def linalg_cross(
     input: TensorBase, other: TensorBase, *, dim: int = -1, out: TensorBase | None = None
 ) -> TensorBase:
@@ -62,7 +62,7 @@ def linalg_cross(
     return _cross(input, other, dim, out=out)
 
 
-@library("composite", "linalg.vecdot")
+@library("composite", "linalg.vecdot", autocast="lower")
 def vecdot(x: TensorBase, y: TensorBase, *, dim: int = -1, out: TensorBase | None = None) -> TensorBase:
     """Σ x* · y along `dim`, over all other dimensions broadcast.
 
@@ -129,7 +129,7 @@ def linalg_diagonal(A: TensorBase, *, offset: int = 0, dim1: int = -2, dim2: int
 
 
 # --- norms ----------------------------------------------------------------------------------------------------------------
-@library("composite", "linalg.matrix_norm")
+@library("composite", "linalg.matrix_norm", autocast=("whole", "float32 unless told"))
 def matrix_norm(
     A: TensorBase,
     ord: Any = "fro",
@@ -183,7 +183,7 @@ def _matrix_norm(A: TensorBase, ord: Any, rows: int, columns: int, keepdim: bool
     raise RuntimeError(f"linalg.matrix_norm: Order {ord} not supported.")
 
 
-@library("composite", "linalg.norm", name="linalg_norm")
+@library("composite", "linalg.norm", name="linalg_norm", autocast=("whole", "float32 unless told"))
 def linalg_norm(
     A: TensorBase,
     ord: Any = None,
@@ -234,7 +234,7 @@ def _number(p) -> float | None:
     return {"fro": 2.0, "inf": math.inf, "-inf": -math.inf}.get(p)
 
 
-@library("composite", "norm", "Tensor.norm")
+@library("composite", "norm", "Tensor.norm", autocast=("whole", "float32 unless told"))
 def norm(input, p="fro", dim=None, keepdim: bool = False, out=None, dtype=None) -> TensorBase:
     """(Σ |x|^p)^(1/p), the p-norm, over `dim` (all by default).
     For inf it is the largest |x|, for 0 the count of non-zeros.
@@ -255,7 +255,7 @@ def norm(input, p="fro", dim=None, keepdim: bool = False, out=None, dtype=None) 
     return vector_norm(input, order, dim, keepdim, dtype=dtype, out=out)
 
 
-@library("composite", "nuclear_norm")
+@library("composite", "nuclear_norm", autocast=("whole", "float32"))
 def nuclear_norm(input: TensorBase, dim: Any = (-2, -1), keepdim: bool = False) -> TensorBase:
     """Σ σₖ: the sum of the singular values of matrices.
 
@@ -272,7 +272,7 @@ def nuclear_norm(input: TensorBase, dim: Any = (-2, -1), keepdim: bool = False) 
     return matrix_norm(input, "nuc", dim, keepdim)
 
 
-@library("composite", "linalg.cond")
+@library("composite", "linalg.cond", autocast=("float32", "whole"))
 def cond(A: TensorBase, p: Any = None, *, out: TensorBase | None = None) -> TensorBase:
     """The condition number: norm(A) · norm(A⁻¹), for p 2 (the default) and -2 by singular values; inf for a singular matrix.
 
@@ -325,7 +325,7 @@ def _magnitudes(A: TensorBase, hermitian: bool) -> TensorBase:
     return dec.eigvalsh(A).abs() if hermitian else dec.svdvals(A)
 
 
-@library("composite", "linalg.matrix_rank", differentiable=False)
+@library("composite", "linalg.matrix_rank", differentiable=False, autocast=("float32", "whole"))
 def matrix_rank(
     A: TensorBase,
     tol: Any = None,
@@ -358,7 +358,7 @@ def matrix_rank(
     return into(out, (S > limit.unsqueeze(-1)).sum(-1), "linalg.matrix_rank")
 
 
-@library("composite", "linalg.pinv")
+@library("composite", "linalg.pinv", autocast="parts")
 def pinv(
     A: TensorBase,
     rcond: Any = None,
@@ -410,7 +410,7 @@ def _pinv_gradient(grad: TensorBase, A: TensorBase, P: TensorBase) -> tuple:
     return (found - matmul(matmul(Ph, grad), Ph),)
 
 
-@library("composite", "linalg.lstsq")
+@library("composite", "linalg.lstsq", autocast=("float32", "whole"))
 @accepts_out
 def lstsq(A: TensorBase, B: TensorBase, rcond: float | None = None, *, driver: str | None = None) -> tuple:
     """X with the least |A X - B|, as a named tuple (solution, residuals, rank, singular_values).
@@ -485,7 +485,14 @@ def _by_qr(A: TensorBase, B: TensorBase, rcond: float | None) -> TensorBase | No
 
 
 # --- functions of matrices ------------------------------------------------------------------------------------------------
-@library("composite", "linalg.matrix_power", "matrix_power", "Tensor.matrix_power", name="matrix_power")
+@library(
+    "composite",
+    "linalg.matrix_power",
+    "matrix_power",
+    "Tensor.matrix_power",
+    name="matrix_power",
+    autocast="parts",
+)
 def matrix_power(A: TensorBase, n: int, *, out: TensorBase | None = None) -> TensorBase:
     """A · A · … · A, n times, by repeated squaring; for negative n of the inverse, for 0 the identity.
 
@@ -523,7 +530,7 @@ def matrix_power(A: TensorBase, n: int, *, out: TensorBase | None = None) -> Ten
 
 
 # --- tensors as matrices --------------------------------------------------------------------------------------------------
-@library("composite", "linalg.tensorinv", reference="numpy.linalg.tensorinv")
+@library("composite", "linalg.tensorinv", reference="numpy.linalg.tensorinv", autocast=("float32", "whole"))
 def tensorinv(A: TensorBase, ind: int = 2, *, out: TensorBase | None = None) -> TensorBase:
     """The inverse with respect to `tensordot` over the first `ind` dimensions.
 
@@ -553,7 +560,9 @@ def tensorinv(A: TensorBase, ind: int = 2, *, out: TensorBase | None = None) -> 
     return into(out, found, "linalg.tensorinv")
 
 
-@library("composite", "linalg.tensorsolve", reference="numpy.linalg.tensorsolve")
+@library(
+    "composite", "linalg.tensorsolve", reference="numpy.linalg.tensorsolve", autocast=("float32", "whole")
+)
 def tensorsolve(
     A: TensorBase, B: TensorBase, dims: Sequence[int] | None = None, *, out: TensorBase | None = None
 ) -> TensorBase:
@@ -584,7 +593,7 @@ def tensorsolve(
 
 
 # --- older names ----------------------------------------------------------------------------------------------------------
-@library("composite", "cholesky", "Tensor.cholesky", name="old_cholesky")
+@library("composite", "cholesky", "Tensor.cholesky", name="old_cholesky", autocast=("float32", "whole"))
 def cholesky(input: TensorBase, upper: bool = False, *, out: TensorBase | None = None) -> TensorBase:
     """`linalg.cholesky`: L with A = L Lᴴ, or its Hermitian transpose where `upper`.
 
@@ -603,7 +612,7 @@ def cholesky(input: TensorBase, upper: bool = False, *, out: TensorBase | None =
     return lapack.cholesky(input, upper=upper, out=out)
 
 
-@library("composite")
+@library("composite", autocast=("float32", "whole"))
 def cholesky_solve(
     input: TensorBase, L: TensorBase, upper: bool = False, *, out: TensorBase | None = None
 ) -> TensorBase:
@@ -656,7 +665,7 @@ def _cholesky_solve_gradient(
     return sum_to_size(to_B, of_B), sum_to_size(matmul(L, both) if upper else matmul(both, L), of_L)
 
 
-@library("composite")
+@library("composite", autocast=("float32", "whole"))
 def cholesky_inverse(L: TensorBase, upper: bool = False, *, out: TensorBase | None = None) -> TensorBase:
     """(L Lᴴ)⁻¹, or (Lᴴ L)⁻¹ where `upper`.
 
@@ -675,7 +684,7 @@ def cholesky_inverse(L: TensorBase, upper: bool = False, *, out: TensorBase | No
     return into(out, _cholesky_solve(identity(L.shape[-1], L.detach()), L, upper), "cholesky_inverse")
 
 
-@library("composite")
+@library("composite", autocast=("float32", "whole"))
 @accepts_out
 def triangular_solve(
     b: TensorBase, A: TensorBase, upper: bool = True, transpose: bool = False, unitriangular: bool = False
@@ -702,7 +711,7 @@ def triangular_solve(
     return triangular_solve_result(found, A.expand(*batch, *A.shape[-2:]).clone())
 
 
-@library("composite", "qr", "Tensor.qr", name="old_qr")
+@library("composite", "qr", "Tensor.qr", name="old_qr", autocast=("float32", "whole"))
 @accepts_out
 def qr(input: TensorBase, some: bool = True) -> tuple:
     """`linalg.qr`, input = Q R: reduced where `some`, else complete.
@@ -722,7 +731,7 @@ def qr(input: TensorBase, some: bool = True) -> tuple:
     return dec.qr(input, "reduced" if some else "complete")
 
 
-@library("composite", "svd", "Tensor.svd", name="old_svd")
+@library("composite", "svd", "Tensor.svd", name="old_svd", autocast=("float32", "whole"))
 @accepts_out
 def svd(input: TensorBase, some: bool = True, compute_uv: bool = True) -> tuple:
     """`linalg.svd`, input = U diag(S) Vᴴ, with V instead of its Hermitian transpose; zeros for U and V
@@ -757,6 +766,7 @@ def svd(input: TensorBase, some: bool = True, compute_uv: bool = True) -> tuple:
         "(A: Tensor, pivot: bool = True, get_infos: Literal[False] = False) -> tuple[Tensor, Tensor]",
         "(A: Tensor, pivot: bool = True, *, get_infos: Literal[True]) -> tuple[Tensor, Tensor, Tensor]",
     ),
+    autocast=("float32", "whole"),
 )
 def lu(A: TensorBase, pivot: bool = True, get_infos: bool = False) -> tuple:
     """`linalg.lu_factor`, A = P L U, without an error for a zero pivot; with the verdicts where
@@ -777,7 +787,7 @@ def lu(A: TensorBase, pivot: bool = True, get_infos: bool = False) -> tuple:
     return tuple(found) if get_infos else tuple(found[:2])
 
 
-@library("composite", "lu_solve", "Tensor.lu_solve", name="old_lu_solve")
+@library("composite", "lu_solve", "Tensor.lu_solve", name="old_lu_solve", autocast=("float32", "whole"))
 @accepts_out
 def lu_solve(b: TensorBase, LU_data: TensorBase, LU_pivots: TensorBase) -> TensorBase:
     """`linalg.lu_solve`: X with A X = b for A = P L U.
@@ -799,7 +809,7 @@ def lu_solve(b: TensorBase, LU_data: TensorBase, LU_pivots: TensorBase) -> Tenso
 lu_unpack_result = named_result("lu_unpack", "P", "L", "U")
 
 
-@library("composite", "lu_unpack")
+@library("composite", "lu_unpack", batching="looped")
 @accepts_out
 def lu_unpack(
     LU_data: TensorBase, LU_pivots: TensorBase, unpack_data: bool = True, unpack_pivots: bool = True
@@ -829,7 +839,7 @@ def lu_unpack(
     return lu_unpack_result(P, L, U)
 
 
-@library("composite", "pinverse", "Tensor.pinverse")
+@library("composite", "pinverse", "Tensor.pinverse", autocast="parts")
 def pinverse(input: TensorBase, rcond: float = 1e-15) -> TensorBase:
     """`linalg.pinv`: V S⁺ Uᴴ for input = U S Vᴴ, where singular values up to rcond · largest count as 0.
 
@@ -848,7 +858,7 @@ def pinverse(input: TensorBase, rcond: float = 1e-15) -> TensorBase:
 
 
 # --- low rank -------------------------------------------------------------------------------------------------------------
-@library("composite", "svd_lowrank")
+@library("composite", "svd_lowrank", autocast="parts")
 def svd_lowrank(
     A: TensorBase, q: int | None = 6, niter: int | None = 2, M: TensorBase | None = None
 ) -> tuple[TensorBase, TensorBase, TensorBase]:
@@ -883,7 +893,7 @@ def svd_lowrank(
     return matmul(Q, U), S, Vh.mH
 
 
-@library("composite", "pca_lowrank")
+@library("composite", "pca_lowrank", autocast="parts")
 def pca_lowrank(
     A: TensorBase, q: int | None = None, center: bool = True, niter: int = 2
 ) -> tuple[TensorBase, TensorBase, TensorBase]:

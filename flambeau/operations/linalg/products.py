@@ -2,30 +2,46 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ...codegen import tiles  # noqa: F401  provides the tiles of products in bfloat16
 from ...codegen.tiles import panels  # noqa: F401  provides those of products in float32 and float64
 from ...core.call.wrapping import write_out
 from ...core.lib import products
 from ..declare.registry import register
 
-for (
-    _name
-) in "matmul mm bmm mv dot vdot inner outer addmm addmv addbmm baddbmm addr chain_matmul tensordot".split():
-    if hasattr(products, _name):
-        register(
-            _name,
-            "library",
-            getattr(products, _name),
-            in_place=getattr(products, _name + "_", None),
-            places=(_name, f"Tensor.{_name}"),
-        )
-for _name, _places in {
-    "linear": ("nn.functional.linear",),
-    "bilinear": ("nn.functional.bilinear",),
-    "multi_dot": ("linalg.multi_dot",),
+
+def _inner_cast(on_host: bool, input: Any, other: Any, **_: Any) -> str:
+    """A product of matrices, or `dot`, which is in one list alone; the dtypes are compared before."""
+    if not on_host:
+        return "widest"
+    return "lower" if input.dtype == other.dtype and max(input.ndim, other.ndim) > 1 else "whole"
+
+
+for _name, _autocast in {
+    "matmul": "lower",
+    "mm": "lower",
+    "bmm": "lower",
+    "mv": ("whole", "lower"),
+    "dot": ("whole", "widest"),
+    "vdot": ("whole", "widest"),
+    "inner": _inner_cast,
+    "outer": None,
+    "addmm": "lower",
+    "addmv": ("whole", "lower"),
+    "addbmm": "lower",
+    "baddbmm": "lower",
+    "addr": ("whole", "lower"),
 }.items():
-    if hasattr(products, _name):
-        register(_name, "library", getattr(products, _name), places=_places)
+    register(
+        _name,
+        "library",
+        getattr(products, _name),
+        in_place=getattr(products, _name + "_", None),
+        places=(_name, f"Tensor.{_name}"),
+        autocast=_autocast,
+    )
+register("linear", "library", products.linear, places=("nn.functional.linear",), autocast="lower")
 
 
 def _linear_written_out(input, weight, bias=None):
@@ -41,4 +57,4 @@ def _linear_written_out(input, weight, bias=None):
 
 write_out(products.linear, _linear_written_out)
 register("ger", "library", products.outer)
-register("linalg.matmul", "library", products.matmul, places=("linalg.matmul",))
+register("linalg.matmul", "library", products.matmul, places=("linalg.matmul",), autocast="lower")

@@ -45,7 +45,14 @@ def _turned(V: TensorBase, tau: TensorBase, other: TensorBase) -> TensorBase:
     return matmul(V, inner)
 
 
-@library("composite", "linalg.householder_product", "orgqr", "Tensor.orgqr", name="householder_product")
+@library(
+    "composite",
+    "linalg.householder_product",
+    "orgqr",
+    "Tensor.orgqr",
+    name="householder_product",
+    autocast=("float32", "whole"),
+)
 def householder_product(input: TensorBase, tau: TensorBase, *, out: TensorBase | None = None) -> TensorBase:
     """The first n columns of the product of the reflections 1 - τₖ vₖ vₖᴴ.
     The vₖ stand below the diagonal of the m by n `input` (with a 1 on it and zeros above).

@@ -14,6 +14,16 @@ from ...core.make import arrow, bridge, create, elements, interchange, literal
 from ..declare.registry import library, register
 from ..declare.results import into
 
+# Rules of `vmap`: sizes and steps are numbers, the same in all slices; what is written or read is not.
+_BATCHING = {
+    **dict.fromkeys(
+        "zeros ones empty arange eye tril_indices triu_indices scalar_tensor".split(), "itemless"
+    ),
+    **dict.fromkeys("numpy __array__ __dlpack__".split(), "itemless"),
+    **dict.fromkeys("linspace logspace".split(), "looped"),
+    "fill_": "filled",
+    "zero_": "elements",
+}
 for _module, _names in (
     (
         create,
@@ -25,7 +35,14 @@ for _module, _names in (
     (interchange, "from_dlpack"),
 ):
     for _name in _names.split():
-        register(_name, "creation", getattr(_module, _name), places=(_name,), differentiable=False)
+        register(
+            _name,
+            "creation",
+            getattr(_module, _name),
+            places=(_name,),
+            differentiable=False,
+            batching=_BATCHING.get(_name),
+        )
 for _module, _names in (
     (create, "new_empty new_zeros new_ones new_full new_empty_strided"),
     (elements, "fill_ zero_"),
@@ -40,6 +57,7 @@ for _module, _names in (
             getattr(_module, _name),
             places=(f"Tensor.{_name}", *([_name] if _name in ("fill_", "zero_") else ())),
             differentiable=False,
+            batching=_BATCHING.get(_name),
         )
 register("new_tensor", "creation", literal.new_tensor_, places=("Tensor.new_tensor",), differentiable=False)
 

@@ -11,8 +11,15 @@ from ..declare.registry import library, register
 
 Tensors = Sequence[TensorBase]
 
-register("cat", "join", cat, places=("cat", "concat", "concatenate"), reference="numpy.concatenate")
-register("stack", "join", stack, places=("stack",), reference="numpy.stack")
+register(
+    "cat",
+    "join",
+    cat,
+    places=("cat", "concat", "concatenate"),
+    reference="numpy.concatenate",
+    autocast=("widest", "whole"),
+)
+register("stack", "join", stack, places=("stack",), reference="numpy.stack", autocast=("widest", "whole"))
 
 
 def _checked(who: str, tensors: Tensors) -> Tensors:
@@ -25,7 +32,7 @@ def _checked(who: str, tensors: Tensors) -> Tensors:
     return tensors
 
 
-@library("composite", "hstack")
+@library("composite", "hstack", autocast="parts")
 def hstack(tensors: Tensors, *, out: TensorBase | None = None) -> TensorBase:
     """[A B …]: the tensors side by side, along the second dimension, 1-dim ones along the first.
 
@@ -37,7 +44,7 @@ def hstack(tensors: Tensors, *, out: TensorBase | None = None) -> TensorBase:
     return cat(parts, 0 if parts[0].ndim == 1 else 1, out=out)
 
 
-@library("composite", "vstack", "row_stack")
+@library("composite", "vstack", "row_stack", autocast="parts")
 def vstack(tensors: Tensors, *, out: TensorBase | None = None) -> TensorBase:
     """The tensors one above another: along the first dimension, where a 1-dim tensor counts as a row.
 
@@ -49,7 +56,7 @@ def vstack(tensors: Tensors, *, out: TensorBase | None = None) -> TensorBase:
     return cat([atleast_2d(t) for t in _checked("vstack", tensors)], 0, out=out)
 
 
-@library("composite", "dstack")
+@library("composite", "dstack", autocast="parts")
 def dstack(tensors: Tensors, *, out: TensorBase | None = None) -> TensorBase:
     """The tensors one behind another: along the third dimension, which is added where it is missing.
 
@@ -68,7 +75,7 @@ def dstack(tensors: Tensors, *, out: TensorBase | None = None) -> TensorBase:
     return cat([atleast_3d(t) for t in _checked("dstack", tensors)], 2, out=out)
 
 
-@library("composite", "column_stack")
+@library("composite", "column_stack", autocast="parts")
 def column_stack(tensors: Tensors, *, out: TensorBase | None = None) -> TensorBase:
     """[a b …]: the tensors side by side as columns; 0-dim and 1-dim ones become matrices of one column
     first.
@@ -82,7 +89,7 @@ def column_stack(tensors: Tensors, *, out: TensorBase | None = None) -> TensorBa
     return hstack(parts, out=out)
 
 
-@library("composite", "block_diag")
+@library("composite", "block_diag", autocast="parts")
 def block_diag(*tensors: TensorBase) -> TensorBase:
     """A matrix with the given ones (or rows, or numbers) along its diagonal and zeros elsewhere.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from ...codegen import expr as ex
 from ...core import tape
@@ -19,7 +20,13 @@ from ..declare.results import each_part
 MODES = ("constant", "reflect", "replicate", "circular")
 
 
-@library("shape", "nn.functional.pad")
+def _padding_cast(on_host: bool, input: Any, pad: Any, mode: str = "constant", value: Any = None) -> str:
+    """The rule of autocast: PyTorch's CPU list has the modes but one."""
+    listed = mode == "replicate" or (mode == "reflect" and len(pad) <= 4)
+    return "float32" if on_host and listed else "whole"
+
+
+@library("shape", "nn.functional.pad", autocast=_padding_cast)
 def pad(
     input: TensorBase, pad: Sequence[int], mode: str = "constant", value: complex | None = None
 ) -> TensorBase:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ...core.base.tensor import TensorBase
 from ..declare.half_types import in_float32
 from ..declare.registry import library
 from ..declare.results import copied
 
 
-@library("composite", "nn.functional.pixel_shuffle", "pixel_shuffle")
+@library("composite", "nn.functional.pixel_shuffle", "pixel_shuffle", batching="leading")
 def pixel_shuffle(input: TensorBase, upscale_factor: int) -> TensorBase:
     """(*, C r², H, W) to (*, C, H r, W r): result[c, h r + i, w r + j] = input[c r² + i r + j, h, w].
     The source is Shi et al. (2016).
@@ -38,7 +40,7 @@ def pixel_shuffle(input: TensorBase, upscale_factor: int) -> TensorBase:
     return copied(parts.permute(order), [*lead, c // (r * r), h * r, w * r])
 
 
-@library("composite", "nn.functional.pixel_unshuffle", "pixel_unshuffle")
+@library("composite", "nn.functional.pixel_unshuffle", "pixel_unshuffle", batching="leading")
 def pixel_unshuffle(input: TensorBase, downscale_factor: int) -> TensorBase:
     """(*, C, H r, W r) to (*, C r², H, W): result[c r² + i r + j, h, w] = input[c, h r + i, w r + j].
     It is the inverse of `pixel_shuffle`.
@@ -66,7 +68,12 @@ def pixel_unshuffle(input: TensorBase, downscale_factor: int) -> TensorBase:
     return copied(parts.permute(order), [*lead, c * r * r, h // r, w // r])
 
 
-@library("composite", "nn.functional.local_response_norm")
+def _response_cast(on_host: bool, input: Any, *_: Any, **__: Any) -> str:
+    """The rule of autocast: of a power, and on the CPU of a mean over three dimensions where there are as many."""
+    return "whole" if on_host and input.ndim == 3 else "float32"
+
+
+@library("composite", "nn.functional.local_response_norm", autocast=_response_cast)
 @in_float32()
 def local_response_norm(
     input: TensorBase, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0

@@ -6,7 +6,7 @@ from ...core.base.tensor import TensorBase
 from ..declare.registry import library
 
 
-@library("question", "is_same_size", "Tensor.is_same_size", differentiable=False)
+@library("question", "is_same_size", "Tensor.is_same_size", differentiable=False, batching="outlined")
 def is_same_size(input: TensorBase, other: TensorBase) -> bool:
     """Whether two tensors have one shape.
 
@@ -20,7 +20,7 @@ def is_same_size(input: TensorBase, other: TensorBase) -> bool:
     return tuple(input.shape) == tuple(other.shape)
 
 
-@library("question", "is_nonzero", "Tensor.is_nonzero", differentiable=False)
+@library("question", "is_nonzero", "Tensor.is_nonzero", differentiable=False, batching="itemless")
 def is_nonzero(input: TensorBase) -> bool:
     """Whether a tensor's only element is not zero; RuntimeError unless there is just one.
 
@@ -43,7 +43,7 @@ def is_nonzero(input: TensorBase) -> bool:
     return bool(input)
 
 
-@library("question", "is_set_to", "Tensor.is_set_to", differentiable=False)
+@library("question", "is_set_to", "Tensor.is_set_to", differentiable=False, batching="outlined")
 def is_set_to(input: TensorBase, tensor: TensorBase) -> bool:
     """Whether both lie over the same storage at the same place with the same shape and strides.
 
@@ -63,7 +63,7 @@ def is_set_to(input: TensorBase, tensor: TensorBase) -> bool:
     )
 
 
-@library("question", "is_signed", name="is_signed_of", differentiable=False)
+@library("question", "is_signed", name="is_signed_of", differentiable=False, batching="outlined")
 def is_signed(input: TensorBase) -> bool:
     """Whether the tensor's dtype has negative numbers.
 
@@ -77,7 +77,7 @@ def is_signed(input: TensorBase) -> bool:
     return input.is_signed()
 
 
-@library("question", "Tensor.dim_order", differentiable=False)
+@library("question", "Tensor.dim_order", differentiable=False, batching="outlined")
 def dim_order(self: TensorBase) -> tuple[int, ...]:
     """The dimensions from the outermost in memory to the innermost.
 

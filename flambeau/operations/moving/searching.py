@@ -72,7 +72,12 @@ def _with_others(before: str) -> tuple[str, ...]:
 
 
 @library(
-    "search", "unique", "Tensor.unique", differentiable=False, overloads=_with_others("sorted: bool = True, ")
+    "search",
+    "unique",
+    "Tensor.unique",
+    differentiable=False,
+    overloads=_with_others("sorted: bool = True, "),
+    batching="shapeless",
 )
 @underived("Unique2Backward0")
 def unique(
@@ -161,6 +166,7 @@ def _wanted(input: TensorBase, values, others: Sequence) -> Any:
     "Tensor.unique_consecutive",
     differentiable=False,
     overloads=_with_others(""),
+    batching="shapeless",
 )
 @underived("UniqueConsecutiveBackward0")
 def unique_consecutive(
@@ -193,7 +199,7 @@ def unique_consecutive(
     return _wanted(input, values, others)
 
 
-@library("search", "bincount", "Tensor.bincount", differentiable=False)
+@library("search", "bincount", "Tensor.bincount", differentiable=False, batching="shapeless")
 @underived("NotImplemented")
 def bincount(input: TensorBase, weights: TensorBase | None = None, minlength: int = 0) -> TensorBase:
     """How often each non-negative integer occurs in a 1-dim tensor, or the sum of the weights where it does.
@@ -503,7 +509,9 @@ def isin(
     )
 
 
-@library("indexing", "nonzero_static", "Tensor.nonzero_static", differentiable=False, out=True)
+@library(
+    "indexing", "nonzero_static", "Tensor.nonzero_static", differentiable=False, out=True, batching="looped"
+)
 def nonzero_static(input: TensorBase, *, size: int, fill_value: int = -1) -> TensorBase:
     """The first `size` rows of `nonzero`, and rows of `fill_value` where there are fewer: (size, input.ndim), int64.
 

@@ -45,7 +45,7 @@ def _tuple(given: Any) -> tuple:
 
 
 # --- mirror images, shifts, turns ------------------------------------------------------------------------------------------
-@library("shape")
+@library("shape", batching="along")
 def flip(input: TensorBase, *dims_: Any, dims: Any = None) -> TensorBase:
     """A copy with the elements in reverse order along `dims`.
 
@@ -145,7 +145,7 @@ def roll(input: TensorBase, shifts: Any, dims: Any = None) -> TensorBase:
     return out.clone() if out is input else out
 
 
-@library("shape", reference="numpy.rot90")
+@library("shape", reference="numpy.rot90", batching="along")
 def rot90(input: TensorBase, k: int = 1, dims: Sequence[int] = (0, 1)) -> TensorBase:
     """The plane of two dimensions turned by k quarters, from the first of `dims` towards the second.
 
@@ -333,8 +333,15 @@ def _triangle(name: str, op, shown: str, doc: str):
         f"`{name}` in place.\n\nShape:\n    self: (*, m, n)\n\nRaises:\n    RuntimeError: there are fewer than two dimensions"
         + of_call(f"tensor([[1, 2], [3, 4]]).{name}_()", shown)
     )
-    register(name + "_", "shape", in_place, places=(f"Tensor.{name}_",))
-    return register(name, "shape", function, places=(name, f"Tensor.{name}"), reference=f"numpy.{name}")
+    register(name + "_", "shape", in_place, places=(f"Tensor.{name}_",), batching="leading")
+    return register(
+        name,
+        "shape",
+        function,
+        places=(name, f"Tensor.{name}"),
+        reference=f"numpy.{name}",
+        batching="leading",
+    )
 
 
 tril = _triangle(
@@ -450,7 +457,7 @@ def diagflat(input: TensorBase, offset: int = 0) -> TensorBase:
     return diag_embed(input.reshape(-1), offset)
 
 
-@library("shape", reference="numpy.trace")
+@library("shape", reference="numpy.trace", autocast=("float32", "whole"))
 def trace(input: TensorBase) -> TensorBase:
     """Σ inputᵢᵢ: the sum of a matrix's diagonal.  RuntimeError unless there are two dimensions.
 
@@ -678,7 +685,7 @@ def meshgrid(*tensors: Any, indexing: str | None = None) -> tuple[TensorBase, ..
     return tuple(grids)
 
 
-@library("shape", "cartesian_prod")
+@library("shape", "cartesian_prod", autocast="parts")
 def cartesian_prod(*tensors: TensorBase) -> TensorBase:
     """All tuples of one element of each 1-dim tensor, as rows in lexical order.
 
@@ -703,7 +710,7 @@ def cartesian_prod(*tensors: TensorBase) -> TensorBase:
     return stack(meshgrid(*tensors, indexing="ij"), -1).reshape(-1, len(tensors))
 
 
-@library("shape", "combinations", "Tensor.combinations")
+@library("shape", "combinations", "Tensor.combinations", autocast="parts")
 def combinations(input: TensorBase, r: int = 2, with_replacement: bool = False) -> TensorBase:
     """All choices of r elements of a 1-dim tensor, as rows in the order of `itertools.combinations`.
 
@@ -774,7 +781,7 @@ def kron(input: TensorBase, other: TensorBase, *, out: TensorBase | None = None)
     return into(out, found, "kron")
 
 
-@library("shape")
+@library("shape", autocast=("whole", "widest"))
 def cross(
     input: TensorBase, other: TensorBase, dim: int | None = None, *, out: TensorBase | None = None
 ) -> TensorBase:
@@ -842,7 +849,7 @@ _DOUBLE = ("float64", "complex128")
 
 
 # --- statistics of variables -------------------------------------------------------------------------------------------------------
-@library("composite", "cov", "Tensor.cov", reference="numpy.cov")
+@library("composite", "cov", "Tensor.cov", reference="numpy.cov", autocast="parts")
 @in_float32()
 def cov(
     input: TensorBase,
@@ -898,7 +905,7 @@ def cov(
     return found.squeeze()
 
 
-@library("composite", "corrcoef", "Tensor.corrcoef", reference="numpy.corrcoef")
+@library("composite", "corrcoef", "Tensor.corrcoef", reference="numpy.corrcoef", autocast="parts")
 @in_float32()
 def corrcoef(input: TensorBase) -> TensorBase:
     """C[i, j] / √(C[i, i] · C[j, j]) for C = `cov(input)`, within [-1, 1].

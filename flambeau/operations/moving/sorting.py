@@ -59,7 +59,7 @@ def _ordered(who: str, input: TensorBase) -> None:
         checks.dtypes(who, checks.FLOATS | checks.INTEGERS | {"bool"}, input=input)
 
 
-@library("sort", "sort", "Tensor.sort")
+@library("sort", "sort", "Tensor.sort", batching="along")
 def sort(
     input: TensorBase,
     dim: int = -1,
@@ -90,7 +90,7 @@ def _zero_place(input: TensorBase) -> TensorBase:
     return input.new_zeros((), dtype=INT64)
 
 
-@library("sort", "argsort", "Tensor.argsort", differentiable=False)
+@library("sort", "argsort", "Tensor.argsort", differentiable=False, batching="along")
 def argsort(input: TensorBase, dim: int = -1, descending: bool = False, stable: bool = False) -> TensorBase:
     """Indices (int64) that sort along `dim`: the second result of `sort`.
 
@@ -128,7 +128,7 @@ def msort(input: TensorBase, *, out: TensorBase | None = None) -> TensorBase:
     return into(out, values, "msort")
 
 
-@library("sort", "topk", "Tensor.topk")
+@library("sort", "topk", "Tensor.topk", batching="along")
 def topk(
     input: TensorBase,
     k: int,
@@ -165,7 +165,7 @@ def _pick(input: TensorBase, axis: int, places: TensorBase, keepdim: bool, resul
     return result(values, places) if keepdim else result(values.squeeze(axis), places.squeeze(axis))
 
 
-@library("sort", "kthvalue", "Tensor.kthvalue")
+@library("sort", "kthvalue", "Tensor.kthvalue", batching="along")
 def kthvalue(
     input: TensorBase, k: int, dim: int = -1, keepdim: bool = False, *, out: tuple | None = None
 ) -> tuple[TensorBase, TensorBase]:
@@ -271,7 +271,7 @@ def _most_frequent(a, ranked):
     return np.take_along_axis(ranked, best[..., None], -1)
 
 
-@library("sort", "mode", "Tensor.mode")
+@library("sort", "mode", "Tensor.mode", batching="along")
 def mode(
     input: TensorBase, dim: int = -1, keepdim: bool = False, *, out: tuple | None = None
 ) -> tuple[TensorBase, TensorBase]:
@@ -342,7 +342,7 @@ def _quantile(who: str, skip_nan: bool):
         "outside [0, 1] or has another dtype, or there are no elements"
         + of_call(f"{who}(flambeau.tensor([1.0, 2.0, 4.0]), 0.75)", "tensor(3.)")
     )
-    register(who, "sort", function)
+    register(who, "sort", function, autocast=("float32", "whole"))
     return function
 
 

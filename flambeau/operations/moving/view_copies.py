@@ -20,7 +20,7 @@ def _copied(made: Any) -> Any:
     return tuple(part.clone(memory_format=contiguous_format) for part in made)
 
 
-def _copy_of(view: Callable, given: str, shown: str) -> Callable[[Callable], Callable]:
+def _copy_of(view: Callable, given: str, shown: str, **facts: Any) -> Callable[[Callable], Callable]:
     """Declare the copy of a view: its shapes, dtypes and errors are the view's, its gradients those of both.
 
     `given` and `shown` are the arguments and the result of an example.
@@ -32,7 +32,7 @@ def _copy_of(view: Callable, given: str, shown: str) -> Callable[[Callable], Cal
             f"A copy of `{view.__name__}`, row-major and in memory of its own; shapes and errors are the view's."
             + of_call(f"{name}({given})", shown)
         )
-        return library("composite", name, out=view not in _SEVERAL)(function)
+        return library("composite", name, out=view not in _SEVERAL, **facts)(function)
 
     return enter
 
@@ -133,7 +133,9 @@ def view_copy(input: Tensor, size: Any) -> Tensor:
     return _copied(input.view(size))
 
 
-@_copy_of(views.view_as_complex, "flambeau.tensor([[1.0, 2.0]])", "tensor([1.+2.j])")
+@_copy_of(
+    views.view_as_complex, "flambeau.tensor([[1.0, 2.0]])", "tensor([1.+2.j])", autocast=("float32", "whole")
+)
 def view_as_complex_copy(input: Tensor) -> Tensor:
     return _copied(view_as_complex(input))
 

@@ -34,12 +34,35 @@ _SET = (
     "stride: Sequence[int] = ()) -> Tensor",
 )
 
+# Rules of `vmap`, and of autocast, of those that differ from their kind.
+_BATCHING = {
+    "adjoint": "leading",
+    "detach": "elements",
+    "is_contiguous": "outlined",
+    "argwhere": "looped",
+    "masked_scatter": "looped",
+    "masked_select": "shapeless",
+    "nonzero": "shapeless",
+    "put": "looped",
+}
+_AUTOCAST = {
+    "index_copy": ("widest", "whole"),
+    "index_put": ("whole", "widest"),
+    "scatter_add": ("whole", "widest"),
+}
 for _name in _BOTH.split():
-    register(_name, "view", getattr(views, _name))
+    register(_name, "view", getattr(views, _name), batching=_BATCHING.get(_name))
 for _name in _METHODS.split():
     flat = [_name] if _name in ("detach_", "as_strided_", "resize_as_") else []
     shown = _SET if _name == "set_" else ()
-    register(_name, "view", getattr(views, _name), places=(f"Tensor.{_name}", *flat), overloads=shown)
+    register(
+        _name,
+        "view",
+        getattr(views, _name),
+        places=(f"Tensor.{_name}", *flat),
+        overloads=shown,
+        batching=_BATCHING.get(_name),
+    )
 for _name in ("atleast_1d", "atleast_2d", "atleast_3d"):
     register(
         _name,
@@ -52,8 +75,17 @@ for _name in ("atleast_1d", "atleast_2d", "atleast_3d"):
             "(tensors: Sequence[Tensor], /) -> tuple[Tensor, ...]",
         ),
     )
-view_as_real = register("view_as_real", "view", views.view_as_real, places=("view_as_real",))
-view_as_complex = register("view_as_complex", "view", views.view_as_complex, places=("view_as_complex",))
+view_as_real = register(
+    "view_as_real", "view", views.view_as_real, places=("view_as_real",), batching="elements"
+)
+view_as_complex = register(
+    "view_as_complex",
+    "view",
+    views.view_as_complex,
+    places=("view_as_complex",),
+    autocast=("float32", "whole"),
+    batching="elements",
+)
 register("broadcast_to", "view", views.broadcast_to)
 _NONZERO = (
     "(input: Tensor, *, as_tuple: Literal[False] = False, out: Tensor | None = None) -> Tensor",
@@ -68,6 +100,8 @@ for _module, _names in ((indexing, _INDEXING), (scatter, _SCATTER)):
             in_place=getattr(_module, _name + "_", None),
             out=_name in _WITH_OUT.split(),
             overloads=_NONZERO if _name == "nonzero" else (),
+            autocast=_AUTOCAST.get(_name),
+            batching=_BATCHING.get(_name),
         )
 
 for _name in ("T", "mT", "H", "mH"):
@@ -83,10 +117,11 @@ for _name in ("item", "tolist"):
         "question",
         FunctionOp(getattr(TensorBase, _name), _name, owns=False),
         places=(f"Tensor.{_name}",),
+        batching="itemless",
     )
 
 
-@library("view", "real")
+@library("view", "real", batching="pointwise")
 def real(input: Tensor) -> Tensor:
     """The real part of complex numbers, a view; real numbers themselves.
 
@@ -103,7 +138,7 @@ def real(input: Tensor) -> Tensor:
     return views.view_as_real(input).select(-1, 0) if input.is_complex() else input
 
 
-@library("view", "imag")
+@library("view", "imag", batching="pointwise")
 def imag(input: Tensor) -> Tensor:
     """The imaginary part of complex numbers, a view.  RuntimeError for real dtypes.
 

@@ -60,7 +60,7 @@ def _(grad, input, min_val, max_val):
     return fn.where((input > min_val) & (input < max_val), grad, _zero(grad))
 
 
-@pointwise(places=("_relu6",), dtypes=NUMERIC, refused=_NO_BOOLS, in_place=False)
+@pointwise(places=("_relu6",), dtypes=NUMERIC, refused=_NO_BOOLS, in_place=False, label="HardtanhBackward0")
 def relu6(input):
     """min(max(input, 0), 6)."""
     return fn.minimum(fn.maximum(input, fn.like(input, 0)), fn.like(input, 6))
@@ -123,7 +123,7 @@ def _(grad, input, alpha):
 _ALPHA, _SCALE = 1.6732632423543772848170429916717, 1.0507009873554804934193349852946
 
 
-@pointwise(dtypes=FLOATING)
+@pointwise(dtypes=FLOATING, label="EluBackward0")
 def selu(input):
     """scale · (max(0, x) + min(0, α · (exp(x) - 1))): a scaled elu whose activations keep mean 0 and variance 1 (Klambauer et al. 2017).
 
@@ -139,7 +139,7 @@ def _(grad, input):
     return fn.where(input > 0, grad * _SCALE, grad * fn.exp(input) * (_ALPHA * _SCALE))
 
 
-@pointwise(places=("_gelu",), dtypes=FLOATING, in_place=False)
+@pointwise(places=("_gelu",), dtypes=FLOATING, in_place=False, label="GeluBackward0")
 def gelu_erf(input):
     """x · Φ(x) with the normal distribution function Φ (Hendrycks and Gimpel 2016)."""
     half = input * 0.5
@@ -153,7 +153,7 @@ def _(grad, input):
     return grad * (cdf + input * pdf)
 
 
-@pointwise(places=("_gelu_tanh",), dtypes=FLOATING, in_place=False)
+@pointwise(places=("_gelu_tanh",), dtypes=FLOATING, in_place=False, label="GeluBackward0")
 def gelu_tanh(input):
     """x · Φ(x), Φ approximated through tanh (Hendrycks and Gimpel 2016)."""
     inner = (input + input * input * input * 0.044715) * math.sqrt(2.0 / math.pi)
@@ -189,7 +189,7 @@ def _softplus(x):
     return fn.maximum(x, _zero(x)) + fn.log1p(fn.exp(-fn.absolute(x)))
 
 
-@pointwise(places=("nn.functional.softplus",), dtypes=FLOATING, in_place=False)
+@pointwise(places=("nn.functional.softplus",), dtypes=FLOATING, in_place=False, autocast=("whole", "float32"))
 def softplus(input, *, beta=1.0, threshold=20.0):
     """log(1 + exp(beta · x)) / beta; x itself where beta · x exceeds the threshold.
 
@@ -207,7 +207,7 @@ def _(grad, input, beta, threshold):
     return fn.where(scaled > threshold, grad, grad * fn.sigmoid(scaled))
 
 
-@pointwise(places=("nn.functional.logsigmoid",), dtypes=FLOATING, in_place=False)
+@pointwise(places=("nn.functional.logsigmoid",), dtypes=FLOATING, in_place=False, label="LogSigmoidBackward0")
 def logsigmoid(input):
     """log(sigmoid(x)) without overflow.
 
@@ -229,6 +229,7 @@ def _(grad, input):
     in_place=False,
     dtypes=EVERY - BOOL,
     refused=[(BOOL, NotImplementedError, "bool inputs are not supported")],
+    label="DivBackward0",
 )
 def softsign(input):
     """x / (1 + |x|).
@@ -246,6 +247,7 @@ def softsign(input):
     in_place=False,
     dtypes=EVERY - BOOL,
     refused=_NO_BOOLS,
+    label="SubBackward0",
 )
 def tanhshrink(input):
     """x - tanh(x).
@@ -552,6 +554,8 @@ register(
     prelu,
     places=("prelu", "Tensor.prelu", "nn.functional.prelu"),
     thin=True,
+    autocast="lower",
+    label="PreluKernelBackward0",
 )
 
 

@@ -29,7 +29,7 @@ def _allowed(name: str, mask: TensorBase, query: TensorBase) -> None:
         )
 
 
-@library("composite", "nn.functional.scaled_dot_product_attention", composite=False)
+@library("composite", "nn.functional.scaled_dot_product_attention", composite=False, autocast="lower")
 def scaled_dot_product_attention(
     query: TensorBase,
     key: TensorBase,
@@ -252,7 +252,7 @@ def _projected(inputs, weights, bias) -> list[TensorBase]:
     return [linear(x, w, b) for x, w, b in zip(inputs, weights, biases)]
 
 
-@library("composite", "nn.functional.multi_head_attention_forward")
+@library("composite", "nn.functional.multi_head_attention_forward", autocast="parts")
 @in_float32()
 def multi_head_attention_forward(
     query: TensorBase,

@@ -315,7 +315,7 @@ def bag_places(
         return bags.bag, sizes, found.masked_fill((sizes == 0).unsqueeze(1), 0)
 
 
-@library("composite", "nn.functional.embedding_bag")
+@library("composite", "nn.functional.embedding_bag", batching="looped")
 def embedding_bag(
     input: TensorBase,
     weight: TensorBase,

@@ -301,14 +301,16 @@ def _declare(n: int) -> None:
                 f"tensor({'[' * (n + 2)}{elements}{']' * (n + 2)})",
             )
         )
-        register(name, "composite", function, places=(name, f"nn.functional.{name}"), whole=True)
+        register(
+            name, "composite", function, places=(name, f"nn.functional.{name}"), whole=True, autocast="lower"
+        )
 
 
 for _n in (1, 2, 3):
     _declare(_n)
 
 
-@library("composite", "nn.functional.conv_tbc", "conv_tbc")
+@library("composite", "nn.functional.conv_tbc", "conv_tbc", autocast="lower")
 def conv_tbc(input: TensorBase, weight: TensorBase, bias: TensorBase, pad: int = 0) -> TensorBase:
     """result[t, n, o] = bias[o] + Σ input[t + k - pad, n, c] · weight[k, c, o].
     It is the cross-correlation of an input (T, N, C) with a weight (K, C, O) along time, with `pad` zeros at

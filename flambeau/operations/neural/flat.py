@@ -59,7 +59,7 @@ def embedding(
     return tables.embedding(indices, weight, chosen, scale_grad_by_freq=scale_grad_by_freq, sparse=sparse)
 
 
-@library("composite", "embedding_renorm_", differentiable=False)
+@library("composite", "embedding_renorm_", differentiable=False, batching="looped")
 def embedding_renorm_(
     input: TensorBase, indices: TensorBase, max_norm: float, norm_type: float
 ) -> TensorBase:
@@ -80,7 +80,7 @@ def embedding_renorm_(
     return input
 
 
-@library("composite", "embedding_bag", name="flat_embedding_bag")
+@library("composite", "embedding_bag", name="flat_embedding_bag", batching="looped")
 def embedding_bag(
     weight: TensorBase,
     indices: TensorBase,
@@ -157,7 +157,7 @@ def convolution(
 
 
 # --- losses ------------------------------
-@library("composite", "ctc_loss", name="flat_ctc_loss")
+@library("composite", "ctc_loss", name="flat_ctc_loss", batching="looped")
 def ctc_loss(
     log_probs: TensorBase,
     targets: TensorBase,
@@ -235,7 +235,7 @@ def binary_cross_entropy_with_logits(
 
 
 # --- images ------------------------------
-@library("composite", "adaptive_max_pool1d", name="flat_adaptive_max_pool1d")
+@library("composite", "adaptive_max_pool1d", name="flat_adaptive_max_pool1d", batching="images 1d")
 def adaptive_max_pool1d(input: TensorBase, output_size: Any) -> tuple[TensorBase, TensorBase]:
     """max(input[⌊i n / size⌋ : ⌈(i + 1) n / size⌉]) for each of `output_size` parts, and its place.
     The input is (N, C, L) or (C, L).
@@ -267,7 +267,7 @@ def affine_grid_generator(theta: TensorBase, size: Sequence[int], align_corners:
     return resizing.affine_grid(theta, size, align_corners)
 
 
-@library("composite", "grid_sampler")
+@library("composite", "grid_sampler", batching="images")
 def grid_sampler(
     input: TensorBase, grid: TensorBase, interpolation_mode: int, padding_mode: int, align_corners: bool
 ) -> TensorBase:

@@ -91,6 +91,7 @@ def _fractional(n: int) -> None:
         "composite",
         f"nn.functional.{who}",
         overloads=with_or_without(window, ", _random_samples: Tensor | None = None"),
+        autocast=("float32", "whole"),
     )(function)
 
     def with_indices(
@@ -109,7 +110,7 @@ def _fractional(n: int) -> None:
             f"flambeau.Size([{', '.join(['1'] + ['2'] * n)}])",
         )
     )
-    library("composite", f"nn.functional.{who}_with_indices")(with_indices)
+    library("composite", f"nn.functional.{who}_with_indices", autocast=("float32", "whole"))(with_indices)
 
 
 def _window_places(u: Any, spatial: tuple, sizes: tuple, window: tuple) -> Any:

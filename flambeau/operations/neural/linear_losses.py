@@ -16,7 +16,7 @@ from ..declare.registry import library
 from .losses import class_weights, cross_entropy
 
 
-@library("composite", "nn.functional.linear_cross_entropy")
+@library("composite", "nn.functional.linear_cross_entropy", autocast="parts")
 def linear_cross_entropy(
     input: TensorBase,
     linear_weight: TensorBase,

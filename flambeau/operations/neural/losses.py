@@ -9,7 +9,9 @@ from ...codegen import functions as fn
 from ...codegen import kernels as kn
 from ...codegen.differentiate import sign
 from ...core import tape
+from ...core.base import display
 from ...core.base.tensor import TensorBase
+from ...core.call import casting
 from ...core.call.operation import rename
 from ..declare import checks
 from ..declare.examples import of_call
@@ -139,7 +141,7 @@ def _refuse_classes(name: str, target, ignore_index: int, classes: int) -> None:
             raise IndexError(f"{name}(): Target {t} is out of bounds.") from None
 
 
-@library("composite", "nn.functional.cross_entropy")
+@library("composite", "nn.functional.cross_entropy", autocast="float32")
 def cross_entropy(
     input: TensorBase,
     target: TensorBase,
@@ -264,7 +266,7 @@ def _check_class_weights(name: str, input, weight) -> None:
         )
 
 
-@library("composite", "nn.functional.nll_loss")
+@library("composite", "nn.functional.nll_loss", autocast="float32")
 def nll_loss(
     input: TensorBase,
     target: TensorBase,
@@ -347,7 +349,7 @@ def _elementwise(name: str, what: str, elements: str, of):
             f"tensor([{elements}])",
         )
     )
-    return library("composite", f"nn.functional.{name}", thin=True)(loss)
+    return library("composite", f"nn.functional.{name}", thin=True, autocast="float32")(loss)
 
 
 mse_loss = _elementwise(
@@ -390,7 +392,7 @@ rename(smooth_distance, "smooth_l1_loss")
 rename(huber_distance, "huber_loss")
 
 
-@library("composite", "nn.functional.smooth_l1_loss", thin=True)
+@library("composite", "nn.functional.smooth_l1_loss", thin=True, autocast="float32")
 def smooth_l1_loss(input, target, size_average=None, reduce=None, reduction="mean", beta=1.0) -> TensorBase:
     """d² / (2 beta) for |d| < beta, else |d| - beta / 2, of d = input - target (Girshick 2015).
 
@@ -414,7 +416,7 @@ def smooth_l1_loss(input, target, size_average=None, reduce=None, reduction="mea
     return reduced(smooth_distance(input, target, beta=float(beta)), reduction)
 
 
-@library("composite", "nn.functional.huber_loss", thin=True)
+@library("composite", "nn.functional.huber_loss", thin=True, autocast="float32")
 def huber_loss(input, target, reduction="mean", delta=1.0, weight=None) -> TensorBase:
     """d² / 2 for |d| < delta, else delta · (|d| - delta / 2), of d = input - target (Huber 1964).
 
@@ -446,7 +448,7 @@ def _fits_into(shape, whole) -> bool:
     return lead >= 0 and all(n in (1, m) for n, m in zip(shape, whole[lead:]))
 
 
-@library("composite", "nn.functional.binary_cross_entropy", thin=True)
+@library("composite", "nn.functional.binary_cross_entropy", thin=True, autocast=("float32", "refused"))
 def binary_cross_entropy(
     input, target, weight=None, size_average=None, reduce=None, reduction="mean"
 ) -> TensorBase:
@@ -497,7 +499,17 @@ def _(grad, input, target):
 rename(logit_entropy, "binary_cross_entropy_with_logits")
 
 
-@library("composite", "nn.functional.binary_cross_entropy_with_logits", thin=True)
+casting.refuse(
+    binary_cross_entropy,
+    f"{display.NAME}.nn.functional.binary_cross_entropy and {display.NAME}.nn.BCELoss are unsafe to autocast.\n"
+    "Many models use a sigmoid layer right before the binary cross entropy layer.\n"
+    f"In this case, combine the two layers using {display.NAME}.nn.functional.binary_cross_entropy_with_logits\n"
+    f"or {display.NAME}.nn.BCEWithLogitsLoss.  binary_cross_entropy_with_logits and BCEWithLogits are\n"
+    "safe to autocast.",
+)
+
+
+@library("composite", "nn.functional.binary_cross_entropy_with_logits", thin=True, autocast="float32")
 def binary_cross_entropy_with_logits(
     input, target, weight=None, size_average=None, reduce=None, reduction="mean", pos_weight=None
 ) -> TensorBase:
@@ -534,7 +546,7 @@ def binary_cross_entropy_with_logits(
     return reduced(loss if loss.dtype is target.dtype else loss.to(target.dtype), reduction)
 
 
-@library("composite", "nn.functional.kl_div")
+@library("composite", "nn.functional.kl_div", autocast="float32")
 def kl_div(
     input, target, size_average=None, reduce=None, reduction="mean", log_target: bool = False
 ) -> TensorBase:
@@ -568,7 +580,7 @@ def _divergence(input, target, reduction, log_target):
 
 
 # --- margins and distances ------------------------------
-@library("composite", "nn.functional.soft_margin_loss")
+@library("composite", "nn.functional.soft_margin_loss", autocast="float32")
 def soft_margin_loss(input, target, size_average=None, reduce=None, reduction="mean") -> TensorBase:
     """log(1 + exp(-y x)) for targets y of -1 or 1.
 
@@ -589,7 +601,7 @@ def soft_margin_loss(input, target, size_average=None, reduce=None, reduction="m
     return reduced(-logsigmoid(target * input), reduction)
 
 
-@library("composite", "nn.functional.hinge_embedding_loss", "hinge_embedding_loss")
+@library("composite", "nn.functional.hinge_embedding_loss", "hinge_embedding_loss", autocast="float32")
 def hinge_embedding_loss(
     input, target, margin=1.0, size_average=None, reduce=None, reduction="mean"
 ) -> TensorBase:
@@ -612,7 +624,7 @@ def hinge_embedding_loss(
     return reduced(near + far, reduction)
 
 
-@library("composite", "nn.functional.margin_ranking_loss", "margin_ranking_loss")
+@library("composite", "nn.functional.margin_ranking_loss", "margin_ranking_loss", autocast="float32")
 def margin_ranking_loss(
     input1, input2, target, margin=0.0, size_average=None, reduce=None, reduction="mean"
 ) -> TensorBase:
@@ -640,7 +652,7 @@ def margin_ranking_loss(
     return reduced((-target * (input1 - input2) + margin).clamp(min=0), reduction)
 
 
-@library("composite", "nn.functional.cosine_embedding_loss", "cosine_embedding_loss")
+@library("composite", "nn.functional.cosine_embedding_loss", "cosine_embedding_loss", autocast="float32")
 def cosine_embedding_loss(
     input1, input2, target, margin=0.0, size_average=None, reduce=None, reduction="mean"
 ) -> TensorBase:
@@ -677,7 +689,7 @@ def _cosine_losses(input1, input2, target, margin, reduction):
     return reduced(near + far, reduction)
 
 
-@library("composite", "nn.functional.pairwise_distance", "pairwise_distance")
+@library("composite", "nn.functional.pairwise_distance", "pairwise_distance", autocast=("whole", "float32"))
 def pairwise_distance(x1, x2, p=2.0, eps=1e-6, keepdim: bool = False) -> TensorBase:
     """(Σ |x1 - x2 + eps|^p)^(1/p) over the last dimension.
 
@@ -696,7 +708,7 @@ def pairwise_distance(x1, x2, p=2.0, eps=1e-6, keepdim: bool = False) -> TensorB
     return vector_norm(x1 - x2 + eps, p, -1, keepdim)
 
 
-@library("composite", "nn.functional.triplet_margin_loss", "triplet_margin_loss")
+@library("composite", "nn.functional.triplet_margin_loss", "triplet_margin_loss", autocast="float32")
 def triplet_margin_loss(
     anchor,
     positive,
@@ -728,7 +740,7 @@ def triplet_margin_loss(
     )  # fmt: skip
 
 
-@library("composite", "nn.functional.triplet_margin_with_distance_loss")
+@library("composite", "nn.functional.triplet_margin_with_distance_loss", autocast="parts")
 def triplet_margin_with_distance_loss(
     anchor, positive, negative, *, distance_function=None, margin=1.0, swap=False, reduction="mean"
 ) -> TensorBase:
@@ -771,7 +783,7 @@ def _check_scores(name: str, input, target) -> None:
     checks.dtypes(name, ("int64",), RuntimeError, target=target)
 
 
-@library("composite", "nn.functional.multi_margin_loss")
+@library("composite", "nn.functional.multi_margin_loss", autocast="float32")
 def multi_margin_loss(
     input, target, p=1, margin=1.0, weight=None, size_average=None, reduce=None, reduction="mean"
 ) -> TensorBase:
@@ -818,7 +830,7 @@ def multi_margin_loss(
     return reduced(loss.reshape(()) if flat else loss, reduction)
 
 
-@library("composite", "nn.functional.multilabel_margin_loss")
+@library("composite", "nn.functional.multilabel_margin_loss", autocast="float32")
 def multilabel_margin_loss(input, target, size_average=None, reduce=None, reduction="mean") -> TensorBase:
     """Σ over a row's classes y and all others k of max(0, 1 - x[y] + x[k]) / C, for scores (N, C) or (C,).
 
@@ -861,7 +873,7 @@ def multilabel_margin_loss(input, target, size_average=None, reduce=None, reduct
     return reduced(loss if input.ndim > 1 else loss.reshape(()), reduction)
 
 
-@library("composite", "nn.functional.multilabel_soft_margin_loss")
+@library("composite", "nn.functional.multilabel_soft_margin_loss", autocast="parts")
 def multilabel_soft_margin_loss(
     input, target, weight=None, size_average=None, reduce=None, reduction="mean"
 ) -> TensorBase:
@@ -889,7 +901,7 @@ def multilabel_soft_margin_loss(
     return reduced((loss if weight is None else loss * weight).mean(-1), reduction)
 
 
-@library("composite", "nn.functional.poisson_nll_loss", "poisson_nll_loss")
+@library("composite", "nn.functional.poisson_nll_loss", "poisson_nll_loss", autocast="float32")
 def poisson_nll_loss(
     input,
     target,
@@ -922,7 +934,7 @@ def poisson_nll_loss(
     return reduced(loss, reduction)
 
 
-@library("composite", "nn.functional.gaussian_nll_loss")
+@library("composite", "nn.functional.gaussian_nll_loss", autocast="parts")
 def gaussian_nll_loss(input, target, var, full=False, eps=1e-6, reduction="mean") -> TensorBase:
     """(log var + (x - y)² / var) / 2 with var at least eps (Nix and Weigend 1994); `full` adds log(2π) / 2.
 

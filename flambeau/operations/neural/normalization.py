@@ -96,7 +96,7 @@ def batch_sums(grad, input, mean, inverse):
     return kn.sum(grad), kn.sum(grad * ((input - mean) * inverse))
 
 
-@library("composite", "nn.functional.layer_norm", "layer_norm", thin=True)
+@library("composite", "nn.functional.layer_norm", "layer_norm", thin=True, autocast=("whole", "float32"))
 def layer_norm(
     input: TensorBase,
     normalized_shape,
@@ -205,7 +205,7 @@ def _normalized_back(grad, input, mean, inverse, dims, eps, constant_too):
     return normalized_rows_back.over((grad, input, mean, inverse), dims, True)
 
 
-@library("composite", "nn.functional.rms_norm", "rms_norm", thin=True)
+@library("composite", "nn.functional.rms_norm", "rms_norm", thin=True, autocast=("whole", "float32"))
 @in_float32(beside=True)
 def rms_norm(
     input: TensorBase, normalized_shape, weight: TensorBase | None = None, eps: float | None = None
@@ -528,7 +528,7 @@ def instance_norm(
     return _normalized(input, dims, eps, instance_rows)
 
 
-@library("composite", "nn.functional.group_norm", "group_norm")
+@library("composite", "nn.functional.group_norm", "group_norm", autocast=("whole", "float32"))
 @in_float32(beside=True)
 def group_norm(
     input: TensorBase,

@@ -431,6 +431,7 @@ def _declare_maxima(n: int) -> None:
         "2)",
         ("1., 3.", "5., 7.", "13., 15."),
         with_or_without(window),
+        autocast=("float32", "whole") if n == 3 else None,
     )
     _enter(
         n,
@@ -448,6 +449,7 @@ def _declare_maxima(n: int) -> None:
         "1)",
         ("3.", "7.", "15."),
         with_or_without(parts),
+        autocast=("float32", "whole") if n == 3 else None,
     )
     _enter(
         n,
@@ -456,6 +458,7 @@ def _declare_maxima(n: int) -> None:
         "max(part) for each of `output_size` equal parts and its flat place",
         "1)[1]",
         ("3", "7", "15"),
+        autocast=("float32", "whole") if n == 3 else None,
     )
 
 
@@ -634,6 +637,7 @@ def _declare_means(n: int) -> None:
         "Σ window / size: the mean of each window",
         "2)",
         ("0.5000, 2.5000", "2.5000, 4.5000", "6.5000, 8.5000"),
+        autocast=("float32", "whole") if n == 3 else None,
     )
     _enter(
         n,
@@ -642,6 +646,7 @@ def _declare_means(n: int) -> None:
         "Σ part / size: the means of `output_size` equal parts",
         "1)",
         ("1.5000", "3.5000", "7.5000"),
+        autocast=("float32", "whole") if n == 3 else None,
     )
     _enter(
         n,
@@ -650,6 +655,8 @@ def _declare_means(n: int) -> None:
         "(Σ window^p)^(1/p) for each window",
         "1, 2)",
         ("1., 5.", "10., 18.", "52., 68."),
+        autocast=("float32" if n == 3 else "whole", "float32"),
+        batching="images",
     )
 
 
@@ -672,6 +679,8 @@ def _enter(
     given: str,
     elements: tuple[str, str, str],
     overloads: tuple[str, ...] = (),
+    autocast: Any = None,
+    batching: str | None = None,
 ) -> None:
     """Name and describe a function; `given` ends a call of it, for which `elements` are the result's in 1, 2 and 3 dimensions."""
     function.__name__ = function.__qualname__ = name
@@ -687,7 +696,10 @@ def _enter(
         )
     )
     places = (f"nn.functional.{name}", name) if name in _FLAT else (f"nn.functional.{name}",)
-    register(name, "composite", function, places=places, overloads=overloads)
+    batching = batching or f"images {n}d"
+    register(
+        name, "composite", function, places=places, overloads=overloads, autocast=autocast, batching=batching
+    )
 
 
 for _n in (1, 2, 3):

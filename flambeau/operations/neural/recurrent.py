@@ -153,7 +153,7 @@ def _asked(*inputs: TensorBase | None) -> tuple[bool, ...]:
     return tuple(x is not None and x.requires_grad for x in inputs)
 
 
-@library("library", "_lstm_layer")
+@library("library", "_lstm_layer", autocast="lower")
 def lstm_layer(
     gates: TensorBase,
     hidden: TensorBase,
@@ -222,7 +222,7 @@ def _cast(found, inputs):
     return tuple(None if x is None else x.to(like.dtype) for x, like in zip(found, inputs))
 
 
-@library("library", "_gru_layer")
+@library("library", "_gru_layer", autocast="parts")
 def gru_layer(
     gates: TensorBase,
     hidden: TensorBase,
@@ -267,7 +267,7 @@ def _gru_whole_gradients(grad, gates, hidden, weight, outputs, activated, *more)
     return _cast(found, inputs)
 
 
-@library("library", "_rnn_layer")
+@library("library", "_rnn_layer", autocast="lower")
 def rnn_layer(
     gates: TensorBase,
     hidden: TensorBase,

@@ -214,7 +214,20 @@ def _tables(input: TensorBase, sizes, scales, mode: str, aligned: bool, antialia
     return found
 
 
-@library("composite", "nn.functional.interpolate")
+def _resizing_cast(
+    on_host: bool,
+    input: Any,
+    size: Any = None,
+    scale_factor: Any = None,
+    mode: str = "nearest",
+    *_: Any,
+    **__: Any,
+) -> str:
+    """The rule of autocast: the lists for accelerators have all modes but one, which is a pooling."""
+    return "whole" if on_host or mode == "area" else "float32"
+
+
+@library("composite", "nn.functional.interpolate", autocast=_resizing_cast, batching="images")
 def interpolate(
     input: TensorBase,
     size: int | Sequence[int] | None = None,
@@ -290,7 +303,7 @@ def _by_dimensions(input: TensorBase, sizes, scales, mode: str, aligned: bool, a
     return found.clone() if found is input else found
 
 
-@library("composite", "nn.functional.upsample")
+@library("composite", "nn.functional.upsample", autocast="parts", batching="images")
 def upsample(input, size=None, scale_factor=None, mode="nearest", align_corners=None) -> TensorBase:
     """`interpolate` under its old name: result[i] from input at i · n / size.
 
@@ -310,7 +323,7 @@ def upsample(input, size=None, scale_factor=None, mode="nearest", align_corners=
     return interpolate(input, size, scale_factor, mode, align_corners)
 
 
-@library("composite", "nn.functional.upsample_nearest")
+@library("composite", "nn.functional.upsample_nearest", autocast=("whole", "float32"), batching="images")
 def upsample_nearest(input, size=None, scale_factor=None) -> TensorBase:
     """`interpolate` to the nearest elements: result[i] = input[⌊i · n / size⌋].
 
@@ -331,7 +344,7 @@ def upsample_nearest(input, size=None, scale_factor=None) -> TensorBase:
     return interpolate(input, size, scale_factor, "nearest")
 
 
-@library("composite", "nn.functional.upsample_bilinear")
+@library("composite", "nn.functional.upsample_bilinear", autocast=("whole", "float32"), batching="images")
 def upsample_bilinear(input, size=None, scale_factor=None) -> TensorBase:
     """Bilinear `interpolate` with aligned corners: place i · (n - 1) / (size - 1) of n elements.
 
@@ -356,6 +369,7 @@ def upsample_bilinear(input, size=None, scale_factor=None) -> TensorBase:
     "composite",
     *("nn.functional.channel_shuffle", "channel_shuffle"),
     *("nn.functional.native_channel_shuffle", "native_channel_shuffle"),
+    batching="images",
 )
 def channel_shuffle(input: TensorBase, groups: int) -> TensorBase:
     """result[:, k · groups + g] = input[:, g · C / groups + k] (Zhang et al. 2018).
@@ -388,7 +402,7 @@ def channel_shuffle(input: TensorBase, groups: int) -> TensorBase:
 
 
 # --- sampling ------------------------------
-@library("composite", "nn.functional.affine_grid")
+@library("composite", "nn.functional.affine_grid", autocast=("lower", "whole"))
 @in_float32()
 def affine_grid(theta: TensorBase, size: Sequence[int], align_corners: bool | None = None) -> TensorBase:
     """theta · (x, y, 1) for all places of an image: what `grid_sample` takes.
@@ -460,7 +474,7 @@ def _taps(x: TensorBase, size: int, mode: str, padding: str, aligned: bool) -> l
     ]
 
 
-@library("composite", "nn.functional.grid_sample")
+@library("composite", "nn.functional.grid_sample", autocast=("float32", "widest"), batching="images")
 def grid_sample(
     input: TensorBase,
     grid: TensorBase,
@@ -568,7 +582,7 @@ def _sampler(n: int) -> None:
             f"tensor({'[' * (n + 2)}2.{']' * (n + 2)})",
         )
     )
-    library("composite", function.__name__)(function)
+    library("composite", function.__name__, autocast=("float32", "whole"), batching="images")(function)
 
 
 for _n in (2, 3):

@@ -92,7 +92,7 @@ def _join(y, b: Blocks, shape) -> TensorBase:
     return found
 
 
-@library("indexed", "nn.functional.unfold", name="im2col")
+@library("indexed", "nn.functional.unfold", name="im2col", batching="images 2d")
 def unfold(input: TensorBase, kernel_size, dilation=1, padding=0, stride=1) -> TensorBase:
     """The blocks of (N, C, H, W) as columns: (N, C · block, places).  RuntimeError where no block fits.
 
@@ -123,7 +123,7 @@ def unfold(input: TensorBase, kernel_size, dilation=1, padding=0, stride=1) -> T
     return found if input.ndim == 4 else found.squeeze(0)
 
 
-@library("indexed", "nn.functional.fold", name="col2im")
+@library("indexed", "nn.functional.fold", name="col2im", batching="images 1d")
 def fold(input: TensorBase, output_size, kernel_size, dilation=1, padding=0, stride=1) -> TensorBase:
     """Columns (N, C · block, places) added up to an image (N, C, *output_size): the adjoint of `unfold`.
 

@@ -83,7 +83,9 @@ def _unpool(n: int) -> None:
             f"tensor({'[' * (n + 1)}0., 5.{']' * (n + 1)})",
         )
     )
-    library("composite", f"nn.functional.{who}")(function)
+    library("composite", f"nn.functional.{who}", autocast=("float32", "whole"), batching=f"images {n}d")(
+        function
+    )
 
 
 for _n in (1, 2, 3):

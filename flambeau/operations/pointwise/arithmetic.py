@@ -256,7 +256,13 @@ def signbit(input):
     return fn.copysign(fn.like(input, 1.0), input) < 0
 
 
-@pointwise(int_to_float=True, reference="numpy.reciprocal", domain=(0.5, 3.0), dtypes=EVERY)
+@pointwise(
+    int_to_float=True,
+    reference="numpy.reciprocal",
+    domain=(0.5, 3.0),
+    dtypes=EVERY,
+    autocast=("whole", "float32"),
+)
 def reciprocal(input):
     """1 / input.
 
@@ -272,7 +278,7 @@ def _(grad, out):
     return -(grad * (out * out))
 
 
-@pointwise(reference="numpy.square", dtypes=EVERY)
+@pointwise(reference="numpy.square", dtypes=EVERY, autocast=("whole", "float32"), label="PowBackward0")
 def square(input):
     """input², element by element; int64 for bool.
 
@@ -305,7 +311,7 @@ def power(input, exponent):
     return result
 
 
-@pointwise(places=("_cube",), in_place=False, dtypes=FLOATING | COMPLEX)
+@pointwise(places=("_cube",), in_place=False, dtypes=FLOATING | COMPLEX, label="PowBackward0")
 def cube(input):
     """input³, element by element: rounded once where it is computed in a wider type."""
     return input * input * input
@@ -322,7 +328,7 @@ def sqrt(input):
     return fn.sqrt(input)
 
 
-@pointwise(int_to_float=True, domain=(0.1, 4.0), dtypes=EVERY)
+@pointwise(int_to_float=True, domain=(0.1, 4.0), dtypes=EVERY, autocast=("whole", "float32"))
 def rsqrt(input):
     """1 / √input.
 
@@ -813,14 +819,14 @@ def _(grad):
     return grad * 0.0
 
 
-@pointwise(places=("_identity",), in_place=False, dtypes=EVERY)
+@pointwise(places=("_identity",), in_place=False, dtypes=EVERY, label="CloneBackward0")
 def identity(input):
     """A copy: `clone`, `to`, `copy_`, `contiguous`."""
     return input
 
 
 # --- several operands ------------------------------
-@pointwise(dtypes=NUMBERS, scalar_second=True)
+@pointwise(dtypes=NUMBERS, scalar_second=True, autocast=("whole", "widest"))
 def addcmul(input, tensor1, tensor2, *, value=1):
     """input + value · tensor1 · tensor2.
 
@@ -831,7 +837,7 @@ def addcmul(input, tensor1, tensor2, *, value=1):
     return input + value * (tensor1 * tensor2)
 
 
-@pointwise(dtypes=FLOATING | COMPLEX, scalar_second=True)
+@pointwise(dtypes=FLOATING | COMPLEX, scalar_second=True, autocast=("whole", "widest"))
 def addcdiv(input, tensor1, tensor2, *, value=1):
     """input + value · tensor1 / tensor2.
 
@@ -1215,6 +1221,7 @@ register(
     overloads=(
         "(input: Tensor | complex, exponent: Tensor | complex, *, out: Tensor | None = None) -> Tensor",
     ),
+    autocast=("whole", "float32"),
 )
 register(
     "clamp",
@@ -1238,11 +1245,11 @@ register(
 register("where_method", "composite", _where_method, places=("Tensor.where",), thin=True)
 register("masked_fill", "composite", masked_fill, in_place=masked_fill_, thin=True)
 register("isclose", "composite", isclose, differentiable=False, thin=True)
-register("allclose", "composite", allclose, differentiable=False, thin=True)
-register("equal", "composite", equal, differentiable=False, thin=True)
+register("allclose", "composite", allclose, differentiable=False, thin=True, batching="itemless")
+register("equal", "composite", equal, differentiable=False, thin=True, batching="itemless")
 
 
-@library("composite", "Tensor.__rdiv__", thin=True)
+@library("composite", "Tensor.__rdiv__", thin=True, autocast=("whole", "float32"))
 def __rdiv__(self, other):
     """other / self."""
     return true_divide(other, self)

@@ -30,7 +30,14 @@ def complex_of(real, imag):
     return fn.pair(real, imag)
 
 
-@pointwise(places=("polar",), in_place=False, dtypes=_MAKERS, refused=_REFUSED, alike=("abs", "angle"))
+@pointwise(
+    places=("polar",),
+    in_place=False,
+    dtypes=_MAKERS,
+    refused=_REFUSED,
+    alike=("abs", "angle"),
+    autocast=("float32", "whole"),
+)
 def polar(abs, angle):
     """The complex numbers of that length and angle: abs · (cos angle + i·sin angle).
 

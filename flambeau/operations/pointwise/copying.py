@@ -219,13 +219,13 @@ register("cuda", "copy", cuda, places=("Tensor.cuda",))
 register("record_stream", "copy", record_stream, places=("Tensor.record_stream",))
 register("opencl", "copy", opencl, places=("Tensor.opencl",))
 register("pin_memory", "copy", pin_memory, places=("Tensor.pin_memory",))
-register("is_pinned", "copy", is_pinned, places=("Tensor.is_pinned",))
+register("is_pinned", "copy", is_pinned, places=("Tensor.is_pinned",), batching="outlined")
 register("clone", "copy", clone)
 register("contiguous", "copy", contiguous, places=("Tensor.contiguous",))
-register("copy_", "copy", copy_, places=("Tensor.copy_",))
+register("copy_", "copy", copy_, places=("Tensor.copy_",), batching="pointwise")
 
 
-@library("copy", "fill")
+@library("copy", "fill", batching="filled")
 def fill(input, value):
     """A tensor of the same shape and dtype with `value` (a number or a 0-dim tensor) everywhere.
 

@@ -13,7 +13,9 @@ from ..declare.pointwise import ALL, COMPLEX, EVERY, FLOATING, pointwise
 _EVERYWHERE, _POSITIVE, _UNIT = (-3.0, 3.0), (0.1, 4.0), (-0.9, 0.9)
 
 
-def _function(name: str, what: str, example: str, domain=_EVERYWHERE, reference: str | None = None, also=()):
+def _function(
+    name: str, what: str, example: str, domain=_EVERYWHERE, reference: str | None = None, also=(), **facts
+):
     """A math function of the compiler as an operation: value and derivative come from there."""
     function = getattr(fn, name)
 
@@ -30,28 +32,57 @@ def _function(name: str, what: str, example: str, domain=_EVERYWHERE, reference:
         reference=reference or f"numpy.{name}",
         also=also,
         dtypes=EVERY if name in FORMULAS else ALL,
+        **facts,
     )(body)
 
 
-exp = _function("exp", "e^input", "0.0, 1.0 -> 1.0000, 2.7183")
+exp = _function("exp", "e^input", "0.0, 1.0 -> 1.0000, 2.7183", autocast=("whole", "float32"))
 exp2 = _function("exp2", "2^input", "0.0, 3.0 -> 1., 8.", also=("special.exp2",))
 expm1 = _function(
-    "expm1", "exp(input) - 1, exact for small inputs", "0.0, 1.0 -> 0.0000, 1.7183", also=("special.expm1",)
+    "expm1",
+    "exp(input) - 1, exact for small inputs",
+    "0.0, 1.0 -> 0.0000, 1.7183",
+    also=("special.expm1",),
+    autocast=("whole", "float32"),
 )
-log = _function("log", "Natural logarithm, log(input)", "1.0, 10.0 -> 0.0000, 2.3026", _POSITIVE)
-log2 = _function("log2", "log₂(input), the logarithm to base 2", "1.0, 8.0 -> 0., 3.", _POSITIVE)
-log10 = _function("log10", "log₁₀(input), the logarithm to base 10", "1.0, 100.0 -> 0., 2.", _POSITIVE)
+log = _function(
+    "log",
+    "Natural logarithm, log(input)",
+    "1.0, 10.0 -> 0.0000, 2.3026",
+    _POSITIVE,
+    autocast=("whole", "float32"),
+)
+log2 = _function(
+    "log2",
+    "log₂(input), the logarithm to base 2",
+    "1.0, 8.0 -> 0., 3.",
+    _POSITIVE,
+    autocast=("whole", "float32"),
+)
+log10 = _function(
+    "log10",
+    "log₁₀(input), the logarithm to base 10",
+    "1.0, 100.0 -> 0., 2.",
+    _POSITIVE,
+    autocast=("whole", "float32"),
+)
 log1p = _function(
     "log1p",
     "log(1 + input), exact for small inputs",
     "0.0, 1.0 -> 0.0000, 0.6931",
     (-0.5, 3.0),
     also=("special.log1p",),
+    autocast=("whole", "float32"),
+    label="Log1PBackward0",
 )
 sin = _function("sin", "Sine of radians, sin(input)", "0.0, 1.0 -> 0.0000, 0.8415")
 cos = _function("cos", "Cosine of radians, cos(input)", "0.0, 1.0 -> 1.0000, 0.5403")
 tan = _function(
-    "tan", "sin(input) / cos(input), the tangent of radians", "0.0, 1.0 -> 0.0000, 1.5574", (-1.2, 1.2)
+    "tan",
+    "sin(input) / cos(input), the tangent of radians",
+    "0.0, 1.0 -> 0.0000, 1.5574",
+    (-1.2, 1.2),
+    autocast=("whole", "float32"),
 )
 asin = _function(
     "asin",
@@ -60,6 +91,7 @@ asin = _function(
     _UNIT,
     "numpy.arcsin",
     ("arcsin", "Tensor.arcsin"),
+    autocast=("whole", "float32"),
 )
 acos = _function(
     "acos",
@@ -68,6 +100,7 @@ acos = _function(
     _UNIT,
     "numpy.arccos",
     ("arccos", "Tensor.arccos"),
+    autocast=("whole", "float32"),
 )
 atan = _function(
     "atan",
@@ -77,8 +110,18 @@ atan = _function(
     "numpy.arctan",
     ("arctan", "Tensor.arctan"),
 )
-sinh = _function("sinh", "(e^input - e^-input) / 2, the hyperbolic sine", "0.0, 1.0 -> 0.0000, 1.1752")
-cosh = _function("cosh", "(e^input + e^-input) / 2, the hyperbolic cosine", "0.0, 1.0 -> 1.0000, 1.5431")
+sinh = _function(
+    "sinh",
+    "(e^input - e^-input) / 2, the hyperbolic sine",
+    "0.0, 1.0 -> 0.0000, 1.1752",
+    autocast=("whole", "float32"),
+)
+cosh = _function(
+    "cosh",
+    "(e^input + e^-input) / 2, the hyperbolic cosine",
+    "0.0, 1.0 -> 1.0000, 1.5431",
+    autocast=("whole", "float32"),
+)
 tanh = _function("tanh", "sinh(input) / cosh(input), the hyperbolic tangent", "0.0, 1.0 -> 0.0000, 0.7616")
 asinh = _function(
     "asinh",
@@ -135,6 +178,7 @@ erfinv = _function(
     _UNIT,
     "scipy.special.erfinv",
     ("special.erfinv",),
+    autocast=("whole", "float32"),
 )
 
 
@@ -170,7 +214,13 @@ def digamma(input):
     return fn.digamma(input)
 
 
-@pointwise(rounded=True, int_to_float=True, reference="numpy.arctan2", also=("arctan2", "Tensor.arctan2"))
+@pointwise(
+    rounded=True,
+    int_to_float=True,
+    reference="numpy.arctan2",
+    also=("arctan2", "Tensor.arctan2"),
+    autocast=("whole", "widest"),
+)
 def atan2(input, other):
     """arctan(input / other) with the quadrant: angle of the point (other, input), in (-π, π].
 
@@ -226,6 +276,7 @@ def _(grad, input, other):
     domain=_POSITIVE,
     in_place=False,
     numbers=("input", "other"),
+    label="SpecialXlog1PyBackward0",
 )
 def xlog1py(input, other):
     """input · log(1 + other), 0 where input is 0 and other is a number.
@@ -313,7 +364,7 @@ def _(grad, input):
     return fn.where(input == 0, fn.like(grad, 0.0), grad * slope)
 
 
-@pointwise(int_to_float=True, reference="numpy.deg2rad")
+@pointwise(int_to_float=True, reference="numpy.deg2rad", label="Deg2RadBackward0")
 def deg2rad(input):
     """input · π / 180: degrees to radians.
 
@@ -324,7 +375,7 @@ def deg2rad(input):
     return input * (math.pi / 180.0)
 
 
-@pointwise(int_to_float=True, reference="numpy.rad2deg")
+@pointwise(int_to_float=True, reference="numpy.rad2deg", label="Rad2DegBackward0")
 def rad2deg(input):
     """input · 180 / π: radians to degrees.
 
@@ -358,7 +409,7 @@ def _(grad, input):
     return kept(grad, input)
 
 
-@pointwise(int_to_float=True, places=("_scaled_by_power",), in_place=False)
+@pointwise(int_to_float=True, places=("_scaled_by_power",), in_place=False, label="LdexpBackward0")
 def scaled_by_power(input, other):
     """input · 2^other, in three steps, so that no power of two overflows where the result does not."""
     third = fn.trunc(other * (1.0 / 3.0))
@@ -396,6 +447,7 @@ def _(grad, input):
     reference="scipy.special.entr",
     domain=_POSITIVE,
     in_place=False,
+    label="SpecialEntrBackward0",
 )
 def entr(input):
     """-x · log(x), 0 at 0, -inf below.

@@ -54,13 +54,14 @@ i0 = _scipy(
     "Tensor.i0",
     in_place=True,
 )
-i0e = _scipy("i0e", "exp(-|x|) · i0(x)", "0.0, 1.0 -> 1.0000, 0.4658")
+i0e = _scipy("i0e", "exp(-|x|) · i0(x)", "0.0, 1.0 -> 1.0000, 0.4658", label="SpecialI0EBackward0")
 i1 = _scipy(
     "i1",
     "1/π ∫₀^π exp(x · cos t) cos t dt, the modified Bessel function of the first kind of order 1",
     "0.0, 1.0 -> 0.0000, 0.5652",
+    label="SpecialI1Backward0",
 )
-i1e = _scipy("i1e", "exp(-|x|) · i1(x)", "0.0, 1.0 -> 0.0000, 0.2079")
+i1e = _scipy("i1e", "exp(-|x|) · i1(x)", "0.0, 1.0 -> 0.0000, 0.2079", label="SpecialI1EBackward0")
 bessel_j0 = _scipy(
     "bessel_j0",
     "1/π ∫₀^π cos(x · sin t) dt, the Bessel function of the first kind of order 0",
@@ -207,16 +208,23 @@ def _(grad, input):
 
 
 erfcx = _scipy(
-    "erfcx", "Scaled complementary error function, exp(x²) · erfc(x)", "0.0, 1.0 -> 1.0000, 0.4276"
+    "erfcx",
+    "Scaled complementary error function, exp(x²) · erfc(x)",
+    "0.0, 1.0 -> 1.0000, 0.4276",
+    label="SpecialErfcxBackward0",
 )
 ndtri = _scipy(
     "ndtri",
     "y with ndtr(y) = x, the inverse of `ndtr`",
     "0.5, 0.975 -> 0.0000, 1.9600",
     domain=(0.1, 0.9),
+    label="SpecialNdtriBackward0",
 )
 log_ndtr = _scipy(
-    "log_ndtr", "log(ndtr(x)), exact for very negative inputs", "0.0, -20.0 ->   -0.6931, -203.9172"
+    "log_ndtr",
+    "log(ndtr(x)), exact for very negative inputs",
+    "0.0, -20.0 ->   -0.6931, -203.9172",
+    label="SpecialLogNdtrBackward0",
 )
 erfcx.derivative(lambda grad, out, x: grad * (2.0 * x * out - 2.0 / math.sqrt(math.pi)))
 ndtri.derivative(lambda grad, out: grad * ((out * out) * 0.5).exp() * math.sqrt(2.0 * math.pi))
@@ -224,7 +232,13 @@ log_ndtr.derivative(lambda grad, x: grad * math.sqrt(2.0 / math.pi) / erfcx(x * 
 
 
 # --- gamma functions ---------------------------------------------------------------------------------------------------------
-@hosted("special.zeta", numbers=True, domain=(1.5, 4.0), reference="scipy.special.zeta")
+@hosted(
+    "special.zeta",
+    numbers=True,
+    domain=(1.5, 4.0),
+    reference="scipy.special.zeta",
+    label="SpecialZetaBackward0",
+)
 def zeta(input, other):
     """Hurwitz zeta function, Σ 1 / (k + other)^input over k = 0, 1, …; no derivative with respect to `input`.
 
@@ -297,7 +311,7 @@ igamma.derivative(lambda grad, input, other: (None, grad * _density(input, other
 igammac.derivative(lambda grad, input, other: (None, -grad * _density(input, other)))
 
 
-@library("hosted", "polygamma", "special.polygamma")
+@library("hosted", "polygamma", "special.polygamma", batching="pointwise")
 def polygamma(n: int, input: TensorBase, *, out: TensorBase | None = None) -> TensorBase:
     """ψ⁽ⁿ⁾(x) = dⁿ⁺¹/dxⁿ⁺¹ log Γ(x): the n-th derivative of `digamma`.
 
@@ -334,7 +348,7 @@ def _derivative_of_digamma(n: int) -> Hosted:
     return _known[n]
 
 
-@library("hosted", "Tensor.polygamma", name="polygamma_method")
+@library("hosted", "Tensor.polygamma", name="polygamma_method", batching="pointwise")
 def _polygamma_method(self: TensorBase, n: int) -> TensorBase:
     """ψ⁽ⁿ⁾(x) = dⁿ⁺¹/dxⁿ⁺¹ log Γ(x): the n-th derivative of `digamma`.
 
@@ -351,7 +365,7 @@ def _polygamma_method(self: TensorBase, n: int) -> TensorBase:
     return polygamma(n, self)
 
 
-@library("hosted", "Tensor.polygamma_", name="polygamma_in_place")
+@library("hosted", "Tensor.polygamma_", name="polygamma_in_place", batching="pointwise")
 def _polygamma_in_place(self: TensorBase, n: int) -> TensorBase:
     """`polygamma` in place: ψ⁽ⁿ⁾(x) = dⁿ⁺¹/dxⁿ⁺¹ log Γ(x).
 

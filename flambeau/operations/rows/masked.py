@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from ..._typeinfo import iinfo
@@ -71,8 +72,9 @@ def _limit(d: dtype, name: str, infinite: float) -> Any:
     return getattr(iinfo(d), name) if category(d) == 1 else infinite
 
 
-def _enter(function: Callable) -> Callable:
-    return library("masked", f"masked.{function.__name__}", name=f"masked.{function.__name__}")(function)
+def _enter(function: Callable, **facts: Any) -> Callable:
+    name = f"masked.{function.__name__}"
+    return library("masked", name, name=name, **facts)(function)
 
 
 def _over(op: Any, x: TensorBase, dim: Any, keepdim: bool) -> TensorBase:
@@ -99,7 +101,7 @@ def sum(input, dim=None, *, keepdim=False, dtype=None, mask=None):  # noqa: A001
     return _over(reductions.sum_, _widened(_filled(input, mask, 0), dtype), dim, keepdim)
 
 
-@_enter
+@partial(_enter, autocast="float32")
 def prod(input, dim=None, *, keepdim=False, dtype=None, mask=None):
     """Π input over `dim`, of the elements where `mask` is true.
 

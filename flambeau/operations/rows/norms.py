@@ -98,10 +98,17 @@ def _power_sum(x, p: float, dim, keepdim):
     return (total.masked_fill(none, 1.0) ** (1.0 / p)).masked_fill(none, 0.0 if p > 0 else math.inf)
 
 
-register("vector_norm", "composite", vector_norm, places=("linalg.vector_norm",), thin=True)
+register(
+    "vector_norm",
+    "composite",
+    vector_norm,
+    places=("linalg.vector_norm",),
+    thin=True,
+    autocast=("whole", "float32 unless told"),
+)
 
 
-@library("composite")
+@library("composite", autocast=("whole", "float32"))
 def dist(input, other, p=2) -> TensorBase:
     """(Σ |input - other|^p)^(1/p): the p-norm of the difference.
 
@@ -118,7 +125,7 @@ def dist(input, other, p=2) -> TensorBase:
     return vector_norm(input - other, float(p))
 
 
-@library("composite")
+@library("composite", autocast=("whole", "float32"))
 @in_float32()
 def renorm(input, p, dim, maxnorm, *, out=None) -> TensorBase:
     """input · min(1, maxnorm / ‖slice‖ₚ): slices along `dim` whose p-norm is above maxnorm, cut to it.
@@ -173,7 +180,7 @@ def renorm_(self, p, dim, maxnorm) -> TensorBase:
     return overwrite(self, renorm, p, dim, maxnorm)
 
 
-@library("composite", "nn.functional.normalize")
+@library("composite", "nn.functional.normalize", autocast=("whole", "float32"))
 @in_float32()
 def normalize(input: TensorBase, p: float = 2.0, dim: int = 1, eps: float = 1e-12, out=None) -> TensorBase:
     """input / max(‖input‖ₚ, eps) along `dim`.
@@ -192,7 +199,7 @@ def normalize(input: TensorBase, p: float = 2.0, dim: int = 1, eps: float = 1e-1
     return into(out, found, "normalize")
 
 
-@library("composite", "nn.functional.cosine_similarity", "cosine_similarity")
+@library("composite", "nn.functional.cosine_similarity", "cosine_similarity", autocast=("whole", "float32"))
 @in_float32()
 def cosine_similarity(x1: TensorBase, x2: TensorBase, dim: int = 1, eps: float = 1e-8) -> TensorBase:
     """x1·x2 / (max(‖x1‖, eps) · max(‖x2‖, eps)) along `dim`.
@@ -223,7 +230,7 @@ def cosine_similarity(x1: TensorBase, x2: TensorBase, dim: int = 1, eps: float =
     return ((x1 / first) * (x2 / second)).sum(dim)
 
 
-@library("composite", "frobenius_norm")
+@library("composite", "frobenius_norm", autocast=("whole", "float32"))
 def frobenius_norm(input: TensorBase, dim: int | tuple[int, ...], keepdim: bool = False) -> TensorBase:
     """√(Σ |input|²) over `dim`.
 

@@ -41,7 +41,14 @@ def wide(x):
     return fn.cast(x, {"float32": "float64", "complex64": "complex128"}.get(x.dtype, x.dtype))
 
 
-@reduction(places=("sum", "Tensor.sum"), name="sum", accumulate=widened, reference="numpy.sum", dtypes=EVERY)
+@reduction(
+    places=("sum", "Tensor.sum"),
+    name="sum",
+    accumulate=widened,
+    reference="numpy.sum",
+    dtypes=EVERY,
+    autocast=("whole", "float32 unless told"),
+)
 def sum_(input):
     """Sum over `dim` (an int, a tuple, or None for all); integers and bools give int64.
 
@@ -122,6 +129,7 @@ amin.derivative(_shared)
     fields=("values", "indices"),
     name="max",
     empty="Expected reduction dim to have non-zero size.",
+    batching="along all",
 )
 def max_with_index(input):
     """Largest element and where it first stands."""
@@ -133,13 +141,19 @@ def max_with_index(input):
     fields=("values", "indices"),
     name="min",
     empty="Expected reduction dim to have non-zero size.",
+    batching="along all",
 )
 def min_with_index(input):
     """Smallest element and where it first stands."""
     return kn.min_index(fn.cast(input, "uint8") if input.dtype == "bool" else input)
 
 
-@reduction(reference="numpy.argmax", dtypes=NUMERIC, empty="Expected reduction dim to have non-zero size.")
+@reduction(
+    reference="numpy.argmax",
+    dtypes=NUMERIC,
+    empty="Expected reduction dim to have non-zero size.",
+    batching="along flat",
+)
 def argmax(input):
     """argmax(input): where the largest element stands (the first of equal ones), along `dim` or in the
     flattened tensor (int64).
@@ -152,7 +166,12 @@ def argmax(input):
     return kn.max_index(input)[1]
 
 
-@reduction(reference="numpy.argmin", dtypes=NUMERIC, empty="Expected reduction dim to have non-zero size.")
+@reduction(
+    reference="numpy.argmin",
+    dtypes=NUMERIC,
+    empty="Expected reduction dim to have non-zero size.",
+    batching="along flat",
+)
 def argmin(input):
     """argmin(input): where the smallest element stands (the first of equal ones), along `dim` or in the
     flattened tensor (int64).
@@ -179,7 +198,14 @@ max_with_index.derivative(_to_place)
 min_with_index.derivative(_to_place)
 
 
-@reduction(places=("any", "Tensor.any"), name="any", reference="numpy.any", dtypes=EVERY, literal_dims=True)
+@reduction(
+    places=("any", "Tensor.any"),
+    name="any",
+    reference="numpy.any",
+    dtypes=EVERY,
+    literal_dims=True,
+    batching="along all",
+)
 def any_(input):
     """Whether any input ≠ 0, over `dim` (bool; uint8 for uint8).
 
@@ -191,7 +217,14 @@ def any_(input):
     return fn.cast(found, "uint8") if input.dtype == "uint8" else found
 
 
-@reduction(places=("all", "Tensor.all"), name="all", reference="numpy.all", dtypes=EVERY, literal_dims=True)
+@reduction(
+    places=("all", "Tensor.all"),
+    name="all",
+    reference="numpy.all",
+    dtypes=EVERY,
+    literal_dims=True,
+    batching="along all",
+)
 def all_(input):
     """Whether all input ≠ 0, over `dim` (bool; uint8 for uint8).
 
@@ -240,7 +273,7 @@ def product(input):
 
 
 # --- of more arguments ------------------------------
-@library("composite", "Tensor.sum_to_size")
+@library("composite", "Tensor.sum_to_size", autocast="parts")
 def sum_to_size(input, *size) -> TensorBase:
     """Σ input over the dimensions along which a tensor of shape `size` would broadcast to this one.
 
@@ -354,7 +387,7 @@ def _others(x, dim):
     return before * after
 
 
-@library("composite", reference="numpy.prod")
+@library("composite", reference="numpy.prod", autocast=("float32", "float32 unless told"))
 def prod(input, dim=None, keepdim: bool = False, *, dtype=None, out=None) -> TensorBase:
     """Π input over one `dim`, or of all elements; integers and bools give int64.
 

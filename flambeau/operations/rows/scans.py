@@ -97,7 +97,7 @@ def _accumulating(who: str, input: TensorBase, dim: int, given: dtype | None) ->
     return given
 
 
-@library("scan", reference="numpy.cumsum")
+@library("scan", reference="numpy.cumsum", autocast=("whole", "float32 unless told"))
 def cumsum(
     input: TensorBase, dim: int, *, dtype: dtype | None = None, out: TensorBase | None = None
 ) -> TensorBase:
@@ -118,7 +118,7 @@ def cumsum(
     return into(out, found, "cumsum")
 
 
-@library("scan", reference="numpy.cumprod")
+@library("scan", reference="numpy.cumprod", autocast=("whole", "float32 unless told"))
 def cumprod(
     input: TensorBase, dim: int, *, dtype: dtype | None = None, out: TensorBase | None = None
 ) -> TensorBase:
@@ -248,7 +248,7 @@ def _extreme(who: str, shown: str, kind: str, run: Scan, result: type):
         "Shape:\n    input: any; the results have the same\n\nRaises:\n    IndexError: `dim` is out of range"
         + of_call(f"{who}(flambeau.tensor([2, 3, 1]), 0)", shown)
     )
-    return register(who, "scan", function)
+    return register(who, "scan", function, batching="along flat")
 
 
 def _to_places(grad: TensorBase, indices: TensorBase, dim: int) -> TensorBase:
@@ -353,7 +353,7 @@ def _panels(y: TensorBase, x: TensorBase | None, dx, dim: int, who: str) -> Tens
     return sums * steps
 
 
-@library("composite", "trapezoid", "trapz", reference="numpy.trapezoid")
+@library("composite", "trapezoid", "trapz", reference="numpy.trapezoid", autocast=("whole", "float32"))
 def trapezoid(y: TensorBase, x: TensorBase | None = None, *, dx: float = 1.0, dim: int = -1) -> TensorBase:
     """Σ dx · (yₖ + yₖ₊₁) / 2 along `dim`: the integral by the trapezoidal rule, at places `x` or at
     distance `dx`.
@@ -365,7 +365,7 @@ def trapezoid(y: TensorBase, x: TensorBase | None = None, *, dx: float = 1.0, di
     return _panels(y, x, dx, dim, "trapezoid").sum(dim) / 2.0
 
 
-@library("composite", "cumulative_trapezoid")
+@library("composite", "cumulative_trapezoid", autocast=("whole", "float32"))
 def cumulative_trapezoid(
     y: TensorBase, x: TensorBase | None = None, *, dx: float = 1.0, dim: int = -1
 ) -> TensorBase:

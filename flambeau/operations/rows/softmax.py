@@ -36,7 +36,10 @@ def lifted_log(total):
 
 
 @row(
-    places=("softmax", "Tensor.softmax", "special.softmax"), name="softmax", reference="scipy.special.softmax"
+    places=("softmax", "Tensor.softmax", "special.softmax"),
+    name="softmax",
+    reference="scipy.special.softmax",
+    autocast=("whole", "float32 unless told"),
 )
 def softmax_of(input):
     """exp(input) / Σ exp(input) along `dim`, relative to the largest element, so that nothing overflows.
@@ -70,6 +73,7 @@ def _(grad, out, dims):
     places=("log_softmax", "Tensor.log_softmax", "special.log_softmax"),
     name="log_softmax",
     reference="scipy.special.log_softmax",
+    autocast=("whole", "float32 unless told"),
 )
 def log_softmax_of(input):
     """input - log Σ exp(input), relative to the largest element.
@@ -144,7 +148,7 @@ def _(grad, input, out, sizes, dims, keepdim):
     return (g * share.masked_fill(none, 0.0),)
 
 
-@library("composite", "logsumexp", "Tensor.logsumexp", "special.logsumexp")
+@library("composite", "logsumexp", "Tensor.logsumexp", "special.logsumexp", autocast=("whole", "float32"))
 def logsumexp(input, dim, keepdim: bool = False, *, out=None) -> TensorBase:
     """log Σ exp(input) over `dim`, without overflow.
 
@@ -176,7 +180,13 @@ def _implicit(name: str, ndim: int) -> int:
     return 0 if ndim in (0, 1, 3) else 1
 
 
-@library("composite", "nn.functional.softmax", name="softmax_function", thin=True)
+@library(
+    "composite",
+    "nn.functional.softmax",
+    name="softmax_function",
+    thin=True,
+    autocast=("whole", "float32 unless told"),
+)
 def softmax(input: TensorBase, dim: int | None = None, _stacklevel: int = 3, dtype=None) -> TensorBase:
     """exp(input) / Σ exp(input) along `dim`; see `flambeau.softmax`.
 
@@ -195,7 +205,12 @@ def softmax(input: TensorBase, dim: int | None = None, _stacklevel: int = 3, dty
     return softmax_of(input, dim) if dtype is None else softmax_of(input, dim, dtype=dtype)
 
 
-@library("composite", "nn.functional.log_softmax", name="log_softmax_function")
+@library(
+    "composite",
+    "nn.functional.log_softmax",
+    name="log_softmax_function",
+    autocast=("whole", "float32 unless told"),
+)
 def log_softmax(input: TensorBase, dim: int | None = None, _stacklevel: int = 3, dtype=None) -> TensorBase:
     """input - log Σ exp(input): the logarithm of the softmax along `dim`, without overflow.
 
@@ -213,7 +228,7 @@ def log_softmax(input: TensorBase, dim: int | None = None, _stacklevel: int = 3,
     return log_softmax_of(input, dim) if dtype is None else log_softmax_of(input, dim, dtype=dtype)
 
 
-@library("composite", "nn.functional.softmin")
+@library("composite", "nn.functional.softmin", autocast="parts")
 def softmin(input: TensorBase, dim: int | None = None, _stacklevel: int = 3, dtype=None) -> TensorBase:
     """exp(-input) / Σ exp(-input): softmax(-input) along `dim`.
 
@@ -230,7 +245,7 @@ def softmin(input: TensorBase, dim: int | None = None, _stacklevel: int = 3, dty
     return softmax(-input, _implicit("softmin", input.ndim) if dim is None else dim, dtype=dtype)
 
 
-@library("random", "nn.functional.gumbel_softmax")
+@library("random", "nn.functional.gumbel_softmax", autocast="parts")
 def gumbel_softmax(
     logits: TensorBase, tau: float = 1.0, hard: bool = False, eps: float = 1e-10, dim: int = -1
 ) -> TensorBase:

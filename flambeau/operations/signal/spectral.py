@@ -249,10 +249,18 @@ def _short_irfft(input: Any) -> TensorBase | None:
 _SHORT = {"fft": _short_fft, "ifft": _short_ifft, "rfft": _short_rfft, "irfft": _short_irfft}
 
 
-def _transform(name: str, compute: Any, forward: bool, what: str, given: str, elements: str) -> None:
+def _transform(
+    name: str,
+    compute: Any,
+    forward: bool,
+    what: str,
+    given: str,
+    elements: str,
+    casts: tuple[str, ...] = ("", "2", "n"),
+) -> None:
     """The public functions of one kind: over one dimension, two (`…2`) and any number (`…n`).
 
-    `given` is the row of an example, `elements` the real numbers of its result.
+    `given` is the row of an example, `elements` the real numbers of its result, `casts` the functions that autocast computes in float32.
     """
 
     short = _SHORT.get(name)
@@ -289,9 +297,15 @@ def _transform(name: str, compute: Any, forward: bool, what: str, given: str, el
             "    RuntimeError: a length is not above 0, a dimension is given twice, or the dtype cannot be transformed"
             + of_call(f"fft.{name}{end}(flambeau.tensor({rows})){real}", f"tensor({shown})")
         )
-        library("spectral", f"fft.{name}{end}", name=f"fft.{name}{end}", composite=True, on_host=False)(
-            function
-        )
+        library(
+            "spectral",
+            f"fft.{name}{end}",
+            name=f"fft.{name}{end}",
+            composite=True,
+            on_host=False,
+            autocast=("float32", "whole") if end in casts else None,
+            batching=None if end == "n" else "along",
+        )(function)
 
 
 _transform(
@@ -333,6 +347,7 @@ _transform(
     "X[k] = Σ x[j] e^(-2πi jk/n), real, of half of a Hermitian signal",
     "[1.0, 0.0, 0.0]",
     "1., 1., 1., 1.",
+    casts=("",),
 )
 _transform(
     "ihfft",
@@ -341,6 +356,7 @@ _transform(
     "x[j] = Σ X[k] e^(2πi jk/n) / n, the inverse of `hfft`",
     "[1.0, 1.0, 1.0, 1.0]",
     "1., 0., 0.",
+    casts=("",),
 )
 
 
@@ -414,7 +430,7 @@ def _places(input: TensorBase, dim: Any, who: str) -> tuple[int, ...]:
     return tuple(_wrapped(d, input, who) for d in _spread((dim,)))
 
 
-@library("composite", "fft.fftshift", reference="numpy.fft.fftshift")
+@library("composite", "fft.fftshift", reference="numpy.fft.fftshift", batching="along all")
 def fftshift(input: TensorBase, dim: Any = None) -> TensorBase:
     """result[k] = input[(k - ⌊n/2⌋) mod n]: the frequency zero moved to the middle, along `dim`.
     By default that is all dimensions.
@@ -433,7 +449,7 @@ def fftshift(input: TensorBase, dim: Any = None) -> TensorBase:
     return roll(input, [input.shape[a] // 2 for a in axes], axes) if axes else input.clone()
 
 
-@library("composite", "fft.ifftshift", reference="numpy.fft.ifftshift")
+@library("composite", "fft.ifftshift", reference="numpy.fft.ifftshift", batching="along all")
 def ifftshift(input: TensorBase, dim: Any = None) -> TensorBase:
     """result[k] = input[(k + ⌊n/2⌋) mod n]: the inverse of `fftshift`.
 
@@ -468,7 +484,7 @@ def _window(who: str, window: TensorBase | None, length: int, n_fft: int, like: 
     return cat(parts) if length < n_fft else window
 
 
-@library("spectral", "stft", "Tensor.stft", composite=True, on_host=False)
+@library("spectral", "stft", "Tensor.stft", composite=True, on_host=False, autocast=("float32", "whole"))
 def stft(
     input: TensorBase,
     n_fft: int,

@@ -1,0 +1,110 @@
+"""Tables keyed by names of operations outside the declarations: what a declaration should say itself.
+
+    python tools/tables_by_name.py [-v]
+
+Reads the package's sources.  A table is a string of words, a tuple, list or set of strings, or the keys of a dictionary, of which half at
+least, and three at least, are names under which operations are registered.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from flambeau.operations.declare.registry import REGISTRY
+
+ROOT = Path(__file__).resolve().parent.parent
+LEAST = 3  # names that make a table
+# Public lists of what a module exports, and names that PyTorch alone has: no facts of operations.
+EXEMPT = {"__all__", "__slots__"}
+# Words that are names of operations and of something else: parameters, dtypes, attributes, modes.
+COMMON = {
+    "sum",
+    "mean",
+    "max",
+    "min",
+    "real",
+    "imag",
+    "size",
+    "norm",
+    "sign",
+    "mode",
+    "index",
+    "type",
+    "var",
+    "where",
+    "std",
+    "prod",
+}
+
+
+def names() -> set[str]:
+    """Under which operations are registered, and those that write in place."""
+    found = {n for e in REGISTRY.values() for n in (e.name, e.name.rpartition(".")[2])}
+    return found | {e.name + "_" for e in REGISTRY.values() if e.in_place is not None}
+
+
+def strings(node: ast.AST) -> list[str] | None:
+    """The words of a table, None for what is none."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return node.value.split()
+    if isinstance(node, (ast.Tuple, ast.List, ast.Set)):
+        parts = node.elts
+    elif isinstance(node, ast.Dict):
+        parts = [k for k in node.keys if k is not None]
+    else:
+        return None
+    found = [p.value for p in parts if isinstance(p, ast.Constant) and isinstance(p.value, str)]
+    return found if found and len(found) == len(parts) else None
+
+
+def tables(path: Path, known: set[str]) -> Iterator[tuple[int, list[str]]]:
+    """(line, names of operations) of each table of a file."""
+    tree = ast.parse(path.read_text())
+    skipped: set[ast.AST] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.Module, ast.FunctionDef, ast.ClassDef, ast.AsyncFunctionDef)):
+            first = node.body[0] if node.body else None
+            if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant):
+                skipped.add(first.value)  # a docstring
+        elif isinstance(node, ast.Assign) and any(
+            isinstance(t, ast.Name) and t.id in EXEMPT for t in node.targets
+        ):
+            skipped.update(ast.walk(node.value))
+        elif isinstance(node, ast.JoinedStr) or (
+            isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        ):
+            skipped.update(ast.walk(node))
+    for node in ast.walk(tree):
+        if node in skipped:
+            continue
+        words = strings(node)
+        if not words:
+            continue
+        hits = [w for w in words if w in known and w not in COMMON]
+        if len(hits) >= LEAST and 2 * len(hits) >= len(words):
+            yield node.lineno, hits
+
+
+def main(verbose: bool) -> None:
+    """Print the files with tables, how many tables and how many names."""
+    known = names()
+    total = 0
+    for path in sorted((ROOT / "flambeau").rglob("*.py")):
+        where = path.relative_to(ROOT / "flambeau")
+        if where.parts[0] in ("operations", "legacy"):
+            continue
+        found = list(tables(path, known))
+        if found:
+            total += len(found)
+            print(f"{where}: {len(found)} tables, {sum(len(h) for _, h in found)} names")
+            if verbose:
+                for line, hits in found:
+                    print(f"    {line}: {' '.join(hits[:12])}{' …' if len(hits) > 12 else ''}")
+    print(f"{total} tables")
+
+
+if __name__ == "__main__":
+    main("-v" in sys.argv[1:])
