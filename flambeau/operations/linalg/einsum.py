@@ -21,7 +21,7 @@ Label = str | int
 SUBLIST_LETTERS = ascii_uppercase + ascii_lowercase
 
 
-@library("composite", "einsum", autocast="parts")
+@library("composite", "einsum", autocast=("parts", "lower"))
 def einsum(*args: Any) -> TensorBase:
     """Sum of products of tensors whose dimensions are named by letters.
 
@@ -357,7 +357,7 @@ def _put(result: TensorBase, out: TensorBase | None) -> TensorBase:
     return out.resize_(result.shape).copy_(result)
 
 
-@library("composite", "linalg.multi_dot", autocast="parts")
+@library("composite", "linalg.multi_dot", autocast=("parts", "lower"))
 def multi_dot(tensors: Sequence[TensorBase], *, out: TensorBase | None = None) -> TensorBase:
     """A₁ · A₂ · … · Aₙ in the order of least work; the first and the last may be vectors.
 
@@ -423,7 +423,7 @@ def _best_cuts(sizes: list[int]) -> dict[tuple[int, int], int]:
     return cuts
 
 
-@library("composite", "chain_matmul", autocast="parts")
+@library("composite", "chain_matmul", autocast=("parts", "lower"))
 def chain_matmul(*matrices: TensorBase, out: TensorBase | None = None) -> TensorBase:
     """A₁ · A₂ · … · Aₙ in the order of least work, as `linalg.multi_dot`; of one matrix, itself.
 

@@ -839,7 +839,7 @@ def lu_unpack(
     return lu_unpack_result(P, L, U)
 
 
-@library("composite", "pinverse", "Tensor.pinverse", autocast="parts")
+@library("composite", "pinverse", "Tensor.pinverse", autocast=("float32", "parts"))
 def pinverse(input: TensorBase, rcond: float = 1e-15) -> TensorBase:
     """`linalg.pinv`: V S⁺ Uᴴ for input = U S Vᴴ, where singular values up to rcond · largest count as 0.
 
