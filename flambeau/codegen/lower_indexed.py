@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from . import access as memory
 from . import expr as ex
 from .expr import Expr
 from .indexed import Indexed, Store
@@ -265,14 +266,7 @@ class Evaluation:
             return Lanes(
                 self.vector.from_memory(self.every(known(offset.step), scalar, size, pointer, mask), dtype)
             )
-        type = self.vector.vector(scalar)
-        found = f.call(
-            type,
-            f"llvm.masked.gather.{self.spelled(self.lanes, scalar)}.v{self.lanes}p0",
-            self.pointers(operand, offset, scalar, size),
-            mask or self.full(self.lanes),
-            Value(type, "zeroinitializer"),
-        )
+        found = memory.gather(f, scalar, self.lanes, self.pointers(operand, offset, scalar), size, mask)
         return Lanes(self.vector.from_memory(found, dtype))
 
     def every(self, step: int, scalar: str, size: int, pointer: Value, mask: Value | None) -> Value:
@@ -283,36 +277,20 @@ class Evaluation:
             kind = f"<{self.lanes} x i1>"
             mask = f.op(
                 f"<{n} x i1>",
-                f"shufflevector {mask or self.full(self.lanes)}, {kind} zeroinitializer, <{n} x i32> <{spread}>",
+                f"shufflevector {mask or memory.every(self.lanes)}, {kind} zeroinitializer, <{n} x i32> <{spread}>",
             )
-        type = f"<{n} x {scalar}>"
-        if mask is None:
-            return f.load(type, pointer, size)
-        found = f.call(
-            type,
-            f"llvm.masked.load.{self.spelled(n, scalar)}.p0",
-            Value(f"ptr align {size}", pointer.name),
-            mask,
-            Value(type, "zeroinitializer"),
-        )
+        found = memory.load(f, scalar, n, pointer, size, mask)
         if step == 1:
             return found
         picks = ", ".join(f"i32 {k * step}" for k in range(self.lanes))
         return f.op(
             self.vector.vector(scalar),
-            f"shufflevector {found}, {type} poison, <{self.lanes} x i32> <{picks}>",
+            f"shufflevector {found}, {found.type} poison, <{self.lanes} x i32> <{picks}>",
         )
 
-    def pointers(self, operand: int, offset: Form, scalar: str, size: int) -> Value:
+    def pointers(self, operand: int, offset: Form, scalar: str) -> Value:
         found = self.f.gep(scalar, self.base[operand], self.lanes_of(offset))
-        return Value(f"<{self.lanes} x ptr> align {size}", found.name)
-
-    @staticmethod
-    def spelled(lanes: int, scalar: str) -> str:
-        return f"v{lanes}" + {"float": "f32", "double": "f64", "half": "f16"}.get(scalar, scalar)
-
-    def full(self, lanes: int) -> Value:
-        return Value(f"<{lanes} x i1>", "splat (i1 true)")
+        return Value(f"<{self.lanes} x ptr>", found.name)
 
     def some(self, condition: Form) -> Value:
         """Whether it holds in any lane."""
@@ -351,15 +329,9 @@ class Evaluation:
             mask = self.mask if mask is None else f.binary("and", mask, self.mask)
         if isinstance(offset, Ramp) and known(offset.step) == 1:
             pointer = f.gep(scalar, self.base[number], offset.first)
-            if mask is None:
-                f.store(found, pointer, size)
-            else:
-                name = f"llvm.masked.store.{self.spelled(self.lanes, scalar)}.p0"
-                f.call("void", name, found, Value(f"ptr align {size}", pointer.name), mask)
+            memory.store(f, scalar, self.lanes, found, pointer, size, mask)
             return
-        name = f"llvm.masked.scatter.{self.spelled(self.lanes, scalar)}.v{self.lanes}p0"
-        places = self.pointers(number, offset, scalar, size)
-        f.call("void", name, found, places, mask or self.full(self.lanes))
+        memory.scatter(f, scalar, self.lanes, found, self.pointers(number, offset, scalar), size, mask)
 
     # --- loops ---
     def turns(self, e: Expr) -> frozenset:

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from functools import cache, partial
 from typing import Any
 
+from . import access as memory
 from . import expr as ex
 from .complex import written_out
 from .expr import Expr
@@ -54,7 +55,8 @@ def lanes_for(outputs: Sequence[Expr], accesses: Sequence[str], most_registers: 
         widest = max(widest, ITEMSIZE[e.dtype])
         calls += e.op.startswith("call:")
     registers = 1 if STRIDED in accesses else 2 if calls else most_registers
-    return max(VECTOR_BYTES // widest, 8) * registers
+    lanes = VECTOR_BYTES // widest * registers
+    return max(lanes, 8)
 
 
 @cache
@@ -108,27 +110,14 @@ class Frame:
         scalar, size = MEMORY[dtype], ITEMSIZE[dtype]
         if not low.lanes:
             return low.from_memory(self.f.load(scalar, pointer, size), dtype)
-        type = low.vector(scalar)
+        lanes = low.lanes
         if access == BROADCAST:
             value = low.splat(self.f.load(scalar, pointer, size))
-        elif access == CONTIGUOUS and mask is None:
-            value = self.f.load(type, pointer, size)
-        elif access == CONTIGUOUS and mask is not None:
-            value = self.f.call(
-                type,
-                f"llvm.masked.load.v{low.lanes}{self.spelled(scalar)}.p0",
-                Value(f"ptr align {size}", pointer.name),
-                mask,
-                Value(type, "zeroinitializer"),
-            )
+        elif access == CONTIGUOUS:
+            value = memory.load(self.f, scalar, lanes, pointer, size, mask)
         else:
-            value = self.f.call(
-                type,
-                f"llvm.masked.gather.v{low.lanes}{self.spelled(scalar)}.v{low.lanes}p0",
-                self.places(low, scalar, pointer, stride, size),
-                mask or self.full(low),
-                Value(type, "zeroinitializer"),
-            )
+            places = self.places(low, scalar, pointer, stride)
+            value = memory.gather(self.f, scalar, lanes, places, size, mask)
         return low.from_memory(value, dtype)
 
     def prefetch(self, low: Lowering, k: int, pointer: Value) -> None:
@@ -149,36 +138,17 @@ class Frame:
         dtype, access = self.operands[k]
         scalar, size = MEMORY[dtype], ITEMSIZE[dtype]
         value = low.to_memory(value, dtype)
-        if not low.lanes or (access == CONTIGUOUS and mask is None):
+        if not low.lanes:
             self.f.store(value, pointer, size)
-        elif access == CONTIGUOUS and mask is not None:
-            self.f.call(
-                "void",
-                f"llvm.masked.store.v{low.lanes}{self.spelled(scalar)}.p0",
-                value,
-                Value(f"ptr align {size}", pointer.name),
-                mask,
-            )
+        elif access == CONTIGUOUS:
+            memory.store(self.f, scalar, low.lanes, value, pointer, size, mask)
         else:
-            self.f.call(
-                "void",
-                f"llvm.masked.scatter.v{low.lanes}{self.spelled(scalar)}.v{low.lanes}p0",
-                value,
-                self.places(low, scalar, pointer, stride, size),
-                mask or self.full(low),
-            )
+            places = self.places(low, scalar, pointer, stride)
+            memory.scatter(self.f, scalar, low.lanes, value, places, size, mask)
 
-    @staticmethod
-    def spelled(scalar: str) -> str:
-        return {"float": "f32", "double": "f64", "half": "f16"}.get(scalar, scalar)
-
-    def full(self, low: Lowering) -> Value:
-        return Value(low.vector("i1"), "splat (i1 true)")
-
-    def places(self, low: Lowering, scalar: str, pointer: Value, stride: Value, size: int) -> Value:
+    def places(self, low: Lowering, scalar: str, pointer: Value, stride: Value) -> Value:
         offsets = self.f.binary("mul", low.iota(64), low.splat(stride))
-        vector = Value(f"<{low.lanes} x ptr>", self.f.gep(scalar, pointer, offsets).name)
-        return Value(f"{vector.type} align {size}", vector.name)
+        return Value(f"<{low.lanes} x ptr>", self.f.gep(scalar, pointer, offsets).name)
 
     def mask(self, low: Lowering, i: Value, n: Value) -> Value:
         left = self.f.op("i32", f"trunc {self.f.binary('sub', n, i)} to i32")
