@@ -12,8 +12,10 @@ from ._vocabulary import WORDS, vocabulary  # noqa: F401
 
 for _word in WORDS:
     globals()[_word.name] = _word.function
-    if "<locals>" in _word.function.__qualname__:  # made in a row with others: pickle and help find it here
-        _word.function.__module__, _word.function.__qualname__ = __name__, _word.name
+    _word.function.__module__, _word.function.__qualname__ = (
+        __name__,
+        _word.name,
+    )  # where pickle and help find it
 
 __all__ = ["ALL", "COMPLEX", "FLOATING", "INTEGRAL", "NUMERIC"]
 __all__ += ["check", "indexed", "pointwise", "reduction", "row", "scan", "scatter", "vocabulary"]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import builtins
+import functools
+import inspect
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -43,60 +45,183 @@ class Word(NamedTuple):
     gives: str
     where: str  # kinds of kernels whose bodies may call it
     function: Callable
+    shown: str  # what the example prints
+    example: str = ""  # the example in its docstring, where it is not the usual one of its kind
 
 
 _ANY, _ROW, _SCAN = "any", "row, reduction", "scan"
 
 
-def _math(names: str, gives: str, arguments: str = "x") -> list[Word]:
-    return [Word(n, arguments, gives, _ANY, getattr(fn, n)) for n in names.split()]
+def _math(names: str, gives: str, shown: str, arguments: str = "x") -> list[Word]:
+    printed = shown.split()
+    return [
+        Word(n, arguments, gives, _ANY, getattr(fn, n), f"tensor({v})")
+        for n, v in zip(names.split(), printed)
+    ]
+
+
+def _typed(
+    name: str, gives: str, dtypes: str, call: str, given: str, shown: str, arguments: str = "x"
+) -> Word:
+    """A word for values that are no floats, whose example declares their dtypes."""
+    example = f"kernels.pointwise(lambda {given.partition('=')[0]}: {call}, dtypes=kernels.{dtypes})"
+    return Word(
+        name,
+        arguments,
+        gives,
+        _ANY,
+        getattr(fn, name),
+        shown,
+        f"{example}(flambeau.tensor({given.partition('=')[2]}))",
+    )
 
 
 WORDS: tuple[Word, ...] = (
-    *_math("exp exp2 expm1 log log2 log10 log1p", "exponentials and logarithms"),
+    *_math(
+        "exp exp2 expm1 log log2 log10 log1p",
+        "exponentials and logarithms",
+        "1.6487 1.4142 0.6487 -0.6931 -1. -0.3010 0.4055",
+    ),
     *_math(
         "sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh",
         "trigonometric and hyperbolic functions",
+        "0.4794 0.8776 0.5463 0.5236 1.0472 0.4636 0.5211 1.1276 0.4621 0.4812 nan 0.5493",
     ),
-    *_math("sqrt rsqrt cbrt", "roots; rsqrt is 1 / sqrt"),
-    *_math("sigmoid erf erfc erfinv lgamma digamma trigamma", "special functions"),
+    *_math("sqrt rsqrt cbrt", "roots; rsqrt is 1 / sqrt", "0.7071 1.4142 0.7937"),
+    *_math(
+        "sigmoid erf erfc erfinv lgamma digamma trigamma",
+        "special functions",
+        "0.6225 0.5205 0.4795 0.4769 0.5724 -1.9635 4.9348",
+    ),
     *_math(
         "atan2 hypot pow fmod remainder",
         "functions of two values; remainder has the sign of y, fmod that of x",
+        "2.8966 2.0616 4. 0.5000 -1.5000",
         "x, y",
     ),
-    *_math("absolute", "the distance from zero; also abs(x)"),
-    *_math("floor ceil rint trunc", "rounded to an integer: down, up, to even, towards zero"),
-    *_math("maximum minimum", "the larger or smaller; NaN where either is", "x, y"),
-    *_math("copysign", "x with the sign of y", "x, y"),
-    *_math("fma", "x · y + z, rounded once", "x, y, z"),
-    *_math("isnan", "whether it is NaN"),
-    *_math("where", "x where the condition holds, else y", "condition, x, y"),
-    *_math("rem", "the remainder of integers, with the sign of x", "x, y"),
-    *_math("like", "a number as a value of x's dtype", "x, number"),
-    *_math("real imag conj", "parts of a complex number, and its conjugate"),
-    *_math("pair", "the complex number of two parts", "x, y"),
-    Word("sign", "x", "-1, 0 or 1; NaN for NaN", _ANY, differentiate.sign),
-    Word("clamp", "x, low, high", "the value within bounds", _ANY, clamp),
-    Word("cast", "x, dtype", "the value as another dtype", _ANY, cast),
-    Word("bitcast", "x, dtype", "the same bits as another dtype", _ANY, bitcast),
-    Word("sum", "x", "the sum over the row", _ROW, kn.sum),
-    Word("mean", "x", "the mean over the row", _ROW, kn.mean),
-    Word("max", "x", "the largest of the row; NaN where one is", _ROW, kn.max),
-    Word("min", "x", "the smallest of the row; NaN where one is", _ROW, kn.min),
-    Word("max_index", "x", "the largest and where it first stands", _ROW, kn.max_index),
-    Word("min_index", "x", "the smallest and where it first stands", _ROW, kn.min_index),
-    Word("prod", "x", "the product over the row", _ROW, kn.prod),
-    Word("any", "x", "whether any is not zero", _ROW, kn.any),
-    Word("all", "x", "whether all are not zero", _ROW, kn.all),
-    Word("fold", "combine, init, *x", "any associative and commutative combination, a tuple", _ROW, kn.fold),
-    Word("length", "", "how long the row is, an int64", _ROW, kn.length),
-    Word("position", "", "where the element stands in its row, an int64", _ROW, position),
-    Word("running_sum", "x", "the sum of the elements so far", _SCAN, kn.running_sum),
-    Word("running_prod", "x", "the product of the elements so far", _SCAN, kn.running_prod),
-    Word("running_max_index", "x", "the largest so far and where it last stood", _SCAN, kn.running_max_index),
+    *_math("absolute", "the distance from zero; also abs(x)", "0.5000"),
+    *_math("floor ceil rint trunc", "rounded to an integer: down, up, to even, towards zero", "0. 1. 0. 0."),
+    *_math("maximum minimum", "the larger or smaller; NaN where either is", "0.5000 -2.", "x, y"),
+    *_math("copysign", "x with the sign of y", "-0.5000", "x, y"),
+    *_math("fma", "x · y + z, rounded once", "2.", "x, y, z"),
+    *_math("isnan", "whether it is NaN", "False"),
     Word(
-        "running_min_index", "x", "the smallest so far and where it last stood", _SCAN, kn.running_min_index
+        "where",
+        "condition, x, y",
+        "x where the condition holds, else y",
+        _ANY,
+        fn.where,
+        "tensor(0.5000)",
+        "kernels.pointwise(lambda x, y: kernels.where(x > y, x, y))(flambeau.tensor(0.5), flambeau.tensor(-2.0))",
+    ),
+    _typed(
+        "rem",
+        "the remainder of integers, with the sign of x",
+        "INTEGRAL",
+        "kernels.rem(x, 3)",
+        "x=-7",
+        "tensor(-1)",
+        "x, y",
+    ),
+    Word(
+        "like",
+        "x, number",
+        "a number as a value of x's dtype",
+        _ANY,
+        fn.like,
+        "tensor(2.)",
+        "kernels.pointwise(lambda x: kernels.like(x, 2))(flambeau.tensor(0.5))",
+    ),
+    *(
+        _typed(n, "parts of a complex number, and its conjugate", "COMPLEX", f"kernels.{n}(z)", "z=1 + 2j", v)
+        for n, v in (("real", "tensor(1.)"), ("imag", "tensor(2.)"), ("conj", "tensor(1.-2.j)"))
+    ),
+    *_math("pair", "the complex number of two parts", "0.5000-2.j", "x, y"),
+    Word("sign", "x", "-1, 0 or 1; NaN for NaN", _ANY, differentiate.sign, "tensor(1.)"),
+    Word("clamp", "x, low, high", "the value within bounds", _ANY, clamp, "tensor(1.)"),
+    Word("cast", "x, dtype", "the value as another dtype", _ANY, cast, "tensor(0, dtype=flambeau.int32)"),
+    Word(
+        "bitcast",
+        "x, dtype",
+        "the same bits as another dtype",
+        _ANY,
+        bitcast,
+        "tensor(1056964608, dtype=flambeau.int32)",
+    ),
+    Word("sum", "x", "the sum over the row", _ROW, kn.sum, "tensor(6.)"),
+    Word("mean", "x", "the mean over the row", _ROW, kn.mean, "tensor(2.)"),
+    Word("max", "x", "the largest of the row; NaN where one is", _ROW, kn.max, "tensor(3.)"),
+    Word("min", "x", "the smallest of the row; NaN where one is", _ROW, kn.min, "tensor(1.)"),
+    Word(
+        "max_index",
+        "x",
+        "the largest and where it first stands",
+        _ROW,
+        kn.max_index,
+        "(tensor(3.), tensor(1))",
+    ),
+    Word(
+        "min_index",
+        "x",
+        "the smallest and where it first stands",
+        _ROW,
+        kn.min_index,
+        "(tensor(1.), tensor(0))",
+    ),
+    Word("prod", "x", "the product over the row", _ROW, kn.prod, "tensor(6.)"),
+    Word("any", "x", "whether any is not zero", _ROW, kn.any, "tensor(True)"),
+    Word("all", "x", "whether all are not zero", _ROW, kn.all, "tensor(True)"),
+    Word(
+        "fold",
+        "combine, init, *x",
+        "any associative and commutative combination, a tuple",
+        _ROW,
+        kn.fold,
+        "tensor(6.)",
+        "kernels.reduction(lambda x: kernels.fold(lambda a, b: a * b, (1,), x)[0])(flambeau.tensor([1.0, 3.0, 2.0]))",
+    ),
+    Word(
+        "length",
+        "",
+        "how long the row is, an int64",
+        _ROW,
+        kn.length,
+        "tensor(1.)",
+        "kernels.reduction(lambda x: kernels.sum(x) / kernels.cast(kernels.length(), 'float32'))(flambeau.ones(3))",
+    ),
+    Word(
+        "position",
+        "",
+        "where the element stands in its row, an int64",
+        _ROW,
+        position,
+        "tensor([0., 1., 2.])",
+        "kernels.row(lambda x: x * kernels.cast(kernels.position(), 'float32'))(flambeau.ones(3), 0)",
+    ),
+    Word("running_sum", "x", "the sum of the elements so far", _SCAN, kn.running_sum, "tensor([1., 4., 6.])"),
+    Word(
+        "running_prod",
+        "x",
+        "the product of the elements so far",
+        _SCAN,
+        kn.running_prod,
+        "tensor([1., 3., 6.])",
+    ),
+    Word(
+        "running_max_index",
+        "x",
+        "the largest so far and where it last stood",
+        _SCAN,
+        kn.running_max_index,
+        "(tensor([1., 3., 3.]), tensor([0, 1, 1]))",
+    ),
+    Word(
+        "running_min_index",
+        "x",
+        "the smallest so far and where it last stood",
+        _SCAN,
+        kn.running_min_index,
+        "(tensor([1., 1., 1.]), tensor([0, 0, 0]))",
     ),
     Word(
         "prefix",
@@ -104,13 +229,56 @@ WORDS: tuple[Word, ...] = (
         "any associative combination of the elements so far, a tuple",
         _SCAN,
         kn.prefix,
+        "tensor([1., 3., 6.])",
+        "kernels.scan(lambda x: kernels.prefix(lambda a, b: a * b, (1,), x)[0])(flambeau.tensor([1.0, 3.0, 2.0]), 0)",
     ),
 )
 
+_USUAL = {"x": "0.5", "y": "-2.0", "z": "3.0", "low": "1.0", "high": "2.0"}  # values in examples
 
-for _word in WORDS:
-    if not _word.function.__doc__:
-        _word.function.__doc__ = f"`{_word.name}({_word.arguments})`: {_word.gives}."
+
+def _usual_example(word: Word) -> str:
+    """A kernel that is this word alone, called."""
+    if word.where == _ANY:
+        taken = [n for n in word.arguments.split(", ") if n in _USUAL]
+        call = word.arguments.replace("dtype", "'int32'")
+        values = ", ".join(f"flambeau.tensor({_USUAL[n]})" for n in taken)
+        return f"kernels.pointwise(lambda {', '.join(taken)}: kernels.{word.name}({call}))({values})"
+    kind, dim = ("reduction", "") if word.where == _ROW else ("scan", ", 0")
+    return f"kernels.{kind}(lambda x: kernels.{word.name}(x))(flambeau.tensor([1.0, 3.0, 2.0]){dim})"
+
+
+def _public(word: Word) -> Callable:
+    """The function of a word, which says so where no argument is a value of a body, with its docstring."""
+    names = word.arguments.split(", ")
+    either = names in (["x", "y"], ["x", "low", "high"])  # numbers may stand beside a traced value
+
+    @functools.wraps(word.function)
+    def function(*args: Any, **kwargs: Any) -> Any:
+        values = (*args, *kwargs.values())
+        values = values[2:] if "combine" in names else values if either else values[:1]
+        if values and not builtins.any(isinstance(v, Expr) for v in values):
+            raise TypeError(
+                f"{word.name}(): a traced value of a kernel's body expected, got {type(values[0]).__name__}"
+            )
+        return word.function(*args, **kwargs)
+
+    given = "no argument" if either else "an element" if "combine" in names else f"`{names[0]}`"
+    told = (
+        f"{given} is {'' if either else 'not '}a traced value of a kernel's body"
+        if word.arguments
+        else "there is an argument"
+    )
+    own = inspect.cleandoc(word.function.__doc__ or f"`{word.name}({word.arguments})`: {word.gives}.")
+    example = (
+        f">>> import flambeau\n>>> from flambeau import kernels\n>>> {word.example or _usual_example(word)}"
+    )
+    function.__doc__ = f"{own}\n\nRaises:\n    TypeError: {told}\n\n{example}\n{word.shown}\n"
+    return function
+
+
+WORDS = tuple(word._replace(function=_public(word)) for word in WORDS)
+__test__ = {word.name: word.function for word in WORDS}  # which doctest runs
 
 
 def _gradient(word: Word) -> str:
