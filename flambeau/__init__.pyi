@@ -572,7 +572,7 @@ def adjoint(input: Tensor) -> Tensor:
 def affine_grid_generator(theta: Tensor, size: _Sequence[_int], align_corners: _bool) -> Tensor:
     """`nn.functional.affine_grid`, theta · (x, y, 1): the places to which affine maps, (N, 2, 3) or (N, 3, 4), take those of an image."""
 def alias_copy(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-    """A copy of `view_as`, row-major and in memory of its own; shapes and errors are the view's."""
+    """clone(view_as(input, …)): what `view_as` shows, row-major and in memory of its own; shapes and errors are the view's."""
 def all(input: Tensor, dim: _int | _Sequence[_int] | None = None, keepdim: _bool = False, *, dtype: None | _dtype = None, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """Whether all input ≠ 0, over `dim` (bool; uint8 for uint8)."""
 def allclose(input: Tensor, other: Tensor | _complex, rtol: _float = 1e-05, atol: _float = 1e-08, equal_nan: _bool = False) -> _bool:
@@ -592,7 +592,7 @@ def angle(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> 
 def any(input: Tensor, dim: _int | _Sequence[_int] | None = None, keepdim: _bool = False, *, dtype: None | _dtype = None, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """Whether any input ≠ 0, over `dim` (bool; uint8 for uint8)."""
 def arange(start: Tensor | _complex | None = None, end: Tensor | _complex | None = None, step: _float | None = None, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = None, memory_format: _memory_format | None = None, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-    """1-D Tensor of start, start + step, … before end."""
+    """1-D Tensor of start, start + step, … before end: (⌈(end - start) / step⌉,)."""
 def arccos(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """arccos(input), the arc cosine in radians, element by element; integers become the default dtype."""
 def arccos_(input: Tensor) -> Tensor:
@@ -634,7 +634,7 @@ def as_strided(input: Tensor, size: _int | _Sequence[_int], stride: _int | _Sequ
 def as_strided_(input: Tensor, size: _int | _Sequence[_int], stride: _int | _Sequence[_int], storage_offset: _int | None = None) -> Tensor:
     """`as_strided` in place: the tensor itself gets the new shape."""
 def as_strided_copy(input: Tensor, size: _Sequence[_int], stride: _Sequence[_int], storage_offset: None | _int = None, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-    """A copy of `as_strided`, row-major and in memory of its own; shapes and errors are the view's."""
+    """clone(as_strided(input, …)): what `as_strided` shows, row-major and in memory of its own; shapes and errors are the view's."""
 def as_strided_scatter(input: Tensor, src: Tensor, size: _Sequence[_int], stride: _Sequence[_int], storage_offset: _int | None = None) -> Tensor:
     """A row-major copy of `input` with `src` at the places of `as_strided(size, stride, storage_offset)`."""
 def as_tensor(data: _Any, dtype: _dtype | None = None, device: _device | _str | _int | None = None, *, layout: _layout | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = None, memory_format: _memory_format | None = None, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
@@ -877,7 +877,7 @@ def detach(input: Tensor) -> Tensor:
 def detach_(input: Tensor) -> Tensor:
     """Cut the tensor off from its history; RuntimeError for a view."""
 def detach_copy(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-    """A copy of `detach`, row-major and in memory of its own; shapes and errors are the view's."""
+    """clone(detach(input, …)): what `detach` shows, row-major and in memory of its own; shapes and errors are the view's."""
 def diag(input: Tensor, diagonal: _int = 0, *, out: Tensor | None = None) -> Tensor:
     """Of a vector, the matrix with it as a diagonal; of a matrix, a copy of its diagonal. RuntimeError for other ranks."""
 def diag_embed(input: Tensor, offset: _int = 0, dim1: _int = -2, dim2: _int = -1) -> Tensor:
@@ -887,7 +887,7 @@ def diagflat(input: Tensor, offset: _int = 0) -> Tensor:
 def diagonal(input: Tensor, offset: _int = 0, dim1: _int = 0, dim2: _int = 1) -> Tensor:
     """The diagonal of the matrices along dim1 and dim2, as a new last dimension; `offset` > 0 lies above the main one."""
 def diagonal_copy(input: Tensor, offset: _int = 0, dim1: _int = 0, dim2: _int = 1, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-    """A copy of `diagonal`, row-major and in memory of its own; shapes and errors are the view's."""
+    """clone(diagonal(input, …)): what `diagonal` shows, row-major and in memory of its own; shapes and errors are the view's."""
 def diagonal_scatter(input: Tensor, src: Tensor, offset: _int = 0, dim1: _int = 0, dim2: _int = 1) -> Tensor:
     """A copy of `input` with `src` as its diagonal."""
 def diff(input: Tensor, n: _int = 1, dim: _int = -1, prepend: Tensor | None = None, append: Tensor | None = None, *, out: Tensor | None = None) -> Tensor:
@@ -965,7 +965,7 @@ def exp2_(input: Tensor) -> Tensor:
 def exp_(input: Tensor) -> Tensor:
     """`exp` in place: the result is written over the tensor itself, which is returned."""
 def expand_copy(input: Tensor, size: _Sequence[_int], *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-    """A copy of `expand`, row-major and in memory of its own; shapes and errors are the view's."""
+    """clone(expand(input, …)): what `expand` shows, row-major and in memory of its own; shapes and errors are the view's."""
 def expm1(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """exp(input) - 1, exact for small inputs, element by element; integers become the default dtype."""
 def expm1_(input: Tensor) -> Tensor:
@@ -1031,11 +1031,11 @@ def frexp(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> 
 def frobenius_norm(input: Tensor, dim: _int | _tuple[_int, ...], keepdim: _bool = False) -> Tensor:
     """√(Σ |input|²) over `dim`."""
 def from_dlpack(ext_tensor: _Any, *, device: _device | _str | _int | None = None, copy: _Any = None) -> Tensor:
-    """A tensor that shares the memory of another library's array, or of a DLPack capsule."""
+    """A tensor of the shape of another library's array, or a DLPack capsule, whose memory it shares."""
 def from_numpy(array: _Any) -> Tensor:
-    """A tensor that shares an ndarray's memory."""
+    """A tensor of an ndarray's shape that shares its memory."""
 def frombuffer(buffer: _Any, *, dtype: _dtype | None, count: _float = -1, offset: _float = 0, requires_grad: _bool = False) -> Tensor:
-    """A 1-D tensor over the memory of an object with the buffer protocol, from byte `offset` on."""
+    """A tensor of shape (elements,) over the memory of an object with the buffer protocol, from byte `offset` on."""
 def full(size: _int | _Sequence[_int], fill_value: Tensor | _complex, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = None, memory_format: _memory_format | None = None, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """Tensor of one number, which gives the dtype."""
 def full_like(input: Tensor, fill_value: Tensor | _complex, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = None, memory_format: _memory_format | None = None, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
@@ -1163,7 +1163,7 @@ def index_select(input: Tensor, dim: _int | _Sequence[_int] | None, index: Tenso
 def indices_copy(self: Tensor) -> Tensor:
     """`x.indices()` in memory of its own."""
 def initial_seed() -> _int:
-    """The default generator's seed."""
+    """The default generator's seed: `manual_seed` of it repeats draws of the same shapes."""
 def inner(input: Tensor, other: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """Sums of products over the last dimension of both; the shape is input's other dimensions, then other's. With a 0-dim tensor it is the product of all elements with it. RuntimeError where the last sizes or the dtypes differ."""
 def instance_norm(input: Tensor, running_mean: Tensor | None = None, running_var: Tensor | None = None, weight: Tensor | None = None, bias: Tensor | None = None, use_input_stats: _bool = True, momentum: _float = 0.1, eps: _float = 1e-05, cudnn_enabled: _bool = True) -> Tensor:
@@ -1317,7 +1317,7 @@ def lu_solve(b: Tensor, LU_data: Tensor, LU_pivots: Tensor, *, out: Tensor | _tu
 def lu_unpack(LU_data: Tensor, LU_pivots: Tensor, unpack_data: _bool = True, unpack_pivots: _bool = True, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> _return_types.lu_unpack:
     """P, L and U with A = P L U of what `linalg.lu_factor` gave; empty where not unpacked."""
 def manual_seed(seed: _Any) -> _Generator:
-    """Start the streams of that seed on the host and on every device; returns the host's generator. RuntimeError for a seed beyond 64 bits."""
+    """Start the streams of that seed on the host and on every device; returns the host's generator. Draws of the same shapes and dtypes after the same seed are the same."""
 def margin_ranking_loss(input1: Tensor, input2: Tensor, target: Tensor, margin: _float = 0.0, size_average: _bool | None = None, reduce: _str | _bool | None = None, reduction: _str = 'mean') -> Tensor:
     """max(0, -y (x1 - x2) + margin)."""
 def masked_fill(input: Tensor, mask: Tensor | None, value: Tensor | _complex) -> Tensor:
@@ -1512,7 +1512,7 @@ def pdist(input: Tensor, p: _float = 2.0) -> Tensor:
 def permute(input: Tensor, *dims_: _int | _Sequence[_int], dims: _int | _Sequence[_int] | None = None) -> Tensor:
     """Dimensions in another order: dimension k of the result is dimension dims[k] of the input."""
 def permute_copy(input: Tensor, dims: _Sequence[_int], *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-    """A copy of `permute`, row-major and in memory of its own; shapes and errors are the view's."""
+    """clone(permute(input, …)): what `permute` shows, row-major and in memory of its own; shapes and errors are the view's."""
 def pinverse(input: Tensor, rcond: _float = 1e-15) -> Tensor:
     """`linalg.pinv`: V S⁺ Uᴴ for input = U S Vᴴ, where singular values up to rcond · largest count as 0."""
 def pixel_shuffle(input: Tensor, upscale_factor: _int) -> Tensor:
@@ -1648,13 +1648,13 @@ def scatter_reduce_(input: Tensor, dim: _int | _Sequence[_int] | None, index: Te
 def searchsorted(sorted_sequence: Tensor, input: Tensor, *, out_int32: _bool = False, right: _bool = False, side: _str | None = None, sorter: Tensor | None = None, out: Tensor | None = None) -> Tensor:
     """Where values belong in ascending rows: before equal elements, or behind them where `right` (or side="right")."""
 def seed() -> _int:
-    """Give the host and every device a seed that nobody can foresee, and return it."""
+    """Give the host and every device a seed that nobody can foresee, and return it: `manual_seed` of it repeats draws of the same shapes."""
 def segment_reduce(data: Tensor, reduce: _str, *, lengths: Tensor | None = None, indices: Tensor | None = None, offsets: Tensor | None = None, axis: _int = 0, unsafe: _bool = False, initial: _Any = None) -> Tensor:
     """One row for each segment along `axis`: the sum, mean, prod, max or min of its rows, or `initial` where it has none."""
 def select(input: Tensor, dim: _int | _Sequence[_int] | None, index: _int) -> Tensor:
     """The part at position `index` of dimension `dim`, which the result lacks."""
 def select_copy(input: Tensor, dim: _int, index: _int, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-    """A copy of `select`, row-major and in memory of its own; shapes and errors are the view's."""
+    """clone(select(input, …)): what `select` shows, row-major and in memory of its own; shapes and errors are the view's."""
 def select_scatter(input: Tensor, src: Tensor, dim: _int, index: _int) -> Tensor:
     """A copy of `input` with `src` at one index of `dim`."""
 def selu(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
@@ -1712,7 +1712,7 @@ def sinh(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> T
 def sinh_(input: Tensor) -> Tensor:
     """`sinh` in place: the result is written over the tensor itself, which is returned."""
 def slice_copy(input: Tensor, dim: _int = 0, start: None | _int = None, end: None | _int = None, step: _int = 1, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-    """A copy of `narrow`, row-major and in memory of its own; shapes and errors are the view's."""
+    """clone(narrow(input, …)): what `narrow` shows, row-major and in memory of its own; shapes and errors are the view's."""
 def slice_scatter(input: Tensor, src: Tensor, dim: _int = 0, start: _int | None = None, end: _int | None = None, step: _int = 1, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """A copy of `input` with `src` in place of the slice start:end:step of `dim`."""
 def slogdet(A: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> _return_types.linalg_slogdet:
@@ -1724,11 +1724,11 @@ def sort(input: Tensor, dim: _int = -1, descending: _bool = False, stable: _bool
 def split(tensor: Tensor, split_size_or_sections: _int | _Sequence[_int] | None = None, dim: _int | _Sequence[_int] | None = 0, *, split_size: _int | _Sequence[_int] | None = None) -> _tuple[Tensor, ...]:
     """Pieces of `split_size_or_sections` elements (the last may be shorter), or of the lengths in that list."""
 def split_copy(tensor: Tensor, split_size: _int, dim: _int = 0) -> _tuple[Tensor, ...]:
-    """A copy of `split`, row-major and in memory of its own; shapes and errors are the view's."""
+    """clone(split(input, …)): what `split` shows, row-major and in memory of its own; shapes and errors are the view's."""
 def split_with_sizes(input: Tensor, split_sizes: _int | _Sequence[_int], dim: _int | _Sequence[_int] | None = 0) -> _tuple[Tensor, ...]:
     """Pieces of the given lengths, whose sum is the size of the dimension."""
 def split_with_sizes_copy(input: Tensor, split_sizes: _Sequence[_int], dim: _int = 0) -> _tuple[Tensor, ...]:
-    """A copy of `split_with_sizes`, row-major and in memory of its own; shapes and errors are the view's."""
+    """clone(split_with_sizes(input, …)): what `split_with_sizes` shows, row-major and in memory of its own; shapes and errors are the view's."""
 def spmm(input: Tensor, mat2: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """mm(input, mat2, *, out=None) -> Tensor"""
 def sqrt(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
@@ -1742,7 +1742,7 @@ def square_(input: Tensor) -> Tensor:
 def squeeze(input: Tensor, *dims: _int | _Sequence[_int], dim: _int | _Sequence[_int] | None = None) -> Tensor:
     """Without the dimensions of size 1: all of them, or those given."""
 def squeeze_copy(input: Tensor, dim: _int | _Sequence[_int] | None = None, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-    """A copy of `squeeze`, row-major and in memory of its own; shapes and errors are the view's."""
+    """clone(squeeze(input, …)): what `squeeze` shows, row-major and in memory of its own; shapes and errors are the view's."""
 def stack(tensors: _Sequence[Tensor], dim: _int | _Sequence[_int] | None = 0, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """Tensors of one shape side by side along a new dimension `dim`. RuntimeError for no tensors and for shapes that differ."""
 def std(input: Tensor, dim: _int | _Sequence[_int] | None = None, unbiased: _bool | None = None, keepdim: _bool = False, *, correction: _float | None = None, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
@@ -1772,7 +1772,7 @@ def swapdims(input: Tensor, dim0: _int, dim1: _int) -> Tensor:
 def t(input: Tensor) -> Tensor:
     """The transpose of a matrix; tensors of fewer dimensions are returned as they are, as a view."""
 def t_copy(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-    """A copy of `t`, row-major and in memory of its own; shapes and errors are the view's."""
+    """clone(t(input, …)): what `t` shows, row-major and in memory of its own; shapes and errors are the view's."""
 def take(input: Tensor, index: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """The elements at positions counted in row-major order; the result has the index tensor's shape."""
 def take_along_dim(input: Tensor, indices: Tensor | _int | _Sequence[_int], dim: _int | _Sequence[_int] | None = None, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
@@ -1804,7 +1804,7 @@ def trace(input: Tensor) -> Tensor:
 def transpose(input: Tensor, dim0: _int, dim1: _int) -> Tensor:
     """Dimensions dim0 and dim1 exchanged."""
 def transpose_copy(input: Tensor, dim0: _int, dim1: _int, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-    """A copy of `transpose`, row-major and in memory of its own; shapes and errors are the view's."""
+    """clone(transpose(input, …)): what `transpose` shows, row-major and in memory of its own; shapes and errors are the view's."""
 def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: _float = 1.0, dim: _int = -1) -> Tensor:
     """Σ dx · (yₖ + yₖ₊₁) / 2 along `dim`: the integral by the trapezoidal rule, at places `x` or at distance `dx`."""
 def trapz(y: Tensor, x: Tensor | None = None, *, dx: _float = 1.0, dim: _int = -1) -> Tensor:
@@ -1832,11 +1832,11 @@ def trunc_(input: Tensor) -> Tensor:
 def unbind(input: Tensor, dim: _int | _Sequence[_int] | None = 0) -> _tuple[Tensor, ...]:
     """The parts along a dimension, each without it."""
 def unbind_copy(input: Tensor, dim: _int = 0) -> _tuple[Tensor, ...]:
-    """A copy of `unbind`, row-major and in memory of its own; shapes and errors are the view's."""
+    """clone(unbind(input, …)): what `unbind` shows, row-major and in memory of its own; shapes and errors are the view's."""
 def unflatten(input: Tensor, dim: _int | _Sequence[_int] | None, sizes: _int | _Sequence[_int]) -> Tensor:
     """Dimension `dim` split into `sizes`, whose product is its size; one may be -1."""
 def unfold_copy(input: Tensor, dimension: _int, size: _int, step: _int, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-    """A copy of `unfold`, row-major and in memory of its own; shapes and errors are the view's."""
+    """clone(unfold(input, …)): what `unfold` shows, row-major and in memory of its own; shapes and errors are the view's."""
 @_overload
 def unique(input: Tensor, sorted: _bool=True, return_inverse: _Literal[False]=False, return_counts: _Literal[False]=False, dim: _int | None=None) -> Tensor:
     """The different elements (or slices along `dim`), in order; also which one each element is, and how many each are."""
@@ -1878,7 +1878,7 @@ def unsafe_split_with_sizes(input: Tensor, split_sizes: _Sequence[_int], dim: _i
 def unsqueeze(input: Tensor, dim: _int | _Sequence[_int] | None) -> Tensor:
     """A new dimension of size 1 at `dim`."""
 def unsqueeze_copy(input: Tensor, dim: _int, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-    """A copy of `unsqueeze`, row-major and in memory of its own; shapes and errors are the view's."""
+    """clone(unsqueeze(input, …)): what `unsqueeze` shows, row-major and in memory of its own; shapes and errors are the view's."""
 def values_copy(self: Tensor) -> Tensor:
     """`x.values()` in memory of its own."""
 def vander(x: Tensor, N: _int | None = None, increasing: _bool = False) -> Tensor:
@@ -1892,13 +1892,13 @@ def vdot(input: Tensor, other: Tensor, *, out: Tensor | _tuple[Tensor, ...] | No
 def view_as_complex(input: Tensor) -> Tensor:
     """A real tensor whose last dimension has size 2 as a complex one; the strides must allow it."""
 def view_as_complex_copy(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-    """A copy of `view_as_complex`, row-major and in memory of its own; shapes and errors are the view's."""
+    """clone(view_as_complex(input, …)): what `view_as_complex` shows, row-major and in memory of its own; shapes and errors are the view's."""
 def view_as_real(input: Tensor) -> Tensor:
     """A complex tensor as a real one with a last dimension of size 2: the real part and the imaginary part."""
 def view_as_real_copy(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-    """A copy of `view_as_real`, row-major and in memory of its own; shapes and errors are the view's."""
+    """clone(view_as_real(input, …)): what `view_as_real` shows, row-major and in memory of its own; shapes and errors are the view's."""
 def view_copy(input: Tensor, size: _int | _Sequence[_int], *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-    """A copy of `view`, row-major and in memory of its own; shapes and errors are the view's."""
+    """clone(view(input, …)): what `view` shows, row-major and in memory of its own; shapes and errors are the view's."""
 def vsplit(input: Tensor, indices_or_sections: Tensor | _int | _Sequence[_int]) -> _tuple[Tensor, ...]:
     """`tensor_split` along rows, dimension 0 of at least 2; sections must be of equal length."""
 def vstack(tensors: _Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
@@ -1914,7 +1914,7 @@ def xlogy(input: Tensor | _complex, other: Tensor | _complex, *, out: Tensor | _
 def xlogy_(input: Tensor | _complex, other: Tensor | _complex) -> Tensor:
     """`xlogy` in place: the result is written over the tensor itself, which is returned."""
 def zero_(input: Tensor) -> Tensor:
-    """Write zero to every element."""
+    """Write zero to every element, of whatever shape."""
 @_overload
 def zeros(*size: _int | _Sequence[_int], dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = None, memory_format: _memory_format | None = None, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """Tensor of zeros."""

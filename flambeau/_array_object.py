@@ -36,6 +36,9 @@ def to_device(self: Any, device: Any, /, *, stream: Any = None) -> Any:
 
     `stream` is one of the device's, on which the copy runs.
 
+    Raises:
+        RuntimeError: there is no such device
+
     >>> import flambeau
     >>> x = flambeau.ones(2)
     >>> x.to_device("cpu") is x

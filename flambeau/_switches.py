@@ -130,6 +130,9 @@ def set_num_interop_threads(n: int) -> None:
     """How many operations may run beside each other where a program starts them itself; nothing here starts any.
 
     Raises RuntimeError unless it is a positive int.
+
+    >>> import flambeau
+    >>> flambeau.set_num_interop_threads(flambeau.get_num_interop_threads())
     """
     global _interop_threads
     if not isinstance(n, int) or isinstance(n, bool) or n < 1:
@@ -139,7 +142,12 @@ def set_num_interop_threads(n: int) -> None:
 
 @BuiltIn
 def get_num_interop_threads() -> int:
-    """What was last set; 1 at first."""
+    """What was last set; 1 at first.
+
+    >>> import flambeau
+    >>> flambeau.get_num_interop_threads() >= 1
+    True
+    """
     return _interop_threads
 
 

@@ -33,6 +33,9 @@ class _Symbol:
 class SymInt(_Symbol):
     """PyTorch's symbolic integer: nothing here is one.
 
+    Raises:
+        NotImplementedError: one is made
+
     >>> isinstance(3, SymInt)
     False
     """
@@ -40,6 +43,9 @@ class SymInt(_Symbol):
 
 class SymFloat(_Symbol):
     """PyTorch's symbolic real number: nothing here is one.
+
+    Raises:
+        NotImplementedError: one is made
 
     >>> isinstance(3.0, SymFloat)
     False
@@ -49,6 +55,9 @@ class SymFloat(_Symbol):
 class SymBool(_Symbol):
     """PyTorch's symbolic truth value: nothing here is one.
 
+    Raises:
+        NotImplementedError: one is made
+
     >>> isinstance(True, SymBool)
     False
     """
@@ -56,6 +65,11 @@ class SymBool(_Symbol):
 
 def sym_int(a: Any) -> int:
     """`int(a)`.
+
+    Raises:
+        ValueError: the argument is NaN, or a text that is no integer
+        TypeError: it is no number
+        OverflowError: it is infinite
 
     >>> sym_int(2.7)
     2
@@ -66,6 +80,10 @@ def sym_int(a: Any) -> int:
 def sym_float(a: Any) -> float:
     """`float(a)`.
 
+    Raises:
+        ValueError: the argument is a text that is no number
+        TypeError: it is no number
+
     >>> sym_float(2)
     2.0
     """
@@ -74,6 +92,9 @@ def sym_float(a: Any) -> float:
 
 def sym_not(a: Any) -> bool:
     """`not a`.
+
+    Raises:
+        RuntimeError: the argument is a tensor of several elements
 
     >>> sym_not(False)
     True
@@ -92,6 +113,9 @@ def _numbers(name: str, *given: Any) -> bool:
 def sym_max(a: float, b: float) -> float:
     """The larger of two numbers; a float if one of them is, whichever is larger.
 
+    Raises:
+        TypeError: an argument is neither int nor float
+
     >>> sym_max(3, 2.0)
     3.0
     """
@@ -100,6 +124,9 @@ def sym_max(a: float, b: float) -> float:
 
 def sym_min(a: float, b: float) -> float:
     """The smaller of two numbers; a float if one of them is, whichever is smaller.
+
+    Raises:
+        TypeError: an argument is neither int nor float
 
     >>> sym_min(2, 3.0)
     2.0
@@ -123,6 +150,9 @@ def sym_ite(b: bool, t: Any, f: Any) -> Any:
 def sym_sum(*args: Any) -> Any:
     """The sum of numbers, given apart or as one sequence.
 
+    Raises:
+        TypeError: an argument cannot be added to a number
+
     >>> sym_sum(1, 2, 3), sym_sum([1, 2, 3])
     (6, 6)
     """
@@ -133,6 +163,10 @@ def sym_sum(*args: Any) -> Any:
 
 def sym_sqrt(a: float) -> float:
     """The square root of a number.
+
+    Raises:
+        ValueError: the number is negative
+        TypeError: the argument is no number
 
     >>> sym_sqrt(9)
     3.0

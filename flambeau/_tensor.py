@@ -46,6 +46,12 @@ class Tensor(TensorBase):
 
     Make one with `flambeau.tensor`, `zeros`, `randn` …; its methods are the operations of the flat namespace.
 
+    Shape:
+        `Tensor(2, 3)`: (2, 3), of elements that are not set; `Tensor([1, 2])`: (2,); `Tensor()`: (0,)
+
+    Raises:
+        TypeError: a size is no int, or an argument is no sequence, array, storage or tensor
+
     >>> import flambeau
     >>> x = flambeau.tensor([[1., 2.], [3., 4.]], requires_grad=True)
     >>> (x * x).sum().backward()
@@ -368,6 +374,9 @@ class Tensor(TensorBase):
     def share_memory_(self) -> Tensor:
         """Move the tensor's storage to shared memory, in place: all tensors over it, and processes they are sent to, see the
         same elements.  Nothing happens to what is shared already.
+
+        Shape:
+            self: any, which stays
 
         >>> import flambeau
         >>> x = flambeau.zeros(3)

@@ -212,7 +212,7 @@ class Tensor:
     def cauchy_(self, median: _float = 0.0, sigma: _float = 1.0, *, generator: _Generator | None = None) -> Tensor:
         """Overwrite with Cauchy numbers x of density sigma / (π (sigma² + (x - median)²))."""
     def ccol_indices(self) -> Tensor:
-        """Where each column begins among the values: (columns + 1); RuntimeError for tensors that have no such."""
+        """Where each column begins among the values."""
     def cdouble(self, memory_format: _memory_format | None = None) -> Tensor:
         """The tensor as complex128; itself where it is that already."""
     def ceil(self, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
@@ -256,9 +256,9 @@ class Tensor:
     def clone(self, *, memory_format: _memory_format | None = None) -> Tensor:
         """A copy with its own memory, on the tape: with the strides of the input where it has no gaps, or in `memory_format`."""
     def coalesce(self) -> Tensor:
-        """The same sparse tensor with sorted coordinates, where values at the same place are added; RuntimeError for tensors that have no such."""
+        """The same sparse tensor with sorted coordinates, where values at the same place are added."""
     def col_indices(self) -> Tensor:
-        """The column of each value; RuntimeError for tensors that have no such."""
+        """The column of each value."""
     def combinations(self, r: _int = 2, with_replacement: _bool = False) -> Tensor:
         """All choices of r elements of a 1-dim tensor, as rows in the order of `itertools.combinations`."""
     def conj(self) -> Tensor:
@@ -296,7 +296,7 @@ class Tensor:
     def cross(self, other: Tensor, dim: _int | None = None, *, out: Tensor | None = None) -> Tensor:
         """(a₂b₃ - a₃b₂, a₃b₁ - a₁b₃, a₁b₂ - a₂b₁) for a = input and b = other along `dim`. That has three elements; by default it is the first dimension that has."""
     def crow_indices(self) -> Tensor:
-        """Where each row begins among the values: (rows + 1); RuntimeError for tensors that have no such."""
+        """Where each row begins among the values."""
     def cuda(self, device: _device | _str | _int | None = None, non_blocking: _bool = False, memory_format: _memory_format | None = None) -> Tensor:
         """The tensor on a CUDA device, by default the current one; RuntimeError where there is none."""
     def cummax(self, dim: _int, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> _return_types.cummax:
@@ -532,7 +532,7 @@ class Tensor:
     def index_select(self, dim: _int | _Sequence[_int] | None, index: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
         """The parts of dimension `dim` that a vector of indices names, in its order."""
     def indices(self) -> Tensor:
-        """Where the values of a sparse tensor stand, (sparse dimensions, values), sorted and without doubles; RuntimeError for tensors that have no such."""
+        """Where the values of a sparse tensor stand, sorted and without doubles."""
     def inner(self, other: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
         """Sums of products over the last dimension of both; the shape is input's other dimensions, then other's. With a 0-dim tensor it is the product of all elements with it. RuntimeError where the last sizes or the dtypes differ."""
     def int(self, memory_format: _memory_format | None = None) -> Tensor:
@@ -540,7 +540,7 @@ class Tensor:
     def inverse(self, *, out: Tensor | None = None) -> Tensor:
         """A⁻¹, the inverse of square matrices; LinAlgError where one is singular."""
     def is_coalesced(self) -> _bool:
-        """Whether the coordinates are sorted and differ; RuntimeError for tensors that have no such."""
+        """Whether the coordinates are sorted and differ."""
     def is_complex(self) -> _bool:
         """Whether the dtype is complex."""
     def is_conj(self) -> _bool:
@@ -868,7 +868,7 @@ class Tensor:
     def numel(self) -> _int:
         """How many elements."""
     def numpy(self, *, force: _bool=...) -> _numpy.ndarray[_Any, _Any]:
-        """The tensor as an ndarray that shares its memory."""
+        """The tensor as an ndarray of the same shape that shares its memory."""
     def opencl(self, device: _device | _str | _int | None = None, non_blocking: _bool = False, memory_format: _memory_format | None = None) -> Tensor:
         """The tensor on an OpenCL device, by default the current one; RuntimeError where there is none."""
     def orgqr(self, tau: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -968,7 +968,7 @@ class Tensor:
     def round_(self, *args: _Any, **named: _Any) -> Tensor:
         """`round` in place: Nearest multiple of 10^-decimals, ties to even."""
     def row_indices(self) -> Tensor:
-        """The row of each value; RuntimeError for tensors that have no such."""
+        """The row of each value."""
     def rsqrt(self, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
         """1 / √input."""
     def rsqrt_(self) -> Tensor:
@@ -1144,9 +1144,9 @@ class Tensor:
     def to_sparse(self, *args: _Any, **kwargs: _Any) -> Tensor:
         """The same elements without the zeros, in coordinates or in the `layout` given."""
     def to_sparse_bsc(self, blocksize: _int | _Sequence[_int], dense_dim: _int | None=...) -> Tensor:
-        """The same elements as a list by compressed columns of blocks, without the zeros; `blocksize` divides the matrix."""
+        """The same elements as a list by compressed columns of blocks, without the zeros."""
     def to_sparse_bsr(self, blocksize: _int | _Sequence[_int], dense_dim: _int | None=...) -> Tensor:
-        """The same elements as a list by compressed rows of blocks, without the zeros; `blocksize` divides the matrix."""
+        """The same elements as a list by compressed rows of blocks, without the zeros."""
     def to_sparse_coo(self) -> Tensor:
         """The same elements without the zeros, each with its coordinates."""
     def to_sparse_csc(self, dense_dim: _int | None=...) -> Tensor:
@@ -1240,7 +1240,7 @@ class Tensor:
     def untyped_storage(self) -> _UntypedStorage:
         """The bytes that the tensor lies in, which its views share."""
     def values(self) -> Tensor:
-        """The values that a sparse tensor lists; RuntimeError for tensors that have no such."""
+        """The values that a sparse tensor lists."""
     def var(self, dim: _int | _Sequence[_int] | None = None, unbiased: _bool | None = None, keepdim: _bool = False, *, correction: _float | None = None, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
         """Σ (x - mean)² / (n - correction) over `dim`: the variance, with a correction of 1 by default."""
     def var_mean(self, dim: _int | _Sequence[_int] | None = None, unbiased: _bool | None = None, keepdim: _bool = False, *, correction: _float | None = None) -> _tuple[Tensor, Tensor]:
@@ -1260,7 +1260,7 @@ class Tensor:
     def xlogy_(self, other: Tensor | _complex) -> Tensor:
         """`xlogy` in place: the result is written over the tensor itself, which is returned."""
     def zero_(self) -> Tensor:
-        """Write zero to every element."""
+        """Write zero to every element, of whatever shape."""
     def __abs__(self) -> Tensor: ...
     def __add__(self, other: _Any, /) -> Tensor: ...
     def __and__(self, other: _Any, /) -> Tensor: ...

@@ -49,13 +49,12 @@ class tensortype(type):
 
 
 def _made(kind: str, place: str) -> tensortype:
-    where = "the CPU" if place == "cpu" else f"a {place} device"
     made = tensortype(
         f"{OLD_NAMES[kind]}Tensor",
         (),
         {
             "__module__": display.NAME if place == "cpu" else f"{display.NAME}.{place}",
-            "__doc__": f"The old name of tensors of {kind} on {where}; use `{display.NAME}.tensor(…, dtype={kind})`.",
+            "__doc__": _explained(kind, place),
             "dtype": by_name[kind],
             "layout": strided,
             "is_cuda": place == "cuda",
@@ -64,6 +63,30 @@ def _made(kind: str, place: str) -> tensortype:
         },
     )
     return made
+
+
+def _explained(kind: str, place: str) -> str:
+    """The docstring of a class; those of another device have no example, which would want one."""
+    name = f"{OLD_NAMES[kind]}Tensor"
+    text = f"""The old name of tensors of {kind} on {"the CPU" if place == "cpu" else f"a {place} device"}; use
+    `{display.NAME}.tensor(…, dtype={kind})`.
+
+    Shape:
+        of the sizes, the sequence, the array or the tensor given; of a storage (elements,); of nothing (0,)
+
+    Raises:
+        TypeError: a size is no int, an argument is no sequence, storage or tensor, or a tensor is of another dtype;
+            a class is derived from this one
+        RuntimeError: `device` is of another type{"" if place == "cpu" else "; there is no such device"}
+    """
+    if place != "cpu":
+        return text
+    return f"""{text}
+    >>> import flambeau
+    >>> x = flambeau.{name}([1, 0])
+    >>> x.dtype, x.shape, isinstance(x, flambeau.{name})
+    (flambeau.{kind}, flambeau.Size([2]), True)
+    """
 
 
 CLASSES, CUDA_CLASSES = (
@@ -100,6 +123,13 @@ def set_default_tensor_type(t: Any) -> None:
 def new(self: Tensor, *args: Any, **named: Any) -> Tensor:
     """A tensor of this one's dtype on its device, made of sizes, elements, an array, a storage or a tensor, as by the old
     constructors.
+
+    Shape:
+        of the sizes, the sequence, the array or the tensor given; of a storage (elements,); of nothing (0,)
+
+    Raises:
+        TypeError: an argument is no size, sequence, storage or tensor; a tensor is of another dtype
+        RuntimeError: `device` is of another type
 
     >>> import flambeau
     >>> flambeau.tensor([1, 2]).new([3.7])

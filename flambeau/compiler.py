@@ -58,6 +58,8 @@ def is_exporting() -> bool:
 def list_backends(exclude_tags: Any = ("debug", "experimental")) -> list[str]:
     """The names of compilers: none.
 
+    Raises nothing.
+
     >>> list_backends()
     []
     """
@@ -83,6 +85,9 @@ def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None
 def allow_in_graph(fn: Any) -> Any:
     """Let a function, or each of a list, stand in graphs unseen: returned as it is.
 
+    Raises:
+        TypeError: the argument cannot be called
+
     >>> allow_in_graph(len) is len
     True
     """
@@ -93,6 +98,9 @@ def allow_in_graph(fn: Any) -> Any:
 
 def assume_constant_result(fn: F) -> F:
     """Let a compiler take a function's result for constant: returned as it is.
+
+    Raises:
+        TypeError: the argument cannot be called
 
     >>> assume_constant_result(len) is len
     True
@@ -130,6 +138,12 @@ _AS_PYTHON = (
 
 class OptimizedModule(Module):
     """What `compile` returns for a module: another module around it, `_orig_mod`, with its attributes and its call.
+
+    Shape:
+        as of the module
+
+    Raises:
+        AttributeError: the argument is no module
 
     >>> import flambeau as torch
     >>> inner = torch.nn.Linear(2, 2)

@@ -19,6 +19,9 @@ class Future(Generic[T]):
 
     `devices` are those on which tensors of the value live; what `set_result` is given must be ready there.
 
+    Raises:
+        RuntimeError: a value or an error is set twice, or a value of another device than `devices`
+
     >>> import flambeau
     >>> future = flambeau.futures.Future()
     >>> twice = future.then(lambda done: done.value() * 2)
@@ -161,6 +164,9 @@ def collect_all(futures: list[Future]) -> Future[list[Future]]:
     >>> [future.value() for future in both.wait()]
     [1, 2]
     """
+    for future in futures:
+        if not isinstance(future, Future):
+            raise TypeError(f"collect_all(): Futures expected, got {type(future).__name__}")
     whole: Future[list[Future]] = Future()
     waiting = len(futures)
     lock = threading.Lock()

@@ -47,6 +47,9 @@ def _get_torch_home() -> str:
 def set_dir(d: str | os.PathLike) -> None:
     """Keep downloads in the folder `d`; a `~` in front is the home folder.
 
+    Raises:
+        TypeError: the argument is no path
+
     >>> import flambeau
     >>> before = flambeau.hub.get_dir()
     >>> flambeau.hub.set_dir("/data/weights")
@@ -119,6 +122,9 @@ def help(
     source: str = "github",
 ) -> str | None:
     """The docstring of one of the names that `list` gives.  Arguments and errors are those of `list` and `load`.
+
+    Raises:
+        ValueError: `source` is neither "github" nor "local"
 
     >>> import os, tempfile
     >>> import flambeau

@@ -98,6 +98,8 @@ class Event:
 class EventHandlerHandle:
     """What `register_event_handler` returns, for `unregister_event_handler`.
 
+    Raises nothing.
+
     >>> from flambeau.monitor import register_event_handler, unregister_event_handler
     >>> unregister_event_handler(register_event_handler(print))
     """
@@ -127,6 +129,8 @@ def register_event_handler(callback: Callable[[Event], Any]) -> EventHandlerHand
 
 def unregister_event_handler(handle: EventHandlerHandle) -> None:
     """Call it no more; nothing for one that is not registered.
+
+    Raises nothing.
 
     >>> from flambeau.monitor import register_event_handler, unregister_event_handler
     >>> unregister_event_handler(register_event_handler(print))
@@ -240,6 +244,9 @@ class Stat:
 
 class TensorboardEventHandler:
     """A handler that writes the events of `Stat` as scalars to a `SummaryWriter`.
+
+    Raises:
+        AttributeError: an event with values comes, and the writer has no `add_scalar`
 
     >>> from datetime import datetime
     >>> from flambeau.monitor import STAT_EVENT, Event, TensorboardEventHandler

@@ -92,65 +92,153 @@ def is_available() -> bool:
 
 
 def is_initialized() -> bool:
-    """Whether a device has been used in this process."""
+    """Whether a device has been used in this process.
+
+    >>> import flambeau
+    >>> flambeau.opencl.is_initialized() in (True, False)
+    True
+    """
     return _devices.is_opened("opencl")
 
 
 def current_device() -> int:
-    """The index of the device that "opencl" means."""
+    """The index of the device that "opencl" means.
+
+    >>> import flambeau
+    >>> if flambeau.opencl.is_available():
+    ...     assert flambeau.opencl.current_device() >= 0
+    """
     return _find(None).index
 
 
 def set_device(device: Any) -> None:
-    """Choose the device that "opencl" means; RuntimeError where there is none of that number."""
+    """Choose the device that "opencl" means; RuntimeError where there is none of that number.
+
+    >>> import flambeau
+    >>> if flambeau.opencl.is_available():
+    ...     flambeau.opencl.set_device(flambeau.opencl.current_device())
+    """
     index = _index(device)
     if index is not None:
         _devices.set_device("opencl", index)
 
 
 def get_device_properties(device: Any = None) -> SimpleNamespace:
-    """`name`, `vendor`, `version`, `driver_version`, `total_memory` (bytes), `multi_processor_count` …"""
+    """`name`, `vendor`, `version`, `driver_version`, `total_memory` (bytes), `multi_processor_count` …
+
+    Raises:
+        ValueError: the device is of another type
+        RuntimeError: there is no such device
+
+    >>> import flambeau
+    >>> if flambeau.opencl.is_available():
+    ...     assert flambeau.opencl.get_device_properties().total_memory > 0
+    """
     return SimpleNamespace(**_find(device).properties())
 
 
 def get_device_name(device: Any = None) -> str:
-    """The device's name."""
+    """The device's name.
+
+    Raises:
+        ValueError: the device is of another type
+        RuntimeError: there is no such device
+
+    >>> import flambeau
+    >>> if flambeau.opencl.is_available():
+    ...     assert isinstance(flambeau.opencl.get_device_name(), str)
+    """
     return get_device_properties(device).name
 
 
 def synchronize(device: Any = None) -> None:
-    """Wait until all that is queued has run; IndexError where a kernel has met an index out of bounds."""
+    """Wait until all that is queued has run; IndexError where a kernel has met an index out of bounds.
+
+    >>> import flambeau
+    >>> if flambeau.opencl.is_available():
+    ...     flambeau.opencl.synchronize()
+    """
     _find(device).synchronize()
 
 
 def memory_stats(device: Any = None) -> dict[str, int]:
-    """`allocated_bytes` in tensors, their peak, `cached_bytes` for the next ones, and `system_allocations`."""
+    """`allocated_bytes` in tensors, their peak, `cached_bytes` for the next ones, and `system_allocations`.
+
+    Raises:
+        ValueError: the device is of another type
+        RuntimeError: there is no such device
+
+    >>> import flambeau
+    >>> if flambeau.opencl.is_available():
+    ...     assert flambeau.opencl.memory_stats()["allocated_bytes"] >= 0
+    """
     return _find(device).memory_stats()
 
 
 def memory_allocated(device: Any = None) -> int:
-    """Bytes of the blocks that tensors hold."""
+    """Bytes of the blocks that tensors hold.
+
+    Raises:
+        ValueError: the device is of another type
+        RuntimeError: there is no such device
+
+    >>> import flambeau
+    >>> if flambeau.opencl.is_available():
+    ...     assert flambeau.opencl.memory_allocated() >= 0
+    """
     return memory_stats(device)["allocated_bytes"]
 
 
 def max_memory_allocated(device: Any = None) -> int:
-    """The most that tensors have held since the start, or since `reset_peak_memory_stats`."""
+    """The most that tensors have held since the start, or since `reset_peak_memory_stats`.
+
+    Raises:
+        ValueError: the device is of another type
+        RuntimeError: there is no such device
+
+    >>> import flambeau
+    >>> if flambeau.opencl.is_available():
+    ...     assert flambeau.opencl.max_memory_allocated() >= 0
+    """
     return memory_stats(device)["peak_allocated_bytes"]
 
 
 def memory_reserved(device: Any = None) -> int:
-    """Bytes taken from the driver: those that tensors hold and those cached."""
+    """Bytes taken from the driver: those that tensors hold and those cached.
+
+    Raises:
+        ValueError: the device is of another type
+        RuntimeError: there is no such device
+
+    >>> import flambeau
+    >>> if flambeau.opencl.is_available():
+    ...     assert flambeau.opencl.memory_reserved() >= 0
+    """
     stats = memory_stats(device)
     return stats["allocated_bytes"] + stats["cached_bytes"]
 
 
 def reset_peak_memory_stats(device: Any = None) -> None:
-    """Start measuring the peak anew."""
+    """Start measuring the peak anew.
+
+    Raises:
+        ValueError: the device is of another type
+        RuntimeError: there is no such device
+
+    >>> import flambeau
+    >>> if flambeau.opencl.is_available():
+    ...     flambeau.opencl.reset_peak_memory_stats()
+    """
     _find(device).reset_peak_memory_stats()
 
 
 def empty_cache() -> None:
-    """Give cached memory back to the driver."""
+    """Give cached memory back to the driver.
+
+    >>> import flambeau
+    >>> if flambeau.opencl.is_available():
+    ...     flambeau.opencl.empty_cache()
+    """
     _find(None).empty_cache()
 
 
@@ -161,6 +249,9 @@ default_generators = _generators.Defaults("opencl")
 def manual_seed(seed: int) -> None:
     """Start the stream of that seed on the current device; nothing is opened for it, and without a driver nothing comes of it.
 
+    Raises:
+        TypeError: the seed is no number
+
     >>> import flambeau
     >>> flambeau.opencl.manual_seed(1)
     """
@@ -169,6 +260,9 @@ def manual_seed(seed: int) -> None:
 
 def manual_seed_all(seed: int) -> None:
     """Start the stream of that seed on every device, also on those that are first used later.
+
+    Raises:
+        TypeError: the seed is no number
 
     >>> import flambeau
     >>> flambeau.opencl.manual_seed_all(1)
@@ -210,6 +304,9 @@ def initial_seed() -> int:
 def get_rng_state(device: Any = "opencl") -> TensorBase:
     """The state of a device's generator: 16 bytes on the host.  RuntimeError where there is no such device.
 
+    Shape:
+        a state: (16,)
+
     >>> import flambeau
     >>> if flambeau.opencl.is_available():
     ...     assert flambeau.opencl.get_rng_state().shape == (16,)
@@ -219,6 +316,9 @@ def get_rng_state(device: Any = "opencl") -> TensorBase:
 
 def get_rng_state_all() -> list[TensorBase]:
     """The states of all devices' generators.
+
+    Shape:
+        a state: (16,)
 
     >>> import flambeau
     >>> len(flambeau.opencl.get_rng_state_all()) == flambeau.opencl.device_count()
@@ -230,6 +330,9 @@ def get_rng_state_all() -> list[TensorBase]:
 def set_rng_state(new_state: TensorBase, device: Any = "opencl") -> None:
     """Let a device's generator continue from a state.  RuntimeError where there is no such device.
 
+    Shape:
+        a state: (16,)
+
     >>> import flambeau
     >>> if flambeau.opencl.is_available():
     ...     flambeau.opencl.set_rng_state(flambeau.opencl.get_rng_state())
@@ -239,6 +342,9 @@ def set_rng_state(new_state: TensorBase, device: Any = "opencl") -> None:
 
 def set_rng_state_all(new_states: Iterable[TensorBase]) -> None:
     """Let all devices' generators continue from their states.  RuntimeError for more states than devices.
+
+    Shape:
+        a state: (16,)
 
     >>> import flambeau
     >>> flambeau.opencl.set_rng_state_all(flambeau.opencl.get_rng_state_all())

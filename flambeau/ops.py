@@ -41,6 +41,9 @@ def load_library(path: str | os.PathLike[str]) -> None:
 def import_module(module: str) -> None:
     """Import a module of Python that defines operations.
 
+    Raises:
+        ModuleNotFoundError: there is no such module
+
     >>> import flambeau
     >>> flambeau.ops.import_module("json")
     """

@@ -67,7 +67,13 @@ class TorchFunctionMode(Mode):
 
 
 class BaseTorchFunctionMode(TorchFunctionMode):
-    """The mode that passes every call on."""
+    """The mode that passes every call on.
+
+    >>> import flambeau
+    >>> with flambeau.overrides.BaseTorchFunctionMode():
+    ...     print(flambeau.ones(2) + 1)
+    tensor([2., 2.])
+    """
 
     def __torch_function__(
         self, func: Callable, types: Sequence, args: tuple = (), kwargs: Any = None
@@ -88,6 +94,9 @@ class _DisableTorchFunctionSubclass:
 def has_torch_function(relevant_args: Iterable[Any]) -> bool:
     """Whether a call with these arguments is to be handed to `handle_torch_function`: one of their classes, or a mode, is asked.
 
+    Raises:
+        TypeError: the argument cannot be iterated over
+
     >>> import flambeau
     >>> flambeau.overrides.has_torch_function([flambeau.zeros(1), 2])
     False
@@ -106,6 +115,8 @@ def has_torch_function(relevant_args: Iterable[Any]) -> bool:
 def has_torch_function_unary(x: Any) -> bool:
     """`has_torch_function` of one argument.
 
+    Raises nothing.
+
     >>> import flambeau
     >>> flambeau.overrides.has_torch_function_unary(flambeau.zeros(1))
     False
@@ -115,6 +126,8 @@ def has_torch_function_unary(x: Any) -> bool:
 
 def has_torch_function_variadic(*args: Any) -> bool:
     """`has_torch_function` of the arguments.
+
+    Raises nothing.
 
     >>> import flambeau
     >>> flambeau.overrides.has_torch_function_variadic(flambeau.zeros(1), 2)
@@ -129,12 +142,33 @@ def handle_torch_function(
     """The answer of modes and classes to `public_api(*args, **kwargs)`, for functions made of operations.
 
     TypeError where nobody has an answer.
+
+    >>> import flambeau
+    >>> from flambeau.overrides import handle_torch_function
+    >>> class Loud(flambeau.Tensor):
+    ...     @classmethod
+    ...     def __torch_function__(cls, func, types, args=(), kwargs=None):
+    ...         return "asked"
+    >>> x = flambeau.ones(2).as_subclass(Loud)
+    >>> handle_torch_function(lambda x: x, (x,), x)
+    'asked'
     """
     return handed_on(public_api, relevant_args, args, kwargs)
 
 
 def wrap_torch_function(dispatcher: Callable) -> Callable[[Callable], Callable]:
-    """Give a function the protocol: `dispatcher(*args, **kwargs)` returns its relevant arguments."""
+    """Give a function the protocol: `dispatcher(*args, **kwargs)` returns its relevant arguments.
+
+    Raises:
+        TypeError: `dispatcher` cannot be called, as soon as the function is
+
+    >>> from flambeau.overrides import wrap_torch_function
+    >>> @wrap_torch_function(lambda x: (x,))
+    ... def doubled(x):
+    ...     return x * 2
+    >>> doubled(3)
+    6
+    """
 
     def inner(function: Callable) -> Callable:
         @wraps(function)
@@ -152,6 +186,8 @@ def wrap_torch_function(dispatcher: Callable) -> Callable[[Callable], Callable]:
 def is_tensor_like(inp: Any) -> bool:
     """Whether it is a Tensor, or of a class with `__torch_function__`.
 
+    Raises nothing.
+
     >>> import flambeau
     >>> flambeau.overrides.is_tensor_like(flambeau.zeros(1)), flambeau.overrides.is_tensor_like([0.0])
     (True, False)
@@ -161,6 +197,8 @@ def is_tensor_like(inp: Any) -> bool:
 
 def is_tensor_method_or_property(func: Callable) -> bool:
     """Whether a function that `__torch_function__` was given is a method of Tensor, or public as one only.
+
+    Raises nothing.
 
     >>> import flambeau
     >>> flambeau.overrides.is_tensor_method_or_property(flambeau.Tensor.add)
@@ -174,6 +212,8 @@ def is_tensor_method_or_property(func: Callable) -> bool:
 
 def resolve_name(f: Callable) -> str | None:
     """The dotted name under which an operation is public, None for what is none.
+
+    Raises nothing.
 
     >>> import flambeau
     >>> flambeau.overrides.resolve_name(flambeau.exp)
@@ -190,7 +230,12 @@ def resolve_name(f: Callable) -> str | None:
 
 
 def get_overridable_functions() -> dict[str, list[Callable]]:
-    """All operations that modes and classes see, by the dotted prefix under which they are public."""
+    """All operations that modes and classes see, by the dotted prefix under which they are public.
+
+    >>> import flambeau
+    >>> any("linalg" in prefix for prefix in flambeau.overrides.get_overridable_functions())
+    True
+    """
     prefixes = {p.rpartition(".")[0] for entry in REGISTRY.values() for p in entry.places}
     return {p: [f for f in published(p and p + ".").values() if isinstance(f, Op)] for p in sorted(prefixes)}
 

@@ -130,6 +130,8 @@ def get_crc32_options() -> bool:
 def set_crc32_options(compute_crc32: bool) -> None:
     """Say whether `save` computes checksums.  Without them `load` reads the files, other programs may not.
 
+    Raises nothing.
+
     >>> import io
     >>> import flambeau
     >>> file = io.BytesIO()
@@ -279,6 +281,9 @@ def normalize_storage_type(storage_type: type) -> Any:
 
 def storage_to_tensor_type(storage: Any) -> str:
     """The name of the tensors that PyTorch's first releases had over such storages: `FloatStorage` gives `FloatTensor`.
+
+    Raises:
+        AttributeError: the argument is no storage
 
     >>> import flambeau
     >>> flambeau.serialization.storage_to_tensor_type(flambeau.HalfStorage(2))

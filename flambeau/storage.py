@@ -372,7 +372,16 @@ _classes = {
             "dtype": by_name[name],
             "_dtype": by_name[name],
             "__module__": display.NAME,
-            "__doc__": f"The old name of a `TypedStorage` of {name} on the CPU.",
+            "__doc__": f"""The old name of a `TypedStorage` of {name} on the CPU: uninitialised, of so many elements, or those given.
+
+    Raises:
+        TypeError: the argument is neither a size nor a sequence
+
+    >>> import flambeau
+    >>> storage = flambeau.{old}Storage([1, 0])
+    >>> len(storage), storage.dtype, isinstance(storage, flambeau.{old}Storage)
+    (2, flambeau.{name}, True)
+    """,
         },
     )
     for old, name in _names.items()

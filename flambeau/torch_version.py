@@ -24,6 +24,9 @@ class TorchVersion(str):
 
     What is no version is compared as text.
 
+    Raises:
+        TypeError: it is compared with what is no version
+
     >>> from flambeau.torch_version import TorchVersion
     >>> version = TorchVersion("2.13.0")
     >>> version > "2.4", version >= (2, 13), version == "2.13", version < "2.13.0.dev1"

@@ -5,8 +5,8 @@ python tools/docstrings.py example     # and the names that lack it ("definition
 
 A callable is a public function, operation, class or method of Tensor, counted once, where it is first public; a form in place counts
 with its operation.  Exceptions, enumerations and named tuples are not counted.  What is looked for is text: an expression, the word
-shape or a tuple of sizes, the name of an error, `>>>`.  Shapes are wanted of what takes or gives tensors, errors of what has
-parameters, formulas of operations that compute numbers.
+shape or a tuple of sizes, the name of an error or a line that begins with "Raises nothing", `>>>`.  Shapes are wanted of what takes
+or gives tensors, errors of what has parameters besides `self`, formulas of operations that compute numbers.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _FORMULA = re.compile(r"[=≠<>+·√ΣΠ∏∫²³⌊⌈≤≥^|∧∨⊕⁻‖
 _SHAPES = re.compile(
     r"\bshapes?\b|^Shape:|\(\*?,? ?[A-Za-z*][^()]{0,40}, [^()]+\)|-dim\b|\bdimensions?\b|`dim`", re.M
 )
-_ERRORS = re.compile(r"\w+(Error|Warning)\b|^Raises:", re.M)
+_ERRORS = re.compile(r"\w+(Error|Warning)\b|^Raises:|^Raises nothing\b", re.M)
 # Kinds of operations whose results are other numbers than those of their arguments.
 _COMPUTING = frozenset(
     "composite hosted lapack library masked pointwise reduction row scan spectral window".split()
@@ -136,7 +136,8 @@ def takes(thing: Any) -> tuple[bool, bool]:
     except (TypeError, ValueError):
         return False, True
     told = [str(p.annotation) for p in signature.parameters.values()] + [str(signature.return_annotation)]
-    return any("Tensor" in text for text in told), bool(signature.parameters)
+    given = [name for name in signature.parameters if name != "self"]
+    return any("Tensor" in text for text in told), bool(given)
 
 
 def main(arguments: list[str]) -> None:

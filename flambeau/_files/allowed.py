@@ -33,6 +33,9 @@ def add_safe_globals(safe_globals: list[Any]) -> None:
     Functions may be called and classes made and given attributes by whoever wrote the file.  An item is one, or a pair of
     one and of its full name in the file, where that is not `module.qualname`.
 
+    Raises:
+        TypeError: the argument cannot be iterated over
+
     >>> import flambeau
     >>> flambeau.serialization.add_safe_globals([range])
     >>> flambeau.serialization.get_safe_globals()
@@ -43,17 +46,33 @@ def add_safe_globals(safe_globals: list[Any]) -> None:
 
 
 def get_safe_globals() -> list[Any]:
-    """What `add_safe_globals` allowed."""
+    """What `add_safe_globals` allowed.
+
+    >>> import flambeau
+    >>> flambeau.serialization.add_safe_globals([complex])
+    >>> complex in flambeau.serialization.get_safe_globals()
+    True
+    >>> flambeau.serialization.clear_safe_globals()
+    """
     return list(_user)
 
 
 def clear_safe_globals() -> None:
-    """Allow nothing any more but what is allowed by itself."""
+    """Allow nothing any more but what is allowed by itself.
+
+    >>> import flambeau
+    >>> flambeau.serialization.clear_safe_globals()
+    >>> flambeau.serialization.get_safe_globals()
+    []
+    """
     _user.clear()
 
 
 class safe_globals:
     """A context in which `add_safe_globals(safe_globals)` holds.
+
+    Raises:
+        TypeError: the block is entered, and the argument cannot be iterated over
 
     >>> import flambeau
     >>> with flambeau.serialization.safe_globals([range]):
@@ -225,7 +244,15 @@ MAKERS: dict[int, Callable] = {
 
 
 class StorageType:
-    """What the name of a storage's class in a file stands for: the dtype of its elements."""
+    """What the name of a storage's class in a file stands for: the dtype of its elements.
+
+    Raises:
+        KeyError: no dtype has a storage of that name
+
+    >>> from flambeau.serialization import StorageType
+    >>> StorageType("FloatStorage").dtype
+    flambeau.float32
+    """
 
     def __init__(self, name: str) -> None:
         self.name = name

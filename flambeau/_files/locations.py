@@ -31,7 +31,12 @@ def register_package(
 
 
 def location_tag(storage: Any) -> str:
-    """What files call the place of a storage: `"cpu"`, `"cuda:0"` …; RuntimeError where no one knows."""
+    """What files call the place of a storage: `"cpu"`, `"cuda:0"` …; RuntimeError where no one knows.
+
+    >>> import flambeau
+    >>> flambeau.serialization.location_tag(flambeau.ones(2).untyped_storage())
+    'cpu'
+    """
     for _, tagger, _ in _packages:
         tag = tagger(storage)
         if tag:

@@ -256,6 +256,9 @@ def load_file(filename: str | os.PathLike, device: Any = "cpu", **backend: Any) 
     On the CPU they lie in the mapped file: data is read when it is used, changes stay private, and no memory is taken up before.
     Map files only that nobody else writes to.
 
+    Shape:
+        each: as in the file
+
     Raises:
         SafetensorError: the file is damaged, or not of this format.
 
@@ -273,6 +276,9 @@ def load_file(filename: str | os.PathLike, device: Any = "cpu", **backend: Any) 
 
 def load(data: bytes) -> dict[str, Tensor]:
     """The tensors of a file's content by their names, in memory of their own.  SafetensorError as `load_file`.
+
+    Shape:
+        each: as in the file
 
     >>> import flambeau
     >>> from flambeau.utils.safetensors import load, save
@@ -298,6 +304,9 @@ def save_file(
         filename: the path.
         metadata: texts to keep with them.
 
+    Shape:
+        each: any
+
     Raises:
         ValueError: a tensor is not contiguous, or of a dtype that the format has not.
         RuntimeError: tensors share memory.
@@ -321,6 +330,12 @@ def save_file(
 
 def save(tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> bytes:
     """What `save_file` would write.  Errors are those of `save_file`.
+
+    Shape:
+        each: any
+
+    Raises:
+        ValueError: two tensors share memory, or one is not dense
 
     >>> import flambeau
     >>> from flambeau.utils.safetensors import save

@@ -17,6 +17,8 @@ class skip_data:
 
     What was left out reads as zeros.  `materialize_fake_tensors` is PyTorch's; there are no fake tensors here.
 
+    Raises nothing.
+
     >>> import io
     >>> import flambeau
     >>> file = io.BytesIO()

@@ -88,6 +88,8 @@ def is_available() -> bool:
 def current_accelerator(check_available: bool = False) -> _Device | None:
     """Its device without an index, as `device("cuda")`; None where there is none.
 
+    Raises nothing.
+
     >>> import flambeau
     >>> flambeau.accelerator.current_accelerator() in (None, flambeau.device("cuda"))
     True
@@ -130,6 +132,9 @@ current_device_idx, set_device_idx = current_device_index, set_device_index
 
 class device_index:
     """Context in which another device of the accelerator is in use; None changes nothing.
+
+    Raises:
+        RuntimeError: the context is entered, and there is no such device
 
     >>> import flambeau
     >>> with flambeau.accelerator.device_index(0 if flambeau.accelerator.is_available() else None):
@@ -195,6 +200,9 @@ def empty_cache() -> None:
 def memory_stats(device: _Any = None) -> dict[str, _Any]:
     """What the accelerator's own `memory_stats` says.
 
+    Raises:
+        RuntimeError: there is no accelerator
+
     >>> import flambeau
     >>> if flambeau.accelerator.is_available():
     ...     assert flambeau.accelerator.memory_stats()["allocated_bytes"] >= 0
@@ -204,6 +212,9 @@ def memory_stats(device: _Any = None) -> dict[str, _Any]:
 
 def memory_allocated(device: _Any = None) -> int:
     """Bytes that tensors hold on the device.
+
+    Raises:
+        RuntimeError: there is no accelerator
 
     >>> import flambeau
     >>> if flambeau.accelerator.is_available():
@@ -215,6 +226,9 @@ def memory_allocated(device: _Any = None) -> int:
 def max_memory_allocated(device: _Any = None) -> int:
     """The most that tensors have held on the device.
 
+    Raises:
+        RuntimeError: there is no accelerator
+
     >>> import flambeau
     >>> if flambeau.accelerator.is_available():
     ...     assert flambeau.accelerator.max_memory_allocated() >= flambeau.accelerator.memory_allocated()
@@ -224,6 +238,9 @@ def max_memory_allocated(device: _Any = None) -> int:
 
 def memory_reserved(device: _Any = None) -> int:
     """Bytes taken from the driver.
+
+    Raises:
+        RuntimeError: there is no accelerator
 
     >>> import flambeau
     >>> if flambeau.accelerator.is_available():
@@ -235,6 +252,9 @@ def memory_reserved(device: _Any = None) -> int:
 def reset_peak_memory_stats(device: _Any = None) -> None:
     """Start measuring the peak anew.
 
+    Raises:
+        RuntimeError: there is no accelerator
+
     >>> import flambeau
     >>> if flambeau.accelerator.is_available():
     ...     flambeau.accelerator.reset_peak_memory_stats()
@@ -244,6 +264,9 @@ def reset_peak_memory_stats(device: _Any = None) -> None:
 
 def reset_accumulated_memory_stats(device: _Any = None) -> None:
     """Count anew what is handed out and freed.
+
+    Raises:
+        RuntimeError: there is no accelerator
 
     >>> import flambeau
     >>> if flambeau.accelerator.is_available():
@@ -255,6 +278,9 @@ def reset_accumulated_memory_stats(device: _Any = None) -> None:
 def max_memory_reserved(device: _Any = None) -> int:
     """The most bytes that were taken from the driver.
 
+    Raises:
+        RuntimeError: there is no accelerator
+
     >>> import flambeau
     >>> if flambeau.accelerator.is_available():
     ...     assert flambeau.accelerator.max_memory_reserved() >= flambeau.accelerator.memory_reserved()
@@ -264,6 +290,9 @@ def max_memory_reserved(device: _Any = None) -> int:
 
 def get_memory_info(device: _Any = None) -> tuple[int, int]:
     """Bytes that are free on the device, whoever uses it, and all that it has.
+
+    Raises:
+        RuntimeError: there is no accelerator
 
     >>> import flambeau
     >>> if flambeau.accelerator.is_available():

@@ -75,6 +75,10 @@ def get_autocast_dtype(device_type: str) -> dtype:
     """The dtype that operations on a type of device compute in under autocast, where they may: bfloat16 on the CPU, float16 on
     graphics processors, unless a block or `set_autocast_dtype` says otherwise.
 
+    Raises:
+        TypeError: `device_type` is no str
+        RuntimeError: there is no such type of device
+
     >>> import flambeau
     >>> flambeau.get_autocast_dtype("cpu"), flambeau.get_autocast_dtype("cuda")
     (flambeau.bfloat16, flambeau.float16)
@@ -196,11 +200,20 @@ def _old(name: str, kind: str, function: Callable, what: str) -> Callable:
 
     old.__name__ = old.__qualname__ = name
     old.__module__ = display.NAME
+    changes = new.startswith("set_")
+    wanted = "dtype" if new.endswith("dtype") else "bool"
+    refused = f"TypeError: the argument is no {wanted}" if changes else "TypeError: there is an argument"
+    call = (
+        f"{name}(flambeau.{new.replace('set_', 'get_')}('{kind}'))" if wanted == "dtype" else f"{name}(False)"
+    )
+    shown = f"{name}() == flambeau.{new}('{kind}')\n    True" if not changes else call
     old.__doc__ = f"""{what} for "{kind}"; deprecated: `{new}` takes the type of device.
 
+    Raises:
+        {refused}
+
     >>> import flambeau
-    >>> callable(flambeau.{name})
-    True
+    >>> flambeau.{shown}
     """
     return BuiltIn(old)
 

@@ -136,6 +136,9 @@ class autocast:
 def autocast_decorator(autocast_instance: autocast, func: F) -> F:
     """The function, run under that `autocast` at every call; what decorates a function decorates a method.
 
+    Raises:
+        TypeError: the first argument is no context
+
     >>> import flambeau
     >>> from flambeau.amp.autocast_mode import autocast_decorator
     >>> autocast_decorator(flambeau.autocast("cpu"), flambeau.mm)(flambeau.ones(1, 1), flambeau.ones(1, 1)).dtype

@@ -11,6 +11,11 @@ __all__ = ["DeQuantStub", "QuantStub"]
 class QuantStub(_Module):
     """Where a model that is converted takes floats; until then the identity.
 
+    Shape:
+        input: any; the result has the same
+
+    Raises nothing.
+
     >>> import flambeau
     >>> QuantStub()(flambeau.ones(2))
     tensor([1., 1.])
@@ -26,7 +31,18 @@ class QuantStub(_Module):
 
 
 class DeQuantStub(QuantStub):
-    """Where a model that is converted gives floats; until then the identity."""
+    """Where a model that is converted gives floats; until then the identity.
+
+    Shape:
+        input: any; the result has the same
+
+    Raises nothing.
+
+    >>> import flambeau
+    >>> from flambeau.ao.quantization import DeQuantStub
+    >>> DeQuantStub()(flambeau.ones(2))
+    tensor([1., 1.])
+    """
 
 
 __path__: list[str] = []  # libraries import from modules below it

@@ -68,6 +68,9 @@ class detect_anomaly:
 
     Slow: for finding errors only.
 
+    Raises:
+        RuntimeError: with `check_nan`, a derivative returns NaN
+
     >>> import flambeau
     >>> x = flambeau.tensor(4., requires_grad=True)
     >>> with flambeau.autograd.detect_anomaly():
@@ -88,6 +91,9 @@ class detect_anomaly:
 
 class set_detect_anomaly:
     """Switch anomaly mode on or off: at once, and, used with `with`, until the end of the block.
+
+    Raises:
+        RuntimeError: while it is on and with `check_nan`, a derivative returns NaN
 
     >>> import flambeau
     >>> with flambeau.autograd.set_detect_anomaly(True):

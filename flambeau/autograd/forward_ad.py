@@ -63,6 +63,9 @@ def enter_dual_level() -> int:
 def exit_dual_level(*, level: int | None = None) -> None:
     """Close the level: tangents are dropped, dual tensors stay as plain ones.
 
+    Raises:
+        RuntimeError: no level is open, or `level` is not the open one
+
     >>> import flambeau
     >>> from flambeau.autograd import forward_ad
     >>> level = forward_ad.enter_dual_level()
@@ -133,6 +136,11 @@ def make_dual(tensor: Any, tangent: Any, *, level: int | None = None) -> TensorB
 
 def unpack_dual(tensor: Any, *, level: int | None = None) -> UnpackedDualTensor:
     """A dual tensor's primal and tangent; the tensor itself and None for any other.
+
+    Shape:
+        tensor: any; primal and tangent have the same
+
+    Raises nothing.
 
     >>> import flambeau
     >>> from flambeau.autograd import forward_ad

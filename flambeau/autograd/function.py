@@ -176,6 +176,9 @@ class InplaceFunction(Function):
 
     `FunctionCtx.mark_dirty` is what tells the tape of a change in place.
 
+    Raises:
+        NotImplementedError: `apply` is called of a class without a static `forward`
+
     >>> from flambeau.autograd.function import Function, InplaceFunction
     >>> issubclass(InplaceFunction, Function), InplaceFunction(inplace=True).inplace
     (True, True)
@@ -203,6 +206,21 @@ class _OnceOnly(Function):
 def once_differentiable(fn: Any) -> Any:
     """Decorate a `backward` that is not differentiable itself: it runs unrecorded, and to differentiate its results is a
     RuntimeError.
+
+    >>> import flambeau
+    >>> from flambeau.autograd.function import once_differentiable
+    >>> class Doubled(flambeau.autograd.Function):
+    ...     @staticmethod
+    ...     def forward(ctx, x):
+    ...         return x * 2
+    ...     @staticmethod
+    ...     @once_differentiable
+    ...     def backward(ctx, grad):
+    ...         return grad * 2
+    >>> x = flambeau.ones(2, requires_grad=True)
+    >>> Doubled.apply(x).sum().backward()
+    >>> x.grad
+    tensor([2., 2.])
     """
 
     @functools.wraps(fn)

@@ -92,6 +92,11 @@ def vjp(
 ) -> tuple[Any, Any]:
     """The outputs, and the product of v with the Jacobian (shaped as the inputs).
 
+    Raises:
+        RuntimeError: `v` is missing where the outputs have several elements, or has another shape; with
+            `strict`, an output does not depend on an input
+        TypeError: an input or an output is no tensor
+
     >>> import flambeau
     >>> x = flambeau.tensor([1., 2.])
     >>> flambeau.autograd.functional.vjp(lambda t: t * t, x, flambeau.ones(2))[1]
@@ -111,6 +116,11 @@ def jvp(
     func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
 ) -> tuple[Any, Any]:
     """The outputs, and the product of the Jacobian with v (shaped as the outputs): the adjoint of `vjp`.
+
+    Raises:
+        RuntimeError: `v` is missing where the inputs have several elements, or has another shape; with
+            `strict`, an output does not depend on an input
+        TypeError: an input or an output is no tensor
 
     >>> import flambeau
     >>> x = flambeau.tensor([1., 2.])
@@ -145,6 +155,11 @@ def jacobian(
 
     By rows, or with `strategy="forward-mode"` by columns; `vectorize` changes nothing here: they are computed one
     after the other.
+
+    Raises:
+        TypeError: an input or an output is no tensor
+        RuntimeError: with `strict`, an output does not depend on an input
+        ValueError: `strategy` is neither "reverse-mode" nor "forward-mode"
 
     >>> import flambeau
     >>> flambeau.autograd.functional.jacobian(lambda t: t * t, flambeau.tensor([1., 2.]))
@@ -232,6 +247,11 @@ def hessian(
     """The second derivatives of a function with one element: for each pair of inputs, a tensor of shape
     `first.shape + second.shape`.
 
+    Raises:
+        TypeError: an input is no tensor
+        RuntimeError: the output is not one tensor of one element; with `strict`, it does not depend on an
+            input
+
     >>> import flambeau
     >>> flambeau.autograd.functional.hessian(lambda t: (t ** 3).sum(), flambeau.tensor([1., 2.]))
     tensor([[ 6.,  0.],
@@ -270,6 +290,11 @@ def vhp(
 ) -> tuple[Any, Any]:
     """The value of a function with one element, and the product of v with its Hessian.
 
+    Raises:
+        RuntimeError: the output is not one tensor of one element; `v` is missing where the inputs have
+            several, or has another shape
+        TypeError: an input is no tensor
+
     >>> import flambeau
     >>> x = flambeau.tensor([1., 2.])
     >>> flambeau.autograd.functional.vhp(lambda t: (t ** 3).sum(), x, flambeau.ones(2))[1]
@@ -293,6 +318,11 @@ def hvp(
 
     The Hessian is symmetric where the function has continuous second derivatives: this is `vhp`'s product by
     another way, the adjoint of the gradient's gradient.
+
+    Raises:
+        RuntimeError: the output is not one tensor of one element; `v` is missing where the inputs have
+            several, or has another shape
+        TypeError: an input is no tensor
 
     >>> import flambeau
     >>> x = flambeau.tensor([1.0, 2.0])

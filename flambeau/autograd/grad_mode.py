@@ -27,6 +27,8 @@ __all__ = [
 class no_grad(Mode):
     """Operations inside are not recorded.
 
+    Raises nothing.
+
     >>> import flambeau
     >>> x = flambeau.ones(2, requires_grad=True)
     >>> with flambeau.no_grad():
@@ -77,6 +79,9 @@ class inference_mode(Mode):
     """Operations inside are not recorded, and tensors made inside never will be: the tape cannot save them,
     and their writes are not counted. `inference_mode(False)` ends both for its block.
 
+    Raises:
+        RuntimeError: the tape is to save a tensor that was made inside
+
     >>> import flambeau
     >>> with flambeau.inference_mode():
     ...     y = flambeau.ones(2)
@@ -115,6 +120,8 @@ class set_multithreading_enabled:
 
     It is a permission of which nothing here makes use: a backward pass goes from node to node in the thread that asks for
     it, and each node's work is shared over the pool as any operation's.
+
+    Raises nothing.
 
     >>> import flambeau
     >>> x = flambeau.ones(2, requires_grad=True)

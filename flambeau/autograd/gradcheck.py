@@ -259,6 +259,10 @@ def gradgradcheck(
 
     `grad_outputs` defaults to fixed, uneven weights; `check_fwd_over_rev` checks them in forward mode.
 
+    Raises:
+        GradcheckError: derivatives disagree, with `raise_exception`
+        ValueError: no input requires a gradient
+
     >>> import flambeau
     >>> x = flambeau.tensor([1.0, 2.0], dtype=flambeau.float64, requires_grad=True)
     >>> flambeau.autograd.gradgradcheck(lambda t: t**3, (x,))

@@ -37,6 +37,9 @@ class GradientEdge(NamedTuple):
 def get_gradient_edge(tensor: TensorBase) -> GradientEdge:
     """The edge of a tensor; RuntimeError where it does not require grad.
 
+    Shape:
+        tensor: any
+
     >>> import flambeau
     >>> x = flambeau.tensor([1.0], requires_grad=True)
     >>> edge = flambeau.autograd.graph.get_gradient_edge(x * 2)
@@ -56,6 +59,9 @@ def increment_version(tensor: TensorBase | Sequence[TensorBase]) -> None:
 
     Shape:
         tensor: any
+
+    Raises:
+        TypeError: an argument is no tensor
 
     >>> import flambeau
     >>> x = flambeau.tensor([1.0])
@@ -95,6 +101,8 @@ class saved_tensors_hooks:
 
 class save_on_cpu(saved_tensors_hooks):
     """Inside, saved tensors wait for backward in the host's memory; `pin_memory` only concerns devices.
+
+    Raises nothing.
 
     >>> import flambeau
     >>> x = flambeau.tensor([3.0], requires_grad=True)

@@ -36,6 +36,8 @@ __all__ = [
 class record_function(ContextDecorator):
     """A name for what runs inside a block, or in a function that this decorates; costs next to nothing while nobody profiles.
 
+    Raises nothing.
+
     >>> import flambeau
     >>> from flambeau.profiler import profile, record_function
     >>> with profile() as prof, record_function("mine"):

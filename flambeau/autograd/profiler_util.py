@@ -32,6 +32,8 @@ class DeviceType(IntEnum):
 class Interval:
     """From `start` to `end`, in microseconds.
 
+    Raises nothing.
+
     >>> from flambeau.autograd.profiler_util import Interval
     >>> Interval(1.0, 3.5).elapsed_us()
     2.5
@@ -68,7 +70,15 @@ def _text_of(name: str) -> property:
 
 
 class FormattedTimesMixin:
-    """Times an event, and times as text."""
+    """Times an event, and times as text.
+
+    >>> import flambeau
+    >>> from flambeau.autograd.profiler import profile
+    >>> with profile() as prof:
+    ...     x = flambeau.ones(3)
+    >>> prof.key_averages()[0].cpu_time_total_str.endswith("s")
+    True
+    """
 
     count: int
 
@@ -101,6 +111,9 @@ class FunctionEvent(FormattedTimesMixin):
     `name`, `thread`, `time_range`, `cpu_parent` and `cpu_children` say what ran where and inside what; `sequence_nr` is the number of
     the node that a forward operation made, or that a backward event is about (-1 for none); `input_shapes`, `concrete_inputs` and
     `input_dtypes` stand where shapes were recorded, `stack` where stacks were, the innermost line first.
+
+    Raises:
+        TypeError: an argument is missing
 
     >>> import flambeau
     >>> from flambeau.profiler import profile
@@ -320,6 +333,8 @@ class FunctionEventAvg(FormattedTimesMixin):
 
 class EventList(list):
     """Events, or averages of them, with tables and files of them.
+
+    Raises nothing.
 
     >>> import flambeau
     >>> from flambeau.profiler import profile

@@ -12,6 +12,8 @@ __all__ = ["Variable", "VariableMeta"]
 class VariableMeta(type):
     """Every tensor is a Variable.
 
+    Raises nothing.
+
     >>> import flambeau
     >>> from flambeau.autograd import Variable
     >>> type(Variable).__name__, isinstance(flambeau.ones(2), Variable), isinstance(1.0, Variable)

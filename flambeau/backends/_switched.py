@@ -40,7 +40,13 @@ _frozen = False
 
 
 def disable_global_flags() -> None:
-    """Have assignments to switches raise RuntimeError from now on: contexts (`flags`) alone change them."""
+    """Have assignments to switches raise RuntimeError from now on: contexts (`flags`) alone change them.
+
+    >>> import subprocess, sys
+    >>> code = "from flambeau import backends; backends.disable_global_flags(); print(backends.flags_frozen())"
+    >>> subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip()
+    'True'
+    """
     global _frozen
     _frozen = True
 

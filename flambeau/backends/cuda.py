@@ -103,6 +103,9 @@ def is_flash_attention_available() -> bool:
 def can_use_flash_attention(params: SDPAParams, debug: bool = False) -> bool:
     """Whether attention in blocks is on and can serve the call; with `debug` a warning says why not.
 
+    Raises:
+        AttributeError: `params` is no SDPAParams
+
     >>> import flambeau
     >>> from flambeau.backends.cuda import SDPAParams, can_use_flash_attention
     >>> q = flambeau.ones(1, 1, 2, 4)
@@ -125,6 +128,8 @@ def can_use_flash_attention(params: SDPAParams, debug: bool = False) -> bool:
 def can_use_efficient_attention(params: SDPAParams, debug: bool = False) -> bool:
     """False: there is none here.
 
+    Raises nothing.
+
     >>> import flambeau
     >>> q = flambeau.ones(1, 1, 2, 4)
     >>> flambeau.backends.cuda.can_use_efficient_attention((q, q, q, None, 0.0, True, False))
@@ -135,6 +140,8 @@ def can_use_efficient_attention(params: SDPAParams, debug: bool = False) -> bool
 
 def can_use_cudnn_attention(params: SDPAParams, debug: bool = False) -> bool:
     """False: there is none here.
+
+    Raises nothing.
 
     >>> import flambeau
     >>> q = flambeau.ones(1, 1, 2, 4)
@@ -167,6 +174,8 @@ def flash_sdp_enabled() -> bool:
 def enable_flash_sdp(enabled: bool) -> None:
     """Let it be taken, or no longer, in the whole process; `nn.attention.sdpa_kernel` does so for a block.
 
+    Raises nothing.
+
     >>> import flambeau
     >>> flambeau.backends.cuda.enable_flash_sdp(True)
     """
@@ -185,6 +194,8 @@ def mem_efficient_sdp_enabled() -> bool:
 
 def enable_mem_efficient_sdp(enabled: bool) -> None:
     """Let it be taken, or no longer, in the whole process; `nn.attention.sdpa_kernel` does so for a block.
+
+    Raises nothing.
 
     >>> import flambeau
     >>> flambeau.backends.cuda.enable_mem_efficient_sdp(True)
@@ -205,6 +216,8 @@ def math_sdp_enabled() -> bool:
 def enable_math_sdp(enabled: bool) -> None:
     """Let it be taken, or no longer, in the whole process; `nn.attention.sdpa_kernel` does so for a block.
 
+    Raises nothing.
+
     >>> import flambeau
     >>> flambeau.backends.cuda.enable_math_sdp(True)
     """
@@ -223,6 +236,8 @@ def cudnn_sdp_enabled() -> bool:
 
 def enable_cudnn_sdp(enabled: bool) -> None:
     """Let it be taken, or no longer, in the whole process; `nn.attention.sdpa_kernel` does so for a block.
+
+    Raises nothing.
 
     >>> import flambeau
     >>> flambeau.backends.cuda.enable_cudnn_sdp(True)
@@ -267,6 +282,8 @@ _halves = {"allowed": False}
 
 def allow_fp16_bf16_reduction_math_sdp(enabled: bool) -> None:
     """Permission to sum scores in half types, of which nothing here makes use: sums are made in float32.
+
+    Raises nothing.
 
     >>> import flambeau
     >>> flambeau.backends.cuda.allow_fp16_bf16_reduction_math_sdp(False)

@@ -45,6 +45,8 @@ def version() -> None:
 def is_acceptable(tensor: Any) -> bool:
     """False: cuDNN takes no tensor.
 
+    Raises nothing.
+
     >>> import flambeau
     >>> flambeau.backends.cudnn.is_acceptable(flambeau.ones(2))
     False
@@ -60,6 +62,9 @@ def set_flags(
     _allow_tf32: bool | None = None,
 ) -> tuple[Any, ...]:
     """Sets the switches that are not None; returns all five as they were.
+
+    Raises:
+        TypeError: an argument that it does not know is given
 
     >>> import flambeau
     >>> before = flambeau.backends.cudnn.set_flags(_benchmark=True)
@@ -85,6 +90,9 @@ def flags(
     allow_tf32: bool = True,
 ) -> Iterator[None]:
     """A context in which the switches are these.
+
+    Raises:
+        TypeError: an argument that it does not know is given
 
     >>> import flambeau
     >>> with flambeau.backends.cudnn.flags(deterministic=True):

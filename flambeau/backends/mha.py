@@ -23,6 +23,8 @@ def get_fastpath_enabled() -> bool:
 def set_fastpath_enabled(value: bool) -> None:
     """Sets the switch.
 
+    Raises nothing.
+
     >>> import flambeau
     >>> flambeau.backends.mha.set_fastpath_enabled(True)
     """

@@ -15,6 +15,9 @@ immediate = False
 def set_flags(_immediate: bool) -> tuple[bool]:
     """Sets the switch; returns it as it was.
 
+    Raises:
+        TypeError: an argument that it does not know is given
+
     >>> import flambeau
     >>> flambeau.backends.miopen.set_flags(False)
     (False,)
@@ -27,6 +30,9 @@ def set_flags(_immediate: bool) -> tuple[bool]:
 @contextmanager
 def flags(immediate: bool = False) -> Iterator[None]:
     """A context in which the switch is so.
+
+    Raises:
+        TypeError: an argument that it does not know is given
 
     >>> import flambeau
     >>> with flambeau.backends.miopen.flags(immediate=True):

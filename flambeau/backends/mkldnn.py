@@ -30,6 +30,9 @@ def set_flags(
 ) -> tuple[bool, bool, bool]:
     """Sets the switches that are not None; returns all three as they were.
 
+    Raises:
+        TypeError: an argument that it does not know is given
+
     >>> import flambeau
     >>> flambeau.backends.mkldnn.set_flags()
     (True, False, True)
@@ -48,6 +51,9 @@ def set_flags(
 @contextmanager
 def flags(enabled: bool = False, deterministic: bool = False, allow_tf32: bool = True) -> Iterator[None]:
     """A context in which the switches are these.
+
+    Raises:
+        TypeError: an argument that it does not know is given
 
     >>> import flambeau
     >>> with flambeau.backends.mkldnn.flags(deterministic=True):

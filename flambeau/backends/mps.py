@@ -35,6 +35,8 @@ def is_built() -> bool:
 def is_macos13_or_newer(minor: int = 0) -> bool:
     """False: there is no such device to ask about.
 
+    Raises nothing.
+
     >>> import flambeau
     >>> flambeau.backends.mps.is_macos13_or_newer()
     False
@@ -44,6 +46,8 @@ def is_macos13_or_newer(minor: int = 0) -> bool:
 
 def is_macos_or_newer(major: int, minor: int) -> bool:
     """False: there is no such device to ask about.
+
+    Raises nothing.
 
     >>> import flambeau
     >>> flambeau.backends.mps.is_macos_or_newer(14, 0)

@@ -25,6 +25,9 @@ def is_available() -> bool:
 def set_flags(_enabled: bool) -> tuple[bool]:
     """Sets the switch; returns it as it was.
 
+    Raises:
+        TypeError: an argument that it does not know is given
+
     >>> import flambeau
     >>> flambeau.backends.nnpack.set_flags(True)
     (True,)
@@ -37,6 +40,9 @@ def set_flags(_enabled: bool) -> tuple[bool]:
 @contextmanager
 def flags(enabled: bool = False) -> Iterator[None]:
     """A context in which the switch is so.
+
+    Raises:
+        TypeError: an argument that it does not know is given
 
     >>> import flambeau
     >>> with flambeau.backends.nnpack.flags(False):

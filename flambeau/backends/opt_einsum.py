@@ -39,6 +39,9 @@ def set_flags(_enabled: bool | None = None, _strategy: str | None = None) -> tup
 def flags(enabled: bool | None = None, strategy: str | None = None) -> Iterator[None]:
     """`set_flags` for a block.
 
+    Raises:
+        TypeError: an argument that it does not know is given
+
     >>> import flambeau
     >>> with flambeau.backends.opt_einsum.flags(enabled=False):
     ...     flambeau.backends.opt_einsum.enabled

@@ -87,6 +87,8 @@ def current_device() -> str:
 def set_device(device: _Any) -> None:
     """Nothing changes: there is one host.  Programs written for any device call this.
 
+    Raises nothing.
+
     >>> import flambeau
     >>> flambeau.cpu.set_device("cpu")
     """
@@ -94,6 +96,8 @@ def set_device(device: _Any) -> None:
 
 def synchronize(device: _Any = None) -> None:
     """Return at once: calls on the host are finished when they return.
+
+    Raises nothing.
 
     >>> import flambeau
     >>> flambeau.cpu.synchronize()
@@ -183,6 +187,8 @@ class Event(_streams.Event):
 class Stream(_streams.OneStream):
     """The host's stream; all of them are the same one.  `priority` is kept, and changes nothing.
 
+    Raises nothing.
+
     >>> import flambeau
     >>> flambeau.cpu.Stream() == flambeau.cpu.current_stream()
     True
@@ -210,6 +216,8 @@ _the_stream = Stream()
 def current_stream(device: _Any = None) -> Stream:
     """The host's stream.
 
+    Raises nothing.
+
     >>> import flambeau
     >>> flambeau.cpu.current_stream().query()
     True
@@ -219,6 +227,8 @@ def current_stream(device: _Any = None) -> Stream:
 
 class StreamContext:
     """Context in which work goes to a stream, of which the host has one: nothing changes.
+
+    Raises nothing.
 
     >>> import flambeau
     >>> with flambeau.cpu.StreamContext(flambeau.cpu.Stream()):
@@ -238,6 +248,8 @@ class StreamContext:
 
 def stream(stream: Stream | None) -> StreamContext:
     """`with flambeau.cpu.stream(s):`, for programs written for any device.
+
+    Raises nothing.
 
     >>> import flambeau
     >>> with flambeau.cpu.stream(flambeau.cpu.current_stream()):

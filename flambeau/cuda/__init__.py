@@ -180,35 +180,77 @@ def is_available() -> bool:
 
 
 def is_bf16_supported(including_emulation: bool = True) -> bool:
-    """Whether bfloat16 can be used: on every device that flambeau takes (capability 8.0 or later)."""
+    """Whether bfloat16 can be used: on every device that flambeau takes (capability 8.0 or later).
+
+    Raises nothing.
+
+    >>> import flambeau
+    >>> flambeau.cuda.is_bf16_supported() == flambeau.cuda.is_available()
+    True
+    """
     return is_available()
 
 
 def is_initialized() -> bool:
-    """Whether a device has been used in this process."""
+    """Whether a device has been used in this process.
+
+    >>> import flambeau
+    >>> flambeau.cuda.is_initialized() in (True, False)
+    True
+    """
     return _devices.is_opened("cuda")
 
 
 def init() -> None:
-    """Open the current device now; else that happens at its first use."""
+    """Open the current device now; else that happens at its first use.
+
+    >>> import flambeau
+    >>> if flambeau.cuda.is_available():
+    ...     flambeau.cuda.init()
+    ...     assert flambeau.cuda.is_initialized()
+    """
     _devices.find_device("cuda", None)
 
 
 def current_device() -> int:
-    """The index of the device that "cuda" means."""
+    """The index of the device that "cuda" means.
+
+    >>> import flambeau
+    >>> if flambeau.cuda.is_available():
+    ...     assert 0 <= flambeau.cuda.current_device() < flambeau.cuda.device_count()
+    """
     init()
     return _devices.current_device("cuda")
 
 
 def set_device(device: object) -> None:
-    """Choose the device that "cuda" means; a negative index changes nothing."""
+    """Choose the device that "cuda" means; a negative index changes nothing.
+
+    Raises:
+        ValueError: the device is of another type
+        RuntimeError: there is no such device
+
+    >>> import flambeau
+    >>> if flambeau.cuda.is_available():
+    ...     flambeau.cuda.set_device(flambeau.cuda.current_device())
+    """
     index = _index_of(device)
     if index is not None and index >= 0:
         _devices.set_device("cuda", index)
 
 
 class device:
-    """Context in which "cuda" means another device; None or a negative index changes nothing."""
+    """Context in which "cuda" means another device; None or a negative index changes nothing.
+
+    Raises:
+        ValueError: the device is of another type
+        RuntimeError: the context is entered, and there is no such device
+
+    >>> import flambeau
+    >>> if flambeau.cuda.is_available():
+    ...     with flambeau.cuda.device(0):
+    ...         assert flambeau.cuda.current_device() == 0
+    """
 
     def __init__(self, device: object):
         self.index = _index_of(device)
@@ -233,28 +275,67 @@ class DeviceProperties(_SimpleNamespace):
 
 
 def get_device_properties(device: object = None) -> DeviceProperties:
-    """`name`, `major`, `minor`, `total_memory` (bytes), `multi_processor_count`, `warp_size`, `L2_cache_size` …"""
+    """`name`, `major`, `minor`, `total_memory` (bytes), `multi_processor_count`, `warp_size`, `L2_cache_size` …
+
+    Raises:
+        ValueError: the device is of another type
+        RuntimeError: there is no such device
+
+    >>> import flambeau
+    >>> if flambeau.cuda.is_available():
+    ...     assert flambeau.cuda.get_device_properties().total_memory > 0
+    """
     return DeviceProperties(**_find(device).properties())
 
 
 def get_device_name(device: object = None) -> str:
-    """The device's name, such as "NVIDIA H200"."""
+    """The device's name, such as "NVIDIA H200".
+
+    Raises:
+        ValueError: the device is of another type
+        RuntimeError: there is no such device
+
+    >>> import flambeau
+    >>> if flambeau.cuda.is_available():
+    ...     assert isinstance(flambeau.cuda.get_device_name(), str)
+    """
     return get_device_properties(device).name
 
 
 def get_device_capability(device: object = None) -> tuple[int, int]:
-    """The major and minor number of what the device can do: (9, 0) for an H100."""
+    """The major and minor number of what the device can do: (9, 0) for an H100.
+
+    Raises:
+        ValueError: the device is of another type
+        RuntimeError: there is no such device
+
+    >>> import flambeau
+    >>> if flambeau.cuda.is_available():
+    ...     assert flambeau.cuda.get_device_capability() >= (8, 0)
+    """
     told = get_device_properties(device)
     return told.major, told.minor
 
 
 def synchronize(device: object = None) -> None:
-    """Wait until all that is queued on the device has run."""
+    """Wait until all that is queued on the device has run.
+
+    Raises:
+        ValueError: the device is of another type
+        RuntimeError: there is no such device
+
+    >>> import flambeau
+    >>> if flambeau.cuda.is_available():
+    ...     flambeau.cuda.synchronize()
+    """
     _find(device).synchronize()
 
 
 class device_of(device):
     """Context in which "cuda" means the device that a tensor or a storage is on; nothing changes for those elsewhere.
+
+    Raises:
+        AttributeError: the argument is neither a tensor nor a storage
 
     >>> import flambeau
     >>> with flambeau.cuda.device_of(flambeau.ones(2)):

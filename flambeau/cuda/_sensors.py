@@ -54,6 +54,9 @@ def utilization(device: object = None) -> int:
 def memory_usage(device: object = None) -> int:
     """Percent of the last sample period in which memory was read or written.
 
+    Raises:
+        ModuleNotFoundError: `pynvml`, which the package nvidia-ml-py has, is not installed
+
     >>> import flambeau
     >>> try:
     ...     flambeau.cuda.memory_usage() <= 100
@@ -67,6 +70,9 @@ def memory_usage(device: object = None) -> int:
 
 def device_memory_used(device: object = None) -> int:
     """Bytes that are taken on the device, whoever uses them.
+
+    Raises:
+        ModuleNotFoundError: `pynvml`, which the package nvidia-ml-py has, is not installed
 
     >>> import flambeau
     >>> try:
@@ -82,6 +88,9 @@ def device_memory_used(device: object = None) -> int:
 def temperature(device: object = None) -> int:
     """Degrees Celsius.
 
+    Raises:
+        ModuleNotFoundError: `pynvml`, which the package nvidia-ml-py has, is not installed
+
     >>> import flambeau
     >>> try:
     ...     flambeau.cuda.temperature() < 200
@@ -95,6 +104,9 @@ def temperature(device: object = None) -> int:
 
 def power_draw(device: object = None) -> int:
     """Milliwatts.
+
+    Raises:
+        ModuleNotFoundError: `pynvml`, which the package nvidia-ml-py has, is not installed
 
     >>> import flambeau
     >>> try:
@@ -110,6 +122,9 @@ def power_draw(device: object = None) -> int:
 def clock_rate(device: object = None) -> int:
     """MHz of the multiprocessors.
 
+    Raises:
+        ModuleNotFoundError: `pynvml`, which the package nvidia-ml-py has, is not installed
+
     >>> import flambeau
     >>> try:
     ...     flambeau.cuda.clock_rate() >= 0
@@ -123,6 +138,8 @@ def clock_rate(device: object = None) -> int:
 
 def list_gpu_processes(device: object = None) -> str:
     """The processes that use the device and their memory, as text; where that cannot be told, text that says why.
+
+    Raises nothing.
 
     >>> import flambeau
     >>> type(flambeau.cuda.list_gpu_processes())

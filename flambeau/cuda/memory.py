@@ -57,28 +57,63 @@ def _stats(device: object) -> dict[str, int]:
 
 
 def memory_allocated(device: object = None) -> int:
-    """Bytes of the blocks that tensors hold."""
+    """Bytes of the blocks that tensors hold.
+
+    Raises:
+        ValueError: a CUDA device is in use, and `device` is of another type
+
+    >>> import flambeau
+    >>> flambeau.cuda.memory_allocated() >= 0
+    True
+    """
     return _stats(device)["allocated_bytes"]
 
 
 def max_memory_allocated(device: object = None) -> int:
-    """The most that tensors have held since the start, or since `reset_peak_memory_stats`."""
+    """The most that tensors have held since the start, or since `reset_peak_memory_stats`.
+
+    Raises:
+        ValueError: a CUDA device is in use, and `device` is of another type
+
+    >>> import flambeau
+    >>> flambeau.cuda.max_memory_allocated() >= 0
+    True
+    """
     return _stats(device)["peak_allocated_bytes"]
 
 
 def memory_reserved(device: object = None) -> int:
-    """Bytes taken from the driver: those that tensors hold and those cached."""
+    """Bytes taken from the driver: those that tensors hold and those cached.
+
+    Raises:
+        ValueError: a CUDA device is in use, and `device` is of another type
+
+    >>> import flambeau
+    >>> flambeau.cuda.memory_reserved() >= 0
+    True
+    """
     return _stats(device)["reserved_bytes"]
 
 
 def max_memory_reserved(device: object = None) -> int:
-    """The most that was taken from the driver since the start, or since `reset_peak_memory_stats`."""
+    """The most that was taken from the driver since the start, or since `reset_peak_memory_stats`.
+
+    Raises:
+        ValueError: a CUDA device is in use, and `device` is of another type
+
+    >>> import flambeau
+    >>> flambeau.cuda.max_memory_reserved() >= 0
+    True
+    """
     return _stats(device)["peak_reserved_bytes"]
 
 
 def memory_stats(device: object = None) -> dict[str, int]:
     """The same figures under PyTorch's names: bytes and blocks that tensors hold, bytes taken from the driver, how often it was
     asked, how often the cache was given back because it had no more, and how often in vain.
+
+    Raises:
+        ValueError: a CUDA device is in use, and `device` is of another type
 
     >>> import flambeau
     >>> flambeau.cuda.memory_stats()["num_ooms"]
@@ -93,6 +128,9 @@ def memory_stats(device: object = None) -> dict[str, int]:
 
 def memory_stats_as_nested_dict(device: object = None) -> dict[str, Any]:
     """`memory_stats` as dicts in dicts: `["allocated_bytes"]["all"]["peak"]`.
+
+    Raises:
+        ValueError: a CUDA device is in use, and `device` is of another type
 
     >>> import flambeau
     >>> flambeau.cuda.memory_stats_as_nested_dict()["allocated_bytes"]["all"]["current"] >= 0
@@ -110,6 +148,10 @@ def memory_stats_as_nested_dict(device: object = None) -> dict[str, Any]:
 
 def memory_summary(device: object = None, abbreviated: bool = False) -> str:
     """A table of `memory_stats` to print.  There is one pool of blocks, so that `abbreviated` leaves nothing out.
+
+    Raises:
+        ValueError: the device is of another type
+        RuntimeError: there is no such device
 
     >>> import flambeau
     >>> "Allocated memory" in flambeau.cuda.memory_summary()
@@ -147,6 +189,10 @@ def _bytes(n: int) -> str:
 
 def reset_accumulated_memory_stats(device: object = None) -> None:
     """Count anew what is handed out and freed, and how often the driver is asked.
+
+    Raises:
+        ValueError: the device is of another type
+        RuntimeError: there is no such device
 
     >>> import flambeau
     >>> if flambeau.cuda.is_available():
@@ -224,6 +270,10 @@ def set_per_process_memory_fraction(fraction: float, device: object = None) -> N
 def get_per_process_memory_fraction(device: object = None) -> float:
     """What was set; 1.0 at first.
 
+    Raises:
+        ValueError: the device is of another type
+        RuntimeError: there is no such device
+
     >>> import flambeau
     >>> if flambeau.cuda.is_available():
     ...     assert 0 < flambeau.cuda.get_per_process_memory_fraction() <= 1
@@ -274,16 +324,39 @@ def caching_allocator_delete(mem_ptr: int) -> None:
 
 
 def reset_peak_memory_stats(device: object = None) -> None:
-    """Start measuring the peaks anew."""
+    """Start measuring the peaks anew.
+
+    Raises:
+        ValueError: the device is of another type
+        RuntimeError: there is no such device
+
+    >>> import flambeau
+    >>> if flambeau.cuda.is_available():
+    ...     flambeau.cuda.reset_peak_memory_stats()
+    """
     find(device).reset_peak_memory_stats()
 
 
 def empty_cache() -> None:
-    """Give every cached block back to the driver, on all devices in use, after waiting for queued work."""
+    """Give every cached block back to the driver, on all devices in use, after waiting for queued work.
+
+    >>> import flambeau
+    >>> flambeau.cuda.empty_cache()
+    """
     for found in _devices.open_devices("cuda"):
         found.empty_cache()
 
 
 def mem_get_info(device: object = None) -> tuple[int, int]:
-    """Bytes that are free on the device, whoever uses it, and all that it has."""
+    """Bytes that are free on the device, whoever uses it, and all that it has.
+
+    Raises:
+        ValueError: the device is of another type
+        RuntimeError: there is no such device
+
+    >>> import flambeau
+    >>> if flambeau.cuda.is_available():
+    ...     free, total = flambeau.cuda.mem_get_info()
+    ...     assert 0 <= free <= total
+    """
     return find(device).memory_info()

@@ -10,6 +10,8 @@ __all__ = ["is_available", "version"]
 def is_available(tensors: Any = ()) -> bool:
     """False: NCCL takes no tensors here.
 
+    Raises nothing.
+
     >>> import flambeau
     >>> flambeau.cuda.nccl.is_available([flambeau.ones(2)])
     False

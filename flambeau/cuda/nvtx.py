@@ -55,6 +55,9 @@ def range_pop() -> int:
 def range_start(msg: str) -> int:
     """Begin a range that any thread may end; returns its number.
 
+    Raises:
+        RuntimeError: the library NVTX is not installed
+
     >>> import flambeau
     >>> try:
     ...     flambeau.cuda.nvtx.range_end(flambeau.cuda.nvtx.range_start("loading"))
@@ -66,6 +69,9 @@ def range_start(msg: str) -> int:
 
 def range_end(range_id: int) -> None:
     """End the range of that number.
+
+    Raises:
+        RuntimeError: the library NVTX is not installed
 
     >>> import flambeau
     >>> try:
@@ -79,6 +85,9 @@ def range_end(range_id: int) -> None:
 def mark(msg: str) -> None:
     """Something that happens at one moment.
 
+    Raises:
+        RuntimeError: the library NVTX is not installed
+
     >>> import flambeau
     >>> try:
     ...     flambeau.cuda.nvtx.mark("here")
@@ -91,6 +100,9 @@ def mark(msg: str) -> None:
 @contextmanager
 def range(msg: str, *args: Any, **kwargs: Any) -> Iterator[None]:
     """A context, or decorator, that is a range; the message is formatted with the arguments.
+
+    Raises:
+        RuntimeError: the context is entered, and the library NVTX is not installed
 
     >>> import flambeau
     >>> try:

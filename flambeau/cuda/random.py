@@ -29,6 +29,9 @@ default_generators = _generators.Defaults("cuda")
 def manual_seed(seed: int) -> None:
     """Start the stream of that seed on the current device; nothing is opened for it, and without a driver nothing comes of it.
 
+    Raises:
+        TypeError: the seed is no number
+
     >>> import flambeau
     >>> flambeau.cuda.manual_seed(1)
     """
@@ -37,6 +40,9 @@ def manual_seed(seed: int) -> None:
 
 def manual_seed_all(seed: int) -> None:
     """Start the stream of that seed on every device, also on those that are first used later.
+
+    Raises:
+        TypeError: the seed is no number
 
     >>> import flambeau
     >>> flambeau.cuda.manual_seed_all(1)
@@ -78,6 +84,9 @@ def initial_seed() -> int:
 def get_rng_state(device: Any = "cuda") -> TensorBase:
     """The state of a device's generator: 16 bytes on the host.  RuntimeError where there is no such device.
 
+    Shape:
+        a state: (16,)
+
     >>> import flambeau
     >>> if flambeau.cuda.is_available():
     ...     assert flambeau.cuda.get_rng_state().shape == (16,)
@@ -87,6 +96,9 @@ def get_rng_state(device: Any = "cuda") -> TensorBase:
 
 def get_rng_state_all() -> list[TensorBase]:
     """The states of all devices' generators.
+
+    Shape:
+        a state: (16,)
 
     >>> import flambeau
     >>> len(flambeau.cuda.get_rng_state_all()) == flambeau.cuda.device_count()
@@ -98,6 +110,9 @@ def get_rng_state_all() -> list[TensorBase]:
 def set_rng_state(new_state: TensorBase, device: Any = "cuda") -> None:
     """Let a device's generator continue from a state.  RuntimeError where there is no such device.
 
+    Shape:
+        a state: (16,)
+
     >>> import flambeau
     >>> if flambeau.cuda.is_available():
     ...     flambeau.cuda.set_rng_state(flambeau.cuda.get_rng_state())
@@ -107,6 +122,9 @@ def set_rng_state(new_state: TensorBase, device: Any = "cuda") -> None:
 
 def set_rng_state_all(new_states: Iterable[TensorBase]) -> None:
     """Let all devices' generators continue from their states.  RuntimeError for more states than devices.
+
+    Shape:
+        a state: (16,)
 
     >>> import flambeau
     >>> flambeau.cuda.set_rng_state_all(flambeau.cuda.get_rng_state_all())

@@ -21,7 +21,18 @@ __all__ = ["Event", "ExternalStream", "Stream"]
 
 
 class Stream(_streams.Stream):
-    """One of the device's 32 streams of a priority (0, or negative for more urgent work), handed out in turn."""
+    """One of the device's 32 streams of a priority (0, or negative for more urgent work), handed out in turn.
+
+    Raises:
+        ValueError: the device is of another type
+        RuntimeError: there is no such device
+
+    >>> import flambeau
+    >>> if flambeau.cuda.is_available():
+    ...     with flambeau.cuda.stream(flambeau.cuda.Stream()):
+    ...         x = flambeau.ones(2, device="cuda")
+    ...     flambeau.cuda.synchronize()
+    """
 
     def __init__(self, device: object = None, priority: int = 0, *, number: int | None = None):
         self._on = find(device)
@@ -68,6 +79,14 @@ class Stream(_streams.Stream):
 class ExternalStream(Stream):
     """A stream that another library has made, by the driver's handle; that library destroys it, and not before
     `flambeau.cuda.empty_cache()` has given back what was cached for it.
+
+    Raises:
+        RuntimeError: there is no such device
+
+    >>> import flambeau
+    >>> if flambeau.cuda.is_available():
+    ...     stream = flambeau.cuda.current_stream()
+    ...     assert flambeau.cuda.ExternalStream(stream.cuda_stream) == stream
     """
 
     def __init__(self, stream_ptr: int, device: object = None):
@@ -78,6 +97,16 @@ class Event(_streams.Event):
     """A mark in a stream's work.
 
     With `enable_timing` two of them tell the time between them; waiting for one takes a little longer then.
+
+    Raises:
+        RuntimeError: there is no device, as soon as it is recorded
+
+    >>> import flambeau
+    >>> if flambeau.cuda.is_available():
+    ...     event = flambeau.cuda.Event()
+    ...     event.record()
+    ...     event.synchronize()
+    ...     assert event.query()
     """
 
     _mark: Mark
@@ -134,6 +163,9 @@ _streams.kinds["cuda"] = {"Stream": Stream, "Event": Event}
 def get_stream_from_external(data_ptr: int, device: object = None) -> Stream:
     """The stream that another library has made, by the driver's handle, as `ExternalStream`.
 
+    Raises:
+        RuntimeError: there is no such device
+
     >>> import flambeau
     >>> if flambeau.cuda.is_available():
     ...     stream = flambeau.cuda.current_stream()
@@ -154,24 +186,58 @@ def is_current_stream_capturing() -> bool:
 
 
 def current_stream(device: object = None) -> Stream:
-    """The stream that work on the device goes to."""
+    """The stream that work on the device goes to.
+
+    Raises:
+        ValueError: the device is of another type
+        RuntimeError: there is no such device
+
+    >>> import flambeau
+    >>> if flambeau.cuda.is_available():
+    ...     assert flambeau.cuda.current_stream() == flambeau.cuda.default_stream()
+    """
     found = find(device)
     return Stream(found.place, number=found.current_stream())
 
 
 def default_stream(device: object = None) -> Stream:
-    """The stream that work goes to where no other was chosen."""
+    """The stream that work goes to where no other was chosen.
+
+    Raises:
+        ValueError: the device is of another type
+        RuntimeError: there is no such device
+
+    >>> import flambeau
+    >>> if flambeau.cuda.is_available():
+    ...     assert flambeau.cuda.default_stream().query() in (True, False)
+    """
     return Stream(device, number=0)
 
 
 def set_stream(stream: Stream | None) -> None:
-    """Let work on the stream's device go to it from now on; `with stream(s)` is to be preferred."""
+    """Let work on the stream's device go to it from now on; `with stream(s)` is to be preferred.
+
+    Raises:
+        AttributeError: the argument is neither a stream nor None
+
+    >>> import flambeau
+    >>> if flambeau.cuda.is_available():
+    ...     flambeau.cuda.set_stream(flambeau.cuda.current_stream())
+    """
     if stream is not None:
         stream._on.set_stream(stream._number)
 
 
 class StreamContext:
-    """Context in which work goes to a stream, and "cuda" means the stream's device; None changes nothing."""
+    """Context in which work goes to a stream, and "cuda" means the stream's device; None changes nothing.
+
+    Raises:
+        AttributeError: the context is entered, and the argument is neither a stream nor None
+
+    >>> import flambeau
+    >>> with flambeau.cuda.StreamContext(None):
+    ...     x = flambeau.ones(2)
+    """
 
     def __init__(self, stream: Stream | None):
         self.stream = stream
@@ -190,5 +256,13 @@ class StreamContext:
 
 
 def stream(stream: Stream | None) -> StreamContext:
-    """`with flambeau.cuda.stream(s):` lets the work inside go to the stream."""
+    """`with flambeau.cuda.stream(s):` lets the work inside go to the stream.
+
+    Raises:
+        AttributeError: the context is entered, and the argument is neither a stream nor None
+
+    >>> import flambeau
+    >>> with flambeau.cuda.stream(None):
+    ...     x = flambeau.ones(2)
+    """
     return StreamContext(stream)

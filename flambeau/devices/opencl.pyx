@@ -428,6 +428,9 @@ register("opencl", count, make)
 cdef class Event:
     """A mark in the queue of an OpenCL device, with the time when it was reached.
 
+    Raises:
+        RuntimeError: it is recorded, and there is no such device; `elapsed_time` of one that was not recorded or reached
+
     >>> import flambeau
     >>> flambeau.opencl.Event().query()
     True

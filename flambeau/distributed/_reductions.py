@@ -28,6 +28,9 @@ class RedOpType(Enum):
 class ReduceOp:
     """A reduction, such as `ReduceOp.SUM`.  Two are equal where they are the same reduction.
 
+    Raises:
+        TypeError: the argument names no reduction
+
     >>> import flambeau
     >>> flambeau.distributed.ReduceOp(flambeau.distributed.ReduceOp.MAX) == flambeau.distributed.ReduceOp.MAX
     True

@@ -192,6 +192,9 @@ class HashStore(Store):
 class PrefixStore(Store):
     """Another store, in which every key begins with `prefix` and a slash.
 
+    Raises:
+        AttributeError: the second argument is no store
+
     >>> from flambeau.distributed import HashStore, PrefixStore
     >>> whole = HashStore()
     >>> PrefixStore("first", whole).set("x", "1")

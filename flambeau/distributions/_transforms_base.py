@@ -205,6 +205,9 @@ class _InverseTransform(Transform):
 class ComposeTransform(Transform):
     """The transforms `parts` one after another; each has its own cache.
 
+    Raises:
+        ValueError: `cache_size` is neither 0 nor 1
+
     >>> import flambeau
     >>> from flambeau.distributions.transforms import AffineTransform, ComposeTransform, ExpTransform
     >>> t = ComposeTransform([ExpTransform(), AffineTransform(1.0, 2.0)])
@@ -304,6 +307,9 @@ identity_transform = ComposeTransform([])
 
 class IndependentTransform(Transform):
     """A transform whose last `reinterpreted_batch_ndims` batch dimensions belong to the event: the Jacobian sums over them.
+
+    Raises:
+        ValueError: `cache_size` is neither 0 nor 1
 
     >>> import flambeau
     >>> from flambeau.distributions.transforms import ExpTransform, IndependentTransform
@@ -454,6 +460,10 @@ class _Joined(Transform):
 class CatTransform(_Joined):
     """Transforms of parts of x that lie one after another along `dim`, `lengths[i]` long each (1 unless given).
 
+    Raises:
+        ValueError: `cache_size` is neither 0 nor 1
+        AssertionError: a member is no Transform
+
     >>> import flambeau
     >>> from flambeau.distributions.transforms import CatTransform, ExpTransform, identity_transform
     >>> t = CatTransform([ExpTransform(), identity_transform], dim=0, lengths=[1, 2])
@@ -523,6 +533,10 @@ class CatTransform(_Joined):
 class StackTransform(_Joined):
     """Transforms of the slices of x along `dim`, as many as there are.  The Jacobian is that of each slice, as in PyTorch.
 
+    Raises:
+        ValueError: `cache_size` is neither 0 nor 1
+        AssertionError: a member is no Transform
+
     >>> import flambeau
     >>> from flambeau.distributions.transforms import ExpTransform, StackTransform, identity_transform
     >>> t = StackTransform([ExpTransform(), identity_transform], dim=1)
@@ -565,6 +579,9 @@ class StackTransform(_Joined):
 
 class CumulativeDistributionTransform(Transform):
     """The distribution function of `distribution`, which needs `cdf`; `icdf` is the inverse, the density the Jacobian.
+
+    Raises:
+        ValueError: `cache_size` is neither 0 nor 1
 
     >>> import flambeau
     >>> from flambeau.distributions import Normal

@@ -172,6 +172,8 @@ class _Dependent(Constraint):
 def is_dependent(constraint: Any) -> bool:
     """Whether other variables decide what the constraint is, so that it cannot be checked.
 
+    Raises nothing.
+
     >>> from flambeau.distributions import Uniform, constraints
     >>> constraints.is_dependent(Uniform.support), constraints.is_dependent(constraints.real)
     (True, False)
@@ -181,6 +183,8 @@ def is_dependent(constraint: Any) -> bool:
 
 class _DependentProperty(property, _Dependent):
     """A property of objects; on the class a dependent constraint, of which `is_discrete` and `event_dim` may be known.
+
+    Raises nothing.
 
     >>> from flambeau.distributions import constraints
     >>> class Between:
@@ -221,6 +225,10 @@ def _not_too_few(found: int, wanted: int) -> ValueError:
 
 class _IndependentConstraint(Constraint):
     """A region whose last `reinterpreted_batch_ndims` batch dimensions belong to the event.
+
+    Raises:
+        AssertionError: `base_constraint` is no Constraint, or the number of dimensions is no int of at
+            least 0
 
     >>> import flambeau
     >>> from flambeau.distributions import constraints
@@ -263,6 +271,9 @@ class _IndependentConstraint(Constraint):
 
 class MixtureSameFamilyConstraint(Constraint):
     """The region in which values of mixtures lie: in that of every component, whose dimension `check` puts back.
+
+    Raises:
+        AssertionError: the argument is no Constraint
 
     >>> import flambeau
     >>> from flambeau.distributions import constraints
@@ -355,6 +366,9 @@ class _Between(_Bounded):
 class _IntegerInterval(_Between):
     """Whole numbers in [lower_bound, upper_bound].
 
+    Raises:
+        TypeError: a checked value cannot be compared with a bound
+
     >>> import flambeau
     >>> from flambeau.distributions import constraints
     >>> constraints.integer_interval(0, 2).check(flambeau.tensor([0.0, 0.5, 2.0, 3.0]))
@@ -395,6 +409,9 @@ class _Real(Constraint):
 class _GreaterThan(_From):
     """The half line (lower_bound, inf].
 
+    Raises:
+        TypeError: a checked value cannot be compared with the bound
+
     >>> import flambeau
     >>> from flambeau.distributions import constraints
     >>> constraints.greater_than(1.0).check(flambeau.tensor([1.0, 2.0]))
@@ -407,6 +424,9 @@ class _GreaterThan(_From):
 
 class _GreaterThanEq(_From):
     """The half line [lower_bound, inf].
+
+    Raises:
+        TypeError: a checked value cannot be compared with the bound
 
     >>> import flambeau
     >>> from flambeau.distributions import constraints
@@ -421,6 +441,9 @@ class _GreaterThanEq(_From):
 class _LessThan(_To):
     """The half line [-inf, upper_bound).
 
+    Raises:
+        TypeError: a checked value cannot be compared with the bound
+
     >>> import flambeau
     >>> from flambeau.distributions import constraints
     >>> constraints.less_than(1.0).check(flambeau.tensor([1.0, 0.5]))
@@ -434,6 +457,9 @@ class _LessThan(_To):
 class _Interval(_Between):
     """The interval [lower_bound, upper_bound].
 
+    Raises:
+        TypeError: a checked value cannot be compared with a bound
+
     >>> import flambeau
     >>> from flambeau.distributions import constraints
     >>> constraints.interval(0.0, 1.0).check(flambeau.tensor([0.0, 1.0, 2.0]))
@@ -446,6 +472,9 @@ class _Interval(_Between):
 
 class _HalfOpenInterval(_Between):
     """The interval [lower_bound, upper_bound).
+
+    Raises:
+        TypeError: a checked value cannot be compared with a bound
 
     >>> import flambeau
     >>> from flambeau.distributions import constraints
@@ -468,6 +497,9 @@ class _Simplex(Constraint):
 
 class _Multinomial(Constraint):
     """Vectors of nonnegative numbers whose sum is at most `upper_bound`; as in PyTorch, not the stronger equality.
+
+    Raises:
+        TypeError: a checked sum cannot be compared with the bound
 
     >>> import flambeau
     >>> from flambeau.distributions import constraints
@@ -569,6 +601,10 @@ def _must_have_dim(dim: int, value: Any) -> None:
 class _Cat(Constraint):
     """Constraints of parts that lie one after another along `dim`, `lengths[i]` long each.
 
+    Raises:
+        AssertionError: a member is no Constraint
+        TypeError: the argument is no sequence
+
     >>> import flambeau
     >>> from flambeau.distributions import constraints
     >>> constraints.cat([constraints.positive, constraints.real], lengths=[1, 2]).check(flambeau.tensor([0.0, -1.0, 1.0]))
@@ -604,6 +640,10 @@ class _Cat(Constraint):
 
 class _Stack(Constraint):
     """Constraints of parts that are stacked along `dim`.
+
+    Raises:
+        AssertionError: a member is no Constraint
+        TypeError: the argument is no sequence
 
     >>> import flambeau
     >>> from flambeau.distributions import constraints

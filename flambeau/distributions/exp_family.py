@@ -20,6 +20,10 @@ class ExponentialFamily(Distribution):
     them) and -E[k(x)] (`_mean_carrier_measure`, a number or a tensor).  From those follow entropies and divergences
     within the family (Nielsen and Nock, 2010, Entropies and cross-entropies of exponential families).
 
+    Raises:
+        NotImplementedError: `entropy` is called, and the class derived from it does not say its natural
+            parameters
+
     >>> import flambeau
     >>> from flambeau.distributions import ExponentialFamily, Normal
     >>> normal = Normal(0.0, 2.0)

@@ -37,6 +37,9 @@ class LogitRelaxedBernoulli(ByProbsOrLogits):
     Density t · exp(d) / (1 + exp(d))² with d = logits - t x, t the temperature, over the real line (Maddison et al., 2017, The
     Concrete distribution).  The batch is the shape of the parameter.
 
+    Raises:
+        ValueError: not one of `probs` and `logits` is given, or a parameter is outside of its bounds
+
     >>> import flambeau
     >>> from flambeau.distributions.relaxed_bernoulli import LogitRelaxedBernoulli
     >>> relaxed = LogitRelaxedBernoulli(flambeau.tensor(2.0), logits=flambeau.tensor([0.0, 1.0]))

@@ -33,6 +33,9 @@ class ExpRelaxedCategorical(OverCategorical):
     Density (K-1)! t^(K-1) Π_k softmax_k(logits - t x), t the temperature, on the surface Σ exp x = 1 (Maddison et al., 2017, The
     Concrete distribution).  `probs` or `logits` are of shape (*batch, K).
 
+    Raises:
+        ValueError: not one of `probs` and `logits` is given, or a parameter is outside of its bounds
+
     >>> import flambeau
     >>> from flambeau.distributions.relaxed_categorical import ExpRelaxedCategorical
     >>> relaxed = ExpRelaxedCategorical(flambeau.tensor(0.5), probs=flambeau.tensor([0.2, 0.8]))

@@ -142,6 +142,9 @@ class _Alike(Transform):
 class ExpTransform(_Alike):
     """y = exp(x), of real to positive numbers.
 
+    Raises:
+        ValueError: `cache_size` is neither 0 nor 1
+
     >>> import flambeau
     >>> from flambeau.distributions.transforms import ExpTransform
     >>> ExpTransform()(flambeau.zeros(2))
@@ -165,6 +168,9 @@ class ExpTransform(_Alike):
 
 class PowerTransform(Transform):
     """y = x ** exponent, of positive numbers; a number or a tensor, which broadcasts.
+
+    Raises:
+        ValueError: `cache_size` is neither 0 nor 1; `exponent` is neither a number nor a tensor
 
     >>> import flambeau
     >>> from flambeau.distributions.transforms import PowerTransform
@@ -210,6 +216,9 @@ class PowerTransform(Transform):
 class SigmoidTransform(_Alike):
     """y = 1 / (1 + exp(-x)), kept inside of (0, 1) by one step of the dtype; the inverse is logit(y).
 
+    Raises:
+        ValueError: `cache_size` is neither 0 nor 1
+
     >>> import flambeau
     >>> from flambeau.distributions.transforms import SigmoidTransform
     >>> SigmoidTransform()(flambeau.tensor([0.0, 200.0]))
@@ -234,6 +243,9 @@ class SigmoidTransform(_Alike):
 
 class SoftplusTransform(_Alike):
     """y = log(1 + exp(x)), of real to positive numbers.
+
+    Raises:
+        ValueError: `cache_size` is neither 0 nor 1
 
     >>> import flambeau
     >>> from flambeau.distributions.transforms import SoftplusTransform
@@ -261,6 +273,9 @@ class TanhTransform(_Alike):
 
     The Jacobian is 2 (log 2 - x - softplus(-2x)), which is stable for all x.
 
+    Raises:
+        ValueError: `cache_size` is neither 0 nor 1
+
     >>> import flambeau
     >>> from flambeau.distributions.transforms import TanhTransform
     >>> TanhTransform()(flambeau.tensor([0.0, 1.0]))
@@ -285,6 +300,10 @@ class TanhTransform(_Alike):
 class AbsTransform(_Alike):
     """y = |x|, which is no bijection; the inverse is the positive branch.
 
+    Raises:
+        ValueError: `cache_size` is neither 0 nor 1
+        NotImplementedError: the logarithm of the Jacobian is wanted
+
     >>> import flambeau
     >>> from flambeau.distributions.transforms import AbsTransform
     >>> AbsTransform()(flambeau.tensor([-1.0, 2.0]))
@@ -303,6 +322,9 @@ class AbsTransform(_Alike):
 
 class AffineTransform(Transform):
     """y = loc + scale · x, for numbers or tensors, which broadcast; the last `event_dim` dimensions are one event.
+
+    Raises:
+        ValueError: `cache_size` is neither 0 nor 1
 
     >>> import flambeau
     >>> from flambeau.distributions.transforms import AffineTransform
@@ -385,6 +407,9 @@ def _all_equal(a: Any, b: Any) -> bool:
 class SoftmaxTransform(_Alike):
     """y = softmax(x) over the last dimension: real vectors to the simplex.  No bijection; the inverse is log(y).
 
+    Raises:
+        ValueError: `cache_size` is neither 0 nor 1
+
     >>> import flambeau
     >>> from flambeau.distributions.transforms import SoftmaxTransform
     >>> SoftmaxTransform()(flambeau.zeros(4))
@@ -413,6 +438,9 @@ class StickBreakingTransform(_Alike):
 
     zᵢ = sigmoid(xᵢ - log(n - i)), yᵢ = zᵢ Π_{j<i} (1 - zⱼ), and what is left is the last (Stan Reference Manual, "Unit
     simplexes").  A bijection, so that x = 0 gives equal parts.
+
+    Raises:
+        ValueError: `cache_size` is neither 0 nor 1
 
     >>> import flambeau
     >>> from flambeau.distributions.transforms import StickBreakingTransform
@@ -460,6 +488,9 @@ class CorrCholeskyTransform(Transform):
     The numbers fill the part below the diagonal row by row; with z = tanh(x), yᵢⱼ = zᵢⱼ Π_{k<j} √(1 - zᵢₖ²), and the diagonal
     is what makes each row's norm 1 (Stan Reference Manual, "Cholesky factors of correlation matrices").  The Jacobian is that
     of the part below the diagonal.
+
+    Raises:
+        ValueError: `cache_size` is neither 0 nor 1
 
     >>> import flambeau
     >>> from flambeau.distributions.transforms import CorrCholeskyTransform
@@ -510,6 +541,9 @@ class CorrCholeskyTransform(Transform):
 class LowerCholeskyTransform(_Alike):
     """Square matrices to lower-triangular ones with positive diagonals: what is above is dropped, the diagonal's exp taken.
 
+    Raises:
+        ValueError: `cache_size` is neither 0 nor 1
+
     >>> import flambeau
     >>> from flambeau.distributions.transforms import LowerCholeskyTransform
     >>> LowerCholeskyTransform()(flambeau.zeros(2, 2))
@@ -529,6 +563,9 @@ class LowerCholeskyTransform(_Alike):
 
 class PositiveDefiniteTransform(_Alike):
     """Square matrices to positive-definite ones: L Lᵀ of the factor that `LowerCholeskyTransform` makes.
+
+    Raises:
+        ValueError: `cache_size` is neither 0 nor 1
 
     >>> import flambeau
     >>> from flambeau.distributions.transforms import PositiveDefiniteTransform

@@ -91,6 +91,9 @@ def _sum_rightmost(value: Any, dim: int) -> Any:
 def logits_to_probs(logits: Any, is_binary: bool = False) -> Any:
     """Probabilities of logits, of the same shape: log odds where `is_binary`, else log weights along the last dimension.
 
+    Raises:
+        IndexError: the tensor has no dimensions, but with `is_binary`
+
     >>> import flambeau
     >>> from flambeau.distributions.utils import logits_to_probs
     >>> logits_to_probs(flambeau.zeros(2)), logits_to_probs(flambeau.tensor(0.0), is_binary=True)
@@ -101,6 +104,9 @@ def logits_to_probs(logits: Any, is_binary: bool = False) -> Any:
 
 def clamp_probs(probs: Any) -> Any:
     """The probabilities brought into [eps, 1 - eps], eps of their dtype, so that logarithms are finite.
+
+    Raises:
+        TypeError: the argument is no tensor of floats
 
     >>> import flambeau
     >>> from flambeau.distributions.utils import clamp_probs
@@ -114,6 +120,9 @@ def clamp_probs(probs: Any) -> Any:
 def probs_to_logits(probs: Any, is_binary: bool = False) -> Any:
     """Logits of probabilities, of the same shape and finite: log odds where `is_binary`, else logarithms.
 
+    Raises:
+        TypeError: the argument is no tensor of floats
+
     >>> import flambeau
     >>> from flambeau.distributions.utils import probs_to_logits
     >>> probs_to_logits(flambeau.tensor([0.5, 1.0]), is_binary=True)
@@ -125,6 +134,8 @@ def probs_to_logits(probs: Any, is_binary: bool = False) -> Any:
 
 class lazy_property:
     """A method as an attribute that is computed, on the tape, when first asked for, and kept on the object.
+
+    Raises nothing.
 
     >>> from flambeau.distributions.utils import lazy_property
     >>> class Square:

@@ -218,6 +218,9 @@ def replace_all_batch_norm_modules_(root: Any) -> Any:
 
     Running statistics are written in `forward`, which functions of functions cannot do.
 
+    Raises:
+        AttributeError: the argument is no module
+
     >>> from flambeau import func, nn
     >>> net = func.replace_all_batch_norm_modules_(nn.Sequential(nn.BatchNorm1d(3)))
     >>> net[0].running_mean is None, net[0].track_running_stats

@@ -173,6 +173,9 @@ def grad_and_value(func: Callable[P, Any], argnums: Argnums = 0, has_aux: bool =
 
     With `has_aux`, `func` returns (value, aux), and the new function (gradient, (value, aux)).
 
+    Raises:
+        RuntimeError: `func` returns no tensor of one element, `argnums` are out of range
+
     >>> import flambeau
     >>> flambeau.func.grad_and_value(lambda t: t * t)(flambeau.tensor(3.))
     (tensor(6.), tensor(9.))
@@ -198,6 +201,9 @@ def grad(func: Callable[P, Any], argnums: Argnums = 0, has_aux: bool = False) ->
     It is taken with respect to the argument (or arguments) `argnums`, tensors or nested containers of them, and has
     their structure.  With `has_aux`, `func` returns (value, aux), and the new function (gradient, aux).
 
+    Raises:
+        RuntimeError: `func` returns no tensor of one element, `argnums` are out of range
+
     >>> import flambeau
     >>> flambeau.func.grad(flambeau.func.grad(lambda t: t ** 3))(flambeau.tensor(2.))
     tensor(12.)
@@ -213,6 +219,10 @@ def grad(func: Callable[P, Any], argnums: Argnums = 0, has_aux: bool = False) ->
 
 def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
     """The output of `func(*primals)`, and a function that gives the product of a vector with the Jacobian.
+
+    Raises:
+        RuntimeError: the function that it gives is called with vectors that are not shaped as the output
+        ValueError: `func` returns what is no tensor
 
     >>> import flambeau
     >>> out, pull = flambeau.func.vjp(lambda t: t * t, flambeau.tensor([1., 2.]))
@@ -240,6 +250,10 @@ def jvp(
     has_aux: bool = False,
 ) -> tuple[Any, ...]:
     """The output of `func(*primals)`, and its derivative along `tangents`.
+
+    Raises:
+        RuntimeError: `primals` is no tuple, or `tangents` are not built or shaped as it
+        ValueError: `func` returns what is no tensor
 
     >>> import flambeau
     >>> flambeau.func.jvp(lambda t: t * t, (flambeau.tensor(3.),), (flambeau.tensor(1.),))
@@ -380,6 +394,9 @@ def jacrev(
     For each output, the structure of the arguments `argnums`, with tensors of shape `output.shape + input.shape`.  `chunk_size`
     elements are sent back together, to bound memory; None for all.
 
+    Raises:
+        RuntimeError: `argnums` are out of range
+
     >>> import flambeau
     >>> flambeau.func.jacrev(flambeau.sin)(flambeau.zeros(2))
     tensor([[1., 0.],
@@ -409,6 +426,9 @@ def jacfwd(
 
     What `func` cannot do for all of them at once (`if x:`, a write to a tensor of its own) makes it run once for each.
     `randomness` is what random operations do where it runs for all together, as in `vmap`.
+
+    Raises:
+        RuntimeError: `argnums` are out of range
 
     >>> import flambeau
     >>> flambeau.func.jacfwd(flambeau.sin)(flambeau.zeros(2))
@@ -503,6 +523,9 @@ def _columns(along: Callable, j: int, x: TensorBase, randomness: str) -> Any:
 
 def hessian(func: Callable[P, Any], argnums: Argnums = 0) -> Callable[P, Any]:
     """A function that returns the second derivatives of `func`: forward mode over reverse mode.
+
+    Raises:
+        RuntimeError: `argnums` are out of range
 
     >>> import flambeau
     >>> flambeau.func.hessian(lambda t: (t ** 3).sum())(flambeau.tensor([1., 2.]))

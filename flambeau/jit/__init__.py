@@ -88,6 +88,9 @@ def script(
 def script_method(fn: F) -> F:
     """A method as it is: see `script`.
 
+    Raises:
+        TypeError: the argument is neither a function, a class nor a Module
+
     >>> script_method(len) is len
     True
     """
@@ -96,6 +99,9 @@ def script_method(fn: F) -> F:
 
 def script_if_tracing(fn: F) -> F:
     """A function as it is: scripted only while something is traced, which nothing is.
+
+    Raises:
+        TypeError: the argument is neither a function, a class nor a Module
 
     >>> script_if_tracing(len) is len
     True
@@ -106,6 +112,8 @@ def script_if_tracing(fn: F) -> F:
 def export(fn: F) -> F:
     """Mark a method that is scripted beside `forward`: returned as it is.
 
+    Raises nothing.
+
     >>> export(len) is len
     True
     """
@@ -114,6 +122,8 @@ def export(fn: F) -> F:
 
 def unused(fn: F) -> F:
     """Mark a function that scripts must not call: returned as it is, with PyTorch's mark on it where it takes one.
+
+    Raises nothing.
 
     >>> unused(len) is len
     True
@@ -150,6 +160,8 @@ def interface(obj: T) -> T:
 def annotate(the_type: _Any, the_value: T) -> T:
     """A value as it is: the type is for scripts.
 
+    Raises nothing.
+
     >>> annotate(list, [])
     []
     """
@@ -158,6 +170,9 @@ def annotate(the_type: _Any, the_value: T) -> T:
 
 def isinstance(obj: _Any, target_type: _Any) -> bool:
     """`isinstance`, and for `list[int]`, `Optional[…]` and kin whether all that is inside is of that type.
+
+    Raises:
+        TypeError: the second argument is no type
 
     >>> isinstance([1, 2], list[int]), isinstance([1, "a"], list[int]), isinstance(None, int | None)
     (True, False, True)

@@ -30,7 +30,18 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 @callable_class
 class CustomOpDef(OpOverload):
-    """An operation that `custom_op` made of a function: `ops.namespace.name.default` is this object."""
+    """An operation that `custom_op` made of a function: `ops.namespace.name.default` is this object.
+
+    Raises:
+        RuntimeError: it is called with arguments that do not fit the schema
+
+    >>> import flambeau
+    >>> @flambeau.library.custom_op("docs_sample::twice", mutates_args=())
+    ... def twice(x: flambeau.Tensor) -> flambeau.Tensor:
+    ...     return x * 2
+    >>> type(twice).__name__, twice(flambeau.ones(2))
+    ('CustomOpDef', tensor([2., 2.]))
+    """
 
     _init_fn: Callable
 
@@ -351,6 +362,9 @@ def register_kernel(
 ) -> Any:
     """Register a kernel for types of devices (None: for all), as a decorator or with the function.
 
+    Raises:
+        ValueError: the operation is neither a name "namespace::name" nor one of those that are defined
+
     >>> import flambeau
     >>> flambeau.library.define("documented::tripled", "(Tensor x) -> Tensor")
     >>> _ = flambeau.library.register_kernel("documented::tripled", "cpu", lambda x: 3 * x)
@@ -375,6 +389,9 @@ def register_autocast(
     op: Any, device_type: str, cast_inputs: dtype, /, *, lib: Library | None = None
 ) -> None:
     """Under autocast, cast the floating tensors of a type of device to a dtype before an operation runs, and nothing in it.
+
+    Raises:
+        ValueError: the operation is neither a name "namespace::name" nor one of those that are defined
 
     >>> import flambeau
     >>> flambeau.library.define("documented::named_dtype", "(Tensor x) -> Tensor")
@@ -404,6 +421,9 @@ def register_fake(
 
     The operation may be defined later, by a library that is not loaded yet.
 
+    Raises:
+        ValueError: the operation is neither a name "namespace::name" nor one of those that are defined
+
     >>> import flambeau
     >>> flambeau.library.define("documented::first_row", "(Tensor x) -> Tensor")
     >>> @flambeau.library.register_fake("documented::first_row")
@@ -428,6 +448,9 @@ def impl_abstract(
 ) -> Any:
     """The older name of `register_fake`.
 
+    Raises:
+        ValueError: the operation is neither a name "namespace::name" nor one of those that are defined
+
     >>> import warnings
     >>> import flambeau
     >>> with warnings.catch_warnings():
@@ -447,6 +470,9 @@ def register_autograd(
     lib: Library | None = None,
 ) -> None:
     """Register the derivative of an operation; see `CustomOpDef.register_autograd`.
+
+    Raises:
+        ValueError: the operation is neither a name "namespace::name" nor one of those that are defined
 
     >>> import flambeau
     >>> flambeau.library.define("documented::scaled", "(Tensor x, *, float by) -> Tensor")
@@ -485,6 +511,9 @@ def register_torch_dispatch(
 ) -> Any:
     """Register the answer of a class of modes to an operation, without a change to either.
 
+    Raises:
+        ValueError: the operation is neither a name "namespace::name" nor one of those that are defined
+
     >>> import flambeau
     >>> from flambeau.utils._python_dispatch import TorchDispatchMode
     >>> @flambeau.library.custom_op("documented::copied", mutates_args=())
@@ -513,6 +542,9 @@ def register_torch_dispatch(
 
 def register_vmap(op: Any, func: Callable[..., Any] | None = None, /, *, lib: Library | None = None) -> Any:
     """Register what `vmap` calls in an operation's place: `func(info, in_dims, *args)`; see `CustomOpDef.register_vmap`.
+
+    Raises:
+        ValueError: the operation is neither a name "namespace::name" nor one of those that are defined
 
     >>> import flambeau
     >>> @flambeau.library.custom_op("documented::mapped", mutates_args=())

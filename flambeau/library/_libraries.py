@@ -147,6 +147,9 @@ class Library:
     `ns` is the namespace; `kind` "DEF" for the one library that defines a namespace, "FRAGMENT" for one of several, "IMPL" for one
     that registers kernels alone; `dispatch_key` is where kernels go that name no other place.
 
+    Raises:
+        ValueError: `kind` is none of "DEF", "IMPL" and "FRAGMENT"
+
     >>> import flambeau
     >>> lib = flambeau.library.Library("documented_library", "DEF")
     >>> lib.define("sum_of_squares(Tensor x) -> Tensor")
@@ -293,6 +296,9 @@ def library_for(qualname: str, lib: Library | None) -> Library:
 def define(qualname: Any, schema: str, *, lib: Library | None = None, tags: Tag | Sequence[Tag] = ()) -> Any:
     """Define an operation: "mylib::sine", "(Tensor x) -> Tensor".  Kernels are registered by `impl`.
 
+    Raises:
+        ValueError: the name is not of the form "namespace::name", or the schema is not read
+
     >>> import flambeau
     >>> flambeau.library.define("documented::sine", "(Tensor x) -> Tensor")
     >>> @flambeau.library.impl("documented::sine", "cpu")
@@ -329,6 +335,9 @@ def impl(
     qualname: Any, types: str | Sequence[str], func: Callable | None = None, *, lib: Library | None = None
 ) -> Any:
     """Register a kernel for types of devices ("cpu", "cuda"; "default" for all), as a decorator or with the function.
+
+    Raises:
+        ValueError: the name is not of the form "namespace::name"
 
     >>> import flambeau
     >>> flambeau.library.define("documented::halved", "(Tensor x) -> Tensor")

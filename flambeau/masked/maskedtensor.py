@@ -204,6 +204,10 @@ def _lines(data: list, mask: list, dims: int) -> str:
 def masked_tensor(data: TensorBase, mask: TensorBase, requires_grad: bool = False) -> MaskedTensor:
     """A masked tensor of copies of `data` and `mask` (bool, of its shape): a leaf, without the history of `data`.
 
+    Raises:
+        TypeError: `data` or `mask` is no tensor
+        ValueError: their shapes differ
+
     >>> import flambeau
     >>> from flambeau.masked import masked_tensor
     >>> masked_tensor(flambeau.tensor([[1, 2], [3, 4]]), flambeau.tensor([[True, False], [True, True]])).sum(0)
@@ -216,6 +220,10 @@ def masked_tensor(data: TensorBase, mask: TensorBase, requires_grad: bool = Fals
 
 def as_masked_tensor(data: TensorBase, mask: TensorBase) -> MaskedTensor:
     """A masked tensor of copies of `data` and `mask` (bool, of its shape), with the history of `data`.
+
+    Raises:
+        TypeError: `data` or `mask` is no tensor
+        ValueError: their shapes differ
 
     >>> import flambeau
     >>> from flambeau.masked import as_masked_tensor
@@ -230,6 +238,8 @@ def as_masked_tensor(data: TensorBase, mask: TensorBase) -> MaskedTensor:
 
 def is_masked_tensor(obj: Any, /) -> bool:
     """Whether it is a `MaskedTensor`.
+
+    Raises nothing.
 
     >>> import flambeau
     >>> flambeau.masked.is_masked_tensor(flambeau.ones(2))

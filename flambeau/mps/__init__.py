@@ -50,6 +50,9 @@ def device_count() -> int:
 def manual_seed(seed: int) -> None:
     """Nothing comes of it: there is no device to seed.  Programs call this for every type of device.
 
+    Raises:
+        TypeError: the seed is no number
+
     >>> import flambeau
     >>> flambeau.mps.manual_seed(0)
     """

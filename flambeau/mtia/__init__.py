@@ -87,6 +87,8 @@ def device_count() -> int:
 def is_bf16_supported(including_emulation: bool = True) -> bool:
     """False.
 
+    Raises nothing.
+
     >>> import flambeau
     >>> flambeau.mtia.is_bf16_supported()
     False
@@ -97,6 +99,9 @@ def is_bf16_supported(including_emulation: bool = True) -> bool:
 def manual_seed(seed: int) -> None:
     """Nothing comes of it: there is no device to seed.  Programs call this for every type of device.
 
+    Raises:
+        TypeError: the seed is no number
+
     >>> import flambeau
     >>> flambeau.mtia.manual_seed(0)
     """
@@ -105,6 +110,9 @@ def manual_seed(seed: int) -> None:
 
 def manual_seed_all(seed: int) -> None:
     """Nothing comes of it, as of `manual_seed`.
+
+    Raises:
+        TypeError: the seed is no number
 
     >>> import flambeau
     >>> flambeau.mtia.manual_seed_all(0)
@@ -131,6 +139,9 @@ def seed_all() -> None:
 def get_rng_state_all() -> list[_TensorBase]:
     """An empty list.
 
+    Shape:
+        there are no states
+
     >>> import flambeau
     >>> flambeau.mtia.get_rng_state_all()
     []
@@ -140,6 +151,9 @@ def get_rng_state_all() -> list[_TensorBase]:
 
 def set_rng_state_all(new_states: _Iterable[_TensorBase]) -> None:
     """RuntimeError for any state: there is no device that it could be of.
+
+    Shape:
+        there are no states
 
     >>> import flambeau
     >>> flambeau.mtia.set_rng_state_all([])
@@ -151,6 +165,8 @@ def set_rng_state_all(new_states: _Iterable[_TensorBase]) -> None:
 def memory_allocated(device: _Any = None) -> int:
     """0.
 
+    Raises nothing.
+
     >>> import flambeau
     >>> flambeau.mtia.memory_allocated()
     0
@@ -161,6 +177,8 @@ def memory_allocated(device: _Any = None) -> int:
 def max_memory_allocated(device: _Any = None) -> int:
     """0.
 
+    Raises nothing.
+
     >>> import flambeau
     >>> flambeau.mtia.max_memory_allocated()
     0
@@ -170,6 +188,8 @@ def max_memory_allocated(device: _Any = None) -> int:
 
 def memory_stats(device: _Any = None) -> dict[str, _Any]:
     """An empty dict.
+
+    Raises nothing.
 
     >>> import flambeau
     >>> flambeau.mtia.memory_stats()

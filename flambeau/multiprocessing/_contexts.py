@@ -52,26 +52,74 @@ _contexts: dict[str, Any] = {"fork": _Fork(), "spawn": _Spawn(), "forkserver": _
 
 
 def get_context(method: str | None = None) -> Any:
-    """The context of a start method, by default of that which `set_start_method` has chosen; ValueError for another."""
+    """The context of a start method, by default of that which `set_start_method` has chosen; ValueError for another.
+
+    >>> from flambeau import multiprocessing
+    >>> multiprocessing.get_context("spawn").get_start_method()
+    'spawn'
+    """
     name = multiprocessing.get_context(method).get_start_method()
     return _contexts[str(name)]
 
 
 def Queue(maxsize: int = 0) -> _Queue:
-    """A queue between processes, of at most `maxsize` objects; see `multiprocessing.Queue`."""
+    """A queue between processes, of at most `maxsize` objects; see `multiprocessing.Queue`.
+
+    Raises:
+        TypeError: `maxsize` is no int
+
+    >>> import flambeau
+    >>> from flambeau import multiprocessing
+    >>> queue = multiprocessing.Queue(2)
+    >>> queue.put(flambeau.tensor([1, 2]))
+    >>> queue.get()
+    tensor([1, 2])
+    """
     return get_context().Queue(maxsize)
 
 
 def JoinableQueue(maxsize: int = 0) -> _JoinableQueue:
-    """A queue with `task_done` and `join`; see `multiprocessing.JoinableQueue`."""
+    """A queue with `task_done` and `join`; see `multiprocessing.JoinableQueue`.
+
+    Raises:
+        TypeError: `maxsize` is no int
+
+    >>> import flambeau
+    >>> from flambeau import multiprocessing
+    >>> queue = multiprocessing.JoinableQueue()
+    >>> queue.put(flambeau.tensor([1, 2]))
+    >>> queue.get()
+    tensor([1, 2])
+    >>> queue.task_done()
+    >>> queue.join()
+    """
     return get_context().JoinableQueue(maxsize)
 
 
 def SimpleQueue() -> _SimpleQueue:
-    """A queue without a thread; see `multiprocessing.SimpleQueue`."""
+    """A queue without a thread; see `multiprocessing.SimpleQueue`.
+
+    >>> import flambeau
+    >>> from flambeau import multiprocessing
+    >>> queue = multiprocessing.SimpleQueue()
+    >>> queue.put(flambeau.tensor([1, 2]))
+    >>> queue.get()
+    tensor([1, 2])
+    """
     return get_context().SimpleQueue()
 
 
 def Pipe(duplex: bool = True) -> tuple[_channels.Channel, _channels.Channel]:
-    """Two connected ends, the first for receiving and the second for sending unless `duplex`; see `multiprocessing.Pipe`."""
+    """Two connected ends, the first for receiving and the second for sending unless `duplex`; see `multiprocessing.Pipe`.
+
+    Raises:
+        EOFError: one end receives, and the other is closed
+
+    >>> import flambeau
+    >>> from flambeau import multiprocessing
+    >>> one, other = multiprocessing.Pipe()
+    >>> one.send(flambeau.tensor([1, 2]))
+    >>> other.recv()
+    tensor([1, 2])
+    """
     return get_context().Pipe(duplex)

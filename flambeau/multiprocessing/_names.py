@@ -27,12 +27,22 @@ shared_cache: weakref.WeakValueDictionary[tuple[int, int, int], Storage] = weakr
 
 
 def get_all_sharing_strategies() -> set[str]:
-    """The strategies there are: 'file_descriptor' and, on Linux, 'file_system'."""
+    """The strategies there are: 'file_descriptor' and, on Linux, 'file_system'.
+
+    >>> from flambeau import multiprocessing
+    >>> "file_descriptor" in multiprocessing.get_all_sharing_strategies()
+    True
+    """
     return set(_STRATEGIES)
 
 
 def get_sharing_strategy() -> str:
-    """How storages are shared from now on."""
+    """How storages are shared from now on.
+
+    >>> from flambeau import multiprocessing
+    >>> multiprocessing.get_sharing_strategy() in multiprocessing.get_all_sharing_strategies()
+    True
+    """
     return _strategy
 
 

@@ -41,6 +41,9 @@ class Queue(_Limited, multiprocessing.queues.Queue):
     `put` pickles at once: what cannot be sent is an error there, and not one of a thread that nobody hears.  What was put arrives
     though the process that put it ends before, once it has been flushed.
 
+    Raises:
+        TypeError: `ctx` is not given, or `maxsize` is no int
+
     >>> import flambeau
     >>> from flambeau import multiprocessing as mp
     >>> queue = mp.Queue(maxsize=2)
@@ -55,6 +58,9 @@ class Queue(_Limited, multiprocessing.queues.Queue):
 class JoinableQueue(_Limited, multiprocessing.queues.JoinableQueue):
     """`multiprocessing.JoinableQueue` for tensors; `put` pickles at once, as that of `Queue`.
 
+    Raises:
+        TypeError: `ctx` is not given, or `maxsize` is no int
+
     >>> import flambeau
     >>> from flambeau import multiprocessing as mp
     >>> queue = mp.JoinableQueue()
@@ -68,6 +74,9 @@ class JoinableQueue(_Limited, multiprocessing.queues.JoinableQueue):
 
 class SimpleQueue(_Carrying, multiprocessing.queues.SimpleQueue):
     """`multiprocessing.SimpleQueue` for tensors: no thread, and no limit but that of the socket.
+
+    Raises:
+        TypeError: what is put cannot be pickled
 
     >>> import flambeau
     >>> from flambeau import multiprocessing as mp

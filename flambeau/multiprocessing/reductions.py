@@ -24,6 +24,9 @@ _copied: Any = copyreg.dispatch_table[Storage]  # how a storage travels as its b
 def reduce_tensor(tensor: Tensor) -> tuple:
     """What pickle needs to make the tensor in another process; RuntimeError for results of operations that require a gradient.
 
+    Shape:
+        tensor: any
+
     >>> import flambeau
     >>> from flambeau.multiprocessing.reductions import reduce_tensor
     >>> x = flambeau.zeros(2)
@@ -58,6 +61,9 @@ class _Copied:
 
 def reduce_storage(storage: Storage) -> tuple:
     """What pickle needs to find the storage's memory in another process; the storage is in shared memory afterwards.
+
+    Raises:
+        AttributeError: the argument is no storage
 
     >>> import flambeau
     >>> from flambeau.multiprocessing.reductions import reduce_storage

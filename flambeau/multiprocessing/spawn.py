@@ -113,6 +113,9 @@ def _private(path: str, flags: int) -> int:
 class ProcessContext:
     """Processes that were started together; see `start_processes`.
 
+    Raises:
+        TypeError: the list of files is not given
+
     >>> import math
     >>> import flambeau
     >>> from flambeau import multiprocessing as mp
@@ -196,6 +199,9 @@ class ProcessContext:
 class SpawnContext(ProcessContext):
     """The old name of `ProcessContext`; it warns.
 
+    Raises:
+        TypeError: the list of files is not given
+
     >>> import warnings
     >>> import flambeau
     >>> with warnings.catch_warnings(record=True) as caught:
@@ -265,6 +271,9 @@ def spawn(
     """`start_processes` by the method 'spawn'.
 
     A script calls it under `if __name__ == "__main__":`, since each process imports the script.
+
+    Raises:
+        ProcessRaisedException: the function raises in a process, and `join` waits for it
 
     >>> import flambeau
     >>> from flambeau import multiprocessing as mp

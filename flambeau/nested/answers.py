@@ -18,6 +18,12 @@ def rebuilt(
 ) -> NestedTensor:
     """A nested tensor from its parts, which are checked.
 
+    Shape:
+        values: (the sum of the lengths, *); offsets: (sequences + 1,)
+
+    Raises:
+        ValueError: the parts do not fit
+
     >>> import flambeau
     >>> from flambeau.nested.answers import rebuilt
     >>> rebuilt(flambeau.ones(3), flambeau.tensor([0, 4]), None, 1)

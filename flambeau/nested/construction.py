@@ -270,6 +270,9 @@ def to_padded_tensor(input: Any, padding: float, output_size: Sequence[int] | No
 
     Gradients go to what was there.  RuntimeError where `output_size` is too small, NotImplementedError for dense tensors.
 
+    Shape:
+        the result: (sequences, *the largest sizes), or `output_size`
+
     >>> import flambeau
     >>> flambeau.nested.to_padded_tensor(flambeau.nested.nested_tensor([[1.], [2., 3.]]), 0.0)
     tensor([[1., 0.],

@@ -504,7 +504,7 @@ def _old(function: Callable[..., Tensor], example: str) -> Callable[..., Tensor]
         return function(*args, **kwargs)
 
     warned.__name__ = warned.__qualname__ = name
-    warned.__doc__ = f"""`{name}_` under its old name: same arguments, result and errors, and a FutureWarning.
+    warned.__doc__ = f"""`{name}_` under its old name: same arguments, shapes, result and errors, and a FutureWarning.
 
     >>> import warnings
     >>> import flambeau

@@ -107,6 +107,9 @@ class Buffer(Tensor):
             float tensor by default.
         persistent: whether the buffer is part of the module's `state_dict`.
 
+    Raises:
+        AttributeError: `data` is no Tensor
+
     >>> import flambeau
     >>> module = flambeau.nn.Module()
     >>> module.steps = flambeau.nn.Buffer(flambeau.zeros(1))
@@ -257,6 +260,8 @@ class _Waiting:
 def is_lazy(param: Any) -> bool:
     """Whether `param` is an `UninitializedParameter` or `UninitializedBuffer`.
 
+    Raises nothing.
+
     >>> from flambeau import nn
     >>> nn.parameter.is_lazy(nn.LazyLinear(2).weight), nn.parameter.is_lazy(nn.Linear(2, 2).weight)
     (True, False)
@@ -301,6 +306,9 @@ class UninitializedBuffer(UninitializedTensorMixin, Buffer):  # type: ignore[mis
     Args:
         requires_grad, device, dtype: as of an `UninitializedParameter`.
         persistent: whether the buffer is part of the module's `state_dict`.
+
+    Raises:
+        ValueError: it is used before `materialize` gives it a shape
 
     >>> import flambeau
     >>> mean = flambeau.nn.UninitializedBuffer(dtype=flambeau.float64)

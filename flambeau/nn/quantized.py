@@ -22,6 +22,9 @@ class FloatFunctional(Module):
     That is an `Identity`, which a tool may replace by a module that watches. `forward` is a RuntimeError. Quantised tensors
     are not supported.
 
+    Shape:
+        arguments and results: as of the operation of that name
+
     >>> import flambeau
     >>> from flambeau import nn
     >>> nn.quantized.FloatFunctional().add_relu(flambeau.tensor([1.0, -5.0]), flambeau.tensor([1.0, 1.0]))

@@ -65,11 +65,44 @@ def function_of(cls: type[Declared], **lists: str) -> Callable[..., None]:
         )
 
     function.__name__ = function.__qualname__ = cls.__name__.lower()
-    function.__doc__ = (
-        f"A step of `{cls.__name__}` on lists: parameters, gradients and their state, written in place."
-    )
+    function.__doc__ = _explained(cls, function.__name__, lists, parameters)
     function.__signature__ = signature  # type: ignore[attr-defined]
     return function
+
+
+def _explained(
+    cls: type[Declared], name: str, lists: dict[str, str], parameters: list[inspect.Parameter]
+) -> str:
+    """The docstring of a step on lists; its example gives all options that have no default."""
+    given = [f"{name}=[None]" for name in lists]
+    for p in parameters:
+        if p.kind is p.KEYWORD_ONLY and p.default is p.empty:
+            given.append(f"{p.name}={_beginning(cls, p.name)!r}")
+    return f"""A step of `{cls.__name__}` on lists: parameters, gradients and their state, written in place.
+
+    `None` in a list of the state stands for a parameter before its first step.
+
+    Shape:
+        params, grads: lists of equal length; a gradient has the shape of its parameter
+
+    Raises:
+        TypeError: an option without a default is not given
+        NotImplementedError: `grad_scale` or `found_inf` is given
+
+    >>> import flambeau
+    >>> from flambeau.optim.{name} import {name}
+    >>> params, grads = [flambeau.tensor([1.0])], [flambeau.tensor([2.0])]
+    >>> {name}(params, grads, {", ".join(given)})
+    >>> params[0] < 1
+    tensor([True])
+    """
+
+
+def _beginning(cls: type[Declared], part: str) -> Any:
+    """What an optimiser has by default for an option, or for a number of a pair."""
+    whole = next((n for n, parts in _APART.items() if part in parts and n in cls._checks), part)
+    value = cls._checks[whole].default
+    return value[_APART[whole].index(part)] if whole != part else value
 
 
 def _step(

@@ -14,6 +14,10 @@ class AdamW(Adam):
 
     All else is as in `Adam`.
 
+    Raises:
+        ValueError: an option is out of its bounds, or there are no parameters
+        TypeError: `params` is one tensor, or a member of it is none
+
     >>> import flambeau
     >>> w = flambeau.tensor([1.0, -2.0], requires_grad=True)
     >>> optimizer = flambeau.optim.AdamW([w], lr=0.5, weight_decay=0.1)

@@ -89,6 +89,8 @@ def register_optimizer_step_post_hook(hook: Callable) -> RemovableHandle:
 
     The handle's `remove()` undoes the registration.
 
+    Raises nothing.
+
     >>> import flambeau
     >>> seen = []
     >>> handle = flambeau.optim.optimizer.register_optimizer_step_post_hook(lambda opt, args, kwargs: seen.append("after"))

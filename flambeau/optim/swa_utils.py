@@ -223,6 +223,9 @@ def update_bn(loader: Iterable[Any], model: Module, device: Any = None) -> None:
     A batch is what the model takes, or a list or tuple that begins with it; it is moved to `device`, where that is
     given.  Without batch norms nothing is done.
 
+    Raises:
+        TypeError: `loader` cannot be iterated over
+
     >>> import flambeau
     >>> from flambeau.optim.swa_utils import update_bn
     >>> model = flambeau.nn.BatchNorm1d(1)

@@ -127,6 +127,10 @@ def sparse_csr_tensor(
 
     RuntimeError names the rule that the parts break, and where.
 
+    Shape:
+        crow_indices: (rows + 1,); col_indices: (nnz,); values: (nnz, *dense dimensions); all may have those
+            of a batch before
+
     >>> import flambeau
     >>> flambeau.sparse_csr_tensor([0, 1, 2], [1, 0], [5.0, 6.0]).to_dense()
     tensor([[0., 5.],
@@ -155,6 +159,10 @@ def sparse_csc_tensor(
     """A sparse tensor whose elements are listed column by column; see `sparse_compressed_tensor`.
 
     RuntimeError names the rule that the parts break, and where.
+
+    Shape:
+        ccol_indices: (columns + 1,); row_indices: (nnz,); values: (nnz, *dense dimensions); all may have
+            those of a batch before
 
     >>> import flambeau
     >>> flambeau.sparse_csc_tensor([0, 1, 2], [1, 0], [5.0, 6.0]).to_dense()
@@ -239,6 +247,12 @@ def to_dense(self: _TensorBase, dtype: _Any = None, *, masked_grad: bool | None 
 
     The gradient of a sparse tensor lists what it lists, or with `masked_grad=False` every element that is not zero.
 
+    Shape:
+        self: any; the result has the same
+
+    Raises:
+        RuntimeError: `dtype` is a text that names no device
+
     >>> import flambeau
     >>> flambeau.eye(2).to_sparse().to_dense()
     tensor([[1., 0.],
@@ -267,13 +281,31 @@ def _named(method: _Any, name: str, text: str) -> _Any:
     return method
 
 
-def _not_dense(name: str, kind: str, text: str) -> _Any:
+def _not_dense(name: str, kind: str, text: str, shape: str, shown: str) -> _Any:
     """A method that tensors of another layout have."""
 
     def method(self: _TensorBase, *args: _Any) -> _Any:
         raise RuntimeError(f"{name} expected sparse {kind}tensor layout but got Strided")
 
-    return _named(method, name, f"{text}; RuntimeError for tensors that have no such.")
+    makes = _MAKES.get(name, "to_sparse()")
+    told = f"""{text}.
+
+    Shape:
+        self: {_taken(kind)}; the result: {shape}
+
+    Raises:
+        RuntimeError: the tensor is not of a sparse {kind}layout
+
+    >>> import flambeau
+    >>> flambeau.eye(2).{makes}.{name}()
+    {shown}
+    """
+    return _named(method, name, told)
+
+
+def _taken(kind: str) -> str:
+    """The shapes of tensors of a layout."""
+    return "(*, rows, columns)" if "compressed" in kind else "any"
 
 
 def _copied(name: str) -> _Any:
@@ -283,7 +315,14 @@ def _copied(name: str) -> _Any:
         return getattr(self, name)().clone()
 
     copied.__name__ = copied.__qualname__ = f"{name}_copy"
+    kind, _, shape, _ = _KINDS[name]
     copied.__doc__ = f"""`x.{name}()` in memory of its own.
+
+    Shape:
+        self: {_taken(kind)}; the result: {shape}
+
+    Raises:
+        RuntimeError: the tensor is not of a sparse {kind}layout
 
     >>> import flambeau
     >>> x = flambeau.eye(2).{_MAKES[name]}
@@ -293,33 +332,102 @@ def _copied(name: str) -> _Any:
     return copied
 
 
-_BY_ROWS = "The same elements as a list by compressed {}, without the zeros"
+def _converted(text: str, layout: str, wanted: str, refused: str, given: str = "") -> tuple[str, str]:
+    """The docstring of a conversion."""
+    return (
+        f"""The same elements {text}.
+
+    Shape:
+        self: {wanted}; the result has the same
+
+    Raises:
+        {refused}
+
+    >>> import flambeau
+    >>> flambeau.eye(2).""",
+        f"""({given}).layout
+    flambeau.{layout}
+    """,
+    )
+
+
+_MATRIX = "a matrix or a batch of them, and `dense_dim` dimensions"
+_FEW, _BLOCK = (
+    "RuntimeError: there are less than two dimensions besides `dense_dim`",
+    "RuntimeError: `blocksize` is not two numbers that divide the matrix",
+)
+_LISTED = "as a list by compressed {}, without the zeros"
 _CONVERSIONS = {
-    "to_sparse": "The same elements without the zeros, in coordinates or in the `layout` given.",
-    "to_sparse_coo": "The same elements without the zeros, each with its coordinates.",
-    "to_sparse_csr": _BY_ROWS.format("rows") + ".",
-    "to_sparse_csc": _BY_ROWS.format("columns") + ".",
-    "to_sparse_bsr": _BY_ROWS.format("rows of blocks") + "; `blocksize` divides the matrix.",
-    "to_sparse_bsc": _BY_ROWS.format("columns of blocks") + "; `blocksize` divides the matrix.",
+    name: name.join(_converted(*told))
+    for name, told in {
+        "to_sparse": (
+            "without the zeros, in coordinates or in the `layout` given",
+            *(
+                "sparse_coo",
+                "any",
+                "RuntimeError: `sparse_dim` is not between 0 and the number of dimensions, or `layout` is not sparse",
+            ),
+        ),
+        "to_sparse_coo": (
+            "without the zeros, each with its coordinates",
+            "sparse_coo",
+            "any",
+            "the tensor is nested",
+        ),
+        "to_sparse_csr": (_LISTED.format("rows"), "sparse_csr", _MATRIX, _FEW),
+        "to_sparse_csc": (_LISTED.format("columns"), "sparse_csc", _MATRIX, _FEW),
+        "to_sparse_bsr": (_LISTED.format("rows of blocks"), "sparse_bsr", _MATRIX, _BLOCK, "(1, 1)"),
+        "to_sparse_bsc": (_LISTED.format("columns of blocks"), "sparse_bsc", _MATRIX, _BLOCK, "(1, 1)"),
+    }.items()
 }
-_KINDS = {  # the layout that a message names, and what the method gives
+_PAIRS = "tensor([[0, 1],\n            [0, 1]])"
+_SORTED = """tensor(indices=tensor([[0, 1],
+                           [0, 1]]),
+           values=tensor([1., 1.]),
+           size=(2, 2), nnz=2, layout=flambeau.sparse_coo)"""
+_COORDINATE, _ROWS, _COLUMNS = "coordinate ", "row compressed ", "column compressed "
+_BATCH = "behind those of a batch"
+# The layout that a message names, what the method gives, the shape of that, and what an identity matrix of two rows shows.
+_KINDS = {
     "indices": (
-        "coordinate ",
-        "Where the values of a sparse tensor stand, (sparse dimensions, values), sorted and without doubles",
+        _COORDINATE,
+        "Where the values of a sparse tensor stand, sorted and without doubles",
+        *("(sparse dimensions, values)", _PAIRS),
     ),
     "coalesce": (
-        "coordinate ",
+        _COORDINATE,
         "The same sparse tensor with sorted coordinates, where values at the same place are added",
+        *("the same", _SORTED),
     ),
-    "is_coalesced": ("coordinate ", "Whether the coordinates are sorted and differ"),
-    "_indices": ("coordinate ", "The coordinates as they are, perhaps with doubles"),
-    "crow_indices": ("row compressed ", "Where each row begins among the values: (rows + 1)"),
-    "col_indices": ("row compressed ", "The column of each value"),
-    "ccol_indices": ("column compressed ", "Where each column begins among the values: (columns + 1)"),
-    "row_indices": ("column compressed ", "The row of each value"),
-    "values": ("", "The values that a sparse tensor lists"),
-    "_values": ("", "The values as they are, of coordinates perhaps with doubles"),
-    "_nnz": ("", "How many values a sparse tensor lists"),
+    "is_coalesced": (_COORDINATE, "Whether the coordinates are sorted and differ", "none, a bool", "True"),
+    "_indices": (
+        _COORDINATE,
+        "The coordinates as they are, perhaps with doubles",
+        *("(sparse dimensions, values)", _PAIRS),
+    ),
+    "crow_indices": (
+        _ROWS,
+        "Where each row begins among the values",
+        *(f"(rows + 1,), {_BATCH}", "tensor([0, 1, 2])"),
+    ),
+    "col_indices": (_ROWS, "The column of each value", f"(values,), {_BATCH}", "tensor([0, 1])"),
+    "ccol_indices": (
+        _COLUMNS,
+        "Where each column begins among the values",
+        *(f"(columns + 1,), {_BATCH}", "tensor([0, 1, 2])"),
+    ),
+    "row_indices": (_COLUMNS, "The row of each value", f"(values,), {_BATCH}", "tensor([0, 1])"),
+    "values": (
+        "",
+        "The values that a sparse tensor lists",
+        *(f"(values, *dense dimensions), {_BATCH}", "tensor([1., 1.])"),
+    ),
+    "_values": (
+        "",
+        "The values as they are, of coordinates perhaps with doubles",
+        *(f"(values, *dense dimensions), {_BATCH}", "tensor([1., 1.])"),
+    ),
+    "_nnz": ("", "How many values a sparse tensor lists", "none, an int", "2"),
 }
 _MAKES = {
     **dict.fromkeys(("indices", "values"), "to_sparse()"),
@@ -329,20 +437,67 @@ _MAKES = {
 METHODS: dict[str, _Any] = {
     "to_dense": to_dense,
     "sparse_mask": _lazy(
-        ".masks", "sparse_mask", "The elements at the places that a sparse tensor lists, as such a tensor."
+        ".masks",
+        "sparse_mask",
+        """The elements at the places that a sparse tensor lists, as such a tensor.
+
+    Shape:
+        self, mask: any, the same; so is the result's
+
+    Raises:
+        RuntimeError: `mask` is not sparse, or of another size
+
+    >>> import flambeau
+    >>> flambeau.ones(2, 2).sparse_mask(flambeau.eye(2).to_sparse()).to_dense()
+    tensor([[1., 0.],
+            [0., 1.]])
+    """,
     ),
     "to_scipy": _lazy(
-        ".exchange", "to_scipy", "The sparse matrix as SciPy's, of the same layout, in common memory."
+        ".exchange",
+        "to_scipy",
+        """The sparse matrix as SciPy's, of the same layout, in common memory.
+
+    Shape:
+        self: (rows, columns); in coordinates any without dense dimensions
+
+    Raises:
+        RuntimeError: the tensor is dense, or SciPy has no such layout or shape
+        TypeError: NumPy has no such dtype
+
+    >>> import flambeau
+    >>> flambeau.eye(2).to_sparse_csr().to_scipy().toarray()
+    array([[1., 0.],
+           [0., 1.]], dtype=float32)
+    """,
     ),
     **{name: _lazy(".conversion", name, text) for name, text in _CONVERSIONS.items()},
-    **{name: _not_dense(name, kind, text) for name, (kind, text) in _KINDS.items()},
+    **{name: _not_dense(name, *told) for name, told in _KINDS.items()},
     "sparse_dim": _named(
-        lambda self: 0, "sparse_dim", "How many dimensions are listed by coordinates; 0 of a dense tensor."
+        lambda self: 0,
+        "sparse_dim",
+        """How many dimensions are listed by coordinates; 0 of a dense tensor.
+
+    Raises:
+        TypeError: there is an argument
+
+    >>> import flambeau
+    >>> flambeau.eye(2).sparse_dim(), flambeau.eye(2).to_sparse().sparse_dim()
+    (0, 2)
+    """,
     ),
     "dense_dim": _named(
         lambda self: self.ndim,
         "dense_dim",
-        "How many dimensions each listed value has; all of a dense tensor's.",
+        """How many dimensions each listed value has; all of a dense tensor's.
+
+    Raises:
+        TypeError: there is an argument
+
+    >>> import flambeau
+    >>> flambeau.eye(2).dense_dim(), flambeau.eye(2).to_sparse().dense_dim()
+    (2, 0)
+    """,
     ),
     "is_sparse_csr": property(lambda self: False, doc="Whether it is a matrix by compressed rows."),
 }
@@ -354,6 +509,12 @@ globals().update(COPIES)
 @_BuiltIn
 def smm(input: _TensorBase, mat: _TensorBase) -> _TensorBase:
     """A sparse matrix in coordinates times a dense one, in coordinates.
+
+    Shape:
+        input: (n, k); mat: (k, m); the result: (n, m)
+
+    Raises:
+        RuntimeError: `input` is not sparse, in coordinates, or the sizes or dtypes do not fit
 
     >>> import flambeau
     >>> flambeau.smm(flambeau.eye(2).to_sparse(), flambeau.ones(2, 2))._nnz()
@@ -369,6 +530,12 @@ def sspaddmm(
     input: _TensorBase, mat1: _TensorBase, mat2: _TensorBase, *, beta: _Any = 1, alpha: _Any = 1
 ) -> _TensorBase:
     """beta * input + alpha * (mat1 @ mat2), where `input`, `mat1` and the result are sparse, in coordinates, and `mat2` is dense.
+
+    Shape:
+        input: (n, m); mat1: (n, k); mat2: (k, m); the result: (n, m)
+
+    Raises:
+        RuntimeError: `input` or `mat1` is not sparse, in coordinates, or the sizes do not fit
 
     >>> import flambeau
     >>> eye = flambeau.eye(2).to_sparse()
@@ -388,6 +555,12 @@ sspaddmm.orders = (("beta", "input", "alpha", "mat1", "mat2"), ("beta", "input",
 def hspmm(mat1: _TensorBase, mat2: _TensorBase) -> _TensorBase:
     """A sparse matrix in coordinates times a dense one, as the rows of the product that are not all zero: sparse_dim is 1.
 
+    Shape:
+        mat1: (n, k); mat2: (k, m); the result: (n, m)
+
+    Raises:
+        RuntimeError: `mat1` is not sparse, in coordinates, or the sizes do not fit
+
     >>> import flambeau
     >>> flambeau.hspmm(flambeau.tensor([[0.0, 0.0], [2.0, 0.0]]).to_sparse(), flambeau.ones(2, 3)).values()
     tensor([[2., 2., 2.]])
@@ -401,6 +574,12 @@ def hspmm(mat1: _TensorBase, mat2: _TensorBase) -> _TensorBase:
 def native_norm(input: _TensorBase, p: _Any = 2) -> _TensorBase:
     """The p-norm of all elements of a sparse tensor.
 
+    Shape:
+        input: any that is sparse; the result: ()
+
+    Raises:
+        RuntimeError: `p` is no norm of vectors
+
     >>> import flambeau
     >>> flambeau.native_norm(flambeau.sparse_coo_tensor([[0, 2]], [3.0, 4.0]))
     tensor(5.)
@@ -413,6 +592,9 @@ def native_norm(input: _TensorBase, p: _Any = 2) -> _TensorBase:
 @_BuiltIn
 def resize_as_sparse_(input: _TensorBase, the_template: _TensorBase) -> _TensorBase:
     """Give a tensor in coordinates the size and kinds of dimensions of another.
+
+    Raises:
+        RuntimeError: the dimensions are other ones, and the tensor lists something
 
     >>> import flambeau
     >>> flambeau.resize_as_sparse_(flambeau.sparse_coo_tensor((2,)), flambeau.eye(3).to_sparse()).shape

@@ -29,6 +29,9 @@ def from_scipy(matrix: Any) -> SparseTensor:
 
     TypeError for what is no sparse matrix and for dtypes that there are not here, RuntimeError for indices that do not fit.
 
+    Shape:
+        the result: the matrix's
+
     >>> import flambeau, scipy.sparse
     >>> x = flambeau.sparse.from_scipy(scipy.sparse.csr_array([[0.0, 2.0], [0.0, 0.0]]))
     >>> x.layout, x.to_dense()

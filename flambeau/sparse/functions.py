@@ -76,6 +76,12 @@ def addmm(
 ) -> TensorBase:
     """beta * mat + alpha * (mat1 @ mat2), where `mat1` or `mat2` is sparse; a dense `mat` gives a dense result.
 
+    Shape:
+        mat: (n, m) or what broadcasts to it; mat1: (n, k); mat2: (k, m); the result: (n, m)
+
+    Raises:
+        RuntimeError: the sizes do not fit
+
     >>> import flambeau
     >>> flambeau.sparse.addmm(flambeau.ones(2, 2), flambeau.eye(2).to_sparse(), flambeau.ones(2, 2), beta=2)
     tensor([[3., 3.],
@@ -240,6 +246,9 @@ def spdiags(
 
 def as_sparse_gradcheck(gradcheck: Any) -> Any:
     """`gradcheck` for functions with sparse arguments: they are checked by the values that they list.
+
+    Raises:
+        TypeError: the argument cannot be called, as soon as the result is
 
     >>> import flambeau
     >>> check = flambeau.sparse.as_sparse_gradcheck(flambeau.autograd.gradcheck)

@@ -19,6 +19,9 @@ class check_sparse_tensor_invariants(contextlib.ContextDecorator):  # noqa: N801
     whether they are distinct, is checked where this is enabled.  Where it is disabled nothing is; in either case no operation
     reads outside of a tensor's memory.  The argument `check_invariants` of the constructors goes before it.
 
+    Raises:
+        RuntimeError: it is enabled, and a tensor is made whose indices break a rule
+
     >>> import flambeau
     >>> with flambeau.sparse.check_sparse_tensor_invariants(False):
     ...     x = flambeau.sparse_coo_tensor([[5]], [1.0], (2,))

@@ -28,6 +28,12 @@ def in_coordinates(
 ) -> SparseTensor:
     """What `sparse_coo_tensor` makes; see there.
 
+    Shape:
+        indices: (sparse dimensions, nnz); values: (nnz, *dense dimensions)
+
+    Raises:
+        RuntimeError: the parts break a rule, which it names
+
     >>> import flambeau
     >>> flambeau.sparse_coo_tensor([[1]], [2.0], (3,)).to_dense()
     tensor([0., 2., 0.])
@@ -71,6 +77,12 @@ def compressed(
     check_invariants: bool | None,
 ) -> SparseTensor:
     """What `sparse_csr_tensor` and its kin make; see there.
+
+    Shape:
+        starts: (rows or columns + 1,); places: (nnz,); values: (nnz, *dense dimensions)
+
+    Raises:
+        RuntimeError: the parts break a rule, which it names
 
     >>> import flambeau
     >>> flambeau.sparse_csc_tensor([0, 0, 1], [1], [2.0]).to_dense()
@@ -117,6 +129,11 @@ def _leaf(made: SparseTensor, requires_grad: bool) -> SparseTensor:
 def of_gradient(indices: TensorBase, values: TensorBase, size: Any) -> TensorBase:
     """A sparse tensor in coordinates of parts that fit.
 
+    Shape:
+        indices: (sparse dimensions, nnz); values: (nnz, *dense dimensions)
+
+    Raises nothing.
+
     >>> import flambeau
     >>> from flambeau.sparse.making import of_gradient
     >>> of_gradient(flambeau.tensor([[1]]), flambeau.ones(1), (2,)).layout
@@ -127,6 +144,9 @@ def of_gradient(indices: TensorBase, values: TensorBase, size: Any) -> TensorBas
 
 def of_gathered(grad: TensorBase, index: TensorBase, dim: int, size: Any) -> TensorBase:
     """A gradient (of index's shape) at the places that `index` chose along a dimension of a tensor of that size.
+
+    Raises:
+        IndexError: `dim` is out of range
 
     >>> import flambeau
     >>> from flambeau.sparse.making import of_gathered

@@ -48,6 +48,12 @@ def rebuilt(
 ) -> SparseTensor:
     """A sparse tensor of what it was pickled as.
 
+    Shape:
+        the result: `size`
+
+    Raises:
+        ValueError: there are not as many lists as the layout has
+
     >>> import flambeau, pickle
     >>> pickle.loads(pickle.dumps(flambeau.eye(2).to_sparse_csr())).layout
     flambeau.sparse_csr

@@ -76,6 +76,13 @@ def softmax(input: SparseTensor, dim: int, *, dtype: Any = None) -> SparseTensor
 def log_softmax(input: SparseTensor, dim: int, *, dtype: Any = None) -> SparseTensor:
     """The logarithm of `softmax`, at the places that the tensor lists.
 
+    Shape:
+        input: any in coordinates; the result has the same
+
+    Raises:
+        RuntimeError: the tensor is not in coordinates
+        IndexError: `dim` is out of range
+
     >>> import flambeau
     >>> x = flambeau.tensor([[1.0, 0.0, 1.0], [0.0, 2.0, 0.0]]).to_sparse()
     >>> flambeau.sparse.log_softmax(x, 1).values()

@@ -326,6 +326,9 @@ def assert_allclose(
 ) -> None:
     """`assert_close` under its older name: NaN agrees with NaN, and devices, dtypes and layouts may differ. Deprecated.
 
+    Raises:
+        AssertionError: the two are not close
+
     >>> import warnings
     >>> import flambeau
     >>> with warnings.catch_warnings():

@@ -39,6 +39,13 @@ class CheckpointPolicy(enum.Enum):
 class SelectiveCheckpointContext:
     """What a policy is told besides the operation and its arguments: `op_output`, its result.  `is_recompute` is False: policies are
     asked in the forward computation alone.
+
+    Raises:
+        TypeError: `is_recompute` is not given
+
+    >>> from flambeau.utils.checkpoint import SelectiveCheckpointContext
+    >>> SelectiveCheckpointContext(is_recompute=False).is_recompute
+    False
     """
 
     def __init__(self, *, is_recompute: bool, op_output: Any = None) -> None:

@@ -92,6 +92,9 @@ __all__ = [
 class SequenceKey:
     """An element of a sequence.
 
+    Raises:
+        IndexError: `get` is called of a shorter sequence
+
     >>> import flambeau
     >>> from flambeau.utils.pytree import SequenceKey, keystr
     >>> keystr((SequenceKey(0),))
@@ -111,6 +114,9 @@ class SequenceKey:
 @dataclasses.dataclass(frozen=True)
 class MappingKey:
     """A value of a mapping.
+
+    Raises:
+        KeyError: `get` is called of a mapping without the key
 
     >>> import flambeau
     >>> from flambeau.utils.pytree import MappingKey, keystr
@@ -132,6 +138,9 @@ class MappingKey:
 class GetAttrKey:
     """An attribute.
 
+    Raises:
+        AttributeError: `get` is called of an object without the attribute
+
     >>> import flambeau
     >>> from flambeau.utils.pytree import GetAttrKey, key_get, keystr
     >>> keystr((GetAttrKey("real"),)), key_get(3 + 4j, (GetAttrKey("real"),))
@@ -151,6 +160,9 @@ class GetAttrKey:
 def keystr(kp: Iterable[Any]) -> str:
     """A path as Python would write it: "['layers'][0].weight".
 
+    Raises:
+        TypeError: the argument cannot be iterated over
+
     >>> import flambeau
     >>> from flambeau.utils.pytree import MappingKey, SequenceKey, keystr
     >>> keystr((MappingKey("a"), SequenceKey(1)))
@@ -161,6 +173,11 @@ def keystr(kp: Iterable[Any]) -> str:
 
 def key_get(obj: Any, kp: Iterable[Any]) -> Any:
     """What stands at a path.
+
+    Raises:
+        KeyError: a dict has no such key
+        IndexError: a sequence is shorter
+        AttributeError: an object has no such attribute
 
     >>> import flambeau
     >>> from flambeau.utils.pytree import MappingKey, SequenceKey, key_get
@@ -244,6 +261,8 @@ _DICTS = (dict, OrderedDict, defaultdict)
 def is_namedtuple_class(cls: Any) -> bool:
     """Whether it is a class made by `namedtuple`, or derived from one.
 
+    Raises nothing.
+
     >>> import flambeau
     >>> from collections import namedtuple
     >>> flambeau.utils.pytree.is_namedtuple_class(namedtuple("Point", "x y")), flambeau.utils.pytree.is_namedtuple_class(tuple)
@@ -262,6 +281,8 @@ def is_namedtuple_class(cls: Any) -> bool:
 def is_namedtuple_instance(obj: object) -> bool:
     """Whether it is a namedtuple.
 
+    Raises nothing.
+
     >>> import flambeau
     >>> from collections import namedtuple
     >>> flambeau.utils.pytree.is_namedtuple_instance(namedtuple("Point", "x y")(1, 2))
@@ -273,6 +294,8 @@ def is_namedtuple_instance(obj: object) -> bool:
 def is_namedtuple(obj: object) -> bool:
     """Whether it is a namedtuple or the class of one.
 
+    Raises nothing.
+
     >>> import flambeau
     >>> flambeau.utils.pytree.is_namedtuple(flambeau.tensor([1, 2]).max(0)), flambeau.utils.pytree.is_namedtuple((1, 2))
     (True, False)
@@ -282,6 +305,8 @@ def is_namedtuple(obj: object) -> bool:
 
 def is_structseq_class(cls: Any) -> bool:
     """Whether it is a class of tuples with names made in C, as `time.struct_time`.
+
+    Raises nothing.
 
     >>> import flambeau
     >>> import time
@@ -301,6 +326,8 @@ def is_structseq_class(cls: Any) -> bool:
 def is_structseq_instance(obj: object) -> bool:
     """Whether it is an object of such a class.
 
+    Raises nothing.
+
     >>> import flambeau
     >>> import time
     >>> flambeau.utils.pytree.is_structseq_instance(time.gmtime(0))
@@ -311,6 +338,8 @@ def is_structseq_instance(obj: object) -> bool:
 
 def is_structseq(obj: object) -> bool:
     """Whether it is one of those, or their class.
+
+    Raises nothing.
 
     >>> import flambeau
     >>> import time
@@ -484,6 +513,16 @@ def register_constant(cls: type) -> None:
     """Makes objects of a class part of a tree's description instead of leaves; they are compared by == and hashed.
 
     Raises TypeError for a class that keeps object's own == or has no hash.
+
+    >>> from flambeau.utils import pytree
+    >>> class Setting:
+    ...     def __eq__(self, other):
+    ...         return type(other) is Setting
+    ...     def __hash__(self):
+    ...         return 1
+    >>> pytree.register_constant(Setting)
+    >>> pytree.tree_leaves([1, Setting()])
+    [1]
     """
     if cls.__eq__ is object.__eq__:  # type: ignore[comparison-overlap]
         raise TypeError(
@@ -500,7 +539,14 @@ def register_constant(cls: type) -> None:
 
 
 def is_constant_class(cls: type) -> bool:
-    """Whether `register_constant` was called with it."""
+    """Whether `register_constant` was called with it.
+
+    Raises nothing.
+
+    >>> from flambeau.utils import pytree
+    >>> pytree.is_constant_class(int)
+    False
+    """
     return isinstance(cls, type) and cls in _CONSTANTS
 
 
@@ -518,7 +564,17 @@ def _retrieve_constant(spec: TreeSpec) -> Any:
 
 # --- descriptions -------------------------------------------------------------
 class TreeSpec:
-    """What a tree is without its leaves: a node's kind, its context and its children's descriptions."""
+    """What a tree is without its leaves: a node's kind, its context and its children's descriptions.
+
+    Raises:
+        TypeError: an argument is missing
+        ValueError: `unflatten` is given another number of leaves
+
+    >>> from flambeau.utils import pytree
+    >>> spec = pytree.tree_structure({"a": 1, "b": [2, 3]})
+    >>> spec.num_leaves, spec.unflatten([4, 5, 6])
+    (3, {'a': 4, 'b': [5, 6]})
+    """
 
     __slots__ = ("type", "context", "_children", "num_nodes", "num_leaves")
 
@@ -636,7 +692,12 @@ def _keys_of(kind: Any, context: Context) -> list[Any]:
 
 
 class LeafSpec(TreeSpec):
-    """The description of a leaf."""
+    """The description of a leaf.
+
+    >>> from flambeau.utils import pytree
+    >>> pytree.tree_structure(1) == pytree.LeafSpec()
+    True
+    """
 
     __slots__ = ()
 
@@ -661,6 +722,9 @@ def treespec_leaf() -> TreeSpec:
 def treespec_tuple(iterable: Iterable[TreeSpec] = (), /) -> TreeSpec:
     """The description of a tuple of parts that these describe.
 
+    Raises:
+        ValueError: a member is no TreeSpec
+
     >>> from flambeau.utils._pytree import treespec_leaf, treespec_tuple
     >>> treespec_tuple([treespec_leaf()]).unflatten([3])
     (3,)
@@ -670,6 +734,9 @@ def treespec_tuple(iterable: Iterable[TreeSpec] = (), /) -> TreeSpec:
 
 def treespec_dict(mapping: Any = (), /, **kwargs: TreeSpec) -> TreeSpec:
     """The description of a dictionary of parts that these describe.
+
+    Raises:
+        ValueError: a value is no TreeSpec
 
     >>> from flambeau.utils._pytree import treespec_dict, treespec_leaf
     >>> treespec_dict(a=treespec_leaf()).unflatten([3])
@@ -696,6 +763,9 @@ def _spec(value: Any, who: str) -> TreeSpec:
 # --- taking apart, putting together -------------------------------------------
 def tree_is_leaf(tree: PyTree, is_leaf: IsLeaf = None) -> bool:
     """Whether a tree is one leaf: of no registered class, or one that `is_leaf` says is.
+
+    Raises:
+        TypeError: `is_leaf` cannot be called
 
     >>> import flambeau
     >>> flambeau.utils.pytree.tree_is_leaf(5), flambeau.utils.pytree.tree_is_leaf([5])
@@ -728,6 +798,9 @@ def _paths(tree: PyTree, is_leaf: IsLeaf, path: tuple) -> Iterator[tuple]:
 def tree_flatten_with_path(tree: PyTree, is_leaf: IsLeaf = None) -> tuple[list[tuple[tuple, Any]], TreeSpec]:
     """Pairs of a path and a leaf, and the description of the tree.
 
+    Raises:
+        TypeError: `is_leaf` cannot be called
+
     >>> from flambeau.utils._pytree import keystr, tree_flatten_with_path
     >>> [(keystr(path), leaf) for path, leaf in tree_flatten_with_path({"a": [1, 2]})[0]]
     [("['a'][0]", 1), ("['a'][1]", 2)]
@@ -740,6 +813,9 @@ def tree_flatten(tree: PyTree, is_leaf: IsLeaf = None) -> tuple[list[Any], TreeS
     """The leaves from left to right (dictionaries in their order), and the description of the tree.
 
     `is_leaf(x)` may say of any part that it is not taken apart.
+
+    Raises:
+        TypeError: `is_leaf` cannot be called
 
     >>> import flambeau
     >>> flambeau.utils.pytree.tree_flatten({"a": 1, "b": [2, 3]})[0]
@@ -767,6 +843,9 @@ def tree_unflatten(leaves: Iterable[Any], treespec: TreeSpec) -> PyTree:
 def tree_leaves_with_path(tree: PyTree, is_leaf: IsLeaf = None) -> list[tuple[tuple, Any]]:
     """Pairs of a path and a leaf.
 
+    Raises:
+        TypeError: `is_leaf` cannot be called
+
     >>> import flambeau
     >>> from flambeau.utils.pytree import keystr, tree_leaves_with_path
     >>> [(keystr(path), leaf) for path, leaf in tree_leaves_with_path({"a": 1, "b": [2, 3]})]
@@ -778,6 +857,9 @@ def tree_leaves_with_path(tree: PyTree, is_leaf: IsLeaf = None) -> list[tuple[tu
 def tree_leaves(tree: PyTree, is_leaf: IsLeaf = None) -> list[Any]:
     """The leaves from left to right.
 
+    Raises:
+        TypeError: `is_leaf` cannot be called
+
     >>> import flambeau
     >>> flambeau.utils.pytree.tree_leaves({"a": 1, "b": [2, 3]})
     [1, 2, 3]
@@ -787,6 +869,9 @@ def tree_leaves(tree: PyTree, is_leaf: IsLeaf = None) -> list[Any]:
 
 def tree_iter(tree: PyTree, is_leaf: IsLeaf = None) -> Iterator[Any]:
     """The leaves, one by one.
+
+    Raises:
+        TypeError: `is_leaf` cannot be called, at the first step
 
     >>> import flambeau
     >>> list(flambeau.utils.pytree.tree_iter({"a": 1, "b": [2, 3]}))
@@ -802,6 +887,9 @@ def tree_iter(tree: PyTree, is_leaf: IsLeaf = None) -> Iterator[Any]:
 def tree_structure(tree: PyTree, is_leaf: IsLeaf = None) -> TreeSpec:
     """The description of a tree.
 
+    Raises:
+        TypeError: `is_leaf` cannot be called
+
     >>> import flambeau
     >>> flambeau.utils.pytree.tree_structure([1, 2]) == flambeau.utils.pytree.tree_structure([5, 6])
     True
@@ -812,6 +900,10 @@ def tree_structure(tree: PyTree, is_leaf: IsLeaf = None) -> TreeSpec:
 # --- functions of leaves ------------------------------------------------------
 def tree_map(func: Callable[..., Any], tree: PyTree, *rests: PyTree, is_leaf: IsLeaf = None) -> PyTree:
     """A tree of the function's results at each leaf; of `rests`, whose structure begins as the tree's, the parts there.
+
+    Raises:
+        ValueError: a tree of `rests` is not built as the first
+        TypeError: `func` cannot be called
 
     >>> import flambeau
     >>> flambeau.utils.pytree.tree_map(lambda x, y: x + y, {"a": 1, "b": [2, 3]}, {"a": 10, "b": [20, 30]})
@@ -826,6 +918,10 @@ def tree_map_with_path(
 ) -> PyTree:
     """`tree_map` of a function that gets the path first.
 
+    Raises:
+        ValueError: a tree of `rests` is not built as the first
+        TypeError: `func` cannot be called
+
     >>> import flambeau
     >>> from flambeau.utils.pytree import keystr, tree_map_with_path
     >>> tree_map_with_path(lambda path, x: f"{keystr(path)}={x}", {"a": 1})
@@ -838,6 +934,10 @@ def tree_map_with_path(
 
 def tree_map_(func: Callable[..., Any], tree: PyTree, *rests: PyTree, is_leaf: IsLeaf = None) -> PyTree:
     """Call the function at each leaf for its effects; returns the tree as it is.
+
+    Raises:
+        ValueError: a tree of `rests` is not built as the first
+        TypeError: `func` cannot be called
 
     >>> import flambeau
     >>> flambeau.utils.pytree.tree_map_(print, [1, [2]])
@@ -863,6 +963,9 @@ def _wanted(filter: Any) -> Callable[[Any], bool]:
 def map_only(type_or_types_or_pred: Any, /) -> Callable[[Callable[[Any], Any]], Callable[[Any], Any]]:
     """Makes a function leave alone what is not of some classes, or of which a function does not say so.
 
+    Raises:
+        TypeError: the argument is neither a class, nor a tuple or union of classes, nor a function
+
     >>> from flambeau.utils._pytree import map_only
     >>> @map_only(int)
     ... def double(x):
@@ -879,6 +982,9 @@ def tree_map_only(
 ) -> PyTree:
     """`tree_map` over the leaves of some classes, or of which a function says so; others stay.
 
+    Raises:
+        TypeError: the first argument is neither a class, nor a tuple or union of classes, nor a function
+
     >>> from flambeau.utils._pytree import tree_map_only
     >>> tree_map_only(int, lambda x: -x, [1, "a", (2,)])
     [-1, 'a', (-2,)]
@@ -892,6 +998,9 @@ def tree_map_only_(
 ) -> PyTree:
     """`tree_map_` over those leaves.
 
+    Raises:
+        TypeError: the first argument is neither a class, nor a tuple or union of classes, nor a function
+
     >>> import flambeau
     >>> flambeau.utils.pytree.tree_map_only_(int, print, [1, "text"])
     1
@@ -904,6 +1013,9 @@ def tree_map_only_(
 def tree_all(pred: Callable[[Any], bool], tree: PyTree, is_leaf: IsLeaf = None) -> bool:
     """Whether it holds for every leaf.
 
+    Raises:
+        TypeError: `pred` cannot be called
+
     >>> import flambeau
     >>> flambeau.utils.pytree.tree_all(lambda x: x > 0, {"a": 1, "b": [2, 3]})
     True
@@ -913,6 +1025,9 @@ def tree_all(pred: Callable[[Any], bool], tree: PyTree, is_leaf: IsLeaf = None) 
 
 def tree_any(pred: Callable[[Any], bool], tree: PyTree, is_leaf: IsLeaf = None) -> bool:
     """Whether it holds for a leaf.
+
+    Raises:
+        TypeError: `pred` cannot be called
 
     >>> import flambeau
     >>> flambeau.utils.pytree.tree_any(lambda x: x > 2, {"a": 1, "b": [2, 3]})
@@ -925,6 +1040,9 @@ def tree_all_only(
     type_or_types: Any, /, pred: Callable[[Any], bool], tree: PyTree, is_leaf: IsLeaf = None
 ) -> bool:
     """Whether it holds for every leaf of those classes.
+
+    Raises:
+        TypeError: the first argument is neither a class, nor a tuple or union of classes, nor a function
 
     >>> import flambeau
     >>> flambeau.utils.pytree.tree_all_only(int, lambda x: x > 0, [1, "text"])
@@ -939,6 +1057,9 @@ def tree_any_only(
 ) -> bool:
     """Whether it holds for a leaf of those classes.
 
+    Raises:
+        TypeError: the first argument is neither a class, nor a tuple or union of classes, nor a function
+
     >>> import flambeau
     >>> flambeau.utils.pytree.tree_any_only(int, lambda x: x > 2, [1, "text"])
     False
@@ -949,6 +1070,8 @@ def tree_any_only(
 
 def arg_tree_leaves(*args: PyTree, **kwargs: PyTree) -> list[Any]:
     """The leaves of what a function was given.
+
+    Raises nothing.
 
     >>> from flambeau.utils._pytree import arg_tree_leaves
     >>> arg_tree_leaves(1, [2], x=(3,))

@@ -20,6 +20,9 @@ class _Star:
 def treespec_pprint(treespec: TreeSpec) -> str:
     """The tree with a star for each leaf.
 
+    Raises:
+        TypeError: the argument is no TreeSpec
+
     >>> from flambeau.utils._pytree import tree_structure, treespec_pprint
     >>> treespec_pprint(tree_structure({"a": [1, 2]}))
     "{'a': [*, *]}"

@@ -30,6 +30,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
     What the program raises comes through; that it ends with `sys.exit()` is no error.
 
+    Raises:
+        SystemExit: no program is given
+
     >>> import os, tempfile
     >>> from flambeau.utils import bottleneck
     >>> with tempfile.TemporaryDirectory() as folder:

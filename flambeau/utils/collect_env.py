@@ -73,6 +73,9 @@ class SystemEnv(NamedTuple):
 def run(command: list[str], seconds: float = SECONDS) -> tuple[int, str, str]:
     """A program's exit code and what it wrote to its two outputs; 127 where it is not there, 124 where it takes too long.
 
+    Raises:
+        TypeError: the argument is no list
+
     >>> import flambeau
     >>> flambeau.utils.collect_env.run(["no program of this name"])[0]
     127
@@ -233,6 +236,9 @@ _LINES = {
 
 def pretty_str(envinfo: SystemEnv) -> str:
     """The same as text, a line for each.
+
+    Raises:
+        AttributeError: the argument is no SystemEnv
 
     >>> import flambeau
     >>> from flambeau.utils.collect_env import get_env_info, pretty_str

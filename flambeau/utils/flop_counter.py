@@ -236,6 +236,9 @@ class FlopCounterMode:
     `custom_mapping` gives formulas for more operations, as `register_flop_formula` does for all counters.  Backward passes in the
     block are counted, too.
 
+    Raises:
+        TypeError: an argument that it does not know is given
+
     >>> import flambeau
     >>> from flambeau.utils.flop_counter import FlopCounterMode
     >>> layer = flambeau.nn.Linear(8, 4)

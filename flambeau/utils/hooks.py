@@ -20,6 +20,9 @@ class RemovableHandle:
             `OrderedDict`).
         extra_dict: one more dictionary, or a list of them, from which the same key is removed.
 
+    Raises:
+        TypeError: there can be no weak reference to `hooks_dict`, as to a plain dict
+
     >>> import flambeau
     >>> layer = flambeau.nn.Identity()
     >>> handle = layer.register_forward_hook(lambda module, args, output: output + 1)

@@ -12,6 +12,9 @@ __all__ = ["TensorWeakRef", "WeakIdKeyDictionary", "WeakIdRef", "WeakTensorKeyDi
 class WeakIdRef(weakref.ref):
     """A weak reference that equals those to the same object.
 
+    Raises:
+        TypeError: there can be no weak reference to the key, as to an int
+
     >>> import flambeau
     >>> from flambeau.utils.weak import WeakIdRef
     >>> x = flambeau.ones(2)
@@ -39,6 +42,9 @@ class WeakIdRef(weakref.ref):
 
 class WeakIdKeyDictionary(MutableMapping):
     """A dictionary by identity that forgets keys with their last user.
+
+    Raises:
+        KeyError: a key is read that is not there
 
     >>> import flambeau
     >>> from flambeau.utils.weak import WeakIdKeyDictionary
@@ -107,6 +113,9 @@ WeakTensorKeyDictionary = WeakIdKeyDictionary
 
 class TensorWeakRef:
     """A weak reference to a tensor.
+
+    Raises:
+        TypeError: there can be no weak reference to the argument, as to an int
 
     >>> import flambeau
     >>> from flambeau.utils.weak import TensorWeakRef

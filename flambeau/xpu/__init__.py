@@ -113,6 +113,8 @@ def device_count() -> int:
 def is_bf16_supported(including_emulation: bool = True) -> bool:
     """False.
 
+    Raises nothing.
+
     >>> import flambeau
     >>> flambeau.xpu.is_bf16_supported()
     False
@@ -123,6 +125,9 @@ def is_bf16_supported(including_emulation: bool = True) -> bool:
 def manual_seed(seed: int) -> None:
     """Nothing comes of it: there is no device to seed.  Programs call this for every type of device.
 
+    Raises:
+        TypeError: the seed is no number
+
     >>> import flambeau
     >>> flambeau.xpu.manual_seed(0)
     """
@@ -131,6 +136,9 @@ def manual_seed(seed: int) -> None:
 
 def manual_seed_all(seed: int) -> None:
     """Nothing comes of it, as of `manual_seed`.
+
+    Raises:
+        TypeError: the seed is no number
 
     >>> import flambeau
     >>> flambeau.xpu.manual_seed_all(0)
@@ -157,6 +165,9 @@ def seed_all() -> None:
 def get_rng_state_all() -> list[_TensorBase]:
     """An empty list.
 
+    Shape:
+        there are no states
+
     >>> import flambeau
     >>> flambeau.xpu.get_rng_state_all()
     []
@@ -166,6 +177,9 @@ def get_rng_state_all() -> list[_TensorBase]:
 
 def set_rng_state_all(new_states: _Iterable[_TensorBase]) -> None:
     """RuntimeError for any state: there is no device that it could be of.
+
+    Shape:
+        there are no states
 
     >>> import flambeau
     >>> flambeau.xpu.set_rng_state_all([])
@@ -177,6 +191,8 @@ def set_rng_state_all(new_states: _Iterable[_TensorBase]) -> None:
 def memory_allocated(device: _Any = None) -> int:
     """0.
 
+    Raises nothing.
+
     >>> import flambeau
     >>> flambeau.xpu.memory_allocated()
     0
@@ -186,6 +202,8 @@ def memory_allocated(device: _Any = None) -> int:
 
 def max_memory_allocated(device: _Any = None) -> int:
     """0.
+
+    Raises nothing.
 
     >>> import flambeau
     >>> flambeau.xpu.max_memory_allocated()
@@ -197,6 +215,8 @@ def max_memory_allocated(device: _Any = None) -> int:
 def memory_stats(device: _Any = None) -> dict[str, _Any]:
     """An empty dict.
 
+    Raises nothing.
+
     >>> import flambeau
     >>> flambeau.xpu.memory_stats()
     {}
@@ -207,6 +227,8 @@ def memory_stats(device: _Any = None) -> dict[str, _Any]:
 def memory_reserved(device: _Any = None) -> int:
     """0.
 
+    Raises nothing.
+
     >>> import flambeau
     >>> flambeau.xpu.memory_reserved()
     0
@@ -216,6 +238,8 @@ def memory_reserved(device: _Any = None) -> int:
 
 def max_memory_reserved(device: _Any = None) -> int:
     """0.
+
+    Raises nothing.
 
     >>> import flambeau
     >>> flambeau.xpu.max_memory_reserved()

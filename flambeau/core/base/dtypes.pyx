@@ -22,7 +22,18 @@ cdef extern from "Python.h":
 
 # --- dtypes ------------------------------
 cdef class dtype:
-    """The type of a tensor's elements, such as `flambeau.float32`."""
+    """The type of a tensor's elements, such as `flambeau.float32`.
+
+    Raises:
+        TypeError: one is made; there are those that the library has
+
+    >>> import flambeau
+    >>> flambeau.float32.itemsize, flambeau.float32.is_floating_point, flambeau.complex64.to_real()
+    (4, True, flambeau.float32)
+    """
+
+    def __init__(self, *args, **kwargs):
+        raise TypeError(f"cannot create '{display.public('dtype')}' instances")
 
     def __repr__(self):
         return display.public(self.name)
@@ -139,12 +150,24 @@ cdef int default_code() noexcept nogil:
 
 
 def get_default_dtype() -> dtype:
-    """The dtype that Python floats become: float32 unless `set_default_dtype` has changed it."""
+    """The dtype that Python floats become: float32 unless `set_default_dtype` has changed it.
+
+    >>> import flambeau
+    >>> flambeau.get_default_dtype()
+    flambeau.float32
+    """
     return dtype_of(_default)
 
 
 def set_default_dtype(d: dtype) -> None:
-    """Choose what Python floats become; TypeError unless it is a floating-point dtype."""
+    """Choose what Python floats become; TypeError unless it is a floating-point dtype.
+
+    >>> import flambeau
+    >>> flambeau.set_default_dtype(flambeau.float64)
+    >>> flambeau.tensor(1.0).dtype
+    flambeau.float64
+    >>> flambeau.set_default_dtype(flambeau.float32)
+    """
     global _default
     if d.category != 2 or is_stored(d.code):
         raise TypeError(f"set_default_dtype(): only floating-point types are supported as the default type, got {d}")
@@ -179,6 +202,10 @@ def promote_types(type1: dtype, type2: dtype) -> dtype:
 
     RuntimeError for uint16, uint32 and uint64 with anything but themselves and real floating-point dtypes, and for float8 with
     any other dtype.
+
+    >>> import flambeau
+    >>> flambeau.promote_types(flambeau.int32, flambeau.float16)
+    flambeau.float16
     """
     if type1.code == REFUSED or type2.code == REFUSED:
         if type1 is type2:

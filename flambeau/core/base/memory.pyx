@@ -149,7 +149,13 @@ cdef str refusal(object nbytes):
 
 
 def empty_cache() -> None:
-    """Give every cached block back to the system."""
+    """Give every cached block back to the system.
+
+    >>> import flambeau
+    >>> flambeau.cpu.empty_cache()
+    >>> flambeau.cpu.memory_stats()["cached_bytes"]
+    0
+    """
     global cached_bytes
     cdef FreeBlock* head
     cdef int block
@@ -164,13 +170,24 @@ def empty_cache() -> None:
 def memory_stats() -> dict:
     """Bytes held by tensors, their peak, bytes cached for reuse, and how often the system was asked for
     memory.
+
+    >>> import flambeau
+    >>> sorted(flambeau.cpu.memory_stats())
+    ['allocated_bytes', 'cached_bytes', 'peak_allocated_bytes', 'system_allocations']
     """
     return {"allocated_bytes": held_bytes, "peak_allocated_bytes": peak_bytes, "cached_bytes": cached_bytes,
             "system_allocations": system_calls}
 
 
 def reset_peak_memory_stats() -> None:
-    """Start measuring the peak anew."""
+    """Start measuring the peak anew.
+
+    >>> import flambeau
+    >>> flambeau.cpu.reset_peak_memory_stats()
+    >>> told = flambeau.cpu.memory_stats()
+    >>> told["peak_allocated_bytes"] >= told["allocated_bytes"]
+    True
+    """
     global peak_bytes
     peak_bytes = held_bytes
 
@@ -178,6 +195,19 @@ def reset_peak_memory_stats() -> None:
 def set_memory_limit(nbytes: int | None) -> None:
     """Most bytes that tensors on the CPU may hold together; None is no limit.  An allocation beyond it first gives cached
     blocks back, then raises OutOfMemoryError.
+
+    Raises:
+        ValueError: the number is negative
+        TypeError: it is neither an int nor None
+
+    >>> import flambeau
+    >>> flambeau.cpu.set_memory_limit(1 << 40)
+    >>> try:
+    ...     flambeau.empty(1 << 41, dtype=flambeau.uint8)
+    ... except flambeau.OutOfMemoryError as error:
+    ...     print(str(error).rpartition("; ")[2])
+    the limit is 1099511627776 bytes
+    >>> flambeau.cpu.set_memory_limit(None)
     """
     global memory_limit
     if nbytes is not None and nbytes < 0:
@@ -186,7 +216,15 @@ def set_memory_limit(nbytes: int | None) -> None:
 
 
 def set_cache_limit(nbytes: int) -> None:
-    """Most bytes that freed tensors leave cached; the default is 4 GiB."""
+    """Most bytes that freed tensors leave cached; the default is 4 GiB.
+
+    Raises:
+        ValueError: the number is negative
+        TypeError: it is no int
+
+    >>> import flambeau
+    >>> flambeau.cpu.set_cache_limit(1 << 32)
+    """
     global cache_limit
     if nbytes < 0:
         raise ValueError(f"set_cache_limit(): nbytes must be at least 0, got {nbytes}")
@@ -200,8 +238,14 @@ cdef bint inferring() noexcept nogil:
 
 
 def is_inference_mode_enabled() -> bool:
-    """Whether this thread is in inference mode."""
-    return flambeau_inference
+    """Whether this thread is in inference mode.
+
+    >>> import flambeau
+    >>> with flambeau.inference_mode():
+    ...     print(flambeau.is_inference_mode_enabled())
+    True
+    """
+    return <bint>flambeau_inference
 
 
 def _set_inference(bint enabled) -> bool:
@@ -313,6 +357,10 @@ cdef class Storage:
     `UntypedStorage(n)` has n bytes that are not set, `UntypedStorage([1, 2, 3])` these; `device` is where, by default the CPU.
     Supports the buffer protocol: `memoryview(storage)` is a writable view of the bytes.  An index gives a byte, a slice gives a
     storage over the same memory.
+
+    Raises:
+        TypeError: the argument is neither an int nor a sequence of ints
+        RuntimeError: the number is negative, or there is no such device
 
     >>> import flambeau
     >>> s = flambeau.UntypedStorage([1, 2, 3, 4])

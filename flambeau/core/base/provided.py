@@ -13,7 +13,13 @@ provided: dict[str, Callable[..., Any]] = {}
 
 
 def provide(name: str, function: Callable[..., Any]) -> None:
-    """Define what lower rooms call by that name; ValueError for a name that is provided already."""
+    """Define what lower rooms call by that name; ValueError for a name that is provided already.
+
+    >>> from flambeau.core.base.provided import provide, provided
+    >>> provide("length of a text", len)
+    >>> provided.pop("length of a text")("abc")
+    3
+    """
     if name in provided:
         raise ValueError(f"{name} is provided twice")
     provided[name] = function

@@ -149,7 +149,15 @@ cdef int pack(Operand* o, int code, uint64_t* slot) except -1:
 
 
 def result_type(a, b) -> dtype:
-    """The dtype of an arithmetic operation on `a` and `b` (tensors or numbers)."""
+    """The dtype of an arithmetic operation on `a` and `b` (tensors or numbers).
+
+    Raises:
+        TypeError: an argument is neither a Tensor nor a number
+
+    >>> import flambeau
+    >>> flambeau.result_type(flambeau.tensor([1, 2]), 1.5)
+    flambeau.float32
+    """
     cdef Operand operands[2]
     if not read_operand(a, &operands[0]) or not read_operand(b, &operands[1]):
         raise TypeError(f"result_type(): arguments must be Tensors or numbers, not {type(a).__name__} and {type(b).__name__}")

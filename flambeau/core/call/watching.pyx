@@ -467,6 +467,18 @@ class Mode:
     """Sees the operations that this thread calls while it is on (`with mode:`), from the innermost mode outwards.
 
     A class of modes defines `handle`.  What `handle` calls goes to the modes outside of this one.
+
+    >>> from flambeau.overrides import Mode
+    >>> import flambeau
+    >>> class Counts(Mode):
+    ...     calls = 0
+    ...     def handle(self, operation, types, args, kwargs):
+    ...         self.calls += 1
+    ...         return operation(*args, **kwargs)
+    >>> with Counts() as mode:
+    ...     x = flambeau.ones(2).exp().sum()
+    >>> mode.calls
+    3
     """
 
     upper = False    # whether it sees operations before the classes of their arguments do, and nothing of backward passes

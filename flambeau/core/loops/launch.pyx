@@ -358,6 +358,10 @@ def pin_memory(TensorBase input not None, device=None) -> TensorBase:
     itself where it is there already.
 
     RuntimeError for a tensor on a device, and where there is no accelerator.
+
+    >>> import flambeau
+    >>> if flambeau.cuda.is_available():
+    ...     assert flambeau.ones(2).pin_memory().is_pinned()
     """
     cdef Device found
     if input.storage.on is not None:
@@ -396,6 +400,9 @@ def is_pinned(TensorBase input not None, device=None) -> bool:
 
     Shape:
         input: any
+
+    Raises:
+        TypeError: `input` is no Tensor
 
     >>> import flambeau
     >>> flambeau.tensor([1, 2]).is_pinned()

@@ -102,7 +102,7 @@ cdef object as_array(TensorBase t):
 
 
 def numpy(TensorBase input not None, *, force: bool = False):
-    """The tensor as an ndarray that shares its memory.
+    """The tensor as an ndarray of the same shape that shares its memory.
 
     RuntimeError for a tensor that requires a gradient (in grad mode) and TypeError for one on another device, unless `force` is
     true; TypeError for bfloat16.
@@ -203,7 +203,7 @@ cdef TensorBase share_array(object array):
 
 
 def from_numpy(array):
-    """A tensor that shares an ndarray's memory.
+    """A tensor of an ndarray's shape that shares its memory.
 
     Writes to a tensor over a read-only array raise RuntimeError, which a UserWarning announces.  TypeError
     for anything but an array and for dtypes without an equal; ValueError for negative strides and foreign
@@ -233,7 +233,7 @@ cdef int warn_read_only(str what) except -1:
 
 # --- buffers ------------------------------------------------------------------
 def frombuffer(buffer, *, dtype, count=-1, offset=0, requires_grad: bool = False):
-    """A 1-D tensor over the memory of an object with the buffer protocol, from byte `offset` on.
+    """A tensor of shape (elements,) over the memory of an object with the buffer protocol, from byte `offset` on.
 
     The buffer stays exported while the tensor lives.  ValueError for an object without a buffer and for a
     range outside it.

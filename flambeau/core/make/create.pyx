@@ -555,6 +555,9 @@ cdef Factory add(str name, maker_t make, tuple names, int required, str doc):
 empty = add("empty", make_empty, ("size",), 1,
     """empty(*size) -> Tensor: elements are not set.
 
+    Shape:
+        the result: `size`
+
     >>> import flambeau
     >>> flambeau.empty(2, 3).shape
     flambeau.Size([2, 3])
@@ -562,12 +565,18 @@ empty = add("empty", make_empty, ("size",), 1,
 zeros = add("zeros", make_zeros, ("size",), 1,
     """zeros(*size) -> Tensor of zeros.
 
+    Shape:
+        the result: `size`
+
     >>> import flambeau
     >>> flambeau.zeros(3)
     tensor([0., 0., 0.])
     """)
 ones = add("ones", make_ones, ("size",), 1,
     """ones(*size) -> Tensor of ones.
+
+    Shape:
+        the result: `size`
 
     >>> import flambeau
     >>> flambeau.ones(2, dtype=flambeau.int64)
@@ -663,7 +672,7 @@ new_empty_strided = add("new_empty_strided", make_new_empty_strided, ("input", "
     (1, 2)
     """)
 arange = add("arange", make_arange, ("start", "end", "step"), 0,
-    """arange([start,] end, step=1) -> 1-D Tensor of start, start + step, … before end.
+    """arange([start,] end, step=1) -> 1-D Tensor of start, start + step, … before end: (⌈(end - start) / step⌉,).
 
     int64 when all are integers, else the default dtype.  RuntimeError for a step of zero or of the wrong
     sign.

@@ -473,7 +473,7 @@ fill_ = FillOp.made("fill_", ("input", "value"), call_fill, """fill_(tensor, val
     """)
 zero_ = FillOp.made("zero_", ("input",), call_zero, """zero_(tensor) -> the tensor
 
-    Write zero to every element.
+    Write zero to every element, of whatever shape.
 
     >>> import flambeau
     >>> flambeau.ones(2).zero_()

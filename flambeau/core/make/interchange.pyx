@@ -332,7 +332,7 @@ cdef object ask(object producer, dict options):
 
 
 def from_dlpack(ext_tensor, *, device=None, copy=None):
-    """A tensor that shares the memory of another library's array, or of a DLPack capsule.
+    """A tensor of the shape of another library's array, or a DLPack capsule, whose memory it shares.
 
     `device` moves it there; `copy` true copies in any case, false excludes it.  BufferError for memory on a device that is not
     here, for dtypes without an equal and for negative strides; ValueError where a copy would be needed that `copy` excludes;

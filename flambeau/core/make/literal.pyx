@@ -454,11 +454,29 @@ as_tensor = factory("as_tensor", make_as_tensor, ("data", "dtype", "device"), 1,
 
     As `tensor`, but a tensor of the right dtype is returned as it is, and a NumPy array shares its memory.
 
+    Raises:
+        ValueError: sequences differ in length, an element is text, or an int is beyond 64 bits
+        TypeError: elements are nested in unequal depth, or the argument is text
+        RuntimeError: the dtype of an object cannot be inferred, or an integer dtype cannot hold a number
+
     >>> import flambeau
     >>> flambeau.as_tensor([1.5])
     tensor([1.5000])
     """)
 new_tensor_ = factory("new_tensor", make_new_tensor, ("input", "data"), 2,
-                      "x.new_tensor(data) -> Tensor: a copy of data, in x's dtype where none is given.")
+    """x.new_tensor(data) -> Tensor: a copy of data, in x's dtype where none is given.
+
+    Shape:
+        the result: that of `data`
+
+    Raises:
+        ValueError: sequences differ in length, or an int is beyond 64 bits
+        TypeError: an element is no number
+        RuntimeError: an integer dtype cannot hold a number
+
+    >>> import flambeau
+    >>> flambeau.ones(2, dtype=flambeau.float64).new_tensor([1, 2])
+    tensor([1., 2.], dtype=flambeau.float64)
+    """)
 
 provide("as_tensor", as_tensor)

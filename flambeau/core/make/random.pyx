@@ -68,6 +68,8 @@ cdef uint64_t read_seed(object seed, str who) except? 0:
 cdef class Generator:
     """A stream of random numbers for one type of device: a seed and how far it has been used.
 
+    Draws of the same shapes and dtypes after the same seed are the same.
+
     RuntimeError for a device that is not there, and for "meta", which has no numbers.
 
     >>> import flambeau
@@ -363,8 +365,8 @@ def _reserve(generator, uint64_t counters, TensorBase like=None) -> tuple:
 
 
 def manual_seed(seed) -> Generator:
-    """Start the streams of that seed on the host and on every device; returns the host's generator.  RuntimeError for a seed
-    beyond 64 bits.
+    """Start the streams of that seed on the host and on every device; returns the host's generator.  Draws of the same
+    shapes and dtypes after the same seed are the same.
 
     Raises:
         RuntimeError: the seed is beyond 64 bits
@@ -382,7 +384,8 @@ def manual_seed(seed) -> Generator:
 
 
 def seed() -> int:
-    """Give the host and every device a seed that nobody can foresee, and return it.
+    """Give the host and every device a seed that nobody can foresee, and return it: `manual_seed` of it repeats draws of the
+    same shapes.
 
     >>> import flambeau
     >>> flambeau.seed() == flambeau.initial_seed()
@@ -394,7 +397,7 @@ def seed() -> int:
 
 
 def initial_seed() -> int:
-    """The default generator's seed.
+    """The default generator's seed: `manual_seed` of it repeats draws of the same shapes.
 
     >>> import flambeau
     >>> _ = flambeau.manual_seed(5)

@@ -89,6 +89,14 @@ class unrecorded(Mode):
 
 
 class enable_grad(Mode):
-    """Operations inside are recorded, also within `no_grad`."""
+    """Operations inside are recorded, also within `no_grad`.
+
+    Raises nothing.
+
+    >>> import flambeau
+    >>> with flambeau.no_grad(), flambeau.enable_grad():
+    ...     print(flambeau.is_grad_enabled())
+    True
+    """
 
     enabled = True

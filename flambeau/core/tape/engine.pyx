@@ -386,7 +386,21 @@ def run_backward(list roots, list grads, bint retain, bint create_graph, list in
 
 
 def tensor_backward(TensorBase self, gradient=None, retain_graph=None, create_graph=False, inputs=None) -> None:
-    """Add this tensor's gradients to the `.grad` of the leaves it depends on; see `autograd.backward`."""
+    """Add this tensor's gradients to the `.grad` of the leaves it depends on; see `autograd.backward`.
+
+    Shape:
+        self: any with one element, or `gradient` has the same shape
+
+    Raises:
+        RuntimeError: the tensor does not depend on a leaf that requires a gradient; it has several elements and no `gradient`, or
+            one of another shape; a value that is needed was freed by an earlier pass or changed in place
+
+    >>> import flambeau
+    >>> x = flambeau.tensor([1.0, 2.0], requires_grad=True)
+    >>> (x * x).sum().backward()
+    >>> x.grad
+    tensor([2., 4.])
+    """
     cdef TensorBase one
     if gradient is None and inputs is None and not create_graph and self.count == 1 and wants_grad(self) and not (
             self.storage.on is not None and self.storage.on.blank):     # what has no elements stands for something else

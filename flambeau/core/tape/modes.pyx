@@ -41,7 +41,13 @@ cdef void set_casting(unsigned int types) noexcept nogil:
 
 
 def is_grad_enabled() -> bool:
-    """Whether operations are recorded in this thread."""
+    """Whether operations are recorded in this thread.
+
+    >>> import flambeau
+    >>> with flambeau.no_grad():
+    ...     print(flambeau.is_grad_enabled())
+    False
+    """
     return grad_enabled() & REVERSE
 
 

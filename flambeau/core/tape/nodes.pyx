@@ -85,7 +85,15 @@ cdef uint64_t next_age() noexcept:
 @cython.no_gc
 @cython.binding(False)
 cdef class Node:
-    """One recorded operation."""
+    """One recorded operation.
+
+    Raises nothing.
+
+    >>> import flambeau
+    >>> node = flambeau.ones(2, requires_grad=True).exp().grad_fn
+    >>> isinstance(node, flambeau.autograd.graph.Node), node.name(), len(node.next_functions)
+    (True, 'ExpBackward0', 1)
+    """
 
     def __cinit__(self):
         self.sequence = next_age()

@@ -521,6 +521,11 @@ def t(TensorBase input not None):
 def permute(TensorBase input not None, *dims_, dims=None):
     """Dimensions in another order: dimension k of the result is dimension dims[k] of the input.
 
+    Raises:
+        RuntimeError: `dims` are not as many as the input has, or one stands there twice
+        IndexError: one is out of range
+        TypeError: one is no int
+
     >>> import flambeau
     >>> flambeau.zeros(2, 3, 4).permute(2, 0, 1).shape
     flambeau.Size([4, 2, 3])
@@ -670,6 +675,11 @@ def adjoint(TensorBase input not None):
 # --- repetition ------------------------------
 def expand(TensorBase input not None, *sizes, size=None, implicit=False):
     """Dimensions of size 1 repeated to the given sizes without a copy; -1 keeps a size, new dimensions come first.
+
+    Raises:
+        RuntimeError: a size is neither that of the input, whose own is not 1, nor -1; there are fewer sizes than dimensions; a
+            new dimension has -1
+        TypeError: a size is no int
 
     >>> import flambeau
     >>> flambeau.tensor([[1], [2]]).expand(-1, 3)
@@ -1247,6 +1257,12 @@ cdef TensorBase moved_to(TensorBase input, TensorBase made):
 def is_contiguous(TensorBase input not None, memory_format=None) -> bool:
     """Whether the elements lie in row-major order without gaps; with `channels_last` (or `channels_last_3d`), whether they
     lie in the order batch, height, width, channel.
+
+    Shape:
+        input: any; False for `channels_last` unless there are 4 dimensions, for `channels_last_3d` unless there are 5
+
+    Raises:
+        TypeError: `memory_format` is none
 
     >>> import flambeau
     >>> flambeau.zeros(2, 3).t().is_contiguous()

@@ -14,6 +14,9 @@ __all__ = ["GradScaler", "OptState"]
 class GradScaler(_amp.GradScaler):
     """`amp.GradScaler("cpu", …)`; deprecated.
 
+    Raises:
+        TypeError: `growth_factor` or `backoff_factor` is no number
+
     >>> import flambeau, warnings
     >>> with warnings.catch_warnings(record=True) as told:
     ...     scaler = flambeau.cpu.amp.GradScaler(enabled=False)

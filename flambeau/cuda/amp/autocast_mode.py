@@ -52,6 +52,9 @@ def custom_fwd(fwd: Callable | None = None, *, cast_inputs: dtype | None = None)
 def custom_bwd(bwd: Callable) -> Callable:
     """`amp.custom_bwd` for "cuda"; deprecated.
 
+    Raises:
+        TypeError: the function that is decorated cannot be called, as soon as it is
+
     >>> import flambeau
     >>> flambeau.cuda.amp.custom_bwd(lambda ctx, grad: grad).__name__
     '<lambda>'

@@ -16,6 +16,9 @@ class StateDictOptions:
     """What is taken or set: with `cpu_offload` copies on the host, with `ignore_frozen_params` only what requires a gradient;
     `strict` as in `load_state_dict`.  The others say how processes share a state, which changes nothing for one.
 
+    Raises:
+        TypeError: an option that it does not know is given
+
     >>> from flambeau.distributed.checkpoint.state_dict import StateDictOptions
     >>> StateDictOptions(strict=False).strict
     False

@@ -31,7 +31,19 @@ _TENSORS = (
 
 # --- functions ------------------------------
 def noop_mask(batch: Tensor, head: Tensor, token_q: Tensor, token_kv: Tensor) -> Tensor:
-    """The mask that allows everything."""
+    """The mask that allows everything.
+
+    Shape:
+        any that broadcast; the result has the shape of `batch`
+
+    Raises nothing.
+
+    >>> import flambeau
+    >>> from flambeau.nn.attention.flex_attention import noop_mask
+    >>> zero = flambeau.tensor(0)
+    >>> noop_mask(zero, zero, zero, zero)
+    tensor(True)
+    """
     return batch.new_ones((), dtype=by_name["bool"])
 
 
@@ -49,12 +61,28 @@ def _joined(mask_mods: tuple, empty: str, join: Callable) -> Callable:
 
 
 def or_masks(*mask_mods: Callable) -> Callable:
-    """The mask that allows what one of these allows.  RuntimeError for what is no function."""
+    """The mask that allows what one of these allows.  RuntimeError for what is no function.
+
+    >>> import flambeau
+    >>> from flambeau.nn.attention.flex_attention import or_masks
+    >>> mask = or_masks(lambda b, h, q, k: q >= k, lambda b, h, q, k: k == 1)
+    >>> zero, one = flambeau.tensor(0), flambeau.tensor(1)
+    >>> mask(zero, zero, zero, one), mask(zero, zero, one, zero)
+    (tensor(True), tensor(True))
+    """
     return _joined(mask_mods, "new_zeros", lambda a, b: a | b)
 
 
 def and_masks(*mask_mods: Callable) -> Callable:
-    """The mask that allows what all of these allow.  RuntimeError for what is no function."""
+    """The mask that allows what all of these allow.  RuntimeError for what is no function.
+
+    >>> import flambeau
+    >>> from flambeau.nn.attention.flex_attention import and_masks
+    >>> mask = and_masks(lambda b, h, q, k: q >= k, lambda b, h, q, k: k == 1)
+    >>> zero, one = flambeau.tensor(0), flambeau.tensor(1)
+    >>> mask(zero, zero, zero, one), mask(zero, zero, one, zero)
+    (tensor(False), tensor(False))
+    """
     return _joined(mask_mods, "new_ones", lambda a, b: a & b)
 
 
@@ -190,6 +218,14 @@ class BlockMask:
     `kv_indices` (B, H, rows, columns) which; `full_kv_num_blocks` and `full_kv_indices` list those that are allowed whole; `q_…` are
     the same lists for each block of keys.  All are int32; B and H may be 1.  `mask_mod(b, h, q_idx, kv_idx)` is the mask,
     `BLOCK_SIZE` (queries, keys) of a block, `seq_lengths` (queries, keys) in all.  `create_block_mask` makes one of a function.
+
+    Raises:
+        TypeError: an argument is missing; `from_kv_blocks` and `create_block_mask` make one of less
+
+    >>> from flambeau.nn.attention.flex_attention import create_block_mask
+    >>> mask = create_block_mask(lambda b, h, q, k: q >= k, None, None, 256, 256, device="cpu", BLOCK_SIZE=128)
+    >>> mask.shape, mask.sparsity()
+    ((1, 1, 256, 256), 25.0)
     """
 
     def __init__(

@@ -545,6 +545,8 @@ def register_module_full_backward_pre_hook(hook: Callable[[Module, tuple], Any])
     """Call `hook(module, grad_output)` when the gradients of any module's outputs are known; see the Module's
     method.
 
+    Raises nothing.
+
     >>> import flambeau
     >>> from flambeau.nn.modules.module import register_module_full_backward_pre_hook
     >>> handle = register_module_full_backward_pre_hook(lambda module, grad_out: print(grad_out))
@@ -581,6 +583,15 @@ def register_module_backward_hook(hook: Callable[[Module, tuple, tuple], Any]) -
 
     Raises:
         RuntimeError: there is a hook of `register_module_full_backward_hook`.
+
+    >>> import flambeau
+    >>> from flambeau.nn.modules.module import register_module_backward_hook
+    >>> seen = []
+    >>> handle = register_module_backward_hook(lambda module, before, after: seen.append(type(module).__name__))
+    >>> flambeau.nn.ReLU()(flambeau.ones(2, requires_grad=True)).sum().backward()
+    >>> handle.remove()
+    >>> seen
+    ['ReLU']
     """
     _choose_kind(everywhere, False, "as a global Module hook")
     return _add_everywhere(everywhere._backward_hooks, hook)

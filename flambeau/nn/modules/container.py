@@ -34,6 +34,9 @@ class Container(Module):
 
     It warns when it is made: subclass `Module`, or use `ModuleDict`, instead.
 
+    Raises:
+        FutureWarning: one is made
+
     >>> import warnings
     >>> from flambeau import nn
     >>> with warnings.catch_warnings(action="ignore"):

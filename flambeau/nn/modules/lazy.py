@@ -32,6 +32,9 @@ class LazyModuleMixin:
     then as any other. Its `state_dict` may be taken, copied and saved at any time; values that are loaded into a
     lazy module give it its shapes.
 
+    Raises:
+        TypeError: an argument is given that the class beside it does not take
+
     >>> import flambeau
     >>> from flambeau import nn
     >>> model = nn.Sequential(nn.LazyLinear(3), nn.ReLU())

@@ -333,6 +333,9 @@ class KLDivLoss(_Loss):
 class NLLLoss2d(NLLLoss):
     """`NLLLoss`, of the same arguments and shapes, under its old name; it warns when it is made.
 
+    Raises:
+        ValueError: input and target are of different batches
+
     >>> import warnings
     >>> import flambeau
     >>> with warnings.catch_warnings(action="ignore"):

@@ -99,6 +99,12 @@ class Module(StateDictMixin, ConversionMixin, HooksMixin):
     which registers them, and defines `forward`. Calling the module runs its hooks and `forward`. They lie in
     the dictionaries `_parameters`, `_buffers` and `_modules`, in the order of assignment.
 
+    Raises:
+        TypeError: an argument is given
+        NotImplementedError: it is called, and the class has no `forward`
+        AttributeError: an attribute is read that is not there; a module or parameter is assigned before
+            `super().__init__()`
+
     >>> import flambeau
     >>> from flambeau import nn
     >>> class Affine(nn.Module):

@@ -41,6 +41,9 @@ def _list_with_default(out_size: Any, defaults: Sequence[int]) -> Any:
 def consume_prefix_in_state_dict_if_present(state_dict: dict[str, Any], prefix: str) -> None:
     """Take `prefix` off all keys of a `state_dict`, and of its metadata, in place: what a wrapped module's lacks then.
 
+    Raises:
+        TypeError: the first argument is no dict
+
     >>> from flambeau.nn.modules.utils import consume_prefix_in_state_dict_if_present
     >>> state = {"module.weight": 1}
     >>> consume_prefix_in_state_dict_if_present(state, "module.")

@@ -124,6 +124,9 @@ def data_parallel(
         device_ids, output_device, dim: those of `DataParallel`.
         module_kwargs: keyword arguments.
 
+    Raises:
+        RuntimeError: the first device is none where the module has its parameters
+
     >>> import flambeau
     >>> from flambeau import nn
     >>> nn.parallel.data_parallel(nn.ReLU(), -flambeau.ones(2), ["cpu", "cpu"])

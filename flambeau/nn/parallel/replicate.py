@@ -23,6 +23,9 @@ def replicate(network: Module, devices: Sequence[Any], detach: bool = False) -> 
         devices: devices, or numbers of CUDA devices.
         detach: whether no gradients are wanted.
 
+    Raises:
+        RuntimeError: there is no such device
+
     >>> import flambeau
     >>> copies = flambeau.nn.parallel.replicate(flambeau.nn.Linear(2, 1), ["cpu", "cpu"])
     >>> [list(copy.parameters()) for copy in copies]

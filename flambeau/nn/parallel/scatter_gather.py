@@ -32,6 +32,9 @@ def scatter(inputs: Any, target_gpus: Sequence[Any], dim: int = 0) -> Any:
     Returns:
         A list (of the parts of a tensor, a tuple) with an entry for each device.
 
+    Raises:
+        RuntimeError: there is no such device
+
     >>> import flambeau
     >>> flambeau.nn.parallel.scatter({"x": flambeau.ones(3), "n": 1}, ["cpu", "cpu"])
     [{'x': tensor([1., 1.]), 'n': 1}, {'x': tensor([1.]), 'n': 1}]
@@ -61,6 +64,9 @@ def scatter_kwargs(
     """Positional and keyword arguments cut as by `scatter`: a tuple of each, with an entry for each device.
 
     Where there are fewer parts of the one than of the other, empty tuples or dicts make up for them.
+
+    Raises:
+        RuntimeError: there is no such device
 
     >>> import flambeau
     >>> from flambeau.nn.parallel.scatter_gather import scatter_kwargs

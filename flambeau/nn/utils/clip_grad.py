@@ -74,6 +74,12 @@ def clip_grads_with_norm_(
         total_norm: the norm there is, from `get_total_norm`.
         foreach: accepted for PyTorch's sake; it changes nothing.
 
+    Shape:
+        total_norm: (); gradients: any, which stay
+
+    Raises:
+        TypeError: an argument is missing
+
     >>> import flambeau
     >>> x = flambeau.zeros(2, requires_grad=True)
     >>> x.grad = flambeau.tensor([3.0, 4.0])
@@ -103,6 +109,9 @@ def clip_grad_norm_(
         norm_type: the p of the norm; `float("inf")` for the largest magnitude.
         error_if_nonfinite: whether to raise where the norm is infinite or NaN.
         foreach: accepted for PyTorch's sake; it changes nothing.
+
+    Shape:
+        gradients: any, which stay; the result: ()
 
     Raises:
         RuntimeError: the norm is not finite, if `error_if_nonfinite`.
@@ -135,6 +144,9 @@ def clip_grad_norm(
 ) -> Tensor:
     """The old name of `clip_grad_norm_`, of the same arguments, result and errors; a FutureWarning says so.
 
+    Shape:
+        gradients: any, which stay; the result: ()
+
     >>> import warnings
     >>> import flambeau
     >>> x = flambeau.zeros(2, requires_grad=True)
@@ -160,6 +172,12 @@ def clip_grad_value_(
         parameters: one tensor or several; those without a gradient are left out.
         clip_value: the largest magnitude.
         foreach: accepted for PyTorch's sake; it changes nothing.
+
+    Shape:
+        gradients: any, which stay
+
+    Raises:
+        ValueError: `clip_value` is a text that is no number
 
     >>> import flambeau
     >>> x = flambeau.zeros(2, requires_grad=True)

@@ -30,6 +30,9 @@ def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
 def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
     """Give each tensor its part of `vec` as its data, in turn; they then share its memory.
 
+    Shape:
+        vec: (the sum of the elements of `parameters`,)
+
     Raises:
         TypeError: `vec` is no tensor, or the tensors are on different devices.
 

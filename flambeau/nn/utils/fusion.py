@@ -81,6 +81,9 @@ def fuse_conv_bn_weights(
         bn_w, bn_b: its weight and bias, (out,), or None.
         transpose: whether `conv_w` is (in, out, …).
 
+    Raises:
+        RuntimeError: the moments are not of as many channels as the weight
+
     >>> import flambeau
     >>> from flambeau.nn.utils import fuse_conv_bn_weights
     >>> mean, variance = flambeau.tensor([1.0, 2.0]), flambeau.tensor([4.0, 1.0])
@@ -137,6 +140,12 @@ def fuse_linear_bn_weights(
     bn_b: Tensor | None,
 ) -> tuple[Parameter, Parameter]:
     """Weight and bias of the layer that `fuse_linear_bn_eval` makes; arguments as of `fuse_conv_bn_weights`.
+
+    Shape:
+        linear_w: (out, in); linear_b, bn_rm, bn_rv, bn_w, bn_b: (out,); so are the results
+
+    Raises:
+        RuntimeError: the moments are not of as many features as the weight
 
     >>> import flambeau
     >>> from flambeau.nn.utils import fuse_linear_bn_weights

@@ -15,6 +15,9 @@ def convert_conv2d_weight_memory_format(module: Module, memory_format: Any) -> M
 
     `module.to(memory_format=…)` does so with every 4-dimensional parameter.
 
+    Raises:
+        RuntimeError: `memory_format` is for tensors of another number of dimensions
+
     >>> import flambeau
     >>> from flambeau import nn
     >>> net = nn.utils.convert_conv2d_weight_memory_format(nn.Conv2d(2, 4, 3), flambeau.channels_last)
@@ -26,6 +29,9 @@ def convert_conv2d_weight_memory_format(module: Module, memory_format: Any) -> M
 
 def convert_conv3d_weight_memory_format(module: Module, memory_format: Any) -> Module:
     """The same for Conv3d and ConvTranspose3d, and `channels_last_3d`.
+
+    Raises:
+        RuntimeError: `memory_format` is for tensors of another number of dimensions
 
     >>> import flambeau
     >>> from flambeau import nn

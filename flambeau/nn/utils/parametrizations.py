@@ -210,6 +210,9 @@ def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Mo
         name: its name.
         dim: the dimension along which each part has a length of its own; None for one length.
 
+    Raises:
+        ValueError: the module has no tensor of that name
+
     >>> from flambeau import nn
     >>> layer = nn.utils.parametrizations.weight_norm(nn.Linear(20, 40))
     >>> layer.parametrizations.weight.original0.shape, layer.parametrizations.weight.original1.shape

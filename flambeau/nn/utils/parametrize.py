@@ -392,6 +392,8 @@ def _check_another(module: Module, name: str, parametrization: Any) -> None:
 def is_parametrized(module: Module, tensor_name: str | None = None) -> bool:
     """Whether the tensor of that name, or any, of the module itself (not of its submodules) is parametrised.
 
+    Raises nothing.
+
     >>> from flambeau import nn
     >>> nn.utils.parametrize.is_parametrized(nn.Linear(2, 2), "weight")
     False
@@ -446,6 +448,8 @@ def remove_parametrizations(module: Module, tensor_name: str, leave_parametrized
 
 def type_before_parametrizations(module: Module) -> type:
     """The class of a module as it was before its tensors were parametrised.
+
+    Raises nothing.
 
     >>> from flambeau import nn
     >>> nn.utils.parametrize.type_before_parametrizations(nn.utils.parametrizations.weight_norm(nn.Linear(3, 2)))

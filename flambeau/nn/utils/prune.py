@@ -173,6 +173,9 @@ class PruningContainer(BasePruningMethod):
 
     A second pruning of a tensor makes it; a program does not.
 
+    Raises:
+        TypeError: an argument is no pruning method
+
     >>> from flambeau import nn
     >>> from flambeau.nn.utils import prune
     >>> layer = prune.random_unstructured(nn.Linear(3, 2), "weight", 1)
@@ -468,6 +471,9 @@ class CustomFromMask(BasePruningMethod):
 def identity(module: Module, name: str) -> Module:
     """Give the parameter `name` a mask of ones; return `module`, of which the parameter becomes `name_orig` (here and below).
 
+    Raises:
+        AttributeError: the module has no parameter of that name
+
     >>> from flambeau import nn
     >>> nn.utils.prune.identity(nn.Linear(2, 3), "bias").bias_mask
     tensor([1., 1., 1.])
@@ -505,6 +511,10 @@ def l1_unstructured(
         module, name, amount: as of `random_unstructured`, with the same errors.
         importance_scores: whose magnitudes decide, of the parameter's shape; by default the parameter.
 
+    Raises:
+        AttributeError: the module has no parameter of that name
+        ValueError: `amount` is a float outside of 0 to 1, or more than there is
+
     >>> from flambeau import nn
     >>> list(nn.utils.prune.l1_unstructured(nn.Linear(2, 3), "weight", 0.2).state_dict())
     ['bias', 'weight_orig', 'weight_mask']
@@ -539,6 +549,10 @@ def ln_structured(
         n: what `flambeau.norm` takes as `p`.
         importance_scores: whose norms decide, of the parameter's shape; by default the parameter.
 
+    Raises:
+        AttributeError: the module has no parameter of that name
+        ValueError: `amount` is a float outside of 0 to 1, or more than there is
+
     >>> import flambeau
     >>> from flambeau import nn
     >>> layer = nn.Linear(2, 3)
@@ -554,6 +568,9 @@ def ln_structured(
 
 def custom_from_mask(module: Module, name: str, mask: Tensor) -> Module:
     """Prune the parameter `name` by `mask`, of its shape; return `module`.
+
+    Raises:
+        AttributeError: the module has no parameter of that name
 
     >>> import flambeau
     >>> from flambeau import nn
@@ -577,6 +594,9 @@ def global_unstructured(
         pruning_method: a class of an "unstructured" method, such as `L1Unstructured`.
         importance_scores: what the mask is computed from for some of the pairs; for others it is the parameter.
         **kwargs: arguments of the method, such as `amount`.
+
+    Shape:
+        each parameter, which stays: any
 
     Raises:
         TypeError: `parameters` are no iterable, `importance_scores` no dictionary, or the method is not "unstructured".
@@ -637,6 +657,9 @@ def remove(module: Module, name: str) -> Module:
 
 def is_pruned(module: Module) -> bool:
     """Whether a parameter of `module`, or of a module in it, is pruned.
+
+    Raises:
+        AttributeError: the argument is no module
 
     >>> from flambeau import nn
     >>> nn.utils.prune.is_pruned(nn.utils.prune.identity(nn.Linear(5, 7), "weight"))

@@ -171,6 +171,9 @@ class PackedSequence(PackedSequence_):
 def invert_permutation(permutation: Tensor | None) -> Any:
     """The inverse of a permutation of 0 … n-1, (n,) of int64; None for None.
 
+    Shape:
+        permutation: (n,); the result has the same
+
     Raises:
         RuntimeError: an index out of bounds.
 
@@ -415,6 +418,9 @@ def pack_sequence(sequences: Sequence[Tensor], enforce_sorted: bool = True) -> P
         sequences: tensors of one dtype and device, whose sizes differ in the first dimension alone, none of them empty.
         enforce_sorted: whether to demand that lengths never grow; else they are sorted by them.
 
+    Raises:
+        RuntimeError: the lengths are not sorted, with `enforce_sorted`, or there is no sequence
+
     >>> import flambeau
     >>> from flambeau.nn.utils.rnn import pack_sequence
     >>> pack_sequence([flambeau.tensor([1]), flambeau.tensor([2, 3])], enforce_sorted=False).data
@@ -427,6 +433,12 @@ def pack_sequence(sequences: Sequence[Tensor], enforce_sorted: bool = True) -> P
 
 def unpack_sequence(packed_sequences: PackedSequence) -> list[Tensor]:
     """The sequences of a packed batch, each a tensor of its own, in the order in which they were packed.
+
+    Shape:
+        a result: (length, *)
+
+    Raises:
+        AttributeError: the argument is no PackedSequence
 
     >>> import flambeau
     >>> from flambeau.nn.utils.rnn import pack_sequence, unpack_sequence

@@ -114,6 +114,9 @@ class SpectralNorm:
 class SpectralNormLoadStateDictPreHook:
     """Makes the v that files of version 0 do not have, from u, the weight and the weight that it came from.
 
+    Raises:
+        TypeError: the method is not given
+
     >>> import flambeau
     >>> layer = flambeau.nn.utils.spectral_norm(flambeau.nn.Linear(3, 2))
     >>> _ = layer(flambeau.ones(1, 3))
@@ -156,6 +159,9 @@ class SpectralNormLoadStateDictPreHook:
 
 class SpectralNormStateDictHook:
     """Notes the version of what is saved.
+
+    Raises:
+        TypeError: the method is not given
 
     >>> from flambeau import nn
     >>> nn.utils.spectral_norm(nn.Linear(3, 2)).state_dict()._metadata[""]["spectral_norm"]

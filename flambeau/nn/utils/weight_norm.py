@@ -15,6 +15,9 @@ __all__ = ["WeightNorm", "remove_weight_norm", "weight_norm"]
 class WeightNorm:
     """The hook on one parameter; `apply` registers it.
 
+    Raises:
+        TypeError: `dim` is not given
+
     >>> import warnings
     >>> import flambeau
     >>> from flambeau.nn.utils.weight_norm import WeightNorm

@@ -25,7 +25,12 @@ def is_available() -> bool:
 
 
 def get_opt_einsum() -> ModuleType | None:
-    """The package; None where it is not installed."""
+    """The package; None where it is not installed.
+
+    >>> import flambeau
+    >>> (flambeau.backends.opt_einsum.get_opt_einsum() is not None) == flambeau.backends.opt_einsum.is_available()
+    True
+    """
     if not is_available():
         return None
     import opt_einsum

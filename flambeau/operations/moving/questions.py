@@ -67,6 +67,9 @@ def is_set_to(input: TensorBase, tensor: TensorBase) -> bool:
 def is_signed(input: TensorBase) -> bool:
     """Whether the tensor's dtype has negative numbers.
 
+    Shape:
+        input: any
+
     Raises:
         TypeError: the argument is no Tensor
 

@@ -29,8 +29,8 @@ def _copy_of(view: Callable, given: str, shown: str, **facts: Any) -> Callable[[
     def enter(function: Callable) -> Callable:
         name = function.__name__
         function.__doc__ = (
-            f"A copy of `{view.__name__}`, row-major and in memory of its own; shapes and errors are the view's."
-            + of_call(f"{name}({given})", shown)
+            f"clone({view.__name__}(input, …)): what `{view.__name__}` shows, row-major and in memory of its own; shapes and errors "
+            "are the view's." + of_call(f"{name}({given})", shown)
         )
         return library("composite", name, out=view not in _SEVERAL, **facts)(function)
 

@@ -27,6 +27,10 @@ def nan_to_num(input, nan=0.0, posinf=None, neginf=None) -> TensorBase:
     Shape:
         input: any; the result has the same
 
+    Raises:
+        NotImplementedError: the dtype is a storage format alone, as float8
+        TypeError: `nan`, `posinf` or `neginf` is no number
+
     >>> import flambeau
     >>> flambeau.nan_to_num(flambeau.tensor([float("nan"), float("inf"), 1.0]), posinf=9.0)
     tensor([0., 9., 1.])

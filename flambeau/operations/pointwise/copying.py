@@ -23,6 +23,11 @@ def to(self, *args, **kwargs):
 
     The tensor itself where nothing changes and `copy` is not asked for.
 
+    Raises:
+        TypeError: an argument is no dtype, device or Tensor
+        RuntimeError: there is no such device, or `memory_format` is for tensors of another number of
+            dimensions
+
     >>> import flambeau
     >>> flambeau.tensor([1.7, -1.7]).to(flambeau.int64)
     tensor([ 1, -1])
@@ -63,6 +68,15 @@ def to(self, *args, **kwargs):
     return to_dtype(self, self.dtype if wanted is None else wanted, bool(copy))
 
 
+_CONVERTED = """
+
+Shape:
+    self: any; the result has the same
+
+Raises:
+    RuntimeError: `memory_format` is for tensors of another number of dimensions"""
+
+
 def _conversion(name: str, target: str, shown: str):
     d = by_name[target]
 
@@ -70,7 +84,7 @@ def _conversion(name: str, target: str, shown: str):
         return to_dtype(self, d) if memory_format is None else to(self, d, memory_format=memory_format)
 
     convert.__name__ = convert.__qualname__ = name
-    convert.__doc__ = f"The tensor as {target}; itself where it is that already." + of_call(
+    convert.__doc__ = f"The tensor as {target}; itself where it is that already.{_CONVERTED}" + of_call(
         f"tensor([2.5, 0.0]).{name}()", shown
     )
     register(f"as_{target}", "copy", convert, places=(f"Tensor.{name}",))
@@ -116,6 +130,9 @@ def old_kind(who: str, name: str) -> tuple[dtype, str]:
 def legacy_type(self, dtype=None, non_blocking: bool = False):
     """The legacy name of the tensor's type, or the tensor as another dtype: a dtype, such a name, or a class as `LongTensor`,
     which say where the tensor is to be, too.
+
+    Shape:
+        self: any; a result has the same
 
     >>> import flambeau
     >>> flambeau.ones(2).type()
@@ -165,6 +182,9 @@ def cpu(self, memory_format=None):
     Shape:
         self: any; the result has the same
 
+    Raises:
+        TypeError: there is a second argument
+
     >>> import flambeau
     >>> flambeau.tensor([1, 2]).cpu().device
     device(type='cpu')
@@ -177,6 +197,10 @@ def cuda(self, device=None, non_blocking: bool = False, memory_format=None):
 
     Shape:
         self: any; the result has the same
+
+    >>> import flambeau
+    >>> if flambeau.cuda.is_available():
+    ...     assert flambeau.ones(2).cuda().is_cuda
     """
     return to_device(self, "cuda" if device is None else device, "cuda", False, non_blocking)
 
@@ -186,6 +210,10 @@ def opencl(self, device=None, non_blocking: bool = False, memory_format=None):
 
     Shape:
         self: any; the result has the same
+
+    >>> import flambeau
+    >>> if flambeau.opencl.is_available():
+    ...     assert flambeau.ones(2).opencl().device.type == "opencl"
     """
     return to_device(self, "opencl" if device is None else device, "opencl", False, non_blocking)
 
@@ -211,6 +239,13 @@ register("cpu", "copy", cpu, places=("Tensor.cpu",))
 def record_stream(self, stream) -> None:
     """Keep the tensor's memory, once freed, from others until the work that `stream` (a `flambeau.cuda.Stream`)
     holds by then has run.  RuntimeError for a tensor that is not on a CUDA device.
+
+    Shape:
+        self: any
+
+    >>> import flambeau
+    >>> if flambeau.cuda.is_available():
+    ...     flambeau.ones(2, device="cuda").record_stream(flambeau.cuda.Stream())
     """
     record_use(self, stream.cuda_stream)
 

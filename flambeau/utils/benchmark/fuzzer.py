@@ -15,6 +15,8 @@ from ...operations.random.random import rand, randint
 class ParameterAlias:
     """The value of another parameter, as a value of this one.
 
+    Raises nothing.
+
     >>> from flambeau.utils.benchmark import ParameterAlias
     >>> ParameterAlias("n")
     ParameterAlias[alias_to: n]
@@ -80,6 +82,9 @@ class FuzzedTensor:
     `steps` are strides into a larger tensor, `probability_contiguous` is how often its dimensions are not permuted, `min_elements`,
     `max_elements` and `max_allocation_bytes` bound it, `dim_parameter` names how many of its dimensions there are.
     `tensor_constructor(size=, dtype=, **parameters)` makes it, where values matter.
+
+    Raises:
+        TypeError: `size` is not given
 
     >>> from flambeau.utils.benchmark import FuzzedTensor
     >>> FuzzedTensor("x", size=("n", 4)).name
@@ -163,6 +168,9 @@ class Fuzzer:
 
     `constraints` are functions of the parameters, as a dict, that refuse a set by False.  A seed gives the same again.
     ValueError for names that parameters and tensors share.
+
+    Shape:
+        tensors: of the sizes that are drawn
 
     >>> from flambeau.utils.benchmark import FuzzedParameter, FuzzedTensor, Fuzzer
     >>> fuzzer = Fuzzer([FuzzedParameter("n", 2, 2, "uniform")], [FuzzedTensor("x", size=("n", 3))], seed=0)

@@ -23,6 +23,9 @@ ENGLISH = {"ns": "nanosecond", "us": "microsecond", "ms": "millisecond", "s": "s
 def select_unit(t: float) -> tuple[str, float]:
     """The unit in which a time in seconds is a number from 1 to 1000, and its size.
 
+    Raises:
+        TypeError: the argument is no number
+
     >>> from flambeau.utils.benchmark import select_unit
     >>> select_unit(2.5e-5)
     ('us', 1e-06)
@@ -60,6 +63,9 @@ def trim_sigfig(x: float, n: int) -> float:
 def ordered_unique(elements: Iterable[Any]) -> list[Any]:
     """Each element once, where it stood first.
 
+    Raises:
+        TypeError: the argument cannot be iterated over, or an element has no hash
+
     >>> from flambeau.utils.benchmark import ordered_unique
     >>> ordered_unique("abca")
     ['a', 'b', 'c']
@@ -70,6 +76,9 @@ def ordered_unique(elements: Iterable[Any]) -> list[Any]:
 @contextmanager
 def set_torch_threads(n: int) -> Iterator[None]:
     """Compute with n threads in the block.
+
+    Raises:
+        RuntimeError: the block is entered, and the number is not positive
 
     >>> import flambeau
     >>> from flambeau.utils.benchmark import set_torch_threads
@@ -88,6 +97,9 @@ def set_torch_threads(n: int) -> Iterator[None]:
 @dataclasses.dataclass(init=True, repr=False, eq=True, frozen=True)
 class TaskSpec:
     """What is measured, in words: the statement, and what results are grouped by.
+
+    Raises:
+        TypeError: `stmt` or `setup` is missing
 
     >>> from flambeau.utils.benchmark import TaskSpec
     >>> TaskSpec("x + 1", "x = 1", label="add", sub_label="small").title
@@ -142,6 +154,9 @@ class Measurement:
     """One statement's times: `raw_times` in seconds, each of `number_per_run` runs.
 
     `times` are of one run, `median`, `mean` and `iqr` of these.  What stands in `task_spec` can be asked of the measurement itself.
+
+    Raises:
+        TypeError: an argument is missing
 
     >>> from flambeau.utils.benchmark import Measurement, TaskSpec
     >>> measured = Measurement(10, [1.0, 2.0, 3.0], TaskSpec("x", "pass", label="nothing"))

@@ -306,6 +306,9 @@ def bind(
 def include_paths(device_type: str = "cpu", torch_include_dirs: bool = True) -> list[str]:
     """Folders of headers: the one that `flambeau/extension.h` is in.
 
+    Raises:
+        NotImplementedError: `device_type` is not "cpu"
+
     >>> from flambeau.utils.cpp_extension import include_paths
     >>> import os
     >>> [os.path.exists(os.path.join(p, "flambeau", "extension.h")) for p in include_paths()]
@@ -319,6 +322,9 @@ def library_paths(
     device_type: str = "cpu", torch_include_dirs: bool = True, cross_target_platform: str | None = None
 ) -> list[str]:
     """Folders of libraries to link with: none, for there is nothing to link with.
+
+    Raises:
+        NotImplementedError: `device_type` is not "cpu"
 
     >>> from flambeau.utils.cpp_extension import library_paths
     >>> library_paths()
@@ -356,6 +362,9 @@ def get_cxx_compiler() -> str:
 def check_compiler_ok_for_platform(compiler: str) -> bool:
     """Whether there is such a compiler; all serve, for nothing of C++ is shared with it.
 
+    Raises:
+        TypeError: the argument is no text
+
     >>> from flambeau.utils.cpp_extension import check_compiler_ok_for_platform
     >>> check_compiler_ok_for_platform("no-such-compiler")
     False
@@ -365,6 +374,9 @@ def check_compiler_ok_for_platform(compiler: str) -> bool:
 
 def check_compiler_is_gcc(compiler: str) -> bool:
     """Whether a compiler is GCC (clang says it is not).
+
+    Raises:
+        TypeError: the argument is no text
 
     >>> from flambeau.utils.cpp_extension import check_compiler_is_gcc
     >>> check_compiler_is_gcc("no-such-compiler")
@@ -379,6 +391,9 @@ def check_compiler_is_gcc(compiler: str) -> bool:
 
 def get_compiler_abi_compatibility_and_version(compiler: str) -> tuple[bool, tuple[int, ...]]:
     """Whether a compiler can be used, which every one can that there is, and its version.
+
+    Raises:
+        TypeError: the argument is no text
 
     >>> from flambeau.utils.cpp_extension import get_compiler_abi_compatibility_and_version
     >>> get_compiler_abi_compatibility_and_version("no-such-compiler")

@@ -63,6 +63,8 @@ class LuaFunction(NamedTuple):
 class Table(dict):
     """A table of Lua that is no list: a dict whose entries with names are attributes, too; each is a key only for itself.
 
+    Raises nothing.
+
     >>> from flambeau.utils.serialization import Table
     >>> Table(depth=3).depth
     3
@@ -80,6 +82,8 @@ class Table(dict):
 
 class TorchObject:
     """An object of a class that is not known here: its attributes are found as attributes, and by index.
+
+    Raises nothing.
 
     >>> from flambeau.utils.serialization import Table, TorchObject
     >>> x = TorchObject("nn.Mystery", Table(depth=3))

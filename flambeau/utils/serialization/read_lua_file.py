@@ -62,6 +62,9 @@ class T7Reader:
         unknown_classes: whether objects of other classes become `TorchObject`; else they are an error.
         long_size: how many bytes a `long` takes in a binary file: 8 by default, or 4.
 
+    Raises:
+        AttributeError: the file has no `read`
+
     >>> import io
     >>> from flambeau.utils.serialization import T7Reader, save_lua
     >>> file = io.BytesIO()

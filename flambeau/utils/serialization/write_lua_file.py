@@ -43,6 +43,9 @@ class T7Writer:
         format: `"binary"` or `"ascii"`.
         long_size: how many bytes a `long` takes in a binary file, 8 or 4.
 
+    Raises:
+        ValueError: `format` is neither "binary" nor "ascii"
+
     >>> import io
     >>> from flambeau.utils.serialization import T7Writer
     >>> file = io.BytesIO()

@@ -420,6 +420,9 @@ def text(tag: str, string: str) -> Any:
 
     TensorBoard finds it by the tag with `/text_summary` behind it.
 
+    Raises:
+        AttributeError: the text is no str
+
     >>> import flambeau
     >>> from flambeau.utils.tensorboard import summary
     >>> value = summary.text("notes", "lr is **0.1**").value[0]

@@ -70,6 +70,9 @@ class _Average(Metric):
 class Mean(_Average):
     """The mean over samples of `function(output, target)`, which gives the mean of one batch, a number.
 
+    Raises:
+        TypeError: `function` cannot be called, at the first batch
+
     >>> import flambeau
     >>> error = flambeau.utils.trainer.Mean(lambda output, target: (output - target).abs().mean())
     >>> error.update(flambeau.tensor([1.0, 2.0]), flambeau.tensor([0.0, 0.0]))
@@ -93,6 +96,9 @@ class Accuracy(_Average):
 
     Outputs are (N, classes, …) and targets (N, …) of integers; for two classes outputs may have the targets' shape:
     those above 0 are class 1.
+
+    Raises:
+        RuntimeError: `top` is more than there are classes, at the first batch
 
     >>> import flambeau
     >>> accuracy = flambeau.utils.trainer.Accuracy()

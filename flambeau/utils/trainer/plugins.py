@@ -48,6 +48,8 @@ class Plugin:
     Counts begin at 1 with the first run, and go on in a resumed one.  `register(trainer)` is called once, `start()` when
     a run begins and `finish()` when it ends, by an error, too.  What `state_dict()` returns is in the checkpoints.
 
+    Raises nothing.
+
     >>> import flambeau
     >>> from flambeau.utils.trainer import Plugin, Trainer
     >>> model, loss = flambeau.nn.Linear(1, 1, bias=False), flambeau.nn.L1Loss()
@@ -150,6 +152,8 @@ class Monitor(Plugin):
 class LossMonitor(Monitor):
     """`stats["training_loss"]`: the loss of the batches.
 
+    Raises nothing.
+
     >>> import flambeau
     >>> from flambeau.utils.trainer import LossMonitor, Trainer
     >>> model, loss = flambeau.nn.Linear(1, 1, bias=False), flambeau.nn.L1Loss()
@@ -170,6 +174,8 @@ class LossMonitor(Monitor):
 
 class AccuracyMonitor(Monitor):
     """`stats["accuracy"]`: the share of a batch's samples whose class has the largest output.
+
+    Raises nothing.
 
     >>> import flambeau
     >>> from flambeau.utils.trainer import AccuracyMonitor, Trainer
@@ -193,6 +199,8 @@ class AccuracyMonitor(Monitor):
 
 class TimeMonitor(Monitor):
     """`stats["time"]`: seconds from the end of one batch to the end of the next, loading included.
+
+    Raises nothing.
 
     >>> import flambeau
     >>> from flambeau.utils.trainer import TimeMonitor, Trainer
@@ -252,6 +260,8 @@ class Logger(Plugin):
     """Prints figures: at each epoch all of the history's, and at every `interval` the `fields` of `trainer.stats`.
 
     A field is a path as "training_loss.running_avg", or a statistic with all it has, as "training_loss".
+
+    Raises nothing.
 
     >>> import flambeau as torch
     >>> from flambeau.utils.trainer import Logger, LossMonitor, Trainer
@@ -350,6 +360,8 @@ class ProgressBar(Plugin):
     a terminal, and elsewhere written every ten seconds and at the epoch's end.
 
     `options` are tqdm's; `disable` (None: where there is no terminal), `file` and `mininterval` count without it, too.
+
+    Raises nothing.
 
     >>> import io
     >>> import flambeau

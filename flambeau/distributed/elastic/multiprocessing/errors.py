@@ -14,6 +14,8 @@ __all__ = ["record"]
 def record(fn: Callable[..., Any], error_handler: Any = None) -> Callable[..., Any]:
     """A program's main function: as it is where no launcher has started the process, and none can here.
 
+    Raises nothing.
+
     >>> from flambeau.distributed.elastic.multiprocessing.errors import record
     >>> record(len)([1, 2])
     2

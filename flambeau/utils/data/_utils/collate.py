@@ -225,6 +225,8 @@ def default_convert(data: Any) -> Any:
     """Turns the NumPy arrays and numbers in `data` into tensors; everything else but containers stays as it
     is.
 
+    Raises nothing.
+
     >>> import flambeau
     >>> flambeau.utils.data.default_convert({"a": "text", "b": (1, 2)})
     {'a': 'text', 'b': [1, 2]}
