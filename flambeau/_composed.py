@@ -51,16 +51,6 @@ def elementwise() -> frozenset[str]:
     return frozenset(found - _NOT_ELEMENTWISE - CONVERSIONS - {"record_stream"})
 
 
-def writes(name: str) -> bool:
-    """Whether the operation of that name writes to its first operand.
-
-    >>> from flambeau._composed import writes
-    >>> writes("add_"), writes("add"), writes("__rdiv__")
-    (True, False, False)
-    """
-    return name.endswith("_") and not name.endswith("__")
-
-
 class Composed(Tensor):
     """A tensor that stands for others.  A class of them has `answers`, by the names of operations: functions of
     the operation and its arguments.

@@ -65,7 +65,7 @@ def _fresh(level: Level, op: Any, name: str, args: tuple, kwargs: dict) -> Any:
     """Numbers without batched arguments."""
     if level.randomness == "same":
         return op(*args, **kwargs)
-    if op.__name__.endswith("_"):
+    if op.writes:
         raise RuntimeError(
             "vmap: Cannot ask for different inplace randomness on an unbatched tensor. This will appear like same randomness. If "
             "this is necessary for your usage, please file an issue with functorch."
@@ -85,7 +85,7 @@ def _stack(found: list) -> Any:
 
 def _of_slices(level: Level, op: Any, name: str, args: list, kwargs: dict) -> Any:
     """Numbers whose arguments differ from slice to slice."""
-    in_place = op.__name__.endswith("_")
+    in_place = op.writes
     if level.randomness == "same":
         if name.endswith("_like"):
             outline = level.inside(args[0])[0]
@@ -114,7 +114,7 @@ def _of_slices(level: Level, op: Any, name: str, args: list, kwargs: dict) -> An
 
 def _around(level: Level, inner: Level, op: Any, name: str, args: list, kwargs: dict) -> Any:
     """Numbers for a tensor of a function around this one."""
-    if level.randomness == "same" or op.__name__.endswith("_"):
+    if level.randomness == "same" or op.writes:
         if level.randomness == "different":
             _fresh(level, op, name, tuple(args), kwargs)
         return op(*args, **kwargs)

@@ -13,7 +13,6 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
 
-from .._composed import writes
 from ..core.base.dtypes import promote_types
 from ..core.base.tensor import TensorBase
 from ..core.call.custom import CustomOp
@@ -173,7 +172,7 @@ def pointwise(level: Level, op: Any, args: list, kwargs: dict, running: Running 
     rank = _highest_rank(tensors)
     cast = promoted(level, tensors) if len(tensors) > 1 else {}
     out = kwargs.get("out")
-    if writes(op.__name__):
+    if op.writes:
         target = written(level, op, args)
     elif out is not None:
         target = (
@@ -197,7 +196,7 @@ def filled(level: Level, op: Any, args: list, kwargs: dict, running: Running | N
     numbers = level.inside(value) if isinstance(value, TensorBase) else None
     if numbers is None or value.ndim:
         return pointwise(level, op, args, kwargs, running)
-    target = written(level, op, [x]) if writes(op.__name__) else level.wrapped(level.spread(x).clone())
+    target = written(level, op, [x]) if op.writes else level.wrapped(level.spread(x).clone())
     level.inside(target).copy_(lifted(level, value, x.ndim))
     return target
 
@@ -223,7 +222,7 @@ def along(none: str = "keep", spread: tuple[str, ...] | None = None) -> Rule:
         first = known.names[0]
         input = bound[first]
         rank = input.ndim
-        target = written(level, op, args) if writes(op.__name__) else None
+        target = written(level, op, args) if op.writes else None
         if bound.get("out") is not None:
             return looped(level, op, args, kwargs, running)
         scalar = rank == 0
@@ -308,7 +307,7 @@ def rows(level: Level, op: Any, args: list, kwargs: dict, running: Running | Non
 def leading(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Any:
     """An operation for which all dimensions but the last ones count independent problems."""
     rank = _highest_rank([*args, *kwargs.values()])
-    target = written(level, op, args) if writes(op.__name__) else None
+    target = written(level, op, args) if op.writes else None
 
     def inner(x: Any) -> Any:
         return lifted(level, x, rank) if isinstance(x, TensorBase) else x
@@ -402,7 +401,7 @@ def looped(level: Level, op: Any, args: list, kwargs: dict, running: Running | N
 def sliced(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Any:
     """The operation on one slice after the other."""
     target = None
-    if writes(op.__name__):
+    if op.writes:
         target = written(level, op, args)
     if level.size == 0:
         raise RuntimeError(

@@ -182,7 +182,7 @@ def _index_put(level: Level, op: Any, args: list, kwargs: dict, running: Running
     bound = parameters(op).bind(args, kwargs)
     x, given, values = bound["input"], bound["indices"], bound["values"]
     accumulate = bound.get("accumulate", False)
-    in_place = op.__name__.endswith("_")
+    in_place = op.writes
     if in_place:
         written(level, op, args)
         target = x
@@ -208,7 +208,7 @@ def _filled(level: Level, op: Any, args: list, kwargs: dict, running: Running | 
         return pointwise(level, op, args, kwargs, running)
     x = bound["input"] if "input" in bound else bound["self"]
     found = operation("where")(bound["mask"], value.to(x.dtype), x)
-    return written(level, op, args).copy_(found) if op.__name__.endswith("_") else found
+    return written(level, op, args).copy_(found) if op.writes else found
 
 
 @made("index_select")

@@ -132,7 +132,7 @@ def _sum(input: Any, product: Any, beta: Any, alpha: Any) -> Any:
 def _adding(name: str, product: Callable) -> None:
     @rule(name, name + "_")
     def added(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
-        target = written(level, op, args) if op.__name__.endswith("_") else None
+        target = written(level, op, args) if op.writes else None
         given = list(args)
         named = dict(kwargs)
         names = list(parameters(op).names)

@@ -93,7 +93,7 @@ def _unsqueezed(level: Level, op: Any, args: list, kwargs: dict, running: Runnin
 
 def _in_shape(level: Level, op: Any, target: Any, found: Any) -> Any:
     """The result, or the tensor itself with its new shape, where the operation changed that in place."""
-    if not op.__name__.endswith("_"):
+    if not op.writes:
         return level.wrapped(found)
     target._reshaped()
     return target
@@ -110,7 +110,7 @@ def _squeezed(level: Level, op: Any, args: list, kwargs: dict, running: Running 
     )
     elements = level.inside(target)
     if not wanted:
-        return target if op.__name__.endswith("_") else level.tensor(elements.view_as(elements))
+        return target if op.writes else level.tensor(elements.view_as(elements))
     return _in_shape(level, op, target, op(elements, tuple(d + 1 for d in wanted)))
 
 
@@ -125,8 +125,8 @@ def _turned(level: Level, op: Any, args: list, kwargs: dict, running: Running | 
         )
     elements = level.inside(target)
     if target.ndim < 2:
-        return level.wrapped(elements.view_as(elements)) if not op.__name__.endswith("_") else target
-    turn = operation("transpose_" if op.__name__.endswith("_") else "transpose")
+        return level.wrapped(elements.view_as(elements)) if not op.writes else target
+    turn = operation("transpose_" if op.writes else "transpose")
     return _in_shape(level, op, target, turn(elements, *(shifted(d, target.ndim) for d in dims)))
 
 

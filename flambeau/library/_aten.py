@@ -121,16 +121,14 @@ def _argument(parameter: inspect.Parameter, written: bool) -> Argument:
 def _schema(op: Op) -> FunctionSchema:
     """What an operation's parameters make of a schema; its result is written as one Tensor."""
     name = _by_operation().get(op)
-    shown = op.__name__ if name is None else name
-    writes = shown.endswith("_") and not shown.endswith("__")
     try:
         parameters = list(inspect.signature(op).parameters.values())
     except (TypeError, ValueError, AttributeError):
         parameters = []
     named = [p for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
-    arguments = tuple(_argument(p, writes and k == 0) for k, p in enumerate(named))
+    arguments = tuple(_argument(p, op.writes and k == 0) for k, p in enumerate(named))
     result = Argument(
-        "", SchemaType("Tensor"), alias_info=arguments[0].alias_info if writes and arguments else None
+        "", SchemaType("Tensor"), alias_info=arguments[0].alias_info if op.writes and arguments else None
     )
     told = f"aten::{name}" if name is not None else f"{display.NAME}::{op.__name__}"
     return FunctionSchema(told, "", arguments, (result,), len(named) < len(parameters))

@@ -65,7 +65,7 @@ class _Case:
     def arguments(self, args: tuple, kwargs: dict) -> list[tuple[str, Any, bool, bool]]:
         """(name, value, whether it may be written to, whether results may share its memory)"""
         if not isinstance(self.op, OpOverload):
-            writes = self.op.__name__.endswith("_") and not self.op.__name__.endswith("__")
+            writes = self.op.writes
             named = [(f"{k}", x, writes and k == 0, True) for k, x in enumerate(args)]
             return named + [(n, x, n == "out", True) for n, x in kwargs.items()]
         given, by_name = self.op._bind(args, kwargs)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from typing import Any, ClassVar, Self
 
-from .._composed import ALIKE, CONVERSIONS, RANDOM_FILLS, Composed, elementwise, writes
+from .._composed import ALIKE, CONVERSIONS, RANDOM_FILLS, Composed, elementwise
 from ..core import tape
 from ..core.base.formats import strided
 from ..core.base.tensor import TensorBase
@@ -298,7 +298,7 @@ def _pointwise(func: Any, *args: Any, **kwargs: Any) -> Any:
     mask = _common([x for x in (*args, *kwargs.values()) if isinstance(x, MaskedTensor)], name)
     taken = [_gated(x) if isinstance(x, MaskedTensor) else x for x in args]
     named = {n: _gated(x) if isinstance(x, MaskedTensor) else x for n, x in kwargs.items()}
-    if not writes(name):
+    if not func.writes:
         found = func(*taken, **named)
         for x, gate in zip(args, taken):
             if isinstance(x, MaskedTensor) and gate is not x._elements:

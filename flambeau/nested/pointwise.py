@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .._composed import ALIKE, CONVERSIONS, RANDOM_FILLS, elementwise, writes
+from .._composed import ALIKE, CONVERSIONS, RANDOM_FILLS, elementwise
 from ..core.base.tensor import TensorBase
 from .jagged import NestedTensor, jagged
 from .padding import packed
@@ -92,7 +92,7 @@ def pointwise(func: Any, *args: Any, **kwargs: Any) -> Any:
     name = func.__name__
     nested = [x for x in (*args, *kwargs.values()) if isinstance(x, NestedTensor)]
     like = nested[0]
-    in_place = writes(name)
+    in_place = func.writes
     if len(nested) < sum(isinstance(x, TensorBase) for x in (*args, *kwargs.values())) or len(nested) > 1:
         for x in nested[1:]:
             if not same_cut(like, x) or x.ndim != like.ndim:

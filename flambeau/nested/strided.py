@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import Any, ClassVar
 
-from .._composed import ALIKE, CONVERSIONS, RANDOM_FILLS, Composed, elementwise, writes
+from .._composed import ALIKE, CONVERSIONS, RANDOM_FILLS, Composed, elementwise
 from ..core.base.dtypes import by_name
 from ..core.base.formats import strided as strided_layout
 from ..core.base.tensor import TensorBase
@@ -279,19 +279,19 @@ def _pointwise(func: Any, *args: Any, **kwargs: Any) -> Any:
             raise RuntimeError(
                 f"{name} does not support broadcasting when given a NestedTensor of other sizes: got {like._sizes} and {x._sizes}"
             )
-    if writes(name) and not isinstance(args[0], StridedNestedTensor):
+    if func.writes and not isinstance(args[0], StridedNestedTensor):
         raise RuntimeError(
             f"{name}(): the result is nested and cannot be written to a dense tensor of shape {tuple(args[0].shape)}"
         )
     if all(isinstance(x, StridedNestedTensor) or x.ndim == 0 for x in given):
         found = func(*map(_buffer, args), **{n: _buffer(x) for n, x in kwargs.items()})
-        if writes(name):
+        if func.writes:
             return args[0]
         return kwargs["out"] if "out" in kwargs else _wrapped(found, like)
     if "out" in kwargs:
         raise NotImplementedError(f"{name}(): out= is not available for nested and dense tensors together")
     found = _each(func, *args, **kwargs)
-    return args[0] if writes(name) else found
+    return args[0] if func.writes else found
 
 
 def _buffer(x: Any) -> Any:

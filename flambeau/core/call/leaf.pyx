@@ -28,7 +28,6 @@ cdef class LeafOp(FunctionOp):
     """A function that is one node on the tape."""
 
     cdef readonly tuple results     # their names
-    cdef readonly str writes        # the parameter that it writes to and returns, None where it writes to none
     cdef object formula
     cdef Rule rule                  # made of the formula when first needed
     cdef tuple inputs               # the places of the parameters that may want a gradient
@@ -38,11 +37,9 @@ cdef class LeafOp(FunctionOp):
     def __cinit__(self, function, str name=None, bint owns=True, bint out=False):
         prepare_op(self, self.name, call_leaf)
 
-    def describe(self, tuple results not None, inputs, writes):
-        """Name the results, the parameters that may want a gradient (None: those that take tensors), and the one that is written to and
-        returned.
-        """
-        self.results, self.wanted, self.writes = results, inputs, writes
+    def describe(self, tuple results not None, inputs):
+        """Name the results, and the parameters that may want a gradient (None: those that take tensors)."""
+        self.results, self.wanted = results, inputs
 
     def derivative(self, formula):
         """Declare the gradients of the inputs (a decorator)."""
@@ -145,7 +142,7 @@ cdef int enter_leaf(LeafOp op, PyObject** args, Py_ssize_t nargs, PyObject* name
             values.append(results[source - MAX_BOUND])
         else:
             values.append(<object>bound[source] if bound[source] != NULL else op.defaults[source])
-    if op.writes is not None:
+    if op.writes:
         written = <TensorBase?>results[0]
     return record_leaf(rule, inputs, results, values, written)
 

@@ -25,6 +25,7 @@ cdef class Op:
     cdef public object declaration
     cdef public object entry  # what the registry knows of it; None for what is in no list
     cdef public object composite  # the function whose calls modes of the lower level see in its place; None for a leaf
+    cdef public bint writes  # to its first argument, which it returns
     cdef public object label  # the name of its node on the tape; None for the one that follows from its own
     cdef public object method # the form that is a method of Tensor, which operators show
     cdef public unsigned char on_host     # what autocast does with it on the CPU

@@ -134,7 +134,7 @@ cdef class InPlaceOp(Op):
 
     def __cinit__(self, PointwiseOp op, str name):
         prepare_op(self, name, call_in_place)
-        self.op = op
+        self.op, self.writes = op, True
 
     @property
     def __signature__(self):

@@ -308,7 +308,7 @@ def dispatched(Op op, tuple args, dict named):
                 [t.device != x.device for x in given]):
             raise NotImplementedError(f"{op.__name__}(): an operation has kept something beside its arguments and results for its "
                                       "derivative, which is not known of wrapper subclasses")
-    in_place = (name.endswith("_") and not name.endswith("__")) or name in ("__setitem__", "__iadd__")
+    in_place = op.writes
     recording = before and any([wants_grad(<TensorBase>t) for t in given])
     if in_place and recording and given and wants_grad(<TensorBase>given[0]) and (<TensorBase>given[0]).grad_fn_now() is None:
         raise RuntimeError(f"{name}(): a leaf Variable that requires grad is being used in an in-place operation.")

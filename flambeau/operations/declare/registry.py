@@ -131,7 +131,6 @@ class Leaf(NamedTuple):
 
     results: tuple[str, ...]
     inputs: tuple[str, ...] | None
-    writes: str | None
 
     def operation(self, function: Callable, owns: bool, out: bool) -> LeafOp:
         """The operation that the function computes."""
@@ -158,6 +157,7 @@ def register(
     label: str | None = None,
     autocast: Any = None,
     batching: str | None = None,
+    writes: bool | None = None,
     **details: Any,
 ) -> Callable:
     """Enter an operation; `places` defaults to the flat namespace and a method of Tensor.
@@ -168,6 +168,8 @@ def register(
     unless it is a `whole`.  `leaf`: it is one node on the tape.  `label`: the name of its node, where it does not follow from its own.
     `autocast`: what autocast does with it (`core/call/casting.pyx`: "lower", "float32", "widest" …), or two such rules, for the CPU and
     for accelerators, or a function of a call that tells one.  `batching`: the rule of `vmap`, where it is not that of its kind.
+    `writes`: it writes to its first argument and returns it; that is what an underscore at the end of a name means in PyTorch, and it is
+    read here alone.
     """
     if name in REGISTRY:
         raise ValueError(f"the operation {name} is declared twice")
@@ -203,6 +205,9 @@ def register(
     REGISTRY[name] = entry
     for op in (function, in_place):
         if isinstance(op, Op):
+            op.writes = op is in_place or (
+                name.endswith("_") and not name.endswith("__") if writes is None else writes
+            )
             op.entry = op.entry or entry  # the first, where it is entered under other names again
             if label is not None:
                 op.label = label
@@ -269,7 +274,6 @@ def leaf(
     results: Sequence[str] = ("result",),
     inputs: Sequence[str] | None = None,
     label: str | None = None,
-    writes: str | None = None,
     **details: Any,
 ) -> Callable[[Callable], LeafOp]:
     """Enter a function as a leaf: one node on the tape, whose derivative `@name.derivative` declares.
@@ -290,9 +294,8 @@ def leaf(
         results: names of the results, in order.
         inputs: the parameters that gradients are returned for, in order; those that take tensors.
         label: the name of its node, which follows from the operation's.
-        writes: the parameter that it writes to and returns.
     """
-    given = Leaf(tuple(results), None if inputs is None else tuple(inputs), writes)
+    given = Leaf(tuple(results), None if inputs is None else tuple(inputs))
 
     def enter(function: Callable) -> Any:
         name = details.pop("name", function.__name__)

@@ -109,7 +109,13 @@ for _name in ("T", "mT", "H", "mH"):
 for _name in ("scatter", "scatter_reduce"):  # their values may be tensors or numbers
     REGISTRY[_name].function.loose = REGISTRY[_name].in_place.loose = True
 for _name, _function in (("__getitem__", indexing.read_at), ("__setitem__", indexing.write_at)):
-    register(_name, "indexing", FunctionOp(_function, _name, owns=False), places=(f"Tensor.{_name}",))
+    register(
+        _name,
+        "indexing",
+        FunctionOp(_function, _name, owns=False),
+        places=(f"Tensor.{_name}",),
+        writes=_function is indexing.write_at,
+    )
 indexing.set_operations(published("Tensor.")["__getitem__"], published("Tensor.")["__setitem__"])
 for _name in ("item", "tolist"):
     register(

@@ -88,7 +88,7 @@ def _scaled(input: TensorBase, other: TensorBase) -> TensorBase:
     return input * 2.0**other if input.is_complex() or other.is_complex() else scaled_by_power(input, other)
 
 
-@library("composite", "Tensor.ldexp_", "ldexp_", name="ldexp_in_place")
+@library("composite", "Tensor.ldexp_", "ldexp_", name="ldexp_in_place", writes=True)
 def ldexp_(self: TensorBase, other: TensorBase) -> TensorBase:
     """`ldexp` in place: self · 2^other.
 

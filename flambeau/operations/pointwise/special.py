@@ -365,7 +365,7 @@ def _polygamma_method(self: TensorBase, n: int) -> TensorBase:
     return polygamma(n, self)
 
 
-@library("hosted", "Tensor.polygamma_", name="polygamma_in_place", batching="pointwise")
+@library("hosted", "Tensor.polygamma_", name="polygamma_in_place", writes=True, batching="pointwise")
 def _polygamma_in_place(self: TensorBase, n: int) -> TensorBase:
     """`polygamma` in place: ψ⁽ⁿ⁾(x) = dⁿ⁺¹/dxⁿ⁺¹ log Γ(x).
 

@@ -162,7 +162,7 @@ def renorm(input, p, dim, maxnorm, *, out=None) -> TensorBase:
     return into(out, input * factor.to(input.dtype), "renorm")
 
 
-@library("composite", "Tensor.renorm_", name="renorm_in_place")
+@library("composite", "Tensor.renorm_", name="renorm_in_place", writes=True)
 def renorm_(self, p, dim, maxnorm) -> TensorBase:
     """`renorm` in place: input · min(1, maxnorm / ‖slice‖ₚ).
 
