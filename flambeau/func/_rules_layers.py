@@ -9,6 +9,7 @@ from ..core import tape
 from ..core.base.tensor import TensorBase
 from ..core.call.function import shown_derivative
 from ..operations.neural import convolution
+from ..operations.neural.normalization_gradients import scale_of
 from ._batched import Level, Rule, Running
 from ._rules import (
     NAMED,
@@ -17,6 +18,7 @@ from ._rules import (
     lifted,
     like,
     looped,
+    made,
     mapped,
     operation,
     parameters,
@@ -275,6 +277,87 @@ def _normalized(level: Level, op: Any, args: list, kwargs: dict, running: Runnin
             if bound.get(n) is not None:
                 level.inside(bound[n]).copy_(given[n].reshape(b, -1))
     return level.tensor(found.reshape(sizes[0], b, *sizes[1:]).movedim(1, 0))
+
+
+@rule("layer_norm_rows", "instance_norm_rows", "rms_norm_rows")
+def _rows_normalized(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
+    """Slices are more rows; weights that differ from slice to slice are multiplied afterwards."""
+    bound = parameters(op).bind(args, kwargs)
+    weight, bias = bound.get("weight"), bound.get("bias")
+    bound["input"] = level.spread(bound["input"])
+    if level.inside(weight) is None and level.inside(bias) is None:
+        return level.wrapped(parameters(op).call(op, bound))
+    rms, shape = op.__name__ == "rms_norm_rows", bound["input"].shape[-bound["rank"] :]
+    bound["weight"] = bound["input"].new_ones(shape) if rms else None
+    if not rms:
+        bound["bias"] = None
+    found, *others = level.wrapped(parameters(op).call(op, bound))
+    found = found if weight is None else found * weight
+    return found if bias is None else found + bias, *others
+
+
+def _normalized_by(input: Any, dims: tuple[int, ...], eps: float) -> Any:
+    x = input - input.mean(dims, True)
+    return x * scale_of(x.square().mean(dims, True), eps)
+
+
+@made("batch_norm_channels")
+def _of_channels(input: Any, mean: Any, inverse: Any, weight: Any, bias: Any, eps: float | None) -> Any:
+    ndim = input.ndim
+    y = (input - mean) * inverse if eps is None else _normalized_by(input, (0, *range(2, ndim)), eps)
+    y = y if weight is None else y * weight.unflatten(0, (-1, *[1] * (ndim - 2)))
+    return y if bias is None else y + bias.unflatten(0, (-1, *[1] * (ndim - 2)))
+
+
+@made("group_norm_channels")
+def _of_groups(input: Any, mean: Any, inverse: Any, rest: Any, weight: Any, bias: Any, eps: float) -> Any:
+    return _normalized_by(input, (2, 3), eps) * weight + bias
+
+
+def _back(grad: Any, input: Any, mean: Any, inverse: Any, weight: Any, dims: tuple[int, ...]) -> tuple:
+    """The gradients of a normalised input, and of weight and bias where they broadcast to it; no mean: of RMS norm."""
+    y = input * inverse if mean is None else (input - mean) * inverse
+    scaled = grad if weight is None else grad * weight
+    found = scaled - y * (scaled * y).mean(dims, True)
+    found = found if mean is None else found - scaled.mean(dims, True)
+    return found * inverse, grad * y, grad
+
+
+def _some(found: tuple, wanted: Any) -> tuple:
+    return tuple(x if some else None for x, some in zip(found, wanted))
+
+
+@made("layer_norm_rows_backward")
+def _rows_back(
+    grad: Any, input: Any, mean: Any, inverse: Any, weight: Any, rank: int, eps: float, wanted: Any
+) -> Any:
+    lead, dims = tuple(range(input.ndim - rank)), tuple(range(input.ndim - rank, input.ndim))
+    of_input, *others = _back(grad, input, mean, inverse, weight, dims)
+    return _some((of_input, *(x.sum(lead) if lead else x for x in others)), wanted)
+
+
+@made("rms_norm_rows_backward")
+def _rms_back(grad: Any, input: Any, inverse: Any, weight: Any, rank: int, eps: float, wanted: Any) -> Any:
+    return _rows_back(grad, input, None, inverse, weight, rank, eps, wanted)
+
+
+@made("batch_norm_channels_backward")
+def _channels_back(
+    grad: Any, input: Any, mean: Any, inverse: Any, weight: Any, eps: float | None, wanted: Any
+) -> Any:
+    ndim = input.ndim
+    dims = (0, *range(2, ndim))
+    weight = None if weight is None else weight.unflatten(0, (-1, *[1] * (ndim - 2)))
+    of_input, *others = _back(grad, input, mean, inverse, weight, dims)
+    if eps is None:
+        of_input = grad * inverse if weight is None else grad * (inverse * weight)
+    return _some((of_input, *(x.sum(dims) for x in others)), wanted)
+
+
+@made("group_norm_channels_backward")
+def _groups_back(grad: Any, input: Any, mean: Any, inverse: Any, weight: Any, eps: float) -> Any:
+    of_input, *others = _back(grad, input, mean, inverse, weight, (2, 3))
+    return of_input, *(x.sum((0, 3), True) for x in others)
 
 
 @rule("lstm_layer", "gru_layer", "rnn_layer")

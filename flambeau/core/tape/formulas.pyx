@@ -191,6 +191,8 @@ cdef int record_leaf(Rule rule, list inputs, tuple results, list values, TensorB
             values[k] = SAVED
     node.values = tuple(values)
     for k in range(node.outputs):
+        if results[<int>rule.outputs[k]] is None:      # one of several that was not wanted
+            continue
         t = <TensorBase?>results[<int>rule.outputs[k]]
         if t is written:
             rebase(t, node, k)

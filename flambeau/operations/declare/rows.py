@@ -53,6 +53,7 @@ class Rows:
         self.known: dict = {}
         self.full: tuple[bool, ...] = ()  # which results are as long as the row; empty where none is
         self.per_row: frozenset[str] = frozenset()  # inputs with one value a row
+        self.exact = False  # results with one value a row have the dtype that is computed in
 
     def takes(self, name: str) -> bool:
         """Whether inputs may be of that dtype."""
@@ -91,7 +92,8 @@ class Rows:
         params = {n: ex.cast(ex.param(k, "float64"), ex.part(compute)) for k, n in enumerate(self.params)}
         found = self.body(*given, **params)
         results = tuple(found) if isinstance(found, (tuple, list)) else (found,)
-        memory = [working if r.dtype == compute else r.dtype for r in results]
+        rounded = [full or not self.exact for full in self.full] or [True] * len(results)
+        memory = [working if r.dtype == compute and some else r.dtype for r, some in zip(results, rounded)]
         return results, memory
 
     def split(self, results: Sequence[ex.Expr]) -> kn.Stages:
@@ -199,6 +201,7 @@ def _declare(
     literal_dims=False,
     listed_dims=False,
     origin=None,
+    exact=False,
     **details,
 ):
     signature = inspect.signature(body)
@@ -220,6 +223,7 @@ def _declare(
     varies = kn.varies(results, [n not in per_row for n in inputs])  # the others have one value a row
     full = tuple(varies[id(r)] for r in results)
     declared.full, declared.per_row = full if any(full) else (), frozenset(per_row)
+    declared.exact = exact
     ordered = any(e.op == "index" for e in ex.walk(results))
     splits = not any(full) and kn.stages(results) is not None
     names = named_result(own, *fields) if fields else None

@@ -14,7 +14,6 @@ from ...core.base.dtypes import by_name
 from ...core.base.tensor import TensorBase
 from ...core.call.operation import rename
 from ...core.call.pointwise import InPlaceOp
-from ...core.make import twisted
 from ...core.make.elements import check_number
 from ..declare import checks
 from ..declare.examples import of_numbers
@@ -22,6 +21,7 @@ from ..declare.pointwise import BOOL, COMPLEX, EVERY, FLOATING, NUMERIC, pointwi
 from ..declare.registry import library, register
 from ..pointwise.arithmetic import where
 from ..pointwise.elementary import tanh
+from ..random.random import draws_as_pytorch
 
 _SQRT_HALF, _INV_SQRT_2PI = math.sqrt(0.5), 1.0 / math.sqrt(2.0 * math.pi)
 
@@ -594,14 +594,14 @@ def rrelu_(
 
 def _slopes(input: TensorBase, lower: float, upper: float) -> TensorBase:
     """Uniform numbers; in PyTorch's stream they are drawn as float64, and for elements that are not above 0 alone."""
-    if twisted.source(None, input) is None:
+    if not draws_as_pytorch(input):
         return input.new_empty(input.shape).uniform_(lower, upper)
     below = input <= 0
     drawn = input.new_empty((int(below.sum()),), dtype=by_name["float64"]).uniform_() * (upper - lower)
     return input.new_ones(input.shape).masked_scatter_(below, (drawn + lower).to(input.dtype))
 
 
-@library("random", "nn.functional.rrelu", "rrelu", in_place=rrelu_)
+@library("random", "nn.functional.rrelu", "rrelu", in_place=rrelu_, composite=True)
 def rrelu(
     input: TensorBase,
     lower: float = 1.0 / 8,

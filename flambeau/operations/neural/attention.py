@@ -16,6 +16,7 @@ from ..declare.half_types import HALF_TYPES, in_float32
 from ..declare.pointwise import FLOATING, compute_dtype
 from ..declare.registry import library
 from ..random.dropout import dropout
+from ..random.random import draws_as_pytorch
 from ..rows.softmax import softmax_of
 from .backends import FEW_SCORES, SDPBackend, state
 
@@ -360,7 +361,7 @@ def multi_head_attention_forward(
         mask = mask if mask is None or mask.dtype is q.dtype else mask.to(q.dtype)
         found = scaled_dot_product_attention(q, k, v, mask, dropout_p if training else 0.0, is_causal)
         joined = found.permute(2, 0, 1, 3).reshape(length, n, width)
-        if training and twisted.source(None, joined) is not None:
+        if training and draws_as_pytorch(joined):
             joined = (
                 joined.contiguous()
             )  # so PyTorch's result lies in memory, and so a dropout after it is drawn

@@ -310,8 +310,8 @@ def _dropping(name: str, source: Any, what: str) -> None:
         f"{name}_(flambeau.ones(1, 2), 0.5, False)", "tensor([[1., 1.]])"
     )
     if name != "dropout":  # which stands beside `nn.functional.dropout`
-        library("random", name, name=f"flat_{name}")(flat)
-    library("random", f"{name}_", name=f"flat_{name}_")(flat_)
+        library("random", name, name=f"flat_{name}", composite=True)(flat)
+    library("random", f"{name}_", name=f"flat_{name}_", composite=True)(flat_)
 
 
 _dropping("dropout", dropouts.dropout, "Zero elements and scale the others by 1 / (1 - p)")
@@ -328,7 +328,7 @@ _dropping(
 )
 
 
-@library("random", "native_dropout")
+@library("random", "native_dropout", composite=True)
 def native_dropout(input: TensorBase, p: float, train: bool | None) -> tuple[TensorBase, TensorBase]:
     """Elements zeroed with chance `p`, the others scaled by 1 / (1 - p); and a bool tensor of those that are kept.
 

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from ..._typeinfo import finfo
 from ...codegen import functions as fn
 from ...codegen import kernels as kn
-from ...core import tape
 from ...core.base.formats import channels_last, channels_last_3d
 from ...core.base.tensor import TensorBase
 from ...core.make.create import ones, zeros
-from ...core.tape.contexts import unrecorded
 from ..declare import checks
-from ..declare.half_types import HALF_TYPES, in_float32
+from ..declare.half_types import in_float32
 from ..declare.pointwise import FLOATING, pointwise
-from ..declare.registry import library
-from ..declare.rows import reduction, row
+from ..declare.registry import leaf, library
+from ..declare.rows import reduction
 from ..rows.moments import deviations, variance_and_mean
 from ..rows.reductions import wide
+from .normalization_gradients import scale_of, second_gradients
+from .normalized_rows import batch_sums, instance_norm_rows, layer_norm_rows, rms_norm_rows
 
 
 def _alike(
@@ -42,60 +43,7 @@ def _alike(
             )
 
 
-# --- rows: layer norm ------------------------------
-def _standardised(x, eps):
-    """A row less its mean, over √(variance + eps); the mean; 1 / √(variance + eps).
-
-    The mean of what is left after the rounded mean is taken off too: next to a large mean its rounding is no small part.
-    """
-    mean = kn.mean(x)
-    centred = x - mean
-    rest = kn.mean(centred)
-    inverse = 1.0 / fn.sqrt(kn.mean(centred * centred) - rest * rest + eps)
-    return fn.fma(centred, inverse, -(rest * inverse)), mean + rest, inverse
-
-
-@row(places=(), name="normalized_rows")
-def normalized_rows(x, *, eps=1e-5):
-    """(x - mean) / √(variance + eps) of each row, its mean, and 1 / √(variance + eps)."""
-    return _standardised(x, eps)
-
-
-@row(places=(), name="instance_rows")
-def instance_rows(x, *, eps=1e-5):
-    """`normalized_rows`, but where variance + eps is 0, 1 / √(variance + eps) is taken for 0."""
-    found, mean, inverse = _standardised(x, eps)
-    constant, zero = inverse == math.inf, fn.like(inverse, 0.0)
-    return fn.where(constant, zero, found), mean, fn.where(constant, zero, inverse)
-
-
-@row(places=(), name="affine_rows", per_row=())
-def affine_rows(x, weight, bias, *, eps=1e-5):
-    """`normalized_rows` times weight plus bias; mean and scale for the derivative."""
-    found, mean, inverse = _standardised(x, eps)
-    return found * weight + bias, mean, inverse
-
-
-@row(places=(), name="normalized_rows_back", per_row=("mean", "inverse"))
-def normalized_rows_back(g, x, mean, inverse):
-    """The gradient of x, from that of its normalised row (Ba et al. 2016)."""
-    y = (x - mean) * inverse
-    return inverse * (g - kn.mean(g) - y * kn.mean(g * y))
-
-
-@row(places=(), name="affine_rows_back", per_row=("mean", "inverse"))
-def affine_rows_back(g, x, weight, mean, inverse):
-    """The same where the row is multiplied by a weight."""
-    y, g = (x - mean) * inverse, g * weight
-    return inverse * (g - kn.mean(g) - y * kn.mean(g * y))
-
-
-@reduction(places=(), dtypes=FLOATING, name="batch_sums", per_row=("mean", "inverse"))
-def batch_sums(grad, input, mean, inverse):
-    """The sums of grad and of grad · (normalised input), in one walk."""
-    return kn.sum(grad), kn.sum(grad * ((input - mean) * inverse))
-
-
+# --- rows: layer and RMS norm ------------------------------
 @library("composite", "nn.functional.layer_norm", "layer_norm", thin=True, autocast=("whole", "float32"))
 def layer_norm(
     input: TensorBase,
@@ -133,76 +81,8 @@ def layer_norm(
                 f"{list(given.shape)} and normalized_shape = {list(shape)}"
             )
     _alike("layer_norm", input, weight, bias)
-    recorded = tape.recording(input, weight, bias)
-    mixed = any(x is not None and x.dtype is not input.dtype for x in (weight, bias))
-    if input.dtype in HALF_TYPES and (mixed or recorded):
-        wide = (x if x is None else x.float() for x in (weight, bias))
-        return layer_norm(input.float(), shape, *wide, eps).to(input.dtype)
-    dims = tuple(range(input.ndim - rank, input.ndim))
-    input = input.contiguous()  # rows lie in one piece, and so do the results
-    if weight is None and bias is None:
-        return _normalized(input, dims, eps)
-    factor = ones(shape, dtype=input.dtype, device=input.device) if weight is None else weight
-    addend = zeros(shape, dtype=input.dtype, device=input.device) if bias is None else bias
-    if not recorded:
-        return affine_rows.over((input, factor, addend), dims, True, params=(eps,))[0]
-    operands = (input.detach(), factor.detach(), addend.detach())
-    found, mean, inverse = affine_rows.over(operands, dims, True, params=(eps,))
-    wanted = tuple(tape.recording(x) for x in (input, weight, bias))
-    tape.record(
-        "NativeLayerNormBackward0",
-        _affine_back,
-        (input, factor, addend),
-        found,
-        (input, factor),
-        (mean, inverse, dims, eps, wanted),
-    )
-    return found
-
-
-def _affine_back(grad, input, weight, mean, inverse, dims, eps, wanted):
-    lead = tuple(range(input.ndim - len(dims)))
-    if tape.recording(grad, input, weight):  # differentiated again: out of recorded operations
-        mean = input.mean(dims, True)
-        inverse = ((input - mean).square().mean(dims, True) + eps).rsqrt()
-        y, scaled_grad = (input - mean) * inverse, grad * weight
-        centred = scaled_grad - scaled_grad.mean(dims, True) - y * (scaled_grad * y).mean(dims, True)
-        sums = (grad * y, grad)
-        return inverse * centred, *(x.sum(lead) if lead else x for x in sums)
-    to_input = affine_rows_back.over((grad, input, weight, mean, inverse), dims, True) if wanted[0] else None
-    if not (wanted[1] or wanted[2]):
-        return to_input, None, None
-    if not lead:
-        return to_input, grad * ((input - mean) * inverse), grad
-    to_bias, to_weight = batch_sums.over((grad, input, mean, inverse), lead, False)
-    return to_input, to_weight, to_bias
-
-
-def _normalized(input: TensorBase, dims: tuple[int, ...], eps: float, rows=normalized_rows) -> TensorBase:
-    """`normalized_rows`, or `instance_rows`, on the tape."""
-    found, mean, inverse = rows.over((input.detach(),), dims, True, params=(eps,))
-    if tape.recording(input):
-        tape.record(
-            "NativeLayerNormBackward0",
-            _normalized_back,
-            (input,),
-            found,
-            (input,),
-            (mean, inverse, dims, eps, rows is instance_rows),
-        )
-    return found
-
-
-def _normalized_back(grad, input, mean, inverse, dims, eps, constant_too):
-    if tape.recording(grad, input):  # differentiated again: out of recorded operations
-        mean = input.mean(dims, True)
-        spread = (input - mean).square().mean(dims, True) + eps
-        if constant_too:
-            spread = spread.masked_fill(spread.detach() == 0, math.inf)
-        inverse = spread.rsqrt()
-        y = (input - mean) * inverse
-        return inverse * (grad - grad.mean(dims, True) - y * (grad * y).mean(dims, True))
-    return normalized_rows_back.over((grad, input, mean, inverse), dims, True)
+    # rows lie in one piece, and so do the results
+    return layer_norm_rows(input.contiguous(), weight, bias, rank, eps)[0]
 
 
 @library("composite", "nn.functional.rms_norm", "rms_norm", thin=True, autocast=("whole", "float32"))
@@ -239,55 +119,11 @@ def rms_norm(
         and not input.is_complex()
         and tuple(weight.shape) == shape
     ):
-        return _weighted_rms(input, weight, dims, finfo(input.dtype).eps if eps is None else eps)
+        eps = finfo(input.dtype).eps if eps is None else eps
+        return rms_norm_rows(input, weight, len(shape), eps)[0]
     input = _row_major_or_channels_last(input)
     scale = (input.square().mean(dims, True) + (finfo(input.dtype).eps if eps is None else eps)).rsqrt()
     return input * scale if weight is None else input * scale * weight
-
-
-@row(places=(), name="rms_rows", per_row=())
-def rms_rows(x, weight, *, eps=1e-5):
-    """x / √(mean of squares + eps) · weight, and 1 / √(mean of squares + eps)."""
-    inverse = 1.0 / fn.sqrt(kn.mean(x * x) + eps)
-    return x * inverse * weight, inverse
-
-
-@row(places=(), name="rms_rows_back", per_row=("inverse",))
-def rms_rows_back(g, x, weight, inverse):
-    """The gradient of x."""
-    y, g = x * inverse, g * weight
-    return inverse * (g - y * kn.mean(g * y))
-
-
-@reduction(places=(), name="rms_sums", dtypes=FLOATING)
-def rms_sums(g, x, inverse):
-    """The gradient of weight."""
-    return kn.sum(g * (x * inverse))
-
-
-def _weighted_rms(input, weight, dims, eps: float) -> TensorBase:
-    found, inverse = rms_rows.over((input.detach(), weight.detach()), dims, True, params=(eps,))
-    if tape.recording(input, weight):
-        wanted = tuple(tape.recording(x) for x in (input, weight))
-        extra = (inverse, dims, eps, wanted)
-        tape.record("MulBackward0", _rms_back, (input, weight), found, (input, weight), extra)
-    return found
-
-
-def _rms_back(grad, input, weight, inverse, dims, eps, wanted):
-    lead = tuple(range(input.ndim - len(dims)))
-    if tape.recording(grad, input, weight):  # differentiated again: out of recorded operations
-        inverse = (input.square().mean(dims, True) + eps).rsqrt()
-        y, scaled_grad = input * inverse, grad * weight
-        to_weight = grad * y
-        to_input = inverse * (scaled_grad - y * (scaled_grad * y).mean(dims, True))
-        return to_input, to_weight.sum(lead) if lead else to_weight
-    to_input = rms_rows_back.over((grad, input, weight, inverse), dims, True) if wanted[0] else None
-    if not wanted[1]:
-        return to_input, None
-    if not lead:
-        return to_input, grad * (input * inverse)
-    return to_input, rms_sums.over((grad, input, inverse), lead, False)
 
 
 # --- channels: batch, instance and group norm ------------------------------
@@ -325,6 +161,10 @@ def _row_major_or_channels_last(input: TensorBase) -> TensorBase:
     if last is not None and input.is_contiguous(memory_format=last) and input.stride(0) == input[0].numel():
         return input
     return input.contiguous()
+
+
+def _all_but_channels(ndim: int) -> tuple[int, ...]:
+    return 0, *range(2, ndim)
 
 
 def _channel(t: TensorBase, ndim: int) -> TensorBase:
@@ -386,7 +226,6 @@ def batch_norm(
             checks.rank("batch_norm", name, moment, 1)
     input = _row_major_or_channels_last(input)
     ndim = input.ndim
-    dims = tuple(d for d in range(ndim) if d != 1)
     if not training:
         if eps < 0:
             raise ValueError(f"batch_norm(): batch_norm eps must be non-negative, but got {eps}")
@@ -395,7 +234,7 @@ def batch_norm(
                 "batch_norm(): expected running_mean and running_var to be given when training=False"
             )
         mean, inverse = _channel(running_mean, ndim), (_channel(running_var, ndim) + eps).rsqrt()
-        return _scaled(input, mean, inverse, weight, bias, dims, None)
+        return batch_norm_channels(input, mean, inverse, weight, bias, None)
     if eps <= 0:
         raise ValueError(f"batch_norm(): batch_norm eps must be positive during training, but got {eps}")
     n = input.numel() // channels if channels else 0
@@ -406,34 +245,30 @@ def batch_norm(
     if n == 0:  # no moments, which the running ones could move towards
         w, b = _affine(weight, bias, ndim)
         return input * w + b
-    var, mean = variance_and_mean.over((input.detach(),), dims, True, params=(0.0,))
+    var, mean = variance_and_mean.over((input.detach(),), _all_but_channels(ndim), True, params=(0.0,))
     if running_mean is not None:
         running_mean.data.mul_(1 - momentum).add_(mean.reshape(-1), alpha=momentum)
     if running_var is not None:
         running_var.data.mul_(1 - momentum).add_(var.reshape(-1), alpha=momentum * n / (n - 1))
-    return _scaled(input, mean, (var + eps).rsqrt(), weight, bias, dims, eps)
+    return batch_norm_channels(input, mean, (var + eps).rsqrt(), weight, bias, eps)
 
 
-def _scaled(input, mean, inverse, weight, bias, dims: tuple[int, ...], eps: float | None) -> TensorBase:
-    """`scaled` on the tape; `eps` is None where mean and inverse are no functions of the input."""
-    w, b = _affine(weight, bias, input.ndim)
-    before = tape._set_recording(0)
-    try:
-        found = scaled(input, mean, inverse, w, b)
-    finally:
-        tape._set_recording(before)
-    if tape.recording(input, weight, bias):
-        saved = (input, mean, inverse) if weight is None else (input, mean, inverse, weight)
-        sums = eps is not None or tape.recording(weight, bias)
-        tape.record(
-            "NativeBatchNormBackward0",
-            _batch_gradients,
-            (input, weight, bias),
-            found,
-            saved,
-            (dims, eps, sums),
-        )
-    return found
+@leaf("library", label="NativeBatchNormBackward0", inputs=("input", "weight", "bias"))
+def batch_norm_channels(
+    input: TensorBase,
+    mean: TensorBase,
+    inverse: TensorBase,
+    weight: TensorBase | None,
+    bias: TensorBase | None,
+    eps: float | None,
+) -> TensorBase:
+    """(input - mean) · inverse · weight + bias for each channel; `eps` is None where mean and inverse are not those of the input."""
+    return scaled(input, mean, inverse, *_affine(weight, bias, input.ndim))
+
+
+@batch_norm_channels.derivative
+def _batch_norm_gradients(grad, input, mean, inverse, weight, eps, needs):
+    return batch_norm_channels_backward(grad, input, mean, inverse, weight, eps, needs)
 
 
 def _affine(weight, bias, ndim: int):
@@ -442,29 +277,51 @@ def _affine(weight, bias, ndim: int):
     )
 
 
-def _batch_gradients(grad, input, mean, inverse, *rest):
-    *given, dims, eps, sums = rest
-    w = _channel(given[0], input.ndim) if given else 1.0
-    again = tape.recording(grad, input, *given)  # differentiated again: out of recorded operations
-    of_grad = of_product = None
-    if again:
-        if eps is not None:
-            mean = input.mean(dims, True)
-            inverse = ((input - mean).square().mean(dims, True) + eps).rsqrt()
-        y = (input - mean) * inverse
-        of_grad, of_product = grad.sum(dims, True), (grad * y).sum(dims, True)
-    elif sums:
-        of_grad, of_product = batch_sums.over((grad, input, mean, inverse), dims, True)
-    n = math.prod(input.shape[d] for d in dims)
+@leaf("library", results=("to_input", "to_weight", "to_bias"), inputs=("grad_out", "input", "weight"))
+def batch_norm_channels_backward(
+    grad_out: TensorBase,
+    input: TensorBase,
+    mean: TensorBase,
+    inverse: TensorBase,
+    weight: TensorBase | None,
+    eps: float | None,
+    wanted: Sequence[bool],
+) -> tuple[TensorBase | None, ...]:
+    """The gradients of `batch_norm_channels`."""
+    w = 1.0 if weight is None else _channel(weight, input.ndim)
+    dims = _all_but_channels(input.ndim)
+    sums, products = None, None
+    if eps is not None or any(wanted[1:]):
+        sums, products = batch_sums.over((grad_out, input, mean, inverse), dims, True)
     if eps is None:
-        to_input = grad * (inverse * w)
-    elif again:
-        to_input = inverse * w * (grad - of_grad / n - y * (of_product / n))
+        to_input = grad_out * (inverse * w)
     else:
-        to_input = scaled_back(grad, input, mean, inverse, w, w * (of_grad / n), w * (of_product / n))
-    if not sums:
+        n = math.prod(input.shape[d] for d in dims)
+        to_input = scaled_back(grad_out, input, mean, inverse, w, w * (sums / n), w * (products / n))
+    if sums is None:
         return to_input, None, None
-    return to_input, of_product.reshape(-1), of_grad.reshape(-1)
+    return to_input, products.reshape(-1), sums.reshape(-1)
+
+
+@batch_norm_channels_backward.derivative
+def _batch_norm_again(grads, grad_out, input, mean, inverse, weight, eps):
+    ndim = input.ndim
+    w = None if weight is None else _channel(weight, ndim)
+    of_input, *others = grads
+    of_weight, of_bias = (x if x is None else _channel(x, ndim) for x in others)
+    if eps is not None:
+        given = (of_input, of_weight, of_bias)
+        found = second_gradients(given, grad_out, input, w, _all_but_channels(ndim), eps)
+        return *found[:2], None if found[2] is None else found[2].reshape(-1)
+    to_grad, to_input, to_weight = grad_out * 0.0, None, None
+    if of_input is not None:
+        to_grad = of_input * inverse if w is None else of_input * (inverse * w)
+        if w is not None:
+            to_weight = (of_input * grad_out * inverse).sum(_all_but_channels(ndim))
+    if of_weight is not None:
+        to_grad = to_grad + of_weight * ((input - mean) * inverse)
+        to_input = of_weight * (grad_out * inverse)
+    return to_grad if of_bias is None else to_grad + of_bias, to_input, to_weight
 
 
 @library("composite", "nn.functional.instance_norm", "instance_norm")
@@ -525,7 +382,7 @@ def instance_norm(
             running_var.data.mul_(1 - momentum).add_(var.mean(0), alpha=momentum)
     if weight is not None or bias is not None:
         return _grouped(input, input.shape[1], weight, bias, eps)
-    return _normalized(input, dims, eps, instance_rows)
+    return instance_norm_rows(input, len(dims), eps)[0]
 
 
 @library("composite", "nn.functional.group_norm", "group_norm", autocast=("whole", "float32"))
@@ -575,7 +432,7 @@ def group_norm(
     grouped = input.reshape(
         [input.shape[0], num_groups, -1] if input.numel() else [input.shape[0], num_groups, 0]
     )
-    return _normalized(grouped, (2,), eps).reshape(input.shape)
+    return layer_norm_rows(grouped, None, None, 1, eps)[0].reshape(input.shape)
 
 
 def _grouped(input, groups: int, weight, bias, eps: float) -> TensorBase:
@@ -594,13 +451,8 @@ def _grouped(input, groups: int, weight, bias, eps: float) -> TensorBase:
         if bias is None
         else bias.reshape(per_channel)
     )
-    with unrecorded():
-        var, mean, rest = centred_moments.over((seen.detach(),), (2, 3), True)
-        inverse = _inverse(var, eps)
-        found = scaled(seen, mean, inverse, w, b - rest * (inverse * w))
-    if tape.recording(seen, w, b):
-        extra = (mean, inverse, eps)
-        tape.record("NativeGroupNormBackward0", _grouped_back, (seen, w, b), found, (seen, w), extra)
+    var, mean, rest = centred_moments.over((seen.detach(),), (2, 3), True)
+    found = group_norm_channels(seen, mean, scale_of(var, eps), rest, w, b, eps)
     found = found.reshape(input.shape)
     # convolutions look at the stride of one image, too
     if input.shape[0] == 1 and not input.is_contiguous():
@@ -608,23 +460,42 @@ def _grouped(input, groups: int, weight, bias, eps: float) -> TensorBase:
     return found
 
 
-def _inverse(var, eps: float) -> TensorBase:
-    """1 / √(variance + eps), 0 where that is no number."""
-    inverse = (var + eps).rsqrt()
-    return inverse if eps > 0 else inverse.masked_fill(inverse.detach() == math.inf, 0.0)
+@leaf("library", label="NativeGroupNormBackward0", inputs=("input", "weight", "bias"))
+def group_norm_channels(
+    input: TensorBase,
+    mean: TensorBase,
+    inverse: TensorBase,
+    rest: TensorBase,
+    weight: TensorBase,
+    bias: TensorBase,
+    eps: float,
+) -> TensorBase:
+    """(input - mean - rest) · inverse · weight + bias of (N, groups, channels, places); the moments are those of the input."""
+    return scaled(input, mean, inverse, weight, bias - rest * (inverse * weight))
 
 
-def _grouped_back(grad, input, weight, mean, inverse, eps):
+@group_norm_channels.derivative
+def _group_norm_gradients(grad, input, mean, inverse, weight, eps):
+    return group_norm_channels_backward(grad, input, mean, inverse, weight, eps)
+
+
+@leaf("library", results=("to_input", "to_weight", "to_bias"), inputs=("grad_out", "input", "weight"))
+def group_norm_channels_backward(
+    grad_out: TensorBase,
+    input: TensorBase,
+    mean: TensorBase,
+    inverse: TensorBase,
+    weight: TensorBase,
+    eps: float,
+) -> tuple[TensorBase, TensorBase, TensorBase]:
+    """The gradients of `group_norm_channels`."""
     n = input.shape[2] * input.shape[3]
-    if tape.recording(grad, input, weight):  # differentiated again: out of recorded operations
-        mean = input.mean((2, 3), True)
-        inverse = _inverse((input - mean).square().mean((2, 3), True), eps)
-        y = (input - mean) * inverse
-        products, sums = (grad * y).sum(3, True), grad.sum(3, True)
-        of_product, of_grad = ((x * weight).sum(2, True) / n for x in (products, sums))
-        to_input = inverse * (grad * weight - of_grad - y * of_product)
-    else:
-        sums, products = batch_sums.over((grad, input, mean, inverse), 3, True)
-        of_product, of_grad = ((x * weight).sum(2, True) / n for x in (products, sums))
-        to_input = scaled_back(grad, input, mean, inverse, weight, of_grad, of_product)
+    sums, products = batch_sums.over((grad_out, input, mean, inverse), 3, True)
+    of_product, of_grad = ((x * weight).sum(2, True) / n for x in (products, sums))
+    to_input = scaled_back(grad_out, input, mean, inverse, weight, of_grad, of_product)
     return to_input, products.sum(0, True), sums.sum(0, True)
+
+
+@group_norm_channels_backward.derivative
+def _group_norm_again(grads, grad_out, input, weight, eps):
+    return second_gradients(grads, grad_out, input, weight, (2, 3), eps)

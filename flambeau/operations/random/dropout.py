@@ -70,11 +70,11 @@ def _flat_dropout(input: TensorBase, p: float, train: bool) -> TensorBase:
     return dropout(input, p, train)
 
 
-register("dropout_function", "random", dropout, places=("nn.functional.dropout",))
-register("dropout", "random", _flat_dropout, places=("dropout",))
+register("dropout_function", "random", dropout, places=("nn.functional.dropout",), composite=True)
+register("dropout", "random", _flat_dropout, places=("dropout",), composite=True)
 
 
-@library("random", "nn.functional.dropout1d")
+@library("random", "nn.functional.dropout1d", composite=True)
 def dropout1d(input: TensorBase, p: float = 0.5, training: bool = True, inplace: Any = False) -> TensorBase:
     """Zero whole channels of (N, C, L) or (C, L) with chance p and scale the others by 1 / (1 - p) (Tompson et al. 2014).
 
@@ -92,7 +92,7 @@ def dropout1d(input: TensorBase, p: float = 0.5, training: bool = True, inplace:
     return _dropped("dropout1d", input, p, training, inplace, lead=input.ndim - 1)
 
 
-@library("random", "nn.functional.dropout2d")
+@library("random", "nn.functional.dropout2d", composite=True)
 def dropout2d(input: TensorBase, p: float = 0.5, training: bool = True, inplace: Any = False) -> TensorBase:
     """Zero whole channels of (N, C, H, W) with chance p and scale the others by 1 / (1 - p) (Tompson et al. 2014).
 
@@ -116,7 +116,7 @@ def dropout2d(input: TensorBase, p: float = 0.5, training: bool = True, inplace:
     return _dropped("dropout2d", input, p, training, inplace, lead=2)
 
 
-@library("random", "nn.functional.dropout3d")
+@library("random", "nn.functional.dropout3d", composite=True)
 def dropout3d(input: TensorBase, p: float = 0.5, training: bool = True, inplace: Any = False) -> TensorBase:
     """Zero whole channels of (N, C, D, H, W) or (C, D, H, W) with chance p and scale the others by 1 / (1 - p).
 
@@ -165,7 +165,7 @@ def _alpha(
     return input.copy_(found) if inplace else found
 
 
-@library("random", "nn.functional.alpha_dropout")
+@library("random", "nn.functional.alpha_dropout", composite=True)
 def alpha_dropout(
     input: TensorBase, p: float = 0.5, training: bool = False, inplace: Any = False
 ) -> TensorBase:
@@ -187,7 +187,7 @@ def alpha_dropout(
     return _alpha("alpha_dropout", input, p, training, inplace)
 
 
-@library("random", "nn.functional.feature_alpha_dropout")
+@library("random", "nn.functional.feature_alpha_dropout", composite=True)
 def feature_alpha_dropout(
     input: TensorBase, p: float = 0.5, training: bool = False, inplace: Any = False
 ) -> TensorBase:

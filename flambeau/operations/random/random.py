@@ -29,7 +29,7 @@ from ...core.views.views import view_as_real
 from ..declare import checks
 from ..declare.host import holds
 from ..declare.pointwise import Pointwise
-from ..declare.registry import library, register
+from ..declare.registry import leaf, library, register
 from ..pointwise.copying import to_dtype
 from ..rows.reductions import any_improbable
 
@@ -522,6 +522,12 @@ def random_(
     return _fill_integers(self, "random_", low, high, generator, unbounded)
 
 
+@leaf("question", differentiable=False)
+def draws_as_pytorch(like: TensorBase) -> bool:
+    """Whether the default generator of a tensor's device draws PyTorch's stream."""
+    return twisted.source(None, like) is not None
+
+
 def in_turn(generator: Generator | None = None) -> bool:
     """Whether a generator of the host draws PyTorch's stream."""
     return twisted.source(generator, empty(0, device="cpu")) is not None
@@ -811,7 +817,7 @@ def normal(mean: Any, std: Any = 1.0, size: Any = None, *, generator: Generator 
     return made if out is None else out.resize_(made.shape).copy_(made)
 
 
-@library("random", "bernoulli", "Tensor.bernoulli", differentiable=False)
+@leaf("random", "bernoulli", "Tensor.bernoulli", differentiable=False)
 def bernoulli(input: TensorBase, p: float | None = None, *, generator: Generator | None = None,
               out: TensorBase | None = None) -> TensorBase:  # fmt: skip
     """1 with the probability that the element of `input` gives (or `p`, where it is given), else 0, in input's dtype.
@@ -823,14 +829,15 @@ def bernoulli(input: TensorBase, p: float | None = None, *, generator: Generator
     tensor([0., 1.])
     """
     if p is not None:
-        made = bernoulli_(empty_like(input.detach()), p, generator=generator)
+        made = bernoulli_(empty_like(input), p, generator=generator)
     else:
-        made = _successes(input.detach(), generator, "bernoulli")
-    if out is not None:
-        return out.resize_(made.shape).copy_(made)
-    if tape.recording(input):
-        tape.record("BernoulliBackward0", lambda g: g * 0.0, (input,), made)
-    return made
+        made = _successes(input, generator, "bernoulli")
+    return made if out is None else out.resize_(made.shape).copy_(made)
+
+
+@bernoulli.derivative
+def _bernoulli_gradient(grad: TensorBase) -> TensorBase:
+    return grad * 0.0
 
 
 @library("random", "multinomial", "Tensor.multinomial", differentiable=False)

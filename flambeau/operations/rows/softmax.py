@@ -245,7 +245,7 @@ def softmin(input: TensorBase, dim: int | None = None, _stacklevel: int = 3, dty
     return softmax(-input, _implicit("softmin", input.ndim) if dim is None else dim, dtype=dtype)
 
 
-@library("random", "nn.functional.gumbel_softmax", autocast="parts")
+@library("random", "nn.functional.gumbel_softmax", autocast="parts", composite=True)
 def gumbel_softmax(
     logits: TensorBase, tau: float = 1.0, hard: bool = False, eps: float = 1e-10, dim: int = -1
 ) -> TensorBase:
