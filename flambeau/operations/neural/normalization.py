@@ -290,16 +290,14 @@ def batch_norm_channels_backward(
     """The gradients of `batch_norm_channels`."""
     w = 1.0 if weight is None else _channel(weight, input.ndim)
     dims = _all_but_channels(input.ndim)
-    sums, products = None, None
-    if eps is not None or any(wanted[1:]):
-        sums, products = batch_sums.over((grad_out, input, mean, inverse), dims, True)
+    if eps is None and not any(wanted[1:]):
+        return grad_out * (inverse * w), None, None
+    sums, products = batch_sums.over((grad_out, input, mean, inverse), dims, True)
     if eps is None:
         to_input = grad_out * (inverse * w)
     else:
         n = math.prod(input.shape[d] for d in dims)
         to_input = scaled_back(grad_out, input, mean, inverse, w, w * (sums / n), w * (products / n))
-    if sums is None:
-        return to_input, None, None
     return to_input, products.reshape(-1), sums.reshape(-1)
 
 
