@@ -592,7 +592,7 @@ def angle(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> 
 def any(input: Tensor, dim: _int | _Sequence[_int] | None = None, keepdim: _bool = False, *, dtype: None | _dtype = None, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """Whether any input ≠ 0, over `dim` (bool; uint8 for uint8)."""
 def arange(start: Tensor | _complex | None = None, end: Tensor | _complex | None = None, step: _float | None = None, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = None, memory_format: _memory_format | None = None, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-    """1-D Tensor of start, start + step, … before end: (⌈(end - start) / step⌉,)."""
+    """Tensor of start, start + step, … before end, of shape (⌈(end - start) / step⌉,)."""
 def arccos(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """arccos(input), the arc cosine in radians, element by element; integers become the default dtype."""
 def arccos_(input: Tensor) -> Tensor:
@@ -735,7 +735,7 @@ def bitwise_xor_(input: Tensor | _complex, other: Tensor | _complex) -> Tensor:
 def blackman_window(window_length: _int, periodic: _bool = True, *values: _Any, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, requires_grad: _bool = False, **named: _Any) -> Tensor:
     """0.42 - 0.5 cos(2πk/n) + 0.08 cos(4πk/n): a period of that length or, unless `periodic`, symmetric."""
 def block_diag(*tensors: Tensor) -> Tensor:
-    """A matrix with the given ones (or rows, or numbers) along its diagonal and zeros elsewhere."""
+    """A matrix with the given ones (or rows, or numbers) along its diagonal and zeros elsewhere: [[A, 0], [0, B]] for A and B."""
 def bmm(input: Tensor, mat2: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """The products of b matrices each: (b, n, k) and (b, k, m) give (b, n, m). RuntimeError for other shapes (nothing broadcasts) or different dtypes."""
 def broadcast_shapes(*shapes: _Any) -> _Size:
@@ -1011,7 +1011,7 @@ def floor(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> 
 def floor_(input: Tensor) -> Tensor:
     """`floor` in place: the result is written over the tensor itself, which is returned."""
 def floor_divide(input: Tensor, other: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-    """Quotient rounded down; the caller has ruled out integer zeros."""
+    """Quotient rounded down, ⌊input / other⌋; the caller has ruled out integer zeros."""
 def floor_divide_(input: Tensor, other: Tensor | _complex) -> Tensor:
     """`floor_divide` in place."""
 def fmax(input: Tensor, other: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
@@ -1163,7 +1163,7 @@ def index_select(input: Tensor, dim: _int | _Sequence[_int] | None, index: Tenso
 def indices_copy(self: Tensor) -> Tensor:
     """`x.indices()` in memory of its own."""
 def initial_seed() -> _int:
-    """The default generator's seed: `manual_seed` of it repeats draws of the same shapes."""
+    """The default generator's seed; `manual_seed` of it repeats draws of the same shapes."""
 def inner(input: Tensor, other: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """Sums of products over the last dimension of both; the shape is input's other dimensions, then other's. With a 0-dim tensor it is the product of all elements with it. RuntimeError where the last sizes or the dtypes differ."""
 def instance_norm(input: Tensor, running_mean: Tensor | None = None, running_var: Tensor | None = None, weight: Tensor | None = None, bias: Tensor | None = None, use_input_stats: _bool = True, momentum: _float = 0.1, eps: _float = 1e-05, cudnn_enabled: _bool = True) -> Tensor:
@@ -1293,7 +1293,7 @@ def logical_xor_(input: Tensor, other: Tensor) -> Tensor:
 def logit(input: Tensor, eps: _float | None = None, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """log(x / (1 - x)); with `eps`, x is first kept within [eps, 1 - eps]."""
 def logit_(self: Tensor, *args: _Any, **named: _Any) -> Tensor:
-    """`logit` in place: log(x / (1 - x))."""
+    """`logit` in place: log(x / (1 - x)); with `eps`, x is first kept within [eps, 1 - eps]."""
 def logspace(start: Tensor | _complex, end: Tensor | _complex, steps: _int, base: _Any = None, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = None, memory_format: _memory_format | None = None, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """base to the power of linspace(start, end, steps)."""
 def logsumexp(input: Tensor, dim: _int | _Sequence[_int] | None, keepdim: _bool = False, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
@@ -1317,7 +1317,7 @@ def lu_solve(b: Tensor, LU_data: Tensor, LU_pivots: Tensor, *, out: Tensor | _tu
 def lu_unpack(LU_data: Tensor, LU_pivots: Tensor, unpack_data: _bool = True, unpack_pivots: _bool = True, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> _return_types.lu_unpack:
     """P, L and U with A = P L U of what `linalg.lu_factor` gave; empty where not unpacked."""
 def manual_seed(seed: _Any) -> _Generator:
-    """Start the streams of that seed on the host and on every device; returns the host's generator. Draws of the same shapes and dtypes after the same seed are the same."""
+    """Start the streams of that seed on the host and on every device; returns the host's generator."""
 def margin_ranking_loss(input1: Tensor, input2: Tensor, target: Tensor, margin: _float = 0.0, size_average: _bool | None = None, reduce: _str | _bool | None = None, reduction: _str = 'mean') -> Tensor:
     """max(0, -y (x1 - x2) + margin)."""
 def masked_fill(input: Tensor, mask: Tensor | None, value: Tensor | _complex) -> Tensor:
@@ -1422,11 +1422,11 @@ def mv(input: Tensor, vec: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None =
 def mvlgamma(input: Tensor, p: _int, *, out: Tensor | None = None) -> Tensor:
     """Logarithm of the multivariate gamma function of dimension p: p(p-1)/4 · log π + Σ lgamma(input - j/2), j < p."""
 def mvlgamma_(self: Tensor, *args: _Any, **named: _Any) -> Tensor:
-    """`mvlgamma` in place: Logarithm of the multivariate gamma function of dimension p."""
+    """`mvlgamma` in place: Logarithm of the multivariate gamma function of dimension p: p(p-1)/4 · log π + Σ lgamma(input - j/2), j < p."""
 def nan_to_num(input: Tensor, nan: _float | None = 0.0, posinf: _float | None = None, neginf: _float | None = None, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """input, or `nan`, `posinf`, `neginf` where it is NaN, +inf, -inf. The infinities become the dtype's largest and lowest by default."""
 def nan_to_num_(self: Tensor, *args: _Any, **named: _Any) -> Tensor:
-    """`nan_to_num` in place: input, or `nan`, `posinf`, `neginf` where it is NaN, +inf, -inf."""
+    """`nan_to_num` in place: input, or `nan`, `posinf`, `neginf` where it is NaN, +inf, -inf. The infinities become the dtype's largest and lowest by default."""
 def nanmean(input: Tensor, dim: _int | _Sequence[_int] | None = None, keepdim: _bool = False, *, dtype: _dtype | None = None, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """Σ input / n over `dim` (all by default), over the n elements that are numbers."""
 @_overload
@@ -1482,7 +1482,7 @@ def norm(input: Tensor, p: _float | _str | None = 'fro', dim: _int | _Sequence[_
 def norm_except_dim(v: Tensor, pow: _int = 2, dim: _int = 0) -> Tensor:
     """(Σ |v|^p)^(1/p), p = `pow`, over all dimensions but `dim`, which keep size 1. Where `dim` is -1 it is over all of them."""
 def normal(mean: Tensor | _complex, std: Tensor | _complex = 1.0, size: _int | _Sequence[_int] | None = None, *, generator: _Generator | None = None, out: Tensor | None = None, **options: _Any) -> Tensor:
-    """Normal numbers whose mean and standard deviation are tensors, which broadcast, or numbers with a `size`."""
+    """Normal numbers whose mean and standard deviation are tensors, which broadcast, or numbers with a `size`, the shape of the result."""
 def not_equal(input: Tensor, other: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """Whether input ≠ other, element by element (bool)."""
 def not_equal_(input: Tensor, other: Tensor | _complex) -> Tensor:
@@ -1592,9 +1592,9 @@ def reshape(input: Tensor, *shape_: _int | _Sequence[_int], shape: _int | _Seque
 def resize_as_(input: Tensor, the_template: _Any, *, memory_format: _memory_format | None = None) -> Tensor:
     """`resize_` to the shape of another tensor."""
 def resolve_conj(input: Tensor) -> Tensor:
-    """The tensor itself: conjugates are never put off."""
+    """The tensor itself, for resolve_conj(x) = x: conjugates are never put off."""
 def resolve_neg(input: Tensor) -> Tensor:
-    """The tensor itself: negatives are never put off."""
+    """The tensor itself, for resolve_neg(x) = x: negatives are never put off."""
 def result_type(a: _Any, b: _Any) -> _dtype:
     """The dtype of an arithmetic operation on `a` and `b` (tensors or numbers)."""
 def rms_norm(input: Tensor, normalized_shape: _int | _Sequence[_int], weight: Tensor | None = None, eps: _float | None = None) -> Tensor:
@@ -1614,7 +1614,7 @@ def rot90(input: Tensor, k: _int = 1, dims: _Sequence[_int] = (0, 1)) -> Tensor:
 def round(input: Tensor, *, decimals: _float = 0, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """Nearest multiple of 10^-decimals, ties to even; its derivative is 0."""
 def round_(self: Tensor, *args: _Any, **named: _Any) -> Tensor:
-    """`round` in place: Nearest multiple of 10^-decimals, ties to even."""
+    """`round` in place: Nearest multiple of 10^-decimals, ties to even; its derivative is 0."""
 def row_indices_copy(self: Tensor) -> Tensor:
     """`x.row_indices()` in memory of its own."""
 def row_stack(tensors: _Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
@@ -1648,7 +1648,7 @@ def scatter_reduce_(input: Tensor, dim: _int | _Sequence[_int] | None, index: Te
 def searchsorted(sorted_sequence: Tensor, input: Tensor, *, out_int32: _bool = False, right: _bool = False, side: _str | None = None, sorter: Tensor | None = None, out: Tensor | None = None) -> Tensor:
     """Where values belong in ascending rows: before equal elements, or behind them where `right` (or side="right")."""
 def seed() -> _int:
-    """Give the host and every device a seed that nobody can foresee, and return it: `manual_seed` of it repeats draws of the same shapes."""
+    """Give the host and every device a seed that nobody can foresee, and return it."""
 def segment_reduce(data: Tensor, reduce: _str, *, lengths: Tensor | None = None, indices: Tensor | None = None, offsets: Tensor | None = None, axis: _int = 0, unsafe: _bool = False, initial: _Any = None) -> Tensor:
     """One row for each segment along `axis`: the sum, mean, prod, max or min of its rows, or `initial` where it has none."""
 def select(input: Tensor, dim: _int | _Sequence[_int] | None, index: _int) -> Tensor:
@@ -1760,7 +1760,7 @@ def subtract(input: Tensor | _complex, other: Tensor | _complex, *, alpha: _comp
 def subtract_(input: Tensor | _complex, other: Tensor | _complex, *, alpha: _complex = 1.0) -> Tensor:
     """`sub` in place: the result is written over the tensor itself, which is returned."""
 def sum(input: Tensor, dim: _int | _Sequence[_int] | None = None, keepdim: _bool = False, *, dtype: None | _dtype = None, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-    """Sum over `dim` (an int, a tuple, or None for all); integers and bools give int64."""
+    """Sum over `dim` (an int, a tuple, or None for all), Σᵢ xᵢ; integers and bools give int64."""
 def svd(input: Tensor, some: _bool = True, compute_uv: _bool = True, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> _return_types.svd:
     """`linalg.svd`, input = U diag(S) Vᴴ, with V instead of its Hermitian transpose; zeros for U and V unless `compute_uv`."""
 def svd_lowrank(A: Tensor, q: _int | None = 6, niter: _int | None = 2, M: Tensor | None = None) -> _tuple[Tensor, Tensor, Tensor]:
@@ -1905,10 +1905,10 @@ def vstack(tensors: _Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
     """The tensors one above another: along the first dimension, where a 1-dim tensor counts as a row."""
 @_overload
 def where(condition: Tensor) -> _tuple[Tensor, ...]:
-    """input where the condition (bool) holds, else other; with the condition alone, its true indices as a tuple."""
+    """input where the condition (bool) holds, else other; with the condition alone, its true indices as a tuple: result[i] = input[i] if condition[i] else other[i]."""
 @_overload
 def where(condition: Tensor, input: Tensor | _complex, other: Tensor | _complex, *, out: Tensor | None=None) -> Tensor:
-    """input where the condition (bool) holds, else other; with the condition alone, its true indices as a tuple."""
+    """input where the condition (bool) holds, else other; with the condition alone, its true indices as a tuple: result[i] = input[i] if condition[i] else other[i]."""
 def xlogy(input: Tensor | _complex, other: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """input · log(other), 0 where input is 0 and other is a number."""
 def xlogy_(input: Tensor | _complex, other: Tensor | _complex) -> Tensor:

@@ -429,7 +429,7 @@ class Tensor:
     def floor_(self) -> Tensor:
         """`floor` in place: the result is written over the tensor itself, which is returned."""
     def floor_divide(self, other: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-        """Quotient rounded down; the caller has ruled out integer zeros."""
+        """Quotient rounded down, ⌊input / other⌋; the caller has ruled out integer zeros."""
     def floor_divide_(self, other: Tensor | _complex) -> Tensor:
         """`floor_divide` in place."""
     def fmax(self, other: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
@@ -684,7 +684,7 @@ class Tensor:
     def logit(self, eps: _float | None = None, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
         """log(x / (1 - x)); with `eps`, x is first kept within [eps, 1 - eps]."""
     def logit_(self, *args: _Any, **named: _Any) -> Tensor:
-        """`logit` in place: log(x / (1 - x))."""
+        """`logit` in place: log(x / (1 - x)); with `eps`, x is first kept within [eps, 1 - eps]."""
     def logsumexp(self, dim: _int | _Sequence[_int] | None, keepdim: _bool = False, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
         """log Σ exp(input) over `dim`, without overflow."""
     def long(self, memory_format: _memory_format | None = None) -> Tensor:
@@ -780,11 +780,11 @@ class Tensor:
     def mvlgamma(self, p: _int, *, out: Tensor | None = None) -> Tensor:
         """Logarithm of the multivariate gamma function of dimension p: p(p-1)/4 · log π + Σ lgamma(input - j/2), j < p."""
     def mvlgamma_(self, *args: _Any, **named: _Any) -> Tensor:
-        """`mvlgamma` in place: Logarithm of the multivariate gamma function of dimension p."""
+        """`mvlgamma` in place: Logarithm of the multivariate gamma function of dimension p: p(p-1)/4 · log π + Σ lgamma(input - j/2), j < p."""
     def nan_to_num(self, nan: _float | None = 0.0, posinf: _float | None = None, neginf: _float | None = None, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
         """input, or `nan`, `posinf`, `neginf` where it is NaN, +inf, -inf. The infinities become the dtype's largest and lowest by default."""
     def nan_to_num_(self, *args: _Any, **named: _Any) -> Tensor:
-        """`nan_to_num` in place: input, or `nan`, `posinf`, `neginf` where it is NaN, +inf, -inf."""
+        """`nan_to_num` in place: input, or `nan`, `posinf`, `neginf` where it is NaN, +inf, -inf. The infinities become the dtype's largest and lowest by default."""
     def nanmean(self, dim: _int | _Sequence[_int] | None = None, keepdim: _bool = False, *, dtype: _dtype | None = None, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
         """Σ input / n over `dim` (all by default), over the n elements that are numbers."""
     @_overload
@@ -953,9 +953,9 @@ class Tensor:
     def resize_as_(self, the_template: _Any, *, memory_format: _memory_format | None = None) -> Tensor:
         """`resize_` to the shape of another tensor."""
     def resolve_conj(self) -> Tensor:
-        """The tensor itself: conjugates are never put off."""
+        """The tensor itself, for resolve_conj(x) = x: conjugates are never put off."""
     def resolve_neg(self) -> Tensor:
-        """The tensor itself: negatives are never put off."""
+        """The tensor itself, for resolve_neg(x) = x: negatives are never put off."""
     def retain_grad(self) -> None:
         """Keep the gradient of a result in `.grad`."""
     retains_grad: _bool
@@ -966,7 +966,7 @@ class Tensor:
     def round(self, *, decimals: _float = 0, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
         """Nearest multiple of 10^-decimals, ties to even; its derivative is 0."""
     def round_(self, *args: _Any, **named: _Any) -> Tensor:
-        """`round` in place: Nearest multiple of 10^-decimals, ties to even."""
+        """`round` in place: Nearest multiple of 10^-decimals, ties to even; its derivative is 0."""
     def row_indices(self) -> Tensor:
         """The row of each value."""
     def rsqrt(self, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
@@ -1091,7 +1091,7 @@ class Tensor:
     def subtract_(self, other: Tensor | _complex, *, alpha: _complex = 1.0) -> Tensor:
         """`sub` in place: the result is written over the tensor itself, which is returned."""
     def sum(self, dim: _int | _Sequence[_int] | None = None, keepdim: _bool = False, *, dtype: None | _dtype = None, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
-        """Sum over `dim` (an int, a tuple, or None for all); integers and bools give int64."""
+        """Sum over `dim` (an int, a tuple, or None for all), Σᵢ xᵢ; integers and bools give int64."""
     def sum_to_size(self, *size: _int | _Sequence[_int]) -> Tensor:
         """Σ input over the dimensions along which a tensor of shape `size` would broadcast to this one."""
     def svd(self, some: _bool = True, compute_uv: _bool = True, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> _return_types.svd:

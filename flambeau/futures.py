@@ -155,6 +155,9 @@ def _run(callback: Callable[[Future], None], future: Future) -> None:
 def collect_all(futures: list[Future]) -> Future[list[Future]]:
     """A future of the list itself, done when all of them are.
 
+    Raises:
+        TypeError: a member is no Future
+
     >>> one, two = Future(), Future()
     >>> both = collect_all([one, two])
     >>> one.set_result(1)
@@ -188,6 +191,9 @@ def collect_all(futures: list[Future]) -> Future[list[Future]]:
 
 def wait_all(futures: list[Future]) -> list[Any]:
     """The values of all of them, as soon as they are there; the first error in the list is raised when all are done.
+
+    Raises:
+        TypeError: a member is no Future
 
     >>> one = Future()
     >>> one.set_result(1)

@@ -164,6 +164,9 @@ class Stat:
     A window is `window_size` long, and ends with the first `add` after that; or, with `max_samples`, takes no more than so many
     values.  What is left is logged when the object goes.
 
+    Raises:
+        TypeError: an argument is missing
+
     >>> from datetime import timedelta
     >>> from flambeau.monitor import Aggregation, Stat
     >>> stat = Stat("loss", [Aggregation.MIN, Aggregation.SUM], timedelta(hours=1))

@@ -98,15 +98,8 @@ def test_public_names_have_examples(name):
     assert not bare, f"{name}: no example in the docstrings of {bare}"
 
 
-# Namespaces whose every callable has it; those of more aspects may be added, none is taken away.
-WHOLE = {
-    "example": """
-        accelerator fft func linalg masked nn.functional nn.init nn.utils optim optim.lr_scheduler signal.windows sparse special
-        utils.data
-    """,
-    "shapes": "fft linalg masked nn.functional signal.windows special",
-    "errors": "fft linalg nn.functional nn.init optim.lr_scheduler signal.windows special",
-}
+# Aspects that every public callable has; errors are stated everywhere but in the modules of Lua Torch.
+WHOLE = ("definition", "formula", "shapes", "example")
 
 
 @functools.cache
@@ -114,18 +107,14 @@ def lacking() -> list[tuple[docstrings.Callable, set[str]]]:
     return [(one, docstrings.missing(one)) for one in docstrings.callables()]
 
 
-def test_operations_have_examples():
-    bare = {f"{one.home}.{one.name}".lstrip(".") for one, gaps in lacking() if one.kind and "example" in gaps}
-    assert not bare
-
-
 @pytest.mark.parametrize("aspect", WHOLE)
-def test_namespaces_are_wholly_described(aspect):
-    homes = WHOLE[aspect].split()
-    bare = [f"{one.home}.{one.name}" for one, gaps in lacking() if one.home in homes and aspect in gaps]
+def test_callables_are_wholly_described(aspect):
+    bare = [f"{one.home}.{one.name}" for one, gaps in lacking() if aspect in gaps]
     assert not bare, f"no {aspect} in the docstrings of {bare}"
-    assert set(homes) <= {one.home for one, _ in lacking()}
+    assert len(lacking()) > 2000
 
 
-def test_every_operation_is_defined():
-    assert not [one.name for one, gaps in lacking() if one.kind and "definition" in gaps]
+def test_callables_state_their_errors():
+    bare = [f"{one.home}.{one.name}" for one, gaps in lacking() if "errors" in gaps]
+    assert not [name for name in bare if not name.startswith("legacy.")]
+    assert len(bare) < len(lacking()) / 10

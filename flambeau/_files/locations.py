@@ -25,6 +25,13 @@ def register_package(
         priority: that of the CPU is 10, those of other devices 20 and more.
         tagger: what `save` writes as a storage's place, or None to leave it to the next one.
         deserializer: the storage, brought to the place of that name, or None.
+
+    Raises:
+        TypeError: an argument is missing
+
+    >>> import flambeau
+    >>> from flambeau.serialization import register_package
+    >>> register_package(99, lambda storage: None, lambda storage, location: None)
     """
     _packages.append((priority, tagger, deserializer))
     _packages.sort(key=lambda package: package[0])

@@ -237,6 +237,10 @@ def scatter(
             meet.  Fewer run in parallel, and places from different threads must be different.
         static, effort, name: as in `indexed`.
 
+    Raises:
+        TypeError: the function has fewer than three parameters: `at`, what is written, and one that is read
+        ValueError: `over` names no parameter
+
     >>> import flambeau
     >>> from flambeau import kernels
     >>> @kernels.scatter

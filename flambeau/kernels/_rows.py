@@ -203,6 +203,9 @@ def reduction(
     several, or all of them.  Long rows are cut into blocks that run in parallel, with the same bits for any number of
     threads.  A row without elements gives what the folds begin with: 0 for a sum, -inf for a maximum.
 
+    Raises:
+        TypeError: the body gives as many values as a row has, or an argument of a call is no Tensor
+
     >>> import flambeau
     >>> from flambeau import kernels
     >>> @kernels.reduction

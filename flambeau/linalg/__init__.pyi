@@ -85,7 +85,7 @@ def svd(A: Tensor, full_matrices: _bool = True, *, driver: _str | None = None, o
 def svdvals(A: Tensor, *, driver: _str | None = None, out: Tensor | None = None) -> Tensor:
     """The diagonal of S in A = U S Vᴴ: singular values in descending order."""
 def tensorinv(A: Tensor, ind: _int = 2, *, out: Tensor | None = None) -> Tensor:
-    """The inverse with respect to `tensordot` over the first `ind` dimensions."""
+    """The inverse with respect to `tensordot` over the first `ind` dimensions: tensordot(tensorinv(A), A, ind) is the identity."""
 def tensorsolve(A: Tensor, B: Tensor, dims: _Sequence[_int] | None = None, *, out: Tensor | None = None) -> Tensor:
     """X with tensordot(A, X, X.ndim) = B; `dims` of A are first moved to the end."""
 def vander(x: Tensor, *, N: _int | None = None) -> Tensor:

@@ -34,7 +34,7 @@ def logsumexp(input: Tensor, dim: _int | _Sequence[_int] | None = None, *, keepd
 def mean(input: Tensor, dim: _int | _Sequence[_int] | None = None, *, keepdim: _bool = False, dtype: _dtype | None = None, mask: Tensor | None = None) -> Tensor:
     """Σ input / n over `dim`, of the n elements where `mask` is true. ValueError unless the result's dtype is a floating-point or complex one."""
 def median(input: Tensor, dim: _int | _Sequence[_int] | None = -1, *, keepdim: _bool = False, dtype: _dtype | None = None, mask: Tensor | None = None) -> Tensor:
-    """The median along `dim` (None: the first); NaN for a row without a true element."""
+    """The median along `dim` (None: the first), element ⌊(n - 1) / 2⌋ of the n true ones in order; NaN for a row without a true element."""
 def norm(input: Tensor, ord: _float | _str | None = 2.0, dim: _int | _Sequence[_int] | None = None, *, keepdim: _bool = False, dtype: _dtype | None = None, mask: Tensor | None = None) -> Tensor:
     """(Σ |input|^ord)^(1/ord) over `dim`, of the elements where `mask` is true."""
 def normalize(input: Tensor, ord: _float | _str | None, dim: _int | _Sequence[_int] | None, *, eps: _float | None = 1e-12, dtype: _dtype | None = None, mask: Tensor | None = None) -> Tensor:

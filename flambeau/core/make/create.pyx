@@ -672,7 +672,7 @@ new_empty_strided = add("new_empty_strided", make_new_empty_strided, ("input", "
     (1, 2)
     """)
 arange = add("arange", make_arange, ("start", "end", "step"), 0,
-    """arange([start,] end, step=1) -> 1-D Tensor of start, start + step, … before end: (⌈(end - start) / step⌉,).
+    """arange([start,] end, step=1) -> Tensor of start, start + step, … before end, of shape (⌈(end - start) / step⌉,).
 
     int64 when all are integers, else the default dtype.  RuntimeError for a step of zero or of the wrong
     sign.

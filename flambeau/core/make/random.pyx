@@ -365,8 +365,9 @@ def _reserve(generator, uint64_t counters, TensorBase like=None) -> tuple:
 
 
 def manual_seed(seed) -> Generator:
-    """Start the streams of that seed on the host and on every device; returns the host's generator.  Draws of the same
-    shapes and dtypes after the same seed are the same.
+    """Start the streams of that seed on the host and on every device; returns the host's generator.
+
+    Draws of the same shapes and dtypes after the same seed are the same.
 
     Raises:
         RuntimeError: the seed is beyond 64 bits
@@ -384,8 +385,9 @@ def manual_seed(seed) -> Generator:
 
 
 def seed() -> int:
-    """Give the host and every device a seed that nobody can foresee, and return it: `manual_seed` of it repeats draws of the
-    same shapes.
+    """Give the host and every device a seed that nobody can foresee, and return it.
+
+    `manual_seed` of it repeats draws of the same shapes.
 
     >>> import flambeau
     >>> flambeau.seed() == flambeau.initial_seed()
@@ -397,7 +399,7 @@ def seed() -> int:
 
 
 def initial_seed() -> int:
-    """The default generator's seed: `manual_seed` of it repeats draws of the same shapes.
+    """The default generator's seed; `manual_seed` of it repeats draws of the same shapes.
 
     >>> import flambeau
     >>> _ = flambeau.manual_seed(5)

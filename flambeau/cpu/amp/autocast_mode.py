@@ -14,6 +14,9 @@ __all__ = ["autocast"]
 class autocast(_amp.autocast):
     """`autocast("cpu", …)`; deprecated.
 
+    Raises:
+        TypeError: an argument that it does not know is given
+
     >>> import flambeau, warnings
     >>> with warnings.catch_warnings(record=True) as told:
     ...     _ = flambeau.cpu.amp.autocast(enabled=False)

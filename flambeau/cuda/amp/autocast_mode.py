@@ -24,6 +24,9 @@ def _deprecated(old: str, new: str) -> None:
 class autocast(_amp.autocast):
     """`autocast("cuda", …)`; deprecated.
 
+    Raises:
+        TypeError: an argument that it does not know is given
+
     >>> import flambeau, warnings
     >>> with warnings.catch_warnings(record=True) as told:
     ...     _ = flambeau.cuda.amp.autocast(enabled=False)
@@ -40,6 +43,9 @@ class autocast(_amp.autocast):
 
 def custom_fwd(fwd: Callable | None = None, *, cast_inputs: dtype | None = None) -> Callable:
     """`amp.custom_fwd` for "cuda"; deprecated.
+
+    Raises:
+        AttributeError: the decorated function is called, and its first argument is no context
 
     >>> import flambeau
     >>> flambeau.cuda.amp.custom_fwd(lambda ctx, x: x).__name__

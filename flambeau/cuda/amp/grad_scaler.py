@@ -14,6 +14,9 @@ __all__ = ["GradScaler", "OptState"]
 class GradScaler(_amp.GradScaler):
     """`amp.GradScaler("cuda", …)`; deprecated.
 
+    Raises:
+        TypeError: an argument that it does not know is given
+
     >>> import flambeau, warnings
     >>> with warnings.catch_warnings(record=True) as told:
     ...     scaler = flambeau.cuda.amp.GradScaler(enabled=False)

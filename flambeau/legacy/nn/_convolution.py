@@ -410,6 +410,13 @@ class SpatialConvolutionMap(_Convolution):
 class SpatialFullConvolutionMap(SpatialConvolutionMap):
     """The transposed convolution with such a table.
 
+    Shape:
+        input: (batch, planes, height, width), or without a batch; the result: (batch, output planes,
+            height, width)
+
+    Raises:
+        TypeError: the table is no tensor
+
     >>> import flambeau
     >>> from flambeau.legacy import nn
     >>> net = nn.SpatialFullConvolutionMap(nn.SpatialConvolutionMap.maps.oneToOne(3), 2, 2)

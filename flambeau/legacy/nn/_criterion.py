@@ -164,6 +164,12 @@ class MSECriterion(_Averaged):
 class WeightedMSECriterion(_Averaged):
     """The mean of (x - weight · y)², with a weight for each element of a sample, or of the batch.
 
+    Shape:
+        input, target: any, the same; weight: that of a sample, or of the batch; the result is a number
+
+    Raises:
+        RuntimeError: the shapes differ
+
     >>> import flambeau
     >>> from flambeau.legacy import nn
     >>> nn.WeightedMSECriterion(flambeau.tensor([1.0, 0.0])).forward(flambeau.ones(1, 2), flambeau.ones(1, 2))
@@ -207,6 +213,12 @@ class DistKLDivCriterion(_Averaged):
 class BCECriterion(_Averaged):
     """The mean of -y · log x - (1 - y) · log(1 - x), with a weight for each of the last elements if given;
     `sizeAverage=False`: the sum.
+
+    Shape:
+        input, target: any, the same; the result is a number
+
+    Raises:
+        RuntimeError: the shapes differ
 
     >>> import flambeau
     >>> from flambeau.legacy import nn
@@ -280,6 +292,12 @@ class SpatialClassNLLCriterion(ClassNLLCriterion):
 class CrossEntropyCriterion(_ByClass):
     """`ClassNLLCriterion` of `LogSoftMax`.
 
+    Shape:
+        input: (batch, classes), or (classes,); target: (batch,), or one number
+
+    Raises:
+        ValueError: the batches differ
+
     >>> import flambeau
     >>> from flambeau.legacy import nn
     >>> round(nn.CrossEntropyCriterion().forward(flambeau.zeros(1, 2), flambeau.tensor([1])), 4)
@@ -311,6 +329,12 @@ def _of_parts(attributes: dict[str, Any]) -> None:
 
 class MultiLabelSoftMarginCriterion(_ByClass):
     """The mean of -y · log p - (1 - y) · log(1 - p), with p the sigmoid of x.
+
+    Shape:
+        input, target: (batch, classes), or (classes,)
+
+    Raises:
+        ValueError: the shapes differ
 
     >>> import flambeau
     >>> from flambeau.legacy import nn
@@ -344,6 +368,12 @@ class MultiLabelMarginCriterion(_Averaged):
 
 class MultiMarginCriterion(_Averaged):
     """The mean of max(0, margin - x[y] + x[i]) to the power p over the classes i that are not y.
+
+    Shape:
+        input: (batch, classes), or (classes,); target: (batch,), or one number
+
+    Raises:
+        RuntimeError: the batches differ
 
     >>> import flambeau
     >>> from flambeau.legacy import nn

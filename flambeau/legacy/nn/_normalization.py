@@ -271,6 +271,12 @@ class _Local(Computed):
 class SpatialSubtractiveNormalization(_Local):
     """x less the mean around each place, weighted with a kernel of odd sizes, by default 9 × 9 ones.
 
+    Shape:
+        input: (batch, planes, height, width), or without a batch; the result has the same
+
+    Raises:
+        ValueError: the kernel has an even size
+
     >>> import flambeau
     >>> from flambeau.legacy import nn
     >>> nn.SpatialSubtractiveNormalization(1, flambeau.ones(3)).forward(flambeau.ones(1, 1, 2, 2)).abs().max() < 1e-6
@@ -284,6 +290,12 @@ class SpatialSubtractiveNormalization(_Local):
 class SpatialDivisiveNormalization(_Local):
     """x over the root of the mean square around each place, or over `thresval` where that is not above `threshold`; near edges
     it is the root of the sum of squares, over the sum of the weights inside.
+
+    Shape:
+        input: (batch, planes, height, width), or without a batch; the result has the same
+
+    Raises:
+        ValueError: the kernel has an even size
 
     >>> import flambeau
     >>> from flambeau.legacy import nn
@@ -309,6 +321,12 @@ class SpatialDivisiveNormalization(_Local):
 
 class SpatialContrastiveNormalization(SpatialDivisiveNormalization):
     """`SpatialSubtractiveNormalization`, and of the result `SpatialDivisiveNormalization`.
+
+    Shape:
+        input: (batch, planes, height, width), or without a batch; the result has the same
+
+    Raises:
+        ValueError: the kernel has an even size
 
     >>> import flambeau
     >>> from flambeau.legacy import nn

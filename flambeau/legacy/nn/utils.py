@@ -28,6 +28,9 @@ def recursiveType(param: Any, type: Any, tensorCache: dict | None = None) -> Any
     `type`: a dtype, or a name such as 'torch.DoubleTensor'. Tensors that share memory share it afterwards; those converted
     with one `tensorCache` share it with each other. Lists and modules are changed in place.
 
+    Raises:
+        AttributeError: the first argument is neither a tensor, a module nor a list of them
+
     >>> import flambeau
     >>> from flambeau.legacy import nn
     >>> a = flambeau.zeros(2)
@@ -95,6 +98,9 @@ def recursiveFill(t2: Any, val: float) -> Any:
 def recursiveAdd(t1: Any, val: Any = 1, t2: Any = None) -> tuple[Any, Any]:
     """`t1 + val * t2` in place, for tables of one form: `recursiveAdd(t1, t2)` or `recursiveAdd(t1, val, t2)`; and `t2`.
 
+    Raises:
+        RuntimeError: the tensors are of shapes that do not fit
+
     >>> import flambeau
     >>> from flambeau.legacy import nn
     >>> nn.utils.recursiveAdd([flambeau.ones(2)], 2, [flambeau.ones(2)])[0]
@@ -139,6 +145,12 @@ def addSingletondimension(*args: Any) -> Tensor:
 def contiguousView(output: Tensor | None, input: Tensor, *args: int) -> Tensor:
     """`output` (None: a new tensor) as a view of `input` with the sizes `args`, of a copy where it is not contiguous.
 
+    Shape:
+        output: `args`
+
+    Raises:
+        RuntimeError: the sizes do not multiply to the number of elements
+
     >>> import flambeau
     >>> from flambeau.legacy import nn
     >>> nn.utils.contiguousView(None, flambeau.ones(2, 3).T, -1).shape
@@ -151,6 +163,8 @@ def contiguousView(output: Tensor | None, input: Tensor, *args: int) -> Tensor:
 
 def clear(self: Any, *args: Any) -> Any:
     """The object, of whose attributes those named are emptied: tensors and lists in place, all else becomes None.
+
+    Raises nothing.
 
     >>> from flambeau.legacy import nn
     >>> nn.utils.clear(nn.Linear(2, 3), "output").output

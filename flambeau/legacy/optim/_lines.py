@@ -53,6 +53,9 @@ def cg(
     Returns:
         x, the values (the first before any step, the last at x), and the number of evaluations.
 
+    Raises:
+        TypeError: `opfunc` cannot be called, or does not return two values
+
     >>> import flambeau
     >>> from flambeau.legacy import optim
     >>> x, values, _ = optim.cg(lambda x: ((x * x).sum().item(), 2 * x), flambeau.tensor([3.0, -4.0]), {})
@@ -176,6 +179,9 @@ def lbfgs(
 
     Returns:
         x, the values (the first before any step), and the number of evaluations.
+
+    Raises:
+        TypeError: `opfunc` cannot be called, or does not return two values
 
     >>> import flambeau
     >>> from flambeau.legacy import optim

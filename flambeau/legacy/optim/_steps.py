@@ -51,6 +51,9 @@ def sgd(opfunc: Function, x: Tensor, config: dict, state: dict | None = None) ->
     Returns:
         x and the value before the step.
 
+    Shape:
+        x: any, which stays; the gradient has the same
+
     Raises:
         ValueError: settings that exclude each other.
 
@@ -94,6 +97,9 @@ def nag(opfunc: Function, x: Tensor, config: dict, state: dict | None = None) ->
         opfunc, x, state: as for `sgd`.
         config: `learningRate` (1e-3), `learningRateDecay`, `learningRates`, `weightDecay`, `momentum` (0.9).
 
+    Shape:
+        x: any, which stays; the gradient has the same
+
     Raises:
         ValueError: the momentum is not positive.
 
@@ -126,6 +132,12 @@ def adam(opfunc: Function, x: Tensor, config: dict, state: dict | None = None) -
         opfunc, x, state: as for `sgd`.
         config: `learningRate` (1e-3), `beta1` (0.9), `beta2` (0.999), `epsilon` (1e-8), `weightDecay`.
 
+    Shape:
+        x: any, which stays; the gradient has the same
+
+    Raises:
+        TypeError: `opfunc` cannot be called, or does not return two values
+
     >>> import flambeau
     >>> from flambeau.legacy import optim
     >>> x = flambeau.tensor([1.0])
@@ -152,6 +164,12 @@ def adamax(opfunc: Function, x: Tensor, config: dict, state: dict | None = None)
         opfunc, x, state: as for `sgd`.
         config: `learningRate` (2e-3), `beta1` (0.9), `beta2` (0.999), `epsilon` (1e-38), `weightDecay`.
 
+    Shape:
+        x: any, which stays; the gradient has the same
+
+    Raises:
+        TypeError: `opfunc` cannot be called, or does not return two values
+
     >>> import flambeau
     >>> from flambeau.legacy import optim
     >>> x = flambeau.tensor([1.0])
@@ -176,6 +194,12 @@ def adadelta(opfunc: Function, x: Tensor, config: dict, state: dict | None = Non
     Args:
         opfunc, x, state: as for `sgd`.
         config: `rho` (0.9), `eps` (1e-6), `weightDecay`.
+
+    Shape:
+        x: any, which stays; the gradient has the same
+
+    Raises:
+        TypeError: `opfunc` cannot be called, or does not return two values
 
     >>> import flambeau
     >>> from flambeau.legacy import optim
@@ -203,6 +227,12 @@ def adagrad(opfunc: Function, x: Tensor, config: dict, state: dict | None = None
         opfunc, x, state: as for `sgd`.
         config: `learningRate` (1e-3), `learningRateDecay`, `weightDecay`.
 
+    Shape:
+        x: any, which stays; the gradient has the same
+
+    Raises:
+        TypeError: `opfunc` cannot be called, or does not return two values
+
     >>> import flambeau
     >>> from flambeau.legacy import optim
     >>> x = flambeau.tensor([1.0])
@@ -224,6 +254,12 @@ def rmsprop(opfunc: Function, x: Tensor, config: dict, state: dict | None = None
     Args:
         opfunc, x, state: as for `sgd`.
         config: `learningRate` (1e-2), `alpha` (0.99), `epsilon` (1e-8), `weightDecay`.
+
+    Shape:
+        x: any, which stays; the gradient has the same
+
+    Raises:
+        TypeError: `opfunc` cannot be called, or does not return two values
 
     >>> import flambeau
     >>> from flambeau.legacy import optim
@@ -250,6 +286,12 @@ def asgd(opfunc: Function, x: Tensor, config: dict, state: dict | None = None) -
 
     Returns:
         x, the value before the step, and the mean.
+
+    Shape:
+        x: any, which stays; the gradient has the same
+
+    Raises:
+        TypeError: `opfunc` cannot be called, or does not return two values
 
     >>> import flambeau
     >>> from flambeau.legacy import optim
@@ -281,6 +323,12 @@ def rprop(opfunc: Function, x: Tensor, config: dict, state: dict | None = None) 
 
     Returns:
         x and the list of values before each step.
+
+    Shape:
+        x: any, which stays; the gradient has the same
+
+    Raises:
+        TypeError: `opfunc` cannot be called, or does not return two values
 
     >>> import flambeau
     >>> from flambeau.legacy import optim

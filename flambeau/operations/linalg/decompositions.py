@@ -398,6 +398,8 @@ def _check_triangle(who: str, UPLO: str) -> str:
 def eigh(A: TensorBase, UPLO: str = "L") -> tuple:
     """Eigenvalues (real, ascending) and orthonormal eigenvectors of Hermitian matrices, of which one triangle is read.
 
+    A = V · diag(λ) · Vᴴ.
+
     Gradients of the eigenvectors need distinct eigenvalues.
 
     >>> import flambeau

@@ -141,7 +141,7 @@ def matrix_norm(
 ) -> TensorBase:
     """A norm of the matrices along two dimensions.
 
-    "fro": root of the sum of squares; "nuc": sum of the singular values; 2 and -2: the largest and the least of these;
+    "fro": √Σ|a|², the root of the sum of squares; "nuc": sum of the singular values; 2 and -2: the largest and the least of these;
     1 and -1: largest and least sum of moduli of a column; inf and -inf: of a row.
 
     >>> import flambeau
@@ -532,7 +532,7 @@ def matrix_power(A: TensorBase, n: int, *, out: TensorBase | None = None) -> Ten
 # --- tensors as matrices --------------------------------------------------------------------------------------------------
 @library("composite", "linalg.tensorinv", reference="numpy.linalg.tensorinv", autocast=("float32", "whole"))
 def tensorinv(A: TensorBase, ind: int = 2, *, out: TensorBase | None = None) -> TensorBase:
-    """The inverse with respect to `tensordot` over the first `ind` dimensions.
+    """The inverse with respect to `tensordot` over the first `ind` dimensions: tensordot(tensorinv(A), A, ind) is the identity.
 
     Shape:
         A: (*first, *second), of as many elements each, `ind` dimensions in first; result: (*second, *first)

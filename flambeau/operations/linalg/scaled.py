@@ -292,6 +292,8 @@ def scaled_grouped_mm(
 ) -> TensorBase:
     """`grouped_mm` of float8 matrices times one scale (float32) a row of `mat_a` and a column of `mat_b`; sums are made in float32.
 
+    result[i, j] = scale_a[i] · scale_b[j] · Σₖ mat_a[i, k] · mat_b[k, j] in each group.
+
     `mat_b` is a stack (g, k, n) with scales (g, n); `mat_a` a stack (g, m, k) with scales (g, m), or rows (m, k) with scales (m,).
     NotImplementedError for other recipes and for a 2-D `mat_b`.
 

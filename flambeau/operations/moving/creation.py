@@ -109,6 +109,8 @@ def empty_permuted(
 def fill_diagonal_(self: TensorBase, fill_value: complex, wrap: bool = False) -> TensorBase:
     """The main diagonal set to a number, in place; `wrap` starts it again below the square part of a tall matrix.
 
+    self[i, …, i] = fill_value.
+
     RuntimeError for a vector, and for more than two dimensions unless all are of one size.
 
     Shape:

@@ -48,6 +48,8 @@ def hstack(tensors: Tensors, *, out: TensorBase | None = None) -> TensorBase:
 def vstack(tensors: Tensors, *, out: TensorBase | None = None) -> TensorBase:
     """The tensors one above another: along the first dimension, where a 1-dim tensor counts as a row.
 
+    cat(tensors, 0), in which (n,) is (1, n).
+
     >>> import flambeau
     >>> flambeau.vstack([flambeau.tensor([1, 2]), flambeau.tensor([3, 4])])
     tensor([[1, 2],
@@ -59,6 +61,8 @@ def vstack(tensors: Tensors, *, out: TensorBase | None = None) -> TensorBase:
 @library("composite", "dstack", autocast="parts")
 def dstack(tensors: Tensors, *, out: TensorBase | None = None) -> TensorBase:
     """The tensors one behind another: along the third dimension, which is added where it is missing.
+
+    cat(tensors, 2) of those.
 
     Shape:
         tensors: (*) of at most two dimensions become (1, n, 1) and (m, n, 1); all sizes but the third must
@@ -91,7 +95,7 @@ def column_stack(tensors: Tensors, *, out: TensorBase | None = None) -> TensorBa
 
 @library("composite", "block_diag", autocast="parts")
 def block_diag(*tensors: TensorBase) -> TensorBase:
-    """A matrix with the given ones (or rows, or numbers) along its diagonal and zeros elsewhere.
+    """A matrix with the given ones (or rows, or numbers) along its diagonal and zeros elsewhere: [[A, 0], [0, B]] for A and B.
 
     >>> import flambeau
     >>> flambeau.block_diag(flambeau.tensor([[1, 2]]), flambeau.tensor([[3]]))

@@ -196,6 +196,8 @@ def narrow_copy(input: Tensor, dim: int, start: int, length: int) -> Tensor:
 def unsafe_split(tensor: Tensor, split_size: int, dim: int = 0) -> tuple[Tensor, ...]:
     """`split`: pieces of `split_size` along `dim`, of which the last may be shorter.
 
+    Piece i is tensor[i · split_size : (i + 1) · split_size].
+
     Shape:
         tensor: (*, n, *); results: (*, split_size, *) each
 

@@ -62,6 +62,8 @@ def fake_quantize_per_tensor_affine(
 ) -> TensorBase:
     """Round to multiples of `scale` as if quantised to integers from `quant_min` to `quant_max`, of which `zero_point` is 0.
 
+    (clamp(round(x / scale) + zero_point, quant_min, quant_max) - zero_point) · scale, of the shape of x.
+
     `scale` and `zero_point` are numbers, or tensors of one element. The gradient of `input` is passed on where it lies in range.
     RuntimeError for a `zero_point` out of range, NotImplementedError for an input that is not floating-point.
 
@@ -89,6 +91,8 @@ def fake_quantize_per_channel_affine(
     input: TensorBase, scale: TensorBase, zero_point: TensorBase, axis: int, quant_min: int, quant_max: int
 ) -> TensorBase:
     """`fake_quantize_per_tensor_affine` with a scale and a zero point, (C,), for each index of dimension `axis`.
+
+    (clamp(round(x / scale[c]) + zero_point[c], quant_min, quant_max) - zero_point[c]) · scale[c].
 
     `zero_point` is int32, or floating-point. RuntimeError for other dtypes and shapes, and zero points out of range.
 

@@ -239,6 +239,10 @@ def interpolate(
 ) -> TensorBase:
     """Resize (N, C, d1, …) to `size`, or by `scale_factor`.
 
+    Along a dimension of n elements that gets m, element i is read at x = (i + 1/2) · n / m - 1/2 (with `align_corners` at
+    i · (n - 1) / (m - 1)) between its neighbours; "nearest" is element ⌊i · n / m⌋, "nearest-exact" ⌊(i + 1/2) · n / m⌋, "area"
+    the mean of ⌊i · n / m⌋ to ⌈(i + 1) · n / m⌉ - 1.  A `scale_factor` stands for m / n.
+
     Modes: "nearest", "nearest-exact" and "area" for 1 to 3 spatial dimensions, "linear" (1), "bilinear" and "bicubic" (2; with
     `antialias` if wanted), "trilinear" (3).  `align_corners` lays the centres of the corner elements upon each other.
     ValueError for a size that does not fit, NotImplementedError for an input that the mode does not take.

@@ -110,7 +110,7 @@ def true_divide(input, other):
 
 @pointwise(rounded=True, dtypes=NUMERIC, places=("_floor_quotient",), in_place=False)
 def floor_quotient(input, other):
-    """Quotient rounded down; the caller has ruled out integer zeros."""
+    """Quotient rounded down, ⌊input / other⌋; the caller has ruled out integer zeros."""
     if not fn.is_float(input.dtype):
         quotient = input / other
         if not fn.is_signed(input.dtype):
@@ -1068,7 +1068,7 @@ def clamp_(input, min=None, max=None):
 
 def where(condition, input=None, other=None, *, out=None):
     """input where the condition (bool) holds, else other; with the condition alone, its true indices as a
-    tuple.
+    tuple: result[i] = input[i] if condition[i] else other[i].
 
     Shape:
         condition, input, other: shapes that broadcast; result: the shape they broadcast to, or a tuple of

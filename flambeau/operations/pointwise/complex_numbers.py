@@ -99,7 +99,7 @@ def conj(input: TensorBase) -> TensorBase:
 
 @library("composite")
 def resolve_conj(input: TensorBase) -> TensorBase:
-    """The tensor itself: conjugates are never put off.
+    """The tensor itself, for resolve_conj(x) = x: conjugates are never put off.
 
     Shape:
         input: any; the result is the input
@@ -116,7 +116,7 @@ def resolve_conj(input: TensorBase) -> TensorBase:
 
 @library("composite")
 def resolve_neg(input: TensorBase) -> TensorBase:
-    """The tensor itself: negatives are never put off.
+    """The tensor itself, for resolve_neg(x) = x: negatives are never put off.
 
     Shape:
         input: any; the result is the input

@@ -102,7 +102,7 @@ def _written(function: Callable, given: str, more: str, shown: str) -> None:
 
     name = f"{function.__name__}_"
     in_place.__name__ = in_place.__qualname__ = name
-    formula = (function.__doc__ or "").partition(":")[0].partition(";")[0].partition(".")[0].strip()
+    formula = " ".join((function.__doc__ or "").partition("\n\n")[0].rstrip(".").split())
     in_place.__doc__ = (
         f"`{function.__name__}` in place: {formula}.\n\nShape:\n    self: any, which stays\n\nRaises:\n"
         "    RuntimeError: the result has another shape" + of_call(f"tensor([{given}]).{name}({more})", shown)

@@ -784,7 +784,7 @@ for _made_by in (rand, randn, randint, rand_like, randn_like, randint_like):
 @library("random", "normal", differentiable=False)
 def normal(mean: Any, std: Any = 1.0, size: Any = None, *, generator: Generator | None = None,
            out: TensorBase | None = None, **options: Any) -> TensorBase:  # fmt: skip
-    """Normal numbers whose mean and standard deviation are tensors, which broadcast, or numbers with a `size`.
+    """Normal numbers whose mean and standard deviation are tensors, which broadcast, or numbers with a `size`, the shape of the result.
 
     RuntimeError where a standard deviation is negative.
 

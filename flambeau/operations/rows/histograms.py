@@ -167,6 +167,8 @@ def histogram(
 ) -> tuple:
     """How many elements, or what weight of them, lie in each bin, and the edges of the bins; the last bin is closed.
 
+    The input may have any shape; the results are (bins,) and (bins + 1,).
+
     `bins` is their number, over `range` or from the smallest to the largest element, or the edges.
 
     >>> import flambeau

@@ -272,7 +272,7 @@ def mean(input, dim=None, *, keepdim=False, dtype=None, mask=None):
 
 @_enter
 def median(input, dim=-1, *, keepdim=False, dtype=None, mask=None):
-    """The median along `dim` (None: the first); NaN for a row without a true element.
+    """The median along `dim` (None: the first), element ⌊(n - 1) / 2⌋ of the n true ones in order; NaN for a row without a true element.
 
     Of integers by way of float32.  ValueError for a row of integers without a true element, for NaN where the mask is true, and
     for complex numbers.

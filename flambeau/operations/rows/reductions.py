@@ -50,7 +50,7 @@ def wide(x):
     autocast=("whole", "float32 unless told"),
 )
 def sum_(input):
-    """Sum over `dim` (an int, a tuple, or None for all); integers and bools give int64.
+    """Sum over `dim` (an int, a tuple, or None for all), Σᵢ xᵢ; integers and bools give int64.
 
     Long rows are summed in blocks, so the result has the same bits for any number of threads.
 

@@ -429,6 +429,8 @@ def gradient(
     """Derivatives along dimensions (`dim`, all by default), from differences to both neighbours; at the edges one-sided ones
     of `edge_order` 1 or 2.
 
+    (x[i + 1] - x[i - 1]) / 2h inside, for distances h.
+
     `spacing` is a distance, one for each dimension, or a 1-dim tensor of coordinates for each.  RuntimeError for a
     dimension with too few elements.
 

@@ -34,6 +34,8 @@ def segment_reduce(
 ) -> TensorBase:
     """One row for each segment along `axis`: the sum, mean, prod, max or min of its rows, or `initial` where it has none.
 
+    result[k] = Σᵢ data[i] over the i of segment k, for "sum".
+
     Segments are given by `lengths` or by `offsets`, which begin with where the first begins and end with where the last ends; the
     dimensions before `axis` are those of `lengths` or `offsets`, and so each of them has segments of its own.  What no segment
     holds does not count; lengths have to add up to the size of `axis` unless `unsafe`.

@@ -563,7 +563,8 @@ def istft(
     """The signal with the least squared distance to these short-time transforms: D. W. Griffin and J. S. Lim, "Signal
     estimation from modified short-time Fourier transform" (1984).
 
-    Windows are added up where they stand, divided by the sum of the squared windows.  RuntimeError where that is 0 somewhere.
+    Windows are added up where they stand, divided by the sum of the squared windows: Σₜ wₜ · yₜ / Σₜ wₜ² of
+    the inverse transforms y.  (batch, frequency, place) becomes (batch, n).  RuntimeError where that is 0 somewhere.
 
     >>> import flambeau
     >>> signal = flambeau.arange(8.0)

@@ -165,6 +165,9 @@ def load(
     Sources that are a whole Python module by themselves (`PyInit_name`, `PYBIND11_MODULE(TORCH_EXTENSION_NAME, m)`) are compiled
     and imported as that.
 
+    Raises:
+        RuntimeError: the compiler refuses the sources, with its message
+
     >>> import pathlib, tempfile, flambeau
     >>> from flambeau.utils.cpp_extension import load
     >>> folder = tempfile.mkdtemp()

@@ -18,6 +18,9 @@ def CppExtension(name: str, sources: list[str], *args: Any, **kwargs: Any) -> Ex
 
     The result is a Python module with nothing in it, which `bind` takes.
 
+    Raises:
+        TypeError: `sources` are not given
+
     >>> from flambeau.utils.cpp_extension import CppExtension, include_paths
     >>> CppExtension("mine._C", ["mine/blur.c"]).include_dirs == include_paths()
     True
@@ -50,6 +53,9 @@ def SyclExtension(name: str, sources: list[str], *args: Any, **kwargs: Any) -> E
 
 class BuildExtension(build_ext):
     """setuptools' `build_ext` for `CppExtension`: it adds the file of calls to those that declare functions.
+
+    Raises:
+        TypeError: the distribution is not given
 
     >>> from flambeau.utils.cpp_extension import BuildExtension
     >>> from setuptools import Distribution
