@@ -206,7 +206,8 @@ def is_tensor_method_or_property(func: Callable) -> bool:
     """
     if isinstance(func, Form):
         return func.place.startswith("Tensor.")
-    places = [p for entry in REGISTRY.values() if entry.function is func for p in entry.places]
+    entry = getattr(func, "entry", None)
+    places = entry.places if entry is not None and entry.function is func else ()
     return bool(places) and all(p.startswith("Tensor.") for p in places)
 
 
@@ -221,12 +222,9 @@ def resolve_name(f: Callable) -> str | None:
     """
     if isinstance(f, Form):
         return f"{__name__.partition('.')[0]}.{f.place}"
-    for entry in REGISTRY.values():
-        if entry.function is f:
-            return f"{__name__.partition('.')[0]}.{entry.places[0]}"
-        if entry.in_place is not None and entry.in_place is f:
-            return f"{__name__.partition('.')[0]}.{entry.places[0]}_"
-    return None
+    if (entry := getattr(f, "entry", None)) is None or not entry.places:
+        return None
+    return f"{__name__.partition('.')[0]}.{entry.places[0]}" + ("_" if f is entry.in_place else "")
 
 
 def get_overridable_functions() -> dict[str, list[Callable]]:

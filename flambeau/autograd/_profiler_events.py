@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 from ..core.base import display
 from ..core.call.custom import CustomOp
-from ..operations.declare.registry import REGISTRY
 from ._profiler_flops import flops_of
 from .profiler_util import DeviceType, EventList, FunctionEvent
 
@@ -52,12 +51,11 @@ class Recorded(NamedTuple):
 
 def _public_place(op: Any) -> str | None:
     """Where users find an operation, the flat namespace and methods before others; None for a part of something public."""
-    for entry in REGISTRY.values():
-        if op is entry.function or op is entry.in_place:
-            places = [p for p in entry.places if not p.rpartition(".")[2].startswith("_")]
-            flat = [p for p in places if p.rpartition(".")[0] in ("", "Tensor")]
-            if found := next(iter(flat or places), None):
-                return found + ("_" if op is entry.in_place else "")
+    if (entry := getattr(op, "entry", None)) is not None:
+        places = [p for p in entry.places if not p.rpartition(".")[2].startswith("_")]
+        flat = [p for p in places if p.rpartition(".")[0] in ("", "Tensor")]
+        if found := next(iter(flat or places), None):
+            return found + ("_" if op is entry.in_place else "")
     return getattr(op, "public_name", None)
 
 

@@ -6,7 +6,6 @@ import inspect
 import keyword
 import types
 from collections.abc import Callable, Sequence
-from functools import cache
 from numbers import Number
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,7 +17,6 @@ from ..core.call.operation import Op, behind
 from ..core.call.watching import Mode
 from ..operations.declare.indexed import At
 from ..operations.declare.pointwise import Pointwise
-from ..operations.declare.registry import REGISTRY
 from ._traces import Trace
 
 _PACKAGE = str(Path(__file__).resolve().parents[1])
@@ -251,20 +249,13 @@ class Lifted(Mode):
         name = getattr(operation, "__name__", str(operation))
         if name == "where" and len(args) == 3 and not kwargs:
             return ex.where(*args)
-        declared = vars(operation).get("declared") or _declarations().get(id(operation))
+        declared = vars(operation).get("declared") or getattr(operation, "declaration", None)
         if not isinstance(declared, Pointwise):
             raise TypeError(
                 f"{name}() takes tensors, not traced values; what bodies may call stands in `kernels.vocabulary()`"
             )
         with self:
             return lifted(declared, args, kwargs)
-
-
-@cache
-def _declarations() -> dict[int, Pointwise]:
-    """Pointwise operations of real numbers by identity."""
-    entries = [e for e in REGISTRY.values() if e.kind == "pointwise" and hasattr(e.function, "derivative")]
-    return {id(e.function): e.function.derivative.__self__ for e in entries}
 
 
 def lifted(declared: Pointwise, args: tuple, kwargs: dict) -> Any:

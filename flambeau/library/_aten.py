@@ -77,11 +77,6 @@ def _by_operation() -> dict[Op, str]:
     return found
 
 
-@functools.cache
-def _kinds() -> dict[Op, str]:
-    return {f: e.kind for e in REGISTRY.values() for f in (e.function, e.in_place) if isinstance(f, Op)}
-
-
 _TAGS = {"pointwise": Tag.pointwise, "reduction": Tag.reduction, "random": Tag.nondeterministic_seeded}
 _TYPES = {
     "Tensor": "Tensor",
@@ -151,7 +146,7 @@ def told(op: Op, what: str) -> Any:
     if what == "overload":
         return "default" if name is None else table()[name][0]
     if what == "tags":
-        return [_TAGS[kind]] if (kind := _kinds().get(op, "")) in _TAGS else []
+        return [_TAGS[op.entry.kind]] if op.entry is not None and op.entry.kind in _TAGS else []
     return display.NAME if name is None else "aten"
 
 

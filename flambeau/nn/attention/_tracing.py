@@ -22,7 +22,6 @@ from ...core.call.operation import behind
 from ...core.call.watching import Mode, _disabled_torch_function_impl
 from ...core.make.create import empty
 from ...operations.declare.pointwise import CODES, Pointwise, compute_dtype
-from ...operations.declare.registry import REGISTRY
 from ...operations.neural.programs import PLACES, Program, element, symbol
 
 _SAME_VALUE = frozenset(("clone", "contiguous", "type_as", "to", "type", "cpu", "cuda", "opencl"))
@@ -67,25 +66,14 @@ class Part(Tensor):
     tracer: Tracer
 
 
-def _declarations() -> dict[int, tuple[str, Pointwise]]:
-    """Pointwise operations by identity."""
-    entries = [e for e in REGISTRY.values() if e.kind == "pointwise" and hasattr(e.function, "derivative")]
-    return {id(e.function): (e.name, e.function.derivative.__self__) for e in entries}
-
-
 class Tracer(Mode):
     """What a function does with traced tensors, while it is on."""
 
     upper = True
-    declarations: dict[int, tuple[str, Pointwise]] = {}
-    kinds: dict[int, str] = {}
 
     def __init__(self, name: str, place: Any):
         self.name, self.place = name, place
         self.captures: list[TensorBase] = []
-        if not Tracer.declarations:
-            Tracer.declarations = _declarations()
-            Tracer.kinds = {id(e.function): e.kind for e in REGISTRY.values()}
 
     def check_own(self, x: Traced | Part) -> None:
         """RuntimeError for what another trace has left behind."""
@@ -144,16 +132,18 @@ class Tracer(Mode):
             self.check_own(x)
         if name == "__getitem__":
             return self.indexed(*args)
-        if name.endswith("_") and not name.startswith("_") and name[:-1] in REGISTRY:
-            return self.written(REGISTRY[name[:-1]].function, name, args, kwargs)
-        known = self.declarations.get(id(operation))
-        if known is not None:
-            return self.pointwise(*known, args, kwargs)
+        entry = getattr(operation, "entry", None)
+        kind = "" if entry is None else entry.kind
+        if entry is not None and operation is entry.in_place:
+            return self.written(entry.function, name, args, kwargs)
+        declared = getattr(operation, "declaration", None)
+        if isinstance(declared, Pointwise):
+            return self.pointwise(name, declared, args, kwargs)
         if name in _FILLED or name in ("full_like", "new_full", "new_tensor"):
             return self.filled(operation, name, args, kwargs)
         if name == "item":
             raise self.unknown("item()", "keep it a tensor")
-        if name == "detach" or name in _SAME_VALUE or self.kinds.get(id(operation)) == "copy":
+        if name == "detach" or name in _SAME_VALUE or kind == "copy":
             return self.converted(operation, name, args, kwargs)
         found = self.decompose(operation, args, kwargs)
         if found is NotImplemented:
