@@ -5,9 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..autograd import forward_ad
-from ..core import tape
 from ..core.base.tensor import TensorBase
-from ..core.call.function import shown_derivative
 from ..operations.neural import convolution
 from ..operations.neural.normalization_gradients import scale_of
 from ._batched import Level, Rule, Running
@@ -75,91 +73,67 @@ def _real(x: Any, w: Any) -> bool:
     return bool(x.numel()) and x.dtype == w.dtype and x.dtype.name in ("float32", "float64")
 
 
-def _convolved_alike(name: str, n: int, x: Any, w: Any, bound: dict) -> Any:
-    """A convolution with weights that are the same for all slices: slices are more images.  What each of them adds to the weights'
-    gradient is kept apart.
-    """
-    stride, dilation = (convolution.spread(name, k, bound.get(k, 1), n) for k in ("stride", "dilation"))
-    kernel = tuple(w.shape[3:])
-    found = operation(name)(
-        x.detach().flatten(0, 1),
-        w.detach()[0],
-        None,
-        stride,
-        bound.get("padding", 0),
-        dilation,
-        bound.get("groups", 1),
-    )
-    pads = convolution.paddings(name, bound.get("padding", 0), kernel, stride, dilation)
-    _, stride, dilation = convolution.windows(name, tuple(x.shape[3:]), kernel, stride, pads, dilation)
-    found = found.reshape(*x.shape[:2], *found.shape[1:])
-    if tape.recording(x, w):
-        geometry = convolution.Geometry(stride, tuple(a for a, _ in pads), dilation, bound.get("groups", 1))
-        tape.record("ConvolutionBackward0", _convolved_alike_back, (x, w), found, (x, w), (geometry,))
-    return found
+@rule("convolution")
+def _convolution(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
+    x, w, bias, geometry, out, transposed = args
+    b, inside, weights = level.size, level.inside(x), level.inside(w)
+    terms = None if bias is None else level.inside(bias)
+    if weights is None:
+        own = bias if terms is None else None
+        found = op(x if inside is None else inside.flatten(0, 1), w, own, geometry, out, transposed)
+        if inside is not None:
+            found = level.tensor(found.unflatten(0, (b, x.shape[0])))
+        bias = None if own is bias else bias
+    elif inside is not None and shared(weights) and not transposed and _real(x, w):
+        found = level.tensor(convolution.sliced_convolution(inside, weights, geometry, out))
+    else:  # a slice is one group more
+        apart = geometry._replace(groups=b * geometry.groups)
+        terms = None if bias is None else level.spread(bias).reshape(-1)
+        made = op(
+            convolution.in_groups(level.spread(x)), weights.flatten(0, 1), terms, apart, out, transposed
+        )
+        return level.tensor(convolution.out_of_groups(made, b))
+    return found if bias is None else found + bias.reshape(-1, *(1,) * len(out))
 
 
-def _convolved_alike_back(grad: Any, x: Any, w: Any, geometry: Any) -> tuple:
-    if any(t._in_slices for t in (grad, x, w)):  # of a mapped function around: what follows reads memory
-        return shown_derivative("ConvolutionBackward0", _convolved_alike_back, grad, x, w, geometry)
-    b, sizes, kernel = grad.shape[0], tuple(x.shape[3:]), tuple(w.shape[3:])
+@rule("convolution_backward")
+def _convolution_backward(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
+    grad, x, w, geometry, transposed, wanted = args
+    b, of_x, of_w = level.size, None, None
+    groups = convolution.in_groups, convolution.out_of_groups
+    sent, read, weights = map(level.spread, (grad, x, w))
+    if wanted[0] and level.inside(w) is None:
+        found, _, _ = op(
+            sent.flatten(0, 1), read.flatten(0, 1), w, geometry, transposed, (True, False, False)
+        )
+        of_x = level.tensor(found.unflatten(0, (b, x.shape[0])))
+    if wanted[1] or (wanted[0] and of_x is None):
+        apart = geometry._replace(groups=b * geometry.groups)
+        now = (of_x is None and wanted[0], wanted[1], False)
+        made = op(groups[0](sent), groups[0](read), weights.flatten(0, 1), apart, transposed, now)
+        of_x = level.tensor(groups[1](made[0], b)) if now[0] else of_x
+        of_w = level.tensor(made[1].unflatten(0, (b, w.shape[0]))) if wanted[1] else None
+    return of_x, of_w, grad.sum([0, *range(2, grad.ndim)]) if wanted[2] else None
+
+
+@made("sliced_convolution")
+def _sliced_convolution(input: Any, weight: Any, geometry: Any, out: Any) -> Any:
+    b = weight.shape[0]
     apart = geometry._replace(groups=b * geometry.groups)
-    sent, given = _as_groups(grad), _as_groups(x)
-    if tape.recording(grad, x, w):  # to be differentiated again: by the weights of each slice
-        of_x = convolution.convolve_input(sent, w.flatten(0, 1), apart, sizes)
-        of_x = of_x.reshape(x.shape[1], b, *x.shape[2:]).movedim(1, 0)
-    else:
-        of_x = convolution.convolve_input(grad.flatten(0, 1), w[0], geometry, sizes).reshape(x.shape)
-    return of_x, convolution.convolve_weight(sent, given, apart, kernel).reshape(w.shape)
+    found = convolution.convolution(
+        convolution.in_groups(input), weight.flatten(0, 1), None, apart, out, False
+    )
+    return convolution.out_of_groups(found, b)
 
 
-def _as_groups(x: Any) -> Any:
-    """(B, N, C, …) as (N, B C, …)."""
-    return x.movedim(0, 1).flatten(1, 2)
-
-
-def _convolution(n: int, transposed: bool) -> None:
-    name = f"conv_transpose{n}d" if transposed else f"conv{n}d"
-
-    @rule(name)
-    def convolved(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
-        known = parameters(op)
-        bound = known.bind(args, kwargs)
-        x, w, bias = bound["input"], bound["weight"], bound.pop("bias", None)
-        single = x.ndim == n + 1
-        if single:
-            x = x.unsqueeze(0)
-        b, groups = level.size, bound.get("groups", 1)
-        inside, weights = level.inside(x), level.inside(w)
-        if weights is None:
-            own = bias if bias is None or level.inside(bias) is None else None
-            found = known.call(op, {**bound, "input": inside.flatten(0, 1), "bias": own})
-            found = level.tensor(found.reshape(b, x.shape[0], *found.shape[1:]))
-            bias = None if own is bias else bias
-        elif inside is not None and shared(weights) and not transposed and _real(x, w):
-            found = level.tensor(_convolved_alike(name, n, inside, weights, bound))
-        else:
-            elements = level.spread(x)  # (B, N, C, …) as (N, B C, …), one group more a slice
-            flat = elements.movedim(0, 1).reshape(x.shape[0], b * x.shape[1], *x.shape[2:])
-            made = known.call(
-                op,
-                {
-                    **bound,
-                    "input": flat,
-                    "weight": weights.flatten(0, 1),
-                    "groups": b * groups,
-                    "bias": None,
-                },
-            )
-            found = level.tensor(made.unflatten(1, (b, made.shape[1] // b)).movedim(1, 0))
-        if bias is not None:
-            found = found + bias.reshape(-1, *(1,) * n)
-        return found.squeeze(0) if single else found
-
-
-for _n in (1, 2, 3):
-    _convolution(_n, False)
-    _convolution(_n, True)
+@made("sliced_convolution_backward")
+def _sliced_convolution_backward(grad: Any, input: Any, weight: Any, geometry: Any) -> Any:
+    b, groups = weight.shape[0], convolution.in_groups
+    apart, wanted = geometry._replace(groups=b * geometry.groups), (True, True, False)
+    of_input, of_weight, _ = convolution.convolution_backward(
+        groups(grad), groups(input), weight.flatten(0, 1), apart, False, wanted
+    )
+    return convolution.out_of_groups(of_input, b), of_weight.unflatten(0, weight.shape[:2])
 
 
 # --- transforms and solvers --------------------------

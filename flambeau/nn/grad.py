@@ -12,8 +12,7 @@ from ..operations.declare.forms import form_at
 from ..operations.declare.registry import as_operation, call_as
 from ..operations.neural.convolution import (
     Geometry,
-    convolve_input,
-    convolve_weight,
+    convolution_backward,
     in_parts,
     paddings,
     windows,
@@ -71,13 +70,16 @@ def _of_input(
     """The gradient of a convolution in its input."""
     _alike(name, grad_output, weight, "weight")
     g = _geometry(name, n, input_size, weight.shape, grad_output, stride, padding, dilation, groups)
-    sizes = tuple(input_size)[2:]
 
     def run(grad, w, bias):
-        return convolve_input(grad, w, g, sizes)
+        outline = grad.new_empty(1).expand(tuple(input_size))
+        return convolution_backward(grad, outline, w, g, False, (True, False, False))[0]
 
-    found = in_parts(run, grad_output, weight, None)
-    return run(grad_output, weight, None) if found is None else found
+    return (
+        in_parts(run, grad_output, weight, None)
+        if grad_output.is_complex()
+        else run(grad_output, weight, None)
+    )
 
 
 def _of_weight(
@@ -86,13 +88,14 @@ def _of_weight(
     """The gradient of a convolution in its weight."""
     _alike(name, grad_output, input, "input")
     g = _geometry(name, n, input.shape, weight_size, grad_output, stride, padding, dilation, groups)
-    kernel = tuple(weight_size)[2:]
 
     def run(grad, x, bias):
-        return convolve_weight(grad, x, g, kernel)
+        outline = grad.new_empty(1).expand(tuple(weight_size))
+        return convolution_backward(grad, x, outline, g, False, (False, True, False))[1]
 
-    found = in_parts(run, grad_output, input, None)
-    return run(grad_output, input, None) if found is None else found
+    return (
+        in_parts(run, grad_output, input, None) if grad_output.is_complex() else run(grad_output, input, None)
+    )
 
 
 def conv1d_input(

@@ -87,12 +87,7 @@ _SAME_WORK = {
     "layer_norm": "native_layer_norm",
     "group_norm": "native_group_norm",
     "batch_norm": "native_batch_norm",
-    "conv1d": "convolution",
-    "conv2d": "convolution",
-    "conv3d": "convolution",
-    "conv_transpose1d": "convolution",
-    "conv_transpose2d": "convolution",
-    "conv_transpose3d": "convolution",
+    "convolution": "convolution",
 }
 
 

@@ -104,12 +104,25 @@ def _gradient_of_product(out: Any, a: Any, a_form: int, b: Any, b_form: int, *re
     return ("aten.mm" if whole else "aten.bmm"), product_flops(a, a_form, b, b_form)
 
 
-def _convolution(out: Any, input: Any, weight: Any, *rest: Any) -> Counted:
-    return "aten.convolution", conv_flop_count(input, weight, out)
+def _convolution(
+    out: Any, input: Any, weight: Any, bias: Any, geometry: Any, sizes: Any, transposed: bool
+) -> Counted:
+    return "aten.convolution", conv_flop_count(input, weight, out, transposed)
 
 
-def _transposed(out: Any, input: Any, weight: Any, *rest: Any) -> Counted:
-    return "aten.convolution", conv_flop_count(input, weight, out, transposed=True)
+def _convolution_backward(
+    out: Any, grad: Any, input: Any, weight: Any, geometry: Any, transposed: bool, wanted: Any
+) -> Counted:
+    each = conv_flop_count(input, weight, grad, transposed)
+    return "aten.convolution_backward", sum(wanted[:2]) * each
+
+
+def _sliced_convolution(out: Any, input: Any, weight: Any, *rest: Any) -> Counted:
+    return "aten.convolution", conv_flop_count(input, weight[1:], out)
+
+
+def _sliced_convolution_backward(out: Any, grad: Any, input: Any, weight: Any, *rest: Any) -> Counted:
+    return "aten.convolution_backward", 2 * conv_flop_count(input, weight[1:], grad)
 
 
 def _attention(out: Any, query: Any, key: Any, value: Any, *rest: Any) -> Counted:
@@ -136,27 +149,16 @@ RULES: dict[str, Callable[..., Counted]] = {
     "addmm": _with_addend,
     "baddbmm": _with_addend,
     "product_as": _gradient_of_product,
-    **dict.fromkeys(("conv1d", "conv2d", "conv3d"), _convolution),
-    **dict.fromkeys(("conv_transpose1d", "conv_transpose2d", "conv_transpose3d"), _transposed),
+    "convolution": _convolution,
+    "convolution_backward": _convolution_backward,
+    "sliced_convolution": _sliced_convolution,
+    "sliced_convolution_backward": _sliced_convolution_backward,
     "scaled_dot_product_attention": _attention,
     "flex_attention": _flex,
     "lstm_layer": _lstm,
     "gru_layer": _recurrent,
     "rnn_layer": _recurrent,
 }
-
-
-def _given(out: Any) -> int:
-    """How many gradients there are, of the first two."""
-    return sum(shape is not None for shape in out[:2])
-
-
-def _convolution_backward(out: Any, grad: Any, input: Any, weight: Any, *rest: Any) -> Counted:
-    return "aten.convolution_backward", _given(out) * conv_flop_count(input, weight, grad)
-
-
-def _transposed_backward(out: Any, grad: Any, input: Any, weight: Any, *rest: Any) -> Counted:
-    return "aten.convolution_backward", _given(out) * conv_flop_count(input, weight, grad, transposed=True)
 
 
 def _flex_backward(out: Any, grads: Any, query: Any, key: Any, value: Any, *rest: Any) -> Counted:
@@ -173,8 +175,6 @@ def _recurrent_backward(out: Any, grads: Any, gates: Any, h: Any, weight: Any, *
 
 # By the names of nodes whose derivative is one formula.
 BACKWARD: dict[str, Callable[..., Counted]] = {
-    "ConvolutionBackward0": _convolution_backward,
-    "ConvolutionBackwardBackward0": _transposed_backward,
     "FlexAttentionBackward0": _flex_backward,
     "LstmLayerBackward0": _lstm_backward,
     "GruLayerBackward0": _recurrent_backward,

@@ -123,6 +123,11 @@ cdef class LeafNode(Node):
     cdef list run(self, list grads):
         cdef list arguments = []
         cdef int k, source, slot = 0
+        for k in range(<int>len(grads)):
+            if grads[k] is not None:
+                break
+        else:
+            return [None] * self.edges
         for k in range(<int>len(self.rule.sources)):
             source = self.rule.sources[k]
             if source == GRADS:

@@ -1,73 +1,209 @@
-"""Convolutions and their adjoints: three bilinear functions whose derivatives are each other.
+"""Convolutions, plain and transposed, and their gradients: two leaves whose derivatives are made of themselves.
 
-    convolve(x, w)                 out[n, o, p] = sum of w[o, c, k] x[n, c, stride p + dilation k - padding]
-    convolve_input(g, w)           its gradient in x, which is also the transposed convolution
-    convolve_weight(g, x)          its gradient in w
+    convolution                    out[n, o, p] = sum of w[o, c, k] x[n, c, stride p + dilation k - padding], or its adjoint in x
+    convolution_backward           the gradients of input, weight and bias
 
-Here stand arguments and tape; `convolution_families.py` chooses how each is computed.
+Here stand arguments and derivatives; `convolution_families.py` chooses how each is computed.
 """
 
 from __future__ import annotations
 
 import functools
+import operator
+from collections.abc import Callable
 
-from ...core import tape
-from ...core.base.dtypes import by_name
 from ...core.base.tensor import TensorBase
-from ...core.make.create import zeros
-from ...core.tape.contexts import unrecorded
 from ..declare import checks
 from ..declare.examples import of_call
-from ..declare.registry import REGISTRY, library, register
+from ..declare.half_types import FLOAT32, HALF_TYPES
+from ..declare.registry import REGISTRY, leaf, library, register
 from ..pointwise.complex_numbers import complex_of
 from . import convolution_families as families
 from .convolution_grid import Geometry
 from .pooling import addressable, positive, spread
 
 
-# --- on the tape ------------------------------
-def convolve(x, w, bias, g: Geometry, out: tuple[int, ...]) -> TensorBase:
-    with unrecorded():
-        found = families.forward(x, w, bias, g, out)
-    if tape.recording(x, w, bias):
-        wanted = (tape.recording(x), tape.recording(w), bias is not None and tape.recording(bias))
-        tape.record("ConvolutionBackward0", _back, (x, w, bias), found, (x, w), (g, wanted))
-    return found
+# --- leaves ------------------------------
+def _wide(x: TensorBase | None) -> TensorBase | None:
+    return None if x is None else x.to(FLOAT32)
 
 
-def _back(grad, x, w, g, wanted):
-    if 0 in grad.stride():  # of a sum: both functions read it more than once
-        grad = grad.contiguous()
-    of_x = convolve_input(grad, w, g, tuple(x.shape[2:])) if wanted[0] else None
-    of_w = convolve_weight(grad, x, g, tuple(w.shape[2:])) if wanted[1] else None
-    return of_x, of_w, grad.sum([0, *range(2, grad.ndim)]) if wanted[2] else None
+@leaf("library")
+def convolution(
+    input: TensorBase,
+    weight: TensorBase,
+    bias: TensorBase | None,
+    geometry: Geometry,
+    out: tuple[int, ...],
+    transposed: bool,
+) -> TensorBase:
+    """(N, O, *out) of an input (N, C, *); half types are computed in float32."""
+    filters = weight.shape[1] * geometry.groups if transposed else weight.shape[0]
+    if input.numel() == 0:  # PyTorch's result for no channels has none
+        return input.new_zeros((input.shape[0], filters if input.shape[1] else 0, *out))
+    if input.dtype in HALF_TYPES:
+        found = convolution.function(_wide(input), _wide(weight), _wide(bias), geometry, out, transposed)
+        return found.to(input.dtype)
+    if not transposed:
+        return families.forward(input, weight, bias, geometry, out)
+    found = families.input_gradient(input, weight, geometry, out)
+    return found if bias is None else found.add_(bias.reshape(-1, *[1] * len(out)))
 
 
-def convolve_input(grad, w, g: Geometry, sizes: tuple[int, ...]) -> TensorBase:
-    with unrecorded():
-        found = families.input_gradient(grad, w, g, sizes)
-    if tape.recording(grad, w):
-        tape.record("ConvolutionBackwardBackward0", _input_back, (grad, w), found, (grad, w), (g,))
-    return found
+@convolution.derivative
+def _gradients(
+    grad: TensorBase,
+    input: TensorBase,
+    weight: TensorBase,
+    geometry: Geometry,
+    transposed: bool,
+    needs: tuple[bool, bool, bool],
+) -> tuple:
+    return convolution_backward(grad, input, weight, geometry, transposed, needs)
 
 
-def _input_back(again, grad, w, g):
-    return convolve(again, w, None, g, tuple(grad.shape[2:])), convolve_weight(
-        grad, again, g, tuple(w.shape[2:])
+@leaf(
+    "library",
+    results=("input_gradient", "weight_gradient", "bias_gradient"),
+    label="ConvolutionBackwardBackward0",
+)
+def convolution_backward(
+    grad_output: TensorBase,
+    input: TensorBase,
+    weight: TensorBase,
+    geometry: Geometry,
+    transposed: bool,
+    wanted: tuple[bool, bool, bool],
+) -> tuple[TensorBase | None, ...]:
+    """The gradients of a `convolution` in its input, weight and bias: those `wanted`, None in place of the others."""
+    sizes, kernel = tuple(input.shape[2:]), tuple(weight.shape[2:])
+    if input.numel() == 0:
+        filters = weight.shape[1] * geometry.groups if transposed else weight.shape[0]
+        shapes = tuple(input.shape), tuple(weight.shape), (filters,)
+        return tuple(grad_output.new_zeros(shape) if w else None for shape, w in zip(shapes, wanted))
+    if grad_output.dtype in HALF_TYPES:
+        wide = _wide(grad_output), _wide(input), _wide(weight)
+        found = convolution_backward.function(*wide, geometry, transposed, wanted)
+        return tuple(None if t is None else t.to(grad_output.dtype) for t in found)
+    if 0 in grad_output.stride():  # of a sum: it is read more than once
+        grad_output = grad_output.contiguous()
+    of_input = of_weight = of_bias = None
+    if wanted[0] and transposed:
+        of_input = families.forward(grad_output, weight, None, geometry, sizes)
+    elif wanted[0]:
+        of_input = families.input_gradient(grad_output, weight, geometry, sizes)
+    if wanted[1]:
+        sent, read = (input, grad_output) if transposed else (grad_output, input)
+        of_weight = families.weight_gradient(sent, read, geometry, kernel)
+    if wanted[2]:
+        of_bias = grad_output.sum([0, *range(2, grad_output.ndim)])
+    return of_input, of_weight, of_bias
+
+
+@convolution_backward.derivative
+def _gradients_again(
+    grads: tuple,
+    grad_output: TensorBase,
+    input: TensorBase,
+    weight: TensorBase,
+    geometry: Geometry,
+    transposed: bool,
+    needs: tuple[bool, bool, bool],
+) -> tuple:
+    of_input, of_weight, of_bias = grads
+    again = to_input = to_weight = None
+    if needs[0]:
+        pairs = (of_input, weight), (input, of_weight)
+        places = tuple(grad_output.shape[2:])
+        terms = [
+            convolution(x, w, None, geometry, places, transposed)
+            for x, w in pairs
+            if x is not None and w is not None
+        ]
+        if of_bias is not None and grad_output.numel():
+            terms.append(of_bias.reshape(-1, *[1] * len(places)).expand(grad_output.shape))
+        again = functools.reduce(operator.add, terms) if terms else None
+    if needs[1] and of_weight is not None:
+        to_input = convolution_backward(
+            grad_output, input, of_weight, geometry, transposed, (True, False, False)
+        )[0]
+    if needs[2] and of_input is not None:
+        to_weight = convolution_backward(
+            grad_output, of_input, weight, geometry, transposed, (False, True, False)
+        )[1]
+    return again, to_input, to_weight
+
+
+# --- leaves of slices ------------------------------
+def in_groups(x: TensorBase) -> TensorBase:
+    """(B, N, C, …) as (N, B C, …)."""
+    return x.movedim(0, 1).flatten(1, 2)
+
+
+def out_of_groups(x: TensorBase, slices: int) -> TensorBase:
+    """(N, B C, …) as (B, N, C, …)."""
+    return x.unflatten(1, (slices, x.shape[1] // slices)).movedim(1, 0)
+
+
+def _of_slices(geometry: Geometry, slices: int) -> Geometry:
+    return geometry._replace(groups=slices * geometry.groups)
+
+
+@leaf("library", label="ConvolutionBackward0")
+def sliced_convolution(
+    input: TensorBase, weight: TensorBase, geometry: Geometry, out: tuple[int, ...]
+) -> TensorBase:
+    """(B, N, O, *out) of inputs (B, N, C, *) and weights (B, O, C / groups, *) that are one in memory: slices are more images.  What
+    each of them adds to the weight's gradient stays apart.
+    """
+    found = families.forward(input.flatten(0, 1), weight[0], None, geometry, out)
+    return found.unflatten(0, input.shape[:2])
+
+
+@sliced_convolution.derivative
+def _sliced_gradients(grad: TensorBase, input: TensorBase, weight: TensorBase, geometry: Geometry) -> tuple:
+    return sliced_convolution_backward(grad, input, weight, geometry)
+
+
+@leaf("library", results=("input_gradient", "weight_gradient"), label="ConvolutionBackwardBackward0")
+def sliced_convolution_backward(
+    grad_output: TensorBase, input: TensorBase, weight: TensorBase, geometry: Geometry
+) -> tuple[TensorBase, TensorBase]:
+    """The gradients of a `sliced_convolution`."""
+    sizes, kernel, apart = (
+        tuple(input.shape[3:]),
+        tuple(weight.shape[3:]),
+        _of_slices(geometry, len(grad_output)),
     )
+    of_input = families.input_gradient(grad_output.flatten(0, 1).contiguous(), weight[0], geometry, sizes)
+    of_weight = families.weight_gradient(in_groups(grad_output), in_groups(input), apart, kernel)
+    return of_input.reshape(input.shape), of_weight.reshape(weight.shape)
 
 
-def convolve_weight(grad, x, g: Geometry, kernel: tuple[int, ...]) -> TensorBase:
-    with unrecorded():
-        found = families.weight_gradient(grad, x, g, kernel)
-    if tape.recording(grad, x):
-        tape.record("ConvolutionBackwardBackward0", _weight_back, (grad, x), found, (grad, x), (g,))
-    return found
-
-
-def _weight_back(again, grad, x, g):
-    return convolve(x, again, None, g, tuple(grad.shape[2:])), convolve_input(
-        grad, again, g, tuple(x.shape[2:])
+@sliced_convolution_backward.derivative
+def _sliced_gradients_again(
+    grads: tuple, grad_output: TensorBase, input: TensorBase, weight: TensorBase, geometry: Geometry
+) -> tuple:
+    b = grad_output.shape[0]
+    of_input, of_weight = grads
+    given = (
+        None if of_input is None else in_groups(of_input),
+        None if of_weight is None else of_weight.flatten(0, 1),
+        None,
+    )
+    again, to_input, to_weight = _gradients_again(
+        given,
+        in_groups(grad_output),
+        in_groups(input),
+        weight.flatten(0, 1),
+        _of_slices(geometry, b),
+        False,
+        (True, True, True),
+    )
+    return (
+        None if again is None else out_of_groups(again, b),
+        None if to_input is None else out_of_groups(to_input, b),
+        None if to_weight is None else to_weight.unflatten(0, weight.shape[:2]),
     )
 
 
@@ -133,25 +269,20 @@ def paddings(name: str, padding, kernel, stride, dilation) -> tuple[tuple[int, i
     return tuple((p, p) for p in amounts)
 
 
-def in_parts(function, x, w, bias):
-    """A convolution of half or complex numbers by convolutions of real ones; None where it needs none."""
-    kind = x.dtype.name
-    if kind in ("float16", "bfloat16"):
-        wide = by_name["float32"]
-        found = function(x.to(wide), w.to(wide), None if bias is None else bias.to(wide))
-        return found.to(x.dtype)
-    if not kind.startswith("complex"):
-        return None
+def in_parts(function: Callable, x: TensorBase, w: TensorBase, bias: TensorBase | None) -> TensorBase:
+    """A bilinear function of complex numbers by that of real ones."""
     both = function(x.real, w.real, None if bias is None else bias.real)
     other = function(x.imag, w.imag, None)
     imaginary = function(x.real, w.imag, None if bias is None else bias.imag) + function(x.imag, w.real, None)
     return complex_of(both - other, imaginary)
 
 
-def _without_elements(x, weight, bias, shape: tuple[int, ...]) -> TensorBase:
-    """The result for no images or no channels; all gradients are zeros."""
-    sums = [p.sum() for p in (x, weight, bias) if p is not None]
-    return functools.reduce(lambda a, b: a + b, sums) * zeros(shape, dtype=x.dtype, device=x.device)
+def _convolved(
+    x: TensorBase, w: TensorBase, bias: TensorBase | None, g: Geometry, out: tuple[int, ...], transposed: bool
+) -> TensorBase:
+    if x.is_complex() and x.numel():
+        return in_parts(lambda x, w, bias: convolution(x, w, bias, g, out, transposed), x, w, bias)
+    return convolution(x, w, bias, g, out, transposed)
 
 
 @functools.lru_cache(maxsize=256)
@@ -203,15 +334,7 @@ def _convolution(name: str, n: int, x, weight, bias, stride, padding, dilation, 
     place = _placed if plain else _placed.__wrapped__
     g, out = place(name, n, tuple(x.shape[2:]), tuple(weight.shape[2:]), stride, padding, dilation, groups)
 
-    def run(x, w, bias):
-        return convolve(x, w, bias, g, out)
-
-    if x.numel() == 0:  # PyTorch's result for no channels has none
-        shape = (x.shape[0], weight.shape[0] if x.shape[1] else 0, *out)
-        found = _without_elements(x, weight, bias, shape)
-    else:
-        found = in_parts(run, x, weight, bias)
-        found = run(x, weight, bias) if found is None else found
+    found = _convolved(x, weight, bias, g, out, False)
     return found if batched else found.squeeze(0)
 
 
@@ -246,15 +369,8 @@ def _transposition(
     dilation = tuple(d if k > 1 else 1 for d, k in zip(dilation, weight.shape[2:]))
     g = Geometry(stride, padding, dilation, groups)
 
-    def run(x, w, bias):
-        found = convolve_input(x, w, g, sizes)
-        return found if bias is None else found + bias.to(found.dtype).reshape(-1, *[1] * n)
-
-    if x.numel() == 0:
-        found = _without_elements(x, weight, bias, (x.shape[0], filters, *sizes))
-    else:
-        found = in_parts(run, x, weight, bias)
-        found = run(x, weight, bias) if found is None else found
+    bias = bias if bias is None else bias.to(x.dtype)
+    found = _convolved(x, weight, bias, g, sizes, True)
     return found if batched else found.squeeze(0)
 
 
@@ -301,9 +417,7 @@ def _declare(n: int) -> None:
                 f"tensor({'[' * (n + 2)}{elements}{']' * (n + 2)})",
             )
         )
-        register(
-            name, "composite", function, places=(name, f"nn.functional.{name}"), whole=True, autocast="lower"
-        )
+        register(name, "composite", function, places=(name, f"nn.functional.{name}"), autocast="lower")
 
 
 for _n in (1, 2, 3):
