@@ -491,6 +491,7 @@ NAMED: dict[str, Rule] = {
     "leading": leading,
     "looped": looped,
     "outlined": outlined,
+    "parts": parts,
     "pointwise": pointwise,
     "shapeless": shapeless,
     "sliced": sliced,

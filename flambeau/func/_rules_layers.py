@@ -176,14 +176,13 @@ def _solving(trailing: dict[str, int]) -> Rule:
 
     def solving(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
         bound = parameters(op).bind(args, kwargs)
-        b = bound["B"]
-        column = op.__name__ in ("solve", "solve_ex") and _is_column(bound["A"], b)
+        column = op.__name__ in ("solve", "solve_ex") and _is_column(bound["A"], bound["B"])
         if column:
-            bound["B"] = b.unsqueeze(-1)
-        most = max(bound[n].ndim - k for n, k in trailing.items() if n in bound)
-        for n, k in trailing.items():
-            if n in bound:
-                bound[n] = lifted(level, level.tensor(level.spread(bound[n])), most + k)
+            bound["B"] = bound["B"].unsqueeze(-1)
+        given = {n: k for n, k in trailing.items() if isinstance(bound.get(n), TensorBase)}
+        most = max(bound[n].ndim - k for n, k in given.items())
+        for n, k in given.items():
+            bound[n] = lifted(level, level.tensor(level.spread(bound[n])), most + k)
         found = parameters(op).call(op, bound)
         if not column:
             return level.wrapped(found)
@@ -196,7 +195,16 @@ def _solving(trailing: dict[str, int]) -> Rule:
 
 NAMED["solving"] = _solving({"A": 2, "B": 2})
 NAMED["solving LU"] = _solving({"LU": 2, "pivots": 1, "B": 2})
+NAMED["solving tolerances"] = _solving({"A": 2, "atol": 0, "rtol": 0})
 NAMED["solving LD"] = _solving({"LD": 2, "pivots": 1, "B": 2})
+
+
+@rule("cdist_forward")
+def _distances(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
+    """Slices are more matrices."""
+    a, b, p = args
+    found = op(level.spread(a).flatten(0, 1), level.spread(b).flatten(0, 1), p)
+    return level.wrapped(found.reshape(level.size, a.shape[0], *found.shape[1:]))
 
 
 # --- layers -----------------------------------------

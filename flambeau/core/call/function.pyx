@@ -60,11 +60,12 @@ cdef int pending() except -1:
 
 
 cdef int blame(FunctionOp op) except -1:
-    """The error that the function left, in the name of the operation."""
+    """The error that the function left, in the name of the operation, unless that is none that users call."""
     try:
         pending()
     except (RuntimeError, ValueError, IndexError, TypeError) as error:
-        ascribe(error, own_name(op))
+        if op.entry is None or op.entry.places:
+            ascribe(error, own_name(op))
         raise
     return 0
 

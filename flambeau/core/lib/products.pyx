@@ -7,21 +7,18 @@ from libc.string cimport memcpy
 from libc.stdint cimport int64_t
 from cpython.object cimport PyObject
 from .contraction cimport (
-    COLUMN, MATRIX, ROW, SCALAR, TRANSPOSED, Scale, computed, contract, node_for, size_at,
+    COLUMN, MATRIX, ROW, SCALAR, TRANSPOSED, Scale, computed, node_for, size_at,
 )
 from ..base.dtypes cimport BOOL, U8, I8, I16, I32, I64, F16, BF16, F32, F64, C64, C128, CATEGORY, dtype_of, size_from
 from ..call.signature cimport MAX_BOUND, TENSOR, Signature
 from ..call.operation cimport Op, make_callable, prepare_op
 from ..call.kernels cimport Operand
-from ..call.pointwise cimport copied
 from ..call.layout cimport fits
 from ..call.operands cimport read_operand, too_large
 from ..tape.nodes cimport Node
 from ..tape.inplace cimport check_in_place
 from ..tape.modes cimport grad_enabled, wants_grad
 from ..base.tensor cimport MAX_DIMS, OP_ADD, OP_MUL, TensorBase, check_apart, check_writable, late, operator_for
-from ..views.geometry cimport unsqueeze_cut
-from ..views.views cimport cut, reshaped
 
 cdef extern from "Python.h":
     Py_ssize_t PyVectorcall_NARGS(size_t n)
@@ -49,6 +46,18 @@ cdef class ProductOp(Op):
     cdef handler_t handle
     cdef bint scaled           # takes beta and alpha
     cdef bint in_place
+
+    def in_parts(self, *args, **named):
+        """The result of the operations that it calls, whoever watches this one."""
+        cdef PyObject* given[MAX_BOUND]
+        cdef list values = [*args, *named.values()]
+        cdef tuple names = tuple(named)
+        cdef Py_ssize_t k
+        if len(values) > MAX_BOUND:
+            raise TypeError(f"{self.name}() takes at most {self.signature.total} arguments ({len(values)} given)")
+        for k in range(len(values)):
+            given[k] = <PyObject*>values[k]
+        return call_product(<PyObject*>self, given, len(args), <PyObject*>names if names else NULL)
 
 
 cdef object call_product(PyObject* callable, PyObject** args, size_t flagged, PyObject* keywords):
@@ -131,8 +140,7 @@ cdef object perform(ProductOp op, PyObject** found, str label, TensorBase a, int
     cdef TensorBase into = None
     cdef Node node
     cdef int last = op.signature.positional
-    if a.code == BOOL:
-        raise NotImplementedError(f'{op.name}(): "{op.name}" not implemented for \'{SCALAR_NAMES.get(a.code, dtype_of(a.code))}\'')
+    check_not_bool(op, a)
     if addend is not None:
         check_addend(op, addend, rank, sizes)
     if op.scaled:
@@ -156,6 +164,12 @@ cdef object put_out(ProductOp op, PyObject* given, TensorBase result, TensorBase
 
 
 # --- checks ------------------------------
+cdef int check_not_bool(ProductOp op, TensorBase a) except -1:
+    if a.code == BOOL:
+        raise NotImplementedError(f'{op.name}(): "{op.name}" not implemented for \'Bool\'')
+    return 0
+
+
 cdef int check_kinds(ProductOp op, TensorBase a, TensorBase b) except -1:
     if a.code != b.code:
         raise RuntimeError(f"{op.name}(): expected m1 and m2 to have the same dtype, but got: "
@@ -381,45 +395,33 @@ cdef object do_addbmm(ProductOp op, PyObject** found):
 
 cdef object do_inner(ProductOp op, PyObject** found):
     """Over the last dimension of both: b's other dimensions become the columns, and are unfolded again."""
-    cdef TensorBase a = <TensorBase>found[0], b = <TensorBase>found[1], flat = b, out
-    cdef int64_t sizes[MAX_DIMS]
-    cdef int64_t flat_sizes[2]
-    cdef int rank
+    cdef TensorBase a = <TensorBase>found[0], b = <TensorBase>found[1]
+    cdef object result
     if a.rank == 0 or b.rank == 0:
         return put_out(op, found[2], late.binary(operator_for(OP_MUL), a, b), a, b, None)
     if a.sizes[a.rank - 1] != b.sizes[b.rank - 1]:
         raise RuntimeError(f"{op.name}() the last dimension must match on both input tensors but got shapes {list(a.shape)} and "
                            f"{list(b.shape)}")
     check_kinds(op, a, b)
-    rank = a.rank + b.rank - 2
-    if rank > MAX_DIMS:
-        raise RuntimeError(f"{op.name}(): a tensor has at most {MAX_DIMS} dimensions, the result would have {rank}")
-    memcpy(sizes, a.sizes, (a.rank - 1) * sizeof(int64_t))
+    check_not_bool(op, a)
+    if a.rank + b.rank - 2 > MAX_DIMS:
+        raise RuntimeError(f"{op.name}(): a tensor has at most {MAX_DIMS} dimensions, the result would have {a.rank + b.rank - 2}")
     if b.rank == 1:
-        return perform(op, found, "DotBackward0" if a.rank == 1 else "MvBackward0", a, ROW if a.rank == 1 else MATRIX, b, COLUMN,
-                       rank, sizes, SCALAR if a.rank == 1 else COLUMN, None)
-    if b.rank > 2:
-        flat_sizes[0], flat_sizes[1] = flat_rows(b), b.sizes[b.rank - 1]
-        flat = reshaped(b, 2, flat_sizes)
-    if b.rank == 2:
-        sizes[rank - 1] = b.sizes[0]
-        return perform(op, found, "MmBackward0", a, ROW if a.rank == 1 else MATRIX, flat, TRANSPOSED, rank, sizes,
-                       ROW if a.rank == 1 else MATRIX, None)
-    sizes[a.rank - 1] = flat.sizes[0]
-    if a.code == BOOL:
-        raise NotImplementedError(f"{op.name}(): \"{op.name}\" not implemented for 'Bool'")
-    out = contract(a, ROW if a.rank == 1 else MATRIX, flat, TRANSPOSED, a.rank, sizes, ROW if a.rank == 1 else MATRIX, &ONE)
-    memcpy(sizes + a.rank - 1, b.sizes, (b.rank - 1) * sizeof(int64_t))
-    return put_out(op, found[2], reshaped(out, rank, sizes), a, b, None)
+        result = matmul(a, b)
+    elif b.rank == 2:
+        result = matmul(a, (<object>b).mT)
+    else:
+        result = matmul(a, (<object>b).reshape((flat_rows(b), b.sizes[b.rank - 1])).mT)
+        result = result.reshape((*size_from(a.rank - 1, a.sizes), *size_from(b.rank - 1, b.sizes)))
+    return put_out(op, found[2], result, a, b, None)
 
 
 cdef TensorBase outer_of(ProductOp op, TensorBase a, TensorBase b, str first):
-    cdef int64_t dim = 1
     if a.rank != 1:
         raise RuntimeError(f"{op.name}(): Expected 1-D argument {first}, but got {a.rank}-D")
     if b.rank != 1:
         raise RuntimeError(f"{op.name}(): Expected 1-D argument vec2, but got {b.rank}-D")
-    return <TensorBase?>late.binary(operator_for(OP_MUL), cut(a, unsqueeze_cut, &dim, "UnsqueezeBackward0"), b)
+    return <TensorBase?>late.binary(operator_for(OP_MUL), (<object>a).unsqueeze(1), b)
 
 
 cdef object do_outer(ProductOp op, PyObject** found):
@@ -436,7 +438,7 @@ cdef object do_addr(ProductOp op, PyObject** found):
     cdef bint half = (c.code == F16 or c.code == BF16) and c.code == a.code == b.code
     cdef bint logical = c.code == BOOL and a.code == BOOL and b.code == BOOL
     if half:
-        c, a, b = copied(c, F32, False), copied(a, F32, False), copied(b, F32, False)
+        c, a, b = (<object>c).float(), (<object>a).float(), (<object>b).float()
     read_scale(op, 3, found[3], &beta, C128)
     read_scale(op, 4, found[4], &alpha, C128)
     result = outer_of(op, a, b, "vec1")
@@ -450,16 +452,19 @@ cdef object do_addr(ProductOp op, PyObject** found):
         nothing = (<object>c).masked_fill((<object>c).detach().new_ones((), dtype=dtype_of(BOOL)), 0)
         result = late.binary(operator_for(OP_ADD), nothing, result)
     if half:
-        result = copied(<TensorBase>result, input.code, False)
+        result = result.to(dtype_of(input.code))
     if op.in_place:
         return (<object>input).copy_(result)
     return put_out(op, found[5], <TensorBase>result, a, b, c)
 
 
-cdef ProductOp made(str name, handler_t handle, tuple names, int tensors, str doc, bint scaled=False, bint in_place=False):
+cdef ProductOp made(str name, handler_t handle, tuple names, int tensors, str doc, bint scaled=False, bint in_place=False,
+                    bint composed=False):
     cdef ProductOp op = ProductOp.__new__(ProductOp)
     prepare_op(op, name, call_product)
     op.handle, op.scaled, op.in_place = handle, scaled, in_place
+    if composed:                                            # it calls operations and nothing else
+        op.composite = op.in_parts
     op.signature = Signature(names + (("beta", "alpha") if scaled else ()) + (() if in_place or name == "linear" else ("out",)),
                              <int>len(names), tensors, (TENSOR,) * tensors, defaults={"beta": 1, "alpha": 1})
     setattr(op, "__doc__", doc)
@@ -531,7 +536,7 @@ inner = made("inner", do_inner, ("input", "other"), 2, """inner(input, other, *,
     >>> import flambeau
     >>> flambeau.inner(flambeau.tensor([[1., 2.], [3., 4.]]), flambeau.tensor([1., 10.]))
     tensor([21., 43.])
-    """)
+    """, False, False, True)
 outer = made("outer", do_outer, ("input", "vec2"), 2, """outer(input, vec2, *, out=None) -> Tensor
 
     All products of the elements of two vectors, as a matrix; dtypes are promoted.  RuntimeError unless both are 1-D.
@@ -540,7 +545,7 @@ outer = made("outer", do_outer, ("input", "vec2"), 2, """outer(input, vec2, *, o
     >>> flambeau.outer(flambeau.tensor([1, 2]), flambeau.tensor([1, 10]))
     tensor([[ 1, 10],
             [ 2, 20]])
-    """)
+    """, False, False, True)
 linear = made("linear", do_linear, ("input", "weight", "bias"), 2, """linear(input, weight, bias=None) -> Tensor
 
     `input @ weight.T + bias`: input (..., k), weight (n, k), bias (n) give (..., n).  A weight with one dimension gives
@@ -603,12 +608,12 @@ cdef dict ADDED = {
 }
 
 
-cdef tuple both(str name, handler_t handle, tuple names):
+cdef tuple both(str name, handler_t handle, tuple names, bint composed=False):
     """An operation and its in-place form, which overwrites `input`."""
     doc = f"{name}_({', '.join(names)}, *, beta=1, alpha=1) -> input\n\n    `{name}` with its result written to input, which " \
         "must have the result's shape."
-    cdef tuple ops = (made(name, handle, names, 3, name + ADDED[name], True),
-                      made(name + "_", handle, names, 3, doc, True, True))
+    cdef tuple ops = (made(name, handle, names, 3, name + ADDED[name], True, False, composed),
+                      made(name + "_", handle, names, 3, doc, True, True, composed))
     for op in ops:
         (<Op>op).signature.old = (("beta", "input", "alpha") + names[1:], ("beta",) + names)
     return ops
@@ -618,5 +623,5 @@ addmm, addmm_ = both("addmm", do_addmm, ("input", "mat1", "mat2"))
 addmv, addmv_ = both("addmv", do_addmv, ("input", "mat", "vec"))
 baddbmm, baddbmm_ = both("baddbmm", do_baddbmm, ("input", "batch1", "batch2"))
 addbmm, addbmm_ = both("addbmm", do_addbmm, ("input", "batch1", "batch2"))
-addr, addr_ = both("addr", do_addr, ("input", "vec1", "vec2"))
+addr, addr_ = both("addr", do_addr, ("input", "vec1", "vec2"), True)
 make_callable(ProductOp, mm)

@@ -10,7 +10,7 @@ from ...core.lib import lapack, small
 from ...core.lib.products import matmul
 from ..declare import checks, host
 from ..declare.host import Result, holds
-from ..declare.registry import library
+from ..declare.registry import leaf, library
 from ..declare.results import accepts_out, into, named_result
 from ..declare.underived import underived
 from ..moving.joining import cat
@@ -28,9 +28,9 @@ from .lapack import (
     diagonal_matrix,
     fresh,
     identity,
+    linalg_check_errors,
     linalg_solve_triangular,
     real_dtype,
-    record,
     refuse,
     same_batch,
     solve_triangular,
@@ -49,7 +49,7 @@ ldl_factor_ex_result = named_result("linalg_ldl_factor_ex", "LD", "pivots", "inf
 
 
 # --- QR -------------------------------------------------------------------------------------------------------------------
-@library("lapack", "linalg.qr", autocast=("float32", "whole"))
+@library("lapack", "linalg.qr", autocast=("float32", "whole"), composite=True)
 @accepts_out
 def qr(A: TensorBase, mode: str = "reduced") -> tuple:
     """Q with orthonormal columns and upper triangular R with A = Q R, as a named tuple.
@@ -75,12 +75,16 @@ def qr(A: TensorBase, mode: str = "reduced") -> tuple:
         raise RuntimeError(
             f"qr received unrecognized mode '{mode}' but expected one of 'reduced' (default), 'r', or 'complete'"
         )
+    return qr_result(*linalg_qr(A, mode))
+
+
+@leaf("lapack", results=("Q", "R"))
+def linalg_qr(A: TensorBase, mode: str) -> tuple[TensorBase, TensorBase]:
+    """Q and R of a checked mode."""
     *batch, m, n = A.shape
     k = m if mode == "complete" else min(m, n)
     rules = [Result((0,) if mode == "r" else (*batch, m, k), A.dtype), Result((*batch, k, n), A.dtype)]
-    Q, R = computed(rules, lambda a: _orthogonal(a, k, mode != "r"), A)
-    record("LinalgQr", _qr_gradient, (A,), (Q, R), (Q, R), (mode,))
-    return qr_result(Q, R)
+    return computed(rules, lambda a: _orthogonal(a, k, mode != "r"), A)
 
 
 def _orthogonal(a: TensorBase, k: int, wanted: bool) -> tuple[TensorBase, TensorBase]:
@@ -100,6 +104,7 @@ def _orthogonal(a: TensorBase, k: int, wanted: bool) -> tuple[TensorBase, Tensor
     return columns.mT.contiguous(), R
 
 
+@linalg_qr.derivative
 def _qr_gradient(grads: tuple, Q: TensorBase, R: TensorBase, mode: str) -> tuple:
     """S. Walter and L. Lehmann, "Algorithmic differentiation of linear algebra functions" (2010)."""
     to_Q, to_R = grads
@@ -171,9 +176,9 @@ def geqrf(input: TensorBase) -> tuple:
 
 
 # --- LU -------------------------------------------------------------------------------------------------------------------
-def _factored(who: str, A: TensorBase) -> tuple[TensorBase, TensorBase, TensorBase]:
+@leaf("lapack", results=("LU", "pivots", "info"))
+def linalg_lu_factor_ex(A: TensorBase) -> tuple[TensorBase, TensorBase, TensorBase]:
     """L and U in one matrix, the rows exchanged at each step (from 1, int32), and 0 or the first zero pivot's number."""
-    checked(who, A, square=False)
     *batch, m, n = A.shape
     k = min(m, n)
     rules = [Result(A.shape, A.dtype), Result((*batch, k), INT32), Result(batch, INT32)]
@@ -185,9 +190,7 @@ def _factored(who: str, A: TensorBase) -> tuple[TensorBase, TensorBase, TensorBa
         found = lapack.lu(columns)
         return columns.mT.contiguous(), *found
 
-    LU, pivots, info = computed(rules, factor, A)
-    record("LinalgLuFactorEx", _lu_factor_gradient, (A,), LU, (LU, pivots))
-    return LU, pivots, info
+    return computed(rules, factor, A)
 
 
 def _order(pivots: TensorBase, m: int) -> TensorBase:
@@ -205,13 +208,14 @@ def _order(pivots: TensorBase, m: int) -> TensorBase:
     return host.computed(Result((*pivots.shape[:-1], m), by_name["int64"]), walk, pivots)
 
 
-def _permutation(pivots: TensorBase, m: int, like: TensorBase) -> TensorBase:
+@leaf("lapack")
+def linalg_lu_permutation(pivots: TensorBase, m: int, dtype: dtype) -> TensorBase:
     """P with A = P L U; RuntimeError for pivots that name no row."""
     if not holds((pivots >= 1) & (pivots <= m)):
         raise RuntimeError(
             f"linalg.lu: pivots must be between 1 and {m}, the number of rows: are they those of lu_factor?"
         )
-    return identity(m, like)[_order(pivots, m)].mT.contiguous()
+    return identity(m, pivots.new_empty(0, dtype=dtype))[_order(pivots, m)].mT.contiguous()
 
 
 def _triangles(LU: TensorBase) -> tuple[TensorBase, TensorBase]:
@@ -227,11 +231,13 @@ def _with_ones(L: TensorBase, k: int) -> TensorBase:
     return cat([top, L.narrow(-2, k, L.shape[-2] - k)], -2)
 
 
+@linalg_lu_factor_ex.derivative
 def _lu_factor_gradient(grad: TensorBase, LU: TensorBase, pivots: TensorBase) -> tuple:
     L, U = _triangles(LU)
     k = min(LU.shape[-2:])
     parts = grad.narrow(-1, 0, k).tril(-1), grad.narrow(-2, 0, k).triu()
-    return (matmul(_permutation(pivots, LU.shape[-2], LU), _lu_gradient(parts[0], parts[1], L, U)),)
+    P = linalg_lu_permutation(pivots, LU.shape[-2], LU.dtype)
+    return (matmul(P, _lu_gradient(parts[0], parts[1], L, U)),)
 
 
 def _lu_gradient(to_L: TensorBase, to_U: TensorBase, L: TensorBase, U: TensorBase) -> TensorBase:
@@ -262,7 +268,7 @@ def _needs_pivot(who: str, pivot: bool) -> None:
         raise RuntimeError(f"{who}: LU without pivoting is not implemented on the CPU")
 
 
-@library("lapack", "linalg.lu_factor_ex")
+@library("lapack", "linalg.lu_factor_ex", composite=True)
 @accepts_out
 def lu_factor_ex(A: TensorBase, *, pivot: bool = True, check_errors: bool = False) -> tuple:
     """`lu_factor`, A = P L U, and for each matrix 0 or the number of the first pivot that is 0.
@@ -279,17 +285,17 @@ def lu_factor_ex(A: TensorBase, *, pivot: bool = True, check_errors: bool = Fals
             [0.5000, 3.0000]])
     """
     _needs_pivot("linalg.lu_factor", pivot)
-    LU, pivots, info = _factored("linalg.lu_factor", A)
+    checked("linalg.lu_factor", A, square=False)
+    LU, pivots, info = linalg_lu_factor_ex(A)
     if check_errors:
-        refuse(
-            "linalg.lu_factor",
-            info,
-            lambda k: f"U[{k},{k}] is zero and using it on lu_solve would result in a division by zero.",
-        )
+        linalg_check_errors(info, "linalg.lu_factor", _ZERO_PIVOT)
     return lu_factor_ex_result(LU, pivots, info)
 
 
-@library("lapack", "linalg.lu_factor")
+_ZERO_PIVOT = "U[{0},{0}] is zero and using it on lu_solve would result in a division by zero."
+
+
+@library("lapack", "linalg.lu_factor", composite=True)
 @accepts_out
 def lu_factor(A: TensorBase, *, pivot: bool = True) -> tuple:
     """L and U with A = P L U in one matrix, and with which row each was exchanged (from 1).  LinAlgError
@@ -313,7 +319,7 @@ def lu_factor(A: TensorBase, *, pivot: bool = True) -> tuple:
     return lu_factor_result(LU, pivots)
 
 
-@library("lapack", "linalg.lu")
+@library("lapack", "linalg.lu", composite=True)
 @accepts_out
 def lu(A: TensorBase, *, pivot: bool = True) -> tuple:
     """Permutation P, lower triangular L with ones on its diagonal, and upper triangular U with A = P L U.
@@ -331,13 +337,12 @@ def lu(A: TensorBase, *, pivot: bool = True) -> tuple:
             [4., 2.]])
     """
     _needs_pivot("linalg.lu", pivot)
-    LU, pivots, _ = _factored("linalg.lu", A)
-    L, U = _triangles(LU)
-    found = _permutation(pivots, A.shape[-2], LU.detach()), L, U
-    return lu_result(*found)
+    checked("linalg.lu", A, square=False)
+    LU, pivots, _ = linalg_lu_factor_ex(A)
+    return lu_result(linalg_lu_permutation(pivots, A.shape[-2], A.dtype), *_triangles(LU))
 
 
-@library("lapack", "linalg.lu_solve", autocast=("float32", "whole"), batching="solving LU")
+@library("lapack", "linalg.lu_solve", autocast=("float32", "whole"), batching="solving LU", composite=True)
 def lu_solve(
     LU: TensorBase,
     pivots: TensorBase,
@@ -371,7 +376,7 @@ def lu_solve(
         )
     if not left:
         return into(out, lu_solve(LU, pivots, B.mH, adjoint=not adjoint).mH, "linalg.lu_solve")
-    P = _permutation(pivots, LU.shape[-1], LU.detach())
+    P = linalg_lu_permutation(pivots, LU.shape[-1], LU.dtype)
     if adjoint:
         found = matmul(P, _upper_lower(LU.mH, B, unit_upper=True))
     else:
@@ -393,7 +398,7 @@ def _check_triangle(who: str, UPLO: str) -> str:
     return UPLO.upper()
 
 
-@library("lapack", "linalg.eigh", autocast=("float32", "whole"))
+@library("lapack", "linalg.eigh", autocast=("float32", "whole"), composite=True)
 @accepts_out
 def eigh(A: TensorBase, UPLO: str = "L") -> tuple:
     """Eigenvalues (real, ascending) and orthonormal eigenvectors of Hermitian matrices, of which one triangle is read.
@@ -408,26 +413,38 @@ def eigh(A: TensorBase, UPLO: str = "L") -> tuple:
     """
     checked("linalg.eigh", A)
     triangle = _check_triangle("linalg.eigh", UPLO)
+    return eigh_result(*linalg_eigh(A, triangle == "L"))
+
+
+@leaf("lapack", results=("L", "V"))
+def linalg_eigh(A: TensorBase, lower: bool) -> tuple[TensorBase, TensorBase]:
+    """Eigenvalues and eigenvectors."""
     rules = [Result(A.shape[:-1], real_dtype(A)), Result(A.shape, A.dtype)]
-    L, V = computed(rules, lambda a: _symmetric(a, triangle, True), A)
-    record("LinalgEigh", _eigh_gradient, (A,), (L, V), (L, V))
-    return eigh_result(L, V)
+    return computed(rules, lambda a: _symmetric(a, lower, True), A)
 
 
-def _symmetric(a: TensorBase, triangle: str, wanted: bool) -> tuple:
+@leaf("lapack", results=("L",), label="LinalgEighBackward0")
+def linalg_eigvalsh(A: TensorBase, lower: bool) -> TensorBase:
+    """Eigenvalues alone, which take half the time; backward makes the eigenvectors."""
+    return computed(Result(A.shape[:-1], real_dtype(A)), lambda a: _symmetric(a, lower, False)[0], A)
+
+
+@linalg_eigvalsh.derivative
+def _eigvalsh_gradient(grad: TensorBase, A: TensorBase, lower: bool) -> tuple:
+    return _eigh_gradient((grad, None), *linalg_eigh(A, lower))
+
+
+def _symmetric(a: TensorBase, lower: bool, wanted: bool) -> tuple:
     """Eigenvalues, and eigenvectors where they are `wanted`."""
     rows = fresh(a)
-    values, info = lapack.eigh(rows, triangle == "L", wanted)
-    refuse(
-        "linalg.eigh",
-        info,
-        _no_eigenvalues,
-    )
+    values, info = lapack.eigh(rows, lower, wanted)
+    refuse("linalg.eigh", info, _no_eigenvalues)
     if not wanted:
         return values, None
     return values, (conj(rows.mT) if a.is_complex() else rows.mT).contiguous()
 
 
+@linalg_eigh.derivative
 def _eigh_gradient(grads: tuple, L: TensorBase, V: TensorBase) -> tuple:
     """V (diag(∂L) + skew(Vᴴ ∂V) / E) Vᴴ with E_ij = L_j - L_i: Giles (2008), section 3.1, for Hermitian changes of A."""
     to_L, to_V = grads
@@ -446,7 +463,7 @@ def _differences(L: TensorBase) -> TensorBase:
     return L.unsqueeze(-2) - L.unsqueeze(-1) + identity(L.shape[-1], L)
 
 
-@library("lapack", "linalg.eigvalsh", autocast=("float32", "whole"))
+@library("lapack", "linalg.eigvalsh", autocast=("float32", "whole"), composite=True)
 def eigvalsh(A: TensorBase, UPLO: str = "L", *, out: TensorBase | None = None) -> TensorBase:
     """λ with A v = λ v: eigenvalues (real, ascending) of Hermitian matrices.
     One triangle is read.
@@ -461,27 +478,16 @@ def eigvalsh(A: TensorBase, UPLO: str = "L", *, out: TensorBase | None = None) -
     >>> flambeau.linalg.eigvalsh(flambeau.tensor([[2.0, 1.0], [1.0, 2.0]]))
     tensor([1., 3.])
     """
-    from ...core import tape
-
     checked("linalg.eigvalsh", A)
     triangle = _check_triangle("linalg.eigvalsh", UPLO)
-    if tape.recording(A):
-        return into(out, eigh(A, triangle)[0], "linalg.eigvalsh")
-    rule = Result(A.shape[:-1], real_dtype(A))
-    found = computed(rule, lambda a: _symmetric(a, triangle, False)[0], A)
-    return into(out, found, "linalg.eigvalsh")
+    return into(out, linalg_eigvalsh(A, triangle == "L"), "linalg.eigvalsh")
 
 
 def _complex_of(A: TensorBase) -> dtype:
     return by_name["complex128" if A.dtype.name in ("float64", "complex128") else "complex64"]
 
 
-def _check_finite(who: str, A: TensorBase) -> None:
-    if not holds(A.detach().isfinite()):
-        raise RuntimeError(f"{who}: input tensor should not contain infs or NaNs.")
-
-
-@library("lapack", "linalg.eig", autocast=("float32", "whole"))
+@library("lapack", "linalg.eig", autocast=("float32", "whole"), composite=True)
 @accepts_out
 def eig(A: TensorBase) -> tuple:
     """λ and v with A v = λ v: eigenvalues and eigenvectors (of norm 1) of square matrices.
@@ -500,35 +506,33 @@ def eig(A: TensorBase) -> tuple:
     tensor([0.+1.j, 0.-1.j])
     """
     checked("linalg.eig", A)
-    _check_finite("linalg.eig", A)
+    return eig_result(*linalg_eig(A, not A.is_complex()))
+
+
+@leaf("lapack", results=("L", "V"))
+def linalg_eig(A: TensorBase, real_input: bool) -> tuple[TensorBase, TensorBase]:
+    """Eigenvalues and eigenvectors; RuntimeError where the matrices are not finite."""
+    if not holds(A.isfinite()):
+        raise RuntimeError("linalg.eig: input tensor should not contain infs or NaNs.")
     rules = [Result(A.shape[:-1], _complex_of(A)), Result(A.shape, _complex_of(A))]
-    L, V = computed(rules, lambda a: _general(a, True), A)
-    record("LinalgEig", _eig_gradient, (A,), (L, V), (L, V), (A.is_complex(),))
-    return eig_result(L, V)
+    return computed(rules, _general, A)
 
 
-def _general(a: TensorBase, wanted: bool) -> tuple:
-    """Eigenvalues, and eigenvectors where they are `wanted`."""
-    values, imaginary, right, info = lapack.eig(fresh(a.mT), wanted)
-    refuse(
-        "linalg.eig",
-        info,
-        _no_eigenvalues,
-    )
+def _general(a: TensorBase) -> tuple:
+    values, imaginary, right, info = lapack.eig(fresh(a.mT), True)
+    refuse("linalg.eig", info, _no_eigenvalues)
     if imaginary is None:
-        return values, None if right is None else right.mT.contiguous()
-    found = complex_of(values, imaginary)
-    if right is None:
-        return found, None
+        return values, right.mT.contiguous()
     # LAPACK gives a pair of conjugate vectors as two rows, the real part and the imaginary one.
     first = (imaginary > 0).unsqueeze(-1)
     second = (imaginary < 0).unsqueeze(-1)
     before, after = right.roll(1, -2), right.roll(-1, -2)
     parts = where(second, before, right), where(first, after, where(second, -right, 0.0))
-    return found, complex_of(*parts).mT.contiguous()
+    return complex_of(values, imaginary), complex_of(*parts).mT.contiguous()
 
 
-def _eig_gradient(grads: tuple, L: TensorBase, V: TensorBase, is_complex: bool) -> tuple:
+@linalg_eig.derivative
+def _eig_gradient(grads: tuple, L: TensorBase, V: TensorBase, real_input: bool) -> tuple:
     """V⁻ᴴ (diag(∂L) + (Vᴴ ∂V - Vᴴ V diag(Re(Vᴴ ∂V))) / E*) Vᴴ with E_ij = L_j - L_i.
 
     C. Boeddeker et al., "On the computation of complex-valued gradients" (2019), equation 4.77.
@@ -543,10 +547,10 @@ def _eig_gradient(grads: tuple, L: TensorBase, V: TensorBase, is_complex: bool) 
     if to_L is not None:
         inner = diagonal_matrix(to_L) if inner is None else inner + diagonal_matrix(to_L)
     found = _solve(V.mH, matmul(inner, V.mH))
-    return (found if is_complex else real(found),)
+    return (real(found) if real_input else found,)
 
 
-@library("lapack", "linalg.eigvals", autocast=("float32", "whole"))
+@library("lapack", "linalg.eigvals", autocast=("float32", "whole"), composite=True)
 def eigvals(A: TensorBase, *, out: TensorBase | None = None) -> TensorBase:
     """λ with A v = λ v: eigenvalues of square matrices, always complex, in no certain order.
 
@@ -560,18 +564,12 @@ def eigvals(A: TensorBase, *, out: TensorBase | None = None) -> TensorBase:
     >>> flambeau.linalg.eigvals(flambeau.tensor([[0.0, -1.0], [1.0, 0.0]]))
     tensor([0.+1.j, 0.-1.j])
     """
-    from ...core import tape
-
     checked("linalg.eigvals", A)
-    if tape.recording(A):
-        return into(out, eig(A)[0], "linalg.eigvals")
-    _check_finite("linalg.eigvals", A)
-    found = computed(Result(A.shape[:-1], _complex_of(A)), lambda a: _general(a, False)[0], A)
-    return into(out, found, "linalg.eigvals")
+    return into(out, linalg_eig(A, not A.is_complex())[0], "linalg.eigvals")
 
 
 # --- singular values ------------------------------------------------------------------------------------------------------
-@library("lapack", "linalg.svd", autocast=("float32", "whole"))
+@library("lapack", "linalg.svd", autocast=("float32", "whole"), composite=True)
 @accepts_out
 def svd(
     A: TensorBase,
@@ -593,6 +591,12 @@ def svd(
         raise RuntimeError(
             "linalg.svd: keyword argument `driver=` is only supported on CUDA inputs with cuSOLVER backend."
         )
+    return svd_result(*linalg_svd(A, full_matrices))
+
+
+@leaf("lapack", results=("U", "S", "Vh"))
+def linalg_svd(A: TensorBase, full_matrices: bool) -> tuple[TensorBase, TensorBase, TensorBase]:
+    """U, S and Vh."""
     *batch, m, n = A.shape
     k = min(m, n)
     rules = [
@@ -600,9 +604,19 @@ def svd(
         Result((*batch, k), real_dtype(A)),
         Result((*batch, n if full_matrices else k, n), A.dtype),
     ]
-    U, S, Vh = computed(rules, lambda a: _singular(a, full_matrices, True), A)
-    record("LinalgSvd", _svd_gradient, (A,), (U, S, Vh), (U, S, Vh))
-    return svd_result(U, S, Vh)
+    return computed(rules, lambda a: _singular(a, full_matrices, True), A)
+
+
+@leaf("lapack", results=("S",), label="LinalgSvdBackward0")
+def linalg_svdvals(A: TensorBase) -> TensorBase:
+    """Singular values alone, which take half the time; backward makes the vectors."""
+    rule = Result((*A.shape[:-2], min(A.shape[-2:])), real_dtype(A))
+    return computed(rule, lambda a: _singular(a, False, False)[1], A)
+
+
+@linalg_svdvals.derivative
+def _svdvals_gradient(grad: TensorBase, A: TensorBase) -> tuple:
+    return _svd_gradient((None, grad, None), *linalg_svd(A, False))
 
 
 def _singular(a: TensorBase, full: bool, wanted: bool) -> tuple:
@@ -644,6 +658,7 @@ def _not_converged(code: int) -> str:
     )
 
 
+@linalg_svd.derivative
 def _svd_gradient(grads: tuple, U: TensorBase, S: TensorBase, Vh: TensorBase) -> tuple:
     """U [(skew(Uᴴ ∂U) / E) S + S (skew(Vᴴ ∂V) / E) + diag(∂S)] Vᴴ and what leaves the spaces of U and V.
 
@@ -677,7 +692,7 @@ def _svd_gradient(grads: tuple, U: TensorBase, S: TensorBase, Vh: TensorBase) ->
     return (found,)
 
 
-@library("lapack", "linalg.svdvals", autocast=("float32", "whole"))
+@library("lapack", "linalg.svdvals", autocast=("float32", "whole"), composite=True)
 def svdvals(A: TensorBase, *, driver: str | None = None, out: TensorBase | None = None) -> TensorBase:
     """The diagonal of S in A = U S Vᴴ: singular values in descending order.
 
@@ -691,14 +706,8 @@ def svdvals(A: TensorBase, *, driver: str | None = None, out: TensorBase | None 
     >>> flambeau.linalg.svdvals(flambeau.tensor([[0.0, 2.0], [1.0, 0.0]]))
     tensor([2., 1.])
     """
-    from ...core import tape
-
     checked("linalg.svdvals", A, square=False)
-    if tape.recording(A):
-        return into(out, svd(A, False)[1], "linalg.svdvals")
-    rule = Result((*A.shape[:-2], min(A.shape[-2:])), real_dtype(A))
-    found = computed(rule, lambda a: _singular(a, False, False)[1], A)
-    return into(out, found, "linalg.svdvals")
+    return into(out, linalg_svdvals(A), "linalg.svdvals")
 
 
 # --- symmetric indefinite matrices ----------------------------------------------------------------------------------------

@@ -6,17 +6,17 @@ from ...core.base.tensor import TensorBase
 from ...core.lib import lapack, small
 from ...core.lib.products import matmul
 from ..declare.host import Result, holds
-from ..declare.registry import library
+from ..declare.registry import leaf, library
 from ..declare.results import accepts_out, into, named_result
 from ..pointwise.complex_numbers import conj
 from .decompositions import svd
-from .lapack import checked, computed, fresh, identity, inv, real_dtype, record
+from .lapack import checked, computed, fresh, identity, inv, real_dtype
 
 slogdet_result = named_result("linalg_slogdet", "sign", "logabsdet")
 
 
 # --- determinants ---------------------------------------------------------------------------------------------------------
-@library("lapack", "linalg.det", "det", "Tensor.det", reference="numpy.linalg.det", batching="leading")
+@library("lapack", "linalg.det", "det", "Tensor.det", reference="numpy.linalg.det", batching="leading", composite=True)
 def det(A: TensorBase, *, out: TensorBase | None = None) -> TensorBase:
     """Σ sign(π) Π A[k, π(k)]: the determinant of square matrices.
 
@@ -31,9 +31,13 @@ def det(A: TensorBase, *, out: TensorBase | None = None) -> TensorBase:
     tensor(8.)
     """
     checked("linalg.det", A)
-    found = computed(Result(A.shape[:-2], A.dtype), lambda a: _determinant(a, False)[0], A)
-    record("LinalgDet", _det_gradient, (A,), found, (A, found))
-    return into(out, found, "linalg.det")
+    return into(out, linalg_det(A), "linalg.det")
+
+
+@leaf("lapack")
+def linalg_det(A: TensorBase) -> TensorBase:
+    """The determinant of checked matrices."""
+    return computed(Result(A.shape[:-2], A.dtype), lambda a: _determinant(a, False)[0], A)
 
 
 def _determinant(a: TensorBase, logarithm: bool) -> tuple:
@@ -46,12 +50,13 @@ def _determinant(a: TensorBase, logarithm: bool) -> tuple:
     return lapack.determinant(factors, pivots, logarithm)
 
 
-def _det_gradient(grad: TensorBase, A: TensorBase, found: TensorBase) -> tuple:
+@linalg_det.derivative
+def _det_gradient(grad: TensorBase, A: TensorBase, result: TensorBase) -> tuple:
     """grad · (matrix of cofactors)*: det · A⁻ᴴ, or U diag(∏ of the other singular values) Vᴴ where one is singular."""
     if not A.numel():
         return (A * 0.0,)
-    if holds(found.detach() != 0):
-        return ((grad * conj(found)).unsqueeze(-1).unsqueeze(-1) * inv(A).mH,)
+    if holds(result != 0):
+        return ((grad * conj(result)).unsqueeze(-1).unsqueeze(-1) * inv(A).mH,)
     U, S, Vh = svd(A, full_matrices=False)
     n = A.shape[-1]
     rows = S.unsqueeze(-2).expand(*S.shape[:-1], n, n)
@@ -60,7 +65,7 @@ def _det_gradient(grad: TensorBase, A: TensorBase, found: TensorBase) -> tuple:
     return ((grad * turn).unsqueeze(-1).unsqueeze(-1) * matmul(U * others.unsqueeze(-2).to(A.dtype), Vh),)
 
 
-@library("lapack", "linalg.slogdet", "slogdet", "Tensor.slogdet")
+@library("lapack", "linalg.slogdet", "slogdet", "Tensor.slogdet", composite=True)
 @accepts_out
 def slogdet(A: TensorBase) -> tuple:
     """det A / |det A| (or 0) and log |det A|, as a named tuple (sign, logabsdet).
@@ -76,12 +81,17 @@ def slogdet(A: TensorBase) -> tuple:
     linalg_slogdet(sign=tensor(-1.), logabsdet=tensor(0.))
     """
     checked("linalg.slogdet", A)
+    return slogdet_result(*linalg_slogdet(A))
+
+
+@leaf("lapack", results=("sign", "logabsdet"))
+def linalg_slogdet(A: TensorBase) -> tuple[TensorBase, TensorBase]:
+    """Sign and logarithm of checked matrices."""
     rules = [Result(A.shape[:-2], A.dtype), Result(A.shape[:-2], real_dtype(A))]
-    sign, logabs = computed(rules, lambda a: _determinant(a, True), A)
-    record("LinalgSlogdet", _slogdet_gradient, (A,), (sign, logabs), (A, sign))
-    return slogdet_result(sign, logabs)
+    return computed(rules, lambda a: _determinant(a, True), A)
 
 
+@linalg_slogdet.derivative
 def _slogdet_gradient(grads: tuple, A: TensorBase, sign: TensorBase) -> tuple:
     """(∂ log|det| - i Im(∂sign* sign)) A⁻ᴴ."""
     to_sign, to_log = grads
@@ -91,11 +101,11 @@ def _slogdet_gradient(grads: tuple, A: TensorBase, sign: TensorBase) -> tuple:
         if to_sign is not None:
             scale = scale - 1j * (to_sign.conj() * sign).imag.to(A.dtype)
     if scale is None:
-        return (A * 0.0,)
+        return (A.new_zeros(A.shape),)
     return (scale.unsqueeze(-1).unsqueeze(-1) * inv(A).mH,)
 
 
-@library("lapack", "logdet", "Tensor.logdet")
+@library("lapack", "logdet", "Tensor.logdet", composite=True)
 def logdet(A: TensorBase) -> TensorBase:
     """log(det A): NaN where the determinant is negative, -inf where it is 0.
 

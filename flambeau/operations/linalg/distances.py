@@ -8,12 +8,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from ...core import tape
 from ...core.base.tensor import TensorBase
 from ...core.lib.products import matmul
-from ...core.tape.contexts import enable_grad, unrecorded
 from ..declare import checks
-from ..declare.registry import library
+from ..declare.registry import leaf, library
 from ..moving.joining import cat
 from ..moving.shaping import broadcast_shapes
 from ..rows.norms import vector_norm
@@ -39,36 +37,48 @@ def _blocks(a: TensorBase, b: TensorBase) -> Iterator[tuple[slice, slice]]:
         yield from ((slice(k, k + 1), slice(r, r + step)) for k in range(n) for r in range(0, rows, step))
 
 
-def _distances(a: TensorBase, b: TensorBase, p: float) -> TensorBase:
+@leaf("library", label="CdistBackward0")
+def cdist_forward(a: TensorBase, b: TensorBase, p: float) -> TensorBase:
     """The norms (N, P, R) of the differences of rows of (N, P, M) and (N, R, M)."""
-    with unrecorded():
-        found = a.new_empty((*a.shape[:2], b.shape[1]))
-        for at, rows in _blocks(a, b):
-            found[at, rows].copy_(_norms(a[at, rows], b[at], p))
-    if tape.recording(a, b):
-        tape.record("CdistBackward0", _back, (a, b), found, (a, b), (p,))
+    found = a.new_empty((*a.shape[:2], b.shape[1]))
+    for at, rows in _blocks(a, b):
+        found[at, rows].copy_(_norms(a[at, rows], b[at], p))
     return found
 
 
-def _back(grad: TensorBase, a: TensorBase, b: TensorBase, p: float) -> tuple:
-    if tape.recording(grad, a, b):  # to be differentiated again: through all differences at once
-        a, b = (
-            a.view_as(a),
-            b.view_as(b),
-        )  # which are two, also where a tensor's distances to itself are asked for
-        with enable_grad():
-            a, b = (x if tape.recording(x) else x.detach().requires_grad_() for x in (a, b))
-            found = _norms(a, b, p)
-        return tuple(tape.run_backward([found], [grad], True, True, [a, b], False))
-    of_a, of_b = a.new_zeros(a.shape), b.new_zeros(b.shape)
+@cdist_forward.derivative
+def _distances_gradient(grad: TensorBase, a: TensorBase, b: TensorBase, p: float) -> tuple:
+    """Sums of the gradients of differences, a block at a time."""
+    of_a: list[TensorBase] = []
+    of_b: dict[int, TensorBase] = {}  # by the first matrix
     for at, rows in _blocks(a, b):
-        part, beside = a[at, rows].detach().requires_grad_(), b[at].detach().requires_grad_()
-        with enable_grad():
-            found = _norms(part, beside, p)
-        one, other = tape.run_backward([found], [grad[at, rows]], False, False, [part, beside], False)
-        of_a[at, rows].copy_(one)
-        of_b[at].add_(other)
-    return of_a, of_b
+        difference = a[at, rows].unsqueeze(-2) - b[at].unsqueeze(-3)
+        to_each = _norm_gradient(grad[at, rows].unsqueeze(-1), difference, p)
+        of_a.append(to_each.sum(-2))
+        less = to_each.sum(-3)
+        of_b[at.start] = of_b[at.start] + less if at.start in of_b else less
+    if not of_a:
+        return a.new_zeros(a.shape), b.new_zeros(b.shape)
+    return cat([x.flatten(0, 1) for x in of_a]).reshape(a.shape), -cat(list(of_b.values()))
+
+
+def _norm_gradient(grad: TensorBase, x: TensorBase, p: float) -> TensorBase:
+    """That of the p-norms of rows; 0 where an element (or all of them) is 0."""
+    if p == 0:
+        return x.new_zeros(x.shape)
+    if p == 1:
+        return x.sgn() * grad
+    norm = vector_norm(x, p, -1, True)
+    if p == math.inf:
+        most = x.abs() == norm
+        return x.sgn() * (grad / most.sum(-1, True)).where(most, 0.0)
+    zero = norm == 0
+    scaled = grad / norm.masked_fill(zero, math.inf)
+    if p == 2:
+        return x * scaled
+    none = x == 0
+    ratio = (x.abs() / norm.masked_fill(zero, 1.0)).masked_fill(none, 1.0)
+    return (x.sgn() * grad * ratio ** (p - 1)).masked_fill(none, 0.0)
 
 
 @library("composite", "cdist", autocast="float32")
@@ -106,7 +116,7 @@ def cdist(x1: TensorBase, x2: TensorBase, p: float = 2.0, compute_mode: str = MO
     count = math.prod(batch)
     if a.numel() * b.shape[-2] <= BLOCK:
         return _norms(a, b, p)
-    found = _distances(a.reshape(count, *a.shape[-2:]), b.reshape(count, *b.shape[-2:]), p)
+    found = cdist_forward(a.reshape(count, *a.shape[-2:]), b.reshape(count, *b.shape[-2:]), p)
     return found.reshape(*batch, a.shape[-2], b.shape[-2])
 
 
@@ -132,6 +142,6 @@ def pdist(input: TensorBase, p: float = 2.0) -> TensorBase:
     n = input.shape[0]
     if n > 1 and n * input.numel() > BLOCK:
         x = input.unsqueeze(0)
-        return cat([_distances(x[:, k : k + 1], x[:, k + 1 :], p)[0, 0] for k in range(n - 1)])
+        return cat([cdist_forward(x[:, k : k + 1], x[:, k + 1 :], p)[0, 0] for k in range(n - 1)])
     rows, columns = triu_indices(n, n, 1, device=input.device).unbind(0)
     return vector_norm(input.index_select(0, rows) - input.index_select(0, columns), p, -1)

@@ -14,9 +14,9 @@ from ...core.base.tensor import TensorBase
 from ...core.lib.products import matmul
 from ..declare.host import Result
 from ..declare.pointwise import pointwise
-from ..declare.registry import library
+from ..declare.registry import leaf
 from ..moving.joining import cat
-from .lapack import DTYPES, checked, computed, diagonal, record
+from .lapack import DTYPES, checked, computed, diagonal
 
 # The largest 1-norms for the degrees 4, 8 and 18, by the dtype of the real parts (table 1 of the paper).
 NORMS = {
@@ -144,7 +144,14 @@ def _one_plan(a: TensorBase, polynomial: int, halved: int) -> TensorBase:
     return found
 
 
-@library("lapack", "linalg.matrix_exp", "matrix_exp", "Tensor.matrix_exp", name="matrix_exp")
+@leaf(
+    "lapack",
+    "linalg.matrix_exp",
+    "matrix_exp",
+    "Tensor.matrix_exp",
+    name="matrix_exp",
+    label="LinalgMatrixExpBackward0",
+)
 def matrix_exp(A: TensorBase) -> TensorBase:
     """The exponential of square matrices, Σ Aᵏ / k!, by scaling, squaring and Taylor polynomials (Bader, Blanes, Casas 2019).
 
@@ -165,11 +172,10 @@ def matrix_exp(A: TensorBase) -> TensorBase:
     if isinstance(A, TensorBase) and A.dtype.name in ("float16", "bfloat16"):
         return matrix_exp(A.float()).to(A.dtype)
     checked("linalg.matrix_exp", A)
-    found = computed(Result(A.shape, A.dtype), _exponential, A)
-    record("LinalgMatrixExp", _matrix_exp_gradient, (A,), found, (A,))
-    return found
+    return computed(Result(A.shape, A.dtype), _exponential, A)
 
 
+@matrix_exp.derivative
 def _matrix_exp_gradient(grad: TensorBase, A: TensorBase) -> tuple:
     n = A.shape[-1]
     below = cat([A.new_zeros(A.shape), A.mH], -1)

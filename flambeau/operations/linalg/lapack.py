@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ...core import tape
 from ...core.base.dtypes import by_name, dtype
 from ...core.base.tensor import TensorBase
 from ...core.lib import lapack, small
@@ -90,10 +89,10 @@ def by_matrix(rules: list[Result], function: Callable) -> Callable:
 
 
 def computed(rule: Any, function: Callable, *tensors: TensorBase) -> Any:
-    """What a function of tensors outside the tape makes of them, or, of tensors without data, what the rule says of it."""
+    """What a function makes of tensors, or, of tensors without data, what the rule says of it."""
     if without_data(*tensors):
         return host.computed(rule, function, *tensors)
-    return function(*(x.detach() for x in tensors))
+    return function(*tensors)
 
 
 def fresh(x: TensorBase) -> TensorBase:
@@ -110,6 +109,12 @@ def refuse(who: str, info: TensorBase, what: Callable[[int], str]) -> None:
         raise LinAlgError(f"{who}: {batch}{what(verdict)}")
 
 
+@leaf("lapack")
+def linalg_check_errors(info: TensorBase, who: str, meaning: str) -> None:
+    """`refuse` as an operation, for composites; `{}` in the meaning stands for the verdict's number."""
+    refuse(who, info, meaning.format)
+
+
 def real_dtype(x: TensorBase) -> dtype:
     """The dtype of the real parts."""
     return x.dtype.to_real()
@@ -123,14 +128,6 @@ def diagonal(x: TensorBase) -> TensorBase:
 def diagonal_matrix(x: TensorBase) -> TensorBase:
     """Matrices with these diagonals."""
     return x.diag_embed()
-
-
-def record(
-    label: str, formula: Callable, inputs: tuple, outputs: Any, saved: tuple = (), extra: tuple = ()
-) -> None:
-    """Put it on the tape where an input wants a gradient."""
-    if tape.recording(*inputs):
-        tape.record(f"{label}Backward0", formula, inputs, outputs, saved, extra)
 
 
 def identity(n: int, like: TensorBase) -> TensorBase:
@@ -201,7 +198,7 @@ def linalg_solve_triangular(A: TensorBase, B: TensorBase, upper: bool, unit: boo
         return found
 
     if small.takes(A) and B.is_cpu:
-        return small.triangular(A.detach(), B.detach(), upper, unit)
+        return small.triangular(A, B, upper, unit)
     return computed(Result(B.shape, B.dtype), solve_all, A, B)
 
 
@@ -236,7 +233,7 @@ def solve(A: TensorBase, B: TensorBase, *, left: bool = True, out: TensorBase | 
     tensor([1., 1.])
     """
     found, info = _solution(A, B, left)
-    refuse("linalg.solve", info, _unsolvable)
+    linalg_check_errors(info, "linalg.solve", _UNSOLVABLE)
     return into(out, found, "linalg.solve")
 
 
@@ -264,13 +261,12 @@ def _solution(A: TensorBase, B: TensorBase, left: bool) -> tuple[TensorBase, Ten
     return found.squeeze(-1) if vector else found, info
 
 
-def _unsolvable(pivot: int) -> str:
-    return "The solver failed because the input matrix is singular."
+_UNSOLVABLE = "The solver failed because the input matrix is singular."
 
 
 def _solve(A: TensorBase, B: TensorBase) -> TensorBase:
     X, info = linalg_solve_systems(A, B)
-    refuse("linalg.solve", info, _unsolvable)
+    linalg_check_errors(info, "linalg.solve", _UNSOLVABLE)
     return X
 
 
@@ -321,12 +317,11 @@ def inv(A: TensorBase, *, out: TensorBase | None = None) -> TensorBase:
     """
     checked("linalg.inv", A)
     Y, info = linalg_inverse(A)
-    refuse("linalg.inv", info, _singular)
+    linalg_check_errors(info, "linalg.inv", _SINGULAR)
     return into(out, Y, "linalg.inv")
 
 
-def _singular(pivot: int) -> str:
-    return f"The diagonal element {pivot} is zero, the inversion could not be completed because the input matrix is singular."
+_SINGULAR = "The diagonal element {} is zero, the inversion could not be completed because the input matrix is singular."
 
 
 @leaf("lapack", results=("Y", "info"), label="LinalgInvExBackward0")
@@ -370,7 +365,7 @@ def inv_ex(A: TensorBase, *, check_errors: bool = False) -> tuple:
     checked("linalg.inv_ex", A)
     Y, info = linalg_inverse(A)
     if check_errors:
-        refuse("linalg.inv_ex", info, _singular)
+        linalg_check_errors(info, "linalg.inv_ex", _SINGULAR)
     return inv_ex_result(Y, info)
 
 
@@ -392,7 +387,7 @@ def solve_ex(A: TensorBase, B: TensorBase, *, left: bool = True, check_errors: b
     """
     found, info = _solution(A, B, left)
     if check_errors:
-        refuse("linalg.solve_ex", info, _unsolvable)
+        linalg_check_errors(info, "linalg.solve_ex", _UNSOLVABLE)
     return solve_ex_result(found, info)
 
 
@@ -419,7 +414,7 @@ def cholesky_ex(A: TensorBase, *, upper: bool = False, check_errors: bool = Fals
     checked("linalg.cholesky_ex", A)
     L, info = linalg_cholesky_factor(A, upper)
     if check_errors:
-        refuse("linalg.cholesky", info, _not_positive)
+        linalg_check_errors(info, "linalg.cholesky", _NOT_POSITIVE)
     return cholesky_ex_result(L.mH if upper else L, info)
 
 
@@ -433,15 +428,14 @@ def linalg_cholesky_factor(A: TensorBase, upper: bool) -> tuple[TensorBase, Tens
         return found, lapack.cholesky(found)
 
     if small.takes(A):
-        return small.cholesky(A.detach().mT if upper else A.detach())
+        return small.cholesky(A.mT if upper else A)
     return computed(rules, factor, A.mH if upper else A)
 
 
-def _not_positive(order: int) -> str:
-    return (
-        "The factorization could not be completed because the input is not positive-definite "
-        f"(the leading minor of order {order} is not positive-definite)."
-    )
+_NOT_POSITIVE = (
+    "The factorization could not be completed because the input is not positive-definite "
+    "(the leading minor of order {} is not positive-definite)."
+)
 
 
 @linalg_cholesky_factor.derivative

@@ -8,16 +8,14 @@ from typing import Any
 from ..._typeinfo import finfo
 from ...core.base.tensor import TensorBase
 from ...core.lib.products import matmul
-from ...core.tape.contexts import unrecorded
 from ..declare import checks
 from ..declare.host import Result, computed
-from ..declare.registry import library
-from ..random.random import randn
-from .decompositions import eigh
-from .lapack import checked, record
+from ..declare.registry import leaf, library
+from .decompositions import linalg_eigh
+from .lapack import checked
 
 
-@library("lapack", "lobpcg", batching="looped")
+@library("lapack", "lobpcg", batching="looped", composite=True)
 def lobpcg(
     A: TensorBase,
     k: int | None = None,
@@ -83,22 +81,28 @@ def lobpcg(
             )
     if A.requires_grad and B is not None:
         raise NotImplementedError("lobpcg(): gradients are not supported where B is given")
-    source = A
-    if A.requires_grad:
-        A = (A + A.mT) * 0.5
-    with unrecorded():
-        start = randn((*batch, m, columns), dtype=A.dtype, device=A.device) if X is None else X
-        tolerance = finfo(A.dtype).eps ** 0.5 if tol is None else tol
-        options = {
-            "tol": tolerance,
-            "maxiter": 1000 if niter is None else 2**31 - 1 if niter < 0 else niter,
-            "largest": largest is None or bool(largest),
-        }
-        rules = [Result((*batch, k), A.dtype), Result((*batch, m, k), A.dtype)]
-        E, V = computed(rules, lambda *arrays: _found(arrays, k, options), A.detach(), start, B, iK)
-    if source.requires_grad:
-        record("LOBPCGAutogradFunction", _gradient, (A,), (E, V), (A, E, V))
-    return E, V
+    if X is None:
+        X = A.new_empty((*batch, m, columns)).normal_()
+    steps = 1000 if niter is None else 2**31 - 1 if niter < 0 else niter
+    tolerance = finfo(A.dtype).eps ** 0.5 if tol is None else tol
+    return linalg_lobpcg(A, X, B, iK, k, steps, tolerance, largest is None or bool(largest))
+
+
+@leaf("lapack", results=("E", "V"), inputs=("A",), label="LOBPCGAutogradFunctionBackward0")
+def linalg_lobpcg(
+    A: TensorBase,
+    X: TensorBase,
+    B: TensorBase | None,
+    iK: TensorBase | None,
+    k: int,
+    steps: int,
+    tolerance: float,
+    largest: bool,
+) -> tuple[TensorBase, TensorBase]:
+    """The search from X on, of checked arguments."""
+    rules = [Result((*A.shape[:-2], k), A.dtype), Result((*A.shape[:-1], k), A.dtype)]
+    options = {"tol": tolerance, "maxiter": steps, "largest": largest}
+    return computed(rules, lambda *arrays: _found(arrays, k, options), A, X, B, iK)
 
 
 def _found(arrays: tuple, k: int, options: dict[str, Any]) -> list:
@@ -133,17 +137,21 @@ def _found(arrays: tuple, k: int, options: dict[str, Any]) -> list:
     return [values, vectors]
 
 
+@linalg_lobpcg.derivative
 def _gradient(grads: tuple, A: TensorBase, E: TensorBase, V: TensorBase) -> tuple:
-    """V diag(∂E) Vᵀ + U (F ∘ Uᵀ∂V) Vᵀ over all eigenvectors U of A, F_ij = 1 / (E_j - L_i), 0 where they are the same one."""
+    """The symmetric part of V diag(∂E) Vᵀ + U (F ∘ Uᵀ∂V) Vᵀ over all eigenvectors U of A.
+
+    F_ij = 1 / (E_j - L_i), 0 where they are the same one.
+    """
     to_E, to_V = grads
     found = None
     if to_E is not None:
         found = matmul(V * to_E.unsqueeze(-2), V.mT)
     if to_V is not None:
-        L, U = eigh(A)
+        L, U = linalg_eigh(A, True)
         apart = E.unsqueeze(-2) - L.unsqueeze(-1)
         same = apart.abs() == apart.abs().amin(-2, True)
         shares = (matmul(U.mT, to_V) / apart.masked_fill(same, 1.0)).masked_fill(same, 0.0)
         rest = matmul(matmul(U, shares), V.mT)
         found = rest if found is None else found + rest
-    return (found,)
+    return ((found + found.mT) * 0.5,)

@@ -9,16 +9,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..._typeinfo import finfo
-from ...core import tape
 from ...core.base.dtypes import by_name
 from ...core.base.tensor import TensorBase
 from ...core.lib.products import matmul
 from ...core.make.create import arange
-from ...core.views.views import atleast_1d
 from ..declare import checks
 from ..declare.half_types import HALF_TYPES
 from ..declare.host import holds
-from ..declare.registry import library, register
+from ..declare.registry import leaf, library, register
 from ..declare.results import accepts_out, into, named_result
 from ..declare.shapes import wrapped as _wrapped
 from ..moving.shaping import broadcast_shapes
@@ -26,10 +24,9 @@ from ..moving.shaping import cross as _cross
 from ..moving.viewing import real
 from ..pointwise.complex_numbers import conj
 from ..rows.norms import check_norm, vector_norm
-from ..rows.reductions import sum_to_size
 from . import decompositions as dec
 from . import lapack
-from .lapack import check_square, checked, identity, inv, record, same_batch, solve_triangular
+from .lapack import check_square, checked, identity, inv, same_batch, solve_triangular
 
 INT64 = by_name["int64"]
 lstsq_result = named_result("linalg_lstsq", "solution", "residuals", "rank", "singular_values")
@@ -104,7 +101,7 @@ def linalg_vander(x: TensorBase, *, N: int | None = None) -> TensorBase:
     tensor([[1, 2, 4],
             [1, 3, 9]])
     """
-    x = atleast_1d(x)
+    x = x if x.ndim else x.unsqueeze(0)
     n = x.shape[-1] if N is None else N
     if n <= 1:
         raise RuntimeError(f"linalg.vander(): N must be greater than 1, got {n}")
@@ -322,7 +319,7 @@ def _tolerance(who: str, S: TensorBase, A: TensorBase, atol: Any, rtol: Any) -> 
 
 
 def _magnitudes(A: TensorBase, hermitian: bool) -> TensorBase:
-    return dec.eigvalsh(A).abs() if hermitian else dec.svdvals(A)
+    return dec.linalg_eigvalsh(A, True).abs() if hermitian else dec.linalg_svdvals(A)
 
 
 @library("composite", "linalg.matrix_rank", differentiable=False, autocast=("float32", "whole"))
@@ -377,27 +374,26 @@ def pinv(
     checked("linalg.pinv", A, square=hermitian)
     if rcond is not None:
         rtol = rcond
-    return into(out, _pinv(A, hermitian, atol, rtol), "linalg.pinv")
+    return into(out, linalg_pinv(A, hermitian, atol, rtol), "linalg.pinv")
 
 
-def _pinv(A: TensorBase, hermitian: bool, atol: Any, rtol: Any) -> TensorBase:
-    a = A.detach()
+@leaf("lapack", results=("P",), inputs=("A",), batching="solving tolerances")
+def linalg_pinv(A: TensorBase, hermitian: bool, atol: Any, rtol: Any) -> TensorBase:
+    """The pseudo-inverse of checked matrices."""
     if not A.numel():
         return A.mH.clone()
     if hermitian:
-        L, V = dec.eigh(a)
-        limit = _tolerance("linalg.pinv", L.abs(), a, atol, rtol).unsqueeze(-1)
+        L, V = dec.linalg_eigh(A, True)
+        limit = _tolerance("linalg.pinv", L.abs(), A, atol, rtol).unsqueeze(-1)
         kept = L.abs() > limit
-        P = matmul(V * (kept.to(L.dtype) / L.masked_fill(~kept, 1.0)).unsqueeze(-2), V.mH)
-    else:
-        U, S, Vh = dec.svd(a, False)
-        limit = _tolerance("linalg.pinv", S, a, atol, rtol).unsqueeze(-1)
-        kept = S > limit
-        P = matmul(Vh.mH * (kept.to(S.dtype) / S.masked_fill(~kept, 1.0)).unsqueeze(-2), U.mH)
-    record("LinalgPinv", _pinv_gradient, (A,), P, (A, P))
-    return P
+        return matmul(V * (kept.to(L.dtype) / L.masked_fill(~kept, 1.0)).unsqueeze(-2), V.mH)
+    U, S, Vh = dec.linalg_svd(A, False)
+    limit = _tolerance("linalg.pinv", S, A, atol, rtol).unsqueeze(-1)
+    kept = S > limit
+    return matmul(Vh.mH * (kept.to(S.dtype) / S.masked_fill(~kept, 1.0)).unsqueeze(-2), U.mH)
 
 
+@linalg_pinv.derivative
 def _pinv_gradient(grad: TensorBase, A: TensorBase, P: TensorBase) -> tuple:
     """-Pᴴ ∂P Pᴴ + (1 - A P) ∂Pᴴ P Pᴴ + Pᴴ P ∂Pᴴ (1 - P A).
 
@@ -453,31 +449,53 @@ def lstsq(A: TensorBase, B: TensorBase, rcond: float | None = None, *, driver: s
             f"linalg.lstsq: A.size(-2) should match B.size(-2), got {A.shape[-2]} and {right.shape[-2]}"
         )
     A, right = same_batch("linalg.lstsq", A, right)
+    found, residuals, rank, values = linalg_lstsq(A, right, rcond, driver)
+    if vector:
+        found, residuals = found.squeeze(-1), residuals.squeeze(-1) if residuals.ndim else residuals
+    return lstsq_result(found, residuals, rank, values)
+
+
+# Some of the results may be empty, and have no slices then.
+@leaf("lapack", results=("X", "residuals", "rank", "values"), batching="parts")
+def linalg_lstsq(
+    A: TensorBase, B: TensorBase, rcond: float | None, driver: str
+) -> tuple[TensorBase, TensorBase, TensorBase, TensorBase]:
+    """The results for matrices with the same batch dimensions."""
     m, n = A.shape[-2:]
-    quick = driver in ("gels", "gelsy") and m >= n and A.numel() and not A._composed
-    found = _by_qr(A, right, rcond) if quick and not tape.recording(A, right) else None
+    found = _by_qr(A, B, rcond) if driver in ("gels", "gelsy") and m >= n and A.numel() else None
     if driver == "gels":
         rank = A.new_empty(0).long()
     else:
         rank = matrix_rank(A, rtol=rcond) if found is None else A.new_full(A.shape[:-2], n, dtype=INT64)
     if found is None:
-        found = matmul(_pinv(A, False, None, rcond), right)
-    values = dec.svdvals(A.detach()) if driver in ("gelsd", "gelss") else real(A.new_empty(0))
-    full = m > n and (driver == "gels" or holds(rank == n))
-    if full and driver != "gelsy":
-        rest = (matmul(A, found) - right).abs()
-        residuals = (rest * rest).sum(-2)
-        residuals = residuals.squeeze(-1) if vector else residuals
-    else:
-        residuals = real(A.new_empty(0))
-    return lstsq_result(found.squeeze(-1) if vector else found, residuals, rank, values)
+        found = matmul(linalg_pinv(A, False, None, rcond), B)
+    values = dec.linalg_svdvals(A) if driver in ("gelsd", "gelss") else real(A.new_empty(0))
+    if m > n and driver != "gelsy" and (driver == "gels" or holds(rank == n)):
+        rest = (matmul(A, found) - B).abs()
+        return found, (rest * rest).sum(-2), rank, values
+    return found, real(A.new_empty(0)), rank, values
+
+
+@linalg_lstsq.derivative
+def _lstsq_gradient(
+    grad_X: Any, grad_residuals: Any, A: TensorBase, B: TensorBase, X: TensorBase, rcond: float | None
+) -> tuple:
+    """Through X = A⁺ B, and through |A X - B|², whose derivative by X is 0."""
+    to_A = to_B = 0.0
+    if grad_X is not None:
+        P = linalg_pinv(A, False, None, rcond)
+        to_A, to_B = _pinv_gradient(matmul(grad_X, B.mH), A, P)[0], matmul(P.mH, grad_X)
+    if grad_residuals is not None and grad_residuals.numel():
+        rest = (matmul(A, X) - B) * (2.0 * grad_residuals.unsqueeze(-2)).to(A.dtype)
+        to_A, to_B = matmul(rest, X.mH) + to_A, to_B - rest
+    return to_A, to_B
 
 
 def _by_qr(A: TensorBase, B: TensorBase, rcond: float | None) -> TensorBase | None:
     """R⁻¹ Qᴴ B where that is sure to be what the singular values would give: none of them counts as 0, since the quotient of the
     largest and the least is at most |R| |R⁻¹| in Frobenius's norm.
     """
-    Q, R = dec.qr(A)
+    Q, R = dec.linalg_qr(A, "reduced")
     inverse = solve_triangular(R, identity(A.shape[-1], A).expand(R.shape), upper=True)
     least = finfo(A.dtype).eps * A.shape[-2] if rcond is None else rcond
     condition = vector_norm(R, dim=(-2, -1)) * vector_norm(inverse, dim=(-2, -1))
@@ -515,9 +533,7 @@ def matrix_power(A: TensorBase, n: int, *, out: TensorBase | None = None) -> Ten
         checks.rank_at_least("linalg.matrix_power", "A", A, 2)
         check_square("linalg.matrix_power", A)
     if n == 0:
-        one = identity(A.shape[-1], A.detach()).expand(A.shape).clone()
-        record("LinalgMatrixPower", lambda grad: (grad * 0.0,), (A,), one)
-        return into(out, one, "linalg.matrix_power")
+        return into(out, A.clone().copy_(identity(A.shape[-1], A)), "linalg.matrix_power")
     base, left = (inv(A), -n) if n < 0 else (A, n)
     found: Any = None
     while left:
@@ -634,7 +650,7 @@ def cholesky_solve(
             f"cholesky_solve(): b and u should have at least 2 dimensions, but have {input.ndim} and {L.ndim} instead"
         )
     _one_dtype("cholesky_solve", input, L, "L")
-    return into(out, _cholesky_solve(input, L, upper), "cholesky_solve")
+    return into(out, linalg_cholesky_solve(*same_batch("cholesky_solve", input, L), upper), "cholesky_solve")
 
 
 def _one_dtype(who: str, b: TensorBase, A: TensorBase, name: str) -> None:
@@ -644,25 +660,20 @@ def _one_dtype(who: str, b: TensorBase, A: TensorBase, name: str) -> None:
         )
 
 
-def _cholesky_solve(B: TensorBase, L: TensorBase, upper: bool) -> TensorBase:
-    b, factor = B.detach(), L.detach()
-    factor = factor.mH if upper else factor
-    half = solve_triangular(factor, b, upper=False)
-    X = solve_triangular(factor.mH, half, upper=True)
-    record(
-        "CholeskySolve", _cholesky_solve_gradient, (B, L), X, (L, X), (upper, tuple(B.shape), tuple(L.shape))
-    )
-    return X
+@leaf("lapack", results=("X",), label="CholeskySolveBackward0", batching="batches")
+def linalg_cholesky_solve(B: TensorBase, L: TensorBase, upper: bool) -> TensorBase:
+    """X with L Lᴴ X = B (Lᴴ L where `upper`), of matrices with the same batch dimensions."""
+    factor = L.mH if upper else L
+    return solve_triangular(factor.mH, solve_triangular(factor, B, upper=False), upper=True)
 
 
-def _cholesky_solve_gradient(
-    grad: TensorBase, L: TensorBase, X: TensorBase, upper: bool, of_B: tuple, of_L: tuple
-) -> tuple:
+@linalg_cholesky_solve.derivative
+def _cholesky_solve_gradient(grad: TensorBase, L: TensorBase, X: TensorBase, upper: bool) -> tuple:
     """As if the whole of L were read, which is how PyTorch has it: through A = L Lᴴ."""
-    to_B = _cholesky_solve(grad, L, upper)
+    to_B = linalg_cholesky_solve(grad, L, upper)
     half = -matmul(to_B, X.mH)
     both = half + half.mH
-    return sum_to_size(to_B, of_B), sum_to_size(matmul(L, both) if upper else matmul(both, L), of_L)
+    return to_B, matmul(L, both) if upper else matmul(both, L)
 
 
 @library("composite", autocast=("float32", "whole"))
@@ -681,7 +692,8 @@ def cholesky_inverse(L: TensorBase, upper: bool = False, *, out: TensorBase | No
             [0.0000, 1.0000]])
     """
     checked("cholesky_inverse", L, "L")
-    return into(out, _cholesky_solve(identity(L.shape[-1], L.detach()), L, upper), "cholesky_inverse")
+    one = identity(L.shape[-1], L).expand(L.shape)
+    return into(out, linalg_cholesky_solve(one, L, upper), "cholesky_inverse")
 
 
 @library("composite", autocast=("float32", "whole"))
@@ -809,7 +821,7 @@ def lu_solve(b: TensorBase, LU_data: TensorBase, LU_pivots: TensorBase) -> Tenso
 lu_unpack_result = named_result("lu_unpack", "P", "L", "U")
 
 
-@library("composite", "lu_unpack", batching="looped")
+@library("composite", "lu_unpack")
 @accepts_out
 def lu_unpack(
     LU_data: TensorBase, LU_pivots: TensorBase, unpack_data: bool = True, unpack_pivots: bool = True
@@ -835,7 +847,7 @@ def lu_unpack(
             raise RuntimeError(
                 f"lu_unpack: LU_pivots is expected to be a tensor of int32, got {LU_pivots.dtype}"
             )
-        P = dec._permutation(LU_pivots, LU_data.shape[-2], LU_data.detach())
+        P = dec.linalg_lu_permutation(LU_pivots, LU_data.shape[-2], LU_data.dtype)
     return lu_unpack_result(P, L, U)
 
 

@@ -21,11 +21,11 @@ from ..declare.examples import of_call
 from ..declare.half_types import in_float32
 from ..declare.host import holds, needs_data, without_data
 from ..declare.pointwise import EVERY, pointwise
-from ..declare.registry import library, register
+from ..declare.registry import leaf, library, register
 from ..declare.results import accepts_out, copied, into
 from ..declare.shapes import broadcast
 from ..declare.shapes import wrapped as _wrapped
-from ..pointwise.complex_numbers import complex_of
+from ..pointwise.complex_numbers import complex_of, conj
 from .joining import cat, stack
 
 INT32, INT64 = by_name["int32"], by_name["int64"]
@@ -457,7 +457,7 @@ def diagflat(input: TensorBase, offset: int = 0) -> TensorBase:
     return diag_embed(input.reshape(-1), offset)
 
 
-@library("shape", reference="numpy.trace", autocast=("float32", "whole"))
+@library("shape", reference="numpy.trace", autocast=("float32", "whole"), composite=True)
 def trace(input: TensorBase) -> TensorBase:
     """Σ inputᵢᵢ: the sum of a matrix's diagonal.  RuntimeError unless there are two dimensions.
 
@@ -758,7 +758,7 @@ def _index_tensor(values: list[int]) -> TensorBase:
     return from_numpy(np.array(values, dtype="int64"))
 
 
-@library("shape", reference="numpy.kron")
+@library("shape", reference="numpy.kron", composite=True)
 def kron(input: TensorBase, other: TensorBase, *, out: TensorBase | None = None) -> TensorBase:
     """Kronecker product: every element of `input` times the whole of `other`.
 
@@ -781,7 +781,7 @@ def kron(input: TensorBase, other: TensorBase, *, out: TensorBase | None = None)
     return into(out, found, "kron")
 
 
-@library("shape", autocast=("whole", "widest"))
+@library("shape", autocast=("whole", "widest"), composite=True)
 def cross(
     input: TensorBase, other: TensorBase, dim: int | None = None, *, out: TensorBase | None = None
 ) -> TensorBase:
@@ -816,11 +816,22 @@ def cross(
             raise RuntimeError(
                 f"cross(): inputs dimension {dim} must have length 3. Got {input.shape[axis]} and {other.shape[axis]}"
             )
-    found = roll(a, -1, axis) * roll(b, 1, axis) - roll(a, 1, axis) * roll(b, -1, axis)
-    return into(out, found, "cross")
+    return into(out, linalg_cross(a, b, axis), "cross")
 
 
-@library("shape", "vander", reference="numpy.vander")
+@leaf("shape", name="_linalg_cross", label="LinalgCrossBackward0")
+def linalg_cross(a: TensorBase, b: TensorBase, axis: int) -> TensorBase:
+    """The vector products of tensors of one shape."""
+    x, y = a.unbind(axis), b.unbind(axis)
+    return stack([x[k - 2] * y[k - 1] - x[k - 1] * y[k - 2] for k in range(3)], axis)
+
+
+@linalg_cross.derivative
+def _cross_gradient(grad: TensorBase, a: TensorBase, b: TensorBase, axis: int) -> tuple:
+    return linalg_cross(conj(b), grad, axis), linalg_cross(grad, conj(a), axis)
+
+
+@library("shape", "vander", reference="numpy.vander", composite=True)
 def vander(x: TensorBase, N: int | None = None, increasing: bool = False) -> TensorBase:
     """xᵢ^(N - 1 - j): powers of a vector as columns, the highest first unless `increasing`.
     There are N columns, by default as many as elements.
