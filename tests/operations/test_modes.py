@@ -149,9 +149,9 @@ def plays_again(entry, text) -> bool:
 # They use what they computed on the way, with functions below the door: a recording holds that as a constant.
 CONSTANTS = frozenset(
     """
-    addr block_diag cond cross cumprod_ dstack eigvalsh flat_gru flat_lstm flat_rnn_relu flat_rnn_tanh ger hstack index_reduce kron
-    linalg_cross lu masked.amax masked.amin masked.cumprod masked.logaddexp masked.logsumexp masked.norm masked.normalize masked.prod
-    masked.std masked.var matrix_norm nuclear_norm outer polygamma_in_place quantile scatter_reduce segment_reduce svdvals vander vstack
+    block_diag cumprod_ dstack flat_gru flat_lstm flat_rnn_relu flat_rnn_tanh hstack index_reduce masked.amax masked.amin masked.cumprod
+    masked.logaddexp masked.logsumexp masked.norm masked.normalize masked.prod masked.std masked.var polygamma_in_place quantile
+    scatter_reduce segment_reduce vstack
     """.split()
 )
 
