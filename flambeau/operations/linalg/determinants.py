@@ -16,7 +16,15 @@ slogdet_result = named_result("linalg_slogdet", "sign", "logabsdet")
 
 
 # --- determinants ---------------------------------------------------------------------------------------------------------
-@library("lapack", "linalg.det", "det", "Tensor.det", reference="numpy.linalg.det", batching="leading", composite=True)
+@library(
+    "lapack",
+    "linalg.det",
+    "det",
+    "Tensor.det",
+    reference="numpy.linalg.det",
+    batching="leading",
+    composite=True,
+)
 def det(A: TensorBase, *, out: TensorBase | None = None) -> TensorBase:
     """Σ sign(π) Π A[k, π(k)]: the determinant of square matrices.
 
