@@ -24,6 +24,7 @@ from .linalg import (  # noqa: F401
 from .moving import (  # noqa: F401
     creation,
     device_bodies,
+    indexing,
     joining,
     padding,
     pixels,

@@ -7,16 +7,22 @@ The function runs with recording off.  What its formula reads, the names of its 
     needs           a tuple of bools: which inputs want a gradient
     an argument     by the name that the function has for it
     a result        by its name: `result` where there is one
+    shape_x         the shape of the argument x, None where that is no tensor; `dtype_x` its dtype
+    before          a copy of the tensor that is written to, from before that
 
-It returns the gradients of the inputs, in their order, None where there is none.  Saved are tensors among what it names.
+It returns the gradients of the inputs, in their order, None where there is none.  Saved are tensors among what it names, those in
+lists, too.  Where a parameter says what has to be saved, its values may have formulas of their own (`derivative(reduce="sum")`).
 """
 from cpython.object cimport PyObject
 from ..base.tensor cimport TensorBase
 from ..base.labels import backward_name
+from ..base.dtypes cimport dtype_of
 from ..tape.formulas cimport GRAD, GRADS, NEEDS, Rule, record_leaf
+from ..tape.inplace cimport check_in_place
 from ..tape.modes cimport grad_enabled, set_grad, wants_grad
 from .function cimport FunctionOp, call_function
 from .operation cimport make_callable, prepare_op
+from .copies import clone
 from .signature cimport MAX_BOUND, TENSOR, Signature
 import inspect
 
@@ -24,12 +30,24 @@ cdef extern from "Python.h":
     Py_ssize_t PyVectorcall_NARGS(size_t n)
 
 
+cdef enum:                    # what a formula reads beside arguments, which have the numbers of their parameters
+    RESULT = MAX_BOUND        # of the first result
+    SHAPE = 2 * MAX_BOUND     # of the first argument
+    DTYPE = 3 * MAX_BOUND
+    BEFORE = 4 * MAX_BOUND
+
+
 cdef class LeafOp(FunctionOp):
     """A function that is one node on the tape."""
 
     cdef readonly tuple results     # their names
     cdef object formula
+    cdef str label_of_formula
     cdef Rule rule                  # made of the formula when first needed
+    cdef int switch                 # the place of the parameter whose values have formulas of their own, -1 for none
+    cdef str switched               # its name
+    cdef dict formulas              # by value: the formula, and the label of its node
+    cdef dict rules                 # made of them
     cdef tuple inputs               # the places of the parameters that may want a gradient
     cdef tuple defaults
     cdef tuple wanted               # the names of those, where the declaration gives them
@@ -41,9 +59,25 @@ cdef class LeafOp(FunctionOp):
         """Name the results, and the parameters that may want a gradient (None: those that take tensors)."""
         self.results, self.wanted = results, inputs
 
-    def derivative(self, formula):
-        """Declare the gradients of the inputs (a decorator)."""
-        self.formula, self.rule = formula, None
+    def derivative(self, formula=None, *, label=None, **case):
+        """Declare the gradients of the inputs (a decorator).
+
+        `@op.derivative(reduce=("sum", "mean"))` is the formula where the parameter `reduce` is one of these; the node has that label.
+        """
+        if formula is None:
+            return lambda given: self.declare(given, label, case)
+        return self.declare(formula, label, case)
+
+    def declare(self, formula, label, dict case):
+        """The formula of the cases given, or of all others."""
+        self.rule = self.rules = None
+        if not case:
+            self.formula, self.label_of_formula = formula, label
+            return formula
+        (self.switched, values), = case.items()
+        self.formulas = dict(self.formulas or {})
+        for value in values if isinstance(values, tuple) else (values,):
+            self.formulas[value] = (formula, label)
         return formula
 
     @property
@@ -51,10 +85,9 @@ cdef class LeafOp(FunctionOp):
         """Whether it has a derivative."""
         return self.formula is not None
 
-    cdef Rule make_rule(self):
-        """What the formula's parameters are, from their names."""
+    cdef int make_rules(self) except -1:
+        """What the parameters of the formulas are, from their names."""
         cdef Signature signature
-        cdef list sources = [], outputs = []
         if not self.learned:
             self.learn()
         signature = self.signature
@@ -65,7 +98,18 @@ cdef class LeafOp(FunctionOp):
             self.inputs = tuple([k for k in range(signature.total) if signature.kinds[k] & TENSOR])
         else:
             self.inputs = tuple([names.index(n) for n in self.wanted])
-        reads = list(inspect.signature(self.formula).parameters)
+        self.switch = -1
+        if self.formulas is not None:
+            self.switch = names.index(self.switched)
+            self.rules = {value: self.rule_of(formula, label) for value, (formula, label) in self.formulas.items()}
+        self.rule = self.rule_of(self.formula, self.label_of_formula)
+        return 0
+
+    cdef Rule rule_of(self, formula, label):
+        """The rule that a formula makes."""
+        cdef list sources = [], outputs = []
+        names = (<Signature>self.signature).names
+        reads = list(inspect.signature(formula).parameters)
         if "grads" in reads:
             outputs = list(range(len(self.results)))
         elif "grad" in reads:
@@ -73,23 +117,37 @@ cdef class LeafOp(FunctionOp):
         else:
             outputs = [k for k, n in enumerate(self.results) if f"grad_{n}" in reads]
         for n in reads:
+            head, _, rest = n.partition("_")
             if n == "grad":
                 sources.append(GRAD)
             elif n == "grads":
                 sources.append(GRADS)
             elif n == "needs":
                 sources.append(NEEDS)
-            elif n.startswith("grad_") and n[5:] in self.results:
-                sources.append(GRAD - outputs.index(self.results.index(n[5:])))
             elif n in self.results:
-                sources.append(MAX_BOUND + self.results.index(n))
+                sources.append(RESULT + self.results.index(n))
             elif n in names:
                 sources.append(names.index(n))
+            elif n == "before" and self.writes:
+                sources.append(BEFORE)
+            elif head == "grad" and rest in self.results:
+                sources.append(GRAD - outputs.index(self.results.index(rest)))
+            elif head in ("shape", "dtype") and rest in names:
+                sources.append((SHAPE if head == "shape" else DTYPE) + names.index(rest))
             else:
                 raise TypeError(f"{self.name}: its derivative reads '{n}', which is no argument, result or gradient: arguments are "
                                 f"{', '.join(names)}, results {', '.join(self.results)}")
-        self.rule = Rule(self.formula, self.label or backward_name(self.name), tuple(sources), tuple(outputs))
-        return self.rule
+        return Rule(formula, label or self.label or backward_name(self.name), tuple(sources), tuple(outputs))
+
+    cdef object given(self, PyObject** bound, int k):
+        """An argument, or the default."""
+        return <object>bound[k] if bound[k] != NULL else self.defaults[k]
+
+    cdef Rule rule_for(self, PyObject** bound):
+        """The rule of a call with these arguments."""
+        if self.switch < 0:
+            return self.rule
+        return self.rules.get(self.given(bound, self.switch), self.rule)
 
 
 cdef bint records(PyObject** args, Py_ssize_t n) except -1:
@@ -108,27 +166,33 @@ cdef object call_leaf(PyObject* callable, PyObject** args, size_t flagged, PyObj
     cdef bint before = grad_enabled()
     if not before or op.formula is None or not records(args, given) or (names != NULL and "out" in <tuple>names):
         return call_function(callable, args, flagged, names)
+    cdef PyObject* bound[MAX_BOUND]
+    cdef Rule rule
     if op.rule is None:
-        op.make_rule()
+        op.make_rules()
+    op.signature.arrange(op.name, args, nargs, names, bound)
+    rule = op.rule_for(bound)
+    original = None
+    if op.writes:
+        check_in_place(<TensorBase?>op.given(bound, 0), op.name)
+        if BEFORE in rule.sources:
+            original = clone(<object>bound[0])     # recorded, for derivatives of the derivative
     set_grad(0)
     try:
         found = call_function(callable, args, flagged, names)
     finally:
         set_grad(before)
-    enter_leaf(op, args, nargs, names, found)
+    enter_leaf(op, rule, bound, found, original)
     return found
 
 
-cdef int enter_leaf(LeafOp op, PyObject** args, Py_ssize_t nargs, PyObject* names, object found) except -1:
+cdef int enter_leaf(LeafOp op, Rule rule, PyObject** bound, object found, object original) except -1:
     """Record the call."""
-    cdef PyObject* bound[MAX_BOUND]
-    cdef Rule rule = op.rule
     cdef tuple results = <tuple>found if isinstance(found, tuple) else tuple(found) if isinstance(found, list) else (found,)
     cdef list inputs = [], values = []
     cdef TensorBase written = None
     cdef int k, source
     cdef bint wanted = False
-    op.signature.arrange(op.name, args, nargs, names, bound)
     for k in op.inputs:
         t = <object>bound[k] if bound[k] != NULL else None
         wanted = wanted or (isinstance(t, TensorBase) and wants_grad(<TensorBase>t))
@@ -138,10 +202,15 @@ cdef int enter_leaf(LeafOp op, PyObject** args, Py_ssize_t nargs, PyObject* name
     for source in rule.sources:
         if source < 0:
             values.append(None)
-        elif source >= MAX_BOUND:
-            values.append(results[source - MAX_BOUND])
+        elif source == BEFORE:
+            values.append(original)
+        elif source >= SHAPE:
+            t = op.given(bound, source % MAX_BOUND)
+            values.append(None if not isinstance(t, TensorBase) else t.shape if source < DTYPE else dtype_of((<TensorBase>t).code))
+        elif source >= RESULT:
+            values.append(results[source - RESULT])
         else:
-            values.append(<object>bound[source] if bound[source] != NULL else op.defaults[source])
+            values.append(op.given(bound, source))
     if op.writes:
         written = <TensorBase?>results[0]
     return record_leaf(rule, inputs, results, values, written)

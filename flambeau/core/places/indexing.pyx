@@ -15,7 +15,7 @@ from ..tape.history cimport own
 from ..views.geometry cimport Shape, load, select_cut, slice_cut, unsqueeze_cut
 from ..call.watching cimport ask_objects, has_askable
 from .places cimport as_index, get, get_checked, put_checked, put_into
-from ..views.strided cimport clear, compact, cut, expanded, reshaped, view_of, viewed
+from ..views.strided cimport compact, cut, expanded, reshaped, view_of, viewed
 from ..base.formats import contiguous_format
 from ..call.copies import clone, copy_, to_dtype
 from ..make.elements import fill_
@@ -690,10 +690,10 @@ def index_select(TensorBase input not None, dim, TensorBase index not None):
     if input.rank == 0:
         if index.count != 1:
             raise RuntimeError(f"index_select(): index of a 0-dim input can have only 1 value, got {index.count}")
-        found = reshaped(get_checked(reshaped(input, 1, &one), indices, "IndexSelectBackward0", IndexError, False), 0, NULL)
+        found = reshaped(get_checked(reshaped(input, 1, &one), indices, None, IndexError, False), 0, NULL)
         own(found, input)
         return found
-    return get_checked(input, indices, "IndexSelectBackward0", IndexError, False)
+    return get_checked(input, indices, None, IndexError, False)
 
 
 cdef TensorBase matching_source(TensorBase input, int d, TensorBase index, TensorBase source, bint accumulate, str who, object error):
@@ -776,7 +776,6 @@ def index_fill_(TensorBase input not None, dim, TensorBase index not None, value
     cdef int d
     cdef int64_t one = 1
     cdef list indices = along_dim(input, dim, index, "index_fill_", &d, False, IndexError, RuntimeError)
-    cdef TensorBase marks = new_tensor_on(input.storage.on, 1, &input.sizes[d] if input.rank else &one, BOOL)
     if isinstance(value, TensorBase):
         if (<TensorBase>value).rank:
             raise RuntimeError("index_fill_(): only supports a 0-dimensional value tensor, but got tensor with "
@@ -784,10 +783,6 @@ def index_fill_(TensorBase input not None, dim, TensorBase index not None, value
         value = to_dtype(value, dtype_of(input.code))
     else:
         value = fill_(new_tensor_on(input.storage.on, 0, NULL, input.code), value)
-    # each part once, however often it is named: the value's gradient counts it once
-    clear(marks)
-    put_into(marks, [indices[d]], <TensorBase>fill_(new_tensor_on(input.storage.on, 0, NULL, BOOL), True), False, "index_fill_")
-    indices[d] = row_of(coordinates(marks, False, index.count), 0)
     put_into(input if input.rank else reshaped(input, 1, &one), indices, <TensorBase>value, False, "index_fill_")
     return input
 
@@ -849,7 +844,7 @@ def masked_select(TensorBase input not None, TensorBase mask not None):
     wide, mask = under_mask(input, mask, "masked_select")
     if mask.rank == 0:
         wide, mask = reshaped(<TensorBase>wide, 1, &one), reshaped(mask, 1, &one)
-    return get(<TensorBase>wide, mask_indices(mask), "MaskedSelectBackward0")
+    return get(<TensorBase>wide, mask_indices(mask), None)
 
 
 def masked_scatter_(TensorBase input not None, TensorBase mask not None, TensorBase source not None):
@@ -921,7 +916,7 @@ def take(TensorBase input not None, TensorBase index not None):
     """
     cdef int64_t n = input.count
     cdef TensorBase places = flat_index(input, index, "take"), found
-    found = reshaped(get(reshaped(input, 1, &n), [places], "TakeBackward0"), index.rank, index.sizes)
+    found = reshaped(get(reshaped(input, 1, &n), [places], None), index.rank, index.sizes)
     own(found, input)
     return found
 

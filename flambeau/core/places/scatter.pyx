@@ -12,18 +12,16 @@ from ..base.tensor cimport (
     MAX_DIMS, OP_ADD, OP_LT, OP_MUL, TensorBase, as_int, check_apart, check_writable, late, new_tensor, new_tensor_on,
     operator_for, pointer, wrap_dim, wrote,
 )
-from ..tape.modes cimport grad_enabled, set_grad, wants_grad
+from ..tape.modes cimport grad_enabled, set_grad
 from ..tape.inplace cimport check_in_place
 from ..base.parallel cimport parallel_for
 from ..base.provided import provided
-from ..views.strided cimport expanded, reshaped, taped
+from ..views.strided cimport expanded, reshaped
 from ..call.pointwise cimport not_implemented, wider
 from ..base.formats import contiguous_format
 from ..call.copies import clone, copy_, to_dtype
 from .lines cimport SET, ADD, MULTIPLY, LEAST, GREATEST, read_line, write_line
 from ..make.elements import fill_
-from ..tape.formulas import record
-from ..tape.modes import recording
 
 cdef enum: PARALLEL_FROM = 1 << 16    # elements from which other threads share a gather, or do something else meanwhile
 
@@ -190,20 +188,7 @@ def gather(TensorBase input not None, dim, TensorBase index not None, *, sparse_
                 parallel_for(gather_range, &w, w.rows, grain if grain > 0 else 1)
         if w.outside:
             check_inside(&w, d, "gather")
-    if taped(input):
-        back = gather_back_sparse if sparse_grad and input.rank else gather_back
-        record("GatherBackward0", back, (input,), out, (index,), (d, input.shape))
     return out
-
-
-def gather_back(grad, index, dim, shape):
-    """Derivative of gather: the gradient added up at the places read."""
-    return scatter_add_(grad.new_zeros(shape), dim, index, grad), None
-
-
-def gather_back_sparse(grad, index, dim, shape):
-    """The same as a sparse tensor that lists the places read."""
-    return provided["sparse_coo_gathered"](grad, index, dim, shape), None
 
 
 def take_along_dim(TensorBase input not None, TensorBase indices not None, dim=None):
@@ -298,42 +283,13 @@ cdef int write_at(TensorBase input, TensorBase src, TensorBase index, int d, int
     return 0
 
 
-cdef object scatter_into(TensorBase input, object dim, TensorBase index, TensorBase src, int how, str label, formula, str who):
-    """Checks, the writing, the tape."""
+cdef object scatter_into(TensorBase input, object dim, TensorBase index, TensorBase src, int how, str who):
+    """Checks, and the writing."""
     cdef int d = check_index(input, dim, index, src, who)
-    cdef bint recorded
     if grad_enabled():
         check_in_place(input, who)
-    recorded = grad_enabled() and (wants_grad(input) or wants_grad(src)) and CATEGORY[input.code] >= 2
     write_at(input, src, index, d, how, who)
-    if recorded:
-        record(label, formula, (input, src), input, (index,), (d, src.shape), input)
     return input
-
-
-def scatter_back(grad, index, dim, shape):
-    """Derivative of scatter: nothing of what was overwritten; for the source the elements at the places."""
-    kept = clone(grad)
-    scatter_(kept, dim, index, 0)
-    return kept, source_gradient(gather(grad, dim, index), shape)
-
-
-def scatter_add_back(grad, index, dim, shape):
-    return grad, source_gradient(gather(grad, dim, index), shape)
-
-
-cdef object source_gradient(object found, object shape):
-    """The gradient at the places written, in the source's shape, which may be larger than the index tensor's."""
-    if tuple(shape) == tuple(found.shape):
-        return found
-    if not shape:
-        return found.reshape(())
-    whole = found.new_zeros(shape)
-    part = whole
-    for k, n in enumerate(found.shape):
-        part = part.narrow(k, 0, n)
-    part.copy_(found)
-    return whole
 
 
 cdef TensorBase number_like(TensorBase input, TensorBase index, object value, str who):
@@ -352,9 +308,9 @@ def scatter_(TensorBase input not None, dim, TensorBase index not None, src=None
     if not isinstance(given, TensorBase):
         given = number_like(input, index, given, "scatter_")
     if reduce is None:
-        return scatter_into(input, dim, index, <TensorBase>given, SET, "ScatterBackward0", scatter_back, "scatter_")
+        return scatter_into(input, dim, index, <TensorBase>given, SET, "scatter_")
     if reduce == "add":
-        return scatter_into(input, dim, index, <TensorBase>given, ADD, "ScatterAddBackward0", scatter_add_back, "scatter_")
+        return scatter_into(input, dim, index, <TensorBase>given, ADD, "scatter_")
     if reduce == "multiply":
         return scatter_reduce_(input, dim, index, given, "prod")
     raise RuntimeError(f"scatter_(): reduce argument must be either add or multiply, got {reduce}")
@@ -379,7 +335,7 @@ def scatter(TensorBase input not None, dim, TensorBase index not None, src=None,
 
 def scatter_add_(TensorBase input not None, dim, TensorBase index not None, TensorBase src not None):
     """Add the elements of `src` to the places of dimension `dim` that `index` names, in the order of the elements."""
-    return scatter_into(input, dim, index, src, ADD, "ScatterAddBackward0", scatter_add_back, "scatter_add_")
+    return scatter_into(input, dim, index, src, ADD, "scatter_add_")
 
 
 def scatter_add(TensorBase input not None, dim, TensorBase index not None, TensorBase src not None):
@@ -408,41 +364,29 @@ def scatter_reduce_(TensorBase input not None, dim, TensorBase index not None, T
     is rounded down.
     """
     cdef int d
-    cdef bint recorded
-    cdef object old = None, result
+    cdef bint before = grad_enabled()
     if reduce not in ("sum", "prod", "mean", "amax", "amin"):
         raise RuntimeError(f"scatter_reduce_(): reduce argument must be either sum, prod, mean, amax or amin, got {reduce}")
     if is_stored(input.code):
         raise not_implemented("scatter_reduce_", input.code)
     d = check_index(input, dim, index, src, "scatter_reduce_")
-    if src.storage is input.storage:  # the elements, and the history, from before the writes
-        src = <TensorBase>clone(src)
-    if grad_enabled():
+    if before:
         check_in_place(input, "scatter_reduce_")
-    recorded = grad_enabled() and (wants_grad(input) or wants_grad(src)) and CATEGORY[input.code] >= 2
-    before = grad_enabled()
-    if recorded and reduce != "sum" and reduce != "mean":
-        old = clone(input)  # on the tape, for second derivatives
     set_grad(False)
     try:
+        if src.storage is input.storage:  # the elements from before the writes
+            src = <TensorBase>clone(src)
         if not include_self:
             start = {"sum": 0, "mean": 0, "prod": 1}.get(reduce)
             first = src if start is None else number_like(input, index, start, "scatter_reduce_")
             write_at(input, <TensorBase>first, index, d, SET, "scatter_reduce_")
         how = {"sum": ADD, "mean": ADD, "prod": MULTIPLY, "amin": LEAST, "amax": GREATEST}[reduce]
         write_at(input, src, index, d, how, "scatter_reduce_")
-        counts = None
         if reduce == "mean":
             counts = counts_at(input, d, index, include_self)
-            result = (<object>input) / counts if CATEGORY[input.code] >= 2 else (<object>input) // counts
-            copy_(input, result)
-        result = clone(input) if old is not None else None
+            copy_(input, (<object>input) / counts if CATEGORY[input.code] >= 2 else (<object>input) // counts)
     finally:
         set_grad(before)
-    if recorded:
-        saved = (index,) if reduce == "sum" else (index, counts) if reduce == "mean" else (index, src, old, result)
-        record("ScatterReduceBackward0", scatter_reduce_back, (input, src), input, saved,
-               ((d, src.shape, reduce, bool(include_self)),), input)
     return input
 
 
@@ -508,60 +452,3 @@ cdef object counts_at(TensorBase input, int d, TensorBase index, bint include_se
     counts = (<object>input).new_ones(input.shape) if include_self else (<object>input).new_zeros(input.shape)
     scatter_add_(counts, d, index, (<object>input).new_ones(index.shape))
     return counts if include_self else counts + (counts == 0).to(counts.dtype)
-
-
-def scatter_reduce_back(grad, index, *saved):
-    """Derivatives: sums pass the gradient on, means share it by number, extremes share it among equals, a product's is the
-    product of the others."""
-    dim, shape, reduce, include_self = saved[len(saved) - 1]
-    if reduce == "sum":
-        own, theirs = grad, grad.gather(dim, index)
-    elif reduce == "mean":
-        shared = grad / saved[0]
-        own, theirs = shared, shared.gather(dim, index)
-    else:
-        src, old, result = saved[:3]
-        for k in range(index.dim()):
-            src = src.narrow(k, 0, index.shape[k])
-        if reduce == "prod":
-            own, theirs = product_gradients(grad, dim, index, src, old, result, include_self)
-        else:
-            mine = (old == result).to(grad.dtype)
-            chosen = (src == result.gather(dim, index)).to(grad.dtype)
-            number = mine if include_self else mine * 0   # not of the gradient, which may be that of many slices
-            number = number.scatter_add(dim, index, chosen)
-            shared = grad / (number + (number == 0).to(grad.dtype))
-            own, theirs = mine * shared, chosen * shared.gather(dim, index)
-    if not include_self:
-        own = own.scatter(dim, index, 0)
-    return own, source_gradient(theirs, shape)
-
-
-cdef tuple product_gradients(grad, dim, index, src, old, result, include_self):
-    """The product of the others is the result divided by the element, except where elements are zero."""
-    if recording(src, old) and has_two_zeros(dim, index, src, old, include_self):
-        raise RuntimeError("scatter_reduce(): Double backward is unsupported for src when >1 zeros in src are scattered to the same "
-                           "position in self")
-    zero = (src == 0).to(grad.dtype)
-    mine = (old == 0).to(grad.dtype)
-    none = mine * 0                      # not of the gradient, which may be that of many slices
-    zeros = (mine if include_self else none).scatter_add(dim, index, zero)
-    # with the zeros replaced by ones, the product over a place is that of its other elements
-    start = old + mine if include_self else none + 1
-    product = start.scatter_reduce(dim, index, src + zero, "prod")
-    if recording(src, old):  # where another element is zero, the product is, too, and its derivative is not
-        whole = (old if include_self else start).scatter_reduce(dim, index, src, "prod")
-        of_old = (whole * (1 - mine) + product * mine) / (old + mine) if include_self else none + 1
-        of_src = (whole.gather(dim, index) * (1 - zero) + product.gather(dim, index) * zero) / (src + zero)
-        return grad * of_old, grad.gather(dim, index) * of_src
-    of_old = product / (old + mine) * (zeros == mine).to(grad.dtype) if include_self else none + 1
-    of_src = product.gather(dim, index) / (src + zero) * (zeros.gather(dim, index) == zero).to(grad.dtype)
-    return grad * of_old, grad.gather(dim, index) * of_src
-
-
-cdef bint has_two_zeros(dim, index, src, old, include_self) except -1:
-    """Whether two of the elements that one place is the product of are zero."""
-    if src.is_meta:
-        return False
-    zeros = (old.detach() == 0).long() if include_self else old.detach().new_zeros(old.shape).long()
-    return bool((scatter_add(zeros, dim, index, (src.detach() == 0).long()) > 1).any())

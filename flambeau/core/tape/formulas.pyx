@@ -139,6 +139,14 @@ cdef class LeafNode(Node):
             elif self.values[k] is SAVED:
                 arguments.append(kept(&self.slot[slot], self))
                 slot += 1
+            elif isinstance(self.values[k], Several):
+                several = []
+                for value in (<Several>self.values[k]).items:
+                    if value is SAVED:
+                        value = kept(&self.slot[slot], self)
+                        slot += 1
+                    several.append(value)
+                arguments.append(several)
             else:
                 arguments.append(self.values[k])
         found = self.rule.formula(*arguments)
@@ -161,10 +169,32 @@ cdef class LeafNode(Node):
 cdef object SAVED = object()     # stands in `values` for a tensor in a slot
 
 
+cdef class Several:
+    """A sequence among what a formula reads."""
+
+    cdef list items           # SAVED stands for tensors
+
+    def __init__(self, list items):
+        self.items = items
+
+
+cdef object save(LeafNode node, object value, Rule rule, tuple results, TensorBase written):
+    """SAVED for a tensor, which gets the next slot; anything else as it is."""
+    cdef int number = -1, j
+    if not isinstance(value, TensorBase):
+        return value
+    for j in range(node.outputs):
+        if results[<int>rule.outputs[j]] is value:
+            number = j
+    keep(&node.slot[node.slots], <TensorBase>value, number, written)
+    node.slots += 1
+    return SAVED
+
+
 cdef int record_leaf(Rule rule, list inputs, tuple results, list values, TensorBase written) except -1:
     """Put a leaf operation on the tape: `values` are what the formula reads of arguments and results."""
     cdef LeafNode node = LeafNode.__new__(LeafNode)
-    cdef int k, j, number
+    cdef int k
     cdef TensorBase t
     node.rule, node.outputs = rule, <int>len(rule.outputs)
     node.set_edges(<int>len(inputs))
@@ -179,21 +209,20 @@ cdef int record_leaf(Rule rule, list inputs, tuple results, list values, TensorB
             after_write(written)
     cdef int tensors = 0
     for value in values:
-        tensors += isinstance(value, TensorBase)
+        if isinstance(value, (list, tuple)):
+            tensors += sum([isinstance(item, TensorBase) for item in value])
+        else:
+            tensors += isinstance(value, TensorBase)
     if tensors:
         node.slot = <Slot*>calloc(tensors, sizeof(Slot))
         if node.slot == NULL:
             raise MemoryError
     for k in range(<int>len(values)):
-        if isinstance(values[k], TensorBase):
-            t = <TensorBase>values[k]
-            number = -1
-            for j in range(node.outputs):
-                if results[<int>rule.outputs[j]] is t:
-                    number = j
-            keep(&node.slot[node.slots], t, number, written)
-            node.slots += 1
-            values[k] = SAVED
+        value = values[k]
+        if isinstance(value, (list, tuple)) and any([isinstance(item, TensorBase) for item in value]):
+            values[k] = Several([save(node, item, rule, results, written) for item in value])
+        else:
+            values[k] = save(node, value, rule, results, written)
     node.values = tuple(values)
     for k in range(node.outputs):
         if results[<int>rule.outputs[k]] is None:      # one of several that was not wanted

@@ -1,4 +1,4 @@
-"""Views and indexing: the compiled functions of `core/views/views.pyx`, `indexing.pyx` and `scatter.pyx` under public names."""
+"""Views: the compiled functions of `core/views/views.pyx` under public names."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from ..._tensor import Tensor
 from ...core.base.formats import contiguous_format
 from ...core.base.tensor import TensorBase
 from ...core.call.function import FunctionOp
-from ...core.places import indexing, scatter
 from ...core.views import views
-from ..declare.registry import REGISTRY, library, published, register
+from ..declare.registry import library, register
 
 _BOTH = """
     reshape flatten ravel unflatten squeeze unsqueeze transpose swapaxes swapdims t permute movedim moveaxis adjoint narrow
@@ -20,35 +19,17 @@ _METHODS = """
     view view_as reshape_as expand expand_as unfold detach_ squeeze_ unsqueeze_ t_ transpose_ swapaxes_ swapdims_ as_strided_
     resize_ resize_as_ set_ is_contiguous
 """
-_INDEXING = """
-    index_select index_put masked_select nonzero index_add index_copy index_fill take masked_scatter argwhere put
-"""
-_WITH_OUT = """
-    index_select masked_select nonzero take index_add index_copy gather take_along_dim scatter scatter_add scatter_reduce index_reduce
-"""
-_SCATTER = "gather take_along_dim scatter scatter_add scatter_reduce index_reduce"
-
 _SET = (
     "(input: Tensor) -> Tensor",
     "(input: Tensor, source: Tensor | UntypedStorage | TypedStorage, storage_offset: int = 0, size: Sequence[int] = (), "
     "stride: Sequence[int] = ()) -> Tensor",
 )
 
-# Rules of `vmap`, and of autocast, of those that differ from their kind.
+# Rules of `vmap`, of those that differ from their kind.
 _BATCHING = {
     "adjoint": "leading",
     "detach": "elements",
     "is_contiguous": "outlined",
-    "argwhere": "looped",
-    "masked_scatter": "looped",
-    "masked_select": "shapeless",
-    "nonzero": "shapeless",
-    "put": "looped",
-}
-_AUTOCAST = {
-    "index_copy": ("widest", "whole"),
-    "index_put": ("whole", "widest"),
-    "scatter_add": ("whole", "widest"),
 }
 for _name in _BOTH.split():
     register(_name, "view", getattr(views, _name), batching=_BATCHING.get(_name))
@@ -87,36 +68,9 @@ view_as_complex = register(
     batching="elements",
 )
 register("broadcast_to", "view", views.broadcast_to)
-_NONZERO = (
-    "(input: Tensor, *, as_tuple: Literal[False] = False, out: Tensor | None = None) -> Tensor",
-    "(input: Tensor, *, as_tuple: Literal[True]) -> tuple[Tensor, ...]",
-)
-for _module, _names in ((indexing, _INDEXING), (scatter, _SCATTER)):
-    for _name in _names.split():
-        register(
-            _name,
-            "indexing",
-            getattr(_module, _name),
-            in_place=getattr(_module, _name + "_", None),
-            out=_name in _WITH_OUT.split(),
-            overloads=_NONZERO if _name == "nonzero" else (),
-            autocast=_AUTOCAST.get(_name),
-            batching=_BATCHING.get(_name),
-        )
 
 for _name in ("T", "mT", "H", "mH"):
     setattr(Tensor, _name, property(FunctionOp(getattr(views, f"get_{_name}"), _name, owns=False)))
-for _name in ("scatter", "scatter_reduce"):  # their values may be tensors or numbers
-    REGISTRY[_name].function.loose = REGISTRY[_name].in_place.loose = True
-for _name, _function in (("__getitem__", indexing.read_at), ("__setitem__", indexing.write_at)):
-    register(
-        _name,
-        "indexing",
-        FunctionOp(_function, _name, owns=False),
-        places=(f"Tensor.{_name}",),
-        writes=_function is indexing.write_at,
-    )
-indexing.set_operations(published("Tensor.")["__getitem__"], published("Tensor.")["__setitem__"])
 for _name in ("item", "tolist"):
     register(
         _name,
