@@ -233,6 +233,18 @@ def _attended(level: Level, op: Any, args: list, kwargs: dict, running: Running 
     return leading(level, op, args, kwargs, running)
 
 
+@rule("scaled_dot_product_flash_attention_for_cpu", "scaled_dot_product_flash_attention_for_cpu_backward")
+def _in_tiles(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
+    """Slices are more of the batch; numbers of dropout and masks belong to places in it."""
+    bound = parameters(op).bind(args, kwargs)
+    if bound["dropout_p"] or bound["mask"] is not None:
+        return looped(level, op, args, kwargs, running)
+    n = bound["query"].shape[0]
+    folded = {k: level.spread(x).flatten(0, 1) if isinstance(x, TensorBase) else x for k, x in bound.items()}
+    found = parameters(op).call(op, folded)
+    return level.wrapped(tuple(t if t is None else t.unflatten(0, (level.size, n)) for t in found))
+
+
 @rule("batch_norm")
 def _normalized(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
     known = parameters(op)

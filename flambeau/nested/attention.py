@@ -7,7 +7,8 @@ from typing import Any
 
 from ..core.base.tensor import TensorBase
 from ..operations.declare.registry import published
-from ..operations.neural.blocked import Band, Blocks, Run, attend, call_of, windowed
+from ..operations.neural.blocked import Band, Blocks, Run, call_of, windowed
+from ..operations.neural.flash_attention import attend
 from ..operations.neural.programs import PLACES, Program, element, symbol
 from .jagged import NestedTensor, jagged
 from .padding import packed
@@ -105,7 +106,7 @@ def _attention(
         return _one_by_one(func, a, b, c, 0.0, is_causal, scale, enable_gqa)._elements.unsqueeze(0)
 
     q, k, v = (x.unsqueeze(0) for x in (q, k, v))
-    found = attend(call_of(_NAME, q, k, program, blocks, factor, again), q, k, v)[0]
+    found = attend(*call_of(_NAME, q, k, program, blocks, factor, again), q, k, v)[0]
     return jagged(found.squeeze(0), query.ragged, 2)
 
 

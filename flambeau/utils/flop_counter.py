@@ -133,6 +133,21 @@ def _flex(out: Any, query: Any, key: Any, value: Any, *rest: Any) -> Counted:
     return "flex_attention", sdpa_flop_count(query, key, value)
 
 
+def _attention_backward(out: Any, grad: Any, query: Any, key: Any, value: Any, *rest: Any) -> Counted:
+    return "aten._scaled_dot_product_flash_attention_backward", sdpa_backward_flop_count(
+        grad, query, key, value
+    )
+
+
+def _blocked_backward(
+    out: Any, grad: Any, lse: Any, query: Any, key: Any, value: Any, call: Any, *rest: Any
+) -> Counted:
+    count = sdpa_backward_flop_count((*query[:-1], value[-1]), query, key, value)
+    if call.name == "scaled_dot_product_attention":
+        return "aten._scaled_dot_product_flash_attention_backward", count
+    return "flex_attention_backward", count
+
+
 def _lstm(out: Any, gates: Any, h: Any, c: Any, weight: Any, *rest: Any) -> Counted:
     return "aten.mm", 2 * prod(gates[:-1]) * prod(weight)  # the input's part is a `linear` of its own
 
@@ -153,16 +168,15 @@ RULES: dict[str, Callable[..., Counted]] = {
     "convolution_backward": _convolution_backward,
     "sliced_convolution": _sliced_convolution,
     "sliced_convolution_backward": _sliced_convolution_backward,
-    "scaled_dot_product_attention": _attention,
+    "scaled_dot_product_flash_attention_for_cpu": _attention,
+    "scaled_dot_product_flash_attention": _attention,
+    "scaled_dot_product_flash_attention_for_cpu_backward": _attention_backward,
     "flex_attention": _flex,
+    "flex_attention_backward": _blocked_backward,
     "lstm_layer": _lstm,
     "gru_layer": _recurrent,
     "rnn_layer": _recurrent,
 }
-
-
-def _flex_backward(out: Any, grads: Any, query: Any, key: Any, value: Any, *rest: Any) -> Counted:
-    return "flex_attention_backward", sdpa_backward_flop_count(grads[0], query, key, value)
 
 
 def _lstm_backward(out: Any, grads: Any, gates: Any, h: Any, c: Any, weight: Any, *rest: Any) -> Counted:
@@ -175,7 +189,6 @@ def _recurrent_backward(out: Any, grads: Any, gates: Any, h: Any, weight: Any, *
 
 # By the names of nodes whose derivative is one formula.
 BACKWARD: dict[str, Callable[..., Counted]] = {
-    "FlexAttentionBackward0": _flex_backward,
     "LstmLayerBackward0": _lstm_backward,
     "GruLayerBackward0": _recurrent_backward,
     "RnnLayerBackward0": _recurrent_backward,

@@ -56,7 +56,14 @@ CASES = {
     ),
     "attention": (
         lambda: F.scaled_dot_product_attention(r(2, 4, 5, 8), r(2, 4, 6, 8), r(2, 4, 6, 8)),
-        {"aten._scaled_dot_product_flash_attention": 2 * 8 * 30 * 16, "aten.bmm": 4 * 2 * 8 * 30 * 8},
+        {"aten.bmm": 6 * 2 * 8 * 30 * 8},
+    ),
+    "attention in tiles": (
+        lambda: F.scaled_dot_product_attention(r(1, 1, 300, 8), r(1, 1, 300, 8), r(1, 1, 300, 4)),
+        {
+            "aten._scaled_dot_product_flash_attention": 2 * 300 * 300 * 12,
+            "aten._scaled_dot_product_flash_attention_backward": 2 * 300 * 300 * (3 * 8 + 2 * 4),
+        },
     ),
     "einsum": (lambda: flambeau.einsum("bij,bjk->bik", r(2, 3, 4), r(2, 4, 5)), {"aten.bmm": 720}),
     "vectors are not counted": (lambda: flambeau.mv(r(3, 4), r(4)), {}),

@@ -14,7 +14,8 @@ from typing import Any, NamedTuple, TypedDict
 from ..._tensor import Tensor
 from ...operations.declare.pointwise import compute_dtype
 from ...operations.declare.registry import operation
-from ...operations.neural.blocked import Band, Blocks, attend, call_of, runs_of
+from ...operations.neural.blocked import Band, Blocks, call_of, runs_of
+from ...operations.neural.flash_attention import attend
 from ._block_mask import (
     _DEFAULT_SPARSE_BLOCK_SIZE,  # noqa: F401
     _LARGE_SPARSE_BLOCK_SIZE,
@@ -329,7 +330,7 @@ def flex_attention(
         None if block_mask is None or query.is_meta else _blocks(block_mask, query.shape[2], key.shape[2])
     )
     factor = 1.0 / math.sqrt(query.shape[-1] or 1) if scale is None else float(scale)
-    out, lse, top = attend(call_of(name, query, key, program, blocks, factor), query, key, value)
+    out, lse, top = attend(*call_of(name, query, key, program, blocks, factor), query, key, value)
     if return_aux is not None:
         return out, AuxOutput(lse if return_aux.lse else None, top if return_aux.max_scores else None)
     return (out, lse) if return_lse else out

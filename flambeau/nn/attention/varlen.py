@@ -12,7 +12,8 @@ from ...core.base.dtypes import by_name
 from ...core.make.literal import tensor
 from ...operations.declare.registry import operation
 from ...operations.moving.joining import cat
-from ...operations.neural.blocked import Band, Blocks, attend, call_of, windowed
+from ...operations.neural.blocked import Band, Blocks, call_of, windowed
+from ...operations.neural.flash_attention import attend
 from ...operations.neural.programs import Program, element, symbol
 
 __all__ = ["AuxRequest", "varlen_attn", "varlen_attn_out"]
@@ -194,7 +195,7 @@ def varlen_attn(
     factor = 1.0 / math.sqrt(query.shape[-1] or 1) if scale is None else float(scale)
     rows = [x.transpose(0, 1).unsqueeze(0) for x in (query, key, value)]
     call = call_of(name, rows[0], rows[1], program, Blocks(1, 1, [[bands]]), factor)
-    out, lse, _ = attend(call, *rows)
+    out, lse, _ = attend(*call, *rows)
     out = out.squeeze(0).transpose(0, 1).contiguous()
     return (out, lse.squeeze(0)) if return_aux is not None and return_aux.lse else out
 

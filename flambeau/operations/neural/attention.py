@@ -5,20 +5,19 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ...core import tape
-from ...core.base.dtypes import by_name
 from ...core.base.tensor import TensorBase
 from ...core.lib.products import linear
-from ...core.make import twisted
-from ...core.make.create import full, ones, zeros
+from ...core.make.create import full, zeros
 from ..declare import checks
 from ..declare.half_types import HALF_TYPES, in_float32
-from ..declare.pointwise import FLOATING, compute_dtype
+from ..declare.pointwise import FLOATING
 from ..declare.registry import library
 from ..random.dropout import dropout
 from ..random.random import draws_as_pytorch
 from ..rows.softmax import softmax_of
+from .attention_scores import attend as all_scores
 from .backends import FEW_SCORES, SDPBackend, state
+from .flash_attention import attend, blocked_call, scaled_dot_product_flash_attention_for_cpu, tiled
 
 
 def _allowed(name: str, mask: TensorBase, query: TensorBase) -> None:
@@ -30,7 +29,7 @@ def _allowed(name: str, mask: TensorBase, query: TensorBase) -> None:
         )
 
 
-@library("composite", "nn.functional.scaled_dot_product_attention", composite=False, autocast="lower")
+@library("composite", "nn.functional.scaled_dot_product_attention", autocast="lower")
 def scaled_dot_product_attention(
     query: TensorBase,
     key: TensorBase,
@@ -87,11 +86,18 @@ def scaled_dot_product_attention(
     ):
         q, k, v = (x.unsqueeze(0) for x in (query, key, value))  # the batch in place of heads
         if _taken(q, k, v, attn_mask, dropout_p, diagonal, enable_gqa) is not SDPBackend.MATH:
-            found = _in_blocks(name, q, k, v, attn_mask, dropout_p, diagonal, factor, enable_gqa)
-            return found.squeeze(0)
+            return _flash(q, k, v, attn_mask, dropout_p, diagonal, factor).squeeze(0)
     if _taken(query, key, value, attn_mask, dropout_p, diagonal, enable_gqa) is SDPBackend.MATH:
-        return _whole(query, key, value, attn_mask, dropout_p, diagonal, factor, enable_gqa)
-    return _in_blocks(name, query, key, value, attn_mask, dropout_p, diagonal, factor, enable_gqa)
+        return all_scores(query, key, value, attn_mask, dropout_p, diagonal, factor, enable_gqa)
+    return _flash(query, key, value, attn_mask, dropout_p, diagonal, factor)
+
+
+def _flash(query, key, value, attn_mask, dropout_p, diagonal, factor) -> TensorBase:
+    """The backend FLASH_ATTENTION."""
+    if tiled(query, key, value):
+        given = (query, key, value, attn_mask, diagonal, factor, dropout_p)
+        return scaled_dot_product_flash_attention_for_cpu(*given)[0]
+    return attend(*blocked_call(query, key, attn_mask, diagonal, factor), query, key, value)[0]
 
 
 def _check_groups(name: str, query: TensorBase, key: TensorBase, value: TensorBase) -> None:
@@ -108,54 +114,15 @@ def _check_groups(name: str, query: TensorBase, key: TensorBase, value: TensorBa
             )
 
 
-# --- all scores at once ------------------------------
-def _whole(query, key, value, attn_mask, dropout_p, diagonal, factor, enable_gqa, kept=None) -> TensorBase:
-    """The backend MATH; `diagonal`: query i sees the keys up to i + diagonal; `kept` is what dropout has drawn elsewhere."""
-    if enable_gqa:
-        heads = query.shape[-3]
-        key = key.repeat_interleave(heads // key.shape[-3], -3)
-        value = value.repeat_interleave(heads // value.shape[-3], -3)
-    kind = query.dtype
-    if kind.name in ("float16", "bfloat16"):  # rounded once, at the end
-        query, key, value = query.float(), key.float(), value.float()
-        attn_mask = attn_mask.float() if attn_mask is not None and attn_mask.dtype is kind else attn_mask
-    scores = (query * factor) @ key.transpose(-2, -1)
-    if diagonal is not None and diagonal >= 0:  # every query has a key
-        later = ones(query.shape[-2], key.shape[-2], dtype=by_name["bool"], device=query.device).triu(
-            diagonal + 1
-        )
-        weights = softmax_of(scores.masked_fill(later, -math.inf), -1)
-    elif attn_mask is not None or diagonal is not None:
-        if diagonal is not None:
-            attn_mask = ones(query.shape[-2], key.shape[-2], dtype=by_name["bool"], device=query.device)
-            attn_mask = attn_mask.tril(diagonal)
-        boolean = attn_mask.dtype.name == "bool"
-        scores = scores.masked_fill(~attn_mask, -math.inf) if boolean else scores + attn_mask
-        alone = (scores.detach() == -math.inf).all(-1, True)  # a softmax of nothing but -inf would be NaN
-        weights = softmax_of(scores.masked_fill(alone, 0.0), -1).masked_fill(alone, 0.0)
-    else:
-        weights = softmax_of(scores, -1)
-    weights = weights * kept if kept is not None else dropout(weights, dropout_p) if dropout_p else weights
-    found = weights @ value
-    return found if found.dtype is kind else found.to(kind)
-
-
-# --- in blocks ------------------------------
-def _tiled(query, key, value, attn_mask) -> bool:
-    """Whether blocks are tiles: on the CPU, where there is something, and no gradient for a mask."""
-    return (
-        query.is_cpu and min(query.numel(), key.numel(), value.numel()) > 0 and not tape.recording(attn_mask)
-    )
-
-
+# --- which of them ------------------------------
 def _refusal(query, key, value, attn_mask, dropout_p, enable_gqa) -> str | None:
     """Why blocks cannot serve a call, None where they can."""
     if query.dtype.name not in FLOATING:
         return f"expected floating-point query, key and value, got {query.dtype}"
     if not query.ndim == key.ndim == value.ndim == 4:
         return f"expected query, key and value of 4 dimensions, got {query.ndim}, {key.ndim} and {value.ndim}"
-    if dropout_p and not _tiled(query, key, value, attn_mask):
-        return f"dropout_p is {dropout_p}, expected 0 but on the CPU, and where a mask takes no gradient"
+    if dropout_p and not tiled(query, key, value):
+        return f"dropout_p is {dropout_p}, expected 0 but on the CPU"
     if not query.device == key.device == value.device:
         return f"expected tensors of one device, got {query.device}, {key.device} and {value.device}"
     shapes = f"{tuple(query.shape)}, {tuple(key.shape)} and {tuple(value.shape)}"
@@ -181,9 +148,7 @@ def _taken(query, key, value, attn_mask, dropout_p, diagonal, enable_gqa) -> SDP
         if (
             scores < (FEW_SCORES if plain else FEW_SCORES // 8)
             or not query.is_cpu
-            or (
-                dropout_p and twisted.source(None, query) is not None
-            )  # what PyTorch drops are elements of all scores
+            or (dropout_p and draws_as_pytorch(query))  # what PyTorch drops are elements of all scores
             or _refusal(query, key, value, attn_mask, dropout_p, enable_gqa) is not None
         ):
             return SDPBackend.MATH
@@ -200,42 +165,6 @@ def _taken(query, key, value, attn_mask, dropout_p, diagonal, enable_gqa) -> SDP
     raise RuntimeError(
         f"scaled_dot_product_attention(): No available kernel. Aborting execution. ({why}; see nn.attention.sdpa_kernel)"
     )
-
-
-def _in_blocks(
-    name: str, query, key, value, attn_mask, dropout_p, diagonal, factor, enable_gqa
-) -> TensorBase:
-    """The backend FLASH_ATTENTION."""
-
-    def again(query, key, value, *captures, kept=None):
-        mask = captures[0] if captures else attn_mask
-        return _whole(query, key, value, mask, 0.0, diagonal, factor, enable_gqa, kept)
-
-    if _tiled(query, key, value, attn_mask):
-        from .tiled import attend  # an import of the library does without it
-
-        return attend(query, key, value, attn_mask, diagonal, factor, dropout_p, again)
-    from ...codegen import expr as ex
-    from .blocked import attend as attend_in_blocks
-    from .blocked import call_of, causal_blocks
-    from .programs import PLACES, Program, element, symbol
-
-    working, index = compute_dtype(query.dtype.name), "int64"
-    places = {n: symbol(n, index) for n in PLACES}
-    blocks, program = None, Program()
-    if diagonal is not None:
-        blocks = causal_blocks(query.shape[2], key.shape[2], diagonal)
-        program = Program(None, places["k"] <= places["q"] + diagonal)
-    elif attn_mask is not None:
-        seen = attn_mask.reshape((*[1] * (4 - attn_mask.ndim), *attn_mask.shape))
-        at = [ex.const(0, index) if n == 1 else places[p] for p, n in zip(PLACES, seen.shape)]
-        found = element(0, at, seen.dtype.name)
-        if seen.dtype.name == "bool":
-            program = Program(None, found, (seen,))
-        else:
-            program = Program(symbol("score", working) + ex.cast(found, working), None, (seen,))
-    call = call_of(name, query, key, program, blocks, factor, again)
-    return attend_in_blocks(call, query, key, value)[0]
 
 
 def _additive(mask: TensorBase | None, label: str, like: TensorBase) -> TensorBase | None:

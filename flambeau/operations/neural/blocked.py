@@ -17,11 +17,9 @@ from ...codegen import expr as ex
 from ...codegen import functions as fn
 from ...codegen import kernels as kn
 from ...codegen.expr import Expr
-from ...core import tape
 from ...core.base.dtypes import by_name
 from ...core.base.tensor import TensorBase
 from ...core.make.create import empty, zeros
-from ...core.tape.contexts import unrecorded
 from ..declare.indexed import Indexed
 from ..declare.pointwise import compute_dtype
 from ..declare.rows import row
@@ -246,10 +244,15 @@ class Block:
         }
 
 
-def _forward(
-    call: Call, query: TensorBase, key: TensorBase, value: TensorBase, captures: Sequence[TensorBase]
-):
+def forward(
+    call: Call, query: TensorBase, key: TensorBase, value: TensorBase, captures: tuple[TensorBase, ...]
+) -> tuple[TensorBase, TensorBase, TensorBase]:
     """Output, logarithms of the sums of exponentials, and largest scores."""
+    with bounds_of(call.name):
+        return _forward(call, query, key, value, captures)
+
+
+def _forward(call: Call, query, key, value, captures) -> tuple[TensorBase, TensorBase, TensorBase]:
     sizes, device, working = call.sizes, query.device, by_name[call.working]
     heads = sizes.heads * sizes.groups
     out = empty((sizes.batches, heads, sizes.queries, value.shape[-1]), dtype=query.dtype, device=device)
@@ -258,7 +261,7 @@ def _forward(
     if query.is_meta:
         return out, lse, top
     key, value = key.to(working), value.to(working)
-    kernels = kernels_of(call.program)
+    kernels = kernels_of(call.program._replace(captures=captures))
     for tile in call.tiles():
         block = Block(call, tile, captures)
         if not tile.columns:
@@ -283,8 +286,13 @@ def _forward(
 
 
 # --- backward ------------------------------
-def _backward(call: Call, wanted: Sequence[bool], grads, query, key, value, out, lse, captures):
+def backward(call: Call, wanted: Sequence[bool], grads, query, key, value, out, lse, captures) -> tuple:
     """Gradients of query, key, value and the captures, None where not `wanted`."""
+    with bounds_of(call.name):
+        return _backward(call, wanted, grads, query, key, value, out, lse, captures)
+
+
+def _backward(call: Call, wanted, grads, query, key, value, out, lse, captures) -> tuple:
     working = by_name[call.working]
     key_seen, value_seen = key.to(working), value.to(working)
     of_query = empty(query.shape, dtype=query.dtype, device=query.device) if wanted[0] else None
@@ -301,7 +309,7 @@ def _backward(call: Call, wanted: Sequence[bool], grads, query, key, value, out,
     delta = (to_out.to(working) * out.to(working)).sum(-1)
     if to_lse is not None:
         delta = delta - to_lse
-    kernels = kernels_of(call.program)
+    kernels = kernels_of(call.program._replace(captures=captures))
     for tile in call.tiles():
         block = Block(call, tile, captures)
         if not tile.columns:
@@ -363,58 +371,7 @@ def _add_captured(
     kernel.run((total,), (found, *block.captures), tuple(found.shape), serial, False, block.starts(run))
 
 
-# --- on the tape ------------------------------
-LABELS = {"scaled_dot_product_attention": "ScaledDotProductFlashAttentionForCpuBackward0"}
-
-
-def attend(call: Call, query: TensorBase, key: TensorBase, value: TensorBase):
-    """Attention as a call has it: output (B, heads, L, Ev), logarithms of the sums and largest scores (B, heads, L)."""
-    captures = call.program.captures
-    with unrecorded(), bounds_of(call.name):
-        out, lse, top = _forward(call, query, key, value, captures)
-    inputs = (query, key, value, *captures)
-    if tape.recording(*inputs):
-        wanted = tuple(tape.recording(x) for x in inputs)
-        record = (
-            LABELS.get(call.name, "FlexAttentionBackward0"),
-            _back,
-            inputs,
-            (out, lse),
-            (*inputs, out, lse),
-            (call, wanted),
-        )
-        tape.record(*record)
-    return out, lse, top
-
-
-def _back(grads, *saved_and_extra):
-    *saved, call, wanted = saved_and_extra
-    query, key, value, *captures, out, lse = saved
-    inputs = tuple(x for x in (*grads, *saved) if x is not None)
-    if call.again is not None and tape.recording(*inputs):
-        return recorded_gradients(call.again, wanted, grads[0], (query, key, value, *captures))
-    with unrecorded(), bounds_of(call.name):
-        found = _backward(call, wanted, grads, query, key, value, out, lse, tuple(captures))
-    if tape.recording(*inputs):
-        made = tuple(g for g in found if g is not None)
-        tape.record("FlexAttentionBackwardBackward0", _refused, inputs, made, (), (call.name,))
-    return found
-
-
-def recorded_gradients(again: Callable, wanted: Sequence[bool], grad: TensorBase, inputs: tuple):
-    """Gradients with a history of their own; in forward mode the inputs have none."""
-    inputs = tuple(
-        x.detach().requires_grad_() if some and not x.requires_grad else x for x, some in zip(inputs, wanted)
-    )
-    asked = [x for x, some in zip(inputs, wanted) if some]
-    found = iter(tape.run_backward([again(*inputs)], [grad], True, True, asked, False))
-    return tuple(next(found) if some else None for some in wanted)
-
-
-def _refused(grads, name: str):
-    raise RuntimeError(f"the backward pass of {name} is not differentiable: there are no second derivatives")
-
-
+# --- calls ------------------------------
 def sizes_of(query: TensorBase, key: TensorBase) -> Sizes:
     groups = query.shape[1] // key.shape[1] if key.shape[1] else 1
     return Sizes(query.shape[0], key.shape[1], groups, query.shape[2], key.shape[2])
@@ -428,8 +385,8 @@ def call_of(
     blocks: Blocks | None,
     scale: float,
     again: Callable | None = None,
-) -> Call:
-    """A call on checked operands (batch, heads, length, width)."""
+) -> tuple[Call, tuple[TensorBase, ...]]:
+    """A call on checked operands (batch, heads, length, width), and the tensors that its functions read, which it does not hold."""
     sizes = sizes_of(query, key)
     heads = sizes.heads * sizes.groups
     program.check(name, {"b": sizes.batches, "h": heads, "q": sizes.queries, "k": sizes.keys})
@@ -437,7 +394,8 @@ def call_of(
         raise RuntimeError(
             f"{name}(): its functions read {len(program.captures)} tensors, at most {MOST_CAPTURES} fit into a kernel"
         )
-    return Call(name, program, blocks, scale, sizes, compute_dtype(query.dtype.name), again)
+    bare = program._replace(captures=())
+    return Call(name, bare, blocks, scale, sizes, compute_dtype(query.dtype.name), again), program.captures
 
 
 def runs_of(partial: Iterable[int], full: Iterable[int], width: int, keys: int) -> tuple[Run, ...]:

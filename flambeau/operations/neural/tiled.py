@@ -1,27 +1,21 @@
 """Attention in tiles on the CPU (`core/lib/attention.pyx`): scores never stand in memory, forward or backward.
 
-It serves plain calls: no function of scores, a mask that needs no gradient.  What dropout leaves out is drawn by the place of a
-weight (Philox), in backward again.  Second derivatives are those of the
-formula that makes all scores.
+It serves plain calls: no function of scores, no gradient of a mask.  What dropout leaves out is drawn by the place of a weight
+(Philox), in backward again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
-
 from ...codegen import kernels as kn
 from ...codegen.tiles import attention as _passes  # noqa: F401  (provides what the tiles are made of)
-from ...core import tape
 from ...core.base.dtypes import by_name
 from ...core.base.tensor import TensorBase
 from ...core.lib import attention as tiles
 from ...core.make.create import empty
+from ...core.make.literal import tensor
 from ...core.make.random import _reserve
-from ...core.tape.contexts import unrecorded
 from ..declare.pointwise import FLOATING, compute_dtype
 from ..declare.rows import reduction
-from .blocked import recorded_gradients
 
 ROOM = 64  # columns that are drawn together
 
@@ -42,83 +36,54 @@ def _mask(mask: TensorBase | None, query: TensorBase, keys: int, dtype) -> Tenso
     """A mask of the sizes of the scores, or 1 where it is the same for all."""
     if mask is None:
         return None
-    mask = mask.reshape((*[1] * (4 - mask.ndim), *mask.shape)).detach()
+    mask = mask.reshape((*[1] * (4 - mask.ndim), *mask.shape))
     if mask.shape[-1] != keys:
         mask = mask.expand(*mask.shape[:-1], keys).contiguous()
     return _laid(mask, mask.dtype if mask.dtype.name == "bool" else dtype)
 
 
-def _forward(query, key, value, mask, diagonal, factor, dropping, recorded: bool):
-    """The output, in the memory order (B, L, heads, Ev) as PyTorch's, and, where backward will ask, the logarithms of the sums."""
+def forward(query, key, value, mask, diagonal, factor, drawn: TensorBase | None, dropout_p: float):
+    """The output, in the memory order (B, L, heads, Ev) as PyTorch's, and the logarithms of the sums."""
     batches, heads, queries = query.shape[:3]
     working = by_name[compute_dtype(query.dtype.name)]
     out = empty((batches, queries, heads, value.shape[-1]), dtype=working, device=query.device)
     out = out.transpose(1, 2)
-    lse = empty((batches, heads, queries, 1), dtype=working, device=query.device) if recorded else None
+    lse = empty((batches, heads, queries, 1), dtype=working, device=query.device)
     if not query.is_meta:
         seen = _mask(mask, query, key.shape[2], working)
         given = (_laid(x, working) for x in (query, key, value))
-        tiles.forward(*given, seen, diagonal, factor, dropping, out, lse)
+        tiles.forward(*given, seen, diagonal, factor, _dropping(drawn, dropout_p), out, lse)
     return out.to(query.dtype), lse
 
 
-def attend(
-    query: TensorBase,
-    key: TensorBase,
-    value: TensorBase,
-    mask: TensorBase | None,
-    diagonal: int | None,
-    factor: float,
-    dropout_p: float,
-    again: Callable[..., TensorBase],
-) -> TensorBase:
-    """The output of a checked call without empty dimensions; `again` makes it of recorded operations, from what the weights are
-    multiplied by.
-    """
-    dropping = _drawn(query, key, dropout_p) if dropout_p else None
-    inputs = (query, key, value)
-    recorded = tape.recording(*inputs)
-    with unrecorded():
-        out, lse = _forward(query, key, value, mask, diagonal, factor, dropping, recorded)
-    if recorded:
-        wanted = tuple(tape.recording(x) for x in inputs)
-        extra = (lse, mask, diagonal, factor, dropping, again, wanted)
-        label = "ScaledDotProductFlashAttentionForCpuBackward0"
-        tape.record(label, _back, inputs, out, (*inputs, out), extra)
-    return out
-
-
-def _drawn(query: TensorBase, key: TensorBase, p: float) -> tuple[int, int, float]:
-    """Where in the generator's stream this call's numbers stand."""
+def drawn(query: TensorBase, key: TensorBase) -> TensorBase:
+    """Where in the generator's stream a call's numbers stand: the seed and the first counter, of 64 bits each, as int64."""
+    if query.is_meta:
+        return empty(2, dtype=by_name["int64"], device=query.device)
     rows = query.shape[0] * query.shape[1] * query.shape[2]
-    return (*_reserve(None, tiles.counters_of(rows, key.shape[2]), query), p)
+    where = _reserve(None, tiles.counters_of(rows, key.shape[2]), query)
+    return tensor([n - (n >> 63 << 64) for n in where], dtype=by_name["int64"], device="cpu")
 
 
-def _factors(query: TensorBase, keys: int, dropping) -> TensorBase | None:
-    """What the weights were multiplied by."""
-    if dropping is None:
+def _dropping(drawn: TensorBase | None, p: float) -> tuple[int, int, float] | None:
+    if drawn is None:
         return None
-    with unrecorded():
-        room = -(-keys // ROOM) * ROOM
-        found = empty(
-            (*query.shape[:3], room), dtype=by_name[compute_dtype(query.dtype.name)], device=query.device
-        )
-        found = found[..., :keys]
-        if not query.is_meta:
-            tiles.factors(found, dropping)
+    seed, first = (n % (1 << 64) for n in drawn.tolist())
+    return seed, first, p
+
+
+def factors(query: TensorBase, keys: int, drawn: TensorBase, dropout_p: float) -> TensorBase:
+    """What the weights were multiplied by."""
+    room = -(-keys // ROOM) * ROOM
+    working = by_name[compute_dtype(query.dtype.name)]
+    found = empty((*query.shape[:3], room), dtype=working, device=query.device)[..., :keys]
+    if not query.is_meta:
+        tiles.factors(found, _dropping(drawn, dropout_p))
     return found
 
 
-def _back(grad, query, key, value, out, lse, mask, diagonal, factor, dropping, again, wanted: Sequence[bool]):
-    inputs = tuple(x for x in (grad, query, key, value) if x is not None)
-    if tape.recording(*inputs):
-        formula = partial(again, kept=_factors(query, key.shape[2], dropping))
-        return recorded_gradients(formula, wanted, grad, (query, key, value))
-    with unrecorded():
-        return _backward(grad, query, key, value, out, lse, mask, diagonal, factor, dropping)
-
-
-def _backward(grad, query, key, value, out, lse, mask, diagonal, factor, dropping):
+def backward(grad, query, key, value, mask, out, lse, drawn, diagonal, factor, dropout_p) -> tuple:
+    """The gradients of query, key and value."""
     working = by_name[compute_dtype(query.dtype.name)]
     given = [_laid(x, working) for x in (query, key, value)]
     grad = _laid(grad, working)
@@ -128,6 +93,7 @@ def _backward(grad, query, key, value, out, lse, mask, diagonal, factor, droppin
     to_key, to_value = (empty((chunks, *x.shape), dtype=working, device=query.device) for x in (key, value))
     if not query.is_meta:
         seen = _mask(mask, query, key.shape[2], working)
-        tiles.backward(*given, seen, diagonal, factor, dropping, lse, grad, delta, to_query, to_key, to_value)
+        where = (seen, diagonal, factor, _dropping(drawn, dropout_p), lse, grad, delta)
+        tiles.backward(*given, *where, to_query, to_key, to_value)
     joined = (x[0] if chunks == 1 else x.sum(0) for x in (to_key, to_value))
     return tuple(x.to(query.dtype) for x in (to_query, *joined))

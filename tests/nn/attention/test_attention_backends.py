@@ -84,6 +84,20 @@ def test_second_derivatives_in_blocks():
         assert flambeau.autograd.gradgradcheck(causal, tuple(given))
 
 
+def test_gradients_of_a_mask_under_dropout():
+    """The numbers belong to a seed: the function is the same every time, and so are its derivatives."""
+    given = [x[:1, :1, :4].detach().requires_grad_() for x in (Q, K, V)]
+    mask = draw(1, 1, 4, 4)
+
+    def call(*x):
+        flambeau.manual_seed(5)
+        return F.scaled_dot_product_attention(*x, dropout_p=0.5)
+
+    with sdpa_kernel(FLASH):
+        assert flambeau.autograd.gradcheck(call, (*given, mask))
+        assert flambeau.autograd.gradgradcheck(call, (*given, mask))
+
+
 @pytest.mark.parametrize("options", [{}, {"is_causal": True}])
 def test_forward_mode_in_blocks(options):
     given = tuple(x.detach() for x in (Q, K, V))
@@ -99,11 +113,7 @@ def test_forward_mode_in_blocks(options):
 
 REFUSED = {
     "dimensions": ((Q[0], K[0], V[0]), {}, "4 dimensions, got 3, 3 and 3"),
-    "dropout": (
-        (Q, K, V),
-        {"dropout_p": 0.5, "attn_mask": draw(37, 53)},
-        "dropout_p is 0.5",
-    ),  # a mask with a gradient
+    "dropout": (tuple(x.detach().to("meta") for x in (Q, K, V)), {"dropout_p": 0.5}, "dropout_p is 0.5"),
     "heads": ((Q, K[:, :1], V[:, :1]), {}, "as many heads"),
     "batches": ((Q, K[:1], V[:1]), {}, "equal batches"),
     "mask": ((Q, K, V, flambeau.ones(1, 2, 4, 37, 53, dtype=flambeau.bool)), {}, "broadcasts to"),
@@ -150,7 +160,7 @@ def test_the_choice_is_nested_and_restored():
 def taken(monkeypatch, call):
     """Which backend computed it."""
     seen = []
-    for name in ("_whole", "_in_blocks"):
+    for name in ("all_scores", "_flash"):
         made = getattr(module, name)
         monkeypatch.setattr(module, name, lambda *a, f=made, n=name: seen.append(n) or f(*a))
     call()
@@ -163,7 +173,7 @@ def test_priority_decides(monkeypatch):
             with sdpa_kernel(order, set_priority=True):
                 F.scaled_dot_product_attention(Q, K, V)
 
-    assert taken(monkeypatch, call) == ["_whole", "_in_blocks"]
+    assert taken(monkeypatch, call) == ["all_scores", "_flash"]
 
 
 def test_what_is_taken_by_default(monkeypatch):
@@ -171,7 +181,7 @@ def test_what_is_taken_by_default(monkeypatch):
     call = lambda: [
         F.scaled_dot_product_attention(x, x, x) for x in (flambeau.ones(1, 4, n, 4) for n in (3, 300))
     ]
-    assert taken(monkeypatch, call) == ["_whole", "_in_blocks"]
+    assert taken(monkeypatch, call) == ["all_scores", "_flash"]
 
 
 @pytest.mark.parametrize("mask", [None, (40, 50), (600, 40, 50), (600, 1, 50)])
