@@ -11,6 +11,54 @@ from . import _interpreter  # first of all
 from . import _absent
 
 _absent.take_imports()
+from ._lazily import waiting as _waiting
+
+_waiting(
+    __name__,
+    *(
+        "_C",
+        "__config__",
+        "_dynamo",
+        "_functorch",
+        "_subclasses",
+        "accelerator",
+        "ao",
+        "backends",
+        "classes",
+        "cpu",
+        "cuda",
+    ),
+    *(
+        "distributed",
+        "distributions",
+        "export",
+        "fft",
+        "functional",
+        "fx",
+        "hub",
+        "jit",
+        "kernels",
+        "library",
+        "linalg",
+        "masked",
+        "monitor",
+        "mps",
+        "mtia",
+    ),
+    *(
+        "multiprocessing",
+        "nested",
+        "nn",
+        "onnx",
+        "opencl",
+        "optim",
+        "profiler",
+        "quasirandom",
+        "serialization",
+        "signal",
+    ),
+    *("special", "testing", "xpu"),
+)
 from .torch_version import __version__
 
 try:
@@ -106,8 +154,7 @@ from .amp._state import (
 )
 
 globals().update(_old_autocast)
-from . import autograd, cpu, cuda, fft, linalg, masked, opencl, signal, special, utils
-from . import mps, mtia, xpu
+from . import _utils, autograd, utils
 from .autograd import enable_grad, inference_mode, is_grad_enabled, no_grad, set_grad_enabled
 from .core.call.function import BuiltIn as _BuiltIn
 
@@ -125,7 +172,6 @@ from . import _typed
 from ._typed import set_default_tensor_type
 
 globals().update(_typed.CLASSES)
-vars(cuda).update(_typed.CUDA_CLASSES)
 Tensor.new = _typed.new
 
 from . import _array_object
@@ -155,7 +201,7 @@ globals().update(sparse.COPIES)
 dsmm = hsmm = spmm = globals()["mm"]
 saddmm = globals()["addmm"]
 
-from . import _C, _utils, func, nested, nn, optim, overrides, return_types, types
+from . import func, overrides, return_types, types
 from .operations.linalg.scaled import _scaled_mm, grouped_mm as _grouped_mm
 from .operations.moving.searching import (
     _convert_indices_from_coo_to_csr,
@@ -228,31 +274,10 @@ from ._higher_order_ops import cond
 from ._tags import Tag
 from .func import vmap
 from .futures import Future
-from . import (
-    __config__,
-    accelerator,
-    backends,
-    compiler,
-    distributions,
-    functional,
-    futures,
-    hub,
-    kernels,
-    library,
-    monitor,
-    multiprocessing,
-    ops,
-    profiler,
-    quasirandom,
-    random,
-    serialization,
-    testing,
-    version,
-)
+from . import compiler, futures, ops, random, torch_version, version
 from .accelerator import get_device_module
 from .compiler import compile
 from .random import thread_safe_generator
-from . import _dynamo, ao, classes, distributed, export, fx, jit, onnx, torch_version
 from .jit import ScriptFunction, ScriptModule
 from ._files.records import PyTorchFileReader
 from ._as_torch import as_torch

@@ -9,9 +9,7 @@ made when it is looked up: classes without instances, enumerations, errors, and 
 
 from __future__ import annotations
 
-import ast
 import builtins
-import dis
 import enum
 import functools
 import os
@@ -25,6 +23,7 @@ from typing import Any
 
 from ._absent_names import NAMES
 from ._absent_reasons import ABSENT
+from ._lazily import when_loaded
 from .core.base import display
 from .core.base.provided import provide
 
@@ -149,7 +148,9 @@ def refusing(room: str) -> Callable[[str], Any]:
         asking = sys._getframe(1)
         while asking.f_code.co_filename in _THROUGH:
             asking = asking.f_back  # type: ignore[assignment]
-        if asking.f_code.co_code[asking.f_lasti] == _IMPORT_FROM:  # which would drop the reason
+        from opcode import opmap
+
+        if asking.f_code.co_code[asking.f_lasti] == opmap["IMPORT_FROM"]:  # which would drop the reason
             raise ImportError(f"cannot import name {name!r} from {display.public(room)!r}: {message(dotted)}")
         raise AttributeError(message(dotted))
 
@@ -165,22 +166,29 @@ provide("absent", _absent_of)
 
 
 def attach() -> None:
-    """Put the table's modules into the package, and let loaded modules that lack public names of PyTorch's say why.
+    """Put the table's modules into the package."""
+    for name in sorted(_modules()):
+        if "." in name or name in vars(sys.modules[OWN]):
+            continue
+        if not os.path.exists(os.path.join(os.path.dirname(__file__), f"{name}.py")):
+            import_module(f"{OWN}.{name}")
+
+
+def _explained(module: ModuleType) -> None:
+    """Let a module say why it lacks public names of PyTorch's.
 
     Not the package itself and `nn.functional`, in which calls look their functions up: Python is slower in modules that have a
     `__getattr__`.
     """
-    for name in sorted(_modules()):
-        if "." not in name and not os.path.exists(os.path.join(os.path.dirname(__file__), f"{name}.py")):
-            import_module(f"{OWN}.{name}")
-    for name in ABSENT:
-        module = sys.modules.get(f"{OWN}.{name}")
-        if module is not None and name != "nn.functional" and not hasattr(module, "__getattr__"):
-            module.__getattr__ = refusing(name)  # type: ignore[method-assign]
+    name = module.__name__.partition(".")[2]
+    if name in ABSENT and name != "nn.functional" and not hasattr(module, "__getattr__"):
+        module.__getattr__ = refusing(name)  # type: ignore[method-assign]
+
+
+when_loaded((f"{OWN}.{name}" for name in ABSENT), _explained)
 
 
 _THROUGH = (__file__, __file__.replace("_absent.py", "_lazily.py"))
-_IMPORT_FROM = dis.opmap["IMPORT_FROM"]
 
 
 def unmakeable(name: str, bases: tuple[type, ...] = ()) -> type:
@@ -232,6 +240,8 @@ def _made(room: str, word: str) -> Any:
     if elsewhere is not None:
         return _reach(elsewhere)
     if members is not None:
+        import ast
+
         values = [(n, ast.literal_eval(v)) for n, _, v in (m.partition("=") for m in members.split(","))]
         return enum.Enum(name, values, module=display.public(room))
     if base is None:

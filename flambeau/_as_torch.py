@@ -17,6 +17,7 @@ from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any
 
 from . import _absent, _pickles, torch_version, version
+from ._lazily import spec_of_waiting
 from .core.base import display
 from .core.base.naming import name_type
 from .core.call.operation import Op
@@ -156,7 +157,11 @@ class _Finder:
             _absent.refuse_import(name, rest)
             return None
         if name.startswith(OWN + "."):
-            found = PathFinder.find_spec(name, path, target) or _absent.spec_of(name)
+            found = (
+                spec_of_waiting(name, path)
+                or PathFinder.find_spec(name, path, target)
+                or _absent.spec_of(name)
+            )
             if found is not None and found.loader is not None:
                 found.loader.exec_module = partial(_run_shown, found.loader.exec_module)  # type: ignore[method-assign]
             return found

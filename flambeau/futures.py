@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import traceback
 import warnings
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
@@ -147,6 +146,8 @@ def _run(callback: Callable[[Future], None], future: Future) -> None:
     try:
         callback(future)
     except Exception:
+        import traceback  # not at the start of every program
+
         warnings.warn(
             f"a callback of a Future raised:\n{traceback.format_exc()}", RuntimeWarning, stacklevel=4
         )

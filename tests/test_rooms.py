@@ -48,7 +48,6 @@ ORDER = """
 
 # Uses against the order, as (user, used), each with the reason why it stays.
 ALLOWED = {
-    ("codegen", "codegen.ahead"): "`flambeau.codegen.warm` is public there",
     ("codegen.__main__", "codegen.ahead"): "`python -m flambeau.codegen` is that function",
 }
 # Circles, by one use that closes each.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import warnings
 from collections import defaultdict
 from collections.abc import Iterable
@@ -11,6 +10,7 @@ from typing import Any
 
 from ..core.base.device import device_count
 from ..core.base.dtypes import by_name, device
+from ..core.base.parameters import signature
 from ..core.base.tensor import TensorBase
 from ..core.make.create import full
 from ..core.tape.contexts import unrecorded
@@ -250,7 +250,7 @@ class GradScaler:
 
     def _step_of_its_own(self, optimizer: Any, state: dict, args: tuple, kwargs: dict) -> Any:
         """The step of an optimiser that unscales and skips by itself: it takes the scaler, or finds `grad_scale` and `found_inf`."""
-        takes_scaler = "grad_scaler" in inspect.signature(optimizer.step).parameters
+        takes_scaler = "grad_scaler" in signature(optimizer.step).parameters
         if takes_scaler:
             warnings.warn(
                 "GradScaler is going to stop passing itself as a keyword argument to the passed optimizer. In the near future "

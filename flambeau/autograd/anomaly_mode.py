@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
-import traceback
 import warnings
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..core import tape as _tape
 from ..core.base.provided import provide
+
+if TYPE_CHECKING:
+    import traceback
 
 __all__ = ["detect_anomaly", "set_detect_anomaly"]
 
@@ -18,6 +20,8 @@ _OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 def _remember(node: Any, parent: Any) -> None:
     """Keep the stack of a node that is being recorded, and the node whose derivative it is part of."""
+    import traceback  # not at the start of every program
+
     frames = traceback.walk_stack(sys._getframe(1))
     stack = traceback.StackSummary.extract(frames, lookup_lines=False)
     stack.reverse()
@@ -53,7 +57,8 @@ def _report(node: Any, error: Exception) -> None:
 
 def _recorded(node: Any) -> str:
     """A node and the line that recorded it."""
-    line = _users_line(node.metadata.get("traceback_") or traceback.StackSummary())
+    stack = node.metadata.get("traceback_")
+    line = None if stack is None else _users_line(stack)
     where = "outside of anomaly mode" if line is None else f"at {line.filename}:{line.lineno}: {line.line}"
     return f"{node.name()} was recorded {where}"
 

@@ -1,6 +1,17 @@
 """From expressions to machine code, for the host and for accelerators; the disk cache, and compiling ahead."""
 
-from .ahead import warm
-from .cache import cache_stats, clear_cache
+from typing import TYPE_CHECKING
+
+from .._lazily import lazily as _lazily
+from .._lazily import waiting as _waiting
+
+if TYPE_CHECKING:
+    from .ahead import warm
+    from .cache import cache_stats, clear_cache
 
 __all__ = ["cache_stats", "clear_cache", "warm"]
+
+_waiting(__name__, "ahead", "build", "cache", "lower", "schedule_cpu", "target")  # for the first kernel
+__getattr__, __dir__ = _lazily(
+    __name__, names={"cache_stats": ".cache", "clear_cache": ".cache", "warm": ".ahead"}
+)

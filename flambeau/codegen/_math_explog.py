@@ -22,6 +22,7 @@ from ._math_base import (
     times,
 )
 from .expr import Expr, absolute, bitcast, copysign, fma, like, rarely, rint, where
+from .functions import LIFT
 
 
 # --- exponentials ------------------------------
@@ -65,9 +66,6 @@ EXP_RANGE = {"float32": (-104.0, 89.0), "float64": (-746.0, 710.0)}  # outside: 
 def exp(x: Expr) -> Expr:
     shifted, r, _ = reduce_by_ln2(clamp(x, *EXP_RANGE[x.dtype]))
     return scaled(fma(r * r, poly(r, "exp"), r) + 1.0, shifted)
-
-
-LIFT = {"float32": 32, "float64": 64}  # by how many powers of two `lifted_exp` is too large
 
 
 @expansion

@@ -48,6 +48,7 @@ def _named(name: str) -> Callable[..., Expr]:
 exp, exp2, expm1, lifted_exp, log, log2, log10, log1p = map(
     _named, ("exp", "exp2", "expm1", "lifted_exp", "log", "log2", "log10", "log1p")
 )
+LIFT = {"float32": 32, "float64": 64}  # by how many powers of two `lifted_exp` is too large
 sin, cos, tan, asin, acos, atan, atan2 = map(_named, ("sin", "cos", "tan", "asin", "acos", "atan", "atan2"))
 sinh, cosh, tanh, asinh, acosh, atanh = map(_named, ("sinh", "cosh", "tanh", "asinh", "acosh", "atanh"))
 sigmoid, rsqrt, cbrt, erf, erfc, erfinv = map(_named, ("sigmoid", "rsqrt", "cbrt", "erf", "erfc", "erfinv"))

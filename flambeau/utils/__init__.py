@@ -3,11 +3,23 @@
 from typing import TYPE_CHECKING
 
 from .._lazily import lazily as _lazily
-from . import _python_dispatch, checkpoint, data, dlpack, hooks  # noqa: F401
 from ._swap import swap_tensors
 
 if TYPE_CHECKING:
-    from . import benchmark, cpp_extension, flop_counter, module_tracker, pytree, tensorboard, trainer  # noqa: F401
+    from . import (  # noqa: F401
+        _python_dispatch,
+        benchmark,
+        checkpoint,
+        cpp_extension,
+        data,
+        dlpack,
+        flop_counter,
+        hooks,
+        module_tracker,
+        pytree,
+        tensorboard,
+        trainer,
+    )
 
 __all__ = [  # noqa: F822
     "_python_dispatch",
@@ -27,12 +39,17 @@ __all__ = [  # noqa: F822
 __getattr__, __dir__ = _lazily(
     __name__,
     submodules=(
+        "_python_dispatch",
         "_pytree",
         "benchmark",
         "bottleneck",
+        "checkpoint",
         "collect_env",
         "cpp_extension",
+        "data",
+        "dlpack",
         "flop_counter",
+        "hooks",
         "model_zoo",
         "module_tracker",
         "pytree",

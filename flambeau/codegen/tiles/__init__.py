@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import functools
 
-from ...core.base.provided import provide
+from ..._lazily import waiting as _waiting
+from ...core.base.provided import provide, provided_by
 from .. import target
-from .objects import compiled
 
 ROWS = 6  # with four vectors of columns, 24 of the 32 registers hold sums
 VECTORS = 4
@@ -150,8 +150,38 @@ def possible() -> bool:
 @functools.cache
 def address(vectors: int) -> int:
     """Where the function for 1 to `VECTORS` groups stands in this process."""
+    from .objects import compiled
+
     return compiled(functools.partial(text, vectors=vectors))
 
 
 provide("tiles.possible", possible)
 provide("tiles.address", address)
+
+# Each is imported for the first operation that runs in it.
+_waiting(
+    __name__,
+    *(
+        "attention",
+        "bags",
+        "depthwise",
+        "dots",
+        "extremes",
+        "kernels",
+        "objects",
+        "panels",
+        "recurrent",
+        "register",
+    ),
+    *("samples", "taps", "transforms", "turning", "winograd", "winograd_weights"),
+)
+for _module, _names in {
+    "attention": ("attention.functions",),
+    "extremes": ("extremes.address",),
+    "panels": tuple(f"panels.{_name}" for _name in ("crossed", "dot", "layer", "pairs", "shape", "tile")),
+    "register": ("tiles.register",),
+    "samples": ("samples.address",),
+    "taps": ("taps.address", "taps.permutes"),
+    "transforms": ("transforms.address", "transforms.width"),
+}.items():
+    provided_by(f"{__name__}.{_module}", *_names)

@@ -7,13 +7,15 @@ any call of the compiler.
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import forks
+
+if TYPE_CHECKING:
+    import ctypes
 
 ENOUGH = 1 << 20  # bytes of a stack from which the compiler runs where it is called
 GIVEN = 1 << 26
@@ -22,11 +24,15 @@ _OPAQUE = 256  # bytes of a pthread_attr_t, of which no system has more than 64
 
 @functools.cache
 def _libc() -> ctypes.CDLL:
+    import ctypes  # with the first kernel that is made
+
     return ctypes.CDLL(None)
 
 
 def _size() -> int:
     """The stack of this thread; ENOUGH where the system does not tell."""
+    import ctypes
+
     libc = _libc()
     libc.pthread_self.restype = ctypes.c_void_p
     me = ctypes.c_void_p(libc.pthread_self())
@@ -51,6 +57,8 @@ def deep(function: Callable, *args: Any) -> Any:
 
 
 def _elsewhere(function: Callable, args: tuple) -> Any:
+    import ctypes
+
     results: list[Any] = []
     errors: list[BaseException] = []
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 
+from ..base.parameters import signature
 from ..base.spelling import hint
 
 # "gather(): …", "linalg.inv: …": how messages name the operation that raises.
@@ -44,6 +44,6 @@ def explain_init(error: TypeError, cls: type) -> None:
         init = vars(base).get("__init__")
         if init is not None and getattr(init, "__qualname__", None) == found["init"]:
             shown = f"{cls.__name__}.__init__" if base.__name__.startswith("_") else found["init"]
-            meant = hint(found["unknown"], inspect.signature(init).parameters) if found["unknown"] else ""
+            meant = hint(found["unknown"], signature(init).parameters) if found["unknown"] else ""
             error.args = (f"{shown}{found['rest']}{meant}", *error.args[1:])
             return

@@ -6,6 +6,7 @@ a fresh tensor another shape; as `_unsafe_view` in PyTorch, that is no view then
 """
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF
+from ..base.parameters import signature
 from ..base.tensor cimport ON_TAPE, TensorBase
 from ..tape.history cimport lies_in
 from ..tape.formulas import set_shown
@@ -14,7 +15,6 @@ from .out import into
 from .operation cimport Op, door, make_callable, prepare_op
 from .signature cimport Signature, signature_of
 from .watching cimport ask_objects, has_askable
-import inspect
 from types import FunctionType
 cimport cython
 
@@ -177,7 +177,7 @@ cdef class BuiltIn(Op):
     @property
     def __signature__(self):
         """What `inspect.signature` and `help` show."""
-        return inspect.signature(self.__wrapped__)
+        return signature(self.__wrapped__)
 
     @property
     def old_orders(self):

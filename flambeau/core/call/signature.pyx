@@ -8,9 +8,9 @@ from cpython.object cimport PyObject, PyTypeObject
 from ..base.dtypes cimport dtype
 from ..base.dtypes import meant_dtype
 from ..base.once import warn_once
+from ..base.parameters import BY_NAME, MISSING, STARRED, described, signature
 from ..base.spelling import hint
 from ..base.tensor cimport TENSOR as TENSOR_CLASS, TensorBase
-import inspect
 
 cdef extern from "Python.h":
     bint PyFloat_Check(object o)
@@ -78,7 +78,11 @@ cdef class Signature:
     def told(self):
         """The parameters as `inspect` has them."""
         cdef int k
+        if isinstance(self.whole, tuple):      # of the function whose they are
+            self.whole = signature(self.whole[0])
         if self.whole is None:
+            import inspect
+
             kinds, missing = inspect.Parameter, inspect.Parameter.empty
             self.whole = inspect.Signature([
                 inspect.Parameter(name, kinds.POSITIONAL_OR_KEYWORD if k < self.positional else kinds.KEYWORD_ONLY,
@@ -90,8 +94,7 @@ cdef class Signature:
     def with_out(self):
         """The same parameters, and `out` by name."""
         kinds = tuple([self.kinds[k] for k in range(self.total)]) + (0,)
-        return Signature(self.names + ("out",), self.positional, self.required, kinds, self.open,
-                         {p.name: p.default for p in self.told().parameters.values() if p.default is not p.empty})
+        return Signature(self.names + ("out",), self.positional, self.required, kinds, self.open, self.defaults)
 
     cdef int bind(self, str who, PyObject** args, Py_ssize_t nargs, PyObject* names, PyObject** found) except -1:
         """Fill `found` (borrowed; NULL where nothing was given), and check the kinds of what was given."""
@@ -233,7 +236,11 @@ cdef object mistaken(str who, str name, int place, int kinds, object value):
 cdef object annotation_of(int kinds):
     """The kinds as an annotation."""
     words = [word for word, kind in KINDS.items() if kinds & <int>kind and word not in ("TensorBase", "Sequence[TensorBase]")]
-    return " | ".join(words) if words else inspect.Parameter.empty
+    if words:
+        return " | ".join(words)
+    import inspect
+
+    return inspect.Parameter.empty
 
 
 cdef int kinds_of(object annotation) except -1:
@@ -253,23 +260,26 @@ cdef Signature signature_of(object function):
     cdef int positional = 0, required = 0
     cdef bint open = False
     cdef list names = [], kinds = []
+    cdef dict defaults = {}
     try:
-        found = inspect.signature(function)
+        found = described(function)
     except (TypeError, ValueError):
         return None
-    for p in found.parameters.values():
-        if p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD):
+    for name, kind, default, annotation in found:
+        if kind == STARRED:
             open = True
             continue
-        names.append(p.name)
-        kinds.append(0 if p.annotation is p.empty else kinds_of(p.annotation))
-        if p.default is None and kinds[len(kinds) - 1]:
+        names.append(name)
+        kinds.append(0 if annotation is MISSING else kinds_of(annotation))
+        if default is None and kinds[len(kinds) - 1]:
             kinds[len(kinds) - 1] |= NOTHING
-        if p.kind != p.KEYWORD_ONLY:
+        if kind != BY_NAME:
             positional += 1
-        if p.default is p.empty:
+        if default is MISSING:
             required = len(names)
-    return Signature(tuple(names), positional, required, tuple(kinds), open, whole=found)
+        else:
+            defaults[name] = default
+    return Signature(tuple(names), positional, required, tuple(kinds), open, defaults, (function,))
 
 
 # --- orders of before ------------------------------

@@ -24,8 +24,6 @@ from posix.dlfcn cimport RTLD_LOCAL, RTLD_NOW, dlerror, dlopen, dlsym
 
 from flambeau.core.base.parallel cimport try_in_parts
 
-import glob
-import importlib.util
 import os
 import site
 import sys
@@ -79,22 +77,30 @@ def provider() -> tuple[str, str, str]:
     return _provider
 
 
+def _files(folder: str, start: str, end: str) -> list[str]:
+    """Returns the paths of the files there whose names begin and end so."""
+    if not os.path.isdir(folder):
+        return []
+    return [os.path.join(folder, name) for name in os.listdir(folder) if name.startswith(start) and name.endswith(end)]
+
+
 def _find_mkl() -> str | None:
     """Returns the path of libmkl_rt, which the wheel `mkl` puts into the environment's lib."""
     for prefix in filter(None, (sys.prefix, site.getuserbase(), sys.base_prefix)):
-        for pattern in ("libmkl_rt.so*", "libmkl_rt*.dylib"):
-            if found := glob.glob(os.path.join(glob.escape(prefix), "lib", pattern)):
+        for start, end in (("libmkl_rt.so", ""), ("libmkl_rt", ".dylib")):
+            if found := _files(os.path.join(prefix, "lib"), start, end):
                 return max(found)
     return None
 
 
 def _find_openblas() -> str | None:
     """Returns the path of the library in the wheel `scipy-openblas32`, without importing the package."""
-    spec = importlib.util.find_spec("scipy_openblas32")
+    from importlib.util import find_spec
+
+    spec = find_spec("scipy_openblas32")
     if spec is None or spec.origin is None:
         return None
-    found = glob.glob(os.path.join(glob.escape(os.path.dirname(spec.origin)), "lib", "libscipy_openblas*"))
-    return min(found, default=None)
+    return min(_files(os.path.join(os.path.dirname(spec.origin), "lib"), "libscipy_openblas", ""), default=None)
 
 
 def _choose(wanted: str) -> tuple[str, str]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import functools
-import inspect
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from ..base.parameters import is_generator
 from .modes import _set_grad_enabled, _set_recording
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -40,7 +40,7 @@ class Mode:
         _set_grad_enabled(self.before.pop())
 
     def __call__(self, function: F) -> F:
-        if inspect.isgeneratorfunction(function):
+        if is_generator(function):
             return _between_yields(self, function)  # type: ignore[return-value]
 
         @functools.wraps(function)

@@ -1293,6 +1293,13 @@ cdef class SizesOp(Op):
     cdef object general
     cdef TensorBase (*quick)(TensorBase, int, int64_t*)
 
+    @property
+    def __signature__(self):
+        """What `inspect.signature` and `help` show."""
+        if self.signature is None:
+            self.signature = signature_of(self.general)
+        return self.signature.told()
+
 
 cdef object call_sizes(PyObject* callable, PyObject** args, size_t flagged, PyObject* names):
     cdef SizesOp op = <SizesOp>callable
@@ -1320,7 +1327,6 @@ cdef SizesOp sizes_op(object general, TensorBase (*quick)(TensorBase, int, int64
     prepare_op(op, general.__name__, call_sizes)
     op.general, op.quick = general, quick
     setattr(op, "__doc__", general.__doc__)
-    op.signature = signature_of(general)
     return op
 
 

@@ -6,14 +6,17 @@ lists are those of PyTorch; `tools/bound_on_torch.py` compares them with it.
 
 from __future__ import annotations
 
-import inspect
 import sys
 from collections.abc import Callable
 from types import FunctionType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from ...core.base.parameters import signature
 from ...core.base.provided import provide
 from ...core.call.operation import Form, Op
+
+if TYPE_CHECKING:
+    import inspect
 
 # Functions of Python in the flat namespace.
 _FLAT = frozenset(
@@ -66,12 +69,12 @@ def function_of(form: Form) -> FunctionType:
         raise AttributeError(f"the method {name} of Tensor is compiled: it has no code")
     found = _functions.get(form.place)
     if found is None:
-        own, shown = getattr(form.op, "function", None), inspect.signature(form)
+        own, shown = getattr(form.op, "function", None), signature(form)
         if (
             isinstance(own, FunctionType)
             and not hasattr(own, "__wrapped__")
-            and not hasattr(own, "__signature__")  # its code has other parameters
-            and inspect.signature(own) == shown
+            and not hasattr(own, "late_parameters")  # its code has other parameters
+            and signature(own) == shown
         ):
             found = own
         else:
@@ -82,7 +85,8 @@ def function_of(form: Form) -> FunctionType:
 
 def _calling(form: Form, name: str, shown: inspect.Signature) -> FunctionType:
     """A function with those parameters, which finds the form by its name in its module."""
-    kinds = inspect.Parameter
+    from inspect import Parameter as kinds
+
     parameters = shown.parameters.values()
     stars = {kinds.VAR_POSITIONAL: "*", kinds.VAR_KEYWORD: "**"}
     given = [

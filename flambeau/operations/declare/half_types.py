@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import functools
-import inspect
 from collections.abc import Callable
 from typing import Any
 
 from ...core.base.dtypes import by_name
+from ...core.base.parameters import parameters
 from ...core.base.tensor import TensorBase
 from .results import into
 
@@ -23,7 +23,7 @@ def in_float32(*written: str, beside: bool = False) -> Callable[[Callable], Call
     """
 
     def enter(function: Callable) -> Callable:
-        names = list(inspect.signature(function).parameters)
+        names = [n for group in parameters(function) for n in group]
         has_out = "out" in names
 
         @functools.wraps(function)

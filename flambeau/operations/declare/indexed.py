@@ -18,7 +18,6 @@ run-time numbers; an int is as wide as coordinates are, a float is a float64.  H
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -26,6 +25,7 @@ from ...codegen import expr as ex
 from ...codegen import indexed as ix
 from ...codegen.expr import Expr
 from ...core.base.dtypes import by_name
+from ...core.base.parameters import parameters
 from ...core.base.tensor import TensorBase
 from ...core.call.function import FunctionOp
 from ...core.call.watching import is_watched
@@ -88,8 +88,7 @@ class Indexed:
         writes: bool,
     ):
         self.body, self.name, self.__doc__ = body, body.__name__, body.__doc__
-        kinds = inspect.signature(body).parameters.values()
-        self.operands = [p.name for p in kinds if p.kind is not p.KEYWORD_ONLY][1:]
+        self.operands = parameters(body)[0][1:]
         self.static, self.dtypes, self.writes = frozenset(static), tuple(dtypes), writes
         self.moved = [n in moves or (k == 0 and writes and bool(moves)) for k, n in enumerate(self.operands)]
         self.launcher = core.Launcher(self, self.static, effort)

@@ -7,12 +7,23 @@ import time
 import warnings
 from typing import Any
 
+from ..._lazily import use_waiting
 from ...codegen import build, lower, schedule_cpu, target
 from ...core.base import display
 from ...core.base.memory import memory_stats
 from ...core.base.recorder import begin_span, end_span
 from ...core.base.stacks import deep
 
+_OWN = __name__.partition(".")[0]
+_OF_CALLS = (
+    "codegen",
+    "operations",
+    "nn",
+    "fft",
+    "functional",
+    "linalg",
+    "special",
+)  # that users call, and what runs then
 LONG = 1.0  # seconds of the processor's time from which a compilation is told of
 
 
@@ -44,6 +55,7 @@ def _before_the_end() -> None:
     there.
     """
     if memory_stats()["allocated_bytes"]:
+        use_waiting(*(f"{_OWN}.{room}" for room in _OF_CALLS))
         target.llvm(), target.processor()
         lower._expansions(), schedule_cpu._indexed()
 

@@ -16,7 +16,6 @@ again.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Sequence
 
 from ...codegen import differentiate
@@ -24,6 +23,7 @@ from ...codegen import expr as ex
 from ...codegen import kernels as kn
 from ...codegen.expr import Expr
 from ...core.base import dtypes
+from ...core.base.parameters import MISSING, parameters
 from ...core.call.derivatives import MOST_OPERANDS, MOST_RESULTS, Derivation
 from ...core.call.pointwise import InPlaceOp, PointwiseOp
 from . import machine
@@ -207,7 +207,7 @@ class Pointwise:
         values.update(zip(self.operands, seen))
         values.update(zip(self.params, params))
         found = self.derivative_body(
-            **{n: values[n] for n in inspect.signature(self.derivative_body).parameters}
+            **{n: values[n] for group in parameters(self.derivative_body) for n in group}
         )
         found = list(found) if isinstance(found, (tuple, list)) else [found]
         wanted = [(mask >> k & 1 and g is not None, g, x) for k, (g, x) in enumerate(zip(found, operands))]
@@ -423,15 +423,9 @@ def pointwise(
     """
 
     def make(body: Callable) -> PointwiseOp:
-        signature = inspect.signature(body)
-        operands, params, defaults = [], [], []
-        for p in signature.parameters.values():
-            if p.kind is p.KEYWORD_ONLY:
-                params.append(p.name)
-                if p.default is not p.empty:
-                    defaults.append(float(p.default))
-            else:
-                operands.append(p.name)
+        operands, scalars = parameters(body)
+        params = list(scalars)
+        defaults = [float(d) for d in scalars.values() if d is not MISSING]
         own = name or body.__name__
         declared = Pointwise(
             own,

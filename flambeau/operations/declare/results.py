@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import functools
-import inspect
 from collections import namedtuple
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...core.base import display
+from ...core.base.parameters import BY_NAME, MISSING, described
 from ...core.base.tensor import TensorBase
 from ...core.call.out import category, into  # noqa: F401  what declares finds both here
 from ...core.places.join import stack
@@ -49,11 +49,7 @@ def accepts_out(function: Callable | None = None, *, exact: bool = False) -> Cal
         written = [into(o, f, name, exact) for o, f in zip(out, found)]
         return type(found)(*written) if hasattr(found, "_fields") else tuple(written)
 
-    signature = inspect.signature(function)
-    keyword = inspect.Parameter("out", inspect.Parameter.KEYWORD_ONLY, default=None)
-    with_out.__signature__ = signature.replace(  # type: ignore[attr-defined]
-        parameters=[*signature.parameters.values(), keyword]
-    )
+    with_out.late_parameters = lambda: [*described(function), ("out", BY_NAME, None, MISSING)]  # type: ignore[attr-defined]
     return with_out
 
 

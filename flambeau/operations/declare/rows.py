@@ -19,11 +19,11 @@ body.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Sequence
 
 from ...codegen import expr as ex
 from ...codegen import kernels as kn
+from ...core.base.parameters import parameters
 from ...core.loops import rows as core_rows
 from . import machine
 from .pointwise import ACCESS, ALL, CODE_NAMES, CODES, COMPLEX, FLOATING, NO_CODE, compute_dtype
@@ -156,7 +156,7 @@ class Rows:
         """
 
         def declare(formula: Callable) -> Callable:
-            wanted = list(inspect.signature(formula).parameters)
+            wanted = [n for group in parameters(formula) for n in group]
             kinds = {n: (1, k) for k, n in enumerate(self.inputs)} | {"out": (2, 0)}
             kinds |= {f"out{k}": (2, k) for k in range(4)}
             saved = tuple(kinds[n] for n in wanted if n in kinds)
@@ -204,15 +204,13 @@ def _declare(
     exact=False,
     **details,
 ):
-    signature = inspect.signature(body)
-    inputs = [p.name for p in signature.parameters.values() if p.kind is not p.KEYWORD_ONLY]
-    params = [p for p in signature.parameters.values() if p.kind is p.KEYWORD_ONLY]
+    inputs, params = parameters(body)
     own = name or body.__name__
     declared = Rows(
         own,
         body,
         inputs,
-        [p.name for p in params],
+        list(params),
         dtypes=dtypes,
         accumulate=accumulate,
         empty=empty,
@@ -232,7 +230,7 @@ def _declare(
         len(inputs) - (origin is not None),
         len(results),
         full,
-        tuple(float(p.default) for p in params),
+        tuple(map(float, params.values())),
         declared,
         reduces,
         ordered,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 from math import prod
-from string import ascii_letters, ascii_lowercase, ascii_uppercase
 from typing import Any
 
 from ...core.base.dtypes import promote_types
@@ -18,7 +17,7 @@ from .paths import path_of
 
 # A dimension's name: a letter, or (for those under an ellipsis) its number counted from the right.
 Label = str | int
-SUBLIST_LETTERS = ascii_uppercase + ascii_lowercase
+SUBLIST_LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 
 @library("composite", "einsum", autocast=("parts", "lower"))
@@ -102,7 +101,7 @@ def _scan(equation: str, start: int, end: int, where: str, twice: str, partial: 
                 raise RuntimeError(f"einsum(): found '.' for {where} {partial}")
             found.append("...")
             at += 2
-        elif c in ascii_letters:
+        elif c in SUBLIST_LETTERS:
             found.append(c)
         elif c != " ":
             raise RuntimeError(

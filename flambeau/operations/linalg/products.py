@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...codegen import tiles  # noqa: F401  provides the tiles of products in bfloat16
-from ...codegen.tiles import panels  # noqa: F401  provides those of products in float32 and float64
+from ...codegen import tiles  # noqa: F401  provides the tiles of products
 from ...core.call.wrapping import write_out
 from ...core.lib import products
 from ..declare.registry import register

@@ -9,7 +9,6 @@ next waits for the device.
 from __future__ import annotations
 
 import functools
-import inspect
 from collections.abc import Sequence
 
 from ...core.base.provided import provide
@@ -126,6 +125,8 @@ def _with_indices(body, first: Sequence[str], count: int):
 
     def made(at, *operands, **static):
         return body(at, *operands[: len(first)], operands[len(first) :], **static)
+
+    import inspect
 
     kinds = inspect.Parameter
     names = ("at", *first, *(f"index{k}" for k in range(count)))

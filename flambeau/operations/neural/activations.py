@@ -4,13 +4,13 @@
 
 from __future__ import annotations
 
-import inspect
 import math
 from collections.abc import Callable
 from typing import Any
 
 from ...codegen import functions as fn
 from ...core.base.dtypes import by_name
+from ...core.base.parameters import BY_PLACE, MISSING
 from ...core.base.tensor import TensorBase
 from ...core.call.operation import rename
 from ...core.call.pointwise import InPlaceOp
@@ -371,12 +371,8 @@ def _with_inplace(op, example: str, *params: tuple[str, float], check: Callable 
                 check(input, **values)
             return (written if inplace else op)(input, **values)
 
-        one_by_one = [
-            inspect.Parameter(n, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=v)
-            for n, v in (("input", inspect.Parameter.empty), *params, ("inplace", False))
-        ]
-        shown_as = inspect.signature(with_params).replace(parameters=one_by_one)
-        with_params.__signature__ = shown_as  # type: ignore[attr-defined]
+        given = [(n, BY_PLACE, v, MISSING) for n, v in (*params, ("inplace", False))]
+        with_params.late_parameters = lambda: [("input", BY_PLACE, MISSING, MISSING), *given]  # type: ignore[attr-defined]
         function = with_params
     else:
 

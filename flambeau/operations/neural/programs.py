@@ -7,7 +7,6 @@ programs of functions in Python, `blocked.py` runs their kernels over blocks of 
 
 from __future__ import annotations
 
-import inspect
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -110,6 +109,8 @@ def _declared(
     body: Callable, operands: Sequence[str], numbers: Sequence[str], writes: bool, effort: int
 ) -> Indexed:
     """A kernel whose body takes `at`, these operands, and these numbers: for a buffer, where it begins."""
+    import inspect
+
     kind = inspect.Parameter
     parameters = [kind(n, kind.POSITIONAL_OR_KEYWORD) for n in ("at", *operands)]
     parameters += [kind(n, kind.KEYWORD_ONLY) for n in numbers]

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ...codegen import expr as ex
+from ...codegen import tiles  # noqa: F401  says who provides the functions
 from ...codegen.expr import Expr
-from ...codegen.tiles import samples as _compiled  # noqa: F401  provides the functions
 from ...core import tape
 from ...core.base.dtypes import by_name
 from ...core.base.tensor import TensorBase

@@ -16,14 +16,14 @@ name of the dtype that the result has.
 from __future__ import annotations
 
 import functools
-import inspect
 import operator
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...core import tape
 from ...core.base.dtypes import dtype, get_default_dtype
 from ...core.base.labels import backward_name
+from ...core.base.parameters import BY_NAME, MISSING, Parameter, described, parameters, signature
 from ...core.base.tensor import TensorBase
 from ...core.call.copies import to_dtype
 from ...core.call.operands import common_dtype
@@ -34,6 +34,9 @@ from ..declare.results import category, into
 from ..declare.shapes import broadcast
 from .arithmetic import overwrite
 
+if TYPE_CHECKING:
+    import inspect
+
 
 class Hosted:
     """An element-wise function of arrays with the rules of a pointwise operation around it."""
@@ -41,22 +44,37 @@ class Hosted:
     def __init__(self, name: str, body: Callable, *, floating: bool, numbers: bool = False):
         self.__name__ = self.__qualname__ = name
         self.__doc__ = body.__doc__
-        signature = inspect.signature(body)
-        self.knows_dtype = "dtype" in signature.parameters
-        operands = [p for p in signature.parameters.values() if p.kind is not p.KEYWORD_ONLY]
-        self.operands = inspect.Signature(operands)
-        out = inspect.Parameter("out", inspect.Parameter.KEYWORD_ONLY, default=None)
-        self.__signature__ = inspect.Signature([*operands, out])
+        self.knows_dtype = "dtype" in parameters(body)[1]
         self.body, self.floating, self.numbers = body, floating, numbers
         self.formula: Callable | None = None
         self.reads_out = self.reads_inputs = False
+
+    @functools.cached_property
+    def operands(self) -> inspect.Signature:
+        """How calls are bound, but for `out`."""
+        import inspect
+
+        every = signature(self.body).parameters.values()
+        return inspect.Signature([p for p in every if p.kind is not p.KEYWORD_ONLY])
+
+    def late_parameters(self) -> list[Parameter]:
+        every = [p for p in described(self.body) if p[1] != BY_NAME]
+        return [*every, ("out", BY_NAME, None, MISSING)]
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        """What `inspect.signature` and `help` show."""
+        from inspect import Parameter
+
+        out = Parameter("out", Parameter.KEYWORD_ONLY, default=None)
+        return self.operands.replace(parameters=[*self.operands.parameters.values(), out])
 
     def derivative(self, formula: Callable) -> Callable:
         """Declare the gradients: `formula(grad, out, *inputs)` gives one for each input (None: it has none).
 
         Its parameters say what is read, and so what is saved: `out` may be left out, and so may the inputs.
         """
-        names = list(inspect.signature(formula).parameters)
+        names = parameters(formula)[0]
         self.formula, self.reads_out = formula, "out" in names
         self.reads_inputs = len(names) > 1 + self.reads_out
         return formula

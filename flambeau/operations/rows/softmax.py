@@ -7,7 +7,6 @@ import warnings
 
 from ...codegen import functions as fn
 from ...codegen import kernels as kn
-from ...codegen._math_explog import LIFT
 from ...core import tape
 from ...core.base.dtypes import dtype
 from ...core.base.tensor import TensorBase
@@ -27,7 +26,7 @@ def shares(e, total):
 
 def lowered(x):
     """What `lifted_exp` has lifted, or a sum of that, as it is."""
-    return x * 2.0 ** -LIFT[x.dtype]
+    return x * 2.0 ** -fn.LIFT[x.dtype]
 
 
 def lifted_log(total):

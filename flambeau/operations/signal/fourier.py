@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...codegen.tiles import transforms  # noqa: F401  provides the passes
+from ...codegen import tiles  # noqa: F401  says who provides the passes
 from ...core.base.dtypes import by_name
 from ...core.base.tensor import TensorBase
 from ...core.lib import fourier
