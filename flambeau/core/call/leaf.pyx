@@ -16,6 +16,7 @@ lists, too.  Where a parameter says what has to be saved, its values may have fo
 from cpython.object cimport PyObject
 from ..base.tensor cimport TensorBase
 from ..base.labels import backward_name
+from ..base.parameters import described
 from ..base.dtypes cimport dtype_of
 from ..tape.formulas cimport GRAD, GRADS, NEEDS, Rule, record_leaf
 from ..tape.inplace cimport check_in_place
@@ -24,7 +25,6 @@ from .function cimport FunctionOp, call_function
 from .operation cimport make_callable, prepare_op
 from .copies import clone
 from .signature cimport MAX_BOUND, TENSOR, Signature
-import inspect
 
 cdef extern from "Python.h":
     Py_ssize_t PyVectorcall_NARGS(size_t n)
@@ -92,8 +92,8 @@ cdef class LeafOp(FunctionOp):
             self.learn()
         signature = self.signature
         names = signature.names
-        parameters = inspect.signature(self.function).parameters
-        self.defaults = tuple([parameters[n].default if n in parameters else None for n in names])
+        known = {n: default for n, _, default, _ in described(self.function)}
+        self.defaults = tuple([known.get(n) for n in names])
         if self.wanted is None:
             self.inputs = tuple([k for k in range(signature.total) if signature.kinds[k] & TENSOR])
         else:
@@ -109,7 +109,7 @@ cdef class LeafOp(FunctionOp):
         """The rule that a formula makes."""
         cdef list sources = [], outputs = []
         names = (<Signature>self.signature).names
-        reads = list(inspect.signature(formula).parameters)
+        reads = [n for n, _, _, _ in described(formula)]
         if "grads" in reads:
             outputs = list(range(len(self.results)))
         elif "grad" in reads:
