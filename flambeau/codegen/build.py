@@ -13,6 +13,7 @@ from . import (
     target,
 )
 from . import expr as ex
+from .kernels import Pointwise, Row
 
 _addresses: dict[str, int] = {}
 statistics = {"compiled": 0, "loaded": 0}
@@ -43,7 +44,8 @@ def address(kernel) -> int:
         loaded = _try_load(code, symbol) if code is not None else None
         if loaded is None:
             text = str(schedule_cpu.module_for(kernel, target.llvm().get_default_triple()))
-            code = target.host_object(text.replace("@kernel(", f"@{symbol}("))
+            settled = isinstance(kernel, (Pointwise, Row))
+            code = target.host_object(text.replace("@kernel(", f"@{symbol}("), settled=settled)
             loaded = target.load(code, symbol)
             cache.write(digest, code)
             statistics["compiled"] += 1

@@ -371,6 +371,26 @@ def walk_until(roots: list[Expr], known: Container[Expr], unlikely: bool = False
             stack.extend((a, False) for a in needed)
 
 
+def settled(roots: list[Expr], known: Container[Expr]) -> list[Expr]:
+    """The largest expressions under the roots that follow from what is known: those that a loop need not compute again."""
+    ready: dict[int, bool] = {}
+
+    def given(a: Expr) -> bool:
+        return a in known or ready[id(a)]
+
+    for e in walk_until(roots, known, unlikely=True):
+        combines = e.op not in ("fold", "prefix") and REGISTER[e.dtype] != "i128"
+        ready[id(e)] = e.op == "const" or (e.args != () and combines and all(map(given, e.args)))
+    likely = [e for e in walk_until(roots, known) if not ready[id(e)]]
+    reached = [*roots, *(a for e in likely for a in _needed(e))]
+    return list(dict.fromkeys(a for a in reached if a not in known and ready[id(a)] and a.op != "const"))
+
+
+def _needed(e: Expr) -> tuple[Expr, ...]:
+    """The arguments, without those that are computed behind a branch."""
+    return (e.args[0], e.args[2]) if e.op == "rarely" else e.args
+
+
 def fixed(e: Expr) -> bool:
     """Whether an expression has one value for the whole kernel."""
     return e.op in ("const", "param") or (e.op == "cast" and fixed(e.args[0]))

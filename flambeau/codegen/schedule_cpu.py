@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache, partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from . import access as memory
 from . import expr as ex
@@ -30,7 +30,7 @@ from .kernels import (
     operands,
     prefixes,
 )
-from .lower import ITEMSIZE, MEMORY, REGISTER, Lowering, walk_until
+from .lower import ITEMSIZE, MEMORY, REGISTER, Lowering, expanded, settled, walk_until
 from .passes import Together, combined, rounds
 
 SIGNATURE = (
@@ -182,8 +182,19 @@ class PointwiseSchedule:
         ]
         self.outer = [frame.geometry(POINTWISE_HEAD + count + k) for k in range(count)]
         self.lanes = lanes_for(self.kernel.outputs, [o.access for o in frame.operands])
+        self.side = 16 if max(ITEMSIZE[e.dtype] for e in ex.walk(self.kernel.outputs)) <= 4 else 8
+        self.bodies = expanded(list(self.kernel.outputs))
+
+    def settle(self, lanes: Sequence[int]) -> dict[int | None, dict[Expr, Value]]:
+        """What is the same for all elements, computed before the loops; in vectors of so many lanes."""
+        params = {e: self.frame.params[e.value] for e in ex.walk(self.bodies) if e.op == "param"}
+        early = settled(self.bodies, params)
+        known = dict(params)
+        known.update(zip(early, Lowering(self.f, None).values(early, dict(params))))
+        return {n: {e: Lowering(self.f, n).splat(v) for e, v in known.items()} for n in lanes}
 
     def emit(self) -> None:
+        self.fixed = self.settle([self.lanes, self.side] if self.turns() else [self.lanes])
         begin = self.tiles() if self.turns() else i64(0)
         self.f.loop(begin, self.n1, i64(1), [], lambda j, _: self.line(j))
 
@@ -205,20 +216,18 @@ class PointwiseSchedule:
             p if o.access == BROADCAST else f.gep(MEMORY[o.dtype], p, f.mul(i, s))
             for o, p, s in zip(frame.operands, rows, self.inner)
         ]
-        leaves: dict[Expr, Value] = {}
-        for e in ex.walk(self.kernel.outputs):
+        leaves = dict(self.fixed[low.lanes])
+        for e in walk_until(self.bodies, leaves, unlikely=True):
             if e.op == "input":
                 k = frame.outputs + e.value
                 if k in turned:
                     leaves[e] = low.from_memory(turned[k], e.dtype)
                 else:
                     leaves[e] = frame.load(low, k, at[k], self.inner[k], mask)
-            elif e.op == "param":
-                leaves[e] = low.splat(frame.params[e.value])
             elif e.op == "index":
                 start = f.add(self.first, f.mul(j, self.n0))
                 leaves[e] = f.binary("add", low.splat(f.add(start, i)), low.iota(64))
-        for k, v in enumerate(low.values(list(self.kernel.outputs), leaves)):
+        for k, v in enumerate(low.values(self.bodies, leaves)):
             frame.store(low, k, v, at[k], self.inner[k], mask)
         return []
 
@@ -235,7 +244,7 @@ class PointwiseSchedule:
     def tiles(self) -> Value:
         """All whole tiles, where the strided operands are contiguous along j; how many lines that were."""
         f, turned = self.f, self.turns()
-        side = 16 if max(ITEMSIZE[e.dtype] for e in ex.walk(self.kernel.outputs)) <= 4 else 8
+        side = self.side
         fits = f.op("i1", f"icmp sge {self.n0}, {side}")
         for k in turned:
             fits = f.binary("and", fits, f.op("i1", f"icmp eq {self.outer[k]}, 1"))
@@ -293,6 +302,13 @@ class PointwiseSchedule:
     def shuffled(self, a: Value, b: Value, picks: list[int]) -> Value:
         picked = ", ".join(f"i32 {n}" for n in picks)
         return self.f.op(a.type, f"shufflevector {a}, {b}, <{len(picks)} x i32> <{picked}>")
+
+
+class Line(NamedTuple):
+    """One turn of a row's outer loop: the number of its first element, and where it begins in each operand."""
+
+    first: Value
+    starts: list[Value]
 
 
 class RowSchedule:
@@ -551,16 +567,24 @@ class RowSchedule:
         """
         f, frame = self.f, self.frame
         everything = list(ex.walk(roots))
+        lanes = self.lanes if self.along else 1
+        low = Lowering(f, self.lanes) if self.along else scalar
+        # what is the same for the whole row is computed once, before the loops
+        early = settled(expanded(roots, {*known, stashed[2]} if stashed else known), known)
+        given = {**known, **dict(zip(early, scalar.values(early, dict(known))))}
+        fixed = {e: low.splat(v) for e, v in given.items()} if self.along else given
 
-        def one_turn(low: Lowering, r: Value, i: Value, mask: Value | None, carried):
-            row = f.mul(r, self.r0)
+        def line_of(r: Value) -> Line:
+            pairs = zip(frame.operands, self.starts, self.strides)
+            return Line(f.mul(r, self.r0), [f.gep(MEMORY[o.dtype], p, f.mul(r, s[1])) for o, p, s in pairs])
+
+        def one_turn(low: Lowering, line: Line, i: Value, mask: Value | None, carried):
+            row = line.first
             at = [
-                f.gep(MEMORY[o.dtype], f.gep(MEMORY[o.dtype], p, f.mul(r, s[1])), f.mul(i, s[2]))
-                for o, p, s in zip(frame.operands, self.starts, self.strides)
+                f.gep(MEMORY[o.dtype], p, f.mul(i, s[2]))
+                for o, p, s in zip(frame.operands, line.starts, self.strides)
             ]
-            leaves: dict[Expr, Value] = {}
-            for e, v in known.items():
-                leaves[e] = low.splat(v) if self.along else v
+            leaves = dict(fixed)
             lane = 2 if self.along else 0
             needed = everything
             if self.room is not None and self.stashed is not None:
@@ -583,12 +607,11 @@ class RowSchedule:
                     leaves[e] = place
             return body(low, at, mask, leaves, carried)
 
-        lanes = self.lanes if self.along else 1
-        low = Lowering(f, self.lanes) if self.along else scalar
         whole = f.binary("and", self.r0, i64(-lanes))
 
         def steps(r: Value, begin: Value, end: Value, carried) -> list[Value]:
-            turn = lambda i, c: one_turn(low, r, i, None if self.along else self.row_mask, c)
+            line = line_of(r)
+            turn = lambda i, c: one_turn(low, line, i, None if self.along else self.row_mask, c)
             return f.loop(begin, end, i64(lanes), carried, turn)
 
         def rest(r: Value, carried) -> list[Value]:
@@ -596,7 +619,7 @@ class RowSchedule:
                 return carried
             more = f.op("i1", f"icmp slt {whole}, {self.r0.name}")
             mask = frame.mask(low, whole, self.r0)
-            return f.when(more, lambda: one_turn(low, r, whole, mask, carried), carried)
+            return f.when(more, lambda: one_turn(low, line_of(r), whole, mask, carried), carried)
 
         def plain() -> list[Value]:
             return f.loop(i64(0), self.r1, i64(1), carried, lambda r, c: rest(r, steps(r, i64(0), whole, c)))

@@ -109,11 +109,30 @@ def optimised(text: str, machine, level: int = 2):
     return module
 
 
-def host_object(text: str, shared: bool = False) -> bytes:
-    """Object code for this processor, for `load`; `shared`, for the linker of shared libraries."""
+def host_object(text: str, shared: bool = False, settled: bool = False) -> bytes:
+    """Object code for this processor, for `load`; `shared`, for the linker of shared libraries; `settled` where no loop of the
+    text computes what does not change in it.
+    """
     with forks.making:
         machine = host_machine("pic", "default") if shared else host_machine()
-        return machine.emit_object(optimised(text, machine))
+        return machine.emit_object(simplified(text, machine) if settled else optimised(text, machine))
+
+
+def simplified(text: str, machine):
+    """The verified module, its instructions simplified.  Kernels of elements and rows are written as LLVM would leave them but for
+    products with known strides and the like, and the rest of its passes take most of the time that a kernel compiles.
+    """
+    binding = llvm()
+    module = binding.parse_assembly(text)
+    module.verify()
+    builder = binding.create_pass_builder(machine, binding.create_pipeline_tuning_options(speed_level=2))
+    passes = binding.create_new_module_pass_manager()
+    passes.add_simplify_cfg_pass()
+    passes.add_instruction_combine_pass()
+    passes.add_loop_rotate_pass()  # or what loops carry is copied from register to register
+    passes.add_simplify_cfg_pass()
+    passes.run(module, builder)
+    return module
 
 
 def load(code: bytes, symbol: str) -> int:
