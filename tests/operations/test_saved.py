@@ -91,7 +91,7 @@ def refused(results, operands) -> bool:
 
 DIFFERENTIABLE = []
 for _entry, _text in ALL:
-    if _entry.differentiable and "polynomial" not in _entry.name and _entry.name != "airy_ai":
+    if _entry.differentiable:
         DIFFERENTIABLE.append((_entry, _text))
 
 

@@ -11,3 +11,4 @@ cdef class FunctionOp(Op):
     cdef int learn(self) except -1
 
 cdef object call_function(PyObject* callable, PyObject** args, size_t flagged, PyObject* names)
+cdef str own_name(FunctionOp op)

@@ -12,6 +12,7 @@ The function runs with recording off.  What its formula reads, the names of its 
 
 It returns the gradients of the inputs, in their order, None where there is none.  Saved are tensors among what it names, those in
 lists, too.  Where a parameter says what has to be saved, its values may have formulas of their own (`derivative(reduce="sum")`).
+An operation whose results have no names has any number of them, and its formula reads `grads`.
 """
 from cpython.object cimport PyObject
 from ..base.tensor cimport TensorBase
@@ -21,7 +22,7 @@ from ..base.dtypes cimport dtype_of
 from ..tape.formulas cimport GRAD, GRADS, NEEDS, Rule, record_leaf
 from ..tape.inplace cimport check_in_place
 from ..tape.modes cimport grad_enabled, set_grad, wants_grad
-from .function cimport FunctionOp, call_function
+from .function cimport FunctionOp, call_function, own_name
 from .operation cimport make_callable, prepare_op
 from .copies import clone
 from .signature cimport MAX_BOUND, TENSOR, Signature
@@ -80,10 +81,9 @@ cdef class LeafOp(FunctionOp):
             self.formulas[value] = (formula, label)
         return formula
 
-    @property
-    def is_differentiable(self):
-        """Whether it has a derivative."""
-        return self.formula is not None
+    def refuse(self):
+        """Declare that it has no derivative: backward through it raises."""
+        self.declare(lambda grads: refused(self), None, {})
 
     cdef int make_rules(self) except -1:
         """What the parameters of the formulas are, from their names."""
@@ -150,6 +150,11 @@ cdef class LeafOp(FunctionOp):
         return self.rules.get(self.given(bound, self.switch), self.rule)
 
 
+cdef int refused(LeafOp op) except -1:
+    """NotImplementedError, which names the operation: it has no derivative."""
+    raise NotImplementedError(f"the derivative for '{own_name(op)}' is not implemented.")
+
+
 cdef bint records(PyObject** args, Py_ssize_t n) except -1:
     """Whether a tensor among the arguments wants a gradient."""
     cdef Py_ssize_t k
@@ -159,15 +164,27 @@ cdef bint records(PyObject** args, Py_ssize_t n) except -1:
     return False
 
 
+cdef bint out_given(PyObject** values, tuple names) except -1:
+    """Whether a tensor is given for the result."""
+    cdef Py_ssize_t k
+    for k in range(len(names)):
+        if names[k] == "out":
+            return <object>values[k] is not None
+    return False
+
+
 cdef object call_leaf(PyObject* callable, PyObject** args, size_t flagged, PyObject* names):
     cdef LeafOp op = <LeafOp>callable
     cdef Py_ssize_t nargs = PyVectorcall_NARGS(flagged)
     cdef Py_ssize_t given = nargs + (0 if names == NULL else len(<tuple>names))
     cdef bint before = grad_enabled()
-    if not before or op.formula is None or not records(args, given) or (names != NULL and "out" in <tuple>names):
-        return call_function(callable, args, flagged, names)
     cdef PyObject* bound[MAX_BOUND]
     cdef Rule rule
+    if not before or op.formula is None or not records(args, given):
+        return call_function(callable, args, flagged, names)
+    if names != NULL and out_given(args + nargs, <tuple>names):
+        raise RuntimeError(f"{own_name(op)}(): functions with out=... arguments don't support automatic differentiation, but one of the "
+                           "arguments requires grad.")
     if op.rule is None:
         op.make_rules()
     op.signature.arrange(op.name, args, nargs, names, bound)
@@ -199,6 +216,8 @@ cdef int enter_leaf(LeafOp op, Rule rule, PyObject** bound, object found, object
         inputs.append(t)
     if not wanted:
         return 0
+    if not rule.outputs:
+        rule = Rule(rule.formula, rule.label, rule.sources, tuple(range(len(results))))
     for source in rule.sources:
         if source < 0:
             values.append(None)

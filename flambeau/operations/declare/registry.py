@@ -131,11 +131,14 @@ class Leaf(NamedTuple):
 
     results: tuple[str, ...]
     inputs: tuple[str, ...] | None
+    underived: bool
 
     def operation(self, function: Callable, owns: bool, out: bool) -> LeafOp:
         """The operation that the function computes."""
         made = LeafOp(function, owns=owns, out=out)
-        made.describe(*self)
+        made.describe(self.results, self.inputs)
+        if self.underived:
+            made.refuse()
         return made
 
 
@@ -179,7 +182,10 @@ def register(
         function = through_host(function)
     owns = isinstance(function, types.FunctionType) and kind not in HANDED_ON and not thin
     function = as_operation(function, owns, out) if leaf is None else leaf.operation(function, owns, out)
+    writes_over = isinstance(in_place, types.FunctionType)  # what the operation gives, by operations
     in_place = as_operation(in_place, False)
+    if writes_over:
+        in_place.composite = in_place.function
     if composite is None:
         composite = kind == "composite" and leaf is None and not details.get("whole")
     if composite and isinstance(function, FunctionOp):
@@ -274,6 +280,7 @@ def leaf(
     results: Sequence[str] = ("result",),
     inputs: Sequence[str] | None = None,
     label: str | None = None,
+    underived: bool = False,
     **details: Any,
 ) -> Callable[[Callable], LeafOp]:
     """Enter a function as a leaf: one node on the tape, whose derivative `@name.derivative` declares.
@@ -291,11 +298,12 @@ def leaf(
 
     Args:
         kind, places, details: as of `library`; without places it is public nowhere, and seen by modes all the same.
-        results: names of the results, in order.
+        results: names of the results, in order; none of one that returns any number of them.
         inputs: the parameters that gradients are returned for, in order; those that take tensors.
         label: the name of its node, which follows from the operation's.
+        underived: it has no derivative, and backward through it raises NotImplementedError, which names it.
     """
-    given = Leaf(tuple(results), None if inputs is None else tuple(inputs))
+    given = Leaf(tuple(results), None if inputs is None else tuple(inputs), underived)
 
     def enter(function: Callable) -> Any:
         name = details.pop("name", function.__name__)

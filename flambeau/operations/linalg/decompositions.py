@@ -12,7 +12,6 @@ from ..declare import checks, host
 from ..declare.host import Result, holds
 from ..declare.registry import leaf, library
 from ..declare.results import accepts_out, into, named_result
-from ..declare.underived import underived
 from ..moving.joining import cat
 from ..moving.viewing import real
 from ..pointwise.arithmetic import where
@@ -144,9 +143,16 @@ def _square_qr_gradient(to_Q: Any, to_R: Any, Q: TensorBase, R: TensorBase) -> T
     return linalg_solve_triangular(R, whole.mH, True, False).mH
 
 
-@library("lapack", "geqrf", "Tensor.geqrf", differentiable=False, autocast=("float32", "whole"))
+@leaf(
+    "lapack",
+    "geqrf",
+    "Tensor.geqrf",
+    results=("a", "tau"),
+    underived=True,
+    differentiable=False,
+    autocast=("float32", "whole"),
+)
 @accepts_out
-@underived("GeqrfBackward0")
 def geqrf(input: TensorBase) -> tuple:
     """QR decomposition in LAPACK's compact form: `a` holds R and, below its diagonal, the vectors of the reflections whose
     scales are `tau`; `linalg.householder_product` makes Q of both.

@@ -20,9 +20,8 @@ from ...core.make.create import arange, full
 from ...core.places.join import stack
 from ..declare import checks
 from ..declare.host import Result, array, computed, needs_data, without_data
-from ..declare.registry import library
+from ..declare.registry import leaf, library
 from ..declare.results import accepts_out, into
-from ..declare.underived import underived
 from ..pointwise.copying import to_dtype
 
 
@@ -71,15 +70,17 @@ def _with_others(before: str) -> tuple[str, ...]:
     )
 
 
-@library(
+@leaf(
     "search",
     "unique",
     "Tensor.unique",
+    results=(),
+    label="Unique2Backward0",
+    underived=True,
     differentiable=False,
     overloads=_with_others("sorted: bool = True, "),
     batching="shapeless",
 )
-@underived("Unique2Backward0")
 def unique(
     input: TensorBase,
     sorted: bool = True,
@@ -160,15 +161,16 @@ def _wanted(input: TensorBase, values, others: Sequence) -> Any:
     return found[0] if len(found) == 1 else tuple(found)
 
 
-@library(
+@leaf(
     "search",
     "unique_consecutive",
     "Tensor.unique_consecutive",
+    results=(),
+    underived=True,
     differentiable=False,
     overloads=_with_others(""),
     batching="shapeless",
 )
-@underived("UniqueConsecutiveBackward0")
 def unique_consecutive(
     input: TensorBase, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
 ) -> Any:
@@ -199,8 +201,15 @@ def unique_consecutive(
     return _wanted(input, values, others)
 
 
-@library("search", "bincount", "Tensor.bincount", differentiable=False, batching="shapeless")
-@underived("NotImplemented")
+@leaf(
+    "search",
+    "bincount",
+    "Tensor.bincount",
+    label="NotImplemented",
+    underived=True,
+    differentiable=False,
+    batching="shapeless",
+)
 def bincount(input: TensorBase, weights: TensorBase | None = None, minlength: int = 0) -> TensorBase:
     """How often each non-negative integer occurs in a 1-dim tensor, or the sum of the weights where it does.
 
@@ -243,7 +252,7 @@ def bincount(input: TensorBase, weights: TensorBase | None = None, minlength: in
         raise RuntimeError(
             f"bincount(): weights should be 1-d and have the same length as input, got {list(weights.shape)}"
         )
-    wide = to_dtype(weights.detach(), by_name["float64"]).contiguous()
+    wide = to_dtype(weights, by_name["float64"]).contiguous()
     found = tallies.weighed(x, wide, size)
     return to_dtype(found, weights.dtype) if weights.dtype.name == "float32" else found
 

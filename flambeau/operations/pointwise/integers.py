@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from ...core import tape
 from ...core.base.dtypes import by_name
 from ...core.base.tensor import TensorBase
 from ..declare.host import Result, computed
-from ..declare.registry import library
+from ..declare.registry import leaf, library
 from ..declare.results import accepts_out, into, named_result
 from .arithmetic import overwrite
 from .elementary import scaled_by_power
-from .hosted import hosted
+from .hosted import hosted, like
 
 frexp_result = named_result("frexp", "mantissa", "exponent")
 
 
-@hosted(floating=False, in_place=True, reference="numpy.gcd")
+@hosted(floating=False, in_place=True, differentiable=False, reference="numpy.gcd")
 def gcd(input, other):
     """max {d : input = d · i, other = d · j}: the greatest common divisor of integers.
 
@@ -28,7 +27,7 @@ def gcd(input, other):
     return np.gcd(input, other)
 
 
-@hosted(floating=False, in_place=True, reference="numpy.lcm")
+@hosted(floating=False, in_place=True, differentiable=False, reference="numpy.lcm")
 def lcm(input, other):
     """|input · other| / gcd(input, other): the least common multiple of integers, element by element.
 
@@ -64,7 +63,7 @@ def nextafter(input, other, *, dtype):
 
 @nextafter.derivative
 def _(grad, input, other):
-    return grad.masked_fill(input == other, 0.0), grad * 0.0
+    return like(grad.masked_fill(input == other, 0.0), input), like(grad * 0.0, other)
 
 
 @library("composite", reference="numpy.ldexp")
@@ -111,7 +110,7 @@ def _frexp(x):
     return np.frexp(x)
 
 
-@library("hosted", reference="numpy.frexp")
+@leaf("hosted", "frexp", "Tensor.frexp", results=("mantissa", "exponent"), reference="numpy.frexp")
 @accepts_out
 def frexp(input: TensorBase) -> tuple[TensorBase, TensorBase]:
     """Mantissa, of magnitude in [0.5, 1), and exponent (int32) with input = mantissa · 2^exponent.
@@ -126,7 +125,9 @@ def frexp(input: TensorBase) -> tuple[TensorBase, TensorBase]:
     if not input.is_floating_point():
         raise RuntimeError(f"frexp() only supports floating-point dtypes, got {input.dtype}")
     rule = [Result(input.shape, input.dtype), Result(input.shape, by_name["int32"])]
-    mantissa, exponent = computed(rule, _frexp, input)
-    if tape.recording(input):
-        tape.record("FrexpBackward0", lambda grad, e: (grad * 2.0**-e,), (input,), mantissa, (exponent,))
-    return frexp_result(mantissa, exponent)
+    return frexp_result(*computed(rule, _frexp, input))
+
+
+@frexp.derivative
+def _(grad, exponent):
+    return grad * 2.0**-exponent

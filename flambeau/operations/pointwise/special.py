@@ -7,29 +7,31 @@ SciPy is imported when one of them is first called.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
 
 from ...codegen import functions as fn
 from ...core.base.tensor import TensorBase
+from ...core.call.leaf import LeafOp
 from ...core.make.create import arange
 from ..declare import checks
 from ..declare.examples import of_call, of_numbers
 from ..declare.half_types import in_float32
 from ..declare.pointwise import pointwise
-from ..declare.registry import library
+from ..declare.registry import leaf, library
 from ..declare.results import into
 from .arithmetic import overwrite
 from .elementary import digamma, lgamma
-from .hosted import Hosted, hosted
+from .hosted import elementwise, hosted, like, working
 
 _POSITIVE = (0.1, 4.0)
 
 
 def _scipy(
     name: str, what: str, example: str, *also: str, function: str | None = None, **details: Any
-) -> Hosted:
+) -> LeafOp:
     """The function of that name in scipy.special, public in `flambeau.special` (and at `also`)."""
     source = function or name
 
@@ -136,27 +138,67 @@ def _over(numerator: TensorBase, x: TensorBase, at_zero: float) -> TensorBase:
     return (numerator / x.masked_fill(zero, 1.0)).masked_fill(zero, at_zero)
 
 
-def _derivatives() -> None:
-    """DLMF 10.6.2 and 10.6.3, 10.29.2 and 10.29.3."""
-    for one in (i0, modified_bessel_i0):
-        one.derivative(lambda grad, x: grad * i1(x))
-    i0e.derivative(lambda grad, out, x: grad * (i1e(x) - x.sign() * out))
-    for one in (i1, modified_bessel_i1):
-        one.derivative(lambda grad, out, x: grad * (i0(x) - _over(out, x, 0.5)))
-    i1e.derivative(lambda grad, out, x: grad * (i0e(x) - x.sign() * out - _over(out, x, 0.5)))
-    bessel_j0.derivative(lambda grad, x: -grad * bessel_j1(x))
-    bessel_j1.derivative(lambda grad, out, x: grad * (bessel_j0(x) - _over(out, x, 0.5)))
-    bessel_y0.derivative(lambda grad, x: -grad * bessel_y1(x))
-    bessel_y1.derivative(lambda grad, out, x: grad * (bessel_y0(x) - out / x))
-    modified_bessel_k0.derivative(lambda grad, x: -grad * modified_bessel_k1(x))
-    modified_bessel_k1.derivative(lambda grad, out, x: -grad * (modified_bessel_k0(x) + out / x))
-    scaled_modified_bessel_k0.derivative(lambda grad, out, x: grad * (out - scaled_modified_bessel_k1(x)))
-    scaled_modified_bessel_k1.derivative(
-        lambda grad, out, x: grad * (out - scaled_modified_bessel_k0(x) - out / x)
-    )
+# DLMF 10.6.2 and 10.6.3, 10.29.2 and 10.29.3.
+@i0.derivative
+@modified_bessel_i0.derivative
+def _(grad, x):
+    return grad * i1(x)
 
 
-_derivatives()
+@i0e.derivative
+def _(grad, x, result):
+    return grad * (i1e(x) - x.sign() * result)
+
+
+@i1.derivative
+@modified_bessel_i1.derivative
+def _(grad, x, result):
+    return grad * (i0(x) - _over(result, x, 0.5))
+
+
+@i1e.derivative
+def _(grad, x, result):
+    return grad * (i0e(x) - x.sign() * result - _over(result, x, 0.5))
+
+
+@bessel_j0.derivative
+def _(grad, x):
+    return -grad * bessel_j1(x)
+
+
+@bessel_j1.derivative
+def _(grad, x, result):
+    return grad * (bessel_j0(x) - _over(result, x, 0.5))
+
+
+@bessel_y0.derivative
+def _(grad, x):
+    return -grad * bessel_y1(x)
+
+
+@bessel_y1.derivative
+def _(grad, x, result):
+    return grad * (bessel_y0(x) - result / x)
+
+
+@modified_bessel_k0.derivative
+def _(grad, x):
+    return -grad * modified_bessel_k1(x)
+
+
+@modified_bessel_k1.derivative
+def _(grad, x, result):
+    return -grad * (modified_bessel_k0(x) + result / x)
+
+
+@scaled_modified_bessel_k0.derivative
+def _(grad, x, result):
+    return grad * (result - scaled_modified_bessel_k1(x))
+
+
+@scaled_modified_bessel_k1.derivative
+def _(grad, x, result):
+    return grad * (result - scaled_modified_bessel_k0(x) - result / x)
 
 
 @hosted("special.spherical_bessel_j0")
@@ -173,11 +215,11 @@ def spherical_bessel_j0(x):
 
 
 @spherical_bessel_j0.derivative
-def _(grad, out, x):
-    return grad * _over(x.cos() - out, x, 0.0)
+def _(grad, x, result):
+    return grad * _over(x.cos() - result, x, 0.0)
 
 
-@hosted("special.airy_ai")
+@hosted("special.airy_ai", differentiable=False)
 def airy_ai(x):
     """Airy function Ai(x) = 1/π ∫₀^∞ cos(t³/3 + x t) dt.
 
@@ -226,9 +268,21 @@ log_ndtr = _scipy(
     "0.0, -20.0 ->   -0.6931, -203.9172",
     label="SpecialLogNdtrBackward0",
 )
-erfcx.derivative(lambda grad, out, x: grad * (2.0 * x * out - 2.0 / math.sqrt(math.pi)))
-ndtri.derivative(lambda grad, out: grad * ((out * out) * 0.5).exp() * math.sqrt(2.0 * math.pi))
-log_ndtr.derivative(lambda grad, x: grad * math.sqrt(2.0 / math.pi) / erfcx(x * -math.sqrt(0.5)))
+
+
+@erfcx.derivative
+def _(grad, x, result):
+    return grad * (2.0 * x * result - 2.0 / math.sqrt(math.pi))
+
+
+@ndtri.derivative
+def _(grad, result):
+    return grad * ((result * result) * 0.5).exp() * math.sqrt(2.0 * math.pi)
+
+
+@log_ndtr.derivative
+def _(grad, x):
+    return grad * math.sqrt(2.0 / math.pi) / erfcx(x * -math.sqrt(0.5))
 
 
 # --- gamma functions ---------------------------------------------------------------------------------------------------------
@@ -252,10 +306,10 @@ def zeta(input, other):
 
 
 @zeta.derivative
-def _(grad, input, other):  # DLMF 25.11.17
-    if isinstance(input, TensorBase) and input.requires_grad:
+def _(grad, input, other, needs):  # DLMF 25.11.17
+    if needs[0]:
         raise NotImplementedError("the derivative for 'zeta' with respect to 'input' is not implemented.")
-    return None, grad * -input * zeta(input + 1, other)
+    return None, like(grad * -input * zeta(input + 1, other), other)
 
 
 @hosted(
@@ -302,16 +356,24 @@ def igammac(input, other):
 
 def _density(input, other):
     """x^(a-1) e^(-x) / Γ(a): DLMF 8.8.13."""
-    if isinstance(input, TensorBase) and input.requires_grad:
-        raise NotImplementedError("the derivative for 'igamma' with respect to 'input' is not implemented.")
     return ((input - 1) * other.log() - other - lgamma(input)).exp()
 
 
-igamma.derivative(lambda grad, input, other: (None, grad * _density(input, other)))
-igammac.derivative(lambda grad, input, other: (None, -grad * _density(input, other)))
+@igamma.derivative
+def _(grad, input, other, needs):
+    if needs[0]:
+        raise NotImplementedError("the derivative for 'igamma' with respect to 'input' is not implemented.")
+    return None, like(grad * _density(input.to(grad.dtype), other.to(grad.dtype)), other)
 
 
-@library("hosted", "polygamma", "special.polygamma", batching="pointwise")
+@igammac.derivative
+def _(grad, input, other, needs):
+    if needs[0]:
+        raise NotImplementedError("the derivative for 'igammac' with respect to 'input' is not implemented.")
+    return None, like(-grad * _density(input.to(grad.dtype), other.to(grad.dtype)), other)
+
+
+@leaf("hosted", "polygamma", "special.polygamma", inputs=("input",), batching="pointwise")
 def polygamma(n: int, input: TensorBase, *, out: TensorBase | None = None) -> TensorBase:
     """ψ⁽ⁿ⁾(x) = dⁿ⁺¹/dxⁿ⁺¹ log Γ(x): the n-th derivative of `digamma`.
 
@@ -330,25 +392,24 @@ def polygamma(n: int, input: TensorBase, *, out: TensorBase | None = None) -> Te
         raise RuntimeError(f"polygamma(n, x) does not support negative n, got {n}")
     if n == 0:
         return digamma(input) if out is None else digamma(input, out=out)
-    return _derivative_of_digamma(n)(input, out=out)
+    kind = working("polygamma", (input,), True)
+    return into(out, elementwise(functools.partial(_polygamma, n), kind, input), "polygamma")
 
 
-_known: dict[int, Hosted] = {}
+def _polygamma(n: int, x: Any) -> Any:
+    import scipy.special
+
+    return scipy.special.polygamma(n, x)
 
 
-def _derivative_of_digamma(n: int) -> Hosted:
-    def body(x):
-        import scipy.special
-
-        return scipy.special.polygamma(n, x)
-
-    if n not in _known:
-        _known[n] = function = Hosted("polygamma", body, floating=True)
-        function.derivative(lambda grad, x: grad * polygamma(n + 1, x))
-    return _known[n]
+@polygamma.derivative
+def _(grad, n, input):
+    return grad * polygamma(n + 1, input)
 
 
-@library("hosted", "Tensor.polygamma", name="polygamma_method", batching="pointwise")
+@library(
+    "hosted", "Tensor.polygamma", name="polygamma_method", composite=True, on_host=False, batching="pointwise"
+)
 def _polygamma_method(self: TensorBase, n: int) -> TensorBase:
     """ψ⁽ⁿ⁾(x) = dⁿ⁺¹/dxⁿ⁺¹ log Γ(x): the n-th derivative of `digamma`.
 
@@ -365,7 +426,15 @@ def _polygamma_method(self: TensorBase, n: int) -> TensorBase:
     return polygamma(n, self)
 
 
-@library("hosted", "Tensor.polygamma_", name="polygamma_in_place", writes=True, batching="pointwise")
+@library(
+    "hosted",
+    "Tensor.polygamma_",
+    name="polygamma_in_place",
+    composite=True,
+    on_host=False,
+    writes=True,
+    batching="pointwise",
+)
 def _polygamma_in_place(self: TensorBase, n: int) -> TensorBase:
     """`polygamma` in place: ψ⁽ⁿ⁾(x) = dⁿ⁺¹/dxⁿ⁺¹ log Γ(x).
 
@@ -409,7 +478,7 @@ def mvlgamma(input: TensorBase, p: int, *, out: TensorBase | None = None) -> Ten
 
 
 # --- orthogonal polynomials ----------------------------------------------------------------------------------------------------
-def _polynomial(name: str, what: str, second: str, function: Callable) -> Hosted:
+def _polynomial(name: str, what: str, second: str, function: Callable) -> LeafOp:
     """A polynomial of degree n (rounded towards zero; a negative one gives 0); `second` is the one of degree 2, and its value at 3."""
 
     def body(input, n):
@@ -424,7 +493,7 @@ def _polynomial(name: str, what: str, second: str, function: Callable) -> Hosted
         f"{what} of degree n at input; 0 where n is negative.\n\nElement by element; that of degree 2 is {shown}."
         + of_call(f"special.{name}(flambeau.tensor([3.0]), 2)", f"tensor([{value}])")
     )
-    return hosted(f"special.{name}", numbers=True)(body)
+    return hosted(f"special.{name}", numbers=True, differentiable=False)(body)
 
 
 def _by_recurrence(first: Callable, step: Callable) -> Callable:

@@ -10,9 +10,8 @@ from ...core.base.memory import require
 from ...core.base.tensor import TensorBase
 from ..declare import checks
 from ..declare.host import Result, computed
-from ..declare.registry import library
+from ..declare.registry import leaf, library
 from ..declare.results import accepts_out, named_result
-from ..declare.underived import underived
 
 histogram_result = named_result("histogram", "hist", "bin_edges")
 histogramdd_result = named_result("histogramdd", "hist", "bin_edges")
@@ -90,8 +89,7 @@ def _counted(points: Any, edges: list, weights: Any) -> Any:
     return np.bincount(place[inside], kept, math.prod(sizes)).reshape(sizes)
 
 
-@library("search", "histogramdd", differentiable=False)
-@underived("NotImplemented")
+@library("search", "histogramdd", differentiable=False, composite=True, on_host=False)
 def histogramdd(
     input: TensorBase,
     bins: Any,
@@ -135,28 +133,35 @@ def histogramdd(
         )
     limits = [None] * n if range is None else list(zip(range[::2], range[1::2]))
     counts = [_bins("histogramdd", b, r) for b, r in zip(each, limits)]
+    hist, *edges = histogram_of_points(input, weight, each, limits, counts, density)
+    return histogramdd_result(hist, tuple(edges))
+
+
+@leaf("search", results=(), label="NotImplemented", underived=True, differentiable=False)
+def histogram_of_points(
+    input: TensorBase, weight: TensorBase | None, bins: list, limits: list, counts: list, density: bool
+) -> tuple:
+    """How many points, or what weight of them, each box holds, and the edges of each coordinate, of which there are `counts` and one."""
     rules = [Result(counts, input.dtype), *(Result((k + 1,), input.dtype) for k in counts)]
 
     def count(points: Any, weights: Any, *each: Any) -> Any:
         import numpy as np
 
-        points = points.reshape(-1, n)
+        points = points.reshape(-1, len(each))
         edges = [_edges("histogramdd", points[:, k], b, r) for k, (b, r) in enumerate(zip(each, limits))]
         found = _counted(points, edges, None if weights is None else weights.reshape(-1))
         total = found.sum()
         if density:
             for k, e in enumerate(edges):
-                found = found / np.diff(e).reshape([-1 if d == k else 1 for d in np.arange(n)])
+                found = found / np.diff(e).reshape([-1 if d == k else 1 for d in np.arange(len(each))])
             found = found / total
         return found, *edges
 
-    hist, *edges = computed(rules, count, input, weight, *each)
-    return histogramdd_result(hist, tuple(edges))
+    return computed(rules, count, input, weight, *bins)
 
 
-@library("search", "histogram", "Tensor.histogram", differentiable=False)
+@library("search", "histogram", "Tensor.histogram", differentiable=False, composite=True, on_host=False)
 @accepts_out
-@underived("NotImplemented")
 def histogram(
     input: TensorBase,
     bins: Any,
