@@ -150,7 +150,7 @@ def plays_again(entry, text) -> bool:
 CONSTANTS = frozenset(
     """
     block_diag cumprod_ dstack flat_gru flat_lstm flat_rnn_relu flat_rnn_tanh hstack masked.amax masked.amin masked.cumprod
-    masked.logaddexp masked.logsumexp masked.norm masked.normalize masked.prod masked.std masked.var polygamma_in_place quantile vstack
+    masked.logaddexp masked.logsumexp masked.norm masked.normalize masked.prod masked.std masked.var quantile vstack
     """.split()
 )
 
