@@ -131,7 +131,7 @@ class Leaf(NamedTuple):
 
     results: tuple[str, ...]
     inputs: tuple[str, ...] | None
-    underived: bool
+    underived: bool = False
 
     def operation(self, function: Callable, owns: bool, out: bool) -> LeafOp:
         """The operation that the function computes."""
