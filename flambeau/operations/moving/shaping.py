@@ -334,14 +334,9 @@ def _triangle(name: str, op, shown: str, doc: str):
         + of_call(f"tensor([[1, 2], [3, 4]]).{name}_()", shown)
     )
     register(name + "_", "shape", in_place, places=(f"Tensor.{name}_",), batching="leading")
-    return register(
-        name,
-        "shape",
-        function,
-        places=(name, f"Tensor.{name}"),
-        reference=f"numpy.{name}",
-        batching="leading",
-    )
+    triangle = leaf("shape", name, f"Tensor.{name}", reference=f"numpy.{name}", batching="leading")(function)
+    triangle.derivative(lambda grad, diagonal: triangle(grad, diagonal))
+    return triangle
 
 
 tril = _triangle(
