@@ -481,13 +481,14 @@ def _lstsq_gradient(
     grad_X: Any, grad_residuals: Any, A: TensorBase, B: TensorBase, X: TensorBase, rcond: float | None
 ) -> tuple:
     """Through X = A⁺ B, and through |A X - B|², whose derivative by X is 0."""
-    to_A = to_B = 0.0
+    to_A = to_B = None
     if grad_X is not None:
         P = linalg_pinv(A, False, None, rcond)
         to_A, to_B = _pinv_gradient(matmul(grad_X, B.mH), A, P)[0], matmul(P.mH, grad_X)
     if grad_residuals is not None and grad_residuals.numel():
         rest = (matmul(A, X) - B) * (2.0 * grad_residuals.unsqueeze(-2)).to(A.dtype)
-        to_A, to_B = matmul(rest, X.mH) + to_A, to_B - rest
+        through = matmul(rest, X.mH)
+        to_A, to_B = (through, -rest) if to_A is None else (to_A + through, to_B - rest)
     return to_A, to_B
 
 
