@@ -11,7 +11,7 @@ from typing import Any
 from ...core.base.dtypes import dtype, get_default_dtype
 from ...core.base.tensor import TensorBase
 from ...core.make import arrow, bridge, create, elements, interchange, literal
-from ..declare.registry import library, register
+from ..declare.registry import REGISTRY, library, register
 from ..declare.results import into
 
 # Rules of `vmap`: sizes and steps are numbers, the same in all slices; what is written or read is not.
@@ -60,6 +60,7 @@ for _module, _names in (
             batching=_BATCHING.get(_name),
         )
 register("new_tensor", "creation", literal.new_tensor_, places=("Tensor.new_tensor",), differentiable=False)
+arange, empty, zeros, from_numpy = (REGISTRY[n].function for n in ("arange", "empty", "zeros", "from_numpy"))
 
 
 @library("creation", "empty_permuted", differentiable=False)

@@ -5,21 +5,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...core.base.tensor import TensorBase
-from ...core.places.join import cat, stack
-from ...core.views.views import atleast_1d, atleast_2d, atleast_3d
+from ...core.places import join
 from ..declare.registry import library, register
+from .creation import empty
+from .viewing import atleast_1d, atleast_2d, atleast_3d
 
 Tensors = Sequence[TensorBase]
 
-register(
+cat = register(
     "cat",
     "join",
-    cat,
+    join.cat,
     places=("cat", "concat", "concatenate"),
     reference="numpy.concatenate",
     autocast=("widest", "whole"),
 )
-register("stack", "join", stack, places=("stack",), reference="numpy.stack", autocast=("widest", "whole"))
+stack = register(
+    "stack", "join", join.stack, places=("stack",), reference="numpy.stack", autocast=("widest", "whole")
+)
 
 
 def _checked(who: str, tensors: Tensors) -> Tensors:
@@ -103,8 +106,6 @@ def block_diag(*tensors: TensorBase) -> TensorBase:
             [0, 0, 3]])
     """
     if not tensors:
-        from ...core.make.create import empty
-
         return empty(1, 0)
     for k, t in enumerate(tensors):
         if not isinstance(t, TensorBase):

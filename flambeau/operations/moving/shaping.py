@@ -7,25 +7,23 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...codegen import functions as fn
-from ...core import tape
 from ...core.base.dtypes import Size, by_name
+from ...core.base.formats import contiguous_format
 from ...core.base.memory import require
 from ...core.base.tensor import TensorBase
 from ...core.call.pointwise import InPlaceOp
-from ...core.make.bridge import from_numpy
-from ...core.make.create import arange, zeros
-from ...core.places.join import flipped
-from ...core.tape.contexts import unrecorded
+from ...core.places.join import flipped as mirrored
 from ..declare import checks
 from ..declare.examples import of_call
 from ..declare.half_types import in_float32
 from ..declare.host import holds, needs_data, without_data
 from ..declare.pointwise import EVERY, pointwise
-from ..declare.registry import leaf, library, register
+from ..declare.registry import Leaf, leaf, library, register
 from ..declare.results import accepts_out, copied, into
 from ..declare.shapes import broadcast
 from ..declare.shapes import wrapped as _wrapped
 from ..pointwise.complex_numbers import complex_of, conj
+from .creation import arange, from_numpy, zeros
 from .joining import cat, stack
 
 INT32, INT64 = by_name["int32"], by_name["int64"]
@@ -45,7 +43,7 @@ def _tuple(given: Any) -> tuple:
 
 
 # --- mirror images, shifts, turns ------------------------------------------------------------------------------------------
-@library("shape", batching="along")
+@library("shape", batching="along", composite=True)
 def flip(input: TensorBase, *dims_: Any, dims: Any = None) -> TensorBase:
     """A copy with the elements in reverse order along `dims`.
 
@@ -60,17 +58,20 @@ def flip(input: TensorBase, *dims_: Any, dims: Any = None) -> TensorBase:
     for k, d in enumerate(axes):
         if d in axes[:k]:
             raise RuntimeError(f"flip(): dim {d} appears multiple times in the list of dims")
-    return _flip(input, axes if input.ndim else ())
+    return flipped(input, axes if input.ndim else ())
 
 
-def _flip(input: TensorBase, axes: tuple[int, ...]) -> TensorBase:
-    out = flipped(input, axes)
-    if tape.recording(input):
-        tape.record("FlipBackward0", _flip, (input,), out, (), (axes,))
-    return out
+flipped = register(
+    "_flip", "shape", mirrored, places=(), leaf=Leaf(("result",), ("input",)), label="FlipBackward0"
+)
 
 
-@library("shape", reference="numpy.fliplr")
+@flipped.derivative
+def _(grad: TensorBase, dims: tuple[int, ...]) -> TensorBase:
+    return flip(grad, dims)
+
+
+@library("shape", reference="numpy.fliplr", composite=True)
 def fliplr(input: TensorBase) -> TensorBase:
     """The columns (dimension 1) in reverse order.
 
@@ -90,7 +91,7 @@ def fliplr(input: TensorBase) -> TensorBase:
     return flip(input, 1)
 
 
-@library("shape", reference="numpy.flipud")
+@library("shape", reference="numpy.flipud", composite=True)
 def flipud(input: TensorBase) -> TensorBase:
     """The rows (dimension 0) in reverse order.
 
@@ -110,7 +111,7 @@ def flipud(input: TensorBase) -> TensorBase:
     return flip(input, 0)
 
 
-@library("shape")
+@leaf("shape", "roll", "Tensor.roll")
 def roll(input: TensorBase, shifts: Any, dims: Any = None) -> TensorBase:
     """The elements moved on by `shifts` along `dims`, the last ones to the front; without dims, along all as if one.
 
@@ -145,7 +146,12 @@ def roll(input: TensorBase, shifts: Any, dims: Any = None) -> TensorBase:
     return out.clone() if out is input else out
 
 
-@library("shape", reference="numpy.rot90", batching="along")
+@roll.derivative
+def _(grad: TensorBase, shifts: Any, dims: Any) -> TensorBase:
+    return roll(grad, tuple(-step for step in _tuple(shifts)), dims)
+
+
+@leaf("shape", "rot90", "Tensor.rot90", reference="numpy.rot90", batching="along")
 def rot90(input: TensorBase, k: int = 1, dims: Sequence[int] = (0, 1)) -> TensorBase:
     """The plane of two dimensions turned by k quarters, from the first of `dims` towards the second.
 
@@ -178,8 +184,13 @@ def rot90(input: TensorBase, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor
     return flip(input, a).transpose(a, b) if turned == 3 else input.clone()
 
 
+@rot90.derivative
+def _(grad: TensorBase, k: int, dims: Sequence[int]) -> TensorBase:
+    return rot90(grad, -k, dims)
+
+
 # --- repeating ---------------------------------------------------------------------------------------------------------------
-@library("shape", "Tensor.repeat")
+@library("shape", "Tensor.repeat", composite=True)
 def repeat(input: TensorBase, *repeats_: Any, repeats: Any = None) -> TensorBase:
     """The tensor laid side by side `repeats` times along each dimension; more repeats than dimensions add some in front.
 
@@ -202,13 +213,26 @@ def repeat(input: TensorBase, *repeats_: Any, repeats: Any = None) -> TensorBase
         raise RuntimeError(
             f"repeat(): Trying to create tensor with negative dimension: repeats {list(times)}"
         )
+    return repeated(input, times)
+
+
+@leaf("shape", name="_repeat", label="RepeatBackward0")
+def repeated(input: TensorBase, times: tuple[int, ...]) -> TensorBase:
+    """The tensor laid side by side so many times along each dimension."""
     sizes = [1] * (len(times) - input.ndim) + list(input.shape)
     apart = [n for s in sizes for n in (1, s)]
     wide = [n for t, s in zip(times, sizes) for n in (t, s)]
     return copied(input.reshape(apart).expand(wide), [t * s for t, s in zip(times, sizes)])
 
 
-@library("shape")
+@repeated.derivative
+def _(grad: TensorBase, times: tuple[int, ...], shape_input: Any) -> TensorBase:
+    sizes = [1] * (len(times) - len(shape_input)) + list(shape_input)
+    wide = grad.reshape([n for t, s in zip(times, sizes) for n in (t, s)])
+    return (wide.sum(tuple(range(0, wide.ndim, 2))) if times else wide).reshape(shape_input)
+
+
+@library("shape", composite=True)
 def tile(input: TensorBase, *dims_: Any, dims: Any = None) -> TensorBase:
     """`repeat`, with repeats of 1 in front where `dims` are fewer than the dimensions.
 
@@ -227,7 +251,7 @@ def tile(input: TensorBase, *dims_: Any, dims: Any = None) -> TensorBase:
     return repeat(input, (1,) * (input.ndim - len(times)) + times)
 
 
-@library("shape")
+@library("shape", composite=True)
 def repeat_interleave(
     input: TensorBase, repeats: Any = None, dim: int | None = None, *, output_size: int | None = None
 ) -> TensorBase:
@@ -239,8 +263,6 @@ def repeat_interleave(
     >>> flambeau.repeat_interleave(flambeau.tensor([1, 2]), flambeau.tensor([1, 2]))
     tensor([1, 2, 2])
     """
-    import numpy as np
-
     if repeats is None:
         input, repeats, dim = arange(input.numel(), device=input.device), input, 0
     x = input.reshape(-1) if dim is None else input
@@ -268,17 +290,29 @@ def repeat_interleave(
         )
     if repeats.is_meta:
         return x.index_select(axis, repeats.new_empty(output_size, dtype=INT64))  # type: ignore[arg-type]
+    return x.index_select(axis, repeated_places(repeats.expand(n)))
+
+
+def _repeated_places(repeats: TensorBase) -> TensorBase:
+    """Each place so many times over."""
+    import numpy as np
+
     times = repeats.cpu().numpy()
     if (times < 0).any():
         raise RuntimeError("repeat_interleave(): repeats can not be negative")
     ends = list(itertools.accumulate(times.tolist()))
-    places = zeros(ends[-1] if n else 0, dtype=INT64, device="cpu")
+    places = zeros(ends[-1] if ends else 0, dtype=INT64, device="cpu")
     steps = (
         places.numpy()
     )  # 1 where the next element begins; of elements that are left out, the number of them
     np.add.at(steps, [e for e in ends if e < len(steps)], 1)
     np.cumsum(steps, out=steps)
-    return x.index_select(axis, places.to(x.device))
+    return places.to(repeats.device)
+
+
+repeated_places = register(
+    "_repeat_interleave", "shape", _repeated_places, places=(), differentiable=False, batching="looped"
+)
 
 
 # --- triangles and diagonals ---------------------------------------------------------------------------------------------------
@@ -333,10 +367,21 @@ def _triangle(name: str, op, shown: str, doc: str):
         f"`{name}` in place.\n\nShape:\n    self: (*, m, n)\n\nRaises:\n    RuntimeError: there are fewer than two dimensions"
         + of_call(f"tensor([[1, 2], [3, 4]]).{name}_()", shown)
     )
-    register(name + "_", "shape", in_place, places=(f"Tensor.{name}_",), batching="leading")
-    triangle = leaf("shape", name, f"Tensor.{name}", reference=f"numpy.{name}", batching="leading")(function)
-    triangle.derivative(lambda grad, diagonal: triangle(grad, diagonal))
-    return triangle
+    both = [
+        leaf("shape", f"Tensor.{name}_", batching="leading")(in_place),
+        leaf("shape", name, f"Tensor.{name}", reference=f"numpy.{name}", batching="leading")(function),
+    ]
+    for made in both:
+        made.derivative(_below if name == "tril" else _above)
+    return both[1]
+
+
+def _below(grad: TensorBase, diagonal: int) -> TensorBase:
+    return grad.tril(diagonal)
+
+
+def _above(grad: TensorBase, diagonal: int) -> TensorBase:
+    return grad.triu(diagonal)
 
 
 tril = _triangle(
@@ -377,7 +422,7 @@ triu = _triangle(
 )
 
 
-@library("shape")
+@leaf("shape", "diag_embed", "Tensor.diag_embed")
 def diag_embed(input: TensorBase, offset: int = 0, dim1: int = -2, dim2: int = -1) -> TensorBase:
     """Matrices, over dimensions dim1 and dim2, with the last dimension of `input` as their diagonal and zeros elsewhere.
 
@@ -407,15 +452,17 @@ def diag_embed(input: TensorBase, offset: int = 0, dim1: int = -2, dim2: int = -
     sizes = list(input.shape[:-1])
     for d in sorted((a, b)):
         sizes.insert(d, side)
-    with unrecorded():
-        out = input.new_zeros(sizes)
-        out.diagonal(offset, a, b).copy_(input)
-    if tape.recording(input):
-        tape.record("DiagEmbedBackward0", lambda g: g.diagonal(offset, a, b), (input,), out)
+    out = input.new_zeros(sizes)
+    out.diagonal(offset, a, b).copy_(input)
     return out
 
 
-@library("shape", reference="numpy.diag")
+@diag_embed.derivative
+def _(grad: TensorBase, offset: int, dim1: int, dim2: int) -> TensorBase:
+    return grad.diagonal(offset, dim1, dim2)
+
+
+@library("shape", reference="numpy.diag", composite=True)
 def diag(input: TensorBase, diagonal: int = 0, *, out: TensorBase | None = None) -> TensorBase:
     """Of a vector, the matrix with it as a diagonal; of a matrix, a copy of its diagonal.  RuntimeError for other ranks.
 
@@ -433,7 +480,7 @@ def diag(input: TensorBase, diagonal: int = 0, *, out: TensorBase | None = None)
     return into(out, found, "diag")
 
 
-@library("shape", reference="numpy.diagflat")
+@library("shape", reference="numpy.diagflat", composite=True)
 def diagflat(input: TensorBase, offset: int = 0) -> TensorBase:
     """The matrix with all elements, flattened, as a diagonal.
 
@@ -484,7 +531,7 @@ def _written(who: str, input: TensorBase, src: TensorBase, view) -> TensorBase:
     return out
 
 
-@library("shape")
+@leaf("shape", "diagonal_scatter", "Tensor.diagonal_scatter")
 def diagonal_scatter(
     input: TensorBase, src: TensorBase, offset: int = 0, dim1: int = 0, dim2: int = 1
 ) -> TensorBase:
@@ -504,7 +551,14 @@ def diagonal_scatter(
     return _written("diagonal_scatter", input, src, lambda t: t.diagonal(offset, dim1, dim2))
 
 
-@library("shape")
+@diagonal_scatter.derivative
+def _(grad: TensorBase, offset: int, dim1: int, dim2: int, needs: tuple) -> tuple:
+    part = grad.diagonal(offset, dim1, dim2)
+    own = diagonal_scatter(grad, part.new_zeros(part.shape), offset, dim1, dim2) if needs[0] else None
+    return own, part
+
+
+@leaf("shape", "select_scatter", "Tensor.select_scatter")
 def select_scatter(input: TensorBase, src: TensorBase, dim: int, index: int) -> TensorBase:
     """A copy of `input` with `src` at one index of `dim`.
 
@@ -523,7 +577,13 @@ def select_scatter(input: TensorBase, src: TensorBase, dim: int, index: int) -> 
     return _written("select_scatter", input, src, lambda t: t.select(dim, index))
 
 
-@library("shape")
+@select_scatter.derivative
+def _(grad: TensorBase, dim: int, index: int, needs: tuple) -> tuple:
+    part = grad.select(dim, index)
+    return select_scatter(grad, part.new_zeros(part.shape), dim, index) if needs[0] else None, part
+
+
+@leaf("shape", "slice_scatter", "Tensor.slice_scatter")
 @accepts_out
 def slice_scatter(
     input: TensorBase,
@@ -552,7 +612,14 @@ def slice_scatter(
     return _written("slice_scatter", input, src, lambda t: t[cut])
 
 
-@library("shape")
+@slice_scatter.derivative
+def _(grad: TensorBase, dim: int, start: int | None, end: int | None, step: int, needs: tuple) -> tuple:
+    part = grad[(*(slice(None),) * (dim % grad.ndim), slice(start, end, step))]
+    own = slice_scatter(grad, part.new_zeros(part.shape), dim, start, end, step) if needs[0] else None
+    return own, part
+
+
+@leaf("shape", "as_strided_scatter", "Tensor.as_strided_scatter")
 def as_strided_scatter(
     input: TensorBase,
     src: TensorBase,
@@ -575,6 +642,17 @@ def as_strided_scatter(
     return _written(
         "as_strided_scatter", input.contiguous(), src, lambda t: t.as_strided(size, stride, offset)
     )
+
+
+@as_strided_scatter.derivative
+def _(
+    grad: TensorBase, size: Sequence[int], stride: Sequence[int], storage_offset: int | None, needs: tuple
+) -> tuple:
+    part = grad.clone(memory_format=contiguous_format).as_strided(size, stride, storage_offset or 0)
+    own = None
+    if needs[0]:
+        own = as_strided_scatter(grad, part.new_zeros(part.shape), size, stride, storage_offset)
+    return own, part
 
 
 @library("shape", "unravel_index", differentiable=False)
@@ -623,7 +701,7 @@ def broadcast_shapes(*shapes: Any) -> Size:
     return Size(broadcast(given))
 
 
-@library("shape", "broadcast_tensors")
+@library("shape", "broadcast_tensors", composite=True)
 def broadcast_tensors(*tensors: TensorBase) -> tuple[TensorBase, ...]:
     """Views of the tensors, all of the shape that they broadcast to.
 
@@ -644,7 +722,7 @@ def broadcast_tensors(*tensors: TensorBase) -> tuple[TensorBase, ...]:
     return tuple(t.expand(shape) for t in given)
 
 
-@library("shape", "meshgrid")
+@library("shape", "meshgrid", composite=True)
 def meshgrid(*tensors: Any, indexing: str | None = None) -> tuple[TensorBase, ...]:
     """Coordinates of a grid: result k varies along dimension k with the elements of tensor k (1-dim or 0-dim).
 
@@ -680,7 +758,7 @@ def meshgrid(*tensors: Any, indexing: str | None = None) -> tuple[TensorBase, ..
     return tuple(grids)
 
 
-@library("shape", "cartesian_prod", autocast="parts")
+@library("shape", "cartesian_prod", autocast="parts", composite=True)
 def cartesian_prod(*tensors: TensorBase) -> TensorBase:
     """All tuples of one element of each 1-dim tensor, as rows in lexical order.
 
@@ -705,7 +783,7 @@ def cartesian_prod(*tensors: TensorBase) -> TensorBase:
     return stack(meshgrid(*tensors, indexing="ij"), -1).reshape(-1, len(tensors))
 
 
-@library("shape", "combinations", "Tensor.combinations", autocast="parts")
+@library("shape", "combinations", "Tensor.combinations", autocast="parts", composite=True)
 def combinations(input: TensorBase, r: int = 2, with_replacement: bool = False) -> TensorBase:
     """All choices of r elements of a 1-dim tensor, as rows in the order of `itertools.combinations`.
 

@@ -44,18 +44,20 @@ for _name in _METHODS.split():
         overloads=shown,
         batching=_BATCHING.get(_name),
     )
-for _name in ("atleast_1d", "atleast_2d", "atleast_3d"):
+atleast_1d, atleast_2d, atleast_3d = (
     register(
-        _name,
+        name,
         "view",
-        getattr(views, _name),
-        places=(_name,),
+        getattr(views, name),
+        places=(name,),
         overloads=(
             "(input: Tensor, /) -> Tensor",
             "(first: Tensor, second: Tensor, /, *tensors: Tensor) -> tuple[Tensor, ...]",
             "(tensors: Sequence[Tensor], /) -> tuple[Tensor, ...]",
         ),
     )
+    for name in ("atleast_1d", "atleast_2d", "atleast_3d")
+)
 view_as_real = register(
     "view_as_real", "view", views.view_as_real, places=("view_as_real",), batching="elements"
 )
@@ -81,7 +83,7 @@ for _name in ("item", "tolist"):
     )
 
 
-@library("view", "real", batching="pointwise")
+@library("view", "real", batching="pointwise", composite=True)
 def real(input: Tensor) -> Tensor:
     """The real part of complex numbers, a view; real numbers themselves.
 
@@ -95,10 +97,10 @@ def real(input: Tensor) -> Tensor:
     >>> flambeau.real(flambeau.tensor([1 + 2j]))
     tensor([1.])
     """
-    return views.view_as_real(input).select(-1, 0) if input.is_complex() else input
+    return view_as_real(input).select(-1, 0) if input.is_complex() else input
 
 
-@library("view", "imag", batching="pointwise")
+@library("view", "imag", batching="pointwise", composite=True)
 def imag(input: Tensor) -> Tensor:
     """The imaginary part of complex numbers, a view.  RuntimeError for real dtypes.
 
@@ -111,7 +113,7 @@ def imag(input: Tensor) -> Tensor:
     """
     if not input.is_complex():
         raise RuntimeError(f"imag is not implemented for tensors with non-complex dtypes, got {input.dtype}")
-    return views.view_as_real(input).select(-1, 1)
+    return view_as_real(input).select(-1, 1)
 
 
 def _part(function) -> property:
