@@ -69,6 +69,15 @@ cdef struct Launch:
     int width[MAX_OPERANDS + MAX_OUTPUTS]
     const uint64_t* scalars
 
+cdef struct PointwisePlan:    # how a pointwise operation walks over operands of some geometry: all that is known without their elements
+    Plan loops
+    Launch launch             # without places and scalars
+    int rank                  # of the results
+    int64_t sizes[MAX_DIMS]
+    int64_t strides[MAX_DIMS] # of new results
+    signed char codes[MAX_OUTPUTS]
+    int common                # the dtype that operands are promoted to
+
 # On another device than the host, a table of kernels holds Families in place of functions: a kernel in all its forms.
 cdef extern from *:
     """

@@ -20,8 +20,8 @@ from ..base.recorder cimport OPERATION, begin, end, recording
 from ..tape.inplace cimport check_in_place
 from ..tape.modes cimport grad_enabled, set_grad, wants_grad
 from .kernels cimport (
-    AWAY, BROADCAST, CONTIGUOUS, MAX_OPERANDS, MAX_OUTPUTS, MAX_PARAMS, MAX_SLOTS, NUMBER, PARALLEL_FROM, STRIDED, Family, Kernel, Launch,
-    Operand, Plan, away, insert, insert_family, kernel_t, look_up, one_device,
+    AWAY, BROADCAST, CONTIGUOUS, MAX_OPERANDS, MAX_OUTPUTS, MAX_PARAMS, MAX_SLOTS, NUMBER, PARALLEL_FROM, STRIDED, Family, Kernel,
+    Operand, PointwisePlan, away, insert, insert_family, kernel_t, look_up, one_device,
 )
 from .layout cimport broadcast, fit_out, fits, launch_plan, layout, make_plan, new_geometry
 from .operands cimport bring_scalars, common_code, pack, read_operand
@@ -338,18 +338,14 @@ cdef object run_simple(PointwiseOp op, Operand* operands, double* params, int co
     return results
 
 
-cdef object run_general(PointwiseOp op, Operand* operands, double* params, int common, PyObject** given):
-    """Broadcasting, strides, results that exist already, threads."""
-    cdef Plan plan
-    cdef Launch launch
+cdef int plan_pointwise(PointwiseOp op, PointwisePlan* plan, Operand* operands, int common, PyObject** given, Device device) except -1:
+    """How to walk over operands of these shapes, strides and dtypes, and by which kernel; `given` are results that exist, or NULL."""
+    cdef PyObject* tensors[MAX_OPERANDS + MAX_OUTPUTS]
     cdef int64_t sizes[MAX_DIMS]
     cdef int rank = 0, k, n = op.operands, m = op.outputs, access
-    cdef uint64_t key0 = 0, key1 = common
-    cdef uint64_t scalars[MAX_SLOTS]
-    cdef PyObject* tensors[MAX_OPERANDS + MAX_OUTPUTS]
+    cdef uint64_t key0 = 0 if device is None else AWAY >> 6 * n, key1 = common   # the operands' bits shift it to its place
     cdef TensorBase t, out
     cdef Kernel* kernel
-    cdef Device device
     if given != NULL:
         out = <TensorBase>given[0]
         rank = out.rank
@@ -358,62 +354,90 @@ cdef object run_general(PointwiseOp op, Operand* operands, double* params, int c
         tensors[m + k] = operands[k].tensor
         if operands[k].tensor != NULL and given == NULL:
             broadcast(op.name, sizes, &rank, <TensorBase>operands[k].tensor, op.names)
-    cdef list results = []
-    cdef int64_t strides[MAX_DIMS]
     if given == NULL:
-        device = one_device(op.name, tensors + m, n)
-    else:
-        for k in range(m):
-            tensors[k] = given[k]
-        device = one_device(op.name, tensors, m + n)
-    if device is not None:
-        key0 = AWAY >> 6 * n  # the operands' bits shift it to its place
-    if given == NULL:
-        layout(strides, rank, sizes, operands, n)
-        out = new_geometry(rank, sizes, strides)  # dtype and storage follow when the kernel is known
-        for k in range(m):
-            tensors[k] = <PyObject*>out
-    make_plan(&plan, rank, sizes, tensors, m + n)
-    launch.operands = 0
+        layout(plan.strides, rank, sizes, operands, n)
+        out = new_geometry(rank, sizes, plan.strides)  # dtype and storage follow when the kernel is known
+    for k in range(m):
+        tensors[k] = given[k] if given != NULL else <PyObject*>out
+    plan.rank = rank
+    memcpy(plan.sizes, sizes, rank * sizeof(int64_t))
+    make_plan(&plan.loops, rank, sizes, tensors, m + n)
+    plan.launch.operands = 0
     for k in range(m + n):
         if tensors[k] == NULL:
             key0 = key0 << 6 | (operands[k - m].category << 2) | NUMBER
             continue
         t = <TensorBase>tensors[k]
-        access = CONTIGUOUS if plan.strides[k][0] == 1 else BROADCAST if plan.strides[k][0] == 0 and k >= m else STRIDED
+        access = CONTIGUOUS if plan.loops.strides[k][0] == 1 else BROADCAST if plan.loops.strides[k][0] == 0 and k >= m else STRIDED
         if k >= m:
             key0 = key0 << 6 | (t.code << 2) | access
         else:
             key1 = key1 << 6 | ((NO_CODE if given == NULL else t.code) << 2) | access
-        launch.plan_index[launch.operands] = k
-        launch.width[launch.operands] = t.width
-        launch.operands += 1
+        plan.launch.plan_index[plan.launch.operands] = k
+        plan.launch.width[plan.launch.operands] = t.width
+        plan.launch.operands += 1
     kernel = look_up(&op.table, key0, key1)
     if kernel == NULL:
         kernel = compile_kernel(op, key0, key1)
-    launch.run = kernel.run
-    if given == NULL:
-        for k in range(m):
-            out = new_strided_on(device, rank, sizes, strides, kernel.codes[k])
-            results.append(out)
-            tensors[k] = <PyObject*>out
-            launch.width[k] = out.width
-    launch.plan = &plan
-    launch.operands = 0
-    for k in range(m + n):
-        if tensors[k] != NULL:
-            t = <TensorBase>tensors[k]
-            launch.data[launch.operands] = place_of(t)
-            launch.operands += 1
-    fill_scalars(op, operands, params, common, scalars)
-    launch.scalars = scalars
-    if device is None:
-        launch_plan(&launch)
-    else:
-        away.pointwise(device, <Family><object><void*>launch.run, &launch)
+    plan.launch.run, plan.common = kernel.run, common
+    for k in range(m):
+        plan.codes[k] = kernel.codes[k]
+        if given == NULL:
+            plan.launch.width[k] = ITEMSIZE[plan.codes[k]]
+    return 0
+
+
+cdef int launch_pointwise(PointwiseOp op, PointwisePlan* plan, PyObject** results, Operand* operands, double* params,
+                          Device device) except -1:
+    """Compute as planned, on tensors of the planned geometry."""
+    cdef uint64_t scalars[MAX_SLOTS]
+    cdef int k, place = op.outputs
+    for k in range(op.outputs):
+        plan.launch.data[k] = place_of(<TensorBase>results[k])
+    for k in range(op.operands):
+        if operands[k].tensor != NULL:
+            plan.launch.data[place] = place_of(<TensorBase>operands[k].tensor)
+            place += 1
+    fill_scalars(op, operands, params, plan.common, scalars)
+    plan.launch.scalars, plan.launch.plan = scalars, &plan.loops
+    if device is not None:
+        return away.pointwise(device, <Family><object><void*>plan.launch.run, &plan.launch)
+    launch_plan(&plan.launch)
+    return 0
+
+
+cdef Device device_of(PointwiseOp op, Operand* operands, PyObject** given):
+    """The one device of all operands and given results; None for the host."""
+    cdef PyObject* tensors[MAX_OPERANDS + MAX_OUTPUTS]
+    cdef int k, n = op.operands
+    for k in range(n):
+        tensors[k] = operands[k].tensor
     if given != NULL:
+        for k in range(op.outputs):
+            tensors[n + k] = given[k]
+        n += op.outputs
+    return one_device(op.name, tensors, n)
+
+
+cdef object run_general(PointwiseOp op, Operand* operands, double* params, int common, PyObject** given):
+    """Broadcasting, strides, results that exist already, threads."""
+    cdef PointwisePlan plan
+    cdef PyObject* made[MAX_OUTPUTS]
+    cdef TensorBase out
+    cdef int k
+    cdef Device device = device_of(op, operands, given)
+    cdef list results
+    plan_pointwise(op, &plan, operands, common, given, device)
+    if given != NULL:
+        launch_pointwise(op, &plan, given, operands, params, device)
         return None
-    return results[0] if m == 1 else tuple(results)
+    results = []
+    for k in range(op.outputs):
+        out = new_strided_on(device, plan.rank, plan.sizes, plan.strides, plan.codes[k])
+        results.append(out)
+        made[k] = <PyObject*>out
+    launch_pointwise(op, &plan, made, operands, params, device)
+    return results[0] if op.outputs == 1 else tuple(results)
 
 
 cdef object run_given(PointwiseOp op, Operand* operands, double* params, PyObject** given, bint in_place, int common, bint taped):

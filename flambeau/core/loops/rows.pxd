@@ -29,6 +29,21 @@ cdef struct Rows:                # one launch; operands are outputs, then inputs
     bint cut_k                   # threads share the k loop, else the outer ones
     int64_t panel                # columns that are copied next to each other at a time; 0: they are read where they lie
 
+cdef struct RowPlan:             # how an operation walks over inputs of some geometry: all that is known without their elements
+    Rows rows                    # without places, scalars and device
+    int inputs, outputs          # of the kernel
+    int rank, kept_rank
+    int64_t sizes[MAX_DIMS]      # that inputs broadcast to, and results as long as the row have
+    int64_t full_strides[MAX_DIMS]
+    int64_t kept_sizes[MAX_DIMS] # of the other results
+    int codes[MAX_OPERANDS]      # dtypes of inputs
+    int access[MAX_ALL]
+    int common, wanted
+    signed char result_codes[MAX_OUTPUTS]
+    bint on_host
+    bint scattered               # rows lie in more pieces than a kernel walks over: they are copied first
+    bint two                     # in blocks, whose states a second kernel combines
+
 cdef class RowOp(Op):
     cdef int inputs, outputs, params
     cdef unsigned int full          # bit k: result k is as long as the row

@@ -241,55 +241,22 @@ cdef Kernel* kernel_for(RowOp op, bint on_host, int stage, bint along, int* acce
     return insert(&op.table, key0, key1, <kernel_t><void*>address, result)
 
 
-cdef object run_rows(RowOp op, tuple tensors, int* dims, int ndims, bint keepdim, int wanted, double* params, tuple given):
-    """Compute: `tensors` broadcast to one shape, `dims` are the row, `wanted` is the dtype asked for or
-    NO_CODE; `given` holds results to write to, or is None.
-    """
+cdef int plan_rows(RowOp op, RowPlan* plan, PyObject** tensors, const int* dims, int ndims, bint keepdim, int wanted,
+                   Device device) except -1:
+    """How to walk over inputs of these shapes, strides and dtypes; `dims` are the row, `wanted` is the dtype asked for or NO_CODE."""
     cdef Operand operands[MAX_OPERANDS]
-    cdef int64_t sizes[MAX_DIMS]
-    cdef int64_t full_strides[MAX_DIMS]
-    cdef int64_t kept_sizes[MAX_DIMS]
     cdef int64_t strides[MAX_ALL][MAX_DIMS]
     cdef bint reduced[MAX_DIMS]
     cdef bint kept[MAX_DIMS]
-    cdef int codes[MAX_OPERANDS]
-    cdef int access[MAX_ALL]
-    cdef uint64_t scalars[MAX_PARAMS]
     cdef Group row, keeps
-    cdef Rows rows
-    cdef Kernel* kernel
-    cdef TensorBase t, out
-    cdef int rank = 0, kept_rank = 0, k, d, i, n = op.inputs, m = op.outputs, common, lane, seen = wanted
+    cdef TensorBase t
+    cdef int k, d, i, n = op.inputs, m = op.outputs, rank = 0
     cdef int64_t step
-    cdef bint taped = False
-    cdef Device device = None
-    cdef PyObject* present[MAX_ALL]
-    cdef int64_t* long_sizes = sizes
-    cdef int64_t* short_sizes = kept_sizes
     for k in range(n):
-        t = <TensorBase?>tensors[k]
-        operands[k].tensor = <PyObject*>t
-        codes[k] = t.code
-        seen |= t.code
-        broadcast(op.name, sizes, &rank, t, ())
-        if grad_enabled() and wants_grad(t):
-            taped = True
-    if seen > NO_CODE:
-        return run_stored(op, tensors, dims, ndims, keepdim, wanted, params, given)
-    if taped and wanted != NO_CODE and any([(<TensorBase>t).code != wanted for t in tensors]):
-        # the conversion is an operation of its own on the tape, which brings gradients back to the input's dtype
-        return run_rows(op, tuple([(<object>t).to(dtype_of(wanted)) for t in tensors]), dims, ndims, keepdim, NO_CODE, params,
-                        given)
-    for k in range(n):
-        present[k] = operands[k].tensor
-    device = one_device(op.name, present, n)
-    if device is not None and given is not None:
-        for k in range(m):
-            present[n + k] = <PyObject*><TensorBase?>given[k]
-        one_device(op.name, present, n + m)
-    rows.device = <PyObject*>device if device is not None else NULL
-    rows.scans, rows.panel, rows.outputs = False, 0, m
-    common = common_code(operands, n, op.raw)
+        operands[k].tensor = tensors[k]
+        broadcast(op.name, plan.sizes, &rank, <TensorBase>tensors[k], ())
+    plan.rank, plan.kept_rank, plan.outputs, plan.wanted, plan.on_host = rank, 0, m, wanted, device is None
+    plan.common = common_code(operands, n, op.raw)
     for d in range(rank):
         reduced[d] = False
     for k in range(ndims):
@@ -297,43 +264,49 @@ cdef object run_rows(RowOp op, tuple tensors, int* dims, int ndims, bint keepdim
             reduced[dims[k]] = True
     for d in range(rank):
         kept[d] = not reduced[d]
-        if kept[d]:
-            kept_sizes[kept_rank] = sizes[d]
-            kept_rank += 1
-        elif keepdim:
-            kept_sizes[kept_rank] = 1
-            kept_rank += 1
-        if reduced[d] and sizes[d] == 0 and op.reduces:
+        if kept[d] or keepdim:
+            plan.kept_sizes[plan.kept_rank] = plan.sizes[d] if kept[d] else 1
+            plan.kept_rank += 1
+        if reduced[d] and plan.sizes[d] == 0 and op.reduces:
             op.declaration.check_empty(False)
     # strides of every operand along the dimensions of the input
-    row_major(rank, sizes, full_strides)    # as PyTorch's, whatever the operands' layout: `view` may rely on it
+    row_major(rank, plan.sizes, plan.full_strides)    # as PyTorch's, whatever the operands' layout: `view` may rely on it
     for k in range(m):
         if op.full >> k & 1:
-            memcpy(strides[k], full_strides, rank * sizeof(int64_t))
+            memcpy(strides[k], plan.full_strides, rank * sizeof(int64_t))
         else:
             step = 1
             for d in range(rank - 1, -1, -1):
                 strides[k][d] = 0
                 if kept[d]:
                     strides[k][d] = step
-                    step *= sizes[d]
+                    step *= plan.sizes[d]
     for k in range(n):
-        t = <TensorBase>operands[k].tensor
+        t = <TensorBase>tensors[k]
+        plan.codes[k], plan.rows.width[m + k] = t.code, t.width
         for d in range(rank):
             i = d - (rank - t.rank)
             strides[m + k][d] = t.strides[i] if i >= 0 and t.sizes[i] != 1 else 0
     if op.from_origin:  # the first input once more, standing still along the row
-        operands[n], codes[n] = operands[0], codes[0]
+        plan.codes[n], plan.rows.width[m + n] = plan.codes[0], plan.rows.width[m]
         for d in range(rank):
             strides[m + n][d] = strides[m][d] if kept[d] else 0
         n += 1
-    gather_group(&row, reduced, rank, sizes, strides, m + n, m, op.ordered)
-    gather_group(&keeps, kept, rank, sizes, strides, m + n, m, False)
-    if row.rank > 2 or (row.rank == 2 and op.full):
-        return rearranged(op, tensors, size_from(rank, sizes), dims, ndims, rank, keepdim, wanted, params, given)
-    # where the lanes run
-    rows.along = True
-    lane = 0
+    plan.inputs = n
+    gather_group(&row, reduced, rank, plan.sizes, strides, m + n, m, op.ordered)
+    gather_group(&keeps, kept, rank, plan.sizes, strides, m + n, m, False)
+    plan.scattered = row.rank > 2 or (row.rank == 2 and op.full)
+    if plan.scattered:
+        return 0
+    plan_loops(op, plan, &row, &keeps, reduced)
+    return plan_kernel(op, plan, row.rank)
+
+
+cdef void plan_loops(RowOp op, RowPlan* plan, const Group* row, const Group* keeps, const bint* reduced) noexcept:
+    """Where the lanes run, and how operands move with them, with the row and with the other loops."""
+    cdef Rows* rows = &plan.rows
+    cdef int k, d, i, n = plan.inputs, m = plan.outputs, lane = 0
+    rows.along, rows.scans, rows.panel, rows.outputs = True, False, 0, m
     if row.rank and keeps.rank:
         for k in range(m + n):
             if (k >= m or op.full >> k & 1) and row.stride[k][0] > 1:
@@ -345,14 +318,17 @@ cdef object run_rows(RowOp op, tuple tensors, int* dims, int ndims, bint keepdim
                     lane = i
             if lane < 0:
                 rows.along, lane = True, 0
-        elif device is None and row.rank == 1 and row.size[0] < SHORT and keeps.size[0] >= MANY_ROWS:
+        elif plan.on_host and row.rank == 1 and row.size[0] < SHORT and keeps.size[0] >= MANY_ROWS:
             rows.along, lane = False, 0  # one row would leave most of the lanes idle
     rows.operands = m + n
     rows.r0, rows.r1 = (row.size[0] if row.rank > 0 else 1), (row.size[1] if row.rank > 1 else 1)
-    for d in range(rank):
-        if sizes[d] == 0 and reduced[d]:
-            rows.r0 = 0
     rows.k = keeps.size[lane] if keeps.rank else 1
+    for d in range(plan.rank):
+        if plan.sizes[d] == 0:
+            if reduced[d]:
+                rows.r0 = 0
+            else:
+                rows.k = 0
     rows.total = rows.r0 * rows.r1
     rows.index_first = rows.index_step = 0
     rows.outer = 0
@@ -362,67 +338,126 @@ cdef object run_rows(RowOp op, tuple tensors, int* dims, int ndims, bint keepdim
             for k in range(m + n):
                 rows.outer_stride[k][rows.outer] = keeps.stride[k][i]
             rows.outer += 1
-    for d in range(rank):
-        if kept[d] and sizes[d] == 0:
-            rows.k = 0
     for k in range(m + n):
         rows.k_stride[k] = keeps.stride[k][lane] if keeps.rank else 0
         rows.r0_stride[k] = row.stride[k][0] if row.rank > 0 else (1 if (k >= m or op.full >> k & 1) and not keeps.rank else 0)
         rows.r1_stride[k] = row.stride[k][1] if row.rank > 1 else 0
-        access[k] = access_of(rows.r0_stride[k] if rows.along else rows.k_stride[k])
-        if rows.along and access[k] == BROADCAST and rows.r1_stride[k]:
-            access[k] = STRIDED  # a broadcast operand is one element for the whole row
+        plan.access[k] = access_of(rows.r0_stride[k] if rows.along else rows.k_stride[k])
+        if rows.along and plan.access[k] == BROADCAST and rows.r1_stride[k]:
+            plan.access[k] = STRIDED  # a broadcast operand is one element for the whole row
         if rows.along and k < m and not op.full >> k & 1:
-            access[k] = BROADCAST
-        elif not rows.along and k < m and access[k] == BROADCAST:
-            access[k] = STRIDED
-    if rows.along and op.full and n and not any_moves(access + m, n):
-        access[m] = STRIDED  # the row's elements are all one, but a result as long as the row is written in full
-    memcpy(scalars, params, op.params * sizeof(double))
-    rows.scalars = scalars
-    cdef bint two = op.splits and row.rank == 1 and (
-        rows.r0 >= 2 * (BLOCK if device is None else DEVICE_BLOCK) if rows.along else
-        rows.r0 >= 64 and rows.r0 * rows.k >= 4 * (COLUMN_BLOCK if device is None else DEVICE_BLOCK))
-    kernel = kernel_for(op, device is None, FINAL if two else WHOLE, rows.along, access, codes, n, m, common, wanted) if not two else NULL
-    result_codes, state_codes = op.declaration.two_stage_codes(common, wanted) if two else (None, None)
-    # results
-    cdef list results = []
-    for k in range(m):
-        if given is not None:
-            out = <TensorBase>given[k]
-            check_out(op, out, result_codes[k] if two else kernel.codes[k], taped)
-            fit_out(op.name, out, rank if op.full >> k & 1 else kept_rank, long_sizes if op.full >> k & 1 else short_sizes)
-            results.append(out)
-        elif op.full >> k & 1:
-            results.append(new_strided_on(device, rank, sizes, full_strides, kernel.codes[k]))
-        else:
-            results.append(new_tensor_on(device, kept_rank, kept_sizes, result_codes[k] if two else kernel.codes[k]))
-    temporary = results
-    if given is not None:
-        temporary = [new_strided_on(device, rank, sizes, full_strides, kernel.codes[k]) if op.full >> k & 1 else
-                     new_tensor_on(device, kept_rank, kept_sizes, result_codes[k] if two else kernel.codes[k]) for k in range(m)]
-    for k in range(m):
-        rows.data[k], rows.width[k] = place_of(<TensorBase>temporary[k]), (<TensorBase>temporary[k]).width
-    for k in range(n):
-        t = <TensorBase>operands[k].tensor
-        rows.data[m + k], rows.width[m + k] = place_of(t), t.width
+            plan.access[k] = BROADCAST
+        elif not rows.along and k < m and plan.access[k] == BROADCAST:
+            plan.access[k] = STRIDED
+    if rows.along and op.full and n and not any_moves(plan.access + m, n):
+        plan.access[m] = STRIDED  # the row's elements are all one, but a result as long as the row is written in full
     if op.from_origin and rows.r0 == 0:  # there is no first element: anything that may be read
-        rows.data[m + n - 1] = rows.data[0]
         rows.k_stride[m + n - 1] = 0
         for d in range(rows.outer):
             rows.outer_stride[m + n - 1][d] = 0
-    if two:
-        run_stages(op, &rows, access, codes, common, wanted, state_codes)
+
+
+cdef int plan_kernel(RowOp op, RowPlan* plan, int row_rank) except -1:
+    """In how many stages, by which kernel, and the results' dtypes."""
+    cdef Rows* rows = &plan.rows
+    cdef Kernel* kernel
+    cdef int k
+    plan.two = op.splits and row_rank == 1 and (
+        rows.r0 >= 2 * (BLOCK if plan.on_host else DEVICE_BLOCK) if rows.along else
+        rows.r0 >= 64 and rows.r0 * rows.k >= 4 * (COLUMN_BLOCK if plan.on_host else DEVICE_BLOCK))
+    if plan.two:
+        codes = op.declaration.two_stage_codes(plan.common, plan.wanted)[0]
+        for k in range(plan.outputs):
+            plan.result_codes[k] = codes[k]
     else:
+        kernel = kernel_for(op, plan.on_host, WHOLE, rows.along, plan.access, plan.codes, plan.inputs, plan.outputs, plan.common,
+                            plan.wanted)
         rows.run = kernel.run
-        if op.full and device is None and not rows.along and rows.r1 == 1:
-            rows.panel = panel_of(&rows)
-        launch(&rows)
+        for k in range(plan.outputs):
+            plan.result_codes[k] = kernel.codes[k]
+    for k in range(plan.outputs):
+        rows.width[k] = ITEMSIZE[plan.result_codes[k]]
+    if not plan.two and op.full and plan.on_host and not rows.along and rows.r1 == 1:
+        rows.panel = panel_of(rows)
+    return 0
+
+
+cdef int launch_rows(RowOp op, RowPlan* plan, PyObject** results, PyObject** inputs, const double* params, Device device) except -1:
+    """Compute as planned: tensors of the planned geometry, and results as `new_result` makes them."""
+    cdef Rows* rows = &plan.rows
+    cdef uint64_t scalars[MAX_PARAMS]
+    cdef int k
+    rows.device = <PyObject*>device if device is not None else NULL
+    memcpy(scalars, params, op.params * sizeof(double))
+    rows.scalars = scalars
+    for k in range(plan.outputs):
+        rows.data[k] = place_of(<TensorBase>results[k])
+    for k in range(op.inputs):
+        rows.data[plan.outputs + k] = place_of(<TensorBase>inputs[k])
+    if op.from_origin:
+        rows.data[plan.outputs + op.inputs] = rows.data[0 if rows.r0 == 0 else plan.outputs]
+    if plan.two:
+        return run_stages(op, rows, plan.access, plan.codes, plan.common, plan.wanted,
+                          op.declaration.two_stage_codes(plan.common, plan.wanted)[1])
+    return launch(rows)
+
+
+cdef TensorBase new_result(RowOp op, const RowPlan* plan, int k, Device device):
+    """A tensor for a result, as the plan has it."""
+    if op.full >> k & 1:
+        return new_strided_on(device, plan.rank, <int64_t*>plan.sizes, <int64_t*>plan.full_strides, plan.result_codes[k])
+    return new_tensor_on(device, plan.kept_rank, <int64_t*>plan.kept_sizes, plan.result_codes[k])
+
+
+cdef object run_rows(RowOp op, tuple tensors, int* dims, int ndims, bint keepdim, int wanted, double* params, tuple given):
+    """Compute: `tensors` broadcast to one shape, `dims` are the row, `wanted` is the dtype asked for or
+    NO_CODE; `given` holds results to write to, or is None.
+    """
+    cdef RowPlan plan
+    cdef PyObject* inputs[MAX_OPERANDS]
+    cdef PyObject* made[MAX_OUTPUTS]
+    cdef PyObject* present[MAX_ALL]
+    cdef TensorBase t
+    cdef int k, n = op.inputs, m = op.outputs, seen = wanted
+    cdef bint taped = False
+    cdef Device device
+    cdef list results = []
+    for k in range(n):
+        t = <TensorBase?>tensors[k]
+        inputs[k] = present[k] = <PyObject*>t
+        seen |= t.code
+        if grad_enabled() and wants_grad(t):
+            taped = True
+    if seen > NO_CODE:
+        return run_stored(op, tensors, dims, ndims, keepdim, wanted, params, given)
+    if taped and wanted != NO_CODE and any([(<TensorBase>t).code != wanted for t in tensors]):
+        # the conversion is an operation of its own on the tape, which brings gradients back to the input's dtype
+        return run_rows(op, tuple([(<object>t).to(dtype_of(wanted)) for t in tensors]), dims, ndims, keepdim, NO_CODE, params,
+                        given)
+    device = one_device(op.name, present, n)
+    if device is not None and given is not None:
+        for k in range(m):
+            present[n + k] = <PyObject*><TensorBase?>given[k]
+        one_device(op.name, present, n + m)
+    plan_rows(op, &plan, inputs, dims, ndims, keepdim, wanted, device)
+    if plan.scattered:
+        return rearranged(op, tensors, size_from(plan.rank, plan.sizes), dims, ndims, plan.rank, keepdim, wanted, params, given)
     if given is not None:
         for k in range(m):
-            results[k].copy_(temporary[k])
+            check_out(op, <TensorBase>given[k], plan.result_codes[k], taped)
+            if op.full >> k & 1:
+                fit_out(op.name, <TensorBase>given[k], plan.rank, plan.sizes)
+            else:
+                fit_out(op.name, <TensorBase>given[k], plan.kept_rank, plan.kept_sizes)
+    for k in range(m):
+        t = new_result(op, &plan, k, device)
+        results.append(t)
+        made[k] = <PyObject*>t
+    launch_rows(op, &plan, made, inputs, params, device)
+    if given is not None:
+        results = [given[k].copy_(results[k]) for k in range(m)]
     elif taped:
-        record_rows(op, tensors, results, dims, ndims, keepdim, params, size_from(rank, sizes))
+        record_rows(op, tensors, results, dims, ndims, keepdim, params, size_from(plan.rank, plan.sizes))
     if m == 1:
         return results[0]
     return op.names(*results) if op.names is not None else tuple(results)
