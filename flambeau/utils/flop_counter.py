@@ -156,6 +156,16 @@ def _recurrent(out: Any, gates: Any, h: Any, weight: Any, *rest: Any) -> Counted
     return _lstm(out, gates, h, None, weight)
 
 
+def _lstm_backward(
+    out: Any, grad: Any, last: Any, gates: Any, h: Any, c: Any, weight: Any, *rest: Any
+) -> Counted:
+    return "aten.mm", 2 * 2 * prod(gates[:-1]) * prod(weight)
+
+
+def _recurrent_backward(out: Any, grad: Any, gates: Any, h: Any, weight: Any, *rest: Any) -> Counted:
+    return _lstm_backward(out, grad, None, gates, h, None, weight)
+
+
 RULES: dict[str, Callable[..., Counted]] = {
     "linear": _linear,
     "matmul": _matmul,
@@ -173,26 +183,14 @@ RULES: dict[str, Callable[..., Counted]] = {
     "scaled_dot_product_flash_attention_for_cpu_backward": _attention_backward,
     "flex_attention": _flex,
     "flex_attention_backward": _blocked_backward,
-    "lstm_layer": _lstm,
-    "gru_layer": _recurrent,
-    "rnn_layer": _recurrent,
+    "lstm_sequence": _lstm,
+    "lstm_sequence_backward": _lstm_backward,
+    "gru_sequence": _recurrent,
+    "gru_sequence_backward": _recurrent_backward,
+    "rnn_sequence": _recurrent,
+    "rnn_sequence_backward": _recurrent_backward,
 }
 
-
-def _lstm_backward(out: Any, grads: Any, gates: Any, h: Any, c: Any, weight: Any, *rest: Any) -> Counted:
-    return "aten.mm", 2 * 2 * prod(gates[:-1]) * prod(weight)
-
-
-def _recurrent_backward(out: Any, grads: Any, gates: Any, h: Any, weight: Any, *rest: Any) -> Counted:
-    return _lstm_backward(out, grads, gates, h, None, weight)
-
-
-# By the names of nodes whose derivative is one formula.
-BACKWARD: dict[str, Callable[..., Counted]] = {
-    "LstmLayerBackward0": _lstm_backward,
-    "GruLayerBackward0": _recurrent_backward,
-    "RnnLayerBackward0": _recurrent_backward,
-}
 
 flop_registry: dict[Any, Callable[..., int]] = {}  # what `register_flop_formula` was given
 
@@ -364,12 +362,6 @@ class _Counting(TorchDispatchMode):
             counter._add(f"aten.{func.__name__}", own(*args, **kwargs, out_val=out))
             return out
         name = func.__name__
-        if name == "derivative" and args[0] in BACKWARD:
-            out = func(*args, **kwargs)
-            shapes = tree_map(_shape, args[2:])
-            found = out if isinstance(out, (tuple, list)) else (out,)
-            counter._add(*BACKWARD[args[0]]([_shape(x) for x in found], *shapes))
-            return out
         rule = RULES.get(name)
         if rule is None:
             out = self.decompose(func, args, kwargs)

@@ -38,5 +38,9 @@ def gradients(
 
 
 def _alone(x: TensorBase) -> TensorBase:
-    """The tensor as one that no other input is made of."""
+    """The tensor, with its tangents, as one that no other input is made of, and that gradients arrive at."""
+    for level in reversed(tape.open_levels()):
+        primal, tangent = tape.unpack_dual(x, level)
+        if tangent is not None:
+            return tape.make_dual(_alone(primal), tangent, level)
     return x.view_as(x) if x.requires_grad else x.detach().requires_grad_()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...codegen import functions as fn
@@ -10,10 +10,10 @@ from ...core import tape
 from ...core.base.formats import contiguous_format
 from ...core.base.tensor import TensorBase
 from ...core.lib.products import addmm, linear
-from ...core.tape.contexts import unrecorded
 from ..declare.half_types import FLOAT32, HALF_TYPES
 from ..declare.pointwise import FLOATING, pointwise
-from ..declare.registry import library
+from ..declare.registry import leaf, library
+from ..declare.vjp import gradients
 from ..moving.joining import cat, stack
 from ..pointwise.elementary import tanh
 from . import recurrent_tiles as tiles
@@ -103,14 +103,13 @@ def _lstm_steps(gates, hidden, cell, weight, sizes):
 
 
 def _whole(*given: TensorBase | None, also: Any = None) -> bool:
-    """Whether a layer's sequences are computed whole: on the host, and not along a tangent, which goes step by step.  All are of
-    one dtype, or some of the dtype `also`.
+    """Whether a layer's sequences are computed whole: on the host, where there are enough rows.  All are of one dtype, or some of the
+    dtype `also`.
     """
     gates = given[0]
     return (
         gates.device.type == "cpu"
         and gates.dtype.name in TILED
-        and not tape.is_forward_open()
         and gates.numel() >= FEW * gates.shape[-1]
         and all(x is None or x.dtype is gates.dtype or x.dtype is also for x in given)
     )
@@ -149,11 +148,13 @@ def _along(steps: Callable[..., Any], turned: bool) -> Callable[..., Any]:
     return backwards if turned else steps
 
 
-def _asked(*inputs: TensorBase | None) -> tuple[bool, ...]:
-    return tuple(x is not None and x.requires_grad for x in inputs)
+def _kept(*inputs: TensorBase | None) -> bool:
+    """Whether a layer returns what its derivative reads; one that has not, is run again for it."""
+    return tape.recording(*(x for x in inputs if x is not None))
 
 
-@library("library", "_lstm_layer", autocast="lower")
+# --- long short-term memory ------------------------------
+@library("library", "_lstm_layer", autocast="lower", composite=True)
 def lstm_layer(
     gates: TensorBase,
     hidden: TensorBase,
@@ -169,146 +170,98 @@ def lstm_layer(
     and gates (total, 4H).  `turned` sequences of one length have their first step last.  All of it is one node on the tape, which
     multiplies out the weight's gradient once, not once a step.
     """
-    whole = _whole(gates, hidden, cell, weight)
-    if turned and not whole:
+    if turned and not _whole(gates, hidden, cell, weight):
         return _along(lstm_layer, turned)(gates, hidden, cell, weight)
-    if tape.is_forward_open():  # tangents step by step
-        return _lstm_steps(gates, hidden, cell, weight, sizes)
-    if not whole:
-        outputs, cells, activated, last = _lstm_kept(gates, hidden, cell, weight, sizes)
-        if tape.recording(gates, hidden, cell, weight):
-            saved = (gates, hidden, cell, weight, outputs, cells, activated)
-            tape.record("LstmLayerBackward0", _lstm_gradients, saved[:4], (outputs, last), saved, (sizes,))
-        return outputs, last
+    keep = _kept(gates, hidden, cell, weight)
+    return lstm_sequence(gates, hidden, cell, weight, sizes, turned, keep)[:2]
+
+
+@leaf(
+    "library",
+    results=("outputs", "last", "cells", "activated"),
+    inputs=("gates", "hidden", "cell", "weight"),
+    label="LstmLayerBackward0",
+)
+def lstm_sequence(
+    gates: TensorBase,
+    hidden: TensorBase,
+    cell: TensorBase,
+    weight: TensorBase,
+    sizes: Sequence[int] | None,
+    turned: bool,
+    keep: bool,
+) -> tuple[TensorBase | None, ...]:
+    """`lstm_layer`'s outputs and last cells; with `keep` also all cells and the gates behind their nonlinearities."""
+    inputs = (gates, hidden, cell, weight)
+    if not _whole(*inputs):
+        return _lstm_kept(*inputs, sizes)
     _check("lstm_layer", 4, gates, hidden, weight, sizes, cell)
-    inputs = (gates, hidden, cell, weight)
-    keep, order = tape.recording(*inputs), _order(gates, sizes, turned)
-    with unrecorded():
-        found, ends, cells, activated = tiles.lstm(*inputs, order, keep)
-        outputs, last = found.to(gates.dtype), ends.to(gates.dtype)
-    if keep:
-        saved = (*inputs, found, cells, activated)
-        tape.record(
-            "LstmLayerBackward0",
-            _lstm_whole_gradients,
-            inputs,
-            (outputs, last),
-            saved,
-            (sizes, order, _asked(*inputs)),
-        )
-    return outputs, last
+    outputs, last, cells, activated = tiles.lstm(*inputs, _order(gates, sizes, turned), keep)
+    return outputs.to(gates.dtype), last.to(gates.dtype), cells, activated
 
 
-def _lstm_whole_gradients(grads, gates, hidden, cell, weight, outputs, cells, activated, sizes, order, asked):
+@lstm_sequence.derivative
+def _lstm_gradients(
+    grad_outputs, grad_last, gates, hidden, cell, weight, outputs, cells, activated, sizes, turned, needs
+) -> tuple:
     inputs = (gates, hidden, cell, weight)
-    if tape.recording(*grads, *inputs):  # to be differentiated again: step by step
-        return _recorded_gradients(_lstm_steps, grads, inputs, sizes, turned=order.turned)
+    if activated is None:
+        outputs, _, cells, activated = lstm_sequence(*inputs, sizes, turned, True)
+    return lstm_sequence_backward(
+        grad_outputs, grad_last, *inputs, outputs, cells, activated, sizes, turned, needs
+    )
+
+
+@leaf(
+    "library",
+    results=("to_gates", "to_hidden", "to_cell", "to_weight"),
+    inputs=("grad_outputs", "grad_last", "gates", "hidden", "cell", "weight"),
+    batching="sliced",
+)
+def lstm_sequence_backward(
+    grad_outputs: TensorBase | None,
+    grad_last: TensorBase | None,
+    gates: TensorBase,
+    hidden: TensorBase,
+    cell: TensorBase,
+    weight: TensorBase,
+    outputs: TensorBase,
+    cells: TensorBase,
+    activated: TensorBase,
+    sizes: Sequence[int] | None,
+    turned: bool,
+    wanted: Sequence[bool],
+) -> tuple[TensorBase | None, ...]:
+    """The gradients of `lstm_sequence`."""
+    inputs, whole = (gates, hidden, cell, weight), _whole(gates, hidden, cell, weight)
     to_outputs, to_cell = (
-        kept.new_zeros(kept.shape) if grad is None else grad for grad, kept in zip(grads, (outputs, cell))
+        kept.new_zeros(kept.shape) if grad is None else grad
+        for grad, kept in zip((grad_outputs, grad_last), (outputs, cell))
     )
+    if not whole:
+        return _lstm_back(to_outputs, to_cell, hidden, cell, weight, outputs, cells, activated, sizes)
     found = tiles.lstm_gradients(
-        to_outputs, to_cell, hidden, cell, weight, outputs, cells, activated, order, asked
+        *(to_outputs, to_cell, hidden, cell, weight, outputs, cells, activated),
+        *(_order(gates, sizes, turned), wanted),
     )
     return _cast(found, inputs)
 
 
-def _own(found: TensorBase, like: TensorBase, kept: bool) -> TensorBase:
-    """What a layer returns: a copy where the node keeps the outputs, for a program may write to those of a GRU or an RNN."""
-    return found.clone() if kept and found.dtype is like.dtype else found.to(like.dtype)
+@lstm_sequence_backward.derivative
+def _lstm_again(
+    grads, grad_outputs, grad_last, gates, hidden, cell, weight, sizes, turned, wanted, needs
+) -> tuple:
+    def steps(*inputs):
+        return _along(_lstm_steps, turned)(*inputs, sizes)
+
+    def first(grad_outputs, grad_last, *inputs):
+        return gradients(steps, inputs, (grad_outputs, grad_last), wanted)
+
+    return gradients(first, (grad_outputs, grad_last, gates, hidden, cell, weight), grads, needs)
 
 
-def _cast(found, inputs):
-    """Gradients in the dtypes of the inputs."""
-    return tuple(None if x is None else x.to(like.dtype) for x, like in zip(found, inputs))
-
-
-@library("library", "_gru_layer", autocast="parts")
-def gru_layer(
-    gates: TensorBase,
-    hidden: TensorBase,
-    weight: TensorBase,
-    bias: TensorBase | None = None,
-    sizes: Any = None,
-    turned: bool = False,
-):
-    """Run a GRU over a sequence: outputs (L, N, H) from the input's share of the gates (L, N, 3H), the state to begin with
-    (N, H), and the state's weight (3H, H) and bias (3H,).  `sizes`, `turned` and the node are as for `lstm_layer`.
-    """
-    # Autocast leaves the state as it is, and the result is like it.
-    also = FLOAT32 if gates.dtype in HALF_TYPES else None
-    if not _whole(gates, hidden, weight, bias, also=also):
-        return _along(_gru_steps, turned)(gates, hidden, weight, bias, sizes)
-    _check("gru_layer", 3, gates, hidden, weight, sizes, bias=bias)
-    inputs = (gates, hidden, weight, bias)
-    keep, order = tape.recording(*(x for x in inputs if x is not None)), _order(gates, sizes, turned)
-    with unrecorded():
-        found, activated = tiles.gru(*inputs, order, keep)
-        outputs = _own(found, hidden, keep)
-    if keep:
-        given = inputs if bias is not None else inputs[:3]
-        tape.record(
-            "GruLayerBackward0",
-            _gru_whole_gradients,
-            given,
-            outputs,
-            (*given[:3], found, activated, *given[3:]),
-            (sizes, order, _asked(*inputs)),
-        )
-    return outputs
-
-
-def _gru_whole_gradients(grad, gates, hidden, weight, outputs, activated, *more):
-    *bias, sizes, order, asked = more
-    inputs = (gates, hidden, weight, *bias)
-    if tape.recording(grad, *inputs):
-        given = inputs if bias else (*inputs, None)
-        return _recorded_gradients(_gru_steps, (grad,), given, sizes, turned=order.turned)[: len(inputs)]
-    found = tiles.gru_gradients(grad, hidden, weight, outputs, activated, order, asked)
-    return _cast(found, inputs)
-
-
-@library("library", "_rnn_layer", autocast="lower")
-def rnn_layer(
-    gates: TensorBase,
-    hidden: TensorBase,
-    weight: TensorBase,
-    sizes: Any = None,
-    turned: bool = False,
-    kind: str = "rnn_tanh",
-):
-    """Run Elman's network over a sequence: outputs (L, N, H) from the input's share (L, N, H), the state to begin with (N, H)
-    and the state's weight (H, H).  `sizes`, `turned` and the node are as for `lstm_layer`; `kind` is rnn_tanh or rnn_relu.
-    """
-    if not _whole(gates, hidden, weight):
-        return _along(_rnn_steps, turned)(gates, hidden, weight, sizes, kind)
-    _check("rnn_layer", 1, gates, hidden, weight, sizes)
-    inputs = (gates, hidden, weight)
-    keep, order = tape.recording(*inputs), _order(gates, sizes, turned)
-    with unrecorded():
-        found = tiles.rnn(*inputs, order, kind)
-        outputs = _own(found, gates, keep)
-    if keep:
-        tape.record(
-            "RnnLayerBackward0",
-            _rnn_whole_gradients,
-            inputs,
-            outputs,
-            (*inputs, found),
-            (sizes, order, kind, _asked(*inputs)),
-        )
-    return outputs
-
-
-def _rnn_whole_gradients(grad, gates, hidden, weight, outputs, sizes, order, kind, asked):
-    inputs = (gates, hidden, weight)
-    if tape.recording(grad, *inputs):
-        return _recorded_gradients(_rnn_steps, (grad,), inputs, sizes, kind, turned=order.turned)
-    return _cast(tiles.rnn_gradients(grad, hidden, weight, outputs, order, asked, kind), inputs)
-
-
-@unrecorded()
 def _lstm_kept(gates, hidden, cell, weight, sizes):
-    """All outputs, cells and activated gates, and the last cell of each sequence."""
+    """All outputs, the last cell of each sequence, all cells and activated gates, step by step."""
     activated, ended = gates.new_empty(gates.shape), []
     shape = (*gates.shape[:-1], cell.shape[1])
     outputs, cells = gates.new_empty(shape), gates.new_empty(shape)
@@ -322,17 +275,13 @@ def _lstm_kept(gates, hidden, cell, weight, sizes):
         addmm(share, hidden, weight, out=gate)
         lstm_cell.foreach([[i], [f], [g], [o], [cell]], out=[[output], [new], [i], [f], [g], [o]])
         hidden, cell = output, new
-    return outputs, cells, activated, cat([cell, *reversed(ended)]) if ended else cell.clone()
+    return outputs, cat([cell, *reversed(ended)]) if ended else cell.clone(), cells, activated
 
 
-def _lstm_gradients(grads, gates, hidden, cell, weight, outputs, cells, activated, sizes):
-    if tape.recording(*grads, gates, hidden, cell, weight):  # to be differentiated again: step by step
-        return _recorded_gradients(_lstm_steps, grads, (gates, hidden, cell, weight), sizes)
+def _lstm_back(grad_outputs, grad_last, hidden, cell, weight, outputs, cells, activated, sizes):
+    """The gradients, step by step."""
     # What reaches each output from outside; what reaches it through the next step is added on the way.
-    to_outputs, to_cell = (
-        kept.new_zeros(kept.shape) if grad is None else grad.clone(memory_format=contiguous_format)
-        for grad, kept in zip(grads, (outputs, cell))
-    )
+    to_outputs, to_cell = (g.clone(memory_format=contiguous_format) for g in (grad_outputs, grad_last))
     flow = activated.new_empty(activated.shape)
     parts = (to_outputs, *activated.chunk(4, -1), cells, flow, *flow.chunk(4, -1))
     to_steps, i, f, g, o, news, flows, *to_gates = _steps(parts, sizes)
@@ -353,19 +302,183 @@ def _lstm_gradients(grads, gates, hidden, cell, weight, outputs, cells, activate
     return flow, flows[0] @ weight, to_cell, flow.flatten(0, -2).t() @ befores
 
 
-def _recorded_gradients(steps, grads, inputs, *others, turned=False):
-    """The gradients on the tape, by going through the recorded steps."""
-    wanted = [x for x in inputs if x is not None and x.requires_grad]
-    found = _along(steps, turned)(*inputs, *others)
-    pairs = [
-        (out, g) for out, g in zip(found if isinstance(found, tuple) else (found,), grads) if g is not None
-    ]
-    gradients = iter(
-        tape.run_backward([out for out, _ in pairs], [g for _, g in pairs], True, True, wanted, False)
-    )
-    return tuple(next(gradients) if x is not None and x.requires_grad else None for x in inputs)
+def _own(found: TensorBase, like: TensorBase, kept: bool) -> TensorBase:
+    """What a layer returns: a copy where the node keeps the outputs, for a program may write to those of a GRU or an RNN."""
+    return found.clone() if kept and found.dtype is like.dtype else found.to(like.dtype)
 
 
+def _cast(found, inputs):
+    """Gradients in the dtypes of the inputs."""
+    return tuple(None if x is None else x.to(like.dtype) for x, like in zip(found, inputs))
+
+
+# --- gated recurrent units ------------------------------
+@library("library", "_gru_layer", autocast="parts", composite=True)
+def gru_layer(
+    gates: TensorBase,
+    hidden: TensorBase,
+    weight: TensorBase,
+    bias: TensorBase | None = None,
+    sizes: Any = None,
+    turned: bool = False,
+):
+    """Run a GRU over a sequence: outputs (L, N, H) from the input's share of the gates (L, N, 3H), the state to begin with
+    (N, H), and the state's weight (3H, H) and bias (3H,).  `sizes`, `turned` and the node are as for `lstm_layer`.
+    """
+    # Autocast leaves the state as it is, and the result is like it.
+    also = FLOAT32 if gates.dtype in HALF_TYPES else None
+    if not _whole(gates, hidden, weight, bias, also=also):
+        return _along(_gru_steps, turned)(gates, hidden, weight, bias, sizes)
+    keep = _kept(gates, hidden, weight, bias)
+    return gru_sequence(gates, hidden, weight, bias, sizes, turned, keep)[0]
+
+
+@leaf(
+    "library",
+    results=("outputs", "states", "activated"),
+    inputs=("gates", "hidden", "weight", "bias"),
+    label="GruLayerBackward0",
+)
+def gru_sequence(
+    gates: TensorBase,
+    hidden: TensorBase,
+    weight: TensorBase,
+    bias: TensorBase | None,
+    sizes: Sequence[int] | None,
+    turned: bool,
+    keep: bool,
+) -> tuple[TensorBase | None, ...]:
+    """`gru_layer`'s outputs; with `keep` also all states as they were computed, r, z, n and what r scales."""
+    _check("gru_layer", 3, gates, hidden, weight, sizes, bias=bias)
+    found, activated = tiles.gru(gates, hidden, weight, bias, _order(gates, sizes, turned), keep)
+    return _own(found, hidden, keep), found if keep else None, activated
+
+
+@gru_sequence.derivative
+def _gru_gradients(grad, gates, hidden, weight, bias, states, activated, sizes, turned, needs) -> tuple:
+    inputs = (gates, hidden, weight, bias)
+    if states is None:
+        _, states, activated = gru_sequence(*inputs, sizes, turned, True)
+    return gru_sequence_backward(grad, *inputs, states, activated, sizes, turned, needs)
+
+
+@leaf(
+    "library",
+    results=("to_gates", "to_hidden", "to_weight", "to_bias"),
+    inputs=("grad_out", "gates", "hidden", "weight", "bias"),
+    batching="sliced",
+)
+def gru_sequence_backward(
+    grad_out: TensorBase,
+    gates: TensorBase,
+    hidden: TensorBase,
+    weight: TensorBase,
+    bias: TensorBase | None,
+    states: TensorBase,
+    activated: TensorBase,
+    sizes: Sequence[int] | None,
+    turned: bool,
+    wanted: Sequence[bool],
+) -> tuple[TensorBase | None, ...]:
+    """The gradients of `gru_sequence`."""
+    order = _order(gates, sizes, turned)
+    found = tiles.gru_gradients(grad_out, hidden, weight, states, activated, order, wanted)
+    return _cast(found, (gates, hidden, weight, bias))
+
+
+@gru_sequence_backward.derivative
+def _gru_again(grads, grad_out, gates, hidden, weight, bias, sizes, turned, wanted, needs) -> tuple:
+    def steps(*inputs):
+        return _along(_gru_steps, turned)(*inputs, sizes)
+
+    def first(grad_out, *inputs):
+        return gradients(steps, inputs, (grad_out,), wanted)
+
+    return gradients(first, (grad_out, gates, hidden, weight, bias), grads, needs)
+
+
+# --- Elman's network ------------------------------
+@library("library", "_rnn_layer", autocast="lower", composite=True)
+def rnn_layer(
+    gates: TensorBase,
+    hidden: TensorBase,
+    weight: TensorBase,
+    sizes: Any = None,
+    turned: bool = False,
+    kind: str = "rnn_tanh",
+):
+    """Run Elman's network over a sequence: outputs (L, N, H) from the input's share (L, N, H), the state to begin with (N, H)
+    and the state's weight (H, H).  `sizes`, `turned` and the node are as for `lstm_layer`; `kind` is rnn_tanh or rnn_relu.
+    """
+    if not _whole(gates, hidden, weight):
+        return _along(_rnn_steps, turned)(gates, hidden, weight, sizes, kind)
+    return rnn_sequence(gates, hidden, weight, sizes, turned, kind, _kept(gates, hidden, weight))[0]
+
+
+@leaf(
+    "library",
+    results=("outputs", "states"),
+    inputs=("gates", "hidden", "weight"),
+    label="RnnLayerBackward0",
+)
+def rnn_sequence(
+    gates: TensorBase,
+    hidden: TensorBase,
+    weight: TensorBase,
+    sizes: Sequence[int] | None,
+    turned: bool,
+    kind: str,
+    keep: bool,
+) -> tuple[TensorBase, TensorBase | None]:
+    """`rnn_layer`'s outputs; with `keep` also all states as they were computed."""
+    _check("rnn_layer", 1, gates, hidden, weight, sizes)
+    found = tiles.rnn(gates, hidden, weight, _order(gates, sizes, turned), kind)
+    return _own(found, gates, keep), found if keep else None
+
+
+@rnn_sequence.derivative
+def _rnn_gradients(grad, gates, hidden, weight, states, sizes, turned, kind, needs) -> tuple:
+    inputs = (gates, hidden, weight)
+    if states is None:
+        _, states = rnn_sequence(*inputs, sizes, turned, kind, True)
+    return rnn_sequence_backward(grad, *inputs, states, sizes, turned, kind, needs)
+
+
+@leaf(
+    "library",
+    results=("to_gates", "to_hidden", "to_weight"),
+    inputs=("grad_out", "gates", "hidden", "weight"),
+    batching="sliced",
+)
+def rnn_sequence_backward(
+    grad_out: TensorBase,
+    gates: TensorBase,
+    hidden: TensorBase,
+    weight: TensorBase,
+    states: TensorBase,
+    sizes: Sequence[int] | None,
+    turned: bool,
+    kind: str,
+    wanted: Sequence[bool],
+) -> tuple[TensorBase | None, ...]:
+    """The gradients of `rnn_sequence`."""
+    order = _order(gates, sizes, turned)
+    found = tiles.rnn_gradients(grad_out, hidden, weight, states, order, wanted, kind)
+    return _cast(found, (gates, hidden, weight))
+
+
+@rnn_sequence_backward.derivative
+def _rnn_again(grads, grad_out, gates, hidden, weight, sizes, turned, kind, wanted, needs) -> tuple:
+    def steps(*inputs):
+        return _along(_rnn_steps, turned)(*inputs, sizes, kind)
+
+    def first(grad_out, *inputs):
+        return gradients(steps, inputs, (grad_out,), wanted)
+
+    return gradients(first, (grad_out, gates, hidden, weight), grads, needs)
+
+
+# --- steps ------------------------------
 @pointwise(places=("_gru_candidate",), dtypes=FLOATING, in_place=False)
 def gru_candidate(x_reset, h_reset, x_new, h_new):
     """n = tanh(x_new + σ(x_reset + h_reset)·h_new)."""

@@ -204,7 +204,7 @@ def lstm_gradients(
     to_outputs, to_cell, hidden, cell, weight, outputs, cells, activated, order: Order, wanted
 ) -> tuple:
     """The gradients of gates, hidden, cell and weight."""
-    weight, to_outputs, hidden, _ = _multiplied(weight, to_outputs, hidden, outputs)
+    weight, to_outputs, hidden, outputs = _multiplied(weight, to_outputs, hidden, outputs)
     cell, carried = _plain(cell, to_cell)
     carried, flow = carried.clone(), _like(activated, activated.shape[-1], weight.dtype)
     own = (carried, STAYS, None)
