@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 ROOT = Path(__file__).parent.parent
-sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "ops")]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "operations")]
 
 import samples  # noqa: E402
 

@@ -10,6 +10,7 @@ import scipy.special
 import flambeau
 from flambeau import linalg
 from flambeau.autograd import gradcheck, gradgradcheck
+from flambeau.utils._python_dispatch import TorchDispatchMode
 
 BATCHES = [(), (2,), (2, 1)]
 
@@ -609,3 +610,56 @@ def test_old_solvers_want_one_dtype():
             RuntimeError, match="to have the same dtype, but found b of type flambeau.float32"
         ):
             solve(b, factor)
+
+
+class Names(TorchDispatchMode):
+    """The operations that the lower level sees."""
+
+    def __init__(self):
+        self.names = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.names.append(func.__name__)
+        return func(*args, **(kwargs or {}))
+
+
+def test_verdicts_are_asked_for_by_an_operation_that_modes_see():
+    a = matrices(3, 3, positive=True)
+    for call in (linalg.inv, linalg.cholesky, linalg.lu_factor, lambda a: linalg.solve(a, a)):
+        with Names() as seen:
+            call(a)
+        assert seen.names.count("linalg_check_errors") == 1
+    with Names(), pytest.raises(linalg.LinAlgError, match=r"^linalg.inv: \(Batch element 1\): The diagonal"):
+        linalg.inv(flambeau.stack([a, a * 0]))
+
+
+@pytest.mark.parametrize("driver", ["gels", "gelsy", "gelsd"])
+@pytest.mark.parametrize("shape", [(6, 4), (4, 6), (4, 4), (2, 6, 3)])
+def test_gradients_of_least_squares(shape, driver):
+    """Of solutions and residuals, at first and second order, whichever way they are computed."""
+
+    def both(a, b):
+        found = linalg.lstsq(a, b, driver=driver)
+        return (found.solution, found.residuals) if found.residuals.numel() else found.solution
+
+    a, b = matrices(*shape, requires_grad=True), matrices(*shape[:-1], 2, seed=1, requires_grad=True)
+    assert gradcheck(both, (a, b)) and gradgradcheck(both, (a, b))
+    assert linalg.lstsq(a, b, driver=driver).solution.grad_fn.name() == "LinalgLstsqBackward0"
+
+
+def test_singular_values_save_the_matrix_alone():
+    a = matrices(5, 3, requires_grad=True)
+    saved = []
+    with flambeau.autograd.graph.saved_tensors_hooks(lambda t: (saved.append(t), t)[1], lambda t: t):
+        linalg.svdvals(a)
+        linalg.eigvalsh(a.mT @ a)
+    assert [tuple(t.shape) for t in saved if t.shape != a.mT.shape] == [(5, 3), (5, 3), (3, 3)]
+
+
+def test_slices_share_a_factor():
+    """A solver whose matrix is that of all slices, forward and backward."""
+    a, b = matrices(3, 3, positive=True), matrices(4, 3, 2, seed=1)
+    factor = linalg.cholesky(a)
+    for solve in (lambda x: flambeau.cholesky_solve(x, factor), lambda x: linalg.solve(a, x)):
+        close(flambeau.vmap(solve)(b), flambeau.stack([solve(x) for x in b]))
+        close(flambeau.func.jacrev(solve)(b[0]), flambeau.func.jacfwd(solve)(b[0]))
