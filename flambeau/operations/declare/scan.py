@@ -17,10 +17,10 @@ from ...codegen import kernels as kn
 from ...core.base.dtypes import dtype
 from ...core.base.tensor import TensorBase
 from ...core.call.function import FunctionOp
-from ...core.call.watching import is_watched
 from ...core.loops import scan as core_scan
 from . import machine
 from .pointwise import ALL, CODE_NAMES, CODES, compute_dtype
+from .registry import register
 
 WHOLE, TOTALS, JOINED, CONTINUED = range(4)
 
@@ -32,13 +32,13 @@ class Scan:
         self.name, self.body, self.dtypes = body.__name__, body, dtypes
         self.__doc__ = body.__doc__
         self.kernels: dict = {}  # filled and read by core/loops/scan.pyx
-        self.scanning = FunctionOp(self.scanned, self.name, owns=False)  # what those who watch are shown
+        self.operation = FunctionOp(self.scanned, self.name, owns=False)
 
     def __call__(self, input: TensorBase, dim: int, given: dtype | None = None):
-        return (self.scanning if is_watched() else self.scanned)(input, dim, given)
+        return self.operation(input, dim, given)
 
     def scanned(self, input: TensorBase, dim: int, given: dtype | None):
-        """A call past the door."""
+        """What the operation computes."""
         return core_scan.scan(self, input, dim, given or input.dtype)
 
     def program(self, memory: str, working: str) -> tuple[list[ex.Expr], list[str]]:
@@ -81,5 +81,11 @@ class Scan:
 
 
 def scan(*, dtypes: frozenset[str] = ALL) -> Callable[[Callable], Scan]:
-    """Declare a scan from a function of one element."""
-    return lambda body: Scan(body, dtypes)
+    """Declare a scan from a function of one element: an operation that is public nowhere."""
+
+    def declare(body: Callable) -> Scan:
+        made = Scan(body, dtypes)
+        register(made.name, "scan", made.operation, places=(), differentiable=False)
+        return made
+
+    return declare

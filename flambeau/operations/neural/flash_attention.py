@@ -188,7 +188,7 @@ def _blocked_gradients(
 
 
 _READ = tuple(f"c{k}" for k in range(9))
-_blocked = {"results": ("out", "lse", "top"), "inputs": ("query", "key", "value", *_READ)}
+_blocked: dict[str, Any] = {"results": ("out", "lse", "top"), "inputs": ("query", "key", "value", *_READ)}
 scaled_dot_product_flash_attention = leaf(
     "library",
     name="scaled_dot_product_flash_attention",

@@ -10,23 +10,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...core import tape
 from ...core.base.dtypes import by_name
 from ...core.base.tensor import TensorBase
 from ...core.call.copies import to_dtype
 from ...core.make import sampling
 from ...core.make.random import Generator
-from ...core.tape.contexts import unrecorded
 from ..declare import checks
-from ..declare.registry import library
+from ..declare.registry import leaf, library
 from ..declare.shapes import broadcast
 
 _SINGLE, _DOUBLE = by_name["float32"], by_name["float64"]
 
 
 def _drawn_from(x: TensorBase) -> TensorBase:
-    """What the loops read: no history, half types as float32."""
-    x = x.detach() if x.requires_grad else x
+    """What the loops read: half types as float32."""
     return x if x.dtype is _SINGLE or x.dtype is _DOUBLE else to_dtype(x, _SINGLE)
 
 
@@ -42,14 +39,7 @@ def _together(who: str, **given: TensorBase) -> list[TensorBase]:
     return [x.expand(shape) for x in tensors]
 
 
-def _not_twice(name: str) -> Any:
-    def refuse(grad: TensorBase) -> Any:
-        raise NotImplementedError(f"the derivative for '{name}' is not implemented.")
-
-    return refuse
-
-
-@library("random", "poisson", differentiable=False, on_host=True)
+@leaf("random", "poisson", differentiable=False, on_host=True)
 def poisson(input: TensorBase, generator: Generator | None = None) -> TensorBase:
     """Poisson numbers with the rates that `input` gives; RuntimeError where one is negative or NaN.  The gradient is 0.
 
@@ -64,13 +54,15 @@ def poisson(input: TensorBase, generator: Generator | None = None) -> TensorBase
     made = sampling.poisson(_drawn_from(input), generator)
     if made is None:
         raise RuntimeError("poisson(): invalid Poisson rate, expected rate to be non-negative")
-    made = to_dtype(made, input.dtype)
-    if tape.recording(input):
-        tape.record("PoissonBackward0", lambda g: g * 0.0, (input,), made)
-    return made
+    return to_dtype(made, input.dtype)
 
 
-@library("random", "binomial", differentiable=False, on_host=True)
+@poisson.derivative
+def _poisson_gradient(grad: TensorBase) -> TensorBase:
+    return grad * 0.0
+
+
+@leaf("random", "binomial", differentiable=False, on_host=True)
 def binomial(count: TensorBase, prob: TensorBase, generator: Generator | None = None) -> TensorBase:
     """How many of `count` trials succeed, each with probability `prob`: floating-point tensors of one dtype, which broadcast.
 
@@ -85,10 +77,12 @@ def binomial(count: TensorBase, prob: TensorBase, generator: Generator | None = 
     """
     checks.dtypes("binomial", checks.FLOATS, ValueError, count=count, prob=prob)
     a, b = _together("binomial", count=count, prob=prob)
-    made = to_dtype(sampling.binomial(_drawn_from(a), _drawn_from(b), generator), count.dtype)
-    if tape.recording(count, prob):
-        tape.record("BinomialBackward0", lambda g: (g * 0.0, g * 0.0), (a, b), made)
-    return made
+    return to_dtype(sampling.binomial(_drawn_from(a), _drawn_from(b), generator), count.dtype)
+
+
+@binomial.derivative
+def _binomial_gradients(grad: TensorBase, shape_count: Any, shape_prob: Any) -> tuple:
+    return grad.new_zeros(shape_count), grad.new_zeros(shape_prob)
 
 
 @library("random", "_negative_binomial", name="negative_binomial", differentiable=False, on_host=True)
@@ -98,87 +92,89 @@ def negative_binomial(count: TensorBase, odds: TensorBase, generator: Generator 
     return to_dtype(sampling.negative_binomial(_drawn_from(count), _drawn_from(odds), generator), count.dtype)
 
 
-@library("random", "_standard_gamma", name="standard_gamma", differentiable=False, on_host=True)
+@leaf("random", "_standard_gamma", name="standard_gamma", differentiable=False, on_host=True)
 def standard_gamma(input: TensorBase, generator: Generator | None = None) -> TensorBase:
     """Numbers of the gamma distributions with the shapes in `input` and rate 1 (Marsaglia and Tsang 2000).
 
     At least the smallest normal number of float32 (float64); NaN for negative shapes.  Differentiable once.
     """
     checks.floating("_standard_gamma", input=input)
-    drawn = sampling.gamma(_drawn_from(input), generator)
-    made = to_dtype(drawn, input.dtype)
-    if tape.recording(input):
-        tape.record("StandardGammaBackward0", _times_gamma_gradient, (input,), made, (input, drawn))
-    return made
+    return to_dtype(sampling.gamma(_drawn_from(input), generator), input.dtype)
 
 
-def _times_gamma_gradient(grad: TensorBase, shape: TensorBase, drawn: TensorBase) -> TensorBase:
-    return grad * standard_gamma_grad(shape, drawn)
+@standard_gamma.derivative
+def _gamma_gradient(grad: TensorBase, input: TensorBase, result: TensorBase) -> TensorBase:
+    return grad * standard_gamma_grad(input, result)
 
 
-@library("random", "_standard_gamma_grad", name="standard_gamma_grad", differentiable=False, on_host=True)
+@leaf(
+    "random",
+    "_standard_gamma_grad",
+    name="standard_gamma_grad",
+    underived=True,
+    differentiable=False,
+    on_host=True,
+)
 def standard_gamma_grad(self: TensorBase, output: TensorBase) -> TensorBase:
     """How `output`, which `standard_gamma` has made, moves with the shape `self`: -(∂F/∂shape) / density."""
-    found = to_dtype(sampling.gamma_gradient(_drawn_from(self), _drawn_from(output)), self.dtype)
-    if tape.recording(self, output):
-        tape.record("StandardGammaGradBackward0", _not_twice("_standard_gamma_grad"), (self, output), found)
-    return found
+    return to_dtype(sampling.gamma_gradient(_drawn_from(self), _drawn_from(output)), self.dtype)
 
 
-@library("random", "_standard_beta", name="standard_beta", differentiable=False, on_host=True)
+@library("random", "_standard_beta", name="standard_beta", differentiable=False, composite=True)
 def standard_beta(a: TensorBase, b: TensorBase, generator: Generator | None = None) -> TensorBase:
     """Numbers of beta distributions, inside of (0, 1): quotients of gamma numbers.  Differentiable once."""
-    a, b = _together("_standard_beta", a=a, b=b)
-    drawn, rest = sampling.beta(_drawn_from(a), _drawn_from(b), generator)
-    made = to_dtype(drawn, a.dtype)
-    if tape.recording(a, b):
-        tape.record("StandardBetaBackward0", _beta_gradients, (a, b), made, (a, b, drawn, rest))
-    return made
+    return beta_and_rest(*_together("_standard_beta", a=a, b=b), generator)[0]
 
 
-def _beta_gradients(grad: TensorBase, a: TensorBase, b: TensorBase, x: TensorBase, rest: TensorBase) -> tuple:
-    return (
-        grad * dirichlet_grad(x, a, b).to(grad.dtype) * rest.to(grad.dtype),
-        -grad * dirichlet_grad(rest, b, a).to(grad.dtype) * x.to(grad.dtype),
-    )
+@leaf(
+    "random",
+    results=("x", "rest"),
+    label="StandardBetaBackward0",
+    differentiable=False,
+    on_host=True,
+)
+def beta_and_rest(
+    a: TensorBase, b: TensorBase, generator: Generator | None = None
+) -> tuple[TensorBase, TensorBase]:
+    """Numbers x of beta distributions and 1 - x, each with all its digits."""
+    x, rest = sampling.beta(_drawn_from(a), _drawn_from(b), generator)
+    return to_dtype(x, a.dtype), to_dtype(rest, a.dtype)
 
 
-@library("random", "_sample_dirichlet", name="sample_dirichlet", differentiable=False, on_host=True)
+@beta_and_rest.derivative
+def _beta_gradients(
+    grad_x: TensorBase, a: TensorBase, b: TensorBase, x: TensorBase, rest: TensorBase
+) -> tuple:
+    return grad_x * dirichlet_grad(x, a, b) * rest, -grad_x * dirichlet_grad(rest, b, a) * x
+
+
+@leaf("random", "_sample_dirichlet", name="sample_dirichlet", differentiable=False, on_host=True)
 def sample_dirichlet(input: TensorBase, generator: Generator | None = None) -> TensorBase:
     """Numbers of Dirichlet distributions, whose concentrations lie along the last dimension.  Differentiable once.
 
     Where a concentration is below 1 the logarithms of gamma numbers are compared, so that none is too small to tell.
     """
     checks.floating("_sample_dirichlet", input=input)
-    drawn = sampling.dirichlet(_drawn_from(input), generator)
-    made = to_dtype(drawn, input.dtype)
-    if tape.recording(input):
-        tape.record("SampleDirichletBackward0", _dirichlet_gradient, (input,), made, (input, drawn))
-    return made
+    return to_dtype(sampling.dirichlet(_drawn_from(input), generator), input.dtype)
 
 
-def _dirichlet_gradient(grad: TensorBase, concentration: TensorBase, x: TensorBase) -> TensorBase:
+@sample_dirichlet.derivative
+def _dirichlet_gradient(grad: TensorBase, input: TensorBase, result: TensorBase) -> TensorBase:
     """Each number moves with its own concentration as a beta number does, and the others make room in proportion."""
-    wide, x = to_dtype(concentration, _DOUBLE), to_dtype(x, _DOUBLE)
+    wide, x = to_dtype(input, _DOUBLE), to_dtype(result, _DOUBLE)
     g = to_dtype(grad, _DOUBLE)
     own = dirichlet_grad(x, wide, wide.sum(-1, True) - wide)
     return to_dtype(own * (g - (x * g).sum(-1, True)), grad.dtype)
 
 
-@library("random", "_beta_grad", name="dirichlet_grad", differentiable=False, on_host=True)
+@leaf("random", "_beta_grad", name="dirichlet_grad", underived=True, differentiable=False, on_host=True)
 def dirichlet_grad(x: TensorBase, a: TensorBase, b: TensorBase) -> TensorBase:
     """How a beta(a, b) number x moves with a, over 1 - x: -(∂F/∂a) / density / (1 - x)."""
-    found = to_dtype(sampling.beta_gradient(*map(_drawn_from, (x, a, b))), x.dtype)
-    if tape.recording(x, a, b):
-        tape.record("DirichletGradBackward0", _not_twice("_dirichlet_grad"), (x, a, b), found)
-    return found
+    return to_dtype(sampling.beta_gradient(*map(_drawn_from, (x, a, b))), x.dtype)
 
 
 @library("random", "_von_mises", name="von_mises", differentiable=False, on_host=True)
 def von_mises(loc: TensorBase, concentration: TensorBase, generator: Generator | None = None) -> TensorBase:
     """Angles in [-π, π) of von Mises distributions (Best and Fisher, "Efficient simulation of the von Mises distribution", 1979)."""
     loc, concentration = _together("_von_mises", loc=loc, concentration=concentration)
-    with unrecorded():
-        return to_dtype(
-            sampling.von_mises(_drawn_from(concentration), _drawn_from(loc), generator), loc.dtype
-        )
+    return to_dtype(sampling.von_mises(_drawn_from(concentration), _drawn_from(loc), generator), loc.dtype)
