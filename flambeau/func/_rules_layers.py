@@ -245,6 +245,30 @@ def _in_tiles(level: Level, op: Any, args: list, kwargs: dict, running: Running 
     return level.wrapped(tuple(t if t is None else t.unflatten(0, (level.size, n)) for t in found))
 
 
+@rule("class_entropy")
+def _classes(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
+    """Slices are more rows, whose losses are reduced afterwards."""
+    bound = parameters(op).bind(args, kwargs)
+    ignore, how = bound["ignore_index"], bound["how"]
+    x, target = level.spread(bound["input"]), level.spread(bound["target"])
+    sizes = x.shape[:2]
+    losses, *others = op(x.flatten(0, 1), target.flatten(0, 1), ignore, "none")
+    kept = (target != ignore).to(x.dtype).sum(1)
+    losses = losses.unflatten(0, sizes)
+    found = losses if how == "none" else losses.sum(1) if how == "sum" else losses.sum(1) / kept
+    return level.wrapped((found, *(t.unflatten(0, sizes) for t in others[:2]), kept))
+
+
+@made("class_entropy_backward")
+def _classes_back(
+    grad: Any, input: Any, target: Any, top: Any, total: Any, kept: Any, ignore: int, how: str
+) -> Any:
+    column = target.unsqueeze(1)
+    hit = input.new_zeros(input.shape).scatter(1, column.masked_fill(column == ignore, 0), 1.0)
+    grad = grad / kept if how == "mean" else grad.unsqueeze(1) if how == "none" else grad
+    return grad.expand(column.shape).masked_fill(column == ignore, 0.0) * (input.softmax(1) - hit)
+
+
 @rule("batch_norm")
 def _normalized(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
     known = parameters(op)

@@ -8,7 +8,6 @@ from typing import Any
 from ...codegen import functions as fn
 from ...codegen import kernels as kn
 from ...codegen.differentiate import sign
-from ...core import tape
 from ...core.base import display
 from ...core.base.tensor import TensorBase
 from ...core.call import casting
@@ -18,7 +17,7 @@ from ..declare.examples import of_call
 from ..declare.half_types import in_float32
 from ..declare.host import holds
 from ..declare.pointwise import FLOATING, pointwise
-from ..declare.registry import library
+from ..declare.registry import leaf, library
 from ..declare.rows import reduction, row
 from ..pointwise.arithmetic import where
 from ..rows.softmax import lifted_log, log_softmax_of, lowered
@@ -103,35 +102,69 @@ def class_gradients(logits, target, top, total, grad, *, ignore=-100.0):
     return fn.where(ignored, fn.like(logits, 0.0), found)
 
 
-def _class_entropy(input, target, ignore_index: int, how: str):
-    """Cross-entropy of logits (N, C) and class numbers (N,)."""
-    column = target.unsqueeze(1)
-    params = (float(ignore_index),)
-    losses, top, total = class_losses.over((input.detach(), column), 1, True, params=params)
+@leaf(
+    "library",
+    results=("loss", "top", "total", "kept"),
+    inputs=("input",),
+    label="CrossEntropyLossBackward0",
+)
+def class_entropy(
+    input: TensorBase, target: TensorBase, ignore_index: int, how: str
+) -> tuple[TensorBase, TensorBase, TensorBase, TensorBase]:
+    """Cross-entropy of logits (N, C) and class numbers (N,), reduced; the largest logits (N, 1), the logarithms of the sums of
+    exponentials relative to them, and how many rows count.
+    """
+    column, params = target.unsqueeze(1), (float(ignore_index),)
+    losses, top, total = class_losses.over((input, column), 1, True, params=params)
     added, kept, wrong = counted_sum.over(
         (losses, column), None, False, params=(*params, float(input.shape[1]))
     )
     if not holds(~wrong):
         _refuse_classes("cross_entropy", target, ignore_index, input.shape[1])
     found = losses.squeeze(1) if how == "none" else added if how == "sum" else added / kept
-    if tape.recording(input):
-        tape.record("CrossEntropyLossBackward0", _class_entropy_back, (input,), found, (input, column),
-                    (top, total, kept, ignore_index, how))  # fmt: skip
-    return found
+    return found, top, total, kept
 
 
-def _class_entropy_back(grad, input, column, top, total, kept, ignore_index, how):
-    again = tape.recording(grad, input)
+@class_entropy.derivative
+def _class_entropy_gradient(grad, input, target, top, total, kept, ignore_index, how) -> TensorBase:
+    return class_entropy_backward(grad, input, target, top, total, kept, ignore_index, how)
+
+
+@leaf("library", inputs=("grad_out", "input"))
+def class_entropy_backward(
+    grad_out: TensorBase,
+    input: TensorBase,
+    target: TensorBase,
+    top: TensorBase,
+    total: TensorBase,
+    kept: TensorBase,
+    ignore_index: int,
+    how: str,
+) -> TensorBase:
+    """The gradient of the logits of `class_entropy`."""
+    grad = grad_out / kept if how == "mean" else grad_out.unsqueeze(1) if how == "none" else grad_out
+    given = (input, target.unsqueeze(1), top, total, grad)
+    return class_gradients.over(given, 1, params=(float(ignore_index),))
+
+
+@class_entropy_backward.derivative
+def _class_entropy_again(grad, grad_out, input, target, kept, ignore_index, how) -> tuple:
+    column = target.unsqueeze(1)
+    ignored = column == ignore_index
+    # Masked before the products: a NaN that an ignored row is given goes no further, at any order.
+    arriving = grad.masked_fill(ignored, 0.0)
+    weights = input.softmax(1)
+    of_rows = (arriving * weights).sum(1, True)
+    to_rows = of_rows - arriving.gather(1, column.masked_fill(ignored, 0))
     if how == "mean":  # where no class counts, the derivative of 0 / 0 would be NaN in places that are masked
-        grad = grad / (kept.clamp(min=1.0) if again else kept)
+        many = kept.clamp(min=1.0)
+        rows, to_grad = grad_out / many, to_rows.sum() / many
     elif how == "none":
-        grad = grad.unsqueeze(1)
-    if again:  # differentiated again: out of recorded operations
-        hit = input.new_zeros(input.shape).scatter(1, column.masked_fill(column == ignore_index, 0), 1.0)
-        # Masked before the product: a NaN that an ignored row is given goes no further, at any order.
-        grad = grad.expand(column.shape).masked_fill(column == ignore_index, 0.0)
-        return grad * (input.softmax(1) - hit)
-    return class_gradients.over((input, column, top, total, grad), 1, params=(float(ignore_index),))
+        rows, to_grad = grad_out.unsqueeze(1), to_rows.squeeze(1)
+    else:
+        rows, to_grad = grad_out, to_rows.sum()
+    rows = rows.expand(column.shape).masked_fill(ignored, 0.0)
+    return to_grad, rows * (weights * (arriving - of_rows))
 
 
 def _refuse_classes(name: str, target, ignore_index: int, classes: int) -> None:
@@ -190,7 +223,7 @@ def cross_entropy(
         and input.shape[1] <= MOST_CLASSES
     )
     if plain and input.shape[0] and target.dtype.name == "int64":
-        return _class_entropy(input, target, ignore_index, reduction)
+        return class_entropy(input, target, ignore_index, reduction)[0]
     target = target if target.ndim < input.ndim else target.reshape(())
     axis = 1 if input.ndim > 1 else 0
     scores = log_softmax_of(input, axis)
