@@ -149,8 +149,7 @@ def plays_again(entry, text) -> bool:
 # They use what they computed on the way, with functions below the door: a recording holds that as a constant.
 CONSTANTS = frozenset(
     """
-    cumprod_ masked.amax masked.amin masked.cumprod masked.logaddexp masked.logsumexp masked.norm masked.normalize masked.prod
-    masked.std masked.var quantile
+    
     """.split()
 )
 

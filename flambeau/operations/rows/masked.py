@@ -74,7 +74,7 @@ def _limit(d: dtype, name: str, infinite: float) -> Any:
 
 def _enter(function: Callable, **facts: Any) -> Callable:
     name = f"masked.{function.__name__}"
-    return library("masked", name, name=name, **facts)(function)
+    return library("masked", name, name=name, composite=True, **facts)(function)
 
 
 def _over(op: Any, x: TensorBase, dim: Any, keepdim: bool) -> TensorBase:

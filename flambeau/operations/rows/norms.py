@@ -98,7 +98,7 @@ def _power_sum(x, p: float, dim, keepdim):
     return (total.masked_fill(none, 1.0) ** (1.0 / p)).masked_fill(none, 0.0 if p > 0 else math.inf)
 
 
-register(
+vector_norm = register(
     "vector_norm",
     "composite",
     vector_norm,

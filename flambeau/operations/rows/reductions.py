@@ -8,7 +8,6 @@ import math
 
 from ...codegen import functions as fn
 from ...codegen import kernels as kn
-from ...core import tape
 from ...core.base.tensor import TensorBase
 from ...core.call.pointwise import set_sum_to
 from ...core.places.join import cat
@@ -17,7 +16,7 @@ from ..declare import checks
 from ..declare.examples import of_call
 from ..declare.half_types import in_float32
 from ..declare.pointwise import COMPLEX, EVERY, FLOATING, NUMERIC
-from ..declare.registry import library, register
+from ..declare.registry import leaf, library, register
 from ..declare.results import accepts_out, category, into, named_result
 from ..declare.rows import reduction, widened
 from ..pointwise.arithmetic import maximum, minimum
@@ -387,7 +386,14 @@ def _others(x, dim):
     return before * after
 
 
-@library("composite", reference="numpy.prod", autocast=("float32", "float32 unless told"))
+@leaf(
+    "reduction",
+    "prod",
+    "Tensor.prod",
+    inputs=("input",),
+    reference="numpy.prod",
+    autocast=("float32", "float32 unless told"),
+)
 def prod(input, dim=None, keepdim: bool = False, *, dtype=None, out=None) -> TensorBase:
     """Π input over one `dim`, or of all elements; integers and bools give int64.
 
@@ -405,19 +411,14 @@ def prod(input, dim=None, keepdim: bool = False, *, dtype=None, out=None) -> Ten
         return all_(input, dim, keepdim, out=out)
     if dtype is not None and input.dtype != dtype:
         input = input.to(dtype)
-    if not tape.recording(input):
-        return product.over((input,), dim, keepdim, dtype, out=out)
-    found = product.over((input.detach(),), dim, keepdim)
-    if input.ndim == 0:
-        dim = None
-    tape.record(
-        "ProdBackward0",
-        lambda g, x: (_prod_gradient(g, conj(x), dim, keepdim) if x.ndim else g,),
-        (input,),
-        found,
-        (input,),
-    )
-    return found
+    return product.over((input,), dim, keepdim, dtype, out=out)
+
+
+@prod.derivative
+def _(grad, input, dim, keepdim, dtype_input):
+    x = conj(input.to(grad.dtype))
+    found = _prod_gradient(grad, x, dim, keepdim) if x.ndim else grad
+    return found.to(dtype_input)
 
 
 @library("composite")

@@ -11,15 +11,13 @@ from ...codegen import tiles  # noqa: F401  says who provides the functions
 from ...core import tape
 from ...core.base.dtypes import by_name, dtype
 from ...core.base.tensor import TensorBase
-from ...core.call.watching import is_watched
 from ...core.lib import extremes as core_extremes
 from ...core.places.join import cat
-from ...core.tape.contexts import unrecorded
 from ..declare import checks
 from ..declare.examples import of_call
 from ..declare.host import holds
 from ..declare.pointwise import COMPLEX, FLOATING, NUMBERS
-from ..declare.registry import library, register
+from ..declare.registry import leaf, library, register
 from ..declare.results import into, named_result
 from ..declare.scan import Scan, scan
 from ..declare.shapes import wrapped as _wrapped
@@ -97,7 +95,7 @@ def _accumulating(who: str, input: TensorBase, dim: int, given: dtype | None) ->
     return given
 
 
-@library("scan", reference="numpy.cumsum", autocast=("whole", "float32 unless told"))
+@leaf("scan", "cumsum", "Tensor.cumsum", reference="numpy.cumsum", autocast=("whole", "float32 unless told"))
 def cumsum(
     input: TensorBase, dim: int, *, dtype: dtype | None = None, out: TensorBase | None = None
 ) -> TensorBase:
@@ -110,15 +108,17 @@ def cumsum(
             [ 4,  9, 15]])
     """
     given = _accumulating("cumsum", input, dim, dtype)
-    found = running_sum(input, dim, given)
-    if tape.recording(input):
-        tape.record(
-            "CumsumBackward0", lambda g: _reversed_sum(to_dtype(g, input.dtype), dim), (input,), found
-        )
-    return into(out, found, "cumsum")
+    return into(out, running_sum(input, dim, given), "cumsum")
 
 
-@library("scan", reference="numpy.cumprod", autocast=("whole", "float32 unless told"))
+@cumsum.derivative
+def _(grad: TensorBase, dim: int, dtype_input: dtype) -> TensorBase:
+    return _reversed_sum(grad.to(dtype_input), dim)
+
+
+@leaf(
+    "scan", "cumprod", "Tensor.cumprod", reference="numpy.cumprod", autocast=("whole", "float32 unless told")
+)
 def cumprod(
     input: TensorBase, dim: int, *, dtype: dtype | None = None, out: TensorBase | None = None
 ) -> TensorBase:
@@ -129,49 +129,55 @@ def cumprod(
     tensor([ 1,  2,  6, 24])
     """
     x = to_dtype(input, _accumulating("cumprod", input, dim, dtype))
-    found = running_product(x, dim)
-    if tape.recording(x):
-        tape.record("CumprodBackward0", _cumprod_gradient, (x,), found, (x, found), (dim,))
-    return into(out, found, "cumprod")
+    return into(out, running_product(x, dim), "cumprod")
 
 
-def _cumprod_gradient(grad: TensorBase, x: TensorBase, out: TensorBase, dim: int) -> TensorBase:
-    """Σ_j≥i grad_j · (product of all x up to j but x_i), of the conjugates of complex x.
+@cumprod.derivative
+def _(grad: TensorBase, input: TensorBase, result: TensorBase, dim: int, dtype_input: dtype) -> TensorBase:
+    if input.ndim == 0:
+        return grad.to(dtype_input)
+    x, out = conj(input.to(result.dtype)), conj(result)
+    if holds(x != 0):
+        return (_reversed_sum(grad * out, dim) / x).to(dtype_input)
+    return cumprod_backward(grad, x, out, dim).to(dtype_input)
 
-    Up to the first zero that is Σ grad_j · out_j / x_i.  At it, the zero is left out of the product; after it, every
+
+@leaf("scan", batching="parts", inputs=("upstream", "x"))
+def cumprod_backward(upstream: TensorBase, x: TensorBase, output: TensorBase, dim: int) -> TensorBase:
+    """Σ_j≥i upstream_j · (product of all x up to j but x_i), for any number of zeros.
+
+    Up to the first zero that is Σ upstream_j · output_j / x_i.  At it, the zero is left out of the product; after it, every
     product holds the zero.
     """
-    if x.ndim == 0:
-        return grad
-    x, out = conj(x), conj(out)
-    with unrecorded():
-        zero = x == 0
-        without_zero = holds(~zero)
-    if without_zero:
-        return _reversed_sum(grad * out, dim) / x
-    if tape.recording(grad, x):
-        return _cumprod_gradient_by_element(grad, x, dim)
+    zero = x == 0
     seen = zero.cumsum(dim)
     first = zero & (seen == 1)
     others = x.masked_fill(first, 1.0)
-    before = _reversed_sum(grad * out, dim) / x.masked_fill(zero, 1.0)
-    at = _reversed_sum(grad * others.cumprod(dim), dim)
+    before = _reversed_sum(upstream * output, dim) / x.masked_fill(zero, 1.0)
+    at = _reversed_sum(upstream * others.cumprod(dim), dim)
     return before.masked_fill(seen > 0, 0.0) + at.masked_fill(~first, 0.0)
 
 
-def _cumprod_gradient_by_element(grad: TensorBase, x: TensorBase, dim: int) -> TensorBase:
-    """The definition, element by element: right at zeros for derivatives of any order, quadratic in the length."""
-    n = x.shape[dim]
-    one = x.narrow(dim, 0, 1).detach() * 0.0 + 1.0
-    found = []
+@cumprod_backward.derivative
+def _(grad: TensorBase, upstream: TensorBase, x: TensorBase, dim: int) -> tuple:
+    """By the definition, element by element: quadratic in the length."""
+    n, (x, upstream) = x.shape[dim], (conj(x), conj(upstream))
+    one, nothing = x.narrow(dim, 0, 1).detach() * 0.0 + 1.0, upstream.detach() * 0.0
+    to_upstream = to_x = grad * 0.0
     for k in range(n):
-        others = [x.narrow(dim, 0, k), one, x.narrow(dim, k + 1, n - k - 1)]
-        products = cat([o for o in others if o.shape[dim]], dim).cumprod(dim)
-        found.append((grad * products).narrow(dim, k, n - k).sum(dim, True))
-    return cat(found, dim)
+        others = cat([x.narrow(dim, 0, k), one, x.narrow(dim, k + 1, n - k - 1)], dim)
+        products, own = others.cumprod(dim), grad.narrow(dim, k, 1)
+        later = [nothing.narrow(dim, 0, k), upstream.narrow(dim, k, n - k)]
+        to_upstream = to_upstream + own * cat(
+            [nothing.narrow(dim, 0, k), products.narrow(dim, k, n - k)], dim
+        )
+        rest = cumprod_backward(cat(later, dim), others, products, dim)
+        parts = [rest.narrow(dim, 0, k), one * 0.0, rest.narrow(dim, k + 1, n - k - 1)]
+        to_x = to_x + own * cat(parts, dim)
+    return to_upstream, to_x
 
 
-@library("scan")
+@leaf("scan", "logcumsumexp", "Tensor.logcumsumexp")
 def logcumsumexp(input: TensorBase, dim: int, *, out: TensorBase | None = None) -> TensorBase:
     """log Σ exp(x₀ … xₖ) for each k along `dim`, without overflow.  NotImplementedError for integers.
 
@@ -184,59 +190,70 @@ def logcumsumexp(input: TensorBase, dim: int, *, out: TensorBase | None = None) 
     _wrapped(dim, input, "logcumsumexp")
     if not input.is_floating_point() and not input.is_complex():
         raise NotImplementedError(f'logcumsumexp(): "logcumsumexp" not implemented for {input.dtype}')
-    found = running_logsumexp(input, dim)
-    if tape.recording(input):
-        tape.record("LogcumsumexpBackward0", _logcumsumexp_gradient, (input,), found, (input, found), (dim,))
-    return into(out, found, "logcumsumexp")
+    return into(out, running_logsumexp(input, dim), "logcumsumexp")
 
 
-def _logcumsumexp_gradient(grad: TensorBase, x: TensorBase, out: TensorBase, dim: int) -> TensorBase:
-    """e^x_i · Σ_j≥i grad_j · e^-out_j, the positive and the negative terms each by its logarithm.
+@logcumsumexp.derivative
+def _(grad: TensorBase, input: TensorBase, result: TensorBase, dim: int) -> TensorBase:
+    return grad if input.ndim == 0 else logcumsumexp_backward(grad, input, result, dim)
 
-    Where out_j is -inf, so is every x_i up to it: e^x_i is 0 whatever stands for out_j.
-    """
-    if x.ndim == 0:
-        return grad
+
+def _weighted(terms: TensorBase, x: TensorBase, output: TensorBase, dim: int, backward: bool) -> TensorBase:
+    """Σ terms · e^(x - output) over the places so far, or those from here on: by logarithms, so that nothing overflows."""
+
+    def summed(logs: TensorBase) -> TensorBase:
+        if backward:
+            return (logcumsumexp((logs - output).flip(dim), dim).flip(dim) + x).exp()
+        return (logcumsumexp(logs + x, dim) - output).exp()
+
     if x.is_complex():
-        if tape.recording(grad, x):  # linear in grad, at 0 too
-            top = x.real.detach().amax(dim, True)
-            top = top.masked_fill(top.abs() == math.inf, 0.0)
-            weighted = grad * (top - out).exp().conj()
-            return (x - top).exp().conj() * weighted.flip(dim).cumsum(dim).flip(dim)
-        logs = grad.conj().log() - out
-        return (logcumsumexp(logs.flip(dim), dim).flip(dim) + x).exp().conj()
-    out = out.masked_fill(out == -math.inf, 0.0)
-
-    if tape.recording(
-        grad
-    ):  # tangents are the adjoint of this: it must be linear in grad, at 0 too, as logarithms are not
-        top = x.detach().amax(dim, True).double()
-        top = top.masked_fill(top.abs() == math.inf, 0.0)
-        weighted = grad.double() * (top - out.double()).clamp(max=700.0).exp()
-        return ((x.double() - top).exp() * weighted.flip(dim).cumsum(dim).flip(dim)).to(grad.dtype)
+        return summed((terms.conj() if backward else terms).log())
+    output = output.masked_fill(output == -math.inf, 0.0)  # every x up to there is -inf, too
 
     def part(terms: TensorBase) -> TensorBase:
         inside = terms > 0
-        logs = terms.masked_fill(~inside, 1.0).log().masked_fill(~inside, -math.inf) - out
-        return (logcumsumexp(logs.flip(dim), dim).flip(dim) + x).exp()
+        return summed(terms.masked_fill(~inside, 1.0).log().masked_fill(~inside, -math.inf))
 
-    return part(grad) - part(-grad)
+    return part(terms) - part(-terms)
+
+
+@leaf("scan", batching="parts")
+def logcumsumexp_backward(upstream: TensorBase, x: TensorBase, output: TensorBase, dim: int) -> TensorBase:
+    """e^x_i · Σ_j≥i upstream_j · e^-output_j, conjugate where it is complex."""
+    return conj(_weighted(upstream, x, output, dim, True))
+
+
+@leaf("scan", batching="parts")
+def logcumsumexp_tangents(tangent: TensorBase, x: TensorBase, output: TensorBase, dim: int) -> TensorBase:
+    """e^-output_j · Σ_i≤j tangent_i · e^x_i: the adjoint of `logcumsumexp_backward`."""
+    return _weighted(tangent, x, output, dim, False)
+
+
+@logcumsumexp_backward.derivative
+def _(
+    grad: TensorBase, upstream: TensorBase, x: TensorBase, output: TensorBase, dim: int, result: TensorBase
+) -> tuple:
+    found = logcumsumexp_tangents(grad, x, output, dim)
+    return found, conj(grad) * result, -(upstream * conj(found))
+
+
+@logcumsumexp_tangents.derivative
+def _(
+    grad: TensorBase, tangent: TensorBase, x: TensorBase, output: TensorBase, dim: int, result: TensorBase
+) -> tuple:
+    found = logcumsumexp_backward(grad, x, output, dim)
+    return found, conj(tangent) * found, -(grad * conj(result))
 
 
 def _by_vectors(input: TensorBase, axis: int, smallest: bool) -> tuple[TensorBase, TensorBase] | None:
-    """Extremes of rows; None where those who watch are to see the scan, and for what has no function."""
-    if input._composed or is_watched():
-        return None
-    with unrecorded():
-        return core_extremes.running(input, axis, smallest)
+    """Extremes of rows; None for what has no function."""
+    return None if input._composed else core_extremes.running(input, axis, smallest)
 
 
 def _extreme(who: str, shown: str, kind: str, run: Scan, result: type):
     def function(input: TensorBase, dim: int, *, out: tuple | None = None):
         axis = _wrapped(dim, input, who)
         values, indices = _by_vectors(input, axis, kind == "min") or run(input, dim)
-        if tape.recording(input):
-            tape.record(f"{who.capitalize()}Backward0", _to_places, (input,), values, (indices,), (axis,))
         if out is not None:
             return result(into(out[0], values, who), into(out[1], indices, who))
         return result(values, indices)
@@ -248,11 +265,16 @@ def _extreme(who: str, shown: str, kind: str, run: Scan, result: type):
         "Shape:\n    input: any; the results have the same\n\nRaises:\n    IndexError: `dim` is out of range"
         + of_call(f"{who}(flambeau.tensor([2, 3, 1]), 0)", shown)
     )
-    return register(who, "scan", function, batching="along flat")
+    names = ("values", "indices")
+    made = leaf("scan", who, f"Tensor.{who}", results=names, batching="along flat")(function)
+    made.derivative(_to_places)
+    return made
 
 
-def _to_places(grad: TensorBase, indices: TensorBase, dim: int) -> TensorBase:
-    return grad if grad.ndim == 0 else grad.new_zeros(grad.shape).scatter_add(dim, indices, grad)
+def _to_places(grad_values: TensorBase, indices: TensorBase, dim: int) -> TensorBase:
+    if grad_values.ndim == 0:
+        return grad_values
+    return grad_values.new_zeros(grad_values.shape).scatter_add_(dim, indices, grad_values)
 
 
 cummax = _extreme(
@@ -278,7 +300,7 @@ def _in_place(function, sign: str, shown: str):
         "Shape:\n    self: any, which stays\n\nRaises:\n    IndexError: `dim` is out of range"
         + of_call(f"tensor([1, 2, 3]).{write.__name__}(0)", shown)
     )
-    register(write.__name__, "scan", write, places=(f"Tensor.{write.__name__}",))
+    register(write.__name__, "scan", write, places=(f"Tensor.{write.__name__}",), composite=True)
 
 
 _in_place(cumsum, "Σ", "tensor([1, 3, 6])")
