@@ -15,7 +15,7 @@ from ...core.tape.contexts import unrecorded
 from ..declare import checks
 from ..declare.examples import of_call
 from ..declare.host import Result, computed, holds
-from ..declare.registry import library, register
+from ..declare.registry import leaf, library, register
 from ..declare.results import into, named_result
 from ..declare.shapes import wrapped as _wrapped
 from ..pointwise.copying import to_dtype
@@ -59,7 +59,7 @@ def _ordered(who: str, input: TensorBase) -> None:
         checks.dtypes(who, checks.FLOATS | checks.INTEGERS | {"bool"}, input=input)
 
 
-@library("sort", "sort", "Tensor.sort", batching="along")
+@leaf("sort", "sort", "Tensor.sort", results=("values", "indices"), inputs=("input",), batching="along")
 def sort(
     input: TensorBase,
     dim: int = -1,
@@ -90,6 +90,25 @@ def _zero_place(input: TensorBase) -> TensorBase:
     return input.new_zeros((), dtype=INT64)
 
 
+def _to_places(grad_values: TensorBase, indices: TensorBase, dim: int, shape_input: Any) -> TensorBase:
+    """The gradient of elements that were chosen along a dimension."""
+    if not shape_input:
+        return grad_values.reshape(())
+    return grad_values.new_zeros(shape_input).scatter_add_(dim, indices, grad_values)
+
+
+sort.derivative(_to_places)
+
+
+def _to_place(
+    grad_values: TensorBase, indices: TensorBase, dim: int, keepdim: bool, shape_input: Any
+) -> TensorBase:
+    """That of one element of each row."""
+    if shape_input and not keepdim:
+        grad_values, indices = grad_values.unsqueeze(dim), indices.unsqueeze(dim)
+    return _to_places(grad_values, indices, dim, shape_input)
+
+
 @library("sort", "argsort", "Tensor.argsort", differentiable=False, batching="along")
 def argsort(input: TensorBase, dim: int = -1, descending: bool = False, stable: bool = False) -> TensorBase:
     """Indices (int64) that sort along `dim`: the second result of `sort`.
@@ -109,7 +128,7 @@ def argsort(input: TensorBase, dim: int = -1, descending: bool = False, stable: 
     return _zero_place(input) if input.ndim == 0 else _order(input, axis, descending)
 
 
-@library("sort", "msort", "Tensor.msort")
+@library("sort", "msort", "Tensor.msort", composite=True, on_host=False)
 def msort(input: TensorBase, *, out: TensorBase | None = None) -> TensorBase:
     """The elements in order along the first dimension.
 
@@ -128,7 +147,7 @@ def msort(input: TensorBase, *, out: TensorBase | None = None) -> TensorBase:
     return into(out, values, "msort")
 
 
-@library("sort", "topk", "Tensor.topk", batching="along")
+@leaf("sort", "topk", "Tensor.topk", results=("values", "indices"), inputs=("input",), batching="along")
 def topk(
     input: TensorBase,
     k: int,
@@ -159,13 +178,18 @@ def topk(
     return _given(out, topk_result(input.gather(axis, places), places))
 
 
+topk.derivative(_to_places)
+
+
 def _pick(input: TensorBase, axis: int, places: TensorBase, keepdim: bool, result: type) -> tuple:
-    """The elements at `places` (of size 1 along the axis), differentiably."""
+    """The elements at `places` (of size 1 along the axis)."""
     values = input.gather(axis, places)
     return result(values, places) if keepdim else result(values.squeeze(axis), places.squeeze(axis))
 
 
-@library("sort", "kthvalue", "Tensor.kthvalue", batching="along")
+@leaf(
+    "sort", "kthvalue", "Tensor.kthvalue", results=("values", "indices"), inputs=("input",), batching="along"
+)
 def kthvalue(
     input: TensorBase, k: int, dim: int = -1, keepdim: bool = False, *, out: tuple | None = None
 ) -> tuple[TensorBase, TensorBase]:
@@ -201,6 +225,9 @@ def kthvalue(
     return _given(out, _pick(input, axis, places, keepdim, kthvalue_result), (input,))
 
 
+kthvalue.derivative(_to_place)
+
+
 def _median_places(input: TensorBase, axis: int, skip_nan: bool) -> TensorBase:
     """Where the lower median stands; a NaN is the median unless NaN is skipped."""
     n = input.shape[axis]
@@ -226,16 +253,26 @@ def _median(who: str, result: type, skip_nan: bool):
                 )
             if input.numel() == 0:
                 return input.new_full((), math.nan)
-            flat = input.reshape(-1)
-            return flat.gather(0, _median_places(flat, 0, skip_nan)).squeeze(0)
+            return of_rows(input.reshape(-1), 0, False).values
         axis = _wrapped(dim, input, who)
-        if input.ndim == 0:
-            return _given(out, result(input.clone(), _zero_place(input)))
-        if input.shape[axis] == 0:
+        if input.ndim and input.shape[axis] == 0:
             raise IndexError(f"{who}(): Expected reduction dim {axis} to have non-zero size.")
-        places = _median_places(input, axis, skip_nan)
-        return _given(out, _pick(input, axis, places, keepdim, result))
+        return _given(out, of_rows(input, axis, bool(keepdim)))
 
+    def rows(input: TensorBase, dim: int, keepdim: bool) -> tuple[TensorBase, TensorBase]:
+        if input.ndim == 0:
+            return result(input.clone(), _zero_place(input))
+        return _pick(input, dim, _median_places(input, dim, skip_nan), keepdim, result)
+
+    rows.__name__ = rows.__qualname__ = f"{who}_of_rows"
+    of_rows = leaf(
+        "sort",
+        results=("values", "indices"),
+        inputs=("input",),
+        label=f"{who.capitalize()}Backward1",
+        batching="along",
+    )(rows)
+    of_rows.derivative(_to_place)
     function.__name__ = function.__qualname__ = who
     function.__doc__ = (
         "The lower median x₍⌊(n - 1) / 2⌋₎ of the n sorted elements, of all or along `dim`.\n\n"
@@ -250,8 +287,7 @@ def _median(who: str, result: type, skip_nan: bool):
         "(input: Tensor, dim: int, keepdim: bool = False, *, out: tuple[Tensor, Tensor] | None = None) "
         f"-> return_types.{who}",
     )
-    register(who, "sort", function, overloads=overloads)
-    return function
+    return register(who, "sort", function, overloads=overloads, composite=True, on_host=False)
 
 
 median = _median("median", median_result, False)
@@ -271,7 +307,7 @@ def _most_frequent(a, ranked):
     return np.take_along_axis(ranked, best[..., None], -1)
 
 
-@library("sort", "mode", "Tensor.mode", batching="along")
+@leaf("sort", "mode", "Tensor.mode", results=("values", "indices"), inputs=("input",), batching="along")
 def mode(
     input: TensorBase, dim: int = -1, keepdim: bool = False, *, out: tuple | None = None
 ) -> tuple[TensorBase, TensorBase]:
@@ -297,6 +333,9 @@ def mode(
     ranked = _order(rows, rows.ndim - 1, False)
     places = computed(Result((*rows.shape[:-1], 1), INT64), _most_frequent, rows, ranked).movedim(-1, axis)
     return _given(out, _pick(input, axis, places, keepdim, mode_result))
+
+
+mode.derivative(_to_place)
 
 
 def _quantile(who: str, skip_nan: bool):
@@ -342,8 +381,7 @@ def _quantile(who: str, skip_nan: bool):
         "outside [0, 1] or has another dtype, or there are no elements"
         + of_call(f"{who}(flambeau.tensor([1.0, 2.0, 4.0]), 0.75)", "tensor(3.)")
     )
-    register(who, "sort", function, autocast=("float32", "whole"))
-    return function
+    return register(who, "sort", function, autocast=("float32", "whole"), composite=True, on_host=False)
 
 
 def _quantiles(input, points, dim, keepdim: bool, interpolation: str, skip_nan: bool, who: str) -> TensorBase:

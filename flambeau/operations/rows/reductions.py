@@ -393,6 +393,7 @@ def _others(x, dim):
     inputs=("input",),
     reference="numpy.prod",
     autocast=("float32", "float32 unless told"),
+    batching="along flat",
 )
 def prod(input, dim=None, keepdim: bool = False, *, dtype=None, out=None) -> TensorBase:
     """Π input over one `dim`, or of all elements; integers and bools give int64.

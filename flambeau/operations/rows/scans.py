@@ -226,7 +226,10 @@ def logcumsumexp_backward(upstream: TensorBase, x: TensorBase, output: TensorBas
 @leaf("scan", batching="parts")
 def logcumsumexp_tangents(tangent: TensorBase, x: TensorBase, output: TensorBase, dim: int) -> TensorBase:
     """e^-output_j · Σ_i≤j tangent_i · e^x_i: the adjoint of `logcumsumexp_backward`."""
-    return _weighted(tangent, x, output, dim, False)
+    if x.is_complex():
+        return _weighted(tangent, x, output, dim, False)
+    found = _weighted(tangent.double(), x.double(), output.double(), dim, False)
+    return found.to(tangent.dtype)
 
 
 @logcumsumexp_backward.derivative
