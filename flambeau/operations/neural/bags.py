@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 from ...codegen.tiles import bags as tiles
 from ...codegen.tiles import kernels
-from ...core import tape
 from ...core.base.dtypes import by_name
 from ...core.base.provided import provided
 from ...core.base.tensor import TensorBase
@@ -23,7 +22,7 @@ from ...core.make.literal import tensor
 from ...core.tape.contexts import unrecorded
 from ..declare import checks, machine
 from ..declare.half_types import FLOAT32, HALF_TYPES
-from ..declare.registry import library
+from ..declare.registry import leaf, library
 from .embedding import embedding
 
 TILED = ("float32", "float64", "float16", "bfloat16")
@@ -49,47 +48,221 @@ def _refuse(flat: TensorBase, rows: int) -> None:
     )
 
 
-@library("library", "_embedding_bag_rows")
-def bag_rows(
-    input: TensorBase,
-    weight: TensorBase,
-    offsets: TensorBase | None,
-    scale: TensorBase | None,
-    mode: str,
-    include_last_offset: bool,
-    padding: int,
-    sparse: bool = False,
-) -> TensorBase:
-    """What is in each bag of rows of `weight` (V, D), by one kernel: (B, D); `padding` is the row in no bag, or -1.  With `sparse`
-    the gradient of `weight` lists the rows that are in bags.
-    """
+class _Read(NamedTuple):
+    """What kernels are given of the numbers."""
+
+    flat: TensorBase
+    starts: TensorBase  # of bags, and where the last one ends
+
+
+def _read(input: TensorBase, offsets: TensorBase | None, include_last_offset: bool) -> _Read:
     flat = (input if input.ndim == 1 else input.reshape(-1)).contiguous()
     if offsets is None:
-        starts = core.even_starts(*input.shape)
-    else:
-        starts = core.starts(offsets.contiguous(), flat.numel(), include_last_offset)
+        return _Read(flat, core.even_starts(*input.shape))
+    return _Read(flat, core.starts(offsets.contiguous(), flat.numel(), include_last_offset))
+
+
+def _folded(read: _Read, weight: TensorBase, scale: TensorBase | None, mode: str, padding: int) -> tuple:
+    """What is in each bag, and for maxima the rows where they stand."""
+    flat, starts = read
     bags, (rows, columns) = starts.numel() - 1, weight.shape
-    table = weight if weight.stride(1) == 1 else weight.detach().contiguous()
-    own = None if scale is None else _summed_in(scale.detach(), weight).reshape(-1).contiguous()
+    table = weight if weight.stride(1) == 1 else weight.contiguous()
+    own = None if scale is None else _summed_in(scale, weight).reshape(-1).contiguous()
     found = weight.new_empty((bags, columns))
     places = flat.new_empty((bags, columns), dtype=by_name["int64"]) if mode == "max" else None
-    kernel = _kernel(tiles.Fold, weight.dtype.name, input.dtype.name, mode, own is not None)
+    kernel = _kernel(tiles.Fold, weight.dtype.name, flat.dtype.name, mode, own is not None)
     numbers = (columns, rows, table.stride(0), padding)
     each = NANOSECONDS_A_BYTE * weight.dtype.itemsize * columns * flat.numel() / max(bags, 1)
     if core.run(kernel, (found, table, flat, starts, own, places), numbers, bags, each):
         _refuse(flat, rows)
-    if scale is not None and tape.recording(weight, scale):
-        saved = (flat, starts, scale, weight)
-        tape.record(
-            "EmbeddingBagBackward0", _weighted_gradients, (weight, scale), found, saved, (padding, sparse)
+    return found, places
+
+
+@leaf("library", inputs=("weight",), label="EmbeddingBagBackward0")
+def embedding_bag_rows(
+    weight: TensorBase,
+    input: TensorBase,
+    offsets: TensorBase | None,
+    rows: int,
+    mode: str,
+    include_last_offset: bool,
+    padding: int,
+    sparse: bool,
+    by_frequency: bool,
+) -> TensorBase:
+    """Sums or means of the rows of `weight` (V, D) in each bag: (B, D); `rows` is V, `padding` the row in no bag, or -1."""
+    return _folded(_read(input, offsets, include_last_offset), weight, None, mode, padding)[0]
+
+
+@embedding_bag_rows.derivative
+def _to_table(
+    grad, input, offsets, rows, mode, include_last_offset, padding, sparse, by_frequency
+) -> TensorBase:
+    bags = input, offsets, rows, mode, include_last_offset, padding
+    return _table_gradient(grad, None, *bags, sparse, by_frequency)
+
+
+def _table_gradient(
+    grad, scale, input, offsets, rows, mode, include_last_offset, padding, sparse, by_frequency
+) -> TensorBase:
+    """That of each bag, times the factors, at its rows; a sparse tensor lists those in bags."""
+    numbers = input, offsets, rows
+    counts = None
+    if by_frequency:
+        ones = grad.narrow(1, 0, 1) * 0.0 + 1.0
+        counts = embedding_bag_backward(ones, None, *numbers, "sum", include_last_offset, padding).clamp(
+            min=1
         )
-    elif tape.recording(weight):
-        if places is not None:
-            tape.record("EmbeddingBagBackward0", _dropped, (weight,), found, (places,), ((rows, columns),))
-        else:
-            extra = ((rows, columns), weight.dtype, mode, padding, sparse)
-            tape.record("EmbeddingBagBackward0", _spread, (weight,), found, (flat, starts), extra)
-    return found
+    if not sparse:
+        found = embedding_bag_backward(grad, scale, *numbers, mode, include_last_offset, padding)
+        return found if counts is None else found / counts
+    inside = _inside(input, offsets, include_last_offset, padding)
+    each = grad / inside.sizes().to(grad.dtype) if mode == "mean" else grad
+    each = each.index_select(0, inside.bag)
+    each = each if scale is None else each * scale.reshape(-1)[inside.at].unsqueeze(1)
+    each = each if counts is None else each / counts.index_select(0, inside.rows)
+    sizes = (rows, grad.shape[1])
+    return provided["sparse_coo"](inside.rows.long().unsqueeze(0), each.to(grad.dtype), sizes)
+
+
+@leaf("library", inputs=("weight", "scale"), label="EmbeddingBagBackward0")
+def embedding_bag_weighted(
+    weight: TensorBase,
+    scale: TensorBase,
+    input: TensorBase,
+    offsets: TensorBase | None,
+    include_last_offset: bool,
+    padding: int,
+    sparse: bool,
+    by_frequency: bool,
+) -> TensorBase:
+    """Sums of the rows of `weight` (V, D) times `scale` in each bag: (B, D)."""
+    return _folded(_read(input, offsets, include_last_offset), weight, scale, "sum", padding)[0]
+
+
+@embedding_bag_weighted.derivative
+def _to_table_and_scale(
+    grad, weight, scale, input, offsets, include_last_offset, padding, sparse, by_frequency, needs
+) -> tuple:
+    to_table = to_scale = None
+    if needs[0]:
+        bags = input, offsets, weight.shape[0], "sum", include_last_offset, padding
+        to_table = _table_gradient(grad, scale, *bags, sparse, by_frequency)
+    if needs[1]:
+        to_scale = embedding_bag_dots(grad, weight, input, offsets, include_last_offset, padding)
+        to_scale = to_scale.to(scale.dtype)
+    return to_table, to_scale
+
+
+@leaf("library", inputs=("grad_output", "scale"), label="EmbeddingBagBackwardBackward0")
+def embedding_bag_backward(
+    grad_output: TensorBase,
+    scale: TensorBase | None,
+    input: TensorBase,
+    offsets: TensorBase | None,
+    rows: int,
+    mode: str,
+    include_last_offset: bool,
+    padding: int,
+) -> TensorBase:
+    """The gradient of a table with so many rows: that of each bag, times the factors, at its rows."""
+    flat, starts = _read(input, offsets, include_last_offset)
+    given, factors = _summed_in(grad_output, grad_output).contiguous(), None
+    if scale is not None:
+        factors = _summed_in(scale, grad_output).reshape(-1).contiguous()
+    columns = given.shape[1]
+    found = given.new_zeros((rows, columns))
+    kernel = _kernel(tiles.Spread, given.dtype.name, flat.dtype.name, mode, scale is not None)
+    lanes = kernels.registers().bytes // given.dtype.itemsize
+    numbers = (columns, rows, columns, padding, starts.numel() - 1)
+    each = NANOSECONDS_A_BYTE * 2 * kernels.registers().bytes * flat.numel()
+    core.run(kernel, (found, given, flat, starts, factors), numbers, -(-columns // lanes), each)
+    return found.to(grad_output.dtype)
+
+
+@embedding_bag_backward.derivative
+def _to_bags(
+    grad, grad_output, scale, input, offsets, rows, mode, include_last_offset, padding, needs
+) -> tuple:
+    bags = include_last_offset, padding
+    if scale is None:
+        return (embedding_bag_rows(grad, input, offsets, rows, mode, *bags, False, False),)
+    to_bags = to_scale = None
+    if needs[0]:
+        to_bags = embedding_bag_weighted(grad, scale, input, offsets, *bags, False, False)
+    if needs[1]:
+        to_scale = embedding_bag_dots(grad_output, grad, input, offsets, *bags).to(scale.dtype)
+    return to_bags, to_scale
+
+
+@leaf("library", inputs=("grad_output", "weight"), label="EmbeddingBagBackwardBackward0")
+def embedding_bag_dots(
+    grad_output: TensorBase,
+    weight: TensorBase,
+    input: TensorBase,
+    offsets: TensorBase | None,
+    include_last_offset: bool,
+    padding: int,
+) -> TensorBase:
+    """The products of each number's row of `weight` with the gradient of its bag, in the shape of the numbers: the gradient of
+    factors, at least in float32.
+    """
+    flat, starts = _read(input, offsets, include_last_offset)
+    given = _summed_in(grad_output, grad_output).contiguous()
+    table = weight if weight.stride(1) == 1 else weight.contiguous()
+    found, bags = given.new_zeros(flat.shape), starts.numel() - 1
+    kernel = _kernel(tiles.Dots, weight.dtype.name, flat.dtype.name)
+    rows, columns = weight.shape
+    each = NANOSECONDS_A_BYTE * 2 * weight.dtype.itemsize * columns * flat.numel() / max(bags, 1)
+    numbers = (columns, rows, table.stride(0), padding)
+    core.run(kernel, (found, table, flat, starts, given), numbers, bags, each)
+    return found.reshape(input.shape)
+
+
+@embedding_bag_dots.derivative
+def _to_bags_and_table(
+    grad, grad_output, weight, input, offsets, include_last_offset, padding, needs
+) -> tuple:
+    bags = include_last_offset, padding
+    to_bags = to_table = None
+    if needs[0]:
+        to_bags = embedding_bag_weighted(weight, grad, input, offsets, *bags, False, False)
+    if needs[1]:
+        to_table = embedding_bag_backward(grad_output, grad, input, offsets, weight.shape[0], "sum", *bags)
+    return to_bags, to_table
+
+
+@leaf("library", inputs=("weight",), results=("result", "places"), label="EmbeddingBagBackward0")
+def embedding_bag_largest(
+    weight: TensorBase,
+    input: TensorBase,
+    offsets: TensorBase | None,
+    rows: int,
+    include_last_offset: bool,
+    padding: int,
+) -> tuple[TensorBase, TensorBase]:
+    """The largest of each column of `weight` (V, D) in each bag, (B, D), and the rows where they stand, -1 for empty bags."""
+    return _folded(_read(input, offsets, include_last_offset), weight, None, "max", padding)
+
+
+@embedding_bag_largest.derivative
+def _to_largest(grad, places, rows) -> TensorBase:
+    return embedding_bag_largest_backward(grad, places, rows)
+
+
+@leaf("library", inputs=("grad_output",), label="EmbeddingBagBackwardBackward0")
+def embedding_bag_largest_backward(grad_output: TensorBase, places: TensorBase, rows: int) -> TensorBase:
+    """The gradient of a table with so many rows, where each element of a bag is one of a row."""
+    given = _summed_in(grad_output, grad_output).contiguous()
+    bags, columns = places.shape
+    found, kernel = given.new_zeros((rows, columns)), _kernel(tiles.Drop, given.dtype.name)
+    core.run(kernel, (found, given, places), (columns, bags), columns, 2.0 * bags)
+    return found.to(grad_output.dtype)
+
+
+@embedding_bag_largest_backward.derivative
+def _from_places(grad, places) -> TensorBase:
+    return grad.gather(0, places.clamp(min=0)).masked_fill(places < 0, 0.0)
 
 
 def _summed_in(x: TensorBase, like: TensorBase) -> TensorBase:
@@ -110,81 +283,16 @@ class _Inside(NamedTuple):
         return counts.clamp(min=1).unsqueeze(1)
 
 
-def _inside(flat: TensorBase, starts: TensorBase, padding: int) -> _Inside:
-    counts = starts[1:] - starts[:-1]
-    bag = arange(counts.numel(), device=flat.device).repeat_interleave(counts)
-    at: TensorBase | slice = slice(bag.numel())
+def _inside(
+    input: TensorBase, offsets: TensorBase | None, include_last_offset: bool, padding: int
+) -> _Inside:
+    bag, number = _bags(input, offsets, include_last_offset)
+    flat = input.reshape(-1)
+    at: TensorBase | slice = slice(bag.numel())  # numbers after the last offset are in no bag
     if padding >= 0:
         at = (flat[at] != padding).nonzero().reshape(-1)
         bag = bag.index_select(0, at)
-    return _Inside(at, flat[at], bag, counts.numel())
-
-
-def _spread(grad, flat, starts, sizes, dtype, mode, padding, sparse, scale=None):
-    """The table's gradient: that of each bag, times the factors, at its rows."""
-    if sparse or tape.recording(grad) or (scale is not None and tape.recording(scale)):
-        inside = _inside(flat, starts, padding)
-        grad = grad / inside.sizes().to(grad.dtype) if mode == "mean" else grad
-        each = grad.index_select(0, inside.bag)
-        each = each if scale is None else each * scale.reshape(-1)[inside.at].unsqueeze(1)
-        if sparse:
-            return (provided["sparse_coo"](inside.rows.long().unsqueeze(0), each.to(dtype), sizes),)
-        return (grad.new_zeros(sizes).index_add(0, inside.rows, each),)
-    given, factors = _summed_in(grad, grad).contiguous(), None
-    if scale is not None:
-        factors = _summed_in(scale, grad).reshape(-1).contiguous()
-    found = given.new_zeros(sizes)
-    kernel = _kernel(tiles.Spread, given.dtype.name, flat.dtype.name, mode, scale is not None)
-    lanes = kernels.registers().bytes // given.dtype.itemsize
-    numbers = (sizes[1], sizes[0], sizes[1], padding, starts.numel() - 1)
-    each = NANOSECONDS_A_BYTE * 2 * kernels.registers().bytes * flat.numel()
-    core.run(kernel, (found, given, flat, starts, factors), numbers, -(-sizes[1] // lanes), each)
-    return (found.to(dtype),)
-
-
-def _weighted_gradients(grad, flat, starts, scale, weight, padding, sparse):
-    """The gradients of the table and of the factors of a weighted sum."""
-    to_table = to_scale = None
-    if weight.requires_grad:
-        (to_table,) = _spread(
-            grad, flat, starts, tuple(weight.shape), weight.dtype, "sum", padding, sparse, scale
-        )
-    if not scale.requires_grad:
-        return to_table, None
-    if tape.recording(grad, weight):
-        inside = _inside(flat, starts, padding)
-        each = (grad.index_select(0, inside.bag) * weight.index_select(0, inside.rows)).sum(1)
-        at = arange(flat.numel(), device=flat.device)[inside.at]
-        to_scale = each.new_zeros(flat.shape).index_add(0, at, each)
-    else:
-        given, table = (
-            _summed_in(grad, grad).contiguous(),
-            weight if weight.stride(1) == 1 else weight.contiguous(),
-        )
-        to_scale, bags = given.new_zeros(flat.shape), starts.numel() - 1
-        kernel = _kernel(tiles.Dots, weight.dtype.name, flat.dtype.name)
-        rows, columns = weight.shape
-        each = NANOSECONDS_A_BYTE * 2 * weight.dtype.itemsize * columns * flat.numel() / max(bags, 1)
-        core.run(
-            kernel,
-            (to_scale, table, flat, starts, given),
-            (columns, rows, table.stride(0), padding),
-            bags,
-            each,
-        )
-    return to_table, to_scale.reshape(scale.shape).to(scale.dtype)
-
-
-def _dropped(grad, places, sizes):
-    """The table's gradient where each element of a bag is one of a row."""
-    if tape.recording(grad):
-        kept = grad.masked_fill(places < 0, 0.0)
-        return (grad.new_zeros(sizes).scatter_add(0, places.clamp(min=0), kept),)
-    given = _summed_in(grad, grad).contiguous()
-    found, kernel = given.new_zeros(sizes), _kernel(tiles.Drop, given.dtype.name)
-    bags, columns = places.shape
-    core.run(kernel, (found, given, places), (columns, bags), columns, 2.0 * bags)
-    return (found.to(grad.dtype),)
+    return _Inside(at, flat[at], bag, number)
 
 
 # --- anywhere ------------------------------
@@ -212,7 +320,6 @@ def _on_host(input: TensorBase, weight: TensorBase, offsets: TensorBase | None) 
         and weight.device.type == "cpu"
         and input.device.type == "cpu"
         and (offsets is None or (offsets.dtype.name in INDEX_TYPES and offsets.device.type == "cpu"))
-        and not tape.is_forward_open()
     )
 
 
@@ -363,17 +470,24 @@ def embedding_bag(
             )
     checks.rank("embedding_bag", "weight", weight, 2, error=ValueError)
     _check_bags(input, offsets)
-    plain = max_norm is None and not (scale_grad_by_freq and tape.recording(weight))
-    if plain and _on_host(input, weight, offsets):
+    if max_norm is None and not (scale_grad_by_freq and mode == "max") and _on_host(input, weight, offsets):
         row = -1 if padding_idx is None else _row(weight, padding_idx)
-        return bag_rows(input, weight, offsets, per_sample_weights, mode, include_last_offset, row, sparse)
-    bags = _in_bags(input, weight, offsets, per_sample_weights, include_last_offset, padding_idx)
-    rows = embedding(bags.indices, weight, None, max_norm, norm_type, scale_grad_by_freq, sparse)
+        bags = include_last_offset, row
+        if mode == "max":
+            return embedding_bag_largest(weight, input, offsets, weight.shape[0], *bags)[0]
+        if per_sample_weights is None:
+            given = weight.shape[0], mode, *bags, sparse, scale_grad_by_freq
+            return embedding_bag_rows(weight, input, offsets, *given)
+        return embedding_bag_weighted(
+            weight, per_sample_weights, input, offsets, *bags, sparse, scale_grad_by_freq
+        )
+    inside = _in_bags(input, weight, offsets, per_sample_weights, include_last_offset, padding_idx)
+    rows = embedding(inside.indices, weight, None, max_norm, norm_type, scale_grad_by_freq, sparse)
     if mode == "max":
-        return _largest(rows, bags.bag, bags.sizes())[0]
+        return _largest(rows, inside.bag, inside.sizes())[0]
     rows = rows.to(by_name["float32"]) if rows.dtype in HALF_TYPES else rows  # where sums are accumulated
-    rows = rows if bags.scale is None else rows * bags.scale.unsqueeze(1)
-    total = rows.new_zeros([bags.number, rows.shape[1]]).index_add(0, bags.bag, rows)
+    rows = rows if inside.scale is None else rows * inside.scale.unsqueeze(1)
+    total = rows.new_zeros([inside.number, rows.shape[1]]).index_add(0, inside.bag, rows)
     if mode == "sum":
         return total.to(weight.dtype)
-    return (total / bags.sizes().clamp(min=1).unsqueeze(1).to(rows.dtype)).to(weight.dtype)
+    return (total / inside.sizes().clamp(min=1).unsqueeze(1).to(rows.dtype)).to(weight.dtype)
