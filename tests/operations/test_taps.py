@@ -170,8 +170,8 @@ def test_every_use_is_what_it_is_without_tables(name, layout, monkeypatch):
     if layout != "plain" and x.ndim != 4:
         return
     used = []
-    recorded = taps._recorded
-    monkeypatch.setattr(taps, "_recorded", lambda *given: used.append(given) or recorded(*given))
+    pairs = taps._pairs
+    monkeypatch.setattr(taps, "_pairs", lambda tables: used.append(tables) or pairs(tables))
     found = both_ways(CALLS[name], x)
     assert used or layout != "plain"
     monkeypatch.setattr(taps, "fits", lambda *given: False)

@@ -1,7 +1,8 @@
 """Operations that are linear in rows, in columns, in planes: resizing, padding, mean pooling.
 
     tables = [taps.linear(64, 128, 0.5, False)] * 2
-    out = taken(input, tables, "UpsampleBilinear2DBackward0")      # None: another way has to be taken
+    op = leaf_of("upsample_bilinear2d_tables", "UpsampleBilinear2DBackward0")
+    out = taken(input, tables, op)                                 # None: another way has to be taken
 
 Each of the last dimensions has a table of `core/lib/taps.pyx`, or None where nothing happens to it.  Gradients are made by the
 transposed tables, of any order.  Tables are kept, so that a size is worked out once.
@@ -14,19 +15,17 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...codegen import tiles  # noqa: F401  says who provides the functions
-from ...core import tape
 from ...core.base.dtypes import by_name
 from ...core.base.tensor import TensorBase
-from ...core.call.function import FunctionOp
-from ...core.call.watching import is_watched
+from ...core.call.leaf import LeafOp
 from ...core.lib import taps as core
-from ...core.make.literal import tensor
-from ...core.tape.contexts import unrecorded
+from .half_types import FLOAT32, HALF_TYPES
+from .registry import leaf
 
 Tables = Sequence[core.Taps | None]
 MOST = 1 << 14  # places of a line that a table is made for
 MOST_TERMS = 1 << 18  # elements that its sums have
-HALVES = ("float16", "bfloat16")
+SUMMED = (by_name["float32"], by_name["float64"])  # dtypes; others are moved alone
 
 
 def _kept(rule: Callable) -> Callable:
@@ -42,54 +41,39 @@ def fits(size: int, out: int, each: int = 1) -> bool:
     return 0 < size <= MOST and 0 < out <= MOST and max(out * each, 1) <= MOST_TERMS
 
 
-def _mapped(level, op, args: list, kwargs: dict, running) -> Any:
-    """Inside `vmap`: slices are planes."""
-    x, dim, *tables = args
-    return level.wrapped(op(level.inside(x), dim + 1, *tables))
-
-
-_shown = FunctionOp(core.summed, "summed", owns=False)  # what those who watch are shown
-vars(_shown)["mapped"] = _mapped
-
-
-def taken(x: TensorBase, tables: Tables, label: str) -> TensorBase | None:
-    """The input, its last dimensions summed by the tables, recorded under that label; None where it is not one for tables: on another
-    device, or of a dtype that they do not take.
+def taken(x: TensorBase, tables: Tables, op: LeafOp) -> TensorBase | None:
+    """The input, its last dimensions summed by the tables, by that leaf; None where it is not one for tables: on another device, or of
+    a dtype that they do not take.
     """
-    if x._composed:
+    if x._composed or not (x.is_cpu or x.is_meta):
         return None
-    if x.dtype.name in HALVES and not core.takes(x, [*tables]):
-        found = taken(x.to(by_name["float32"]), tables, label)
-        return None if found is None else found.to(x.dtype)
-    return _recorded(x, tuple(tables), label) if core.takes(x, [*tables]) else None
+    if x.dtype in SUMMED or (all(t is None or t.moves for t in tables) and x.dtype.itemsize <= 8):
+        return op(x, tuple(tables))
+    return op(x.to(FLOAT32), tuple(tables)).to(x.dtype) if x.dtype in HALF_TYPES else None
 
 
-def _recorded(x: TensorBase, tables: tuple, label: str) -> TensorBase:
-    if not tape.recording(x):
-        return _all(x, tables)
-    with unrecorded():
-        found = _all(x, tables)
-    tape.record(label, _back, (x,), found, (), (tables, label))
-    return found
+def leaf_of(name: str, label: str) -> LeafOp:
+    """A leaf of that name whose nodes are called `label`: its gradient is itself by the transposed tables."""
+    made = leaf("library", name=name, label=label, batching="leading")(by_tables)
+
+    @made.derivative
+    def gradient(grad: TensorBase, tables: tuple) -> TensorBase:
+        return made(_shared(grad, tables), tuple(None if t is None else t.turned() for t in tables))
+
+    return made
 
 
-def _back(grad: TensorBase, tables: tuple, label: str) -> TensorBase:
-    divisor = None
+def _shared(grad: TensorBase, tables: tuple) -> TensorBase:
+    """A gradient divided by what sums were."""
     for d, t in enumerate(tables):
         if t is not None and (shares := t.shares) is not None:
-            own = tensor(shares, dtype=grad.dtype, device=grad.device).reshape(
-                [-1] + [1] * (len(tables) - 1 - d)
-            )
-            divisor = own if divisor is None else divisor * own
-    grad = grad if divisor is None else grad / divisor
-    return _recorded(grad, tuple(None if t is None else t.turned() for t in tables), label)
+            grad = grad / grad.new_tensor(shares).reshape([-1] + [1] * (len(tables) - 1 - d))
+    return grad
 
 
-vars(_back)["on_slices"] = True  # inside `vmap` it runs as it stands: the sums have a rule
-
-
-def _all(x: TensorBase, tables: tuple) -> TensorBase:
-    """All dimensions, two at a time; what makes the tensor smaller comes first."""
+def by_tables(input: TensorBase, tables: tuple) -> TensorBase:
+    """The input, its last dimensions summed by the tables, two at a time; what makes the tensor smaller comes first."""
+    x = input
     rank = x.ndim
     last = rank > 3 and not x.is_contiguous() and _channels_last(x, len(tables))
     if last:
@@ -97,7 +81,7 @@ def _all(x: TensorBase, tables: tuple) -> TensorBase:
     first = rank - len(tables) - last
     steps = _pairs(tables)
     for d, one, other in steps:
-        x = (_shown if is_watched() else core.summed)(x, first + d, one, other)
+        x = core.summed(x, first + d, one, other)
     if not steps:
         x = x.clone()
     return x.movedim(-1, 1) if last else x

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...codegen import expr as ex
-from ...core import tape
 from ...core.base.dtypes import by_name
 from ...core.base.tensor import TensorBase
+from ...core.call.leaf import LeafOp
 from ...core.make.create import zeros
 from ...core.make.elements import check_number
-from ...core.tape.contexts import unrecorded
 from ..declare import taps
 from ..declare.indexed import indexed, scatter
-from ..declare.registry import library
+from ..declare.registry import leaf, library
 from ..declare.results import each_part
 
 MODES = ("constant", "reflect", "replicate", "circular")
@@ -26,7 +25,7 @@ def _padding_cast(on_host: bool, input: Any, pad: Any, mode: str = "constant", v
     return "float32" if on_host and listed else "whole"
 
 
-@library("shape", "nn.functional.pad", autocast=_padding_cast)
+@library("shape", "nn.functional.pad", autocast=_padding_cast, composite=True)
 def pad(
     input: TensorBase, pad: Sequence[int], mode: str = "constant", value: complex | None = None
 ) -> TensorBase:
@@ -74,9 +73,10 @@ def pad(
     found = _by_tables(input, sizes[-dims:], mode, amounts[: 2 * dims : 2])
     if found is not None:
         return found
-    if input.is_complex():
-        return each_part(_extended, input, tuple(sizes), mode, tuple(reversed(amounts[: 2 * dims : 2])))
-    return _extended(input, tuple(sizes), mode, tuple(reversed(amounts[: 2 * dims : 2])))
+    front = tuple(reversed(amounts[: 2 * dims : 2]))
+    sides = Sides(mode, front, tuple(input.shape[-dims:]), tuple(sizes[-dims:]))
+    op = _EXTENDED[mode, dims]
+    return each_part(op, input, sides) if input.is_complex() else op(input, sides)
 
 
 def _check(input: TensorBase, axis: int, before: int, after: int, mode: str) -> None:
@@ -124,11 +124,6 @@ def extended_back(at, out, grad, *, mode, **before):
     return out.store(_place(at, [out.size(d) for d in range(len(at))], mode, before), grad[at], "add")
 
 
-def _label(mode: str, dims: int) -> str:
-    kind = {"reflect": "Reflection", "replicate": "Replication", "circular": "Circular"}[mode]
-    return f"{kind}Pad{dims}DBackward0"
-
-
 def _by_tables(
     input: TensorBase, sizes: Sequence[int], mode: str, before: Sequence[int]
 ) -> TensorBase | None:
@@ -140,32 +135,61 @@ def _by_tables(
         if not taps.fits(size, out):
             return None
         tables.append(None if size == out and not b else taps.extended(size, b, out - size - b, mode))
-    return taps.taken(input, tables, _label(mode, dims))
+    return taps.taken(input, tables, _BY_TABLES[mode, dims])
 
 
-def _extended(x: TensorBase, sizes: tuple[int, ...], mode: str, before: tuple[int, ...]) -> TensorBase:
+class Sides(NamedTuple):
+    """What is added before the last dimensions, how large the padded tensor is there, and how it goes on."""
+
+    mode: str
+    before: tuple[int, ...]
+    sizes: tuple[int, ...]  # of the input
+    out: tuple[int, ...]
+
+    def numbers(self) -> dict[str, Any]:
+        return {f"before{d}": b for d, b in enumerate(self.before)}
+
+
+def _extended(input: TensorBase, sides: Sides) -> TensorBase:
     """The input with both ends of the last dimensions made longer (or shorter)."""
-    given = {f"before{d}": b for d, b in enumerate(before)}
-    with unrecorded():
-        found = extended(sizes, x, mode=mode, **given)
-    if tape.recording(x):
-        tape.record(
-            _label(mode, len(before)), _extended_back, (x,), found, (), (tuple(x.shape), mode, before)
-        )
-    return found
+    shape = (*input.shape[: -len(sides.out)], *sides.out)
+    return extended(shape, input, mode=sides.mode, **sides.numbers())
 
 
-def _extended_back(grad, sizes, mode, before):
+def _to_extended(grad: TensorBase, sides: Sides) -> TensorBase:
+    return pad_backward(grad, sides)
+
+
+@leaf("library", label="PadBackwardBackward0", batching="leading")
+def pad_backward(grad_output: TensorBase, sides: Sides) -> TensorBase:
     """The gradients of all places that an element went to, added up."""
-    given = {f"before{d}": b for d, b in enumerate(before)}
-    with unrecorded():
-        kind = by_name["float32"] if grad.dtype.itemsize == 2 else grad.dtype
-        found = zeros(sizes, dtype=kind, device=grad.device)
-        extended_back.into(found, grad.shape, grad, serial=len(before), mode=mode, **given)
-        found = found.to(grad.dtype)
-    if tape.recording(grad):
-        tape.record("PadBackwardBackward0", _extended, (grad,), found, (), (tuple(grad.shape), mode, before))
-    return found
+    kind = by_name["float32"] if grad_output.dtype.itemsize == 2 else grad_output.dtype
+    shape, dims = grad_output.shape, len(sides.out)
+    found = zeros((*shape[:-dims], *sides.sizes), dtype=kind, device=grad_output.device)
+    extended_back.into(found, shape, grad_output, serial=dims, mode=sides.mode, **sides.numbers())
+    return found.to(grad_output.dtype)
+
+
+@pad_backward.derivative
+def _from_extended(grad: TensorBase, sides: Sides) -> TensorBase:
+    return _EXTENDED[sides.mode, len(sides.out)](grad, sides)
+
+
+# By mode and how many dimensions are padded: by tables, and without.
+_BY_TABLES: dict[tuple[str, int], LeafOp] = {}
+_EXTENDED: dict[tuple[str, int], LeafOp] = {}
+
+
+def _declare(mode: str, kind: str, dims: int) -> None:
+    name, label = f"{kind.lower()}_pad{dims}d", f"{kind}Pad{dims}DBackward0"
+    _BY_TABLES[mode, dims] = taps.leaf_of(f"{name}_tables", label)
+    _EXTENDED[mode, dims] = leaf("library", name=name, label=label, batching="leading")(_extended)
+    _EXTENDED[mode, dims].derivative(_to_extended)
+
+
+for _mode, _kind in (("reflect", "Reflection"), ("replicate", "Replication"), ("circular", "Circular")):
+    for _dims in (1, 2, 3):
+        _declare(_mode, _kind, _dims)
 
 
 def _constant(input: TensorBase, amounts: tuple[int, ...], value: complex) -> TensorBase:
@@ -184,20 +208,23 @@ def _constant(input: TensorBase, amounts: tuple[int, ...], value: complex) -> Te
         start[axis] = max(before, 0)
         if kept != input.shape[axis]:
             inner = inner.narrow(axis, cut, kept)
-    with unrecorded():
-        out = input.new_full(sizes, value)
-        part = out
-        for axis, (first, n) in enumerate(zip(start, inner.shape)):
-            if n != sizes[axis]:
-                part = part.narrow(axis, first, n)
-        part.copy_(inner)
-    if tape.recording(inner):
-        tape.record(
-            "ConstantPadNdBackward0", _taken_back, (inner,), out, (), (tuple(start), tuple(inner.shape))
-        )
-    return out
+    return constant_pad(inner, tuple(start), tuple(inner.shape), tuple(sizes), value)
 
 
+@leaf("library", label="ConstantPadNdBackward0")
+def constant_pad(
+    input: TensorBase, start: tuple[int, ...], sizes: tuple[int, ...], out: tuple[int, ...], value: complex
+) -> TensorBase:
+    """A tensor of `value` with sizes `out` that has the input, of `sizes`, at `start`."""
+    found = part = input.new_full(out, value)
+    for axis, (first, n) in enumerate(zip(start, input.shape)):
+        if n != out[axis]:
+            part = part.narrow(axis, first, n)
+    part.copy_(input)
+    return found
+
+
+@constant_pad.derivative
 def _taken_back(grad: TensorBase, start: tuple[int, ...], sizes: tuple[int, ...]) -> TensorBase:
     for axis, (first, n) in enumerate(zip(start, sizes)):
         if n != grad.shape[axis]:

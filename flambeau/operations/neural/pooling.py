@@ -17,15 +17,13 @@ from ...codegen.kernels import lowest
 from ...core import tape
 from ...core.base.dtypes import by_name
 from ...core.base.tensor import TensorBase
-from ...core.call.function import FunctionOp
-from ...core.call.watching import is_watched
+from ...core.call.leaf import LeafOp
 from ...core.lib import samples
-from ...core.tape.contexts import unrecorded
 from ..declare import checks, taps
 from ..declare.examples import of_call
 from ..declare.half_types import in_float32
 from ..declare.indexed import indexed
-from ..declare.registry import register
+from ..declare.registry import leaf, register
 
 
 # --- kernels ------------------------------
@@ -321,60 +319,83 @@ def _planned(name: str, n: int, shape, kernel, stride, padding, dilation, ceil_m
 
 
 # --- maxima ------------------------------
+class Windows(NamedTuple):
+    """How windows lie on inputs of such sizes, a number a dimension, and how many there are."""
+
+    sizes: tuple[int, ...]
+    kernel: tuple[int, ...]
+    stride: tuple[int, ...]
+    padding: tuple[int, ...]
+    dilation: tuple[int, ...]
+    out: tuple[int, ...]
+
+    def numbers(self) -> dict[str, Any]:
+        return {
+            "kernel": self.kernel,
+            "stride": self.stride,
+            "padding": self.padding,
+            "dilation": self.dilation,
+        }
+
+
+@leaf("library", batching="images")
+def max_pool_values(input: TensorBase, windows: Windows) -> TensorBase:
+    """The largest of each window of (planes, *): (planes, *out)."""
+    return window_max_only((len(input), *windows.out), input, **windows.numbers())
+
+
+def _largest_with_places(input: TensorBase, windows: Windows, short: bool) -> tuple[TensorBase, TensorBase]:
+    """The largest of each window of (planes, *), and its flat place, int32 where `short`: (planes, *out)."""
+    found = window_max_short if short else window_max
+    return found((len(input), *windows.out), input, **windows.numbers())
+
+
+def _to_places(grad: TensorBase, places: TensorBase, windows: Windows) -> TensorBase:
+    return max_pool_backward(grad, places, windows)
+
+
+@leaf("library", inputs=("grad_output",), label="MaxPoolBackwardBackward0", batching="images")
+def max_pool_backward(grad_output: TensorBase, places: TensorBase, windows: Windows) -> TensorBase:
+    """The gradient of each window at its largest element, (planes, *sizes); where windows do not overlap, each is written once."""
+    sizes = windows.sizes
+    shape = (len(grad_output), *sizes)
+    if _on_host(grad_output) and grad_output.dtype.name in ("float32", "float64"):
+        found = samples.added(grad_output.flatten(1).contiguous(), places.flatten(1), math.prod(sizes))
+        return found.reshape(shape)
+    apart = zip(windows.stride, windows.dilation, windows.kernel)
+    if all(s >= d * (k - 1) + 1 for s, d, k in apart):
+        found = grad_output.new_zeros((shape[0], math.prod(sizes)))
+        return found.scatter_(1, _flat_places(places), grad_output.flatten(1)).reshape(shape)
+    return window_max_back(shape, grad_output, places, **windows.numbers())
+
+
+def _on_host(x: TensorBase) -> bool:
+    return x.is_cpu
+
+
+@max_pool_backward.derivative
+def _picked(grad: TensorBase, places: TensorBase) -> TensorBase:
+    """The elements at the windows' places."""
+    return grad.flatten(1).gather(1, _flat_places(places)).reshape(places.shape)
+
+
+def _flat_places(places: TensorBase) -> TensorBase:
+    return places.flatten(1).to(by_name["int64"])
+
+
 def _max_pool(n: int, x, kernel, stride, padding, dilation, ceil_mode: bool, indices: bool) -> Any:
     if x.dtype.name == "bool" or x.is_complex():
         checks.dtypes(f"max_pool{n}d", checks.FLOATS | checks.INTEGERS, input=x)
     plan = _plan(f"max_pool{n}d", n, x, kernel, stride, padding, dilation, ceil_mode)
+    kernel, stride, padding, dilation = plan.window
     flat = x.reshape(plan.flat)
-    given: dict[str, Any] = dict(zip(_WINDOW, plan.window))
-    recorded = tape.recording(x)
-    if not indices and not recorded:
-        return window_max_only(plan.out, flat, **given).reshape(plan.shape)
-    with unrecorded():
-        short = not indices and math.prod(plan.flat[1:]) < 1 << 31
-        values, where = (window_max_short if short else window_max)(plan.out, flat, **given)
-    if recorded:
-        label = f"MaxPool{n}DWithIndicesBackward0"
-        tape.record(label, _max_back, (flat,), values, (where,), (plan.flat, given))
+    windows = Windows(plan.flat[1:], kernel, stride, padding, dilation, plan.out[1:])
+    if not indices and not tape.recording(x):  # a gradient reads the places
+        return max_pool_values(flat, windows).reshape(plan.shape)
+    short = not indices and math.prod(plan.flat[1:]) < 1 << 31
+    values, places = _LARGEST[n](flat, windows, short)
     values = values.reshape(plan.shape)
-    return (values, where.reshape(plan.shape)) if indices else values
-
-
-def _max_back(grad, where, shape, given):
-    """The gradient of each window at its largest element; where windows do not overlap, each is written once."""
-    with unrecorded():
-        if _on_host(grad) and _on_host(where) and grad.dtype.name in ("float32", "float64"):
-            found = _add_at(grad.flatten(1).contiguous(), where.flatten(1), math.prod(shape[1:])).reshape(
-                shape
-            )
-        elif all(s >= d * (k - 1) + 1 for k, s, _, d in zip(*given.values())):
-            found = grad.new_zeros((shape[0], math.prod(shape[1:])))
-            found = found.scatter_(1, _places(where), grad.flatten(1)).reshape(shape)
-        else:
-            found = window_max_back(shape, grad, where, **given)
-    if tape.recording(grad):
-        tape.record("MaxPoolBackwardBackward0", _picked, (grad,), found, (where,), ())
-    return found
-
-
-def _on_host(x) -> bool:
-    return not x._composed and x.device.type == "cpu"
-
-
-def _add_at(grad, where, size: int):
-    return (_shown_adding if is_watched() else samples.added)(grad, where, size)
-
-
-_shown_adding = FunctionOp(samples.added, "added", owns=False)  # what those who watch are shown
-
-
-def _picked(grad, where):
-    """The elements at the windows' places: the derivative of `_max_back` in its gradient."""
-    return grad.flatten(1).gather(1, _places(where)).reshape(where.shape)
-
-
-def _places(where):
-    return where.flatten(1).to(by_name["int64"])
+    return (values, places.reshape(plan.shape)) if indices else values
 
 
 def with_or_without(parameters: str, more: str = "") -> tuple[str, ...]:
@@ -386,7 +407,27 @@ def with_or_without(parameters: str, more: str = "") -> tuple[str, ...]:
     )
 
 
+@leaf("library", batching="images")
+def adaptive_max_places(input: TensorBase, parts: tuple[int, ...]) -> TensorBase:
+    """The flat place of the largest of each of so many equal parts of (planes, *)."""
+    sizes = tuple(input.shape[1:])
+    reach = _parts_reach(sizes, parts)
+    return parts_largest((len(input), *parts), input, most=reach, **_longest(sizes, parts))
+
+
+_LARGEST: dict[int, LeafOp] = {}  # by dimension: the largest of windows, and its place
+
+
 def _declare_maxima(n: int) -> None:
+    _LARGEST[n] = leaf(
+        "library",
+        name=f"max_pool{n}d_places",
+        results=("values", "places"),
+        label=f"MaxPool{n}DWithIndicesBackward0",
+        batching="images",
+    )(_largest_with_places)
+    _LARGEST[n].derivative(_to_places)
+
     def max_pool(
         input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode: bool = False, return_indices=False
     ):
@@ -407,13 +448,7 @@ def _declare_maxima(n: int) -> None:
         if _equal(flat.shape[1:], wanted):  # windows side by side
             size = tuple(s // p for s, p in zip(flat.shape[1:], wanted))
             return _max_pool(n, input, size, None, 0, 1, False, return_indices)
-        with unrecorded():
-            at = parts_largest(
-                (flat.shape[0], *wanted),
-                flat,
-                most=_parts_reach(flat.shape[1:], wanted),
-                **_longest(tuple(flat.shape[1:]), tuple(wanted)),
-            )
+        at = adaptive_max_places(flat, tuple(wanted))
         values = flat.flatten(1).gather(1, at.flatten(1)).reshape(shape)
         return (values, at.reshape(shape)) if return_indices else values
 
@@ -476,42 +511,68 @@ def _avg_pool(
         checks.dtypes(name, _AVERAGED, input=x)
     plan = _plan(name, n, x, kernel, stride, padding, 1, ceil_mode)
     kernel, stride, padding, _ = plan.window
-    found = _mean_by_tables(x, plan, bool(include), divisor, f"AvgPool{n}DBackward0")
+    found = _mean_by_tables(x, plan, bool(include), divisor, _BY_TABLES[n])
     if found is not None:
         return found
     whole = not ceil_mode and (include or not any(padding))
-    given = dict(zip(_MEAN, (kernel, stride, padding, bool(include), divisor, whole)))
-    return _mean(x.reshape(plan.flat), plan.out, f"AvgPool{n}DBackward0", given).reshape(plan.shape)
+    windows = Means(plan.flat[1:], plan.out[1:], kernel, stride, padding, bool(include), divisor, whole)
+    return _MEANS[n](x.reshape(plan.flat), windows).reshape(plan.shape)
 
 
-def _mean_by_tables(x, plan: Plan, include: bool, divisor: int | None, label: str) -> TensorBase | None:
+def _mean_by_tables(x, plan: Plan, include: bool, divisor: int | None, op: LeafOp) -> TensorBase | None:
     """Means of windows dimension by dimension, where they have tables."""
     tables = []
     for size, out, k, s, p in zip(plan.flat[1:], plan.out[1:], *plan.window[:3]):
         if not taps.fits(size, out, k):
             return None
         tables.append(taps.windows(size, out, k, s, p, include, divisor is None))
-    found = taps.taken(x, tables, label)
+    found = taps.taken(x, tables, op)
     if found is None:
         return None
     found = found.contiguous() if len(tables) == 3 else found  # as PyTorch lays volumes
     return found if divisor is None else found / divisor
 
 
-def _mean(x, shape, label: str, given) -> TensorBase:
-    with unrecorded():
-        found = window_mean(shape, x, **given)
-    if tape.recording(x):
-        tape.record(label, _mean_back, (x,), found, (), (tuple(x.shape), label, given))
-    return found
+class Means(NamedTuple):
+    """How windows lie on inputs of such sizes, how many there are, and what their means divide by."""
+
+    sizes: tuple[int, ...]
+    out: tuple[int, ...]
+    kernel: tuple[int, ...]
+    stride: tuple[int, ...]
+    padding: tuple[int, ...]
+    include: bool
+    divisor: int | None
+    whole: bool
+
+    def numbers(self) -> dict[str, Any]:
+        return dict(zip(_MEAN, self[2:]))
 
 
-def _mean_back(grad, shape, label, given):
-    with unrecorded():
-        found = window_mean_back(shape, grad, **given)
-    if tape.recording(grad):
-        tape.record(label, _mean, (grad,), found, (), (tuple(grad.shape), label, given))
-    return found
+def _mean(input: TensorBase, windows: Means) -> TensorBase:
+    """The mean of each window of (planes, *): (planes, *out)."""
+    return window_mean((len(input), *windows.out), input, **windows.numbers())
+
+
+def _to_mean(grad: TensorBase, windows: Means) -> TensorBase:
+    return avg_pool_backward(grad, windows)
+
+
+@leaf("library", label="AvgPoolBackwardBackward0", batching="images")
+def avg_pool_backward(grad_output: TensorBase, windows: Means) -> TensorBase:
+    """For each element of the input, its shares of the gradients of its windows: (planes, *sizes)."""
+    return window_mean_back((len(grad_output), *windows.sizes), grad_output, **windows.numbers())
+
+
+@avg_pool_backward.derivative
+def _from_mean(grad: TensorBase, windows: Means) -> TensorBase:
+    return _MEANS[len(windows.sizes)](grad, windows)
+
+
+# By dimension: means of windows, and means of windows and of equal parts by tables.
+_MEANS: dict[int, LeafOp] = {}
+_BY_TABLES: dict[int, LeafOp] = {}
+_PARTS_BY_TABLES: dict[int, LeafOp] = {}
 
 
 def _divided(name: str, n: int, x, output_size, without_channels: bool = False):
@@ -563,30 +624,30 @@ def _parts_reach(sizes: Sequence[int], parts: Sequence[int]) -> int:
     return most
 
 
-def _part_means(x, shape) -> TensorBase:
-    with unrecorded():
-        found = parts_mean(
-            shape,
-            x,
-            most=_parts_reach(x.shape[1:], shape[1:]),
-            **_longest(tuple(x.shape[1:]), tuple(shape[1:])),
-        )
-    if tape.recording(x):
-        tape.record("AdaptiveAvgPoolBackward0", _part_means_back, (x,), found, (), (tuple(x.shape),))
-    return found
+@leaf("library", label="AdaptiveAvgPoolBackward0", batching="images")
+def adaptive_avg_pool_parts(input: TensorBase, sizes: tuple[int, ...], parts: tuple[int, ...]) -> TensorBase:
+    """The means of so many equal parts of (planes, *sizes): (planes, *parts)."""
+    reach = _parts_reach(sizes, parts)
+    return parts_mean((len(input), *parts), input, most=reach, **_longest(sizes, parts))
 
 
-def _part_means_back(grad, shape):
-    with unrecorded():
-        found = parts_mean_back(
-            shape,
-            grad,
-            most=_parts_reach(shape[1:], grad.shape[1:]),
-            **_longest(tuple(grad.shape[1:]), tuple(shape[1:])),
-        )
-    if tape.recording(grad):
-        tape.record("AdaptiveAvgPoolBackwardBackward0", _part_means, (grad,), found, (), (tuple(grad.shape),))
-    return found
+@adaptive_avg_pool_parts.derivative
+def _to_parts(grad: TensorBase, sizes: tuple[int, ...], parts: tuple[int, ...]) -> TensorBase:
+    return adaptive_avg_pool_backward(grad, sizes, parts)
+
+
+@leaf("library", label="AdaptiveAvgPoolBackwardBackward0", batching="images")
+def adaptive_avg_pool_backward(
+    grad_output: TensorBase, sizes: tuple[int, ...], parts: tuple[int, ...]
+) -> TensorBase:
+    """For each element of the input, its shares of the gradients of its parts: (planes, *sizes)."""
+    reach = _parts_reach(sizes, parts)
+    return parts_mean_back((len(grad_output), *sizes), grad_output, most=reach, **_longest(parts, sizes))
+
+
+@adaptive_avg_pool_backward.derivative
+def _from_parts(grad: TensorBase, sizes: tuple[int, ...], parts: tuple[int, ...]) -> TensorBase:
+    return adaptive_avg_pool_parts(grad, sizes, parts)
 
 
 def _adaptive_mean(n: int, input, output_size) -> TensorBase:
@@ -596,18 +657,24 @@ def _adaptive_mean(n: int, input, output_size) -> TensorBase:
     found = None
     if any(p != 1 for p in wanted) and all(map(taps.fits, sizes, wanted)):
         tables = [None if s == p else taps.parts(s, p) for s, p in zip(sizes, wanted)]
-        found = taps.taken(input, tables, f"AdaptiveAvgPool{n}DBackward0")
+        found = taps.taken(input, tables, _PARTS_BY_TABLES[n])
     if found is not None:
         return found.contiguous() if n == 3 else found
     if _equal(sizes, wanted):
         split = [m for s, p in zip(sizes, wanted) for m in (p, s // p)]
         found = input.reshape(count, *split).mean([2 + 2 * d for d in range(n)])
     else:
-        found = _part_means(input.reshape(count, *sizes), (count, *wanted))
+        found = adaptive_avg_pool_parts(input.reshape(count, *sizes), tuple(sizes), tuple(wanted))
     return found.reshape(*input.shape[:-n], *wanted)
 
 
 def _declare_means(n: int) -> None:
+    label = f"AvgPool{n}DBackward0"
+    _MEANS[n] = leaf("library", name=f"avg_pool{n}d_windows", label=label, batching="images")(_mean)
+    _MEANS[n].derivative(_to_mean)
+    _BY_TABLES[n] = taps.leaf_of(f"avg_pool{n}d_tables", label)
+    _PARTS_BY_TABLES[n] = taps.leaf_of(f"adaptive_avg_pool{n}d_tables", f"AdaptiveAvgPool{n}DBackward0")
+
     def avg_pool(
         input,
         kernel_size,

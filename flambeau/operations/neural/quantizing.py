@@ -9,13 +9,11 @@ from __future__ import annotations
 from typing import Any
 
 from ...codegen import functions as fn
-from ...core import tape
 from ...core.base.tensor import TensorBase
-from ...core.tape.contexts import unrecorded
 from ..declare import checks
 from ..declare.host import holds
 from ..declare.pointwise import FLOATING, pointwise
-from ..declare.registry import library
+from ..declare.registry import leaf, library
 
 
 @pointwise(places=("_fake_quantized",), results=2, dtypes=FLOATING, in_place=False, differentiable=False)
@@ -28,16 +26,30 @@ def fake_quantized(input, scale, zero_point, *, low, high):
     return (kept - zero_point) * scale, inside
 
 
-def _quantized(label: str, input, scale, zero_point, low: int, high: int) -> TensorBase:
-    with unrecorded():
-        found, inside = fake_quantized(input, scale, zero_point, low=float(low), high=float(high))
-    if tape.recording(input):
-        tape.record(f"{label}CachemaskBackward0", _passed_on, (input,), found, (), (inside,))
-    return found
+def _with_mask(
+    input: TensorBase, scale: TensorBase, zero_point: TensorBase, low: int, high: int
+) -> tuple[TensorBase, TensorBase]:
+    """The rounded numbers, and 1 where nothing was clamped, else 0."""
+    return fake_quantized(input, scale, zero_point, low=float(low), high=float(high))
 
 
-def _passed_on(grad, inside):
-    return (grad * inside,)
+def _passed_on(grad: TensorBase, mask: TensorBase) -> TensorBase:
+    return grad * mask
+
+
+_PER_TENSOR, _PER_CHANNEL = (
+    leaf(
+        "library",
+        name=f"fake_quantize_per_{each}_affine_cachemask",
+        results=("result", "mask"),
+        inputs=("input",),
+        label=f"FakeQuantizePer{each.capitalize()}AffineCachemaskBackward0",
+        batching="pointwise",
+    )(_with_mask)
+    for each in ("tensor", "channel")
+)
+_PER_TENSOR.derivative(_passed_on)
+_PER_CHANNEL.derivative(_passed_on)
 
 
 def _range(name: str, zero_point: Any, low: int, high: int) -> None:
@@ -83,7 +95,7 @@ def fake_quantize_per_tensor_affine(
         x.detach().reshape(()).to(input.dtype) if isinstance(x, TensorBase) else input.new_full((), x)
         for x in (scale, zero_point)
     )
-    return _quantized("FakeQuantizePerTensorAffine", input, scale, zero_point, quant_min, quant_max)
+    return _PER_TENSOR(input, scale, zero_point, quant_min, quant_max)[0]
 
 
 @library("composite", "fake_quantize_per_channel_affine")
@@ -120,4 +132,4 @@ def fake_quantize_per_channel_affine(
     _range(name, zero_point, quant_min, quant_max)
     shape = [channels if d == axis % input.ndim else 1 for d in range(input.ndim)]
     scale, zero_point = (x.detach().to(input.dtype).reshape(shape) for x in (scale, zero_point))
-    return _quantized("FakeQuantizePerChannelAffine", input, scale, zero_point, quant_min, quant_max)
+    return _PER_CHANNEL(input, scale, zero_point, quant_min, quant_max)[0]

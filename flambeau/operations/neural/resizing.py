@@ -11,6 +11,7 @@ from typing import Any
 from ...core import tape
 from ...core.base.dtypes import by_name
 from ...core.base.tensor import TensorBase
+from ...core.call.leaf import LeafOp
 from ...core.make.create import arange, ones
 from ...core.places.join import stack
 from ..declare import checks, taps
@@ -184,16 +185,19 @@ def _output_sizes(x: TensorBase, size, scale_factor, recompute: bool | None) -> 
     return wanted, [n / w for n, w in zip(given, wanted)]
 
 
-_LABELS = {
-    "nearest": "UpsampleNearest",
-    "nearest-exact": "UpsampleNearestExact",
-    "bicubic": "UpsampleBicubic",
+def _leaf(mode: str, rank: int) -> LeafOp:
+    name = f"upsample_{mode.replace('-', '_')}{rank - 2}d"
+    label = "".join(word.capitalize() for word in name[:-1].split("_"))
+    return taps.leaf_of(f"{name}_tables", f"{label}DBackward0")
+
+
+_LEAVES: dict[tuple[str, int], LeafOp] = {
+    (mode, rank): _leaf(mode, rank)
+    for mode in _MODES
+    if mode != "area"
+    for rank in (3, 4, 5)
+    if _RANKS.get(mode, rank) == rank
 }
-
-
-def _label(mode: str, rank: int) -> str:
-    kind = {3: "1D", 4: "2D", 5: "3D"}[rank]
-    return f"{_LABELS.get(mode, {3: 'UpsampleLinear', 4: 'UpsampleBilinear'}.get(rank, 'UpsampleTrilinear'))}{kind}Backward0"
 
 
 def _tables(input: TensorBase, sizes, scales, mode: str, aligned: bool, antialias: bool) -> list | None:
@@ -278,7 +282,7 @@ def interpolate(
     aligned = bool(align_corners)
     if mode not in _RANKS or input.dtype.name != "uint8":
         tables = _tables(input, sizes, scales, mode, aligned, antialias)
-        found = None if tables is None else taps.taken(input, tables, _label(mode, input.ndim))
+        found = None if tables is None else taps.taken(input, tables, _LEAVES[mode, input.ndim])
         if found is not None:
             return found
     return _by_dimensions(input, sizes, scales, mode, aligned, antialias)

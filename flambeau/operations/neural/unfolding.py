@@ -6,12 +6,10 @@ import math
 from typing import NamedTuple
 
 from ...codegen import expr as ex
-from ...core import tape
 from ...core.base.tensor import TensorBase
-from ...core.tape.contexts import unrecorded
 from ..declare import checks
 from ..declare.indexed import indexed
-from ..declare.registry import library
+from ..declare.registry import leaf, library
 from ..declare.results import each_part
 from .pooling import positive, spread
 
@@ -76,23 +74,30 @@ def _blocks(name: str, kernel_size, dilation, padding, stride) -> Blocks:
     return found
 
 
-def _cut(x, b: Blocks) -> TensorBase:
-    with unrecorded():
-        found = blocks((*x.shape[:2], *b.kernel, *b.places(x.shape[2:])), x, **b.numbers())
-    if tape.recording(x):
-        tape.record("Im2ColBackward0", _join, (x,), found, (), (b, tuple(x.shape)))
-    return found
+@leaf("library", label="Im2ColBackward0", batching="images")
+def blocks_of(input: TensorBase, way: Blocks, sizes: tuple[int, ...]) -> TensorBase:
+    """The blocks (N, C, *kernel, *places) of images (N, C, *sizes)."""
+    shape = (*input.shape[:2], *way.kernel, *way.places(sizes))
+    return blocks(shape, input, **way.numbers())
 
 
-def _join(y, b: Blocks, shape) -> TensorBase:
-    with unrecorded():
-        found = joined(shape, y, kernel=b.kernel, **b.numbers())
-    if tape.recording(y):
-        tape.record("Col2ImBackward0", _cut, (y,), found, (), (b,))
-    return found
+@blocks_of.derivative
+def _to_blocks(grad: TensorBase, way: Blocks, sizes: tuple[int, ...]) -> TensorBase:
+    return sum_of_blocks(grad, way, sizes)
 
 
-@library("indexed", "nn.functional.unfold", name="im2col", batching="images 2d")
+@leaf("library", label="Col2ImBackward0", batching="images")
+def sum_of_blocks(input: TensorBase, way: Blocks, sizes: tuple[int, ...]) -> TensorBase:
+    """Images (N, C, *sizes) as the sums of their blocks (N, C, *kernel, *places)."""
+    return joined((*input.shape[:2], *sizes), input, kernel=way.kernel, **way.numbers())
+
+
+@sum_of_blocks.derivative
+def _to_sum(grad: TensorBase, way: Blocks, sizes: tuple[int, ...]) -> TensorBase:
+    return blocks_of(grad, way, sizes)
+
+
+@library("composite", "nn.functional.unfold", name="im2col", batching="images 2d")
 def unfold(input: TensorBase, kernel_size, dilation=1, padding=0, stride=1) -> TensorBase:
     """The blocks of (N, C, H, W) as columns: (N, C · block, places).  RuntimeError where no block fits.
 
@@ -119,11 +124,13 @@ def unfold(input: TensorBase, kernel_size, dilation=1, padding=0, stride=1) -> T
             f"blocks as {tuple(places)}, but its components must be at least one."
         )
     image = input if input.ndim == 4 else input.unsqueeze(0)
-    found = _cut(image, b).reshape(image.shape[0], image.shape[1] * math.prod(b.kernel), math.prod(places))
+    found = blocks_of(image, b, tuple(image.shape[2:])).reshape(
+        image.shape[0], image.shape[1] * math.prod(b.kernel), math.prod(places)
+    )
     return found if input.ndim == 4 else found.squeeze(0)
 
 
-@library("indexed", "nn.functional.fold", name="col2im", batching="images 1d")
+@library("composite", "nn.functional.fold", name="col2im", batching="images 1d")
 def fold(input: TensorBase, output_size, kernel_size, dilation=1, padding=0, stride=1) -> TensorBase:
     """Columns (N, C · block, places) added up to an image (N, C, *output_size): the adjoint of `unfold`.
 
@@ -165,9 +172,6 @@ def fold(input: TensorBase, output_size, kernel_size, dilation=1, padding=0, str
         )
     columns = input if input.ndim == 3 else input.unsqueeze(0)
     channels = columns.shape[1] // block
-    found = _join(
-        columns.reshape(columns.shape[0], channels, *b.kernel, *places),
-        b,
-        (columns.shape[0], channels, *sizes),
-    )
+    apart = columns.reshape(columns.shape[0], channels, *b.kernel, *places)
+    found = sum_of_blocks(apart, b, tuple(sizes))
     return found if input.ndim == 3 else found.squeeze(0)
