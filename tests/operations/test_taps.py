@@ -180,6 +180,25 @@ def test_every_use_is_what_it_is_without_tables(name, layout, monkeypatch):
         np.testing.assert_allclose(a.numpy(), b.numpy(), 1e-12, 1e-12)
 
 
+@pytest.mark.parametrize("dtype", [fb.float16, fb.bfloat16, fb.complex64])
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: fb.nn.functional.interpolate(x, scale_factor=2),
+        lambda x: fb.nn.functional.pad(x, (1, 1, 1, 1), mode="reflect"),
+    ],
+)
+def test_gradients_of_what_is_only_moved(call, dtype):
+    x = fb.arange(24.0).reshape(1, 2, 3, 4)
+    gradients = []
+    for kind in (fb.float32, dtype):
+        leaf = x.to(kind).requires_grad_()
+        y = call(leaf)
+        y.backward(fb.arange(float(y.numel())).reshape(y.shape).remainder(7).to(kind))
+        gradients.append(leaf.grad.to(fb.complex64))
+    assert gradients[0].tolist() == gradients[1].tolist()
+
+
 @pytest.mark.parametrize("name", ["bilinear", "adaptive_avg_pool3d", "avg_pool2d, ceil", "reflect"])
 def test_derivatives_of_any_order(name):
     x = fb.randn(1, 2, 6, 7, dtype=fb.float64, requires_grad=True)

@@ -19,6 +19,7 @@ from ...core.base.dtypes import by_name
 from ...core.base.tensor import TensorBase
 from ...core.call.leaf import LeafOp
 from ...core.lib import taps as core
+from ...core.views.views import view_as_complex, view_as_real
 from .half_types import FLOAT32, HALF_TYPES
 from .registry import leaf
 
@@ -47,9 +48,14 @@ def taken(x: TensorBase, tables: Tables, op: LeafOp) -> TensorBase | None:
     """
     if x._composed or not (x.is_cpu or x.is_meta):
         return None
-    if x.dtype in SUMMED or (all(t is None or t.moves for t in tables) and x.dtype.itemsize <= 8):
+    if x.dtype in SUMMED or (_moves(tables) and x.dtype.itemsize <= 8):
         return op(x, tuple(tables))
     return op(x.to(FLOAT32), tuple(tables)).to(x.dtype) if x.dtype in HALF_TYPES else None
+
+
+def _moves(tables: Tables) -> bool:
+    """Whether elements are moved, and none is summed."""
+    return all(t is None or t.moves for t in tables)
 
 
 def leaf_of(name: str, label: str) -> LeafOp:
@@ -74,6 +80,11 @@ def _shared(grad: TensorBase, tables: tuple) -> TensorBase:
 def by_tables(input: TensorBase, tables: tuple) -> TensorBase:
     """The input, its last dimensions summed by the tables, two at a time; what makes the tensor smaller comes first."""
     x = input
+    if x.dtype not in SUMMED and not _moves(tables):  # gradients of what was moved alone
+        if x.is_complex():
+            both = by_tables(view_as_real(x).movedim(-1, 0), tables)
+            return view_as_complex(both.movedim(0, -1).contiguous())
+        return by_tables(x.to(FLOAT32), tables).to(x.dtype)
     rank = x.ndim
     last = rank > 3 and not x.is_contiguous() and _channels_last(x, len(tables))
     if last:
