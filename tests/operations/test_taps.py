@@ -192,7 +192,7 @@ def test_gradients_of_what_is_only_moved(call, dtype):
     x = fb.arange(24.0).reshape(1, 2, 3, 4)
     gradients = []
     for kind in (fb.float32, dtype):
-        leaf = x.to(kind).requires_grad_()
+        leaf = x.detach().to(kind).requires_grad_()
         y = call(leaf)
         y.backward(fb.arange(float(y.numel())).reshape(y.shape).remainder(7).to(kind))
         gradients.append(leaf.grad.to(fb.complex64))
