@@ -503,7 +503,7 @@ class Mode:
         """Run the operations that a composite is made of, each of which comes to this mode; NotImplemented for an operation of one
         piece.
         """
-        parts = getattr(operation, "composite", None)
+        parts = getattr((<Form>operation).op if type(operation) is Form else operation, "composite", None)
         if parts is None:
             return NotImplemented
         self.__enter__()
