@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from ..core import tape
+from ..operations.linalg.products import rows_of_slices, sliced_product
 from ._batched import Level, Running
 from ._rules import PRIVATE, made, made_of, operation, parameters, rule, sliced, written
 
@@ -46,7 +46,7 @@ def _product(level: Level, a: Any, b: Any) -> Any:
     if x is None and a.ndim == 2 and b.ndim == 1:
         return product(y, a.mT)
     if x is not None and y is not None and b.ndim == 2 and shared(y):
-        return timesshared(x, y)
+        return sliced_product(x, y)
     rank = max(a.ndim, b.ndim, 2)
     left = _as_matrix(level, a, -2, rank)
     right = _as_matrix(level, b, -1, rank)
@@ -61,23 +61,9 @@ def shared(x: Any) -> bool:
     return x.shape[0] > 1 and x.stride(0) == 0
 
 
-def timesshared(x: Any, matrix: Any) -> Any:
-    """x (B, …, n, k) times a matrix (B, k, m) that is the same for all slices: one product.  What each slice adds to its gradient is
-    kept apart.
-    """
-    flat = x.detach() @ matrix.detach()[0]
-    if tape.recording(x, matrix):
-        tape.record("BmmBackward0", _times_shared_back, (x, matrix), flat, (x, matrix))
-    return flat
-
-
-def _times_shared_back(grad: Any, x: Any, matrix: Any) -> tuple:
-    if grad.is_complex():
-        x, matrix = x.conj(), matrix.conj()
-    b = grad.shape[0]
-    n = math.prod(x.shape[1:-1])
-    rows, sent = x.reshape(b, n, x.shape[-1]), grad.reshape(b, n, grad.shape[-1])
-    return timesshared(grad, matrix.mT), rows.mT @ sent
+@made("sliced_product")
+def _sliced_product(x: Any, matrix: Any) -> Any:
+    return (rows_of_slices(x) @ matrix).reshape(*x.shape[:-1], matrix.shape[-1])
 
 
 def _as_matrix(level: Level, x: Any, at: int, rank: int) -> Any:

@@ -171,6 +171,7 @@ RULES: dict[str, Callable[..., Counted]] = {
     "matmul": _matmul,
     "mm": _matmul,
     "bmm": _matmul,
+    "sliced_product": _matmul,
     "addmm": _with_addend,
     "baddbmm": _with_addend,
     "product_as": _gradient_of_product,

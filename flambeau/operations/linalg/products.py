@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from ...codegen import tiles  # noqa: F401  provides the tiles of products
+from ...core.base.tensor import TensorBase
 from ...core.call.wrapping import write_out
 from ...core.lib import products
-from ..declare.registry import register
+from ..declare.registry import leaf, register
 
 
 def _inner_cast(on_host: bool, input: Any, other: Any, **_: Any) -> str:
@@ -57,3 +59,22 @@ def _linear_written_out(input, weight, bias=None):
 write_out(products.linear, _linear_written_out)
 register("ger", "library", products.outer)
 register("linalg.matmul", "library", products.matmul, places=("linalg.matmul",), autocast="lower")
+
+
+@leaf("library", label="BmmBackward0")
+def sliced_product(input: TensorBase, matrix: TensorBase) -> TensorBase:
+    """input (B, …, k) times a matrix (B, k, m) of which all slices are the same memory: one product.  What each slice adds to the
+    gradient is apart.
+    """
+    return products.matmul(input, matrix[0])
+
+
+@sliced_product.derivative
+def _sliced_gradients(grad: TensorBase, input: TensorBase, matrix: TensorBase) -> tuple:
+    of_input = sliced_product(grad, matrix.mT.conj())
+    return of_input, products.matmul(rows_of_slices(input).mT.conj(), rows_of_slices(grad))
+
+
+def rows_of_slices(x: TensorBase) -> TensorBase:
+    """(B, …, n) as (B, rows, n)."""
+    return x.reshape(x.shape[0], math.prod(x.shape[1:-1]), x.shape[-1])
