@@ -41,6 +41,7 @@ def to_dense(x: SparseTensor, dtype: Any = None, *, masked_grad: bool | None = N
     """
     if masked_grad is False and tape.recording(x):
         found = _dense(x, x._held)
+        # `tape.record`: the node hangs on a wrapper, which operations see as the tensors that it holds
         tape.record("ToDenseBackward", _all_of_it, (x,), found, (), (x,))
     else:
         found = _dense(x, values_of(x))
@@ -246,6 +247,7 @@ def coalesce(x: SparseTensor) -> SparseTensor:
     if values.dtype.name in FAST and values.device.type == "cpu":
         found = sparse_rows.sum_runs(order, starts, values.detach().contiguous())
         if tape.recording(values):
+            # `tape.record`: an operand is a pattern of places, which is no argument that modes could be shown
             tape.record("CoalesceBackward", _to_each, (values,), found, (), (pattern,))
         return sparse(whole, found)
     zeros = values.new_zeros([whole.at.shape[1], *values.shape[1:]])

@@ -168,6 +168,7 @@ def spsolve(input: SparseTensor, other: TensorBase, *, left: bool = True) -> Ten
     found = _solved(input, other)
     if tape.recording(input) or tape.recording(other):
         values = values_of(input)
+        # `tape.record`: an operand is a pattern of places, which is no argument that modes could be shown
         tape.record(
             "SpsolveBackward", _solution_gradients, (values, other), found, (values, found), (input._pattern,)
         )

@@ -41,6 +41,7 @@ def multiply(a: SparseTensor, b: SparseTensor) -> SparseTensor:
         pattern, values = turned._pattern, turned._held
     if tape.recording(a) or tape.recording(b):
         inputs = (values_of(a), values_of(b))
+        # `tape.record`: an operand is a pattern of places, which is no argument that modes could be shown
         tape.record(
             "SparseSparseMmBackward", _gradients, inputs, values, inputs, (a._pattern, b._pattern, pattern)
         )

@@ -44,6 +44,7 @@ def times(rows: Rows, values: TensorBase, dense: TensorBase) -> TensorBase:
     if values.requires_grad or dense.requires_grad:
         left, right = tape.recording(values), tape.recording(dense)
         inputs = values if left else None, dense if right else None
+        # `tape.record`: an operand is a pattern of places, which is no argument that modes could be shown
         tape.record("SparseMmBackward", _times_gradients, inputs, found, (values, dense), (rows, left, right))
     return found
 
@@ -90,6 +91,7 @@ def inner(rows: Rows, left: TensorBase, right: TensorBase) -> TensorBase:
     first, second = tape.recording(left), tape.recording(right)
     if first or second:
         inputs = left if first else None, right if second else None
+        # `tape.record`: an operand is a pattern of places, which is no argument that modes could be shown
         tape.record(
             "SparseInnerBackward", _inner_gradients, inputs, found, (left, right), (rows, first, second)
         )

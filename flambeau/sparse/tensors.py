@@ -277,6 +277,7 @@ class SparseTensor(Tensor):
             )
         tape.count_write(self)
         if tape.recording(self) or tape.recording(other):
+            # `tape.record`: the node hangs on a wrapper, which operations see as the tensors that it holds
             tape.record("CopyBackwards", _handed_on, (other,), self, (), (), self)
         self._pattern, self._held = other._pattern, other._held
         return self
@@ -333,6 +334,7 @@ def sparse(pattern: Coordinates | Compressed, values: TensorBase) -> SparseTenso
     if values.requires_grad:
         made._held = values.detach()
         if tape.recording(values):
+            # `tape.record`: the node hangs on a wrapper, which operations see as the tensors that it holds
             tape.record("SparseBackward", _to_values, (values,), made, (), (pattern,))
     else:
         made._held = values
@@ -353,6 +355,7 @@ def values_of(x: SparseTensor) -> TensorBase:
     if not tape.recording(x):
         return x._held
     values = x._held.detach()
+    # `tape.record`: the node hangs on a wrapper, which operations see as the tensors that it holds
     tape.record("ValuesBackward", _from_values, (x,), values, (), (x._pattern,))
     return values
 
