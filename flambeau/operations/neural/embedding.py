@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from ...core import tape
 from ...core.base.provided import provided
 from ...core.base.tensor import TensorBase
 from ...core.make.create import arange, ones_like
 from ...core.tape.contexts import unrecorded
 from ..declare import checks
 from ..declare.host import holds
-from ..declare.registry import library
+from ..declare.registry import leaf, library
 
 
 @library("composite", "nn.functional.embedding")
@@ -48,10 +45,9 @@ def embedding(
     if max_norm is not None:
         shorten(weight, input, max_norm, norm_type)
     flat = input.reshape(-1)
-    if sparse and tape.recording(weight):
-        return _with_sparse_gradient(flat, weight, padding_idx, scale_grad_by_freq).reshape(
-            [*input.shape, weight.shape[1]]
-        )
+    if sparse:
+        found = embedding_rows(weight, flat, weight.shape[0], padding_idx, bool(scale_grad_by_freq))
+        return found.reshape([*input.shape, weight.shape[1]])
     found = weight.index_select(0, flat)
     if padding_idx is not None and found.requires_grad:
         hidden = (flat == padding_idx).unsqueeze(1)
@@ -62,33 +58,26 @@ def embedding(
     return found.reshape([*input.shape, weight.shape[1]])
 
 
-def _with_sparse_gradient(
-    flat: TensorBase, weight: TensorBase, padding_idx: int | None, scale_grad_by_freq: bool
+@leaf("library", inputs=("weight",), label="EmbeddingBackward")
+def embedding_rows(
+    weight: TensorBase, flat: TensorBase, rows: int, padding_idx: int | None, shared: bool
 ) -> TensorBase:
-    """Rows whose gradient is one sparse tensor: of each place in `flat` but `padding_idx` a row."""
-    with unrecorded():
-        found = weight.index_select(0, flat)
-    tape.record(
-        "EmbeddingBackward",
-        _rows_apart,
-        (weight,),
-        found,
-        (flat,),
-        (weight.shape, padding_idx, scale_grad_by_freq),
-    )
-    return found
+    """Rows of `weight`, of which it has so many, whose gradient is one sparse tensor: a row of each place but those of `padding_idx`."""
+    return weight.index_select(0, flat)
 
 
+@embedding_rows.derivative
 def _rows_apart(
-    grad: TensorBase, flat: TensorBase, sizes: Any, padding_idx: int | None, shared: bool
-) -> tuple:
+    grad: TensorBase, flat: TensorBase, rows: int, padding_idx: int | None, shared: bool
+) -> TensorBase:
+    sizes = (rows, grad.shape[1])
     if padding_idx is not None:
         kept = (flat != padding_idx).nonzero().reshape(-1)
         flat, grad = flat.index_select(0, kept), grad.index_select(0, kept)
     if shared:
-        times = flat.new_zeros([sizes[0]]).index_add(0, flat, ones_like(flat)).index_select(0, flat)
+        times = flat.new_zeros([rows]).index_add(0, flat, ones_like(flat)).index_select(0, flat)
         grad = grad / times.unsqueeze(1)
-    return (provided["sparse_coo"](flat.long().unsqueeze(0), grad, sizes),)
+    return provided["sparse_coo"](flat.long().unsqueeze(0), grad, sizes)
 
 
 def shorten(weight: TensorBase, input: TensorBase, max_norm: float, norm_type: float) -> None:

@@ -10,7 +10,7 @@ from ...core.base.tensor import TensorBase
 from ..declare import checks
 from ..declare.examples import of_call
 from ..declare.host import Result, computed
-from ..declare.registry import library
+from ..declare.registry import leaf, library
 from ..random.random import rand
 from .pooling import spread, with_or_without
 
@@ -59,9 +59,7 @@ def _fractional(n: int) -> None:
             raise RuntimeError(
                 f"{who}(): Expected _random_samples of the input's dtype {x.dtype}, got {drawn.dtype}"
             )
-        rule = Result((batch, channels, math.prod(sizes) * math.prod(window)), by_name["int64"])
-        drawn = drawn[:batch].detach().double()
-        places = computed(rule, lambda u: _window_places(u, spatial, sizes, window), drawn)
+        places = fractional_max_places(drawn[:batch], spatial, sizes, window)
         gathered = x.flatten(2).gather(2, places).reshape(batch, channels, *sizes, math.prod(window))
         values, which = gathered.max(-1)
         values = values if input.ndim == n + 2 else values.squeeze(0)
@@ -111,6 +109,15 @@ def _fractional(n: int) -> None:
         )
     )
     library("composite", f"nn.functional.{who}_with_indices", autocast=("float32", "whole"))(with_indices)
+
+
+@leaf("library", batching="images")
+def fractional_max_places(
+    drawn: TensorBase, spatial: tuple[int, ...], sizes: tuple[int, ...], window: tuple[int, ...]
+) -> TensorBase:
+    """Where the elements of all windows stand, for numbers (N, C, dimensions) in [0, 1): (N, C, places)."""
+    rule = Result((*drawn.shape[:2], math.prod(sizes) * math.prod(window)), by_name["int64"])
+    return computed(rule, lambda u: _window_places(u, spatial, sizes, window), drawn.double())
 
 
 def _window_places(u: Any, spatial: tuple, sizes: tuple, window: tuple) -> Any:
