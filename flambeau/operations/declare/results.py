@@ -11,8 +11,7 @@ from ...core.base import display
 from ...core.base.parameters import BY_NAME, MISSING, described
 from ...core.base.tensor import TensorBase
 from ...core.call.out import category, into  # noqa: F401  what declares finds both here
-from ...core.places.join import stack
-from ...core.views.views import view_as_complex, view_as_real
+from .registry import REGISTRY
 
 
 def named_result(name: str, *fields: str) -> Any:
@@ -55,6 +54,4 @@ def accepts_out(function: Callable | None = None, *, exact: bool = False) -> Cal
 
 def each_part(function: Callable, x: TensorBase, *args: Any) -> TensorBase:
     """A linear function of real tensors, of the real and of the imaginary part."""
-    pairs = view_as_real(x)
-    found = [function(pairs.select(-1, k), *args) for k in range(2)]
-    return view_as_complex(stack(found, -1))
+    return REGISTRY["complex"].function(function(x.real, *args), function(x.imag, *args))
