@@ -33,7 +33,7 @@ ORDER = """
     cpu cuda opencl functional fft linalg masked signal special return_types testing mps mtia xpu nested
     _files utils.safetensors hub utils.model_zoo serialization
     accelerator _utils random quasirandom backends __config__
-    autograd._profiler_table autograd.profiler_util autograd._profiler_flops autograd._profiler_events autograd._profiler_nvtx
+    autograd._profiler_table autograd.profiler_util autograd._profiler_events autograd._profiler_nvtx
     autograd.profiler profiler
     _array_api _array_object
     legacy utils.serialization._t7 utils.serialization.read_lua_file utils.serialization.write_lua_file

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from ..core.base import display
 from ..core.call.custom import CustomOp
-from ._profiler_flops import flops_of
+from ..operations.declare.flops import counted
 from .profiler_util import DeviceType, EventList, FunctionEvent
 
 OPERATION, EVALUATION, NODE, SPAN, MODULE = range(5)  # as in core/base/recorder.pxd
@@ -116,6 +116,16 @@ def _shapes(values: list) -> tuple[list, list, list[str], list]:
     return plain, nested, dtypes, concrete
 
 
+def _flops(op: Any, values: list, keywords: Any, positional: int) -> int:
+    """How many floating-point operations a call made, 0 where nobody counts them or it did not come as far."""
+    given = [tuple(x[0]) if _is_tensor(x) else x for x in values]
+    try:
+        count = counted(op, given[:positional], dict(zip(keywords or (), given[positional:])))
+    except (TypeError, IndexError, KeyError, AttributeError, RuntimeError):
+        return 0  # of arguments that it refused
+    return 0 if count is None else count.flops
+
+
 def _ends(entries: list[tuple], ended: int) -> list[int]:
     """When each entry ended: one that never did, with what it is inside of, or with the recording."""
     found = [e[3] for e in entries]
@@ -140,6 +150,14 @@ def _nested(events: list[FunctionEvent]) -> None:
         if stack:
             stack[-1].append_cpu_child(event)
         stack.append(event)
+
+
+def _within_counted(event: FunctionEvent) -> bool:
+    """Whether an event ran inside of one that counts what it makes."""
+    parent = event.cpu_parent
+    while parent is not None and not parent.flops:
+        parent = parent.cpu_parent
+    return parent is not None
 
 
 def _innermost(events: list[FunctionEvent], thread: int, at: float) -> FunctionEvent | None:
@@ -211,11 +229,13 @@ def events_of(
                     name: shape or concrete for name, shape, concrete in zip(keywords, extra[1], extra[3])
                 }
             if with_flops:
-                event.flops = flops_of(event.name, values, keywords, positional)
+                event.flops = _flops(what, values, keywords, positional)
         if with_stack:
             event.stack = _stack(frames)
     _nested(events)
     for event in events:
+        if event.flops and _within_counted(event):
+            event.flops = 0
         node = event if event.scope == 1 or event.name.startswith("autograd::engine") else None
         maker = forward.get(event.sequence_nr) if node is not None else None
         if maker is not None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..operations.linalg.products import rows_of_slices, sliced_product
 from ._batched import Level, Running
-from ._rules import PRIVATE, made, made_of, operation, parameters, rule, sliced, written
+from ._rules import PRIVATE, made, operation, parameters, rule, sliced, written
 
 Found = Any
 
@@ -153,6 +153,7 @@ def _matrix_of(x: Any, form: int) -> Any:
     return x.unsqueeze(-2) if form == _ROW else x.unsqueeze(-1) if form == _COLUMN else x
 
 
+@made("product_as")
 def _gradient_product(a: Any, a_form: int, b: Any, b_form: int, sizes: tuple, form: int, alpha: tuple) -> Any:
     """`product_as`: matrices that may be stored transposed, or as vectors."""
     product = _matrix_of(a, a_form) @ _matrix_of(b, b_form)
@@ -162,8 +163,11 @@ def _gradient_product(a: Any, a_form: int, b: Any, b_form: int, sizes: tuple, fo
     return operation("sum_to_size")(found if factor == 1 else found * factor, sizes)
 
 
-PRIVATE["product_as"] = made_of(_gradient_product)
-PRIVATE["columns_summed"] = made_of(lambda x: x.sum(tuple(range(x.ndim - 1))))
+@made("columns_summed")
+def _columns_summed(x: Any) -> Any:
+    return x.sum(tuple(range(x.ndim - 1)))
+
+
 # Operations whose formula of the gradient is made of operations alone; the others' read memory, and run slice by slice.
 _MADE_OF_OPERATIONS = frozenset(
     """

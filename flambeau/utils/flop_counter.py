@@ -9,19 +9,22 @@ from __future__ import annotations
 
 import warnings
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
-from math import prod
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from .._tensor import Tensor
-from ..autograd._profiler_flops import product_flops
+from ..operations.declare.flops import (  # noqa: F401  formulas that PyTorch has here
+    Shape,
+    conv_flop_count,
+    counted,
+    sdpa_backward_flop_count,
+    sdpa_flop_count,
+)
 from ._python_dispatch import TorchDispatchMode
 from ._pytree import tree_map
 from .module_tracker import ModuleTracker
 
 __all__ = ["FlopCounterMode", "register_flop_formula"]
-
-Shape = Sequence[int]
 
 
 # --- formulas of shapes --------------------------------------------------------
@@ -47,150 +50,6 @@ def baddbmm_flop(
 ) -> int:
     """The same with an addend, which is not counted."""
     return bmm_flop(a_shape, b_shape)
-
-
-def conv_flop_count(x_shape: Shape, w_shape: Shape, out_shape: Shape, transposed: bool = False) -> int:
-    """Of a convolution: a product with the window at every place of the result; of a transposed one, of the input."""
-    dims = len(w_shape) - 2
-    places = (x_shape if transposed else out_shape)[-dims:] if dims else ()
-    return 2 * prod(x_shape[: len(x_shape) - dims - 1]) * prod(places) * prod(w_shape)
-
-
-def sdpa_flop_count(query_shape: Shape, key_shape: Shape, value_shape: Shape) -> int:
-    """Of attention: scores, and their product with the values."""
-    rows = prod(query_shape[:-1])
-    return 2 * rows * key_shape[-2] * (query_shape[-1] + value_shape[-1])
-
-
-def sdpa_backward_flop_count(
-    grad_out_shape: Shape, query_shape: Shape, key_shape: Shape, value_shape: Shape
-) -> int:
-    """Of its backward where scores are computed again: five products."""
-    rows, keys = prod(query_shape[:-1]), key_shape[-2]
-    return 2 * rows * keys * (3 * query_shape[-1] + 2 * value_shape[-1])
-
-
-# --- what our operations count as ----------------------------------------------
-Counted = tuple[str, int]
-
-
-def _stacked(a: Shape, b: Shape, out: Shape, added: bool = False) -> Counted:
-    """A product of any number of dimensions: as the one of matrices or of stacks that it is."""
-    if len(a) < 2 or len(b) < 2:
-        return "aten.mv", 0  # not counted, as in PyTorch
-    if len(b) == 2:
-        return ("aten.addmm" if added else "aten.mm"), 2 * prod(a) * b[-1]
-    return ("aten.baddbmm" if added else "aten.bmm"), 2 * prod(out) * a[-1]
-
-
-def _linear(out: Any, input: Any, weight: Any, bias: Any = None) -> Counted:
-    if len(weight) < 2:
-        return "aten.mv", 0
-    return ("aten.mm" if bias is None else "aten.addmm"), 2 * prod(input) * weight[0]
-
-
-def _matmul(out: Any, a: Any, b: Any) -> Counted:
-    return _stacked(a, b, out)
-
-
-def _with_addend(out: Any, addend: Any, a: Any, b: Any) -> Counted:
-    return _stacked(a, b, out, added=True)
-
-
-def _gradient_of_product(out: Any, a: Any, a_form: int, b: Any, b_form: int, *rest: Any) -> Counted:
-    if len(a) < 2 or len(b) < 2 or len(out) < 2:
-        return "aten.mv", 0
-    whole = len(out) == 2 or len(b) == 2  # of matrices, though operands may be stacks of rows
-    return ("aten.mm" if whole else "aten.bmm"), product_flops(a, a_form, b, b_form)
-
-
-def _convolution(
-    out: Any, input: Any, weight: Any, bias: Any, geometry: Any, sizes: Any, transposed: bool
-) -> Counted:
-    return "aten.convolution", conv_flop_count(input, weight, out, transposed)
-
-
-def _convolution_backward(
-    out: Any, grad: Any, input: Any, weight: Any, geometry: Any, transposed: bool, wanted: Any
-) -> Counted:
-    each = conv_flop_count(input, weight, grad, transposed)
-    return "aten.convolution_backward", sum(wanted[:2]) * each
-
-
-def _sliced_convolution(out: Any, input: Any, weight: Any, *rest: Any) -> Counted:
-    return "aten.convolution", conv_flop_count(input, weight[1:], out)
-
-
-def _sliced_convolution_backward(out: Any, grad: Any, input: Any, weight: Any, *rest: Any) -> Counted:
-    return "aten.convolution_backward", 2 * conv_flop_count(input, weight[1:], grad)
-
-
-def _attention(out: Any, query: Any, key: Any, value: Any, *rest: Any) -> Counted:
-    return "aten._scaled_dot_product_flash_attention", sdpa_flop_count(query, key, value)
-
-
-def _flex(out: Any, query: Any, key: Any, value: Any, *rest: Any) -> Counted:
-    return "flex_attention", sdpa_flop_count(query, key, value)
-
-
-def _attention_backward(out: Any, grad: Any, query: Any, key: Any, value: Any, *rest: Any) -> Counted:
-    return "aten._scaled_dot_product_flash_attention_backward", sdpa_backward_flop_count(
-        grad, query, key, value
-    )
-
-
-def _blocked_backward(
-    out: Any, grad: Any, lse: Any, query: Any, key: Any, value: Any, call: Any, *rest: Any
-) -> Counted:
-    count = sdpa_backward_flop_count((*query[:-1], value[-1]), query, key, value)
-    if call.name == "scaled_dot_product_attention":
-        return "aten._scaled_dot_product_flash_attention_backward", count
-    return "flex_attention_backward", count
-
-
-def _lstm(out: Any, gates: Any, h: Any, c: Any, weight: Any, *rest: Any) -> Counted:
-    return "aten.mm", 2 * prod(gates[:-1]) * prod(weight)  # the input's part is a `linear` of its own
-
-
-def _recurrent(out: Any, gates: Any, h: Any, weight: Any, *rest: Any) -> Counted:
-    return _lstm(out, gates, h, None, weight)
-
-
-def _lstm_backward(
-    out: Any, grad: Any, last: Any, gates: Any, h: Any, c: Any, weight: Any, *rest: Any
-) -> Counted:
-    return "aten.mm", 2 * 2 * prod(gates[:-1]) * prod(weight)
-
-
-def _recurrent_backward(out: Any, grad: Any, gates: Any, h: Any, weight: Any, *rest: Any) -> Counted:
-    return _lstm_backward(out, grad, None, gates, h, None, weight)
-
-
-RULES: dict[str, Callable[..., Counted]] = {
-    "linear": _linear,
-    "matmul": _matmul,
-    "mm": _matmul,
-    "bmm": _matmul,
-    "sliced_product": _matmul,
-    "addmm": _with_addend,
-    "baddbmm": _with_addend,
-    "product_as": _gradient_of_product,
-    "convolution": _convolution,
-    "convolution_backward": _convolution_backward,
-    "sliced_convolution": _sliced_convolution,
-    "sliced_convolution_backward": _sliced_convolution_backward,
-    "scaled_dot_product_flash_attention_for_cpu": _attention,
-    "scaled_dot_product_flash_attention": _attention,
-    "scaled_dot_product_flash_attention_for_cpu_backward": _attention_backward,
-    "flex_attention": _flex,
-    "flex_attention_backward": _blocked_backward,
-    "lstm_sequence": _lstm,
-    "lstm_sequence_backward": _lstm_backward,
-    "gru_sequence": _recurrent,
-    "gru_sequence_backward": _recurrent_backward,
-    "rnn_sequence": _recurrent,
-    "rnn_sequence_backward": _recurrent_backward,
-}
 
 
 flop_registry: dict[Any, Callable[..., int]] = {}  # what `register_flop_formula` was given
@@ -362,25 +221,11 @@ class _Counting(TorchDispatchMode):
             out = func(*args, **kwargs)
             counter._add(f"aten.{func.__name__}", own(*args, **kwargs, out_val=out))
             return out
-        name = func.__name__
-        rule = RULES.get(name)
-        if rule is None:
-            out = self.decompose(func, args, kwargs)
-            return func(*args, **kwargs) if out is NotImplemented else out
-        out = func(*args, **kwargs)
-        signature = getattr(func, "__signature__", None)
-        values = list(args)
-        if kwargs and signature is not None:
-            values = _in_order(signature, args, kwargs)
-        counter._add(*rule(_shape(out), *map(_shape, values)))
-        return out
-
-
-def _in_order(signature: Any, args: tuple, kwargs: dict[str, Any]) -> list[Any]:
-    """Arguments by position, as far as they have been given."""
-    found = list(args)
-    for parameter in list(signature.parameters)[len(args) :]:
-        if parameter not in kwargs:
-            break
-        found.append(kwargs[parameter])
-    return found
+        if getattr(func, "flops", None) is not None and func.composite is None:
+            out = func(*args, **kwargs)  # first, as it refuses shapes that do not fit
+            count = counted(func, *tree_map(_shape, (args, kwargs)))
+            if count is not None and count.name is not None:
+                counter._add(count.name, count.flops)
+            return out
+        out = self.decompose(func, args, kwargs)
+        return func(*args, **kwargs) if out is NotImplemented else out

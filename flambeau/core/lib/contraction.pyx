@@ -862,8 +862,8 @@ def columns_summed(TensorBase input) -> TensorBase:
     return column_sums(compact(input))
 
 
-cdef object shown_product = FunctionOp(product_as, owns=False)
-cdef object shown_column_sums = FunctionOp(columns_summed, owns=False)
+shown_product = FunctionOp(product_as, owns=False)
+shown_column_sums = FunctionOp(columns_summed, owns=False)
 
 
 cdef TensorBase contract(TensorBase a, int a_form, TensorBase b, int b_form, int rank, const int64_t* sizes, int form,

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, TypedDict
 
 from ..._tensor import Tensor
+from ...operations.declare import flops
 from ...operations.declare.pointwise import compute_dtype
 from ...operations.declare.registry import operation
 from ...operations.neural.blocked import Band, Blocks, call_of, runs_of
@@ -248,7 +249,7 @@ def _blocks(block_mask: BlockMask, queries: int, keys: int) -> Blocks:
     return Blocks(batches, heads, [[bands(b, h) for h in range(heads)] for b in range(batches)])
 
 
-@operation
+@operation(flops=flops.flex_attention)
 def flex_attention(
     query: Tensor,
     key: Tensor,

@@ -160,6 +160,7 @@ def register(
     label: str | None = None,
     autocast: Any = None,
     batching: str | None = None,
+    flops: Callable | None = None,
     writes: bool | None = None,
     **details: Any,
 ) -> Callable:
@@ -171,6 +172,7 @@ def register(
     unless it is a `whole`.  `leaf`: it is one node on the tape.  `label`: the name of its node, where it does not follow from its own.
     `autocast`: what autocast does with it (`core/call/casting.pyx`: "lower", "float32", "widest" …), or two such rules, for the CPU and
     for accelerators, or a function of a call that tells one.  `batching`: the rule of `vmap`, where it is not that of its kind.
+    `flops`: how many floating-point operations a call makes (`flops.py`).
     `writes`: it writes to its first argument and returns it; that is what an underscore at the end of a name means in PyTorch, and it is
     read here alone.
     """
@@ -217,6 +219,8 @@ def register(
             op.entry = op.entry or entry  # the first, where it is entered under other names again
             if label is not None:
                 op.label = label
+            if flops is not None:
+                op.flops = flops
     if autocast is not None:
         casting.declare(function, autocast)
     _published.clear()
@@ -238,9 +242,16 @@ def as_operation(function: Any, owns: bool, out: bool = False) -> Any:
     return function
 
 
-def operation(function: Callable) -> Any:
-    """A function that modes see as one call, but that stands in no list: of a module that is imported when it is asked for."""
-    return as_operation(function, True)
+def operation(function: Callable | None = None, *, flops: Callable | None = None) -> Any:
+    """A function that modes see as one call, but that stands in no list: of a module that is imported when it is asked for.
+
+    `flops` is as of `register`.
+    """
+    if function is None:
+        return functools.partial(operation, flops=flops)
+    op = as_operation(function, True)
+    op.flops = flops
+    return op
 
 
 def call_as(function: Callable | None, places: Sequence[str]) -> None:

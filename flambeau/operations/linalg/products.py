@@ -8,7 +8,8 @@ from typing import Any
 from ...codegen import tiles  # noqa: F401  provides the tiles of products
 from ...core.base.tensor import TensorBase
 from ...core.call.wrapping import write_out
-from ...core.lib import products
+from ...core.lib import contraction, products
+from ..declare import flops
 from ..declare.registry import leaf, register
 
 
@@ -19,6 +20,11 @@ def _inner_cast(on_host: bool, input: Any, other: Any, **_: Any) -> str:
     return "lower" if input.dtype == other.dtype and max(input.ndim, other.ndim) > 1 else "whole"
 
 
+_FLOPS: dict[Any, Any] = {
+    products.addmm: flops.with_addend,
+    products.baddbmm: flops.with_addend,
+    **dict.fromkeys((products.matmul, products.mm, products.bmm, products.mv), flops.matrices),
+}
 for _name, _autocast in {
     "matmul": "lower",
     "mm": "lower",
@@ -41,8 +47,16 @@ for _name, _autocast in {
         in_place=getattr(products, _name + "_", None),
         places=(_name, f"Tensor.{_name}"),
         autocast=_autocast,
+        flops=_FLOPS.get(getattr(products, _name)),
     )
-register("linear", "library", products.linear, places=("nn.functional.linear",), autocast="lower")
+register(
+    "linear",
+    "library",
+    products.linear,
+    places=("nn.functional.linear",),
+    autocast="lower",
+    flops=flops.linear,
+)
 
 
 def _linear_written_out(input, weight, bias=None):
@@ -57,11 +71,18 @@ def _linear_written_out(input, weight, bias=None):
 
 
 write_out(products.linear, _linear_written_out)
+# Gradients of products, as modes of the lower level see them.
+register("product_as", "library", contraction.shown_product, places=(), flops=flops.gradient_of_product)
+register("columns_summed", "library", contraction.shown_column_sums, places=())
 register("ger", "library", products.outer)
 register("linalg.matmul", "library", products.matmul, places=("linalg.matmul",), autocast="lower")
 
 
-@leaf("library", label="BmmBackward0")
+def _count_sliced(input: flops.Shape, matrix: flops.Shape) -> flops.Count:
+    return flops.Count("aten.bmm", 2 * math.prod(input) * matrix[-1])
+
+
+@leaf("library", label="BmmBackward0", flops=_count_sliced)
 def sliced_product(input: TensorBase, matrix: TensorBase) -> TensorBase:
     """input (B, …, k) times a matrix (B, k, m) of which all slices are the same memory: one product.  What each slice adds to the
     gradient is apart.

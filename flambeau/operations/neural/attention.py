@@ -8,7 +8,7 @@ from typing import Any
 from ...core.base.tensor import TensorBase
 from ...core.lib.products import linear
 from ...core.make.create import full, zeros
-from ..declare import checks
+from ..declare import checks, flops
 from ..declare.half_types import HALF_TYPES, in_float32
 from ..declare.pointwise import FLOATING
 from ..declare.registry import library
@@ -29,7 +29,7 @@ def _allowed(name: str, mask: TensorBase, query: TensorBase) -> None:
         )
 
 
-@library("composite", "nn.functional.scaled_dot_product_attention", autocast="lower")
+@library("composite", "nn.functional.scaled_dot_product_attention", autocast="lower", flops=flops.attention)
 def scaled_dot_product_attention(
     query: TensorBase,
     key: TensorBase,

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from ...core.base.tensor import TensorBase
 from ..declare import checks
 from ..declare.examples import of_call
+from ..declare.flops import Count, Shape, conv_flop_count
 from ..declare.half_types import FLOAT32, HALF_TYPES
 from ..declare.registry import REGISTRY, leaf, library, register
 from ..pointwise.complex_numbers import complex_of
@@ -24,11 +26,22 @@ from .pooling import addressable, positive, spread
 
 
 # --- leaves ------------------------------
+def _count(input: Shape, weight: Shape, bias: Any, geometry: Geometry, out: Shape, transposed: bool) -> Count:
+    return Count("aten.convolution", conv_flop_count(input, weight, out, transposed))
+
+
+def _count_backward(
+    grad: Shape, input: Shape, weight: Shape, geometry: Geometry, transposed: bool, wanted: Sequence[bool]
+) -> Count:
+    each = conv_flop_count(input, weight, grad, transposed)
+    return Count("aten.convolution_backward", sum(wanted[:2]) * each)
+
+
 def _wide(x: TensorBase | None) -> TensorBase | None:
     return None if x is None else x.to(FLOAT32)
 
 
-@leaf("library")
+@leaf("library", flops=_count)
 def convolution(
     input: TensorBase,
     weight: TensorBase,
@@ -66,6 +79,7 @@ def _gradients(
     "library",
     results=("input_gradient", "weight_gradient", "bias_gradient"),
     label="ConvolutionBackwardBackward0",
+    flops=_count_backward,
 )
 def convolution_backward(
     grad_output: TensorBase,
@@ -149,7 +163,15 @@ def _of_slices(geometry: Geometry, slices: int) -> Geometry:
     return geometry._replace(groups=slices * geometry.groups)
 
 
-@leaf("library", label="ConvolutionBackward0")
+def _count_sliced(input: Shape, weight: Shape, geometry: Geometry, out: Shape) -> Count:
+    return Count("aten.convolution", conv_flop_count(input, weight[1:], out))
+
+
+def _count_sliced_backward(grad: Shape, input: Shape, weight: Shape, geometry: Geometry) -> Count:
+    return Count("aten.convolution_backward", 2 * conv_flop_count(input, weight[1:], grad))
+
+
+@leaf("library", label="ConvolutionBackward0", flops=_count_sliced)
 def sliced_convolution(
     input: TensorBase, weight: TensorBase, geometry: Geometry, out: tuple[int, ...]
 ) -> TensorBase:
@@ -165,7 +187,12 @@ def _sliced_gradients(grad: TensorBase, input: TensorBase, weight: TensorBase, g
     return sliced_convolution_backward(grad, input, weight, geometry)
 
 
-@leaf("library", results=("input_gradient", "weight_gradient"), label="ConvolutionBackwardBackward0")
+@leaf(
+    "library",
+    results=("input_gradient", "weight_gradient"),
+    label="ConvolutionBackwardBackward0",
+    flops=_count_sliced_backward,
+)
 def sliced_convolution_backward(
     grad_output: TensorBase, input: TensorBase, weight: TensorBase, geometry: Geometry
 ) -> tuple[TensorBase, TensorBase]:
@@ -380,6 +407,18 @@ Windows of 3 × 3 may be computed by Winograd's way, but for float64: then an in
 4 × 4 results whose patches hold it; `backends.cpu.allow_winograd = False` takes sums alone."""
 
 
+def _count_whole(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1) -> Count:
+    n = len(weight) - 2
+    steps, places, kernel = (
+        spread("conv", "stride", stride, n),
+        spread("conv", "dilation", dilation, n),
+        tuple(weight[2:]),
+    )
+    pads = paddings("conv", padding, kernel, steps, places)
+    out = windows("conv", tuple(input[len(input) - n :]), kernel, steps, pads, places)[0]
+    return Count("aten.convolution", conv_flop_count(input, weight, out))
+
+
 def _declare(n: int) -> None:
     def conv(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1) -> TensorBase:
         return _convolution(f"conv{n}d", n, input, weight, bias, stride, padding, dilation, groups)
@@ -417,7 +456,14 @@ def _declare(n: int) -> None:
                 f"tensor({'[' * (n + 2)}{elements}{']' * (n + 2)})",
             )
         )
-        register(name, "composite", function, places=(name, f"nn.functional.{name}"), autocast="lower")
+        register(
+            name,
+            "composite",
+            function,
+            places=(name, f"nn.functional.{name}"),
+            autocast="lower",
+            flops=_count_whole if function is conv else None,
+        )
 
 
 for _n in (1, 2, 3):

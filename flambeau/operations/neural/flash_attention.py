@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...core.base.tensor import TensorBase
+from ..declare.flops import Count, Shape, attention, attention_backward, flex_attention
 from ..declare.pointwise import compute_dtype
 from ..declare.registry import leaf
 from ..declare.vjp import gradients
@@ -27,6 +28,7 @@ def tiled(query: TensorBase, key: TensorBase, value: TensorBase) -> bool:
     results=("out", "lse", "drawn"),
     inputs=("query", "key", "value", "mask"),
     label="ScaledDotProductFlashAttentionForCpuBackward0",
+    flops=attention,
 )
 def scaled_dot_product_flash_attention_for_cpu(
     query: TensorBase,
@@ -58,6 +60,7 @@ def _tiled_gradients(
     "library",
     results=("to_query", "to_key", "to_value", "to_mask"),
     inputs=("grad_out", "query", "key", "value", "mask"),
+    flops=attention_backward,
 )
 def scaled_dot_product_flash_attention_for_cpu_backward(
     grad_out: TensorBase,
@@ -187,16 +190,25 @@ def _blocked_gradients(
     return flex_attention_backward(*given, *_given(c0, c1, c2, c3, c4, c5, c6, c7, c8))
 
 
+def _count_blocked_backward(
+    grad: Shape, lse: Any, query: Shape, key: Shape, value: Shape, call: Any, *rest: Any
+) -> Count:
+    found = attention_backward((*query[:-1], value[-1]), query, key, value)
+    plain = call.name == "scaled_dot_product_attention"
+    return found if plain else found._replace(name="flex_attention_backward")
+
+
 _READ = tuple(f"c{k}" for k in range(9))
 _blocked: dict[str, Any] = {"results": ("out", "lse", "top"), "inputs": ("query", "key", "value", *_READ)}
 scaled_dot_product_flash_attention = leaf(
     "library",
     name="scaled_dot_product_flash_attention",
     label="ScaledDotProductFlashAttentionForCpuBackward0",
+    flops=attention,
     **_blocked,
 )(_in_blocks)
 flex_attention_forward = leaf(
-    "library", name="flex_attention_forward", label="FlexAttentionBackward0", **_blocked
+    "library", name="flex_attention_forward", label="FlexAttentionBackward0", flops=flex_attention, **_blocked
 )(_in_blocks)
 scaled_dot_product_flash_attention.derivative(_blocked_gradients)
 flex_attention_forward.derivative(_blocked_gradients)
@@ -206,6 +218,7 @@ flex_attention_forward.derivative(_blocked_gradients)
     "library",
     results=("to_query", "to_key", "to_value", *(f"to_{n}" for n in _READ)),
     inputs=("grad_out", "grad_lse", "query", "key", "value", *_READ),
+    flops=_count_blocked_backward,
 )
 def flex_attention_backward(
     grad_out: TensorBase | None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import Any
 
 from ...codegen import functions as fn
@@ -10,6 +11,7 @@ from ...core import tape
 from ...core.base.formats import contiguous_format
 from ...core.base.tensor import TensorBase
 from ...core.lib.products import addmm, linear
+from ..declare.flops import Count, Shape
 from ..declare.half_types import FLOAT32, HALF_TYPES
 from ..declare.pointwise import FLOATING, pointwise
 from ..declare.registry import leaf, library
@@ -153,6 +155,29 @@ def _kept(*inputs: TensorBase | None) -> bool:
     return tape.recording(*(x for x in inputs if x is not None))
 
 
+def _of_state(gates: Shape, weight: Shape) -> Count:
+    """The products with the state; the input's share of the gates is a `linear` of its own."""
+    return Count("aten.mm", 2 * prod(gates[:-1]) * prod(weight))
+
+
+def _count_lstm(gates: Shape, hidden: Shape, cell: Shape, weight: Shape, *rest: Any) -> Count:
+    return _of_state(gates, weight)
+
+
+def _count(gates: Shape, hidden: Shape, weight: Shape, *rest: Any) -> Count:
+    return _of_state(gates, weight)
+
+
+def _count_lstm_backward(
+    grad: Any, last: Any, gates: Shape, hidden: Shape, cell: Shape, weight: Shape, *rest: Any
+) -> Count:
+    return Count("aten.mm", 2 * _of_state(gates, weight).flops)
+
+
+def _count_backward(grad: Any, gates: Shape, hidden: Shape, weight: Shape, *rest: Any) -> Count:
+    return Count("aten.mm", 2 * _of_state(gates, weight).flops)
+
+
 # --- long short-term memory ------------------------------
 @library("library", "_lstm_layer", autocast="lower", composite=True)
 def lstm_layer(
@@ -181,6 +206,7 @@ def lstm_layer(
     results=("outputs", "last", "cells", "activated"),
     inputs=("gates", "hidden", "cell", "weight"),
     label="LstmLayerBackward0",
+    flops=_count_lstm,
 )
 def lstm_sequence(
     gates: TensorBase,
@@ -217,6 +243,7 @@ def _lstm_gradients(
     results=("to_gates", "to_hidden", "to_cell", "to_weight"),
     inputs=("grad_outputs", "grad_last", "gates", "hidden", "cell", "weight"),
     batching="sliced",
+    flops=_count_lstm_backward,
 )
 def lstm_sequence_backward(
     grad_outputs: TensorBase | None,
@@ -338,6 +365,7 @@ def gru_layer(
     results=("outputs", "states", "activated"),
     inputs=("gates", "hidden", "weight", "bias"),
     label="GruLayerBackward0",
+    flops=_count,
 )
 def gru_sequence(
     gates: TensorBase,
@@ -367,6 +395,7 @@ def _gru_gradients(grad, gates, hidden, weight, bias, states, activated, sizes, 
     results=("to_gates", "to_hidden", "to_weight", "to_bias"),
     inputs=("grad_out", "gates", "hidden", "weight", "bias"),
     batching="sliced",
+    flops=_count_backward,
 )
 def gru_sequence_backward(
     grad_out: TensorBase,
@@ -420,6 +449,7 @@ def rnn_layer(
     results=("outputs", "states"),
     inputs=("gates", "hidden", "weight"),
     label="RnnLayerBackward0",
+    flops=_count,
 )
 def rnn_sequence(
     gates: TensorBase,
@@ -449,6 +479,7 @@ def _rnn_gradients(grad, gates, hidden, weight, states, sizes, turned, kind, nee
     results=("to_gates", "to_hidden", "to_weight"),
     inputs=("grad_out", "gates", "hidden", "weight"),
     batching="sliced",
+    flops=_count_backward,
 )
 def rnn_sequence_backward(
     grad_out: TensorBase,

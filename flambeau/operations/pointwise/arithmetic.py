@@ -12,6 +12,7 @@ from ...core.call.operation import rename
 from ...core.call.pointwise import PointwiseOp
 from ...core.make.elements import check_filling
 from ..declare.examples import of_call, of_numbers
+from ..declare.flops import elements
 from ..declare.pointwise import ALL, BOOL, COMPLEX, EVERY, FLOATING, INTEGRAL, NUMBERS, NUMERIC, pointwise
 from ..declare.registry import library, register
 from ..declare.results import into
@@ -19,7 +20,14 @@ from ..declare.results import into
 SPECIAL = ("special.", "Tensor.")
 
 
-@pointwise(rounded=True, reference="numpy.add", dtypes=EVERY, numbers=("input", "other"), scalar_second=True)
+@pointwise(
+    rounded=True,
+    reference="numpy.add",
+    dtypes=EVERY,
+    flops=elements,
+    numbers=("input", "other"),
+    scalar_second=True,
+)
 def add(input, other, *, alpha=1):
     """input + alpha · other, element by element.
 
@@ -80,6 +88,7 @@ def rsub(input, other, *, alpha=1):
     also=("multiply", "Tensor.multiply"),
     numbers=("input", "other"),
     widens=True,
+    flops=elements,
 )
 def mul(input, other):
     """input · other, element by element.
