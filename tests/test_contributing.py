@@ -78,7 +78,8 @@ def test_every_kind_is_shown_within_its_lines():
         "Pointwise": 8,
         "Reduction": 8,
         "Row function": 8,
-        "Indexed": 20,
+        "Indexed": 12,
+        "Leaf": 12,
         "Composite": 6,
         "layer": 30,
         "optimiser": 30,
@@ -116,6 +117,11 @@ def test_indexed(added):
     windows = np.lib.stride_tricks.sliding_window_view
     checked(lambda x: function(x, 3), lambda a: windows(a, 3, 1).sum(-1))
     checked(lambda x: function(x, 3, padding=2), lambda a: windows(np.pad(a, ((0, 0), (2, 2))), 3, 1).sum(-1))
+
+
+def test_leaf(added):
+    added("Leaf")
+    checked(published("Tensor.")["cube_root"], np.cbrt)
 
 
 def test_composite(added):

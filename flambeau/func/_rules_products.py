@@ -183,21 +183,18 @@ def _derivative(level: Level, op: Any, args: list, kwargs: dict, running: Runnin
     name = label.rpartition("Backward")[0]
     if name in _MADE_OF_OPERATIONS or getattr(formula, "on_slices", False):
         return formula(*arguments)
-    if name in ("Sum", "Mean"):
-        grad, sizes, dims, keepdim = arguments
-        found = (
-            grad
-            if keepdim or not sizes
-            else grad.reshape([1 if d in dims else n for d, n in enumerate(sizes)])
-        )
-        if name == "Mean" and sizes:
-            count = math.prod(sizes[d] for d in dims)
-            found = found * (1.0 / count if count else math.nan)
-        return (found.expand(tuple(sizes)),)
     if name == "Flip":
         return (operation("flip")(*arguments),)
     return sliced(level, op, args, kwargs, running)
 
 
+@made("expand_reduced")
+def _expand_reduced(value: Any, sizes: Any, dims: Any, keepdim: Any) -> Any:
+    if not keepdim and sizes:
+        value = value.reshape([1 if d in dims else n for d, n in enumerate(sizes)])
+    return value.expand(tuple(sizes))
+
+
 PRIVATE["gradient_through"] = sliced
 PRIVATE["derivative"] = _derivative
+PRIVATE["opened_derivative"] = made_of(lambda label, formula, *arguments: formula(*arguments))

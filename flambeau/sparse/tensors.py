@@ -427,7 +427,7 @@ def tiles(x: TensorBase, pattern: Compressed) -> TensorBase:
     return apart.transpose(n + 1, n + 2)
 
 
-@answers("derivative")
+@answers("derivative", "opened_derivative")
 def _derivative(label: str, formula: Answer, *arguments: Any) -> Any:
     """What a node computes from gradients: its formula, which knows of sparse ones, or calls operations that do."""
     return formula(*arguments)

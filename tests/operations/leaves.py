@@ -96,6 +96,9 @@ def below(function: types.FunctionType, seen: set) -> Iterator[str]:
     if function in seen:
         return
     seen.add(function)
+    for cell in function.__closure__ or ():
+        if isinstance(cell.cell_contents, types.FunctionType):
+            yield from below(cell.cell_contents, seen)
     names = set(_names(function.__code__))
     for name in names:
         value = function.__globals__.get(name)
@@ -117,13 +120,13 @@ def below(function: types.FunctionType, seen: set) -> Iterator[str]:
 
 
 def composite_faults() -> dict[str, set[str]]:
-    """What composites call that is no operation, with the composites."""
+    """What composites, and formulas of derivatives, call that is no operation, with the operations."""
     found: dict[str, set[str]] = {}
     for entry in REGISTRY.values():
-        body = getattr(entry.function, "composite", None)
-        if isinstance(body, types.FunctionType):
-            for fault in below(body, set()):
-                found.setdefault(fault, set()).add(entry.name)
+        for body in (getattr(entry.function, "composite", None), getattr(entry.function, "formula", None)):
+            if isinstance(body, types.FunctionType):
+                for fault in below(body, set()):
+                    found.setdefault(fault, set()).add(entry.name)
     return found
 
 

@@ -144,7 +144,9 @@ def derivative(label, formula, *arguments):
 
 shown_derivative = FunctionOp(derivative, owns=False)
 shown_derivative.composite = derivative
-set_shown(shown_derivative)
+opened_derivative = FunctionOp(derivative, "opened_derivative", owns=False)
+opened_derivative.composite = derivative
+set_shown(shown_derivative, opened_derivative)
 
 
 def on_host(tuple args not None, dict kwargs not None) -> bool:

@@ -42,7 +42,7 @@ cdef class LeafOp(FunctionOp):
     """A function that is one node on the tape."""
 
     cdef readonly tuple results     # their names
-    cdef object formula
+    cdef readonly object formula
     cdef str label_of_formula
     cdef Rule rule                  # made of the formula when first needed
     cdef int switch                 # the place of the parameter whose values have formulas of their own, -1 for none

@@ -57,6 +57,6 @@ cdef class RowOp(Op):
     cdef double defaults[MAX_PARAMS]
     cdef Table table
     cdef tuple saved                # what the derivative reads: (1, input) or (2, output)
-    cdef object formula
+    cdef readonly object formula
     cdef object shown               # `over` as an operation of its own, for those who watch
     cdef object names               # a namedtuple for several results

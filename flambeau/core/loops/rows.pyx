@@ -719,7 +719,7 @@ cdef int record_rows(RowOp op, tuple tensors, list results, int* dims, int ndims
     node.label = op.label or backward_name(op.name, not keepdim and (sizes is None or ndims == len(sizes)))
     node.formula = op.formula if op.formula is not None else underived(op.name)
     node.extra = (sizes, tuple([dims[k] for k in range(ndims)]), keepdim) + tuple([params[k] for k in range(op.params)])
-    node.outputs = op.outputs
+    node.outputs, node.declared = op.outputs, True
     node.set_edges(op.inputs)
     for k in range(op.inputs):
         node.connect(k, <TensorBase>tensors[k])

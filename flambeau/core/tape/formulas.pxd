@@ -9,6 +9,7 @@ cdef class FormulaNode(Node):
     cdef int slots
     cdef Slot* slot
     cdef tuple extra
+    cdef bint declared        # the formula calls operations alone
 
 
 cdef class Rule:

@@ -11,13 +11,14 @@ from ..base.provided import provided
 cimport cython
 
 
-cdef object shown = None     # `formula_of_gradients` as an operation
+cdef object shown = None     # a formula as an operation
+cdef object opened = None    # a formula of operations alone, as a composite
 
 
-def set_shown(operation) -> None:
-    """The operation that those who watch see in place of what a formula calls."""
-    global shown
-    shown = operation
+def set_shown(operation, composite) -> None:
+    """The operations that those who watch see in place of what a formula calls: one of them whole, one as a composite."""
+    global shown, opened
+    shown, opened = operation, composite
 
 
 @cython.binding(False)
@@ -35,7 +36,10 @@ cdef class FormulaNode(Node):
         for k in range(self.slots):
             arguments.append(kept(&self.slot[k], self))
         arguments.extend(self.extra)
-        found = shown(self.label, self.formula, *arguments) if late.watched else self.formula(*arguments)
+        if late.watched:
+            found = (opened if self.declared else shown)(self.label, self.formula, *arguments)
+        else:
+            found = self.formula(*arguments)
         return list(found) if isinstance(found, (tuple, list)) else [found]
 
     cdef void drop(self):

@@ -30,6 +30,9 @@ def restore(value, sizes, dims, keepdim):
     return value.reshape([1 if d in dims else n for d, n in enumerate(sizes)])
 
 
+expand_reduced = register("expand_reduced", "view", spread, places=())
+
+
 def count(sizes, dims) -> int:
     """How many elements a row has."""
     return math.prod(sizes[d] for d in dims) if sizes else 1
@@ -62,7 +65,7 @@ def sum_(input):
 
 @sum_.derivative
 def _(grad, sizes, dims, keepdim):
-    return (spread(grad, sizes, dims, keepdim),)
+    return (expand_reduced(grad, sizes, dims, keepdim),)
 
 
 @reduction(places=("mean", "Tensor.mean"), dtypes=FLOATING | COMPLEX, reference="numpy.mean")
@@ -79,7 +82,7 @@ def mean(input):
 @mean.derivative
 def _(grad, sizes, dims, keepdim):
     n = count(sizes, dims)
-    return (spread(grad * (1.0 / n if n else float("nan")), sizes, dims, keepdim),)
+    return (expand_reduced(grad * (1.0 / n if n else float("nan")), sizes, dims, keepdim),)
 
 
 @reduction(
