@@ -332,8 +332,16 @@ def _of_groups(input: Any, mean: Any, inverse: Any, rest: Any, weight: Any, bias
     return _normalized_by(input, (2, 3), eps) * weight + bias
 
 
-def _back(grad: Any, input: Any, mean: Any, inverse: Any, weight: Any, dims: tuple[int, ...]) -> tuple:
-    """The gradients of a normalised input, and of weight and bias where they broadcast to it; no mean: of RMS norm."""
+def _back(
+    grad: Any, input: Any, mean: Any, inverse: Any, weight: Any, dims: tuple[int, ...], eps: float | None
+) -> tuple:
+    """The gradients of a normalised input, and of weight and bias where they broadcast to it; no mean: of RMS norm.
+
+    Moments are those of the input, by which second derivatives go, too; without `eps` they are given.
+    """
+    if eps is not None:
+        mean = None if mean is None else input.mean(dims, True)
+        inverse = scale_of((input if mean is None else input - mean).square().mean(dims, True), eps)
     y = input * inverse if mean is None else (input - mean) * inverse
     scaled = grad if weight is None else grad * weight
     found = scaled - y * (scaled * y).mean(dims, True)
@@ -350,7 +358,7 @@ def _rows_back(
     grad: Any, input: Any, mean: Any, inverse: Any, weight: Any, rank: int, eps: float, wanted: Any
 ) -> Any:
     lead, dims = tuple(range(input.ndim - rank)), tuple(range(input.ndim - rank, input.ndim))
-    of_input, *others = _back(grad, input, mean, inverse, weight, dims)
+    of_input, *others = _back(grad, input, mean, inverse, weight, dims, eps)
     return _some((of_input, *(x.sum(lead) if lead else x for x in others)), wanted)
 
 
@@ -366,7 +374,7 @@ def _channels_back(
     ndim = input.ndim
     dims = (0, *range(2, ndim))
     weight = None if weight is None else weight.unflatten(0, (-1, *[1] * (ndim - 2)))
-    of_input, *others = _back(grad, input, mean, inverse, weight, dims)
+    of_input, *others = _back(grad, input, mean, inverse, weight, dims, eps)
     if eps is None:
         of_input = grad * inverse if weight is None else grad * (inverse * weight)
     return _some((of_input, *(x.sum(dims) for x in others)), wanted)
@@ -374,7 +382,7 @@ def _channels_back(
 
 @made("group_norm_channels_backward")
 def _groups_back(grad: Any, input: Any, mean: Any, inverse: Any, weight: Any, eps: float) -> Any:
-    of_input, *others = _back(grad, input, mean, inverse, weight, (2, 3))
+    of_input, *others = _back(grad, input, mean, inverse, weight, (2, 3), eps)
     return of_input, *(x.sum((0, 3), True) for x in others)
 
 
