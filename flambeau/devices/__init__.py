@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from types import ModuleType
 
+from ..core.base.device import register_driver
 from ..core.base.provided import provide
 
 
@@ -15,3 +16,5 @@ def _images() -> ModuleType:
 
 
 provide("images", _images)
+for _type in ("cuda", "opencl"):
+    register_driver(_type, f"{__name__}.{_type}")

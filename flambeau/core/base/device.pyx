@@ -14,6 +14,7 @@ from cpython.object cimport PyObject
 from .dtypes cimport device
 from .dtypes import cpu_device
 from . import dtypes as _dtypes, display
+from importlib import import_module
 import os
 import threading
 
@@ -292,6 +293,7 @@ cdef Blank the_blank = Blank("meta", 0)
 # --- which there are ------------------------------
 cdef dict makers = {}          # type -> function of an index that makes the Device, or raises RuntimeError
 cdef dict counters = {}        # type -> function that says how many there are, 0 without a driver
+cdef dict drivers = {}         # type -> the module that registers it, imported when a device of that type is first looked for
 cdef dict opened = {}          # (type, index) -> Device
 cdef dict current = {}         # type -> index of the one meant by a device without an index
 cdef bint forked = False
@@ -304,9 +306,21 @@ def register(str type, count, make) -> None:
     makers[type], counters[type] = make, count
 
 
+def register_driver(str type, str module) -> None:
+    """Say which module registers a type of device."""
+    drivers[type] = module
+
+
+cdef bint is_known(str type) except -1:
+    """Whether a type of device is registered, by its driver's module if need be."""
+    if type not in makers and type in drivers:
+        import_module(drivers[type])
+    return type in makers
+
+
 def device_count(str type) -> int:
     """How many devices of that type there are; 0 for a type that nobody registered."""
-    return counters[type]() if type in counters else 0
+    return counters[type]() if is_known(type) else 0
 
 
 def current_device(str type) -> int:
@@ -344,7 +358,7 @@ cpdef Device find_device(str type, object index):
     check_fork()
     found = opened.get((type, number))
     if found is None:
-        if type not in makers:
+        if not is_known(type):
             raise absent(type)
         found = makers[type](number)
         opened[(type, number)] = found
@@ -378,7 +392,7 @@ cdef Device device_for(object value, str who):
 
 cdef str first_type():
     """The type of accelerator that a bare number means: the first of which there is one."""
-    for type in makers:
+    for type in {**drivers, **makers}:
         if device_count(type):
             return type
     raise RuntimeError("device(): there is no accelerator, so a number is no device")
