@@ -7,7 +7,7 @@ from typing import Any
 
 from ..operations.linalg.products import rows_of_slices, sliced_product
 from ._batched import Level, Running
-from ._rules import PRIVATE, made, operation, parameters, rule, sliced, written
+from ._rules import PRIVATE, made, made_of, operation, parameters, rule, sliced, written
 
 Found = Any
 
@@ -167,26 +167,6 @@ def _columns_summed(x: Any) -> Any:
     return x.sum(tuple(range(x.ndim - 1)))
 
 
-# Operations whose formula of the gradient is made of operations alone; the others' read memory, and run slice by slice.
-_MADE_OF_OPERATIONS = frozenset(
-    """
-    Amax Amin ConstantPadNd CrossEntropyLoss Cummax Cummin Cumprod Cumsum DiagEmbed LinalgVectorNorm LogSoftmax Logcumsumexp
-    Logsumexp Max Min NativeBatchNorm NativeLayerNorm Prod ScatterReduce Softmax Std Var VarMean
-    """.split()
-)
-
-
-def _derivative(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Any:
-    """The gradients of an operation's inputs, of all gradients that arrive."""
-    label, formula, *arguments = args
-    name = label.rpartition("Backward")[0]
-    if name in _MADE_OF_OPERATIONS or getattr(formula, "on_slices", False):
-        return formula(*arguments)
-    if name == "Flip":
-        return (operation("flip")(*arguments),)
-    return sliced(level, op, args, kwargs, running)
-
-
 @made("expand_reduced")
 def _expand_reduced(value: Any, sizes: Any, dims: Any, keepdim: Any) -> Any:
     if not keepdim and sizes:
@@ -195,5 +175,5 @@ def _expand_reduced(value: Any, sizes: Any, dims: Any, keepdim: Any) -> Any:
 
 
 PRIVATE["gradient_through"] = sliced
-PRIVATE["derivative"] = _derivative
+PRIVATE["derivative"] = sliced
 PRIVATE["opened_derivative"] = made_of(lambda label, formula, *arguments: formula(*arguments))
