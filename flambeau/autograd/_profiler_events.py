@@ -14,21 +14,6 @@ from .profiler_util import DeviceType, EventList, FunctionEvent
 
 OPERATION, EVALUATION, NODE, SPAN, MODULE = range(5)  # as in core/base/recorder.pxd
 
-# Operations that ATen calls otherwise.  All others have their public name, `linalg.svd` as aten::linalg_svd.
-NAMES = {
-    "__getitem__": "index",
-    "__setitem__": "index_put_",
-    "columns_summed": "sum",
-    "cross_entropy": "cross_entropy_loss",
-    "div": "div",
-    "div_": "div_",
-    "fold": "col2im",
-    "logsigmoid": "log_sigmoid",
-    "nll_loss": "nll_loss_nd",
-    "product_as": "mm",
-    "relu_backward": "threshold_backward",
-    "T": "numpy_T",
-}
 PREFIXES = ("linalg", "fft", "special")  # namespaces that ATen writes before the name
 # Of the library's own files a stack shows layers alone.
 PACKAGE = str(Path(__file__).resolve().parent.parent) + "/"
@@ -64,7 +49,7 @@ def operation_name(op: Any) -> str:
     """What an operation is called in a profile: as PyTorch's users know it."""
     if isinstance(op, CustomOp):
         return op.__qualname__  # as a program has named it: "mylib::scale"
-    name = NAMES.get(op.name)
+    name = getattr(op, "aten", None)
     if name is not None:
         return f"aten::{name}"
     place = _public_place(op)

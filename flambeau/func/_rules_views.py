@@ -9,7 +9,6 @@ from ..core import tape
 from ..core.base.tensor import TensorBase
 from ._batched import Level, Running, no_item
 from ._rules import (
-    PRIVATE,
     along,
     elements_of,
     lifted,
@@ -212,10 +211,10 @@ def _broadcast(*tensors: Any) -> Found:
     return tuple(t.expand(shape) for t in given)
 
 
-PRIVATE["mT"] = made_of(lambda x: x.transpose(-2, -1))
-PRIVATE["mH"] = made_of(lambda x: _conjugate(x.transpose(-2, -1)))
-PRIVATE["T"] = made_of(lambda x: x.permute(tuple(reversed(range(x.ndim)))))
-PRIVATE["H"] = made_of(lambda x: _conjugate(x.transpose(0, 1)))
+rule("mT")(made_of(lambda x: x.transpose(-2, -1)))
+rule("mH")(made_of(lambda x: _conjugate(x.transpose(-2, -1))))
+rule("T")(made_of(lambda x: x.permute(tuple(reversed(range(x.ndim))))))
+rule("H")(made_of(lambda x: _conjugate(x.transpose(0, 1))))
 
 
 def _conjugate(x: Any) -> Any:

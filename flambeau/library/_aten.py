@@ -27,25 +27,12 @@ _ROOMS = (
     ("special", "special_"),
     ("fft", "fft_"),
 )
-# What ATen calls otherwise.
-_OTHERWISE = {
-    "cross_entropy_loss": "cross_entropy",
-    "col2im": "fold",
-    "im2col": "unfold",
-    "log_sigmoid": "logsigmoid",
-    "nll_loss_nd": "nll_loss",
-    "numpy_T": "T",
-    "adaptive_max_pool1d": "adaptive_max_pool1d_with_indices",
-    "adaptive_max_pool2d": "adaptive_max_pool2d_with_indices",
-    "adaptive_max_pool3d": "adaptive_max_pool3d_with_indices",
-    "fractional_max_pool2d": "fractional_max_pool2d_with_indices",
-    "fractional_max_pool3d": "fractional_max_pool3d_with_indices",
-}
 
 
 def candidates() -> dict[str, Any]:
     """The operations declared here by the names that ATen would give them."""
     found: dict[str, Any] = dict(functions())
+    public: list[Op] = []
     for room, before in _ROOMS:
         for entry in REGISTRY.values():
             for place in entry.places:
@@ -53,12 +40,14 @@ def candidates() -> dict[str, Any]:
                 if home != room or name.startswith("_"):
                     continue
                 if isinstance(entry.function, Op):
+                    public.append(entry.function)
                     found.setdefault(before + name, entry.function)
                 if isinstance(entry.in_place, Op):
                     found.setdefault(f"{before}{name}_", entry.in_place)
-    for theirs, ours in _OTHERWISE.items():
-        if ours in found:
-            found[theirs] = found[ours]
+    for op in public:
+        declared = getattr(op, "aten", None)
+        if declared is not None and getattr(found.get(declared), "aten", None) != declared:
+            found[declared] = op
     return found
 
 

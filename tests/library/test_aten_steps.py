@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 import flambeau as torch
+from flambeau.nn import functional as F
+from flambeau.profiler import profile
 
 aten = torch.ops.aten
 
@@ -128,3 +130,18 @@ def test_checks():
 def test_what_is_not_there_says_so():
     with pytest.raises(AttributeError, match="no operation aten::_grouped_mm is defined.*docs/operations.md"):
         aten._grouped_mm  # noqa: B018
+
+
+def test_operations_that_aten_calls_otherwise():
+    x = torch.arange(16.0).reshape(1, 1, 4, 4)
+    columns = aten.im2col.default(x, [2, 2], [1, 1], [0, 0], [2, 2])
+    assert columns.equal(F.unfold(x, 2, stride=2))
+    assert aten.col2im.default(columns, [4, 4], [2, 2], [1, 1], [0, 0], [2, 2]).equal(x)
+    maxima, places = aten.adaptive_max_pool2d.default(x, [1, 1])
+    assert maxima.item() == 15.0 and places.item() == 15
+    assert aten.div.Tensor(x, 2).equal(x / 2)
+    with profile() as prof:
+        F.unfold(x, 2)
+        x[0, 0].mT.T  # noqa: B018
+    tops = [e.name for e in prof.events() if e.cpu_parent is None]
+    assert tops == ["aten::im2col", "aten::index", "aten::mT", "aten::numpy_T"]

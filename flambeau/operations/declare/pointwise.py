@@ -71,12 +71,14 @@ class Pointwise:
         alike: Sequence[str] = (),
         widens: bool = False,
         pairs: bool = False,
+        aten_backward: str | None = None,
     ):
         self.name, self.body = name, body
         self.operands, self.params, self.results = tuple(operands), tuple(params), results
         self.int_to_float, self.dtypes = int_to_float, dtypes
         self.refused, self.rounded, self.alike = refused, rounded, frozenset(alike)
         self.widens, self.pairs = widens, pairs
+        self.aten_backward = aten_backward
         self.raw = frozenset(raw)  # operands that take no part in type promotion: a condition, a mask
         self.keeps = keeps  # for each result: the operand whose dtype it has, None for the common one
         self.derivative_body: Callable | None = None
@@ -313,7 +315,10 @@ class Pointwise:
             raw=raw,
             dtypes=self.dtypes | COMPLEX if self.dtypes & FLOATING else self.dtypes,
         )
-        return made.make_op(), tuple(sources), tuple(used_params)
+        op = made.make_op()
+        if self.aten_backward is not None:
+            op.aten = self.aten_backward
+        return op, tuple(sources), tuple(used_params)
 
     def tangent(self, mask: int, number: int) -> tuple[PointwiseOp | None, tuple[int, ...]]:
         """The operation that computes the tangent of result `number` from those of the operands in `mask` that have a
@@ -406,6 +411,7 @@ def pointwise(
     differentiable: bool = True,
     scalar_second: bool = False,
     name: str | None = None,
+    aten_backward: str | None = None,
     **details,
 ) -> Callable[[Callable], PointwiseOp]:
     """Declare a pointwise operation from a function of scalars.
@@ -419,7 +425,7 @@ def pointwise(
     `pairs`: makes complex32 of float16.
     `scalar_second`: calls of before have the parameter after the first operand.  `refused`: dtypes that
     no operand may have, with their errors.  `places` are the dotted public names (default: the flat
-    namespace and a method), `also` adds to them.
+    namespace and a method), `also` adds to them.  `aten_backward`: what ATen calls the operation that computes its gradient.
     """
 
     def make(body: Callable) -> PointwiseOp:
@@ -442,6 +448,7 @@ def pointwise(
             alike=alike,
             widens=widens,
             pairs=pairs,
+            aten_backward=aten_backward,
         )
         op = declared.make_op(defaults, differentiable)
         op.__doc__ = body.__doc__

@@ -161,6 +161,7 @@ def register(
     autocast: Any = None,
     batching: str | None = None,
     flops: Callable | None = None,
+    aten: str | None = None,
     writes: bool | None = None,
     **details: Any,
 ) -> Callable:
@@ -173,6 +174,7 @@ def register(
     `autocast`: what autocast does with it (`core/call/casting.pyx`: "lower", "float32", "widest" …), or two such rules, for the CPU and
     for accelerators, or a function of a call that tells one.  `batching`: the rule of `vmap`, where it is not that of its kind.
     `flops`: how many floating-point operations a call makes (`flops.py`).
+    `aten`: what ATen calls it, where that is not its public name.
     `writes`: it writes to its first argument and returns it; that is what an underscore at the end of a name means in PyTorch, and it is
     read here alone.
     """
@@ -221,6 +223,8 @@ def register(
                 op.label = label
             if flops is not None:
                 op.flops = flops
+            if aten is not None:
+                op.aten = aten + "_" if op is in_place else aten
     if autocast is not None:
         casting.declare(function, autocast)
     _published.clear()

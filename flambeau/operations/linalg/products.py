@@ -72,8 +72,10 @@ def _linear_written_out(input, weight, bias=None):
 
 write_out(products.linear, _linear_written_out)
 # Gradients of products, as modes of the lower level see them.
-register("product_as", "library", contraction.shown_product, places=(), flops=flops.gradient_of_product)
-register("columns_summed", "library", contraction.shown_column_sums, places=())
+register(
+    "product_as", "library", contraction.shown_product, places=(), aten="mm", flops=flops.gradient_of_product
+)
+register("columns_summed", "library", contraction.shown_column_sums, places=(), aten="sum")
 register("ger", "library", products.outer)
 register("linalg.matmul", "library", products.matmul, places=("linalg.matmul",), autocast="lower")
 

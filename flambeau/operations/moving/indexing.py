@@ -26,13 +26,17 @@ _NONZERO = (
 
 register("nonzero", "indexing", indexing.nonzero, out=True, overloads=_NONZERO, batching="shapeless")
 register("argwhere", "indexing", indexing.argwhere, batching="looped")
-for _name, _function in (("__getitem__", indexing.read_at), ("__setitem__", indexing.write_at)):
+for _name, _function, _aten in (
+    ("__getitem__", indexing.read_at, "index"),
+    ("__setitem__", indexing.write_at, "index_put_"),
+):
     register(
         _name,
         "indexing",
         FunctionOp(_function, _name, owns=False),
         places=(f"Tensor.{_name}",),
         writes=_function is indexing.write_at,
+        aten=_aten,
     )
 indexing.set_operations(published("Tensor.")["__getitem__"], published("Tensor.")["__setitem__"])
 

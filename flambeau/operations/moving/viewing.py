@@ -71,8 +71,9 @@ view_as_complex = register(
 )
 register("broadcast_to", "view", views.broadcast_to)
 
-for _name in ("T", "mT", "H", "mH"):
-    setattr(Tensor, _name, property(FunctionOp(getattr(views, f"get_{_name}"), _name, owns=False)))
+for _name, _aten in (("T", "numpy_T"), ("mT", "mT"), ("H", "matrix_H"), ("mH", "mH")):
+    _turned = FunctionOp(getattr(views, f"get_{_name}"), _name, owns=False)
+    setattr(Tensor, _name, property(register(_name, "view", _turned, places=(), aten=_aten)))
 for _name in ("item", "tolist"):
     register(
         _name,

@@ -30,7 +30,7 @@ def _zero(x):
     return fn.like(x, 0.0)
 
 
-@pointwise(dtypes=NUMERIC)
+@pointwise(dtypes=NUMERIC, aten_backward="threshold_backward")
 def relu(input):
     """max(input, 0), element by element; the derivative at 0 is 0.
 
@@ -207,7 +207,13 @@ def _(grad, input, beta, threshold):
     return fn.where(scaled > threshold, grad, grad * fn.sigmoid(scaled))
 
 
-@pointwise(places=("nn.functional.logsigmoid",), dtypes=FLOATING, in_place=False, label="LogSigmoidBackward0")
+@pointwise(
+    places=("nn.functional.logsigmoid",),
+    dtypes=FLOATING,
+    in_place=False,
+    label="LogSigmoidBackward0",
+    aten="log_sigmoid",
+)
 def logsigmoid(input):
     """log(sigmoid(x)) without overflow.
 

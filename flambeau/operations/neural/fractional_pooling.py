@@ -108,7 +108,9 @@ def _fractional(n: int) -> None:
             f"flambeau.Size([{', '.join(['1'] + ['2'] * n)}])",
         )
     )
-    library("composite", f"nn.functional.{who}_with_indices", autocast=("float32", "whole"))(with_indices)
+    library("composite", f"nn.functional.{who}_with_indices", autocast=("float32", "whole"), aten=who)(
+        with_indices
+    )
 
 
 @leaf("library", batching="images")

@@ -174,7 +174,7 @@ def _refuse_classes(name: str, target, ignore_index: int, classes: int) -> None:
             raise IndexError(f"{name}(): Target {t} is out of bounds.") from None
 
 
-@library("composite", "nn.functional.cross_entropy", autocast="float32")
+@library("composite", "nn.functional.cross_entropy", autocast="float32", aten="cross_entropy_loss")
 def cross_entropy(
     input: TensorBase,
     target: TensorBase,
@@ -299,7 +299,7 @@ def _check_class_weights(name: str, input, weight) -> None:
         )
 
 
-@library("composite", "nn.functional.nll_loss", autocast="float32")
+@library("composite", "nn.functional.nll_loss", autocast="float32", aten="nll_loss_nd")
 def nll_loss(
     input: TensorBase,
     target: TensorBase,

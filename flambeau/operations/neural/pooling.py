@@ -494,6 +494,7 @@ def _declare_maxima(n: int) -> None:
         "1)[1]",
         ("3", "7", "15"),
         autocast=("float32", "whole") if n == 3 else None,
+        aten=f"adaptive_max_pool{n}d",
     )
 
 
@@ -748,6 +749,7 @@ def _enter(
     overloads: tuple[str, ...] = (),
     autocast: Any = None,
     batching: str | None = None,
+    aten: str | None = None,
 ) -> None:
     """Name and describe a function; `given` ends a call of it, for which `elements` are the result's in 1, 2 and 3 dimensions."""
     function.__name__ = function.__qualname__ = name
@@ -765,7 +767,14 @@ def _enter(
     places = (f"nn.functional.{name}", name) if name in _FLAT else (f"nn.functional.{name}",)
     batching = batching or f"images {n}d"
     register(
-        name, "composite", function, places=places, overloads=overloads, autocast=autocast, batching=batching
+        name,
+        "composite",
+        function,
+        places=places,
+        overloads=overloads,
+        autocast=autocast,
+        batching=batching,
+        aten=aten,
     )
 
 

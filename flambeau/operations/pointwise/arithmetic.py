@@ -105,6 +105,7 @@ def mul(input, other):
     reference="numpy.true_divide",
     places=("true_divide", "Tensor.true_divide"),
     dtypes=EVERY,
+    aten="div",
     numbers=("input", "other"),
 )
 def true_divide(input, other):
@@ -142,7 +143,7 @@ def _(grad):
     return None, None
 
 
-@pointwise(dtypes=NUMERIC, places=("_trunc_quotient",), in_place=False)
+@pointwise(dtypes=NUMERIC, places=("_trunc_quotient",), in_place=False, aten="div")
 def trunc_quotient(input, other):
     """Quotient rounded towards zero."""
     return fn.trunc(input / other) if fn.is_float(input.dtype) else input / other
@@ -1215,6 +1216,7 @@ register(
     div,
     places=("div", "Tensor.div", "divide", "Tensor.divide"),
     in_place=div_,
+    aten="div",
     reference="numpy.true_divide",
     domain=(0.5, 3.0),
     thin=True,
