@@ -32,7 +32,7 @@ CONVERSIONS = frozenset(
 RANDOM_FILLS = frozenset(
     "uniform_ normal_ exponential_ geometric_ cauchy_ log_normal_ random_ bernoulli_ bernoulli poisson".split()
 )
-ALIKE = frozenset("zeros_like ones_like empty_like full_like rand_like randn_like randint_like".split())
+ALIKE = frozenset(e.name for e in REGISTRY.values() if getattr(e.function, "like", False))
 
 
 def elementwise() -> frozenset[str]:

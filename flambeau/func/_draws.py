@@ -8,31 +8,15 @@ from ..core.base.tensor import TensorBase
 from ..core.call.operation import Op
 from ..operations.declare.registry import REGISTRY
 from ._batched import Level, Running, innermost
-from ._rules import lifted, operation, sliced, written
-
-# Names that the registry has among random operations but that draw no numbers.
-_CERTAIN = frozenset(("standard_gamma_grad", "dirichlet_grad"))
-_SHAPED = frozenset("rand randn randint rand_like randn_like randint_like normal randperm".split())
-# Layers that draw only while they train: the parameter that says so.
-_LAYERS = frozenset(
-    "dropout_function dropout dropout1d dropout2d dropout3d alpha_dropout feature_alpha_dropout flat_dropout_ flat_feature_dropout "
-    "flat_feature_dropout_ flat_alpha_dropout flat_alpha_dropout_ flat_feature_alpha_dropout flat_feature_alpha_dropout_ "
-    "native_dropout rrelu".split()
-)
+from ._rules import lifted, operation, parameters, sliced, written
 
 
-def _random() -> dict[Any, str]:
-    found = {}
-    for name, entry in REGISTRY.items():
-        if (entry.kind == "random" and name not in _CERTAIN) or name == "randperm":
-            for op in (entry.function, entry.in_place):
-                if isinstance(op, Op):
-                    found[op] = name
-    return found
+def _random() -> frozenset[Op]:
+    found = (op for e in REGISTRY.values() if e.kind == "random" for op in (e.function, e.in_place))
+    return frozenset(op for op in found if isinstance(op, Op))
 
 
-_NAMES = _random()
-RANDOM = frozenset(_NAMES)
+RANDOM = _random()
 
 
 def refused() -> None:
@@ -45,23 +29,23 @@ def refused() -> None:
 
 def drawn(running: Running, op: Any, args: tuple, kwargs: dict) -> Any:
     """A random operation inside of the innermost mapped function."""
-    name, level = _NAMES[op], running.level
-    if name in _LAYERS or name == "gumbel_softmax":  # made of others: masks are drawn below
+    level = running.level
+    if op.composite is not None:  # made of others, which draw
         with running:
-            return op.function(*args, **kwargs)
+            return op.composite(*args, **kwargs)
     if level.randomness == "error":
         refused()
     values = [*args, *kwargs.values()]
     inner = innermost(values)
     if inner is not None and inner is not level:
         # slices of a function around this one: the numbers are drawn there, for all or for each slice of this one
-        return _around(level, inner, op, name, list(args), kwargs)
+        return _around(level, inner, op, list(args), kwargs)
     if inner is None:
-        return _fresh(level, op, name, args, kwargs)
-    return _of_slices(level, op, name, list(args), kwargs)
+        return _fresh(level, op, args, kwargs)
+    return _of_slices(level, op, list(args), kwargs)
 
 
-def _fresh(level: Level, op: Any, name: str, args: tuple, kwargs: dict) -> Any:
+def _fresh(level: Level, op: Any, args: tuple, kwargs: dict) -> Any:
     """Numbers without batched arguments."""
     if level.randomness == "same":
         return op(*args, **kwargs)
@@ -70,7 +54,7 @@ def _fresh(level: Level, op: Any, name: str, args: tuple, kwargs: dict) -> Any:
             "vmap: Cannot ask for different inplace randomness on an unbatched tensor. This will appear like same randomness. If "
             "this is necessary for your usage, please file an issue with functorch."
         )
-    if name in ("rand", "randn") and args:
+    if args and parameters(op).rest == "size":
         sizes = args[0] if len(args) == 1 and isinstance(args[0], (tuple, list)) else args
         return level.tensor(op((level.size, *sizes), **kwargs))
     found = [op(*args, **kwargs) for _ in range(level.size)]
@@ -83,11 +67,11 @@ def _stack(found: list) -> Any:
     return type(found[0])(_stack(list(column)) for column in zip(*found))
 
 
-def _of_slices(level: Level, op: Any, name: str, args: list, kwargs: dict) -> Any:
+def _of_slices(level: Level, op: Any, args: list, kwargs: dict) -> Any:
     """Numbers whose arguments differ from slice to slice."""
     in_place = op.writes
     if level.randomness == "same":
-        if name.endswith("_like"):
+        if op.like:
             outline = level.inside(args[0])[0]
             return op(outline, *args[1:], **kwargs)
         if in_place and all(level.inside(x) is None for x in [*args[1:], *kwargs.values()]):
@@ -104,7 +88,7 @@ def _of_slices(level: Level, op: Any, name: str, args: list, kwargs: dict) -> An
         inner = [lifted(level, x, rank) for x in args]
         op(*inner, **{n: lifted(level, x, rank) for n, x in kwargs.items()})
         return target
-    if name in ("multinomial", "randperm"):
+    if op.entry.batching == "sliced":
         return sliced(level, op, args, kwargs, None)
     rank = max(x.ndim for x in [*args, *kwargs.values()] if isinstance(x, TensorBase))
     inner = [lifted(level, x, rank) for x in args]
@@ -112,12 +96,12 @@ def _of_slices(level: Level, op: Any, name: str, args: list, kwargs: dict) -> An
     return level.wrapped(found)
 
 
-def _around(level: Level, inner: Level, op: Any, name: str, args: list, kwargs: dict) -> Any:
+def _around(level: Level, inner: Level, op: Any, args: list, kwargs: dict) -> Any:
     """Numbers for a tensor of a function around this one."""
     if level.randomness == "same" or op.writes:
         if level.randomness == "different":
-            _fresh(level, op, name, tuple(args), kwargs)
+            _fresh(level, op, tuple(args), kwargs)
         return op(*args, **kwargs)
     first = next(k for k, x in enumerate(args) if isinstance(x, TensorBase))
     args[first] = level.tensor(level.spread(args[first]))
-    return _of_slices(level, op, name, args, kwargs)
+    return _of_slices(level, op, args, kwargs)

@@ -6,14 +6,10 @@ from typing import Any
 
 from ..core.base.device import get_default_device, set_default_device
 from ..core.base.dtypes import device as Device
-from ..operations.declare.registry import published
+from ..operations.declare.registry import Entry, published
 
 __all__ = ["DeviceContext", "set_device"]
 
-_CONSTRUCTORS = """
-    arange as_tensor asarray bartlett_window blackman_window empty empty_permuted empty_strided eye full hamming_window hann_window
-    kaiser_window linspace logspace ones rand randint randn randperm range scalar_tensor tensor tril_indices triu_indices zeros
-"""
 set_device = set_default_device
 
 
@@ -40,8 +36,17 @@ class DeviceContext:
 
 def _device_constructors() -> set[Any]:
     """The functions that make tensors on the default device where they are told none."""
-    flat = published("")
-    return {flat[name] for name in _CONSTRUCTORS.split() if name in flat}
+    return {f for f in published("").values() if _constructs(getattr(f, "entry", None))}
+
+
+def _constructs(entry: Entry | None) -> bool:
+    """Whether it takes a device or options of tensors, and neither reads a tensor nor makes one like another."""
+    if entry is None or entry.kind not in ("creation", "random", "window"):
+        return False
+    if entry.function.like or entry.details.get("reads_tensors"):  # type: ignore[attr-defined]
+        return False
+    parameters = entry.function.__signature__.parameters.values()  # type: ignore[attr-defined]
+    return any(p.name == "device" or p.kind is p.VAR_KEYWORD for p in parameters)
 
 
 def __getattr__(name: str) -> Any:

@@ -641,7 +641,7 @@ IN_PLACE = frozenset("""
     detach_ squeeze_ unsqueeze_ t_ transpose_ swapaxes_ swapdims_ as_strided_ resize_ resize_as_ set_ is_contiguous
     round_ nan_to_num_ logit_ float_power_ mvlgamma_ fill_diagonal_ map_ map2_ uniform_ normal_ exponential_ geometric_ cauchy_
     log_normal_ random_ bernoulli_ rand randn randint rand_like randn_like randint_like normal bernoulli poisson binomial multinomial
-    broadcast_shapes
+    broadcast_shapes randperm
 """.split())  # fmt: skip
 
 

@@ -162,6 +162,7 @@ def register(
     batching: str | None = None,
     flops: Callable | None = None,
     aten: str | None = None,
+    like: bool = False,
     writes: bool | None = None,
     **details: Any,
 ) -> Callable:
@@ -175,6 +176,7 @@ def register(
     for accelerators, or a function of a call that tells one.  `batching`: the rule of `vmap`, where it is not that of its kind.
     `flops`: how many floating-point operations a call makes (`flops.py`).
     `aten`: what ATen calls it, where that is not its public name.
+    `like`: it makes a tensor like its first argument, of which it reads shape, dtype and device alone.
     `writes`: it writes to its first argument and returns it; that is what an underscore at the end of a name means in PyTorch, and it is
     read here alone.
     """
@@ -221,6 +223,7 @@ def register(
             op.entry = op.entry or entry  # the first, where it is entered under other names again
             if label is not None:
                 op.label = label
+            op.like = like
             if flops is not None:
                 op.flops = flops
             if aten is not None:

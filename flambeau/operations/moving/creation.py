@@ -25,14 +25,10 @@ _BATCHING = {
     "zero_": "elements",
 }
 for _module, _names in (
-    (
-        create,
-        "empty zeros ones full arange linspace logspace eye empty_strided zeros_like ones_like empty_like full_like",
-    ),
+    (create, "empty zeros ones full arange linspace logspace eye empty_strided"),
     (create, "scalar_tensor tril_indices triu_indices"),
     (literal, "tensor as_tensor asarray"),
     (bridge, "from_numpy frombuffer"),
-    (interchange, "from_dlpack"),
 ):
     for _name in _names.split():
         register(
@@ -43,6 +39,23 @@ for _module, _names in (
             differentiable=False,
             batching=_BATCHING.get(_name),
         )
+register(
+    "from_dlpack",
+    "creation",
+    interchange.from_dlpack,
+    places=("from_dlpack",),
+    differentiable=False,
+    reads_tensors=True,
+)
+for _function in (create.zeros_like, create.ones_like, create.empty_like, create.full_like):
+    register(
+        _function.__name__,
+        "creation",
+        _function,
+        places=(_function.__name__,),
+        differentiable=False,
+        like=True,
+    )
 for _module, _names in (
     (create, "new_empty new_zeros new_ones new_full new_empty_strided"),
     (elements, "fill_ zero_"),

@@ -778,10 +778,17 @@ def randint_like(
 
 
 for _made_by in (rand, randn, randint, rand_like, randn_like, randint_like):
-    register(_made_by.__name__, "random", _made_by, places=(_made_by.__name__,), differentiable=False)
+    register(
+        _made_by.__name__,
+        "random",
+        _made_by,
+        places=(_made_by.__name__,),
+        differentiable=False,
+        like=_made_by in (rand_like, randn_like, randint_like),
+    )
 
 
-@library("random", "normal", differentiable=False)
+@library("random", "normal", differentiable=False, reads_tensors=True)
 def normal(mean: Any, std: Any = 1.0, size: Any = None, *, generator: Generator | None = None,
            out: TensorBase | None = None, **options: Any) -> TensorBase:  # fmt: skip
     """Normal numbers whose mean and standard deviation are tensors, which broadcast, or numbers with a `size`, the shape of the result.
@@ -840,7 +847,7 @@ def _bernoulli_gradient(grad: TensorBase) -> TensorBase:
     return grad * 0.0
 
 
-@library("random", "multinomial", "Tensor.multinomial", differentiable=False)
+@library("random", "multinomial", "Tensor.multinomial", differentiable=False, batching="sliced")
 def multinomial(input: TensorBase, num_samples: int, replacement: bool = False, *, generator: Generator | None = None,
                 out: TensorBase | None = None) -> TensorBase:  # fmt: skip
     """Indices (int64) drawn from each row of weights, which need not sum to 1: shape [num_samples] or [rows, num_samples].
@@ -897,7 +904,13 @@ def _refuse_weights(nothing: bool) -> None:
     raise RuntimeError("multinomial(): probability tensor contains either `inf`, `nan` or element < 0")
 
 
-for (
-    _name
-) in "manual_seed seed initial_seed get_rng_state set_rng_state Generator default_generator randperm".split():
+for _name in "manual_seed seed initial_seed get_rng_state set_rng_state Generator default_generator".split():
     register(_name, "creation", getattr(generator, _name), places=(_name,), differentiable=False)
+register(
+    "randperm",
+    "random",
+    generator.randperm,
+    places=("randperm",),
+    differentiable=False,
+    batching="sliced",
+)

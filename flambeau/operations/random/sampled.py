@@ -108,7 +108,7 @@ def _gamma_gradient(grad: TensorBase, input: TensorBase, result: TensorBase) -> 
 
 
 @leaf(
-    "random",
+    "library",
     "_standard_gamma_grad",
     name="standard_gamma_grad",
     underived=True,
@@ -167,7 +167,7 @@ def _dirichlet_gradient(grad: TensorBase, input: TensorBase, result: TensorBase)
     return to_dtype(own * (g - (x * g).sum(-1, True)), grad.dtype)
 
 
-@leaf("random", "_beta_grad", name="dirichlet_grad", underived=True, differentiable=False, on_host=True)
+@leaf("library", "_beta_grad", name="dirichlet_grad", underived=True, differentiable=False, on_host=True)
 def dirichlet_grad(x: TensorBase, a: TensorBase, b: TensorBase) -> TensorBase:
     """How a beta(a, b) number x moves with a, over 1 - x: -(∂F/∂a) / density / (1 - x)."""
     return to_dtype(sampling.beta_gradient(*map(_drawn_from, (x, a, b))), x.dtype)
