@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Iterator
 
 import pytest
+
+# Most of the time of a program for OpenCL would be the driver's passes: the tests run what flambeau has written, and
+# `tests/devices/test_opencl.py` runs a sample of every kind of kernel as users have it.
+os.environ.setdefault("FLAMBEAU_OPENCL_OPTIONS", "-cl-opt-disable")
 
 
 @pytest.fixture

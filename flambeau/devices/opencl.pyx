@@ -5,6 +5,7 @@
 The library is opened at run time and called directly: a launch costs the driver's own time, where pyopencl's
 objects would add 4 µs, and an installation without OpenCL needs nothing.  Its name is
 FLAMBEAU_OPENCL_LIBRARY, else libOpenCL.so.1, else the one that pip's intel-opencl-rt brings along.
+FLAMBEAU_OPENCL_OPTIONS are options for the driver's compiler, as `-cl-opt-disable`; images made with them are kept apart.
 
 One in-order queue a device: work runs in the order of the calls.
 """
@@ -201,6 +202,7 @@ cdef int check(status_t status, str call) except -1:
 cdef class OpenCL(Device):
     cdef handle_t id, context, queue
     cdef handle_t last_program      # what `load` has built last
+    cdef bytes options              # of every build
     cdef Addresses usm
 
     def __cinit__(self, str type, int index):
@@ -231,7 +233,10 @@ cdef class OpenCL(Device):
         self.usm.EnqueueMemFill = <status_t (*)(handle_t, void*, const void*, size_t, size_t, uint32_t, const handle_t*,
                                                 handle_t*) noexcept nogil>extension(platform, "clEnqueueMemFillINTEL")
         self.target = "spirv"
-        self.fingerprint = "|".join([text_of(self.id, what) for what in (DEVICE_NAME, DEVICE_VERSION, DRIVER_VERSION)])
+        more = os.environ.get("FLAMBEAU_OPENCL_OPTIONS", "").strip()
+        # quotients and roots with the same bits as on the CPU
+        self.options = f"-cl-fp32-correctly-rounded-divide-sqrt {more}".strip().encode()
+        self.fingerprint = "|".join([text_of(self.id, what) for what in (DEVICE_NAME, DEVICE_VERSION, DRIVER_VERSION)] + [more])
         self.processors = <int>number_of(self.id, MAX_COMPUTE_UNITS)
 
     # memory
@@ -282,6 +287,7 @@ cdef class OpenCL(Device):
         cdef const unsigned char* start = image
         cdef size_t length = len(image)
         cdef handle_t program, kernel
+        cdef const char* options
         check_fork()
         if image[:4] == b"\x03\x02\x23\x07":  # SPIR-V's magic number; else a binary that `native` has returned
             program = cl.CreateProgramWithIL(self.context, start, length, &status)
@@ -289,11 +295,12 @@ cdef class OpenCL(Device):
         else:
             program = cl.CreateProgramWithBinary(self.context, 1, &self.id, &length, &start, &loaded, &status)
             check(status if status else loaded, "clCreateProgramWithBinary")
-        # quotients and roots with the same bits as on the CPU
+        options = self.options
         with nogil:
-            status = cl.BuildProgram(program, 1, &self.id, b"-cl-fp32-correctly-rounded-divide-sqrt", NULL, NULL)
+            status = cl.BuildProgram(program, 1, &self.id, options, NULL, NULL)
         if status != 0:
-            raise RuntimeError(f"OpenCL error: clBuildProgram failed with code {status}: {self.build_log(program)}")
+            raise RuntimeError(f"OpenCL error: clBuildProgram with options {self.options.decode()!r} failed with code {status}: "
+                               f"{self.build_log(program)}")
         kernel = cl.CreateKernel(program, name.encode(), &status)
         check(status, "clCreateKernel")
         self.last_program = program

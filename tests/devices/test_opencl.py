@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import inspect
 import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -30,11 +32,12 @@ def several(results):
     return tuple(results) if isinstance(results, (tuple, list)) else (results,)
 
 
-def assert_equal(found, expected):
-    """The same bits (any NaN for a NaN), on the device and on the CPU."""
-    for a, b in zip(several(found), several(expected), strict=True):
+def assert_equal(found, expected, strides=None):
+    """The same bits (any NaN for a NaN), on the device and on the CPU; `strides` are those of `expected` if not given."""
+    strides = strides or [b.stride() for b in several(expected)]
+    for a, b, stride in zip(several(found), several(expected), strides, strict=True):
         assert a.device == DEVICE and b.is_cpu
-        assert (a.dtype, a.shape, a.stride()) == (b.dtype, b.shape, b.stride())
+        assert (a.dtype, a.shape, a.stride()) == (b.dtype, b.shape, stride)
         a, b = (x.detach().cpu().contiguous() for x in (a, b))
         if a.dtype == flambeau.bfloat16:
             a, b = a.float(), b.float()
@@ -84,7 +87,9 @@ VIEWS = (lambda x: x[::2, 1::3], lambda x: x.t(), lambda x: x[:1, :].expand(4, 3
 
 @pytest.mark.parametrize("entry", POINTWISE, ids=name_of)
 def test_pointwise(entry):
-    """Every dtype, and every layout with the first of them and one in turn with the others: the bits of the CPU."""
+    """Every dtype, and every layout with the first of them and one in turn with the others: the bits of the CPU, which
+    computes once, without layouts; meta tensors say how results lie.
+    """
     dtypes = (
         "float32",
         "float64",
@@ -99,10 +104,12 @@ def test_pointwise(entry):
     for turn, dtype in enumerate(supported(entry, dtypes)):
         operands = sample(entry, (5, 37), dtype)
         moved = [x.to(DEVICE) for x in operands]
-        assert_equal(entry.function(*moved, **params(entry)), entry.function(*operands, **params(entry)))
+        expected = several(entry.function(*operands, **params(entry)))
+        assert_equal(entry.function(*moved, **params(entry)), expected)
         for view in VIEWS if turn == 0 else VIEWS[turn % 3 :][:1]:
-            expected = entry.function(*map(view, operands), **params(entry))
-            assert_equal(entry.function(*map(view, moved), **params(entry)), expected)
+            lying = several(entry.function(*(view(x.to("meta")) for x in operands), **params(entry)))
+            found = entry.function(*map(view, moved), **params(entry))
+            assert_equal(found, tuple(map(view, expected)), [x.stride() for x in lying])
 
 
 @pytest.mark.parametrize("entry", [e for e in POINTWISE if e.differentiable], ids=name_of)
@@ -260,6 +267,34 @@ def test_calls(name):
         expected.square().sum().backward()
         found.square().sum().backward()
         assert_close([x.grad for x in theirs], [x.grad for x in own], 1e-4)
+
+
+# Every kind of kernel: of elements, with every dtype and layout, of rows and whole tensors, of places, scans and products.
+SAMPLE = """
+    (test_pointwise or test_gradients) and (exp2 or fmod or polar or hypot)
+    or test_reductions and shape1 and (argmax or softmax or sum)
+    or test_calls and (attention or cumsum or conv1d or einsum or scatter_add or assignments or layer_norm or pool)
+    or test_random or test_optimisers and Adam and fused
+"""
+
+
+@pytest.mark.skipif(TYPE != "opencl", reason="about the drivers of OpenCL")
+def test_a_sample_as_the_driver_compiles_it_for_users():
+    """conftest.py turns the driver's passes off, which take most of the time."""
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist"]
+    command += [__file__, "-k", " ".join(SAMPLE.split())]
+    environment = os.environ | {"FLAMBEAU_OPENCL_OPTIONS": ""}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.skipif(TYPE != "opencl", reason="about the drivers of OpenCL")
+def test_options_that_the_driver_does_not_know():
+    program = "from flambeau import opencl, ones; ones(3, device='opencl').exp()"
+    environment = os.environ | {"FLAMBEAU_OPENCL_OPTIONS": "-no-such-option"}
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "-no-such-option' failed with code -43" in done.stderr  # CL_INVALID_BUILD_OPTIONS
 
 
 def test_what_the_cpu_computes_is_declared():
