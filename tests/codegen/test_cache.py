@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -21,12 +22,64 @@ print((x * 3 + x.exp()).tolist(), build.statistics["compiled"], build.statistics
 """
 
 
-def run(folder, before="", warned=None):
-    """The values, the kernels compiled, those loaded; `warned` is what the only warning says."""
+# Runs programs in processes of their own, which are forked from one that has imported the library: that is most of what they cost.
+SERVER = """
+import json, os, signal, sys, traceback
+from flambeau.codegen import build, target
+target.llvm()
+for line in sys.stdin:
+    program, environment, folder = json.loads(line)
+    pipes = [os.pipe(), os.pipe()]
+    child = os.fork()
+    if child == 0:
+        signal.alarm(120)
+        for number, (_, end) in enumerate(pipes, 1):
+            os.dup2(end, number)
+        os.environ.update(environment)
+        os.chdir(folder)
+        try:
+            exec(program, {"__name__": "__main__"})
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+        sys.stdout.flush()
+        os._exit(0)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    written = []
+    for start, end in pipes:
+        os.close(end)
+        with open(start) as text:  # less than a pipe holds
+            written.append(text.read())
+    print(json.dumps([code, *written]), flush=True)
+"""
+
+
+@pytest.fixture(scope="module")
+def server():
+    command = [sys.executable, "-c", SERVER]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        yield process
+        process.stdin.close()
+
+
+def forked(server, folder, program):
+    """A program that the server has run, with its kernels in `folder`."""
+    job = [program, {"FLAMBEAU_CACHE_DIR": str(folder)}, os.getcwd()]
+    server.stdin.write(json.dumps(job) + "\n")
+    server.stdin.flush()
+    return subprocess.CompletedProcess(program, *json.loads(server.stdout.readline()))
+
+
+def fresh(folder, program):
+    """A program that a new interpreter has run, with its kernels in `folder`."""
     env = dict(os.environ, FLAMBEAU_CACHE_DIR=str(folder))
-    done = subprocess.run(
-        [sys.executable, "-c", before + PROGRAM], capture_output=True, text=True, env=env, timeout=120
+    return subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, env=env, timeout=120
     )
+
+
+def outcome(done, warned=None):
+    """The values, the kernels compiled, those loaded; `warned` is what the only warning says."""
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("RuntimeWarning") == (warned is not None), done.stderr
     assert warned is None or warned in done.stderr
@@ -34,15 +87,22 @@ def run(folder, before="", warned=None):
     return values, int(compiled), int(loaded)
 
 
-def test_cold_then_warm(tmp_path):
-    cold = run(tmp_path)
-    warm = run(tmp_path)
+@pytest.fixture
+def run(server):
+    """Runs the program after what it is given to do `before`."""
+    return lambda folder, before="", warned=None: outcome(forked(server, folder, before + PROGRAM), warned)
+
+
+def test_cold_then_warm(tmp_path, run):
+    cold = outcome(fresh(tmp_path, PROGRAM))
+    warm = outcome(fresh(tmp_path, PROGRAM))
     assert cold[1] > 0 and cold[2] == 0
     assert warm[1] == 0 and warm[2] == cold[1] and warm[0] == cold[0]
+    assert run(tmp_path) == warm
 
 
 @pytest.mark.parametrize("damage", ["empty", "half", "flip", "text", "other magic"])
-def test_damaged_entries_are_compiled_anew(tmp_path, damage):
+def test_damaged_entries_are_compiled_anew(tmp_path, damage, run):
     cold = run(tmp_path)
     for path in tmp_path.glob("*.k"):
         raw = bytearray(path.read_bytes())
@@ -60,14 +120,14 @@ def test_damaged_entries_are_compiled_anew(tmp_path, damage):
     assert run(tmp_path)[1] == 0  # and repaired
 
 
-def test_an_unwritable_place_is_no_error(tmp_path):
+def test_an_unwritable_place_is_no_error(tmp_path, run):
     blocked = tmp_path / "file"
     blocked.write_text("a file where a folder is wanted")
     found = run(blocked / "cache", warned="File exists")
     assert found[1] > 0
 
 
-def test_several_processes_at_once(tmp_path):
+def test_several_processes_at_once(tmp_path, run):
     env = dict(os.environ, FLAMBEAU_CACHE_DIR=str(tmp_path))
     started = [
         subprocess.Popen([sys.executable, "-c", PROGRAM], env=env, stdout=subprocess.PIPE, text=True)
@@ -85,9 +145,7 @@ resource.setrlimit(resource.RLIMIT_FSIZE, (600, 600))  # no file may grow to the
 
 
 def test_a_full_disk_is_no_error_and_leaves_nothing(tmp_path):
-    env = dict(os.environ, FLAMBEAU_CACHE_DIR=str(tmp_path))
-    program = [sys.executable, "-c", FULL_DISK + PROGRAM]
-    done = subprocess.run(program, capture_output=True, text=True, env=env, timeout=120)
+    done = fresh(tmp_path, FULL_DISK + PROGRAM)
     assert done.returncode == 0, done.stderr
     assert int(done.stdout.split()[-2]) > 0 and not list(tmp_path.iterdir())
 
@@ -100,9 +158,8 @@ cache.write("half", bytes(5000))
 """
 
 
-def test_a_writer_that_is_killed_leaves_no_entry(tmp_path, monkeypatch):
-    env = dict(os.environ, FLAMBEAU_CACHE_DIR=str(tmp_path))
-    done = subprocess.run([sys.executable, "-c", KILLED], env=env, timeout=120)
+def test_a_writer_that_is_killed_leaves_no_entry(tmp_path, monkeypatch, run):
+    done = fresh(tmp_path, KILLED)
     assert done.returncode == -signal.SIGKILL
     (left,) = tmp_path.iterdir()
     assert left.suffix == ".tmp" and run(tmp_path)[1] > 0
@@ -150,14 +207,14 @@ def kernels(folder):
     return sorted(folder.glob("*.k"))
 
 
-def test_the_folder_is_made_for_its_owner_alone(tmp_path):
+def test_the_folder_is_made_for_its_owner_alone(tmp_path, run):
     run(tmp_path / "deep" / "cache")
     assert stat.S_IMODE((tmp_path / "deep" / "cache").stat().st_mode) == 0o700
     assert {stat.S_IMODE(path.stat().st_mode) for path in kernels(tmp_path / "deep" / "cache")} == {0o600}
 
 
 @pytest.mark.parametrize("mode", [0o1777, 0o770])
-def test_no_code_comes_from_a_folder_that_others_can_write(tmp_path, mode):
+def test_no_code_comes_from_a_folder_that_others_can_write(tmp_path, mode, run):
     cold = run(tmp_path)
     tmp_path.chmod(mode)
     before = kernels(tmp_path)
@@ -165,7 +222,7 @@ def test_no_code_comes_from_a_folder_that_others_can_write(tmp_path, mode):
     assert found == cold and kernels(tmp_path) == before
 
 
-def test_no_code_comes_from_a_file_that_others_can_write(tmp_path):
+def test_no_code_comes_from_a_file_that_others_can_write(tmp_path, run):
     cold = run(tmp_path)
     for k, path in enumerate(kernels(tmp_path)):
         path.chmod(0o620 if k % 2 else 0o602)
@@ -186,7 +243,7 @@ def test_what_belongs_to_others_is_not_believed(tmp_path):
     assert "mode is 0660" in doubt(1000, 0o100660, 1000) and "mode is 0602" in doubt(0, 0o100602, 1000)
 
 
-def test_a_folder_of_another_user_is_not_believed(tmp_path):
+def test_a_folder_of_another_user_is_not_believed(tmp_path, run):
     run(tmp_path)
     pretend = "import os; os.geteuid = lambda: 4321\n"
     owner = tmp_path.stat().st_uid
@@ -200,7 +257,7 @@ def test_a_folder_of_another_user_is_not_believed(tmp_path):
 @pytest.mark.parametrize(
     "kind", ["fifo", "folder", "link", "dangling link", "huge", "of another kernel", "padded"]
 )
-def test_what_is_no_entry_costs_a_compilation(tmp_path, kind):
+def test_what_is_no_entry_costs_a_compilation(tmp_path, kind, run):
     cold = run(tmp_path / "cache")
     shutil.copytree(tmp_path / "cache", tmp_path / "good")
     entries = kernels(tmp_path / "cache")
@@ -227,11 +284,11 @@ def test_what_is_no_entry_costs_a_compilation(tmp_path, kind):
         assert run(tmp_path / "cache")[1] == 0  # and repaired
 
 
-def test_a_full_disk_is_warned_of_once(tmp_path):
+def test_a_full_disk_is_warned_of_once(tmp_path, run):
     assert run(tmp_path, FULL_DISK, "File too large")[1] > 1
 
 
-def test_no_home_is_warned_of_once(tmp_path):
+def test_no_home_is_warned_of_once(tmp_path, run):
     homeless = """
 import os, pathlib
 os.environ.pop("FLAMBEAU_CACHE_DIR"); os.environ.pop("XDG_CACHE_HOME", None)
@@ -242,7 +299,7 @@ pathlib.Path.home = home
     assert run(tmp_path, homeless, "Could not determine home directory")[1] > 1
 
 
-def test_a_relative_folder_stays_where_it_was(tmp_path, monkeypatch):
+def test_a_relative_folder_stays_where_it_was(tmp_path, monkeypatch, run):
     monkeypatch.chdir(tmp_path)
     moves = "import os, flambeau; flambeau.ones(2).log1p(); os.chdir('/')\n"
     assert run("kept", moves)[1] > 1
