@@ -6,13 +6,12 @@ import math
 import warnings
 from typing import Any
 
-from ...core import tape
 from ...core.base.dtypes import by_name
 from ...core.base.tensor import TensorBase
 from ...core.lib.products import linear
 from ...core.make.create import zeros
-from ...core.places.join import cat
-from ..declare.registry import library
+from ..declare.registry import leaf, library
+from ..moving.joining import cat
 from .losses import class_weights, cross_entropy
 
 
@@ -126,36 +125,54 @@ def _by_rows(input, linear_weight, linear_bias, target, weight, how: str, ignore
     classes, features = linear_weight.shape
     steps = _rows_at_a_time(options, classes, features, input.shape[0])
     dtype = _computed_in(options, input.dtype)
-    x, w = input.detach(), linear_weight.detach().to(dtype)
-    b = None if linear_bias is None else linear_bias.detach().to(dtype)
-    of_class = None if weight is None else weight.detach().to(dtype)
+    return linear_cross_entropy_rows(
+        input, linear_weight, linear_bias, target, weight, steps, dtype, how, ignore_index
+    )
+
+
+@leaf(
+    "library",
+    label="LinearCrossEntropyBackward0",
+    inputs=("input", "linear_weight", "linear_bias"),
+    batching="sliced",
+)
+def linear_cross_entropy_rows(
+    input: TensorBase,
+    linear_weight: TensorBase,
+    linear_bias: TensorBase | None,
+    target: TensorBase,
+    weight: TensorBase | None,
+    steps: int,
+    dtype: Any,
+    how: str,
+    ignore_index: int,
+) -> TensorBase:
+    """The loss of matrices, the scores of `steps` rows at a time, computed in `dtype`."""
+    w = linear_weight.to(dtype)
+    b = None if linear_bias is None else linear_bias.to(dtype)
+    of_class = None if weight is None else weight.to(dtype)
     losses = [
         cross_entropy(
-            linear(x[start : start + steps].to(dtype), w, b),
+            linear(input[start : start + steps].to(dtype), w, b),
             target[start : start + steps],
             of_class,
             ignore_index=ignore_index,
             reduction="none",
         )
-        for start in range(0, max(x.shape[0], 1), steps)
+        for start in range(0, max(input.shape[0], 1), steps)
     ]
-    kept = target != ignore_index
-    counted = kept.to(dtype) if of_class is None else class_weights(of_class, target, kept)
     found = losses[0] if len(losses) == 1 else cat(losses)
-    total = None
     if how != "none":
         found = found.sum()
     if how == "mean":
-        total = counted.sum()
-        found = found / total
-    found = found.to(input.dtype)
-    given = (input, linear_weight) if linear_bias is None else (input, linear_weight, linear_bias)
-    if tape.recording(*given):
-        tape.record(
-            *("LinearCrossEntropyBackward0", _by_rows_back, given, found, (*given, target, counted)),
-            (total, steps, dtype, how),
-        )
-    return found
+        found = found / _counted(target, weight, dtype, ignore_index).sum()
+    return found.to(input.dtype)
+
+
+def _counted(target: TensorBase, weight: TensorBase | None, dtype: Any, ignore_index: int) -> TensorBase:
+    """How much each row counts: its class's weight, or 1; 0 where it is ignored."""
+    kept = target != ignore_index
+    return kept.to(dtype) if weight is None else class_weights(weight.to(dtype), target, kept)
 
 
 def _rows_at_a_time(options: Any, classes: int, features: int, rows: int) -> int:
@@ -188,13 +205,14 @@ def _computed_in(options: Any, dtype: Any) -> Any:
     return wanted
 
 
-def _by_rows_back(grad, input, linear_weight, *rest):
-    *bias, target, counted, total, steps, dtype, how = rest
-    w, b = linear_weight.to(dtype), bias[0].to(dtype) if bias else None
+@linear_cross_entropy_rows.derivative
+def _by_rows_back(grad, input, linear_weight, linear_bias, target, weight, steps, dtype, how, ignore_index):
+    w, b = linear_weight.to(dtype), None if linear_bias is None else linear_bias.to(dtype)
+    counted = _counted(target, weight, dtype, ignore_index)
     # What the derivative of each row's loss is multiplied by; rows that do not count have none, whatever they are given.
     factors = grad.to(dtype).expand(target.shape)
-    if total is not None:
-        factors = factors / total
+    if how == "mean":
+        factors = factors / counted.sum()
     factors = (factors * counted).masked_fill(counted == 0, 0.0).unsqueeze(1)
     column = target.masked_fill(counted == 0, 0).unsqueeze(1)
     of_input = []
