@@ -8,17 +8,17 @@ from collections.abc import Callable, Sequence
 from itertools import product
 from typing import Any
 
-from ...core import tape
 from ...core.base.dtypes import by_name
 from ...core.base.tensor import TensorBase
 from ...core.call.leaf import LeafOp
 from ...core.make.create import arange, ones
-from ...core.places.join import stack
 from ..declare import checks, taps
 from ..declare.examples import of_call
 from ..declare.half_types import in_float32
-from ..declare.registry import REGISTRY, library
+from ..declare.registry import REGISTRY, leaf, library
 from ..declare.results import copied
+from ..declare.vjp import gradients
+from ..moving.joining import stack
 from . import sampling
 
 _RANKS = {"linear": 3, "bilinear": 4, "bicubic": 4, "trilinear": 5}
@@ -532,15 +532,25 @@ def grid_sample(
     aligned = bool(align_corners)
     flat, places = input.reshape(n, c, math.prod(shape)), list(grid.shape[1:-1])
     count = math.prod(places)
-    by_rows = _by_rows(input, grid)
-    if by_rows and not tape.recording(grid):
-        at, weights = sampling.table(grid.reshape(n, count, rank), shape, mode, padding_mode, aligned)
+    if _by_rows(input, grid):
+        at, weights = grid_taps(grid.reshape(n, count, rank), tuple(shape), mode, padding_mode, aligned)
         return sampling.sampled(input, at, weights).reshape(n, c, *places)
+    terms = _terms(grid.reshape(n, count, rank), shape, mode, padding_mode, aligned)
+    found = None
+    for index, weight, outside in terms:
+        value = flat.gather(2, index.unsqueeze(1).expand(n, c, -1)).masked_fill(outside.unsqueeze(1), 0.0)
+        value = value if weight is None else value * weight.unsqueeze(1)
+        found = value if found is None else found + value
+    return found.reshape(n, c, *places)
+
+
+def _terms(grid: TensorBase, shape: Sequence[int], mode: str, padding: str, aligned: bool) -> list:
+    """For each tap of the points (batch, points, rank): its flat place, its weight (None for 1) and whether it lies outside."""
     axes = []
     for d, size in enumerate(shape):
-        at = grid.select(-1, rank - 1 - d).reshape(n, count)
+        at = grid.select(-1, len(shape) - 1 - d)
         at = (at + 1.0) * ((size - 1) / 2.0) if aligned else ((at + 1.0) * size - 1.0) * 0.5
-        axes.append(_taps(at, size, mode, padding_mode, aligned))
+        axes.append(_taps(at, size, mode, padding, aligned))
     terms = []
     for chosen in product(*axes):
         index, weight, outside = 0, None, None
@@ -552,17 +562,22 @@ def grid_sample(
             if share is not None:
                 weight = share if weight is None else weight * share
         terms.append((index, weight, outside))
-    if by_rows and mode != "nearest":
-        last = math.prod(shape)
-        at = stack([index.masked_fill(outside, last).to(by_name["int32"]) for index, _, outside in terms], 1)
-        weights = stack([weight.masked_fill(outside, 0.0) for _, weight, outside in terms], 1)
-        return sampling.sampled(input, at, weights).reshape(n, c, *places)
-    found = None
-    for index, weight, outside in terms:
-        value = flat.gather(2, index.unsqueeze(1).expand(n, c, -1)).masked_fill(outside.unsqueeze(1), 0.0)
-        value = value if weight is None else value * weight.unsqueeze(1)
-        found = value if found is None else found + value
-    return found.reshape(n, c, *places)
+    return terms
+
+
+@leaf("library", results=("at", "weights"), inputs=("grid",), label="GridSamplerBackward0", batching="sliced")
+def grid_taps(grid: TensorBase, shape: tuple, mode: str, padding: str, aligned: bool) -> tuple:
+    """The places and weights, (batch, taps, points), of the points `grid`, (batch, points, rank), in images of that shape."""
+    return sampling.table(grid, shape, mode, padding, aligned)
+
+
+@grid_taps.derivative
+def _grid_taps_gradient(grad_weights, grid, shape, mode, padding, aligned):
+    def weights(points: TensorBase) -> TensorBase:
+        terms = _terms(points, shape, mode, padding, aligned)
+        return stack([weight.masked_fill(outside, 0.0) for _, weight, outside in terms], 1)
+
+    return grid * 0.0 if mode == "nearest" else gradients(weights, (grid,), (grad_weights,), (True,))[0]
 
 
 def _by_rows(input: TensorBase, grid: TensorBase) -> bool:

@@ -13,15 +13,13 @@ from typing import NamedTuple
 from ...codegen import expr as ex
 from ...codegen import tiles  # noqa: F401  says who provides the functions
 from ...codegen.expr import Expr
-from ...core import tape
 from ...core.base.dtypes import by_name
 from ...core.base.tensor import TensorBase
-from ...core.call.function import FunctionOp
-from ...core.call.watching import is_watched
+from ...core.call.leaf import LeafOp
 from ...core.lib import samples as core
 from ...core.make.create import empty, zeros
-from ...core.tape.contexts import unrecorded
 from ..declare.indexed import indexed
+from ..declare.registry import leaf
 
 FEW = 32  # channels times taps up to which planes are read as they stand
 TAPS = {"nearest": 1, "bilinear": 2, "bicubic": 4}
@@ -115,106 +113,92 @@ def table(
 
 
 # --- sums, and their derivatives ------------------------------
-def _summed(image: TensorBase, at: TensorBase, weight: TensorBase, planes: bool) -> TensorBase:
-    return core.summed(image.contiguous(), at, weight.contiguous(), planes)
+class Sums(NamedTuple):
+    """The leaves of images of one rank, whose nodes have a name of their own."""
+
+    summed: LeafOp  # the points: the weighted sums of what stands at their places
+    spread: LeafOp  # the image: every point added to its places by weight
+    dots: LeafOp  # (batch, taps, points): the products of a point's channels with those at its places
 
 
-def _spread(points: TensorBase, at: TensorBase, weight: TensorBase, places: int, planes: bool) -> TensorBase:
-    n, a, b = points.shape
-    image = zeros((n, a, places) if planes else (n, places, b), dtype=points.dtype, device="cpu")
-    return core.spread(image, points.contiguous(), at, weight.contiguous(), planes)
+def _sums(rank: int) -> Sums:
+    def declared(name: str, inputs: tuple[str, ...]):
+        return leaf(
+            "library",
+            name=f"grid_{name}_{rank}d",
+            inputs=inputs,
+            label=f"GridSampler{rank}DBackward0",
+            batching="sliced",
+        )
+
+    @declared("summed", ("image", "weight"))
+    def summed(
+        image: TensorBase, at: TensorBase, weight: TensorBase, places: int, planes: bool
+    ) -> TensorBase:
+        """The weighted sums of what stands at the places of each point."""
+        return core.summed(image.contiguous(), at, weight.contiguous(), planes)
+
+    @summed.derivative
+    def _(grad, image, at, weight, places, planes, needs):
+        return (
+            spread(grad, at, weight, places, planes) if needs[0] else None,
+            dots(image, grad, at, places, planes) if needs[1] else None,
+        )
+
+    @declared("spread", ("points", "weight"))
+    def spread(
+        points: TensorBase, at: TensorBase, weight: TensorBase, places: int, planes: bool
+    ) -> TensorBase:
+        """Every point added to its places by weight."""
+        n, a, b = points.shape
+        image = zeros((n, a, places) if planes else (n, places, b), dtype=points.dtype, device="cpu")
+        return core.spread(image, points.contiguous(), at, weight.contiguous(), planes)
+
+    @spread.derivative
+    def _(grad, points, at, weight, places, planes, needs):
+        return (
+            summed(grad, at, weight, places, planes) if needs[0] else None,
+            dots(grad, points, at, places, planes) if needs[1] else None,
+        )
+
+    @declared("dots", ("image", "points"))
+    def dots(image: TensorBase, points: TensorBase, at: TensorBase, places: int, planes: bool) -> TensorBase:
+        """The products of a point's channels with those at its places."""
+        return core.dots(image.contiguous(), points.contiguous(), at, planes)
+
+    @dots.derivative
+    def _(grad, image, points, at, places, planes, needs):
+        return (
+            spread(points, at, grad, places, planes) if needs[0] else None,
+            summed(image, at, grad, places, planes) if needs[1] else None,
+        )
+
+    return Sums(summed, spread, dots)
 
 
-def _dots(image: TensorBase, points: TensorBase, at: TensorBase, planes: bool) -> TensorBase:
-    return core.dots(image.contiguous(), points.contiguous(), at, planes)
+_SUMS = {rank: _sums(rank) for rank in (2, 3)}
 
 
-_shown = {f: FunctionOp(f, f.__name__.strip("_"), owns=False) for f in (_summed, _spread, _dots)}
-
-
-def _run(function, *given) -> TensorBase:
-    with unrecorded():
-        return (_shown[function] if is_watched() else function)(*given)
-
-
-class Way(NamedTuple):
-    """How an image is laid out, how many places it has, and what its nodes are called."""
-
-    label: str
-    places: int
-    planes: bool
-
-
-def summed(image: TensorBase, at: TensorBase, weight: TensorBase, way: Way) -> TensorBase:
-    """The points: the weighted sums of what stands at their places."""
-    found = _run(_summed, image, at, weight, way.planes)
-    _record(_summed_back, image, weight, found, (image, at, weight), way)
-    return found
-
-
-def _summed_back(grad, image, at, weight, way, first: bool, second: bool):
-    return (
-        spread(grad, at, weight, way) if first else None,
-        dots(image, grad, at, way) if second else None,
-    )
-
-
-def spread(points: TensorBase, at: TensorBase, weight: TensorBase, way: Way) -> TensorBase:
-    """The image: every point added to its places by weight."""
-    found = _run(_spread, points, at, weight, way.places, way.planes)
-    _record(_spread_back, points, weight, found, (points, at, weight), way)
-    return found
-
-
-def _spread_back(grad, points, at, weight, way, first: bool, second: bool):
-    return (
-        summed(grad, at, weight, way) if first else None,
-        dots(grad, points, at, way) if second else None,
-    )
-
-
-def dots(image: TensorBase, points: TensorBase, at: TensorBase, way: Way) -> TensorBase:
-    """(batch, taps, points): the products of a point's channels with those at its places."""
-    found = _run(_dots, image, points, at, way.planes)
-    _record(_dots_back, image, points, found, (image, points, at), way)
-    return found
-
-
-def _dots_back(grad, image, points, at, way, first: bool, second: bool):
-    return (
-        spread(points, at, grad, way) if first else None,
-        summed(image, at, grad, way) if second else None,
-    )
-
-
-def _record(formula, a: TensorBase, b: TensorBase, found: TensorBase, saved: tuple, way: Way) -> None:
-    first, second = tape.recording(a), tape.recording(b)
-    if first or second:
-        tape.record(way.label, formula, (a, b), found, saved, (way, first, second))
-
-
-def _laid(input: TensorBase) -> TensorBase:
+@leaf("library", label="TransposeBackward0", batching="sliced")
+def channels_together(input: TensorBase) -> TensorBase:
     """(batch, places + 1, channels) of an input (batch, channels, *shape): the last row is 0."""
     n, c = input.shape[:2]
-    with unrecorded():
-        flat = input.reshape(n, c, math.prod(input.shape[2:]))
-        found = empty((n, flat.shape[2] + 1, c), dtype=input.dtype, device="cpu")
-        found.narrow(1, 0, flat.shape[2]).copy_(flat.transpose(1, 2))
-        found.select(1, flat.shape[2]).zero_()
-    if tape.recording(input):
-        tape.record("TransposeBackward0", _laid_back, (input,), found, (), (tuple(input.shape),))
+    flat = input.reshape(n, c, math.prod(input.shape[2:]))
+    found = empty((n, flat.shape[2] + 1, c), dtype=input.dtype, device="cpu")
+    found.narrow(1, 0, flat.shape[2]).copy_(flat.transpose(1, 2))
+    found.select(1, flat.shape[2]).zero_()
     return found
 
 
-def _laid_back(grad: TensorBase, shape: tuple) -> TensorBase:
-    return grad.narrow(1, 0, grad.shape[1] - 1).transpose(1, 2).reshape(shape)
+@channels_together.derivative
+def _channels_apart(grad, shape_input):
+    return grad.narrow(1, 0, grad.shape[1] - 1).transpose(1, 2).reshape(shape_input)
 
 
 def sampled(input: TensorBase, at: TensorBase, weight: TensorBase) -> TensorBase:
     """(batch, channels, points) of an input (batch, channels, *shape)."""
     n, c, *shape = input.shape
-    label, places = f"GridSampler{len(shape)}DBackward0", math.prod(shape)
+    places, summed = math.prod(shape), _SUMS[len(shape)].summed
     if c * at.shape[1] <= FEW:
-        return summed(input.reshape(n, c, places), at, weight, Way(label, places, True))
-    found = summed(_laid(input), at, weight, Way(label, places + 1, False))
-    return found.transpose(1, 2).contiguous()
+        return summed(input.reshape(n, c, places), at, weight, places, True)
+    return summed(channels_together(input), at, weight, places + 1, False).transpose(1, 2).contiguous()
