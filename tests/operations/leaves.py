@@ -15,7 +15,8 @@ import flambeau
 from flambeau.operations.declare.registry import COMPILED, REGISTRY
 from flambeau.utils._python_dispatch import TorchDispatchMode
 
-# Rooms whose compiled functions compute: what a composite calls of them is seen by nobody.
+# Rooms whose compiled functions compute: what a composite calls of them is seen by nobody, but for those that only look at arguments.
+LOOKING = ("check_filling", "check_number", "takes")
 COMPUTING = tuple(f"flambeau.core.{room}" for room in ("lib", "loops", "places", "views", "make"))
 
 
@@ -112,6 +113,8 @@ def below(function: types.FunctionType, seen: set) -> Iterator[str]:
                 yield from below(value, seen)
         for v in used:
             where = str(v.__module__)
+            if v.__name__ in LOOKING:
+                continue
             if where.startswith(COMPUTING) or (where, v.__name__) == (
                 "flambeau.core.tape.formulas",
                 "record",

@@ -98,6 +98,8 @@ cdef class LeafOp(FunctionOp):
             self.inputs = tuple([k for k in range(signature.total) if signature.kinds[k] & TENSOR])
         else:
             self.inputs = tuple([names.index(n) for n in self.wanted])
+        if not self.inputs:
+            raise TypeError(f"{self.name}: no parameter is annotated as a tensor: say which ones want gradients (inputs=)")
         self.switch = -1
         if self.formulas is not None:
             self.switch = names.index(self.switched)

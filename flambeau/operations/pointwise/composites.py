@@ -128,7 +128,7 @@ def _mapped(who: str, self: TensorBase, others: tuple, function: Callable) -> Te
     return self.copy_(from_numpy(found.astype(self.detach().numpy().dtype)))
 
 
-@library("composite", "Tensor.map_")
+@library("composite", "Tensor.map_", composite=False)
 def map_(self: TensorBase, tensor: TensorBase, callable: Callable) -> TensorBase:
     """callable(self, tensor) for each element, in place (a Python call for each: slow).
 
@@ -145,7 +145,7 @@ def map_(self: TensorBase, tensor: TensorBase, callable: Callable) -> TensorBase
     return _mapped("map_", self, (tensor,), callable)
 
 
-@library("composite", "Tensor.map2_")
+@library("composite", "Tensor.map2_", composite=False)
 def map2_(self: TensorBase, x: TensorBase, y: TensorBase, callable: Callable) -> TensorBase:
     """callable(self, x, y) for each element, in place (a Python call for each: slow).
 

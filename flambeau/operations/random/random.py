@@ -778,7 +778,7 @@ def randint_like(
 
 
 for _made_by in (rand, randn, randint, rand_like, randn_like, randint_like):
-    register(
+    globals()[_made_by.__name__] = register(  # other modules import the operation
         _made_by.__name__,
         "random",
         _made_by,

@@ -30,7 +30,12 @@ def restore(value, sizes, dims, keepdim):
     return value.reshape([1 if d in dims else n for d, n in enumerate(sizes)])
 
 
-expand_reduced = register("expand_reduced", "view", spread, places=())
+expand_reduced = leaf("view", name="expand_reduced", inputs=("value",), label="ExpandBackward0")(spread)
+
+
+@expand_reduced.derivative
+def _summed_again(grad, dims, keepdim):
+    return grad.sum(dims, keepdim) if dims else grad
 
 
 def count(sizes, dims) -> int:
