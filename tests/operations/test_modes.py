@@ -85,10 +85,12 @@ PROGRAMS = {
 }
 
 
-def with_gradient(program, x):
+def with_gradients(program, x):
+    """A result, its gradient, and the gradient of that one's square."""
     y = program(x)
-    (g,) = flambeau.autograd.grad(y, x)
-    return [y.detach(), g]
+    (g,) = flambeau.autograd.grad(y, x, create_graph=True)
+    found = [y.detach(), g.detach()]
+    return found + (list(flambeau.autograd.grad(g.square().sum(), x)) if g.requires_grad else [])
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -98,10 +100,41 @@ def test_a_recorded_program_gives_the_same_bits_on_other_numbers(name):
     x, other = flambeau.randn(3, 4).requires_grad_(), flambeau.randn(3, 4).requires_grad_()
     recorder = Recorder()
     with recorder:
-        results = with_gradient(program, x)
+        results = with_gradients(program, x)
     found = recorder.play([(x, other.detach())], results)
-    for a, b in zip(found, with_gradient(program, other)):
+    for a, b in zip(found, with_gradients(program, other)):
         np.testing.assert_array_equal(a.numpy(), b.numpy())
+
+
+STEPS = {
+    "SGD": lambda p: flambeau.optim.SGD(p, lr=0.1, momentum=0.9, nesterov=True),
+    "Adam": lambda p: flambeau.optim.Adam(p, lr=0.1),
+    "AdamW": lambda p: flambeau.optim.AdamW(p, lr=0.1, amsgrad=True),
+    "RMSprop": lambda p: flambeau.optim.RMSprop(p, lr=0.1),
+    "Adagrad": lambda p: flambeau.optim.Adagrad(p, lr=0.1),
+}
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_a_recorded_training_step_gives_the_same_bits_on_other_numbers(name):
+    ours, others, again = network(), network(), network()
+    with flambeau.no_grad():
+        for p in [*others.parameters(), *again.parameters()]:
+            p.mul_(0.9375)
+    x, other = flambeau.randn(2, 4), flambeau.randn(2, 4)
+
+    def step(net, optimiser, x):
+        net(x).square().sum().backward()
+        optimiser.step()
+
+    recorder, optimiser = Recorder(), STEPS[name](ours.parameters())
+    with recorder:
+        step(ours, optimiser, x)
+    pairs = [(p.detach(), q.detach()) for p, q in zip(ours.parameters(), others.parameters(), strict=True)]
+    recorder.play([(x, other), *pairs], [])
+    step(again, STEPS[name](again.parameters()), other)
+    for a, b in zip(others.parameters(), again.parameters(), strict=True):
+        np.testing.assert_array_equal(a.detach().numpy(), b.detach().numpy())
 
 
 class Changed(samples.Operands):
@@ -153,7 +186,9 @@ def plays_again(entry, text, backward=True) -> bool:
 
 def test_sample_calls_play_again():
     """All but those that make tensors of nothing, some of which are not initialised."""
-    assert [(e.name, text) for e, text in samples.ALL if e.kind != "creation" and not plays_again(e, text)] == []
+    assert [
+        (e.name, text) for e, text in samples.ALL if e.kind != "creation" and not plays_again(e, text)
+    ] == []
 
 
 def test_a_mode_sees_a_call_once_and_composites_whole():
