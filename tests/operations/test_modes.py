@@ -123,16 +123,17 @@ def test_a_recorded_training_step_gives_the_same_bits_on_other_numbers(name):
             p.mul_(0.9375)
     x, other = flambeau.randn(2, 4), flambeau.randn(2, 4)
 
-    def step(net, optimiser, x):
+    def step(net, x):
+        optimiser = STEPS[name](net.parameters())
         net(x).square().sum().backward()
         optimiser.step()
 
-    recorder, optimiser = Recorder(), STEPS[name](ours.parameters())
+    recorder = Recorder()
     with recorder:
-        step(ours, optimiser, x)
+        step(ours, x)
     pairs = [(p.detach(), q.detach()) for p, q in zip(ours.parameters(), others.parameters(), strict=True)]
     recorder.play([(x, other), *pairs], [])
-    step(again, STEPS[name](again.parameters()), other)
+    step(again, other)
     for a, b in zip(others.parameters(), again.parameters(), strict=True):
         np.testing.assert_array_equal(a.detach().numpy(), b.detach().numpy())
 
