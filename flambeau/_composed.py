@@ -24,15 +24,9 @@ OTHER_SPELLINGS = {
     "x1": "input",
     "x2": "other",
 }
-_ELEMENTWISE_ROOMS = ("pointwise.", "neural.activations")
-_NOT_ELEMENTWISE = frozenset(("allclose", "equal", "glu", "prelu", "round_", "map2_", "map_", "is_same_size"))
-CONVERSIONS = frozenset(
-    "float double cfloat cdouble half bfloat16 int long short char byte bool to type type_as cpu cuda opencl pin_memory".split()
-)
-RANDOM_FILLS = frozenset(
-    "uniform_ normal_ exponential_ geometric_ cauchy_ log_normal_ random_ bernoulli_ bernoulli poisson".split()
-)
 ALIKE = frozenset(e.name for e in REGISTRY.values() if getattr(e.function, "like", False))
+# From one dtype or device to another.
+CONVERSIONS = frozenset(e.function.__name__ for e in REGISTRY.values() if e.kind == "conversion")
 
 
 def elementwise() -> frozenset[str]:
@@ -42,13 +36,8 @@ def elementwise() -> frozenset[str]:
     >>> {"add", "add_", "relu", "clamp", "where", "masked_fill_"} <= elementwise(), "matmul" in elementwise()
     (True, False)
     """
-    found = {"fill", "fill_", "zero_", "round_"}
-    for entry in REGISTRY.values():
-        body = getattr(entry.function, "function", None)
-        home = (getattr(body, "__module__", None) or "").rpartition("operations.")[2]
-        if (entry.kind == "pointwise" and entry.places) or home.startswith(_ELEMENTWISE_ROOMS):
-            found |= {f.__name__ for f in (entry.function, entry.in_place) if f is not None}
-    return frozenset(found - _NOT_ELEMENTWISE - CONVERSIONS - {"record_stream"})
+    ops = (op for entry in REGISTRY.values() for op in (entry.function, entry.in_place))
+    return frozenset(op.__name__ for op in ops if op is not None and getattr(op, "elementwise", False))
 
 
 class Composed(Tensor):

@@ -472,6 +472,7 @@ BY_KIND: dict[str, Rule] = {
     "spectral": along("all"),
     "masked": parts,
     "copy": elements_of,
+    "conversion": elements_of,
     "question": outlined,
     "random": looped,
     "creation": elements_of,

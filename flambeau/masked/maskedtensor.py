@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from typing import Any, ClassVar, Self
 
-from .._composed import ALIKE, CONVERSIONS, RANDOM_FILLS, Composed, elementwise
+from .._composed import ALIKE, CONVERSIONS, Composed, elementwise
 from ..core import tape
 from ..core.base.formats import strided
 from ..core.base.tensor import TensorBase
@@ -483,7 +483,7 @@ _PASSED = (
     "atleast_2d atleast_3d"
 ).split()
 MaskedTensor.answers = {
-    **dict.fromkeys(elementwise() | RANDOM_FILLS, _pointwise),
+    **dict.fromkeys(elementwise(), _pointwise),
     **dict.fromkeys(ALIKE | CONVERSIONS | {"detach", "is_pinned", "record_stream"}, _of_data),
     **dict.fromkeys(_PASSED, _passed),
     **dict.fromkeys("sum mean prod amin amax argmin argmax all any var std logsumexp".split(), _reduce),

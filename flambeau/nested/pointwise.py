@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .._composed import ALIKE, CONVERSIONS, RANDOM_FILLS, elementwise
+from .._composed import ALIKE, CONVERSIONS, elementwise
 from ..core.base.tensor import TensorBase
 from .jagged import NestedTensor, jagged
 from .padding import packed
@@ -220,7 +220,6 @@ def _is_same_size(func: Any, input: Any, other: Any) -> bool:
 
 ANSWERS: dict[str, Any] = {
     **dict.fromkeys(elementwise(), pointwise),
-    **dict.fromkeys(RANDOM_FILLS, pointwise),
     **dict.fromkeys(
         ALIKE | CONVERSIONS | {"detach", "real", "imag", "is_pinned", "record_stream"}, _of_values
     ),

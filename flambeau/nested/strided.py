@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import Any, ClassVar
 
-from .._composed import ALIKE, CONVERSIONS, RANDOM_FILLS, Composed, elementwise
+from .._composed import ALIKE, CONVERSIONS, Composed, elementwise
 from ..core.base.dtypes import by_name
 from ..core.base.formats import strided as strided_layout
 from ..core.base.tensor import TensorBase
@@ -432,7 +432,7 @@ def _detach_in_place(func: Any, input: StridedNestedTensor) -> StridedNestedTens
 
 
 StridedNestedTensor.answers = {
-    **dict.fromkeys(elementwise() | RANDOM_FILLS, _pointwise),
+    **dict.fromkeys(elementwise(), _pointwise),
     **dict.fromkeys(
         ALIKE | CONVERSIONS | {"detach", "clone", "dropout", "record_stream", "is_pinned"}, _of_values
     ),

@@ -636,7 +636,7 @@ for _line in "\n".join(_CALLS.values()).splitlines():
     if _name:
         CALLS[_name] = [t.strip() for t in _texts.split("|") if t.strip()]
 # Operations that make tensors of no others or answer questions, write to their first argument, or hold no tensor of the caller's.
-OTHERS = frozenset(("creation", "question", "error", "window", "copy"))
+OTHERS = frozenset(("creation", "question", "error", "window", "copy", "conversion"))
 IN_PLACE = frozenset("""
     detach_ squeeze_ unsqueeze_ t_ transpose_ swapaxes_ swapdims_ as_strided_ resize_ resize_as_ set_ is_contiguous
     round_ nan_to_num_ logit_ float_power_ mvlgamma_ fill_diagonal_ map_ map2_ uniform_ normal_ exponential_ geometric_ cauchy_

@@ -143,7 +143,7 @@ class Tracer(Mode):
             return self.filled(operation, name, args, kwargs)
         if name == "item":
             raise self.unknown("item()", "keep it a tensor")
-        if name == "detach" or name in _SAME_VALUE or kind == "copy":
+        if name == "detach" or name in _SAME_VALUE or kind in ("copy", "conversion"):
             return self.converted(operation, name, args, kwargs)
         found = self.decompose(operation, args, kwargs)
         if found is NotImplemented:

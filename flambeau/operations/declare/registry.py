@@ -54,7 +54,7 @@ _IN_PLACE = (
 # Kinds that only the CPU computes: tensors of other devices are copied there and the results copied back.
 ON_HOST = frozenset(("hosted", "lapack", "search", "sort", "spectral"))
 # Kinds whose Python functions make no tensors of others: views, copies, fillings, answers.
-HANDED_ON = frozenset(("view", "copy", "creation", "random", "question", "error"))
+HANDED_ON = frozenset(("view", "copy", "conversion", "creation", "random", "question", "error"))
 
 
 def through_host(function: Callable) -> Callable:
@@ -163,6 +163,7 @@ def register(
     flops: Callable | None = None,
     aten: str | None = None,
     like: bool = False,
+    elementwise: bool | None = None,
     writes: bool | None = None,
     **details: Any,
 ) -> Callable:
@@ -177,6 +178,8 @@ def register(
     `flops`: how many floating-point operations a call makes (`flops.py`).
     `aten`: what ATen calls it, where that is not its public name.
     `like`: it makes a tensor like its first argument, of which it reads shape, dtype and device alone.
+    `elementwise`: it works on each element, and on those at the same place of its other operands; what is public of the kinds
+    "pointwise" and "hosted" does unless that is said otherwise.
     `writes`: it writes to its first argument and returns it; that is what an underscore at the end of a name means in PyTorch, and it is
     read here alone.
     """
@@ -198,6 +201,8 @@ def register(
         function.composite = function.function
     call_as(function, places)
     call_as(in_place, [p + "_" for p in places if p.rpartition(".")[0] in _IN_PLACE])
+    if elementwise is None:
+        elementwise = kind in ("pointwise", "hosted") and any("._" not in f".{p}" for p in places)
     where, line = declaring()
     entry = Entry(
         name,
@@ -223,7 +228,8 @@ def register(
             op.entry = op.entry or entry  # the first, where it is entered under other names again
             if label is not None:
                 op.label = label
-            op.like = like
+            if op.entry is entry:
+                op.like, op.elementwise = like, elementwise
             if flops is not None:
                 op.flops = flops
             if aten is not None:

@@ -21,8 +21,6 @@ _BATCHING = {
     ),
     **dict.fromkeys("numpy __array__ __dlpack__".split(), "itemless"),
     **dict.fromkeys("linspace logspace".split(), "looped"),
-    "fill_": "filled",
-    "zero_": "elements",
 }
 for _module, _names in (
     (create, "empty zeros ones full arange linspace logspace eye empty_strided"),
@@ -58,7 +56,6 @@ for _function in (create.zeros_like, create.ones_like, create.empty_like, create
     )
 for _module, _names in (
     (create, "new_empty new_zeros new_ones new_full new_empty_strided"),
-    (elements, "fill_ zero_"),
     (bridge, "numpy __array__ __array_wrap__"),
     (interchange, "__dlpack__ __dlpack_device__"),
     (arrow, "__arrow_c_array__"),
@@ -68,10 +65,20 @@ for _module, _names in (
             _name,
             "creation",
             getattr(_module, _name),
-            places=(f"Tensor.{_name}", *([_name] if _name in ("fill_", "zero_") else ())),
+            places=(f"Tensor.{_name}",),
             differentiable=False,
             batching=_BATCHING.get(_name),
         )
+for _name, _batching in (("fill_", "filled"), ("zero_", "elements")):
+    register(
+        _name,
+        "creation",
+        getattr(elements, _name),
+        places=(f"Tensor.{_name}", _name),
+        differentiable=False,
+        batching=_batching,
+        elementwise=True,
+    )
 register("new_tensor", "creation", literal.new_tensor_, places=("Tensor.new_tensor",), differentiable=False)
 arange, empty, zeros, from_numpy = (REGISTRY[n].function for n in ("arange", "empty", "zeros", "from_numpy"))
 

@@ -402,6 +402,7 @@ def _with_inplace(op, example: str, *params: tuple[str, float], check: Callable 
         in_place=in_place,
         thin=True,
         computed_by=op,
+        elementwise=True,
     )
 
 
@@ -442,7 +443,7 @@ _with_inplace(celu, "-1.0, 2.0 -> -0.6321,  2.0000", ("alpha", 1.0), check=_chec
 _with_inplace(hardtanh, "-1.0, 2.0 -> -1.,  1.", ("min_val", -1.0), ("max_val", 1.0), check=_check_hardtanh)
 
 
-@library("composite", "nn.functional.softshrink", name="softshrink_function", thin=True)
+@library("composite", "nn.functional.softshrink", name="softshrink_function", thin=True, elementwise=True)
 def softshrink_function(input: TensorBase, lambd: float = 0.5) -> TensorBase:
     """sign(x) · max(|x| - lambd, 0): x moved by `lambd` towards 0, where it stays; `lambd` is at least 0 and finite.
 
@@ -461,7 +462,7 @@ def softshrink_function(input: TensorBase, lambd: float = 0.5) -> TensorBase:
     return softshrink(input, lambd=lambd)
 
 
-@library("composite", "nn.functional.gelu", thin=True)
+@library("composite", "nn.functional.gelu", thin=True, elementwise=True)
 def gelu(input: TensorBase, approximate: str = "none") -> TensorBase:
     """x · Φ(x), by erf or, with approximate="tanh", by tanh (Hendrycks and Gimpel 2016).
 
@@ -514,6 +515,7 @@ register(
     places=("threshold", "nn.functional.threshold"),
     in_place=threshold_,
     thin=True,
+    elementwise=True,
 )
 
 library("composite", "nn.functional.tanh", name="tanh_function", thin=True)(tanh)
@@ -603,7 +605,7 @@ def _slopes(input: TensorBase, lower: float, upper: float) -> TensorBase:
     return input.new_ones(input.shape).masked_scatter_(below, (drawn + lower).to(input.dtype))
 
 
-@library("random", "nn.functional.rrelu", "rrelu", in_place=rrelu_, composite=True)
+@library("random", "nn.functional.rrelu", "rrelu", in_place=rrelu_, composite=True, elementwise=True)
 def rrelu(
     input: TensorBase,
     lower: float = 1.0 / 8,

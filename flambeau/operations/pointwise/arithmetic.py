@@ -430,7 +430,7 @@ def _(grad):
     return grad * 0.0
 
 
-@library("composite", "round", "Tensor.round", "special.round", reference="numpy.round")
+@library("composite", "round", "Tensor.round", "special.round", reference="numpy.round", elementwise=True)
 def round(input, *, decimals=0, out=None) -> TensorBase:  # noqa: A001
     """Nearest multiple of 10^-decimals, ties to even; its derivative is 0.
 
@@ -909,7 +909,7 @@ def _(grad):
     return None, None
 
 
-@library("composite")
+@library("composite", elementwise=True)
 def positive(input) -> TensorBase:
     """+input: the tensor itself; RuntimeError for bool.
 
@@ -959,6 +959,7 @@ def _checked(name: str, shown: str, op, reference: str | None):
         domain=(0.5, 3.0),
         thin=True,
         computed_by=op,
+        elementwise=True,
     )
     return function, in_place
 
@@ -1220,6 +1221,7 @@ register(
     reference="numpy.true_divide",
     domain=(0.5, 3.0),
     thin=True,
+    elementwise=True,
 )
 register(
     "pow",
@@ -1233,6 +1235,7 @@ register(
         "(input: Tensor | complex, exponent: Tensor | complex, *, out: Tensor | None = None) -> Tensor",
     ),
     autocast=("whole", "float32"),
+    elementwise=True,
 )
 register(
     "clamp",
@@ -1241,6 +1244,7 @@ register(
     places=("clamp", "Tensor.clamp", "clip", "Tensor.clip"),
     in_place=clamp_,
     thin=True,
+    elementwise=True,
 )
 register(
     "where",
@@ -1252,15 +1256,16 @@ register(
         "(condition: Tensor) -> tuple[Tensor, ...]",
         "(condition: Tensor, input: Tensor | complex, other: Tensor | complex, *, out: Tensor | None = None) -> Tensor",
     ),
+    elementwise=True,
 )
-register("where_method", "composite", _where_method, places=("Tensor.where",), thin=True)
-register("masked_fill", "composite", masked_fill, in_place=masked_fill_, thin=True)
-register("isclose", "composite", isclose, differentiable=False, thin=True)
+register("where_method", "composite", _where_method, places=("Tensor.where",), thin=True, elementwise=True)
+register("masked_fill", "composite", masked_fill, in_place=masked_fill_, thin=True, elementwise=True)
+register("isclose", "composite", isclose, differentiable=False, thin=True, elementwise=True)
 register("allclose", "composite", allclose, differentiable=False, thin=True, batching="itemless")
 register("equal", "composite", equal, differentiable=False, thin=True, batching="itemless")
 
 
-@library("composite", "Tensor.__rdiv__", thin=True, autocast=("whole", "float32"))
+@library("composite", "Tensor.__rdiv__", thin=True, autocast=("whole", "float32"), elementwise=True)
 def __rdiv__(self, other):
     """other / self."""
     return true_divide(other, self)

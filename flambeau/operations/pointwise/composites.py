@@ -18,7 +18,7 @@ from .elementary import log_odds, numbers_only
 from .special import mvlgamma
 
 
-@library("composite", "nan_to_num", "Tensor.nan_to_num", reference="numpy.nan_to_num")
+@library("composite", "nan_to_num", "Tensor.nan_to_num", reference="numpy.nan_to_num", elementwise=True)
 @accepts_out
 def nan_to_num(input, nan=0.0, posinf=None, neginf=None) -> TensorBase:
     """input, or `nan`, `posinf`, `neginf` where it is NaN, +inf, -inf.
@@ -49,7 +49,13 @@ def nan_to_num(input, nan=0.0, posinf=None, neginf=None) -> TensorBase:
 
 
 @library(
-    "composite", "logit", "Tensor.logit", "special.logit", domain=(0.1, 0.9), reference="scipy.special.logit"
+    "composite",
+    "logit",
+    "Tensor.logit",
+    "special.logit",
+    domain=(0.1, 0.9),
+    reference="scipy.special.logit",
+    elementwise=True,
 )
 @accepts_out
 @in_float32()
@@ -69,7 +75,7 @@ def logit(input, eps=None) -> TensorBase:
     return log_odds(input if eps is None else clamp(input, eps, 1 - eps))
 
 
-@library("composite", "float_power", "Tensor.float_power")
+@library("composite", "float_power", "Tensor.float_power", elementwise=True)
 @accepts_out
 def float_power(input, exponent) -> TensorBase:
     """input^exponent in float64, or in complex128 where either is complex.
@@ -107,7 +113,7 @@ def _written(function: Callable, given: str, more: str, shown: str) -> None:
         f"`{function.__name__}` in place: {formula}.\n\nShape:\n    self: any, which stays\n\nRaises:\n"
         "    RuntimeError: the result has another shape" + of_call(f"tensor([{given}]).{name}({more})", shown)
     )
-    register(name, "composite", in_place, places=(name, f"Tensor.{name}"))
+    register(name, "composite", in_place, places=(name, f"Tensor.{name}"), elementwise=True)
 
 
 for _function, _given, _more, _shown in (

@@ -87,7 +87,7 @@ def _conversion(name: str, target: str, shown: str):
     convert.__doc__ = f"The tensor as {target}; itself where it is that already.{_CONVERTED}" + of_call(
         f"tensor([2.5, 0.0]).{name}()", shown
     )
-    register(f"as_{target}", "copy", convert, places=(f"Tensor.{name}",))
+    register(f"as_{target}", "conversion", convert, places=(f"Tensor.{name}",))
 
 
 for _name, (_target, _shown) in {  # and what they make of [2.5, 0.0]
@@ -230,10 +230,10 @@ _TYPE_OVERLOADS = (
     "(input: Tensor) -> str",
     "(input: Tensor, dtype: dtype | str | type, non_blocking: bool = False) -> Tensor",
 )
-register("to", "copy", to, places=("Tensor.to",), overloads=_TO_OVERLOADS)
-register("type", "copy", legacy_type, places=("Tensor.type",), overloads=_TYPE_OVERLOADS)
-register("type_as", "copy", type_as, places=("Tensor.type_as",))
-register("cpu", "copy", cpu, places=("Tensor.cpu",))
+register("to", "conversion", to, places=("Tensor.to",), overloads=_TO_OVERLOADS)
+register("type", "conversion", legacy_type, places=("Tensor.type",), overloads=_TYPE_OVERLOADS)
+register("type_as", "conversion", type_as, places=("Tensor.type_as",))
+register("cpu", "conversion", cpu, places=("Tensor.cpu",))
 
 
 def record_stream(self, stream) -> None:
@@ -250,17 +250,17 @@ def record_stream(self, stream) -> None:
     record_use(self, stream.cuda_stream)
 
 
-register("cuda", "copy", cuda, places=("Tensor.cuda",))
+register("cuda", "conversion", cuda, places=("Tensor.cuda",))
 register("record_stream", "copy", record_stream, places=("Tensor.record_stream",))
-register("opencl", "copy", opencl, places=("Tensor.opencl",))
-register("pin_memory", "copy", pin_memory, places=("Tensor.pin_memory",))
+register("opencl", "conversion", opencl, places=("Tensor.opencl",))
+register("pin_memory", "conversion", pin_memory, places=("Tensor.pin_memory",))
 register("is_pinned", "copy", is_pinned, places=("Tensor.is_pinned",), batching="outlined")
 register("clone", "copy", clone)
 register("contiguous", "copy", contiguous, places=("Tensor.contiguous",))
 register("copy_", "copy", copy_, places=("Tensor.copy_",), batching="pointwise")
 
 
-@library("copy", "fill", batching="filled")
+@library("copy", "fill", batching="filled", elementwise=True)
 def fill(input, value):
     """A tensor of the same shape and dtype with `value` (a number or a 0-dim tensor) everywhere.
 

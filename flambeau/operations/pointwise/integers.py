@@ -66,7 +66,7 @@ def _(grad, input, other):
     return like(grad.masked_fill(input == other, 0.0), input), like(grad * 0.0, other)
 
 
-@library("composite", reference="numpy.ldexp")
+@library("composite", reference="numpy.ldexp", elementwise=True)
 def ldexp(input: TensorBase, other: TensorBase, *, out: TensorBase | None = None) -> TensorBase:
     """input · 2^other, in the common dtype; integers become the default dtype.
 
@@ -87,7 +87,7 @@ def _scaled(input: TensorBase, other: TensorBase) -> TensorBase:
     return input * 2.0**other if input.is_complex() or other.is_complex() else scaled_by_power(input, other)
 
 
-@library("composite", "Tensor.ldexp_", "ldexp_", name="ldexp_in_place", writes=True)
+@library("composite", "Tensor.ldexp_", "ldexp_", name="ldexp_in_place", writes=True, elementwise=True)
 def ldexp_(self: TensorBase, other: TensorBase) -> TensorBase:
     """`ldexp` in place: self · 2^other.
 

@@ -451,7 +451,7 @@ def _polygamma_in_place(self: TensorBase, n: int) -> TensorBase:
     return overwrite(self, _polygamma_method, n)
 
 
-@library("composite", "mvlgamma", "Tensor.mvlgamma", "special.multigammaln")
+@library("composite", "mvlgamma", "Tensor.mvlgamma", "special.multigammaln", elementwise=True)
 @in_float32()
 def mvlgamma(input: TensorBase, p: int, *, out: TensorBase | None = None) -> TensorBase:
     """Logarithm of the multivariate gamma function of dimension p: p(p-1)/4 · log π + Σ lgamma(input - j/2), j < p.

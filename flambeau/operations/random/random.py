@@ -603,6 +603,7 @@ for _function in (
         _function,
         places=(f"Tensor.{_function.__name__}",),
         differentiable=False,
+        elementwise=True,
     )
 
 
@@ -824,7 +825,7 @@ def normal(mean: Any, std: Any = 1.0, size: Any = None, *, generator: Generator 
     return made if out is None else out.resize_(made.shape).copy_(made)
 
 
-@leaf("random", "bernoulli", "Tensor.bernoulli", differentiable=False)
+@leaf("random", "bernoulli", "Tensor.bernoulli", differentiable=False, elementwise=True)
 def bernoulli(input: TensorBase, p: float | None = None, *, generator: Generator | None = None,
               out: TensorBase | None = None) -> TensorBase:  # fmt: skip
     """1 with the probability that the element of `input` gives (or `p`, where it is given), else 0, in input's dtype.

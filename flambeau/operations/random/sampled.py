@@ -39,7 +39,7 @@ def _together(who: str, **given: TensorBase) -> list[TensorBase]:
     return [x.expand(shape) for x in tensors]
 
 
-@leaf("random", "poisson", differentiable=False, on_host=True)
+@leaf("random", "poisson", differentiable=False, on_host=True, elementwise=True)
 def poisson(input: TensorBase, generator: Generator | None = None) -> TensorBase:
     """Poisson numbers with the rates that `input` gives; RuntimeError where one is negative or NaN.  The gradient is 0.
 
