@@ -171,7 +171,7 @@ class Tensor:
         """1 with the probability that the element of `input` gives (or `p`, where it is given), else 0, in input's dtype."""
     def bernoulli_(self, p: _float | _str | None = 0.5, *, generator: _Generator | None = None) -> Tensor:
         """Overwrite with 1 of probability p, a number or a tensor that broadcasts, else 0."""
-    def bfloat16(self, memory_format: _memory_format | None = None) -> _Any:
+    def bfloat16(self, memory_format: _memory_format | None = None) -> Tensor:
         """The tensor as bfloat16; itself where it is that already."""
     def bincount(self, weights: Tensor | None = None, minlength: _int = 0) -> Tensor:
         """How often each non-negative integer occurs in a 1-dim tensor, or the sum of the weights where it does."""
@@ -201,19 +201,19 @@ class Tensor:
         """`bitwise_xor` in place: the result is written over the tensor itself, which is returned."""
     def bmm(self, mat2: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
         """The products of b matrices each: (b, n, k) and (b, k, m) give (b, n, m). RuntimeError for other shapes (nothing broadcasts) or different dtypes."""
-    def bool(self, memory_format: _memory_format | None = None) -> _Any:
+    def bool(self, memory_format: _memory_format | None = None) -> Tensor:
         """The tensor as bool; itself where it is that already."""
     def broadcast_to(self, *sizes: _int | _Sequence[_int], size: _int | _Sequence[_int] | None = None) -> Tensor:
         """`input.expand(size)`."""
     def bucketize(self, boundaries: Tensor, *, out_int32: _bool = False, right: _bool = False, out: Tensor | None = None) -> Tensor:
         """k with boundaries[k - 1] < input ≤ boundaries[k], or ≤ and < where `right`. It is `searchsorted` in a 1-dim tensor."""
-    def byte(self, memory_format: _memory_format | None = None) -> _Any:
+    def byte(self, memory_format: _memory_format | None = None) -> Tensor:
         """The tensor as uint8; itself where it is that already."""
     def cauchy_(self, median: _float = 0.0, sigma: _float = 1.0, *, generator: _Generator | None = None) -> Tensor:
         """Overwrite with Cauchy numbers x of density sigma / (π (sigma² + (x - median)²))."""
     def ccol_indices(self) -> Tensor:
         """Where each column begins among the values."""
-    def cdouble(self, memory_format: _memory_format | None = None) -> _Any:
+    def cdouble(self, memory_format: _memory_format | None = None) -> Tensor:
         """The tensor as complex128; itself where it is that already."""
     def ceil(self, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
         """⌈input⌉: the smallest integer not below, as a floating-point number; its derivative is 0."""
@@ -223,11 +223,11 @@ class Tensor:
         """max(0, x) + min(0, alpha · (exp(x / alpha) - 1)) (Barron 2017)."""
     def celu_(self, alpha: _complex = 1.0) -> Tensor:
         """`celu` in place: the result is written over the tensor itself, which is returned."""
-    def cfloat(self, memory_format: _memory_format | None = None) -> _Any:
+    def cfloat(self, memory_format: _memory_format | None = None) -> Tensor:
         """The tensor as complex64; itself where it is that already."""
-    def chalf(self, memory_format: _memory_format | None = None) -> _Any:
+    def chalf(self, memory_format: _memory_format | None = None) -> Tensor:
         """The tensor as complex32; itself where it is that already."""
-    def char(self, memory_format: _memory_format | None = None) -> _Any:
+    def char(self, memory_format: _memory_format | None = None) -> Tensor:
         """The tensor as int8; itself where it is that already."""
     def cholesky(self, upper: _bool = False, *, out: Tensor | None = None) -> Tensor:
         """`linalg.cholesky`: L with A = L Lᴴ, or its Hermitian transpose where `upper`."""
@@ -291,13 +291,13 @@ class Tensor:
         """Σ (input ≠ 0): how many elements are not zero, over `dim` (int64)."""
     def cov(self, *, correction: _int = 1, fweights: Tensor | None = None, aweights: Tensor | None = None) -> Tensor:
         """Σ (x - mean) (y - mean)ᵀ / (n - correction) of variables (rows) over observations (columns)."""
-    def cpu(self, memory_format: _memory_format | None = None) -> _Any:
+    def cpu(self, memory_format: _memory_format | None = None) -> Tensor:
         """The tensor in the CPU's memory; itself where it is there."""
     def cross(self, other: Tensor, dim: _int | None = None, *, out: Tensor | None = None) -> Tensor:
         """(a₂b₃ - a₃b₂, a₃b₁ - a₁b₃, a₁b₂ - a₂b₁) for a = input and b = other along `dim`. That has three elements; by default it is the first dimension that has."""
     def crow_indices(self) -> Tensor:
         """Where each row begins among the values."""
-    def cuda(self, device: _device | _str | _int | None = None, non_blocking: _bool = False, memory_format: _memory_format | None = None) -> _Any:
+    def cuda(self, device: _device | _str | _int | None = None, non_blocking: _bool = False, memory_format: _memory_format | None = None) -> Tensor:
         """The tensor on a CUDA device, by default the current one; RuntimeError where there is none."""
     def cummax(self, dim: _int, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> _return_types.cummax:
         """max(x₀ … xₖ) for each k along `dim` and where it stands, as a named tuple (values, indices)."""
@@ -359,7 +359,7 @@ class Tensor:
         """`div` in place."""
     def dot(self, tensor: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
         """The sum of products of two vectors of one length, 0-dim. RuntimeError for other shapes or different dtypes."""
-    def double(self, memory_format: _memory_format | None = None) -> _Any:
+    def double(self, memory_format: _memory_format | None = None) -> Tensor:
         """The tensor as float64; itself where it is that already."""
     def dsplit(self, indices_or_sections: Tensor | _int | _Sequence[_int]) -> _tuple[Tensor, ...]:
         """`tensor_split` along depth, dimension 2 of at least 3; sections must be of equal length."""
@@ -418,7 +418,7 @@ class Tensor:
         """The columns (dimension 1) in reverse order."""
     def flipud(self) -> Tensor:
         """The rows (dimension 0) in reverse order."""
-    def float(self, memory_format: _memory_format | None = None) -> _Any:
+    def float(self, memory_format: _memory_format | None = None) -> Tensor:
         """The tensor as float32; itself where it is that already."""
     def float_power(self, exponent: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
         """input^exponent in float64, or in complex128 where either is complex."""
@@ -478,7 +478,7 @@ class Tensor:
         """Whether input > other, element by element (bool)."""
     def gt_(self, other: Tensor | _complex) -> Tensor:
         """`gt` in place: the result is written over the tensor itself, which is returned."""
-    def half(self, memory_format: _memory_format | None = None) -> _Any:
+    def half(self, memory_format: _memory_format | None = None) -> Tensor:
         """The tensor as float16; itself where it is that already."""
     def hardshrink(self, lambd: _float = 0.5, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
         """input where |input| > lambd, else 0."""
@@ -535,7 +535,7 @@ class Tensor:
         """Where the values of a sparse tensor stand, sorted and without doubles."""
     def inner(self, other: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
         """Sums of products over the last dimension of both; the shape is input's other dimensions, then other's. With a 0-dim tensor it is the product of all elements with it. RuntimeError where the last sizes or the dtypes differ."""
-    def int(self, memory_format: _memory_format | None = None) -> _Any:
+    def int(self, memory_format: _memory_format | None = None) -> Tensor:
         """The tensor as int32; itself where it is that already."""
     def inverse(self, *, out: Tensor | None = None) -> Tensor:
         """A⁻¹, the inverse of square matrices; LinAlgError where one is singular."""
@@ -687,7 +687,7 @@ class Tensor:
         """`logit` in place: log(x / (1 - x)); with `eps`, x is first kept within [eps, 1 - eps]."""
     def logsumexp(self, dim: _int | _Sequence[_int] | None, keepdim: _bool = False, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
         """log Σ exp(input) over `dim`, without overflow."""
-    def long(self, memory_format: _memory_format | None = None) -> _Any:
+    def long(self, memory_format: _memory_format | None = None) -> Tensor:
         """The tensor as int64; itself where it is that already."""
     def lt(self, other: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
         """Whether input < other, element by element (bool)."""
@@ -869,7 +869,7 @@ class Tensor:
         """How many elements."""
     def numpy(self, *, force: _bool=...) -> _numpy.ndarray[_Any, _Any]:
         """The tensor as an ndarray of the same shape that shares its memory."""
-    def opencl(self, device: _device | _str | _int | None = None, non_blocking: _bool = False, memory_format: _memory_format | None = None) -> _Any:
+    def opencl(self, device: _device | _str | _int | None = None, non_blocking: _bool = False, memory_format: _memory_format | None = None) -> Tensor:
         """The tensor on an OpenCL device, by default the current one; RuntimeError where there is none."""
     def orgqr(self, tau: Tensor, *, out: Tensor | None = None) -> Tensor:
         """The first n columns of the product of the reflections 1 - τₖ vₖ vₖᴴ. The vₖ stand below the diagonal of the m by n `input` (with a 1 on it and zeros above)."""
@@ -1006,7 +1006,7 @@ class Tensor:
     shape: _Size
     def share_memory_(self) -> Tensor:
         """Move the tensor's storage to shared memory, in place: all tensors over it, and processes they are sent to, see the same elements. Nothing happens to what is shared already."""
-    def short(self, memory_format: _memory_format | None = None) -> _Any:
+    def short(self, memory_format: _memory_format | None = None) -> Tensor:
         """The tensor as int16; itself where it is that already."""
     def sigmoid(self, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
         """Logistic function, 1 / (1 + exp(-input)), element by element; integers become the default dtype."""

@@ -47,7 +47,10 @@ ATTRIBUTES = {
     **dict.fromkeys(("T", "mT", "H", "mH", "real", "imag", "data"), "Tensor"),
 }
 ONE_TENSOR = frozenset(  # kinds whose functions give one tensor, but for those in NOT_ONE
-    "copy creation hosted indexed indexing join library masked pointwise random reduction row scan shape spectral view window".split()
+    (
+        "conversion copy creation hosted indexed indexing join library masked pointwise random reduction row scan shape spectral view "
+        "window"
+    ).split()
 )
 NOT_ONE = {
     **dict.fromkeys(
