@@ -4,15 +4,17 @@
 # `make measure` compares with PyTorch.  Each has its own environment.
 PYTHON ?= python3
 
-.PHONY: demo test aarch64 clients compilers docs examples measure wheel clean
+.PHONY: demo checks test aarch64 clients compilers docs examples measure wheel clean
 .PRECIOUS: .venv-%/requirements.txt .venv-%/dependencies
 
 demo: .venv-demo/ready
 	.venv-demo/bin/python examples/digits/main.py --picture digits.png
 
-test: .venv-test/ready
+checks: .venv-test/dependencies  # of the sources, beside the build of the wheel
 	.venv-test/bin/ruff check .
 	.venv-test/bin/mypy
+
+test: checks .venv-test/ready
 	PYTHONSAFEPATH=1 .venv-test/bin/pytest -n 2  # the installed package, not the sources beside us
 
 aarch64: .venv-test/ready  # kernels for ARM, compiled, linked and run under emulation

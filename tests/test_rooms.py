@@ -78,8 +78,16 @@ def room(module: str) -> str:
     return max(found, key=len)
 
 
-USES = [u for u in uses() if u.user != "flambeau"]
-INSIDE = [u for u in USES if u.used != "flambeau"]
+@pytest.fixture(scope="module")
+def imports():
+    """Those of modules inside, which take seconds to read."""
+    return [u for u in uses() if u.user != "flambeau"]
+
+
+@pytest.fixture(scope="module")
+def inside(imports):
+    """Those of modules inside by each other."""
+    return [u for u in imports if u.used != "flambeau"]
 
 
 def test_every_module_stands_in_a_room():
@@ -88,33 +96,33 @@ def test_every_module_stands_in_a_room():
     ) - {"nn"}
 
 
-def test_no_room_looks_upward():
+def test_no_room_looks_upward(inside):
     upward = [
         f"{u.line}: {short(u.user)} uses {short(u.used)}"
-        for u in INSIDE
+        for u in inside
         if ORDER.index(room(u.used)) > ORDER.index(room(u.user))
         and (short(u.user), short(u.used)) not in ALLOWED
     ]
     assert not upward, "\n".join(upward)
 
 
-def test_no_circles_between_modules():
+def test_no_circles_between_modules(inside):
     edges: dict[str, set[str]] = defaultdict(set)
-    for u in INSIDE:
+    for u in inside:
         if (short(u.user), short(u.used)) not in {**ALLOWED, **CLOSING}:
             edges[u.user].add(u.used)
     found = circles(edges)
     assert not found, found
 
 
-def test_nothing_inside_imports_the_package():
-    found = [u.line for u in USES if u.used == "flambeau" and room(u.user) not in OUTSIDE]
+def test_nothing_inside_imports_the_package(imports):
+    found = [u.line for u in imports if u.used == "flambeau" and room(u.user) not in OUTSIDE]
     assert not found, found
 
 
 @pytest.mark.parametrize("pair", [*ALLOWED, *CLOSING])
-def test_every_exception_is_still_needed(pair):
-    assert pair in {(short(u.user), short(u.used)) for u in INSIDE}
+def test_every_exception_is_still_needed(pair, inside):
+    assert pair in {(short(u.user), short(u.used)) for u in inside}
 
 
 def test_the_check_sees_what_python_and_cython_import(tmp_path):
