@@ -74,7 +74,8 @@ COMPLEX_REFERENCES = {
 
 
 def floating(entry):
-    return entry.reference and any(d in LIMITS for d in entry.details["dtypes"])
+    """Whether it has a kernel for such dtypes; one over another's kernel names none."""
+    return entry.reference and any(d in LIMITS for d in entry.details.get("dtypes", ()))
 
 
 POINTWISE = [
