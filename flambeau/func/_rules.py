@@ -16,7 +16,7 @@ from typing import Any
 from ..core.base.dtypes import promote_types
 from ..core.base.tensor import TensorBase
 from ..core.call.custom import CustomOp
-from ..core.call.operation import Op
+from ..core.call.operation import Op, behind
 from ..core.call.pointwise import InPlaceOp, PointwiseOp
 from ..core.call.watching import set_plain
 from ..core.loops.rows import RowOp
@@ -497,29 +497,27 @@ NAMED: dict[str, Rule] = {
     "shapeless": shapeless,
     "sliced": sliced,
 }
-BY_NAME: dict[str, Rule] = {}  # of operations whose rule is a function of its own
-PRIVATE: dict[str, Rule] = {}  # of operations that are not registered
 
 
 # --- entering rules ---------------------------------
-def rule(*names: str) -> Callable[[Rule], Rule]:
+def rule(*ops: Any) -> Callable[[Rule], Rule]:
     """Enter the rule of those operations."""
 
     def enter(function: Rule) -> Rule:
-        for name in names:
-            if name.rstrip("_") not in REGISTRY and name not in REGISTRY:
-                raise RuntimeError(f"no operation {name}")
-            BY_NAME[name] = function
+        for op in map(behind, ops):
+            if not isinstance(op, Op):
+                raise TypeError(f"{op!r} is no operation")
+            op.mapped = function
         return function
 
     return enter
 
 
-def made(*names: str) -> Callable[[Callable], Callable]:
+def made(*ops: Any) -> Callable[[Callable], Callable]:
     """Enter a function of batched tensors, with the parameters of those operations, as what they are made of."""
 
     def enter(function: Callable) -> Callable:
-        rule(*names)(made_of(function))
+        rule(*ops)(made_of(function))
         return function
 
     return enter
@@ -538,25 +536,25 @@ def rule_of(op: Any) -> Rule:
     """The rule for an operation: its own, the one that its declaration names, that of its kind, or what it is made of; else slice by
     slice.
     """
-    if (own := getattr(op, "mapped", None)) is not None:  # a kernel of the program, along rows
+    if (own := getattr(op, "mapped", None)) is not None:
         return own
     if hasattr(op, "vmap_rule"):  # an operation of the program, whose rule may be registered later
         return of_program
     entry = op.entry if isinstance(op, Op) else None
     found: Rule | None
     if entry is not None:
-        name = entry.name + "_" if op is entry.in_place else entry.name
-        found = BY_NAME.get(name) or (None if entry.batching is None else NAMED[entry.batching])
+        found = None if entry.batching is None else NAMED[entry.batching]
         if found is None and isinstance(op, InPlaceOp):
             found = pointwise
-        elif found is None:
-            found = BY_NAME.get(name.removesuffix("_")) or BY_KIND.get(entry.kind)
+        elif found is None and op is entry.in_place:
+            found = getattr(entry.function, "mapped", None)
+        found = found or BY_KIND.get(entry.kind)
     elif isinstance(op, (PointwiseOp, InPlaceOp)):
         found = pointwise
     elif isinstance(getattr(getattr(op, "function", None), "__self__", None), RowOp):
         found = rows
     else:
-        found = PRIVATE.get(getattr(op, "__name__", ""))
+        found = None
     if found is None:
         found = parts if getattr(op, "composite", None) is not None else looped
     return found

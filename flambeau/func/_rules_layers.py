@@ -6,8 +6,22 @@ from typing import Any
 
 from ..autograd import forward_ad
 from ..core.base.tensor import TensorBase
-from ..operations.neural import convolution
+from ..operations.linalg import distances
+from ..operations.moving import padding
+from ..operations.neural import (
+    attention,
+    convolution,
+    embedding,
+    flash_attention,
+    flat,
+    losses,
+    normalization,
+    normalized_rows,
+    recurrent,
+    resizing,
+)
 from ..operations.neural.normalization_gradients import scale_of
+from ..operations.signal import spectral
 from ._batched import Level, Rule, Running
 from ._rules import (
     NAMED,
@@ -51,14 +65,14 @@ def folded(spatial: int, *tensors: str) -> Rule:
 NAMED.update({"images": folded(-1), "images 1d": folded(1), "images 2d": folded(2), "images 3d": folded(3)})
 
 
-@rule("affine_grid", "affine_grid_generator")
+@rule(resizing.affine_grid, flat.affine_grid_generator)
 def _grid(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
     bound = parameters(op).bind(args, kwargs)
     count, *sizes = bound["size"]
     return folded(-1)(level, op, [], {**bound, "size": (level.size * count, *sizes)}, running)
 
 
-@rule("pad", "constant_pad_nd")
+@rule(padding.pad, padding.constant_pad_nd)
 def _padded(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
     bound = parameters(op).bind(args, kwargs)
     x = bound["input"]
@@ -73,7 +87,7 @@ def _real(x: Any, w: Any) -> bool:
     return bool(x.numel()) and x.dtype == w.dtype and x.dtype.name in ("float32", "float64")
 
 
-@rule("convolution")
+@rule(convolution.convolution)
 def _convolution(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
     x, w, bias, geometry, out, transposed = args
     b, inside, weights = level.size, level.inside(x), level.inside(w)
@@ -96,7 +110,7 @@ def _convolution(level: Level, op: Any, args: list, kwargs: dict, running: Runni
     return found if bias is None else found + bias.reshape(-1, *(1,) * len(out))
 
 
-@rule("convolution_backward")
+@rule(convolution.convolution_backward)
 def _convolution_backward(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
     grad, x, w, geometry, transposed, wanted = args
     b, of_x, of_w = level.size, None, None
@@ -116,7 +130,7 @@ def _convolution_backward(level: Level, op: Any, args: list, kwargs: dict, runni
     return of_x, of_w, grad.sum([0, *range(2, grad.ndim)]) if wanted[2] else None
 
 
-@made("sliced_convolution")
+@made(convolution.sliced_convolution)
 def _sliced_convolution(input: Any, weight: Any, geometry: Any, out: Any) -> Any:
     b = weight.shape[0]
     apart = geometry._replace(groups=b * geometry.groups)
@@ -126,7 +140,7 @@ def _sliced_convolution(input: Any, weight: Any, geometry: Any, out: Any) -> Any
     return convolution.out_of_groups(found, b)
 
 
-@made("sliced_convolution_backward")
+@made(convolution.sliced_convolution_backward)
 def _sliced_convolution_backward(grad: Any, input: Any, weight: Any, geometry: Any) -> Any:
     b, groups = weight.shape[0], convolution.in_groups
     apart, wanted = geometry._replace(groups=b * geometry.groups), (True, True, False)
@@ -137,7 +151,7 @@ def _sliced_convolution_backward(grad: Any, input: Any, weight: Any, geometry: A
 
 
 # --- transforms and solvers --------------------------
-@rule("istft")
+@rule(spectral.istft)
 def _signal(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
     bound = parameters(op).bind(args, kwargs)
     if level.inside(bound.get("window")) is not None:
@@ -147,7 +161,7 @@ def _signal(level: Level, op: Any, args: list, kwargs: dict, running: Running | 
     return level.wrapped(found.unflatten(0, elements.shape[:-2]))
 
 
-@rule("stft")
+@rule(spectral.stft)
 def _spectrum(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
     bound = parameters(op).bind(args, kwargs)
     x, window = bound["input"], bound.get("window")
@@ -158,7 +172,7 @@ def _spectrum(level: Level, op: Any, args: list, kwargs: dict, running: Running 
     return level.tensor(found.reshape(level.size, *x.shape[:-1], *found.shape[1:]))
 
 
-@rule("fft.fftn", "fft.ifftn", "fft.rfftn", "fft.irfftn", "fft.hfftn", "fft.ihfftn")
+@rule(*(operation(f"fft.{way}n") for way in ("fft", "ifft", "rfft", "irfft", "hfft", "ihfft")))
 def _transformed(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
     bound = parameters(op).bind(args, kwargs)
     if bound.get("dim") is None and bound.get("s") is not None:
@@ -199,7 +213,7 @@ NAMED["solving tolerances"] = _solving({"A": 2, "atol": 0, "rtol": 0})
 NAMED["solving LD"] = _solving({"LD": 2, "pivots": 1, "B": 2})
 
 
-@rule("cdist_forward")
+@rule(distances.cdist_forward)
 def _distances(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
     """Slices are more matrices."""
     a, b, p = args
@@ -208,7 +222,7 @@ def _distances(level: Level, op: Any, args: list, kwargs: dict, running: Running
 
 
 # --- layers -----------------------------------------
-@rule("embedding")
+@rule(embedding.embedding)
 def _embedded(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
     bound = parameters(op).bind(args, kwargs)
     index, weight = bound["input"], bound["weight"]
@@ -225,7 +239,7 @@ def _embedded(level: Level, op: Any, args: list, kwargs: dict, running: Running 
     return operation("where")(constant, kept, found)
 
 
-@rule("scaled_dot_product_attention")
+@rule(attention.scaled_dot_product_attention)
 def _attended(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
     bound = parameters(op).bind(args, kwargs)
     if bound.get("dropout_p"):
@@ -233,7 +247,10 @@ def _attended(level: Level, op: Any, args: list, kwargs: dict, running: Running 
     return leading(level, op, args, kwargs, running)
 
 
-@rule("scaled_dot_product_flash_attention_for_cpu", "scaled_dot_product_flash_attention_for_cpu_backward")
+@rule(
+    flash_attention.scaled_dot_product_flash_attention_for_cpu,
+    flash_attention.scaled_dot_product_flash_attention_for_cpu_backward,
+)
 def _in_tiles(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
     """Slices are more of the batch; numbers of dropout and masks belong to places in it."""
     bound = parameters(op).bind(args, kwargs)
@@ -245,7 +262,7 @@ def _in_tiles(level: Level, op: Any, args: list, kwargs: dict, running: Running 
     return level.wrapped(tuple(t if t is None else t.unflatten(0, (level.size, n)) for t in found))
 
 
-@rule("class_entropy")
+@rule(losses.class_entropy)
 def _classes(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
     """Slices are more rows, whose losses are reduced afterwards."""
     bound = parameters(op).bind(args, kwargs)
@@ -259,7 +276,7 @@ def _classes(level: Level, op: Any, args: list, kwargs: dict, running: Running |
     return level.wrapped((found, *(t.unflatten(0, sizes) for t in others[:2]), kept))
 
 
-@made("class_entropy_backward")
+@made(losses.class_entropy_backward)
 def _classes_back(
     grad: Any, input: Any, target: Any, top: Any, total: Any, kept: Any, ignore: int, how: str
 ) -> Any:
@@ -269,7 +286,7 @@ def _classes_back(
     return grad.expand(column.shape).masked_fill(column == ignore, 0.0) * (input.softmax(1) - hit)
 
 
-@rule("batch_norm")
+@rule(normalization.batch_norm)
 def _normalized(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
     known = parameters(op)
     bound = known.bind(args, kwargs)
@@ -297,7 +314,7 @@ def _normalized(level: Level, op: Any, args: list, kwargs: dict, running: Runnin
     return level.tensor(found.reshape(sizes[0], b, *sizes[1:]).movedim(1, 0))
 
 
-@rule("layer_norm_rows", "instance_norm_rows", "rms_norm_rows")
+@rule(normalized_rows.layer_norm_rows, normalized_rows.instance_norm_rows, normalized_rows.rms_norm_rows)
 def _rows_normalized(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
     """Slices are more rows; weights that differ from slice to slice are multiplied afterwards."""
     bound = parameters(op).bind(args, kwargs)
@@ -319,7 +336,7 @@ def _normalized_by(input: Any, dims: tuple[int, ...], eps: float) -> Any:
     return x * scale_of(x.square().mean(dims, True), eps)
 
 
-@made("batch_norm_channels")
+@made(normalization.batch_norm_channels)
 def _of_channels(input: Any, mean: Any, inverse: Any, weight: Any, bias: Any, eps: float | None) -> Any:
     ndim = input.ndim
     y = (input - mean) * inverse if eps is None else _normalized_by(input, (0, *range(2, ndim)), eps)
@@ -327,7 +344,7 @@ def _of_channels(input: Any, mean: Any, inverse: Any, weight: Any, bias: Any, ep
     return y if bias is None else y + bias.unflatten(0, (-1, *[1] * (ndim - 2)))
 
 
-@made("group_norm_channels")
+@made(normalization.group_norm_channels)
 def _of_groups(input: Any, mean: Any, inverse: Any, rest: Any, weight: Any, bias: Any, eps: float) -> Any:
     return _normalized_by(input, (2, 3), eps) * weight + bias
 
@@ -353,7 +370,7 @@ def _some(found: tuple, wanted: Any) -> tuple:
     return tuple(x if some else None for x, some in zip(found, wanted))
 
 
-@made("layer_norm_rows_backward")
+@made(normalized_rows.layer_norm_rows_backward)
 def _rows_back(
     grad: Any, input: Any, mean: Any, inverse: Any, weight: Any, rank: int, eps: float, wanted: Any
 ) -> Any:
@@ -362,12 +379,12 @@ def _rows_back(
     return _some((of_input, *(x.sum(lead) if lead else x for x in others)), wanted)
 
 
-@made("rms_norm_rows_backward")
+@made(normalized_rows.rms_norm_rows_backward)
 def _rms_back(grad: Any, input: Any, inverse: Any, weight: Any, rank: int, eps: float, wanted: Any) -> Any:
     return _rows_back(grad, input, None, inverse, weight, rank, eps, wanted)
 
 
-@made("batch_norm_channels_backward")
+@made(normalization.batch_norm_channels_backward)
 def _channels_back(
     grad: Any, input: Any, mean: Any, inverse: Any, weight: Any, eps: float | None, wanted: Any
 ) -> Any:
@@ -380,13 +397,13 @@ def _channels_back(
     return _some((of_input, *(x.sum(dims) for x in others)), wanted)
 
 
-@made("group_norm_channels_backward")
+@made(normalization.group_norm_channels_backward)
 def _groups_back(grad: Any, input: Any, mean: Any, inverse: Any, weight: Any, eps: float) -> Any:
     of_input, *others = _back(grad, input, mean, inverse, weight, (2, 3), eps)
     return of_input, *(x.sum((0, 3), True) for x in others)
 
 
-@rule("lstm_layer", "gru_layer", "rnn_layer")
+@rule(recurrent.lstm_layer, recurrent.gru_layer, recurrent.rnn_layer)
 def _recurrent(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
     bound = parameters(op).bind(args, kwargs)
     own = any(

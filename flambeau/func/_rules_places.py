@@ -5,8 +5,11 @@ from __future__ import annotations
 import functools
 from typing import Any
 
+from .._tensor import Tensor
 from ..core.base.tensor import TensorBase
 from ..core.places.indexing import key_of
+from ..operations.moving import indexing, shaping, sorting
+from ..operations.rows import segments
 from ._batched import Level, Running
 from ._rules import (
     along,
@@ -97,7 +100,7 @@ def _at(level: Level, x: Any, indices: list[tuple[int, Any]]) -> tuple[Any, tupl
     return found, tuple(key), rank, dims[0] if adjacent else 0
 
 
-@rule("__getitem__")
+@rule(Tensor.__getitem__)
 def _got(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
     x, key = args[0], key_of(args[1])
     _no_masks(level, op, key)
@@ -120,7 +123,7 @@ def _no_masks(level: Level, op: Any, key: Any) -> None:
                 shapeless(level, op, [], {}, None)
 
 
-@rule("__setitem__")
+@rule(Tensor.__setitem__)
 def _set(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
     x, key, value = args[0], key_of(args[1]), args[2]
     written(level, op, args)
@@ -177,7 +180,7 @@ def _set_masked(level: Level, op: Any, x: Any, mask: Any, value: Any) -> None:
         x.masked_fill_(mask, value)
 
 
-@rule("index_put")
+@rule(indexing.index_put)
 def _index_put(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
     bound = parameters(op).bind(args, kwargs)
     x, given, values = bound["input"], bound["indices"], bound["values"]
@@ -200,7 +203,7 @@ def _index_put(level: Level, op: Any, args: list, kwargs: dict, running: Running
     return target
 
 
-@rule("masked_fill", "masked_fill_")
+@rule(Tensor.masked_fill, Tensor.masked_fill_)
 def _filled(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
     bound = parameters(op).bind(args, kwargs)
     value = bound["value"]
@@ -211,7 +214,7 @@ def _filled(level: Level, op: Any, args: list, kwargs: dict, running: Running | 
     return written(level, op, args).copy_(found) if op.writes else found
 
 
-@made("index_select")
+@made(indexing.index_select)
 def _index_select(input: Any, dim: Any, index: Any) -> Found:
     index = index.reshape(1) if index.ndim == 0 else index
     if input.ndim == 0:
@@ -220,15 +223,15 @@ def _index_select(input: Any, dim: Any, index: Any) -> Found:
     return input[(*(slice(None),) * wrap_dim(dim, input.ndim), index)]
 
 
-@made("take")
+@made(indexing.take)
 def _take(input: Any, index: Any) -> Found:
     return input.reshape(-1)[index]
 
 
-def _by_index(name: str) -> None:
+def _by_index(*ops: Any) -> None:
     """An operation with one index for the places along a dimension: where it is the same for all slices, one call."""
 
-    @rule(name, name + "_")
+    @rule(*ops)
     def indexed(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
         bound = parameters(op).bind(args, kwargs)
         held = level.inside(bound["index"]) is not None
@@ -242,17 +245,17 @@ def _by_index(name: str) -> None:
         return along(spread=("source",))(level, op, args, kwargs, running)
 
 
-for _name in ("index_add", "index_copy", "index_fill", "index_reduce"):
-    _by_index(_name)
+for _op in (indexing.index_add, indexing.index_copy, indexing.index_fill, indexing.index_reduce):
+    _by_index(_op, _op.entry.in_place)
 
 
-@rule("diagonal_scatter", "select_scatter", "slice_scatter", "as_strided_scatter")
+@rule(shaping.diagonal_scatter, shaping.select_scatter, shaping.slice_scatter, shaping.as_strided_scatter)
 def _written_copy(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
     args[0] = level.tensor(level.spread(args[0]))
     return parts(level, op, args, kwargs, running)
 
 
-@rule("scatter", "scatter_add", "scatter_reduce")
+@rule(indexing.scatter, indexing.scatter_add, indexing.scatter_reduce)
 def _scattered(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
     bound = parameters(op).bind(args, kwargs)
     if any(isinstance(bound.get(n), TensorBase) and bound[n].ndim == 0 for n in ("input", "index", "src")):
@@ -260,7 +263,7 @@ def _scattered(level: Level, op: Any, args: list, kwargs: dict, running: Running
     return along()(level, op, args, kwargs, running)
 
 
-@rule("gather")
+@rule(indexing.gather)
 def _gathered(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
     bound = parameters(op).bind(args, kwargs)
     if (bound["input"].ndim == 0) != (bound["index"].ndim == 0):
@@ -268,7 +271,7 @@ def _gathered(level: Level, op: Any, args: list, kwargs: dict, running: Running 
     return along()(level, op, args, kwargs, running)
 
 
-@rule("segment_reduce")
+@rule(segments.segment_reduce)
 def _segments(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
     bound = dict(parameters(op).bind(args, kwargs))
     for name in ("data", "lengths", "offsets"):  # their dimensions before `axis` are batches already
@@ -280,28 +283,28 @@ def _segments(level: Level, op: Any, args: list, kwargs: dict, running: Running 
 
 
 # --- order ------------------------------------------
-def _middle(name: str) -> None:
-    @made(name)
+def _middle(op: Any) -> None:
+    @made(op)
     def median(input: Any, dim: Any = None, keepdim: bool = False) -> Found:
         if dim is None:
-            return operation(name)(input.reshape(-1), 0).values
-        return _along_one(operation(name), input, dim, keepdim)
+            return op(input.reshape(-1), 0).values
+        return _along_one(op, input, dim, keepdim)
 
 
 def _along_one(op: Any, input: Any, dim: int, keepdim: bool) -> Any:
     return along()(input._level, op, [input, dim, keepdim], {}, None)
 
 
-for _name in ("median", "nanmedian"):
-    _middle(_name)
+for _op in (sorting.median, sorting.nanmedian):
+    _middle(_op)
 
 
-@made("msort")
+@made(sorting.msort)
 def _msort(input: Any) -> Found:
     return input.sort(0).values
 
 
-@rule("quantile", "nanquantile")
+@rule(sorting.quantile, sorting.nanquantile)
 def _quantile(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
     bound = parameters(op).bind(args, kwargs)
     q = bound["q"]
@@ -320,7 +323,7 @@ def _quantile(level: Level, op: Any, args: list, kwargs: dict, running: Running 
     return level.tensor(found)
 
 
-@made("take_along_dim")
+@made(indexing.take_along_dim)
 def _along(input: Any, indices: Any, dim: Any = None) -> Found:
     if dim is None:
         return _along(input.reshape(-1), indices.reshape(-1), 0)
@@ -338,7 +341,7 @@ def _without(shape: Any, dim: int) -> tuple:
     return tuple(sizes)
 
 
-@rule("where", "where_method")
+@rule(operation("where"), Tensor.where)
 def _chosen(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
     if len(args) + len(kwargs) == 1:  # the places where a condition holds
         return shapeless(level, op, args, kwargs, running)

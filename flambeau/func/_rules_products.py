@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ..core.call.function import opened_derivative, shown_derivative
+from ..core.lib import contraction, products
+from ..core.views import strided
 from ..operations.linalg.products import rows_of_slices, sliced_product
+from ..operations.rows import reductions
 from ._batched import Level, Running
-from ._rules import PRIVATE, made, made_of, operation, parameters, rule, sliced, written
+from ._rules import made, made_of, operation, parameters, rule, sliced, written
 
 Found = Any
 
 
 # --- products ---------------------------------------
-@rule("matmul", "linalg.matmul", "mm", "bmm", "mv", "dot")
+@rule(products.matmul, products.mm, products.bmm, products.mv, products.dot)
 def _matmul(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
     a, b = args[0], args[1] if len(args) > 1 else next(iter(kwargs.values()))
     if a.ndim == 0 or b.ndim == 0:
@@ -60,7 +64,7 @@ def shared(x: Any) -> bool:
     return x.shape[0] > 1 and x.stride(0) == 0
 
 
-@made("sliced_product")
+@made(sliced_product)
 def _sliced_product(x: Any, matrix: Any) -> Any:
     return (rows_of_slices(x) @ matrix).reshape(*x.shape[:-1], matrix.shape[-1])
 
@@ -76,7 +80,7 @@ def _as_matrix(level: Level, x: Any, at: int, rank: int) -> Any:
     return found[(slice(None), *(None,) * missing)] if missing > 0 else found
 
 
-@rule("linear")
+@rule(products.linear)
 def _linear(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
     bound = parameters(op).bind(args, kwargs)
     input, weight, bias = bound["input"], bound["weight"], bound.get("bias")
@@ -86,19 +90,19 @@ def _linear(level: Level, op: Any, args: list, kwargs: dict, running: Running | 
     return found if bias is None else found + bias
 
 
-@made("vdot")
+@made(products.vdot)
 def _vdot(input: Any, other: Any) -> Found:
     return (input.conj() if input.is_complex() else input).dot(other)
 
 
-@made("inner")
+@made(products.inner)
 def _inner(input: Any, other: Any) -> Found:
     if input.ndim == 0 or other.ndim == 0:
         return input * other
     return operation("tensordot")(input, other, ((-1,), (-1,)))
 
 
-@made("outer", "ger")
+@made(products.outer)
 def _outer(input: Any, vec2: Any) -> Found:
     if input.ndim != 1 or vec2.ndim != 1:
         raise RuntimeError(f"outer: Expected 1-D arguments, but got {input.ndim}-D and {vec2.ndim}-D")
@@ -114,8 +118,8 @@ def _sum(input: Any, product: Any, beta: Any, alpha: Any) -> Any:
     return found
 
 
-def _adding(name: str, product: Callable) -> None:
-    @rule(name, name + "_")
+def _adding(op: Any, in_place: Any, product: Callable) -> None:
+    @rule(op, in_place)
     def added(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
         target = written(level, op, args) if op.writes else None
         given = list(args)
@@ -128,11 +132,11 @@ def _adding(name: str, product: Callable) -> None:
         return found if target is None else target.copy_(found)
 
 
-_adding("addmm", lambda a, b: a.mm(b))
-_adding("addmv", lambda a, b: a.mv(b))
-_adding("baddbmm", lambda a, b: a.bmm(b))
-_adding("addbmm", lambda a, b: a.bmm(b).sum(0))
-_adding("addr", lambda a, b: a.outer(b))
+_adding(products.addmm, products.addmm_, lambda a, b: a.mm(b))
+_adding(products.addmv, products.addmv_, lambda a, b: a.mv(b))
+_adding(products.baddbmm, products.baddbmm_, lambda a, b: a.bmm(b))
+_adding(products.addbmm, products.addbmm_, lambda a, b: a.bmm(b).sum(0))
+_adding(products.addr, products.addr_, lambda a, b: a.outer(b))
 
 
 # --- what a backward pass calls ----------------------
@@ -152,7 +156,7 @@ def _matrix_of(x: Any, form: int) -> Any:
     return x.unsqueeze(-2) if form == _ROW else x.unsqueeze(-1) if form == _COLUMN else x
 
 
-@made("product_as")
+@made(contraction.shown_product)
 def _gradient_product(a: Any, a_form: int, b: Any, b_form: int, sizes: tuple, form: int, alpha: tuple) -> Any:
     """`product_as`: matrices that may be stored transposed, or as vectors."""
     product = _matrix_of(a, a_form) @ _matrix_of(b, b_form)
@@ -162,18 +166,17 @@ def _gradient_product(a: Any, a_form: int, b: Any, b_form: int, sizes: tuple, fo
     return operation("sum_to_size")(found if factor == 1 else found * factor, sizes)
 
 
-@made("columns_summed")
+@made(contraction.shown_column_sums)
 def _columns_summed(x: Any) -> Any:
     return x.sum(tuple(range(x.ndim - 1)))
 
 
-@made("expand_reduced")
+@made(reductions.expand_reduced)
 def _expand_reduced(value: Any, sizes: Any, dims: Any, keepdim: Any) -> Any:
     if not keepdim and sizes:
         value = value.reshape([1 if d in dims else n for d, n in enumerate(sizes)])
     return value.expand(tuple(sizes))
 
 
-PRIVATE["gradient_through"] = sliced
-PRIVATE["derivative"] = sliced
-PRIVATE["opened_derivative"] = made_of(lambda label, formula, *arguments: formula(*arguments))
+rule(strided.shown_through, shown_derivative)(sliced)
+rule(opened_derivative)(made_of(lambda label, formula, *arguments: formula(*arguments)))

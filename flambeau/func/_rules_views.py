@@ -5,8 +5,12 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from .._tensor import Tensor
 from ..core import tape
 from ..core.base.tensor import TensorBase
+from ..core.make import create
+from ..core.views import views
+from ..operations.moving import joining, shaping, viewing
 from ._batched import Level, Running, no_item
 from ._rules import (
     along,
@@ -36,7 +40,7 @@ def _sizes(given: tuple, kwargs: dict, *names: str) -> tuple:
     return tuple(given)
 
 
-@rule("reshape", "view")
+@rule(views.reshape, views.view)
 def _reshaped(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
     elements = level.spread(args[0])
     sizes = _sizes(tuple(args[1:]), kwargs, "shape", "size", "dtype")
@@ -49,12 +53,12 @@ def _reshaped(level: Level, op: Any, args: list, kwargs: dict, running: Running 
     return level.wrapped(op(elements, (level.size, *sizes)))
 
 
-@made("view_as", "reshape_as")
+@made(Tensor.view_as, Tensor.reshape_as)
 def _view_as(input: Any, other: Any) -> Found:
     return input.reshape(other.shape)
 
 
-@rule("expand", "broadcast_to")
+@rule(views.expand, Tensor.broadcast_to)
 def _expanded(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
     sizes = _sizes(tuple(args[1:]), kwargs, "size", "sizes")
     if len(sizes) < args[0].ndim:
@@ -65,12 +69,12 @@ def _expanded(level: Level, op: Any, args: list, kwargs: dict, running: Running 
     return level.wrapped(operation("expand")(lifted(level, args[0], len(sizes)), (level.size, *sizes)))
 
 
-@made("expand_as")
+@made(Tensor.expand_as)
 def _expand_as(input: Any, other: Any) -> Found:
     return input.expand(other.shape)
 
 
-@rule("permute")
+@rule(views.permute)
 def _permuted(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
     dims = _sizes(tuple(args[1:]), kwargs, "dims")
     rank = args[0].ndim
@@ -82,7 +86,7 @@ def _permuted(level: Level, op: Any, args: list, kwargs: dict, running: Running 
     return level.wrapped(op(level.inside(args[0]), (0, *(shifted(d, rank) for d in dims))))
 
 
-@rule("unsqueeze", "unsqueeze_")
+@rule(Tensor.unsqueeze, Tensor.unsqueeze_)
 def _unsqueezed(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
     dim = args[1] if len(args) > 1 else kwargs["dim"]
     target = args[0]
@@ -98,7 +102,7 @@ def _in_shape(level: Level, op: Any, target: Any, found: Any) -> Any:
     return target
 
 
-@rule("squeeze", "squeeze_")
+@rule(Tensor.squeeze, Tensor.squeeze_)
 def _squeezed(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
     target = args[0]
     rank = target.ndim
@@ -113,7 +117,7 @@ def _squeezed(level: Level, op: Any, args: list, kwargs: dict, running: Running 
     return _in_shape(level, op, target, op(elements, tuple(d + 1 for d in wanted)))
 
 
-@rule("t", "t_", "transpose_", "swapaxes_", "swapdims_")
+@rule(Tensor.t, Tensor.t_, Tensor.transpose_, Tensor.swapaxes_, Tensor.swapdims_)
 def _turned(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
     target = args[0]
     bound = parameters(op).bind(args, kwargs)
@@ -129,29 +133,29 @@ def _turned(level: Level, op: Any, args: list, kwargs: dict, running: Running | 
     return _in_shape(level, op, target, turn(elements, *(shifted(d, target.ndim) for d in dims)))
 
 
-@rule("flatten")
+@rule(Tensor.flatten)
 def _flattened(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
     if args[0].ndim == 0:
         return level.wrapped(level.inside(args[0]).unsqueeze(1))
     return along(spread=())(level, op, args, kwargs, running)
 
 
-@made("ravel")
+@made(Tensor.ravel)
 def _ravel(input: Any) -> Found:
     return input.reshape(-1)
 
 
-@made("hsplit")
+@made(Tensor.hsplit)
 def _hsplit(input: Any, indices_or_sections: Any) -> Found:
     return input.tensor_split(indices_or_sections, 0 if input.ndim == 1 else 1)
 
 
-@made("vsplit")
+@made(Tensor.vsplit)
 def _vsplit(input: Any, indices_or_sections: Any) -> Found:
     return input.tensor_split(indices_or_sections, 0)
 
 
-@made("dsplit")
+@made(Tensor.dsplit)
 def _dsplit(input: Any, indices_or_sections: Any) -> Found:
     return input.tensor_split(indices_or_sections, 2)
 
@@ -166,7 +170,7 @@ def _at_least(rank: int, x: Any) -> Any:
     return x.reshape(1, -1, 1) if x.ndim < 2 else x.unsqueeze(2)
 
 
-for _rank in (1, 2, 3):
+for _rank, _op in enumerate((viewing.atleast_1d, viewing.atleast_2d, viewing.atleast_3d), 1):
 
     def _at_least_all(*tensors: Any, rank: int = _rank) -> Found:
         if len(tensors) == 1 and not isinstance(tensors[0], (tuple, list)):
@@ -174,10 +178,10 @@ for _rank in (1, 2, 3):
         given = tensors[0] if len(tensors) == 1 else tensors
         return tuple(_at_least(rank, x) for x in given)
 
-    made(f"atleast_{_rank}d")(_at_least_all)
+    made(_op)(_at_least_all)
 
 
-@rule("as_strided")
+@rule(Tensor.as_strided, Tensor.as_strided_)
 def _strided(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
     bound = parameters(op).bind(args, kwargs)
     elements, size, stride = level.inside(bound["input"]), tuple(bound["size"]), tuple(bound["stride"])
@@ -204,17 +208,17 @@ def _apart(op: Any, elements: Any, size: tuple, stride: tuple, offset: int) -> t
     return around, offset - low
 
 
-@made("broadcast_tensors")
+@made(shaping.broadcast_tensors)
 def _broadcast(*tensors: Any) -> Found:
     given = tensors[0] if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)) else tensors
     shape = operation("broadcast_shapes")(*(t.shape for t in given))
     return tuple(t.expand(shape) for t in given)
 
 
-rule("mT")(made_of(lambda x: x.transpose(-2, -1)))
-rule("mH")(made_of(lambda x: _conjugate(x.transpose(-2, -1))))
-rule("T")(made_of(lambda x: x.permute(tuple(reversed(range(x.ndim))))))
-rule("H")(made_of(lambda x: _conjugate(x.transpose(0, 1))))
+rule(Tensor.mT.fget)(made_of(lambda x: x.transpose(-2, -1)))
+rule(Tensor.mH.fget)(made_of(lambda x: _conjugate(x.transpose(-2, -1))))
+rule(Tensor.T.fget)(made_of(lambda x: x.permute(tuple(reversed(range(x.ndim))))))
+rule(Tensor.H.fget)(made_of(lambda x: _conjugate(x.transpose(0, 1))))
 
 
 def _conjugate(x: Any) -> Any:
@@ -222,7 +226,7 @@ def _conjugate(x: Any) -> Any:
 
 
 # --- creation ---------------------------------------
-@rule("new_empty", "new_zeros", "new_ones", "new_full", "new_empty_strided")
+@rule(create.new_empty, create.new_zeros, create.new_ones, create.new_full, create.new_empty_strided)
 def _new(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
     if len(args) > 2 and op.__name__ != "new_full" and isinstance(args[1], int):
         args = [args[0], tuple(args[1:])]  # sizes one by one
@@ -242,7 +246,7 @@ def _new(level: Level, op: Any, args: list, kwargs: dict, running: Running | Non
     return level.wrapped(op(elements if inside is None else inside, **bound))
 
 
-@rule("full_like", "full")
+@rule(create.full_like, create.full)
 def _full(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
     bound = parameters(op).bind(args, kwargs)
     value = bound["fill_value"]
@@ -254,14 +258,14 @@ def _full(level: Level, op: Any, args: list, kwargs: dict, running: Running | No
     return value.to(dtype).expand(shape).clone()
 
 
-@made("tensor", "as_tensor", "asarray")
+@made(create.tensor, create.as_tensor, operation("asarray"))
 def _as_tensor(data: Any, dtype: Any = None, device: Any = None, **kwargs: Any) -> Found:
     if not isinstance(data, TensorBase):
         no_item()
     return data.detach().to(dtype=dtype or data.dtype, device=device or data.device)
 
 
-@rule("new_tensor")
+@rule(create.new_tensor_)
 def _new_tensor(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
     bound = parameters(op).bind(args, kwargs)
     if isinstance(bound["data"], TensorBase) or level.inside(bound["input"]) is None:
@@ -276,7 +280,7 @@ def _joined(level: Level, op: Any, args: list, kwargs: dict) -> tuple[list, int]
     return [t for t in tensors], int(bound.get("dim", 0))
 
 
-@rule("cat")
+@rule(joining.cat)
 def _cat(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
     tensors, dim = _joined(level, op, args, kwargs)
     full = [t for t in tensors if tuple(t.shape) != (0,)] or tensors
@@ -285,34 +289,34 @@ def _cat(level: Level, op: Any, args: list, kwargs: dict, running: Running | Non
     return level.wrapped(op([level.spread(t) for t in full], wrap_dim(dim, full[0].ndim) + 1))
 
 
-@rule("stack")
+@rule(joining.stack)
 def _stack(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
     tensors, dim = _joined(level, op, args, kwargs)
     return level.wrapped(op([level.spread(t) for t in tensors], wrap_dim(dim, tensors[0].ndim + 1) + 1))
 
 
-@made("dstack")
+@made(joining.dstack)
 def _dstack(tensors: Any) -> Found:
     return operation("cat")([_at_least(3, t) for t in tensors], 2)
 
 
-@made("vstack")
+@made(joining.vstack)
 def _vstack(tensors: Any) -> Found:
     return operation("cat")([_at_least(2, t) for t in tensors], 0)
 
 
-@made("hstack")
+@made(joining.hstack)
 def _hstack(tensors: Any) -> Found:
     given = [_at_least(1, t) for t in tensors]
     return operation("cat")(given, 0 if given[0].ndim == 1 else 1)
 
 
-@made("column_stack")
+@made(joining.column_stack)
 def _column_stack(tensors: Any) -> Found:
     return _hstack([t if t.ndim > 1 else t.reshape(-1, 1) for t in tensors])
 
 
-@made("block_diag")
+@made(joining.block_diag)
 def _block_diag(*tensors: Any) -> Found:
     blocks = [_at_least(2, t) for t in tensors]
     width = sum(b.shape[1] for b in blocks)
@@ -324,7 +328,7 @@ def _block_diag(*tensors: Any) -> Found:
 
 
 # --- repeated and turned ----------------------------
-@rule("roll")
+@rule(shaping.roll)
 def _rolled(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
     bound = parameters(op).bind(args, kwargs)
     dims, x = bound.get("dims"), bound["input"]
@@ -334,7 +338,7 @@ def _rolled(level: Level, op: Any, args: list, kwargs: dict, running: Running | 
     return along()(level, op, args, kwargs, running)
 
 
-@rule("repeat")
+@rule(shaping.repeat)
 def _repeated(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
     counts = _sizes(tuple(args[1:]), kwargs, "repeats")
     if len(counts) < args[0].ndim:
@@ -344,14 +348,14 @@ def _repeated(level: Level, op: Any, args: list, kwargs: dict, running: Running 
     return level.wrapped(op(lifted(level, args[0], len(counts)), (1, *counts)))
 
 
-@rule("tile")
+@rule(shaping.tile)
 def _tiled(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
     counts = _sizes(tuple(args[1:]), kwargs, "dims")
     counts = (*(1,) * (args[0].ndim - len(counts)), *counts)
     return level.wrapped(operation("repeat")(lifted(level, args[0], len(counts)), (1, *counts)))
 
 
-@rule("repeat_interleave")
+@rule(shaping.repeat_interleave)
 def _interleaved(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
     bound = parameters(op).bind(args, kwargs)
     repeats, dim = bound.get("repeats"), bound.get("dim")

@@ -81,7 +81,7 @@ def gradient_through(GeometryNode node, *grads) -> tuple:
     return tuple(node.through(list(grads)))
 
 
-cdef object shown_through = FunctionOp(gradient_through, owns=False)
+shown_through = FunctionOp(gradient_through, owns=False)
 
 
 @cython.no_gc
