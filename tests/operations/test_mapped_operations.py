@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 import warnings
 
 import pytest
 import samples
 
 import flambeau
-from flambeau.func import grad, jvp, vmap
+from flambeau.func import grad, jvp
+from flambeau.func import vmap as mapped
 from flambeau.operations.declare.registry import REGISTRY
+
+vmap = functools.partial(
+    mapped, randomness="same"
+)  # a call draws the same numbers for each slice of the loop, too
 
 # Shapes that depend on values, and what asks for a value: refused, as in PyTorch.
 REFUSED = frozenset(
