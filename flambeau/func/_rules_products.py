@@ -17,6 +17,9 @@ Found = Any
 
 
 # --- products ---------------------------------------
+_RANKS = {products.mm: (2, 2), products.bmm: (3, 3), products.mv: (2, 1), products.dot: (1, 1)}
+
+
 @rule(products.matmul, products.mm, products.bmm, products.mv, products.dot)
 def _matmul(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
     a, b = args[0], args[1] if len(args) > 1 else next(iter(kwargs.values()))
@@ -24,7 +27,7 @@ def _matmul(level: Level, op: Any, args: list, kwargs: dict, running: Running | 
         raise RuntimeError(
             f"both arguments to matmul need to be at least 1D, but they are {a.ndim}D and {b.ndim}D"
         )
-    wanted = {"mm": (2, 2), "bmm": (3, 3), "mv": (2, 1), "dot": (1, 1)}.get(op.__name__)
+    wanted = _RANKS.get(op)
     if wanted is not None and wanted != (a.ndim, b.ndim):
         raise RuntimeError(
             f"{op.__name__}(): expected tensors of {wanted[0]} and {wanted[1]} dimensions, got {a.ndim} and {b.ndim}"
