@@ -265,6 +265,7 @@ def _median(who: str, result: type, skip_nan: bool):
         return _pick(input, dim, _median_places(input, dim, skip_nan), keepdim, result)
 
     rows.__name__ = rows.__qualname__ = f"{who}_of_rows"
+    rows.__doc__ = f"`{who}` along a dimension: the medians and their places."
     of_rows = leaf(
         "sort",
         results=("values", "indices"),
