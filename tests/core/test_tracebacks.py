@@ -195,19 +195,23 @@ def test_an_error_raised_again_keeps_the_first_lines():
     assert names(raised(layer, flambeau.ones(2)))[-2:] == ["<lambda>", "again"]
 
 
-def test_operations_under_a_device_or_a_mode_that_takes_composites_apart_raise():
+def test_operations_under_a_device_or_a_mode_raise():
     assert "add()" in str(raised(flambeau.device("cpu")(flambeau.add), 1))
 
-    class Apart(flambeau.overrides.Mode):
+    class Passing(flambeau.overrides.Mode):
         def handle(self, operation, types, args, kwargs):
-            parts = self.decompose(operation, args, kwargs)
-            return operation(*args, **kwargs) if parts is NotImplemented else parts
+            return operation(*args, **kwargs)
 
-    def apart():
-        with Apart():
+    def composite():
+        with Passing():
             flambeau.einsum("ij,jk", flambeau.ones(2, 3), flambeau.ones(4, 5))
 
-    assert names(raised(apart)) == ["raised", "apart", "handle"]
+    def leaf():
+        with Passing():
+            flambeau.ones(2, 3) + flambeau.ones(4)
+
+    assert names(raised(composite)) == ["raised", "composite"]
+    assert names(raised(leaf)) == ["raised", "leaf", "handle"]
 
 
 def test_a_debugger_stops_at_the_programs_line():

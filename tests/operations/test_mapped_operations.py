@@ -23,6 +23,13 @@ REFUSED = frozenset(
     nonzero masked_select unique unique_consecutive bincount allclose equal is_nonzero item tolist
     """.split()
 )
+# What draws numbers inside: refused unless `randomness` is said, as in PyTorch.
+DRAWING = frozenset(
+    """
+    svd_lowrank pca_lowrank fractional_max_pool2d fractional_max_pool3d fractional_max_pool2d_with_indices
+    fractional_max_pool3d_with_indices
+    """.split()
+)
 SCALES = (1.0, 0.96875, 0.9375)
 
 
@@ -30,7 +37,7 @@ def cases():
     return [
         (e, t)
         for e, t in samples.ALL
-        if e.name not in REFUSED and e.kind not in ("random", "question", "creation")
+        if e.name not in REFUSED | DRAWING and e.kind not in ("random", "question", "creation")
     ]
 
 
@@ -101,6 +108,19 @@ def test_mapped_calls_are_the_loop(entry, text):
                 ]
             )
             alike(vmap(lambda *t: tuple(call(*t)), in_dims=dims)(*given), expected, f"operand {k} shared")
+
+
+@pytest.mark.parametrize("name", sorted(DRAWING))
+def test_what_draws_inside_wants_to_be_told_how(name):
+    entry, text = next((e, t) for e, t in samples.ALL if e.name == name)
+    tensors, call = operands(entry, text)
+    whole = stacks(tensors)
+    with pytest.raises(RuntimeError, match="randomness error mode"):
+        vmap(lambda *t: tuple(call(*t)))(*whole)
+    one, other = vmap(lambda *t: tuple(call(*t)), randomness="same")(*[t[:1].expand_as(t) for t in whole])[0][
+        :2
+    ]
+    flambeau.testing.assert_close(one, other)
 
 
 def weighted(results):

@@ -19,7 +19,7 @@ from ..base.tensor cimport TensorBase
 from ..base.labels import backward_name
 from ..base.parameters import described
 from ..base.dtypes cimport dtype_of
-from ..tape.formulas cimport GRAD, GRADS, NEEDS, Rule, record_leaf
+from ..tape.formulas cimport BEFORE, DTYPE, GRAD, GRADS, NEEDS, RESULT, Rule, SHAPE, record_leaf
 from ..tape.inplace cimport check_in_place
 from ..tape.modes cimport grad_enabled, set_grad, wants_grad
 from .function cimport FunctionOp, call_function, own_name
@@ -29,13 +29,6 @@ from .signature cimport MAX_BOUND, TENSOR, Signature
 
 cdef extern from "Python.h":
     Py_ssize_t PyVectorcall_NARGS(size_t n)
-
-
-cdef enum:                    # what a formula reads beside arguments, which have the numbers of their parameters
-    RESULT = MAX_BOUND        # of the first result
-    SHAPE = 2 * MAX_BOUND     # of the first argument
-    DTYPE = 3 * MAX_BOUND
-    BEFORE = 4 * MAX_BOUND
 
 
 cdef class LeafOp(FunctionOp):
@@ -226,7 +219,7 @@ cdef int enter_leaf(LeafOp op, Rule rule, PyObject** bound, object found, object
         elif source == BEFORE:
             values.append(original)
         elif source >= SHAPE:
-            t = op.given(bound, source % MAX_BOUND)
+            t = op.given(bound, source % RESULT)
             values.append(None if not isinstance(t, TensorBase) else t.shape if source < DTYPE else dtype_of((<TensorBase>t).code))
         elif source >= RESULT:
             values.append(results[source - RESULT])

@@ -24,6 +24,12 @@ cdef enum:
     GRADS = -1000             # those of all results, as a tuple
     NEEDS = -1001             # which inputs want a gradient
 
+cdef enum:                    # what a formula reads beside arguments, which have the numbers of their parameters
+    RESULT = 32               # of the first result: more than an operation has parameters
+    SHAPE = 2 * RESULT        # of the first argument
+    DTYPE = 3 * RESULT
+    BEFORE = 4 * RESULT
+
 cdef class LeafNode(Node):
     cdef Rule rule
     cdef tuple values         # what the formula's parameters are given; None for a tensor that is saved, which has a slot

@@ -182,14 +182,15 @@ cdef class Several:
         self.items = items
 
 
-cdef object save(LeafNode node, object value, Rule rule, tuple results, TensorBase written):
-    """SAVED for a tensor, which gets the next slot; anything else as it is."""
+cdef object save(LeafNode node, object value, Rule rule, object results, TensorBase written):
+    """SAVED for a tensor, which gets the next slot; anything else as it is.  `results` are those that it may be, None for an argument."""
     cdef int number = -1, j
     if not isinstance(value, TensorBase):
         return value
-    for j in range(node.outputs):
-        if results[<int>rule.outputs[j]] is value:
-            number = j
+    if results is not None:
+        for j in range(node.outputs):
+            if (<tuple>results)[<int>rule.outputs[j]] is value:
+                number = j
     keep(&node.slot[node.slots], <TensorBase>value, number, written)
     node.slots += 1
     return SAVED
@@ -199,6 +200,7 @@ cdef int record_leaf(Rule rule, list inputs, tuple results, list values, TensorB
     """Put a leaf operation on the tape: `values` are what the formula reads of arguments and results."""
     cdef LeafNode node = LeafNode.__new__(LeafNode)
     cdef int k
+    cdef bint of_results
     cdef TensorBase t
     node.rule, node.outputs = rule, <int>len(rule.outputs)
     node.set_edges(<int>len(inputs))
@@ -223,10 +225,12 @@ cdef int record_leaf(Rule rule, list inputs, tuple results, list values, TensorB
             raise MemoryError
     for k in range(<int>len(values)):
         value = values[k]
+        # an argument that is the tensor written to is what it was before, and no result
+        of_results = RESULT <= <int>rule.sources[k] < SHAPE
         if isinstance(value, (list, tuple)) and any([isinstance(item, TensorBase) for item in value]):
-            values[k] = Several([save(node, item, rule, results, written) for item in value])
+            values[k] = Several([save(node, item, rule, results if of_results else None, written) for item in value])
         else:
-            values[k] = save(node, value, rule, results, written)
+            values[k] = save(node, value, rule, results if of_results else None, written)
     node.values = tuple(values)
     for k in range(node.outputs):
         if results[<int>rule.outputs[k]] is None:      # one of several that was not wanted

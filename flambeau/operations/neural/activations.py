@@ -82,7 +82,13 @@ def _(grad, input, negative_slope):
     return fn.where(input > 0, grad, grad * negative_slope)
 
 
-@pointwise(places=("_prelu",), dtypes=FLOATING, alike=("input", "weight"), in_place=False)
+@pointwise(
+    places=("_prelu",),
+    dtypes=FLOATING,
+    alike=("input", "weight"),
+    in_place=False,
+    label="PreluKernelBackward0",
+)
 def prelu_of(input, weight):
     """input above 0, weight · input elsewhere."""
     return fn.where(input > 0, input, input * weight)

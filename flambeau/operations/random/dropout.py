@@ -7,20 +7,20 @@ import warnings
 from typing import Any
 
 from ...core.base.tensor import TensorBase
-from ...core.make.create import empty_like
 from ..declare import checks
 from ..declare.registry import library, register
+from .random import bernoulli_like
 
 
 def _mask(name: str, input: TensorBase, p: float, lead: int | None) -> TensorBase:
     """Zeros with chance p, else ones: for each element, or for each slice that the first `lead` indices choose."""
     if lead is None:
-        return empty_like(input.detach()).bernoulli_(1.0 - p)  # laid out as the input is
+        return bernoulli_like(input.detach(), 1.0 - p)  # laid out as the input is
     if input.ndim < lead:
         raise RuntimeError(
             f"{name}(): Feature dropout requires at least 2 dimensions in the input, got {input.ndim}"
         )
-    return input.new_empty([s if d < lead else 1 for d, s in enumerate(input.shape)]).bernoulli_(1.0 - p)
+    return bernoulli_like(input.new_empty([s if d < lead else 1 for d, s in enumerate(input.shape)]), 1.0 - p)
 
 
 def _dropped(
@@ -31,7 +31,7 @@ def _dropped(
         checks.probability(name, "p", p, RuntimeError if p != p else ValueError)
     if not training or p == 0.0 or input.numel() == 0:
         return input
-    found = input * 0.0 if p == 1.0 else input * _mask(name, input, p, lead).mul_(1.0 / (1.0 - p))
+    found = input * 0.0 if p == 1.0 else input * (_mask(name, input, p, lead) * (1.0 / (1.0 - p)))
     return input.copy_(found) if inplace else found
 
 

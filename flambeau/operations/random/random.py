@@ -825,6 +825,16 @@ def normal(mean: Any, std: Any = 1.0, size: Any = None, *, generator: Generator 
     return made if out is None else out.resize_(made.shape).copy_(made)
 
 
+def _bernoulli_like(input: TensorBase, p: float) -> TensorBase:
+    """Ones with chance p, else zeros, in the input's shape, dtype and layout."""
+    return bernoulli_(empty_like(input), p)
+
+
+bernoulli_like = register(
+    "bernoulli_like", "random", _bernoulli_like, places=(), differentiable=False, like=True
+)
+
+
 @leaf("random", "bernoulli", "Tensor.bernoulli", differentiable=False, elementwise=True)
 def bernoulli(input: TensorBase, p: float | None = None, *, generator: Generator | None = None,
               out: TensorBase | None = None) -> TensorBase:  # fmt: skip
