@@ -24,7 +24,10 @@ if not getattr(flambeau, TYPE).is_available():
 
 DEVICE = flambeau.device(TYPE, 0)
 POINTWISE = [e for e in REGISTRY.values() if e.kind == "pointwise" and e.places]
-REDUCTIONS = [e for e in REGISTRY.values() if e.kind in ("reduction", "row") and e.places]
+# One over another's kernel names no dtypes.
+REDUCTIONS = [
+    e for e in REGISTRY.values() if e.kind in ("reduction", "row") and e.places and "dtypes" in e.details
+]
 name_of = lambda entry: entry.name
 
 
