@@ -46,7 +46,9 @@ def form(entry: Entry) -> str:
 
 def main(verbose: bool) -> None:
     """Print how many operations have each form, and which are left."""
-    import flambeau.func  # noqa: F401  its rules stand on operations
+    import flambeau
+
+    flambeau.vmap(flambeau.neg)(flambeau.ones(1))  # its rules stand on operations once it is used
 
     found: Counter[str] = Counter()
     left = []
