@@ -26,7 +26,8 @@ OPERATIONS = [
         "flambeau.indexing",
         "",
         "Indexing, slicing, joining, mutating",
-        "moving.viewing:indexing moving.viewing:composite moving.viewing:question moving.joining moving.searching:indexing moving.padding",
+        "moving.viewing:indexing moving.viewing:composite moving.viewing:question moving.indexing moving.joining moving.searching:indexing "
+        "moving.padding",
     ),
     Page("flambeau.view_copies", "", "Copies of views", "moving.view_copies"),
     Page("flambeau.random", "", "Random sampling", "random.random random.sampled"),

@@ -116,10 +116,8 @@ def test_what_draws_inside_wants_to_be_told_how(name):
     tensors, call = operands(entry, text)
     whole = stacks(tensors)
     with pytest.raises(RuntimeError, match="randomness error mode"):
-        vmap(lambda *t: tuple(call(*t)))(*whole)
-    one, other = vmap(lambda *t: tuple(call(*t)), randomness="same")(*[t[:1].expand_as(t) for t in whole])[0][
-        :2
-    ]
+        mapped(lambda *t: tuple(call(*t)))(*whole)
+    one, other = vmap(lambda *t: tuple(call(*t)))(*[t[:1].expand_as(t) for t in whole])[0][:2]
     flambeau.testing.assert_close(one, other)
 
 

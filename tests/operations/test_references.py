@@ -129,7 +129,9 @@ def test_frexp():
 
 
 def test_every_reference_is_read():
-    declared = {e.name for e in REGISTRY.values() if e.reference and e.kind not in ELSEWHERE}
+    declared = {
+        e.name for e in REGISTRY.values() if e.reference and (e.kind not in ELSEWHERE or e.name == "prod")
+    }  # a leaf
     assert declared == set(CALLS)
     unseen = [e.name for e in REGISTRY.values() if e.reference and e.kind == "pointwise" and not e.places]
     assert not unseen

@@ -19,7 +19,7 @@ from flambeau.operations.declare.registry import REGISTRY
 SAVES_RESULT = frozenset("""
     relu exp exp2 expm1 tan tanh sigmoid hypot amax amin softmax log_softmax relu_function tanh_function softmax_function
     log_softmax_function softmin gumbel_softmax reciprocal sqrt rsqrt copysign pow pairwise_distance solve_triangular solve inv
-    inv_ex solve_ex det slogdet cholesky_ex cholesky qr lu_factor_ex lu_factor lu_solve eigh eigvalsh eig eigvals svd svdvals max_of
+    inv_ex solve_ex det slogdet cholesky_ex cholesky qr lu_factor_ex lu_factor lu_solve lstsq eigh eig eigvals svd max_of
     min_of aminmax std std_mean logsumexp norm vector_norm dist float_power cumprod logcumsumexp cdist pdist matrix_norm
     linalg_norm pinv matrix_power tensorinv tensorsolve old_cholesky cholesky_solve cholesky_inverse triangular_solve old_qr old_svd
     old_lu old_lu_solve pinverse svd_lowrank pca_lowrank masked.cumprod masked.amax masked.amin masked.logsumexp masked.norm
@@ -36,11 +36,11 @@ READS_NO_OPERAND = frozenset("""
     log_softmax_function softmin gumbel_softmax add sub rsub neg sign reciprocal sqrt rsqrt floor ceil trunc round frac cat stack
     hstack vstack dstack column_stack block_diag l1_loss hinge_embedding_loss margin_ranking_loss pairwise_distance
     triplet_margin_loss triplet_margin_with_distance_loss gaussian_nll_loss dropout1d dropout2d dropout3d feature_alpha_dropout inv
-    inv_ex cholesky_ex cholesky qr lu_factor_ex lu_factor lu lu_solve eigh eigvalsh eigvals svd svdvals cumsum diff trapezoid
+    inv_ex cholesky_ex cholesky qr lu_factor_ex lu_factor lu lu_solve eigh eigvals svd cumsum diff trapezoid
     cumulative_trapezoid gradient fliplr flipud roll rot90 repeat tile repeat_interleave tril triu diag_embed diag diagflat trace
     diagonal_scatter select_scatter slice_scatter as_strided_scatter cov corrcoef frexp tensorinv old_cholesky old_qr old_svd old_lu
     lu_unpack pca_lowrank pixel_shuffle pixel_unshuffle upsample upsample_nearest upsample_bilinear channel_shuffle affine_grid ndtri
-    mvlgamma narrow_copy nuclear_norm sort msort topk kthvalue mode quantile nanquantile fft.fft2 fft.fftn fft.ifft2 fft.ifftn
+    mvlgamma narrow_copy sort msort topk kthvalue mode quantile nanquantile fft.fft2 fft.fftn fft.ifft2 fft.ifftn
     fftshift ifftshift im2col col2im constant_pad_nd
 """.split())  # fmt: skip
 # Where PyTorch lets an operand be overwritten and we do not, and why.
@@ -49,6 +49,9 @@ READS_OPERAND_ALL_THE_SAME = {
     "tanhshrink": "x - tanh(x) is one kernel that saves x; PyTorch holds tanh(x) as well as the result",
     "ndtr": "erfc(-x / √2) / 2 is one kernel that saves x; PyTorch holds -x / √2 as well as the result",
     "polar": "the result has lost the angle where the length is 0; PyTorch's gradient is 0 there",
+    "svdvals": "values alone are computed, and vectors in backward; PyTorch computes vectors wherever a gradient is wanted",
+    "eigvalsh": "the same",
+    "nuclear_norm": "the sum of `svdvals`",
     "kron": "PyTorch overlooks the write, and gives a wrong gradient",
     "cross_entropy": "one kernel saves the scores; PyTorch holds their log_softmax, as large, as well",
 }

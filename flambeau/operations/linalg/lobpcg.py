@@ -85,6 +85,7 @@ def lobpcg(
         X = A.new_empty((*batch, m, columns)).normal_()
     steps = 1000 if niter is None else 2**31 - 1 if niter < 0 else niter
     tolerance = finfo(A.dtype).eps ** 0.5 if tol is None else tol
+    A = (A + A.mT) * 0.5  # the gradient of a symmetric matrix is symmetric
     return linalg_lobpcg(A, X, B, iK, k, steps, tolerance, largest is None or bool(largest))
 
 

@@ -377,7 +377,7 @@ def pinv(
     return into(out, linalg_pinv(A, hermitian, atol, rtol), "linalg.pinv")
 
 
-@leaf("lapack", results=("P",), inputs=("A",), batching="solving tolerances")
+@leaf("lapack", results=("P",), inputs=("A",), batching="solving tolerances", autocast="parts")
 def linalg_pinv(A: TensorBase, hermitian: bool, atol: Any, rtol: Any) -> TensorBase:
     """The pseudo-inverse of checked matrices."""
     if not A.numel():

@@ -533,7 +533,10 @@ def grid_sample(
     flat, places = input.reshape(n, c, math.prod(shape)), list(grid.shape[1:-1])
     count = math.prod(places)
     if _by_rows(input, grid):
-        at, weights = grid_taps(grid.reshape(n, count, rank), tuple(shape), mode, padding_mode, aligned)
+        points = (grid.detach() if mode == "nearest" else grid).reshape(
+            n, count, rank
+        )  # nearest places do not move
+        at, weights = grid_taps(points, tuple(shape), mode, padding_mode, aligned)
         return sampling.sampled(input, at, weights).reshape(n, c, *places)
     terms = _terms(grid.reshape(n, count, rank), shape, mode, padding_mode, aligned)
     found = None
@@ -577,7 +580,7 @@ def _grid_taps_gradient(grad_weights, grid, shape, mode, padding, aligned):
         terms = _terms(points, shape, mode, padding, aligned)
         return stack([weight.masked_fill(outside, 0.0) for _, weight, outside in terms], 1)
 
-    return grid * 0.0 if mode == "nearest" else gradients(weights, (grid,), (grad_weights,), (True,))[0]
+    return gradients(weights, (grid,), (grad_weights,), (True,))[0]
 
 
 def _by_rows(input: TensorBase, grid: TensorBase) -> bool:
