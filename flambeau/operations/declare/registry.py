@@ -133,9 +133,9 @@ class Leaf(NamedTuple):
     inputs: tuple[str, ...] | None
     underived: bool = False
 
-    def operation(self, function: Callable, owns: bool, out: bool) -> LeafOp:
-        """The operation that the function computes."""
-        made = LeafOp(function, owns=owns, out=out)
+    def operation(self, name: str, function: Callable, owns: bool, out: bool) -> LeafOp:
+        """The operation that the function computes, which may be that of several leaves."""
+        made = LeafOp(function, name.rpartition(".")[2], owns=owns, out=out)
         made.describe(self.results, self.inputs)
         if self.underived:
             made.refuse()
@@ -190,7 +190,9 @@ def register(
     if details.setdefault("on_host", kind in ON_HOST):
         function = through_host(function)
     owns = isinstance(function, types.FunctionType) and kind not in HANDED_ON and not thin
-    function = as_operation(function, owns, out) if leaf is None else leaf.operation(function, owns, out)
+    function = (
+        as_operation(function, owns, out) if leaf is None else leaf.operation(name, function, owns, out)
+    )
     writes_over = isinstance(in_place, types.FunctionType)  # what the operation gives, by operations
     in_place = as_operation(in_place, False)
     if writes_over:

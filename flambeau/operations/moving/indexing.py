@@ -50,7 +50,7 @@ def _reading(function: Callable, **details: Any) -> Any:
 def _writing(module: Any, name: str, *inputs: str, **details: Any) -> tuple[Any, Any]:
     """An operation that gives a copy of its input with something written to it, and the one that writes to the input itself."""
     written = Leaf(("result",), ("input", *inputs))
-    in_place = written.operation(getattr(module, name + "_"), False, False)
+    in_place = written.operation(name + "_", getattr(module, name + "_"), False, False)
     op = register(name, "indexing", getattr(module, name), in_place=in_place, leaf=written, **details)
     return op, in_place
 
