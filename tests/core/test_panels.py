@@ -96,6 +96,14 @@ def test_deep_and_tall_products(dtype, m, k, n):
         near(flambeau.addmm(bias, a, b, alpha=0.5), want / 2 + bias.double().numpy(), k)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("m, k, n", [(400, 1024, 32), (203, 1500, 17), (300, 1024, 100)])
+def test_tall_products_of_a_batch(dtype, m, k, n):
+    rng = np.random.default_rng(m)
+    a, b = (flambeau.tensor(rng.standard_normal(s).astype(dtype)) for s in [(2, m, k), (2, k, n)])
+    near(a @ b, a.double().numpy() @ b.double().numpy(), k)
+
+
 @pytest.mark.parametrize("m, k, n", [(100, 60, 70), (400, 1100, 130), (3, 2000, 500), (1300, 200, 9)])
 def test_same_bits_for_any_number_of_threads(m, k, n):
     rng = np.random.default_rng(k)

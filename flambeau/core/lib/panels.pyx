@@ -409,7 +409,7 @@ cdef void whole_products(void* context, int64_t begin, int64_t end) noexcept nog
     cdef Under u
     cdef char own[OWN + 64]
     cdef char* aligned = <char*>((<uintptr_t>own + 63) & ~<uintptr_t>63)
-    cdef int64_t i
+    cdef int64_t i, band, rows = band_of(&all.one)
     for i in range(begin, end):
         begin_one(all, all.first + i, aligned if all.apart else all.room + i * all.size, &u)
         if all.dots:
@@ -419,7 +419,8 @@ cdef void whole_products(void* context, int64_t begin, int64_t end) noexcept nog
             lay_panels(&u, 0, panels_of(&u.one))
         if all.lays_left:
             lay_rows(&u, 0, (u.one.k + u.one.family.lanes - 1) // u.one.family.lanes)
-        multiply_rows(&u.one, 0, u.one.m, 0, panels_of(&u.one))
+        for band in range(bands_of(&u.one)):      # `ready` has compiled the tiles of bands
+            multiply_rows(&u.one, band * rows, min((band + 1) * rows, u.one.m), 0, panels_of(&u.one))
 
 
 cdef int multiply_products(Products* all) noexcept nogil:
