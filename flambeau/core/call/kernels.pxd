@@ -7,6 +7,7 @@ from ..base.tensor cimport MAX_DIMS, TensorBase
 cdef enum:
     MAX_OPERANDS = 10         # inputs of a kernel; a kernel key has 6 bits for each
     MAX_OUTPUTS = 8
+    MAX_ALL = MAX_OPERANDS + MAX_OUTPUTS
     MAX_PARAMS = 12
     MAX_SLOTS = 32            # scalars of one launch; a complex number takes two
     PARALLEL_FROM = 32768     # elements from which threads and giving up the GIL pay off
@@ -16,6 +17,9 @@ cdef enum:                    # how the innermost loop walks over an operand
     BROADCAST = 1
     STRIDED = 2
     NUMBER = 3                # a Python number, passed by value
+
+cdef inline int access_of(int64_t stride) noexcept nogil:
+    return CONTIGUOUS if stride == 1 else BROADCAST if stride == 0 else STRIDED
 
 ctypedef void (*kernel_t)(char** data, const int64_t* geometry, const uint64_t* scalars) noexcept nogil
 
@@ -54,24 +58,26 @@ cdef inline Kernel* look_up(Table* table, uint64_t key0, uint64_t key1) noexcept
 
 cdef Kernel* insert(Table* table, uint64_t key0, uint64_t key1, kernel_t run, tuple codes) except NULL
 
-cdef struct Plan:
+cdef struct Plan:             # loops over any number of operands
     int rank                  # after merging; dimension 0 is the innermost
+    int operands              # outputs, then inputs
+    int pitch
     int64_t sizes[MAX_DIMS]
-    int64_t strides[MAX_OPERANDS + MAX_OUTPUTS][MAX_DIMS]
+    int64_t* strides          # of operand k along dimension d, in elements: [k * pitch + d]
     int64_t count
 
 cdef struct Launch:
     kernel_t run
-    Plan* plan
-    int operands              # outputs and inputs that have memory
-    int plan_index[MAX_OPERANDS + MAX_OUTPUTS]
-    char* data[MAX_OPERANDS + MAX_OUTPUTS]
-    int width[MAX_OPERANDS + MAX_OUTPUTS]
+    const Plan* plan
+    char** data
+    const int* width          # bytes an element of each operand
     const uint64_t* scalars
 
 cdef struct PointwisePlan:    # how a pointwise operation walks over operands of some geometry: all that is known without their elements
-    Plan loops
-    Launch launch             # without places and scalars
+    Plan loops                # over the operands that have memory, with strides in `room`
+    int64_t room[MAX_ALL * MAX_DIMS]
+    int width[MAX_ALL]
+    kernel_t run
     int rank                  # of the results
     int64_t sizes[MAX_DIMS]
     int64_t strides[MAX_DIMS] # of new results

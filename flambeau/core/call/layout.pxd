@@ -1,13 +1,12 @@
 """Shapes and strides of results, and the order in which a kernel walks over its operands."""
 from libc.stdint cimport int64_t
-from cpython.object cimport PyObject
 from ..base.tensor cimport TensorBase
 from .kernels cimport Launch, Operand, Plan
 
 cdef int broadcast(str who, int64_t* sizes, int* rank, TensorBase t, tuple names) except -1
-cdef int make_plan(Plan* plan, int rank, const int64_t* sizes, PyObject** tensors, int n) except -1
-cdef void launch_plan(Launch* launch) noexcept
-cdef TensorBase new_geometry(int rank, const int64_t* sizes, const int64_t* strides)
+cdef void align(int64_t* strides, TensorBase t, int rank) noexcept nogil
+cdef void make_plan(Plan* plan, int rank, const int64_t* sizes, const int64_t* strides, int n) noexcept nogil
+cdef void launch_plan(Launch* launch) noexcept nogil
 cdef bint dense(TensorBase t) noexcept nogil
 cdef void layout(int64_t* strides, int rank, const int64_t* sizes, Operand* operands, int n) noexcept
 cdef int fit_out(str who, TensorBase out, int rank, const int64_t* sizes) except -1

@@ -6,8 +6,11 @@ from libc.stdint cimport int64_t, uint64_t
 from cpython.object cimport PyObject
 from ..base.dtypes cimport size_from
 from ..base.parallel cimport num_threads, parallel_for
-from ..base.tensor cimport MAX_DIMS, TensorBase, bare, set_rank
-from .kernels cimport MAX_OPERANDS, MAX_OUTPUTS, Launch, Operand, PARALLEL_FROM, Plan
+from ..base.tensor cimport MAX_DIMS, TensorBase
+from .kernels cimport Launch, Operand, PARALLEL_FROM, Plan
+
+cdef extern from "alloca.h" nogil:
+    void* alloca(size_t n)
 
 
 # --- iteration plans ------------------------------
@@ -32,74 +35,76 @@ cdef int broadcast(str who, int64_t* sizes, int* rank, TensorBase t, tuple names
     return 0
 
 
-cdef int make_plan(Plan* plan, int rank, const int64_t* sizes, PyObject** tensors, int n) except -1:
-    """Order the dimensions by the first tensor's strides, innermost first, and merge those that lie one after
-    another.
+cdef void align(int64_t* strides, TensorBase t, int rank) noexcept nogil:
+    """A tensor's strides along the `rank` dimensions that it broadcasts to."""
+    cdef int d, ahead = rank - t.rank
+    for d in range(ahead):
+        strides[d] = 0
+    for d in range(t.rank):
+        strides[ahead + d] = t.strides[d] if t.sizes[d] != 1 else 0
+
+
+cdef void make_plan(Plan* plan, int rank, const int64_t* sizes, const int64_t* strides, int n) noexcept nogil:
+    """Order the dimensions by the first of n operands' strides, innermost first, and merge those that lie one after another.
+    `strides` holds `rank` of each operand; those of the plan, which has room for as many, follow.
     """
     cdef int order[MAX_DIMS]
-    cdef int64_t key[MAX_DIMS]
     cdef int used = 0, d, k, i, out = 0
-    cdef TensorBase t = <TensorBase>tensors[0]
-    cdef int64_t stride
-    plan.count = 1
+    plan.count, plan.operands, plan.pitch = 1, n, max(rank, 1)
     for d in range(rank - 1, -1, -1):
         plan.count *= sizes[d]
         if sizes[d] == 1:
             continue
-        stride = t.strides[d]
         i = used
-        while i > 0 and key[i - 1] > stride:
-            key[i], order[i] = key[i - 1], order[i - 1]
+        while i > 0 and strides[order[i - 1]] > strides[d]:
+            order[i] = order[i - 1]
             i -= 1
-        key[i], order[i] = stride, d
+        order[i] = d
         used += 1
     for i in range(used):
         d = order[i]
         plan.sizes[out] = sizes[d]
         for k in range(n):
-            if tensors[k] == NULL:
-                continue
-            t = <TensorBase>tensors[k]
-            stride = 0
-            if d - (rank - t.rank) >= 0 and t.sizes[d - (rank - t.rank)] != 1:
-                stride = t.strides[d - (rank - t.rank)]
-            plan.strides[k][out] = stride
-        if out > 0 and mergeable(plan, out, tensors, n):
+            plan.strides[k * plan.pitch + out] = strides[k * rank + d]
+        if out > 0 and mergeable(plan, out):
             plan.sizes[out - 1] *= sizes[d]
         else:
             out += 1
     if out == 0:
         plan.sizes[0] = 1
         for k in range(n):
-            plan.strides[k][0] = 1
+            plan.strides[k * plan.pitch] = 1
         out = 1
     plan.rank = out
     if out > 2:
-        turn_beside(plan, tensors, n)
-    return 0
+        turn_beside(plan)
 
 
-cdef void turn_beside(Plan* plan, PyObject** tensors, int n) noexcept nogil:
+cdef void turn_beside(Plan* plan) noexcept nogil:
     """Where an input is strided along the innermost dimension, move the one along which it is contiguous next to
     that: kernels turn tiles of those two in registers.
     """
     cdef int k, d, i
-    for k in range(1, n):
-        if tensors[k] == NULL or plan.strides[k][0] <= 1:
+    cdef int64_t* strides
+    for k in range(1, plan.operands):
+        strides = plan.strides + k * plan.pitch
+        if strides[0] <= 1:
             continue
         for d in range(2, plan.rank):
-            if plan.strides[k][d] == 1:
+            if strides[d] == 1:
                 plan.sizes[1], plan.sizes[d] = plan.sizes[d], plan.sizes[1]
-                for i in range(n):
-                    if tensors[i] != NULL:
-                        plan.strides[i][1], plan.strides[i][d] = plan.strides[i][d], plan.strides[i][1]
+                for i in range(plan.operands):
+                    strides = plan.strides + i * plan.pitch
+                    strides[1], strides[d] = strides[d], strides[1]
                 return
 
 
-cdef inline bint mergeable(Plan* plan, int d, PyObject** tensors, int n) noexcept nogil:
+cdef inline bint mergeable(const Plan* plan, int d) noexcept nogil:
     cdef int k
-    for k in range(n):
-        if tensors[k] != NULL and plan.strides[k][d] != plan.strides[k][d - 1] * plan.sizes[d - 1]:
+    cdef const int64_t* strides
+    for k in range(plan.operands):
+        strides = plan.strides + k * plan.pitch
+        if strides[d] != strides[d - 1] * plan.sizes[d - 1]:
             return False
     return True
 
@@ -107,18 +112,18 @@ cdef inline bint mergeable(Plan* plan, int d, PyObject** tensors, int n) noexcep
 cdef void launch_range(void* context, int64_t begin, int64_t end) noexcept nogil:
     """Run the plan with its outermost dimension restricted to [begin, end)."""
     cdef Launch* launch = <Launch*>context
-    cdef Plan* plan = launch.plan
-    cdef int n = launch.operands, last = plan.rank - 1, k, d
-    cdef int64_t geometry[3 + 2 * (MAX_OPERANDS + MAX_OUTPUTS)]
+    cdef const Plan* plan = launch.plan
+    cdef int n = plan.operands, last = plan.rank - 1, k, d
+    cdef int64_t* geometry = <int64_t*>alloca((3 + 2 * n) * sizeof(int64_t))
     cdef int64_t place[MAX_DIMS]
-    cdef char* data[MAX_OPERANDS + MAX_OUTPUTS]
+    cdef char** data = <char**>alloca(n * sizeof(char*))
     cdef int64_t inner = 1
     for d in range(last):
         inner *= plan.sizes[d]
     for k in range(n):
-        data[k] = launch.data[k] + begin * plan.strides[launch.plan_index[k]][last] * launch.width[k]
-        geometry[3 + k] = plan.strides[launch.plan_index[k]][0]
-        geometry[3 + n + k] = plan.strides[launch.plan_index[k]][1] if last >= 1 else 0
+        data[k] = launch.data[k] + begin * plan.strides[k * plan.pitch + last] * launch.width[k]
+        geometry[3 + k] = plan.strides[k * plan.pitch]
+        geometry[3 + n + k] = plan.strides[k * plan.pitch + 1] if last >= 1 else 0
     geometry[0] = plan.sizes[0] if last > 0 else end - begin
     geometry[1] = 1 if last == 0 else plan.sizes[1] if last > 1 else end - begin
     geometry[2] = begin * inner
@@ -134,11 +139,11 @@ cdef void launch_range(void* context, int64_t begin, int64_t end) noexcept nogil
         while d <= last:  # an odometer over the outer dimensions
             place[d] += 1
             for k in range(n):
-                data[k] += plan.strides[launch.plan_index[k]][d] * launch.width[k]
+                data[k] += plan.strides[k * plan.pitch + d] * launch.width[k]
             if place[d] < (plan.sizes[d] if d < last else end - begin):
                 break
             for k in range(n):
-                data[k] -= plan.strides[launch.plan_index[k]][d] * launch.width[k] * place[d]
+                data[k] -= plan.strides[k * plan.pitch + d] * launch.width[k] * place[d]
             place[d] = 0
             d += 1
         if d > last:
@@ -148,13 +153,13 @@ cdef void launch_range(void* context, int64_t begin, int64_t end) noexcept nogil
 cdef void launch_lines(void* context, int64_t begin, int64_t end) noexcept nogil:
     """Run the plan for the lines [begin, end) of all dimensions but the innermost, of which there are two more at least."""
     cdef Launch* launch = <Launch*>context
-    cdef Plan* plan = launch.plan
-    cdef int n = launch.operands, k, d
-    cdef int64_t geometry[3 + 2 * (MAX_OPERANDS + MAX_OUTPUTS)]
-    cdef char* data[MAX_OPERANDS + MAX_OUTPUTS]
+    cdef const Plan* plan = launch.plan
+    cdef int n = plan.operands, k, d
+    cdef int64_t* geometry = <int64_t*>alloca((3 + 2 * n) * sizeof(int64_t))
+    cdef char** data = <char**>alloca(n * sizeof(char*))
     cdef int64_t rest, at
     for k in range(n):
-        geometry[3 + k], geometry[3 + n + k] = plan.strides[launch.plan_index[k]][0], plan.strides[launch.plan_index[k]][1]
+        geometry[3 + k], geometry[3 + n + k] = plan.strides[k * plan.pitch], plan.strides[k * plan.pitch + 1]
     while begin < end:
         memcpy(data, launch.data, n * sizeof(char*))
         rest = begin
@@ -162,7 +167,7 @@ cdef void launch_lines(void* context, int64_t begin, int64_t end) noexcept nogil
             at = rest % plan.sizes[d]
             rest //= plan.sizes[d]
             for k in range(n):
-                data[k] += at * plan.strides[launch.plan_index[k]][d] * launch.width[k]
+                data[k] += at * plan.strides[k * plan.pitch + d] * launch.width[k]
         geometry[0], geometry[1], geometry[2] = plan.sizes[0], plan.sizes[1] - begin % plan.sizes[1], begin * plan.sizes[0]
         if geometry[1] > end - begin:
             geometry[1] = end - begin
@@ -175,21 +180,21 @@ cdef enum:
     MANY = 2048              # elements from which repeating it costs less than short rows do
 
 
-cdef bint launch_widened(Launch* launch) noexcept:
+cdef bint launch_widened(Launch* launch) noexcept nogil:
     """Where many rows of contiguous operands meet one short row of others, which would leave lanes and loops of a kernel idle:
     repeat that row, and walk as over long ones.  Whether it was done.
     """
-    cdef Plan* plan = launch.plan
+    cdef const Plan* plan = launch.plan
     cdef Plan wide
     cdef Launch part = launch[0]
     cdef int64_t row = plan.sizes[0], rows = plan.sizes[1], times = WIDE // row, left = rows % times, size, filled
-    cdef int64_t* strides
-    cdef int k, place
+    cdef const int64_t* strides
+    cdef int k, n = plan.operands
     cdef size_t needed = 0
     cdef char* room
     cdef char* at
-    for k in range(launch.operands):
-        strides = plan.strides[launch.plan_index[k]]
+    for k in range(n):
+        strides = plan.strides + k * plan.pitch
         if strides[1] == 0 and strides[0] == 1:
             needed += row * times * launch.width[k]
         elif not (strides[0] == 1 and strides[1] == row) and (strides[0] != 0 or strides[1] != 0):
@@ -199,12 +204,14 @@ cdef bint launch_widened(Launch* launch) noexcept:
     at = room = <char*>malloc(needed)
     if room == NULL:
         return False         # as it would be without
-    wide.rank, wide.count = 2, row * (rows - left)
+    part.data = <char**>alloca(n * sizeof(char*))
+    memcpy(part.data, launch.data, n * sizeof(char*))
+    wide.strides, wide.pitch = <int64_t*>alloca(2 * n * sizeof(int64_t)), 2
+    wide.rank, wide.operands, wide.count = 2, n, row * (rows - left)
     wide.sizes[0], wide.sizes[1] = row * times, rows // times
-    for k in range(launch.operands):
-        place = launch.plan_index[k]
-        strides = plan.strides[place]
-        wide.strides[place][0], wide.strides[place][1] = strides[0], strides[1] * times
+    for k in range(n):
+        strides = plan.strides + k * plan.pitch
+        wide.strides[2 * k], wide.strides[2 * k + 1] = strides[0], strides[1] * times
         if strides[1] == 0 and strides[0] == 1:
             size, filled = row * times * launch.width[k], row * launch.width[k]
             memcpy(at, launch.data[k], filled)
@@ -216,9 +223,8 @@ cdef bint launch_widened(Launch* launch) noexcept:
     part.plan = &wide
     launch_plan(&part)
     if left:
-        for k in range(launch.operands):
-            place = launch.plan_index[k]
-            part.data[k] += wide.strides[place][1] * wide.sizes[1] * launch.width[k]
+        for k in range(n):
+            part.data[k] += wide.strides[2 * k + 1] * wide.sizes[1] * launch.width[k]
         launch_rest(&part, row * left, row * (rows - left))
     free(room)
     return True
@@ -226,18 +232,19 @@ cdef bint launch_widened(Launch* launch) noexcept:
 
 cdef void launch_rest(Launch* launch, int64_t count, int64_t first) noexcept nogil:
     """Run the kernel once, over `count` elements of a row, the first of which is number `first` of all."""
-    cdef int n = launch.operands, k
-    cdef int64_t geometry[3 + 2 * (MAX_OPERANDS + MAX_OUTPUTS)]
+    cdef const Plan* plan = launch.plan
+    cdef int n = plan.operands, k
+    cdef int64_t* geometry = <int64_t*>alloca((3 + 2 * n) * sizeof(int64_t))
     geometry[0], geometry[1], geometry[2] = count, 1, first
     for k in range(n):
-        geometry[3 + k] = launch.plan.strides[launch.plan_index[k]][0]
+        geometry[3 + k] = plan.strides[k * plan.pitch]
         geometry[3 + n + k] = 0
     launch.run(launch.data, geometry, launch.scalars)
 
 
-cdef void launch_plan(Launch* launch) noexcept:
+cdef void launch_plan(Launch* launch) noexcept nogil:
     """On the pool where there is work enough."""
-    cdef Plan* plan = launch.plan
+    cdef const Plan* plan = launch.plan
     cdef int64_t outer = plan.sizes[plan.rank - 1], grain, lines
     cdef int threads
     if plan.count == 0:
@@ -253,8 +260,7 @@ cdef void launch_plan(Launch* launch) noexcept:
         grain = max(PARALLEL_FROM // plan.sizes[0], 1)
         if lines >= 64 * threads:
             grain = (grain + 15) // 16 * 16  # whole tiles
-        with nogil:
-            parallel_for(launch_lines, launch, lines, grain)
+        parallel_for(launch_lines, launch, lines, grain)
         return
     grain = PARALLEL_FROM * outer // plan.count
     if plan.rank == 1:
@@ -263,16 +269,7 @@ cdef void launch_plan(Launch* launch) noexcept:
         grain = (grain + 15) // 16 * 16  # whole tiles
     elif grain < 1:
         grain = 1
-    with nogil:
-        parallel_for(launch_range, launch, outer, grain)
-
-
-cdef TensorBase new_geometry(int rank, const int64_t* sizes, const int64_t* strides):
-    cdef TensorBase t = bare()
-    set_rank(t, rank)
-    memcpy(t.sizes, sizes, rank * sizeof(int64_t))
-    memcpy(t.strides, strides, rank * sizeof(int64_t))
-    return t
+    parallel_for(launch_range, launch, outer, grain)
 
 
 cdef bint dense(TensorBase t) noexcept nogil:

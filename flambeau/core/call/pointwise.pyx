@@ -20,10 +20,10 @@ from ..base.recorder cimport OPERATION, begin, end, recording
 from ..tape.inplace cimport check_in_place
 from ..tape.modes cimport grad_enabled, set_grad, wants_grad
 from .kernels cimport (
-    AWAY, BROADCAST, CONTIGUOUS, MAX_OPERANDS, MAX_OUTPUTS, MAX_PARAMS, MAX_SLOTS, NUMBER, PARALLEL_FROM, STRIDED, Family, Kernel,
-    Operand, PointwisePlan, away, insert, insert_family, kernel_t, look_up, one_device,
+    AWAY, BROADCAST, CONTIGUOUS, MAX_ALL, MAX_OPERANDS, MAX_OUTPUTS, MAX_PARAMS, MAX_SLOTS, NUMBER, PARALLEL_FROM, STRIDED, Family,
+    Kernel, Launch, Operand, PointwisePlan, access_of, away, insert, insert_family, kernel_t, look_up, one_device,
 )
-from .layout cimport broadcast, fit_out, fits, launch_plan, layout, make_plan, new_geometry
+from .layout cimport align, broadcast, fit_out, fits, launch_plan, layout, make_plan
 from .operands cimport bring_scalars, common_code, pack, read_operand
 from .operation cimport Op, make_callable, prepare_op
 from .watching cimport of_objects
@@ -340,50 +340,53 @@ cdef object run_simple(PointwiseOp op, Operand* operands, double* params, int co
 
 cdef int plan_pointwise(PointwiseOp op, PointwisePlan* plan, Operand* operands, int common, PyObject** given, Device device) except -1:
     """How to walk over operands of these shapes, strides and dtypes, and by which kernel; `given` are results that exist, or NULL."""
-    cdef PyObject* tensors[MAX_OPERANDS + MAX_OUTPUTS]
-    cdef int64_t sizes[MAX_DIMS]
-    cdef int rank = 0, k, n = op.operands, m = op.outputs, access
+    cdef int64_t strides[MAX_ALL * MAX_DIMS]      # of what has memory, along the dimensions of the results
+    cdef int rank = 0, k, n = op.operands, m = op.outputs, access, place
     cdef uint64_t key0 = 0 if device is None else AWAY >> 6 * n, key1 = common   # the operands' bits shift it to its place
-    cdef TensorBase t, out
+    cdef TensorBase t
     cdef Kernel* kernel
     if given != NULL:
-        out = <TensorBase>given[0]
-        rank = out.rank
-        memcpy(sizes, out.sizes, rank * sizeof(int64_t))
-    for k in range(n):
-        tensors[m + k] = operands[k].tensor
-        if operands[k].tensor != NULL and given == NULL:
-            broadcast(op.name, sizes, &rank, <TensorBase>operands[k].tensor, op.names)
-    if given == NULL:
-        layout(plan.strides, rank, sizes, operands, n)
-        out = new_geometry(rank, sizes, plan.strides)  # dtype and storage follow when the kernel is known
+        t = <TensorBase>given[0]
+        rank = t.rank
+        memcpy(plan.sizes, t.sizes, rank * sizeof(int64_t))
+    else:
+        for k in range(n):
+            if operands[k].tensor != NULL:
+                broadcast(op.name, plan.sizes, &rank, <TensorBase>operands[k].tensor, op.names)
+        layout(plan.strides, rank, plan.sizes, operands, n)
+    plan.rank, place = rank, m
     for k in range(m):
-        tensors[k] = given[k] if given != NULL else <PyObject*>out
-    plan.rank = rank
-    memcpy(plan.sizes, sizes, rank * sizeof(int64_t))
-    make_plan(&plan.loops, rank, sizes, tensors, m + n)
-    plan.launch.operands = 0
+        if given != NULL:
+            align(&strides[k * rank], <TensorBase>given[k], rank)
+        else:
+            memcpy(&strides[k * rank], plan.strides, rank * sizeof(int64_t))
+    for k in range(n):
+        if operands[k].tensor != NULL:
+            align(&strides[place * rank], <TensorBase>operands[k].tensor, rank)
+            place += 1
+    plan.loops.strides = plan.room
+    make_plan(&plan.loops, rank, plan.sizes, strides, place)
+    place = 0
     for k in range(m + n):
-        if tensors[k] == NULL:
+        if k >= m and operands[k - m].tensor == NULL:
             key0 = key0 << 6 | (operands[k - m].category << 2) | NUMBER
             continue
-        t = <TensorBase>tensors[k]
-        access = CONTIGUOUS if plan.loops.strides[k][0] == 1 else BROADCAST if plan.loops.strides[k][0] == 0 and k >= m else STRIDED
+        access = access_of(plan.room[place * plan.loops.pitch])
         if k >= m:
+            t = <TensorBase>operands[k - m].tensor
             key0 = key0 << 6 | (t.code << 2) | access
+            plan.width[place] = t.width
         else:
-            key1 = key1 << 6 | ((NO_CODE if given == NULL else t.code) << 2) | access
-        plan.launch.plan_index[plan.launch.operands] = k
-        plan.launch.width[plan.launch.operands] = t.width
-        plan.launch.operands += 1
+            key1 = key1 << 6 | ((NO_CODE if given == NULL else (<TensorBase>given[k]).code) << 2) | (
+                STRIDED if access == BROADCAST else access)
+        place += 1
     kernel = look_up(&op.table, key0, key1)
     if kernel == NULL:
         kernel = compile_kernel(op, key0, key1)
-    plan.launch.run, plan.common = kernel.run, common
+    plan.run, plan.common = kernel.run, common
     for k in range(m):
         plan.codes[k] = kernel.codes[k]
-        if given == NULL:
-            plan.launch.width[k] = ITEMSIZE[plan.codes[k]]
+        plan.width[k] = ITEMSIZE[plan.codes[k]]
     return 0
 
 
@@ -391,18 +394,24 @@ cdef int launch_pointwise(PointwiseOp op, PointwisePlan* plan, PyObject** result
                           Device device) except -1:
     """Compute as planned, on tensors of the planned geometry."""
     cdef uint64_t scalars[MAX_SLOTS]
+    cdef char* data[MAX_ALL]
+    cdef Launch launch
     cdef int k, place = op.outputs
     for k in range(op.outputs):
-        plan.launch.data[k] = place_of(<TensorBase>results[k])
+        data[k] = place_of(<TensorBase>results[k])
     for k in range(op.operands):
         if operands[k].tensor != NULL:
-            plan.launch.data[place] = place_of(<TensorBase>operands[k].tensor)
+            data[place] = place_of(<TensorBase>operands[k].tensor)
             place += 1
     fill_scalars(op, operands, params, plan.common, scalars)
-    plan.launch.scalars, plan.launch.plan = scalars, &plan.loops
+    launch.run, launch.plan, launch.data, launch.width, launch.scalars = plan.run, &plan.loops, data, plan.width, scalars
     if device is not None:
-        return away.pointwise(device, <Family><object><void*>plan.launch.run, &plan.launch)
-    launch_plan(&plan.launch)
+        return away.pointwise(device, <Family><object><void*>launch.run, &launch)
+    if plan.loops.count < PARALLEL_FROM:
+        launch_plan(&launch)
+    else:
+        with nogil:
+            launch_plan(&launch)
     return 0
 
 

@@ -92,18 +92,18 @@ cdef int launch_seen(Device device, Family family, uint64_t handle, int64_t grou
 
 # --- pointwise ------------------------------
 cdef int run_pointwise(Device device, Family family, Launch* launch) except -1:
-    cdef Plan* plan = launch.plan
+    cdef const Plan* plan = launch.plan
     cdef Arguments a
     cdef int64_t reach, groups
     cdef bint wide = plan.count >= SHORT
-    cdef int k, d, n = launch.operands
+    cdef int k, d, n = plan.operands
     cdef uint64_t handle
     if plan.count == 0 or device.blank:
         return 0
     for k in range(n):
         reach = 0
         for d in range(plan.rank):
-            reach += (plan.sizes[d] - 1) * magnitude(plan.strides[launch.plan_index[k]][d])
+            reach += (plan.sizes[d] - 1) * magnitude(plan.strides[k * plan.pitch + d])
         wide = wide or reach >= SHORT
     handle = handle_for(family, device, plan.rank, 1, 1, wide)
     a.count = 0
@@ -115,7 +115,7 @@ cdef int run_pointwise(Device device, Family family, Launch* launch) except -1:
     put(&a, 0, 8)
     for k in range(n):
         for d in range(plan.rank - 1, -1, -1):
-            put(&a, plan.strides[launch.plan_index[k]][d], 8)
+            put(&a, plan.strides[k * plan.pitch + d], 8)
     put_scalars(&a, family, launch.scalars)
     groups = blocks(device, plan.count, 1)
     return launch_seen(device, family, handle, groups, &a)
@@ -141,8 +141,8 @@ cdef int64_t* row_strides(Rows* rows, int k, int64_t* to) noexcept:
     """Operand k's strides: of the outer loops from the outermost on, of the lanes' loop, then of the row."""
     cdef int d
     for d in range(rows.outer):
-        to[d] = rows.outer_stride[k][rows.outer - 1 - d]
-    to[rows.outer], to[rows.outer + 1], to[rows.outer + 2] = rows.k_stride[k], rows.r1_stride[k], rows.r0_stride[k]
+        to[d] = rows.outer_stride[k * rows.pitch + rows.outer - 1 - d]
+    memcpy(to + rows.outer, rows.strides + 3 * k, 3 * sizeof(int64_t))
     return to
 
 

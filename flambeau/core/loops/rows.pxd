@@ -2,13 +2,10 @@
 from libc.stdint cimport int64_t, uint64_t
 from cpython.object cimport PyObject
 from ..call.operation cimport Op
-from ..call.kernels cimport Table, kernel_t, MAX_OPERANDS, MAX_OUTPUTS, MAX_PARAMS
+from ..call.kernels cimport MAX_ALL, MAX_OPERANDS, MAX_OUTPUTS, MAX_PARAMS, Table, kernel_t
 from ..base.tensor cimport MAX_DIMS
 
-cdef enum:
-    MAX_ALL = MAX_OPERANDS + MAX_OUTPUTS
-
-cdef struct Rows:                # one launch; operands are outputs, then inputs
+cdef struct Rows:                # one launch over any number of operands: outputs, then inputs
     kernel_t run
     PyObject* device             # borrowed; NULL for the host
     const uint64_t* scalars
@@ -16,21 +13,27 @@ cdef struct Rows:                # one launch; operands are outputs, then inputs
     int outputs                  # how many of them, the first, are results
     bint along                   # lanes run along the row
     bint scans                   # a scan, on a device: one thread a row, or a whole block
-    char* data[MAX_ALL]
-    int width[MAX_ALL]
+    char** data
+    int* width
     int64_t k, r1, r0, total, index_first, index_step
-    int64_t k_stride[MAX_ALL]
-    int64_t r1_stride[MAX_ALL]
-    int64_t r0_stride[MAX_ALL]
-    int outer
+    int64_t* strides             # of operand i along k, r1 and r0, as in a kernel's geometry: [3 * i], [3 * i + 1], [3 * i + 2]
+    int outer, pitch
     int64_t outer_total
-    int64_t outer_size[MAX_DIMS]
-    int64_t outer_stride[MAX_ALL][MAX_DIMS]
+    int64_t* outer_size
+    int64_t* outer_stride        # of operand i along outer loop d: [i * pitch + d]
     bint cut_k                   # threads share the k loop, else the outer ones
     int64_t panel                # columns that are copied next to each other at a time; 0: they are read where they lie
 
+cdef struct RowRoom:             # the arrays of a launch over as many operands as an operation has
+    char* data[MAX_ALL]
+    int width[MAX_ALL]
+    int64_t strides[3 * MAX_ALL]
+    int64_t outer_size[MAX_DIMS]
+    int64_t outer_stride[MAX_ALL * MAX_DIMS]
+
 cdef struct RowPlan:             # how an operation walks over inputs of some geometry: all that is known without their elements
-    Rows rows                    # without places, scalars and device
+    Rows rows                    # without places, scalars and device; its arrays are in `room`
+    RowRoom room
     int inputs, outputs          # of the kernel
     int rank, kept_rank
     int64_t sizes[MAX_DIMS]      # that inputs broadcast to, and results as long as the row have
@@ -43,6 +46,25 @@ cdef struct RowPlan:             # how an operation walks over inputs of some ge
     bint on_host
     bint scattered               # rows lie in more pieces than a kernel walks over: they are copied first
     bint two                     # in blocks, whose states a second kernel combines
+
+cdef struct Stages:              # a long row in blocks: what each block leaves, its states, and what they make together
+    Rows* part                   # operands are the states, then the inputs
+    Rows* last                   # results, then states
+    int states
+    int64_t count                # elements of a state, of all rows and blocks
+    int64_t block, whole, tail   # elements of a block, whole blocks, elements that are left
+    bint in_turn                 # block by block: elements need to know how far along the row their block starts
+
+cdef void attach_room(Rows* rows, RowRoom* room, int pitch) noexcept nogil
+cdef Rows* new_rows(int operands, int outer) except NULL
+cdef int walk(Rows* rows, int* access, int rank, const int64_t* sizes, const int64_t* strides, const bint* reduced, const bint* full,
+              int outputs, int inputs, int guide, bint ordered, bint on_host) noexcept nogil
+cdef bint in_stages(const Rows* rows, int pieces, bint on_host) noexcept nogil
+cdef int64_t panel_of(const Rows* rows) noexcept nogil
+cdef int plan_stages(Stages* stages, const Rows* rows, int states, const int* widths, bint on_host, bint ordered) except -1
+cdef int launch_stages(const Stages* stages, char** data, char** states, const uint64_t* scalars, PyObject* device) except -1 nogil
+cdef int launch(Rows* rows) except -1 nogil
+cdef int64_t work_of(const Rows* rows) noexcept nogil
 
 cdef class RowOp(Op):
     cdef int inputs, outputs, params

@@ -21,10 +21,13 @@ from ..tape.saved cimport Slot, keep
 from ..tape.modes cimport grad_enabled, wants_grad
 from ..tape.history cimport attach
 from ..call.operation cimport Op, make_callable, prepare_op
-from ..call.kernels cimport Operand, Kernel, Table, kernel_t, look_up, insert, away, one_device, insert_family, AWAY, MAX_OPERANDS, MAX_OUTPUTS, MAX_PARAMS, CONTIGUOUS, BROADCAST, STRIDED
+from ..call.kernels cimport (
+    AWAY, BROADCAST, CONTIGUOUS, MAX_ALL, MAX_OPERANDS, MAX_OUTPUTS, MAX_PARAMS, STRIDED, Kernel, Operand, Table, access_of, away,
+    insert, insert_family, kernel_t, look_up, one_device,
+)
 from ..call.operands cimport common_code
 from ..call.pointwise cimport copied, not_implemented, wider
-from ..call.layout cimport broadcast, fits, fit_out
+from ..call.layout cimport align, broadcast, fits, fit_out
 from ..call.function import FunctionOp
 from ..call.signature cimport BOOL, DTYPE, MAX_BOUND, NOTHING, TENSOR, Signature
 from ..base.parallel cimport parallel_in_parts, num_threads
@@ -34,6 +37,9 @@ from libc.stdlib cimport calloc, free, malloc
 cdef extern from "Python.h":
     Py_ssize_t PyVectorcall_NARGS(size_t n)
     bint PyBool_Check(object o)
+
+cdef extern from "alloca.h" nogil:
+    void* alloca(size_t n)
 
 cdef enum:
     PARALLEL_FROM = 32768
@@ -55,26 +61,50 @@ cdef enum:
     APART = 16                   # elements between a panel's rows, so that they do not meet in a cache
 
 cdef struct Group:               # dimensions after merging, the innermost first
-    int rank
-    int64_t size[MAX_DIMS]
-    int64_t stride[MAX_ALL][MAX_DIMS]
+    int rank, pitch
+    int64_t* size
+    int64_t* stride              # of operand k along dimension d: [k * pitch + d]
 
 
-cdef void rows_once(Rows* rows, char** data, int64_t begin, int64_t end) noexcept nogil:
-    cdef int64_t geometry[6 + 3 * MAX_ALL]
-    cdef char* shifted[MAX_ALL]
-    cdef int i
+# --- the arrays of a launch ------------------------------
+cdef void attach_room(Rows* rows, RowRoom* room, int pitch) noexcept nogil:
+    """Arrays that stand elsewhere, for `pitch` outer loops at most."""
+    rows.data, rows.width, rows.strides, rows.outer_size = room.data, room.width, room.strides, room.outer_size
+    rows.outer_stride, rows.pitch = room.outer_stride, pitch
+
+
+cdef Rows* new_rows(int operands, int outer) except NULL:
+    """A launch with arrays for so many operands and outer loops, in one piece of memory for `free`."""
+    cdef size_t whole = sizeof(Rows) + operands * sizeof(char*) + (3 * operands + outer + operands * outer) * sizeof(int64_t)
+    cdef Rows* rows = <Rows*>calloc(1, whole + operands * sizeof(int))
+    if rows == NULL:
+        raise MemoryError
+    rows.operands, rows.pitch = operands, outer
+    rows.data = <char**>(rows + 1)
+    rows.strides = <int64_t*>(rows.data + operands)
+    rows.outer_size = rows.strides + 3 * operands
+    rows.outer_stride = rows.outer_size + outer
+    rows.width = <int*>(rows.outer_stride + operands * outer)
+    return rows
+
+
+# --- launches ------------------------------
+cdef void rows_once(const Rows* rows, char** data, int64_t begin, int64_t end) noexcept nogil:
+    cdef int n = rows.operands, i
+    cdef int64_t* geometry = <int64_t*>alloca((6 + 3 * n) * sizeof(int64_t))
+    cdef char** shifted = <char**>alloca(n * sizeof(char*))
     geometry[0], geometry[1], geometry[2], geometry[3] = end - begin, rows.r1, rows.r0, rows.total
     geometry[4], geometry[5] = rows.index_first + begin * rows.index_step, rows.index_step
-    for i in range(rows.operands):
-        shifted[i] = data[i] + begin * rows.k_stride[i] * rows.width[i]
-        geometry[6 + 3 * i], geometry[7 + 3 * i], geometry[8 + 3 * i] = rows.k_stride[i], rows.r1_stride[i], rows.r0_stride[i]
+    for i in range(n):
+        shifted[i] = data[i] + begin * rows.strides[3 * i] * rows.width[i]
+    for i in range(3 * n):
+        geometry[6 + i] = rows.strides[i]
     rows.run(shifted, geometry, rows.scalars)
 
 
 cdef inline bint in_panel(const Rows* rows, int i) noexcept nogil:
     """Whether an operand's columns lie side by side, and its rows apart."""
-    return rows.k_stride[i] == 1 and rows.r0_stride[i] * rows.width[i] >= FAR
+    return rows.strides[3 * i] == 1 and rows.strides[3 * i + 2] * rows.width[i] >= FAR
 
 
 cdef void rows_in_panels(const Rows* rows, char** data, int64_t begin, int64_t end) noexcept nogil:
@@ -82,36 +112,41 @@ cdef void rows_in_panels(const Rows* rows, char** data, int64_t begin, int64_t e
     walks over its rows more than once would read them from memory each time.
     """
     cdef Rows own = rows[0]
-    cdef char* places[MAX_ALL]
+    cdef int n = rows.operands, i, width
+    cdef char** places = <char**>alloca(n * sizeof(char*))
     cdef char* memory
-    cdef int64_t pitch = rows.panel + APART, r, k, columns, bytes = 0
-    cdef int i
-    for i in range(rows.operands):
+    cdef int64_t pitch = rows.panel + APART, r, k, columns, bytes = 0, apart
+    for i in range(n):
         if in_panel(rows, i):
             bytes += rows.r0 * pitch * rows.width[i] + 64
     memory = <char*>malloc(bytes)
     if memory == NULL:
         rows_once(&own, data, begin, end)
         return
+    own.strides = <int64_t*>alloca(3 * n * sizeof(int64_t))
+    memcpy(own.strides, rows.strides, 3 * n * sizeof(int64_t))
     k = begin
     while k < end:
         columns = min(rows.panel, end - k)
         bytes = 0
-        for i in range(rows.operands):
-            places[i] = data[i] + k * rows.k_stride[i] * rows.width[i]
+        for i in range(n):
+            width = rows.width[i]
+            places[i] = data[i] + k * rows.strides[3 * i] * width
             if in_panel(rows, i):
-                own.r0_stride[i] = pitch
+                apart = rows.strides[3 * i + 2] * width
+                own.strides[3 * i + 2] = pitch
                 if i >= rows.outputs:
                     for r in range(rows.r0):
-                        memcpy(memory + bytes + r * pitch * rows.width[i], places[i] + r * rows.r0_stride[i] * rows.width[i], columns * rows.width[i])
+                        memcpy(memory + bytes + r * pitch * width, places[i] + r * apart, columns * width)
                 places[i] = memory + bytes
-                bytes += rows.r0 * pitch * rows.width[i] + 64
+                bytes += rows.r0 * pitch * width + 64
         own.index_first = rows.index_first + k * rows.index_step
         rows_once(&own, places, 0, columns)
         for i in range(rows.outputs):
             if in_panel(rows, i):
+                width = rows.width[i]
                 for r in range(rows.r0):
-                    memcpy(data[i] + (k + r * rows.r0_stride[i]) * rows.width[i], places[i] + r * pitch * rows.width[i], columns * rows.width[i])
+                    memcpy(data[i] + (k + r * rows.strides[3 * i + 2]) * width, places[i] + r * pitch * width, columns * width)
         k += rows.panel
     free(memory)
 
@@ -120,14 +155,14 @@ cdef void rows_range(void* context, int64_t begin, int64_t end) noexcept nogil:
     """Part of the k loop for all outer places, or all of it for some of them."""
     cdef Rows* rows = <Rows*>context
     cdef int64_t place, rest, first_k, last_k, first = 0 if rows.cut_k else begin, last = rows.outer_total if rows.cut_k else end
-    cdef char* data[MAX_ALL]
+    cdef char** data = <char**>alloca(rows.operands * sizeof(char*))
     cdef int d, i
     for place in range(first, last):
         memcpy(data, rows.data, rows.operands * sizeof(char*))
         rest = place
         for d in range(rows.outer):
             for i in range(rows.operands):
-                data[i] += (rest % rows.outer_size[d]) * rows.outer_stride[i][d] * rows.width[i]
+                data[i] += (rest % rows.outer_size[d]) * rows.outer_stride[i * rows.pitch + d] * rows.width[i]
             rest //= rows.outer_size[d]
         first_k, last_k = begin if rows.cut_k else 0, end if rows.cut_k else rows.k
         if rows.panel:
@@ -136,31 +171,42 @@ cdef void rows_range(void* context, int64_t begin, int64_t end) noexcept nogil:
             rows_once(rows, data, first_k, last_k)
 
 
-cdef int launch(Rows* rows) except -1:
-    cdef int64_t work, n, grain, parts
+cdef int64_t work_of(const Rows* rows) noexcept nogil:
+    """Elements that a launch walks over, at least one a row."""
+    cdef int64_t work = rows.k * max(rows.r0 * rows.r1, <int64_t>1)
+    cdef int d
+    for d in range(rows.outer):
+        work *= rows.outer_size[d]
+    return work
+
+
+cdef int launch(Rows* rows) except -1 nogil:
+    """On the pool where there is work enough, or on the launch's device."""
+    cdef int64_t work = work_of(rows), n, grain, parts
     cdef int d
     if rows.device != NULL:
-        return away.rows(rows)
+        with gil:
+            return away.rows(rows)
     rows.outer_total = 1
     for d in range(rows.outer):
         rows.outer_total *= rows.outer_size[d]
-    work = rows.outer_total * rows.k * (rows.r0 * rows.r1 if rows.r0 * rows.r1 > 0 else 1)
-    if rows.outer_total == 0 or rows.k == 0:
+    if work == 0:
         return 0
     parts = rows.k if rows.along else (rows.k + 63) // 64
     rows.cut_k = rows.outer_total < 4 * max(2, num_threads()) and rows.outer_total < parts
     n = rows.k if rows.cut_k else rows.outer_total
     if work < PARALLEL_FROM:
-        rows_range(rows, 0, n)
+        if rows.outer or rows.panel:
+            rows_range(rows, 0, n)
+        else:
+            rows_once(rows, rows.data, 0, rows.k)
         return 0
     grain = PARALLEL_FROM * n // work
     if grain < 1:
         grain = 1
     if rows.cut_k and not rows.along:
         grain = (grain + 63) // 64 * 64
-    with nogil:
-        parallel_in_parts(rows_range, rows, n, grain, <double>work / n)
-    return 0
+    return parallel_in_parts(rows_range, rows, n, grain, <double>work / n)
 
 
 # --- loops ------------------------------
@@ -169,20 +215,20 @@ cdef inline bint farther(int64_t a, int64_t b) noexcept nogil:
     return a == 0 and b != 0 or a > b and b != 0
 
 
-cdef void gather_group(Group* group, const bint* chosen, int rank, const int64_t* sizes, int64_t[MAX_DIMS]* strides, int n,
+cdef void gather_group(Group* group, const bint* chosen, bint wanted, int rank, const int64_t* sizes, const int64_t* strides, int n,
                        int guide, bint logical) noexcept nogil:
-    """The chosen dimensions ordered by the guide's strides, those it is broadcast along last (or as they stand), merged where
-    all operands allow it.
+    """The dimensions of which `chosen` is as wanted, ordered by the guide's strides, those it is broadcast along last (or as they
+    stand), merged where all operands allow it.
     """
     cdef int order[MAX_DIMS]
     cdef int used = 0, d, i, k
     cdef bint merge
     for d in range(rank - 1, -1, -1):
-        if not chosen[d] or sizes[d] == 1:
+        if chosen[d] != wanted or sizes[d] == 1:
             continue
         i = used
         if not logical:
-            while i > 0 and farther(strides[guide][order[i - 1]], strides[guide][d]):
+            while i > 0 and farther(strides[guide * rank + order[i - 1]], strides[guide * rank + d]):
                 order[i] = order[i - 1]
                 i -= 1
         order[i] = d
@@ -193,7 +239,7 @@ cdef void gather_group(Group* group, const bint* chosen, int rank, const int64_t
         merge = group.rank > 0
         if merge:
             for k in range(n):
-                if strides[k][d] != group.stride[k][group.rank - 1] * group.size[group.rank - 1]:
+                if strides[k * rank + d] != group.stride[k * group.pitch + group.rank - 1] * group.size[group.rank - 1]:
                     merge = False
                     break
         if merge:
@@ -201,12 +247,8 @@ cdef void gather_group(Group* group, const bint* chosen, int rank, const int64_t
         else:
             group.size[group.rank] = sizes[d]
             for k in range(n):
-                group.stride[k][group.rank] = strides[k][d]
+                group.stride[k * group.pitch + group.rank] = strides[k * rank + d]
             group.rank += 1
-
-
-cdef inline int access_of(int64_t stride) noexcept nogil:
-    return CONTIGUOUS if stride == 1 else BROADCAST if stride == 0 else STRIDED
 
 
 cdef bint any_moves(const int* access, int n) noexcept nogil:
@@ -217,7 +259,71 @@ cdef bint any_moves(const int* access, int n) noexcept nogil:
     return False
 
 
-cdef Kernel* kernel_for(RowOp op, bint on_host, int stage, bint along, int* access, int* codes, int inputs, int outputs, int common, int wanted) except NULL:
+cdef int walk(Rows* rows, int* access, int rank, const int64_t* sizes, const int64_t* strides, const bint* reduced, const bint* full,
+              int outputs, int inputs, int guide, bint ordered, bint on_host) noexcept nogil:
+    """The loops over operands with `rank` strides each: which of them lie in a row is `reduced`, which outputs are as long as the row
+    `full`; the order goes by the strides of operand `guide`, in `ordered` rows by that of the dimensions.  Returns in how many
+    pieces a row lies; a kernel walks over two at most.
+    """
+    cdef int n = outputs + inputs, k, d, i, lane = 0
+    cdef Group row, keeps
+    cdef bint whole
+    row.pitch = keeps.pitch = max(rank, 1)
+    row.size, keeps.size = <int64_t*>alloca(row.pitch * sizeof(int64_t)), <int64_t*>alloca(row.pitch * sizeof(int64_t))
+    row.stride = <int64_t*>alloca(n * row.pitch * sizeof(int64_t))
+    keeps.stride = <int64_t*>alloca(n * row.pitch * sizeof(int64_t))
+    gather_group(&row, reduced, True, rank, sizes, strides, n, guide, ordered)
+    gather_group(&keeps, reduced, False, rank, sizes, strides, n, guide, False)
+    if row.rank > 2:
+        return row.rank
+    rows.along, rows.scans, rows.panel, rows.outputs, rows.operands = True, False, 0, outputs, n
+    if row.rank and keeps.rank:
+        for k in range(n):
+            if (k >= outputs or full[k]) and row.stride[k * row.pitch] > 1:
+                rows.along = False
+        if not rows.along:
+            lane = -1
+            for i in range(keeps.rank):
+                if keeps.stride[guide * keeps.pitch + i] == 1:
+                    lane = i
+            if lane < 0:
+                rows.along, lane = True, 0
+        elif on_host and row.rank == 1 and row.size[0] < SHORT and keeps.size[0] >= MANY_ROWS:
+            rows.along, lane = False, 0  # one row would leave most of the lanes idle
+    rows.r0, rows.r1 = (row.size[0] if row.rank > 0 else 1), (row.size[1] if row.rank > 1 else 1)
+    rows.k = keeps.size[lane] if keeps.rank else 1
+    for d in range(rank):
+        if sizes[d] == 0:
+            if reduced[d]:
+                rows.r0 = 0
+            else:
+                rows.k = 0
+    rows.total = rows.r0 * rows.r1
+    rows.index_first = rows.index_step = 0
+    rows.outer = 0
+    for i in range(keeps.rank):
+        if i != lane:
+            rows.outer_size[rows.outer] = keeps.size[i]
+            for k in range(n):
+                rows.outer_stride[k * rows.pitch + rows.outer] = keeps.stride[k * keeps.pitch + i]
+            rows.outer += 1
+    for k in range(n):
+        whole = k >= outputs or full[k]
+        rows.strides[3 * k] = keeps.stride[k * keeps.pitch + lane] if keeps.rank else 0
+        rows.strides[3 * k + 1] = row.stride[k * row.pitch + 1] if row.rank > 1 else 0
+        rows.strides[3 * k + 2] = row.stride[k * row.pitch] if row.rank > 0 else (1 if whole and not keeps.rank else 0)
+        access[k] = access_of(rows.strides[3 * k + 2] if rows.along else rows.strides[3 * k])
+        if rows.along and access[k] == BROADCAST and rows.strides[3 * k + 1]:
+            access[k] = STRIDED  # a broadcast operand is one element for the whole row
+        if rows.along and not whole:
+            access[k] = BROADCAST
+        elif not rows.along and k < outputs and access[k] == BROADCAST:
+            access[k] = STRIDED
+    return row.rank
+
+
+cdef Kernel* kernel_for(RowOp op, bint on_host, int stage, bint along, const int* access, const int* codes, int inputs,
+                        int outputs, int common, int wanted) except NULL:
     """The kernel for these dtypes and ways of walking; asks the compiler when it is new."""
     cdef uint64_t key0 = 0 if on_host else AWAY >> 6 * inputs, key1 = common
     cdef uintptr_t address
@@ -245,12 +351,12 @@ cdef int plan_rows(RowOp op, RowPlan* plan, PyObject** tensors, const int* dims,
                    Device device) except -1:
     """How to walk over inputs of these shapes, strides and dtypes; `dims` are the row, `wanted` is the dtype asked for or NO_CODE."""
     cdef Operand operands[MAX_OPERANDS]
-    cdef int64_t strides[MAX_ALL][MAX_DIMS]
+    cdef int64_t strides[MAX_ALL * MAX_DIMS]      # of every operand along the dimensions of the input
     cdef bint reduced[MAX_DIMS]
-    cdef bint kept[MAX_DIMS]
-    cdef Group row, keeps
+    cdef bint full[MAX_OUTPUTS]
+    cdef Rows* rows = &plan.rows
     cdef TensorBase t
-    cdef int k, d, i, n = op.inputs, m = op.outputs, rank = 0
+    cdef int k, d, n = op.inputs, m = op.outputs, rank = 0, pieces
     cdef int64_t step
     for k in range(n):
         operands[k].tensor = tensors[k]
@@ -263,108 +369,61 @@ cdef int plan_rows(RowOp op, RowPlan* plan, PyObject** tensors, const int* dims,
         if rank:
             reduced[dims[k]] = True
     for d in range(rank):
-        kept[d] = not reduced[d]
-        if kept[d] or keepdim:
-            plan.kept_sizes[plan.kept_rank] = plan.sizes[d] if kept[d] else 1
+        if not reduced[d] or keepdim:
+            plan.kept_sizes[plan.kept_rank] = 1 if reduced[d] else plan.sizes[d]
             plan.kept_rank += 1
         if reduced[d] and plan.sizes[d] == 0 and op.reduces:
             op.declaration.check_empty(False)
-    # strides of every operand along the dimensions of the input
     row_major(rank, plan.sizes, plan.full_strides)    # as PyTorch's, whatever the operands' layout: `view` may rely on it
     for k in range(m):
-        if op.full >> k & 1:
-            memcpy(strides[k], plan.full_strides, rank * sizeof(int64_t))
+        full[k] = op.full >> k & 1
+        if full[k]:
+            memcpy(&strides[k * rank], plan.full_strides, rank * sizeof(int64_t))
         else:
             step = 1
             for d in range(rank - 1, -1, -1):
-                strides[k][d] = 0
-                if kept[d]:
-                    strides[k][d] = step
+                strides[k * rank + d] = 0 if reduced[d] else step
+                if not reduced[d]:
                     step *= plan.sizes[d]
+    attach_room(rows, &plan.room, max(rank, 1))
     for k in range(n):
         t = <TensorBase>tensors[k]
-        plan.codes[k], plan.rows.width[m + k] = t.code, t.width
-        for d in range(rank):
-            i = d - (rank - t.rank)
-            strides[m + k][d] = t.strides[i] if i >= 0 and t.sizes[i] != 1 else 0
+        plan.codes[k], rows.width[m + k] = t.code, t.width
+        align(&strides[(m + k) * rank], t, rank)
     if op.from_origin:  # the first input once more, standing still along the row
-        plan.codes[n], plan.rows.width[m + n] = plan.codes[0], plan.rows.width[m]
+        plan.codes[n], rows.width[m + n] = plan.codes[0], rows.width[m]
         for d in range(rank):
-            strides[m + n][d] = strides[m][d] if kept[d] else 0
+            strides[(m + n) * rank + d] = 0 if reduced[d] else strides[m * rank + d]
         n += 1
     plan.inputs = n
-    gather_group(&row, reduced, rank, plan.sizes, strides, m + n, m, op.ordered)
-    gather_group(&keeps, kept, rank, plan.sizes, strides, m + n, m, False)
-    plan.scattered = row.rank > 2 or (row.rank == 2 and op.full)
+    pieces = walk(rows, plan.access, rank, plan.sizes, strides, reduced, full, m, n, m, op.ordered, plan.on_host)
+    plan.scattered = pieces > 2 or (pieces == 2 and op.full)
     if plan.scattered:
         return 0
-    plan_loops(op, plan, &row, &keeps, reduced)
-    return plan_kernel(op, plan, row.rank)
-
-
-cdef void plan_loops(RowOp op, RowPlan* plan, const Group* row, const Group* keeps, const bint* reduced) noexcept:
-    """Where the lanes run, and how operands move with them, with the row and with the other loops."""
-    cdef Rows* rows = &plan.rows
-    cdef int k, d, i, n = plan.inputs, m = plan.outputs, lane = 0
-    rows.along, rows.scans, rows.panel, rows.outputs = True, False, 0, m
-    if row.rank and keeps.rank:
-        for k in range(m + n):
-            if (k >= m or op.full >> k & 1) and row.stride[k][0] > 1:
-                rows.along = False
-        if not rows.along:
-            lane = -1
-            for i in range(keeps.rank):
-                if keeps.stride[m][i] == 1:
-                    lane = i
-            if lane < 0:
-                rows.along, lane = True, 0
-        elif plan.on_host and row.rank == 1 and row.size[0] < SHORT and keeps.size[0] >= MANY_ROWS:
-            rows.along, lane = False, 0  # one row would leave most of the lanes idle
-    rows.operands = m + n
-    rows.r0, rows.r1 = (row.size[0] if row.rank > 0 else 1), (row.size[1] if row.rank > 1 else 1)
-    rows.k = keeps.size[lane] if keeps.rank else 1
-    for d in range(plan.rank):
-        if plan.sizes[d] == 0:
-            if reduced[d]:
-                rows.r0 = 0
-            else:
-                rows.k = 0
-    rows.total = rows.r0 * rows.r1
-    rows.index_first = rows.index_step = 0
-    rows.outer = 0
-    for i in range(keeps.rank):
-        if i != lane:
-            rows.outer_size[rows.outer] = keeps.size[i]
-            for k in range(m + n):
-                rows.outer_stride[k][rows.outer] = keeps.stride[k][i]
-            rows.outer += 1
-    for k in range(m + n):
-        rows.k_stride[k] = keeps.stride[k][lane] if keeps.rank else 0
-        rows.r0_stride[k] = row.stride[k][0] if row.rank > 0 else (1 if (k >= m or op.full >> k & 1) and not keeps.rank else 0)
-        rows.r1_stride[k] = row.stride[k][1] if row.rank > 1 else 0
-        plan.access[k] = access_of(rows.r0_stride[k] if rows.along else rows.k_stride[k])
-        if rows.along and plan.access[k] == BROADCAST and rows.r1_stride[k]:
-            plan.access[k] = STRIDED  # a broadcast operand is one element for the whole row
-        if rows.along and k < m and not op.full >> k & 1:
-            plan.access[k] = BROADCAST
-        elif not rows.along and k < m and plan.access[k] == BROADCAST:
-            plan.access[k] = STRIDED
     if rows.along and op.full and n and not any_moves(plan.access + m, n):
         plan.access[m] = STRIDED  # the row's elements are all one, but a result as long as the row is written in full
     if op.from_origin and rows.r0 == 0:  # there is no first element: anything that may be read
-        rows.k_stride[m + n - 1] = 0
+        rows.strides[3 * (m + n - 1)] = 0
         for d in range(rows.outer):
-            rows.outer_stride[m + n - 1][d] = 0
+            rows.outer_stride[(m + n - 1) * rows.pitch + d] = 0
+    return plan_kernel(op, plan, pieces)
 
 
-cdef int plan_kernel(RowOp op, RowPlan* plan, int row_rank) except -1:
+cdef bint in_stages(const Rows* rows, int pieces, bint on_host) noexcept nogil:
+    """Whether rows of a reduction whose folds are independent are cut into blocks."""
+    if pieces != 1 or rows.k == 0:
+        return False
+    if rows.along:
+        return rows.r0 >= 2 * (BLOCK if on_host else DEVICE_BLOCK)
+    return rows.r0 >= 64 and rows.r0 * rows.k >= 4 * (COLUMN_BLOCK if on_host else DEVICE_BLOCK)
+
+
+cdef int plan_kernel(RowOp op, RowPlan* plan, int pieces) except -1:
     """In how many stages, by which kernel, and the results' dtypes."""
     cdef Rows* rows = &plan.rows
     cdef Kernel* kernel
     cdef int k
-    plan.two = op.splits and row_rank == 1 and (
-        rows.r0 >= 2 * (BLOCK if plan.on_host else DEVICE_BLOCK) if rows.along else
-        rows.r0 >= 64 and rows.r0 * rows.k >= 4 * (COLUMN_BLOCK if plan.on_host else DEVICE_BLOCK))
+    plan.two = op.splits and in_stages(rows, pieces, plan.on_host)
     if plan.two:
         codes = op.declaration.two_stage_codes(plan.common, plan.wanted)[0]
         for k in range(plan.outputs):
@@ -397,9 +456,12 @@ cdef int launch_rows(RowOp op, RowPlan* plan, PyObject** results, PyObject** inp
     if op.from_origin:
         rows.data[plan.outputs + op.inputs] = rows.data[0 if rows.r0 == 0 else plan.outputs]
     if plan.two:
-        return run_stages(op, rows, plan.access, plan.codes, plan.common, plan.wanted,
-                          op.declaration.two_stage_codes(plan.common, plan.wanted)[1])
-    return launch(rows)
+        return run_stages(op, plan)
+    if rows.device != NULL or work_of(rows) < PARALLEL_FROM:
+        return launch(rows)
+    with nogil:
+        launch(rows)
+    return 0
 
 
 cdef TensorBase new_result(RowOp op, const RowPlan* plan, int k, Device device):
@@ -472,7 +534,7 @@ cdef int64_t panel_of(const Rows* rows) noexcept nogil:
             widest = max(widest, rows.width[i])
             bytes += rows.r0 * rows.k * rows.width[i]
             count += 1
-            lines = rows.r0_stride[i] * rows.width[i] // 64
+            lines = rows.strides[3 * i + 2] * rows.width[i] // 64
             sets = min(sets, SETS // (lines & -lines) if lines & (SETS - 1) else 1)
     if bytes < CACHED or sets * WAYS >= 2 * count * rows.r0:
         return 0
@@ -525,135 +587,148 @@ cdef int check_out(RowOp op, TensorBase out, int code, bint taped) except -1:
     return 0
 
 
-cdef int run_stages(RowOp op, Rows* rows, int* access, int* codes, int common, int wanted, tuple codes_of_states) except -1:
-    """The row in blocks: a kernel that leaves the state of each block, then one that combines them."""
-    cdef Rows part
-    cdef Rows last
-    cdef int partial_access[MAX_ALL]
-    cdef int state_codes[MAX_OPERANDS]
-    cdef int final_access[MAX_ALL]
-    cdef int n = op.inputs + op.from_origin, m = op.outputs, k, d, states
-    cdef int64_t block, blocks, whole, tail, count, step
-    cdef Kernel* kernel
-    cdef list held = []
-    cdef TensorBase t
+cdef int plan_stages(Stages* stages, const Rows* rows, int states, const int* widths, bint on_host, bint ordered) except -1:
+    """The row in blocks: a kernel that leaves the states of each block, of those widths, then one that combines them.  The launches
+    are new, for `free`; their kernels are the caller's to enter.
+    """
+    cdef int m = rows.outputs, n = rows.operands - m, k, d, pitch = rows.outer + 1
+    cdef Rows* part = new_rows(states + n, pitch)
+    cdef Rows* last
+    cdef const int64_t* own
+    cdef int64_t blocks, step
+    stages.part, stages.states = part, states
+    stages.last = last = new_rows(m + states, pitch)
+    stages.in_turn = ordered and not rows.along
     if rows.along:
-        block = BLOCK if rows.device == NULL else DEVICE_BLOCK
+        stages.block = BLOCK if on_host else DEVICE_BLOCK
     else:
-        block = (COLUMN_BLOCK if rows.device == NULL else DEVICE_BLOCK) // rows.k
-        if block < 16:
-            block = 16
-    whole, tail = rows.r0 // block, rows.r0 % block
-    blocks = whole + (tail > 0)
-    states = len(codes_of_states)
-    count = blocks * rows.k
+        stages.block = max((COLUMN_BLOCK if on_host else DEVICE_BLOCK) // rows.k, <int64_t>16)
+    stages.whole, stages.tail = rows.r0 // stages.block, rows.r0 % stages.block
+    blocks = stages.whole + (stages.tail > 0)
+    stages.count = blocks * rows.k
     for d in range(rows.outer):
-        count *= rows.outer_size[d]
-    for k in range(states):
-        state_codes[k] = codes_of_states[k]
-        held.append(new_tensor_on(<Device>rows.device if rows.device != NULL else None, 1, &count, state_codes[k]))
-    # stage one: the blocks are one more loop; operands are the states, then the inputs
-    part.device = last.device = rows.device
-    part.scans = last.scans = False
-    part.panel = last.panel = 0
-    part.operands, part.along, part.scalars, part.total = states + n, rows.along, rows.scalars, rows.total
-    part.r1, part.index_first, part.index_step = 1, 0, 0
-    for k in range(states):
-        partial_access[k] = BROADCAST if rows.along else CONTIGUOUS
-    for k in range(n):
-        partial_access[states + k] = access[m + k]
-    kernel = kernel_for(op, rows.device == NULL, PARTIAL, rows.along, partial_access, codes, n, states, common, wanted)
-    part.run = kernel.run
-    # loops besides the lanes': the old ones, and the blocks (as k where lanes run along the row)
-    for k in range(states + n):
-        t = None
-        part.r1_stride[k] = 0
-        if k < states:
-            t = <TensorBase>held[k]
-            part.data[k], part.width[k], part.r0_stride[k] = place_of(t), t.width, 0
-        else:
-            part.data[k], part.width[k] = rows.data[m + k - states], rows.width[m + k - states]
-            part.r0_stride[k] = rows.r0_stride[m + k - states]
-    part.outer = 0
-    step = blocks * rows.k
+        stages.count *= rows.outer_size[d]
+    # stage one: the blocks are one more loop, k where lanes run along the row
+    part.outputs, part.along, part.total, part.r1, part.r0 = states, rows.along, rows.total, 1, stages.block
+    part.k, part.outer = rows.k, 0
     if rows.along:
-        part.k, part.index_step = whole, block
-        if rows.k > 1:
-            part.outer_size[0], part.outer = rows.k, 1
-        for k in range(states + n):
-            part.k_stride[k] = 1 if k < states else rows.r0_stride[m + k - states] * block
-            part.outer_stride[k][0] = blocks if k < states else rows.k_stride[m + k - states]
-    else:
-        part.k = rows.k
-        part.outer_size[0], part.outer = whole, 1
-        for k in range(states + n):
-            part.k_stride[k] = 1 if k < states else rows.k_stride[m + k - states]
-            part.outer_stride[k][0] = rows.k if k < states else rows.r0_stride[m + k - states] * block
+        part.k, part.index_step = stages.whole, stages.block
+    if not rows.along or rows.k > 1:
+        part.outer_size[0], part.outer = rows.k if rows.along else stages.whole, 1
+    for k in range(states + n):
+        own = rows.strides + 3 * (m + k - states)     # of an input
+        part.width[k] = widths[k] if k < states else rows.width[m + k - states]
+        part.strides[3 * k + 2] = 0 if k < states else own[2]
+        if rows.along:
+            part.strides[3 * k] = 1 if k < states else own[2] * stages.block
+            part.outer_stride[k * pitch] = blocks if k < states else own[0]
+        else:
+            part.strides[3 * k] = 1 if k < states else own[0]
+            part.outer_stride[k * pitch] = rows.k if k < states else own[2] * stages.block
+    step = blocks * rows.k
     for d in range(rows.outer):
         part.outer_size[part.outer] = rows.outer_size[d]
         for k in range(states + n):
-            part.outer_stride[k][part.outer] = step if k < states else rows.outer_stride[m + k - states][d]
+            part.outer_stride[k * pitch + part.outer] = step if k < states else rows.outer_stride[(m + k - states) * rows.pitch + d]
         step *= rows.outer_size[d]
         part.outer += 1
-    part.r0 = block
-    if not rows.along and op.ordered:
-        launch_ordered(&part, whole, block)
-    else:
-        launch(&part)
-    if tail:
-        part.r0, part.index_first = tail, whole * block
-        for k in range(states + n):
-            if rows.along:
-                part.data[k] += whole * part.k_stride[k] * part.width[k]
-            else:
-                part.data[k] += whole * part.outer_stride[k][0] * part.width[k]
-        if rows.along:
-            part.k = 1
-        else:
-            part.outer_size[0] = 1
-        launch(&part)
     # stage two: a row is the states of its blocks
-    last.operands, last.along, last.scalars, last.total = m + states, rows.along, rows.scalars, rows.total
-    last.r1, last.r0, last.index_first, last.index_step, last.k = 1, blocks, 0, 0, rows.k
+    last.outputs, last.along, last.total, last.r1, last.r0, last.k = m, rows.along, rows.total, 1, blocks, rows.k
     for k in range(m):
-        final_access[k] = access[k]
-        last.data[k], last.width[k], last.k_stride[k] = rows.data[k], rows.width[k], rows.k_stride[k]
-        last.r0_stride[k] = last.r1_stride[k] = 0
-    for k in range(states):
-        final_access[m + k] = CONTIGUOUS
-        t = <TensorBase>held[k]
-        last.data[m + k], last.width[m + k] = place_of(t), t.width
-        last.k_stride[m + k] = blocks if rows.along else 1
-        last.r0_stride[m + k] = 1 if rows.along else rows.k
-        last.r1_stride[m + k] = 0
+        last.width[k], last.strides[3 * k] = rows.width[k], rows.strides[3 * k]
+    for k in range(m, m + states):
+        last.width[k] = widths[k - m]
+        last.strides[3 * k], last.strides[3 * k + 2] = blocks if rows.along else 1, 1 if rows.along else rows.k
     step = blocks * rows.k
     last.outer = rows.outer
     for d in range(rows.outer):
         last.outer_size[d] = rows.outer_size[d]
         for k in range(m):
-            last.outer_stride[k][d] = rows.outer_stride[k][d]
-        for k in range(states):
-            last.outer_stride[m + k][d] = step
+            last.outer_stride[k * pitch + d] = rows.outer_stride[k * rows.pitch + d]
+        for k in range(m, m + states):
+            last.outer_stride[k * pitch + d] = step
         step *= rows.outer_size[d]
-    kernel = kernel_for(op, rows.device == NULL, FINAL, rows.along, final_access, state_codes, states, m, common, wanted)
-    last.run = kernel.run
-    launch(&last)
     return 0
 
 
-cdef int launch_ordered(Rows* part, int64_t whole, int64_t block) except -1:
-    """Block by block, where elements need to know how far along the row their block starts."""
-    cdef int64_t b
-    cdef int k
-    part.outer_size[0] = 1
-    for b in range(whole):
-        part.index_first = b * block
-        launch(part)
+cdef int launch_stages(const Stages* stages, char** data, char** states, const uint64_t* scalars, PyObject* device) except -1 nogil:
+    """Results and inputs stand at `data`, room for the states at `states`."""
+    cdef Rows part = stages.part[0], last = stages.last[0]
+    cdef int m = last.outputs, n = part.operands - stages.states, k
+    cdef int64_t block, past
+    part.device, last.device, part.scalars, last.scalars = device, device, scalars, scalars
+    part.data, last.data = <char**>alloca(part.operands * sizeof(char*)), <char**>alloca(last.operands * sizeof(char*))
+    part.outer_size = <int64_t*>alloca(part.pitch * sizeof(int64_t))
+    memcpy(part.outer_size, stages.part.outer_size, part.pitch * sizeof(int64_t))
+    memcpy(part.data, states, stages.states * sizeof(char*))
+    memcpy(part.data + stages.states, data + m, n * sizeof(char*))
+    memcpy(last.data, data, m * sizeof(char*))
+    memcpy(last.data + m, states, stages.states * sizeof(char*))
+    if stages.in_turn:
+        part.outer_size[0] = 1
+        for block in range(stages.whole):
+            part.index_first = block * stages.block
+            launch(&part)
+            for k in range(part.operands):
+                part.data[k] += part.outer_stride[k * part.pitch] * part.width[k]
+    else:
+        launch(&part)
         for k in range(part.operands):
-            part.data[k] += part.outer_stride[k][0] * part.width[k]
-    for k in range(part.operands):
-        part.data[k] -= whole * part.outer_stride[k][0] * part.width[k]
-    part.outer_size[0] = whole
+            past = part.strides[3 * k] if part.along else part.outer_stride[k * part.pitch]
+            part.data[k] += stages.whole * past * part.width[k]
+    if stages.tail:
+        part.r0, part.index_first = stages.tail, stages.whole * stages.block
+        if part.along:
+            part.k = 1
+        else:
+            part.outer_size[0] = 1
+        launch(&part)
+    return launch(&last)
+
+
+cdef int stage_kernels(RowOp op, const RowPlan* plan, const Stages* stages, const int* state_codes) except -1:
+    """The kernels of a reduction's two stages."""
+    cdef int access[MAX_ALL]
+    cdef int n = plan.inputs, m = plan.outputs, k
+    cdef bint along = plan.rows.along
+    for k in range(stages.states):
+        access[k] = BROADCAST if along else CONTIGUOUS
+    memcpy(access + stages.states, plan.access + m, n * sizeof(int))
+    stages.part.run = kernel_for(op, plan.on_host, PARTIAL, along, access, plan.codes, n, stages.states, plan.common, plan.wanted).run
+    memcpy(access, plan.access, m * sizeof(int))
+    for k in range(stages.states):
+        access[m + k] = CONTIGUOUS
+    stages.last.run = kernel_for(op, plan.on_host, FINAL, along, access, state_codes, stages.states, m, plan.common, plan.wanted).run
+    return 0
+
+
+cdef int run_stages(RowOp op, RowPlan* plan) except -1:
+    """Compute a long row in blocks, as planned, with room for the states of its own."""
+    cdef Rows* rows = &plan.rows
+    cdef Stages stages
+    cdef int codes[MAX_OPERANDS]
+    cdef int widths[MAX_OPERANDS]
+    cdef char* places[MAX_OPERANDS]
+    cdef int k
+    cdef TensorBase t
+    cdef list held = []
+    cdef tuple states = op.declaration.two_stage_codes(plan.common, plan.wanted)[1]
+    for k in range(len(states)):
+        codes[k] = states[k]
+        widths[k] = ITEMSIZE[codes[k]]
+    stages.part = stages.last = NULL
+    try:
+        plan_stages(&stages, rows, <int>len(states), widths, plan.on_host, op.ordered)
+        stage_kernels(op, plan, &stages, codes)
+        for k in range(stages.states):
+            t = new_tensor_on(<Device>rows.device if rows.device != NULL else None, 1, &stages.count, codes[k])
+            held.append(t)
+            places[k] = place_of(t)
+        with nogil:
+            launch_stages(&stages, rows.data, places, rows.scalars, rows.device)
+    finally:
+        free(stages.part)
+        free(stages.last)
     return 0
 
 

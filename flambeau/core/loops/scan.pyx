@@ -12,7 +12,7 @@ from ..call.kernels cimport away, kernel_t, Family, MAX_OUTPUTS
 from ..call.pointwise cimport copied
 from ..base.dtypes cimport as_dtype, dtype, is_stored
 from ..base.parallel cimport num_threads, parallel_for
-from .rows cimport Rows
+from .rows cimport RowRoom, Rows, attach_room
 from ..base.tensor cimport TensorBase, new_tensor, new_tensor_on, place_of, pointer, wrap_dim
 from ..views.views cimport compact
 
@@ -181,6 +181,7 @@ cdef int scan_blocks(declaration, TensorBase x, list results, dtype working, int
 cdef object scan_away(declaration, TensorBase x, dtype working, int64_t outer, int64_t length, int64_t inner):
     """The same on a device, in one launch: a block of threads goes along a row, or a thread along a column."""
     cdef Rows rows
+    cdef RowRoom room
     cdef TensorBase t
     cdef bint along = inner == 1
     cdef tuple key = ("away", along, x.code, working.code)
@@ -194,15 +195,14 @@ cdef object scan_away(declaration, TensorBase x, dtype working, int64_t outer, i
     for code in found[1]:
         results.append(new_tensor_on(x.storage.on, x.rank, x.sizes, code))
     rows.run, rows.device, rows.scalars = <kernel_t><void*><PyObject*>found[0], <PyObject*>x.storage.on, NULL
+    attach_room(&rows, &room, 1)
     rows.operands, rows.along, rows.scans = len(results) + 1, along, True
     rows.r1, rows.r0, rows.total, rows.index_first, rows.index_step = 1, length, length, 0, 0
     rows.k, rows.outer, rows.outer_size[0] = (outer if along else inner), (0 if along else 1), outer
     for k in range(rows.operands):
         t = x if k == len(results) else <TensorBase>results[k]
-        rows.data[k], rows.width[k], rows.r1_stride[k] = place_of(t), t.width, 0
-        rows.k_stride[k] = length if along else 1
-        rows.r0_stride[k] = 1 if along else inner
-        rows.outer_stride[k][0] = length * inner
+        rows.data[k], rows.width[k], rows.outer_stride[k] = place_of(t), t.width, length * inner
+        rows.strides[3 * k], rows.strides[3 * k + 1], rows.strides[3 * k + 2] = length if along else 1, 0, 1 if along else inner
     if x.count:
         away.rows(&rows)
     return results[0] if len(results) == 1 else tuple(results)
