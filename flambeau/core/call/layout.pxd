@@ -4,7 +4,14 @@ from ..base.tensor cimport TensorBase
 from .kernels cimport Launch, Operand, Plan
 
 cdef int broadcast(str who, int64_t* sizes, int* rank, TensorBase t, tuple names) except -1
-cdef void align(int64_t* strides, TensorBase t, int rank) noexcept nogil
+cdef inline void align(int64_t* strides, TensorBase t, int rank) noexcept nogil:
+    """A tensor's strides along the `rank` dimensions that it broadcasts to."""
+    cdef int d, ahead = rank - t.rank
+    for d in range(ahead):
+        strides[d] = 0
+    for d in range(t.rank):
+        strides[ahead + d] = t.strides[d] if t.sizes[d] != 1 else 0
+
 cdef void make_plan(Plan* plan, int rank, const int64_t* sizes, const int64_t* strides, int n) noexcept nogil
 cdef void launch_plan(Launch* launch) noexcept nogil
 cdef bint dense(TensorBase t) noexcept nogil

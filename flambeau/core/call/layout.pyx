@@ -35,15 +35,6 @@ cdef int broadcast(str who, int64_t* sizes, int* rank, TensorBase t, tuple names
     return 0
 
 
-cdef void align(int64_t* strides, TensorBase t, int rank) noexcept nogil:
-    """A tensor's strides along the `rank` dimensions that it broadcasts to."""
-    cdef int d, ahead = rank - t.rank
-    for d in range(ahead):
-        strides[d] = 0
-    for d in range(t.rank):
-        strides[ahead + d] = t.strides[d] if t.sizes[d] != 1 else 0
-
-
 cdef void make_plan(Plan* plan, int rank, const int64_t* sizes, const int64_t* strides, int n) noexcept nogil:
     """Order the dimensions by the first of n operands' strides, innermost first, and merge those that lie one after another.
     `strides` holds `rank` of each operand; those of the plan, which has room for as many, follow.
