@@ -24,7 +24,7 @@ OTHER_SPELLINGS = {
     "x1": "input",
     "x2": "other",
 }
-ALIKE = frozenset(e.name for e in REGISTRY.values() if getattr(e.function, "like", False))
+ALIKE = frozenset(e.name for e in REGISTRY.values() if getattr(e.function, "like", False) is True)
 # From one dtype or device to another.
 CONVERSIONS = frozenset(e.function.__name__ for e in REGISTRY.values() if e.kind == "conversion")
 

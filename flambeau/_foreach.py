@@ -15,6 +15,7 @@ what the operation raises.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -23,16 +24,21 @@ from .operations.declare.registry import published
 
 _operations = published("")
 
-# What is repeated, by how many arguments besides the first may be lists (the others are keywords, one for all).
-_REPEATED = {
-    0: """abs acos asin atan ceil clone cos cosh erf erfc exp expm1 floor frac lgamma log log10 log1p log2 max neg
-    reciprocal round rsqrt sigmoid sign sin sinh sqrt tan tanh trunc""",
-    1: "add sub mul div pow clamp_max clamp_min mm",
-    2: "lerp",
-    3: "addcdiv addcmul",
-}
-_ONLY_NEW = ("clone", "max", "mm")  # without a form in place
-_NAMES: dict[int, list[tuple[str, ...]]] = {  # how PyTorch calls the arguments
+__all__ = """_foreach_abs _foreach_abs_ _foreach_acos _foreach_acos_ _foreach_add _foreach_add_ _foreach_addcdiv _foreach_addcdiv_
+_foreach_addcmul _foreach_addcmul_ _foreach_asin _foreach_asin_ _foreach_atan _foreach_atan_ _foreach_ceil _foreach_ceil_
+_foreach_clamp_max _foreach_clamp_max_ _foreach_clamp_min _foreach_clamp_min_ _foreach_clone _foreach_copy_ _foreach_cos
+_foreach_cos_ _foreach_cosh _foreach_cosh_ _foreach_div _foreach_div_ _foreach_erf _foreach_erf_ _foreach_erfc _foreach_erfc_
+_foreach_exp _foreach_exp_ _foreach_expm1 _foreach_expm1_ _foreach_floor _foreach_floor_ _foreach_frac _foreach_frac_
+_foreach_lerp _foreach_lerp_ _foreach_lgamma _foreach_lgamma_ _foreach_log _foreach_log10 _foreach_log10_ _foreach_log1p
+_foreach_log1p_ _foreach_log2 _foreach_log2_ _foreach_log_ _foreach_max _foreach_maximum _foreach_maximum_ _foreach_minimum
+_foreach_minimum_ _foreach_mm _foreach_mul _foreach_mul_ _foreach_neg _foreach_neg_ _foreach_norm _foreach_pow _foreach_pow_
+_foreach_powsum _foreach_reciprocal _foreach_reciprocal_ _foreach_round _foreach_round_ _foreach_rsqrt _foreach_rsqrt_
+_foreach_sigmoid _foreach_sigmoid_ _foreach_sign _foreach_sign_ _foreach_sin _foreach_sin_ _foreach_sinh _foreach_sinh_
+_foreach_sqrt _foreach_sqrt_ _foreach_sub _foreach_sub_ _foreach_tan _foreach_tan_ _foreach_tanh _foreach_tanh_ _foreach_trunc
+_foreach_trunc_ _foreach_zero_""".split()
+
+# How PyTorch calls the arguments that may be lists, by how many there are; the others are keywords, one for all.
+_NAMES: dict[int, list[tuple[str, ...]]] = {
     1: [("other", "scalar", "scalars", "exponent", "mat2", "src")],
     2: [("tensors1",), ("weight", "weights")],
     3: [("tensor1",), ("tensor2",), ("value", "scalars")],
@@ -92,15 +98,16 @@ def _call(
     return [operation(*row, **keywords) for row in rows]
 
 
-def _function(name: str, operation: Callable, count: int) -> Callable:
-    public = f"_foreach_{name}"
+def _function(name: str, operation: Callable, lists: int | Callable[[], int]) -> Callable:
+    """The function of a public name; `lists`, or what it says at the first call, is how many arguments more may be lists."""
+    public, count = f"_foreach_{name}", functools.cache(lambda: lists if isinstance(lists, int) else lists())
 
     def function(self: Any, *given: Any, **keywords: Any) -> Any:
         if (
             name == "pow" and isinstance(self, (int, float, complex)) and len(given) == 1
         ):  # one base for all exponents
             return tuple(operation(self, exponent) for (exponent,) in zip(*_columns(public, list(given))))
-        made = _call(public, operation, count, self, given, keywords)
+        made = _call(public, operation, count(), self, given, keywords)
         return self if public.endswith("_") else tuple(made)
 
     function.__name__ = function.__qualname__ = public
@@ -115,18 +122,13 @@ def _in_place(name: str) -> Callable:
     return lambda x, *given, **keywords: getattr(x, name)(*given, **keywords)
 
 
-def _bounded(of_tensors: str, of_numbers: str) -> Callable:
+def _bounded(of_tensors: Callable, of_numbers: Callable) -> Callable:
     """`maximum` and `minimum`, of which numbers are operands, too."""
-
-    def operation(x: Any, bound: Any) -> Any:
-        return _operations[of_tensors if isinstance(bound, TensorBase) else of_numbers](x, bound)
-
-    return operation
+    return lambda x, bound: (of_tensors if isinstance(bound, TensorBase) else of_numbers)(x, bound)
 
 
-def _bounded_in_place(of_tensors: str, of_numbers: str) -> Callable:
-    operation = _bounded(of_tensors, of_numbers)
-    return lambda x, bound: x.copy_(operation(x, bound))
+def _written(operation: Callable) -> Callable:
+    return lambda x, *given: x.copy_(operation(x, *given))
 
 
 def _norm(x: Any, ord: Any = 2, dtype: Any = None) -> Any:
@@ -137,17 +139,35 @@ def _powsum(x: Any, ord: Any = 2, dtype: Any = None) -> Any:
     return (x.abs() ** ord).sum(dtype=dtype)
 
 
+def _lists(operation: Callable) -> int:
+    """How many arguments besides the first may be lists: those that an operation needs, and a `value`."""
+    import inspect  # which costs as much as a part of this package
+
+    parameters = inspect.signature(operation).parameters
+    return sum(p.default is p.empty for p in parameters.values()) - 1 + ("value" in parameters)
+
+
 def functions() -> dict[str, Callable]:
     """All of them by their names."""
-    made: dict[str, tuple[Callable, int]] = {}
-    for count, names in _REPEATED.items():
-        for name in names.split():
-            made[name] = _operations[name], count
-            if name not in _ONLY_NEW:
-                made[f"{name}_"] = _in_place(f"{name}_"), count
-    for name, of_numbers in (("maximum", "clamp_min"), ("minimum", "clamp_max")):
-        made[name] = _bounded(name, of_numbers), 1
-        made[f"{name}_"] = _bounded_in_place(name, of_numbers), 1
-    made |= {"copy_": (_in_place("copy_"), 1), "zero_": (_in_place("zero_"), 0)}
-    made |= {"norm": (_norm, 1), "powsum": (_powsum, 1)}
-    return {f"_foreach_{name}": _function(name, *parts) for name, parts in made.items()}
+    clamp_max, clamp_min = _operations["clamp_max"], _operations["clamp_min"]
+    own: dict[str, tuple[Callable, int]] = {
+        "norm": (_norm, 1),
+        "powsum": (_powsum, 1),
+        "copy_": (_in_place("copy_"), 1),
+        "zero_": (_in_place("zero_"), 0),
+    }
+    for name, of_numbers in (("maximum", clamp_min), ("minimum", clamp_max)):
+        bounded = _bounded(_operations[name], of_numbers)
+        own[name], own[f"{name}_"] = (bounded, 1), (_written(bounded), 1)
+    made = {}
+    for public in __all__:
+        name = public.removeprefix("_foreach_")
+        if name in own:
+            made[public] = _function(name, *own[name])
+        else:
+            repeated = _in_place(name) if name.endswith("_") else _operations[name]
+            made[public] = _function(name, repeated, functools.partial(_lists, _operations[name.rstrip("_")]))
+    return made
+
+
+globals().update(functions())

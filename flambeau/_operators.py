@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from .core.base.tensor import set_operator
 from .core.call.operation import Op, rename
 from .core.call.pointwise import InPlaceOp
@@ -37,13 +39,18 @@ for _op, _name in {
 }.items():
     rename(_op, _name)
 
+
+def _operator(op: Any, name: str | None = None) -> None:
+    """The operation of a Python operator, which has its name where no other is given."""
+    if isinstance(op, Op):
+        op.method = _methods.get(op.name)  # what modes and classes are shown of an operator
+    set_operator(name or op.__name__, op)
+
+
+for _op in (a.add, a.sub, a.rsub, a.mul, a.pow, a.lt, a.le, a.gt, a.ge, a.eq, a.ne, a.neg, a.absolute):
+    _operator(_op)
 for _name, _op in {
-    "add": a.add,
-    "sub": a.sub,
-    "rsub": a.rsub,
-    "mul": a.mul,
     "div": a.true_divide,
-    "pow": a.pow,
     "floordiv": a.floor_divide,
     "mod": a.remainder,
     "and": a.bitwise_and,
@@ -51,22 +58,12 @@ for _name, _op in {
     "xor": a.bitwise_xor,
     "lshift": a.bitwise_left_shift,
     "rshift": a.bitwise_right_shift,
-    "lt": a.lt,
-    "le": a.le,
-    "gt": a.gt,
-    "ge": a.ge,
-    "eq": a.eq,
-    "ne": a.ne,
-    "neg": a.neg,
-    "abs": a.absolute,
     "invert": a.bitwise_not,
     "ifloordiv": a.floor_divide_,
     "imod": a.remainder_,
     "ipow": a.pow_,
 }.items():
-    if isinstance(_op, Op):
-        _op.method = _methods.get(_op.name)  # what modes and classes are shown of an operator
-    set_operator(_name, _op)
+    _operator(_op, _name)
 for _name, _op in {
     "iadd": a.add,
     "isub": a.sub,
@@ -78,9 +75,7 @@ for _name, _op in {
     "ilshift": a.bitwise_left_shift,
     "irshift": a.bitwise_right_shift,
 }.items():
-    _written = InPlaceOp(_op, _op.name + "_")
-    _written.method = _methods[_op.name + "_"]
-    set_operator(_name, _written)
+    _operator(InPlaceOp(_op, _op.name + "_"), _name)
 
 
 def _reversed_divide(self, other):

@@ -10,7 +10,10 @@ NAMES = sorted(functions())
 UNARY = [
     n
     for n in NAMES
-    if not n.endswith("_") and n.split("_foreach_")[1] in flambeau._foreach._REPEATED[0].split()
+    if not n.endswith("_")
+    and hasattr(flambeau, n[9:])
+    and flambeau._foreach._lists(getattr(flambeau, n[9:])) == 0
+    and n != "_foreach_norm"
 ]
 BINARY = ["add", "sub", "mul", "div", "pow", "clamp_max", "clamp_min", "maximum", "minimum"]
 

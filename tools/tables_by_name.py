@@ -3,7 +3,12 @@
     python tools/tables_by_name.py [-v]
 
 Reads the package's sources.  A table is a string of words, a tuple, list or set of strings, or the keys of a dictionary, of which half at
-least, and three at least, are names under which operations are registered.
+least, and three at least, are names under which operations are registered.  Words of other vocabularies are not counted:
+
+    __all__                     what a module exports
+    types of devices            where all are types of `flambeau.device`
+    instructions                where all are words of the intermediate representation, in a module that works on its expressions
+    absences                    `_absent_reasons.py`: what PyTorch has and flambeau has not
 """
 
 from __future__ import annotations
@@ -13,11 +18,12 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from flambeau.codegen import expr, functions
+from flambeau.core.base.dtypes import DEVICE_TYPES
 from flambeau.operations.declare.registry import REGISTRY
 
 ROOT = Path(__file__).resolve().parent.parent
 LEAST = 3  # names that make a table
-# Public lists of what a module exports, and names that PyTorch alone has: no facts of operations.
 EXEMPT = {"__all__", "__slots__"}
 # Words that are names of operations and of something else: parameters, dtypes, attributes, modes.
 COMMON = {
@@ -44,6 +50,18 @@ def names() -> set[str]:
     """Under which operations are registered, and those that write in place."""
     found = {n for e in REGISTRY.values() for n in (e.name, e.name.rpartition(".")[2])}
     return found | {e.name + "_" for e in REGISTRY.values() if e.in_place is not None}
+
+
+def instructions() -> set[str]:
+    """The words of the intermediate representation: what `Expr.op` may be."""
+    called = (n for n, f in vars(functions).items() if callable(f) and getattr(f, "__name__", None) == n)
+    return {*expr.PRIMITIVES, *expr.LEAVES, *called}
+
+
+def works_on_expressions(tree: ast.AST, path: Path) -> bool:
+    """Whether a module is of the code generator, or imports its expressions."""
+    imported = (n.module or "" for n in ast.walk(tree) if isinstance(n, ast.ImportFrom))
+    return path.parent.name == "codegen" or any(m.split(".")[0] == "codegen" for m in imported)
 
 
 def strings(node: ast.AST) -> list[str] | None:
@@ -77,24 +95,27 @@ def tables(path: Path, known: set[str]) -> Iterator[tuple[int, list[str]]]:
             isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
         ):
             skipped.update(ast.walk(node))
+    others = [set(DEVICE_TYPES)]
+    if works_on_expressions(tree, path):
+        others.append(instructions())
     for node in ast.walk(tree):
         if node in skipped:
             continue
         words = strings(node)
-        if not words:
+        if not words or any({w for w in words if not w.startswith("call:")} <= other for other in others):
             continue
         hits = [w for w in words if w in known and w not in COMMON]
         if len(hits) >= LEAST and 2 * len(hits) >= len(words):
             yield node.lineno, hits
 
 
-def main(verbose: bool) -> None:
-    """Print the files with tables, how many tables and how many names."""
+def main(verbose: bool) -> int:
+    """Print the files with tables, how many tables and how many names; the number of tables."""
     known = names()
     total = 0
     for path in sorted((ROOT / "flambeau").rglob("*.py")):
         where = path.relative_to(ROOT / "flambeau")
-        if where.parts[0] in ("operations", "legacy"):
+        if where.parts[0] in ("operations", "legacy") or where.name == "_absent_reasons.py":
             continue
         found = list(tables(path, known))
         if found:
@@ -104,6 +125,7 @@ def main(verbose: bool) -> None:
                 for line, hits in found:
                     print(f"    {line}: {' '.join(hits[:12])}{' …' if len(hits) > 12 else ''}")
     print(f"{total} tables")
+    return total
 
 
 if __name__ == "__main__":

@@ -1,57 +1,44 @@
-"""Functions of each element: one table of today's operations, and those whose behaviour differs.
+"""Functions of each element: today's operations, and those whose behaviour differs.
 
 Operands of two are brought to one dtype first: PyTorch lets 0-dimensional ones give way to others, the standard does not.
 """
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
 from ._dtypes import REAL_OF, common, flat
 
-_OF_ONE = {name: getattr(flat, name) for name in (
-    *("abs", "acos", "acosh", "asin", "asinh", "atan", "atanh", "ceil", "cos", "cosh", "exp", "expm1", "floor", "imag"),
-    *("isfinite", "isinf", "isnan", "log", "log10", "log1p", "log2", "logical_not", "negative", "positive", "real"),
-    *("reciprocal", "signbit", "sin", "sinh", "sqrt", "square", "tan", "tanh", "trunc"),
-)}  # fmt: skip
-_OF_ONE["bitwise_invert"] = flat.bitwise_not
-_OF_ONE["conj"] = flat.conj
-_OF_TWO = {name: getattr(flat, name) for name in (
-    *("add", "atan2", "bitwise_and", "bitwise_left_shift", "bitwise_or", "bitwise_right_shift", "bitwise_xor"),
-    *("copysign", "divide", "greater", "greater_equal", "hypot", "less", "less_equal", "logaddexp"),
-    *("logical_and", "logical_or", "logical_xor", "maximum", "minimum", "multiply", "nextafter", "not_equal", "pow"),
-    "subtract",
-)}  # fmt: skip
-_OF_TWO["equal"] = flat.eq
-
-__all__ = ["clip", "floor_divide", "remainder", "round", "sign", *_OF_ONE, *_OF_TWO]
+# Those that no function here defines are today's operations of the same names.
+__all__ = """abs acos acosh add asin asinh atan atan2 atanh bitwise_and bitwise_invert bitwise_left_shift bitwise_or
+bitwise_right_shift bitwise_xor ceil clip conj copysign cos cosh divide equal exp expm1 floor floor_divide greater greater_equal hypot
+imag isfinite isinf isnan less less_equal log log10 log1p log2 logaddexp logical_and logical_not logical_or logical_xor maximum minimum
+multiply negative nextafter not_equal positive pow real reciprocal remainder round sign signbit sin sinh sqrt square subtract tan tanh
+trunc""".split()
 
 
-def _of_one(name: str, operation: Callable) -> Callable:
-    def function(x: Any, /) -> Any:
+def _function(name: str, operation: Callable) -> Callable:
+    """The operation on one array, or on two of one dtype: it needs as many arguments."""
+    needed = [p for p in inspect.signature(operation).parameters.values() if p.default is p.empty]
+
+    def of_one(x: Any, /) -> Any:
         return operation(x)
 
-    return _named(function, name, operation)
-
-
-def _of_two(name: str, operation: Callable) -> Callable:
-    def function(x1: Any, x2: Any, /) -> Any:
+    def of_two(x1: Any, x2: Any, /) -> Any:
         first, second = common(name, x1, x2)
         return operation(first, second)
 
-    return _named(function, name, operation)
-
-
-def _named(function: Callable, name: str, operation: Callable) -> Callable:
+    function = of_one if len(needed) == 1 else of_two
     function.__name__ = function.__qualname__ = name
     told = (operation.__doc__ or "").strip().partition("\n\n")[0]
     function.__doc__ = f"`{name}` of the array API standard.\n\n{told}"
     return function
 
 
-globals().update({name: _of_one(name, operation) for name, operation in _OF_ONE.items()})
-globals().update({name: _of_two(name, operation) for name, operation in _OF_TWO.items()})
+bitwise_invert = _function("bitwise_invert", flat.bitwise_not)
+equal = _function("equal", flat.eq)
 
 
 def clip(x: Any, /, min: Any = None, max: Any = None) -> Any:
@@ -125,3 +112,6 @@ def sign(x: Any, /) -> Any:
     if x.is_floating_point():
         return flat.where(flat.isnan(x), x, flat.sign(x))
     return flat.sign(x)
+
+
+globals().update({name: _function(name, getattr(flat, name)) for name in __all__ if name not in globals()})

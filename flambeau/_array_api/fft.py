@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -10,34 +11,24 @@ from ..core.base.dtypes import dtype
 from ..operations.declare.registry import published
 
 _fft = SimpleNamespace(**published("fft."))
-_ALONG_ONE = ("fft", "hfft", "ifft", "ihfft", "irfft", "rfft")
-_ALONG_SEVERAL = ("fftn", "ifftn", "irfftn", "rfftn")
+# Those that no function here defines are today's transforms of the same names.
+__all__ = (
+    """fft fftfreq fftn fftshift hfft ifft ifftn ifftshift ihfft irfft irfftn rfft rfftfreq rfftn""".split()
+)
 
-__all__ = [*_ALONG_ONE, *_ALONG_SEVERAL, "fftfreq", "fftshift", "ifftshift", "rfftfreq"]
 
-
-def _along_one(name: str, operation: Callable) -> Callable:
-    def function(x: Any, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Any:
+def _transform(name: str, operation: Callable) -> Callable:
+    def along_one(x: Any, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Any:
         return operation(x, n, axis, norm)
 
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"`{name}` of the array API standard: `flambeau.fft.{name}` along one axis."
-    return function
-
-
-def _along_several(name: str, operation: Callable) -> Callable:
-    def function(x: Any, /, *, s: Any = None, axes: Any = None, norm: str = "backward") -> Any:
+    def along_several(x: Any, /, *, s: Any = None, axes: Any = None, norm: str = "backward") -> Any:
         return operation(x, s, axes, norm)
 
+    one = "n" in inspect.signature(operation).parameters
+    function, where = (along_one, "one axis") if one else (along_several, "several axes, all for None")
     function.__name__ = function.__qualname__ = name
-    function.__doc__ = (
-        f"`{name}` of the array API standard: `flambeau.fft.{name}` along several axes, all for None."
-    )
+    function.__doc__ = f"`{name}` of the array API standard: `flambeau.fft.{name}` along {where}."
     return function
-
-
-globals().update({name: _along_one(name, getattr(_fft, name)) for name in _ALONG_ONE})
-globals().update({name: _along_several(name, getattr(_fft, name)) for name in _ALONG_SEVERAL})
 
 
 def fftfreq(n: int, /, *, d: float = 1.0, dtype: dtype | None = None, device: Any = None) -> Any:
@@ -78,3 +69,6 @@ def ifftshift(x: Any, /, *, axes: Any = None) -> Any:
     tensor([ 0,  1, -2, -1])
     """
     return _fft.ifftshift(x, axes)
+
+
+globals().update({name: _transform(name, getattr(_fft, name)) for name in __all__ if name not in globals()})

@@ -172,12 +172,14 @@ def _spectrum(level: Level, op: Any, args: list, kwargs: dict, running: Running 
     return level.tensor(found.reshape(level.size, *x.shape[:-1], *found.shape[1:]))
 
 
-@rule(*(operation(f"fft.{way}n") for way in ("fft", "ifft", "rfft", "irfft", "hfft", "ihfft")))
 def _transformed(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
     bound = parameters(op).bind(args, kwargs)
     if bound.get("dim") is None and bound.get("s") is not None:
         bound["dim"] = tuple(range(-len(bound["s"]), 0))
     return along("all")(level, op, [], bound, running)
+
+
+NAMED["transforms"] = _transformed
 
 
 def _is_column(a: Any, b: Any) -> bool:

@@ -52,11 +52,10 @@ class Word(NamedTuple):
 _ANY, _ROW, _SCAN = "any", "row, reduction", "scan"
 
 
-def _math(names: str, gives: str, shown: str, arguments: str = "x") -> list[Word]:
-    printed = shown.split()
+def _math(gives: str, shown: str, *functions: Callable, arguments: str = "x") -> list[Word]:
     return [
-        Word(n, arguments, gives, _ANY, getattr(fn, n), f"tensor({v})")
-        for n, v in zip(names.split(), printed)
+        Word(f.__name__, arguments, gives, _ANY, f, f"tensor({v})")
+        for f, v in zip(functions, shown.split(), strict=True)
     ]
 
 
@@ -78,33 +77,40 @@ def _typed(
 
 WORDS: tuple[Word, ...] = (
     *_math(
-        "exp exp2 expm1 log log2 log10 log1p",
         "exponentials and logarithms",
         "1.6487 1.4142 0.6487 -0.6931 -1. -0.3010 0.4055",
+        *(fn.exp, fn.exp2, fn.expm1, fn.log, fn.log2, fn.log10, fn.log1p),
     ),
     *_math(
-        "sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh",
         "trigonometric and hyperbolic functions",
         "0.4794 0.8776 0.5463 0.5236 1.0472 0.4636 0.5211 1.1276 0.4621 0.4812 nan 0.5493",
+        *(fn.sin, fn.cos, fn.tan, fn.asin, fn.acos, fn.atan),
+        *(fn.sinh, fn.cosh, fn.tanh, fn.asinh, fn.acosh, fn.atanh),
     ),
-    *_math("sqrt rsqrt cbrt", "roots; rsqrt is 1 / sqrt", "0.7071 1.4142 0.7937"),
+    *_math("roots; rsqrt is 1 / sqrt", "0.7071 1.4142 0.7937", fn.sqrt, fn.rsqrt, fn.cbrt),
     *_math(
-        "sigmoid erf erfc erfinv lgamma digamma trigamma",
         "special functions",
         "0.6225 0.5205 0.4795 0.4769 0.5724 -1.9635 4.9348",
+        *(fn.sigmoid, fn.erf, fn.erfc, fn.erfinv, fn.lgamma, fn.digamma, fn.trigamma),
     ),
     *_math(
-        "atan2 hypot pow fmod remainder",
         "functions of two values; remainder has the sign of y, fmod that of x",
         "2.8966 2.0616 4. 0.5000 -1.5000",
-        "x, y",
+        *(fn.atan2, fn.hypot, fn.pow, fn.fmod, fn.remainder),
+        arguments="x, y",
     ),
-    *_math("absolute", "the distance from zero; also abs(x)", "0.5000"),
-    *_math("floor ceil rint trunc", "rounded to an integer: down, up, to even, towards zero", "0. 1. 0. 0."),
-    *_math("maximum minimum", "the larger or smaller; NaN where either is", "0.5000 -2.", "x, y"),
-    *_math("copysign", "x with the sign of y", "-0.5000", "x, y"),
-    *_math("fma", "x · y + z, rounded once", "2.", "x, y, z"),
-    *_math("isnan", "whether it is NaN", "False"),
+    *_math("the distance from zero; also abs(x)", "0.5000", fn.absolute),
+    *_math(
+        "rounded to an integer: down, up, to even, towards zero",
+        "0. 1. 0. 0.",
+        *(fn.floor, fn.ceil, fn.rint, fn.trunc),
+    ),
+    *_math(
+        "the larger or smaller; NaN where either is", "0.5000 -2.", fn.maximum, fn.minimum, arguments="x, y"
+    ),
+    *_math("x with the sign of y", "-0.5000", fn.copysign, arguments="x, y"),
+    *_math("x · y + z, rounded once", "2.", fn.fma, arguments="x, y, z"),
+    *_math("whether it is NaN", "False", fn.isnan),
     Word(
         "where",
         "condition, x, y",
@@ -136,7 +142,7 @@ WORDS: tuple[Word, ...] = (
         _typed(n, "parts of a complex number, and its conjugate", "COMPLEX", f"kernels.{n}(z)", "z=1 + 2j", v)
         for n, v in (("real", "tensor(1.)"), ("imag", "tensor(2.)"), ("conj", "tensor(1.-2.j)"))
     ),
-    *_math("pair", "the complex number of two parts", "0.5000-2.j", "x, y"),
+    *_math("the complex number of two parts", "0.5000-2.j", fn.pair, arguments="x, y"),
     Word("sign", "x", "-1, 0 or 1; NaN for NaN", _ANY, differentiate.sign, "tensor(1.)"),
     Word("clamp", "x, low, high", "the value within bounds", _ANY, clamp, "tensor(1.)"),
     Word("cast", "x, dtype", "the value as another dtype", _ANY, cast, "tensor(0, dtype=flambeau.int32)"),
@@ -285,8 +291,8 @@ def _gradient(word: Word) -> str:
     """Whether kernels that call it have gradients of themselves."""
     if word.arguments in ("", "x, number") or "combine" in word.arguments:
         return {"fold": "of sums", "prefix": "of sums", "like": "yes"}.get(word.name, "–")
-    if word.name in ("rem", "isnan", "bitcast", "any", "all"):
-        return "–"
+    if word.function.__wrapped__ is bitcast:  # type: ignore[attr-defined]
+        return "–"  # the same bits of another dtype are another number
     if word.name == "sign":  # whose NaN comes from the value itself
         return "0"
     kind = "complex64" if word.name in ("real", "imag", "conj") else "float32"
@@ -297,6 +303,8 @@ def _gradient(word: Word) -> str:
         call.insert(0, given[0] > given[1])
     found = word.function(*call)
     result = found[0] if isinstance(found, tuple) else found
+    if not (ex.is_float(result.dtype) or ex.is_complex(result.dtype)):
+        return "–"
     if word.where == _SCAN:
         return "yes" if word.name == "running_sum" else "–"
     try:

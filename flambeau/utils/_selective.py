@@ -83,12 +83,6 @@ def _named(name: str) -> Any:
 
 
 _OF_PRODUCTS = {(1, 1): "dot", (2, 1): "mv", (2, 2): "mm", (1, 2): "mm"}
-_SAME_WORK = {
-    "layer_norm": "native_layer_norm",
-    "group_norm": "native_group_norm",
-    "batch_norm": "native_batch_norm",
-    "convolution": "convolution",
-}
 
 
 def as_aten(func: Any, args: tuple) -> tuple[Any, tuple]:
@@ -106,7 +100,7 @@ def as_aten(func: Any, args: tuple) -> tuple[Any, tuple]:
         if bias is None:
             return _named("mm") or func, (args[0], turned)
         return _named("addmm") or func, (bias, args[0], turned)
-    return _named(_SAME_WORK.get(name, "")) or func, args
+    return func, args
 
 
 SAC_IGNORED_OPS = {op for op in (_named("detach"),) if op is not None}  # neither counted nor kept

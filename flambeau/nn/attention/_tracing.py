@@ -14,7 +14,7 @@ from typing import Any
 from ..._tensor import Tensor
 from ...codegen import expr as ex
 from ...codegen.expr import Expr
-from ...core.base.dtypes import by_name
+from ...core.base.dtypes import DEVICE_TYPES, by_name
 from ...core.base.dtypes import device as device_of
 from ...core.base.tensor import TensorBase
 from ...core.call.operands import common_dtype
@@ -24,8 +24,6 @@ from ...core.make.create import empty
 from ...operations.declare.pointwise import CODES, Pointwise, compute_dtype
 from ...operations.neural.programs import PLACES, Program, element, symbol
 
-_SAME_VALUE = frozenset(("clone", "contiguous", "type_as", "to", "type", "cpu", "cuda", "opencl"))
-_FILLED = {"zeros_like": 0, "new_zeros": 0, "ones_like": 1, "new_ones": 1}
 _FIRST, _SECOND = ("input", "self", "x", "x1", "a"), ("other", "x2")  # spellings of operands
 
 
@@ -139,11 +137,11 @@ class Tracer(Mode):
         declared = getattr(operation, "declaration", None)
         if isinstance(declared, Pointwise):
             return self.pointwise(name, declared, args, kwargs)
-        if name in _FILLED or name in ("full_like", "new_full", "new_tensor"):
+        if kind == "creation" and operation.like:
             return self.filled(operation, name, args, kwargs)
         if name == "item":
             raise self.unknown("item()", "keep it a tensor")
-        if name == "detach" or name in _SAME_VALUE or kind in ("copy", "conversion"):
+        if name == "detach" or kind in ("copy", "conversion"):
             return self.converted(operation, name, args, kwargs)
         found = self.decompose(operation, args, kwargs)
         if found is NotImplemented:
@@ -216,17 +214,16 @@ class Tracer(Mode):
 
     def filled(self, operation: Any, name: str, args: tuple, kwargs: dict) -> Any:
         """A constant of a traced tensor's dtype, or of the one asked for."""
-        twin = empty((), dtype=args[0].dtype, device="meta")
         wanted = {k: v for k, v in kwargs.items() if k not in ("device", "pin_memory", "requires_grad")}
+        numbers = [x for x in (*args[1:], *wanted.values()) if isinstance(x, TensorBase)]
+        twin = empty((), dtype=args[0].dtype, device="meta" if numbers else "cpu")
         made = operation(twin, *args[1:], **wanted)
         if made.ndim:
             raise self.refused(f"the tensor of shape {tuple(made.shape)} that {name} makes")
-        number: Any = _FILLED.get(name)
-        if number is None:
-            number = args[-1] if "fill_value" not in kwargs else kwargs["fill_value"]
-        if isinstance(number, TensorBase):
-            return self.value(self.operand(number, name).expr, made.dtype.name)
-        return self.value(ex.const(number, compute_dtype(made.dtype.name)), made.dtype.name)
+        kind = made.dtype.name
+        if numbers:  # what it is filled with
+            return self.value(self.operand(numbers[0], name).expr, kind)
+        return self.value(ex.const(made.item(), compute_dtype(kind)), kind)
 
     def converted(self, operation: Any, name: str, args: tuple, kwargs: dict) -> Any:
         """The same number, perhaps as another dtype."""
@@ -239,7 +236,7 @@ class Tracer(Mode):
             return first.to(args[1].dtype)
         if name == "detach":
             return self.value(ex.make("constant", (first.expr,), first.expr.dtype), first.dtype.name)
-        if name in ("cpu", "cuda", "opencl"):
+        if name in DEVICE_TYPES:
             raise self.refused(f"the move {name}()")
         twin = empty((), dtype=first.dtype, device="meta")
 

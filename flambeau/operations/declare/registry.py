@@ -162,7 +162,7 @@ def register(
     batching: str | None = None,
     flops: Callable | None = None,
     aten: str | None = None,
-    like: bool = False,
+    like: bool | str = False,
     elementwise: bool | None = None,
     writes: bool | None = None,
     **details: Any,
@@ -177,7 +177,7 @@ def register(
     for accelerators, or a function of a call that tells one.  `batching`: the rule of `vmap`, where it is not that of its kind.
     `flops`: how many floating-point operations a call makes (`flops.py`).
     `aten`: what ATen calls it, where that is not its public name.
-    `like`: it makes a tensor like its first argument, of which it reads shape, dtype and device alone.
+    `like`: it makes a tensor like its first argument, of which it reads shape, dtype and device alone; "type": dtype and device alone.
     `elementwise`: it works on each element, and on those at the same place of its other operands; what is public of the kinds
     "pointwise" and "hosted" does unless that is said otherwise.
     `writes`: it writes to its first argument and returns it; that is what an underscore at the end of a name means in PyTorch, and it is

@@ -54,8 +54,22 @@ for _function in (create.zeros_like, create.ones_like, create.empty_like, create
         differentiable=False,
         like=True,
     )
+for _function in (
+    create.new_empty,
+    create.new_zeros,
+    create.new_ones,
+    create.new_full,
+    create.new_empty_strided,
+):
+    register(
+        _function.__name__,
+        "creation",
+        _function,
+        places=(f"Tensor.{_function.__name__}",),
+        differentiable=False,
+        like="type",
+    )
 for _module, _names in (
-    (create, "new_empty new_zeros new_ones new_full new_empty_strided"),
     (bridge, "numpy __array__ __array_wrap__"),
     (interchange, "__dlpack__ __dlpack_device__"),
     (arrow, "__arrow_c_array__"),
@@ -79,7 +93,14 @@ for _name, _batching in (("fill_", "filled"), ("zero_", "elements")):
         batching=_batching,
         elementwise=True,
     )
-register("new_tensor", "creation", literal.new_tensor_, places=("Tensor.new_tensor",), differentiable=False)
+register(
+    "new_tensor",
+    "creation",
+    literal.new_tensor_,
+    places=("Tensor.new_tensor",),
+    differentiable=False,
+    like="type",
+)
 arange, empty, zeros, from_numpy = (REGISTRY[n].function for n in ("arange", "empty", "zeros", "from_numpy"))
 
 

@@ -304,7 +304,7 @@ def _transform(
             composite=True,
             on_host=False,
             autocast=("float32", "whole") if end in casts else None,
-            batching=None if end == "n" else "along",
+            batching="transforms" if end == "n" else "along",
         )(function)
 
 
