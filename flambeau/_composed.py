@@ -7,14 +7,18 @@ side: whatever asks the whole for a gradient, a device or a version asks the ele
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import inspect
+import math
+from collections.abc import Callable, Iterable
 from typing import Any, ClassVar, Self
 
 from ._tensor import Tensor
+from ._typeinfo import iinfo
+from .core.base.dtypes import dtype
 from .core.call.operation import Op, behind
 from .core.call.pointwise import PointwiseOp
 from .core.call.watching import today
-from .operations.declare.registry import REGISTRY
+from .operations.declare.registry import REGISTRY, Entry
 
 OTHER_SPELLINGS = {
     "axis": "dim",
@@ -24,9 +28,16 @@ OTHER_SPELLINGS = {
     "x1": "input",
     "x2": "other",
 }
-ALIKE = frozenset(e.name for e in REGISTRY.values() if getattr(e.function, "like", False) is True)
-# From one dtype or device to another.
-CONVERSIONS = frozenset(e.function.__name__ for e in REGISTRY.values() if e.kind == "conversion")
+
+
+def operations(holds: Callable[[Entry], Any]) -> frozenset[str]:
+    """The names of the operations of whose entries something holds."""
+    return frozenset(e.function.__name__ for e in REGISTRY.values() if holds(e))
+
+
+ALIKE = operations(lambda e: getattr(e.function, "like", False) is True)
+ALIKE_IN_TYPE = operations(lambda e: getattr(e.function, "like", False) == "type")
+CONVERSIONS = operations(lambda e: e.kind == "conversion")  # from one dtype or device to another
 
 
 def elementwise() -> frozenset[str]:
@@ -40,6 +51,97 @@ def elementwise() -> frozenset[str]:
     return frozenset(op.__name__ for op in ops if op is not None and getattr(op, "elementwise", False))
 
 
+def moving() -> frozenset[str]:
+    """The names of all operations whose results are elements of their arguments, chosen without looking at them.
+
+    >>> from flambeau._composed import moving
+    >>> {"cat", "t", "roll", "gather"} <= moving(), "as_strided" in moving(), "t_" in moving()
+    (True, False, False)
+    """
+    by_kind = ("view", "join")
+    return operations(lambda e: e.details.get("moves", e.kind in by_kind) and not e.function.writes)  # type: ignore[attr-defined]
+
+
+def _reduces(entry: Entry) -> bool:
+    by_dims = "identity" in entry.details and "keepdim" in inspect.signature(entry.function).parameters
+    return bool(entry.places) and (entry.kind == "reduction" or by_dims)
+
+
+def reductions() -> frozenset[str]:
+    """The names of all public operations that make a number of the elements along some dimensions, or of all.
+
+    >>> from flambeau._composed import reductions
+    >>> {"sum", "amax", "logsumexp", "nanmean"} <= reductions(), "softmax" in reductions()
+    (True, False)
+    """
+    return operations(_reduces)
+
+
+def along_rows() -> frozenset[str]:
+    """The names of all public operations that make a row of a row.
+
+    >>> from flambeau._composed import along_rows
+    >>> {"softmax", "softmin", "cumsum", "cummax"} <= along_rows(), "sum" in along_rows()
+    (True, False)
+    """
+    return operations(lambda e: "identity" in e.details and not _reduces(e))
+
+
+def losses() -> frozenset[str]:
+    """The names of all losses of an input and a target that are made of a number for each element.
+
+    >>> from flambeau._composed import losses
+    >>> "mse_loss" in losses(), "cross_entropy" in losses()
+    (True, False)
+    """
+    return operations(lambda e: e.details.get("loss_of_each"))
+
+
+def identity(op: Op, kind: dtype) -> Any:
+    """What changes nothing in a reduction or a scan of elements of that dtype.
+
+    >>> import flambeau
+    >>> from flambeau._composed import identity
+    >>> identity(flambeau.amax, flambeau.float32), identity(flambeau.min, flambeau.int8), identity(flambeau.sum, flambeau.int8)
+    (-inf, 127, 0)
+    """
+    value = op.entry.details["identity"]
+    if kind.is_floating_point or kind.is_complex:
+        return value
+    if value != value:
+        return 0
+    if math.isinf(value):
+        return value > 0 if kind.name == "bool" else iinfo(kind).max if value > 0 else iinfo(kind).min
+    return bool(value) if kind.name == "bool" else value
+
+
+class Overrides(dict[str, Callable[..., Any]]):
+    """What stands in for operations, by their names: functions of the operation and its arguments.
+
+    >>> import flambeau
+    >>> from flambeau._composed import Overrides
+    >>> overrides = Overrides()
+    >>> @overrides(flambeau.t)
+    ... def turned(func, input): ...
+    >>> overrides["t"] is turned
+    True
+    """
+
+    def __call__(self, *operations: Callable) -> Callable:
+        """A decorator: the function stands in for these operations."""
+
+        def enter(handler: Callable) -> Callable:
+            self.update((operation.__name__, handler) for operation in operations)
+            return handler
+
+        return enter
+
+    def group(self, names: Iterable[str], handler: Callable) -> None:
+        """The function stands in for all of these that have none of their own."""
+        for name in names:
+            self.setdefault(name, handler)
+
+
 class Composed(Tensor):
     """A tensor that stands for others.  A class of them has `answers`, by the names of operations: functions of
     the operation and its arguments.
@@ -47,7 +149,7 @@ class Composed(Tensor):
 
     _composed = True
     _asked_while_alive = True
-    answers: ClassVar[Mapping[str, Callable[..., Any]]] = {}
+    answers: ClassVar[Overrides] = Overrides()
     _elements: Any
 
     @classmethod

@@ -3,18 +3,33 @@
 from __future__ import annotations
 
 import warnings
+from types import SimpleNamespace
 from typing import Any, ClassVar, Self
 
-from .._composed import ALIKE, CONVERSIONS, Composed, elementwise
+from .._composed import (
+    ALIKE,
+    ALIKE_IN_TYPE,
+    CONVERSIONS,
+    Composed,
+    Overrides,
+    along_rows,
+    elementwise,
+    identity,
+    moving,
+    reductions,
+)
 from ..core import tape
 from ..core.base.formats import strided
 from ..core.base.tensor import TensorBase
 from ..core.make.create import empty
 from ..operations.declare.registry import published
+from ..operations.rows.norms import norm2
 
 __all__ = ["MaskedTensor", "as_masked_tensor", "is_masked_tensor", "masked_tensor"]
 
 _ops, _masked = published(""), published("masked.")
+_methods = SimpleNamespace(**published("Tensor."))
+overrides = Overrides()
 
 
 class MaskedTensor(Composed):
@@ -42,7 +57,7 @@ class MaskedTensor(Composed):
     )
     """
 
-    answers: ClassVar[dict[str, Any]] = {}
+    answers = overrides
     _is = "a masked tensor"
     _mask: Any
 
@@ -315,6 +330,7 @@ def _pointwise(func: Any, *args: Any, **kwargs: Any) -> Any:
     return written
 
 
+@overrides(_methods.detach, _methods.is_pinned, _methods.record_stream)
 def _of_data(func: Any, input: Any, *args: Any, **kwargs: Any) -> Any:
     """Conversions and tensors alike: the mask stays, and follows to another device."""
     if not isinstance(input, MaskedTensor):
@@ -326,6 +342,7 @@ def _of_data(func: Any, input: Any, *args: Any, **kwargs: Any) -> Any:
     return _made(found, input._mask.to(found.device))
 
 
+@overrides(_ops["where"], _methods.where)
 def _where(func: Any, condition: Any, input: Any, other: Any) -> MaskedTensor:
     """The elements, and the mask, of one or the other."""
     if func.__name__ == "where_method" or isinstance(condition, MaskedTensor):
@@ -384,24 +401,38 @@ def _there(mask: TensorBase, dim: Any, keepdim: bool) -> TensorBase:
     return mask
 
 
+@overrides(_methods.var, _methods.std)
+def _spread(
+    func: Any, input: Any, dim: Any = None, unbiased: Any = None, keepdim: bool = False, **kwargs: Any
+) -> MaskedTensor:
+    """`var` and `std`, whose second or third argument by position says whether one is taken from the count."""
+    if isinstance(dim, bool):
+        dim, unbiased = None, dim
+    if unbiased is not None:
+        kwargs["unbiased"] = unbiased
+    return _reduce(func, input, dim, keepdim, **kwargs)
+
+
 def _reduce(func: Any, input: Any, dim: Any = None, keepdim: bool = False, **kwargs: Any) -> MaskedTensor:
     """Of the elements that are there; masked out where there are none."""
     name = func.__name__
+    if isinstance(dim, TensorBase):  # `max` and `min` of two tensors
+        return _pointwise(func, input, dim, **kwargs)
     if not isinstance(input, MaskedTensor):
         raise MaskedTensor._refusal(name)
-    if name in ("var", "std") and isinstance(dim, bool):  # var(unbiased)
-        dim, kwargs["unbiased"] = None, dim
     if "out" in kwargs:
         raise NotImplementedError(f"{name}(): out= is not available for masked tensors")
     data, mask = input._elements, input._mask
-    if name in ("all", "any"):
-        filled = data.masked_fill(~mask, name == "all")
-        found = func(filled) if dim is None else func(filled, dim, keepdim)
-    else:
+    if name in _masked:
         found = _masked[name](data, dim, keepdim=keepdim, mask=mask, **kwargs)
-    return _made(found, _there(mask, dim, keepdim))
+    else:
+        filled = data.masked_fill(~mask, identity(func, data.dtype))
+        dims = () if dim is None else (dim, keepdim) if keepdim else (dim,)
+        found = func(filled, *dims, **kwargs)
+    return _wrap(found, _there(mask, dim, keepdim))
 
 
+@overrides(_ops["norm"], _methods.norm, published("linalg.")["vector_norm"])
 def _norm(
     func: Any, input: Any, p: Any = 2.0, dim: Any = None, keepdim: bool = False, dtype: Any = None
 ) -> Any:
@@ -410,6 +441,12 @@ def _norm(
         raise NotImplementedError(f"norm(): the order {p!r} is not available for masked tensors")
     found = _masked["norm"](input._elements, order, dim, keepdim=keepdim, dtype=dtype, mask=input._mask)
     return _made(found, _there(input._mask, dim, keepdim))
+
+
+@overrides(norm2)
+def _norm_inside(func: Any, tensors: tuple, *rest: Any) -> TensorBase:
+    """The norm as other functions of the library call it."""
+    return _norm(func, tensors[0]).to_tensor(0)
 
 
 def _along(
@@ -432,6 +469,7 @@ def _masked_function(func: Any, input: Any, *args: Any, mask: Any = None, **kwar
     return func(input._elements, *args, mask=both, **kwargs)
 
 
+@overrides(_methods.copy_)
 def _copy(func: Any, input: Any, src: Any, non_blocking: bool = False) -> Any:
     if not isinstance(input, MaskedTensor) or not isinstance(src, MaskedTensor):
         raise TypeError("copy_(): expected two masked tensors; a dense one is got by to_tensor(value)")
@@ -440,26 +478,41 @@ def _copy(func: Any, input: Any, src: Any, non_blocking: bool = False) -> Any:
     return input
 
 
+@overrides(_methods.item)
 def _item(func: Any, input: MaskedTensor) -> Any:
     if input.numel() == 1 and not input._mask.item():
         raise ValueError("item(): the element is masked out, there is no number")
     return input._elements.item()
 
 
+@overrides(_methods.detach_)
 def _detach_in_place(func: Any, input: MaskedTensor) -> MaskedTensor:
     input._elements.detach_()
     return input
 
 
+@overrides(_methods.contiguous)
 def _contiguous(func: Any, input: MaskedTensor, **kwargs: Any) -> MaskedTensor:
     data, mask = input._elements.contiguous(**kwargs), input._mask.contiguous(**kwargs)
     return input if data is input._elements and mask is input._mask else _made(data, mask)
 
 
+@overrides(_methods.clone)
 def _clone(func: Any, input: MaskedTensor, **kwargs: Any) -> MaskedTensor:
     return _made(func(input._elements, **kwargs), input._mask.clone())
 
 
+@overrides(_methods.is_contiguous)
+def _is_contiguous(func: Any, input: MaskedTensor, **kwargs: Any) -> bool:
+    return input._elements.is_contiguous(**kwargs)
+
+
+@overrides(_methods.is_same_size)
+def _is_same_size(func: Any, input: TensorBase, other: TensorBase) -> bool:
+    return input.shape == other.shape
+
+
+@overrides(_methods.tolist)
 def _to_list(func: Any, input: MaskedTensor) -> Any:
     """Numbers, None where none are."""
 
@@ -476,28 +529,9 @@ def _like(func: Any, input: MaskedTensor, *args: Any, **kwargs: Any) -> TensorBa
 
 
 _MASKED = frozenset(_masked.values())
-_PASSED = (
-    "select transpose swapaxes swapdims t T mT split split_with_sizes chunk tensor_split narrow __getitem__ expand expand_as view view_as "
-    "reshape reshape_as cat stack hstack vstack dstack unsqueeze squeeze unfold permute movedim moveaxis flatten unflatten ravel unbind "
-    "flip fliplr flipud roll rot90 repeat tile repeat_interleave index_select gather take_along_dim diagonal broadcast_to atleast_1d "
-    "atleast_2d atleast_3d"
-).split()
-MaskedTensor.answers = {
-    **dict.fromkeys(elementwise(), _pointwise),
-    **dict.fromkeys(ALIKE | CONVERSIONS | {"detach", "is_pinned", "record_stream"}, _of_data),
-    **dict.fromkeys(_PASSED, _passed),
-    **dict.fromkeys("sum mean prod amin amax argmin argmax all any var std logsumexp".split(), _reduce),
-    **dict.fromkeys("softmax log_softmax softmin cumsum cumprod".split(), _along),
-    **dict.fromkeys("new_zeros new_ones new_empty new_full new_tensor".split(), _like),
-    **dict.fromkeys(("where", "where_method"), _where),
-    **dict.fromkeys(("norm", "vector_norm"), _norm),
-    "linalg_vector_norm": lambda func, tensors, *rest: _norm(func, tensors[0]).to_tensor(0),
-    "copy_": _copy,
-    "item": _item,
-    "clone": _clone,
-    "contiguous": _contiguous,
-    "is_contiguous": lambda func, input, **kwargs: input._elements.is_contiguous(**kwargs),
-    "is_same_size": lambda func, input, other: input.shape == other.shape,
-    "detach_": _detach_in_place,
-    "tolist": _to_list,
-}
+overrides.group(elementwise(), _pointwise)
+overrides.group(ALIKE | CONVERSIONS, _of_data)
+overrides.group(ALIKE_IN_TYPE, _like)
+overrides.group(reductions(), _reduce)
+overrides.group(along_rows() & {*_masked}, _along)
+overrides.group(moving(), _passed)

@@ -16,6 +16,7 @@ from ..core.make import twisted
 from ..core.make.bridge import from_numpy
 from ..core.make.create import empty_like
 from ..core.make.random import randperm
+from ..operations.declare.registry import REGISTRY
 from ..operations.pointwise.arithmetic import where
 from ..overrides import handle_torch_function, has_torch_function_variadic
 
@@ -48,15 +49,6 @@ __all__ = [
     "zeros_",
 ]
 
-_GAINS = {
-    **dict.fromkeys(("linear", "conv1d", "conv2d", "conv3d"), 1.0),
-    **dict.fromkeys(("conv_transpose1d", "conv_transpose2d", "conv_transpose3d"), 1.0),
-    "sigmoid": 1.0,
-    "tanh": 5.0 / 3,
-    "relu": math.sqrt(2.0),
-    "selu": 3.0 / 4,
-}
-
 
 def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
     """The factor by which to scale a standard deviation so that signals keep theirs through a nonlinearity.
@@ -78,9 +70,11 @@ def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
         if isinstance(slope, bool) or not isinstance(slope, (int, float)):
             raise ValueError(f"negative_slope {param} not a valid number")
         return math.sqrt(2.0 / (1 + slope**2))
-    if nonlinearity not in _GAINS:
+    entry = REGISTRY.get(nonlinearity)
+    gain = None if entry is None else entry.details.get("gain")
+    if gain is None:
         raise ValueError(f"Unsupported nonlinearity {nonlinearity}")
-    return _GAINS[nonlinearity]
+    return gain
 
 
 def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Any = None) -> Tensor:

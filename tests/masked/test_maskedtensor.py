@@ -88,7 +88,7 @@ def test_reductions(name, dim, keepdim):
     more = {"ddof": 1} if name in ("var", "std") else {}
     if dim is None and keepdim:
         return
-    found = getattr(x, name)() if dim is None else getattr(x, name)(dim, keepdim)
+    found = getattr(x, name)() if dim is None else getattr(x, name)(dim, keepdim=keepdim)
     wanted = (
         fold(reference, axis=dim, keepdims=keepdim, **more) if dim is not None else fold(reference, **more)
     )

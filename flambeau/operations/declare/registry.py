@@ -180,6 +180,13 @@ def register(
     `like`: it makes a tensor like its first argument, of which it reads shape, dtype and device alone; "type": dtype and device alone.
     `elementwise`: it works on each element, and on those at the same place of its other operands; what is public of the kinds
     "pointwise" and "hosted" does unless that is said otherwise.
+    `details`: facts that some libraries read of some operations, among them these.
+    `identity`: what changes nothing where it stands among the elements that are reduced or scanned; infinite ones are the least and the
+    greatest value of the dtype, NaN is 0 where there is none.
+    `moves`: the elements of its results are elements of its tensor arguments, chosen by the other arguments alone; "view" and "join" do
+    unless that is said otherwise.
+    `additive`: f(a + b) = f(a) + f(b).  `loss_of_each`: a loss of `input` and `target` that is a number for each element, or the mean or
+    the sum of these.  `gain`: the factor of initial weights before it (`nn.init.calculate_gain`).
     `writes`: it writes to its first argument and returns it; that is what an underscore at the end of a name means in PyTorch, and it is
     read here alone.
     """

@@ -56,6 +56,7 @@ register(
     places=("nn.functional.linear",),
     autocast="lower",
     flops=flops.linear,
+    gain=1.0,
 )
 
 

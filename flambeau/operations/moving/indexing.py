@@ -36,6 +36,7 @@ for _name, _function, _aten in (
         FunctionOp(_function, _name, owns=False),
         places=(f"Tensor.{_name}",),
         writes=_function is indexing.write_at,
+        moves=_function is indexing.read_at,
         aten=_aten,
     )
 indexing.set_operations(published("Tensor.")["__getitem__"], published("Tensor.")["__setitem__"])
@@ -44,7 +45,7 @@ indexing.set_operations(published("Tensor.")["__getitem__"], published("Tensor."
 def _reading(function: Callable, **details: Any) -> Any:
     """An operation that reads from its input."""
     read = Leaf(("result",), ("input",))
-    return register(function.__name__, "indexing", function, out=True, leaf=read, **details)
+    return register(function.__name__, "indexing", function, out=True, leaf=read, moves=True, **details)
 
 
 def _writing(module: Any, name: str, *inputs: str, **details: Any) -> tuple[Any, Any]:

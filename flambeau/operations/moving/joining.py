@@ -35,7 +35,7 @@ def _checked(who: str, tensors: Tensors) -> Tensors:
     return tensors
 
 
-@library("composite", "hstack", autocast="parts")
+@library("composite", "hstack", autocast="parts", moves=True)
 def hstack(tensors: Tensors, *, out: TensorBase | None = None) -> TensorBase:
     """[A B …]: the tensors side by side, along the second dimension, 1-dim ones along the first.
 
@@ -47,7 +47,7 @@ def hstack(tensors: Tensors, *, out: TensorBase | None = None) -> TensorBase:
     return cat(parts, 0 if parts[0].ndim == 1 else 1, out=out)
 
 
-@library("composite", "vstack", "row_stack", autocast="parts")
+@library("composite", "vstack", "row_stack", autocast="parts", moves=True)
 def vstack(tensors: Tensors, *, out: TensorBase | None = None) -> TensorBase:
     """The tensors one above another: along the first dimension, where a 1-dim tensor counts as a row.
 
@@ -61,7 +61,7 @@ def vstack(tensors: Tensors, *, out: TensorBase | None = None) -> TensorBase:
     return cat([atleast_2d(t) for t in _checked("vstack", tensors)], 0, out=out)
 
 
-@library("composite", "dstack", autocast="parts")
+@library("composite", "dstack", autocast="parts", moves=True)
 def dstack(tensors: Tensors, *, out: TensorBase | None = None) -> TensorBase:
     """The tensors one behind another: along the third dimension, which is added where it is missing.
 
@@ -82,7 +82,7 @@ def dstack(tensors: Tensors, *, out: TensorBase | None = None) -> TensorBase:
     return cat([atleast_3d(t) for t in _checked("dstack", tensors)], 2, out=out)
 
 
-@library("composite", "column_stack", autocast="parts")
+@library("composite", "column_stack", autocast="parts", moves=True)
 def column_stack(tensors: Tensors, *, out: TensorBase | None = None) -> TensorBase:
     """[a b …]: the tensors side by side as columns; 0-dim and 1-dim ones become matrices of one column
     first.

@@ -43,7 +43,7 @@ def _tuple(given: Any) -> tuple:
 
 
 # --- mirror images, shifts, turns ------------------------------------------------------------------------------------------
-@library("shape", batching="along", composite=True)
+@library("shape", batching="along", composite=True, moves=True)
 def flip(input: TensorBase, *dims_: Any, dims: Any = None) -> TensorBase:
     """A copy with the elements in reverse order along `dims`.
 
@@ -71,7 +71,7 @@ def _(grad: TensorBase, dims: tuple[int, ...]) -> TensorBase:
     return flip(grad, dims)
 
 
-@library("shape", reference="numpy.fliplr", composite=True)
+@library("shape", reference="numpy.fliplr", composite=True, moves=True)
 def fliplr(input: TensorBase) -> TensorBase:
     """The columns (dimension 1) in reverse order.
 
@@ -91,7 +91,7 @@ def fliplr(input: TensorBase) -> TensorBase:
     return flip(input, 1)
 
 
-@library("shape", reference="numpy.flipud", composite=True)
+@library("shape", reference="numpy.flipud", composite=True, moves=True)
 def flipud(input: TensorBase) -> TensorBase:
     """The rows (dimension 0) in reverse order.
 
@@ -111,7 +111,7 @@ def flipud(input: TensorBase) -> TensorBase:
     return flip(input, 0)
 
 
-@leaf("shape", "roll", "Tensor.roll")
+@leaf("shape", "roll", "Tensor.roll", moves=True)
 def roll(input: TensorBase, shifts: Any, dims: Any = None) -> TensorBase:
     """The elements moved on by `shifts` along `dims`, the last ones to the front; without dims, along all as if one.
 
@@ -151,7 +151,7 @@ def _(grad: TensorBase, shifts: Any, dims: Any) -> TensorBase:
     return roll(grad, tuple(-step for step in _tuple(shifts)), dims)
 
 
-@leaf("shape", "rot90", "Tensor.rot90", reference="numpy.rot90", batching="along")
+@leaf("shape", "rot90", "Tensor.rot90", reference="numpy.rot90", batching="along", moves=True)
 def rot90(input: TensorBase, k: int = 1, dims: Sequence[int] = (0, 1)) -> TensorBase:
     """The plane of two dimensions turned by k quarters, from the first of `dims` towards the second.
 
@@ -190,7 +190,7 @@ def _(grad: TensorBase, k: int, dims: Sequence[int]) -> TensorBase:
 
 
 # --- repeating ---------------------------------------------------------------------------------------------------------------
-@library("shape", "Tensor.repeat", composite=True)
+@library("shape", "Tensor.repeat", composite=True, moves=True)
 def repeat(input: TensorBase, *repeats_: Any, repeats: Any = None) -> TensorBase:
     """The tensor laid side by side `repeats` times along each dimension; more repeats than dimensions add some in front.
 
@@ -232,7 +232,7 @@ def _(grad: TensorBase, times: tuple[int, ...], shape_input: Any) -> TensorBase:
     return (wide.sum(tuple(range(0, wide.ndim, 2))) if times else wide).reshape(shape_input)
 
 
-@library("shape", composite=True)
+@library("shape", composite=True, moves=True)
 def tile(input: TensorBase, *dims_: Any, dims: Any = None) -> TensorBase:
     """`repeat`, with repeats of 1 in front where `dims` are fewer than the dimensions.
 
@@ -251,7 +251,7 @@ def tile(input: TensorBase, *dims_: Any, dims: Any = None) -> TensorBase:
     return repeat(input, (1,) * (input.ndim - len(times)) + times)
 
 
-@library("shape", composite=True)
+@library("shape", composite=True, moves=True)
 def repeat_interleave(
     input: TensorBase, repeats: Any = None, dim: int | None = None, *, output_size: int | None = None
 ) -> TensorBase:

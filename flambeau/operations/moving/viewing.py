@@ -32,7 +32,9 @@ _BATCHING = {
     "is_contiguous": "outlined",
 }
 for _name in _BOTH.split():
-    register(_name, "view", getattr(views, _name), batching=_BATCHING.get(_name))
+    register(
+        _name, "view", getattr(views, _name), batching=_BATCHING.get(_name), moves=_name != "as_strided"
+    )
 for _name in _METHODS.split():
     flat = [_name] if _name in ("detach_", "as_strided_", "resize_as_") else []
     shown = _SET if _name == "set_" else ()
@@ -43,6 +45,7 @@ for _name in _METHODS.split():
         places=(f"Tensor.{_name}", *flat),
         overloads=shown,
         batching=_BATCHING.get(_name),
+        moves=_name != "is_contiguous",
     )
 atleast_1d, atleast_2d, atleast_3d = (
     register(
@@ -59,7 +62,12 @@ atleast_1d, atleast_2d, atleast_3d = (
     for name in ("atleast_1d", "atleast_2d", "atleast_3d")
 )
 view_as_real = register(
-    "view_as_real", "view", views.view_as_real, places=("view_as_real",), batching="elements"
+    "view_as_real",
+    "view",
+    views.view_as_real,
+    places=("view_as_real",),
+    batching="elements",
+    moves=False,
 )
 view_as_complex = register(
     "view_as_complex",
@@ -68,6 +76,7 @@ view_as_complex = register(
     places=("view_as_complex",),
     autocast=("float32", "whole"),
     batching="elements",
+    moves=False,
 )
 register("broadcast_to", "view", views.broadcast_to)
 
@@ -84,7 +93,7 @@ for _name in ("item", "tolist"):
     )
 
 
-@library("view", "real", batching="pointwise", composite=True)
+@library("view", "real", batching="pointwise", composite=True, elementwise=True, additive=True)
 def real(input: Tensor) -> Tensor:
     """The real part of complex numbers, a view; real numbers themselves.
 
@@ -101,7 +110,7 @@ def real(input: Tensor) -> Tensor:
     return view_as_real(input).select(-1, 0) if input.is_complex() else input
 
 
-@library("view", "imag", batching="pointwise", composite=True)
+@library("view", "imag", batching="pointwise", composite=True, elementwise=True, additive=True)
 def imag(input: Tensor) -> Tensor:
     """The imaginary part of complex numbers, a view.  RuntimeError for real dtypes.
 

@@ -30,7 +30,7 @@ def _zero(x):
     return fn.like(x, 0.0)
 
 
-@pointwise(dtypes=NUMERIC, aten_backward="threshold_backward")
+@pointwise(dtypes=NUMERIC, aten_backward="threshold_backward", gain=math.sqrt(2.0))
 def relu(input):
     """max(input, 0), element by element; the derivative at 0 is 0.
 
@@ -129,7 +129,7 @@ def _(grad, input, alpha):
 _ALPHA, _SCALE = 1.6732632423543772848170429916717, 1.0507009873554804934193349852946
 
 
-@pointwise(dtypes=FLOATING, label="EluBackward0")
+@pointwise(dtypes=FLOATING, label="EluBackward0", gain=3.0 / 4.0)
 def selu(input):
     """scale · (max(0, x) + min(0, α · (exp(x) - 1))): a scaled elu whose activations keep mean 0 and variance 1 (Klambauer et al. 2017).
 

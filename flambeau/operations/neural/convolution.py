@@ -463,6 +463,7 @@ def _declare(n: int) -> None:
             places=(name, f"nn.functional.{name}"),
             autocast="lower",
             flops=_count_whole if function is conv else None,
+            gain=1.0,
         )
 
 

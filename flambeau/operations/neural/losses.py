@@ -382,7 +382,9 @@ def _elementwise(name: str, what: str, elements: str, of):
             f"tensor([{elements}])",
         )
     )
-    return library("composite", f"nn.functional.{name}", thin=True, autocast="float32")(loss)
+    return library(
+        "composite", f"nn.functional.{name}", thin=True, autocast="float32", loss_of_each=True
+    )(loss)
 
 
 mse_loss = _elementwise(
@@ -425,7 +427,7 @@ rename(smooth_distance, "smooth_l1_loss")
 rename(huber_distance, "huber_loss")
 
 
-@library("composite", "nn.functional.smooth_l1_loss", thin=True, autocast="float32")
+@library("composite", "nn.functional.smooth_l1_loss", thin=True, autocast="float32", loss_of_each=True)
 def smooth_l1_loss(input, target, size_average=None, reduce=None, reduction="mean", beta=1.0) -> TensorBase:
     """d² / (2 beta) for |d| < beta, else |d| - beta / 2, of d = input - target (Girshick 2015).
 
@@ -449,7 +451,7 @@ def smooth_l1_loss(input, target, size_average=None, reduce=None, reduction="mea
     return reduced(smooth_distance(input, target, beta=float(beta)), reduction)
 
 
-@library("composite", "nn.functional.huber_loss", thin=True, autocast="float32")
+@library("composite", "nn.functional.huber_loss", thin=True, autocast="float32", loss_of_each=True)
 def huber_loss(input, target, reduction="mean", delta=1.0, weight=None) -> TensorBase:
     """d² / 2 for |d| < delta, else delta · (|d| - delta / 2), of d = input - target (Huber 1964).
 
@@ -481,7 +483,7 @@ def _fits_into(shape, whole) -> bool:
     return lead >= 0 and all(n in (1, m) for n, m in zip(shape, whole[lead:]))
 
 
-@library("composite", "nn.functional.binary_cross_entropy", thin=True, autocast=("float32", "refused"))
+@library("composite", "nn.functional.binary_cross_entropy", thin=True, autocast=("float32", "refused"), loss_of_each=True)
 def binary_cross_entropy(
     input, target, weight=None, size_average=None, reduce=None, reduction="mean"
 ) -> TensorBase:
@@ -542,7 +544,7 @@ casting.refuse(
 )
 
 
-@library("composite", "nn.functional.binary_cross_entropy_with_logits", thin=True, autocast="float32")
+@library("composite", "nn.functional.binary_cross_entropy_with_logits", thin=True, autocast="float32", loss_of_each=True)
 def binary_cross_entropy_with_logits(
     input, target, weight=None, size_average=None, reduce=None, reduction="mean", pos_weight=None
 ) -> TensorBase:
@@ -613,7 +615,7 @@ def _divergence(input, target, reduction, log_target):
 
 
 # --- margins and distances ------------------------------
-@library("composite", "nn.functional.soft_margin_loss", autocast="float32")
+@library("composite", "nn.functional.soft_margin_loss", autocast="float32", loss_of_each=True)
 def soft_margin_loss(input, target, size_average=None, reduce=None, reduction="mean") -> TensorBase:
     """log(1 + exp(-y x)) for targets y of -1 or 1.
 
@@ -634,7 +636,7 @@ def soft_margin_loss(input, target, size_average=None, reduce=None, reduction="m
     return reduced(-logsigmoid(target * input), reduction)
 
 
-@library("composite", "nn.functional.hinge_embedding_loss", "hinge_embedding_loss", autocast="float32")
+@library("composite", "nn.functional.hinge_embedding_loss", "hinge_embedding_loss", autocast="float32", loss_of_each=True)
 def hinge_embedding_loss(
     input, target, margin=1.0, size_average=None, reduce=None, reduction="mean"
 ) -> TensorBase:
@@ -934,7 +936,7 @@ def multilabel_soft_margin_loss(
     return reduced((loss if weight is None else loss * weight).mean(-1), reduction)
 
 
-@library("composite", "nn.functional.poisson_nll_loss", "poisson_nll_loss", autocast="float32")
+@library("composite", "nn.functional.poisson_nll_loss", "poisson_nll_loss", autocast="float32", loss_of_each=True)
 def poisson_nll_loss(
     input,
     target,

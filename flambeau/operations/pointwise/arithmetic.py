@@ -185,7 +185,7 @@ def _(grad, input, other):
 
 
 @pointwise(
-    reference="numpy.negative", dtypes=NUMBERS, also=("negative", "Tensor.negative"), refused=_NO_BOOLS
+    reference="numpy.negative", dtypes=NUMBERS, also=("negative", "Tensor.negative"), refused=_NO_BOOLS, additive=True
 )
 def neg(input):
     """-input, element by element.
@@ -909,7 +909,7 @@ def _(grad):
     return None, None
 
 
-@library("composite", elementwise=True)
+@library("composite", elementwise=True, additive=True)
 def positive(input) -> TensorBase:
     """+input: the tensor itself; RuntimeError for bool.
 

@@ -72,7 +72,7 @@ def _(grad, input):
     return fn.conj(fn.pair(grad * (-y / safe), grad * (x / safe)))
 
 
-@pointwise(dtypes=EVERY, reference="numpy.conjugate")
+@pointwise(dtypes=EVERY, reference="numpy.conjugate", additive=True)
 def conj_physical(input):
     """re - i · im: the complex conjugate, element by element; of real numbers, themselves.
 
@@ -83,7 +83,7 @@ def conj_physical(input):
     return fn.conj(input)
 
 
-@library("composite", elementwise=True)
+@library("composite", elementwise=True, additive=True)
 def conj(input: TensorBase) -> TensorBase:
     """re - i · im: the complex conjugate, in memory of its own; a real tensor itself.
 
@@ -97,7 +97,7 @@ def conj(input: TensorBase) -> TensorBase:
     return conj_physical(input) if input.is_complex() else input
 
 
-@library("composite", elementwise=True)
+@library("composite", elementwise=True, additive=True)
 def resolve_conj(input: TensorBase) -> TensorBase:
     """The tensor itself, for resolve_conj(x) = x: conjugates are never put off.
 
@@ -114,7 +114,7 @@ def resolve_conj(input: TensorBase) -> TensorBase:
     return input
 
 
-@library("composite", elementwise=True)
+@library("composite", elementwise=True, additive=True)
 def resolve_neg(input: TensorBase) -> TensorBase:
     """The tensor itself, for resolve_neg(x) = x: negatives are never put off.
 

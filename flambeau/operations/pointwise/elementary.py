@@ -122,7 +122,12 @@ cosh = _function(
     "0.0, 1.0 -> 1.0000, 1.5431",
     autocast=("whole", "float32"),
 )
-tanh = _function("tanh", "sinh(input) / cosh(input), the hyperbolic tangent", "0.0, 1.0 -> 0.0000, 0.7616")
+tanh = _function(
+    "tanh",
+    "sinh(input) / cosh(input), the hyperbolic tangent",
+    "0.0, 1.0 -> 0.0000, 0.7616",
+    gain=5.0 / 3.0,
+)
 asinh = _function(
     "asinh",
     "log(input + √(input² + 1)), the inverse hyperbolic sine",
@@ -154,6 +159,7 @@ sigmoid = _function(
     _EVERYWHERE,
     "scipy.special.expit",
     ("special.expit", "nn.functional.sigmoid"),
+    gain=1.0,
 )
 erf = _function(
     "erf",
@@ -364,7 +370,7 @@ def _(grad, input):
     return fn.where(input == 0, fn.like(grad, 0.0), grad * slope)
 
 
-@pointwise(int_to_float=True, reference="numpy.deg2rad", label="Deg2RadBackward0")
+@pointwise(int_to_float=True, reference="numpy.deg2rad", label="Deg2RadBackward0", additive=True)
 def deg2rad(input):
     """input · π / 180: degrees to radians.
 
@@ -375,7 +381,7 @@ def deg2rad(input):
     return input * (math.pi / 180.0)
 
 
-@pointwise(int_to_float=True, reference="numpy.rad2deg", label="Rad2DegBackward0")
+@pointwise(int_to_float=True, reference="numpy.rad2deg", label="Rad2DegBackward0", additive=True)
 def rad2deg(input):
     """input · 180 / π: radians to degrees.
 

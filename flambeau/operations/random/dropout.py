@@ -70,8 +70,15 @@ def _flat_dropout(input: TensorBase, p: float, train: bool) -> TensorBase:
     return dropout(input, p, train)
 
 
-register("dropout_function", "random", dropout, places=("nn.functional.dropout",), composite=True)
-register("dropout", "random", _flat_dropout, places=("dropout",), composite=True)
+register(
+    "dropout_function",
+    "random",
+    dropout,
+    places=("nn.functional.dropout",),
+    composite=True,
+    elementwise=True,
+)
+register("dropout", "random", _flat_dropout, places=("dropout",), composite=True, elementwise=True)
 
 
 @library("random", "nn.functional.dropout1d", composite=True)
@@ -165,7 +172,7 @@ def _alpha(
     return input.copy_(found) if inplace else found
 
 
-@library("random", "nn.functional.alpha_dropout", composite=True)
+@library("random", "nn.functional.alpha_dropout", composite=True, elementwise=True)
 def alpha_dropout(
     input: TensorBase, p: float = 0.5, training: bool = False, inplace: Any = False
 ) -> TensorBase:

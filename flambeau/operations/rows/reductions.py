@@ -55,6 +55,7 @@ def wide(x):
     reference="numpy.sum",
     dtypes=EVERY,
     autocast=("whole", "float32 unless told"),
+    identity=0,
 )
 def sum_(input):
     """Sum over `dim` (an int, a tuple, or None for all), Σᵢ xᵢ; integers and bools give int64.
@@ -94,6 +95,7 @@ def _(grad, sizes, dims, keepdim):
     places=("amax", "Tensor.amax"),
     reference="numpy.max",
     empty="Expected reduction dim to have non-zero size.",
+    identity=-math.inf,
 )
 def amax(input):
     """max(input) over `dim`; equal ones share the gradient.
@@ -109,6 +111,7 @@ def amax(input):
     places=("amin", "Tensor.amin"),
     reference="numpy.min",
     empty="Expected reduction dim to have non-zero size.",
+    identity=math.inf,
 )
 def amin(input):
     """min(input) over `dim`; equal ones share the gradient.
@@ -160,6 +163,7 @@ def min_with_index(input):
     dtypes=NUMERIC,
     empty="Expected reduction dim to have non-zero size.",
     batching="along flat",
+    identity=-math.inf,
 )
 def argmax(input):
     """argmax(input): where the largest element stands (the first of equal ones), along `dim` or in the
@@ -178,6 +182,7 @@ def argmax(input):
     dtypes=NUMERIC,
     empty="Expected reduction dim to have non-zero size.",
     batching="along flat",
+    identity=math.inf,
 )
 def argmin(input):
     """argmin(input): where the smallest element stands (the first of equal ones), along `dim` or in the
@@ -212,6 +217,7 @@ min_with_index.derivative(_to_place)
     dtypes=EVERY,
     literal_dims=True,
     batching="along all",
+    identity=0,
 )
 def any_(input):
     """Whether any input ≠ 0, over `dim` (bool; uint8 for uint8).
@@ -231,6 +237,7 @@ def any_(input):
     dtypes=EVERY,
     literal_dims=True,
     batching="along all",
+    identity=1,
 )
 def all_(input):
     """Whether all input ≠ 0, over `dim` (bool; uint8 for uint8).
@@ -248,6 +255,7 @@ def all_(input):
     reference="numpy.count_nonzero",
     dtypes=EVERY,
     listed_dims=True,
+    identity=0,
 )
 def count_nonzero(input):
     """Σ (input ≠ 0): how many elements are not zero, over `dim` (int64).
@@ -315,7 +323,7 @@ def sum_to_size(input, *size) -> TensorBase:
 set_sum_to(sum_to_size)
 
 
-def _extreme(name: str, shown: str, all_of, pair, best):
+def _extreme(name: str, shown: str, all_of, pair, best, identity: float):
     def function(input, dim=None, keepdim: bool = False, *, out=None):
         if dim is None:
             return all_of(input) if out is None else into(out, all_of(input), name)
@@ -341,6 +349,7 @@ def _extreme(name: str, shown: str, all_of, pair, best):
         function,
         places=(name, f"Tensor.{name}"),
         thin=True,
+        identity=identity,
         overloads=(
             "(input: Tensor, *, out: Tensor | None = None) -> Tensor",
             "(input: Tensor, dim: int, keepdim: bool = False, *, out: tuple[Tensor, Tensor] | None = None) "
@@ -351,8 +360,12 @@ def _extreme(name: str, shown: str, all_of, pair, best):
     return function
 
 
-max = _extreme("max", "max(values=tensor([4, 3]), indices=tensor([1, 0]))", amax, maximum, max_with_index)  # noqa: A001
-min = _extreme("min", "min(values=tensor([1, 2]), indices=tensor([0, 1]))", amin, minimum, min_with_index)  # noqa: A001
+_LARGEST, _SMALLEST = (
+    "max(values=tensor([4, 3]), indices=tensor([1, 0]))",
+    "min(values=tensor([1, 2]), indices=tensor([0, 1]))",
+)
+max = _extreme("max", _LARGEST, amax, maximum, max_with_index, -math.inf)  # noqa: A001
+min = _extreme("min", _SMALLEST, amin, minimum, min_with_index, math.inf)  # noqa: A001
 
 aminmax_result = named_result("aminmax", "min", "max")
 
@@ -402,6 +415,7 @@ def _others(x, dim):
     reference="numpy.prod",
     autocast=("float32", "float32 unless told"),
     batching="along flat",
+    identity=1,
 )
 def prod(input, dim=None, keepdim: bool = False, *, dtype=None, out=None) -> TensorBase:
     """Π input over one `dim`, or of all elements; integers and bools give int64.
@@ -430,7 +444,7 @@ def _(grad, input, dim, keepdim, dtype_input):
     return found.to(dtype_input)
 
 
-@library("composite")
+@library("composite", identity=0)
 @accepts_out
 def nansum(input, dim=None, keepdim: bool = False, *, dtype=None) -> TensorBase:
     """Σ input over `dim` (all by default), in which NaN counts as zero.
@@ -451,7 +465,7 @@ def nansum(input, dim=None, keepdim: bool = False, *, dtype=None) -> TensorBase:
     )
 
 
-@library("composite")
+@library("composite", identity=math.nan)
 @accepts_out
 @in_float32()
 def nanmean(input, dim=None, keepdim: bool = False, *, dtype=None) -> TensorBase:

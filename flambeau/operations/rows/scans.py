@@ -95,7 +95,14 @@ def _accumulating(who: str, input: TensorBase, dim: int, given: dtype | None) ->
     return given
 
 
-@leaf("scan", "cumsum", "Tensor.cumsum", reference="numpy.cumsum", autocast=("whole", "float32 unless told"))
+@leaf(
+    "scan",
+    "cumsum",
+    "Tensor.cumsum",
+    reference="numpy.cumsum",
+    autocast=("whole", "float32 unless told"),
+    identity=0,
+)
 def cumsum(
     input: TensorBase, dim: int, *, dtype: dtype | None = None, out: TensorBase | None = None
 ) -> TensorBase:
@@ -117,7 +124,12 @@ def _(grad: TensorBase, dim: int, dtype_input: dtype) -> TensorBase:
 
 
 @leaf(
-    "scan", "cumprod", "Tensor.cumprod", reference="numpy.cumprod", autocast=("whole", "float32 unless told")
+    "scan",
+    "cumprod",
+    "Tensor.cumprod",
+    reference="numpy.cumprod",
+    autocast=("whole", "float32 unless told"),
+    identity=1,
 )
 def cumprod(
     input: TensorBase, dim: int, *, dtype: dtype | None = None, out: TensorBase | None = None
@@ -177,7 +189,7 @@ def _(grad: TensorBase, upstream: TensorBase, x: TensorBase, dim: int) -> tuple:
     return to_upstream, to_x
 
 
-@leaf("scan", "logcumsumexp", "Tensor.logcumsumexp")
+@leaf("scan", "logcumsumexp", "Tensor.logcumsumexp", identity=-math.inf)
 def logcumsumexp(input: TensorBase, dim: int, *, out: TensorBase | None = None) -> TensorBase:
     """log Σ exp(x₀ … xₖ) for each k along `dim`, without overflow.  NotImplementedError for integers.
 
@@ -269,7 +281,10 @@ def _extreme(who: str, shown: str, kind: str, run: Scan, result: type):
         + of_call(f"{who}(flambeau.tensor([2, 3, 1]), 0)", shown)
     )
     names = ("values", "indices")
-    made = leaf("scan", who, f"Tensor.{who}", results=names, batching="along flat")(function)
+    least = math.inf if kind == "min" else -math.inf
+    made = leaf(
+        "scan", who, f"Tensor.{who}", results=names, batching="along flat", identity=least
+    )(function)
     made.derivative(_to_places)
     return made
 

@@ -39,6 +39,7 @@ def lifted_log(total):
     name="softmax",
     reference="scipy.special.softmax",
     autocast=("whole", "float32 unless told"),
+    identity=-math.inf,
 )
 def softmax_of(input):
     """exp(input) / Σ exp(input) along `dim`, relative to the largest element, so that nothing overflows.
@@ -73,6 +74,7 @@ def _(grad, out, dims):
     name="log_softmax",
     reference="scipy.special.log_softmax",
     autocast=("whole", "float32 unless told"),
+    identity=-math.inf,
 )
 def log_softmax_of(input):
     """input - log Σ exp(input), relative to the largest element.
@@ -147,7 +149,14 @@ def _(grad, input, out, sizes, dims, keepdim):
     return (g * share.masked_fill(none, 0.0),)
 
 
-@library("composite", "logsumexp", "Tensor.logsumexp", "special.logsumexp", autocast=("whole", "float32"))
+@library(
+    "composite",
+    "logsumexp",
+    "Tensor.logsumexp",
+    "special.logsumexp",
+    autocast=("whole", "float32"),
+    identity=-math.inf,
+)
 def logsumexp(input, dim, keepdim: bool = False, *, out=None) -> TensorBase:
     """log Σ exp(input) over `dim`, without overflow.
 
@@ -185,6 +194,7 @@ def _implicit(name: str, ndim: int) -> int:
     name="softmax_function",
     thin=True,
     autocast=("whole", "float32 unless told"),
+    identity=-math.inf,
 )
 def softmax(input: TensorBase, dim: int | None = None, _stacklevel: int = 3, dtype=None) -> TensorBase:
     """exp(input) / Σ exp(input) along `dim`; see `flambeau.softmax`.
@@ -209,6 +219,7 @@ def softmax(input: TensorBase, dim: int | None = None, _stacklevel: int = 3, dty
     "nn.functional.log_softmax",
     name="log_softmax_function",
     autocast=("whole", "float32 unless told"),
+    identity=-math.inf,
 )
 def log_softmax(input: TensorBase, dim: int | None = None, _stacklevel: int = 3, dtype=None) -> TensorBase:
     """input - log Σ exp(input): the logarithm of the softmax along `dim`, without overflow.
@@ -227,7 +238,7 @@ def log_softmax(input: TensorBase, dim: int | None = None, _stacklevel: int = 3,
     return log_softmax_of(input, dim) if dtype is None else log_softmax_of(input, dim, dtype=dtype)
 
 
-@library("composite", "nn.functional.softmin", autocast="parts")
+@library("composite", "nn.functional.softmin", autocast="parts", identity=math.inf)
 def softmin(input: TensorBase, dim: int | None = None, _stacklevel: int = 3, dtype=None) -> TensorBase:
     """exp(-input) / Σ exp(-input): softmax(-input) along `dim`.
 
