@@ -64,7 +64,8 @@ def moving() -> frozenset[str]:
 
 def _reduces(entry: Entry) -> bool:
     by_dims = "identity" in entry.details and "keepdim" in inspect.signature(entry.function).parameters
-    return bool(entry.places) and (entry.kind == "reduction" or by_dims)
+    public = any("._" not in f".{place}" for place in entry.places)
+    return public and (entry.kind == "reduction" or by_dims)
 
 
 def reductions() -> frozenset[str]:

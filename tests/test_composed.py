@@ -13,7 +13,15 @@ import pytest
 from flambeau.core.call.operation import Op
 
 import flambeau
-from flambeau._composed import OF_THE_SHAPE, THROUGH_OPERATIONS, elementwise
+from flambeau._composed import (
+    OF_THE_SHAPE,
+    THROUGH_OPERATIONS,
+    along_rows,
+    elementwise,
+    losses,
+    moving,
+    reductions,
+)
 from flambeau.masked import masked_tensor
 from flambeau.nested import nested_tensor
 from flambeau.operations.declare.registry import REGISTRY
@@ -350,3 +358,98 @@ def test_elementwise_operations_are_those_of_the_elements(entry):
     if wanted.requires_grad:
         (g,) = flambeau.autograd.grad(entry.function(x), x, flambeau.ones_like(entry.function(x)))
         assert g._elements[~there].tolist() == [0.0, 0.0]
+
+
+# --- what follows from declarations ------------------------------
+ROWS = [[3.0, 1.0, 2.0], [0.5], [4.0, 0.0, 0.25, 7.0]]
+
+
+def plain(x):
+    """Numbers, of several results a list of each."""
+    return [plain(y) for y in x] if isinstance(x, tuple) else x.tolist()
+
+
+@pytest.mark.parametrize("name", sorted(reductions()))
+@pytest.mark.parametrize("layout", [flambeau.jagged, flambeau.strided])
+@pytest.mark.parametrize("width", [1, 600], ids=["padded", "one by one"])
+def test_reductions_are_those_of_the_parts(name, layout, width):
+    dense = [flambeau.tensor(row).repeat_interleave(width) for row in ROWS]
+    x = nested_tensor(dense, layout=layout)
+    op = getattr(flambeau, name)
+    expected = [op(row, 0) for row in dense]
+    found = op(x, 1)
+    if isinstance(expected[0], tuple):
+        assert [flambeau.stack(list(f.unbind())).tolist() for f in found] == [
+            [e[k].item() for e in expected] for k in range(2)
+        ]
+    else:
+        found = flambeau.stack(list(found.unbind()))
+        assert flambeau.allclose(found, flambeau.stack(expected), rtol=1e-5)
+    if name != "logsumexp":
+        whole = flambeau.cat(dense)
+        assert flambeau.allclose(op(x), op(whole), rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", sorted(along_rows()))
+@pytest.mark.parametrize("layout", [flambeau.jagged, flambeau.strided])
+def test_rows_are_those_of_the_parts(name, layout):
+    dense = [flambeau.tensor(row) for row in ROWS]
+    op = getattr(flambeau, name, None) or getattr(flambeau.nn.functional, name)
+    found, expected = op(nested_tensor(dense, layout=layout), 1), [op(row, 0) for row in dense]
+    if isinstance(expected[0], tuple):
+        assert [plain(f.unbind()) for f in found] == [[e[k].tolist() for e in expected] for k in range(2)]
+    else:
+        for f, e in zip(found.unbind(), expected, strict=True):
+            assert flambeau.allclose(f, e, rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", sorted(reductions()))
+@pytest.mark.parametrize("keepdim", [False, True])
+def test_reductions_of_masked_tensors_take_what_is_there(name, keepdim):
+    data = flambeau.tensor([[1.0, 5.0, float("nan")], [3.0, 0.0, float("inf")]])
+    mask = flambeau.tensor([[True, True, False], [True, True, False]])
+    op = getattr(flambeau, name)
+    kept = {"keepdim": True} if keepdim and name != "count_nonzero" else {}
+    found = op(masked_tensor(data, mask), 1, **kept)
+    expected = [op(row[m], 0, **kept) for row, m in zip(data, mask)]
+    for k, f in enumerate(found if isinstance(found, tuple) else [found]):
+        assert f.get_mask().all() and f.shape == ((2, 1) if kept else (2,))
+        values = [e[k] if isinstance(found, tuple) else e for e in expected]
+        assert f.get_data().flatten().tolist() == pytest.approx([v.item() for v in values])
+
+
+@pytest.mark.parametrize("name", sorted(losses()))
+def test_losses_of_jagged_tensors_are_those_of_their_elements(name):
+    loss = getattr(flambeau.nn.functional, name)
+    x = nested_tensor([[0.25, 0.5], [0.75]], layout=flambeau.jagged, requires_grad=True)
+    y = flambeau.nested.nested_tensor_from_jagged(flambeau.tensor([1.0, 0.0, 1.0]), x.offsets())
+    values = x.values().detach().requires_grad_()
+    for how in ("mean", "sum"):
+        found, expected = loss(x, y, reduction=how), loss(values, y.values(), reduction=how)
+        assert found.tolist() == expected.tolist()
+    found.backward()
+    expected.backward()
+    assert x.grad.values().tolist() == values.grad.tolist()
+    assert (
+        loss(x, y, reduction="none").values().tolist() == loss(values, y.values(), reduction="none").tolist()
+    )
+
+
+def test_moves_of_masked_tensors_take_the_mask_along():
+    x = masked_tensor(
+        flambeau.arange(6.0).reshape(2, 3), flambeau.tensor([[True, False, True], [False, True, True]])
+    )
+    for move in (
+        lambda x: x.take(flambeau.tensor([5, 0, 1])),
+        lambda x: x.masked_select(flambeau.tensor([True, True, False])),
+        lambda x: x.hsplit([1])[1],
+        lambda x: x.adjoint(),
+        lambda x: flambeau.column_stack([x, x]),
+        lambda x: x.rot90(),
+    ):
+        found = move(x)
+        assert found.get_data().tolist() == move(x.get_data()).tolist()
+        assert found.get_mask().tolist() == move(x.get_mask()).tolist()
+    with pytest.raises(NotImplementedError, match="as_strided"):
+        x.as_strided((2,), (1,))
+    assert {"as_strided", "view_as_real", "is_contiguous", "squeeze_"}.isdisjoint(moving())

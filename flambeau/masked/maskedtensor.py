@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from types import SimpleNamespace
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 from .._composed import (
     ALIKE,

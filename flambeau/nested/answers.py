@@ -1,12 +1,12 @@
-"""The operations that nested tensors of layout `jagged` take, by name: gathered here, for the class."""
+"""What stands in for operations of nested tensors of layout `jagged`, gathered here for the class, and what they are pickled as."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from ..core.base.tensor import TensorBase
-from . import pointwise, products, reductions, shapes
-from .jagged import NestedTensor, jagged
+from . import pointwise, products, reductions, shapes  # noqa: F401
+from .jagged import NestedTensor, functional, jagged, overrides
 from .padding import padded
 from .raggedness import raggedness
 
@@ -45,14 +45,12 @@ def _reduced(self: NestedTensor, protocol: Any) -> tuple:
     return rebuilt, (self._elements, self.ragged.offsets, self.ragged.lengths, self._ragged_idx)
 
 
-def _attention(func: Any, *args: Any, **kwargs: Any) -> NestedTensor:
-    from .attention import ANSWERS  # the code generator comes with it
+@overrides(functional.scaled_dot_product_attention)
+def _attention(*args: Any, **kwargs: Any) -> NestedTensor:
+    from .attention import attention  # the code generator comes with it
 
-    return ANSWERS[func.__name__](func, *args, **kwargs)
+    return attention(*args, **kwargs)
 
 
-for _part in (pointwise, shapes, reductions, products):
-    NestedTensor.answers.update(_part.ANSWERS)
-NestedTensor.answers["scaled_dot_product_attention"] = _attention
 NestedTensor.to_padded_tensor = padded
 NestedTensor.__reduce_ex__ = _reduced  # type: ignore[assignment]

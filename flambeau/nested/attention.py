@@ -70,7 +70,7 @@ def _checked(query: Any, key: Any, value: Any, attn_mask: Any, is_causal: bool) 
         )
 
 
-def _attention(
+def attention(
     func: Any,
     query: Any,
     key: Any,
@@ -81,7 +81,14 @@ def _attention(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> NestedTensor:
-    """softmax(query · keyᵀ · scale) · value within each sequence: (B, heads, *, E) nested, as their query is."""
+    """softmax(query · keyᵀ · scale) · value within each sequence: (B, heads, *, E) nested, as their query is.
+
+    >>> import flambeau
+    >>> x = flambeau.nested.nested_tensor([flambeau.ones(1, 2, 4), flambeau.ones(3, 2, 4)], layout=flambeau.jagged)
+    >>> q = x.transpose(1, 2)
+    >>> flambeau.nn.functional.scaled_dot_product_attention(q, q, q).values().shape
+    flambeau.Size([2, 4, 4])
+    """
     _checked(query, key, value, attn_mask, is_causal)
     query, key, value = packed(query), packed(key), packed(value)
     q, k, v = (x._elements for x in (query, key, value))
@@ -119,6 +126,3 @@ def _one_by_one(func, query, key, value, dropout_p, is_causal, scale, enable_gqa
     ]
     joined = _cat(found, 1) if found else batches(query, [])._elements
     return jagged(joined, query.ragged, 2)
-
-
-ANSWERS: dict[str, Any] = {_NAME: _attention}

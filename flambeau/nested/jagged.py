@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, ClassVar
+from types import SimpleNamespace
+from typing import Any
 
-from .._composed import Composed
+from .._composed import Composed, Overrides
 from ..core.base.formats import jagged as jagged_layout
 from ..core.base.tensor import TensorBase
 from ..core.make.create import empty
+from ..operations.declare.registry import published
 from .raggedness import NestedInt, NestedSize, Raggedness, raggedness
 
+methods, functional = SimpleNamespace(**published("Tensor.")), SimpleNamespace(**published("nn.functional."))
+overrides = Overrides()  # filled by the modules beside this
 _blank: dict[tuple, TensorBase] = {}  # on `meta`, by dimensions and dtype
 
 
@@ -31,7 +35,7 @@ class NestedTensor(Composed):
     NotImplementedError: fft(): not available for nested tensors of layout flambeau.jagged; ...
     """
 
-    answers: ClassVar[dict[str, Any]] = {}  # filled by `answers.py`
+    answers = overrides
     to_padded_tensor: Callable[..., TensorBase]  # `padding.padded`
     _is = "a nested tensor of layout jagged"
     is_nested = True

@@ -4,17 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from .._composed import ALIKE, CONVERSIONS, elementwise
+from .._composed import ALIKE, CONVERSIONS, elementwise, losses
 from ..core.base.tensor import TensorBase
-from .jagged import NestedTensor, jagged
+from .jagged import NestedTensor, functional, jagged, methods, overrides
 from .padding import packed
-
-LOSSES = frozenset(
-    (
-        "mse_loss l1_loss smooth_l1_loss huber_loss binary_cross_entropy binary_cross_entropy_with_logits soft_margin_loss "
-        "poisson_nll_loss"
-    ).split()
-)
 
 
 def shapes_of(*given: Any) -> str:
@@ -120,7 +113,7 @@ def pointwise(func: Any, *args: Any, **kwargs: Any) -> Any:
         return args[0]
     if "out" in kwargs:
         return kwargs["out"]
-    return wrapped(found, like)
+    return like if found is like._elements else wrapped(found, like)
 
 
 def _operand(x: Any, like: NestedTensor, name: str) -> Any:
@@ -146,6 +139,7 @@ def wrapped(found: Any, like: NestedTensor) -> Any:
     return found
 
 
+@overrides(methods.detach, methods.is_pinned, methods.record_stream, functional.feature_alpha_dropout)
 def _of_values(func: Any, input: NestedTensor, *args: Any, **kwargs: Any) -> Any:
     """The operation on values alone, its result in the same structure: itself where nothing changed."""
     if not isinstance(input, NestedTensor):
@@ -155,6 +149,7 @@ def _of_values(func: Any, input: NestedTensor, *args: Any, **kwargs: Any) -> Any
     return input if found is input._elements else wrapped(found, input)
 
 
+@overrides(methods.copy_)
 def _copy(func: Any, input: Any, src: Any, non_blocking: bool = False) -> Any:
     """Write the same sequences' elements; RuntimeError for others."""
     if not isinstance(input, NestedTensor) or not isinstance(src, NestedTensor):
@@ -169,25 +164,30 @@ def _copy(func: Any, input: Any, src: Any, non_blocking: bool = False) -> Any:
     return input
 
 
+@overrides(methods.clone)
 def _clone(func: Any, input: NestedTensor, **kwargs: Any) -> NestedTensor:
     return wrapped(func(input._elements, **kwargs), input)
 
 
+@overrides(methods.contiguous)
 def _contiguous(func: Any, input: NestedTensor, **kwargs: Any) -> NestedTensor:
     whole = packed(input)
     found = whole._elements.contiguous(**kwargs)
     return whole if found is whole._elements else wrapped(found, whole)
 
 
+@overrides(methods.is_contiguous)
 def _is_contiguous(func: Any, input: NestedTensor, **kwargs: Any) -> bool:
     return input.ragged.lengths is None and input._elements.is_contiguous(**kwargs)
 
 
+@overrides(methods.detach_)
 def _detach_in_place(func: Any, input: NestedTensor) -> NestedTensor:
     input._elements.detach_()
     return input
 
 
+@overrides(methods.equal, methods.allclose)
 def _same(func: Any, input: Any, other: Any, *args: Any, **kwargs: Any) -> bool:
     """`equal`, `allclose`: of the same lengths, and so are the elements."""
     if not (isinstance(input, NestedTensor) and isinstance(other, NestedTensor)):
@@ -210,27 +210,16 @@ def _loss(func: Any, input: Any, target: Any, *args: Any, **kwargs: Any) -> Any:
     return found if found.ndim == 0 else wrapped(found, input)
 
 
+@overrides(methods.tolist)
 def _to_list(func: Any, input: NestedTensor) -> list:
     return [x.tolist() for x in input.unbind()]
 
 
+@overrides(methods.is_same_size)
 def _is_same_size(func: Any, input: Any, other: Any) -> bool:
     return tuple(input.shape) == tuple(other.shape)
 
 
-ANSWERS: dict[str, Any] = {
-    **dict.fromkeys(elementwise(), pointwise),
-    **dict.fromkeys(
-        ALIKE | CONVERSIONS | {"detach", "real", "imag", "is_pinned", "record_stream"}, _of_values
-    ),
-    **dict.fromkeys(("dropout", "alpha_dropout", "feature_alpha_dropout", "rrelu", "rrelu_"), _of_values),
-    **dict.fromkeys(("equal", "allclose"), _same),
-    **dict.fromkeys(LOSSES, _loss),
-    "copy_": _copy,
-    "clone": _clone,
-    "contiguous": _contiguous,
-    "is_contiguous": _is_contiguous,
-    "detach_": _detach_in_place,
-    "tolist": _to_list,
-    "is_same_size": _is_same_size,
-}
+overrides.group(elementwise(), pointwise)
+overrides.group(ALIKE | CONVERSIONS, _of_values)
+overrides.group(losses(), _loss)

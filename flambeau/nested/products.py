@@ -5,12 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from ..core.base.tensor import TensorBase
-from ..operations.declare.registry import published
-from .jagged import NestedTensor
+from .jagged import NestedTensor, functional, methods, overrides
 from .padding import packed, padded, rows, unpadded
 from .pointwise import same_cut, shapes_of, wrapped
-
-_linear = published("nn.functional.")["linear"]
 
 
 def _need_dense_last(name: str, x: NestedTensor, dims: int = 1) -> None:
@@ -27,11 +24,13 @@ def _only_input(func: Any, input: Any, *others: Any) -> NestedTensor:
     return input
 
 
+@overrides(functional.linear)
 def _layer_linear(func: Any, input: Any, weight: Any, bias: Any = None) -> NestedTensor:
     _need_dense_last("linear", _only_input(func, input, weight, bias))
     return wrapped(func(input._elements, weight, bias), input)
 
 
+@overrides(functional.layer_norm, functional.rms_norm)
 def _layer_norm(func: Any, input: Any, normalized_shape: Any, *args: Any, **kwargs: Any) -> NestedTensor:
     """`layer_norm` and `rms_norm` over dense dimensions behind the ragged one."""
     dims = 1 if isinstance(normalized_shape, int) else len(normalized_shape)
@@ -39,10 +38,12 @@ def _layer_norm(func: Any, input: Any, normalized_shape: Any, *args: Any, **kwar
     return wrapped(func(input._elements, normalized_shape, *args, **kwargs), input)
 
 
+@overrides(functional.embedding)
 def _embedding(func: Any, input: Any, weight: Any, *args: Any, **kwargs: Any) -> NestedTensor:
     return wrapped(func(_only_input(func, input, weight)._elements, weight, *args, **kwargs), input)
 
 
+@overrides(functional.embedding_bag)
 def _embedding_bag(func: Any, input: Any, weight: Any, offsets: Any = None, *args: Any, **kwargs: Any) -> Any:
     """Each sequence is a bag: dense, (B, D)."""
     x = _only_input(func, input, weight)
@@ -57,16 +58,19 @@ def _embedding_bag(func: Any, input: Any, weight: Any, offsets: Any = None, *arg
     return func(x._elements, weight, x.ragged.offsets[:-1], *args, **kwargs)
 
 
+@overrides(functional.one_hot)
 def _one_hot(func: Any, input: NestedTensor, num_classes: int = -1) -> NestedTensor:
     return wrapped(func(input._elements, num_classes), input)
 
 
+@overrides(functional.glu)
 def _glu(func: Any, input: NestedTensor, dim: int = -1) -> NestedTensor:
     from .shapes import inner
 
     return wrapped(func(input._elements, inner("glu", input, dim)), input)
 
 
+@overrides(functional.normalize)
 def _normalize(
     func: Any, input: NestedTensor, p: float = 2.0, dim: int = 1, *args: Any, **kwargs: Any
 ) -> Any:
@@ -75,6 +79,7 @@ def _normalize(
     return wrapped(func(input._elements, p, inner("normalize", input, dim), *args, **kwargs), input)
 
 
+@overrides(methods.matmul)
 def _matmul(func: Any, input: Any, other: Any) -> Any:
     """With a dense matrix, with one for each batch, with the same sequences (dense dimensions, or over the sequence)."""
     a, b = isinstance(input, NestedTensor), isinstance(other, NestedTensor)
@@ -113,6 +118,7 @@ def _both_nested(a: NestedTensor, b: NestedTensor) -> Any:
     raise _refused(a, b)
 
 
+@overrides(methods.bmm)
 def _bmm(func: Any, input: Any, mat2: Any) -> Any:
     for label, x in (("input", input), ("mat2", mat2)):
         if x.ndim != 3:
@@ -120,6 +126,7 @@ def _bmm(func: Any, input: Any, mat2: Any) -> Any:
     return _matmul(func, input, mat2)
 
 
+@overrides(functional.prelu)
 def _prelu(func: Any, input: Any, weight: TensorBase) -> NestedTensor:
     """With one weight, or one for each channel, dimension 1, where that is dense."""
     x = _only_input(func, input, weight)
@@ -128,17 +135,3 @@ def _prelu(func: Any, input: Any, weight: TensorBase) -> NestedTensor:
     if x._ragged_idx == 1:
         raise RuntimeError("prelu(): not supported for NestedTensor where the channels, dim 1, are ragged")
     return wrapped(func(x._elements.unsqueeze(0), weight).squeeze(0), x)
-
-
-ANSWERS: dict[str, Any] = {
-    "linear": _layer_linear,
-    "matmul": _matmul,
-    "bmm": _bmm,
-    **dict.fromkeys(("layer_norm", "rms_norm"), _layer_norm),
-    "embedding": _embedding,
-    "embedding_bag": _embedding_bag,
-    "one_hot": _one_hot,
-    "glu": _glu,
-    "prelu": _prelu,
-    "normalize": _normalize,
-}

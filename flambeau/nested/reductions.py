@@ -3,37 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from .._typeinfo import iinfo
+from .._composed import Overrides, along_rows, identity, reductions
 from ..core.base.dtypes import by_name
 from ..core.base.tensor import TensorBase
 from ..operations.declare.registry import published
 from ..operations.declare.results import category
-from .jagged import NestedTensor, jagged
+from ..operations.rows.norms import norm2
+from .jagged import NestedTensor, functional, jagged, methods, overrides
 from .padding import packed, padded, rows, unpadded
 from .pointwise import pointwise
 
 _stack = published("")["stack"]
 _vector_norm = published("linalg.")["vector_norm"]
-_ALONG_ONE = frozenset(("argmax", "argmin", "max", "min", "prod"))  # of one dimension at a time
-
-
-def identity(name: str, x: TensorBase) -> Any:
-    """What changes nothing in a fold, or in what a row operation gives for the elements before.
-
-    >>> import flambeau
-    >>> from flambeau.nested.reductions import identity
-    >>> identity("amax", flambeau.ones(1)), identity("sum", flambeau.ones(1))
-    (-inf, 0)
-    """
-    kind = category(x.dtype)
-    if name in ("amax", "max", "argmax", "logsumexp", "softmax", "log_softmax", "cummax", "logcumsumexp"):
-        return False if kind == 0 else iinfo(x.dtype).min if kind == 1 else -math.inf
-    if name in ("amin", "min", "argmin", "softmin", "cummin"):
-        return True if kind == 0 else iinfo(x.dtype).max if kind == 1 else math.inf
-    return {"prod": 1, "cumprod": 1, "all": True}.get(name, 0)
+of_sequences = Overrides()  # along each sequence, where the elements need not be padded
 
 
 def _dims(name: str, x: NestedTensor, dim: Any) -> list[int] | None:
@@ -71,20 +56,19 @@ def reduce(func: Any, input: NestedTensor, dim: Any = None, keepdim: bool = Fals
     if r not in dims:
         inner = [d - 1 for d in dims]
         found = func(
-            input._elements, inner if isinstance(dim, Sequence) else inner[0], keepdim=keepdim, **kwargs
+            input._elements, inner if isinstance(dim, Sequence) else inner[0], **_kept(keepdim), **kwargs
         )
         less = 0 if keepdim else sum(d < r for d in dims)
         return _like_rows(found, input, r - less)
     if 0 in dims:
         inner = [d - 1 for d in dims if d]
         whole = packed(input)._elements
-        if name in _ALONG_ONE:
-            raise RuntimeError(f"{name}(): reduces one dimension at a time, got {dims}")
-        found = func(whole, inner, keepdim=keepdim, **kwargs)
-        return found.unsqueeze(0) if keepdim else found
+        found = func(whole, inner if len(inner) > 1 else inner[0], **_kept(keepdim), **kwargs)
+        return _each(found, lambda x: x.unsqueeze(0)) if keepdim else found
     return _along_sequences(func, input, dim, dims, keepdim, kwargs)
 
 
+@overrides(methods.var, methods.std)
 def _variance(
     func: Any,
     input: NestedTensor,
@@ -101,6 +85,7 @@ def _variance(
     return reduce(func, input, dim, keepdim, **kwargs)
 
 
+@overrides(methods.norm, _vector_norm)
 def _norm(func: Any, input: NestedTensor, ord: Any = None, dim: Any = None, *args: Any, **kwargs: Any) -> Any:
     """Of all elements, or of dense dimensions."""
     order = kwargs.pop("p", ord)
@@ -119,16 +104,27 @@ def _norm(func: Any, input: NestedTensor, ord: Any = None, dim: Any = None, *arg
     return _like_rows(found, input, r - (0 if keepdim else sum(d < r for d in dims)))
 
 
+@overrides(norm2)
 def _norm_inside(func: Any, tensors: tuple, dim: Any = None, keepdim: bool = False, *rest: Any) -> Any:
     """The norm as other functions of the library call it."""
     return _norm(_vector_norm, tensors[0], 2, dim, keepdim)
 
 
-def _like_rows(found: Any, input: NestedTensor, ragged_dim: int) -> Any:
+def _kept(keepdim: bool) -> dict[str, bool]:
+    """The argument `keepdim`, which not all have."""
+    return {"keepdim": True} if keepdim else {}
+
+
+def _each(found: Any, function: Callable[[TensorBase], Any]) -> Any:
+    """Of a result, or of each of several."""
     if isinstance(found, TensorBase):
-        return jagged(found, input.ragged, ragged_dim)
-    parts = [_like_rows(x, input, ragged_dim) for x in found]
+        return function(found)
+    parts = [_each(x, function) for x in found]
     return type(found)(*parts) if hasattr(found, "_fields") else tuple(parts)
+
+
+def _like_rows(found: Any, input: NestedTensor, ragged_dim: int) -> Any:
+    return _each(found, lambda x: jagged(x, input.ragged, ragged_dim))
 
 
 def _along_sequences(
@@ -136,35 +132,14 @@ def _along_sequences(
 ) -> Any:
     """Dense results, one for each sequence."""
     name, r = func.__name__, input._ragged_idx
-    if name in ("sum", "mean"):
-        return _sums(input, dims, keepdim, name == "mean", kwargs.pop("dtype", None))
-    if name in ("var", "std"):
-        return _spread(input, dims, keepdim, name == "std", **kwargs)
-    if name not in (
-        "prod",
-        "amax",
-        "amin",
-        "max",
-        "min",
-        "argmax",
-        "argmin",
-        "any",
-        "all",
-        "logsumexp",
-        "count_nonzero",
-    ):
-        raise RuntimeError(
-            f"{name}(): not available along the ragged dimension; use to_padded_tensor(padding)"
-        )
-    if dims == [r] and name in _FOLDS and input.ragged.longest * _width(input) >= _WORTH_A_CALL:
+    if name in of_sequences:
+        return of_sequences[name](func, input, dims, keepdim, **kwargs)
+    if dims == [r] and input.ragged.longest * _width(input) >= _WORTH_A_CALL:
         return _one_by_one(func, input, dim, keepdim, kwargs)
-    whole = padded(input, identity(name, input._elements), least=1)
-    if name == "count_nonzero":
-        return func(whole, tuple(dims))
-    return func(whole, dims if isinstance(dim, Sequence) else r, keepdim=keepdim, **kwargs)
+    whole = padded(input, identity(func, input.dtype), least=1)
+    return func(whole, dims if isinstance(dim, Sequence) else r, **_kept(keepdim), **kwargs)
 
 
-_FOLDS = ("amax", "amin", "prod", "any", "all", "logsumexp")
 _WORTH_A_CALL = (
     2048  # elements of a padded sequence, from which on a call for each costs less than the padding
 )
@@ -177,7 +152,7 @@ def _width(input: NestedTensor) -> int:
     )
 
 
-def _one_by_one(func: Any, input: NestedTensor, dim: Any, keepdim: bool, kwargs: dict) -> TensorBase:
+def _one_by_one(func: Any, input: NestedTensor, dim: Any, keepdim: bool, kwargs: dict) -> Any:
     """A fold of each sequence alone; of an empty one that of what changes nothing."""
     at = input._ragged_idx - 1
     shape = list(input._elements.shape)
@@ -185,9 +160,21 @@ def _one_by_one(func: Any, input: NestedTensor, dim: Any, keepdim: bool, kwargs:
     found = []
     for part in input.unbind():
         if not part.shape[at]:
-            part = part.new_full(shape, identity(func.__name__, part))
-        found.append(func(part, [at] if isinstance(dim, Sequence) else at, keepdim=keepdim, **kwargs))
-    return _stack(found)
+            part = part.new_full(shape, identity(func, part.dtype))
+        found.append(func(part, [at] if isinstance(dim, Sequence) else at, **_kept(keepdim), **kwargs))
+    if isinstance(found[0], TensorBase):
+        return _stack(found)
+    return type(found[0])(*map(_stack, zip(*found)))
+
+
+@of_sequences(methods.sum)
+def _sum(func: Any, input: NestedTensor, dims: list[int], keepdim: bool, dtype: Any = None) -> TensorBase:
+    return _sums(input, dims, keepdim, False, dtype)
+
+
+@of_sequences(methods.mean)
+def _mean(func: Any, input: NestedTensor, dims: list[int], keepdim: bool, dtype: Any = None) -> TensorBase:
+    return _sums(input, dims, keepdim, True, dtype)
 
 
 def _sums(input: NestedTensor, dims: list[int], keepdim: bool, mean: bool, dtype: Any) -> TensorBase:
@@ -218,17 +205,18 @@ def _sums(input: NestedTensor, dims: list[int], keepdim: bool, mean: bool, dtype
     return whole if keepdim else whole.squeeze(tuple(dims))
 
 
+@of_sequences(methods.var, methods.std)
 def _spread(
-    input: NestedTensor, dims: list[int], keepdim: bool, root: bool, correction: Any = 1
+    func: Any, input: NestedTensor, dims: list[int], keepdim: bool, correction: Any = 1
 ) -> TensorBase:
-    """Variances of sequences, from deviations of their means."""
+    """Variances of sequences, from deviations of their means, or the roots of these."""
     whole = packed(input)
     off = whole - _sums(whole, dims, True, True, None)
     squares = _sums(off * off, dims, True, False, None)  # type: ignore[arg-type]
     count = input.ragged.counts() * math.prod(input.shape[d] for d in dims if d != input._ragged_idx)
     count = (count - correction).clamp(min=0).to(squares.dtype).reshape(-1, *[1] * (squares.ndim - 1))
     found = squares / count
-    found = found.sqrt() if root else found
+    found = found.sqrt() if func.__name__ == "std" else found
     return found if keepdim else found.squeeze(tuple(dims))
 
 
@@ -251,31 +239,26 @@ def along(func: Any, input: NestedTensor, dim: Any = None, *args: Any, **kwargs:
         )
     if at != input._ragged_idx:
         return _like_rows(func(input._elements, at - 1, *args, **kwargs), input, input._ragged_idx)
-    if name in _SOFTMAX and input.dtype.is_floating_point:
-        return _softmax(name, input, *args, **kwargs)
-    whole = func(padded(input, identity(name, input._elements), least=1), at, *args, **kwargs)
-    if isinstance(whole, TensorBase):
-        return unpadded(whole, input.ragged, at)
-    parts = [unpadded(x, input.ragged, at) for x in whole]
-    return type(whole)(*parts) if hasattr(whole, "_fields") else tuple(parts)
+    if name in of_sequences and input.dtype.is_floating_point:
+        return of_sequences[name](func, input, *args, **kwargs)
+    whole = func(padded(input, identity(func, input.dtype), least=1), at, *args, **kwargs)
+    return _each(whole, lambda x: unpadded(x, input.ragged, at))
 
 
-_SOFTMAX = ("softmax", "log_softmax", "softmin")
-
-
-def _softmax(name: str, input: NestedTensor, *args: Any, **kwargs: Any) -> NestedTensor:
+@of_sequences(methods.softmax, methods.log_softmax, functional.softmin)
+def _softmax(func: Any, input: NestedTensor, *args: Any, **kwargs: Any) -> NestedTensor:
     """Along sequences: exp(x - m) / Σ, the largest m of each a constant, for its derivatives cancel."""
     dtype = next((a for a in (*args, *kwargs.values()) if hasattr(a, "is_floating_point")), None)
     r, kind = input.ragged, dtype or input.dtype
     found = rows(input).to(kind)
     found = found.float() if kind.name in ("float16", "bfloat16") else found
-    found = -found if name == "softmin" else found
+    found = -found if func.__name__ == "softmin" else found
     r = r.packed()
     top = padded(jagged(found.detach(), r, 1), -math.inf, least=1).amax(1)
     shifted = found - top.index_select(0, r.segments())
     weights = shifted.exp()
     sums = _sums(jagged(weights, r, 1), [1], False, False, None)
-    if name == "log_softmax":
+    if func.__name__ == "log_softmax":
         found = shifted - sums.log().index_select(0, r.segments())
     else:
         found = weights / sums.index_select(0, r.segments())
@@ -284,33 +267,5 @@ def _softmax(name: str, input: NestedTensor, *args: Any, **kwargs: Any) -> Neste
     return jagged(found if at == 1 else found.movedim(0, at - 1), r, at)
 
 
-ANSWERS: dict[str, Any] = {
-    **dict.fromkeys(
-        (
-            *(
-                "sum",
-                "mean",
-                "prod",
-                "amax",
-                "amin",
-                "max",
-                "min",
-                "argmax",
-                "argmin",
-                "any",
-                "all",
-                "var",
-                "std",
-            ),
-            *("logsumexp", "count_nonzero", "nansum", "nanmean"),
-        ),
-        reduce,
-    ),
-    **dict.fromkeys(("var", "std"), _variance),
-    **dict.fromkeys(("norm", "vector_norm"), _norm),
-    "linalg_vector_norm": _norm_inside,
-    **dict.fromkeys(
-        ("softmax", "log_softmax", "softmin", "cumsum", "cumprod", "cummax", "cummin", "logcumsumexp"),
-        along,
-    ),
-}
+overrides.group(reductions(), reduce)
+overrides.group(along_rows(), along)

@@ -6,8 +6,8 @@ import math
 from typing import Any
 
 from ..core.base.tensor import TensorBase
-from ..operations.declare.registry import published
-from .jagged import NestedTensor, jagged
+from ..operations.declare.registry import REGISTRY, published
+from .jagged import NestedTensor, jagged, methods, overrides
 from .padding import packed, rows
 from .pointwise import same_cut, shapes_of, wrapped
 from .raggedness import NestedInt, raggedness
@@ -41,6 +41,7 @@ def _parts(input: NestedTensor) -> tuple[TensorBase, ...]:
     return tuple(input._elements.narrow(dim, a, n) for a, n in zip(r.starts, r.sizes))
 
 
+@overrides(methods.unbind)
 def _unbind(func: Any, input: NestedTensor, dim: int = 0) -> tuple[TensorBase, ...]:
     if input._dim("unbind", dim) != 0:
         raise RuntimeError("unbind(): only supported for NestedTensor on dim=0")
@@ -66,6 +67,7 @@ def batches(input: NestedTensor, which: list[int]) -> NestedTensor:
     return jagged(values, r.part(which), dim + 1)
 
 
+@overrides(methods.select)
 def _select(func: Any, input: NestedTensor, dim: int, index: int) -> Any:
     found = input._dim("select", dim)
     if found == 0:
@@ -83,6 +85,7 @@ def _sequence(input: NestedTensor, index: int, name: str) -> TensorBase:
     return input._elements.narrow(input._ragged_idx - 1, r.starts[index], r.sizes[index])
 
 
+@overrides(methods.__getitem__)
 def _getitem(func: Any, input: NestedTensor, key: Any) -> Any:
     """A sequence, or part of one, for an int in front; else some sequences, and places of the dense dimensions."""
     keys = list(key) if isinstance(key, tuple) else [key]
@@ -154,12 +157,14 @@ def _of_places(input: NestedTensor, keys: list) -> NestedTensor:
     return jagged(input._elements[tuple(keys)], input.ragged, ragged)
 
 
+@overrides(methods.index_select)
 def _index_select(func: Any, input: NestedTensor, dim: int, index: TensorBase) -> NestedTensor:
     if input._dim("index_select", dim) == 0:
         return batches(input, _listed(index, input.ragged.batch))
     return wrapped(func(input._elements, inner("index_select", input, dim), index), input)
 
 
+@overrides(methods.narrow)
 def _narrow(func: Any, input: NestedTensor, dim: int, start: int, length: int) -> NestedTensor:
     if input._dim("narrow", dim) == 0:
         n = input.ragged.batch
@@ -170,6 +175,7 @@ def _narrow(func: Any, input: NestedTensor, dim: int, start: int, length: int) -
     return wrapped(func(input._elements, inner("narrow", input, dim), start, length), input)
 
 
+@overrides(methods.split, methods.split_with_sizes, methods.chunk, methods.unsafe_split, methods.unsafe_chunk)
 def _cut(
     func: Any, input: NestedTensor, how: Any = None, dim: int = 0, **spelled: Any
 ) -> tuple[NestedTensor, ...]:
@@ -182,6 +188,7 @@ def _cut(
     return tuple(wrapped(x, input) for x in func(input._elements, how, inner(name, input, dim)))
 
 
+@overrides(methods.transpose, methods.swapaxes, methods.swapdims)
 def _transpose(func: Any, input: NestedTensor, dim0: int, dim1: int) -> NestedTensor:
     a, b = input._dim(func.__name__, dim0), input._dim(func.__name__, dim1)
     if a == b:
@@ -192,6 +199,7 @@ def _transpose(func: Any, input: NestedTensor, dim0: int, dim1: int) -> NestedTe
     return jagged(input._elements.transpose(a - 1, b - 1), input.ragged, b if r == a else a if r == b else r)
 
 
+@overrides(methods.permute)
 def _permute(func: Any, input: NestedTensor, *dims: Any) -> NestedTensor:
     given = dims[0] if len(dims) == 1 and isinstance(dims[0], (tuple, list)) else dims
     order = [input._dim("permute", d) for d in given]
@@ -204,10 +212,12 @@ def _permute(func: Any, input: NestedTensor, *dims: Any) -> NestedTensor:
     )
 
 
+@overrides(REGISTRY["mT"].function)
 def _swapped_last(func: Any, input: NestedTensor) -> NestedTensor:
     return _transpose(func, input, -2, -1)
 
 
+@overrides(methods.unsqueeze)
 def _unsqueeze(func: Any, input: NestedTensor, dim: int) -> NestedTensor:
     n = input.ndim + 1
     if not -n <= dim < n:
@@ -222,6 +232,7 @@ def _unsqueeze(func: Any, input: NestedTensor, dim: int) -> NestedTensor:
     )
 
 
+@overrides(methods.squeeze)
 def _squeeze(func: Any, input: NestedTensor, dim: Any = None) -> NestedTensor:
     if dim is None:
         raise RuntimeError(
@@ -238,6 +249,7 @@ def _squeeze(func: Any, input: NestedTensor, dim: Any = None) -> NestedTensor:
     return input
 
 
+@overrides(methods.view, methods.reshape)
 def _view(func: Any, input: NestedTensor, *sizes: Any) -> Any:
     """Other sizes on each side of the ragged dimension, which stays one."""
     name = func.__name__
@@ -268,6 +280,7 @@ def _view(func: Any, input: NestedTensor, *sizes: Any) -> Any:
     return jagged(func(values, (*before, values.shape[r - 1], *after)), input.ragged, at)
 
 
+@overrides(methods.flatten)
 def _flatten(func: Any, input: NestedTensor, start_dim: int = 0, end_dim: int = -1) -> Any:
     a, b = input._dim("flatten", start_dim), input._dim("flatten", end_dim)
     if a > b:
@@ -283,6 +296,7 @@ def _flatten(func: Any, input: NestedTensor, start_dim: int = 0, end_dim: int = 
     return jagged(input._elements.flatten(a - 1, b - 1), input.ragged, r - (b - a) * (b < r))
 
 
+@overrides(methods.unflatten)
 def _unflatten(func: Any, input: NestedTensor, dim: int, sizes: Any) -> NestedTensor:
     at = inner("unflatten", input, dim)
     found = input._elements.unflatten(at, sizes)
@@ -290,6 +304,7 @@ def _unflatten(func: Any, input: NestedTensor, dim: int, sizes: Any) -> NestedTe
     return jagged(found, input.ragged, input._ragged_idx + more * (at + 1 < input._ragged_idx))
 
 
+@overrides(methods.expand, methods.broadcast_to)
 def _expand(func: Any, input: NestedTensor, *sizes: Any) -> NestedTensor:
     if len(sizes) == 1 and not isinstance(sizes[0], (int, NestedInt)):
         sizes = tuple(sizes[0])
@@ -300,6 +315,7 @@ def _expand(func: Any, input: NestedTensor, *sizes: Any) -> NestedTensor:
     return jagged(input._elements.expand(*inner_sizes), input.ragged, r)
 
 
+@overrides(methods.expand_as)
 def _expand_as(func: Any, input: Any, other: Any) -> NestedTensor:
     if not isinstance(other, NestedTensor):
         raise RuntimeError(f"expand_as(): cannot expand shape {tuple(input.shape)} -> {tuple(other.shape)}")
@@ -311,6 +327,7 @@ def _expand_as(func: Any, input: Any, other: Any) -> NestedTensor:
     return wrapped(beside(whole, input, "expand_as").expand_as(whole._elements), whole)
 
 
+@overrides(methods.view_as, methods.reshape_as)
 def _as_other(func: Any, input: Any, other: Any) -> Any:
     """`view_as`, `reshape_as`."""
     return input.reshape(other.shape) if func.__name__ == "reshape_as" else input.view(other.shape)
@@ -324,6 +341,7 @@ def _nested_all(name: str, tensors: Any) -> list[NestedTensor]:
     return found
 
 
+@overrides(_cat)
 def _join(func: Any, tensors: Any, dim: int = 0) -> NestedTensor:
     """Along a dense dimension of the same sequences, or one batch after another."""
     parts = _nested_all("cat", tensors)
@@ -342,6 +360,7 @@ def _join(func: Any, tensors: Any, dim: int = 0) -> NestedTensor:
     return wrapped(_cat([x._elements for x in parts], at), first)
 
 
+@overrides(_stack)
 def _stacked(func: Any, tensors: Any, dim: int = 0) -> NestedTensor:
     parts = _nested_all("stack", tensors)
     first = parts[0]
@@ -355,6 +374,7 @@ def _stacked(func: Any, tensors: Any, dim: int = 0) -> NestedTensor:
     return jagged(found, first.ragged, first._ragged_idx + (at <= first._ragged_idx))
 
 
+@overrides(methods.index_put, methods.index_put_)
 def _index_put(func: Any, input: NestedTensor, indices: Any, values: Any, accumulate: bool = False) -> Any:
     """Write elements: `indices` name batches, places in their sequences, and, where given, what lies behind."""
     r, at = input.ragged, input._ragged_idx
@@ -382,6 +402,7 @@ def _within(x: TensorBase, n: int) -> bool:
     return bool(((x >= 0) & (x < n)).all())
 
 
+@overrides(methods.masked_select)
 def _masked_select(func: Any, input: Any, mask: Any) -> TensorBase:
     """Elements where the mask is true: a nested tensor of them for a nested tensor (B, *), as PyTorch has it."""
     if not (isinstance(input, NestedTensor) and isinstance(mask, NestedTensor) and same_cut(input, mask)):
@@ -396,28 +417,3 @@ def _masked_select(func: Any, input: Any, mask: Any) -> TensorBase:
     ends[1:] = seen.cumsum(0)
     packed_ends = input.ragged.packed().offsets
     return jagged(found, raggedness(ends[packed_ends], None, None), 1)
-
-
-ANSWERS: dict[str, Any] = {
-    "unbind": _unbind,
-    "select": _select,
-    "__getitem__": _getitem,
-    "index_select": _index_select,
-    "narrow": _narrow,
-    **dict.fromkeys(("split", "split_with_sizes", "chunk", "unsafe_split", "unsafe_chunk"), _cut),
-    **dict.fromkeys(("transpose", "swapaxes", "swapdims"), _transpose),
-    **dict.fromkeys(("mT",), _swapped_last),
-    "permute": _permute,
-    "unsqueeze": _unsqueeze,
-    "squeeze": _squeeze,
-    **dict.fromkeys(("view", "reshape"), _view),
-    **dict.fromkeys(("view_as", "reshape_as"), _as_other),
-    "flatten": _flatten,
-    "unflatten": _unflatten,
-    **dict.fromkeys(("expand", "broadcast_to"), _expand),
-    "expand_as": _expand_as,
-    "cat": _join,
-    "stack": _stacked,
-    "masked_select": _masked_select,
-    **dict.fromkeys(("index_put", "index_put_"), _index_put),
-}

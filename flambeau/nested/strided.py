@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import accumulate
-from typing import Any, ClassVar
+from typing import Any
 
-from .._composed import ALIKE, CONVERSIONS, Composed, elementwise
+from .._composed import ALIKE, CONVERSIONS, Composed, Overrides, along_rows, elementwise, reductions
 from ..core.base.dtypes import by_name
 from ..core.base.formats import strided as strided_layout
 from ..core.base.tensor import TensorBase
 from ..core.make.create import empty
 from ..core.make.literal import as_tensor
-from ..operations.declare.registry import published
+from ..operations.declare.registry import REGISTRY, published
+from ..operations.rows.norms import norm2
+from .jagged import functional, methods
 
 _cat, _vector_norm = published("")["cat"], published("linalg.")["vector_norm"]
+overrides = Overrides()
 _blank: dict[tuple, TensorBase] = {}
 
 
@@ -34,7 +37,7 @@ class StridedNestedTensor(Composed):
     NotImplementedError: fft(): not available for nested tensors of layout flambeau.strided; ...
     """
 
-    answers: ClassVar[dict[str, Any]] = {}
+    answers = overrides
     _is = "a nested tensor of layout strided"
     is_nested = True
     _sizes: tuple[tuple[int, ...], ...]
@@ -228,19 +231,28 @@ def _first(args: Any) -> StridedNestedTensor:
     return next(x for x in args if isinstance(x, StridedNestedTensor))
 
 
-def _for_part(x: Any, k: int, like: StridedNestedTensor, name: str) -> Any:
+def _for_part(x: Any, k: int, like: StridedNestedTensor) -> Any:
     """What goes with part `k`: of a nested tensor its part, of a batch its element, else itself."""
     if isinstance(x, list):
         return x[k]
-    if isinstance(x, TensorBase) and x.ndim == like.ndim and name not in _WEIGHTS:
+    if isinstance(x, TensorBase) and x.ndim == like.ndim:
         return x[k] if x.shape[0] == len(like) else x.squeeze(0)
     return x
 
 
-_WEIGHTS = frozenset("linear layer_norm rms_norm embedding".split())  # their dense operands are no batches
+def _with_weights(x: Any, k: int, like: StridedNestedTensor) -> Any:
+    """The same where dense operands are weights and no batches."""
+    return x[k] if isinstance(x, list) else x
 
 
-def _each(func: Any, *args: Any, **kwargs: Any) -> Any:
+@overrides(functional.linear, functional.layer_norm, functional.rms_norm, functional.embedding)
+def _layer(func: Any, *args: Any, **kwargs: Any) -> Any:
+    return _each(func, *args, for_part=_with_weights, **kwargs)
+
+
+@overrides(methods.matmul, methods.bmm, REGISTRY["mT"].function)
+@overrides(functional.one_hot, functional.scaled_dot_product_attention)
+def _each(func: Any, *args: Any, for_part: Callable = _for_part, **kwargs: Any) -> Any:
     """The operation on one part after the other."""
     like = _first((*args, *kwargs.values()))
     for x in (*args, *kwargs.values()):
@@ -250,12 +262,8 @@ def _each(func: Any, *args: Any, **kwargs: Any) -> Any:
             )
     taken = [parts(x) if isinstance(x, StridedNestedTensor) else x for x in args]
     named = {n: parts(x) if isinstance(x, StridedNestedTensor) else x for n, x in kwargs.items()}
-    name = func.__name__
     found = [
-        func(
-            *(_for_part(x, k, like, name) for x in taken),
-            **{n: _for_part(x, k, like, name) for n, x in named.items()},
-        )
+        func(*(for_part(x, k, like) for x in taken), **{n: for_part(x, k, like) for n, x in named.items()})
         for k in range(len(like))
     ]
     return _gathered(found, like)
@@ -300,11 +308,12 @@ def _buffer(x: Any) -> Any:
 
 def _wrapped(found: Any, like: StridedNestedTensor) -> Any:
     if isinstance(found, TensorBase):
-        return like._with(found)
+        return like if found is like._elements else like._with(found)
     parts_of = [like._with(x) for x in found]
     return type(found)(*parts_of) if hasattr(found, "_fields") else tuple(parts_of)
 
 
+@overrides(methods.detach, methods.clone, methods.is_pinned, methods.record_stream)
 def _of_values(func: Any, input: StridedNestedTensor, *args: Any, **kwargs: Any) -> Any:
     if not isinstance(input, StridedNestedTensor):
         raise StridedNestedTensor._refusal(func.__name__)
@@ -319,6 +328,7 @@ def _inner(name: str, x: StridedNestedTensor, dim: int) -> int:
     return at - 1
 
 
+@overrides(methods.squeeze, methods.narrow, methods.unflatten)
 def _along(func: Any, input: StridedNestedTensor, dim: Any, *args: Any, **kwargs: Any) -> Any:
     """With a dimension of the parts."""
     name = func.__name__
@@ -327,6 +337,7 @@ def _along(func: Any, input: StridedNestedTensor, dim: Any, *args: Any, **kwargs
     return _each(func, input, _inner(name, input, dim), *args, **kwargs)
 
 
+@overrides(methods.chunk, methods.split, methods.split_with_sizes)
 def _cut(func: Any, input: StridedNestedTensor, how: Any, dim: int = 0) -> Any:
     """Of the batch, or of a dimension of the parts, of which each gives as many pieces."""
     at = input._dim(func.__name__, dim)
@@ -336,6 +347,7 @@ def _cut(func: Any, input: StridedNestedTensor, how: Any, dim: int = 0) -> Any:
     return tuple(input[int(p[0]) : int(p[0]) + len(p)] if len(p) else input[:0] for p in places)
 
 
+@overrides(methods.var, methods.std)
 def _reduce(
     func: Any, input: StridedNestedTensor, dim: Any = None, keepdim: bool = False, **kwargs: Any
 ) -> Any:
@@ -345,9 +357,10 @@ def _reduce(
     if dim is None:
         found = func(input._elements, **kwargs)
         return found.reshape((1,) * input.ndim) if keepdim else found
-    return _along(func, input, dim, keepdim=keepdim, **kwargs)
+    return _along(func, input, dim, **({"keepdim": True} if keepdim else {}), **kwargs)
 
 
+@overrides(methods.norm, _vector_norm)
 def _norm(func: Any, input: StridedNestedTensor, ord: Any = 2, dim: Any = None, **kwargs: Any) -> TensorBase:
     """Of all elements."""
     if dim is not None:
@@ -357,11 +370,13 @@ def _norm(func: Any, input: StridedNestedTensor, ord: Any = 2, dim: Any = None, 
     return func(input._elements, kwargs.pop("p", ord), **kwargs)
 
 
+@overrides(methods.transpose, methods.swapaxes, methods.swapdims)
 def _transpose(func: Any, input: StridedNestedTensor, dim0: int, dim1: int) -> Any:
     name = func.__name__
     return _each(func, input, _inner(name, input, dim0), _inner(name, input, dim1))
 
 
+@overrides(methods.unsqueeze)
 def _unsqueeze(func: Any, input: StridedNestedTensor, dim: int) -> Any:
     n = input.ndim + 1
     if not -n <= dim < n or dim % n == 0:
@@ -369,12 +384,14 @@ def _unsqueeze(func: Any, input: StridedNestedTensor, dim: int) -> Any:
     return _each(func, input, dim % n - 1)
 
 
+@overrides(methods.select)
 def _select(func: Any, input: StridedNestedTensor, dim: int, index: int) -> Any:
     if input._dim("select", dim) == 0:
         return input[index]
     return _along(func, input, dim, index)
 
 
+@overrides(methods.__getitem__)
 def _getitem(func: Any, input: StridedNestedTensor, key: Any) -> Any:
     keys = key if isinstance(key, tuple) else (key,)
     first, rest = keys[0], keys[1:]
@@ -392,6 +409,7 @@ def _getitem(func: Any, input: StridedNestedTensor, key: Any) -> Any:
     )
 
 
+@overrides(methods.reshape, methods.view)
 def _reshape(func: Any, input: StridedNestedTensor, *sizes: Any) -> Any:
     """Other sizes of every part: -1 is what each has there, or, once, what is left."""
     if len(sizes) == 1 and isinstance(sizes[0], (tuple, list)):
@@ -411,6 +429,7 @@ def _reshape(func: Any, input: StridedNestedTensor, *sizes: Any) -> Any:
     return _gathered(found, input)
 
 
+@overrides(methods.copy_)
 def _copy(func: Any, input: Any, src: Any, non_blocking: bool = False) -> Any:
     same = isinstance(input, StridedNestedTensor) and isinstance(src, StridedNestedTensor)
     if not same or input._sizes != src._sizes:
@@ -419,6 +438,7 @@ def _copy(func: Any, input: Any, src: Any, non_blocking: bool = False) -> Any:
     return input
 
 
+@overrides(methods.equal, methods.allclose)
 def _same(func: Any, input: Any, other: Any, *args: Any, **kwargs: Any) -> bool:
     both = isinstance(input, StridedNestedTensor) and isinstance(other, StridedNestedTensor)
     if not both:
@@ -426,40 +446,39 @@ def _same(func: Any, input: Any, other: Any, *args: Any, **kwargs: Any) -> bool:
     return input._sizes == other._sizes and func(input._elements, other._elements, *args, **kwargs)
 
 
+@overrides(methods.detach_)
 def _detach_in_place(func: Any, input: StridedNestedTensor) -> StridedNestedTensor:
     input._elements.detach_()
     return input
 
 
-StridedNestedTensor.answers = {
-    **dict.fromkeys(elementwise(), _pointwise),
-    **dict.fromkeys(
-        ALIKE | CONVERSIONS | {"detach", "clone", "dropout", "record_stream", "is_pinned"}, _of_values
-    ),
-    **dict.fromkeys(
-        "linear matmul bmm layer_norm rms_norm embedding one_hot scaled_dot_product_attention mT".split(),
-        _each,
-    ),
-    **dict.fromkeys(("sum mean prod amax amin max min any all var std logsumexp").split(), _reduce),
-    **dict.fromkeys(
-        "softmax log_softmax softmin cumsum squeeze narrow unflatten".split(),
-        _along,
-    ),
-    **dict.fromkeys(("transpose", "swapaxes", "swapdims"), _transpose),
-    **dict.fromkeys(("chunk", "split", "split_with_sizes"), _cut),
-    **dict.fromkeys(("equal", "allclose"), _same),
-    **dict.fromkeys(("reshape", "view"), _reshape),
-    **dict.fromkeys(("norm", "vector_norm"), _norm),
-    "linalg_vector_norm": lambda func, tensors, *rest: _vector_norm(tensors[0]._elements),
-    "unsqueeze": _unsqueeze,
-    "select": _select,
-    "__getitem__": _getitem,
-    "unbind": lambda func, input, dim=0: (
-        tuple(parts(input)) if dim in (0, -input.ndim) else _along(func, input, dim)
-    ),
-    "copy_": _copy,
-    "detach_": _detach_in_place,
-    "contiguous": lambda func, input, **kwargs: input,
-    "is_contiguous": lambda func, input, **kwargs: True,
-    "tolist": lambda func, input: [x.tolist() for x in parts(input)],
-}
+@overrides(norm2)
+def _norm_inside(func: Any, tensors: tuple, *rest: Any) -> TensorBase:
+    """The norm as other functions of the library call it."""
+    return _vector_norm(tensors[0]._elements)
+
+
+@overrides(methods.unbind)
+def _unbind(func: Any, input: StridedNestedTensor, dim: int = 0) -> Any:
+    return tuple(parts(input)) if dim in (0, -input.ndim) else _along(func, input, dim)
+
+
+@overrides(methods.contiguous)
+def _contiguous(func: Any, input: StridedNestedTensor, **kwargs: Any) -> StridedNestedTensor:
+    return input
+
+
+@overrides(methods.is_contiguous)
+def _is_contiguous(func: Any, input: StridedNestedTensor, **kwargs: Any) -> bool:
+    return True
+
+
+@overrides(methods.tolist)
+def _to_list(func: Any, input: StridedNestedTensor) -> list:
+    return [x.tolist() for x in parts(input)]
+
+
+overrides.group(elementwise(), _pointwise)
+overrides.group(ALIKE | CONVERSIONS, _of_values)
+overrides.group(reductions(), _reduce)
+overrides.group(along_rows(), _along)

@@ -32,9 +32,7 @@ _BATCHING = {
     "is_contiguous": "outlined",
 }
 for _name in _BOTH.split():
-    register(
-        _name, "view", getattr(views, _name), batching=_BATCHING.get(_name), moves=_name != "as_strided"
-    )
+    register(_name, "view", getattr(views, _name), batching=_BATCHING.get(_name), moves=_name != "as_strided")
 for _name in _METHODS.split():
     flat = [_name] if _name in ("detach_", "as_strided_", "resize_as_") else []
     shown = _SET if _name == "set_" else ()

@@ -382,9 +382,9 @@ def _elementwise(name: str, what: str, elements: str, of):
             f"tensor([{elements}])",
         )
     )
-    return library(
-        "composite", f"nn.functional.{name}", thin=True, autocast="float32", loss_of_each=True
-    )(loss)
+    return library("composite", f"nn.functional.{name}", thin=True, autocast="float32", loss_of_each=True)(
+        loss
+    )
 
 
 mse_loss = _elementwise(
@@ -483,7 +483,13 @@ def _fits_into(shape, whole) -> bool:
     return lead >= 0 and all(n in (1, m) for n, m in zip(shape, whole[lead:]))
 
 
-@library("composite", "nn.functional.binary_cross_entropy", thin=True, autocast=("float32", "refused"), loss_of_each=True)
+@library(
+    "composite",
+    "nn.functional.binary_cross_entropy",
+    thin=True,
+    autocast=("float32", "refused"),
+    loss_of_each=True,
+)
 def binary_cross_entropy(
     input, target, weight=None, size_average=None, reduce=None, reduction="mean"
 ) -> TensorBase:
@@ -544,7 +550,13 @@ casting.refuse(
 )
 
 
-@library("composite", "nn.functional.binary_cross_entropy_with_logits", thin=True, autocast="float32", loss_of_each=True)
+@library(
+    "composite",
+    "nn.functional.binary_cross_entropy_with_logits",
+    thin=True,
+    autocast="float32",
+    loss_of_each=True,
+)
 def binary_cross_entropy_with_logits(
     input, target, weight=None, size_average=None, reduce=None, reduction="mean", pos_weight=None
 ) -> TensorBase:
@@ -636,7 +648,13 @@ def soft_margin_loss(input, target, size_average=None, reduce=None, reduction="m
     return reduced(-logsigmoid(target * input), reduction)
 
 
-@library("composite", "nn.functional.hinge_embedding_loss", "hinge_embedding_loss", autocast="float32", loss_of_each=True)
+@library(
+    "composite",
+    "nn.functional.hinge_embedding_loss",
+    "hinge_embedding_loss",
+    autocast="float32",
+    loss_of_each=True,
+)
 def hinge_embedding_loss(
     input, target, margin=1.0, size_average=None, reduce=None, reduction="mean"
 ) -> TensorBase:
@@ -936,7 +954,9 @@ def multilabel_soft_margin_loss(
     return reduced((loss if weight is None else loss * weight).mean(-1), reduction)
 
 
-@library("composite", "nn.functional.poisson_nll_loss", "poisson_nll_loss", autocast="float32", loss_of_each=True)
+@library(
+    "composite", "nn.functional.poisson_nll_loss", "poisson_nll_loss", autocast="float32", loss_of_each=True
+)
 def poisson_nll_loss(
     input,
     target,

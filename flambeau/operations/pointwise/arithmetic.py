@@ -185,7 +185,11 @@ def _(grad, input, other):
 
 
 @pointwise(
-    reference="numpy.negative", dtypes=NUMBERS, also=("negative", "Tensor.negative"), refused=_NO_BOOLS, additive=True
+    reference="numpy.negative",
+    dtypes=NUMBERS,
+    also=("negative", "Tensor.negative"),
+    refused=_NO_BOOLS,
+    additive=True,
 )
 def neg(input):
     """-input, element by element.

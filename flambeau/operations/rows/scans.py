@@ -282,9 +282,7 @@ def _extreme(who: str, shown: str, kind: str, run: Scan, result: type):
     )
     names = ("values", "indices")
     least = math.inf if kind == "min" else -math.inf
-    made = leaf(
-        "scan", who, f"Tensor.{who}", results=names, batching="along flat", identity=least
-    )(function)
+    made = leaf("scan", who, f"Tensor.{who}", results=names, batching="along flat", identity=least)(function)
     made.derivative(_to_places)
     return made
 
