@@ -20,6 +20,7 @@ ORDER = """
     operations.declare operations.pointwise operations.moving operations.rows operations.random operations.linalg
     operations.signal operations.neural operations
     devices
+    graph
     _operators _queries _switches version torch_version _foreach _symbolic
     _absent_names _absent_reasons _absent futures _typed types _composed
     amp _operators _queries _switches version _foreach __future__ overrides

@@ -14,10 +14,13 @@ cdef class Storage:
     cdef object owner         # keeps foreign memory alive (a NumPy array, a buffer, a Mapping); on a device, other streams that use it
     cdef int64_t exports      # who holds the address without this object's knowledge: open buffers, and arrays, slices, capsules for good
     cdef bint writable
+    cdef uint64_t serial      # tells it from all others, for a recorder; 0 until asked for
+    cdef uint64_t met         # the number of the recording that has met it last
     cdef bint inference       # made in inference mode: never saved by the tape, its writes not counted
 
 cdef bint inferring() noexcept nogil
 cdef size_t bytes_held() noexcept nogil      # in storages, on the host
+cdef uint64_t serial_of(Storage s) noexcept
 cdef Storage new_storage(size_t nbytes)
 cdef void* scratch(int64_t n, int64_t width) except NULL    # for the length of a call
 cdef int check_room(size_t nbytes) except -1

@@ -256,6 +256,18 @@ def _set_inference(bint enabled) -> bool:
     return before
 
 
+cdef uint64_t serials = 0
+
+
+cdef uint64_t serial_of(Storage s) noexcept:
+    """The serial number of a storage, under Python's lock."""
+    global serials
+    if s.serial == 0:
+        serials += 1
+        s.serial = serials
+    return s.serial
+
+
 cdef Storage new_storage(size_t nbytes):
     cdef Storage s = Storage.__new__(Storage)
     cdef int block = block_for(nbytes)

@@ -476,7 +476,7 @@ cdef object single(TensorBase t):
     """The element, for Python's conversions: ValueError where there is not just one."""
     if t.count != 1:
         raise ValueError(f"only one element tensors can be converted to Python scalars, got {t.count} elements")
-    return read_item(t) if told(t) is None else (<object>t).item()
+    return read_item(t) if told(t) is None and not late.attended else (<object>t).item()
 
 
 cdef object nested(TensorBase t, int d, int64_t offset):
@@ -963,7 +963,7 @@ cdef class TensorBase:
             raise RuntimeError("Boolean value of Tensor with no values is ambiguous")
         if self.count != 1:
             raise RuntimeError("Boolean value of Tensor with more than one value is ambiguous")
-        return bool(element(self) if told(self) is None else (<object>self).item())
+        return bool(element(self) if told(self) is None and not late.attended else (<object>self).item())
 
     def __int__(self):
         return int(single(self))
@@ -977,7 +977,7 @@ cdef class TensorBase:
     def __index__(self):
         if self.count != 1 or CATEGORY[self.code] > 1:
             raise TypeError("only integer tensors of a single element can be converted to an index")
-        return int(element(self))
+        return int(element(self) if told(self) is None and not late.attended else (<object>self).item())
 
     def __hash__(self):
         return <Py_ssize_t>(<void*>self) >> 4

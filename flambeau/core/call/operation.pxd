@@ -3,6 +3,7 @@ from cpython.object cimport PyObject
 from .signature cimport Signature
 
 ctypedef object (*vectorcall_t)(PyObject* callable, PyObject** args, size_t nargs, PyObject* names)
+ctypedef object (*record_t)(PyObject* recording, PyObject* callable, PyObject** args, size_t nargs, PyObject* names)
 ctypedef PyObject* (*raw_t)(PyObject* callable, PyObject** args, size_t nargs, PyObject* names) noexcept   # the same, its errors left alone
 
 cdef enum:                    # what autocast does with an operation (core/call/casting.pyx)
@@ -42,6 +43,7 @@ cdef struct Door:
     vectorcall_t watch        # the way in while somebody watches, which `watching` supplies
     vectorcall_t cast         # the way on where autocast is on, which `casting` supplies
     vectorcall_t past         # the way on from there: modes of the lower level, then the operation
+    record_t record           # a leaf of a thread that records, which `graph/record` supplies
     vectorcall_t after        # the way after an error
 
 cdef Door door

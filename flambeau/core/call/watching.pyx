@@ -36,11 +36,13 @@ cdef extern from *:
     """
     static __thread int flambeau_upper = 0;       /* how many modes are on this thread's stack, on each level */
     static __thread int flambeau_lower = 0;
+    static __thread PyObject* flambeau_recording = NULL;    /* borrowed: what leaves are written into */
     static __thread int flambeau_plain = 0;       /* classes of tensors are not asked */
     """
     int flambeau_upper
     int flambeau_lower
     int flambeau_plain
+    PyObject* flambeau_recording
 
 cdef object threads = threading.local()           # .upper, .lower: the modes, the outermost first
 cdef int asking = 0                               # how many classes of tensors want to be asked
@@ -233,9 +235,9 @@ cdef object of_objects(object op, object a, object b):
 
 
 def nobody_asked(list lists) -> bool:
-    """Whether no mode is on in this thread, and no tensor in these lists is of a class that is asked."""
+    """Whether no mode or recording is on in this thread, and no tensor in these lists is of a class that is asked."""
     cdef object plain = plain_tensor
-    if flambeau_upper or flambeau_lower:
+    if flambeau_upper or flambeau_lower or flambeau_recording != NULL:
         return False
     if not asking or flambeau_plain:
         return True
@@ -442,6 +444,17 @@ cdef bint holds_wrapper(PyObject** args, Py_ssize_t n):
     return False
 
 
+cdef PyObject** recorder_slot() noexcept:
+    return &flambeau_recording
+
+
+cdef object run_profiled(PyObject* callable, PyObject** args, size_t flagged, PyObject* names):
+    """The operation's result, with an entry for the profiler where that is on."""
+    if recording.on:
+        return recorded(<Op>callable, args, flagged, names)
+    return (<Op>callable).run(callable, args, flagged, names)
+
+
 cdef object past(PyObject* callable, PyObject** args, size_t flagged, PyObject* names):
     """Lower modes; then the operation runs."""
     cdef Py_ssize_t nargs = PyVectorcall_NARGS(flagged), k
@@ -449,9 +462,9 @@ cdef object past(PyObject* callable, PyObject** args, size_t flagged, PyObject* 
         if wrappers and handles() and holds_wrapper(args, nargs + (0 if names == NULL else len(<tuple>names))):
             return wrapped(<object>callable, tuple([<object>args[k] for k in range(nargs)]), {} if names == NULL else {
                 (<tuple>names)[k]: <object>args[nargs + k] for k in range(len(<tuple>names))})
-        if recording.on:
-            return recorded(<Op>callable, args, flagged, names)
-        return (<Op>callable).run(callable, args, flagged, names)
+        if flambeau_recording != NULL and ((<Op>callable).composite is None or (<Op>callable).name == "derivative"):
+            return door.record(flambeau_recording, callable, args, flagged, names)
+        return run_profiled(callable, args, flagged, names)
     if (<Op>callable).composite is not None and (<Op>callable).name != "derivative":      # what it calls comes here in its turn
         return (<Op>callable).run(callable, args, flagged, names)
     all_args = tuple([<object>args[k] for k in range(nargs)])

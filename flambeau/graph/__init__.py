@@ -1,0 +1,1 @@
+"""Graphs: recorded at the dispatcher, optimised, run."""

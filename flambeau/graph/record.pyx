@@ -1,0 +1,246 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+"""The recorder: what a thread's program calls, leaf by leaf, written down beside the dispatcher.
+
+A call is written as words of eight bytes into one array that grows: the operation, its arguments before it runs, its results after.
+A tensor is written as its place (serial number of the storage, dtype, offset, sizes, strides), so that recording keeps no result alive;
+a tensor that the program had before is kept, for a graph may need it as a constant.  Python's objects are made of the words when the
+recording is read.
+
+Composites are not written: the leaves that they call are.  So are the leaves of backward passes and of optimisers.
+"""
+from collections import namedtuple
+from libc.stdint cimport int64_t, uint64_t
+from libc.stdlib cimport free, realloc
+from cpython.object cimport PyObject
+from ..core.base.device cimport Device
+from ..core.base.dtypes cimport dtype_of
+from ..core.base.memory cimport serial_of
+from ..core.base.tensor cimport TENSOR, TensorBase
+from ..core.call.operation cimport door
+from ..core.call.watching cimport attend, recorder_slot, run_profiled
+
+cdef extern from "Python.h":
+    Py_ssize_t PyVectorcall_NARGS(size_t n)
+    bint PyTuple_Check(object o)
+    bint PyList_Check(object o)
+    bint PyDict_Check(object o)
+    bint PyTuple_CheckExact(object o)
+
+cdef enum:                    # what an item begins with, in the low byte of its first word
+    OBJECT                    # a reference: its number among the objects
+    PLACE                     # a tensor: dtype and rank beside, then storage, offset, device, sizes, strides
+    LIST                      # how many items, and these
+    TUPLE                     # its class, how many items, and these
+    DICT                      # how many, the keys' numbers and items
+
+
+Place = namedtuple("Place", "storage offset shape stride dtype device")
+Place.__doc__ = """Where a tensor lies: serial number of its storage, elements from its start, sizes, strides, dtype, device."""
+
+Call = namedtuple("Call", "operation args kwargs result")
+Call.__doc__ = """A recorded call; the tensors of its arguments and results are `Place`s."""
+
+
+cdef uint64_t recordings = 0
+
+
+cdef class Recording:
+    """The leaves that this thread calls while it is on (`with recording:`), in their order.
+
+    `calls()` reads them; `inputs` are the tensors that the program had before, one for each storage.  RuntimeError where this thread
+    records already.
+
+    >>> import flambeau
+    >>> from flambeau.graph.record import Recording
+    >>> x = flambeau.ones(2)
+    >>> with Recording() as recording:
+    ...     y = (x + 1).exp()
+    >>> [call.operation.__name__ for call in recording.calls()]
+    ['add', 'exp']
+    """
+
+    cdef int64_t* words
+    cdef int64_t used, room
+    cdef list objects
+    cdef readonly list inputs
+    cdef uint64_t number          # tells it from all other recordings
+    cdef PyObject** slot          # where this thread says whether it records
+    cdef readonly int64_t count   # calls
+
+    def __cinit__(self):
+        global recordings
+        recordings += 1
+        self.number, self.objects, self.inputs = recordings, [], []
+
+    def __dealloc__(self):
+        free(self.words)
+
+    def __len__(self):
+        return self.count
+
+    def __enter__(self):
+        self.slot = recorder_slot()
+        if self.slot[0] != NULL:
+            raise RuntimeError("Recording: this thread records already")
+        self.slot[0] = <PyObject*>self      # borrowed: the `with` statement holds it
+        attend(1)
+        return self
+
+    def __exit__(self, *exception):
+        self.slot[0] = NULL
+        attend(-1)
+
+    def calls(self) -> list:
+        """What was recorded, as `Call`s."""
+        cdef int64_t at = 0, positional, named, k
+        cdef list found = []
+        while at < self.used:
+            op, names = self.objects[self.words[at]], None
+            positional, named = self.words[at + 1], self.words[at + 2]
+            if named:
+                names = <tuple>self.objects[self.words[at + 3]]
+            at += 4
+            args, kwargs = [], {}
+            for k in range(positional):
+                args.append(self.read(&at))
+            for k in range(named):
+                kwargs[names[k]] = self.read(&at)
+            found.append(Call(op, tuple(args), kwargs, self.read(&at)))
+        return found
+
+    # --- writing ------------------------------
+    cdef inline int reserve(self, int64_t words) except -1:
+        """Room for so many words more."""
+        cdef void* larger
+        if self.used + words > self.room:
+            self.room = max(1024, 2 * self.room, self.used + words)
+            larger = realloc(self.words, self.room * sizeof(int64_t))
+            if larger == NULL:
+                raise MemoryError("Recording: no memory for further calls")
+            self.words = <int64_t*>larger
+        return 0
+
+    cdef inline int64_t refer(self, object x) except -1:
+        """The number of an object, which is kept from now on."""
+        self.objects.append(x)
+        return len(self.objects) - 1
+
+    cdef int write_place(self, TensorBase t, bint argument) except -1:
+        cdef uint64_t serial = t.storage.serial if t.storage.serial else serial_of(t.storage)
+        cdef int64_t* w
+        cdef int d
+        if t.storage.met != self.number:
+            t.storage.met = self.number
+            if argument:
+                self.inputs.append(t)
+        self.reserve(4 + 2 * t.rank)
+        w = self.words + self.used
+        w[0], w[1], w[2] = PLACE | t.code << 8 | <int64_t>t.rank << 16, <int64_t>serial, t.offset
+        w[3] = -1 if t.storage.on is None else self.refer(t.storage.on)
+        for d in range(t.rank):
+            w[4 + d], w[4 + t.rank + d] = t.sizes[d], t.strides[d]
+        self.used += 4 + 2 * t.rank
+        return 0
+
+    cdef int write(self, object x, bint argument) except -1:
+        """An argument or a result."""
+        if (<PyObject*>x).ob_type == TENSOR or isinstance(x, TensorBase):
+            return self.write_place(<TensorBase>x, argument)
+        if PyList_Check(x) or (PyTuple_Check(x) and has_items(<tuple>x)):
+            self.reserve(3)
+            self.words[self.used] = LIST if PyList_Check(x) else TUPLE
+            self.words[self.used + 1] = 0 if PyList_Check(x) else self.refer(type(x))
+            self.words[self.used + 2] = len(x)
+            self.used += 3
+            for y in x:
+                self.write(y, argument)
+            return 0
+        if PyDict_Check(x):
+            self.reserve(2)
+            self.words[self.used], self.words[self.used + 1] = DICT, len(x)
+            self.used += 2
+            for key, y in (<dict>x).items():
+                self.reserve(1)
+                self.words[self.used] = self.refer(key)
+                self.used += 1
+                self.write(y, argument)
+            return 0
+        self.reserve(2)
+        self.words[self.used], self.words[self.used + 1] = OBJECT, self.refer(x)
+        self.used += 2
+        return 0
+
+    cdef int write_call(self, PyObject* op, PyObject** args, Py_ssize_t positional, PyObject* names) except -1:
+        """An operation and its arguments."""
+        cdef Py_ssize_t named = 0 if names == NULL else len(<tuple>names), k
+        self.reserve(4)
+        self.words[self.used], self.words[self.used + 1] = self.refer(<object>op), positional
+        self.words[self.used + 2], self.words[self.used + 3] = named, -1 if named == 0 else self.refer(<object>names)
+        self.used += 4
+        for k in range(positional + named):
+            self.write(<object>args[k], True)
+        return 0
+
+    # --- reading ------------------------------
+    cdef object read(self, int64_t* at):
+        """The item at a place, which moves behind it."""
+        cdef int64_t* w = self.words + at[0]
+        cdef int64_t rank, k
+        if w[0] & 255 == PLACE:
+            rank = w[0] >> 16
+            at[0] += 4 + 2 * rank
+            return Place(w[1], w[2], tuple([w[4 + k] for k in range(rank)]), tuple([w[4 + rank + k] for k in range(rank)]),
+                         dtype_of(w[0] >> 8 & 255), None if w[3] < 0 else self.objects[w[3]])
+        if w[0] == OBJECT:
+            at[0] += 2
+            return self.objects[w[1]]
+        if w[0] == DICT:
+            at[0] += 2
+            found = {}
+            for k in range(w[1]):
+                key = self.objects[self.words[at[0]]]
+                at[0] += 1
+                found[key] = self.read(at)
+            return found
+        at[0] += 3
+        items = [self.read(at) for k in range(w[2])]
+        if w[0] == LIST:
+            return items
+        cls = self.objects[w[1]]
+        return cls(*items) if hasattr(cls, "_fields") else cls(items)
+
+
+cdef bint has_items(tuple x):
+    """Whether something in a tuple has to be written for itself: what is no tensor and never changes need not."""
+    for y in x:
+        if isinstance(y, TensorBase) or PyList_Check(y) or PyDict_Check(y) or (PyTuple_Check(y) and has_items(<tuple>y)):
+            return True
+    return False
+
+
+cdef object record(PyObject* recorder, PyObject* op, PyObject** args, size_t flagged, PyObject* names):
+    """The leaf's result, with a call written.  What the leaf calls itself is not recorded; a call that raises leaves nothing."""
+    cdef Recording recording = <Recording>recorder
+    cdef int64_t before = recording.used
+    cdef Py_ssize_t objects = len(recording.objects)
+    recording.slot[0] = NULL
+    try:
+        recording.write_call(op, args, PyVectorcall_NARGS(flagged), names)
+        result = run_profiled(op, args, flagged, names)
+        recording.write(result, False)
+    except BaseException:
+        recording.slot[0] = recorder
+        recording.used = before
+        del recording.objects[objects:]
+        raise
+    recording.slot[0] = recorder
+    recording.count += 1
+    return result
+
+
+door.record = record
+
+
+def serial(TensorBase t not None) -> int:
+    """The serial number of a tensor's storage, which no other storage has, then or later."""
+    return serial_of(t.storage)
