@@ -166,6 +166,7 @@ _waiting(
         "bags",
         "depthwise",
         "dots",
+        "epilogues",
         "extremes",
         "kernels",
         "objects",
@@ -178,7 +179,10 @@ _waiting(
 for _module, _names in {
     "attention": ("attention.functions",),
     "extremes": ("extremes.address",),
-    "panels": tuple(f"panels.{_name}" for _name in ("crossed", "dot", "layer", "pairs", "shape", "tile")),
+    "panels": tuple(
+        f"panels.{_name}"
+        for _name in ("continued", "crossed", "dot", "layer", "linear", "pairs", "shape", "tile")
+    ),
     "register": ("tiles.register",),
     "samples": ("samples.address",),
     "taps": ("taps.address", "taps.permutes"),

@@ -362,7 +362,8 @@ def shape() -> tuple[int, int]:
 
 def functions(dtype: str, mask: str, dropped: bool) -> dict[str, int]:
     """Everything that a call of attention needs: addresses by name, and the sizes of its tiles."""
-    from .register import Epilogue, Register
+    from .epilogues import added
+    from .register import Register
     from .register import address as tile
 
     rows, vectors = shape()
@@ -371,7 +372,7 @@ def functions(dtype: str, mask: str, dropped: bool) -> dict[str, int]:
         "panel": vectors * lanes(dtype),
         "lanes": lanes(dtype),
         "set": tile(Register(dtype, rows, vectors)),
-        "add": tile(Register(dtype, rows, vectors, epilogue=Epilogue(other=True))),
+        "add": tile(Register(dtype, rows, vectors, epilogue=added(dtype))),
         "soften": address(Pass("soften", dtype, mask, dropped)),
         "revert": address(Pass("revert", dtype, mask, dropped)),
         "draw": address(Pass("draw", dtype)),

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import functools
 
-from .. import expr as ex
 from .. import target
 from ..irtext import Function, Module, Value, i64
 from .objects import compiled
@@ -21,14 +20,10 @@ from .register import (
     _A,
     _B,
     _B_VECTOR,
-    _BIAS,
     _C,
     _C_ROW,
-    _OTHER,
-    _OTHER_ROW,
     _ROW,
     _TERMS,
-    ACTIVATIONS,
     Register,
     Writer,
 )
@@ -127,48 +122,41 @@ class _Dots(Writer):
         return block[0]
 
     def put(self, sums: list[Value]) -> None:
-        """Epilogue and stores, element by element."""
-        tile, n = self.tile, self.lanes
+        """Epilogue and stores: as many sums as fill a vector, whatever their rows, with their operands gathered."""
+        tile, n, numbers = self.tile, self.lanes, self.numbers()
         rows = self.lines(self.word(_C, "ptr"), self.word(_C_ROW), tile.rows)
-        others = self.lines(self.word(_OTHER, "ptr"), self.word(_OTHER_ROW), tile.rows)
-        bias = self.word(_BIAS, "ptr")
+        operands = []
+        for k, read in enumerate(self.reads()):
+            one = [self.operand(k)] * tile.rows
+            operands.append(one if read == "columns" else self.lines(one[0], self.operand_row(k), tile.rows))
         for start in range(0, len(sums), n):
             block = sums[start : start + n]
             total = self.added_up(block + [Value(self.vector, "poison")] * (n - len(block)))
-            for lane in range(len(block)):
-                i, j = divmod(start + lane, tile.vectors)
-                x = self.f.op(self.scalar, f"extractelement {total}, i64 {lane}")
-                place = i64(j * self.stored)
-                more = self.element(bias, place) if tile.epilogue.bias else None
-                other = self.element(others[i], place) if tile.epilogue.other else None
-                x = self.ended(x, more, other)
+            places = [divmod(start + lane, tile.vectors) for lane in range(len(block))]
+            given = [
+                self.gathered([(lines[i], 0 if read == "rows" else j) for i, j in places])
+                for lines, read in zip(operands, self.reads())
+            ]
+            ended = self.ended(total, given, numbers)
+            for lane, (i, j) in enumerate(places):
+                x = self.f.op(self.scalar, f"extractelement {ended}, i64 {lane}")
                 if self.half:
                     x = self.f.op("bfloat", f"fptrunc {x} to bfloat")
-                self.f.store(x, self.at(rows[i], place), self.stored)
+                self.f.store(x, self.at(rows[i], i64(j * self.stored)), self.stored)
+
+    def gathered(self, places: list[tuple[Value, int]]) -> Value:
+        """The elements at so many columns behind these addresses, side by side."""
+        found = self.zero
+        for lane, (line, column) in enumerate(places):
+            x = self.element(line, i64(column * self.stored))
+            found = self.f.op(self.vector, f"insertelement {found}, {x}, i64 {lane}")
+        return found
 
     def element(self, line: Value, place: Value) -> Value:
         if not self.half:
             return self.f.load(self.scalar, self.at(line, place), self.size)
         short = self.f.load("bfloat", self.at(line, place), 2)
         return self.f.op("float", f"fpext {short} to float")
-
-    def ended(self, x: Value, bias: Value | None, other: Value | None) -> Value:
-        """The epilogue of one number, as `Register` has it of vectors."""
-        scale = self.scale() if self.tile.epilogue.scaled else None
-        numbers = [self.f.op(self.scalar, f"extractelement {s}, i64 0") for s in scale] if scale else []
-        if numbers:
-            x = self.f.binary("fmul", x, numbers[0])
-        if bias is not None:
-            x = self.f.binary("fadd", x, bias)
-        if other is not None:
-            other = self.f.binary("fmul", other, numbers[1]) if numbers else other
-            x = self.f.binary("fadd", x, other)
-        if not self.tile.epilogue.activation:
-            return x
-        leaf = ex.make("arg", (), self.tile.dtype, 0)
-        row = self.low.splat(x)
-        found = self.low.values([ACTIVATIONS[self.tile.epilogue.activation](leaf)], {leaf: row})[0]
-        return self.f.op(self.scalar, f"extractelement {found}, i64 0")
 
 
 @functools.cache

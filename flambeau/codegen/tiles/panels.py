@@ -11,14 +11,14 @@ from functools import partial
 from ...core.base.provided import provide
 from .. import target
 from ..irtext import Function, Module, Value, i64
-from . import dots
+from . import dots, epilogues
+from .epilogues import Epilogue
 from .objects import compiled
-from .register import Epilogue, Register, Writer, address, lanes, width
+from .register import Register, Writer, address, lanes, width
 
 TALLEST = (0, 14, 14, 8, 6)  # rows of a tile by its vectors, where there are 32 registers
 TALLEST_OF_FEW = (0, 6, 6)  # where there are 16
 DTYPES = {2: "bfloat16", 4: "float32", 8: "float64"}
-SCALED, BIASED, ADDED, RECTIFIED = 1, 2, 4, 8  # what is done to a sum, as in panels.pxd
 
 
 def shape(size: int) -> tuple[int, ...]:
@@ -28,23 +28,26 @@ def shape(size: int) -> tuple[int, ...]:
     return lanes(DTYPES[max(size, 4)]), *(TALLEST if many else TALLEST_OF_FEW)
 
 
-def epilogue(ending: int) -> Epilogue:
-    return Epilogue(
-        bool(ending & SCALED),
-        "columns" if ending & BIASED else "",
-        bool(ending & ADDED),
-        "relu" if ending & RECTIFIED else "",
-    )
+def linear(size: int, scaled: bool, bias: bool, other: bool) -> Epilogue | None:
+    """alpha · sum + bias + beta · other of elements of so many bytes; two bytes are summed in float32.  None: the sum itself."""
+    if not (scaled or bias or other):
+        return None
+    return epilogues.linear(DTYPES[max(size, 4)], scaled, bias, other)
 
 
-def tile(size: int, ending: int, vectors: int, rows: int, ragged: bool) -> int:
+def continued(size: int, epilogue: Epilogue | None) -> Epilogue:
+    """The epilogue of the last of several parts of a sum."""
+    return epilogue.continued() if epilogue is not None else epilogues.added(DTYPES[max(size, 4)])
+
+
+def tile(size: int, epilogue: Epilogue | None, vectors: int, rows: int, ragged: bool) -> int:
     """Where the function of a tile stands."""
-    return address(Register(DTYPES[size], rows, vectors, (), False, epilogue(ending), ragged))
+    return address(Register(DTYPES[size], rows, vectors, (), False, epilogue, ragged))
 
 
-def dot(size: int, ending: int, columns: int, rows: int) -> int:
+def dot(size: int, epilogue: Epilogue | None, columns: int, rows: int) -> int:
     """Where the function of a tile stands that reads both operands along their terms."""
-    return dots.address(Register(DTYPES[size], rows, columns, (), False, epilogue(ending)))
+    return dots.address(Register(DTYPES[size], rows, columns, (), False, epilogue))
 
 
 class _Layer(Writer):
@@ -194,6 +197,8 @@ def pairs() -> int:
 
 
 provide("panels.shape", shape)
+provide("panels.linear", linear)
+provide("panels.continued", continued)
 provide("panels.tile", tile)
 provide("panels.dot", dot)
 provide("panels.layer", layer)

@@ -16,14 +16,14 @@ the shape alone.  `core/lib/tiles.pxd` has the arguments as a struct.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from ...core.base.provided import provide
-from .. import expr as ex
 from .. import target
 from ..irtext import Function, Module, Value, i64
 from ..lower import ITEMSIZE
+from .epilogues import MOST, Epilogue
 from .objects import compiled
 from .vectors import Vectors
 
@@ -31,35 +31,19 @@ GROUP = 128  # terms that are added up one after another; a tap longer than this
 
 # Places in the struct of arguments, in words of eight bytes.
 _A, _ROW, _STEP, _OFFSETS, _TERMS, _B, _B_TAP, _B_STEP, _B_VECTOR = range(9)
-_C, _C_ROW, _C_COLUMN, _COLUMNS, _ALPHA, _BETA, _BIAS, _OTHER, _OTHER_ROW, _OTHER_COLUMN = range(9, 19)
-_TAPS = 19  # three counts, one for each cut
-
-
-class Epilogue(NamedTuple):
-    """What is done to a sum before it is stored: activation(alpha · sum + bias + beta · other).
-
-    `bias` is "columns" (a vector beside the columns), "rows" (a number for each row) or nothing; `other` is a matrix, often c
-    itself, read in the same way as c is written; `activation` names a function of one scalar expression in `ACTIVATIONS`.
-    """
-
-    scaled: bool = False
-    bias: str = ""
-    other: bool = False
-    activation: str = ""
-
-
-def _relu(x: ex.Expr) -> ex.Expr:
-    zero = ex.const(0.0, x.dtype)
-    return ex.make("max", (x, zero), x.dtype)
-
-
-ACTIVATIONS: dict[str, Callable[[ex.Expr], ex.Expr]] = {"relu": _relu}
+_C, _C_ROW, _C_COLUMN, _COLUMNS = range(9, 13)
+_TAPS = 13  # three counts, one for each cut
+_NUMBERS = 16  # of the epilogue
+_OPERANDS = (
+    _NUMBERS + MOST
+)  # of the epilogue: each its first element, and its steps from row to row and column to column
 
 
 class Register(NamedTuple):
     """A tile of so many rows and vectors; `turned` stores it column by column: rows are then side by side in c.
 
-    `ragged` reads no more columns of the right operand than exist: those of its last vector are masked.
+    `ragged` reads no more columns of the right operand than exist: those of its last vector are masked.  Without an epilogue the
+    sums themselves are stored.
     """
 
     dtype: str
@@ -67,7 +51,7 @@ class Register(NamedTuple):
     vectors: int
     cuts: tuple[tuple[int, int], ...] = ()
     turned: bool = False
-    epilogue: Epilogue = Epilogue()
+    epilogue: Epilogue | None = None
     ragged: bool = False
 
     def text(self, symbol: str) -> str:
@@ -113,7 +97,7 @@ class Writer(Vectors):
     # --- the whole ---
     def write(self) -> None:
         tile = self.tile
-        room = self.f.op("ptr", f"alloca [{len(self.places)} x {self.vector}], align {width()}")
+        self.room = room = self.f.op("ptr", f"alloca [{len(self.places)} x {self.vector}], align {width()}")
         row = self.word(_ROW)
         beyond = i64((tile.vectors - 1) * self.lanes)
         self.last = (
@@ -216,12 +200,17 @@ class Writer(Vectors):
         if self.tile.turned:
             self.store_turned(sums, columns)
             return
+        if self.tile.epilogue is not None and self.tile.epilogue.long():
+            for k, s in enumerate(sums):
+                self.f.store(s, self.spot(self.room, k), width())
+            self.store_rows(None, list(self.masks(columns)))
+            return
         whole = self.f.op("i1", f"icmp sge {columns}, {self.tile.vectors * self.lanes}")
         yes, no, after = (self.f.fresh(name) for name in ("whole", "part", "end"))
         self.f.branch_if(whole, yes, no)
         for label, masked in ((yes, False), (no, True)):
             self.f.start(label)
-            self.store_rows(sums, columns, masked)
+            self.store_rows(sums, list(self.masks(columns)) if masked else [None] * self.tile.vectors)
             self.f.branch(after)
         self.f.start(after)
 
@@ -230,83 +219,102 @@ class Writer(Vectors):
             self.first(self.f.binary("sub", columns, i64(v * self.lanes))) for v in range(self.tile.vectors)
         ]
 
-    def store_rows(self, sums: list[Value], columns: Value, masked: bool) -> None:
-        masks: list[Value | None] = list(self.masks(columns)) if masked else [None] * self.tile.vectors
-        bias, scale = self.bias_of_columns(masks), self.scale()
-        c, c_row, c_vector = self.word(_C, "ptr"), self.word(_C_ROW), i64(width())
-        other, other_row = self.word(_OTHER, "ptr"), self.word(_OTHER_ROW)
-        for i in range(self.tile.rows):
-            to, source = c, other
-            for v in range(self.tile.vectors):
-                k = i * self.tile.vectors + v
-                old = self.load(source, masks[v]) if self.tile.epilogue.other else None
-                value = self.biased(sums[k], scale, self.bias_at(bias, i, v))
-                self.store(self.joined(value, scale, old), to, masks[v])
-                to, source = self.at(to, c_vector), self.at(source, c_vector)
-            c, other = self.at(c, c_row), self.at(other, other_row)
+    def reads(self) -> tuple[str, ...]:
+        return () if self.tile.epilogue is None else self.tile.epilogue.reads
+
+    def numbers(self) -> list[Value]:
+        """The epilogue's numbers, which are float64 in the struct, in every lane."""
+        count = 0 if self.tile.epilogue is None else self.tile.epilogue.numbers
+        return [self.number(_NUMBERS + k) for k in range(count)]
+
+    def operand(self, k: int) -> Value:
+        return self.word(_OPERANDS + 3 * k, "ptr")
+
+    def operand_row(self, k: int) -> Value:
+        return self.word(_OPERANDS + 3 * k + 1)
+
+    def operand_column(self, k: int) -> Value:
+        return self.word(_OPERANDS + 3 * k + 2)
+
+    def ended(self, sum: Value, operands: Sequence[Value], numbers: Sequence[Value]) -> Value:
+        """The epilogue of a vector of sums."""
+        epilogue = self.tile.epilogue
+        if epilogue is None:
+            return sum
+        given = {
+            leaf: numbers[leaf.value] if leaf.op == "param" else (sum, *operands)[leaf.value]
+            for leaf in epilogue.leaves()
+        }
+        return self.low.values([epilogue.root], given)[0]
+
+    def store_rows(self, sums: list[Value] | None, masks: Sequence[Value | None]) -> None:
+        """Row after row; in a loop, from the room, where no sums are given."""
+        tile, reads, numbers = self.tile, self.reads(), self.numbers()
+        vectors = range(tile.vectors)
+        across = {
+            k: [self.load(self.at(self.operand(k), i64(v * width())), masks[v]) for v in vectors]
+            for k, read in enumerate(reads)
+            if read == "columns"
+        }
+        moving = [k for k, read in enumerate(reads) if read != "columns"]
+        begin = [self.word(_C, "ptr"), *(self.operand(k) for k in moving)]
+        steps = [self.word(_C_ROW), *(self.operand_row(k) for k in moving)]
+
+        def row(at: Sequence[Value], sums: Sequence[Value]) -> list[Value]:
+            own = dict(across)
+            for k, place in zip(moving, at[1:]):
+                if reads[k] == "rows":
+                    own[k] = [self.low.splat(self.f.load(self.scalar, place, self.size))] * tile.vectors
+                else:
+                    own[k] = [self.load(self.at(place, i64(v * width())), masks[v]) for v in vectors]
+            for v in vectors:
+                found = self.ended(sums[v], [own[k][v] for k in range(len(reads))], numbers)
+                self.store(found, self.at(at[0], i64(v * width())), masks[v])
+            return [self.at(place, step) for place, step in zip(at, steps)]
+
+        def from_room(_, at: list[Value]) -> list[Value]:
+            *places, room = at
+            sums = [self.f.load(self.vector, self.spot(room, v), width()) for v in vectors]
+            return [*row(places, sums), self.spot(room, tile.vectors)]
+
+        if sums is None:
+            self.f.loop(i64(0), i64(tile.rows), i64(1), [*begin, self.room], from_room)
+            return
+        at = begin
+        for i in range(tile.rows):
+            at = row(at, sums[i * tile.vectors : (i + 1) * tile.vectors])
 
     def store_turned(self, sums: list[Value], columns: Value) -> None:
         """Blocks of `lanes` rows by `lanes` columns are turned in registers; what does not exist is masked."""
-        tile, n = self.tile, self.lanes
-        bias, scale = self.bias_of_columns(self.masks(columns)), self.scale()
+        tile, reads, numbers, n = self.tile, self.reads(), self.numbers(), self.lanes
+        masks = self.masks(columns)
         c, c_column = self.word(_C, "ptr"), self.word(_C_COLUMN)
-        other, other_column = self.word(_OTHER, "ptr"), self.word(_OTHER_COLUMN)
         for v in range(tile.vectors):
+            across = {
+                k: self.load(self.at(self.operand(k), i64(v * width())), masks[v])
+                for k, read in enumerate(reads)
+                if read == "columns"
+            }
             for start in range(0, tile.rows, n):
                 own = range(start, min(start + n, tile.rows))
-                block = [
-                    self.biased(sums[i * tile.vectors + v], scale, self.bias_at(bias, i, v)) for i in own
-                ]
+                block = [sums[i * tile.vectors + v] for i in own]
                 turned = self.turn(block + [Value(self.vector, "poison")] * (n - len(block)))
                 for j, value in enumerate(turned):
-                    column = v * n + j
-                    exists = self.f.op("i1", f"icmp sgt {columns}, {column}")
-                    rows = self.low.select(exists, i64(len(own)), i64(0))
-                    mask = self.first(rows)
+                    column = i64(v * n + j)
+                    exists = self.f.op("i1", f"icmp sgt {columns}, {column.name}")
+                    mask = self.first(self.low.select(exists, i64(len(own)), i64(0)))
                     shift = i64(start * self.size)
-                    to = self.at(self.at(c, self.f.mul(c_column, i64(column))), shift)
-                    old = None
-                    if tile.epilogue.other:
-                        source = self.at(self.at(other, self.f.mul(other_column, i64(column))), shift)
-                        old = self.load(source, mask)
-                    self.store(self.joined(value, scale, old), to, mask)
-
-    def bias_of_columns(self, masks) -> list[Value] | None:
-        if not self.tile.epilogue.bias:
-            return None
-        at, found = self.word(_BIAS, "ptr"), []
-        if self.tile.epilogue.bias == "rows":
-            return [
-                self.low.splat(self.f.load(self.scalar, self.at(at, i64(i * self.size)), self.size))
-                for i in range(self.tile.rows)
-            ]
-        for v in range(self.tile.vectors):
-            found.append(self.load(at, masks[v]))
-            at = self.at(at, i64(width()))
-        return found
-
-    def bias_at(self, bias: list[Value] | None, i: int, v: int) -> Value | None:
-        return None if bias is None else bias[i if self.tile.epilogue.bias == "rows" else v]
-
-    def scale(self) -> tuple[Value, Value] | None:
-        return (self.number(_ALPHA), self.number(_BETA)) if self.tile.epilogue.scaled else None
-
-    def biased(self, x: Value, scale, bias: Value | None) -> Value:
-        """alpha · x + bias."""
-        if scale is not None:
-            x = self.f.binary("fmul", x, scale[0])
-        return x if bias is None else self.f.binary("fadd", x, bias)
-
-    def joined(self, x: Value, scale, other: Value | None) -> Value:
-        """activation(x + beta · other)."""
-        if other is not None and scale is not None:
-            x = self.f.call(self.vector, f"llvm.fma.{self.spelled}", other, scale[1], x)
-        elif other is not None:
-            x = self.f.binary("fadd", x, other)
-        if not self.tile.epilogue.activation:
-            return x
-        leaf = ex.make("arg", (), self.tile.dtype, 0)
-        return self.low.values([ACTIVATIONS[self.tile.epilogue.activation](leaf)], {leaf: x})[0]
+                    given = []
+                    for k, read in enumerate(reads):
+                        if read == "columns":
+                            given.append(self.picked(across[k], across[k], [j] * n))
+                            continue
+                        place = self.operand(k)
+                        if read == "both":
+                            place = self.at(place, self.f.mul(self.operand_column(k), column))
+                        given.append(self.load(self.at(place, shift), mask))
+                    to = self.at(self.at(c, self.f.mul(c_column, column)), shift)
+                    self.store(self.ended(value, given, numbers), to, mask)
 
 
 @functools.cache

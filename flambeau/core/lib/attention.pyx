@@ -172,7 +172,7 @@ cdef void product(const Call* c, bint adds, const char* a, int64_t row, int64_t 
     cdef int64_t i, j = 0
     memset(&p, 0, sizeof(p))
     p.row, p.step, p.offsets, p.b_step, p.b_vector = row, step, nowhere, b_step, c.lanes * c.size
-    p.c_row = p.other_row = pitch
+    p.c_row = p.operands[0].row = pitch
     p.columns, p.taps[0] = c.panel, 1
     while j < columns:
         p.b = b + j // c.panel * b_panel
@@ -181,7 +181,7 @@ cdef void product(const Call* c, bint adds, const char* a, int64_t row, int64_t 
             p.terms = max(0, min(terms, limit + i + c.rows - 1))
             p.a = a + i * row
             p.c = to + i * pitch + j * c.size
-            p.other = p.c
+            p.operands[0].data = p.c
             run(&p)
             i += c.rows
         j += c.panel

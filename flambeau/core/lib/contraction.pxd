@@ -1,19 +1,8 @@
 """Matrix products of stacks of matrices, and their place on the tape."""
 from libc.stdint cimport int64_t
+from .matrices cimport Scale
 from ..tape.nodes cimport Node
 from ..base.tensor cimport TensorBase
-
-cdef enum:                    # how the last dimensions of a tensor are read as a matrix; the others count its matrices
-    MATRIX = 0
-    TRANSPOSED = 1
-    ROW = 2                   # one dimension
-    COLUMN = 3
-    SCALAR = 4                # none: a 1 by 1 matrix
-
-cdef struct Scale:            # a number that multiplies: for floating point and complex, and for integer dtypes
-    double real
-    double imag
-    int64_t whole
 
 cdef inline int64_t size_at(TensorBase t, int dims, int from_right) noexcept nogil:
     """Size of a dimension of the stack before the last `dims` dimensions, 1 where there is none."""

@@ -74,7 +74,7 @@ cdef void add_tile(Work* w, Tile* t, tile_t tile, char* buffer, int64_t wide, in
     cdef int64_t z0 = first_place(w, 0, kd), z1 = last_place(w, 0, kd)
     if x0 >= x1 or y0 >= y1:
         return
-    t.c = t.other = sums
+    t.c = t.operands[0].data = sums
     if w.flat and band.columns == w.out[2]:
         t.taps[0], t.terms = 1, (y1 - y0) * (x1 - x0)
     else:
@@ -112,7 +112,7 @@ cdef void weight_range(void* context, int64_t begin, int64_t end) noexcept nogil
     t.row = w.dilation[2] * w.x_step[2] if w.along else w.x_channel
     t.step, t.offsets = w.stride[2] * w.x_step[2], w.offsets
     t.b_vector = w.lanes * w.size
-    t.c_row = t.other_row = line if w.along else line * taps
+    t.c_row = t.operands[0].row = line if w.along else line * taps
     t.taps[1] = t.taps[2] = 0
     band.slab = band.row = band.column = 0
     while band.slab < w.slabs:

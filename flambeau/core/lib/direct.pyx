@@ -91,7 +91,7 @@ cdef void compute(const Work* w, int64_t n, int64_t begin, int64_t end, const ch
     memset(&t, 0, sizeof(Tile))
     t.row, t.step = w.stride_column * w.pitch, w.size
     t.b_step, t.b_vector = vectors * w.vector, w.vector
-    t.c_row, t.bias = c_step, w.bias + filter * w.size
+    t.c_row, t.operands[0].data = c_step, w.bias + filter * w.size
     t.columns = min(vectors * w.lanes, w.filters - filter) if w.y.last else vectors * w.lanes
     if w.in_place:
         base = w.x.data + n * w.x.image

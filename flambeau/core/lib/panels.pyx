@@ -2,13 +2,16 @@
 """Products of matrices by generated register tiles: the walk over tiles, and how operands are laid out for them.
 
 A tile multiplies a few rows by a panel of columns, over up to `DEPTH` terms, so that the panel stays in the cache while all rows
-of a band meet it; deeper products add to what stands in c.  The right operand is laid out panel after panel, or, where it is
+of a band meet it; deeper products add to what has been put down.  The right operand is laid out panel after panel, or, where it is
 small or meets few rows, read where it stands; the left one is read by broadcasts, so its strides hardly matter.
 
 Few rows by a transposed matrix are dot products of rows with rows (codegen/tiles/dots.py): nothing is laid out.  Complex numbers are
 real ones in twice the columns and terms: (re, im) · ((re, im), (-im, re)); only the right operand has to be written anew.
 """
-from libc.string cimport memset
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_INCREF
+from libc.stdlib cimport calloc
+from libc.string cimport memcpy, memset
 from libc.stdint cimport int64_t, uintptr_t
 from .blas cimport INTERRUPTED, OK
 from .tiles cimport Tile
@@ -24,12 +27,36 @@ cdef enum:
     FAR = 1 << 12             # bytes between terms of a left operand from which it is turned first
     OWN = 1 << 16             # bytes for an operand that is laid out on a thread's stack
     ROOM = 1 << 26            # bytes for operands that are laid out, of the products that are under way
+    ASIDE = BAND // (DEPTH * 4) * MOST_VECTORS * 64     # bytes of the sums of a band and a panel
+    DOTS = 24                 # columns that all tiles of dot products divide
+    STRIP = 10 * DOTS         # columns whose dot products are put down together
 
 cdef Family families[3]       # of float32, float64, bfloat16 (its tile of dot products)
 cdef int64_t NOTHING = 0
 
 
-cdef bint clear(Panels* p, int code, int ending) except -1:
+cdef dict known = {}          # (size, epilogue) to where its tiles stand
+
+
+cdef Tiles* tiles_of(int code, object epilogue) except NULL:
+    return tiles_of_size(4 if code == F32 else 8 if code == F64 else 2, epilogue)
+
+
+cdef Tiles* tiles_of_size(int64_t size, object epilogue) except NULL:
+    cdef Tiles* found
+    place = known.get((size, epilogue))
+    if place is not None:
+        return <Tiles*><uintptr_t>place
+    found = <Tiles*>calloc(1, sizeof(Tiles))
+    if found == NULL:
+        raise MemoryError()
+    Py_INCREF(epilogue)
+    found.epilogue = <PyObject*>epilogue
+    known[(size, epilogue)] = <uintptr_t>found
+    return found
+
+
+cdef bint clear(Panels* p, int code, Tiles* tiles) except -1:
     cdef Family* f
     cdef int64_t size = 4 if code == F32 else 8 if code == F64 else 2
     if code != F32 and code != F64 and code != BF16:
@@ -38,7 +65,7 @@ cdef bint clear(Panels* p, int code, int ending) except -1:
     if f.lanes == 0:
         learn(f, size)
     memset(p, 0, sizeof(Panels))
-    p.family, p.ending, p.size, p.alpha, p.beta = f, ending, size, 1.0, 1.0
+    p.family, p.tiles, p.size = f, tiles if tiles != NULL else f.plain, size
     return True
 
 
@@ -48,13 +75,19 @@ cdef int learn(Family* f, int64_t size) except -1:
     f.vectors = len(found) - 2
     for v in range(f.vectors + 1):
         f.tallest[v] = found[v + 1]
+    f.plain = tiles_of_size(size, None)
     f.lanes = found[0]
     return 0
 
 
 def forget() -> None:
     """Ask for the processor's registers, and compile, anew: for tests that give it others."""
+    cdef Tiles* t
     memset(families, 0, sizeof(families))
+    for place in known.values():
+        t = <Tiles*><uintptr_t>place
+        memset(t.tiles, 0, sizeof(t.tiles))
+        memset(t.dots, 0, sizeof(t.dots))
 
 
 # --- panels ------------------------------
@@ -91,12 +124,16 @@ cdef inline int64_t next_rows(int64_t left, int64_t tallest) noexcept nogil:
     return (left + 1) // 2
 
 
-cdef inline int ending_of(const Panels* p, int64_t begin, int64_t end) noexcept nogil:
-    """What is done to the sums of some of the terms."""
-    cdef int found = p.ending
-    if begin:
-        found = (found & (SCALED | RECTIFIED)) | ADDED
-    return found if end == p.k else found & ~RECTIFIED
+cdef Tiles* continued(const Panels* p, Tiles* tiles) except NULL:
+    if tiles.continued == NULL:
+        tiles.continued = tiles_of_size(p.size, provided["panels.continued"](p.size, <object>tiles.epilogue))
+    return tiles.continued
+
+
+cdef inline Tiles* tiles_for(const Panels* p, int64_t begin, int64_t end) noexcept nogil:
+    """What is done to the sums of some of the terms: they are put down until the last are there."""
+    cdef Tiles* found = p.tiles if end == p.k else p.family.plain
+    return found.continued if begin else found
 
 
 cdef inline int64_t depth_of(const Panels* p) noexcept nogil:
@@ -105,40 +142,49 @@ cdef inline int64_t depth_of(const Panels* p) noexcept nogil:
     return p.k if blocks <= 1 or p.size == 2 else ((p.k + blocks - 1) // blocks + GROUP - 1) // GROUP * GROUP
 
 
-cdef inline int need(Panels* p, int ending, bint masked, int64_t vectors) except -1:
-    """Compile the tiles of one ending that whole bands need, and the last one."""
+cdef inline int need(Panels* p, Tiles* tiles, bint masked, int64_t vectors) except -1:
+    """Compile the tiles of one epilogue that whole bands need, and the last one."""
     cdef int64_t band = band_of(p), bands = bands_of(p)
     if bands > 1:
-        need_for(p, ending, masked, vectors, band)
-    return need_for(p, ending, masked, vectors, p.m - (bands - 1) * band)
+        need_for(p, tiles, masked, vectors, band)
+    return need_for(p, tiles, masked, vectors, p.m - (bands - 1) * band)
 
 
-cdef int need_for(Panels* p, int ending, bint masked, int64_t vectors, int64_t left) except -1:
-    cdef tile_t* tiles = p.family.tiles[ending][masked][vectors]
+cdef int need_for(Panels* p, Tiles* all, bint masked, int64_t vectors, int64_t left) except -1:
+    cdef tile_t* tiles = all.tiles[masked][vectors]
     cdef int64_t tallest = p.family.tallest[vectors], rows
     if left > 3 * tallest:    # the tallest again and again, and what is left in the end
         left = 2 * tallest + left % tallest
     while left > 0:
         rows = next_rows(left, tallest)
         if tiles[rows] == NULL:
-            tiles[rows] = <tile_t><uintptr_t>provided["panels.tile"](p.size, ending, vectors, rows, masked)
+            tiles[rows] = <tile_t><uintptr_t>provided["panels.tile"](p.size, <object>all.epilogue, vectors, rows, masked)
         left -= rows
+    return 0
+
+
+cdef int continue_all(Panels* p) except -1:
+    """The tiles' epilogues of all parts of the terms."""
+    if depth_of(p) < p.k:
+        continued(p, p.tiles)
+        continued(p, p.family.plain)
     return 0
 
 
 cdef int need_of_panel(Panels* p, int64_t panel) except -1:
     cdef int64_t first, vectors = vectors_of(p, panel, &first), depth = depth_of(p)
     cdef bint masked = p.b_row != 0 and (first + vectors) * p.family.lanes > p.n
-    need(p, ending_of(p, 0, depth), masked, vectors)
+    need(p, tiles_for(p, 0, min(depth, p.k)), masked, vectors)
     if depth < p.k:
         if 2 * depth < p.k:
-            need(p, ending_of(p, depth, 2 * depth), masked, vectors)
-        need(p, ending_of(p, depth, p.k), masked, vectors)
+            need(p, tiles_for(p, depth, 2 * depth), masked, vectors)
+        need(p, tiles_for(p, depth, p.k), masked, vectors)
     return 0
 
 
 cdef int ready(Panels* p) except -1:
     cdef int64_t panels = panels_of(p), panel, first, vectors
+    continue_all(p)
     for panel in range(max(panels - 3, 0), panels):  # those before are as the first of these
         vectors = vectors_of(p, panel, &first)
         need_of_panel(p, panel)
@@ -185,46 +231,69 @@ cdef void lay_right(const Panels* p, char* room, const char* b, int64_t b_row, i
 
 
 # --- computing ------------------------------
-cdef void multiply_rows(const Panels* p, int64_t from_row, int64_t to_row, int64_t from_panel, int64_t to_panel) noexcept nogil:
+cdef inline void aim(Tile* t, const Panels* p, int64_t row, int64_t column, char* aside, int64_t aside_row, bint ends, bint goes_on) noexcept nogil:
+    """Where a tile writes, and where it reads its operands; `aside`: the sums put down, which it adds to where it `goes_on`."""
+    cdef int k, last = 0
+    t.c, t.c_row = aside, aside_row
+    if ends:
+        t.c, t.c_row = p.c + row * p.c_row + column * p.size, p.c_row
+        last = p.operands
+        for k in range(last):
+            t.operands[k].data = p.operand[k].data + row * p.operand[k].row + column * p.operand[k].column
+            t.operands[k].row = p.operand[k].row
+    if goes_on:
+        t.operands[last].data, t.operands[last].row = aside, aside_row
+
+
+cdef void multiply_panel(const Panels* p, int64_t from_row, int64_t to_row, int64_t panel, char* aside) noexcept nogil:
+    """Rows by a panel; where the terms are taken in several parts, `aside` takes a band of their sums."""
     cdef Tile t
     cdef Family* f = p.family
     cdef tile_t* tiles
-    cdef int64_t depth = depth_of(p), begin = 0, end, panel, first, vectors, row, rows, at
+    cdef int64_t depth = depth_of(p), begin = 0, end, first, vectors = vectors_of(p, panel, &first), row, rows, at = first * f.lanes
+    cdef int64_t wide = vectors * f.lanes * p.size
     cdef bint masked
+    memcpy(t.numbers, p.numbers, sizeof(t.numbers))
     t.row, t.step, t.offsets, t.b_tap = p.a_row, p.a_col, &NOTHING, 0
-    t.b_vector, t.c_row, t.c_column = f.lanes * p.size, p.c_row, 0
-    t.alpha, t.other_column = p.alpha, 0
+    t.b_vector = f.lanes * p.size
     t.taps[0] = t.taps[1] = t.taps[2] = 1
+    t.columns = min(vectors * f.lanes, p.n - at)
+    masked = p.b_row != 0 and t.columns < vectors * f.lanes
     while True:
         end = min(begin + depth, p.k)
         t.terms = end - begin
-        t.beta = 1.0 if begin else p.beta
-        for panel in range(from_panel, to_panel):
-            vectors = vectors_of(p, panel, &first)
-            at = first * f.lanes
-            t.columns = min(vectors * f.lanes, p.n - at)
-            masked = p.b_row != 0 and t.columns < vectors * f.lanes
-            tiles = f.tiles[ending_of(p, begin, end)][masked][vectors]
-            if p.b_row:
-                t.b, t.b_step = p.b + at * p.size + begin * p.b_row, p.b_row
-            else:
-                t.b_step = vectors * f.lanes * p.size
-                t.b = p.b + at * p.size * p.k + begin * t.b_step
-            t.bias = p.bias + at * p.size if p.bias != NULL else NULL
-            row = from_row
-            while row < to_row:
-                rows = next_rows(to_row - row, f.tallest[vectors])
-                t.a = p.a + row * p.a_row + begin * p.a_col
-                t.c = p.c + row * p.c_row + at * p.size
-                if begin:
-                    t.other, t.other_row = t.c, t.c_row
-                elif p.other != NULL:
-                    t.other, t.other_row = p.other + row * p.other_row + at * p.size, p.other_row
-                tiles[rows](&t)
-                row += rows
+        tiles = tiles_for(p, begin, end).tiles[masked][vectors]
+        if p.b_row:
+            t.b, t.b_step = p.b + at * p.size + begin * p.b_row, p.b_row
+        else:
+            t.b_step = wide
+            t.b = p.b + at * p.size * p.k + begin * t.b_step
+        row = from_row
+        while row < to_row:
+            rows = next_rows(to_row - row, f.tallest[vectors])
+            t.a = p.a + row * p.a_row + begin * p.a_col
+            aim(&t, p, row, at, aside + (row - from_row) * wide, wide, end == p.k, begin > 0)
+            tiles[rows](&t)
+            row += rows
         begin = end
         if begin >= p.k:
             return
+
+
+cdef void multiply_deep(const Panels* p, int64_t from_row, int64_t to_row, int64_t from_panel, int64_t to_panel) noexcept nogil:
+    cdef char aside[ASIDE + 64]
+    cdef int64_t panel
+    for panel in range(from_panel, to_panel):
+        multiply_panel(p, from_row, to_row, panel, <char*>((<uintptr_t>aside + 63) & ~<uintptr_t>63))
+
+
+cdef void multiply_rows(const Panels* p, int64_t from_row, int64_t to_row, int64_t from_panel, int64_t to_panel) noexcept nogil:
+    cdef int64_t panel
+    if depth_of(p) < p.k:
+        multiply_deep(p, from_row, to_row, from_panel, to_panel)
+        return
+    for panel in range(from_panel, to_panel):
+        multiply_panel(p, from_row, to_row, panel, NULL)
 
 
 # --- few rows, and a right operand whose terms lie side by side ------------------------------
@@ -238,56 +307,72 @@ cdef inline int64_t dot_rows(int64_t left) noexcept nogil:
 
 cdef int need_dots(Panels* p) except -1:
     cdef int64_t left = p.m, rows, depth = depth_of(p)
+    continue_all(p)
     while left > 0:
         rows = dot_rows(left)
-        need_dot(p, ending_of(p, 0, depth), rows)
+        need_dot(p, tiles_for(p, 0, min(depth, p.k)), rows)
         if 2 * depth < p.k:
-            need_dot(p, ending_of(p, depth, 2 * depth), rows)
+            need_dot(p, tiles_for(p, depth, 2 * depth), rows)
         if depth < p.k:
-            need_dot(p, ending_of(p, depth, p.k), rows)
+            need_dot(p, tiles_for(p, depth, p.k), rows)
         left -= rows
     return 0
 
 
-cdef int need_dot(Panels* p, int ending, int64_t rows) except -1:
-    cdef tile_t* tiles = p.family.dots[ending][rows]
+cdef int need_dot(Panels* p, Tiles* all, int64_t rows) except -1:
+    cdef tile_t* tiles = all.dots[rows]
     cdef int64_t whole = COLUMNS[rows], rest = p.n % whole
     if tiles[whole] == NULL:
-        tiles[whole] = <tile_t><uintptr_t>provided["panels.dot"](p.size, ending, whole, rows)
+        tiles[whole] = <tile_t><uintptr_t>provided["panels.dot"](p.size, <object>all.epilogue, whole, rows)
     if rest and tiles[rest] == NULL:
-        tiles[rest] = <tile_t><uintptr_t>provided["panels.dot"](p.size, ending, rest, rows)
+        tiles[rest] = <tile_t><uintptr_t>provided["panels.dot"](p.size, <object>all.epilogue, rest, rows)
     return 0
 
 
-cdef void multiply_dots(const Panels* p, int64_t b_col, int64_t begin, int64_t end) noexcept nogil:
-    """All rows by some columns; `begin` is a multiple of 24, which all tiles divide."""
+cdef void multiply_strip(const Panels* p, int64_t b_col, int64_t begin, int64_t end, char* aside) noexcept nogil:
+    """All rows by some columns; `aside` as in `multiply_panel`."""
     cdef Tile t
-    cdef int64_t row, rows, column, columns, block, first = 0, last, depth = depth_of(p)
-    t.row, t.b_vector, t.c_row, t.alpha = p.a_row, b_col, p.c_row, p.alpha
+    cdef Tiles* tiles
+    cdef int64_t row, rows, column, columns, block, first = 0, last, depth = depth_of(p), wide = STRIP * p.size
+    memcpy(t.numbers, p.numbers, sizeof(t.numbers))
+    t.row, t.b_vector = p.a_row, b_col
     while True:
         last = min(first + depth, p.k)
-        t.terms, t.beta = last - first, 1.0 if first else p.beta
-        for block in range(begin, end, 24):
+        t.terms = last - first
+        tiles = tiles_for(p, first, last)
+        block = begin
+        while block < end:
             row = 0
             while row < p.m:
                 rows = dot_rows(p.m - row)
                 t.a = p.a + row * p.a_row + first * p.size
                 column = block
-                while column < min(block + 24, end):
+                while column < min(block + DOTS, end):
                     columns = min(COLUMNS[rows], end - column)
                     t.b = p.b + column * b_col + first * p.size
-                    t.c = p.c + row * p.c_row + column * p.size
-                    t.bias = p.bias + column * p.size if p.bias != NULL else NULL
-                    if first:
-                        t.other, t.other_row = t.c, t.c_row
-                    elif p.other != NULL:
-                        t.other, t.other_row = p.other + row * p.other_row + column * p.size, p.other_row
-                    p.family.dots[ending_of(p, first, last)][rows][columns](&t)
+                    aim(&t, p, row, column, aside + row * wide + (column - begin) * p.size, wide, last == p.k, first > 0)
+                    tiles.dots[rows][columns](&t)
                     column += columns
                 row += rows
+            block += DOTS
         first = last
         if first >= p.k:
             return
+
+
+cdef void multiply_deep_dots(const Panels* p, int64_t b_col, int64_t begin, int64_t end) noexcept nogil:
+    cdef char aside[DOTTED * STRIP * 8]
+    while begin < end:
+        multiply_strip(p, b_col, begin, min(begin + STRIP, end), aside)
+        begin += STRIP
+
+
+cdef void multiply_dots(const Panels* p, int64_t b_col, int64_t begin, int64_t end) noexcept nogil:
+    """All rows by some columns; `begin` is a multiple of DOTS."""
+    if depth_of(p) < p.k:
+        multiply_deep_dots(p, b_col, begin, end)
+    else:
+        multiply_strip(p, b_col, begin, end, NULL)
 
 
 # --- whole products ------------------------------
@@ -305,15 +390,16 @@ cdef inline int64_t bands_of(const Panels* p) noexcept nogil:
 cdef int prepare(Products* all) except -1:
     cdef Panels* p = &all.one
     cdef int64_t panel, first, vectors
-    all.dots = not all.crossed and p.m <= DOTTED and p.a_col == p.size and all.b_row == p.size and all.b_col > 0 and p.n > 1
+    all.dots = not all.crossed and not all.laid and p.m <= DOTTED and p.a_col == p.size and all.b_row == p.size and all.b_col > 0 and p.n > 1
     if all.dots:
         all.lays_right = all.lays_left = False
         all.right = all.size = all.bytes = 0
         all.slots, all.apart = all.batch, False
         return need_dots(p)
-    all.lays_right = all.crossed or (p.n > 1 and all.b_col != p.size) or all.b_row <= 0 or (p.k * p.n * p.size > SMALL and p.m > 8)
+    all.lays_right = not all.laid and (
+        all.crossed or (p.n > 1 and all.b_col != p.size) or all.b_row <= 0 or (p.k * p.n * p.size > SMALL and p.m > 8))
     all.lays_left = p.a_col >= FAR and p.k > GROUP and p.n > p.family.lanes * p.family.vectors and p.a_row == p.size
-    p.b_row = 0 if all.lays_right else all.b_row
+    p.b_row = 0 if all.lays_right or all.laid else all.b_row
     all.right = packed_size(p) if all.lays_right else 0
     all.size = all.right + (p.m * left_pitch(p) if all.lays_left else 0)
     all.apart = all.batch > 1 and all.size <= OWN
@@ -343,20 +429,24 @@ cdef struct Under:            # a product that is under way
     char* room
 
 
-cdef void begin_one(const Products* all, int64_t number, char* room, Under* u) noexcept nogil:
+cdef void begin_some(const Products* all, Under* u) noexcept nogil:
+    """What all products have in common."""
     u.one, u.all = all.one, all
-    u.one.a += number * all.a_batch
-    u.one.c += number * all.c_batch
-    if u.one.other != NULL:
-        u.one.other += number * all.c_batch
+    if all.lays_left:
+        u.one.a_row, u.one.a_col = left_pitch(&u.one), u.one.size
+
+
+cdef void begin_one(const Products* all, int64_t number, char* room, Under* u) noexcept nogil:
+    cdef int k
+    u.a = u.one.a = all.one.a + number * all.a_batch
+    u.one.c = all.one.c + number * all.c_batch
+    for k in range(u.one.operands):
+        u.one.operand[k].data = all.one.operand[k].data + number * all.operand_batch[k]
     u.b = all.b + number * all.b_batch
     u.room = room
-    u.one.b = u.b
-    if all.lays_right:
-        u.one.b = u.room
-    u.a = u.one.a
+    u.one.b = u.room if all.lays_right else u.b
     if all.lays_left:
-        u.one.a, u.one.a_row, u.one.a_col = u.room + all.right, left_pitch(&u.one), u.one.size
+        u.one.a = u.room + all.right
 
 
 cdef void lay_crossed(Under* u, int64_t begin, int64_t end) noexcept nogil:
@@ -400,7 +490,7 @@ cdef void compute(void* context, int64_t begin, int64_t end) noexcept nogil:
 
 cdef void dot_blocks(void* context, int64_t begin, int64_t end) noexcept nogil:
     cdef Under* u = <Under*>context
-    multiply_dots(&u.one, u.all.b_col, begin * 24, min(end * 24, u.one.n))
+    multiply_dots(&u.one, u.all.b_col, begin * DOTS, min(end * DOTS, u.one.n))
 
 
 cdef void whole_products(void* context, int64_t begin, int64_t end) noexcept nogil:
@@ -409,18 +499,19 @@ cdef void whole_products(void* context, int64_t begin, int64_t end) noexcept nog
     cdef Under u
     cdef char own[OWN + 64]
     cdef char* aligned = <char*>((<uintptr_t>own + 63) & ~<uintptr_t>63)
-    cdef int64_t i, band, rows = band_of(&all.one)
+    cdef int64_t i, band, rows = band_of(&all.one), bands = bands_of(&all.one), panels = panels_of(&all.one)
+    begin_some(all, &u)
     for i in range(begin, end):
         begin_one(all, all.first + i, aligned if all.apart else all.room + i * all.size, &u)
         if all.dots:
             multiply_dots(&u.one, all.b_col, 0, u.one.n)
             continue
         if all.lays_right:
-            lay_panels(&u, 0, panels_of(&u.one))
+            lay_panels(&u, 0, panels)
         if all.lays_left:
             lay_rows(&u, 0, (u.one.k + u.one.family.lanes - 1) // u.one.family.lanes)
-        for band in range(bands_of(&u.one)):      # `ready` has compiled the tiles of bands
-            multiply_rows(&u.one, band * rows, min((band + 1) * rows, u.one.m), 0, panels_of(&u.one))
+        for band in range(bands):             # `ready` has compiled the tiles of bands
+            multiply_rows(&u.one, band * rows, min((band + 1) * rows, u.one.m), 0, panels)
 
 
 cdef int multiply_products(Products* all) noexcept nogil:
@@ -430,9 +521,10 @@ cdef int multiply_products(Products* all) noexcept nogil:
     cdef Under u
     all.first = 0
     if all.batch == 1 and not all.apart:
+        begin_some(all, &u)
         begin_one(all, 0, all.room, &u)
         if all.dots:
-            tasks = (p.n + 23) // 24
+            tasks = (p.n + DOTS - 1) // DOTS
             each /= tasks
             return INTERRUPTED if try_in_parts(dot_blocks, &u, tasks, 1 + <int64_t>((1 << 17) / (each + 1500)), each * p.size / 64) else OK
         if all.lays_right and bands_of(p) > 1:

@@ -74,7 +74,7 @@ cdef void blocks_range(void* context, int64_t begin, int64_t end) noexcept nogil
     cdef int64_t task, n, block, split, vectors, first, count, c, run, start, stop
     memset(&t, 0, sizeof(Tile))
     t.row, t.step, t.offsets, t.terms, t.taps[0] = w.filter, w.channel, &ZERO, w.channels, 1
-    t.b, t.b_vector = room, w.vector
+    t.b, t.b_vector, t.operands[0].row = room, w.vector, w.size
     for task in range(begin, end):
         split = task % w.splits
         block, n = task // w.splits % w.blocks, task // w.splits // w.blocks
@@ -90,7 +90,7 @@ cdef void blocks_range(void* context, int64_t begin, int64_t end) noexcept nogil
                 memset(room + c * t.b_step + count * w.size, 0, t.b_step - count * w.size)
         for run in range(w.runs * split // w.splits, w.runs * (split + 1) // w.splits):
             start, stop = w.filters * run // w.runs, w.filters * (run + 1) // w.runs
-            t.a, t.bias = w.weight + start * w.filter, w.bias + start * w.size
+            t.a, t.operands[0].data = w.weight + start * w.filter, w.bias + start * w.size
             t.c = room + w.room if joined else w.y.data + n * w.y.image + start * w.y.channel + first * w.size
             w.tiles[vectors][stop - start](&t)
             if joined:

@@ -6,9 +6,8 @@ Here their arguments are read and checked; the work is the contraction's (core/l
 from libc.string cimport memcpy
 from libc.stdint cimport int64_t
 from cpython.object cimport PyObject
-from .contraction cimport (
-    COLUMN, MATRIX, ROW, SCALAR, TRANSPOSED, Scale, computed, node_for, size_at,
-)
+from .contraction cimport computed, node_for, size_at
+from .matrices cimport COLUMN, MATRIX, ROW, SCALAR, TRANSPOSED, Scale
 from ..base.dtypes cimport BOOL, U8, I8, I16, I32, I64, F16, BF16, F32, F64, C64, C128, CATEGORY, dtype_of, size_from
 from ..call.signature cimport MAX_BOUND, TENSOR, Signature
 from ..call.operation cimport Op, make_callable, prepare_op

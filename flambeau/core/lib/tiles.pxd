@@ -1,6 +1,14 @@
 """The arguments of a register tile (codegen/tiles/register.py), words of eight bytes in this order; all steps are bytes."""
 from libc.stdint cimport int64_t
 
+cdef enum:
+    MOST_OPERANDS = 8           # of an epilogue (codegen/tiles/epilogues.py), and as many numbers
+
+cdef struct Operand:            # of an epilogue: its element for the first row and column
+    const char* data
+    int64_t row                 # from row to row; 0 where it has one element a column
+    int64_t column              # from column to column; 0 where it has one element a row
+
 cdef struct Tile:
     const char* a               # the left operand's first row and term, before the taps' offsets
     int64_t row                 # from row to row
@@ -15,12 +23,8 @@ cdef struct Tile:
     int64_t c_row               # from row to row; where c is written turned, rows lie side by side
     int64_t c_column            # from column to column where c is written turned; else they lie side by side
     int64_t columns             # how many exist: the others are neither read in c nor written
-    double alpha                # of a scaled epilogue
-    double beta
-    const char* bias            # one element a column, or a row
-    const char* other           # read as c is written, with steps of its own
-    int64_t other_row
-    int64_t other_column
     int64_t taps[3]             # of each cut
+    double numbers[MOST_OPERANDS]
+    Operand operands[MOST_OPERANDS]   # side by side in columns, or, where c is written turned, in rows
 
 ctypedef void (*tile_t)(const Tile* t) noexcept nogil

@@ -90,7 +90,7 @@ cdef void multiply_range(void* context, int64_t begin, int64_t end) noexcept nog
     memset(&t, 0, sizeof(Tile))
     t.row, t.step, t.offsets, t.terms, t.taps[0] = w.vector // w.lanes, w.v_step, &ZERO, (w.last - w.first) * w.across, 1
     t.b_step, t.b_vector, t.c_row = w.g_step, w.vector, w.s_step
-    t.other_row = t.c_row
+    t.operands[0].row = t.c_row
     for task in range(begin, end):
         plane, block = task // w.blocks, task % w.blocks
         narrow = block >= w.more_blocks
@@ -102,7 +102,7 @@ cdef void multiply_range(void* context, int64_t begin, int64_t end) noexcept nog
             channel = item * w.tile_rows + min(item, w.more_tiles)
             t.a = w.v + plane * w.v_plane + channel * t.row
             t.c = w.s + plane * w.s_plane + channel * w.s_step + first * w.vector
-            t.other = t.c
+            t.operands[0].data = t.c
             w.tile[narrow][item >= w.more_tiles](&t)
 
 

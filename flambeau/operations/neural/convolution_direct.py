@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 
 from ...codegen.tiles import register, turning
+from ...codegen.tiles.epilogues import biased
 from ...core.base.dtypes import by_name
 from ...core.lib.direct import Direct
 from .convolution_grid import Geometry
@@ -107,5 +108,5 @@ def _plan(dtype, shape, filters, kernel, stride, apart, parts, out):
     return Direct(
         size, lanes, tuple(shape), filters, tuple(out), tuple(stride), tuple(apart), parts, kernel[0] * kernel[1], panel, most,
         band, splits, pitch, register.address(turning.Turn(dtype)),
-        tiles(dtype, vectors, panel, runs(columns, most), "columns"),
+        tiles(dtype, vectors, panel, runs(columns, most), biased(dtype, "columns")),
     )  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 
-from ...codegen.tiles import register
+from ...codegen.tiles import epilogues, register
 from ...core.base.dtypes import by_name
 from ...core.lib.planes import Planes
 from .convolution_winograd import runs
@@ -32,9 +32,8 @@ def plan(dtype: str, shape: tuple[int, ...], filters: int):
     blocks = -(-vectors // panel)
     widths = {vectors // blocks, -(-vectors // blocks)}
     rows = runs([filters], most)
-    epilogue = register.Epilogue(bias="rows")
     tiles = tuple(
-        (v, n, register.address(register.Register(dtype, n, v, epilogue=epilogue)))
+        (v, n, register.address(register.Register(dtype, n, v, epilogue=epilogues.biased(dtype, "rows"))))
         for v in widths
         for n in rows
     )

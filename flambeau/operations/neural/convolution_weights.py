@@ -14,7 +14,8 @@ import math
 from collections.abc import Sequence
 
 from ...codegen.tiles import register
-from ...codegen.tiles.register import Epilogue, Register
+from ...codegen.tiles.epilogues import added
+from ...codegen.tiles.register import Register
 from ...codegen.tiles.turning import Turn
 from ...core.base.tensor import TensorBase
 from ...core.lib import correlation
@@ -81,7 +82,7 @@ class Plan:
     def _tile(self, dtype: str, wider: int, longer: int) -> int:
         if (wider and not self.filters[2]) or (longer and not self.rows[2]):
             return 0
-        tile = Register(dtype, self.rows[1] + longer, self.filters[1] + wider, epilogue=Epilogue(other=True))
+        tile = Register(dtype, self.rows[1] + longer, self.filters[1] + wider, epilogue=added(dtype))
         return register.address(tile)
 
 

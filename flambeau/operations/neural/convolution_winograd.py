@@ -6,6 +6,7 @@ import functools
 from collections.abc import Iterable
 
 from ...codegen.tiles import register, turning, winograd
+from ...codegen.tiles.epilogues import Epilogue
 from ...core.base.dtypes import by_name
 from ...core.lib.winograd import Winograd
 
@@ -33,11 +34,11 @@ def runs(counts: Iterable[int], most: int) -> set[int]:
     return found
 
 
-def tiles(dtype: str, vectors: int, panel: int, rows: set[int], bias: str = ""):
+def tiles(dtype: str, vectors: int, panel: int, rows: set[int], epilogue: Epilogue | None = None):
     """(vectors, rows, address) of the tiles of all panels of so many vectors, the last narrower one included."""
     widths = {panel if vectors >= panel else vectors} | ({vectors % panel} - {0})
     return tuple(
-        (v, n, register.address(register.Register(dtype, n, v, epilogue=register.Epilogue(bias=bias))))
+        (v, n, register.address(register.Register(dtype, n, v, epilogue=epilogue)))
         for v in sorted(widths)
         for n in sorted(rows)
     )
