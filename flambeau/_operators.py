@@ -6,7 +6,6 @@ from typing import Any
 
 from .core.base.tensor import set_operator
 from .core.call.operation import Op, rename
-from .core.call.pointwise import InPlaceOp
 from .operations.declare.registry import REGISTRY, published
 from .operations.moving import shaping
 from .operations.pointwise import arithmetic as a
@@ -29,6 +28,7 @@ for _op, _name in {
     a.close_to: "isclose",
     functions.numbers_only: "nan_to_num",
     functions.log_odds: "logit",
+    functions.log_odds_within: "logit",
     moments.variance: "var",
     moments.deviation: "std",
     moments.variance_and_mean: "var_mean",
@@ -75,7 +75,7 @@ for _name, _op in {
     "ilshift": a.bitwise_left_shift,
     "irshift": a.bitwise_right_shift,
 }.items():
-    _operator(InPlaceOp(_op, _op.name + "_"), _name)
+    _operator(_op.in_place, _name)
 
 
 def _reversed_divide(self, other):

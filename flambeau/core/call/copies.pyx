@@ -9,6 +9,7 @@ from ..base.tensor cimport TensorBase
 from ..tape.modes cimport grad_enabled, wants_grad
 from .kernels cimport Operand, away
 from .operands cimport common_code, read_operand
+from .destination cimport OVER
 from .pointwise cimport convert, copied, identity, run_general, run_given
 
 
@@ -97,7 +98,7 @@ def copy_(TensorBase input, src, non_blocking: bool = False) -> TensorBase:
         src = copied(<TensorBase>src, input.code, False)
         operand.tensor = <PyObject*>src
     given[0] = <PyObject*>input
-    return run_given(identity, &operand, NULL, given, True, src_code(&operand), wants_grad(<TensorBase>src) and grad_enabled()
+    return run_given(identity, &operand, NULL, given, OVER, src_code(&operand), wants_grad(<TensorBase>src) and grad_enabled()
                      if operand.tensor != NULL else False)
 
 

@@ -10,6 +10,7 @@ from ..tape.saved cimport Slot, clear_slot, keep, kept
 from ..tape.inplace cimport after_write, before_write, rebase
 from ..tape.history cimport attach
 from .kernels cimport MAX_OPERANDS, MAX_OUTPUTS, MAX_PARAMS, Operand
+from .destination cimport NEW
 from .pointwise cimport PointwiseOp, copied, recorder, run, sum_to
 from ..base.labels import backward_name
 cimport cython
@@ -91,7 +92,7 @@ cdef class PointwiseNode(Node):
             else:
                 for k in range(how.op.params):
                     params[k] = self.params[how.params[k]]
-                results = shown(how.op, operands, params) if late.attended else run(how.op, operands, params, NULL, False)
+                results = shown(how.op, operands, params) if late.attended else run(how.op, operands, params, NULL, NEW)
         for k in range(self.op.operands):
             number = <int>how.direct[k]
             if number == -2:
@@ -165,7 +166,7 @@ cdef class PointwiseNode(Node):
             n += 1
         for k in range(op.params):
             params[k] = self.params[how.params[k]]
-        t = <TensorBase>(shown(op, operands, params) if late.attended else run(op, operands, params, NULL, False))
+        t = <TensorBase>(shown(op, operands, params) if late.attended else run(op, operands, params, NULL, NEW))
         if t.code != out.code:
             t = copied(t, out.code, False)
         if not same_shape(t, out):
@@ -208,7 +209,7 @@ cdef list in_parts(Derivation how, Operand* sources, double* given):
         while len(found) <= number:
             found.append(None)
         if arrived:
-            term = shown(op, operands, params) if late.attended else run(op, operands, params, NULL, False)
+            term = shown(op, operands, params) if late.attended else run(op, operands, params, NULL, NEW)
             found[number] = term if found[number] is None else late.binary(operator_for(OP_ADD), found[number], term)
     return found
 

@@ -11,7 +11,7 @@ from ..base.tensor cimport ON_TAPE, TensorBase
 from ..tape.history cimport lies_in
 from ..tape.formulas import set_shown
 from .errors import ascribe
-from .out import into
+from .destination import check_out, write_out
 from .operation cimport Op, door, make_callable, prepare_op
 from .signature cimport Signature, signature_of
 from .watching cimport ask_objects, has_askable
@@ -115,12 +115,13 @@ cdef object call_with_out(FunctionOp op, PyObject** args, Py_ssize_t nargs, tupl
     cdef tuple given = tuple([<object>args[k] for k in range(nargs)])
     cdef dict named = {names[k]: <object>args[nargs + k] for k in range(len(names))}
     out = named.pop("out")
+    check_out(own_name(op), out, (*given, *named.values()), True)
     try:
         found = op.function(*given, **named)
     except (RuntimeError, ValueError, IndexError, TypeError) as error:
         ascribe(error, own_name(op))
         raise
-    return into(out, found, own_name(op), True, (*given, *named.values()))
+    return found if out is None else write_out(own_name(op), out, found, True)
 
 
 cdef int release(TensorBase t, PyObject** args, size_t flagged, PyObject* names) except -1:

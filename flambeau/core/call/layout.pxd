@@ -16,5 +16,4 @@ cdef void make_plan(Plan* plan, int rank, const int64_t* sizes, const int64_t* s
 cdef void launch_plan(Launch* launch) noexcept nogil
 cdef bint dense(TensorBase t) noexcept nogil
 cdef void layout(int64_t* strides, int rank, const int64_t* sizes, Operand* operands, int n) noexcept
-cdef int fit_out(str who, TensorBase out, int rank, const int64_t* sizes) except -1
 cdef bint fits(TensorBase t, int rank, const int64_t* sizes) noexcept nogil

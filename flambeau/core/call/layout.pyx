@@ -373,19 +373,6 @@ cdef void layout(int64_t* strides, int rank, const int64_t* sizes, Operand* oper
             step *= sizes[order[i]]
 
 
-cdef int fit_out(str who, TensorBase out, int rank, const int64_t* sizes) except -1:
-    """Give `out=` the shape of the result; a warning where that changes a tensor with elements."""
-    if fits(out, rank, sizes):
-        return 0
-    if out.count:
-        import warnings
-
-        warnings.warn(f"{who}(): an output with one or more elements was resized since it had shape {list(out.shape)}, which does not "
-                      f"match the required output shape {list(size_from(rank, sizes))}.", stacklevel=2)
-    out.resize_(size_from(rank, sizes))
-    return 0
-
-
 cdef bint fits(TensorBase t, int rank, const int64_t* sizes) noexcept nogil:
     cdef int d
     if t.rank != rank:

@@ -1,15 +1,16 @@
-"""`out=`: the tensor that the caller wants a result in."""
+"""`out=` and in place, for operations that are functions in Python: the result is computed, and then written where it belongs."""
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from .. import tape
 from ..base.dtypes import dtype
 from ..base.tensor import TensorBase
-from .overlap import require_apart
+from .destination import check_memory_of, check_out, replace, write_out
+from .pointwise import PointwiseOp
+from .watching import is_watched
 
 
 def category(d: dtype) -> int:
@@ -18,38 +19,40 @@ def category(d: dtype) -> int:
 
 
 def into(
-    out: Any, found: TensorBase, who: str, exact: bool = False, apart: Sequence[Any] | None = None
+    out: Any, found: TensorBase, who: str, exact: bool = False, apart: Iterable[Any] | None = None
 ) -> TensorBase:
     """`found` itself, or written to `out=`, which is resized (with a warning where it held elements).
 
-    RuntimeError where `out` is of a lower category of dtypes (`exact`: of another dtype), where one of the two takes part in the
-    tape, and, where `apart` is given, where `out` shares memory with one of its tensors or has elements that share theirs.
+    RuntimeError where `out` is of a lower category of dtypes (`exact`: of another dtype) or on another device, where one of the two
+    takes part in the tape, and, where `apart` is given, where `out` shares memory with one of its tensors.
     """
     if out is None:
         return found
-    if not isinstance(out, TensorBase):
-        raise TypeError(f"{who}(): argument 'out' must be Tensor, not {type(out).__name__}")
-    if exact and found.dtype != out.dtype:
-        raise RuntimeError(
-            f"{who}(): Expected out tensor to have dtype {found.dtype.name}, but got {out.dtype.name} instead"
-        )
-    if category(found.dtype) > category(out.dtype):
-        raise RuntimeError(
-            f"{who}(): result type {found.dtype} can't be cast to the desired output type {out.dtype}"
-        )
-    if tape.recording(out, found):
-        raise RuntimeError(
-            f"{who}(): functions with out=... arguments don't support automatic differentiation, but one of the "
-            "arguments requires grad."
-        )
+    check_out(who, out, (found,))
     if apart is not None:
-        require_apart(who, out, [t for t in apart if isinstance(t, TensorBase)])
-    if tuple(out.shape) != tuple(found.shape):
-        if out.numel():
-            warnings.warn(
-                f"{who}(): an output with one or more elements was resized since it had shape {list(out.shape)}, "
-                f"which does not match the required output shape {list(found.shape)}.",
-                stacklevel=3,
-            )
-        out.resize_(found.shape)
-    return out.copy_(found)
+        check_out(who, out, apart, True)
+    return write_out(who, out, found, exact)
+
+
+def overwrite(input: TensorBase, operation: Callable, *others: Any, **options: Any) -> TensorBase:
+    """`operation(input, …)` written over the input, for what cannot compute there.
+
+    Where that is recorded it works on a copy, which its derivative can still read afterwards.  RuntimeError where the input cannot hold
+    the result, or must not be written to.
+    """
+    who = operation.__name__
+    tape._check_in_place(input, who + "_")
+    check_memory_of(who + "_", input)
+    return replace(
+        who, input, operation(input.clone() if tape.recording(input, *others) else input, *others, **options)
+    )
+
+
+def write_over(op: PointwiseOp, input: TensorBase, *operands: Any, **params: Any) -> TensorBase:
+    """`op` in place, as composites call it.
+
+    Modes and classes of tensors that the tape records for see operations alone: also the copy that a derivative reads.
+    """
+    if is_watched() and tape.recording(input, *operands):
+        return overwrite(input, op, *operands, **params)
+    return op.in_place(input, *operands, **params)

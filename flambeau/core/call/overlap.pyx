@@ -1,10 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-"""Tensors over one storage: what may be written while what is read."""
+"""Tensors over one storage: whether they share bytes."""
 from libc.stdint cimport int64_t
 from cpython.object cimport PyObject
-from ..base.tensor cimport MAX_DIMS, TensorBase, check_apart, same_shape
+from ..base.tensor cimport MAX_DIMS, TensorBase
 from .kernels cimport Operand
-from .layout cimport dense
 
 
 cdef bint same_steps(TensorBase a, TensorBase b) noexcept nogil:
@@ -13,29 +12,6 @@ cdef bint same_steps(TensorBase a, TensorBase b) noexcept nogil:
         if a.sizes[d] != b.sizes[d] or (a.strides[d] != b.strides[d] and a.sizes[d] > 1):
             return False
     return True
-
-
-cdef int check_overlap(str who, TensorBase out, Operand* operands, int n, bint casts) except -1:
-    """Each element is written once, and no input is partly under the output."""
-    cdef int k
-    cdef TensorBase t
-    cdef int64_t low, high, first, last
-    check_apart(out, who)
-    for k in range(n):
-        if operands[k].tensor == NULL:
-            continue
-        t = <TensorBase>operands[k].tensor
-        if t.storage is not out.storage or t is out or t.count == 0 or out.count == 0:
-            continue
-        if not dense(t) or not dense(out) or (casts and not same_shape(t, out)):  # a copy of what is repeated
-            continue
-        low, high = out.offset * out.width, (out.offset + out.count) * out.width
-        first, last = t.offset * t.width, (t.offset + t.count) * t.width
-        if first < high and low < last and not (
-                first == low and last == high and t.rank == out.rank and same_steps(t, out)):
-            raise RuntimeError(f"{who}(): unsupported operation: some elements of the input tensor and the written-to tensor "
-                               "refer to a single memory location. Please clone() the tensor before performing the operation.")
-    return 0
 
 
 cdef bint shares(TensorBase out, Operand* operands, int n) noexcept:
@@ -95,13 +71,3 @@ cdef bint reaches(int64_t distance, const int64_t* steps, const int64_t* counts,
         if reaches(distance - k * steps[0], steps + 1, counts + 1, n - 1, budget):
             return True
     return False
-
-
-def require_apart(str who, TensorBase out, list inputs) -> None:
-    """RuntimeError where two elements of `out` lie in one place, or one in the memory of an input."""
-    cdef TensorBase t
-    check_apart(out, who)
-    for t in inputs:
-        if t.storage is out.storage and t.count and out.count and meet(t, out):
-            raise RuntimeError(f"{who}(): unsupported operation: some elements of the input tensor and the written-to tensor refer to a "
-                               "single memory location. Please clone() the tensor before performing the operation.")

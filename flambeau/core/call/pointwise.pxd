@@ -2,6 +2,7 @@
 from libc.stdint cimport int64_t
 from cpython.object cimport PyObject
 from ..base.tensor cimport TensorBase
+from .destination cimport Where
 from .kernels cimport MAX_PARAMS, Operand, Table
 from .operation cimport Op
 
@@ -19,6 +20,7 @@ cdef class PointwiseOp(Op):
     cdef dict derivations           # which inputs want a gradient -> Derivation
     cdef bint widens                # takes float8, which it computes in float32
     cdef bint pairs                 # makes complex32 of float16
+    cdef object written_over        # the form in place, once it is made
     cdef int highest                # the largest code of a dtype that goes the straight way
     cdef int read_params(self, dict params, double* values) except -1
 
@@ -30,9 +32,9 @@ cdef struct Recorder:               # what `gradients` supplies
 cdef Recorder recorder
 cdef PointwiseOp identity           # the operation that copies
 
-cdef object run(PointwiseOp op, Operand* operands, double* params, PyObject** given, bint in_place)
+cdef object run(PointwiseOp op, Operand* operands, double* params, PyObject** given, Where where)
 cdef object run_general(PointwiseOp op, Operand* operands, double* params, int common, PyObject** given)
-cdef object run_given(PointwiseOp op, Operand* operands, double* params, PyObject** given, bint in_place, int common, bint taped)
+cdef object run_given(PointwiseOp op, Operand* operands, double* params, PyObject** given, Where where, int common, bint taped)
 cdef object sum_to(TensorBase grad, object sizes)
 cdef void keep_dense(int64_t* strides, TensorBase source) noexcept
 cdef TensorBase copied(TensorBase source, int code, bint row_major)

@@ -11,10 +11,10 @@ from cpython.dict cimport PyDict_GetItem
 from cpython.object cimport PyObject
 from ..base.device cimport Device
 from ..base.dtypes cimport (
-    C32, C64, CATEGORY, F4_E2M1FN_X2, F16, F32, ITEMSIZE, NO_CODE, U8, U32, dtype_of, is_stored, size_from,
+    C32, C64, CATEGORY, F4_E2M1FN_X2, F16, F32, ITEMSIZE, NO_CODE, U8, U32, dtype_of, is_stored,
 )
 from ..base.tensor cimport (
-    MAX_DIMS, TensorBase, alias, check_writable, late, new_strided_on, new_tensor, new_tensor_on, place_of, pointer, same_shape, wrote,
+    MAX_DIMS, TensorBase, alias, late, new_strided_on, new_tensor, new_tensor_on, place_of, pointer, same_shape, wrote,
 )
 from ..base.recorder cimport OPERATION, begin, end, recording
 from ..tape.inplace cimport check_in_place
@@ -23,13 +23,14 @@ from .kernels cimport (
     AWAY, BROADCAST, CONTIGUOUS, MAX_ALL, MAX_OPERANDS, MAX_OUTPUTS, MAX_PARAMS, MAX_SLOTS, NUMBER, PARALLEL_FROM, STRIDED, Family,
     Kernel, Launch, Operand, PointwisePlan, access_of, away, insert, insert_family, kernel_t, look_up, one_device,
 )
-from .layout cimport align, broadcast, fit_out, fits, launch_plan, layout, make_plan
+from .layout cimport align, broadcast, launch_plan, layout, make_plan
 from .operands cimport bring_scalars, common_code, pack, read_operand
 from .operation cimport Op, make_callable, prepare_op
 from .watching cimport of_objects
 from .watching import nobody_asked
 from .signature cimport MAX_BOUND, TENSOR, NUMBER as NUMBER_KIND, Signature, mistaken
-from .overlap cimport check_overlap, meet, same_steps, shares
+from .destination cimport GIVEN, KIND, NEW, OVER, ANY, Where, check_destination, check_memory, check_overlap
+from .overlap cimport meet, same_steps, shares
 cimport cython
 
 cdef extern from "Python.h":
@@ -73,6 +74,15 @@ cdef class PointwiseOp(Op):
                                    defaults=shown)
         self.signature.old = self.old
 
+    @property
+    def in_place(self):
+        """The operation that writes its result over the first operand."""
+        if self.written_over is None:
+            self.written_over = InPlaceOp(self, self.name + "_")
+            if "aten" in vars(self):
+                self.written_over.aten = self.aten + "_"
+        return self.written_over
+
     def foreach(self, list inputs, *, list out, **params):
         """The operation over lists of tensors of equal length: `inputs` holds a list for each operand, `out`
         a list for each result, which is overwritten.  Nothing is recorded.
@@ -105,7 +115,7 @@ cdef class PointwiseOp(Op):
                         raise TypeError(f"{self.name}.foreach(): a Tensor expected in list {k}")
                 for k in range(self.outputs):
                     given[k] = <PyObject*>(<list>out[k])[i]
-                run(self, operands, values, given, True)
+                run(self, operands, values, given, OVER)
         finally:
             set_grad(before)
             if entry >= 0:
@@ -182,9 +192,9 @@ cdef object parse(PointwiseOp op, PyObject** args, Py_ssize_t nargs, PyObject* n
         if operands[0].tensor == NULL:
             raise TypeError(f"{who}(): a Tensor expected, not {type(<object>found[0]).__name__}")
         given[0] = found[0]
-        return run(op, operands, params, given, True)
+        return run(op, operands, params, given, OVER)
     if found[total] == NULL or <object>found[total] is None:
-        return run(op, operands, params, NULL, False)
+        return run(op, operands, params, NULL, NEW)
     value = <object>found[total]
     results = value if isinstance(value, (tuple, list)) else (value,)
     if len(results) != op.outputs:
@@ -193,11 +203,11 @@ cdef object parse(PointwiseOp op, PyObject** args, Py_ssize_t nargs, PyObject* n
         if not isinstance(results[k], TensorBase):
             raise TypeError(f"{who}(): argument 'out' must be Tensor, not {type(results[k]).__name__}")
         given[k] = <PyObject*>results[k]
-    return run(op, operands, params, given, False)
+    return run(op, operands, params, given, GIVEN)
 
 
-cdef object run(PointwiseOp op, Operand* operands, double* params, PyObject** given, bint in_place):
-    """Compute; `given` holds tensors to write to, or is NULL."""
+cdef object run(PointwiseOp op, Operand* operands, double* params, PyObject** given, Where where):
+    """Compute; `given` holds the tensors to write to, NULL where the results are new."""
     cdef TensorBase first = None, t, out
     cdef int k, n = op.operands, m = op.outputs, common, tensors = 0, codes = 0
     cdef bint simple = True, taped = False
@@ -232,11 +242,11 @@ cdef object run(PointwiseOp op, Operand* operands, double* params, PyObject** gi
         for k in range(m):
             codes |= (<TensorBase>given[k]).code
     if (codes | common) > op.highest and tensors and ((codes | common) > NO_CODE or common == F16):
-        return through_others(op, operands, params, given, in_place, C32 if op.pairs and common == F16 else common)
+        return through_others(op, operands, params, given, where, C32 if op.pairs and common == F16 else common)
     if given != NULL:
-        if in_place and simple and not taped and write_simple(op, operands, params, common, first, <TensorBase>given[0]):
+        if where == OVER and simple and not taped and write_simple(op, operands, params, common, first, <TensorBase>given[0]):
             return <object>given[0]
-        return run_given(op, operands, params, given, in_place, common, taped)
+        return run_given(op, operands, params, given, where, common, taped)
     if first is None:
         raise TypeError(f"{op.name}(): argument '{op.names[0]}' (position 1) must be Tensor, not a number")
     if simple:
@@ -281,7 +291,7 @@ cdef bint write_simple(PointwiseOp op, Operand* operands, double* params, int co
             return False
     if grad_enabled():
         check_in_place(out, op.name)
-    check_writable(out, op.name)
+    check_memory(op.name, out)
     if run_simple(op, operands, params, common, first, out) is None:
         return False
     wrote(out)
@@ -449,7 +459,7 @@ cdef object run_general(PointwiseOp op, Operand* operands, double* params, int c
     return results[0] if op.outputs == 1 else tuple(results)
 
 
-cdef object run_given(PointwiseOp op, Operand* operands, double* params, PyObject** given, bint in_place, int common, bint taped):
+cdef object run_given(PointwiseOp op, Operand* operands, double* params, PyObject** given, Where where, int common, bint taped):
     """Results go into tensors that exist: checks, then the same way."""
     cdef TensorBase out, t
     cdef int64_t sizes[MAX_DIMS]
@@ -465,27 +475,14 @@ cdef object run_given(PointwiseOp op, Operand* operands, double* params, PyObjec
     for k in range(m):
         out = <TensorBase>given[k]
         code = codes[k]
-        if CATEGORY[code] > CATEGORY[out.code] and not op.casts:
-            raise RuntimeError(f"{op.name}(): result type {dtype_of(code)} can't be cast to the desired output type {dtype_of(out.code)}")
-        if grad_enabled():
-            if in_place:
-                check_in_place(out, op.name)
-                taped = taped or wants_grad(out)
-            elif taped or wants_grad(out):
-                raise RuntimeError(f"{op.name}(): functions with out=... arguments don't support automatic differentiation, but "
-                                   "one of the arguments requires grad.")
-        if not fits(out, rank, sizes):
-            if in_place:
-                raise RuntimeError(f"{op.name}_(): output with shape {list(out.shape)} doesn't match the broadcast shape "
-                                   f"{list(size_from(rank, sizes))}")
-            fit_out(op.name, out, rank, sizes)
+        check_destination(op.name, out, where, ANY if op.casts else KIND, code, rank, sizes, taped)
         check_overlap(op.name, out, operands, n, op.casts)
-        check_writable(out, op.name)
+        taped = taped or (where == OVER and grad_enabled() and wants_grad(out))
     cdef TensorBase original = None
     cdef Operand apart[MAX_OPERANDS]
     cdef Operand* read = operands
     cdef list held
-    if taped and in_place and differentiable and m == 1:
+    if taped and where == OVER and differentiable and m == 1:
         original = recorder.overwritten(op, operands, <TensorBase>given[0])
     for k in range(m):
         if shares(<TensorBase>given[k], operands, n):
@@ -499,7 +496,7 @@ cdef object run_given(PointwiseOp op, Operand* operands, double* params, PyObjec
         run_general(op, read, params, common, given)
     for k in range(m):
         wrote(<TensorBase>given[k])
-    if taped and in_place and differentiable and m == 1:
+    if taped and where == OVER and differentiable and m == 1:
         recorder.record(op, operands, params, <object>given[0], common, <TensorBase>given[0], original)
     return <object>given[0] if m == 1 else tuple([<object>given[k] for k in range(m)])
 
@@ -646,7 +643,7 @@ cdef int refuse_stored(str who, PyObject** tensors, int n) except -1:
     return 0
 
 
-cdef object run_stored(PointwiseOp op, Operand* operands, double* params, PyObject** given, bint in_place, int common):
+cdef object run_stored(PointwiseOp op, Operand* operands, double* params, PyObject** given, Where where, int common):
     """A call with operands or results that are stored in a dtype no kernel sees."""
     cdef Operand read[MAX_OPERANDS]
     cdef list held = [], results = []
@@ -661,7 +658,7 @@ cdef object run_stored(PointwiseOp op, Operand* operands, double* params, PyObje
             t = bits(<TensorBase>operands[k].tensor)
             held.append(t)
             read[k].tensor = <PyObject*>t
-        return run(op, read, params, NULL, False)
+        return run(op, read, params, NULL, NEW)
     if is_stored(common) and not (op.pairs or op.declaration.takes("complex64") if common == C32 else op.widens and common != F4_E2M1FN_X2):
         raise not_implemented(op.name, common)
     memcpy(read, operands, n * sizeof(Operand))
@@ -681,21 +678,14 @@ cdef object run_stored(PointwiseOp op, Operand* operands, double* params, PyObje
             held.append(t)
             read[k].tensor = <PyObject*>t
         broadcast(op.name, sizes, &rank, t, op.names)
-    found = run(op, read, params, NULL, False)
+    found = run(op, read, params, NULL, NEW)
     for k, value in enumerate((found,) if op.outputs == 1 else <tuple>found):
         t = <TensorBase>value
         if is_stored(common) and CATEGORY[t.code] >= 2:
             t = copied(t, F16 if common == C32 and t.code == F32 else common, False)
         if given != NULL:
             out = <TensorBase>given[k]
-            if CATEGORY[t.code] > CATEGORY[out.code]:
-                raise RuntimeError(f"{op.name}(): result type {dtype_of(t.code)} can't be cast to the desired output type "
-                                   f"{dtype_of(out.code)}")
-            if not fits(out, t.rank, t.sizes):
-                if in_place:
-                    raise RuntimeError(f"{op.name}_(): output with shape {list((<object>out).shape)} doesn't match the broadcast "
-                                       f"shape {list((<object>t).shape)}")
-                fit_out(op.name, out, t.rank, t.sizes)
+            check_destination(op.name, out, where, KIND, t.code, t.rank, t.sizes, wants_grad(t))
             (<object>out).copy_(t)
             t = out
         results.append(t)
@@ -703,7 +693,7 @@ cdef object run_stored(PointwiseOp op, Operand* operands, double* params, PyObje
 
 
 # Behind a pointer, so that the compiler leaves it out of `run`, which every call goes through.
-ctypedef object (*run_t)(PointwiseOp op, Operand* operands, double* params, PyObject** given, bint in_place, int common)
+ctypedef object (*run_t)(PointwiseOp op, Operand* operands, double* params, PyObject** given, Where where, int common)
 cdef run_t through_others = run_stored
 
 
@@ -789,7 +779,7 @@ cdef object binary_operator(object op, object a, object b):
             return of_objects(op, a, b)
         for k in range(pointwise.params):
             params[k] = pointwise.defaults[k]
-        return run(pointwise, operands, params, NULL, False)
+        return run(pointwise, operands, params, NULL, NEW)
     if isinstance(op, InPlaceOp):
         pointwise = (<InPlaceOp>op).op
         if not read_operand(a, &operands[0]) or not read_operand(b, &operands[1]):
@@ -797,7 +787,7 @@ cdef object binary_operator(object op, object a, object b):
         for k in range(pointwise.params):
             params[k] = pointwise.defaults[k]
         given[0] = <PyObject*>a
-        return run(pointwise, operands, params, given, True)
+        return run(pointwise, operands, params, given, OVER)
     if not read_operand(a, &operands[0]) or not read_operand(b, &operands[1]):
         return of_objects(op, a, b)
     return op(a, b)
@@ -807,7 +797,7 @@ cdef object unary_operator(object op, object a):
     cdef Operand operand
     if isinstance(op, PointwiseOp) and not late.attended:
         operand.tensor = <PyObject*>a
-        return run(<PointwiseOp>op, &operand, (<PointwiseOp>op).defaults, NULL, False)
+        return run(<PointwiseOp>op, &operand, (<PointwiseOp>op).defaults, NULL, NEW)
     return op(a) if not isinstance(op, Op) or (<Op>op).method is None else (<Op>op).method(a)
 
 

@@ -12,12 +12,13 @@ from ..base.dtypes cimport BOOL, U8, I8, I16, I32, I64, F16, BF16, F32, F64, C64
 from ..call.signature cimport MAX_BOUND, TENSOR, Signature
 from ..call.operation cimport Op, make_callable, prepare_op
 from ..call.kernels cimport Operand
+from ..call.destination cimport GIVEN, OVER, SAME, check_destination
+from ..call.destination import cpp_name
 from ..call.layout cimport fits
 from ..call.operands cimport read_operand, too_large
 from ..tape.nodes cimport Node
-from ..tape.inplace cimport check_in_place
 from ..tape.modes cimport grad_enabled, wants_grad
-from ..base.tensor cimport MAX_DIMS, OP_ADD, OP_MUL, TensorBase, check_apart, check_writable, late, operator_for
+from ..base.tensor cimport MAX_DIMS, OP_ADD, OP_MUL, TensorBase, late, operator_for
 
 cdef extern from "Python.h":
     Py_ssize_t PyVectorcall_NARGS(size_t n)
@@ -25,9 +26,6 @@ cdef extern from "Python.h":
 cdef Scale ONE
 ONE.real, ONE.imag, ONE.whole = 1.0, 0.0, 1
 
-cdef dict CPP_NAMES = {F16: "c10::Half", BF16: "c10::BFloat16", F32: "float", F64: "double", BOOL: "bool",
-                       U8: "unsigned char", I8: "signed char", I16: "short int", I32: "int", I64: "long int",
-                       C64: "c10::complex<float>", C128: "c10::complex<double>"}
 cdef dict SCALAR_NAMES = {F16: "Half", BF16: "BFloat16", F32: "Float", F64: "Double", BOOL: "Bool",
                           U8: "Byte", I8: "Char", I16: "Short", I32: "Int", I64: "Long",
                           C64: "ComplexFloat", C128: "ComplexDouble"}
@@ -97,20 +95,8 @@ cdef TensorBase check_out(ProductOp op, PyObject* given, TensorBase a, TensorBas
     if not isinstance(<object>given, TensorBase):
         raise TypeError(f"{op.name}(): argument 'out' must be Tensor, not {type(<object>given).__name__}")
     out = <TensorBase>given
-    if out.code != code:
-        raise RuntimeError(f"{op.name}(): Expected out tensor to have dtype {CPP_NAMES[code]}, but got "
-                           f"{CPP_NAMES.get(out.code, dtype_of(out.code))} instead")
-    if grad_enabled() and (wants_grad(out) or wants_grad(a) or wants_grad(b) or (addend is not None and wants_grad(addend))):
-        raise RuntimeError(f"{op.name}(): functions with out=... arguments don't support automatic differentiation, but one of "
-                           "the arguments requires grad.")
-    if not fits(out, rank, sizes):
-        (<object>out).resize_(size_from(rank, sizes))
-    return destination(op, out)
-
-
-cdef TensorBase destination(ProductOp op, TensorBase out):
-    check_writable(out, op.name)
-    check_apart(out, op.name)
+    check_destination(op.name, out, GIVEN, SAME, code, rank, sizes,
+                      wants_grad(a) or wants_grad(b) or (addend is not None and wants_grad(addend)))
     return out
 
 
@@ -147,9 +133,8 @@ cdef object perform(ProductOp op, PyObject** found, str label, TensorBase a, int
         read_scale(op, last + 1, found[last + 1], &alpha, a.code)
         last += 2
     if op.in_place:
-        into = destination(op, addend)
-        if grad_enabled():
-            check_in_place(into, op.name)
+        into = addend
+        check_destination(op.name, into, OVER, SAME, a.code, rank, sizes, False)
     elif found[last] != NULL:
         into = check_out(op, found[last], a, b, addend, a.code, rank, sizes)
     node = node_for(label, a, a_form, b, b_form, form, &alpha, addend, &beta)
@@ -172,7 +157,7 @@ cdef int check_not_bool(ProductOp op, TensorBase a) except -1:
 cdef int check_kinds(ProductOp op, TensorBase a, TensorBase b) except -1:
     if a.code != b.code:
         raise RuntimeError(f"{op.name}(): expected m1 and m2 to have the same dtype, but got: "
-                           f"{CPP_NAMES.get(a.code, dtype_of(a.code))} != {CPP_NAMES.get(b.code, dtype_of(b.code))}")
+                           f"{cpp_name(dtype_of(a.code))} != {cpp_name(dtype_of(b.code))}")
     return 0
 
 

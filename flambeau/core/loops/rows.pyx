@@ -27,7 +27,9 @@ from ..call.kernels cimport (
 )
 from ..call.operands cimport common_code
 from ..call.pointwise cimport copied, not_implemented, wider
-from ..call.layout cimport align, broadcast, fits, fit_out
+from ..call.destination cimport GIVEN, KIND, apart_from, check_destination
+from ..call.destination import check_out, write_out
+from ..call.layout cimport align, broadcast
 from ..call.function import FunctionOp
 from ..call.signature cimport BOOL, DTYPE, MAX_BOUND, NOTHING, TENSOR, Signature
 from ..base.parallel cimport parallel_in_parts, num_threads
@@ -471,6 +473,21 @@ cdef TensorBase new_result(RowOp op, const RowPlan* plan, int k, Device device):
     return new_tensor_on(device, plan.kept_rank, <int64_t*>plan.kept_sizes, plan.result_codes[k])
 
 
+cdef bint direct(const RowPlan* plan, int k, tuple given, PyObject** inputs, int n):
+    """Whether result k can be computed where it was asked for: in a tensor as the plan has it, below no input and no other result."""
+    cdef TensorBase out = <TensorBase>given[k]
+    cdef int j
+    if out.code != plan.result_codes[k] or not out.contiguous:
+        return False
+    for j in range(n):
+        if not apart_from(out, <TensorBase>inputs[j]):
+            return False
+    for j in range(plan.outputs):
+        if j != k and not apart_from(out, <TensorBase>given[j]):
+            return False
+    return True
+
+
 cdef object run_rows(RowOp op, tuple tensors, int* dims, int ndims, bint keepdim, int wanted, double* params, tuple given):
     """Compute: `tensors` broadcast to one shape, `dims` are the row, `wanted` is the dtype asked for or
     NO_CODE; `given` holds results to write to, or is None.
@@ -490,6 +507,12 @@ cdef object run_rows(RowOp op, tuple tensors, int* dims, int ndims, bint keepdim
         seen |= t.code
         if grad_enabled() and wants_grad(t):
             taped = True
+    if given is not None:
+        for k in range(m):
+            check_out(op.name, given[k], tensors)
+        if op.of_out and wanted == NO_CODE:
+            wanted = (<TensorBase>given[0]).code
+            seen |= wanted
     if seen > NO_CODE:
         return run_stored(op, tensors, dims, ndims, keepdim, wanted, params, given)
     if taped and wanted != NO_CODE and any([(<TensorBase>t).code != wanted for t in tensors]):
@@ -499,25 +522,29 @@ cdef object run_rows(RowOp op, tuple tensors, int* dims, int ndims, bint keepdim
     device = one_device(op.name, present, n)
     if device is not None and given is not None:
         for k in range(m):
-            present[n + k] = <PyObject*><TensorBase?>given[k]
+            present[n + k] = <PyObject*><TensorBase>given[k]
         one_device(op.name, present, n + m)
     plan_rows(op, &plan, inputs, dims, ndims, keepdim, wanted, device)
     if plan.scattered:
         return rearranged(op, tensors, size_from(plan.rank, plan.sizes), dims, ndims, plan.rank, keepdim, wanted, params, given)
     if given is not None:
         for k in range(m):
-            check_out(op, <TensorBase>given[k], plan.result_codes[k], taped)
             if op.full >> k & 1:
-                fit_out(op.name, <TensorBase>given[k], plan.rank, plan.sizes)
+                check_destination(op.name, <TensorBase>given[k], GIVEN, KIND, plan.result_codes[k], plan.rank, plan.sizes, taped)
             else:
-                fit_out(op.name, <TensorBase>given[k], plan.kept_rank, plan.kept_sizes)
+                check_destination(op.name, <TensorBase>given[k], GIVEN, KIND, plan.result_codes[k], plan.kept_rank, plan.kept_sizes,
+                                  taped)
     for k in range(m):
-        t = new_result(op, &plan, k, device)
+        t = <TensorBase>given[k] if given is not None and direct(&plan, k, given, inputs, n) else new_result(op, &plan, k, device)
         results.append(t)
         made[k] = <PyObject*>t
     launch_rows(op, &plan, made, inputs, params, device)
     if given is not None:
-        results = [given[k].copy_(results[k]) for k in range(m)]
+        for k in range(m):
+            if results[k] is given[k]:
+                wrote(<TensorBase>given[k])
+            else:
+                results[k] = given[k].copy_(results[k])
     elif taped:
         record_rows(op, tensors, results, dims, ndims, keepdim, params, size_from(plan.rank, plan.sizes))
     if m == 1:
@@ -575,16 +602,6 @@ cdef object run_stored(RowOp op, tuple tensors, int* dims, int ndims, bint keepd
             t = copied(t, C32 if t.code == C64 else F16, False)
         results.append(t)
     return results[0] if op.outputs == 1 else tuple(results)
-
-
-cdef int check_out(RowOp op, TensorBase out, int code, bint taped) except -1:
-    """RuntimeError for an `out=` of a lower category (but for sums and products, which are then of its dtype), or on the tape."""
-    if CATEGORY[code] > CATEGORY[out.code] and op.name != "sum" and op.name != "product":
-        raise RuntimeError(f"{op.name}(): result type {dtype_of(code)} can't be cast to the desired output type {dtype_of(out.code)}")
-    if grad_enabled() and (taped or wants_grad(out)):
-        raise RuntimeError(f"{op.name}(): functions with out=... arguments don't support automatic differentiation, but one of the "
-                           "arguments requires grad.")
-    return 0
 
 
 cdef int plan_stages(Stages* stages, const Rows* rows, int states, const int* widths, bint on_host, bint ordered) except -1:
@@ -758,8 +775,7 @@ cdef object rearranged(RowOp op, tuple tensors, shape, int* dims, int ndims, int
         elif keepdim:
             r = r.reshape([1 if d in chosen else shape[d] for d in range(rank)])
         if given is not None:
-            given[k].resize_(r.shape)
-            r = given[k].copy_(r)
+            r = write_out(op.name, given[k], r)
         found.append(r)
     if op.outputs == 1:
         return found[0]

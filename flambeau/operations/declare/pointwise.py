@@ -25,7 +25,7 @@ from ...codegen.expr import Expr
 from ...core.base import dtypes
 from ...core.base.parameters import MISSING, parameters
 from ...core.call.derivatives import MOST_OPERANDS, MOST_RESULTS, Derivation
-from ...core.call.pointwise import InPlaceOp, PointwiseOp
+from ...core.call.pointwise import PointwiseOp
 from . import machine
 from .registry import register
 from .summands import KINDS, leaves_of, place_of, summands
@@ -461,7 +461,7 @@ def pointwise(
         if any(not spot.rpartition(".")[2].startswith("_") for spot in spots):
             op.let_numbers(tuple(numbers))
         if in_place:
-            written = InPlaceOp(op, own + "_")
+            written = op.in_place
             written.__doc__ = (
                 f"`{own}` in place: the result is written over the tensor itself, which is returned."
             )

@@ -10,7 +10,8 @@ from typing import Any
 from ...core.base import display
 from ...core.base.parameters import BY_NAME, MISSING, described
 from ...core.base.tensor import TensorBase
-from ...core.call.out import category, into  # noqa: F401  what declares finds both here
+from ...core.call.destination import check_out
+from ...core.call.out import category, into, overwrite, write_over  # noqa: F401  what declares finds all here
 from .registry import REGISTRY
 
 
@@ -38,9 +39,11 @@ def accepts_out(function: Callable | None = None, *, exact: bool = False) -> Cal
 
     @functools.wraps(function)
     def with_out(*args: Any, out: Any = None, **named: Any) -> Any:
-        found = function(*args, **named)
         if out is None:
-            return found
+            return function(*args, **named)
+        for each in out if isinstance(out, (tuple, list)) else (out,):
+            check_out(name, each, (*args, *named.values()))
+        found = function(*args, **named)
         if not isinstance(found, tuple):
             return into(out, found, name, exact)
         if not isinstance(out, (tuple, list)) or len(out) != len(found):

@@ -12,6 +12,7 @@ from ...core.base.tensor import TensorBase
 from ...core.lib.products import matmul
 from ..declare import checks
 from ..declare.registry import library
+from ..declare.results import into
 from ..pointwise.arithmetic import mul
 from .paths import path_of
 
@@ -328,7 +329,7 @@ def tensordot(a: TensorBase, b: TensorBase, dims: Any = 2, out: TensorBase | Non
         a.permute(rows + a_dims).reshape(prod(row_sizes), depth),
         b.permute(b_dims + columns).reshape(depth, prod(column_sizes)),
     )
-    return _put(product.reshape(row_sizes + column_sizes), out)
+    return into(out, product.reshape(row_sizes + column_sizes), "tensordot", exact=True)
 
 
 def _wrapped(dims: list[int], rank: int) -> list[int]:
@@ -341,19 +342,6 @@ def _wrapped(dims: list[int], rank: int) -> list[int]:
     if len(set(dims)) != len(dims):
         raise RuntimeError(f"tensordot(): a dim appears multiple times in the list of dims {dims}")
     return dims
-
-
-def _put(result: TensorBase, out: TensorBase | None) -> TensorBase:
-    if out is None:
-        return result
-    if result.requires_grad or out.requires_grad:
-        raise RuntimeError(
-            "functions with out=... arguments don't support automatic differentiation, but one of the "
-            "arguments requires grad."
-        )
-    if out.dtype != result.dtype:
-        raise RuntimeError(f"Expected out tensor to have dtype {result.dtype}, but got {out.dtype} instead")
-    return out.resize_(result.shape).copy_(result)
 
 
 @library("composite", "linalg.multi_dot", autocast=("parts", "lower"))
@@ -404,7 +392,7 @@ def multi_dot(tensors: Sequence[TensorBase], *, out: TensorBase | None = None) -
     shape = ([matrices[0].shape[0]] if tensors[0].ndim == 2 else []) + (
         [matrices[last].shape[1]] if tensors[last].ndim == 2 else []
     )
-    return _put(product(0, last).reshape(shape), out)
+    return into(out, product(0, last).reshape(shape), "linalg.multi_dot", exact=True)
 
 
 def _best_cuts(sizes: list[int]) -> dict[tuple[int, int], int]:
@@ -440,7 +428,9 @@ def chain_matmul(*matrices: TensorBase, out: TensorBase | None = None) -> Tensor
             )
     if not matrices:
         raise RuntimeError("chain_matmul(): Expecting at least one matrix")
-    return _put(matrices[0].clone(), out) if len(matrices) == 1 else multi_dot(matrices, out=out)
+    if len(matrices) == 1:
+        return into(out, matrices[0].clone(), "chain_matmul", exact=True)
+    return multi_dot(matrices, out=out)
 
 
 @library("composite", "nn.functional.bilinear", "bilinear", autocast=("whole", "widest"))

@@ -11,7 +11,6 @@ from ...core.base.dtypes import Size, by_name
 from ...core.base.formats import contiguous_format
 from ...core.base.memory import require
 from ...core.base.tensor import TensorBase
-from ...core.call.pointwise import InPlaceOp
 from ...core.places.join import flipped as mirrored
 from ..declare import checks
 from ..declare.examples import of_call
@@ -351,14 +350,12 @@ def _places(who: str, input: TensorBase, diagonal: int) -> tuple[TensorBase, Ten
 
 
 def _triangle(name: str, op, shown: str, doc: str):
-    written = InPlaceOp(op, name + "_")
-
     def function(input: TensorBase, diagonal: int = 0, *, out: TensorBase | None = None) -> TensorBase:
         places = _places(name, input, diagonal)
         return op(input, *places) if out is None else op(input, *places, out=out)
 
     def in_place(self: TensorBase, diagonal: int = 0) -> TensorBase:
-        return written(self, *_places(name + "_", self, diagonal))
+        return op.in_place(self, *_places(name + "_", self, diagonal))
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = doc

@@ -13,13 +13,11 @@ from ...core.base.dtypes import by_name
 from ...core.base.parameters import BY_PLACE, MISSING
 from ...core.base.tensor import TensorBase
 from ...core.call.operation import rename
-from ...core.call.pointwise import InPlaceOp
 from ...core.make.elements import check_number
 from ..declare import checks
 from ..declare.examples import of_numbers
 from ..declare.pointwise import BOOL, COMPLEX, EVERY, FLOATING, NUMERIC, pointwise
 from ..declare.registry import library, register
-from ..pointwise.arithmetic import where
 from ..pointwise.elementary import tanh
 from ..random.random import draws_as_pytorch
 
@@ -365,7 +363,7 @@ def _with_inplace(op, example: str, *params: tuple[str, float], check: Callable 
     not take.
     """
     name = op.name
-    written = InPlaceOp(op, name + "_")
+    written = op.in_place
     function: Callable
     if params:
 
@@ -487,9 +485,6 @@ def gelu(input: TensorBase, approximate: str = "none") -> TensorBase:
     return gelu_erf(input) if approximate == "none" else gelu_tanh(input)
 
 
-_written_threshold = InPlaceOp(threshold_of, "threshold_")
-
-
 def threshold(input: TensorBase, threshold: float, value: float, inplace: Any = False) -> TensorBase:
     """input where input > threshold, else `value`.
 
@@ -506,12 +501,15 @@ def threshold(input: TensorBase, threshold: float, value: float, inplace: Any = 
     if not input.is_floating_point():
         check_number(threshold, input, "threshold")
         check_number(value, input, "threshold")
-    return (_written_threshold if inplace else threshold_of)(input, threshold=threshold, value=value)
+    return (threshold_of.in_place if inplace else threshold_of)(input, threshold=threshold, value=value)
 
 
 def threshold_(input: TensorBase, threshold: float, value: float) -> TensorBase:
     """`threshold` in place."""
-    return _written_threshold(input, threshold=threshold, value=value)
+    return _threshold(input, threshold, value, inplace=True)
+
+
+_threshold = threshold
 
 
 register(
@@ -636,6 +634,7 @@ def rrelu(
     if lower > upper:
         raise RuntimeError(f"rrelu(): lower must be at most upper, got {lower} and {upper}")
     checks.floating("rrelu", input=input)
-    slope = _slopes(input.detach(), lower, upper) if training else (lower + upper) / 2
-    found = where(input > 0, input, input * slope)
-    return input.copy_(found) if inplace else found
+    if not training:
+        return (leaky_relu.in_place if inplace else leaky_relu)(input, negative_slope=(lower + upper) / 2)
+    slopes = _slopes(input.detach(), lower, upper)
+    return (prelu_of.in_place if inplace else prelu_of)(input, slopes)

@@ -9,13 +9,13 @@ from ...codegen import functions as fn
 from ...codegen.differentiate import sign as sign_of
 from ...core.base.tensor import TensorBase
 from ...core.call.operation import rename
-from ...core.call.pointwise import PointwiseOp
+from ...core.call.pointwise import InPlaceOp, PointwiseOp
 from ...core.make.elements import check_filling
 from ..declare.examples import of_call, of_numbers
 from ..declare.flops import elements
 from ..declare.pointwise import ALL, BOOL, COMPLEX, EVERY, FLOATING, INTEGRAL, NUMBERS, NUMERIC, pointwise
 from ..declare.registry import library, register
-from ..declare.results import into
+from ..declare.results import write_over
 
 SPECIAL = ("special.", "Tensor.")
 
@@ -434,6 +434,40 @@ def _(grad):
     return grad * 0.0
 
 
+@pointwise(places=("_round_behind",), in_place=False, dtypes=FLOATING)
+def rounded_behind(input, *, scale=1.0):
+    """The nearest multiple of 1 / scale, ties to even."""
+    return fn.rint(input * scale) / scale
+
+
+@pointwise(places=("_round_before",), in_place=False, dtypes=FLOATING)
+def rounded_before(input, *, scale=1.0):
+    """The nearest multiple of scale, ties to even."""
+    return fn.rint(input / scale) * scale
+
+
+@rounded_behind.derivative
+def _(grad):
+    return grad * 0.0
+
+
+@rounded_before.derivative
+def _(grad):
+    return grad * 0.0
+
+
+for _op in (rounded_behind, rounded_before):
+    rename(_op, "round")
+
+
+def rounding(decimals: int) -> tuple[PointwiseOp, dict[str, float]]:
+    """The operation that rounds to that many digits behind the point, and its parameters."""
+    if decimals == 0:
+        return rounded, {}
+    scale = 10.0 ** abs(decimals) if abs(decimals) < 309 else math.inf
+    return rounded_behind if decimals > 0 else rounded_before, {"scale": scale}
+
+
 @library("composite", "round", "Tensor.round", "special.round", reference="numpy.round", elementwise=True)
 def round(input, *, decimals=0, out=None) -> TensorBase:  # noqa: A001
     """Nearest multiple of 10^-decimals, ties to even; its derivative is 0.
@@ -450,11 +484,8 @@ def round(input, *, decimals=0, out=None) -> TensorBase:  # noqa: A001
     >>> flambeau.round(flambeau.tensor(3.14159), decimals=2)
     tensor(3.1400)
     """
-    if decimals == 0:
-        return rounded(input, out=out)
-    scale = 10.0 ** abs(decimals) if abs(decimals) < 309 else math.inf
-    found = rounded(input * scale) / scale if decimals > 0 else rounded(input / scale) * scale
-    return into(out, found, "round")
+    op, params = rounding(decimals)
+    return op(input, out=out, **params)
 
 
 @pointwise(dtypes=FLOATING)
@@ -947,7 +978,7 @@ def _checked(name: str, shown: str, op, reference: str | None):
 
     def in_place(input, other):
         _no_integer_zero(name, input, other)
-        return overwrite(input, op, other)
+        return write_over(op, input, other)
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"{vars(op)['__doc__']}\n\nOf integers: RuntimeError where a divisor is 0." + of_call(
@@ -966,20 +997,6 @@ def _checked(name: str, shown: str, op, reference: str | None):
         elementwise=True,
     )
     return function, in_place
-
-
-def overwrite(input, operation, *others, **options):
-    """`operation(input, …)` written over the input.  Where that is recorded it works on a copy, which its derivative
-    can still read afterwards.
-    """
-    from ...core.tape import recording
-
-    result = operation(input.clone() if recording(input, *others) else input, *others, **options)
-    if tuple(result.shape) != tuple(input.shape):
-        raise RuntimeError(
-            f"output with shape {list(input.shape)} doesn't match the broadcast shape {list(result.shape)}"
-        )
-    return input.copy_(result)
 
 
 floor_divide, floor_divide_ = _checked(
@@ -1003,14 +1020,7 @@ def div(input, other, *, rounding_mode=None, out=None) -> TensorBase:
     >>> flambeau.div(flambeau.tensor([7, -7]), 2, rounding_mode="floor")
     tensor([ 3, -4])
     """
-    if rounding_mode is None:
-        return true_divide(input, other) if out is None else true_divide(input, other, out=out)
-    if rounding_mode not in ("trunc", "floor"):
-        raise RuntimeError(
-            f"div(): expected rounding_mode to be one of None, 'trunc', or 'floor' but found '{rounding_mode}'"
-        )
-    _no_integer_zero("div", input, other)
-    op = trunc_quotient if rounding_mode == "trunc" else floor_quotient
+    op = true_divide if rounding_mode is None else _rounded_quotient(rounding_mode, input, other)
     return op(input, other) if out is None else op(input, other, out=out)
 
 
@@ -1018,7 +1028,17 @@ def div_(input, other, *, rounding_mode=None):
     """`div` in place."""
     if rounding_mode is None:
         return DIVIDE_IN_PLACE(input, other)
-    return overwrite(input, div, other, rounding_mode=rounding_mode)
+    return write_over(_rounded_quotient(rounding_mode, input, other), input, other)
+
+
+def _rounded_quotient(rounding_mode: str, input, other) -> PointwiseOp:
+    """The quotient that `rounding_mode` names; RuntimeError where there is none, and for integer zeros."""
+    if rounding_mode not in ("trunc", "floor"):
+        raise RuntimeError(
+            f"div(): expected rounding_mode to be one of None, 'trunc', or 'floor' but found '{rounding_mode}'"
+        )
+    _no_integer_zero("div", input, other)
+    return trunc_quotient if rounding_mode == "trunc" else floor_quotient
 
 
 SHORT_POWERS = {0.5: root, -0.5: inverse_root, -1: inverse, 3: cube}  # of floating-point and complex numbers
@@ -1036,23 +1056,28 @@ def pow(input, exponent, *, out=None) -> TensorBase:  # noqa: A001
     >>> flambeau.pow(2.0, flambeau.tensor([0.5, 3.0]))
     tensor([1.4142, 8.0000])
     """
-    given = {} if out is None else {"out": out}
-    if type(exponent) in (int, float) and isinstance(input, TensorBase):
-        if exponent == 2:
-            return square(input, **given)
-        if input.is_floating_point() or input.is_complex():
-            if exponent == 1:
-                return mul(input, 1.0, **given)
-            if exponent in SHORT_POWERS:
-                return SHORT_POWERS[exponent](input, **given)
-        elif type(exponent) is int and exponent < 0:
-            raise RuntimeError("pow(): Integers to negative integer powers are not allowed.")
-    return power(input, exponent, **given)
+    op, *operands = _power_of(input, exponent)
+    return op(*operands) if out is None else op(*operands, out=out)
 
 
 def pow_(input, exponent):
     """`pow` in place."""
-    return overwrite(input, pow, exponent)
+    return write_over(*_power_of(input, exponent))
+
+
+def _power_of(input, exponent) -> tuple:
+    """The cheapest operation that computes input^exponent, and its operands."""
+    if type(exponent) in (int, float) and isinstance(input, TensorBase):
+        if exponent == 2:
+            return square, input
+        if input.is_floating_point() or input.is_complex():
+            if exponent == 1:
+                return mul, input, 1.0
+            if exponent in SHORT_POWERS:
+                return SHORT_POWERS[exponent], input
+        elif type(exponent) is int and exponent < 0:
+            raise RuntimeError("pow(): Integers to negative integer powers are not allowed.")
+    return power, input, exponent
 
 
 def clamp(input, min=None, max=None, *, out=None) -> TensorBase:
@@ -1068,17 +1093,22 @@ def clamp(input, min=None, max=None, *, out=None) -> TensorBase:
     >>> flambeau.clamp(flambeau.tensor([-2, 1, 9]), min=0, max=5)
     tensor([0, 1, 5])
     """
-    given = {} if out is None else {"out": out}
-    if min is None:
-        if max is None:
-            raise RuntimeError("clamp(): At least one of 'min' or 'max' must not be None")
-        return clamp_max(input, max, **given)
-    return clamp_min(input, min, **given) if max is None else clamp_both(input, min, max, **given)
+    op, *operands = _clamp_of(input, min, max)
+    return op(*operands) if out is None else op(*operands, out=out)
 
 
 def clamp_(input, min=None, max=None):
     """`clamp` in place."""
-    return overwrite(input, clamp, min, max)
+    return write_over(*_clamp_of(input, min, max))
+
+
+def _clamp_of(input, min, max) -> tuple:
+    """The operation with these bounds, and its operands."""
+    if min is None:
+        if max is None:
+            raise RuntimeError("clamp(): At least one of 'min' or 'max' must not be None")
+        return clamp_max, input, max
+    return (clamp_min, input, min) if max is None else (clamp_both, input, min, max)
 
 
 def where(condition, input=None, other=None, *, out=None):
@@ -1207,14 +1237,8 @@ def equal(input: TensorBase, other: TensorBase) -> bool:
     return bool((input == other).all())
 
 
-def _in_place_of(op):
-    from ...core.call.pointwise import InPlaceOp
-
-    return InPlaceOp(op, op.name + "_")
-
-
-DIVIDE_IN_PLACE = _in_place_of(true_divide)
-MASKED_IN_PLACE = _in_place_of(masked_value)
+DIVIDE_IN_PLACE = InPlaceOp(true_divide, "div_")  # `true_divide_` has an entry of its own
+MASKED_IN_PLACE = InPlaceOp(masked_value, "masked_fill_")
 register(
     "div",
     "composite",

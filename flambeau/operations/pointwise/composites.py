@@ -6,21 +6,20 @@ from collections.abc import Callable
 from typing import Any
 
 from ..._typeinfo import finfo
-from ...core.base.dtypes import by_name
+from ...core.base.dtypes import by_name, dtype
 from ...core.base.tensor import TensorBase
+from ...core.call.pointwise import PointwiseOp
 from ...core.make.bridge import from_numpy
 from ..declare.examples import of_call
-from ..declare.half_types import in_float32
 from ..declare.registry import library, register
-from ..declare.results import accepts_out
-from .arithmetic import clamp, overwrite, round
-from .elementary import log_odds, numbers_only
+from ..declare.results import into, overwrite, write_over
+from .arithmetic import identity, pow, pow_, round, rounding
+from .elementary import log_odds, log_odds_within, numbers_only
 from .special import mvlgamma
 
 
 @library("composite", "nan_to_num", "Tensor.nan_to_num", reference="numpy.nan_to_num", elementwise=True)
-@accepts_out
-def nan_to_num(input, nan=0.0, posinf=None, neginf=None) -> TensorBase:
+def nan_to_num(input, nan=0.0, posinf=None, neginf=None, *, out=None) -> TensorBase:
     """input, or `nan`, `posinf`, `neginf` where it is NaN, +inf, -inf.
     The infinities become the dtype's largest and lowest by default.
 
@@ -36,16 +35,22 @@ def nan_to_num(input, nan=0.0, posinf=None, neginf=None) -> TensorBase:
     tensor([0., 9., 1.])
     """
     if not input.is_floating_point() and not input.is_complex():
-        return input.clone()
+        return input.clone() if out is None else into(out, input, "nan_to_num")
+    return numbers_only(input, out=out, **_numbers(input, nan, posinf, neginf))
+
+
+def _numbers(
+    input: TensorBase, nan: float | None, posinf: float | None, neginf: float | None
+) -> dict[str, float]:
+    """What stands for each in a tensor of that dtype; NotImplementedError for one that is not computed in."""
     if not numbers_only.declaration.takes(input.dtype.name):
         raise NotImplementedError(f"nan_to_num(): \"nan_to_num\" not implemented for '{input.dtype.name}'")
     limits = finfo(input.dtype)
-    return numbers_only(
-        input,
-        nan=0.0 if nan is None else nan,
-        posinf=limits.max if posinf is None else posinf,
-        neginf=limits.min if neginf is None else neginf,
-    )
+    return {
+        "nan": 0.0 if nan is None else nan,
+        "posinf": limits.max if posinf is None else posinf,
+        "neginf": limits.min if neginf is None else neginf,
+    }
 
 
 @library(
@@ -57,9 +62,7 @@ def nan_to_num(input, nan=0.0, posinf=None, neginf=None) -> TensorBase:
     reference="scipy.special.logit",
     elementwise=True,
 )
-@accepts_out
-@in_float32()
-def logit(input, eps=None) -> TensorBase:
+def logit(input, eps=None, *, out=None) -> TensorBase:
     """log(x / (1 - x)); with `eps`, x is first kept within [eps, 1 - eps].
 
     Shape:
@@ -72,12 +75,17 @@ def logit(input, eps=None) -> TensorBase:
     >>> flambeau.logit(flambeau.tensor([0.5, 0.75]))
     tensor([0.0000, 1.0986])
     """
-    return log_odds(input if eps is None else clamp(input, eps, 1 - eps))
+    op, params = _logit_of(eps)
+    return op(input, out=out, **params)
+
+
+def _logit_of(eps: float | None) -> tuple[PointwiseOp, dict[str, float]]:
+    """The operation that computes it, and its parameters."""
+    return (log_odds, {}) if eps is None else (log_odds_within, {"low": eps, "high": 1 - eps})
 
 
 @library("composite", "float_power", "Tensor.float_power", elementwise=True)
-@accepts_out
-def float_power(input, exponent) -> TensorBase:
+def float_power(input, exponent, *, out=None) -> TensorBase:
     """input^exponent in float64, or in complex128 where either is complex.
 
     Shape:
@@ -90,22 +98,62 @@ def float_power(input, exponent) -> TensorBase:
     >>> flambeau.float_power(flambeau.tensor([2, 4]), 0.5)
     tensor([1.4142, 2.0000], dtype=flambeau.float64)
     """
-    some_complex = any(
-        x.is_complex() if isinstance(x, TensorBase) else isinstance(x, complex) for x in (input, exponent)
-    )
-    double = by_name["complex128" if some_complex else "float64"]
+    double = _double(input, exponent)
+    if out is not None:
+        _check_double("float_power", "output", out, double)
     first = input.to(double) if isinstance(input, TensorBase) else input
-    number = complex if some_complex else float
-    second = exponent.to(double) if isinstance(exponent, TensorBase) else number(exponent)
-    return first**second
+    return pow(first, _in_double(exponent, double), out=out)
 
 
-def _written(function: Callable, given: str, more: str, shown: str) -> None:
-    """`x.name_(…)`: the result of the function written over the tensor."""
+def _double(*operands: Any) -> dtype:
+    """complex128 where an operand is complex, else float64."""
+    some_complex = any(
+        x.is_complex() if isinstance(x, TensorBase) else isinstance(x, complex) for x in operands
+    )
+    return by_name["complex128" if some_complex else "float64"]
 
-    def in_place(self: TensorBase, *args: Any, **named: Any) -> TensorBase:
-        return overwrite(self, function, *args, **named)
 
+def _in_double(x: Any, double: dtype) -> Any:
+    if isinstance(x, TensorBase):
+        return x.to(double)
+    return complex(x) if double.is_complex else float(x)
+
+
+def _check_double(who: str, what: str, written: TensorBase, double: dtype) -> None:
+    if written.dtype != double:
+        raise RuntimeError(
+            f"{who}(): the {what} given to {who} has dtype {written.dtype} but the operation's result requires dtype {double}"
+        )
+
+
+def _round_(self: TensorBase, *, decimals: int = 0) -> TensorBase:
+    op, params = rounding(decimals)
+    return write_over(op, self, **params)
+
+
+def _nan_to_num_(self: TensorBase, nan=0.0, posinf=None, neginf=None) -> TensorBase:
+    if not self.is_floating_point() and not self.is_complex():
+        return write_over(identity, self)
+    return write_over(numbers_only, self, **_numbers(self, nan, posinf, neginf))
+
+
+def _logit_(self: TensorBase, eps: float | None = None) -> TensorBase:
+    op, params = _logit_of(eps)
+    return write_over(op, self, **params)
+
+
+def _float_power_(self: TensorBase, exponent: Any) -> TensorBase:
+    double = _double(self, exponent)
+    _check_double("float_power_", "base", self, double)
+    return pow_(self, _in_double(exponent, double))
+
+
+def _mvlgamma_(self: TensorBase, p: int) -> TensorBase:
+    return overwrite(self, mvlgamma, p)
+
+
+def _written(in_place: Callable, function: Callable, given: str, more: str, shown: str) -> None:
+    """Enter the form of a function that writes over its tensor."""
     name = f"{function.__name__}_"
     in_place.__name__ = in_place.__qualname__ = name
     formula = " ".join((function.__doc__ or "").partition("\n\n")[0].rstrip(".").split())
@@ -116,14 +164,14 @@ def _written(function: Callable, given: str, more: str, shown: str) -> None:
     register(name, "composite", in_place, places=(name, f"Tensor.{name}"), elementwise=True)
 
 
-for _function, _given, _more, _shown in (
-    (round, "1.5, 2.6", "", "tensor([2., 3.])"),
-    (nan_to_num, 'float("nan"), 1.0', "", "tensor([0., 1.])"),
-    (logit, "0.5, 0.75", "", "tensor([0.0000, 1.0986])"),
-    (float_power, "2.0, 3.0", "2", "tensor([4., 9.])"),
-    (mvlgamma, "2.0, 3.0", "2", "tensor([0.4516, 1.5502])"),
+for _in_place, _function, _given, _more, _shown in (
+    (_round_, round, "1.5, 2.6", "", "tensor([2., 3.])"),
+    (_nan_to_num_, nan_to_num, 'float("nan"), 1.0', "", "tensor([0., 1.])"),
+    (_logit_, logit, "0.5, 0.75", "", "tensor([0.0000, 1.0986])"),
+    (_float_power_, float_power, "2.0, 3.0", "2", "tensor([4., 9.])"),
+    (_mvlgamma_, mvlgamma, "2.0, 3.0", "2", "tensor([0.4516, 1.5502])"),
 ):
-    _written(_function, _given, _more, _shown)
+    _written(_in_place, _function, _given, _more, _shown)
 
 
 def _mapped(who: str, self: TensorBase, others: tuple, function: Callable) -> TensorBase:

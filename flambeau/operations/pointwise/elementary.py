@@ -447,6 +447,18 @@ def _(grad, input):
     return grad / (input * (1.0 - input))
 
 
+@pointwise(places=("_logit_within",), int_to_float=True, in_place=False)
+def log_odds_within(input, *, low, high):
+    """log(x / (1 - x)) of x, the input kept within [low, high]."""
+    x = fn.minimum(fn.maximum(input, fn.like(input, low)), fn.like(input, high))
+    return fn.log(x / (1.0 - x))
+
+
+@log_odds_within.derivative
+def _(grad, input, low, high):
+    return fn.where((input >= low) & (input <= high), grad / (input * (1.0 - input)), fn.like(grad, 0.0))
+
+
 @pointwise(
     int_to_float=True,
     places=("special.entr",),

@@ -29,9 +29,8 @@ from ...core.call.operands import common_dtype
 from ...core.make.create import empty_like
 from ..declare.host import Result, computed
 from ..declare.registry import leaf
-from ..declare.results import category, into
+from ..declare.results import category, into, overwrite
 from ..declare.shapes import broadcast
-from .arithmetic import overwrite
 
 if TYPE_CHECKING:
     import inspect

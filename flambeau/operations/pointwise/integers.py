@@ -6,8 +6,8 @@ from ...core.base.dtypes import by_name
 from ...core.base.tensor import TensorBase
 from ..declare.host import Result, computed
 from ..declare.registry import leaf, library
-from ..declare.results import accepts_out, into, named_result
-from .arithmetic import overwrite
+from ..declare.results import accepts_out, named_result, write_over
+from .arithmetic import mul
 from .elementary import scaled_by_power
 from .hosted import hosted, like
 
@@ -80,11 +80,9 @@ def ldexp(input: TensorBase, other: TensorBase, *, out: TensorBase | None = None
     >>> flambeau.ldexp(flambeau.tensor([1.0, 3.0]), flambeau.tensor([3, -1]))
     tensor([8.0000, 1.5000])
     """
-    return into(out, _scaled(input, other), "ldexp")
-
-
-def _scaled(input: TensorBase, other: TensorBase) -> TensorBase:
-    return input * 2.0**other if input.is_complex() or other.is_complex() else scaled_by_power(input, other)
+    if input.is_complex() or other.is_complex():
+        return mul(input, 2.0**other, out=out)
+    return scaled_by_power(input, other, out=out)
 
 
 @library("composite", "Tensor.ldexp_", "ldexp_", name="ldexp_in_place", writes=True, elementwise=True)
@@ -101,7 +99,9 @@ def ldexp_(self: TensorBase, other: TensorBase) -> TensorBase:
     >>> flambeau.tensor([1.0, 3.0]).ldexp_(flambeau.tensor([3, -1]))
     tensor([8.0000, 1.5000])
     """
-    return overwrite(self, _scaled, other)
+    if self.is_complex() or other.is_complex():
+        return self.mul_(2.0**other)
+    return write_over(scaled_by_power, self, other)
 
 
 def _frexp(x):

@@ -21,8 +21,7 @@ from ..declare.examples import of_call, of_numbers
 from ..declare.half_types import in_float32
 from ..declare.pointwise import pointwise
 from ..declare.registry import leaf, library
-from ..declare.results import into
-from .arithmetic import overwrite
+from ..declare.results import into, overwrite
 from .elementary import digamma, lgamma
 from .hosted import elementwise, hosted, like, working
 

@@ -31,8 +31,8 @@ def _dropped(
         checks.probability(name, "p", p, RuntimeError if p != p else ValueError)
     if not training or p == 0.0 or input.numel() == 0:
         return input
-    found = input * 0.0 if p == 1.0 else input * (_mask(name, input, p, lead) * (1.0 / (1.0 - p)))
-    return input.copy_(found) if inplace else found
+    factor = 0.0 if p == 1.0 else _mask(name, input, p, lead).mul_(1.0 / (1.0 - p))
+    return input.mul_(factor) if inplace else input * factor
 
 
 def dropout(input: TensorBase, p: float = 0.5, training: bool = True, inplace: Any = False) -> TensorBase:
@@ -167,9 +167,10 @@ def _alpha(
     alpha = 1.7580993408473766
     scale = 1.0 / math.sqrt((alpha * alpha * p + 1.0) * (1.0 - p))
     mask = _mask(name, input, p, lead)
-    shift = (mask - 1.0) * (alpha * scale) + alpha * scale * p
-    found = input * (mask * scale) + shift
-    return input.copy_(found) if inplace else found
+    shift = (mask - 1.0).mul_(alpha * scale).add_(alpha * scale * p)
+    if inplace:
+        return input.mul_(mask.mul_(scale)).add_(shift)
+    return input * (mask * scale) + shift
 
 
 @library("random", "nn.functional.alpha_dropout", composite=True, elementwise=True)

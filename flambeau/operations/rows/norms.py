@@ -8,13 +8,14 @@ from typing import Any
 from ...codegen import functions as fn
 from ...codegen import kernels as kn
 from ...core.base.tensor import TensorBase
+from ...core.tape import recording
 from ..declare.half_types import in_float32
 from ..declare.pointwise import COMPLEX, FLOATING
 from ..declare.registry import library, register
-from ..declare.results import into
+from ..declare.results import into, overwrite
 from ..declare.rows import reduction
 from ..moving.shaping import broadcast_tensors
-from ..pointwise.arithmetic import is_counted, overwrite
+from ..pointwise.arithmetic import is_counted, mul
 from .reductions import amax, amin, restore, sum_
 
 
@@ -145,6 +146,11 @@ def renorm(input, p, dim, maxnorm, *, out=None) -> TensorBase:
     tensor([[0.6000, 0.8000],
             [0.3000, 0.4000]])
     """
+    return mul(input, _shrinking(input, p, dim, maxnorm), out=out)
+
+
+def _shrinking(input: TensorBase, p: Any, dim: int, maxnorm: Any) -> TensorBase:
+    """min(1, maxnorm / ‖slice‖ₚ) for each slice along `dim`."""
     if input.ndim < 2:
         raise RuntimeError(f"renorm(): input needs at least 2 dimensions, got {input.ndim} dimensions")
     if isinstance(p, complex) or not p > 0 or not maxnorm >= 0:
@@ -159,7 +165,7 @@ def renorm(input, p, dim, maxnorm, *, out=None) -> TensorBase:
     lengths = vector_norm(input, p, others, True)
     above = lengths > maxnorm
     factor = (maxnorm / (lengths.masked_fill(~above, 1.0) + 1e-7)).masked_fill(~above, 1.0)
-    return into(out, input * factor.to(input.dtype), "renorm")
+    return factor.to(input.dtype)
 
 
 @library("composite", "Tensor.renorm_", name="renorm_in_place", writes=True)
@@ -177,7 +183,9 @@ def renorm_(self, p, dim, maxnorm) -> TensorBase:
     tensor([[0.6000, 0.8000],
             [0.3000, 0.4000]])
     """
-    return overwrite(self, renorm, p, dim, maxnorm)
+    if recording(self):
+        return overwrite(self, renorm, p, dim, maxnorm)
+    return self.mul_(_shrinking(self, p, dim, maxnorm))
 
 
 @library("composite", "nn.functional.normalize", autocast=("whole", "float32"))

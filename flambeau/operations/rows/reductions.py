@@ -69,6 +69,9 @@ def sum_(input):
     return kn.sum(input)
 
 
+sum_.of_out = True
+
+
 @sum_.derivative
 def _(grad, sizes, dims, keepdim):
     return (expand_reduced(grad, sizes, dims, keepdim),)
@@ -430,6 +433,8 @@ def prod(input, dim=None, keepdim: bool = False, *, dtype=None, out=None) -> Ten
     >>> flambeau.prod(flambeau.tensor([[1, 2], [3, 4]]), 1)
     tensor([ 2, 12])
     """
+    if dtype is None and out is not None:
+        dtype = out.dtype  # as a sum, it is computed in it
     if dtype is not None and dtype.name == "bool":
         return all_(input, dim, keepdim, out=out)
     if dtype is not None and input.dtype != dtype:

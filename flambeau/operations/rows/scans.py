@@ -8,7 +8,6 @@ from typing import Any
 from ...codegen import functions as fn
 from ...codegen import kernels as kn
 from ...codegen import tiles  # noqa: F401  says who provides the functions
-from ...core import tape
 from ...core.base.dtypes import by_name, dtype
 from ...core.base.tensor import TensorBase
 from ...core.lib import extremes as core_extremes
@@ -18,7 +17,7 @@ from ..declare.examples import of_call
 from ..declare.host import holds
 from ..declare.pointwise import COMPLEX, FLOATING, NUMBERS
 from ..declare.registry import leaf, library, register
-from ..declare.results import into, named_result
+from ..declare.results import into, named_result, overwrite
 from ..declare.scan import Scan, scan
 from ..declare.shapes import wrapped as _wrapped
 from ..pointwise.complex_numbers import conj
@@ -305,10 +304,11 @@ def _in_place(function, sign: str, shown: str):
     """`x.cumsum_(dim)`: the scan written over the tensor."""
 
     def write(self: TensorBase, dim: int, *, dtype: dtype | None = None) -> TensorBase:
-        from ..pointwise.arithmetic import overwrite
-
-        tape._check_in_place(self, function.__name__ + "_")
-        return overwrite(self, function, dim, **({} if dtype is None else {"dtype": dtype}))
+        if dtype not in (None, self.dtype):
+            raise RuntimeError(
+                f"{function.__name__}_(): Bad in-place call: input tensor dtype {self.dtype} and output tensor dtype {dtype} should match"
+            )
+        return overwrite(self, function, dim, dtype=self.dtype)
 
     write.__name__ = write.__qualname__ = function.__name__ + "_"
     write.__doc__ = (
