@@ -1004,7 +1004,7 @@ def flipud(input: Tensor) -> Tensor:
     """The rows (dimension 0) in reverse order."""
 def float_power(input: Tensor, exponent: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """input^exponent in float64, or in complex128 where either is complex."""
-def float_power_(self: Tensor, *args: _Any, **named: _Any) -> Tensor:
+def float_power_(self: Tensor, exponent: Tensor | _complex) -> Tensor:
     """`float_power` in place: input^exponent in float64, or in complex128 where either is complex."""
 def floor(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """⌊input⌋: the largest integer not above, as a floating-point number; its derivative is 0."""
@@ -1292,7 +1292,7 @@ def logical_xor_(input: Tensor, other: Tensor) -> Tensor:
     """`logical_xor` in place: the result is written over the tensor itself, which is returned."""
 def logit(input: Tensor, eps: _float | None = None, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """log(x / (1 - x)); with `eps`, x is first kept within [eps, 1 - eps]."""
-def logit_(self: Tensor, *args: _Any, **named: _Any) -> Tensor:
+def logit_(self: Tensor, eps: _float | None = None) -> Tensor:
     """`logit` in place: log(x / (1 - x)); with `eps`, x is first kept within [eps, 1 - eps]."""
 def logspace(start: Tensor | _complex, end: Tensor | _complex, steps: _int, base: _Any = None, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = None, memory_format: _memory_format | None = None, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """base to the power of linspace(start, end, steps)."""
@@ -1421,11 +1421,11 @@ def mv(input: Tensor, vec: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None =
     """The product of an (n, k) matrix and a vector of k elements: n elements. RuntimeError for other shapes or different dtypes."""
 def mvlgamma(input: Tensor, p: _int, *, out: Tensor | None = None) -> Tensor:
     """Logarithm of the multivariate gamma function of dimension p: p(p-1)/4 · log π + Σ lgamma(input - j/2), j < p."""
-def mvlgamma_(self: Tensor, *args: _Any, **named: _Any) -> Tensor:
+def mvlgamma_(self: Tensor, p: _int) -> Tensor:
     """`mvlgamma` in place: Logarithm of the multivariate gamma function of dimension p: p(p-1)/4 · log π + Σ lgamma(input - j/2), j < p."""
 def nan_to_num(input: Tensor, nan: _float | None = 0.0, posinf: _float | None = None, neginf: _float | None = None, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """input, or `nan`, `posinf`, `neginf` where it is NaN, +inf, -inf. The infinities become the dtype's largest and lowest by default."""
-def nan_to_num_(self: Tensor, *args: _Any, **named: _Any) -> Tensor:
+def nan_to_num_(self: Tensor, nan: _float | None = 0.0, posinf: _float | None = None, neginf: _float | None = None) -> Tensor:
     """`nan_to_num` in place: input, or `nan`, `posinf`, `neginf` where it is NaN, +inf, -inf. The infinities become the dtype's largest and lowest by default."""
 def nanmean(input: Tensor, dim: _int | _Sequence[_int] | None = None, keepdim: _bool = False, *, dtype: _dtype | None = None, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """Σ input / n over `dim` (all by default), over the n elements that are numbers."""
@@ -1613,7 +1613,7 @@ def rot90(input: Tensor, k: _int = 1, dims: _Sequence[_int] = (0, 1)) -> Tensor:
     """The plane of two dimensions turned by k quarters, from the first of `dims` towards the second."""
 def round(input: Tensor, *, decimals: _float = 0, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """Nearest multiple of 10^-decimals, ties to even; its derivative is 0."""
-def round_(self: Tensor, *args: _Any, **named: _Any) -> Tensor:
+def round_(self: Tensor, *, decimals: _int = 0) -> Tensor:
     """`round` in place: Nearest multiple of 10^-decimals, ties to even; its derivative is 0."""
 def row_indices_copy(self: Tensor) -> Tensor:
     """`x.row_indices()` in memory of its own."""

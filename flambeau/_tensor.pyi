@@ -422,7 +422,7 @@ class Tensor:
         """The tensor as float32; itself where it is that already."""
     def float_power(self, exponent: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
         """input^exponent in float64, or in complex128 where either is complex."""
-    def float_power_(self, *args: _Any, **named: _Any) -> Tensor:
+    def float_power_(self, exponent: Tensor | _complex) -> Tensor:
         """`float_power` in place: input^exponent in float64, or in complex128 where either is complex."""
     def floor(self, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
         """⌊input⌋: the largest integer not above, as a floating-point number; its derivative is 0."""
@@ -683,7 +683,7 @@ class Tensor:
         """`logical_xor` in place: the result is written over the tensor itself, which is returned."""
     def logit(self, eps: _float | None = None, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
         """log(x / (1 - x)); with `eps`, x is first kept within [eps, 1 - eps]."""
-    def logit_(self, *args: _Any, **named: _Any) -> Tensor:
+    def logit_(self, eps: _float | None = None) -> Tensor:
         """`logit` in place: log(x / (1 - x)); with `eps`, x is first kept within [eps, 1 - eps]."""
     def logsumexp(self, dim: _int | _Sequence[_int] | None, keepdim: _bool = False, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
         """log Σ exp(input) over `dim`, without overflow."""
@@ -779,11 +779,11 @@ class Tensor:
         """The product of an (n, k) matrix and a vector of k elements: n elements. RuntimeError for other shapes or different dtypes."""
     def mvlgamma(self, p: _int, *, out: Tensor | None = None) -> Tensor:
         """Logarithm of the multivariate gamma function of dimension p: p(p-1)/4 · log π + Σ lgamma(input - j/2), j < p."""
-    def mvlgamma_(self, *args: _Any, **named: _Any) -> Tensor:
+    def mvlgamma_(self, p: _int) -> Tensor:
         """`mvlgamma` in place: Logarithm of the multivariate gamma function of dimension p: p(p-1)/4 · log π + Σ lgamma(input - j/2), j < p."""
     def nan_to_num(self, nan: _float | None = 0.0, posinf: _float | None = None, neginf: _float | None = None, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
         """input, or `nan`, `posinf`, `neginf` where it is NaN, +inf, -inf. The infinities become the dtype's largest and lowest by default."""
-    def nan_to_num_(self, *args: _Any, **named: _Any) -> Tensor:
+    def nan_to_num_(self, nan: _float | None = 0.0, posinf: _float | None = None, neginf: _float | None = None) -> Tensor:
         """`nan_to_num` in place: input, or `nan`, `posinf`, `neginf` where it is NaN, +inf, -inf. The infinities become the dtype's largest and lowest by default."""
     def nanmean(self, dim: _int | _Sequence[_int] | None = None, keepdim: _bool = False, *, dtype: _dtype | None = None, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
         """Σ input / n over `dim` (all by default), over the n elements that are numbers."""
@@ -965,7 +965,7 @@ class Tensor:
         """The plane of two dimensions turned by k quarters, from the first of `dims` towards the second."""
     def round(self, *, decimals: _float = 0, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
         """Nearest multiple of 10^-decimals, ties to even; its derivative is 0."""
-    def round_(self, *args: _Any, **named: _Any) -> Tensor:
+    def round_(self, *, decimals: _int = 0) -> Tensor:
         """`round` in place: Nearest multiple of 10^-decimals, ties to even; its derivative is 0."""
     def row_indices(self) -> Tensor:
         """The row of each value."""

@@ -11,7 +11,7 @@ from .matrices cimport COLUMN, MATRIX, ROW, SCALAR, TRANSPOSED, Scale
 from ..base.dtypes cimport BOOL, U8, I8, I16, I32, I64, F16, BF16, F32, F64, C64, C128, CATEGORY, dtype_of, size_from
 from ..call.signature cimport MAX_BOUND, TENSOR, Signature
 from ..call.operation cimport Op, make_callable, prepare_op
-from ..call.kernels cimport Operand
+from ..call.kernels cimport Operand, one_device
 from ..call.destination cimport GIVEN, OVER, SAME, check_destination
 from ..call.destination import cpp_name
 from ..call.layout cimport fits
@@ -90,11 +90,14 @@ cdef TensorBase check_out(ProductOp op, PyObject* given, TensorBase a, TensorBas
                           int rank, const int64_t* sizes):
     """The tensor to write to, with the result's shape; None where none is given."""
     cdef TensorBase out
+    cdef PyObject* tensors[2]
     if given == NULL or <object>given is None:
         return None
     if not isinstance(<object>given, TensorBase):
         raise TypeError(f"{op.name}(): argument 'out' must be Tensor, not {type(<object>given).__name__}")
     out = <TensorBase>given
+    tensors[0], tensors[1] = <PyObject*>out, <PyObject*>a
+    one_device(op.name, tensors, 2)
     check_destination(op.name, out, GIVEN, SAME, code, rank, sizes,
                       wants_grad(a) or wants_grad(b) or (addend is not None and wants_grad(addend)))
     return out

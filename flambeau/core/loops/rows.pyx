@@ -519,11 +519,10 @@ cdef object run_rows(RowOp op, tuple tensors, int* dims, int ndims, bint keepdim
         # the conversion is an operation of its own on the tape, which brings gradients back to the input's dtype
         return run_rows(op, tuple([(<object>t).to(dtype_of(wanted)) for t in tensors]), dims, ndims, keepdim, NO_CODE, params,
                         given)
-    device = one_device(op.name, present, n)
-    if device is not None and given is not None:
+    if given is not None:
         for k in range(m):
             present[n + k] = <PyObject*><TensorBase>given[k]
-        one_device(op.name, present, n + m)
+    device = one_device(op.name, present, n + m if given is not None else n)
     plan_rows(op, &plan, inputs, dims, ndims, keepdim, wanted, device)
     if plan.scattered:
         return rearranged(op, tensors, size_from(plan.rank, plan.sizes), dims, ndims, plan.rank, keepdim, wanted, params, given)

@@ -13,6 +13,7 @@ from ...core.base.dtypes import by_name
 from ...core.base.parameters import BY_PLACE, MISSING
 from ...core.base.tensor import TensorBase
 from ...core.call.operation import rename
+from ...core.call.pointwise import InPlaceOp
 from ...core.make.elements import check_number
 from ..declare import checks
 from ..declare.examples import of_numbers
@@ -363,7 +364,7 @@ def _with_inplace(op, example: str, *params: tuple[str, float], check: Callable 
     not take.
     """
     name = op.name
-    written = op.in_place
+    written = InPlaceOp(op, name + "_")  # public beside that of the operation
     function: Callable
     if params:
 
