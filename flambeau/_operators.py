@@ -62,13 +62,13 @@ for _name, _op in {
     "ifloordiv": a.floor_divide_,
     "imod": a.remainder_,
     "ipow": a.pow_,
+    "idiv": a.DIVIDE_IN_PLACE,
 }.items():
     _operator(_op, _name)
 for _name, _op in {
     "iadd": a.add,
     "isub": a.sub,
     "imul": a.mul,
-    "idiv": a.true_divide,
     "iand": a.bitwise_and,
     "ior": a.bitwise_or,
     "ixor": a.bitwise_xor,
