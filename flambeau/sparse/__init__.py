@@ -445,7 +445,9 @@ METHODS: dict[str, _Any] = {
         self, mask: any, the same; so is the result's
 
     Raises:
-        RuntimeError: `mask` is not sparse, or of another size
+        TypeError: `mask` is no Tensor
+        NotImplementedError: `mask` is not sparse
+        RuntimeError: `mask` is of another size
 
     >>> import flambeau
     >>> flambeau.ones(2, 2).sparse_mask(flambeau.eye(2).to_sparse()).to_dense()
@@ -578,6 +580,8 @@ def native_norm(input: _TensorBase, p: _Any = 2) -> _TensorBase:
         input: any that is sparse; the result: ()
 
     Raises:
+        TypeError: `input` is no Tensor
+        NotImplementedError: `input` is not sparse
         RuntimeError: `p` is no norm of vectors
 
     >>> import flambeau
@@ -594,7 +598,8 @@ def resize_as_sparse_(input: _TensorBase, the_template: _TensorBase) -> _TensorB
     """Give a tensor in coordinates the size and kinds of dimensions of another.
 
     Raises:
-        RuntimeError: the dimensions are other ones, and the tensor lists something
+        TypeError: an argument is no Tensor
+        RuntimeError: one is not sparse, or the dimensions are other ones, and the tensor lists something
 
     >>> import flambeau
     >>> flambeau.resize_as_sparse_(flambeau.sparse_coo_tensor((2,)), flambeau.eye(3).to_sparse()).shape

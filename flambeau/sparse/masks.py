@@ -10,7 +10,7 @@ from ..operations.declare.registry import published
 from .arithmetic import same_size
 from .invariants import sizes
 from .patterns import Coordinates
-from .tensors import SparseTensor, answers, sparse, values_at
+from .tensors import SparseTensor, answers, need_tensor, sparse, values_at
 
 _cat = published("")["cat"]
 _COO = (formats.sparse_coo,)
@@ -20,15 +20,17 @@ def sparse_mask(self: TensorBase, mask: SparseTensor) -> SparseTensor:
     """The elements of a tensor, dense or sparse, at the places that a sparse one lists; its gradient is zero elsewhere.
 
     The result lists each place once.
-    A sparse tensor gives zeros where it lists nothing.  RuntimeError for a mask that is not sparse or of another size.
+    A sparse tensor gives zeros where it lists nothing.  NotImplementedError for a mask that is not sparse, RuntimeError for one of
+    another size.
 
     >>> import flambeau
     >>> flambeau.ones(2, 2).sparse_mask(flambeau.eye(2).to_sparse()).to_dense()
     tensor([[1., 0.],
             [0., 1.]])
     """
+    need_tensor("sparse_mask", "mask", 1, mask)
     if not isinstance(mask, SparseTensor):
-        raise RuntimeError(f"sparse_mask(): expected a sparse mask, got the layout {mask.layout}")
+        raise NotImplementedError(f"sparse_mask(): expected a sparse mask, got the layout {mask.layout}")
     same_size("sparse_mask", self, mask)
     pattern = mask._pattern
     if type(pattern) is Coordinates:
@@ -106,6 +108,11 @@ def resize_as_sparse_(self: SparseTensor, the_template: SparseTensor) -> SparseT
     >>> flambeau.resize_as_sparse_(x, flambeau.eye(3).to_sparse()).shape
     flambeau.Size([3, 3])
     """
+    need_tensor("resize_as_sparse_", "input", 1, self)
+    need_tensor("resize_as_sparse_", "the_template", 2, the_template)
+    for label, x in (("input", self), ("the_template", the_template)):
+        if not isinstance(x, SparseTensor):
+            raise RuntimeError(f"resize_as_sparse_(): expected a sparse {label}, got the layout {x.layout}")
     return sparse_resize_(self, the_template.shape, the_template.sparse_dim(), the_template.dense_dim())
 
 

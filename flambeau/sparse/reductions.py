@@ -7,7 +7,7 @@ from typing import Any
 from ..core.base.tensor import TensorBase
 from .conversion import coalesce, to_compressed, to_coordinates
 from .patterns import Coordinates
-from .tensors import SparseTensor, answers, sparse, values_of
+from .tensors import SparseTensor, answers, need_tensor, sparse, values_of
 from .unary import once
 
 
@@ -117,6 +117,9 @@ def native_norm(input: SparseTensor, p: Any = 2) -> TensorBase:
     >>> flambeau.native_norm(flambeau.sparse_coo_tensor([[0, 2]], [3.0, 4.0]))
     tensor(5.)
     """
+    need_tensor("native_norm", "input", 1, input)
+    if not isinstance(input, SparseTensor):
+        raise NotImplementedError(f"native_norm(): expected a sparse input, got the layout {input.layout}")
     return _norm(input, p)
 
 

@@ -7,6 +7,7 @@ operation that is written for values has its gradient, which lists what the tens
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -76,12 +77,25 @@ def refusal(name: str, args: Iterable[Any]) -> NotImplementedError:
     )
 
 
+def need_tensor(who: str, label: str, place: int, given: Any) -> None:
+    """TypeError where an argument is no tensor.
+
+    >>> import flambeau
+    >>> from flambeau.sparse.tensors import need_tensor
+    >>> need_tensor("native_norm", "input", 1, flambeau.ones(1))
+    """
+    if not isinstance(given, TensorBase):
+        raise TypeError(
+            f"{who}(): argument '{label}' (position {place}) must be Tensor, not {type(given).__name__}"
+        )
+
+
 class SparseTensor(Tensor):
     """A tensor whose elements are zero but at the places it lists.
 
     Made by `sparse_coo_tensor`, `sparse_csr_tensor` and their kin, or `to_sparse`.  It is a tensor of its shape on `meta`, so
-    that no operation finds elements where there are none; an operation takes it where `ANSWERS` has it for its layout, and
-    is refused by NotImplementedError, which names operation and layout, elsewhere.
+    that no operation finds elements where there are none; an operation takes it where `ANSWERS` has it for its layout, or where it
+    works on each element and makes zero of zero, and is refused by NotImplementedError, which names operation and layout, elsewhere.
 
     >>> import flambeau
     >>> x = flambeau.sparse_coo_tensor([[0, 2]], [3.0, 4.0], (4,))
@@ -101,6 +115,10 @@ class SparseTensor(Tensor):
         found = ANSWERS.get(func.__name__)
         if func.__module__.endswith(".masked"):  # of the same names as others
             raise refusal(f"masked.{func.__name__}", (*args, *(kwargs or {}).values()))
+        if found is None and getattr(func, "elementwise", False):
+            from .unary import of_each  # which is made of this
+
+            found = EVERY, functools.partial(of_each, func)
         if found is None:
             raise refusal(func.__name__, (*args, *(kwargs or {}).values()))
         layouts, answer = found

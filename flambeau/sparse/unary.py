@@ -2,41 +2,21 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any, cast
 
+from .._composed import ALIKE_IN_TYPE, CONVERSIONS
 from ..core.base import formats
 from ..core.base.tensor import TensorBase
 from ..core.call.watching import _disabled_torch_function_impl
 from ..core.make.create import zeros
-from ..nn import functional
 from ..operations.declare.registry import published
 from .conversion import coalesce
 from .making import nothing_like
 from .patterns import Coordinates
 from .tensors import Answer, SparseTensor, answers, refusal, sparse, values_of
 
-_methods, _operations = published("Tensor."), published("")
-
-# Sums of these are the functions of sums: values at one place need not be added first.
-LINEAR = ("neg", "positive", "deg2rad", "rad2deg", "conj", "real", "imag", "conj_physical", "resolve_conj")
-ZERO_PRESERVING = (
-    *("abs", "asin", "asinh", "atan", "atanh", "ceil", "erf", "erfinv", "expm1", "floor", "frac", "log1p"),
-    *(
-        "nan_to_num",
-        "relu",
-        "round",
-        "sgn",
-        "sign",
-        "signbit",
-        "sin",
-        "sinh",
-        "sqrt",
-        "square",
-        "tan",
-        "tanh",
-    ),
-    *("trunc", "isinf", "isnan", "isneginf", "isposinf", "angle", "resolve_neg"),
-)
+_methods = published("Tensor.")
 
 
 def once(x: SparseTensor) -> SparseTensor:
@@ -50,35 +30,53 @@ def once(x: SparseTensor) -> SparseTensor:
     return coalesce(x) if type(x._pattern) is Coordinates else x
 
 
-def _function(name: str) -> Any:
-    return _methods.get(name) or _operations.get(name) or getattr(functional, name)
+_zero_of_zero: dict[tuple[Any, Any], bool] = {}  # by operation and dtype, where nothing else is given
 
 
-def _of_values(name: str, linear: bool) -> Answer:
-    run = _function(name)
-
-    def answer(input: SparseTensor, *args: Any, **kwargs: Any) -> SparseTensor:
-        x = input if linear else once(input)
-        return sparse(x._pattern, run(values_of(x), *args, **kwargs))
-
-    return answer
-
-
-def in_place(name: str, answer: Answer) -> Answer:
-    """The same written into the first argument.
+def keeps_zeros(op: Any, dtype: Any, args: tuple, kwargs: dict) -> bool:
+    """Whether an operation on each element makes zero of zero.
 
     >>> import flambeau
-    >>> x = flambeau.eye(2).to_sparse()
-    >>> x.neg_() is x
-    True
+    >>> from flambeau.sparse.unary import keeps_zeros
+    >>> [keeps_zeros(op, flambeau.float32, (), {}) for op in (flambeau.sin, flambeau.cos)]
+    [True, False]
+    >>> keeps_zeros(flambeau.clamp, flambeau.float32, (-1.0, 1.0), {}), keeps_zeros(flambeau.clamp, flambeau.float32, (1.0,), {})
+    (True, False)
     """
-    return lambda input, *args, **kwargs: input._become(answer(input, *args, **kwargs), name)
+    known = None if args or kwargs else _zero_of_zero.get((op, dtype))
+    if known is None:
+        found = op(zeros((), dtype=dtype), *args, **kwargs)
+        known = isinstance(found, TensorBase) and bool(found == 0)
+        if not (args or kwargs):
+            _zero_of_zero[op, dtype] = known
+    return known
 
 
-for _name in (*LINEAR, *ZERO_PRESERVING):
-    _answer = _of_values(_name, _name in LINEAR)
-    answers(_name)(_answer)
-    answers(_name + "_")(in_place(_name + "_", _answer))
+def of_each(op: Any, input: Any, *args: Any, **kwargs: Any) -> SparseTensor:
+    """An operation on each element, which makes zero of zero: on the values, those at one place added first unless it is additive.
+
+    >>> import flambeau
+    >>> from flambeau.sparse.unary import of_each
+    >>> of_each(flambeau.square, flambeau.sparse_coo_tensor([[1, 1]], [1.0, 2.0])).to_dense()
+    tensor([0., 9.])
+    """
+    others = (*args, *kwargs.values())
+    if not isinstance(input, SparseTensor) or any(isinstance(x, TensorBase) for x in others):
+        raise refusal(op.__name__, (input, *others))
+    if op.entry.kind == "random" or not keeps_zeros(op, input.dtype, args, kwargs):
+        raise refusal(op.__name__, (input,))
+    x = input if op.entry.details.get("additive") else once(input)
+    if not (op.writes or _inplace(op, args, kwargs)):
+        return sparse(x._pattern, op(values_of(x), *args, **kwargs))
+    return input._become(sparse(x._pattern, op(values_of(x).clone(), *args, **kwargs)), op.__name__)
+
+
+def _inplace(op: Any, args: tuple, kwargs: dict) -> bool:
+    """Whether the argument `inplace` says that the input is written."""
+    if not (args or kwargs):
+        return False
+    names = list(inspect.signature(op).parameters)[1:]
+    return bool({**dict(zip(names, args)), **kwargs}.get("inplace"))
 
 
 @answers("pow")
@@ -95,7 +93,11 @@ def _pow(input: SparseTensor, exponent: Any) -> SparseTensor:
     return sparse(x._pattern, values_of(x) ** exponent)
 
 
-answers("pow_")(in_place("pow_", _pow))
+@answers("pow_")
+def _pow_(input: SparseTensor, exponent: Any) -> SparseTensor:
+    return input._become(_pow(input, exponent), "pow_")
+
+
 answers("cube")(lambda input: _pow(input, 3))
 
 
@@ -117,10 +119,7 @@ def _moved(name: str) -> Answer:
     return answer
 
 
-for _name in (
-    *("to", "float", "double", "half", "bfloat16", "int", "long", "short", "char", "byte", "bool"),
-    *("cfloat", "cdouble", "chalf", "cpu", "cuda"),
-):
+for _name in CONVERSIONS:
     answers(_name)(_moved(_name))
 
 
@@ -176,7 +175,7 @@ def _like(name: str) -> Answer:
     return answer
 
 
-for _name in ("new_zeros", "new_empty", "new_ones", "new_full", "new_tensor"):
+for _name in ALIKE_IN_TYPE:
     answers(_name)(_like(_name))
 
 

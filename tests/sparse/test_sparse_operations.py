@@ -1,9 +1,11 @@
 """Operations on sparse tensors of every layout, from one table, beside the same on dense arrays; all others refuse."""
 
+import inspect
 import re
 
 import numpy as np
 import pytest
+from flambeau.core.call.operation import Op
 from sparse_samples import (
     BLOCKED,
     COMPRESSED,
@@ -20,8 +22,8 @@ from sparse_samples import (
 
 import flambeau
 from flambeau.nn import functional as F
-from flambeau.sparse import probabilities, unary
-from flambeau.sparse.methods import ANSWERS
+from flambeau.operations.declare.registry import REGISTRY
+from flambeau.sparse import probabilities
 
 RIGHT = flambeau.tensor(dense_array((6, 5), 3, 0.9))
 LEFT = flambeau.tensor(dense_array((3, 4), 4, 0.9))
@@ -133,23 +135,110 @@ def test_beside_dense(name, layout, call):
     assert np.allclose(array(found), expected.numpy(), rtol=1e-12)
 
 
-ELEMENTS = [
-    n for n in (*unary.LINEAR, *unary.ZERO_PRESERVING) if n not in ("imag", "erfinv", "asin", "sqrt", "log1p")
-]
+def takes_one(entry):
+    """Whether an operation works on each element of one tensor, and needs nothing else."""
+    op = entry.function
+    if not op.elementwise or op.writes or entry.kind == "random":
+        return False
+    needed = [p for p in inspect.signature(op).parameters.values() if p.default is p.empty]
+    return len(needed) == 1
+
+
+ELEMENTS = {e.name: e for e in REGISTRY.values() if isinstance(e.function, Op) and takes_one(e)}
+
+
+def test_what_works_on_each_element_of_one_tensor():
+    assert len(ELEMENTS) > 100 and {"neg", "sin", "exp", "relu", "nan_to_num", "gelu"} <= {*ELEMENTS}
 
 
 @pytest.mark.parametrize("layout", LAYOUTS, ids=str)
 @pytest.mark.parametrize("name", ELEMENTS)
 def test_functions_of_elements(name, layout):
-    run = ANSWERS[name][1] if name == "relu" else getattr(flambeau, name, None) or ANSWERS[name][1]
-    x = sample(layout)
+    """Those that make zero of zero work on the values, all others refuse by name."""
+    op, x = ELEMENTS[name].function, sample(layout)
     dense = flambeau.tensor(array(x))
-    found, expected = run(x), (F.relu if name == "relu" else getattr(flambeau, name))(dense)
+    try:
+        zero = op(flambeau.zeros((), dtype=x.dtype))
+    except (RuntimeError, TypeError) as error:
+        with pytest.raises(type(error)):
+            op(x)
+        return
+    if not isinstance(zero, flambeau.Tensor) or zero != 0:
+        with pytest.raises(
+            NotImplementedError, match=rf"^{op.__name__}\(\): not available for tensors of layout"
+        ):
+            op(x)
+        return
+    found, expected = op(x), op(dense)
     assert found.layout is layout
     assert np.allclose(array(found), expected.numpy(), rtol=1e-12, equal_nan=True)
-    if hasattr(dense, name + "_") and expected.dtype == dense.dtype:
-        assert getattr(x, name + "_")() is x
+    in_place = ELEMENTS[name].in_place
+    if in_place is not None and expected.dtype == dense.dtype:
+        assert in_place(x) is x
         assert np.allclose(array(x), expected.numpy(), rtol=1e-12, equal_nan=True)
+
+
+def test_other_arguments_decide_what_becomes_of_zero():
+    x = sample(COO)
+    dense = x.to_dense()
+    for call in (
+        lambda x: x.clamp(-1.0, 2.0),
+        lambda x: F.hardtanh(x, -0.5, 0.5),
+        lambda x: F.relu(x, inplace=False),
+        lambda x: x.round(decimals=1),
+        lambda x: x.ne(0),
+        lambda x: flambeau.fmod(x, 2.0),
+    ):
+        found = call(x)
+        assert found.layout is COO and found.to_dense().tolist() == call(dense).tolist()
+    for refused in (
+        lambda x: x.clamp(min=1.0),
+        lambda x: x.eq(0),
+        lambda x: x.maximum(x),
+        lambda x: x.bernoulli(),
+    ):
+        with pytest.raises(NotImplementedError, match="not available for tensors of layout"):
+            refused(x)
+    state = flambeau.get_rng_state()
+    with pytest.raises(NotImplementedError):
+        F.dropout(x)
+    assert flambeau.equal(state, flambeau.get_rng_state())
+    y = x.clone()
+    assert F.relu(y, inplace=True) is y and y.to_dense().tolist() == dense.relu().tolist()
+    assert x.to_dense().tolist() == dense.tolist()
+
+
+def test_additive_functions_leave_places_listed_twice():
+    x = flambeau.sparse_coo_tensor([[1, 1]], [1.0, 2.0], (3,))
+    assert x.neg()._nnz() == 2 and x.square()._nnz() == 1
+    assert x.neg().to_dense().tolist() == [0, -3, 0] and x.square().to_dense().tolist() == [0, 9, 0]
+
+
+def test_what_is_no_sparse_tensor():
+    x, dense = sample(COO), flambeau.ones(2)
+    for call, error, match in (
+        (
+            lambda: flambeau.native_norm(dense),
+            NotImplementedError,
+            r"native_norm\(\): expected a sparse input",
+        ),
+        (lambda: flambeau.native_norm(1), TypeError, r"native_norm\(\): argument 'input' .*not int"),
+        (lambda: flambeau.resize_as_sparse_(dense, x), RuntimeError, "resize_as_sparse_.*sparse input"),
+        (
+            lambda: flambeau.resize_as_sparse_(x, dense),
+            RuntimeError,
+            "resize_as_sparse_.*sparse the_template",
+        ),
+        (
+            lambda: flambeau.resize_as_sparse_(x, 1),
+            TypeError,
+            r"resize_as_sparse_\(\): argument 'the_template'",
+        ),
+        (lambda: dense.sparse_mask(1), TypeError, r"sparse_mask\(\): argument 'mask' .*not int"),
+        (lambda: dense.sparse_mask(dense), NotImplementedError, r"sparse_mask\(\): expected a sparse mask"),
+    ):
+        with pytest.raises(error, match=match):
+            call()
 
 
 @pytest.mark.parametrize("name", ["erfinv", "asin", "sqrt", "log1p"])
@@ -215,7 +304,7 @@ REFUSED = [
     "view",
     "tolist",
     "numpy",
-    "eq",
+    "sort",
     "mean",
     "max",
 ]
