@@ -32,6 +32,15 @@ def position() -> Expr:
     return ex.index(1)
 
 
+def where(condition: Expr, x: Any, y: Any) -> Expr:
+    """x where the condition, a bool, holds, else y; both are computed."""
+    if isinstance(condition, Expr) and condition.dtype != "bool":
+        raise TypeError(
+            f"where(): argument 'condition' must be a bool, got {condition.dtype}; compare it (x != 0) or cast it to bool"
+        )
+    return fn.where(condition, x, y)
+
+
 def clamp(x: Expr, low: Any, high: Any) -> Expr:
     """The value, or the bound that it lies beyond; NaN stays."""
     return ex.minimum(ex.maximum(x, low), high)
@@ -116,7 +125,7 @@ WORDS: tuple[Word, ...] = (
         "condition, x, y",
         "x where the condition holds, else y",
         _ANY,
-        fn.where,
+        where,
         "tensor(0.5000)",
         "kernels.pointwise(lambda x, y: kernels.where(x > y, x, y))(flambeau.tensor(0.5), flambeau.tensor(-2.0))",
     ),

@@ -88,6 +88,7 @@ def _coalesce(self: SparseTensor) -> SparseTensor:
 SparseTensor.__reduce_ex__ = _reduced  # type: ignore[method-assign,assignment]
 SparseTensor.coalesce = _coalesce  # type: ignore[attr-defined,assignment]
 SparseTensor.to_dense = conversion.to_dense  # type: ignore[method-assign,assignment]
+SparseTensor._of_each = staticmethod(unary.of_each)  # type: ignore[assignment]
 SparseTensor.smm = products.smm  # type: ignore[attr-defined]
 SparseTensor.sspaddmm = products.sspaddmm  # type: ignore[attr-defined]
 SparseTensor.sparse_resize_ = masks.sparse_resize_  # type: ignore[attr-defined]

@@ -108,6 +108,7 @@ class SparseTensor(Tensor):
 
     _pattern: Any
     _held: Any
+    _of_each: Callable[..., Any]  # `unary.of_each`
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
@@ -116,9 +117,7 @@ class SparseTensor(Tensor):
         if func.__module__.endswith(".masked"):  # of the same names as others
             raise refusal(f"masked.{func.__name__}", (*args, *(kwargs or {}).values()))
         if found is None and getattr(func, "elementwise", False):
-            from .unary import of_each  # which is made of this
-
-            found = EVERY, functools.partial(of_each, func)
+            found = EVERY, functools.partial(cls._of_each, func)
         if found is None:
             raise refusal(func.__name__, (*args, *(kwargs or {}).values()))
         layouts, answer = found

@@ -31,6 +31,7 @@ def forgets(x):
 REFUSED = [
     ("branches", "pointwise", branches, TypeError, r"pointwise kernel branches \(.*refusals.py:\d+\), line \d+.*where\(condition"),
     ("math", "pointwise", lambda x: math.exp(x), TypeError, r"in place of those of `math`"),
+    ("condition", "pointwise", lambda x: kernels.where(x, x, 0.0), TypeError, r"where\(\): argument 'condition' .* bool, got float32"),
     ("numpy", "pointwise", lambda x: np.exp(x), TypeError, "does not support ufuncs"),
     ("method", "pointwise", lambda x: x.exp(), AttributeError, r"no attribute 'exp'\n.*vocabulary"),
     ("nothing", "pointwise", forgets, TypeError, "returns nothing: it ends without `return`"),
