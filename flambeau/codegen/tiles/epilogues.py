@@ -2,7 +2,7 @@
 
 >>> from flambeau.codegen import functions as fn
 >>> traced(lambda sum, bias, other: fn.tanh(sum + bias) + other, "float32", ("columns", "both"))
-Epilogue(add(tanh(add(in0, in1)), in2), columns, both)
+Epilogue(add(call:tanh(add(in0, in1)), in2), columns, both)
 """
 
 from __future__ import annotations

@@ -309,7 +309,7 @@ cdef int plan_product(Product* p, int code, const Layout* a, const Layout* b, co
     if code == BF16 and ending == NULL and (sums or p.k == 0 or not ready(p.n)):
         return ELSEWHERE
     if ending != NULL and (sums or ending.laid and not shared):
-        raise NotImplementedError("a product with an epilogue that is a sum of products, or by several right operands that are laid out")
+        raise NotImplementedError("a product with an epilogue: one right operand that is laid out, and no sum of products")
     p.tiled.crossed = ending == NULL and crosses(p)
     if ending != NULL or p.tiled.crossed or code == BF16 or possible and (
             p.work > CALL / 32 or p.rank or preferred or not usable(a) or not usable(b)):
