@@ -33,7 +33,7 @@ def first_sentence(entry: Entry) -> str:
 
 def dtypes_of(entry: Entry) -> str:
     """In words where there is one."""
-    taken = entry.details.get("dtypes")
+    taken = entry.dtypes
     if not taken:
         return ""
     groups = {
@@ -66,7 +66,7 @@ def table() -> str:
         "# Operations",
         "",
         "Written by `python tools/interface.py` from the registry.  Whether there is a derivative is found out by a sample call",
-        "(`tests/operations/samples.py`); where dtypes are empty, the operation follows those that it is made of.",
+        "(`tests/operations/samples.py`); the dtypes are those that its tensors may have, or those that it makes, indices apart.",
         "",
         "| operation | kind | dtypes | derivative | what it gives |",
         "|---|---|---|---|---|",

@@ -139,7 +139,7 @@ UNARY = [
     e
     for e in REGISTRY.values()
     if e.kind == "pointwise" and e.in_place and e.differentiable and len(e.details["operands"]) == 1
-    and "float64" in e.details["dtypes"]
+    and "float64" in e.dtypes
 ]  # fmt: skip
 
 

@@ -34,7 +34,7 @@ PAIRS = {
 IN_PLACE = [
     e
     for e in REGISTRY.values()
-    if e.kind == "pointwise" and e.in_place and len(e.details["operands"]) > 1 and "float64" in e.details["dtypes"]
+    if e.kind == "pointwise" and e.in_place and len(e.details["operands"]) > 1 and "float64" in e.dtypes
 ]  # fmt: skip
 
 

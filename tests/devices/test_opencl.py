@@ -82,7 +82,7 @@ def params(entry):
 
 
 def supported(entry, dtypes):
-    return [d for d in dtypes if d in entry.details["dtypes"]]
+    return [d for d in dtypes if d in entry.dtypes]
 
 
 VIEWS = (lambda x: x[::2, 1::3], lambda x: x.t(), lambda x: x[:1, :].expand(4, 37))

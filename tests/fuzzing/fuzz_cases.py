@@ -63,7 +63,7 @@ def _reference_of(entry: Any) -> Callable | None:
 
 
 def _draw_pointwise(entry: Any, in_place: bool) -> Callable[[Draw], tuple]:
-    operands, dtypes = entry.details["operands"], sorted(entry.details["dtypes"])
+    operands, dtypes = entry.details["operands"], sorted(entry.dtypes)
     signature = entry.function.__signature__
     needed = [n for n, p in signature.parameters.items() if p.default is p.empty and n not in operands]
     low, high = entry.domain

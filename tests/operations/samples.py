@@ -657,7 +657,7 @@ def calls(entry) -> list[str] | None:
     if entry.kind == "pointwise":
         floats = iter(("x", "y", "loss"))
         raw = {"mask": "mask", "condition": "mask"}
-        whole = not any(d.startswith("float") for d in entry.details["dtypes"])
+        whole = not any(d.startswith("float") for d in entry.dtypes)
         operands = [raw.get(n) or ("i" if whole else next(floats)) for n in entry.details["operands"]]
         return [", ".join(operands)]
     if entry.kind == "hosted":

@@ -14,7 +14,7 @@ from flambeau.operations.declare.registry import REGISTRY
 
 POINTWISE = [e for e in REGISTRY.values() if e.kind == "pointwise" and e.places]
 WITH_REFERENCE = [e for e in POINTWISE if e.reference]
-DIFFERENTIABLE = [e for e in POINTWISE if e.differentiable and "float64" in e.details["dtypes"]]
+DIFFERENTIABLE = [e for e in POINTWISE if e.differentiable and "float64" in e.dtypes]
 REDUCTIONS = [e for e in REGISTRY.values() if e.kind == "reduction" and e.reference]
 name_of = lambda entry: entry.name
 
@@ -51,7 +51,7 @@ def required(entry):
 
 
 def supports(entry, dtype):
-    return dtype in entry.details["dtypes"]
+    return dtype in entry.dtypes
 
 
 def dtype_for(entry):
@@ -193,7 +193,7 @@ def test_half_types_compute_in_float32(entry, dtype):
 def test_what_has_a_derivative_has_floats():
     """Operations that the tests of gradients leave out are of integers and bools, or of half types alone."""
     left_out = [e.name for e in POINTWISE if e.differentiable and e not in DIFFERENTIABLE]
-    assert [n for n in left_out if REGISTRY[n].details["dtypes"] & {"float32", "float64"}] == []
+    assert [n for n in left_out if REGISTRY[n].dtypes & {"float32", "float64"}] == []
 
 
 @pytest.mark.parametrize("entry", DIFFERENTIABLE, ids=name_of)

@@ -83,7 +83,7 @@ POINTWISE = [
     for e in REGISTRY.values()
     if e.kind == "pointwise" and e.places and floating(e) and not set(MASKS) & set(e.details["operands"])
 ]
-CASES = [(e, d) for e in POINTWISE for d in LIMITS if d in e.details["dtypes"]]
+CASES = [(e, d) for e in POINTWISE for d in LIMITS if d in e.dtypes]
 
 
 def points(count: int, dtype: str) -> np.ndarray:
@@ -161,7 +161,7 @@ COMPLEX = [
     e
     for e in REGISTRY.values()
     if e.kind == "pointwise"
-    and "complex128" in e.details["dtypes"]
+    and "complex128" in e.dtypes
     and (e.name in COMPLEX_REFERENCES or e.reference and e.name != "logaddexp")
 ]
 

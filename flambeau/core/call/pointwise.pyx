@@ -181,7 +181,8 @@ cdef object parse(PointwiseOp op, PyObject** args, Py_ssize_t nargs, PyObject* n
             params[k] = op.defaults[k]
             continue
         value = <object>found[op.operands + k]
-        if isinstance(value, float) and op.names[op.operands + k] == "alpha" and CATEGORY[common_code(operands, op.operands, op.raw)] < 2:
+        if isinstance(value, float) and op.names[op.operands + k] == "alpha" and CATEGORY[common_code(operands, op.operands, op.raw)] < 2 and (
+                dtype_of(common_code(operands, op.operands, op.raw)).name in op.declaration.dtypes):   # else the dtype itself is refused
             raise RuntimeError(f"{who}(): For integral input tensors, argument alpha must not be a floating point number, got {value}")
         try:
             params[k] = value

@@ -27,6 +27,16 @@ from ...core.base.parameters import MISSING, parameters
 from ...core.call.derivatives import MOST_OPERANDS, MOST_RESULTS, Derivation
 from ...core.call.pointwise import PointwiseOp
 from . import machine
+from .dtype_groups import (  # noqa: F401  what declares finds them here
+    ALL,
+    BOOL,
+    COMPLEX,
+    EVERY,
+    FLOATING,
+    INTEGRAL,
+    NUMBERS,
+    NUMERIC,
+)
 from .registry import register
 from .summands import KINDS, leaves_of, place_of, summands
 
@@ -34,14 +44,6 @@ CODES = {name: d.code for name, d in dtypes.by_name.items()}
 CODE_NAMES = {code: name for name, code in CODES.items()}
 NO_CODE, NUMBER = 15, 3
 ACCESS = (kn.CONTIGUOUS, kn.BROADCAST, kn.STRIDED)
-FLOATING: frozenset[str] = frozenset(ex.FLOATS)
-INTEGRAL: frozenset[str] = frozenset(ex.SIGNED + ex.UNSIGNED)
-BOOL: frozenset[str] = frozenset(("bool",))
-NUMERIC: frozenset[str] = FLOATING | INTEGRAL
-ALL: frozenset[str] = NUMERIC | BOOL
-COMPLEX: frozenset[str] = frozenset(ex.PARTS)
-NUMBERS: frozenset[str] = NUMERIC | COMPLEX
-EVERY: frozenset[str] = ALL | COMPLEX
 # Dtypes whose error is not a plain NotImplementedError: the dtypes, the error's class, its text.
 Refused = Sequence[tuple[frozenset[str], type[Exception], str]]
 
@@ -475,7 +477,7 @@ def pointwise(
             reference=reference,
             domain=domain,
             differentiable=differentiable,
-            dtypes=dtypes,
+            dtypes=dtypes | {"float16"} if pairs else dtypes,
             int_to_float=int_to_float,
             operands=tuple(operands),
             raw=tuple(raw),

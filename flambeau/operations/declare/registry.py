@@ -20,6 +20,7 @@ from ...core.call.function import FunctionOp, on_host
 from ...core.call.leaf import LeafOp
 from ...core.call.operation import Op
 from ...core.make.random import Generator, generator_on
+from .dtype_groups import of_kind
 from .forms import form_at
 
 
@@ -39,6 +40,9 @@ class Entry(NamedTuple):
     module: str  # where it is declared: its family
     line: int
     batching: str | None  # the rule of `vmap` (func/_rules.py), where it is not that of its kind
+    dtypes: (
+        frozenset[str] | None
+    )  # which its tensors, or those that it makes, may have; None where an inner one does not say it
 
 
 REGISTRY: dict[str, Entry] = {}
@@ -165,6 +169,7 @@ def register(
     like: bool | str = False,
     elementwise: bool | None = None,
     writes: bool | None = None,
+    dtypes: frozenset[str] | None = None,
     **details: Any,
 ) -> Callable:
     """Enter an operation; `places` defaults to the flat namespace and a method of Tensor.
@@ -189,11 +194,15 @@ def register(
     the sum of these.  `gain`: the factor of initial weights before it (`nn.init.calculate_gain`).
     `writes`: it writes to its first argument and returns it; that is what an underscore at the end of a name means in PyTorch, and it is
     read here alone.
+    `dtypes`: which its tensors may have, indices and conditions apart, or those that it makes; a public one that does not say it takes
+    those of its kind (`dtype_groups.py`).
     """
     if name in REGISTRY:
         raise ValueError(f"the operation {name} is declared twice")
     if places is None:
         places = (name, f"Tensor.{name}")
+    if dtypes is None and places:
+        dtypes = details["computed_by"].entry.dtypes if "computed_by" in details else of_kind(kind)
     if details.setdefault("on_host", kind in ON_HOST):
         function = through_host(function)
     owns = isinstance(function, types.FunctionType) and kind not in HANDED_ON and not thin
@@ -227,6 +236,7 @@ def register(
         where,
         line,
         batching,
+        dtypes,
     )
     REGISTRY[name] = entry
     for op in (function, in_place):

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from ...core.base.tensor import TensorBase
 from ...core.lib.products import matmul
 from ..declare import checks
+from ..declare.dtype_groups import FLOATING
 from ..declare.registry import leaf, library
 from ..moving.joining import cat
 from ..moving.shaping import broadcast_shapes
@@ -81,7 +82,7 @@ def _norm_gradient(grad: TensorBase, x: TensorBase, p: float) -> TensorBase:
     return (x.sgn() * grad * ratio ** (p - 1)).masked_fill(none, 0.0)
 
 
-@library("composite", "cdist", autocast="float32")
+@library("composite", "cdist", autocast="float32", dtypes=FLOATING)
 def cdist(x1: TensorBase, x2: TensorBase, p: float = 2.0, compute_mode: str = MODES[0]) -> TensorBase:
     """The p-norm of every row of x1 (…, P, M) less every row of x2 (…, R, M): (…, P, R).
 
@@ -120,7 +121,7 @@ def cdist(x1: TensorBase, x2: TensorBase, p: float = 2.0, compute_mode: str = MO
     return found.reshape(*batch, a.shape[-2], b.shape[-2])
 
 
-@library("composite", "pdist", "nn.functional.pdist", autocast=("whole", "float32"))
+@library("composite", "pdist", "nn.functional.pdist", autocast=("whole", "float32"), dtypes=FLOATING)
 def pdist(input: TensorBase, p: float = 2.0) -> TensorBase:
     """‖inputᵢ - inputⱼ‖ₚ for all i < j, the rows of a matrix, in the order of the upper triangle's
     elements.

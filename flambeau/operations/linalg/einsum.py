@@ -11,6 +11,7 @@ from ...core.base.dtypes import promote_types
 from ...core.base.tensor import TensorBase
 from ...core.lib.products import matmul
 from ..declare import checks
+from ..declare.dtype_groups import NUMBERS
 from ..declare.registry import library
 from ..declare.results import into
 from ..pointwise.arithmetic import mul
@@ -280,7 +281,7 @@ def _tensordot_cast(on_host: bool, a: Any, b: Any, dims: Any = 2, **_: Any) -> s
     return "whole" if both == a.ndim == b.ndim else "parts"
 
 
-@library("composite", "tensordot", autocast=_tensordot_cast)
+@library("composite", "tensordot", autocast=_tensordot_cast, dtypes=NUMBERS)
 def tensordot(a: TensorBase, b: TensorBase, dims: Any = 2, out: TensorBase | None = None) -> TensorBase:
     """Σ a[i, k] · b[k, j] over the last `dims` dimensions of a and the first of b, or over the two lists
     `dims`.
@@ -344,7 +345,7 @@ def _wrapped(dims: list[int], rank: int) -> list[int]:
     return dims
 
 
-@library("composite", "linalg.multi_dot", autocast=("parts", "lower"))
+@library("composite", "linalg.multi_dot", autocast=("parts", "lower"), dtypes=NUMBERS)
 def multi_dot(tensors: Sequence[TensorBase], *, out: TensorBase | None = None) -> TensorBase:
     """A₁ · A₂ · … · Aₙ in the order of least work; the first and the last may be vectors.
 
@@ -433,7 +434,7 @@ def chain_matmul(*matrices: TensorBase, out: TensorBase | None = None) -> Tensor
     return multi_dot(matrices, out=out)
 
 
-@library("composite", "nn.functional.bilinear", "bilinear", autocast=("whole", "widest"))
+@library("composite", "nn.functional.bilinear", "bilinear", autocast=("whole", "widest"), dtypes=NUMBERS)
 def bilinear(
     input1: TensorBase, input2: TensorBase, weight: TensorBase, bias: TensorBase | None = None
 ) -> TensorBase:

@@ -12,6 +12,7 @@ import math
 
 from ...core.base.tensor import TensorBase
 from ...core.lib.products import matmul
+from ..declare.dtype_groups import COMPLEX, FLOATING
 from ..declare.host import Result
 from ..declare.pointwise import pointwise
 from ..declare.registry import leaf
@@ -151,6 +152,7 @@ def _one_plan(a: TensorBase, polynomial: int, halved: int) -> TensorBase:
     "Tensor.matrix_exp",
     name="matrix_exp",
     label="LinalgMatrixExpBackward0",
+    dtypes=FLOATING | COMPLEX,
 )
 def matrix_exp(A: TensorBase) -> TensorBase:
     """The exponential of square matrices, Σ Aᵏ / k!, by scaling, squaring and Taylor polynomials (Bader, Blanes, Casas 2019).

@@ -9,13 +9,14 @@ from ..._typeinfo import finfo
 from ...core.base.tensor import TensorBase
 from ...core.lib.products import matmul
 from ..declare import checks
+from ..declare.dtype_groups import WIDE
 from ..declare.host import Result, computed
 from ..declare.registry import leaf, library
 from .decompositions import linalg_eigh
 from .lapack import checked
 
 
-@library("lapack", "lobpcg", batching="looped", composite=True)
+@library("lapack", "lobpcg", batching="looped", composite=True, dtypes=WIDE)
 def lobpcg(
     A: TensorBase,
     k: int | None = None,

@@ -14,6 +14,7 @@ from ...core.base.tensor import TensorBase
 from ...core.lib.products import matmul
 from ...core.make.create import arange
 from ..declare import checks
+from ..declare.dtype_groups import COMPLEX, EVERY, FLOATING, LATE, NUMBERS, WIDE
 from ..declare.half_types import HALF_TYPES
 from ..declare.host import holds
 from ..declare.registry import leaf, library, register
@@ -35,7 +36,7 @@ svd_result = named_result("svd", "U", "S", "V")
 
 
 # --- vectors --------------------------------------------------------------------------------------------------------------
-@library("composite", "linalg.cross", name="linalg_cross", autocast=("whole", "widest"))
+@library("composite", "linalg.cross", name="linalg_cross", autocast=("whole", "widest"), dtypes=NUMBERS)
 def linalg_cross(
     input: TensorBase, other: TensorBase, *, dim: int = -1, out: TensorBase | None = None
 ) -> TensorBase:
@@ -85,7 +86,7 @@ def vecdot(x: TensorBase, y: TensorBase, *, dim: int = -1, out: TensorBase | Non
     return into(out, (conj(x) * y).sum(dim), "linalg.vecdot")
 
 
-@library("composite", "linalg.vander", name="linalg_vander")
+@library("composite", "linalg.vander", name="linalg_vander", dtypes=EVERY - LATE)
 def linalg_vander(x: TensorBase, *, N: int | None = None) -> TensorBase:
     """xᵢʲ for j = 0 … N-1, in a new last dimension.
     N is by default how many elements the last dimension has.
@@ -126,7 +127,9 @@ def linalg_diagonal(A: TensorBase, *, offset: int = 0, dim1: int = -2, dim2: int
 
 
 # --- norms ----------------------------------------------------------------------------------------------------------------
-@library("composite", "linalg.matrix_norm", autocast=("whole", "float32 unless told"))
+@library(
+    "composite", "linalg.matrix_norm", autocast=("whole", "float32 unless told"), dtypes=FLOATING | COMPLEX
+)
 def matrix_norm(
     A: TensorBase,
     ord: Any = "fro",
@@ -180,7 +183,13 @@ def _matrix_norm(A: TensorBase, ord: Any, rows: int, columns: int, keepdim: bool
     raise RuntimeError(f"linalg.matrix_norm: Order {ord} not supported.")
 
 
-@library("composite", "linalg.norm", name="linalg_norm", autocast=("whole", "float32 unless told"))
+@library(
+    "composite",
+    "linalg.norm",
+    name="linalg_norm",
+    autocast=("whole", "float32 unless told"),
+    dtypes=FLOATING | COMPLEX,
+)
 def linalg_norm(
     A: TensorBase,
     ord: Any = None,
@@ -231,7 +240,9 @@ def _number(p) -> float | None:
     return {"fro": 2.0, "inf": math.inf, "-inf": -math.inf}.get(p)
 
 
-@library("composite", "norm", "Tensor.norm", autocast=("whole", "float32 unless told"))
+@library(
+    "composite", "norm", "Tensor.norm", autocast=("whole", "float32 unless told"), dtypes=FLOATING | COMPLEX
+)
 def norm(input, p="fro", dim=None, keepdim: bool = False, out=None, dtype=None) -> TensorBase:
     """(Σ |x|^p)^(1/p), the p-norm, over `dim` (all by default).
     For inf it is the largest |x|, for 0 the count of non-zeros.
@@ -252,7 +263,7 @@ def norm(input, p="fro", dim=None, keepdim: bool = False, out=None, dtype=None) 
     return vector_norm(input, order, dim, keepdim, dtype=dtype, out=out)
 
 
-@library("composite", "nuclear_norm", autocast=("whole", "float32"))
+@library("composite", "nuclear_norm", autocast=("whole", "float32"), dtypes=WIDE | COMPLEX)
 def nuclear_norm(input: TensorBase, dim: Any = (-2, -1), keepdim: bool = False) -> TensorBase:
     """Σ σₖ: the sum of the singular values of matrices.
 
@@ -269,7 +280,7 @@ def nuclear_norm(input: TensorBase, dim: Any = (-2, -1), keepdim: bool = False) 
     return matrix_norm(input, "nuc", dim, keepdim)
 
 
-@library("composite", "linalg.cond", autocast=("float32", "whole"))
+@library("composite", "linalg.cond", autocast=("float32", "whole"), dtypes=WIDE | COMPLEX)
 def cond(A: TensorBase, p: Any = None, *, out: TensorBase | None = None) -> TensorBase:
     """The condition number: norm(A) · norm(A⁻¹), for p 2 (the default) and -2 by singular values; inf for a singular matrix.
 
@@ -322,7 +333,13 @@ def _magnitudes(A: TensorBase, hermitian: bool) -> TensorBase:
     return dec.linalg_eigvalsh(A, True).abs() if hermitian else dec.linalg_svdvals(A)
 
 
-@library("composite", "linalg.matrix_rank", differentiable=False, autocast=("float32", "whole"))
+@library(
+    "composite",
+    "linalg.matrix_rank",
+    differentiable=False,
+    autocast=("float32", "whole"),
+    dtypes=WIDE | COMPLEX,
+)
 def matrix_rank(
     A: TensorBase,
     tol: Any = None,
@@ -355,7 +372,7 @@ def matrix_rank(
     return into(out, (S > limit.unsqueeze(-1)).sum(-1), "linalg.matrix_rank")
 
 
-@library("composite", "linalg.pinv", autocast="parts")
+@library("composite", "linalg.pinv", autocast="parts", dtypes=WIDE | COMPLEX)
 def pinv(
     A: TensorBase,
     rcond: Any = None,
@@ -406,7 +423,7 @@ def _pinv_gradient(grad: TensorBase, A: TensorBase, P: TensorBase) -> tuple:
     return (found - matmul(matmul(Ph, grad), Ph),)
 
 
-@library("composite", "linalg.lstsq", autocast=("float32", "whole"))
+@library("composite", "linalg.lstsq", autocast=("float32", "whole"), dtypes=WIDE | COMPLEX)
 @accepts_out
 def lstsq(A: TensorBase, B: TensorBase, rcond: float | None = None, *, driver: str | None = None) -> tuple:
     """X with the least |A X - B|, as a named tuple (solution, residuals, rank, singular_values).
@@ -511,6 +528,7 @@ def _by_qr(A: TensorBase, B: TensorBase, rcond: float | None) -> TensorBase | No
     "Tensor.matrix_power",
     name="matrix_power",
     autocast="parts",
+    dtypes=FLOATING | COMPLEX,
 )
 def matrix_power(A: TensorBase, n: int, *, out: TensorBase | None = None) -> TensorBase:
     """A · A · … · A, n times, by repeated squaring; for negative n of the inverse, for 0 the identity.
@@ -547,7 +565,13 @@ def matrix_power(A: TensorBase, n: int, *, out: TensorBase | None = None) -> Ten
 
 
 # --- tensors as matrices --------------------------------------------------------------------------------------------------
-@library("composite", "linalg.tensorinv", reference="numpy.linalg.tensorinv", autocast=("float32", "whole"))
+@library(
+    "composite",
+    "linalg.tensorinv",
+    reference="numpy.linalg.tensorinv",
+    autocast=("float32", "whole"),
+    dtypes=WIDE | COMPLEX,
+)
 def tensorinv(A: TensorBase, ind: int = 2, *, out: TensorBase | None = None) -> TensorBase:
     """The inverse with respect to `tensordot` over the first `ind` dimensions: tensordot(tensorinv(A), A, ind) is the identity.
 
@@ -578,7 +602,11 @@ def tensorinv(A: TensorBase, ind: int = 2, *, out: TensorBase | None = None) -> 
 
 
 @library(
-    "composite", "linalg.tensorsolve", reference="numpy.linalg.tensorsolve", autocast=("float32", "whole")
+    "composite",
+    "linalg.tensorsolve",
+    reference="numpy.linalg.tensorsolve",
+    autocast=("float32", "whole"),
+    dtypes=WIDE | COMPLEX,
 )
 def tensorsolve(
     A: TensorBase, B: TensorBase, dims: Sequence[int] | None = None, *, out: TensorBase | None = None
@@ -610,7 +638,14 @@ def tensorsolve(
 
 
 # --- older names ----------------------------------------------------------------------------------------------------------
-@library("composite", "cholesky", "Tensor.cholesky", name="old_cholesky", autocast=("float32", "whole"))
+@library(
+    "composite",
+    "cholesky",
+    "Tensor.cholesky",
+    name="old_cholesky",
+    autocast=("float32", "whole"),
+    dtypes=WIDE | COMPLEX,
+)
 def cholesky(input: TensorBase, upper: bool = False, *, out: TensorBase | None = None) -> TensorBase:
     """`linalg.cholesky`: L with A = L Lᴴ, or its Hermitian transpose where `upper`.
 
@@ -629,7 +664,7 @@ def cholesky(input: TensorBase, upper: bool = False, *, out: TensorBase | None =
     return lapack.cholesky(input, upper=upper, out=out)
 
 
-@library("composite", autocast=("float32", "whole"))
+@library("composite", autocast=("float32", "whole"), dtypes=WIDE | COMPLEX)
 def cholesky_solve(
     input: TensorBase, L: TensorBase, upper: bool = False, *, out: TensorBase | None = None
 ) -> TensorBase:
@@ -677,7 +712,7 @@ def _cholesky_solve_gradient(grad: TensorBase, L: TensorBase, X: TensorBase, upp
     return to_B, matmul(L, both) if upper else matmul(both, L)
 
 
-@library("composite", autocast=("float32", "whole"))
+@library("composite", autocast=("float32", "whole"), dtypes=WIDE | COMPLEX)
 def cholesky_inverse(L: TensorBase, upper: bool = False, *, out: TensorBase | None = None) -> TensorBase:
     """(L Lᴴ)⁻¹, or (Lᴴ L)⁻¹ where `upper`.
 
@@ -697,7 +732,7 @@ def cholesky_inverse(L: TensorBase, upper: bool = False, *, out: TensorBase | No
     return into(out, linalg_cholesky_solve(one, L, upper), "cholesky_inverse")
 
 
-@library("composite", autocast=("float32", "whole"))
+@library("composite", autocast=("float32", "whole"), dtypes=WIDE | COMPLEX)
 @accepts_out
 def triangular_solve(
     b: TensorBase, A: TensorBase, upper: bool = True, transpose: bool = False, unitriangular: bool = False
@@ -724,7 +759,7 @@ def triangular_solve(
     return triangular_solve_result(found, A.expand(*batch, *A.shape[-2:]).clone())
 
 
-@library("composite", "qr", "Tensor.qr", name="old_qr", autocast=("float32", "whole"))
+@library("composite", "qr", "Tensor.qr", name="old_qr", autocast=("float32", "whole"), dtypes=WIDE | COMPLEX)
 @accepts_out
 def qr(input: TensorBase, some: bool = True) -> tuple:
     """`linalg.qr`, input = Q R: reduced where `some`, else complete.
@@ -744,7 +779,9 @@ def qr(input: TensorBase, some: bool = True) -> tuple:
     return dec.qr(input, "reduced" if some else "complete")
 
 
-@library("composite", "svd", "Tensor.svd", name="old_svd", autocast=("float32", "whole"))
+@library(
+    "composite", "svd", "Tensor.svd", name="old_svd", autocast=("float32", "whole"), dtypes=WIDE | COMPLEX
+)
 @accepts_out
 def svd(input: TensorBase, some: bool = True, compute_uv: bool = True) -> tuple:
     """`linalg.svd`, input = U diag(S) Vᴴ, with V instead of its Hermitian transpose; zeros for U and V
@@ -780,6 +817,7 @@ def svd(input: TensorBase, some: bool = True, compute_uv: bool = True) -> tuple:
         "(A: Tensor, pivot: bool = True, *, get_infos: Literal[True]) -> tuple[Tensor, Tensor, Tensor]",
     ),
     autocast=("float32", "whole"),
+    dtypes=WIDE | COMPLEX,
 )
 def lu(A: TensorBase, pivot: bool = True, get_infos: bool = False) -> tuple:
     """`linalg.lu_factor`, A = P L U, without an error for a zero pivot; with the verdicts where
@@ -800,7 +838,14 @@ def lu(A: TensorBase, pivot: bool = True, get_infos: bool = False) -> tuple:
     return tuple(found) if get_infos else tuple(found[:2])
 
 
-@library("composite", "lu_solve", "Tensor.lu_solve", name="old_lu_solve", autocast=("float32", "whole"))
+@library(
+    "composite",
+    "lu_solve",
+    "Tensor.lu_solve",
+    name="old_lu_solve",
+    autocast=("float32", "whole"),
+    dtypes=WIDE | COMPLEX,
+)
 @accepts_out
 def lu_solve(b: TensorBase, LU_data: TensorBase, LU_pivots: TensorBase) -> TensorBase:
     """`linalg.lu_solve`: X with A X = b for A = P L U.
@@ -852,7 +897,7 @@ def lu_unpack(
     return lu_unpack_result(P, L, U)
 
 
-@library("composite", "pinverse", "Tensor.pinverse", autocast=("float32", "parts"))
+@library("composite", "pinverse", "Tensor.pinverse", autocast=("float32", "parts"), dtypes=WIDE | COMPLEX)
 def pinverse(input: TensorBase, rcond: float = 1e-15) -> TensorBase:
     """`linalg.pinv`: V S⁺ Uᴴ for input = U S Vᴴ, where singular values up to rcond · largest count as 0.
 
@@ -871,7 +916,7 @@ def pinverse(input: TensorBase, rcond: float = 1e-15) -> TensorBase:
 
 
 # --- low rank -------------------------------------------------------------------------------------------------------------
-@library("composite", "svd_lowrank", autocast="parts")
+@library("composite", "svd_lowrank", autocast="parts", dtypes=WIDE | COMPLEX)
 def svd_lowrank(
     A: TensorBase, q: int | None = 6, niter: int | None = 2, M: TensorBase | None = None
 ) -> tuple[TensorBase, TensorBase, TensorBase]:
@@ -906,7 +951,7 @@ def svd_lowrank(
     return matmul(Q, U), S, Vh.mH
 
 
-@library("composite", "pca_lowrank", autocast="parts")
+@library("composite", "pca_lowrank", autocast="parts", dtypes=WIDE | COMPLEX)
 def pca_lowrank(
     A: TensorBase, q: int | None = None, center: bool = True, niter: int = 2
 ) -> tuple[TensorBase, TensorBase, TensorBase]:

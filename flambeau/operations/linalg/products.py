@@ -10,6 +10,7 @@ from ...core.base.tensor import TensorBase
 from ...core.call.wrapping import write_out
 from ...core.lib import contraction, products
 from ..declare import flops
+from ..declare.dtype_groups import EVERY, NUMBERS
 from ..declare.registry import leaf, register
 
 
@@ -25,21 +26,21 @@ _FLOPS: dict[Any, Any] = {
     products.baddbmm: flops.with_addend,
     **dict.fromkeys((products.matmul, products.mm, products.bmm, products.mv), flops.matrices),
 }
-for _name, _autocast in {
-    "matmul": "lower",
-    "mm": "lower",
-    "bmm": "lower",
-    "mv": ("whole", "lower"),
-    "dot": ("whole", "widest"),
-    "vdot": ("whole", "widest"),
-    "inner": _inner_cast,
-    "outer": None,
-    "addmm": "lower",
-    "addmv": ("whole", "lower"),
-    "addbmm": "lower",
-    "baddbmm": "lower",
-    "addr": ("whole", "lower"),
-}.items():
+for _name, _autocast, _dtypes in (
+    ("matmul", "lower", NUMBERS),
+    ("mm", "lower", NUMBERS),
+    ("bmm", "lower", NUMBERS),
+    ("mv", ("whole", "lower"), NUMBERS),
+    ("dot", ("whole", "widest"), NUMBERS),
+    ("vdot", ("whole", "widest"), NUMBERS),
+    ("inner", _inner_cast, NUMBERS),
+    ("outer", None, EVERY),
+    ("addmm", "lower", NUMBERS),
+    ("addmv", ("whole", "lower"), NUMBERS),
+    ("addbmm", "lower", NUMBERS),
+    ("baddbmm", "lower", NUMBERS),
+    ("addr", ("whole", "lower"), EVERY),
+):
     register(
         _name,
         "library",
@@ -48,6 +49,7 @@ for _name, _autocast in {
         places=(_name, f"Tensor.{_name}"),
         autocast=_autocast,
         flops=_FLOPS.get(getattr(products, _name)),
+        dtypes=_dtypes,
     )
 register(
     "linear",
@@ -57,6 +59,7 @@ register(
     autocast="lower",
     flops=flops.linear,
     gain=1.0,
+    dtypes=NUMBERS,
 )
 
 
@@ -78,7 +81,9 @@ register(
 )
 register("columns_summed", "library", contraction.shown_column_sums, places=(), aten="sum")
 register("ger", "library", products.outer)
-register("linalg.matmul", "library", products.matmul, places=("linalg.matmul",), autocast="lower")
+register(
+    "linalg.matmul", "library", products.matmul, places=("linalg.matmul",), autocast="lower", dtypes=NUMBERS
+)
 
 
 def _count_sliced(input: flops.Shape, matrix: flops.Shape) -> flops.Count:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from ...core.base.tensor import TensorBase
 from ...core.lib.products import matmul
 from ..declare import checks
+from ..declare.dtype_groups import COMPLEX, WIDE
 from ..declare.registry import library
 from ..declare.results import into
 from .lapack import checked, identity
@@ -52,6 +53,7 @@ def _turned(V: TensorBase, tau: TensorBase, other: TensorBase) -> TensorBase:
     "Tensor.orgqr",
     name="householder_product",
     autocast=("float32", "whole"),
+    dtypes=WIDE | COMPLEX,
 )
 def householder_product(input: TensorBase, tau: TensorBase, *, out: TensorBase | None = None) -> TensorBase:
     """The first n columns of the product of the reflections 1 - τₖ vₖ vₖᴴ.
@@ -80,7 +82,7 @@ def householder_product(input: TensorBase, tau: TensorBase, *, out: TensorBase |
     return into(out, Q.contiguous(), "linalg.householder_product")
 
 
-@library("composite", "ormqr", "Tensor.ormqr")
+@library("composite", "ormqr", "Tensor.ormqr", dtypes=WIDE | COMPLEX)
 def ormqr(
     input: TensorBase,
     tau: TensorBase,

@@ -9,6 +9,7 @@ from typing import Any
 from ...core.base.dtypes import by_name, dtype
 from ...core.base.tensor import TensorBase
 from ...core.places.join import cat, stack
+from ..declare.dtype_groups import FLOATING
 from ..declare.host import needs_data
 from ..declare.registry import library
 
@@ -232,7 +233,7 @@ def _grouped(a: TensorBase, b: TensorBase, bounds: list[tuple[int, int]]) -> Ten
     return cat([*parts, a.new_zeros((a.shape[1], rest))], dim) if rest else cat(parts, dim)
 
 
-@library("composite", "nn.functional.grouped_mm")
+@library("composite", "nn.functional.grouped_mm", dtypes=FLOATING)
 def grouped_mm(
     mat_a: TensorBase,
     mat_b: TensorBase,

@@ -11,6 +11,7 @@ from typing import Any
 from ...core.base.dtypes import dtype, get_default_dtype
 from ...core.base.tensor import TensorBase
 from ...core.make import arrow, bridge, create, elements, interchange, literal
+from ..declare.dtype_groups import ALL, EVERY, LONG, NUMBERS, NUMERIC
 from ..declare.registry import REGISTRY, library, register
 from ..declare.results import into
 
@@ -22,11 +23,13 @@ _BATCHING = {
     **dict.fromkeys("numpy __array__ __dlpack__".split(), "itemless"),
     **dict.fromkeys("linspace logspace".split(), "looped"),
 }
-for _module, _names in (
-    (create, "empty zeros ones full arange linspace logspace eye empty_strided"),
-    (create, "scalar_tensor tril_indices triu_indices"),
-    (literal, "tensor as_tensor asarray"),
-    (bridge, "from_numpy frombuffer"),
+for _module, _dtypes, _names in (
+    (create, EVERY, "empty zeros ones full eye empty_strided scalar_tensor"),
+    (create, NUMERIC, "arange"),
+    (create, NUMBERS, "linspace logspace"),
+    (create, LONG | {"int32"}, "tril_indices triu_indices"),
+    (literal, EVERY, "tensor as_tensor asarray"),
+    (bridge, EVERY, "from_numpy frombuffer"),
 ):
     for _name in _names.split():
         register(
@@ -36,6 +39,7 @@ for _module, _names in (
             places=(_name,),
             differentiable=False,
             batching=_BATCHING.get(_name),
+            dtypes=_dtypes,
         )
 register(
     "from_dlpack",
@@ -69,10 +73,10 @@ for _function in (
         differentiable=False,
         like="type",
     )
-for _module, _names in (
-    (bridge, "numpy __array__ __array_wrap__"),
-    (interchange, "__dlpack__ __dlpack_device__"),
-    (arrow, "__arrow_c_array__"),
+for _module, _dtypes, _names in (
+    (bridge, EVERY - {"bfloat16"}, "numpy __array__ __array_wrap__"),
+    (interchange, EVERY, "__dlpack__ __dlpack_device__"),
+    (arrow, ALL - {"bfloat16"}, "__arrow_c_array__"),
 ):
     for _name in _names.split():
         register(
@@ -82,6 +86,7 @@ for _module, _names in (
             places=(f"Tensor.{_name}",),
             differentiable=False,
             batching=_BATCHING.get(_name),
+            dtypes=_dtypes,
         )
 for _name, _batching in (("fill_", "filled"), ("zero_", "elements")):
     register(
@@ -184,7 +189,7 @@ def fill_diagonal_(self: TensorBase, fill_value: complex, wrap: bool = False) ->
     return self
 
 
-@library("creation", "range", name="closed_range", differentiable=False)
+@library("creation", "range", name="closed_range", differentiable=False, dtypes=NUMERIC)
 def closed_range(
     start: float,
     end: float,

@@ -15,6 +15,7 @@ from ...core.base.tensor import TensorBase
 from ...core.call.function import FunctionOp
 from ...core.places import indexing
 from ...core.places import scatter as compiled
+from ..declare.dtype_groups import ALL
 from ..declare.host import holds
 from ..declare.registry import Leaf, leaf, published, register
 from ..declare.shapes import broadcast
@@ -221,7 +222,9 @@ def _(grad: TensorBase, dim: int, index: TensorBase, shape_src: Any, needs: tupl
 
 # --- reductions into places -------------------------
 scatter_reduce, scatter_reduce_ = _reduced = _writing(compiled, "scatter_reduce", "src", out=True)
-index_reduce, index_reduce_ = _rows_reduced = _writing(compiled, "index_reduce", "source", out=True)
+index_reduce, index_reduce_ = _rows_reduced = _writing(
+    compiled, "index_reduce", "source", out=True, dtypes=ALL
+)
 for _op in _reduced:
     _op.loose = True
 

@@ -19,6 +19,7 @@ from ...core.make.bridge import from_numpy
 from ...core.make.create import arange, full
 from ...core.places.join import stack
 from ..declare import checks
+from ..declare.dtype_groups import ALL, FLOATING, INTEGRAL, NUMERIC
 from ..declare.host import Result, array, computed, needs_data, without_data
 from ..declare.registry import leaf, library
 from ..declare.results import accepts_out, into
@@ -209,6 +210,7 @@ def unique_consecutive(
     underived=True,
     differentiable=False,
     batching="shapeless",
+    dtypes=INTEGRAL,
 )
 def bincount(input: TensorBase, weights: TensorBase | None = None, minlength: int = 0) -> TensorBase:
     """How often each non-negative integer occurs in a 1-dim tensor, or the sum of the weights where it does.
@@ -218,7 +220,7 @@ def bincount(input: TensorBase, weights: TensorBase | None = None, minlength: in
     tensor([1, 0, 2])
     """
 
-    if input.is_floating_point() or input.dtype.name == "bool":
+    if input.dtype.name not in INTEGRAL:
         raise NotImplementedError(f'bincount(): "bincount_cpu" not implemented for {input.dtype}')
     needs_data("bincount", "how many counts there are", input)
     if input.ndim != 1:
@@ -257,7 +259,7 @@ def bincount(input: TensorBase, weights: TensorBase | None = None, minlength: in
     return to_dtype(found, weights.dtype) if weights.dtype.name == "float32" else found
 
 
-@library("search", "histc", "Tensor.histc", differentiable=False)
+@library("search", "histc", "Tensor.histc", differentiable=False, dtypes=FLOATING)
 def histc(
     input: TensorBase, bins: int = 100, min: float = 0, max: float = 0, *, out: TensorBase | None = None
 ) -> TensorBase:
@@ -303,7 +305,7 @@ def _ends(x: TensorBase, low: float, high: float) -> tuple[float, float]:
     return low, high
 
 
-@library("search", "searchsorted", differentiable=False)
+@library("search", "searchsorted", differentiable=False, dtypes=ALL)
 def searchsorted(
     sorted_sequence: TensorBase,
     input: Any,
@@ -386,7 +388,7 @@ def _search_rows(bounds, values, behind: bool):
     return low
 
 
-@library("search", "bucketize", "Tensor.bucketize", differentiable=False)
+@library("search", "bucketize", "Tensor.bucketize", differentiable=False, dtypes=ALL)
 def bucketize(
     input: Any,
     boundaries: TensorBase,
@@ -484,7 +486,7 @@ def _convert_indices_from_csr_to_coo(
     return into(out, to_dtype(stack([x.reshape(-1) for x in (*found, *pair)]), kind), who, exact=True)
 
 
-@library("search", "isin", differentiable=False)
+@library("search", "isin", differentiable=False, dtypes=NUMERIC)
 @accepts_out
 def isin(
     elements: Any, test_elements: Any, *, assume_unique: bool = False, invert: bool = False

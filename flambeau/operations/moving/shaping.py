@@ -13,6 +13,7 @@ from ...core.base.memory import require
 from ...core.base.tensor import TensorBase
 from ...core.places.join import flipped as mirrored
 from ..declare import checks
+from ..declare.dtype_groups import INTEGRAL, LATE, NONE, NUMBERS
 from ..declare.examples import of_call
 from ..declare.half_types import in_float32
 from ..declare.host import holds, needs_data, without_data
@@ -652,7 +653,7 @@ def _(
     return own, part
 
 
-@library("shape", "unravel_index", differentiable=False)
+@library("shape", "unravel_index", differentiable=False, dtypes=INTEGRAL)
 def unravel_index(indices: TensorBase, shape: Any) -> tuple[TensorBase, ...]:
     """Coordinates, one tensor for each dimension, of places counted in row-major order.
 
@@ -686,7 +687,7 @@ def unravel_index(indices: TensorBase, shape: Any) -> tuple[TensorBase, ...]:
 
 
 # --- grids and products ----------------------------------------------------------------------------------------------------------
-@library("shape", "broadcast_shapes", differentiable=False)
+@library("shape", "broadcast_shapes", differentiable=False, dtypes=NONE)
 def broadcast_shapes(*shapes: Any) -> Size:
     """The shape that tensors of these shapes broadcast to; RuntimeError where they do not.
 
@@ -851,7 +852,7 @@ def kron(input: TensorBase, other: TensorBase, *, out: TensorBase | None = None)
     return into(out, found, "kron")
 
 
-@library("shape", autocast=("whole", "widest"), composite=True)
+@library("shape", autocast=("whole", "widest"), composite=True, dtypes=NUMBERS)
 def cross(
     input: TensorBase, other: TensorBase, dim: int | None = None, *, out: TensorBase | None = None
 ) -> TensorBase:
@@ -901,7 +902,7 @@ def _cross_gradient(grad: TensorBase, a: TensorBase, b: TensorBase, axis: int) -
     return linalg_cross(conj(b), grad, axis), linalg_cross(grad, conj(a), axis)
 
 
-@library("shape", "vander", reference="numpy.vander", composite=True)
+@library("shape", "vander", reference="numpy.vander", composite=True, dtypes=EVERY - LATE)
 def vander(x: TensorBase, N: int | None = None, increasing: bool = False) -> TensorBase:
     """xᵢ^(N - 1 - j): powers of a vector as columns, the highest first unless `increasing`.
     There are N columns, by default as many as elements.
@@ -930,7 +931,7 @@ _DOUBLE = ("float64", "complex128")
 
 
 # --- statistics of variables -------------------------------------------------------------------------------------------------------
-@library("composite", "cov", "Tensor.cov", reference="numpy.cov", autocast="parts")
+@library("composite", "cov", "Tensor.cov", reference="numpy.cov", autocast="parts", dtypes=NUMBERS)
 @in_float32()
 def cov(
     input: TensorBase,
@@ -986,7 +987,9 @@ def cov(
     return found.squeeze()
 
 
-@library("composite", "corrcoef", "Tensor.corrcoef", reference="numpy.corrcoef", autocast="parts")
+@library(
+    "composite", "corrcoef", "Tensor.corrcoef", reference="numpy.corrcoef", autocast="parts", dtypes=NUMBERS
+)
 @in_float32()
 def corrcoef(input: TensorBase) -> TensorBase:
     """C[i, j] / √(C[i, i] · C[j, j]) for C = `cov(input)`, within [-1, 1].

@@ -13,6 +13,7 @@ from ...core.base.tensor import TensorBase
 from ...core.lib.order import order
 from ...core.tape.contexts import unrecorded
 from ..declare import checks
+from ..declare.dtype_groups import WIDE
 from ..declare.examples import of_call
 from ..declare.host import Result, computed, holds
 from ..declare.registry import leaf, library, register
@@ -382,7 +383,9 @@ def _quantile(who: str, skip_nan: bool):
         "outside [0, 1] or has another dtype, or there are no elements"
         + of_call(f"{who}(flambeau.tensor([1.0, 2.0, 4.0]), 0.75)", "tensor(3.)")
     )
-    return register(who, "sort", function, autocast=("float32", "whole"), composite=True, on_host=False)
+    return register(
+        who, "sort", function, autocast=("float32", "whole"), composite=True, on_host=False, dtypes=WIDE
+    )
 
 
 def _quantiles(input, points, dim, keepdim: bool, interpolation: str, skip_nan: bool, who: str) -> TensorBase:

@@ -8,6 +8,7 @@ from typing import Any
 from ..._tensor import Tensor
 from ...core.base.formats import contiguous_format
 from ...core.views import views
+from ..declare.dtype_groups import COMPLEX, FLOATING
 from ..declare.examples import of_call
 from ..declare.registry import library
 from .viewing import view_as_complex, view_as_real
@@ -134,12 +135,16 @@ def view_copy(input: Tensor, size: Any) -> Tensor:
 
 
 @_copy_of(
-    views.view_as_complex, "flambeau.tensor([[1.0, 2.0]])", "tensor([1.+2.j])", autocast=("float32", "whole")
+    views.view_as_complex,
+    "flambeau.tensor([[1.0, 2.0]])",
+    "tensor([1.+2.j])",
+    autocast=("float32", "whole"),
+    dtypes=FLOATING - {"bfloat16"},
 )
 def view_as_complex_copy(input: Tensor) -> Tensor:
     return _copied(view_as_complex(input))
 
 
-@_copy_of(views.view_as_real, "flambeau.tensor([1 + 2j])", "tensor([[1., 2.]])")
+@_copy_of(views.view_as_real, "flambeau.tensor([1 + 2j])", "tensor([[1., 2.]])", dtypes=COMPLEX)
 def view_as_real_copy(input: Tensor) -> Tensor:
     return _copied(view_as_real(input))

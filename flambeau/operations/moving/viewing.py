@@ -9,6 +9,7 @@ from ...core.base.formats import contiguous_format
 from ...core.base.tensor import TensorBase
 from ...core.call.function import FunctionOp
 from ...core.views import views
+from ..declare.dtype_groups import COMPLEX, FLOATING
 from ..declare.registry import library, register
 
 _BOTH = """
@@ -66,6 +67,7 @@ view_as_real = register(
     places=("view_as_real",),
     batching="elements",
     moves=False,
+    dtypes=COMPLEX,
 )
 view_as_complex = register(
     "view_as_complex",
@@ -73,6 +75,7 @@ view_as_complex = register(
     views.view_as_complex,
     places=("view_as_complex",),
     autocast=("float32", "whole"),
+    dtypes=FLOATING - {"bfloat16"},
     batching="elements",
     moves=False,
 )
@@ -108,7 +111,9 @@ def real(input: Tensor) -> Tensor:
     return view_as_real(input).select(-1, 0) if input.is_complex() else input
 
 
-@library("view", "imag", batching="pointwise", composite=True, elementwise=True, additive=True)
+@library(
+    "view", "imag", batching="pointwise", composite=True, elementwise=True, additive=True, dtypes=COMPLEX
+)
 def imag(input: Tensor) -> Tensor:
     """The imaginary part of complex numbers, a view.  RuntimeError for real dtypes.
 

@@ -448,7 +448,14 @@ _with_inplace(celu, "-1.0, 2.0 -> -0.6321,  2.0000", ("alpha", 1.0), check=_chec
 _with_inplace(hardtanh, "-1.0, 2.0 -> -1.,  1.", ("min_val", -1.0), ("max_val", 1.0), check=_check_hardtanh)
 
 
-@library("composite", "nn.functional.softshrink", name="softshrink_function", thin=True, elementwise=True)
+@library(
+    "composite",
+    "nn.functional.softshrink",
+    name="softshrink_function",
+    thin=True,
+    elementwise=True,
+    dtypes=FLOATING,
+)
 def softshrink_function(input: TensorBase, lambd: float = 0.5) -> TensorBase:
     """sign(x) · max(|x| - lambd, 0): x moved by `lambd` towards 0, where it stays; `lambd` is at least 0 and finite.
 
@@ -467,7 +474,7 @@ def softshrink_function(input: TensorBase, lambd: float = 0.5) -> TensorBase:
     return softshrink(input, lambd=lambd)
 
 
-@library("composite", "nn.functional.gelu", thin=True, elementwise=True)
+@library("composite", "nn.functional.gelu", thin=True, elementwise=True, dtypes=FLOATING)
 def gelu(input: TensorBase, approximate: str = "none") -> TensorBase:
     """x · Φ(x), by erf or, with approximate="tanh", by tanh (Hendrycks and Gimpel 2016).
 
@@ -521,6 +528,7 @@ register(
     in_place=threshold_,
     thin=True,
     elementwise=True,
+    dtypes=NUMERIC,
 )
 
 library("composite", "nn.functional.tanh", name="tanh_function", thin=True)(tanh)
@@ -565,10 +573,11 @@ register(
     thin=True,
     autocast="lower",
     label="PreluKernelBackward0",
+    dtypes=FLOATING,
 )
 
 
-@library("composite", "nn.functional.glu")
+@library("composite", "nn.functional.glu", dtypes=FLOATING)
 def glu(input: TensorBase, dim: int = -1) -> TensorBase:
     """a · sigmoid(b) for the halves a and b of the input along `dim` (Dauphin et al. 2016).
 

@@ -29,7 +29,13 @@ def _allowed(name: str, mask: TensorBase, query: TensorBase) -> None:
         )
 
 
-@library("composite", "nn.functional.scaled_dot_product_attention", autocast="lower", flops=flops.attention)
+@library(
+    "composite",
+    "nn.functional.scaled_dot_product_attention",
+    autocast="lower",
+    flops=flops.attention,
+    dtypes=FLOATING,
+)
 def scaled_dot_product_attention(
     query: TensorBase,
     key: TensorBase,
@@ -182,7 +188,7 @@ def _projected(inputs, weights, bias) -> list[TensorBase]:
     return [linear(x, w, b) for x, w, b in zip(inputs, weights, biases)]
 
 
-@library("composite", "nn.functional.multi_head_attention_forward", autocast="parts")
+@library("composite", "nn.functional.multi_head_attention_forward", autocast="parts", dtypes=FLOATING)
 @in_float32()
 def multi_head_attention_forward(
     query: TensorBase,

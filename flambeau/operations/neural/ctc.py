@@ -7,6 +7,7 @@ import math
 from ...core.base.dtypes import by_name
 from ...core.base.tensor import TensorBase
 from ..declare import checks
+from ..declare.dtype_groups import WIDE
 from ..declare.registry import library
 from ..moving.joining import cat, stack
 from ..pointwise.arithmetic import where
@@ -51,7 +52,7 @@ def _paths(emitted: TensorBase, states: TensorBase, blank: int, lengths: TensorB
     return found
 
 
-@library("composite", "nn.functional.ctc_loss", autocast=("float32", "whole"), batching="looped")
+@library("composite", "nn.functional.ctc_loss", autocast=("float32", "whole"), batching="looped", dtypes=WIDE)
 def ctc_loss(
     log_probs, targets, input_lengths, target_lengths, blank=0, reduction="mean", zero_infinity: bool = False
 ) -> TensorBase:

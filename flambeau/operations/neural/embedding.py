@@ -7,6 +7,7 @@ from ...core.base.tensor import TensorBase
 from ...core.make.create import arange, ones_like
 from ...core.tape.contexts import unrecorded
 from ..declare import checks
+from ..declare.dtype_groups import LONG
 from ..declare.host import holds
 from ..declare.registry import leaf, library
 
@@ -93,7 +94,7 @@ def shorten(weight: TensorBase, input: TensorBase, max_norm: float, norm_type: f
         weight.index_copy_(0, used, rows * (max_norm / (lengths + 1e-7)).clamp(max=1.0))
 
 
-@library("composite", "nn.functional.one_hot")
+@library("composite", "nn.functional.one_hot", dtypes=LONG)
 def one_hot(input: TensorBase, num_classes: int = -1) -> TensorBase:
     """result[…, k] = (input = k): an int64 tensor (*, num_classes), 1 at each element's class, else 0.
 

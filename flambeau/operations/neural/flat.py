@@ -13,6 +13,7 @@ from ...core.base.dtypes import by_name
 from ...core.base.tensor import TensorBase
 from ...core.make.create import empty, full
 from ..declare import checks
+from ..declare.dtype_groups import ALL, COMPLEX, EVERY, FLOATING, WIDE
 from ..declare.examples import of_call
 from ..declare.registry import REGISTRY, library
 from ..random import dropout as dropouts
@@ -59,7 +60,7 @@ def embedding(
     return tables.embedding(indices, weight, chosen, scale_grad_by_freq=scale_grad_by_freq, sparse=sparse)
 
 
-@library("composite", "embedding_renorm_", differentiable=False, batching="looped")
+@library("composite", "embedding_renorm_", differentiable=False, batching="looped", dtypes=FLOATING | COMPLEX)
 def embedding_renorm_(
     input: TensorBase, indices: TensorBase, max_norm: float, norm_type: float
 ) -> TensorBase:
@@ -75,6 +76,7 @@ def embedding_renorm_(
             [6.0000, 8.0000]])
     """
     checks.rank("embedding_renorm_", "input", input, 2)
+    checks.dtypes("embedding_renorm_", FLOATING | COMPLEX, RuntimeError, input=input)
     checks.dtypes("embedding_renorm_", ("int32", "int64"), RuntimeError, indices=indices)
     tables.shorten(input, indices, max_norm, norm_type)
     return input
@@ -157,7 +159,7 @@ def convolution(
 
 
 # --- losses ------------------------------
-@library("composite", "ctc_loss", name="flat_ctc_loss", batching="looped")
+@library("composite", "ctc_loss", name="flat_ctc_loss", batching="looped", dtypes=WIDE)
 def ctc_loss(
     log_probs: TensorBase,
     targets: TensorBase,
@@ -185,7 +187,7 @@ def ctc_loss(
     return ctc.ctc_loss(log_probs, targets, input_lengths, target_lengths, blank, kind, zero_infinity)
 
 
-@library("composite", "kl_div", name="flat_kl_div")
+@library("composite", "kl_div", name="flat_kl_div", dtypes=FLOATING)
 def kl_div(
     input: TensorBase, target: TensorBase, reduction: int = 1, *, log_target: bool = False
 ) -> TensorBase:
@@ -207,7 +209,12 @@ def kl_div(
     )
 
 
-@library("composite", "binary_cross_entropy_with_logits", name="flat_binary_cross_entropy_with_logits")
+@library(
+    "composite",
+    "binary_cross_entropy_with_logits",
+    name="flat_binary_cross_entropy_with_logits",
+    dtypes=FLOATING,
+)
 def binary_cross_entropy_with_logits(
     input: TensorBase,
     target: TensorBase,
@@ -235,7 +242,9 @@ def binary_cross_entropy_with_logits(
 
 
 # --- images ------------------------------
-@library("composite", "adaptive_max_pool1d", name="flat_adaptive_max_pool1d", batching="images 1d")
+@library(
+    "composite", "adaptive_max_pool1d", name="flat_adaptive_max_pool1d", batching="images 1d", dtypes=FLOATING
+)
 def adaptive_max_pool1d(input: TensorBase, output_size: Any) -> tuple[TensorBase, TensorBase]:
     """max(input[⌊i n / size⌋ : ⌈(i + 1) n / size⌉]) for each of `output_size` parts, and its place.
     The input is (N, C, L) or (C, L).
@@ -250,7 +259,7 @@ def adaptive_max_pool1d(input: TensorBase, output_size: Any) -> tuple[TensorBase
     return REGISTRY["adaptive_max_pool1d"].function(input, output_size, True)
 
 
-@library("composite", "affine_grid_generator")
+@library("composite", "affine_grid_generator", dtypes=FLOATING)
 def affine_grid_generator(theta: TensorBase, size: Sequence[int], align_corners: bool) -> TensorBase:
     """`nn.functional.affine_grid`, theta · (x, y, 1): the places to which affine maps, (N, 2, 3) or (N,
     3, 4), take those of an image.
@@ -267,7 +276,7 @@ def affine_grid_generator(theta: TensorBase, size: Sequence[int], align_corners:
     return resizing.affine_grid(theta, size, align_corners)
 
 
-@library("composite", "grid_sampler", batching="images")
+@library("composite", "grid_sampler", batching="images", dtypes=ALL)
 def grid_sampler(
     input: TensorBase, grid: TensorBase, interpolation_mode: int, padding_mode: int, align_corners: bool
 ) -> TensorBase:
@@ -310,8 +319,8 @@ def _dropping(name: str, source: Any, what: str) -> None:
         f"{name}_(flambeau.ones(1, 2), 0.5, False)", "tensor([[1., 1.]])"
     )
     if name != "dropout":  # which stands beside `nn.functional.dropout`
-        library("random", name, name=f"flat_{name}", composite=True)(flat)
-    library("random", f"{name}_", name=f"flat_{name}_", composite=True)(flat_)
+        library("random", name, name=f"flat_{name}", composite=True, dtypes=EVERY)(flat)
+    library("random", f"{name}_", name=f"flat_{name}_", composite=True, dtypes=EVERY)(flat_)
 
 
 _dropping("dropout", dropouts.dropout, "Zero elements and scale the others by 1 / (1 - p)")
@@ -328,7 +337,7 @@ _dropping(
 )
 
 
-@library("random", "native_dropout", composite=True)
+@library("random", "native_dropout", composite=True, dtypes=EVERY)
 def native_dropout(input: TensorBase, p: float, train: bool | None) -> tuple[TensorBase, TensorBase]:
     """Elements zeroed with chance `p`, the others scaled by 1 / (1 - p); and a bool tensor of those that are kept.
 
@@ -361,7 +370,7 @@ def _moments(
     return mean, (var + eps).rsqrt()
 
 
-@library("composite", "native_layer_norm")
+@library("composite", "native_layer_norm", dtypes=FLOATING)
 def native_layer_norm(
     input: TensorBase,
     normalized_shape: Any,
@@ -386,7 +395,7 @@ def native_layer_norm(
     return found, *_moments(input, tuple(range(input.ndim - rank, input.ndim)), eps, True)
 
 
-@library("composite", "native_group_norm")
+@library("composite", "native_group_norm", dtypes=FLOATING)
 def native_group_norm(
     input: TensorBase,
     weight: TensorBase | None,
@@ -414,7 +423,7 @@ def native_group_norm(
     return found, *_moments(input.reshape(N, group, C // group * HxW), (2,), eps, False)
 
 
-@library("composite", "native_batch_norm")
+@library("composite", "native_batch_norm", dtypes=FLOATING)
 def native_batch_norm(
     input: TensorBase,
     weight: TensorBase | None,
@@ -446,7 +455,7 @@ def native_batch_norm(
     return found, *_moments(input, (0, *range(2, input.ndim)), eps, False)
 
 
-@library("composite", "norm_except_dim")
+@library("composite", "norm_except_dim", dtypes=FLOATING | COMPLEX)
 def norm_except_dim(v: TensorBase, pow: int = 2, dim: int = 0) -> TensorBase:
     """(Σ |v|^p)^(1/p), p = `pow`, over all dimensions but `dim`, which keep size 1.
     Where `dim` is -1 it is over all of them.

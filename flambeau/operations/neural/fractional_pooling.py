@@ -8,6 +8,7 @@ from typing import Any
 from ...core.base.dtypes import by_name
 from ...core.base.tensor import TensorBase
 from ..declare import checks
+from ..declare.dtype_groups import FLOATING
 from ..declare.examples import of_call
 from ..declare.host import Result, computed
 from ..declare.registry import leaf, library
@@ -90,6 +91,7 @@ def _fractional(n: int) -> None:
         f"nn.functional.{who}",
         overloads=with_or_without(window, ", _random_samples: Tensor | None = None"),
         autocast=("float32", "whole"),
+        dtypes=FLOATING,
     )(function)
 
     def with_indices(
@@ -108,9 +110,13 @@ def _fractional(n: int) -> None:
             f"flambeau.Size([{', '.join(['1'] + ['2'] * n)}])",
         )
     )
-    library("composite", f"nn.functional.{who}_with_indices", autocast=("float32", "whole"), aten=who)(
-        with_indices
-    )
+    library(
+        "composite",
+        f"nn.functional.{who}_with_indices",
+        autocast=("float32", "whole"),
+        aten=who,
+        dtypes=FLOATING,
+    )(with_indices)
 
 
 @leaf("library", batching="images")

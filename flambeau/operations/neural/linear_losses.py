@@ -10,12 +10,13 @@ from ...core.base.dtypes import by_name
 from ...core.base.tensor import TensorBase
 from ...core.lib.products import linear
 from ...core.make.create import zeros
+from ..declare.dtype_groups import FLOATING
 from ..declare.registry import leaf, library
 from ..moving.joining import cat
 from .losses import class_weights, cross_entropy
 
 
-@library("composite", "nn.functional.linear_cross_entropy", autocast="parts")
+@library("composite", "nn.functional.linear_cross_entropy", autocast="parts", dtypes=FLOATING)
 def linear_cross_entropy(
     input: TensorBase,
     linear_weight: TensorBase,

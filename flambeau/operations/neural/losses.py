@@ -13,6 +13,7 @@ from ...core.base.tensor import TensorBase
 from ...core.call import casting
 from ...core.call.operation import rename
 from ..declare import checks
+from ..declare.dtype_groups import ALL, COMPLEX, NUMBERS, NUMERIC
 from ..declare.examples import of_call
 from ..declare.half_types import in_float32
 from ..declare.host import holds
@@ -174,7 +175,9 @@ def _refuse_classes(name: str, target, ignore_index: int, classes: int) -> None:
             raise IndexError(f"{name}(): Target {t} is out of bounds.") from None
 
 
-@library("composite", "nn.functional.cross_entropy", autocast="float32", aten="cross_entropy_loss")
+@library(
+    "composite", "nn.functional.cross_entropy", autocast="float32", aten="cross_entropy_loss", dtypes=FLOATING
+)
 def cross_entropy(
     input: TensorBase,
     target: TensorBase,
@@ -299,7 +302,7 @@ def _check_class_weights(name: str, input, weight) -> None:
         )
 
 
-@library("composite", "nn.functional.nll_loss", autocast="float32", aten="nll_loss_nd")
+@library("composite", "nn.functional.nll_loss", autocast="float32", aten="nll_loss_nd", dtypes=FLOATING)
 def nll_loss(
     input: TensorBase,
     target: TensorBase,
@@ -360,7 +363,7 @@ def _check_weight(name: str, input, weight) -> None:
         )
 
 
-def _elementwise(name: str, what: str, elements: str, of):
+def _elementwise(name: str, what: str, elements: str, dtypes: frozenset[str], of):
     def loss(input, target, size_average=None, reduce=None, reduction="mean", weight=None) -> TensorBase:
         reduction = check_reduction(name, reduction, size_average, reduce)
         _sizes_warn(name, input, target)
@@ -382,16 +385,24 @@ def _elementwise(name: str, what: str, elements: str, of):
             f"tensor([{elements}])",
         )
     )
-    return library("composite", f"nn.functional.{name}", thin=True, autocast="float32", loss_of_each=True)(
-        loss
-    )
+    return library(
+        "composite", f"nn.functional.{name}", thin=True, autocast="float32", loss_of_each=True, dtypes=dtypes
+    )(loss)
 
 
 mse_loss = _elementwise(
-    "mse_loss", "(input - target)², or the mean or the sum of that.", "4., 0.", lambda x, y: (x - y).square()
+    "mse_loss",
+    "(input - target)², or the mean or the sum of that.",
+    "4., 0.",
+    FLOATING | COMPLEX,
+    lambda x, y: (x - y).square(),
 )
 l1_loss = _elementwise(
-    "l1_loss", "|input - target|, or the mean or the sum of that.", "2., 0.", lambda x, y: (x - y).abs()
+    "l1_loss",
+    "|input - target|, or the mean or the sum of that.",
+    "2., 0.",
+    NUMBERS,
+    lambda x, y: (x - y).abs(),
 )
 
 
@@ -427,7 +438,14 @@ rename(smooth_distance, "smooth_l1_loss")
 rename(huber_distance, "huber_loss")
 
 
-@library("composite", "nn.functional.smooth_l1_loss", thin=True, autocast="float32", loss_of_each=True)
+@library(
+    "composite",
+    "nn.functional.smooth_l1_loss",
+    thin=True,
+    autocast="float32",
+    loss_of_each=True,
+    dtypes=FLOATING | COMPLEX,
+)
 def smooth_l1_loss(input, target, size_average=None, reduce=None, reduction="mean", beta=1.0) -> TensorBase:
     """d² / (2 beta) for |d| < beta, else |d| - beta / 2, of d = input - target (Girshick 2015).
 
@@ -451,7 +469,9 @@ def smooth_l1_loss(input, target, size_average=None, reduce=None, reduction="mea
     return reduced(smooth_distance(input, target, beta=float(beta)), reduction)
 
 
-@library("composite", "nn.functional.huber_loss", thin=True, autocast="float32", loss_of_each=True)
+@library(
+    "composite", "nn.functional.huber_loss", thin=True, autocast="float32", loss_of_each=True, dtypes=FLOATING
+)
 def huber_loss(input, target, reduction="mean", delta=1.0, weight=None) -> TensorBase:
     """d² / 2 for |d| < delta, else delta · (|d| - delta / 2), of d = input - target (Huber 1964).
 
@@ -489,6 +509,7 @@ def _fits_into(shape, whole) -> bool:
     thin=True,
     autocast=("float32", "refused"),
     loss_of_each=True,
+    dtypes=FLOATING,
 )
 def binary_cross_entropy(
     input, target, weight=None, size_average=None, reduce=None, reduction="mean"
@@ -513,6 +534,7 @@ def binary_cross_entropy(
         raise ValueError(
             f"binary_cross_entropy(): a target of the input's shape {tuple(input.shape)} expected, got {tuple(target.shape)}"
         )
+    checks.floating("binary_cross_entropy", input=input)
     checks.same_dtype("binary_cross_entropy", input=input, target=target)
     for name, x in (("input", input), ("target", target)):
         if not holds((x >= 0) & (x <= 1)):
@@ -556,6 +578,7 @@ casting.refuse(
     thin=True,
     autocast="float32",
     loss_of_each=True,
+    dtypes=FLOATING,
 )
 def binary_cross_entropy_with_logits(
     input, target, weight=None, size_average=None, reduce=None, reduction="mean", pos_weight=None
@@ -593,7 +616,7 @@ def binary_cross_entropy_with_logits(
     return reduced(loss if loss.dtype is target.dtype else loss.to(target.dtype), reduction)
 
 
-@library("composite", "nn.functional.kl_div", autocast="float32")
+@library("composite", "nn.functional.kl_div", autocast="float32", dtypes=FLOATING)
 def kl_div(
     input, target, size_average=None, reduce=None, reduction="mean", log_target: bool = False
 ) -> TensorBase:
@@ -627,7 +650,9 @@ def _divergence(input, target, reduction, log_target):
 
 
 # --- margins and distances ------------------------------
-@library("composite", "nn.functional.soft_margin_loss", autocast="float32", loss_of_each=True)
+@library(
+    "composite", "nn.functional.soft_margin_loss", autocast="float32", loss_of_each=True, dtypes=FLOATING
+)
 def soft_margin_loss(input, target, size_average=None, reduce=None, reduction="mean") -> TensorBase:
     """log(1 + exp(-y x)) for targets y of -1 or 1.
 
@@ -654,6 +679,7 @@ def soft_margin_loss(input, target, size_average=None, reduce=None, reduction="m
     "hinge_embedding_loss",
     autocast="float32",
     loss_of_each=True,
+    dtypes=NUMERIC,
 )
 def hinge_embedding_loss(
     input, target, margin=1.0, size_average=None, reduce=None, reduction="mean"
@@ -677,7 +703,13 @@ def hinge_embedding_loss(
     return reduced(near + far, reduction)
 
 
-@library("composite", "nn.functional.margin_ranking_loss", "margin_ranking_loss", autocast="float32")
+@library(
+    "composite",
+    "nn.functional.margin_ranking_loss",
+    "margin_ranking_loss",
+    autocast="float32",
+    dtypes=NUMERIC,
+)
 def margin_ranking_loss(
     input1, input2, target, margin=0.0, size_average=None, reduce=None, reduction="mean"
 ) -> TensorBase:
@@ -705,7 +737,13 @@ def margin_ranking_loss(
     return reduced((-target * (input1 - input2) + margin).clamp(min=0), reduction)
 
 
-@library("composite", "nn.functional.cosine_embedding_loss", "cosine_embedding_loss", autocast="float32")
+@library(
+    "composite",
+    "nn.functional.cosine_embedding_loss",
+    "cosine_embedding_loss",
+    autocast="float32",
+    dtypes=ALL,
+)
 def cosine_embedding_loss(
     input1, input2, target, margin=0.0, size_average=None, reduce=None, reduction="mean"
 ) -> TensorBase:
@@ -742,7 +780,13 @@ def _cosine_losses(input1, input2, target, margin, reduction):
     return reduced(near + far, reduction)
 
 
-@library("composite", "nn.functional.pairwise_distance", "pairwise_distance", autocast=("whole", "float32"))
+@library(
+    "composite",
+    "nn.functional.pairwise_distance",
+    "pairwise_distance",
+    autocast=("whole", "float32"),
+    dtypes=NUMBERS,
+)
 def pairwise_distance(x1, x2, p=2.0, eps=1e-6, keepdim: bool = False) -> TensorBase:
     """(Σ |x1 - x2 + eps|^p)^(1/p) over the last dimension.
 
@@ -761,7 +805,13 @@ def pairwise_distance(x1, x2, p=2.0, eps=1e-6, keepdim: bool = False) -> TensorB
     return vector_norm(x1 - x2 + eps, p, -1, keepdim)
 
 
-@library("composite", "nn.functional.triplet_margin_loss", "triplet_margin_loss", autocast="float32")
+@library(
+    "composite",
+    "nn.functional.triplet_margin_loss",
+    "triplet_margin_loss",
+    autocast="float32",
+    dtypes=NUMBERS,
+)
 def triplet_margin_loss(
     anchor,
     positive,
@@ -793,7 +843,7 @@ def triplet_margin_loss(
     )  # fmt: skip
 
 
-@library("composite", "nn.functional.triplet_margin_with_distance_loss", autocast="parts")
+@library("composite", "nn.functional.triplet_margin_with_distance_loss", autocast="parts", dtypes=NUMBERS)
 def triplet_margin_with_distance_loss(
     anchor, positive, negative, *, distance_function=None, margin=1.0, swap=False, reduction="mean"
 ) -> TensorBase:
@@ -836,7 +886,7 @@ def _check_scores(name: str, input, target) -> None:
     checks.dtypes(name, ("int64",), RuntimeError, target=target)
 
 
-@library("composite", "nn.functional.multi_margin_loss", autocast="float32")
+@library("composite", "nn.functional.multi_margin_loss", autocast="float32", dtypes=FLOATING)
 def multi_margin_loss(
     input, target, p=1, margin=1.0, weight=None, size_average=None, reduce=None, reduction="mean"
 ) -> TensorBase:
@@ -883,7 +933,7 @@ def multi_margin_loss(
     return reduced(loss.reshape(()) if flat else loss, reduction)
 
 
-@library("composite", "nn.functional.multilabel_margin_loss", autocast="float32")
+@library("composite", "nn.functional.multilabel_margin_loss", autocast="float32", dtypes=FLOATING)
 def multilabel_margin_loss(input, target, size_average=None, reduce=None, reduction="mean") -> TensorBase:
     """Σ over a row's classes y and all others k of max(0, 1 - x[y] + x[k]) / C, for scores (N, C) or (C,).
 
@@ -926,7 +976,7 @@ def multilabel_margin_loss(input, target, size_average=None, reduce=None, reduct
     return reduced(loss if input.ndim > 1 else loss.reshape(()), reduction)
 
 
-@library("composite", "nn.functional.multilabel_soft_margin_loss", autocast="parts")
+@library("composite", "nn.functional.multilabel_soft_margin_loss", autocast="parts", dtypes=FLOATING)
 def multilabel_soft_margin_loss(
     input, target, weight=None, size_average=None, reduce=None, reduction="mean"
 ) -> TensorBase:
@@ -955,7 +1005,12 @@ def multilabel_soft_margin_loss(
 
 
 @library(
-    "composite", "nn.functional.poisson_nll_loss", "poisson_nll_loss", autocast="float32", loss_of_each=True
+    "composite",
+    "nn.functional.poisson_nll_loss",
+    "poisson_nll_loss",
+    autocast="float32",
+    loss_of_each=True,
+    dtypes=NUMBERS,
 )
 def poisson_nll_loss(
     input,
@@ -989,7 +1044,7 @@ def poisson_nll_loss(
     return reduced(loss, reduction)
 
 
-@library("composite", "nn.functional.gaussian_nll_loss", autocast="parts")
+@library("composite", "nn.functional.gaussian_nll_loss", autocast="parts", dtypes=FLOATING)
 def gaussian_nll_loss(input, target, var, full=False, eps=1e-6, reduction="mean") -> TensorBase:
     """(log var + (x - y)² / var) / 2 with var at least eps (Nix and Weigend 1994); `full` adds log(2π) / 2.
 

@@ -12,6 +12,7 @@ from ...core.base.formats import channels_last, channels_last_3d
 from ...core.base.tensor import TensorBase
 from ...core.make.create import ones, zeros
 from ..declare import checks
+from ..declare.dtype_groups import COMPLEX
 from ..declare.half_types import in_float32
 from ..declare.pointwise import FLOATING, pointwise
 from ..declare.registry import leaf, library
@@ -44,7 +45,14 @@ def _alike(
 
 
 # --- rows: layer and RMS norm ------------------------------
-@library("composite", "nn.functional.layer_norm", "layer_norm", thin=True, autocast=("whole", "float32"))
+@library(
+    "composite",
+    "nn.functional.layer_norm",
+    "layer_norm",
+    thin=True,
+    autocast=("whole", "float32"),
+    dtypes=FLOATING,
+)
 def layer_norm(
     input: TensorBase,
     normalized_shape,
@@ -85,7 +93,14 @@ def layer_norm(
     return layer_norm_rows(input.contiguous(), weight, bias, rank, eps)[0]
 
 
-@library("composite", "nn.functional.rms_norm", "rms_norm", thin=True, autocast=("whole", "float32"))
+@library(
+    "composite",
+    "nn.functional.rms_norm",
+    "rms_norm",
+    thin=True,
+    autocast=("whole", "float32"),
+    dtypes=FLOATING | COMPLEX,
+)
 @in_float32(beside=True)
 def rms_norm(
     input: TensorBase, normalized_shape, weight: TensorBase | None = None, eps: float | None = None
@@ -171,7 +186,7 @@ def _channel(t: TensorBase, ndim: int) -> TensorBase:
     return t.reshape([-1 if d == 1 else 1 for d in range(ndim)])
 
 
-@library("composite", "nn.functional.batch_norm", "batch_norm")
+@library("composite", "nn.functional.batch_norm", "batch_norm", dtypes=FLOATING)
 @in_float32("running_mean", "running_var", beside=True)
 def batch_norm(
     input: TensorBase,
@@ -322,7 +337,7 @@ def _batch_norm_again(grads, grad_out, input, mean, inverse, weight, eps):
     return to_grad if of_bias is None else to_grad + of_bias, to_input, to_weight
 
 
-@library("composite", "nn.functional.instance_norm", "instance_norm")
+@library("composite", "nn.functional.instance_norm", "instance_norm", dtypes=FLOATING)
 @in_float32("running_mean", "running_var", beside=True)
 def instance_norm(
     input: TensorBase,
@@ -383,7 +398,9 @@ def instance_norm(
     return instance_norm_rows(input, len(dims), eps)[0]
 
 
-@library("composite", "nn.functional.group_norm", "group_norm", autocast=("whole", "float32"))
+@library(
+    "composite", "nn.functional.group_norm", "group_norm", autocast=("whole", "float32"), dtypes=FLOATING
+)
 @in_float32(beside=True)
 def group_norm(
     input: TensorBase,

@@ -20,6 +20,7 @@ from ...core.base.tensor import TensorBase
 from ...core.call.leaf import LeafOp
 from ...core.lib import samples
 from ..declare import checks, taps
+from ..declare.dtype_groups import BOOL, FLOATING, LONG, NUMERIC
 from ..declare.examples import of_call
 from ..declare.half_types import in_float32
 from ..declare.indexed import indexed
@@ -466,6 +467,7 @@ def _declare_maxima(n: int) -> None:
         "2)",
         ("1., 3.", "5., 7.", "13., 15."),
         with_or_without(window),
+        dtypes=NUMERIC,
         autocast=("float32", "whole") if n == 3 else None,
     )
     _enter(
@@ -475,6 +477,7 @@ def _declare_maxima(n: int) -> None:
         "max(window) for each window and its flat place",
         "2)[1]",
         ("1, 3", "5, 7", "13, 15"),
+        dtypes=NUMERIC,
     )
     _enter(
         n,
@@ -705,6 +708,7 @@ def _declare_means(n: int) -> None:
         "Σ window / size: the mean of each window",
         "2)",
         ("0.5000, 2.5000", "2.5000, 4.5000", "6.5000, 8.5000"),
+        dtypes=FLOATING | LONG,
         autocast=("float32", "whole") if n == 3 else None,
     )
     _enter(
@@ -723,6 +727,7 @@ def _declare_means(n: int) -> None:
         "(Σ window^p)^(1/p) for each window",
         "1, 2)",
         ("1., 5.", "10., 18.", "52., 68."),
+        dtypes=FLOATING | LONG | BOOL,
         autocast=("float32" if n == 3 else "whole", "float32"),
         batching="images",
     )
@@ -750,6 +755,7 @@ def _enter(
     autocast: Any = None,
     batching: str | None = None,
     aten: str | None = None,
+    dtypes: frozenset[str] = FLOATING,
 ) -> None:
     """Name and describe a function; `given` ends a call of it, for which `elements` are the result's in 1, 2 and 3 dimensions."""
     function.__name__ = function.__qualname__ = name
@@ -775,6 +781,7 @@ def _enter(
         autocast=autocast,
         batching=batching,
         aten=aten,
+        dtypes=dtypes,
     )
 
 

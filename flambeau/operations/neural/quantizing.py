@@ -68,7 +68,7 @@ def _range(name: str, zero_point: Any, low: int, high: int) -> None:
         )
 
 
-@library("composite", "fake_quantize_per_tensor_affine")
+@library("composite", "fake_quantize_per_tensor_affine", dtypes=FLOATING)
 def fake_quantize_per_tensor_affine(
     input: TensorBase, scale, zero_point, quant_min: int, quant_max: int
 ) -> TensorBase:
@@ -98,7 +98,7 @@ def fake_quantize_per_tensor_affine(
     return _PER_TENSOR(input, scale, zero_point, quant_min, quant_max)[0]
 
 
-@library("composite", "fake_quantize_per_channel_affine")
+@library("composite", "fake_quantize_per_channel_affine", dtypes=FLOATING)
 def fake_quantize_per_channel_affine(
     input: TensorBase, scale: TensorBase, zero_point: TensorBase, axis: int, quant_min: int, quant_max: int
 ) -> TensorBase:

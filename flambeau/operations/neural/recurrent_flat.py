@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...core.base.tensor import TensorBase as Tensor
+from ..declare.dtype_groups import COMPLEX, FLOATING, NUMBERS, NUMERIC
 from ..declare.examples import of_call
 from ..declare.registry import library
 from .sequences import EVEN, MODES, Layout, State, Weights, run_layers, step_once
@@ -104,7 +105,16 @@ def _run(name: str, mode: str, arguments: tuple) -> tuple[Tensor, State]:
     return output.transpose(0, 1) if batch_first else output, state
 
 
-def _declare(name: str, mode: str, what: str, formula: str, fill: str, state: str, outputs: str) -> None:
+def _declare(
+    name: str,
+    mode: str,
+    what: str,
+    formula: str,
+    fill: str,
+    state: str,
+    outputs: str,
+    *dtypes: frozenset[str],
+) -> None:
     def layers(
         input: Tensor, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first
     ) -> tuple[Tensor, ...]:
@@ -162,11 +172,13 @@ def _declare(name: str, mode: str, what: str, formula: str, fill: str, state: st
         f"{MODES[mode].gates} H\n\nRaises:\n    RuntimeError: the shapes do not fit"
         + of_call(f"{name}_cell(flambeau.ones(1, 2), {first.format('1, 1')}, {ones})", state)
     )
-    library("composite", name, name=f"flat_{name}")(layers)
+    library("composite", name, name=f"flat_{name}", dtypes=dtypes[0])(layers)
     state, found = ("Sequence[Tensor]", "tuple[Tensor, Tensor]") if mode == "LSTM" else ("Tensor", "Tensor")
     weights = "w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None = None, b_hh: Tensor | None = None"
     overloads = (f"(input: Tensor, hx: {state}, {weights}) -> {found}",)
-    library("composite", f"{name}_cell", name=f"flat_{name}_cell", overloads=overloads)(cell)
+    library("composite", f"{name}_cell", name=f"flat_{name}_cell", overloads=overloads, dtypes=dtypes[1])(
+        cell
+    )
 
 
 # What stands behind the source are a formula and an example: how the weights are filled, and what a cell and a layer make of them.
@@ -179,6 +191,8 @@ _declare(
     "zeros",
     "(tensor([[0.2311]]), tensor([[0.5000]]))",
     "tensor([0.2311, 0.1225])",
+    FLOATING,
+    FLOATING,
 )
 _declare(
     "gru",
@@ -188,6 +202,8 @@ _declare(
     "zeros",
     "tensor([[0.5000]])",
     "tensor([0.5000, 0.2500])",
+    FLOATING,
+    FLOATING,
 )
 _declare(
     "rnn_tanh",
@@ -197,6 +213,8 @@ _declare(
     "ones",
     "tensor([[0.9951]])",
     "tensor([0.9951, 0.9950])",
+    FLOATING | COMPLEX,
+    NUMBERS,
 )
 _declare(
     "rnn_relu",
@@ -206,4 +224,6 @@ _declare(
     "ones",
     "tensor([[3.]])",
     "tensor([3., 5.])",
+    NUMERIC,
+    NUMERIC,
 )

@@ -13,6 +13,7 @@ from ...core.base.tensor import TensorBase
 from ...core.call.leaf import LeafOp
 from ...core.make.create import arange, ones
 from ..declare import checks, taps
+from ..declare.dtype_groups import ALL, FLOATING
 from ..declare.examples import of_call
 from ..declare.half_types import in_float32
 from ..declare.registry import REGISTRY, leaf, library
@@ -352,7 +353,13 @@ def upsample_nearest(input, size=None, scale_factor=None) -> TensorBase:
     return interpolate(input, size, scale_factor, "nearest")
 
 
-@library("composite", "nn.functional.upsample_bilinear", autocast=("whole", "float32"), batching="images")
+@library(
+    "composite",
+    "nn.functional.upsample_bilinear",
+    autocast=("whole", "float32"),
+    batching="images",
+    dtypes=FLOATING | {"uint8"},
+)
 def upsample_bilinear(input, size=None, scale_factor=None) -> TensorBase:
     """Bilinear `interpolate` with aligned corners: place i · (n - 1) / (size - 1) of n elements.
 
@@ -410,7 +417,7 @@ def channel_shuffle(input: TensorBase, groups: int) -> TensorBase:
 
 
 # --- sampling ------------------------------
-@library("composite", "nn.functional.affine_grid", autocast=("lower", "whole"))
+@library("composite", "nn.functional.affine_grid", autocast=("lower", "whole"), dtypes=FLOATING)
 @in_float32()
 def affine_grid(theta: TensorBase, size: Sequence[int], align_corners: bool | None = None) -> TensorBase:
     """theta · (x, y, 1) for all places of an image: what `grid_sample` takes.
@@ -482,7 +489,9 @@ def _taps(x: TensorBase, size: int, mode: str, padding: str, aligned: bool) -> l
     ]
 
 
-@library("composite", "nn.functional.grid_sample", autocast=("float32", "widest"), batching="images")
+@library(
+    "composite", "nn.functional.grid_sample", autocast=("float32", "widest"), batching="images", dtypes=ALL
+)
 def grid_sample(
     input: TensorBase,
     grid: TensorBase,
@@ -608,7 +617,9 @@ def _sampler(n: int) -> None:
             f"tensor({'[' * (n + 2)}2.{']' * (n + 2)})",
         )
     )
-    library("composite", function.__name__, autocast=("float32", "whole"), batching="images")(function)
+    library("composite", function.__name__, autocast=("float32", "whole"), batching="images", dtypes=ALL)(
+        function
+    )
 
 
 for _n in (2, 3):

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from ...codegen import expr as ex
 from ...core.base.tensor import TensorBase
 from ..declare import checks
+from ..declare.dtype_groups import EVERY, INTEGRAL
 from ..declare.indexed import indexed
 from ..declare.registry import leaf, library
 from ..declare.results import each_part
@@ -97,7 +98,14 @@ def _to_sum(grad: TensorBase, way: Blocks, sizes: tuple[int, ...]) -> TensorBase
     return blocks_of(grad, way, sizes)
 
 
-@library("composite", "nn.functional.unfold", name="im2col", aten="im2col", batching="images 2d")
+@library(
+    "composite",
+    "nn.functional.unfold",
+    name="im2col",
+    aten="im2col",
+    batching="images 2d",
+    dtypes=EVERY - INTEGRAL,
+)
 def unfold(input: TensorBase, kernel_size, dilation=1, padding=0, stride=1) -> TensorBase:
     """The blocks of (N, C, H, W) as columns: (N, C · block, places).  RuntimeError where no block fits.
 
@@ -130,7 +138,14 @@ def unfold(input: TensorBase, kernel_size, dilation=1, padding=0, stride=1) -> T
     return found if input.ndim == 4 else found.squeeze(0)
 
 
-@library("composite", "nn.functional.fold", name="col2im", aten="col2im", batching="images 1d")
+@library(
+    "composite",
+    "nn.functional.fold",
+    name="col2im",
+    aten="col2im",
+    batching="images 1d",
+    dtypes=EVERY - INTEGRAL,
+)
 def fold(input: TensorBase, output_size, kernel_size, dilation=1, padding=0, stride=1) -> TensorBase:
     """Columns (N, C · block, places) added up to an image (N, C, *output_size): the adjoint of `unfold`.
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from ...core.base.tensor import TensorBase
 from ..declare import checks
+from ..declare.dtype_groups import FLOATING
 from ..declare.examples import of_call
 from ..declare.host import holds
 from ..declare.registry import library
@@ -83,9 +84,13 @@ def _unpool(n: int) -> None:
             f"tensor({'[' * (n + 1)}0., 5.{']' * (n + 1)})",
         )
     )
-    library("composite", f"nn.functional.{who}", autocast=("float32", "whole"), batching=f"images {n}d")(
-        function
-    )
+    library(
+        "composite",
+        f"nn.functional.{who}",
+        autocast=("float32", "whole"),
+        batching=f"images {n}d",
+        dtypes=FLOATING,
+    )(function)
 
 
 for _n in (1, 2, 3):

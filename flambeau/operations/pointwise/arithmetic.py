@@ -468,7 +468,15 @@ def rounding(decimals: int) -> tuple[PointwiseOp, dict[str, float]]:
     return rounded_behind if decimals > 0 else rounded_before, {"scale": scale}
 
 
-@library("composite", "round", "Tensor.round", "special.round", reference="numpy.round", elementwise=True)
+@library(
+    "composite",
+    "round",
+    "Tensor.round",
+    "special.round",
+    reference="numpy.round",
+    elementwise=True,
+    dtypes=ALL,
+)
 def round(input, *, decimals=0, out=None) -> TensorBase:  # noqa: A001
     """Nearest multiple of 10^-decimals, ties to even; its derivative is 0.
 
@@ -944,7 +952,7 @@ def _(grad):
     return None, None
 
 
-@library("composite", elementwise=True, additive=True)
+@library("composite", elementwise=True, additive=True, dtypes=NUMBERS)
 def positive(input) -> TensorBase:
     """+input: the tensor itself; RuntimeError for bool.
 
@@ -1273,6 +1281,7 @@ register(
     in_place=clamp_,
     thin=True,
     elementwise=True,
+    dtypes=ALL,
 )
 register(
     "where",

@@ -10,6 +10,7 @@ from ...core.base.dtypes import by_name, dtype
 from ...core.base.tensor import TensorBase
 from ...core.call.pointwise import PointwiseOp
 from ...core.make.bridge import from_numpy
+from ..declare.dtype_groups import ALL, COMPLEX, EVERY, FLOATING, NUMERIC, WIDE
 from ..declare.examples import of_call
 from ..declare.registry import library, register
 from ..declare.results import into, overwrite, write_over
@@ -61,6 +62,7 @@ def _numbers(
     domain=(0.1, 0.9),
     reference="scipy.special.logit",
     elementwise=True,
+    dtypes=ALL,
 )
 def logit(input, eps=None, *, out=None) -> TensorBase:
     """log(x / (1 - x)); with `eps`, x is first kept within [eps, 1 - eps].
@@ -152,7 +154,9 @@ def _mvlgamma_(self: TensorBase, p: int) -> TensorBase:
     return overwrite(self, mvlgamma, p)
 
 
-def _written(in_place: Callable, function: Callable, given: str, more: str, shown: str) -> None:
+def _written(
+    in_place: Callable, function: Callable, dtypes: frozenset[str], given: str, more: str, shown: str
+) -> None:
     """Enter the form of a function that writes over its tensor."""
     name = f"{function.__name__}_"
     in_place.__name__ = in_place.__qualname__ = name
@@ -161,17 +165,17 @@ def _written(in_place: Callable, function: Callable, given: str, more: str, show
         f"`{function.__name__}` in place: {formula}.\n\nShape:\n    self: any, which stays\n\nRaises:\n"
         "    RuntimeError: the result has another shape" + of_call(f"tensor([{given}]).{name}({more})", shown)
     )
-    register(name, "composite", in_place, places=(name, f"Tensor.{name}"), elementwise=True)
+    register(name, "composite", in_place, places=(name, f"Tensor.{name}"), elementwise=True, dtypes=dtypes)
 
 
-for _in_place, _function, _given, _more, _shown in (
-    (_round_, round, "1.5, 2.6", "", "tensor([2., 3.])"),
-    (_nan_to_num_, nan_to_num, 'float("nan"), 1.0', "", "tensor([0., 1.])"),
-    (_logit_, logit, "0.5, 0.75", "", "tensor([0.0000, 1.0986])"),
-    (_float_power_, float_power, "2.0, 3.0", "2", "tensor([4., 9.])"),
-    (_mvlgamma_, mvlgamma, "2.0, 3.0", "2", "tensor([0.4516, 1.5502])"),
+for _in_place, _function, _dtypes, _given, _more, _shown in (
+    (_round_, round, NUMERIC, "1.5, 2.6", "", "tensor([2., 3.])"),
+    (_nan_to_num_, nan_to_num, EVERY, 'float("nan"), 1.0', "", "tensor([0., 1.])"),
+    (_logit_, logit, FLOATING, "0.5, 0.75", "", "tensor([0.0000, 1.0986])"),
+    (_float_power_, float_power, WIDE | COMPLEX, "2.0, 3.0", "2", "tensor([4., 9.])"),
+    (_mvlgamma_, mvlgamma, FLOATING, "2.0, 3.0", "2", "tensor([0.4516, 1.5502])"),
 ):
-    _written(_in_place, _function, _given, _more, _shown)
+    _written(_in_place, _function, _dtypes, _given, _more, _shown)
 
 
 def _mapped(who: str, self: TensorBase, others: tuple, function: Callable) -> TensorBase:

@@ -27,6 +27,7 @@ from ...core.call.copies import to_dtype
 from ...core.call.leaf import LeafOp
 from ...core.call.operands import common_dtype
 from ...core.make.create import empty_like
+from ..declare.dtype_groups import ALL, INTEGRAL
 from ..declare.host import Result, computed
 from ..declare.registry import leaf
 from ..declare.results import category, into, overwrite
@@ -140,6 +141,7 @@ def hosted(
             underived=True,
             name=name,
             in_place=written if in_place else None,
+            dtypes=ALL if floating else INTEGRAL,
             **details,
         )(function)
         return made

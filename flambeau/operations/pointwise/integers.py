@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ...core.base.dtypes import by_name
 from ...core.base.tensor import TensorBase
+from ..declare.dtype_groups import COMPLEX, FLOATING
 from ..declare.host import Result, computed
 from ..declare.registry import leaf, library
 from ..declare.results import accepts_out, named_result, write_over
@@ -85,7 +86,15 @@ def ldexp(input: TensorBase, other: TensorBase, *, out: TensorBase | None = None
     return scaled_by_power(input, other, out=out)
 
 
-@library("composite", "Tensor.ldexp_", "ldexp_", name="ldexp_in_place", writes=True, elementwise=True)
+@library(
+    "composite",
+    "Tensor.ldexp_",
+    "ldexp_",
+    name="ldexp_in_place",
+    writes=True,
+    elementwise=True,
+    dtypes=FLOATING | COMPLEX,
+)
 def ldexp_(self: TensorBase, other: TensorBase) -> TensorBase:
     """`ldexp` in place: self · 2^other.
 
@@ -110,7 +119,14 @@ def _frexp(x):
     return np.frexp(x)
 
 
-@leaf("hosted", "frexp", "Tensor.frexp", results=("mantissa", "exponent"), reference="numpy.frexp")
+@leaf(
+    "hosted",
+    "frexp",
+    "Tensor.frexp",
+    results=("mantissa", "exponent"),
+    reference="numpy.frexp",
+    dtypes=FLOATING,
+)
 @accepts_out
 def frexp(input: TensorBase) -> tuple[TensorBase, TensorBase]:
     """Mantissa, of magnitude in [0.5, 1), and exponent (int32) with input = mantissa · 2^exponent.

@@ -17,6 +17,7 @@ from ...core.base.tensor import TensorBase
 from ...core.call.leaf import LeafOp
 from ...core.make.create import arange
 from ..declare import checks
+from ..declare.dtype_groups import ALL, FLOATING
 from ..declare.examples import of_call, of_numbers
 from ..declare.half_types import in_float32
 from ..declare.pointwise import pointwise
@@ -433,6 +434,7 @@ def _polygamma_method(self: TensorBase, n: int) -> TensorBase:
     on_host=False,
     writes=True,
     batching="pointwise",
+    dtypes=FLOATING,
 )
 def _polygamma_in_place(self: TensorBase, n: int) -> TensorBase:
     """`polygamma` in place: ψ⁽ⁿ⁾(x) = dⁿ⁺¹/dxⁿ⁺¹ log Γ(x).
@@ -450,7 +452,7 @@ def _polygamma_in_place(self: TensorBase, n: int) -> TensorBase:
     return overwrite(self, _polygamma_method, n)
 
 
-@library("composite", "mvlgamma", "Tensor.mvlgamma", "special.multigammaln", elementwise=True)
+@library("composite", "mvlgamma", "Tensor.mvlgamma", "special.multigammaln", elementwise=True, dtypes=ALL)
 @in_float32()
 def mvlgamma(input: TensorBase, p: int, *, out: TensorBase | None = None) -> TensorBase:
     """Logarithm of the multivariate gamma function of dimension p: p(p-1)/4 · log π + Σ lgamma(input - j/2), j < p.

@@ -6,14 +6,20 @@ import math
 import warnings
 from typing import Any
 
+from ...core.base.dtypes import get_default_dtype
 from ...core.base.tensor import TensorBase
 from ..declare import checks
+from ..declare.dtype_groups import EVERY
 from ..declare.registry import library, register
 from .random import bernoulli_like
 
 
 def _mask(name: str, input: TensorBase, p: float, lead: int | None) -> TensorBase:
     """Zeros with chance p, else ones: for each element, or for each slice that the first `lead` indices choose."""
+    if not (input.is_floating_point() or input.is_complex()):
+        raise RuntimeError(
+            f"{name}(): result type {get_default_dtype()} can't be cast to the desired output type {input.dtype}"
+        )
     if lead is None:
         return bernoulli_like(input.detach(), 1.0 - p)  # laid out as the input is
     if input.ndim < lead:
@@ -77,11 +83,14 @@ register(
     places=("nn.functional.dropout",),
     composite=True,
     elementwise=True,
+    dtypes=EVERY,
 )
-register("dropout", "random", _flat_dropout, places=("dropout",), composite=True, elementwise=True)
+register(
+    "dropout", "random", _flat_dropout, places=("dropout",), composite=True, elementwise=True, dtypes=EVERY
+)
 
 
-@library("random", "nn.functional.dropout1d", composite=True)
+@library("random", "nn.functional.dropout1d", composite=True, dtypes=EVERY)
 def dropout1d(input: TensorBase, p: float = 0.5, training: bool = True, inplace: Any = False) -> TensorBase:
     """Zero whole channels of (N, C, L) or (C, L) with chance p and scale the others by 1 / (1 - p) (Tompson et al. 2014).
 
@@ -99,7 +108,7 @@ def dropout1d(input: TensorBase, p: float = 0.5, training: bool = True, inplace:
     return _dropped("dropout1d", input, p, training, inplace, lead=input.ndim - 1)
 
 
-@library("random", "nn.functional.dropout2d", composite=True)
+@library("random", "nn.functional.dropout2d", composite=True, dtypes=EVERY)
 def dropout2d(input: TensorBase, p: float = 0.5, training: bool = True, inplace: Any = False) -> TensorBase:
     """Zero whole channels of (N, C, H, W) with chance p and scale the others by 1 / (1 - p) (Tompson et al. 2014).
 
@@ -123,7 +132,7 @@ def dropout2d(input: TensorBase, p: float = 0.5, training: bool = True, inplace:
     return _dropped("dropout2d", input, p, training, inplace, lead=2)
 
 
-@library("random", "nn.functional.dropout3d", composite=True)
+@library("random", "nn.functional.dropout3d", composite=True, dtypes=EVERY)
 def dropout3d(input: TensorBase, p: float = 0.5, training: bool = True, inplace: Any = False) -> TensorBase:
     """Zero whole channels of (N, C, D, H, W) or (C, D, H, W) with chance p and scale the others by 1 / (1 - p).
 
@@ -173,7 +182,7 @@ def _alpha(
     return input * (mask * scale) + shift
 
 
-@library("random", "nn.functional.alpha_dropout", composite=True, elementwise=True)
+@library("random", "nn.functional.alpha_dropout", composite=True, elementwise=True, dtypes=EVERY)
 def alpha_dropout(
     input: TensorBase, p: float = 0.5, training: bool = False, inplace: Any = False
 ) -> TensorBase:
@@ -195,7 +204,7 @@ def alpha_dropout(
     return _alpha("alpha_dropout", input, p, training, inplace)
 
 
-@library("random", "nn.functional.feature_alpha_dropout", composite=True)
+@library("random", "nn.functional.feature_alpha_dropout", composite=True, dtypes=EVERY)
 def feature_alpha_dropout(
     input: TensorBase, p: float = 0.5, training: bool = False, inplace: Any = False
 ) -> TensorBase:

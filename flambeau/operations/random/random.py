@@ -27,6 +27,7 @@ from ...core.make.random import Generator, _reserve, generator_on
 from ...core.tape.contexts import unrecorded
 from ...core.views.views import view_as_real
 from ..declare import checks
+from ..declare.dtype_groups import ALL, COMPLEX, EVERY, FLOATING, NONE, NUMERIC
 from ..declare.host import holds
 from ..declare.pointwise import Pointwise
 from ..declare.registry import leaf, library, register
@@ -594,9 +595,16 @@ def _successes(p: TensorBase, generator: Generator | None, who: str) -> TensorBa
     return to_dtype(success(u, p, out=u), p.dtype)
 
 
-for _function in (
-    uniform_, normal_, exponential_, geometric_, cauchy_, log_normal_, random_, bernoulli_,
-):  # fmt: skip
+for _function, _dtypes in (
+    (uniform_, FLOATING | COMPLEX),
+    (normal_, FLOATING | COMPLEX),
+    (exponential_, FLOATING),
+    (geometric_, EVERY),
+    (cauchy_, FLOATING),
+    (log_normal_, FLOATING),
+    (random_, ALL),
+    (bernoulli_, ALL),
+):
     register(
         _function.__name__,
         "random",
@@ -604,6 +612,7 @@ for _function in (
         places=(f"Tensor.{_function.__name__}",),
         differentiable=False,
         elementwise=True,
+        dtypes=_dtypes,
     )
 
 
@@ -786,6 +795,7 @@ for _made_by in (rand, randn, randint, rand_like, randn_like, randint_like):
         places=(_made_by.__name__,),
         differentiable=False,
         like=_made_by in (rand_like, randn_like, randint_like),
+        dtypes=ALL if _made_by in (randint, randint_like) else FLOATING | COMPLEX,
     )
 
 
@@ -916,7 +926,7 @@ def _refuse_weights(nothing: bool) -> None:
 
 
 for _name in "manual_seed seed initial_seed get_rng_state set_rng_state Generator default_generator".split():
-    register(_name, "creation", getattr(generator, _name), places=(_name,), differentiable=False)
+    register(_name, "creation", getattr(generator, _name), places=(_name,), differentiable=False, dtypes=NONE)
 register(
     "randperm",
     "random",
@@ -924,4 +934,5 @@ register(
     places=("randperm",),
     differentiable=False,
     batching="sliced",
+    dtypes=NUMERIC,
 )

@@ -9,6 +9,7 @@ from typing import Any
 from ...core.base.memory import require
 from ...core.base.tensor import TensorBase
 from ..declare import checks
+from ..declare.dtype_groups import WIDE
 from ..declare.host import Result, computed
 from ..declare.registry import leaf, library
 from ..declare.results import accepts_out, named_result
@@ -89,7 +90,7 @@ def _counted(points: Any, edges: list, weights: Any) -> Any:
     return np.bincount(place[inside], kept, math.prod(sizes)).reshape(sizes)
 
 
-@library("search", "histogramdd", differentiable=False, composite=True, on_host=False)
+@library("search", "histogramdd", differentiable=False, composite=True, on_host=False, dtypes=WIDE)
 def histogramdd(
     input: TensorBase,
     bins: Any,
@@ -160,7 +161,15 @@ def histogram_of_points(
     return computed(rules, count, input, weight, *bins)
 
 
-@library("search", "histogram", "Tensor.histogram", differentiable=False, composite=True, on_host=False)
+@library(
+    "search",
+    "histogram",
+    "Tensor.histogram",
+    differentiable=False,
+    composite=True,
+    on_host=False,
+    dtypes=WIDE,
+)
 @accepts_out
 def histogram(
     input: TensorBase,

@@ -14,6 +14,7 @@ from typing import Any
 from ..._typeinfo import iinfo
 from ...core.base.dtypes import by_name, dtype
 from ...core.base.tensor import TensorBase
+from ..declare.dtype_groups import ALL, COMPLEX, FLOATING, NUMBERS, NUMERIC
 from ..declare.host import holds
 from ..declare.registry import library
 from ..declare.results import category
@@ -123,7 +124,7 @@ def prod(input, dim=None, *, keepdim=False, dtype=None, mask=None):
     return x if dims else reductions.prod(x)
 
 
-@_enter
+@partial(_enter, dtypes=NUMBERS)
 def cumsum(input, dim, *, dtype=None, mask=None):
     """Σ input up to each place along `dim`, of the elements where `mask` is true.
     It is in the dtype of the input.
@@ -141,7 +142,7 @@ def cumsum(input, dim, *, dtype=None, mask=None):
     return scans.cumsum(_filled(input, mask, 0), dim, dtype=dtype or input.dtype)
 
 
-@_enter
+@partial(_enter, dtypes=NUMBERS)
 def cumprod(input, dim, *, dtype=None, mask=None):
     """Π input up to each place along `dim`, of the elements where `mask` is true.
     It is in the dtype of the input.
@@ -159,7 +160,7 @@ def cumprod(input, dim, *, dtype=None, mask=None):
     return scans.cumprod(_filled(input, mask, 1), dim, dtype=dtype or input.dtype)
 
 
-@_enter
+@partial(_enter, dtypes=ALL)
 def amax(input, dim=None, *, keepdim=False, dtype=None, mask=None):
     """max(input) over `dim`, of the elements where `mask` is true.
 
@@ -178,7 +179,7 @@ def amax(input, dim=None, *, keepdim=False, dtype=None, mask=None):
     return _over(reductions.amax, _filled(x, mask, _lowest(x.dtype)), dim, keepdim)
 
 
-@_enter
+@partial(_enter, dtypes=ALL)
 def amin(input, dim=None, *, keepdim=False, dtype=None, mask=None):
     """min(input) over `dim`, of the elements where `mask` is true.
 
@@ -197,7 +198,7 @@ def amin(input, dim=None, *, keepdim=False, dtype=None, mask=None):
     return _over(reductions.amin, _filled(x, mask, _limit(x.dtype, "max", math.inf)), dim, keepdim)
 
 
-@_enter
+@partial(_enter, dtypes=NUMERIC)
 def argmax(input, dim=None, *, keepdim=False, dtype=None, mask=None):
     """argmax(input) of the elements where `mask` is true, along `dim` or in the flattened tensor.
     It is in the dtype of the input, as PyTorch has it.
@@ -217,7 +218,7 @@ def argmax(input, dim=None, *, keepdim=False, dtype=None, mask=None):
     return reductions.argmax(_filled(x, mask, _lowest(x.dtype)), dim, bool(keepdim)).to(x.dtype)
 
 
-@_enter
+@partial(_enter, dtypes=NUMERIC)
 def argmin(input, dim=None, *, keepdim=False, dtype=None, mask=None):
     """argmin(input) of the elements where `mask` is true, along `dim` or in the flattened tensor.
     It is in the dtype of the input, as PyTorch has it.
@@ -244,7 +245,7 @@ def _count(x: TensorBase, dim: Any, keepdim: bool, mask: TensorBase | None) -> T
     return sum(x.new_ones(x.shape), dim, keepdim=keepdim, mask=mask)
 
 
-@_enter
+@partial(_enter, dtypes=FLOATING | COMPLEX)
 def mean(input, dim=None, *, keepdim=False, dtype=None, mask=None):
     """Σ input / n over `dim`, of the n elements where `mask` is true.  ValueError unless the result's
     dtype is a floating-point or complex one.
@@ -270,7 +271,7 @@ def mean(input, dim=None, *, keepdim=False, dtype=None, mask=None):
     return sum(x, dim, keepdim=keepdim, mask=mask) / _count(x, dim, keepdim, mask)
 
 
-@_enter
+@partial(_enter, dtypes=ALL)
 def median(input, dim=-1, *, keepdim=False, dtype=None, mask=None):
     """The median along `dim` (None: the first), element ⌊(n - 1) / 2⌋ of the n true ones in order; NaN for a row without a true element.
 
@@ -317,7 +318,7 @@ def logsumexp(input, dim=None, *, keepdim=False, dtype=None, mask=None):
     return _logsumexp(filled, _dims(dim, x), keepdim).to(x.dtype)
 
 
-@_enter
+@partial(_enter, dtypes=FLOATING | COMPLEX)
 def logaddexp(input, other, *, dtype=None, input_mask=None, other_mask=None):
     """log(exp(input) + exp(other)), with a mask for each.
 
@@ -338,7 +339,7 @@ def logaddexp(input, other, *, dtype=None, input_mask=None, other_mask=None):
     return of_all(_filled(x, input_mask, -math.inf), _filled(y, other_mask, -math.inf))
 
 
-@_enter
+@partial(_enter, dtypes=FLOATING | COMPLEX)
 def norm(input, ord=2.0, dim=None, *, keepdim=False, dtype=None, mask=None):
     """(Σ |input|^ord)^(1/ord) over `dim`, of the elements where `mask` is true.
 
@@ -408,7 +409,7 @@ def std(input, dim=None, unbiased=None, *, correction=None, keepdim=False, dtype
     return _spread(input, dim, unbiased, correction, keepdim, dtype, mask).sqrt()
 
 
-@_enter
+@partial(_enter, dtypes=ALL)
 def softmax(input, dim, *, dtype=None, mask=None):
     """exp(input) / Σ exp(input) along `dim`, of the elements where `mask` is true; 0 elsewhere.
 
@@ -425,7 +426,7 @@ def softmax(input, dim, *, dtype=None, mask=None):
     return _filled(_floating(input, dtype), mask, -math.inf).softmax(dim)
 
 
-@_enter
+@partial(_enter, dtypes=ALL)
 def log_softmax(input, dim, *, dtype=None, mask=None):
     """input - log Σ exp(input) along `dim`, of the elements where `mask` is true; -inf elsewhere.
 
@@ -442,7 +443,7 @@ def log_softmax(input, dim, *, dtype=None, mask=None):
     return _filled(_floating(input, dtype), mask, -math.inf).log_softmax(dim)
 
 
-@_enter
+@partial(_enter, dtypes=ALL)
 def softmin(input, dim, *, dtype=None, mask=None):
     """exp(-input) / Σ exp(-input) along `dim`, of the elements where `mask` is true; 0 elsewhere.
 
@@ -464,7 +465,7 @@ def _floating(input: TensorBase, given: dtype | None) -> TensorBase:
     return x if category(x.dtype) > 1 else x.to(FLOAT32)
 
 
-@_enter
+@partial(_enter, dtypes=FLOATING | COMPLEX)
 def normalize(input, ord, dim, *, eps=1e-12, dtype=None, mask=None):
     """input / max(norm(input, ord, dim), eps).
 

@@ -110,7 +110,7 @@ Raises:
     NotImplementedError: the dtype is neither floating-point nor complex""" + of_call(
         f"{name}(flambeau.tensor([1.0, 2.0, 3.0]))", "tensor(1.)"
     )
-    register(name, "composite", function, thin=True)
+    register(name, "composite", function, thin=True, dtypes=FLOATING | COMPLEX)
     return function
 
 
@@ -127,7 +127,7 @@ std = _spread(
 )
 
 
-@library("composite")
+@library("composite", dtypes=FLOATING | COMPLEX)
 def var_mean(
     input, dim=None, unbiased: bool | None = None, keepdim: bool = False, *, correction=None
 ) -> tuple[TensorBase, TensorBase]:
@@ -148,7 +148,7 @@ def var_mean(
     return variance_and_mean.over((input,), dim, keepdim, params=(free,))
 
 
-@library("composite")
+@library("composite", dtypes=FLOATING | COMPLEX)
 def std_mean(
     input, dim=None, unbiased: bool | None = None, keepdim: bool = False, *, correction=None
 ) -> tuple[TensorBase, TensorBase]:

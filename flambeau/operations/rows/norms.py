@@ -106,10 +106,11 @@ vector_norm = register(
     places=("linalg.vector_norm",),
     thin=True,
     autocast=("whole", "float32 unless told"),
+    dtypes=FLOATING | COMPLEX,
 )
 
 
-@library("composite", autocast=("whole", "float32"))
+@library("composite", autocast=("whole", "float32"), dtypes=FLOATING | COMPLEX)
 def dist(input, other, p=2) -> TensorBase:
     """(Σ |input - other|^p)^(1/p): the p-norm of the difference.
 
@@ -126,7 +127,7 @@ def dist(input, other, p=2) -> TensorBase:
     return vector_norm(input - other, float(p))
 
 
-@library("composite", autocast=("whole", "float32"))
+@library("composite", autocast=("whole", "float32"), dtypes=FLOATING | COMPLEX)
 @in_float32()
 def renorm(input, p, dim, maxnorm, *, out=None) -> TensorBase:
     """input · min(1, maxnorm / ‖slice‖ₚ): slices along `dim` whose p-norm is above maxnorm, cut to it.
@@ -168,7 +169,7 @@ def _shrinking(input: TensorBase, p: Any, dim: int, maxnorm: Any) -> TensorBase:
     return factor.to(input.dtype)
 
 
-@library("composite", "Tensor.renorm_", name="renorm_in_place", writes=True)
+@library("composite", "Tensor.renorm_", name="renorm_in_place", writes=True, dtypes=FLOATING | COMPLEX)
 def renorm_(self, p, dim, maxnorm) -> TensorBase:
     """`renorm` in place: input · min(1, maxnorm / ‖slice‖ₚ).
 
@@ -188,7 +189,7 @@ def renorm_(self, p, dim, maxnorm) -> TensorBase:
     return self.mul_(_shrinking(self, p, dim, maxnorm))
 
 
-@library("composite", "nn.functional.normalize", autocast=("whole", "float32"))
+@library("composite", "nn.functional.normalize", autocast=("whole", "float32"), dtypes=FLOATING | COMPLEX)
 @in_float32()
 def normalize(input: TensorBase, p: float = 2.0, dim: int = 1, eps: float = 1e-12, out=None) -> TensorBase:
     """input / max(‖input‖ₚ, eps) along `dim`.
@@ -207,7 +208,13 @@ def normalize(input: TensorBase, p: float = 2.0, dim: int = 1, eps: float = 1e-1
     return into(out, found, "normalize")
 
 
-@library("composite", "nn.functional.cosine_similarity", "cosine_similarity", autocast=("whole", "float32"))
+@library(
+    "composite",
+    "nn.functional.cosine_similarity",
+    "cosine_similarity",
+    autocast=("whole", "float32"),
+    dtypes=FLOATING,
+)
 @in_float32()
 def cosine_similarity(x1: TensorBase, x2: TensorBase, dim: int = 1, eps: float = 1e-8) -> TensorBase:
     """x1·x2 / (max(‖x1‖, eps) · max(‖x2‖, eps)) along `dim`.
@@ -238,7 +245,7 @@ def cosine_similarity(x1: TensorBase, x2: TensorBase, dim: int = 1, eps: float =
     return ((x1 / first) * (x2 / second)).sum(dim)
 
 
-@library("composite", "frobenius_norm", autocast=("whole", "float32"))
+@library("composite", "frobenius_norm", autocast=("whole", "float32"), dtypes=FLOATING | COMPLEX)
 def frobenius_norm(input: TensorBase, dim: int | tuple[int, ...], keepdim: bool = False) -> TensorBase:
     """√(Σ |input|²) over `dim`.
 

@@ -13,6 +13,7 @@ from ...core.call.pointwise import set_sum_to
 from ...core.places.join import cat
 from ...core.views.strided import spread
 from ..declare import checks
+from ..declare.dtype_groups import ALL
 from ..declare.examples import of_call
 from ..declare.half_types import in_float32
 from ..declare.pointwise import COMPLEX, EVERY, FLOATING, NUMERIC
@@ -353,6 +354,7 @@ def _extreme(name: str, shown: str, all_of, pair, best, identity: float):
         places=(name, f"Tensor.{name}"),
         thin=True,
         identity=identity,
+        dtypes=ALL,
         overloads=(
             "(input: Tensor, *, out: Tensor | None = None) -> Tensor",
             "(input: Tensor, dim: int, keepdim: bool = False, *, out: tuple[Tensor, Tensor] | None = None) "
@@ -373,7 +375,7 @@ min = _extreme("min", _SMALLEST, amin, minimum, min_with_index, math.inf)  # noq
 aminmax_result = named_result("aminmax", "min", "max")
 
 
-@library("composite")
+@library("composite", dtypes=ALL)
 @accepts_out(exact=True)
 def aminmax(input, *, dim=None, keepdim: bool = False):
     """min(input) and max(input) over `dim` (all by default), as a named tuple (min, max).
@@ -449,7 +451,7 @@ def _(grad, input, dim, keepdim, dtype_input):
     return found.to(dtype_input)
 
 
-@library("composite", identity=0)
+@library("composite", identity=0, dtypes=ALL)
 @accepts_out
 def nansum(input, dim=None, keepdim: bool = False, *, dtype=None) -> TensorBase:
     """Σ input over `dim` (all by default), in which NaN counts as zero.
@@ -470,7 +472,7 @@ def nansum(input, dim=None, keepdim: bool = False, *, dtype=None) -> TensorBase:
     )
 
 
-@library("composite", identity=math.nan)
+@library("composite", identity=math.nan, dtypes=FLOATING | COMPLEX)
 @accepts_out
 @in_float32()
 def nanmean(input, dim=None, keepdim: bool = False, *, dtype=None) -> TensorBase:

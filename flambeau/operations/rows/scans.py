@@ -13,6 +13,7 @@ from ...core.base.tensor import TensorBase
 from ...core.lib import extremes as core_extremes
 from ...core.places.join import cat
 from ..declare import checks
+from ..declare.dtype_groups import ALL, BOOL, UNSIGNED
 from ..declare.examples import of_call
 from ..declare.host import holds
 from ..declare.pointwise import COMPLEX, FLOATING, NUMBERS
@@ -188,7 +189,7 @@ def _(grad: TensorBase, upstream: TensorBase, x: TensorBase, dim: int) -> tuple:
     return to_upstream, to_x
 
 
-@leaf("scan", "logcumsumexp", "Tensor.logcumsumexp", identity=-math.inf)
+@leaf("scan", "logcumsumexp", "Tensor.logcumsumexp", identity=-math.inf, dtypes=FLOATING | COMPLEX)
 def logcumsumexp(input: TensorBase, dim: int, *, out: TensorBase | None = None) -> TensorBase:
     """log Σ exp(x₀ … xₖ) for each k along `dim`, without overflow.  NotImplementedError for integers.
 
@@ -281,7 +282,9 @@ def _extreme(who: str, shown: str, kind: str, run: Scan, result: type):
     )
     names = ("values", "indices")
     least = math.inf if kind == "min" else -math.inf
-    made = leaf("scan", who, f"Tensor.{who}", results=names, batching="along flat", identity=least)(function)
+    made = leaf(
+        "scan", who, f"Tensor.{who}", results=names, batching="along flat", identity=least, dtypes=ALL
+    )(function)
     made.derivative(_to_places)
     return made
 
@@ -316,7 +319,9 @@ def _in_place(function, sign: str, shown: str):
         "Shape:\n    self: any, which stays\n\nRaises:\n    IndexError: `dim` is out of range"
         + of_call(f"tensor([1, 2, 3]).{write.__name__}(0)", shown)
     )
-    register(write.__name__, "scan", write, places=(f"Tensor.{write.__name__}",), composite=True)
+    register(
+        write.__name__, "scan", write, places=(f"Tensor.{write.__name__}",), composite=True, dtypes=NUMBERS
+    )
 
 
 _in_place(cumsum, "Σ", "tensor([1, 3, 6])")
@@ -391,7 +396,14 @@ def _panels(y: TensorBase, x: TensorBase | None, dx, dim: int, who: str) -> Tens
     return sums * steps
 
 
-@library("composite", "trapezoid", "trapz", reference="numpy.trapezoid", autocast=("whole", "float32"))
+@library(
+    "composite",
+    "trapezoid",
+    "trapz",
+    reference="numpy.trapezoid",
+    autocast=("whole", "float32"),
+    dtypes=NUMBERS,
+)
 def trapezoid(y: TensorBase, x: TensorBase | None = None, *, dx: float = 1.0, dim: int = -1) -> TensorBase:
     """Σ dx · (yₖ + yₖ₊₁) / 2 along `dim`: the integral by the trapezoidal rule, at places `x` or at
     distance `dx`.
@@ -403,7 +415,7 @@ def trapezoid(y: TensorBase, x: TensorBase | None = None, *, dx: float = 1.0, di
     return _panels(y, x, dx, dim, "trapezoid").sum(dim) / 2.0
 
 
-@library("composite", "cumulative_trapezoid", autocast=("whole", "float32"))
+@library("composite", "cumulative_trapezoid", autocast=("whole", "float32"), dtypes=NUMBERS)
 def cumulative_trapezoid(
     y: TensorBase, x: TensorBase | None = None, *, dx: float = 1.0, dim: int = -1
 ) -> TensorBase:
@@ -460,7 +472,7 @@ def _slope(f: TensorBase, axis: int, spacing: Any, edge_order: int) -> TensorBas
     return cat([first, inner, last], axis)
 
 
-@library("composite", "gradient", reference="numpy.gradient")
+@library("composite", "gradient", reference="numpy.gradient", dtypes=NUMBERS - UNSIGNED)
 def gradient(
     input: TensorBase, *, spacing: Any = 1, dim: Any = None, edge_order: int = 1
 ) -> tuple[TensorBase, ...]:
@@ -490,7 +502,7 @@ def gradient(
         raise RuntimeError(
             f"gradient(): expected spacing to be unspecified, a scalar or a list of length {len(axes)}, got length {len(spacings)}"
         )
-    if input.dtype.name in ("uint8", "bool"):
+    if input.dtype.name in BOOL | UNSIGNED:
         raise RuntimeError(f"gradient(): expected input of signed numbers, got {input.dtype}")
     if not (input.is_floating_point() or input.is_complex()):
         input = input * 1.0

@@ -9,6 +9,7 @@ from ...core.base.dtypes import by_name
 from ...core.base.tensor import TensorBase
 from ...core.make.create import arange, full
 from ..declare import checks
+from ..declare.dtype_groups import FLOATING
 from ..declare.host import without_data
 from ..declare.registry import library
 from ..moving.joining import cat
@@ -20,7 +21,7 @@ REDUCTIONS = ("sum", "prod", "mean", *EXTREMES)
 WITHOUT = {"sum": 0.0, "mean": math.nan, "prod": 1.0, "amax": -math.inf, "amin": math.inf}
 
 
-@library("composite", "segment_reduce", "_segment_reduce")
+@library("composite", "segment_reduce", "_segment_reduce", dtypes=FLOATING)
 def segment_reduce(
     data: TensorBase,
     reduce: str,

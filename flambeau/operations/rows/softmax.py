@@ -195,6 +195,7 @@ def _implicit(name: str, ndim: int) -> int:
     thin=True,
     autocast=("whole", "float32 unless told"),
     identity=-math.inf,
+    dtypes=FLOATING,
 )
 def softmax(input: TensorBase, dim: int | None = None, _stacklevel: int = 3, dtype=None) -> TensorBase:
     """exp(input) / Σ exp(input) along `dim`; see `flambeau.softmax`.
@@ -220,6 +221,7 @@ def softmax(input: TensorBase, dim: int | None = None, _stacklevel: int = 3, dty
     name="log_softmax_function",
     autocast=("whole", "float32 unless told"),
     identity=-math.inf,
+    dtypes=FLOATING,
 )
 def log_softmax(input: TensorBase, dim: int | None = None, _stacklevel: int = 3, dtype=None) -> TensorBase:
     """input - log Σ exp(input): the logarithm of the softmax along `dim`, without overflow.
@@ -238,7 +240,7 @@ def log_softmax(input: TensorBase, dim: int | None = None, _stacklevel: int = 3,
     return log_softmax_of(input, dim) if dtype is None else log_softmax_of(input, dim, dtype=dtype)
 
 
-@library("composite", "nn.functional.softmin", autocast="parts", identity=math.inf)
+@library("composite", "nn.functional.softmin", autocast="parts", identity=math.inf, dtypes=FLOATING)
 def softmin(input: TensorBase, dim: int | None = None, _stacklevel: int = 3, dtype=None) -> TensorBase:
     """exp(-input) / Σ exp(-input): softmax(-input) along `dim`.
 

@@ -20,6 +20,7 @@ from ...core.base.dtypes import by_name, get_default_dtype
 from ...core.base.tensor import TensorBase
 from ...core.lib.fourier import takes
 from ...core.make.create import arange
+from ..declare.dtype_groups import ALL, COMPLEX, EVERY, FLOATING, HALF, WIDE
 from ..declare.examples import of_call
 from ..declare.host import holds
 from ..declare.registry import leaf, library
@@ -257,6 +258,7 @@ def _transform(
     given: str,
     elements: str,
     casts: tuple[str, ...] = ("", "2", "n"),
+    dtypes: frozenset[str] = EVERY - HALF,
 ) -> None:
     """The public functions of one kind: over one dimension, two (`…2`) and any number (`…n`).
 
@@ -305,6 +307,7 @@ def _transform(
             on_host=False,
             autocast=("float32", "whole") if end in casts else None,
             batching="transforms" if end == "n" else "along",
+            dtypes=dtypes,
         )(function)
 
 
@@ -331,6 +334,7 @@ _transform(
     "X[k] = Σ x[j] e^(-2πi jk/n), k ≤ n/2, of real numbers",
     "[1.0, 2.0, 3.0, 4.0]",
     "10., -2., -2.",
+    dtypes=ALL - HALF,
 )
 _transform(
     "irfft",
@@ -357,6 +361,7 @@ _transform(
     "[1.0, 1.0, 1.0, 1.0]",
     "1., 0., 0.",
     casts=("",),
+    dtypes=ALL - HALF,
 )
 
 
@@ -390,7 +395,7 @@ def _frequencies(name: str, doc: str, multiples: Callable) -> Callable:
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = doc
-    return library("spectral", f"fft.{name}", differentiable=False)(function)
+    return library("spectral", f"fft.{name}", differentiable=False, dtypes=FLOATING)(function)
 
 
 fftfreq = _frequencies(
@@ -484,7 +489,15 @@ def _window(who: str, window: TensorBase | None, length: int, n_fft: int, like: 
     return cat(parts) if length < n_fft else window
 
 
-@library("spectral", "stft", "Tensor.stft", composite=True, on_host=False, autocast=("float32", "whole"))
+@library(
+    "spectral",
+    "stft",
+    "Tensor.stft",
+    composite=True,
+    on_host=False,
+    autocast=("float32", "whole"),
+    dtypes=WIDE | COMPLEX,
+)
 def stft(
     input: TensorBase,
     n_fft: int,
@@ -547,7 +560,7 @@ def stft(
     return found if return_complex else view_as_real(found.contiguous())
 
 
-@library("spectral", "istft", "Tensor.istft", composite=True, on_host=False)
+@library("spectral", "istft", "Tensor.istft", composite=True, on_host=False, dtypes=WIDE | COMPLEX)
 def istft(
     input: TensorBase,
     n_fft: int,

@@ -313,7 +313,7 @@ def _old(name: str, what: str, elements: str, shape: Callable, *parameters: tupl
         "Raises:\n    RuntimeError: the length is negative, or the dtype not floating-point\n    TypeError: an argument is unknown"
         + of_call(f"{name}(4)[1:]", f"tensor([{elements}])")
     )
-    library("window", name, name=name, differentiable=False)(function)
+    library("window", name, name=name, differentiable=False, dtypes=FLOATS)(function)
 
 
 _old(

@@ -17,7 +17,7 @@ from flambeau.operations.declare.registry import REGISTRY
 POINTWISE = [
     e
     for e in REGISTRY.values()
-    if e.kind == "pointwise" and e.places and "float64" in e.details["dtypes"] and e.places[0][0] != "_"
+    if e.kind == "pointwise" and e.places and "float64" in e.dtypes and e.places[0][0] != "_"
 ]
 
 
