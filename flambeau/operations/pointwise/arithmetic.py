@@ -475,7 +475,7 @@ def rounding(decimals: int) -> tuple[PointwiseOp, dict[str, float]]:
     "special.round",
     reference="numpy.round",
     elementwise=True,
-    dtypes=ALL,
+    dtypes=NUMERIC,
 )
 def round(input, *, decimals=0, out=None) -> TensorBase:  # noqa: A001
     """Nearest multiple of 10^-decimals, ties to even; its derivative is 0.

@@ -10,7 +10,7 @@ from ...core.base.dtypes import by_name, dtype
 from ...core.base.tensor import TensorBase
 from ...core.call.pointwise import PointwiseOp
 from ...core.make.bridge import from_numpy
-from ..declare.dtype_groups import ALL, COMPLEX, EVERY, FLOATING, NUMERIC, WIDE
+from ..declare.dtype_groups import ALL, EVERY, FLOATING, NUMERIC
 from ..declare.examples import of_call
 from ..declare.registry import library, register
 from ..declare.results import into, overwrite, write_over
@@ -172,7 +172,7 @@ for _in_place, _function, _dtypes, _given, _more, _shown in (
     (_round_, round, NUMERIC, "1.5, 2.6", "", "tensor([2., 3.])"),
     (_nan_to_num_, nan_to_num, EVERY, 'float("nan"), 1.0', "", "tensor([0., 1.])"),
     (_logit_, logit, FLOATING, "0.5, 0.75", "", "tensor([0.0000, 1.0986])"),
-    (_float_power_, float_power, WIDE | COMPLEX, "2.0, 3.0", "2", "tensor([4., 9.])"),
+    (_float_power_, float_power, frozenset(("float64", "complex128")), "2.0, 3.0", "2", "tensor([4., 9.])"),
     (_mvlgamma_, mvlgamma, FLOATING, "2.0, 3.0", "2", "tensor([0.4516, 1.5502])"),
 ):
     _written(_in_place, _function, _dtypes, _given, _more, _shown)
