@@ -12,9 +12,11 @@ Transforms run over vectors of channels: `lift` for filters, `spread` for the in
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from ..irtext import Value
+from .epilogues import Epilogue
 from .register import lanes
 from .vectors import Vectors, argument, i64, number, text
 
@@ -92,10 +94,18 @@ def _write_spread(v: Vectors, m: int) -> None:
     v.f.loop(i64(0), number("squares"), i64(1), [argument("room"), argument("to")], one)
 
 
-def _write_gather(v: Vectors, m: int) -> None:
-    """Planes of sums to squares side by side in a room of pixels, each a vector of filters; `bias` is one."""
+def _write_gather(v: Vectors, m: int, epilogue: Epilogue) -> None:
+    """Planes of sums to squares side by side in a room of pixels, each a vector of filters; so is each of the epilogue's operands,
+    `apart` from one another.
+    """
     t = m + 2
-    bias = v.load(argument("bias"))
+    operands = [
+        v.load(v.at(argument("terms"), v.f.mul(number("apart"), i64(k)))) for k in range(len(epilogue.reads))
+    ]
+
+    def ended(value: Value) -> Value:
+        given = {leaf: (value, *operands)[leaf.value] for leaf in epilogue.leaves()}
+        return v.low.values([epilogue.root], given)[0]
 
     def one(_, carried: list[Value]) -> list[Value]:
         place, room = carried
@@ -107,7 +117,7 @@ def _write_gather(v: Vectors, m: int) -> None:
         for a in range(m):
             to = v.at(room, v.f.mul(number("row"), i64(a)))
             for q, value in enumerate(_gather(v, m, [lines[q][a] for q in range(t)])):
-                v.store(v.add(value, bias), v.at(to, i64(q * v.bytes)))
+                v.store(ended(value), v.at(to, i64(q * v.bytes)))
         return [v.at(place, number("step")), v.at(room, i64(m * v.bytes))]
 
     v.f.loop(i64(0), number("squares"), i64(1), [argument("from"), argument("room")], one)
@@ -131,14 +141,14 @@ def _write_lift(v: Vectors, m: int) -> None:
     v.f.loop(i64(0), number("channels"), i64(1), [argument("from"), argument("to")], one)
 
 
-_STEPS = {
+_STEPS: dict[str, tuple[Callable[..., None], str]] = {
     "spread": (
         _write_spread,
         "ptr noalias %room, i64 %row, ptr noalias %to, i64 %plane, i64 %step, i64 %squares",
     ),
     "gather": (
         _write_gather,
-        "ptr noalias %from, i64 %plane, i64 %step, ptr noalias %room, i64 %row, i64 %squares, ptr %bias",
+        "ptr noalias %from, i64 %plane, i64 %step, ptr noalias %room, i64 %row, i64 %squares, ptr %terms, i64 %apart",
     ),
     "lift": (
         _write_lift,
@@ -153,7 +163,9 @@ class Transform(NamedTuple):
     dtype: str
     m: int
     step: str
+    epilogue: Epilogue | None = None  # of "gather", of operands read by columns
 
     def text(self, symbol: str) -> str:
         write, arguments = _STEPS[self.step]
-        return text(symbol, self.dtype, lanes(self.dtype), arguments, lambda v: write(v, self.m))
+        more = () if self.epilogue is None else (self.epilogue,)
+        return text(symbol, self.dtype, lanes(self.dtype), arguments, lambda v: write(v, self.m, *more))

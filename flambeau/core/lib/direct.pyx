@@ -52,7 +52,8 @@ cdef struct Work:
     int parts
     Part* part
     int64_t down              # rows of places an image
-    const char* bias
+    int operands              # of the epilogue, each an element for each lane of each vector of filters, one after another
+    const char* terms
     char* packed
     char* rooms
     unsigned char* taken
@@ -91,7 +92,9 @@ cdef void compute(const Work* w, int64_t n, int64_t begin, int64_t end, const ch
     memset(&t, 0, sizeof(Tile))
     t.row, t.step = w.stride_column * w.pitch, w.size
     t.b_step, t.b_vector = vectors * w.vector, w.vector
-    t.c_row, t.operands[0].data = c_step, w.bias + filter * w.size
+    t.c_row = c_step
+    for k in range(w.operands):
+        t.operands[k].data = w.terms + (k * w.vectors * w.lanes + filter) * w.size
     t.columns = min(vectors * w.lanes, w.filters - filter) if w.y.last else vectors * w.lanes
     if w.in_place:
         base = w.x.data + n * w.x.image
@@ -182,15 +185,22 @@ cdef void pack_range(void* context, int64_t begin, int64_t end) noexcept nogil:
     flambeau_leave_slot(w.taken, slot)
 
 
+cdef void read_filters(Work* w, TensorBase weight, bint turned) noexcept nogil:
+    w.w.data, w.w.size, w.w.lanes, w.w.filters, w.w.channels = pointer(weight), w.size, w.lanes, w.filters, w.channels
+    w.w.filter, w.w.channel = w.channels * w.w.taps * w.size, w.w.taps * w.size
+    if turned:
+        w.w.filter, w.w.channel = w.w.taps * w.size, w.filters * w.w.taps * w.size
+
+
 cdef class Direct:
-    """Convolutions of one shape: `run(x, weight, bias, out)`."""
+    """Convolutions of one shape: `run(x, weight, terms, out)`."""
     cdef Work w
     cdef int64_t* numbers
 
     def __cinit__(self, int size, int lanes, tuple x_shape, int64_t filters, tuple out, tuple stride, tuple apart, tuple parts, int window,
-                  int panel, int most, int64_t band, int64_t splits, int64_t pitch, uintptr_t turn, tuple tiles):
+                  int panel, int most, int64_t band, int64_t splits, int64_t pitch, uintptr_t turn, tuple tiles, int operands):
         """`parts`: (rows, columns, first row, first column, rows of the window, columns of it, taps in that order) of each part of
-        the output; `window`: taps of the weight; `pitch`: elements from pixel to pixel of the room; `tiles`: (vectors, rows, address).
+        the output; `window`: taps of the weight; `pitch`: elements from pixel to pixel of the room; `tiles`: (vectors, rows, address); `operands`: of their epilogue.
         """
         cdef Work* w = &self.w
         cdef int64_t count = 0, k, number
@@ -200,7 +210,7 @@ cdef class Direct:
         w.images, w.channels, w.filters = x_shape[0], x_shape[1], filters
         w.stride_row, w.stride_column = stride
         w.apart_row, w.apart_column = apart
-        w.vectors, w.panel, w.most = (filters + lanes - 1) // lanes, panel, most
+        w.vectors, w.panel, w.most, w.operands = (filters + lanes - 1) // lanes, panel, most, operands
         w.w.taps = window
         w.parts, w.down, w.taps = len(parts), 0, 0
         w.low, w.high, w.left = 1 << 60, -(1 << 60), 1 << 60
@@ -245,14 +255,34 @@ cdef class Direct:
         free(self.w.part)
         free(self.numbers)
 
-    def run(self, TensorBase x not None, TensorBase weight not None, TensorBase bias not None, TensorBase out not None,
-            bint turned=False) -> None:
-        """`weight` (K, C, *), contiguous; `turned`: (C, K, *).  `bias`: an element for each lane of each vector of filters."""
+    def values(self) -> int:
+        """How many elements the filters are when `lay` has laid them out."""
+        return self.w.vectors * self.w.lanes * self.w.taps * self.w.channels
+
+    def lay(self, TensorBase weight not None, TensorBase values not None, bint turned=False) -> None:
+        """`weight` (K, C, *), contiguous, or, `turned`, (C, K, *), to values."""
+        cdef Work w = self.w
+        cdef unsigned char taken[MAX_SLOTS]
+        cdef Storage rooms
+        cdef int64_t few = max(TURNED // w.w.taps, 1), tasks = panels_of(&w) * ((w.channels + few - 1) // few)
+        read_filters(&w, weight, turned)
+        w.packed, w.taken = pointer(values), taken
+        memset(taken, 0, MAX_SLOTS)
+        w.slots = <int>max(1, min(min(num_threads(), tasks), MAX_SLOTS))
+        w.room, w.out_room = lines(max(TURNED, w.w.taps) * w.vector), 0
+        rooms = new_storage(w.slots * w.room)
+        w.rooms = rooms.data
+        with nogil:
+            parallel_in_parts(pack_range, &w, tasks, 4, 2e3)
+
+    def run(self, TensorBase x not None, TensorBase weight not None, TensorBase terms not None, TensorBase out not None,
+            bint turned=False, bint laid=False) -> None:
+        """`weight` (K, C, *), contiguous; `turned`: (C, K, *); `laid`: values.  `terms`: the epilogue's operands."""
         cdef Work w = self.w
         cdef unsigned char taken[MAX_SLOTS]
         cdef Storage rooms, packed
         cdef Part* p
-        cdef int64_t k, i, j, tasks = w.bands * w.splits, few = max(TURNED // w.w.taps, 1), work, each
+        cdef int64_t k, i, j, tasks = w.bands * w.splits, few = max(TURNED // w.w.taps, 1), work, each, size
         cdef int64_t* offsets
         read_image(&w.x, x)
         read_image(&w.y, out)
@@ -267,15 +297,13 @@ cdef class Direct:
         for k in range(w.parts):
             for j in range(1, w.part[k].wide):
                 w.joined = w.joined and w.part[k].right[j] == w.part[k].right[j - 1] + 1
-        w.w.data, w.w.size, w.w.lanes, w.w.filters, w.w.channels = pointer(weight), w.size, w.lanes, w.filters, w.channels
-        w.w.filter, w.w.channel = w.channels * w.w.taps * w.size, w.w.taps * w.size
-        if turned:
-            w.w.filter, w.w.channel = w.w.taps * w.size, w.filters * w.w.taps * w.size
-        w.bias = pointer(bias)
-        packed = new_storage(lines(w.vectors * w.vector * w.taps * w.channels) + w.taps * 8 + w.parts * sizeof(Part))
-        w.packed = packed.data
+        read_filters(&w, weight, turned)
+        w.terms = pointer(terms)
+        size = 0 if laid else lines(w.vectors * w.vector * w.taps * w.channels)
+        packed = new_storage(size + w.taps * 8 + w.parts * sizeof(Part))
+        w.packed = pointer(weight) if laid else packed.data
         # a call's own offsets: another thread may run this plan on other strides
-        offsets = <int64_t*>(packed.data + lines(w.vectors * w.vector * w.taps * w.channels))
+        offsets = <int64_t*>(packed.data + size)
         p = <Part*>(offsets + w.taps)
         for k in range(w.parts):
             p[k] = w.part[k]
@@ -293,5 +321,6 @@ cdef class Direct:
         w.rooms = rooms.data
         work = w.band * w.apart_row * w.y.width * w.channels * w.taps // (w.apart_row * w.apart_column) * w.vectors * w.lanes // w.splits
         with nogil:
-            parallel_in_parts(pack_range, &w, panels_of(&w) * ((w.channels + few - 1) // few), 4, 2e3)
+            if not laid:
+                parallel_in_parts(pack_range, &w, panels_of(&w) * ((w.channels + few - 1) // few), 4, 2e3)
             parallel_in_parts(bands_range, &w, tasks, max((1 << 17) // max(work, 1), 1), work * NANOSECONDS_A_PRODUCT)

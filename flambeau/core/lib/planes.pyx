@@ -31,7 +31,8 @@ cdef struct Work:
     int64_t room, out_room
     const char* weight
     int64_t filter, channel   # steps of the weight
-    const char* bias
+    int operands              # of the epilogue, each an element a filter, one after another
+    const char* terms
     char* rooms
     unsigned char* taken
     int slots
@@ -72,9 +73,12 @@ cdef void blocks_range(void* context, int64_t begin, int64_t end) noexcept nogil
     cdef bint joined = w.lines < w.images
     cdef Tile t
     cdef int64_t task, n, block, split, vectors, first, count, c, run, start, stop
+    cdef int k
     memset(&t, 0, sizeof(Tile))
     t.row, t.step, t.offsets, t.terms, t.taps[0] = w.filter, w.channel, &ZERO, w.channels, 1
-    t.b, t.b_vector, t.operands[0].row = room, w.vector, w.size
+    t.b, t.b_vector = room, w.vector
+    for k in range(w.operands):
+        t.operands[k].row = w.size
     for task in range(begin, end):
         split = task % w.splits
         block, n = task // w.splits % w.blocks, task // w.splits // w.blocks
@@ -90,7 +94,9 @@ cdef void blocks_range(void* context, int64_t begin, int64_t end) noexcept nogil
                 memset(room + c * t.b_step + count * w.size, 0, t.b_step - count * w.size)
         for run in range(w.runs * split // w.splits, w.runs * (split + 1) // w.splits):
             start, stop = w.filters * run // w.runs, w.filters * (run + 1) // w.runs
-            t.a, t.operands[0].data = w.weight + start * w.filter, w.bias + start * w.size
+            t.a = w.weight + start * w.filter
+            for k in range(w.operands):
+                t.operands[k].data = w.terms + (k * w.filters + start) * w.size
             t.c = room + w.room if joined else w.y.data + n * w.y.image + start * w.y.channel + first * w.size
             w.tiles[vectors][stop - start](&t)
             if joined:
@@ -99,12 +105,12 @@ cdef void blocks_range(void* context, int64_t begin, int64_t end) noexcept nogil
 
 
 cdef class Planes:
-    """Products of filters and planes for one shape: `run(x, weight, bias, out)`."""
+    """Products of filters and planes for one shape: `run(x, weight, terms, out)`."""
     cdef Work w
 
     def __cinit__(self, int size, int lanes, tuple x_shape, int64_t filters, bint joined, int panel, int most,
-                  int64_t splits, tuple tiles):
-        """`joined`: all images are one line; `tiles`: (vectors, rows, address) of each tile."""
+                  int64_t splits, tuple tiles, int operands):
+        """`joined`: all images are one line; `tiles`: (vectors, rows, address) of each tile; `operands`: of their epilogue."""
         cdef Work* w = &self.w
         w.size, w.lanes, w.vector = size, lanes, lanes * size
         w.images, w.channels, w.filters = x_shape[0], x_shape[1], filters
@@ -112,22 +118,22 @@ cdef class Planes:
         w.lines = 1 if joined else w.images
         w.vectors = (w.pixels * (w.images if joined else 1) + lanes - 1) // lanes
         w.blocks = (w.vectors + panel - 1) // panel
-        w.most, w.runs, w.splits = most, (filters + most - 1) // most, splits
+        w.most, w.runs, w.splits, w.operands = most, (filters + most - 1) // most, splits, operands
         w.room = lines((w.vectors + w.blocks - 1) // w.blocks * w.vector * w.channels)
         w.out_room = panel * w.vector * most if joined else 0
         for vectors, rows, address in tiles:
             w.tiles[<int>vectors][<int>rows] = <tile_t><uintptr_t>address
 
-    def run(self, TensorBase x not None, TensorBase weight not None, TensorBase bias not None, TensorBase out not None,
+    def run(self, TensorBase x not None, TensorBase weight not None, TensorBase terms not None, TensorBase out not None,
             bint turned=False) -> None:
-        """`weight` (K, C), contiguous; `turned`: (C, K).  All rows of x and out lie one after another."""
+        """`weight` (K, C), contiguous; `turned`: (C, K); `terms`: the epilogue's operands.  All rows of x and out lie one after another."""
         cdef Work w = self.w
         cdef unsigned char taken[MAX_SLOTS]
         cdef Storage rooms
         cdef int64_t tasks = w.lines * w.blocks * w.splits, work = w.filters * w.channels * w.vectors * w.lanes // (w.blocks * w.splits)
         read_image(&w.x, x)
         read_image(&w.y, out)
-        w.weight, w.bias = pointer(weight), pointer(bias)
+        w.weight, w.terms = pointer(weight), pointer(terms)
         w.filter, w.channel = (w.size, w.filters * w.size) if turned else (w.channels * w.size, w.size)
         memset(taken, 0, MAX_SLOTS)
         w.taken = taken

@@ -19,7 +19,7 @@ from ..base.tensor cimport TensorBase, pointer
 
 ctypedef void (*spread_t)(const char* room, int64_t row, char* to, int64_t plane, int64_t step, int64_t squares) noexcept nogil
 ctypedef void (*gather_t)(const char* source, int64_t plane, int64_t step, char* room, int64_t row, int64_t squares,
-                          const char* bias) noexcept nogil
+                          const char* terms, int64_t apart) noexcept nogil
 ctypedef void (*lift_t)(const char* source, int64_t tap, int64_t from_step, char* to, int64_t plane, int64_t step,
                         int64_t channels) noexcept nogil
 
@@ -40,7 +40,7 @@ cdef struct Work:
     int64_t images, m, t, before_row, before_column, down, across, rows, block     # rows of squares, of all images, of a task
     int64_t channels, filters, lanes, size, vector, vectors, panel, most
     int64_t v_step, v_plane, m_step, m_plane, room, out_room, slot_bytes, values_bytes
-    const char* bias
+    const char* terms         # operands of the epilogue, each an element for each lane of each vector of filters, one after another
     char* u
     char* rooms
     char* values              # of all rows, where threads share each step
@@ -93,7 +93,7 @@ cdef void gather_rows(const Work* w, char* room, const char* m, int64_t begin, i
         n, top = r // w.down, r % w.down * w.m
         for k in range(first, last):
             w.gather(m + (r - begin) * w.across * w.m_step + k * w.vector, w.m_plane, w.m_step, room, pitch, w.across,
-                     w.bias + k * w.vector)
+                     w.terms + k * w.vector, w.vectors * w.vector)
             for a in range(min(w.m, w.y.height - top)):
                 deliver(w.turn, &w.y, n, k * w.lanes, min(w.lanes, w.filters - k * w.lanes), top + a, w.y.width, room + a * pitch,
                         w.vector)
@@ -170,7 +170,7 @@ cdef void lift_range(void* context, int64_t begin, int64_t end) noexcept nogil:
 
 
 cdef class Winograd:
-    """F(m × m, 3 × 3) for one shape: `run(x, values, bias, out)`, where `values` are made of filters by `lift`."""
+    """F(m × m, 3 × 3) for one shape: `run(x, values, terms, out)`, where `values` are made of filters by `lift`."""
     cdef Work w
     cdef bint shared          # threads share each step
 
@@ -221,15 +221,15 @@ cdef class Winograd:
         with nogil:
             parallel_in_parts(lift_range, &w, tasks, 4, 4e3)
 
-    def run(self, TensorBase x not None, TensorBase values not None, TensorBase bias not None, TensorBase out not None) -> None:
-        """`bias`: an element for each lane of each vector of filters."""
+    def run(self, TensorBase x not None, TensorBase values not None, TensorBase terms not None, TensorBase out not None) -> None:
+        """`terms`: the operands of the gathering transform's epilogue."""
         cdef Work w = self.w
         cdef int64_t tasks = (w.rows + w.block - 1) // w.block, work, planes = w.t * w.t, vectors
         cdef unsigned char taken[MAX_SLOTS]
         cdef Storage rooms, all_values
         read_image(&w.x, x)
         read_image(&w.y, out)
-        w.u, w.bias = pointer(values), pointer(bias)
+        w.u, w.terms = pointer(values), pointer(terms)
         memset(taken, 0, MAX_SLOTS)
         w.taken = taken
         w.slots = <int>max(1, min(num_threads(), MAX_SLOTS) if self.shared else min(min(num_threads(), tasks), MAX_SLOTS))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 
 from ...codegen.tiles import register, turning
-from ...codegen.tiles.epilogues import biased
+from ...codegen.tiles.epilogues import Epilogue, biased
 from ...core.base.dtypes import by_name
 from ...core.lib.direct import Direct
 from .convolution_grid import Geometry
@@ -57,12 +57,14 @@ def forward(
     kernel: tuple[int, int],
     g: Geometry,
     out: tuple[int, int],
+    epilogue: Epilogue | None = None,
 ):
-    """The driver of a convolution of an input (N, C, H, W)."""
+    """The driver of a convolution of an input (N, C, H, W); without an epilogue a bias is added."""
     lines = [
         [(0, o, [(k, k * d - b) for k in range(n)])] for o, n, d, b in zip(out, kernel, g.dilation, g.before)
     ]
-    return _plan(dtype, shape, filters, kernel, g.stride, (1, 1), _parts(lines, kernel[1]), out)
+    parts = _parts(lines, kernel[1])
+    return _plan(dtype, shape, filters, kernel, g.stride, (1, 1), parts, out, epilogue)
 
 
 @functools.lru_cache(maxsize=256)
@@ -81,7 +83,8 @@ def gradient(
     return _plan(dtype, shape, channels, kernel, (1, 1), g.stride, _parts(lines, kernel[1]), sizes)
 
 
-def _plan(dtype, shape, filters, kernel, stride, apart, parts, out):
+def _plan(dtype, shape, filters, kernel, stride, apart, parts, out, epilogue=None):
+    ending = epilogue or biased(dtype, "columns")
     size, lanes = by_name[dtype].itemsize, register.lanes(dtype)
     most, panel = rows_and_vectors()
     vectors = -(-filters // lanes)
@@ -108,5 +111,5 @@ def _plan(dtype, shape, filters, kernel, stride, apart, parts, out):
     return Direct(
         size, lanes, tuple(shape), filters, tuple(out), tuple(stride), tuple(apart), parts, kernel[0] * kernel[1], panel, most,
         band, splits, pitch, register.address(turning.Turn(dtype)),
-        tiles(dtype, vectors, panel, runs(columns, most), biased(dtype, "columns")),
+        tiles(dtype, vectors, panel, runs(columns, most), ending), len(ending.reads),
     )  # fmt: skip

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 
 from ...codegen.tiles import epilogues, register
+from ...codegen.tiles.epilogues import Epilogue
 from ...core.base.dtypes import by_name
 from ...core.lib.planes import Planes
 from .convolution_winograd import runs
@@ -21,8 +22,9 @@ def rows_and_vectors() -> tuple[int, int]:
 
 
 @functools.lru_cache(maxsize=256)
-def plan(dtype: str, shape: tuple[int, ...], filters: int):
-    """The driver for an input of `shape` (N, C, H, W)."""
+def plan(dtype: str, shape: tuple[int, ...], filters: int, epilogue: Epilogue | None = None):
+    """The driver for an input of `shape` (N, C, H, W); without an epilogue a bias is added."""
+    ending = epilogue or epilogues.biased(dtype, "rows")
     lanes = register.lanes(dtype)
     most, panel = rows_and_vectors()
     pixels = shape[2] * shape[3]
@@ -33,9 +35,12 @@ def plan(dtype: str, shape: tuple[int, ...], filters: int):
     widths = {vectors // blocks, -(-vectors // blocks)}
     rows = runs([filters], most)
     tiles = tuple(
-        (v, n, register.address(register.Register(dtype, n, v, epilogue=epilogues.biased(dtype, "rows"))))
+        (v, n, register.address(register.Register(dtype, n, v, epilogue=ending)))
         for v in widths
         for n in rows
     )
     splits = min(max(TASKS // ((1 if joined else shape[0]) * blocks), 1), -(-filters // most))
-    return Planes(by_name[dtype].itemsize, lanes, tuple(shape), filters, joined, panel, most, splits, tiles)
+    count = len(ending.reads)
+    return Planes(
+        by_name[dtype].itemsize, lanes, tuple(shape), filters, joined, panel, most, splits, tiles, count
+    )

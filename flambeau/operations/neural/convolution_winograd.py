@@ -6,7 +6,7 @@ import functools
 from collections.abc import Iterable
 
 from ...codegen.tiles import register, turning, winograd
-from ...codegen.tiles.epilogues import Epilogue
+from ...codegen.tiles.epilogues import Epilogue, biased
 from ...core.base.dtypes import by_name
 from ...core.lib.winograd import Winograd
 
@@ -46,9 +46,16 @@ def tiles(dtype: str, vectors: int, panel: int, rows: set[int], epilogue: Epilog
 
 @functools.lru_cache(maxsize=256)
 def plan(
-    dtype: str, m: int, shape: tuple[int, ...], filters: int, before: tuple[int, int], out: tuple[int, int]
+    dtype: str,
+    m: int,
+    shape: tuple[int, ...],
+    filters: int,
+    before: tuple[int, int],
+    out: tuple[int, int],
+    epilogue: Epilogue | None = None,
 ):
-    """The driver for an input of `shape` (N, C, H, W)."""
+    """The driver for an input of `shape` (N, C, H, W); without an epilogue a bias is added."""
+    ending = epilogue or biased(dtype, "columns")
     lanes = register.lanes(dtype)
     most, panel = rows_and_vectors()
     vectors, channels = -(-filters // lanes), -(-shape[1] // lanes)
@@ -67,7 +74,9 @@ def plan(
         register.address(step)
         for step in (
             turning.Turn(dtype),
-            *(winograd.Transform(dtype, m, name) for name in ("spread", "gather", "lift")),
+            winograd.Transform(dtype, m, "spread"),
+            winograd.Transform(dtype, m, "gather", ending),
+            winograd.Transform(dtype, m, "lift"),
         )
     )
     return Winograd(
