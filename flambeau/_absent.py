@@ -170,7 +170,7 @@ def attach() -> None:
     for name in sorted(_modules()):
         if "." in name or name in vars(sys.modules[OWN]):
             continue
-        if not os.path.exists(os.path.join(os.path.dirname(__file__), f"{name}.py")):
+        if not os.path.exists(os.path.join(*sys.modules[OWN].__path__, f"{name}.py")):
             import_module(f"{OWN}.{name}")
 
 
@@ -188,7 +188,7 @@ def _explained(module: ModuleType) -> None:
 when_loaded((f"{OWN}.{name}" for name in ABSENT), _explained)
 
 
-_THROUGH = (__file__, __file__.replace("_absent.py", "_lazily.py"))
+_THROUGH = (__file__, when_loaded.__code__.co_filename)
 
 
 def unmakeable(name: str, bases: tuple[type, ...] = ()) -> type:

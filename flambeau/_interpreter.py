@@ -27,7 +27,7 @@ def require_main() -> None:
 
 def not_built(error: ImportError) -> ImportError:
     """The error of an import whose first compiled module is missing: that of a source folder, or of another Python."""
-    folder = os.path.dirname(os.path.abspath(__file__))
+    folder = os.path.dirname(os.path.abspath(sys.modules[__name__.partition(".")[0]].__file__ or ""))
     return ImportError(
         f"flambeau has no modules compiled for this Python ({sys.implementation.cache_tag}) in {folder} ({error}): "
         "in its source folder, run from another folder so that the installed package is imported, or build in place "
