@@ -24,9 +24,9 @@ if not getattr(flambeau, TYPE).is_available():
 
 DEVICE = flambeau.device(TYPE, 0)
 POINTWISE = [e for e in REGISTRY.values() if e.kind == "pointwise" and e.places]
-# One over another's kernel names no dtypes.
+# One over another's kernel has no body.
 REDUCTIONS = [
-    e for e in REGISTRY.values() if e.kind in ("reduction", "row") and e.places and "dtypes" in e.details
+    e for e in REGISTRY.values() if e.kind in ("reduction", "row") and e.places and e.body is not None
 ]
 name_of = lambda entry: entry.name
 

@@ -15,7 +15,8 @@ WIDE = [
     for e in REGISTRY.values()
     if e.kind in ("pointwise", "reduction", "row", "scan")
     and e.places
-    and "float32" in e.details.get("dtypes", ())
+    and e.body is not None
+    and "float32" in e.dtypes
 ]
 
 

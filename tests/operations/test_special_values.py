@@ -75,7 +75,7 @@ COMPLEX_REFERENCES = {
 
 def floating(entry):
     """Whether it has a kernel for such dtypes; one over another's kernel names none."""
-    return entry.reference and any(d in LIMITS for d in entry.details.get("dtypes", ()))
+    return entry.reference and entry.body is not None and any(d in LIMITS for d in entry.dtypes)
 
 
 POINTWISE = [

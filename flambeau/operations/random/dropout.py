@@ -37,7 +37,7 @@ def _dropped(
         checks.probability(name, "p", p, RuntimeError if p != p else ValueError)
     if not training or p == 0.0 or input.numel() == 0:
         return input
-    factor = 0.0 if p == 1.0 else _mask(name, input, p, lead).mul_(1.0 / (1.0 - p))
+    factor = 0.0 if p == 1.0 else _mask(name, input, p, lead) * (1.0 / (1.0 - p))
     return input.mul_(factor) if inplace else input * factor
 
 
