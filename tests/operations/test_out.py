@@ -39,11 +39,9 @@ def test_a_tensor(name):
         for out in (flambeau.empty(0), flambeau.empty_like(expected)):
             assert function(*args, out=out) is out
             np.testing.assert_array_equal(out.numpy(), expected.numpy())
-    if name in ("mm",):
-        return
     with pytest.warns(UserWarning, match="resized"):
         function(*args, out=flambeau.empty(7))
-    if name != "nansum":
+    if name not in ("nansum", "cumsum"):  # a cumsum is computed in the dtype of out, as a sum
         with pytest.raises(RuntimeError):
             function(*args, out=flambeau.empty_like(expected, dtype=flambeau.int64))
     with pytest.raises(RuntimeError, match="automatic differentiation"):

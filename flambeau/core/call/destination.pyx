@@ -11,7 +11,7 @@ from cpython.object cimport PyObject
 from ..base.dtypes cimport (
     BF16, BOOL, C64, C128, CATEGORY, F16, F32, F64, I8, I16, I32, I64, U8, dtype_of, size_from,
 )
-from ..base.tensor cimport TensorBase, check_apart, check_writable, same_shape
+from ..base.tensor cimport MAX_DIMS, TensorBase, check_apart, check_writable, parse_sizes, same_shape
 from ..tape.inplace cimport check_in_place
 from ..tape.modes cimport grad_enabled, wants_grad
 from ..tape.modes import recording
@@ -100,6 +100,13 @@ cdef int check_memory(str who, TensorBase out) except -1:
     return check_writable(out, who)
 
 
+cdef int check_written(str who, TensorBase t, bint repeated=False) except -1:
+    """RuntimeError where an operation must not write over t; `repeated`: it may write to an element more than once."""
+    if grad_enabled():
+        check_in_place(t, who)
+    return check_writable(t, who) if repeated else check_memory(who, t)
+
+
 # --- memory that is read while it is written ------------------------------
 cdef object partly_below(str who):
     return RuntimeError(f"{who}(): unsupported operation: some elements of the input tensor and the written-to tensor refer to a single "
@@ -161,9 +168,21 @@ def check_out(str who not None, out, arguments, bint apart=False) -> None:
     check_memory(who, to)
 
 
-def check_memory_of(str who not None, TensorBase t not None) -> None:
-    """RuntimeError where a tensor must not be written to, or two of its elements lie in one place."""
-    check_memory(who, t)
+def prepare_out(str who not None, TensorBase out not None, arguments, d not None, shape, bint exact=False) -> None:
+    """`check_out`, and the rest for a function that knows its result's dtype and shape, which `out=` gets."""
+    cdef int64_t sizes[MAX_DIMS]
+    cdef int rank = parse_sizes(shape, sizes, who)
+    cdef PyObject* pair[2]
+    check_out(who, out, arguments)
+    for t in arguments:
+        pair[0], pair[1] = <PyObject*>out, <PyObject*><TensorBase?>t
+        one_device(who, pair, 2)
+    check_destination(who, out, GIVEN, SAME if exact else KIND, d.code, rank, sizes, False)
+
+
+def check_over(str who not None, TensorBase t not None) -> None:
+    """RuntimeError where a function must not write over a tensor, or where two of its elements lie in one place."""
+    check_written(who, t)
 
 
 def write_out(str who not None, TensorBase out not None, TensorBase found not None, bint exact=False) -> TensorBase:

@@ -8,7 +8,7 @@ from typing import Any
 from .. import tape
 from ..base.dtypes import dtype
 from ..base.tensor import TensorBase
-from .destination import check_memory_of, check_out, replace, write_out
+from .destination import check_out, check_over, replace, write_out
 from .pointwise import PointwiseOp
 from .watching import is_watched
 
@@ -41,8 +41,7 @@ def overwrite(input: TensorBase, operation: Callable, *others: Any, **options: A
     the result, or must not be written to.
     """
     who = operation.__name__
-    tape._check_in_place(input, who + "_")
-    check_memory_of(who + "_", input)
+    check_over(who + "_", input)
     return replace(
         who, input, operation(input.clone() if tape.recording(input, *others) else input, *others, **options)
     )

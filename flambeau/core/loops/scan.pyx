@@ -9,11 +9,12 @@ bits for any number of threads.
 from libc.stdint cimport int64_t, uintptr_t
 from cpython.object cimport PyObject
 from ..call.kernels cimport away, kernel_t, Family, MAX_OUTPUTS
+from ..call.destination cimport apart_from
 from ..call.pointwise cimport copied
 from ..base.dtypes cimport as_dtype, dtype, is_stored
 from ..base.parallel cimport num_threads, parallel_for
 from .rows cimport RowRoom, Rows, attach_room
-from ..base.tensor cimport TensorBase, new_tensor, new_tensor_on, place_of, pointer, wrap_dim
+from ..base.tensor cimport TensorBase, new_tensor, new_tensor_on, place_of, pointer, wrap_dim, wrote
 from ..views.views cimport compact
 
 cdef enum:
@@ -87,8 +88,11 @@ cdef tuple kernel_for(declaration, Scan* s, int stage, bint along, int memory, i
     return <tuple>found[1]
 
 
-def scan(declaration, TensorBase input not None, dim, dtype working not None):
-    """The results of a declared scan (`operations/declare/scan.py`) along `dim`: a tensor, or a tuple of several."""
+def scan(declaration, TensorBase input not None, dim, dtype working not None, TensorBase out=None):
+    """The results of a declared scan (`operations/declare/scan.py`) along `dim`: a tensor, or a tuple of several.
+
+    Its one result is written to `out`, where that is given: of the right dtype and shape, also the input itself.
+    """
     cdef TensorBase x = compact(input), t
     cdef Scan s
     cdef int axis = wrap_dim(dim, input.rank, declaration.name), d, k
@@ -105,12 +109,13 @@ def scan(declaration, TensorBase input not None, dim, dtype working not None):
             inner *= x.sizes[d]
     along = inner == 1
     if x.storage.on is not None:
-        return scan_away(declaration, x, working, outer, length, inner)
+        results.append(scan_away(declaration, x, working, outer, length, inner))
+        return results[0] if out is None else into(out, results)
     codes = kernel_for(declaration, &s, WHOLE, along, x.code, working.code)
     for code in codes:
-        results.append(new_tensor(x.rank, x.sizes, code))
+        results.append(new_tensor(x.rank, x.sizes, code) if out is None or not written_to(out, x, code) else out)
     if x.count == 0:
-        return results[0] if len(results) == 1 else tuple(results)
+        return into(out, results)
     s.operands, s.length, s.first, s.step = len(results) + 1, length, 0, 0
     s.rows, s.group_stride = (outer if along else inner), length * inner
     for k in range(s.operands):
@@ -126,7 +131,24 @@ def scan(declaration, TensorBase input not None, dim, dtype working not None):
         while strip > FEWEST and outer * ((inner + strip - 1) // strip) < 2 * num_threads():
             strip //= 2
         launch(&s, outer, strip)
-    return results[0] if len(results) == 1 else tuple(results)
+    return into(out, results)
+
+
+cdef bint written_to(TensorBase out, TensorBase x, int code):
+    """Whether a kernel may write to `out`: below the input it reads each element before it writes that one."""
+    if out.code != code or not out.contiguous:
+        return False
+    return apart_from(out, x) or (out.offset == x.offset and out.code == x.code)
+
+
+cdef object into(TensorBase out, list results):
+    """The results, or `out` with the one in it."""
+    if out is None:
+        return results[0] if len(results) == 1 else tuple(results)
+    if results[0] is out:
+        wrote(out)
+        return out
+    return (<object>out).copy_(results[0])
 
 
 cdef int scan_blocks(declaration, TensorBase x, list results, dtype working, int64_t start, int64_t length) except -1:

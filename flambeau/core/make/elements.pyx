@@ -12,9 +12,9 @@ from ..base.dtypes cimport (
     F8_E8M0FNU, F4_E2M1FN_X2, CATEGORY, ITEMSIZE, dtype_of, default_code, is_stored, is_unsigned,
 )
 from ..base.float8 cimport from_float8, to_float8
-from ..base.tensor cimport TensorBase, MAX_DIMS, check_writable, pointer, place_of, wrote
+from ..base.tensor cimport TensorBase, MAX_DIMS, pointer, place_of, wrote
 from ..tape.modes cimport grad_enabled, wants_grad
-from ..tape.inplace cimport check_in_place
+from ..call.destination cimport check_written
 from ..tape.formulas import record
 from ..base.parallel cimport parallel_for
 from ..call.signature cimport MAX_BOUND, TENSOR, Signature
@@ -410,10 +410,9 @@ def _fill_gradients(grad, dtype):
 cdef object overwrite(TensorBase t, object value, const Value* v, str who, str label):
     """Fill t; `value` is the tensor that v was read from, or None."""
     cdef bint taped = False
+    check_written(who, t, True)
     if grad_enabled():
-        check_in_place(t, who)
         taped = wants_grad(t) or (value is not None and wants_grad(<TensorBase>value))
-    check_writable(t, who)
     fill_with(t, v)
     wrote(t)
     if taped and CATEGORY[t.code] >= 2:

@@ -9,7 +9,8 @@ from ..base import display
 from ..base.dtypes cimport (
     BF16, BOOL, F16, F32, F64, I8, I16, I32, I64, U8, U16, U32, U64, dtype_of,
 )
-from ..base.tensor cimport MAX_DIMS, TensorBase, alias, check_apart, check_writable, new_tensor, pointer, wrote
+from ..base.tensor cimport MAX_DIMS, TensorBase, alias, new_tensor, pointer, wrote
+from ..call.destination cimport check_memory
 from ..views.views cimport compact
 from .random cimport (
     Generator, flambeau_twister, flambeau_twister_hold, flambeau_twister_release, generator_for, hold,
@@ -135,8 +136,7 @@ def fill(TensorBase t not None, Generator g not None, int kind, double a, double
     if what.dtype == ABSENT:
         raise NotImplementedError(f"{who}(): not implemented for {dtype_of(t.code)}")
     if not apart:
-        check_writable(t, who)
-        check_apart(t, who)
+        check_memory(who, t)
     if t.count == 0:
         return None
     if kind == FLAMBEAU_TWISTED_NORMAL and t.contiguous and t.count >= 16:

@@ -395,7 +395,7 @@ cdef int setitem(TensorBase t, object key, object value) except -1:
     if indices is not None:
         if given.code != v.code:
             given = <TensorBase>to_dtype(given, dtype_of(v.code))
-        return put_into(v, indices, given, False, "index_put_")
+        return put_into(v, indices, given, False, "index_put_", True)
     d = 0
     while given.rank - d > v.rank and given.sizes[d] == 1:
         d += 1
@@ -640,7 +640,7 @@ def index_put_(TensorBase input not None, indices, TensorBase values not None, a
     if values.code != input.code:
         raise RuntimeError(f"index_put_(): Index put requires the source and destination dtypes match, got {dtype_of(input.code)} "
                            f"for the destination and {dtype_of(values.code)} for the source.")
-    put_into(input, read_indices(input, indices, values, "index_put_"), values, accumulate, "index_put_")
+    put_into(input, read_indices(input, indices, values, "index_put_"), values, accumulate, "index_put_", True)
     return input
 
 
@@ -783,7 +783,7 @@ def index_fill_(TensorBase input not None, dim, TensorBase index not None, value
         value = to_dtype(value, dtype_of(input.code))
     else:
         value = fill_(new_tensor_on(input.storage.on, 0, NULL, input.code), value)
-    put_into(input if input.rank else reshaped(input, 1, &one), indices, <TensorBase>value, False, "index_fill_")
+    put_into(input if input.rank else reshaped(input, 1, &one), indices, <TensorBase>value, False, "index_fill_", True)
     return input
 
 

@@ -9,7 +9,7 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 from cpython.object cimport PyObject
 from ..base.dtypes cimport CATEGORY, dtype_of, promoted, size_from
-from ..base.tensor cimport TensorBase, MAX_DIMS, alias, as_int, new_tensor_on, new_strided_on, pointer, wrap_dim
+from ..base.tensor cimport TensorBase, MAX_DIMS, alias, as_int, new_tensor_on, new_strided_on, pointer, wrap_dim, wrote
 from ..tape.modes cimport grad_enabled, wants_grad
 from ..tape.nodes cimport Node
 from ..tape.history cimport attach
@@ -21,7 +21,8 @@ from ..base.parallel cimport parallel_for
 from ..base.provided import provided
 from ..base.sizes cimport add_overflow
 from ..call.signature cimport MAX_BOUND, Signature
-from ..call.out import into
+from ..call.destination cimport GIVEN, KIND, apart_from, check_destination, partly_below
+from ..call.destination import check_out
 from ..call.operation cimport Op, make_callable, prepare_op
 from ..call.pointwise cimport copied
 from ..call.kernels cimport away, one_device
@@ -104,7 +105,26 @@ cdef TensorBase empty_result(Device device, int rank, const int64_t* sizes, int 
     return new_strided_on(device, rank, sizes, strides, code)
 
 
-cdef TensorBase joined(object tensors, object dim, bint new, str who):
+cdef TensorBase given_result(TensorBase into, PyObject** items, Py_ssize_t n, int rank, const int64_t* sizes, int code, bint taped,
+                             str who):
+    """`into` itself, which gets the shape of the result, or a tensor to convert from where its dtype is another one."""
+    cdef PyObject* pair[2]
+    cdef Py_ssize_t k
+    if CATEGORY[code] > CATEGORY[into.code]:   # elsewhere a RuntimeError, as in PyTorch
+        raise TypeError(f"{who}(): input types ({dtype_of(code)}) can't be cast to the desired output type {dtype_of(into.code)}")
+    pair[0] = <PyObject*>into
+    for k in range(n):
+        pair[1] = items[k]
+        one_device(who, pair, 2)
+    check_destination(who, into, GIVEN, KIND, code, rank, sizes, taped)
+    for k in range(n):
+        if not apart_from(into, <TensorBase>items[k]):
+            raise partly_below(who)
+    return into if into.code == code and into.contiguous else new_tensor_on(into.storage.on, rank, <int64_t*>sizes, code)
+
+
+cdef TensorBase joined(object tensors, object dim, bint new, str who, TensorBase into=None):
+    """The tensors side by side, `into` a tensor where one is given."""
     cdef Py_ssize_t n, k
     cdef PyObject** items
     cdef TensorBase t, first = None, out
@@ -150,8 +170,13 @@ cdef TensorBase joined(object tensors, object dim, bint new, str who):
         tensors = [<object>items[k] if (<TensorBase>items[k]).code == code else copied(<TensorBase>items[k], code, False)
                    for k in range(n)]
         items = PySequence_Fast_ITEMS(tensors)
-    out = empty_result(one_device(who, items, <int>n), rank, sizes, code, last and not new and total > 0)
+    out = empty_result(one_device(who, items, <int>n), rank, sizes, code, last and not new and total > 0) if into is None else (
+        given_result(into, items, n, rank, sizes, code, taped, who))
     fill(out, items, n, axis, new)
+    if into is not None:
+        if out is not into:
+            return (<object>into).copy_(out)
+        wrote(into)
     if taped:
         record_join(out, items, n, axis, new)
     return out
@@ -258,7 +283,7 @@ cdef int fill(TensorBase out, PyObject** items, Py_ssize_t n, int axis, bint new
             continue
         run = t.count * t.width // outer
         if t.contiguous and out.contiguous and run * outer <= BY_RUNS and out.storage.on is None:
-            to, source = out.storage.data + start * out.width, pointer(t)
+            to, source = pointer(out) + start * out.width, pointer(t)
             for i in range(outer):
                 memcpy(to + i * line, source + i * run, run)
         elif t.rank and t.count * t.width > BY_RUNS and t.strides[t.rank - 1] != 1 and out.storage.on is None:
@@ -303,12 +328,9 @@ cdef object call_join(PyObject* callable, PyObject** args, size_t flagged, PyObj
     cdef JoinOp op = <JoinOp>callable
     cdef PyObject* found[MAX_BOUND]
     op.signature.bind(op.name, args, PyVectorcall_NARGS(flagged), names, found)
-    result = joined(<object>found[0], 0 if found[1] == NULL else <object>found[1], op.new, op.name)
     out = None if found[2] == NULL else <object>found[2]
-    if isinstance(out, TensorBase) and CATEGORY[(<TensorBase>result).code] > CATEGORY[(<TensorBase>out).code]:
-        raise TypeError(f"{op.name}(): input types ({dtype_of((<TensorBase>result).code)}) can't be cast to the desired output type "
-                        f"{out.dtype}")   # elsewhere a RuntimeError, as in PyTorch
-    return into(out, result, op.name, apart=<object>found[0])
+    check_out(op.name, out, ())
+    return joined(<object>found[0], 0 if found[1] == NULL else <object>found[1], op.new, op.name, <TensorBase>out)
 
 
 cat = JoinOp("cat", False, """cat(tensors, dim=0, *, out=None) -> Tensor

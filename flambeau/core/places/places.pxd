@@ -8,6 +8,6 @@ from ..base.tensor cimport TensorBase
 cdef TensorBase as_index(TensorBase t)      # as int64
 cdef TensorBase get(TensorBase v, list indices, str label)
 cdef TensorBase get_checked(TensorBase v, list indices, str label, object error, bint negative)
-cdef int put_into(TensorBase v, list indices, TensorBase values, bint accumulate, str who) except -1
+cdef int put_into(TensorBase v, list indices, TensorBase values, bint accumulate, str who, bint repeated=*) except -1
 cdef int put_checked(TensorBase v, list indices, TensorBase values, bint accumulate, str who, object error,
-                     bint negative) except -1
+                     bint negative, bint repeated=*) except -1

@@ -8,8 +8,8 @@ from libc.stdlib cimport free
 from libc.string cimport memcpy, memset
 from libc.stdint cimport INT64_MAX, int64_t
 from ..base.dtypes cimport BOOL, I64, F16, BF16, F32, CATEGORY, dtype_of, is_stored, size_from
-from ..base.tensor cimport MAX_DIMS, TensorBase, check_apart, check_writable, new_tensor, pointer, wrote
-from ..tape.inplace cimport check_in_place
+from ..base.tensor cimport MAX_DIMS, TensorBase, new_tensor, pointer, wrote
+from ..call.destination cimport check_written
 from ..tape.modes cimport grad_enabled, set_grad, wants_grad
 from ..call.pointwise cimport sum_to, wider
 from ..base.memory cimport scratch
@@ -310,22 +310,20 @@ def get_back(grad, *saved):
     return get(<TensorBase>grad, with_gaps(saved, saved[len(saved) - 1]), "IndexBackward0")
 
 
-cdef int put_into(TensorBase v, list indices, TensorBase values, bint accumulate, str who) except -1:
-    return put_checked(v, indices, values, accumulate, who, IndexError, True)
+cdef int put_into(TensorBase v, list indices, TensorBase values, bint accumulate, str who, bint repeated=False) except -1:
+    return put_checked(v, indices, values, accumulate, who, IndexError, True, repeated)
 
 
 cdef int put_checked(TensorBase v, list indices, TensorBase values, bint accumulate, str who, object error,
-                     bint negative) except -1:
-    """v[indices] = values, or += with `accumulate`; values broadcast, and have v's dtype."""
+                     bint negative, bint repeated=False) except -1:
+    """v[indices] = values, or += with `accumulate`; values broadcast, and have v's dtype; `repeated`: each place as often as it is named,
+    also where several of v's elements lie in one place.
+    """
     cdef Places p
     cdef TensorBase rows
     cdef bint before = grad_enabled()
     cdef bint recorded = before and (wants_grad(v) or wants_grad(values)) and CATEGORY[v.code] >= 2
-    if before:
-        check_in_place(v, who)
-    check_writable(v, who)
-    if who != "index_put_" and who != "index_fill_":  # those two write, as in PyTorch, each place as often as it is named
-        check_apart(v, who)
+    check_written(who, v, repeated)
     if accumulate and (v.code == BOOL or v.code == F16 or v.code == BF16 or is_stored(v.code)):
         accumulate_wide(v, indices, values, who, error, negative)
     elif v.storage.on is not None:
@@ -410,5 +408,5 @@ def put_back(grad, *saved):
         return grad, of_values
     zero = <TensorBase>grad.new_zeros(())
     kept = clone(grad)
-    put_into(<TensorBase>kept, indices, zero, False, "index_put_")
+    put_into(<TensorBase>kept, indices, zero, False, "index_put_", True)
     return kept, of_values

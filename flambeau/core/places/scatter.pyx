@@ -9,11 +9,11 @@ Both walk over the index tensor with one loop; writing is serial and in order, s
 from libc.stdint cimport int64_t, uint64_t
 from ..base.dtypes cimport BOOL, I32, I64, F16, BF16, CATEGORY, dtype_of, is_stored
 from ..base.tensor cimport (
-    MAX_DIMS, OP_ADD, OP_LT, OP_MUL, TensorBase, as_int, check_apart, check_writable, late, new_tensor, new_tensor_on,
+    MAX_DIMS, OP_ADD, OP_LT, OP_MUL, TensorBase, as_int, late, new_tensor, new_tensor_on,
     operator_for, pointer, wrap_dim, wrote,
 )
 from ..tape.modes cimport grad_enabled, set_grad
-from ..tape.inplace cimport check_in_place
+from ..call.destination cimport check_memory, check_written
 from ..base.parallel cimport parallel_for
 from ..base.provided import provided
 from ..views.strided cimport expanded, reshaped
@@ -246,8 +246,7 @@ cdef int write_at(TensorBase input, TensorBase src, TensorBase index, int d, int
     cdef TensorBase alive, wide
     cdef bint before = grad_enabled()
     cdef object better
-    check_writable(input, who)
-    check_apart(input, who)
+    check_memory(who, input)
     if index.count == 0:
         return 0
     if how != SET and (input.code == F16 or input.code == BF16 or input.code == BOOL or is_stored(input.code)):
@@ -286,8 +285,7 @@ cdef int write_at(TensorBase input, TensorBase src, TensorBase index, int d, int
 cdef object scatter_into(TensorBase input, object dim, TensorBase index, TensorBase src, int how, str who):
     """Checks, and the writing."""
     cdef int d = check_index(input, dim, index, src, who)
-    if grad_enabled():
-        check_in_place(input, who)
+    check_written(who, input)
     write_at(input, src, index, d, how, who)
     return input
 
@@ -370,8 +368,7 @@ def scatter_reduce_(TensorBase input not None, dim, TensorBase index not None, T
     if is_stored(input.code):
         raise not_implemented("scatter_reduce_", input.code)
     d = check_index(input, dim, index, src, "scatter_reduce_")
-    if before:
-        check_in_place(input, "scatter_reduce_")
+    check_written("scatter_reduce_", input)
     set_grad(False)
     try:
         if src.storage is input.storage:  # the elements from before the writes

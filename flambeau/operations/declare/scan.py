@@ -34,12 +34,12 @@ class Scan:
         self.kernels: dict = {}  # filled and read by core/loops/scan.pyx
         self.operation = FunctionOp(self.scanned, self.name, owns=False)
 
-    def __call__(self, input: TensorBase, dim: int, given: dtype | None = None):
-        return self.operation(input, dim, given)
+    def __call__(self, input: TensorBase, dim: int, given: dtype | None = None, to: TensorBase | None = None):
+        return self.operation(input, dim, given) if to is None else self.operation(input, dim, given, to)
 
-    def scanned(self, input: TensorBase, dim: int, given: dtype | None):
-        """What the operation computes."""
-        return core_scan.scan(self, input, dim, given or input.dtype)
+    def scanned(self, input: TensorBase, dim: int, given: dtype | None, to: TensorBase | None = None):
+        """What the operation computes: a new tensor, or one that is given, of the result's shape."""
+        return core_scan.scan(self, input, dim, given or input.dtype, to)
 
     def program(self, memory: str, working: str) -> tuple[list[ex.Expr], list[str]]:
         """The traced results, and the dtype each has in memory."""

@@ -163,17 +163,24 @@ def _written(
     formula = " ".join((function.__doc__ or "").partition("\n\n")[0].rstrip(".").split())
     in_place.__doc__ = (
         f"`{function.__name__}` in place: {formula}.\n\nShape:\n    self: any, which stays\n\nRaises:\n"
-        "    RuntimeError: the result has another shape" + of_call(f"tensor([{given}]).{name}({more})", shown)
+        "    RuntimeError: the result has another shape" + of_call(f"tensor({given}).{name}({more})", shown)
     )
     register(name, "composite", in_place, places=(name, f"Tensor.{name}"), elementwise=True, dtypes=dtypes)
 
 
 for _in_place, _function, _dtypes, _given, _more, _shown in (
-    (_round_, round, NUMERIC, "1.5, 2.6", "", "tensor([2., 3.])"),
-    (_nan_to_num_, nan_to_num, EVERY, 'float("nan"), 1.0', "", "tensor([0., 1.])"),
-    (_logit_, logit, FLOATING, "0.5, 0.75", "", "tensor([0.0000, 1.0986])"),
-    (_float_power_, float_power, frozenset(("float64", "complex128")), "2.0, 3.0", "2", "tensor([4., 9.])"),
-    (_mvlgamma_, mvlgamma, FLOATING, "2.0, 3.0", "2", "tensor([0.4516, 1.5502])"),
+    (_round_, round, NUMERIC, "[1.5, 2.6]", "", "tensor([2., 3.])"),
+    (_nan_to_num_, nan_to_num, EVERY, '[float("nan"), 1.0]', "", "tensor([0., 1.])"),
+    (_logit_, logit, FLOATING, "[0.5, 0.75]", "", "tensor([0.0000, 1.0986])"),
+    (
+        _float_power_,
+        float_power,
+        frozenset(("float64", "complex128")),
+        "[2.0, 3.0], dtype=flambeau.float64",
+        "2",
+        "tensor([4., 9.], dtype=flambeau.float64)",
+    ),
+    (_mvlgamma_, mvlgamma, FLOATING, "[2.0, 3.0]", "2", "tensor([0.4516, 1.5502])"),
 ):
     _written(_in_place, _function, _dtypes, _given, _more, _shown)
 

@@ -20,6 +20,7 @@ from ...codegen import philox
 from ...core import tape
 from ...core.base.dtypes import by_name
 from ...core.base.tensor import TensorBase
+from ...core.call.destination import check_over
 from ...core.make import random as generator
 from ...core.make import sampling, twisted
 from ...core.make.create import empty, empty_like
@@ -199,7 +200,7 @@ def _fill(
     t: TensorBase, who: str, draw: Callable[[TensorBase], None], dtype: str | None = None
 ) -> TensorBase:
     """Overwrite a tensor by what `draw` writes into a contiguous one; on the tape, its history ends here."""
-    tape._check_in_place(t, who)
+    check_over(who, t)
     direct = t.is_contiguous() and dtype is None and not tape.recording(t)
     if direct:
         draw(t)
@@ -213,7 +214,7 @@ def _fill(
 def _twisted(t: TensorBase, who: str, own: Generator, kind: int, a: float = 0.0, b: float = 0.0, span: int = 0, low: int = 0,
              chances: TensorBase | None = None) -> TensorBase:  # fmt: skip
     """Overwrite a tensor by numbers of PyTorch's stream; on the tape, its history ends here."""
-    tape._check_in_place(t, who)
+    check_over(who, t)
     made = twisted.fill(t, own, kind, a, b, span, low, who, tape.recording(t), chances)
     return t if made is None else t.copy_(made)
 
@@ -350,7 +351,7 @@ def geometric_(self: TensorBase, p: float, *, generator: Generator | None = None
     if (own := twisted.source(generator, self)) is not None:
         return _twisted(self, "geometric_", own, twisted.GEOMETRIC, p)
     scale = -1.0 / math.log1p(-p)
-    return _from_uniform(self, "geometric_", generator, lambda e: (e * scale).ceil().clamp(min=1.0))
+    return _from_uniform(self, "geometric_", generator, lambda e: e.mul_(scale).ceil_().clamp_(min=1.0))
 
 
 def cauchy_(
@@ -375,7 +376,10 @@ def cauchy_(
     if (own := twisted.source(generator, self)) is not None:
         return _twisted(self, "cauchy_", own, twisted.CAUCHY, median, sigma)
     return _from_uniform(
-        self, "cauchy_", generator, lambda e: ((-e).exp() * math.pi - 0.5 * math.pi).tan() * sigma + median
+        self,
+        "cauchy_",
+        generator,
+        lambda e: e.neg_().exp_().mul_(math.pi).sub_(0.5 * math.pi).tan_().mul_(sigma).add_(median),
     )
 
 
@@ -558,8 +562,8 @@ def bernoulli_(self: TensorBase, p: Any = 0.5, *, generator: Generator | None = 
         p = p.detach().expand(self.shape)
         if (own := twisted.source(generator, self)) is not None:
             return _twisted(self, "bernoulli_", own, twisted.BERNOULLI, chances=_chances(p, "bernoulli_"))
+        check_over("bernoulli_", self)
         drawn = _successes(p, generator, "bernoulli_")
-        tape._check_in_place(self, "bernoulli_")
         return self.copy_(drawn)
     if not 0 <= p <= 1:
         raise RuntimeError(f"bernoulli_(): expects p to be in [0, 1], but got p={p}")

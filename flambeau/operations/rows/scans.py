@@ -8,8 +8,11 @@ from typing import Any
 from ...codegen import functions as fn
 from ...codegen import kernels as kn
 from ...codegen import tiles  # noqa: F401  says who provides the functions
+from ...core import tape
 from ...core.base.dtypes import by_name, dtype
 from ...core.base.tensor import TensorBase
+from ...core.call.destination import check_over, prepare_out
+from ...core.call.watching import is_watched
 from ...core.lib import extremes as core_extremes
 from ...core.places.join import cat
 from ..declare import checks
@@ -85,14 +88,27 @@ def _reversed_sum(x: TensorBase, dim: int) -> TensorBase:
     return x if x.ndim == 0 else cumsum(x.flip(dim), dim).flip(dim)
 
 
-def _accumulating(who: str, input: TensorBase, dim: int, given: dtype | None) -> dtype:
-    """The dtype that is accumulated in: the one given, int64 for integers."""
+def _accumulating(
+    who: str, input: TensorBase, dim: int, given: dtype | None, out: TensorBase | None
+) -> dtype:
+    """The dtype that is accumulated in: the one given, that of `out=`, int64 for integers."""
     _wrapped(dim, input, who)
+    if given is None and isinstance(out, TensorBase):
+        given = out.dtype
     if given is None:
         given = input.dtype if input.is_floating_point() or input.is_complex() else INT64
     if given.name == "bool":
         raise NotImplementedError(f'{who}(): "{who}" not implemented for {given}')
     return given
+
+
+def _scanned(
+    who: str, scan: Scan, input: TensorBase, dim: int, given: dtype, out: TensorBase | None
+) -> TensorBase:
+    """A scan in that dtype, written to `out=` where that is given."""
+    if out is not None:
+        prepare_out(who, out, (input,), given, input.shape)
+    return scan(input, dim, given, out)
 
 
 @leaf(
@@ -114,8 +130,7 @@ def cumsum(
     tensor([[ 1,  3,  6],
             [ 4,  9, 15]])
     """
-    given = _accumulating("cumsum", input, dim, dtype)
-    return into(out, running_sum(input, dim, given), "cumsum")
+    return _scanned("cumsum", running_sum, input, dim, _accumulating("cumsum", input, dim, dtype, out), out)
 
 
 @cumsum.derivative
@@ -140,8 +155,8 @@ def cumprod(
     >>> flambeau.tensor([1, 2, 3, 4]).cumprod(0)
     tensor([ 1,  2,  6, 24])
     """
-    x = to_dtype(input, _accumulating("cumprod", input, dim, dtype))
-    return into(out, running_product(x, dim), "cumprod")
+    given = _accumulating("cumprod", input, dim, dtype, out)
+    return _scanned("cumprod", running_product, to_dtype(input, given), dim, given, out)
 
 
 @cumprod.derivative
@@ -202,7 +217,7 @@ def logcumsumexp(input: TensorBase, dim: int, *, out: TensorBase | None = None) 
     _wrapped(dim, input, "logcumsumexp")
     if not input.is_floating_point() and not input.is_complex():
         raise NotImplementedError(f'logcumsumexp(): "logcumsumexp" not implemented for {input.dtype}')
-    return into(out, running_logsumexp(input, dim), "logcumsumexp")
+    return _scanned("logcumsumexp", running_logsumexp, input, dim, input.dtype, out)
 
 
 @logcumsumexp.derivative
@@ -311,7 +326,10 @@ def _in_place(function, sign: str, shown: str):
             raise RuntimeError(
                 f"{function.__name__}_(): Bad in-place call: input tensor dtype {self.dtype} and output tensor dtype {dtype} should match"
             )
-        return overwrite(self, function, dim, dtype=self.dtype)
+        check_over(write.__name__, self)
+        if is_watched() or tape.recording(self):
+            return overwrite(self, function, dim, dtype=self.dtype)
+        return function(self, dim, dtype=self.dtype, out=self)
 
     write.__name__ = write.__qualname__ = function.__name__ + "_"
     write.__doc__ = (
