@@ -40,7 +40,7 @@ CALLS = {
     "float_power_": None,  # of float64
     "floor_divide": "0.3 | t",
     "fmod": "0.3 | t",
-    "gcd": None,  # of integers
+    "gcd": "t",
     "geometric_": "0.5",
     "hardtanh_function": "",
     "igamma": "t",
@@ -50,7 +50,7 @@ CALLS = {
     "index_fill": "0, rows, 0.5",
     "index_put": "(rows,), t",
     "index_reduce": "0, rows, t, 'mean'",
-    "lcm": None,
+    "lcm": "t",
     "ldexp_in_place": "t",
     "logit_": " | 0.1",
     "map2_": None,  # a call of Python for each element
@@ -107,29 +107,32 @@ def calls_of(name: str, form) -> list[str]:
     if name in PLAIN:
         return [""]
     if isinstance(form, InPlaceOp):
-        entry = REGISTRY[name]
-        if not entry.details.get("dtypes", {"float32"}) & {"float32"}:
-            return []
-        return [
-            ", ".join(
-                "mask" if n in entry.details.get("raw", ()) else "t"
-                for n in entry.details.get("operands", ("input",))[1:]
-            )
-        ]
+        details = REGISTRY[name].details
+        names = details.get("operands", ("input",))[1:]
+        return [", ".join("mask" if n in details.get("raw", ()) else "t" for n in names)]
     raise KeyError(
         f"no call of {name}, which writes to its first argument, stands in tests/operations/test_memory_in_place.py"
     )
 
 
-def operands() -> dict[str, flambeau.Tensor]:
+def of_integers(name: str) -> bool:
+    dtypes = REGISTRY[name].dtypes
+    return isinstance(dtypes, frozenset) and "float32" not in dtypes
+
+
+def square(whole: bool) -> flambeau.Tensor:
+    return flambeau.randint(1, 9, (SIDE, SIDE)) if whole else flambeau.rand(SIDE, SIDE) * 0.8 + 0.1
+
+
+def operands(whole: bool) -> dict[str, flambeau.Tensor]:
     flambeau.manual_seed(0)
-    t = flambeau.rand(SIDE, SIDE) * 0.8 + 0.1
+    t = square(whole)
     rows = flambeau.arange(SIDE)
     return {"t": t, "v": t[0].clone(), "mask": t > 0.5, "rows": rows, "at": rows.repeat(SIDE, 1)}
 
 
-def extra_bytes(form, text: str, given: dict) -> int:
-    x = flambeau.rand(SIDE, SIDE) * 0.8 + 0.1
+def extra_bytes(form, text: str, given: dict, whole: bool) -> int:
+    x = square(whole)
     before = memory_stats()["allocated_bytes"]
     reset_peak_memory_stats()
     found = eval(f"form(x, {text})" if text else "form(x)", {"form": form, "x": x}, given)
@@ -146,13 +149,16 @@ def test_every_form_in_place_is_counted():
 
 @pytest.mark.parametrize("name", sorted({n for n, _ in written_over()} - GEOMETRY))
 def test_no_second_tensor(name):
-    given = operands()
+    whole = of_integers(name)
+    given = operands(whole)
     with flambeau.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of functions that have a newer name
         for form in [f for n, f in written_over() if n == name]:
             for text in calls_of(name, form):
-                extra_bytes(form, text, given)  # kernels are compiled, and numbers made, at the first call
-                found = extra_bytes(form, text, given)
+                extra_bytes(
+                    form, text, given, whole
+                )  # kernels are compiled, and numbers made, at the first call
+                found = extra_bytes(form, text, given, whole)
                 if name in WORKSPACE:
                     assert found > NOISE, f"{text}: no workspace any more"
                 else:
