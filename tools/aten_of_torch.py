@@ -1,13 +1,18 @@
 """Writes `flambeau/library/_overloads.py`: ATen's overloads of the operations that are declared here.
 
-python tools/aten_of_torch.py       # needs torch 2.13 beside flambeau
+python tools/aten_of_torch.py [--schemas [-v]]      # needs torch 2.13 beside flambeau
+
+With `--schemas` it writes nothing: it compares the schemas of those operations, which follow from their declarations, with the first
+overload of each in PyTorch, and prints how many agree in the arguments (names, types, which are given by name alone) and in the results.
 """
 
 from __future__ import annotations
 
 import pathlib
+import sys
 import textwrap
-from collections import defaultdict
+from collections import Counter, defaultdict
+from typing import Any
 
 PAGE = pathlib.Path(__file__).parent.parent / "flambeau" / "library" / "_overloads.py"
 
@@ -46,5 +51,34 @@ def main() -> None:
     PAGE.write_text(head + BEGIN + "\n\n".join(blocks) + END + tail)
 
 
+def arguments(schema: Any) -> list[tuple[str, str, bool]]:
+    return [(a.name, str(a.type), a.kwarg_only) for a in schema.arguments]
+
+
+def results(schema: Any) -> list[tuple[str, str]]:
+    return [(r.name, str(r.type)) for r in schema.returns]
+
+
+def compare(verbose: bool) -> None:
+    """Print how many schemas agree with PyTorch's, and with `verbose` those that do not."""
+    import torch
+
+    from flambeau.library._aten import names
+    from flambeau.library._overloads import table
+
+    count: Counter[str] = Counter()
+    for name, op in sorted(names().items()):
+        if name.startswith("_foreach"):  # a function of lists, which has no signature here
+            continue
+        overload = table()[name][0]
+        here, there = op._schema, torch._C._get_schema(f"aten::{name}", overload.replace("default", ""))
+        count["operations"] += 1
+        count["arguments agree"] += (same := arguments(here) == arguments(there))
+        count["results agree"] += (alike := results(here) == results(there))
+        if verbose and not (same and alike):
+            print(f"{here}\n    {there}")
+    print(", ".join(f"{what}: {n}" for what, n in count.items()))
+
+
 if __name__ == "__main__":
-    main()
+    compare("-v" in sys.argv) if "--schemas" in sys.argv else main()

@@ -13,10 +13,12 @@ from .._foreach import functions
 from .._tags import Tag
 from ..core.base import display
 from ..core.call.operation import Op, behind
+from ..core.call.types import AliasInfo, Result, SchemaType, described, results
 from ..operations.declare.registry import REGISTRY
+from ..operations.declare.results import RESULTS
 from ._overloads import table
 from ._packets import DEFINED, KINDS, OpNamespace, OpOverloadPacket, namespace_of
-from ._schema import AliasInfo, Argument, FunctionSchema, SchemaType
+from ._schema import Argument, FunctionSchema, parse_schema, signature_of
 
 # Rooms of names, in the order in which a name is looked for, and what ATen writes before it.
 _ROOMS = (
@@ -67,55 +69,75 @@ def _by_operation() -> dict[Op, str]:
 
 
 _TAGS = {"pointwise": Tag.pointwise, "reduction": Tag.reduction, "random": Tag.nondeterministic_seeded}
-_TYPES = {
-    "Tensor": "Tensor",
-    "TensorBase": "Tensor",
-    "int": "SymInt",
-    "float": "float",
-    "bool": "bool",
-    "str": "str",
-    "complex": "Scalar",
-    "dtype": "ScalarType",
-    "Sequence[int]": "SymInt[]",
-    "Sequence[Tensor]": "Tensor[]",
-    "Sequence[TensorBase]": "Tensor[]",
-}
+_TENSOR = SchemaType("Tensor")
+_WRITTEN = AliasInfo(frozenset("a"), frozenset("a"), True)
+_SHARED = AliasInfo(frozenset("a"), frozenset("a"), False)
 
 
-def _argument(parameter: inspect.Parameter, written: bool) -> Argument:
-    """A parameter of one of our operations as an argument of a schema; what its annotation does not tell is of type Any."""
-    words = [w.strip() for w in str(parameter.annotation).split("|")]
-    told = [_TYPES[w] for w in words if w in _TYPES]
-    base, listed, _ = (told[0] if len(told) == 1 else "Tensor" if written else "Any").partition("[]")
-    defaulted = parameter.default is not parameter.empty
-    form = listed + ("?" if defaulted and parameter.default is None else "")
-    alias = AliasInfo(frozenset("a"), frozenset("a"), True) if written else None
-    by_name = parameter.kind is parameter.KEYWORD_ONLY
-    return Argument(
-        parameter.name,
-        SchemaType(base, form),
-        parameter.default if defaulted else None,
-        defaulted,
-        by_name,
-        alias,
-    )
+def _parameters(op: Op) -> inspect.Signature:
+    try:
+        return inspect.signature(op)
+    except (TypeError, ValueError, AttributeError):
+        return inspect.Signature()
+
+
+def _results(op: Op, whole: inspect.Signature) -> tuple[Result, ...]:
+    """The results: what the declaration says of them, by its first overload too, or the annotation; one Tensor where nothing does."""
+    entry = op.entry
+    if op.writes:
+        return (Result("", _TENSOR, _WRITTEN),)
+    if entry is not None and op is entry.function and entry.gives is not None:
+        found = entry.gives
+        return (
+            results(found)
+            if isinstance(found, type)
+            else parse_schema(f"f() -> {found}").signature.types().results
+        )
+    if entry is not None and op is entry.function and entry.details.get("overloads"):
+        text = entry.details["overloads"][0].rpartition("->")[2].strip()
+        return results(RESULTS.get(text.removeprefix("return_types."), text))
+    if entry is not None and entry.kind == "view":
+        return tuple(r._replace(alias=_SHARED) if r.type == _TENSOR else r for r in described(whole).results)
+    return described(whole).results
 
 
 @functools.cache
 def _schema(op: Op) -> FunctionSchema:
-    """What an operation's parameters make of a schema; its result is written as one Tensor."""
-    name = _by_operation().get(op)
-    try:
-        parameters = list(inspect.signature(op).parameters.values())
-    except (TypeError, ValueError, AttributeError):
-        parameters = []
-    named = [p for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
-    arguments = tuple(_argument(p, op.writes and k == 0) for k, p in enumerate(named))
-    result = Argument(
-        "", SchemaType("Tensor"), alias_info=arguments[0].alias_info if op.writes and arguments else None
-    )
+    """An operation's signature as ATen writes it: the tensor of a method is `self`, and `out` belongs to another overload."""
+    name, whole = _by_operation().get(op), _parameters(op)
+    named = [p for p in whole.parameters.values() if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+    method = op.entry is not None and any(p.startswith("Tensor.") for p in op.entry.places)
+    arguments = []
+    for k, (p, kind) in enumerate(zip(named, described(whole).parameters)):
+        defaulted = p.default is not p.empty
+        if name is not None and p.name == "out" and p.kind is p.KEYWORD_ONLY:
+            continue
+        if k == 0 and (method or op.writes):
+            kind, defaulted = kind if kind.base == "Tensor" else _TENSOR, False
+        own = "self" if k == 0 and name is not None and method and p.name == "input" else p.name
+        arguments.append(
+            Argument(
+                own,
+                kind,
+                p.default if defaulted else None,
+                defaulted,
+                p.kind is p.KEYWORD_ONLY,
+                _alias(op, k),
+            )
+        )
     told = f"aten::{name}" if name is not None else f"{display.NAME}::{op.__name__}"
-    return FunctionSchema(told, "", arguments, (result,), len(named) < len(parameters))
+    return FunctionSchema(
+        told, "", signature_of(arguments, _results(op, whole), len(named) < len(whole.parameters))
+    )
+
+
+def _alias(op: Op, place: int) -> AliasInfo | None:
+    """What the results share of an argument: the first, where it is written to or viewed."""
+    if place:
+        return None
+    if op.writes:
+        return _WRITTEN
+    return _SHARED if op.entry is not None and op.entry.kind == "view" else None
 
 
 @functools.cache

@@ -9,7 +9,8 @@ from typing import Any
 from ..core.base.dtypes import by_name, device
 from ..core.base.tensor import TensorBase
 from ..core.call import custom
-from ._schema import BASES, Argument, FunctionSchema, SchemaType
+from ..core.call.types import BASES, SchemaType
+from ._schema import Argument, FunctionSchema
 
 _KINDS = {
     "Tensor": "Tensor",

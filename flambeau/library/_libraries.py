@@ -112,14 +112,7 @@ def define_operation(
         raise RuntimeError(
             f"Explicitly provided namespace ({home}) in schema string does not match namespace of enclosing library ({namespace})"
         )
-    schema = FunctionSchema(
-        f"{namespace}::{name}",
-        schema.overload_name,
-        schema.arguments,
-        schema.returns,
-        schema.is_vararg,
-        schema.is_varret,
-    )
+    schema = FunctionSchema(f"{namespace}::{name}", schema.overload_name, schema.signature)
     if Tag.out in tags:
         check_out(schema)
     if Tag.inplace in tags:

@@ -143,7 +143,7 @@ class OpOverload(CustomOp):
         if schema.is_vararg or any(a.kwarg_only and not a.defaulted for a in schema.arguments):
             required = BEYOND  # no call is plain
         self._binder = Binder(schema)
-        self._declare(self._binder.kinds, len(positional), required, written, returned)
+        self._declare(schema.signature, self._binder.kinds, len(positional), required, written, returned)
         self._tape = Taped(self)
         self._changed()
 
@@ -304,24 +304,6 @@ class OpOverload(CustomOp):
     @property
     def __name__(self) -> str:  # type: ignore[override]
         return f"{self._opname}.{self._overloadname}"
-
-    @property
-    def __signature__(self) -> Any:
-        """The parameters, as `inspect` has them."""
-        import inspect
-
-        return inspect.Signature(
-            [
-                inspect.Parameter(
-                    a.name,
-                    inspect.Parameter.KEYWORD_ONLY
-                    if a.kwarg_only
-                    else inspect.Parameter.POSITIONAL_OR_KEYWORD,
-                    default=a.default_value if a.defaulted else inspect.Parameter.empty,
-                )
-                for a in self._schema.arguments
-            ]
-        )
 
     def name(self) -> str:  # type: ignore[override]
         """The qualified name: "mylib::scale"."""

@@ -8,36 +8,14 @@ An error points at the place that it speaks of.
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-# What a type is called in a schema -> how PyTorch calls the values that arrive.
-BASES = {
-    "Tensor": "Tensor",
-    "int": "int",
-    "SymInt": "int",
-    "float": "float",
-    "double": "float",
-    "complex": "complex",
-    "bool": "bool",
-    "SymBool": "bool",
-    "str": "str",
-    "Scalar": "number",
-    "number": "number",
-    "ScalarType": "int",
-    "Device": "Device",
-    "Layout": "int",
-    "MemoryFormat": "int",
-    "Generator": "Generator",
-    "Storage": "Storage",
-    "Stream": "Stream",
-    "QScheme": "QScheme",
-    "AnyEnumType": "AnyEnumType",
-    "NoneType": "NoneType",
-    "Any": "Any",
-}
+from ..core.call.signature import Signature
+from ..core.call.types import BASES, AliasInfo, Result, SchemaType, Types
+
 CONSTANTS = {"True": True, "False": False, "None": None, "Mean": 1, "Sum": 2}
 NUMBERS = {"inf": float("inf"), "nan": float("nan")}
 NAMES_OF_DTYPES = frozenset(
@@ -45,78 +23,6 @@ NAMES_OF_DTYPES = frozenset(
     uint16 uint32 uint64 byte char short int long half float double cfloat cdouble""".split()
 )
 NAMES_OF_FORMATS = frozenset(("contiguous_format", "preserve_format", "channels_last", "strided"))
-
-
-@dataclass(frozen=True)
-class SchemaType:
-    """The type of an argument or a result."""
-
-    base: str  # as in the schema: "Tensor", "SymInt"; with members "(", "Dict", "Future"
-    form: str = ""  # "", "[]", "?", "[]?", "?[]" …, the innermost first
-    length: int | None = None  # "int[2]"
-    members: tuple[SchemaType, ...] = ()
-
-    @property
-    def is_tensor(self) -> bool:
-        """Whether it is a Tensor, an optional one included."""
-        return self.base == "Tensor" and "[" not in self.form
-
-    @property
-    def is_tensors(self) -> bool:
-        """Whether it is a list of Tensors."""
-        return self.base == "Tensor" and "[" in self.form
-
-    def kind(self) -> str:
-        """PyTorch's name of the kind of type."""
-        if self.form.endswith("?"):
-            return "OptionalType"
-        if self.form:
-            return "ListType"
-        names = {"str": "StringType", "number": "NumberType", "Device": "DeviceObjType", "bool": "BoolType"}
-        told = BASES.get(self.base, self.base)
-        return "TupleType" if self.base == "(" else names.get(told, told[:1].upper() + told[1:] + "Type")
-
-    def __str__(self) -> str:
-        """As PyTorch prints types: Optional[Tensor], List[int]."""
-        if self.members:
-            inner = ", ".join(map(str, self.members))
-            text = f"{'Tuple' if self.base == '(' else self.base}[{inner}]"
-        else:
-            text = BASES.get(self.base, self.base)
-        for form in re.findall(r"\[\]|\?", self.form):
-            text = f"List[{text}]" if form == "[]" else f"Optional[{text}]"
-        return text
-
-    annotation_str = property(__str__)
-
-    def written(self, alias: AliasInfo | None = None) -> str:
-        """As a schema writes it."""
-        if self.members:
-            inner = ", ".join(m.written() for m in self.members)
-            text = f"({inner})" if self.base == "(" else f"{self.base}({inner})"
-        else:
-            text = self.base
-        form = self.form
-        if self.length is not None:
-            form = form.replace("[]", f"[{self.length}]", 1)
-        return text + ("" if alias is None else str(alias)) + form
-
-
-@dataclass(frozen=True)
-class AliasInfo:
-    """What a result may share memory with, and whether the memory is written to: `(a!)`."""
-
-    before_set: frozenset[str]
-    after_set: frozenset[str]
-    is_write: bool
-
-    def __str__(self) -> str:
-        text = "|".join(sorted(self.before_set)) + ("!" if self.is_write else "")
-        return (
-            f"({text})"
-            if self.before_set == self.after_set
-            else f"({text} -> {'|'.join(sorted(self.after_set))})"
-        )
 
 
 class Argument(NamedTuple):
@@ -179,9 +85,8 @@ def _default(argument: Argument) -> str:
     return str(value)
 
 
-@dataclass(frozen=True)
 class FunctionSchema:
-    """What an operation takes and returns.
+    """A signature under a name, as PyTorch's programs read it.
 
     >>> from flambeau.library._schema import parse_schema
     >>> schema = parse_schema("mylib::scale(Tensor x, float by=2) -> Tensor")
@@ -191,12 +96,38 @@ class FunctionSchema:
     mylib::scale(Tensor x, float by=2.) -> Tensor
     """
 
-    name: str
-    overload_name: str
-    arguments: tuple[Argument, ...]
-    returns: tuple[Argument, ...]
-    is_vararg: bool = False
-    is_varret: bool = False
+    def __init__(self, name: str, overload_name: str, signature: Signature) -> None:
+        self.name, self.overload_name, self.signature = name, overload_name, signature
+
+    @functools.cached_property
+    def arguments(self) -> tuple[Argument, ...]:
+        """The parameters of the signature."""
+        told, defaults = self.signature.types(), self.signature.defaults
+        return tuple(
+            Argument(name, kind, defaults.get(name), name in defaults, k >= self.signature.by_position, alias)
+            for k, (name, kind, alias) in enumerate(zip(self.signature.names, told.parameters, told.aliases))
+        )
+
+    @functools.cached_property
+    def returns(self) -> tuple[Argument, ...]:
+        """The results, named or not."""
+        return tuple(Argument(r.name, r.type, alias_info=r.alias) for r in self.signature.types().results)
+
+    @property
+    def is_vararg(self) -> bool:
+        """Whether it takes more arguments than are named."""
+        return self.signature.takes_more
+
+    @property
+    def is_varret(self) -> bool:
+        """Whether it returns more than the schema says."""
+        return self.signature.types().varied
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, FunctionSchema) and str(self) == str(other)
+
+    def __hash__(self) -> int:
+        return hash(str(self))
 
     @property
     def is_mutable(self) -> bool:
@@ -219,6 +150,23 @@ class FunctionSchema:
         results = ", ".join([str(r) for r in self.returns] + ["..."] * self.is_varret)
         alone = len(self.returns) == 1 and not self.returns[0].name and self.returns[0].type.base != "("
         return f"{name}({', '.join(words)}) -> {results if alone and not self.is_varret else f'({results})'}"
+
+
+def signature_of(
+    arguments: Sequence[Argument], results: Sequence[Result], more: bool = False, varied: bool = False
+) -> Signature:
+    """The signature of these parameters; `more`: it takes others, too, `varied`: it returns others, too."""
+    types = Types(
+        tuple(a.type for a in arguments), tuple(a.alias_info for a in arguments), tuple(results), varied
+    )
+    return Signature(
+        tuple(a.name for a in arguments),
+        sum(not a.kwarg_only for a in arguments),
+        next((k for k, a in enumerate(arguments) if a.defaulted), len(arguments)),
+        open=more,
+        defaults={a.name: a.default_value for a in arguments if a.defaulted},
+        whole=types,
+    )
 
 
 # --- reading ------------------------------
@@ -307,7 +255,7 @@ class _Reader:
         if not self.is_at("eof"):
             got = self.tokens[self.next]
             raise self.wrong(f"expected eof but found '{got.kind}' here:", got)
-        return FunctionSchema(name, overload, tuple(arguments), tuple(returns), vararg, varret)
+        return FunctionSchema(name, overload, signature_of(arguments, returns, vararg, varret))
 
     def arguments(self) -> tuple[list[Argument], bool]:
         found: list[Argument] = []
@@ -339,13 +287,13 @@ class _Reader:
             return Argument(name, kind, kwarg_only=by_name, alias_info=alias)
         return Argument(name, kind, self.default(kind), True, by_name, alias)
 
-    def returns(self) -> tuple[list[Argument], bool]:
+    def returns(self) -> tuple[list[Result], bool]:
         if self.passed("..."):
             return [], True
         if not self.is_at("("):
             kind, alias = self.type_()
-            return [Argument("", kind, alias_info=alias)], False
-        found: list[Argument] = []
+            return [Result("", kind, alias)], False
+        found: list[Result] = []
         varret = False
         self.take()
         while not self.is_at(")") or found:
@@ -354,7 +302,7 @@ class _Reader:
             else:
                 kind, alias = self.type_()
                 name = self.take().text if self.is_at("ident") else ""
-                found.append(Argument(name, kind, alias_info=alias))
+                found.append(Result(name, kind, alias))
             if not self.passed(","):
                 break
         self.need(")")

@@ -12,6 +12,7 @@ from ..base.tensor cimport TensorBase, wrote
 from ..tape.history cimport lies_in, own
 from ..tape.modes cimport grad_enabled, set_grad, wants_grad
 from .operation cimport PARTS, Op, make_callable, prepare_op
+from .signature cimport Signature
 cimport cython
 
 cdef extern from "Python.h":
@@ -145,11 +146,12 @@ cdef class CustomOp(Op):
         self.on_host = self.elsewhere = PARTS
         self.chosen, self.written, self.written_at = {}, (), ()
 
-    def _declare(self, tuple kinds, int positional, int required, tuple written, int returned):
-        """What the schema says: the kinds of the parameters, and which are written to."""
+    def _declare(self, Signature signature, tuple kinds, int positional, int required, tuple written, int returned):
+        """What the schema says: the parameters, their kinds, and which are written to."""
         cdef int k
         if positional > MOST:
             raise ValueError(f"{self.name}: an operation has at most {MOST} parameters by position, got {positional}")
+        self.signature = signature
         self.positional, self.required, self.returned = positional, required, returned
         self.tensors = False
         for k in range(len(kinds)):

@@ -57,12 +57,12 @@ cdef class Signature:
 
     def __init__(self, tuple names, int positional, int required, tuple kinds=(), bint open=False, dict defaults=None, whole=None):
         cdef int k
-        if len(names) > MAX_BOUND:
+        if len(names) > MAX_BOUND and not hasattr(whole, "varied"):     # a schema's operation binds its arguments itself
             raise ValueError(f"an operation has at most {MAX_BOUND} parameters, got {names}")
         self.names, self.positional, self.required, self.open = names, positional, required, open
         self.total = <int>len(names)
         self.spellings, self.defaults, self.whole, self.old = {}, defaults or {}, whole, ()
-        for k in range(self.total):
+        for k in range(min(self.total, <int>MAX_BOUND)):
             self.kinds[k] = kinds[k] if k < len(kinds) else 0
             self.checks = self.checks or self.kinds[k] != 0
 
@@ -75,11 +75,34 @@ cdef class Signature:
         k = place_of(self, key)
         return k if k >= 0 else refuse_keyword(self, who, key)
 
+    def types(self):
+        """The types of parameters and results (`types.py`): as a schema said them, else as annotations and defaults tell."""
+        from .types import Types, described as told_by
+
+        return self.whole if isinstance(self.whole, Types) else told_by(self.told())
+
+    @property
+    def by_position(self):
+        """How many parameters may be given by position."""
+        return self.positional
+
+    @property
+    def takes_more(self):
+        """Whether it takes more than its names: `*args`, `**kwargs`."""
+        return bool(self.open)
+
     def told(self):
         """The parameters as `inspect` has them."""
         cdef int k
         if isinstance(self.whole, tuple):      # of the function whose they are
             self.whole = signature(self.whole[0])
+        if hasattr(self.whole, "varied"):      # a schema's types
+            import inspect
+
+            given, missing = inspect.Parameter, inspect.Parameter.empty
+            return inspect.Signature([
+                given(name, given.POSITIONAL_OR_KEYWORD if k < self.positional else given.KEYWORD_ONLY, default=self.defaults.get(name, missing))
+                for k, name in enumerate(self.names)])
         if self.whole is None:
             import inspect
 

@@ -478,6 +478,7 @@ def pointwise(
             domain=domain,
             differentiable=differentiable,
             dtypes=dtypes | {"float16"} if pairs else dtypes,
+            gives=f"({', '.join(['Tensor'] * results)})" if results > 1 else None,
             int_to_float=int_to_float,
             operands=tuple(operands),
             raw=tuple(raw),

@@ -43,6 +43,7 @@ class Entry(NamedTuple):
     dtypes: (
         frozenset[str] | None
     )  # which its tensors, or those that it makes, may have; None where an inner one does not say it
+    gives: Any  # its results, as a schema writes them or the class of their named tuple, where the annotation does not tell
 
 
 REGISTRY: dict[str, Entry] = {}
@@ -170,6 +171,7 @@ def register(
     elementwise: bool | None = None,
     writes: bool | None = None,
     dtypes: frozenset[str] | None = None,
+    gives: Any = None,
     **details: Any,
 ) -> Callable:
     """Enter an operation; `places` defaults to the flat namespace and a method of Tensor.
@@ -196,6 +198,8 @@ def register(
     read here alone.
     `dtypes`: which its tensors may have, indices and conditions apart, or those that it makes; a public one that does not say it takes
     those of its kind (`dtype_groups.py`).
+    `gives`: its results where the annotation does not tell them: as a schema writes them ("Tensor[]", "bool"), or the class of their
+    named tuple.
     """
     if name in REGISTRY:
         raise ValueError(f"the operation {name} is declared twice")
@@ -237,6 +241,7 @@ def register(
         line,
         batching,
         dtypes,
+        gives,
     )
     REGISTRY[name] = entry
     for op in (function, in_place):

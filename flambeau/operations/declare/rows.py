@@ -255,6 +255,7 @@ def _declare(
         reference=reference,
         domain=domain,
         dtypes=dtypes,
+        gives=names,
         differentiable=True,
         **details,
     )

@@ -48,7 +48,7 @@ ldl_factor_ex_result = named_result("linalg_ldl_factor_ex", "LD", "pivots", "inf
 
 
 # --- QR -------------------------------------------------------------------------------------------------------------------
-@library("lapack", "linalg.qr", autocast=("float32", "whole"), composite=True)
+@library("lapack", "linalg.qr", autocast=("float32", "whole"), composite=True, gives=qr_result)
 @accepts_out
 def qr(A: TensorBase, mode: str = "reduced") -> tuple:
     """Q with orthonormal columns and upper triangular R with A = Q R, as a named tuple.
@@ -151,6 +151,7 @@ def _square_qr_gradient(to_Q: Any, to_R: Any, Q: TensorBase, R: TensorBase) -> T
     underived=True,
     differentiable=False,
     autocast=("float32", "whole"),
+    gives=geqrf_result,
 )
 @accepts_out
 def geqrf(input: TensorBase) -> tuple:
@@ -274,7 +275,7 @@ def _needs_pivot(who: str, pivot: bool) -> None:
         raise RuntimeError(f"{who}: LU without pivoting is not implemented on the CPU")
 
 
-@library("lapack", "linalg.lu_factor_ex", composite=True)
+@library("lapack", "linalg.lu_factor_ex", composite=True, gives=lu_factor_ex_result)
 @accepts_out
 def lu_factor_ex(A: TensorBase, *, pivot: bool = True, check_errors: bool = False) -> tuple:
     """`lu_factor`, A = P L U, and for each matrix 0 or the number of the first pivot that is 0.
@@ -301,7 +302,7 @@ def lu_factor_ex(A: TensorBase, *, pivot: bool = True, check_errors: bool = Fals
 _ZERO_PIVOT = "U[{0},{0}] is zero and using it on lu_solve would result in a division by zero."
 
 
-@library("lapack", "linalg.lu_factor", composite=True)
+@library("lapack", "linalg.lu_factor", composite=True, gives=lu_factor_result)
 @accepts_out
 def lu_factor(A: TensorBase, *, pivot: bool = True) -> tuple:
     """L and U with A = P L U in one matrix, and with which row each was exchanged (from 1).  LinAlgError
@@ -325,7 +326,7 @@ def lu_factor(A: TensorBase, *, pivot: bool = True) -> tuple:
     return lu_factor_result(LU, pivots)
 
 
-@library("lapack", "linalg.lu", composite=True)
+@library("lapack", "linalg.lu", composite=True, gives=lu_result)
 @accepts_out
 def lu(A: TensorBase, *, pivot: bool = True) -> tuple:
     """Permutation P, lower triangular L with ones on its diagonal, and upper triangular U with A = P L U.
@@ -404,7 +405,7 @@ def _check_triangle(who: str, UPLO: str) -> str:
     return UPLO.upper()
 
 
-@library("lapack", "linalg.eigh", autocast=("float32", "whole"), composite=True)
+@library("lapack", "linalg.eigh", autocast=("float32", "whole"), composite=True, gives=eigh_result)
 @accepts_out
 def eigh(A: TensorBase, UPLO: str = "L") -> tuple:
     """Eigenvalues (real, ascending) and orthonormal eigenvectors of Hermitian matrices, of which one triangle is read.
@@ -493,7 +494,7 @@ def _complex_of(A: TensorBase) -> dtype:
     return by_name["complex128" if A.dtype.name in ("float64", "complex128") else "complex64"]
 
 
-@library("lapack", "linalg.eig", autocast=("float32", "whole"), composite=True)
+@library("lapack", "linalg.eig", autocast=("float32", "whole"), composite=True, gives=eig_result)
 @accepts_out
 def eig(A: TensorBase) -> tuple:
     """λ and v with A v = λ v: eigenvalues and eigenvectors (of norm 1) of square matrices.
@@ -575,7 +576,7 @@ def eigvals(A: TensorBase, *, out: TensorBase | None = None) -> TensorBase:
 
 
 # --- singular values ------------------------------------------------------------------------------------------------------
-@library("lapack", "linalg.svd", autocast=("float32", "whole"), composite=True)
+@library("lapack", "linalg.svd", autocast=("float32", "whole"), composite=True, gives=svd_result)
 @accepts_out
 def svd(
     A: TensorBase,
@@ -717,7 +718,7 @@ def svdvals(A: TensorBase, *, driver: str | None = None, out: TensorBase | None 
 
 
 # --- symmetric indefinite matrices ----------------------------------------------------------------------------------------
-@library("lapack", "linalg.ldl_factor_ex", differentiable=False)
+@library("lapack", "linalg.ldl_factor_ex", differentiable=False, gives=ldl_factor_ex_result)
 @accepts_out
 def ldl_factor_ex(A: TensorBase, *, hermitian: bool = False, check_errors: bool = False) -> tuple:
     """Bunch-Kaufman decomposition A = L D Lᵀ (Lᴴ where `hermitian`) in LAPACK's compact form, and LAPACK's verdict.
@@ -751,7 +752,7 @@ def ldl_factor_ex(A: TensorBase, *, hermitian: bool = False, check_errors: bool 
     return ldl_factor_ex_result(LD, pivots, info)
 
 
-@library("lapack", "linalg.ldl_factor", differentiable=False)
+@library("lapack", "linalg.ldl_factor", differentiable=False, gives=ldl_factor_result)
 @accepts_out
 def ldl_factor(A: TensorBase, *, hermitian: bool = False) -> tuple:
     """L and D with A = L D Lᵀ (Lᴴ where `hermitian`) in LAPACK's compact form.

@@ -73,7 +73,7 @@ def _det_gradient(grad: TensorBase, A: TensorBase, result: TensorBase) -> tuple:
     return ((grad * turn).unsqueeze(-1).unsqueeze(-1) * matmul(U * others.unsqueeze(-2).to(A.dtype), Vh),)
 
 
-@library("lapack", "linalg.slogdet", "slogdet", "Tensor.slogdet", composite=True)
+@library("lapack", "linalg.slogdet", "slogdet", "Tensor.slogdet", composite=True, gives=slogdet_result)
 @accepts_out
 def slogdet(A: TensorBase) -> tuple:
     """det A / |det A| (or 0) and log |det A|, as a named tuple (sign, logabsdet).

@@ -342,7 +342,7 @@ def _inverse_gradient(grad: TensorBase, Y: TensorBase) -> TensorBase:
     return -matmul(Y.mH, matmul(grad, Y.mH))
 
 
-@library("lapack", "linalg.inv_ex", composite=True, autocast=("float32", "whole"))
+@library("lapack", "linalg.inv_ex", composite=True, autocast=("float32", "whole"), gives=inv_ex_result)
 @accepts_out
 def inv_ex(A: TensorBase, *, check_errors: bool = False) -> tuple:
     """A⁻¹ as `inv`, and for each matrix a number instead of an error.
@@ -369,7 +369,7 @@ def inv_ex(A: TensorBase, *, check_errors: bool = False) -> tuple:
     return inv_ex_result(Y, info)
 
 
-@library("lapack", "linalg.solve_ex", composite=True, batching="solving")
+@library("lapack", "linalg.solve_ex", composite=True, batching="solving", gives=solve_ex_result)
 @accepts_out
 def solve_ex(A: TensorBase, B: TensorBase, *, left: bool = True, check_errors: bool = False) -> tuple:
     """A⁻¹ B as `solve`, and for each matrix a number instead of an error.
@@ -392,7 +392,9 @@ def solve_ex(A: TensorBase, B: TensorBase, *, left: bool = True, check_errors: b
 
 
 # --- Cholesky -------------------------------------------------------------------------------------------------------------
-@library("lapack", "linalg.cholesky_ex", composite=True, autocast=("float32", "whole"))
+@library(
+    "lapack", "linalg.cholesky_ex", composite=True, autocast=("float32", "whole"), gives=cholesky_ex_result
+)
 @accepts_out
 def cholesky_ex(A: TensorBase, *, upper: bool = False, check_errors: bool = False) -> tuple:
     """L with A = L Lᴴ as `cholesky`, and for each matrix a number instead of an error.

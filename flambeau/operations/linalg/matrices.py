@@ -423,7 +423,9 @@ def _pinv_gradient(grad: TensorBase, A: TensorBase, P: TensorBase) -> tuple:
     return (found - matmul(matmul(Ph, grad), Ph),)
 
 
-@library("composite", "linalg.lstsq", autocast=("float32", "whole"), dtypes=WIDE | COMPLEX)
+@library(
+    "composite", "linalg.lstsq", autocast=("float32", "whole"), dtypes=WIDE | COMPLEX, gives=lstsq_result
+)
 @accepts_out
 def lstsq(A: TensorBase, B: TensorBase, rcond: float | None = None, *, driver: str | None = None) -> tuple:
     """X with the least |A X - B|, as a named tuple (solution, residuals, rank, singular_values).
@@ -732,7 +734,7 @@ def cholesky_inverse(L: TensorBase, upper: bool = False, *, out: TensorBase | No
     return into(out, linalg_cholesky_solve(one, L, upper), "cholesky_inverse")
 
 
-@library("composite", autocast=("float32", "whole"), dtypes=WIDE | COMPLEX)
+@library("composite", autocast=("float32", "whole"), dtypes=WIDE | COMPLEX, gives=triangular_solve_result)
 @accepts_out
 def triangular_solve(
     b: TensorBase, A: TensorBase, upper: bool = True, transpose: bool = False, unitriangular: bool = False
@@ -780,7 +782,13 @@ def qr(input: TensorBase, some: bool = True) -> tuple:
 
 
 @library(
-    "composite", "svd", "Tensor.svd", name="old_svd", autocast=("float32", "whole"), dtypes=WIDE | COMPLEX
+    "composite",
+    "svd",
+    "Tensor.svd",
+    name="old_svd",
+    autocast=("float32", "whole"),
+    dtypes=WIDE | COMPLEX,
+    gives=svd_result,
 )
 @accepts_out
 def svd(input: TensorBase, some: bool = True, compute_uv: bool = True) -> tuple:
@@ -867,7 +875,7 @@ def lu_solve(b: TensorBase, LU_data: TensorBase, LU_pivots: TensorBase) -> Tenso
 lu_unpack_result = named_result("lu_unpack", "P", "L", "U")
 
 
-@library("composite", "lu_unpack")
+@library("composite", "lu_unpack", gives=lu_unpack_result)
 @accepts_out
 def lu_unpack(
     LU_data: TensorBase, LU_pivots: TensorBase, unpack_data: bool = True, unpack_pivots: bool = True

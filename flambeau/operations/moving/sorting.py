@@ -60,7 +60,15 @@ def _ordered(who: str, input: TensorBase) -> None:
         checks.dtypes(who, checks.FLOATS | checks.INTEGERS | {"bool"}, input=input)
 
 
-@leaf("sort", "sort", "Tensor.sort", results=("values", "indices"), inputs=("input",), batching="along")
+@leaf(
+    "sort",
+    "sort",
+    "Tensor.sort",
+    results=("values", "indices"),
+    inputs=("input",),
+    batching="along",
+    gives=sort_result,
+)
 def sort(
     input: TensorBase,
     dim: int = -1,
@@ -148,7 +156,15 @@ def msort(input: TensorBase, *, out: TensorBase | None = None) -> TensorBase:
     return into(out, values, "msort")
 
 
-@leaf("sort", "topk", "Tensor.topk", results=("values", "indices"), inputs=("input",), batching="along")
+@leaf(
+    "sort",
+    "topk",
+    "Tensor.topk",
+    results=("values", "indices"),
+    inputs=("input",),
+    batching="along",
+    gives=topk_result,
+)
 def topk(
     input: TensorBase,
     k: int,
@@ -189,7 +205,13 @@ def _pick(input: TensorBase, axis: int, places: TensorBase, keepdim: bool, resul
 
 
 @leaf(
-    "sort", "kthvalue", "Tensor.kthvalue", results=("values", "indices"), inputs=("input",), batching="along"
+    "sort",
+    "kthvalue",
+    "Tensor.kthvalue",
+    results=("values", "indices"),
+    inputs=("input",),
+    batching="along",
+    gives=kthvalue_result,
 )
 def kthvalue(
     input: TensorBase, k: int, dim: int = -1, keepdim: bool = False, *, out: tuple | None = None
@@ -309,7 +331,15 @@ def _most_frequent(a, ranked):
     return np.take_along_axis(ranked, best[..., None], -1)
 
 
-@leaf("sort", "mode", "Tensor.mode", results=("values", "indices"), inputs=("input",), batching="along")
+@leaf(
+    "sort",
+    "mode",
+    "Tensor.mode",
+    results=("values", "indices"),
+    inputs=("input",),
+    batching="along",
+    gives=mode_result,
+)
 def mode(
     input: TensorBase, dim: int = -1, keepdim: bool = False, *, out: tuple | None = None
 ) -> tuple[TensorBase, TensorBase]:

@@ -13,8 +13,8 @@ from ..declare.dtype_groups import COMPLEX, FLOATING
 from ..declare.registry import library, register
 
 _BOTH = """
-    reshape flatten ravel unflatten squeeze unsqueeze transpose swapaxes swapdims t permute movedim moveaxis adjoint narrow
-    select diagonal as_strided detach split split_with_sizes chunk tensor_split unbind hsplit vsplit dsplit
+    reshape flatten ravel unflatten squeeze unsqueeze transpose swapaxes swapdims t permute movedim moveaxis adjoint
+    narrow select diagonal as_strided detach
 """
 _METHODS = """
     view view_as reshape_as expand expand_as unfold detach_ squeeze_ unsqueeze_ t_ transpose_ swapaxes_ swapdims_ as_strided_
@@ -34,6 +34,8 @@ _BATCHING = {
 }
 for _name in _BOTH.split():
     register(_name, "view", getattr(views, _name), batching=_BATCHING.get(_name), moves=_name != "as_strided")
+for _name in "split split_with_sizes chunk tensor_split unbind hsplit vsplit dsplit".split():
+    register(_name, "view", getattr(views, _name), gives="Tensor(a)[]")
 for _name in _METHODS.split():
     flat = [_name] if _name in ("detach_", "as_strided_", "resize_as_") else []
     shown = _SET if _name == "set_" else ()
@@ -84,13 +86,14 @@ register("broadcast_to", "view", views.broadcast_to)
 for _name, _aten in (("T", "numpy_T"), ("mT", "mT"), ("H", "matrix_H"), ("mH", "mH")):
     _turned = FunctionOp(getattr(views, f"get_{_name}"), _name, owns=False)
     setattr(Tensor, _name, property(register(_name, "view", _turned, places=(), aten=_aten)))
-for _name in ("item", "tolist"):
+for _name, _gives in (("item", "Scalar"), ("tolist", "Any")):
     register(
         _name,
         "question",
         FunctionOp(getattr(TensorBase, _name), _name, owns=False),
         places=(f"Tensor.{_name}",),
         batching="itemless",
+        gives=_gives,
     )
 
 

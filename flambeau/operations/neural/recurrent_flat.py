@@ -172,7 +172,13 @@ def _declare(
         f"{MODES[mode].gates} H\n\nRaises:\n    RuntimeError: the shapes do not fit"
         + of_call(f"{name}_cell(flambeau.ones(1, 2), {first.format('1, 1')}, {ones})", state)
     )
-    library("composite", name, name=f"flat_{name}", dtypes=dtypes[0])(layers)
+    library(
+        "composite",
+        name,
+        name=f"flat_{name}",
+        dtypes=dtypes[0],
+        gives=f"(Tensor, Tensor{', Tensor' if pair else ''})",
+    )(layers)
     state, found = ("Sequence[Tensor]", "tuple[Tensor, Tensor]") if mode == "LSTM" else ("Tensor", "Tensor")
     weights = "w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None = None, b_hh: Tensor | None = None"
     overloads = (f"(input: Tensor, hx: {state}, {weights}) -> {found}",)

@@ -126,6 +126,7 @@ def _frexp(x):
     results=("mantissa", "exponent"),
     reference="numpy.frexp",
     dtypes=FLOATING,
+    gives=frexp_result,
 )
 @accepts_out
 def frexp(input: TensorBase) -> tuple[TensorBase, TensorBase]:

@@ -90,7 +90,15 @@ def _counted(points: Any, edges: list, weights: Any) -> Any:
     return np.bincount(place[inside], kept, math.prod(sizes)).reshape(sizes)
 
 
-@library("search", "histogramdd", differentiable=False, composite=True, on_host=False, dtypes=WIDE)
+@library(
+    "search",
+    "histogramdd",
+    differentiable=False,
+    composite=True,
+    on_host=False,
+    dtypes=WIDE,
+    gives="(Tensor hist, Tensor[] bin_edges)",
+)
 def histogramdd(
     input: TensorBase,
     bins: Any,
@@ -169,6 +177,7 @@ def histogram_of_points(
     composite=True,
     on_host=False,
     dtypes=WIDE,
+    gives=histogram_result,
 )
 @accepts_out
 def histogram(

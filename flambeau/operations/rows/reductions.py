@@ -375,7 +375,7 @@ min = _extreme("min", _SMALLEST, amin, minimum, min_with_index, math.inf)  # noq
 aminmax_result = named_result("aminmax", "min", "max")
 
 
-@library("composite", dtypes=ALL)
+@library("composite", dtypes=ALL, gives=aminmax_result)
 @accepts_out(exact=True)
 def aminmax(input, *, dim=None, keepdim: bool = False):
     """min(input) and max(input) over `dim` (all by default), as a named tuple (min, max).

@@ -298,7 +298,14 @@ def _extreme(who: str, shown: str, kind: str, run: Scan, result: type):
     names = ("values", "indices")
     least = math.inf if kind == "min" else -math.inf
     made = leaf(
-        "scan", who, f"Tensor.{who}", results=names, batching="along flat", identity=least, dtypes=ALL
+        "scan",
+        who,
+        f"Tensor.{who}",
+        results=names,
+        batching="along flat",
+        identity=least,
+        dtypes=ALL,
+        gives=result,
     )(function)
     made.derivative(_to_places)
     return made
