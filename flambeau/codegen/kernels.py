@@ -13,6 +13,7 @@ one value a row; a scan is one whose outputs hold prefixes, the folds of each el
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
@@ -37,6 +38,12 @@ class Pointwise(NamedTuple):
     inputs: tuple[Operand, ...]
     params: tuple[str, ...]
 
+    def walking(self, access: Sequence[str]) -> Pointwise:
+        """The same computation over operands that are walked over so, outputs first."""
+        own, others = access[: len(self.outputs)], access[len(self.outputs) :]
+        inputs = tuple(Operand(o.dtype, a) for o, a in zip(self.inputs, others, strict=True))
+        return self._replace(output_access=tuple(own), inputs=inputs)
+
     def text(self) -> str:
         return f"pointwise {self.output_access} {self.inputs} {self.params}\n{ex.text(self.outputs)}"
 
@@ -57,8 +64,107 @@ class Row(NamedTuple):
         """`varies` for these operands: an input's access tells where lanes run along the row; elsewhere assume that it does."""
         return varies(self.outputs, [o.access != BROADCAST or self.lanes_along != "r" for o in self.inputs])
 
+    def walking(self, access: Sequence[str], lanes_along: str) -> Row:
+        """The same computation over operands that are walked over so, outputs first."""
+        own, others = access[: len(self.outputs)], access[len(self.outputs) :]
+        inputs = tuple(Operand(o.dtype, a) for o, a in zip(self.inputs, others, strict=True))
+        return self._replace(output_access=tuple(own), inputs=inputs, lanes_along=lanes_along)
+
+    def full(self, row_inputs: Sequence[bool], full: Sequence[bool]) -> Row:
+        """The same where those outputs are as long as the row, also those of which all elements are one, and the others have one value
+        a row; `row_inputs` says which inputs vary along it.  ValueError for an output that varies where it has room for one value.
+        """
+        changes = varies(self.outputs, row_inputs)
+        outputs = []
+        for k, (e, whole) in enumerate(zip(self.outputs, full, strict=True)):
+            if changes[id(e)] and not whole:
+                raise ValueError(f"{self.name}: result {k} varies along the row: it needs a stride there")
+            everywhere = whole and not changes[id(e)]
+            outputs.append(ex.make("select", (ex.index(1) >= 0, e, e), e.dtype) if everywhere else e)
+        return self._replace(outputs=tuple(outputs))
+
+    def ordered(self) -> bool:
+        """Whether it matters in which order the elements of a row stand."""
+        return _has(self.outputs, "prefix") or _has(self.outputs, "index")
+
+    def in_stages(self) -> tuple[Row, Row] | None:
+        """The kernels of a reduction whose row is cut into blocks: states of a block, then results from states; None where there are
+        no such.  Results are walked over as here, states side by side.
+        """
+        others = [e for e in _beside_folds(self.outputs) if e.op in ("input", "index", "prefix")]
+        found = None if others else stages(self.outputs)  # the second stage has states alone
+        if found is None:
+            return None
+        beside = BROADCAST if self.lanes_along == "r" else CONTIGUOUS
+        states = tuple(Operand(e.dtype, CONTIGUOUS) for e in found.partial)
+        first = self._replace(outputs=found.partial, output_access=(beside,) * len(states))
+        return first, self._replace(outputs=found.final, inputs=states)
+
     def text(self) -> str:
         return f"row {self.lanes_along} {self.output_access} {self.inputs} {self.params}\n{ex.text(self.outputs)}"
+
+
+def _has(roots: Iterable[Expr], op: str) -> bool:
+    return builtins.any(e.op == op for e in ex.walk(roots))
+
+
+class Fused(NamedTuple):
+    """A kernel of expressions, and which of their leaves its inputs and scalars are, in the kernel's order."""
+
+    kernel: Pointwise | Row
+    inputs: tuple[int, ...]
+    params: tuple[int, ...]
+
+
+def fused(name: str, results: Sequence[Expr]) -> Fused:
+    """One kernel of expressions that were traced apart and substituted into each other (`expr.substitute`): along rows where one folds,
+    scans or reads its place in the row, else pointwise.  Leaves may have any numbers; each leaf has one dtype (TypeError).  How
+    operands are walked over is not known yet: as if all were contiguous.
+
+    The same structure gives the same text, and so the same machine code, whenever its parts were traced.
+
+    >>> from flambeau.codegen import expr as ex
+    >>> x, row = ex.input(7, "float32"), ex.input(3, "float32")
+    >>> found = fused("scaled", [ex.call("exp", x) * row])
+    >>> found.inputs, found.kernel.inputs[0].dtype
+    ((3, 7), 'float32')
+    """
+    results = shared(results)
+    replace: dict[Expr, Expr] = {}
+    used: dict[str, list[Expr]] = {"input": [], "param": []}
+    for kind, leaves in used.items():
+        leaves += sorted((e for e in ex.walk(results) if e.op == kind), key=lambda e: e.value)
+        numbers = [e.value for e in leaves]
+        if len(set(numbers)) < len(numbers):
+            twice = next(n for n in numbers if numbers.count(n) > 1)
+            dtypes = sorted(e.dtype for e in leaves if e.value == twice)
+            raise TypeError(
+                f"{name}: {kind} {twice} is of one dtype in all expressions, got {' and '.join(dtypes)}"
+            )
+        replace.update({e: ex.make(kind, (), e.dtype, k) for k, e in enumerate(leaves)})
+    outputs = tuple(ex.substitute(results, replace))
+    inputs = tuple(Operand(e.dtype, CONTIGUOUS) for e in used["input"])
+    params = tuple(e.dtype for e in used["param"])
+    access = (CONTIGUOUS,) * len(outputs)
+    along = builtins.any(
+        e.op in ("fold", "prefix") or (e.op == "index" and e.value == 1) for e in ex.walk(outputs)
+    )
+    if along:
+        kernel: Pointwise | Row = Row(name, outputs, access, inputs, params, "r")
+    else:
+        kernel = Pointwise(name, outputs, access, inputs, params)
+    return Fused(kernel, tuple(e.value for e in used["input"]), tuple(e.value for e in used["param"]))
+
+
+def shared(roots: Sequence[Expr]) -> list[Expr]:
+    """The same expressions with all equal parts one, also where some were built after the table of shared ones had been dropped."""
+    new: dict[int, Expr] = {}
+    for e in ex.walk(roots):
+        value = e.value
+        if isinstance(value, FoldRule):
+            value = FoldRule(tuple(shared(value.init)), tuple(shared(value.combine)), value.which)
+        new[id(e)] = ex.make(e.op, tuple(new[id(a)] for a in e.args), e.dtype, value)
+    return [new[id(r)] for r in roots]
 
 
 def operands(kernel: Pointwise | Row) -> list[Operand]:
@@ -325,6 +431,19 @@ def adds_float32(rule: FoldRule) -> bool:
 def sum_of_parts(parts: Expr) -> Expr:
     """Of few and large numbers, which lose the most digits: in float64."""
     return ex.cast(fold(ex.add, (nothing("float64"),), ex.cast(parts, "float64"))[0], parts.dtype)
+
+
+def _beside_folds(roots: Sequence[Expr]) -> list[Expr]:
+    """The expressions that are computed of folds, down to those and to leaves beside them."""
+    found, stack, seen = [], list(roots), set()
+    while stack:
+        e = stack.pop()
+        if id(e) not in seen:
+            seen.add(id(e))
+            found.append(e)
+            if e.op != "fold":
+                stack.extend(e.args)
+    return found
 
 
 class Stages(NamedTuple):

@@ -39,6 +39,8 @@ SIGNATURE = (
 VECTOR_BYTES = 64
 AHEAD = 4096  # bytes
 SHORT_BODY = 2  # instructions an element up to which a fold does nothing but wait for memory
+CALL = 10  # instructions that a math function counts for
+COSTLY = CALL  # instructions below which computing again costs no more than a store and a load
 ROOM = 4096  # elements of a row that may be stashed on the stack
 CASCADE = 16  # terms that a sum adds up one after another before it starts anew
 TILE_BODY = 8  # operations an element up to which turning tiles in registers pays
@@ -342,21 +344,37 @@ class RowSchedule:
         self.room: Value | None = None  # where a stashed row stands, if not in an output
 
     def stash(self) -> tuple[int, int, Expr] | None:
-        """(pass, output, expression): a costly expression that a fold computes and an output needs again is
-        left in that output's memory by the fold's pass and read back, so that softmax computes each
-        exponential once.  Where it is the output, that is all there is to do.  An output of a narrower dtype has no
+        """(pass, output, expression): what the pass of a fold computes and later passes need again is left in that output's memory
+        and read back, so that softmax computes each exponential, and a norm each activation, once: of all such parts the
+        one that saves the most.  Where it is the output, that is all there is to do.  An output of a narrower dtype has no
         room for it: rows of up to `ROOM` elements are then left on the stack.
         """
+        passes = [list(ex.walk(Together(folds).elements)) for folds in self.levels]
+        best, found = COSTLY - 1, None
         for k, out in enumerate(self.kernel.outputs):
             if not self.varying[id(out)]:  # it has no room for a row
                 continue
-            for level in reversed(range(len(self.levels))):
-                seen = {id(e) for e in ex.walk(Together(self.levels[level]).elements)}
-                for e in reversed(list(ex.walk([out]))):
-                    costly = e.op.startswith("call:") and id(e) in seen and self.varying[id(e)]
-                    if costly and (e.dtype == out.dtype or self.along):
-                        return level, k, e
-        return None
+            last = {id(e) for e in ex.walk([out])}
+            for level in reversed(range(len(passes))):
+                later = [{id(e) for e in own} for own in passes[level + 1 :]] + [last]
+                for e in reversed(passes[level]):
+                    room = e.dtype == out.dtype or (self.along and e.dtype != "bool")
+                    if e.args and room and self.varying[id(e)]:
+                        saved = self.work(e) * sum(id(e) in own for own in later)
+                        if saved > best:
+                            best, found = saved, (level, k, e)
+        return found
+
+    def work(self, root: Expr) -> int:
+        """Instructions for one element of what varies along the row, folds apart; a math function counts for several."""
+        count, seen, stack = 0, set(), [root]
+        while stack:
+            e = stack.pop()
+            if id(e) not in seen and self.varying[id(e)] and e.args:
+                seen.add(id(e))
+                count += CALL if e.op.startswith("call:") else 1
+                stack.extend(e.args)
+        return count
 
     def emit(self) -> None:
         stashed = self.stashed
@@ -459,7 +477,9 @@ class RowSchedule:
         """All folds of one depth in one walk over the row; adds their results to `known`."""
         together = Together(folds)
         low = Lowering(self.f, self.lanes) if self.along else scalar
-        stashed = self.stashed if self.stashed and folds is self.levels[self.stashed[0]] else None
+        number = next(n for n, own in enumerate(self.levels) if own is folds)
+        stashed = self.stashed if self.stashed and number == self.stashed[0] else None
+        back = self.stashed if self.stashed and number > self.stashed[0] else None
 
         def turn(low: Lowering, at, mask, leaves, carried):
             if stashed:
@@ -477,7 +497,7 @@ class RowSchedule:
         ahead = self.along and busy <= SHORT_BODY
         cascade = partial(together.combined, low) if any(map(rounds, together.rules)) else None
         states = self.each(
-            scalar, together.start(low), turn, together.elements, known, ahead=ahead, joined=cascade
+            scalar, together.start(low), turn, together.elements, known, back, ahead=ahead, joined=cascade
         )
         if self.along:
             states = [v for rule, own in together.parts(states) for v in self.across_lanes(rule, own)]

@@ -233,6 +233,20 @@ cdef void launch_rest(Launch* launch, int64_t count, int64_t first) noexcept nog
     launch.run(launch.data, geometry, launch.scalars)
 
 
+cdef bint in_one_call(const Plan* plan, int64_t* geometry) noexcept nogil:
+    """Whether one call of a kernel on this thread does all that `launch_plan` would, and then the geometry of that call."""
+    cdef int n = plan.operands, k
+    if plan.rank > 2 or plan.count == 0 or plan.count >= PARALLEL_FROM:
+        return False
+    if plan.rank == 2 and plan.sizes[0] < WIDE // 8 and plan.count >= MANY:
+        return False         # it might be widened
+    geometry[0], geometry[1], geometry[2] = plan.sizes[0], plan.sizes[1] if plan.rank == 2 else 1, 0
+    for k in range(n):
+        geometry[3 + k] = plan.strides[k * plan.pitch]
+        geometry[3 + n + k] = plan.strides[k * plan.pitch + 1] if plan.rank == 2 else 0
+    return True
+
+
 cdef void launch_plan(Launch* launch) noexcept nogil:
     """On the pool where there is work enough."""
     cdef const Plan* plan = launch.plan

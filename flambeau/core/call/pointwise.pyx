@@ -165,12 +165,10 @@ cdef object call_in_place(PyObject* callable, PyObject** args, size_t flagged, P
     return parse((<InPlaceOp>callable).op, args, PyVectorcall_NARGS(flagged), names, True, (<InPlaceOp>callable).name)
 
 
-cdef object parse(PointwiseOp op, PyObject** args, Py_ssize_t nargs, PyObject* names, bint in_place, str who):
-    cdef Operand operands[MAX_OPERANDS]
-    cdef double params[MAX_PARAMS]
-    cdef PyObject* given[MAX_OUTPUTS]
-    cdef PyObject* found[MAX_BOUND]
-    cdef int k, total = op.operands + op.params
+cdef int read_call(PointwiseOp op, PyObject** args, Py_ssize_t nargs, PyObject* names, str who, Operand* operands, double* params,
+                   PyObject** found) except -1:
+    """The operands and parameters of a call; `found` holds the arguments in the order of the signature, with room for MAX_BOUND."""
+    cdef int k
     cdef object value
     op.signature.arrange(who, args, nargs, names, found)
     for k in range(op.operands):
@@ -189,6 +187,17 @@ cdef object parse(PointwiseOp op, PyObject** args, Py_ssize_t nargs, PyObject* n
         except (TypeError, ValueError):
             raise TypeError(f"{who}(): argument '{op.names[op.operands + k]}' must be Number, not "
                             f"{type(value).__name__}") from None
+    return 0
+
+
+cdef object parse(PointwiseOp op, PyObject** args, Py_ssize_t nargs, PyObject* names, bint in_place, str who):
+    cdef Operand operands[MAX_OPERANDS]
+    cdef double params[MAX_PARAMS]
+    cdef PyObject* given[MAX_OUTPUTS]
+    cdef PyObject* found[MAX_BOUND]
+    cdef int k, total = op.operands + op.params
+    cdef object value
+    read_call(op, args, nargs, names, who, operands, params, found)
     if in_place:
         if operands[0].tensor == NULL:
             raise TypeError(f"{who}(): a Tensor expected, not {type(<object>found[0]).__name__}")
@@ -268,7 +277,7 @@ cdef inline bint numbers_fit(Operand* operands, int n, int code) noexcept nogil:
     return True
 
 
-cdef inline int fill_scalars(PointwiseOp op, Operand* operands, double* params, int common, uint64_t* scalars) except -1:
+cdef int fill_scalars(PointwiseOp op, Operand* operands, double* params, int common, uint64_t* scalars) except -1:
     """Numbers among the operands come first, then the parameters."""
     cdef int k, count = 0
     for k in range(op.operands):

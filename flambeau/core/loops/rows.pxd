@@ -3,7 +3,8 @@ from libc.stdint cimport int64_t, uint64_t
 from cpython.object cimport PyObject
 from ..call.operation cimport Op
 from ..call.kernels cimport MAX_ALL, MAX_OPERANDS, MAX_OUTPUTS, MAX_PARAMS, Table, kernel_t
-from ..base.tensor cimport MAX_DIMS
+from ..base.device cimport Device
+from ..base.tensor cimport MAX_DIMS, TensorBase
 
 cdef struct Rows:                # one launch over any number of operands: outputs, then inputs
     kernel_t run
@@ -83,3 +84,8 @@ cdef class RowOp(Op):
     cdef readonly object formula
     cdef object shown               # `over` as an operation of its own, for those who watch
     cdef object names               # a namedtuple for several results
+
+cdef int plan_rows(RowOp op, RowPlan* plan, PyObject** tensors, const int* dims, int ndims, bint keepdim, int wanted,
+                   Device device) except -1
+cdef int stage_kernels(RowOp op, const RowPlan* plan, const Stages* stages, const int* state_codes) except -1
+cdef int read_dims(RowOp op, object dim, TensorBase t, int* dims) except -1

@@ -11,6 +11,7 @@ from ..._lazily import use_waiting
 from ...codegen import build, lower, schedule_cpu, target
 from ...core.base import display
 from ...core.base.memory import memory_stats
+from ...core.base.provided import provide
 from ...core.base.recorder import begin_span, end_span
 from ...core.base.stacks import deep
 
@@ -42,6 +43,9 @@ def address(kernel: Any) -> int:
             stacklevel=2,
         )
     return found
+
+
+provide("kernel_address", address)
 
 
 def _made(kernel: Any) -> tuple[int, float]:
