@@ -39,6 +39,7 @@ cimport cython
 cdef enum:
     INLINE_SIZES = 8           # a node's shapes up to this many numbers need no memory of their own
     INLINE_ROOM = 1 << 14      # bytes up to which what a launch needs is on the stack
+    FEW_ELEMENTS = 1 << 10     # of a result that starts from a row, up to which it is copied at once
     WIDTH = 128                # columns that are summed at once
     HEIGHT = 16                # rows that are summed in the element's own precision
 
@@ -109,7 +110,15 @@ cdef int multiply(TensorBase c, int form, TensorBase a, int a_form, TensorBase b
 cdef int start_from(TensorBase out, TensorBase addend) except -1:
     """Write the addend, broadcast to its shape, to a contiguous tensor."""
     cdef int64_t strides[MAX_DIMS]
+    cdef int64_t row, at, n
     cdef int d, missing = out.rank - addend.rank
+    if addend.rank and addend.contiguous and out.count <= FEW_ELEMENTS and addend.count == addend.sizes[addend.rank - 1] == (
+            out.sizes[out.rank - 1]):     # a bias: planning a copy takes longer than copying
+        row, at, n = addend.count * addend.width, 0, out.count * out.width
+        while at < n:
+            memcpy(pointer(out) + at, pointer(addend), row)
+            at += row
+        return 0
     for d in range(out.rank):
         strides[d] = 0 if d < missing or addend.sizes[d - missing] == 1 else addend.strides[d - missing]
     copy_strided(pointer(out), out.strides, pointer(addend), strides, out.rank, out.sizes, out.width)
