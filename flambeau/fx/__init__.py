@@ -1,39 +1,48 @@
-"""Graphs, of which there are none yet: nothing is a `GraphModule` or a `Proxy`, and every other name says that it is absent.
+"""Programs as graphs: `symbolic_trace` records what a module or function does, and the graph can be read, changed and run.
 
 >>> import flambeau as torch
->>> isinstance(torch.nn.Linear(2, 2), torch.fx.GraphModule)
-False
+>>> module = torch.fx.symbolic_trace(torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.ReLU()))
+>>> [(n.op, n.name) for n in module.graph.nodes]
+[('placeholder', 'input_1'), ('call_module', '_0'), ('call_module', '_1'), ('output', 'output')]
+>>> module(torch.ones(1, 2)).shape
+flambeau.Size([1, 3])
 """
 
-from collections.abc import Callable as _Callable
-from typing import TypeVar as _TypeVar
-
+from . import (  # noqa: F401
+    _pytree,
+    _symbolic_trace,
+    graph,
+    graph_module,
+    immutable_collections,
+    interpreter,
+    node,
+    operator_schemas,
+    proxy,
+    subgraph_rewriter,
+    traceback,
+)
 from .._absent import refusing as _refusing
-from .._absent import unmakeable as _unmakeable
-from ..nn.modules.module import Module as _Module
+from ._symbolic_trace import PH, ProxyableClassMeta, Tracer, symbolic_trace, wrap  # noqa: F401
+from .graph import CodeGen, Graph  # noqa: F401
+from .graph_module import GraphModule
+from .interpreter import Interpreter, Transformer
+from .node import Node, has_side_effect, map_arg
+from .proxy import Proxy
+from .subgraph_rewriter import replace_pattern
 
-__all__ = ["Graph", "GraphModule", "Interpreter", "Node", "Proxy", "Tracer", "Transformer", "wrap"]
-
-F = _TypeVar("F", bound=_Callable | str)
-
-Graph, Node, Proxy = _unmakeable("fx.Graph"), _unmakeable("fx.Node"), _unmakeable("fx.Proxy")
-GraphModule = _unmakeable("fx.GraphModule", (_Module,))
-Interpreter = _unmakeable("fx.Interpreter")
-Transformer = _unmakeable("fx.Transformer", (Interpreter,))
-Tracer = _unmakeable("fx.Tracer")
-
-
-def wrap(fn_or_name: F) -> F:
-    """Keep a function, or one named in the module, whole in graphs: returned as it is. RuntimeError for anything else.
-
-    >>> wrap(len) is len, wrap("len")
-    (True, 'len')
-    """
-    if not callable(fn_or_name) and not isinstance(fn_or_name, str):
-        raise RuntimeError(
-            f"fx.wrap(): expected a global function or the name of one, got {type(fn_or_name).__name__}"
-        )
-    return fn_or_name
-
+__all__ = [
+    "Graph",
+    "GraphModule",
+    "Interpreter",
+    "Node",
+    "Proxy",
+    "Tracer",
+    "Transformer",
+    "has_side_effect",
+    "map_arg",
+    "replace_pattern",
+    "symbolic_trace",
+    "wrap",
+]
 
 __getattr__ = _refusing("fx")

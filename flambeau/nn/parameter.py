@@ -36,7 +36,7 @@ class _OfWrappers(type(Protocol)):  # type: ignore[misc]
 
     def __instancecheck__(cls, instance: Any) -> bool:
         return type.__instancecheck__(cls, instance) or (
-            cls is Parameter and getattr(instance, "_is_param", False) and isinstance(instance, Tensor)
+            cls is Parameter and isinstance(instance, Tensor) and getattr(instance, "_is_param", False)
         )
 
     __subclasscheck__ = type.__subclasscheck__

@@ -1,0 +1,5 @@
+"""What passes are: classes, results, managers."""
+
+from ...._absent import refusing as _refusing
+
+__getattr__ = _refusing("fx.passes.infra")
