@@ -31,7 +31,7 @@ OWN = __name__.partition(".")[0]
 NO_GROUP = "Default process group has not been initialized, please make sure to call init_process_group."
 PAGE = "docs/coverage.md lists what is here"
 
-# Rooms, and why they are absent; `distributed`, `export`, `fx`, `jit`, `onnx`, `ao` and `_dynamo` answer questions.
+# Rooms, and why they are absent; `distributed`, `export`, `jit`, `onnx`, `ao` and `_dynamo` answer questions.
 ROOMS = {
     "ao": "there is no quantised dtype",
     "quantization": "there is no quantised dtype",
@@ -58,7 +58,9 @@ ROOMS = {
     "multiprocessing.reductions": "tensors travel by `multiprocessing/_channels.py`, not by PyTorch's reductions",
     "distributed": "there are no process groups yet",
     "export": "graphs are not kept yet",
-    "fx": "there are no graphs yet",
+    "fx.experimental": "sizes are numbers here; of PyTorch's experiments with graphs, `proxy_tensor.make_fx` is here",
+    "fx.tensor_type": "sizes are numbers, and types of graphs are not checked",
+    "fx.annotate": "TorchScript's types of values",
     "jit": "there are no graphs yet",
     "nativert": "it runs exported graphs, and graphs are not kept yet",
     "onnx": "there are no graphs yet",
@@ -98,6 +100,15 @@ TYPES = (
     "StreamObj String SymBool SymInt Tensor Tuple Union"
 )
 ROOMS |= dict.fromkeys((f"{kind}Type" for kind in TYPES.split()), ROOMS["jit"])
+# Passes over graphs that PyTorch has for compilers, accelerators and debuggers of its own.
+PASSES = (
+    "annotate_getitem_nodes backends dialect fake_tensor_prop graph_transform_observer infra.partitioner net_min_base operator_support "
+    "param_fetch pass_manager regional_inductor regional_inductor_invoke_subgraph reinplace runtime_assert splitter_base tests "
+    "tools_common utils.common utils.fuser_utils utils.matcher_with_name_node_map_utils utils.source_matcher_utils"
+)
+ROOMS |= dict.fromkeys(
+    (f"fx.passes.{name}" for name in PASSES.split()), "a pass for compilers of PyTorch's own"
+)
 
 
 def why(module: str) -> str | None:

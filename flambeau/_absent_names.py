@@ -35,8 +35,8 @@ NAMES = {
     """,
     "_dynamo.eval_frame": """
         DisableContext() DynamoStance() DynamoTLS() ExportResult()
-        FlattenInputOutputSignature(fx.Transformer) OptimizeContext() RunOnlyContext() TorchPatcher()
-        Unset[token=0]
+        FlattenInputOutputSignature(fx.interpreter.Transformer) OptimizeContext() RunOnlyContext()
+        TorchPatcher() Unset[token=0]
     """,
     "_functorch._aot_autograd.functional_utils": """
         MetadataKey() ViewMetaSequence() from_fun to_fun
@@ -238,20 +238,9 @@ NAMES = {
         ExportedProgram() FlatArgsAdapter() ModuleCallEntry() ModuleCallSignature() ShapesCollection()
         UnflattenedModule(nn.modules.module.Module)
     """,
-    "fx": """
-        symbolic_trace
-    """,
-    "fx._compatibility": """
-    """,
-    "fx._symbolic_trace": """
-        PHBase() PHWithMeta(fx._symbolic_trace.PHBase) ProxyableClassMeta()
-    """,
     "fx.experimental.proxy_tensor": """
-        DecompositionInterpreter(fx.Interpreter)
-        ProxyTorchDispatchMode(utils._python_dispatch.TorchDispatchMode)
-        PythonKeyTracer(fx._symbolic_trace.Tracer) _ProxyTensor() _SymNodeDict() decompose
-        disable_proxy_modes_tracing fetch_object_proxy fetch_sym_proxy get_proxy_slot make_fx
-        track_tensor_tree
+        DecompositionInterpreter(fx.interpreter.Interpreter) _ProxyTensor() _SymNodeDict() decompose
+        fetch_object_proxy fetch_sym_proxy get_proxy_slot track_tensor_tree
     """,
     "fx.experimental.symbolic_shapes": """
         ConvertIntKey() ShapeEnv() Specialization()
@@ -260,26 +249,6 @@ NAMES = {
         SubclassSymbolicContext(fx.experimental.symbolic_shapes.StatefulSymbolicContext) SymIntEqByExpr()
         SymIntSymbolicContext(fx.experimental.symbolic_shapes.SymbolicContext) SymbolicContext()
         TrackedFake() ValueRangesSLoc()
-    """,
-    "fx.graph": """
-        CodeGen() Graph=fx.Graph PythonCode()
-    """,
-    "fx.graph_module": """
-    """,
-    "fx.node": """
-    """,
-    "fx.passes.shape_prop": """
-        ShapeProp(fx.Interpreter) TensorMetadata()
-    """,
-    "fx.passes.split_utils": """
-        Component() split_by_tags
-    """,
-    "fx.proxy": """
-        Attribute(fx.proxy.Proxy) GraphAppendingTracer(fx.proxy.TracerBase) MetaProxy(fx.proxy.Proxy)
-        ParameterProxy(fx.proxy.Proxy) Scope() ScopeContextManager() TraceError(ValueError) TracerBase()
-    """,
-    "fx.traceback": """
-        NodeSource() NodeSourceAction[CREATE='create',REPLACE='replace']
     """,
     "jit": """
         Attribute() CompilationUnit() Error(Exception) TracerWarning(Warning) _get_trace_graph

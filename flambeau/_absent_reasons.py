@@ -242,6 +242,31 @@ ABSENT = {
         debug_unwrap functionalize rearrange
         """,
     },
+    "fx.graph_module": {
+        "parts of PyTorch's own packages, compilers and splitters": """
+        reduce_package_graph_module
+        """,
+    },
+    "fx.passes.split_module": {
+        "parts of PyTorch's own packages, compilers and splitters": """
+        Partition split_module_simple
+        """,
+    },
+    "fx.passes.split_utils": {
+        "parts of PyTorch's own packages, compilers and splitters": """
+        move_non_tensor_nodes_on_boundary
+        """,
+    },
+    "fx.proxy": {
+        "parts of PyTorch's own packages, compilers and splitters": """
+        MetaProxy
+        """,
+    },
+    "fx.traceback": {
+        "parts of PyTorch's own packages, compilers and splitters": """
+        NodeSource NodeSourceAction get_graph_provenance_json
+        """,
+    },
     "masked.maskedtensor.core": {
         "PyTorch's own file; it stands in masked here": """
         MaskedTensor is_masked_tensor

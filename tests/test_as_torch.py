@@ -194,7 +194,8 @@ def test_what_a_module_lacks_is_said_in_torchs_name():
     assert done.stderr.strip().splitlines()[-1] == "ModuleNotFoundError: No module named 'torch.nowhere'"
     done = run("-c", "import torch.fx.passes.backends", check=False)
     assert done.stderr.strip().splitlines()[-1] == (
-        "ModuleNotFoundError: No module named 'torch.fx.passes.backends': there are no graphs yet (docs/coverage.md lists what is here)"
+        "ModuleNotFoundError: No module named 'torch.fx.passes.backends': "
+        "a pass for compilers of PyTorch's own (docs/coverage.md lists what is here)"
     )
     asked = "import importlib.util as i, torch; print(i.find_spec('torch.fx.tensor_type'), hasattr(torch.fx, 'tensor_type'))"
     assert run("-c", asked).stdout == "None False\n"

@@ -43,9 +43,7 @@ def test_what_programs_ask_first_has_its_answer(name, answer):
     assert reach(name)() is answer
 
 
-@pytest.mark.parametrize(
-    "room", ["ao", "classes", "distributed", "export", "fx", "jit", "onnx", "_C", "_dynamo"]
-)
+@pytest.mark.parametrize("room", ["ao", "classes", "distributed", "export", "jit", "onnx", "_C", "_dynamo"])
 def test_what_is_absent_says_so_by_name_and_why(room):
     module = reach(room)
     assert not hasattr(module, "nowhere")
@@ -57,7 +55,7 @@ def test_what_is_absent_says_so_by_name_and_why(room):
 
 @pytest.mark.parametrize(
     "name",
-    ["fx.Graph", "fx.GraphModule", "fx.Node", "fx.Proxy", "fx.Tracer", "jit.ScriptModule", "jit.ScriptFunction", "cuda.CUDAGraph",
+    ["jit.ScriptModule", "jit.ScriptFunction", "cuda.CUDAGraph",
      "distributed.ProcessGroup"],
 )  # fmt: skip
 def test_classes_without_instances(name):

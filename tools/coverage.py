@@ -68,6 +68,12 @@ reason(
 reason("kernels of one vendor's library by its name", r"(cudnn|miopen|mkldnn)_.*")
 reason("steps of SyncBatchNorm between processes", r"batch_norm_.*")
 reason("internals of views and of old norms", r"(Tensor\.)?(slice_inverse|native_norm)")
+reason(
+    "parts of PyTorch's own packages, compilers and splitters",
+    r"fx\.graph_module\.reduce_package.*", r"fx\.traceback\.get_graph_prov.*", r"fx\.proxy\.MetaProxy",
+    r"fx\.passes\.split_(module\.(Partition|split_module_simple)|utils\.move_non.*)", r"fx\.traceback\.NodeSource.*",
+    r"fx\.experimental.*",
+)  # fmt: skip
 reason("removed from PyTorch, where they only raise", r"Tensor\.(eig|lstsq|solve|symeig|reinforce)")
 reason("deprecated in PyTorch", r"Tensor\.(resize|resize_as|volatile|name)")
 reason("autocast for devices that are not here", r".*_autocast_(ipu|xla)_.*")

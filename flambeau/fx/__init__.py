@@ -8,6 +8,7 @@
 flambeau.Size([1, 3])
 """
 
+from .._absent import refusing as _refusing
 from . import (  # noqa: F401
     _pytree,
     _symbolic_trace,
@@ -21,7 +22,6 @@ from . import (  # noqa: F401
     subgraph_rewriter,
     traceback,
 )
-from .._absent import refusing as _refusing
 from ._symbolic_trace import PH, ProxyableClassMeta, Tracer, symbolic_trace, wrap  # noqa: F401
 from .graph import CodeGen, Graph  # noqa: F401
 from .graph_module import GraphModule

@@ -14,7 +14,7 @@ from ..core.base import display
 from ..core.base.dtypes import device
 from ..utils import _pytree as pytree
 from . import _pytree as fx_pytree
-from ._names import OWN, Namespace, is_ours, qualified_name, reached
+from ._names import OWN, Namespace, is_ours, is_reached, qualified_name, reached
 from .node import Node
 
 __all__ = ["CodeGen", "PythonCode"]
@@ -47,12 +47,14 @@ _IMPORTS = {
     "fx_pytree": "import {}.fx._pytree as fx_pytree",
     "pytree": "import {}.utils._pytree as pytree",
 }
-Namespace.reserved = {**BUILTINS, OWN: None, "torch": None}
+Namespace.reserved = {**BUILTINS, OWN: BUILTINS, "torch": BUILTINS}  # the library, which no node stands for
 
 
 @dataclass
 class PythonCode:
     """The code of a graph and the globals that it reads.
+
+    Raises nothing.
 
     >>> import flambeau as torch
     >>> graph = torch.fx.Graph()
@@ -95,7 +97,9 @@ def import_line(name: str, value: Any) -> str:
     module, _, last = qualified_name(value).rpartition(".")
     module = module or "builtins"
     if reached(f"{module}.{last}") is not value:
-        raise PicklingError(f"{name} in the code of a graph is {value!r}, which no module has under its own name")
+        raise PicklingError(
+            f"{name} in the code of a graph is {value!r}, which no module has under its own name"
+        )
     return f"from {module} import {last} as {name}" if last != name else f"from {module} import {last}"
 
 
@@ -123,7 +127,7 @@ class Writer:
         """An expression for a function, a class or another object: a dotted name of this library, or a global."""
         if is_ours(value) and value is not device:
             dotted = qualified_name(value)
-            if reached(f"{OWN}.{dotted.partition('.')[2]}") is value:
+            if is_reached(f"{OWN}.{dotted.partition('.')[2]}", value):
                 self.globals[display.NAME] = sys.modules[OWN]
                 return dotted
         if vars(builtins).get(hint) is value:
@@ -210,9 +214,7 @@ class Writer:
         if node.op == "get_attr":
             return f"{name}{kind} = {_attribute(self.root, str(node.target))}"
         if node.op == "call_module":
-            return (
-                f"{name}{kind} = {_attribute(self.root, str(node.target))}({self.arguments(args, kwargs)})"
-            )
+            return f"{name}{kind} = {_attribute(self.root, str(node.target))}({self.arguments(args, kwargs)})"
         if node.op == "call_method":
             of = self.operand(args[0])
             return f"{name}{kind} = {_attribute(of, str(node.target))}({self.arguments(args[1:], kwargs)})"
@@ -236,7 +238,18 @@ class Writer:
 
 
 class CodeGen:
-    """How a graph becomes code; subclasses change the signature and what is returned."""
+    """How a graph becomes code; subclasses change the signature and what is returned.
+
+    >>> import flambeau as torch
+    >>> class Called(torch.fx.CodeGen):
+    ...     def generate_output(self, output_args, *, repr_fn=repr):
+    ...         return f"return ({repr_fn(output_args)}, 'done')"
+    >>> module = torch.fx.symbolic_trace(lambda x: x + 1)
+    >>> module.graph.set_codegen(Called())
+    >>> _ = module.recompile()
+    >>> module(1)
+    (2, 'done')
+    """
 
     def __init__(self) -> None:
         # what `Graph.on_generate_code` has registered: a function of the statements
@@ -309,9 +322,7 @@ class CodeGen:
             if node.op == "output":
                 if node.type is not None:
                     returned = f" -> {writer.annotation(node.type)}"
-                body.append(
-                    self.generate_output(node.args[0] if node.args else None, repr_fn=writer.value)
-                )
+                body.append(self.generate_output(node.args[0] if node.args else None, repr_fn=writer.value))
                 lines.append(k)
                 continue
             text = writer.statement(node)
@@ -334,9 +345,9 @@ class CodeGen:
         start = head.count("\n") + 1
         numbers: dict[int, int | None] = {}
         at = start + 1
-        for text, k in zip(body, lines, strict=False):
+        for text, number in zip(body, lines, strict=False):
             for _ in range(text.count("\n") + 1):
-                numbers[at] = k
+                numbers[at] = number
                 at += 1
         block = "\n".join(f"    {line}" for text in body for line in text.split("\n"))
         return PythonCode(f"{head}\n{block}\n    ", writer.globals, numbers, start)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..core.base import display
-from ..core.call.operation import Form, Op
+from ..core.call.operation import Form, Op, behind
 
 OWN = __name__.partition(".")[0]
 _BAD = re.compile(r"[^0-9a-zA-Z_]+")
@@ -27,6 +27,12 @@ def reached(dotted: str) -> Any:
                 value = getattr(value, part, None)
             return value
     return None
+
+
+def is_reached(dotted: str, value: Any) -> bool:
+    """Whether a dotted name leads to a function or class, or to a form of an operation."""
+    found = reached(dotted)
+    return found is value or (isinstance(found, Op) and behind(found) is value)
 
 
 def is_ours(func: Any) -> bool:
@@ -69,8 +75,10 @@ def _operation_name(op: Op) -> str:
     places = [p + tail for p in _places(op)]
     places.sort(key=lambda p: (p.startswith("Tensor."), p.count(".")))
     for place in places:
-        if reached(f"{OWN}.{place}") is op:
+        if is_reached(f"{OWN}.{place}", op):
             return place
+    if op.namespace == "aten":
+        return f"ops.aten.{op.overloadpacket.__name__}.{op.overload}"
     return places[0] if places else op.__name__
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..utils._trees import TreeSpec
+from ..utils._trees import LeafSpec, TreeSpec
 
 __all__ = ["register_pytree_flatten_spec", "tree_flatten_spec"]
 
@@ -36,7 +36,17 @@ def tree_flatten_spec(pytree_: Any, spec: TreeSpec) -> list[Any]:
     >>> tree_flatten_spec([3, {"a": 4}], spec)
     [3, 4]
     """
-    if (own := _FLATTEN.get(type(pytree_))) is not None and not spec.is_leaf():
+    if spec.is_leaf():
+        return [pytree_]
+    if (own := _FLATTEN.get(type(pytree_))) is not None:
         members = own(pytree_, spec)
-        return [leaf for x, inner in zip(members, spec.children(), strict=True) for leaf in tree_flatten_spec(x, inner)]
-    return spec.flatten_up_to(pytree_)
+    elif spec.type in (list, tuple, dict) and not isinstance(pytree_, list | tuple | dict):
+        keys = spec.context if spec.type is dict else range(spec.num_children)  # of a proxy
+        members = [pytree_[key] for key in keys]
+    else:
+        members = TreeSpec(spec.type, spec.context, [LeafSpec()] * spec.num_children).flatten_up_to(pytree_)
+    return [
+        leaf
+        for x, inner in zip(members, spec.children(), strict=True)
+        for leaf in tree_flatten_spec(x, inner)
+    ]

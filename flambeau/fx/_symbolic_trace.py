@@ -92,12 +92,7 @@ def wrap(fn_or_name: F) -> F:
             f"fx.wrap(): expected a global function or the name of one, got {type(fn_or_name).__name__}"
         )
     frame = inspect.currentframe().f_back  # type: ignore[union-attr]
-    if callable(fn_or_name):
-        if isinstance(fn_or_name, str):
-            raise RuntimeError("fx.wrap(): expected a function, got str")
-        name = fn_or_name.__name__
-    else:
-        name = fn_or_name
+    name: Any = fn_or_name if isinstance(fn_or_name, str) else fn_or_name.__name__
     if frame is None or frame.f_code.co_name != "<module>":
         raise NotImplementedError("wrap must be called at the top level of a module")
     wrapped_functions[id(frame.f_globals), name] = frame.f_globals

@@ -23,7 +23,7 @@ from ..utils import _pytree as pytree
 from ._code import TreeInfo, _PyTreeCodeGen
 from ._names import OWN
 from .graph import Graph
-from .node import map_aggregate
+from .node import Node, map_aggregate
 from .proxy import ParameterProxy, Proxy, Scope, ScopeContextManager, TracerBase
 
 _call, _getattr = Module.__call__, Module.__getattr__
@@ -135,6 +135,7 @@ class _Patches:
 
 
 def _below(cls: type) -> Iterator[type]:
+    each: type
     for each in cls.__subclasses__():
         yield each
         yield from _below(each)
@@ -161,6 +162,8 @@ class Tracer(TracerBase):
 
     `autowrap_modules` are modules whose functions become one node each where they are called with a proxy, `autowrap_functions` further
     functions; both are looked for among the globals of what is traced.  `param_shapes_constant` lets shapes of parameters be numbers.
+
+    `trace` raises TraceError where control flow hangs on an input.
 
     >>> import flambeau as torch
     >>> class Deep(torch.fx.Tracer):
@@ -242,7 +245,9 @@ class Tracer(TracerBase):
             for path, each in self.root.named_modules():
                 if mod is each:
                     return path
-        raise NameError(f"module {type(mod).__name__} is not installed as a submodule of {type(self.root).__name__}")
+        raise NameError(
+            f"module {type(mod).__name__} is not installed as a submodule of {type(self.root).__name__}"
+        )
 
     def call_module(self, m: Module, forward: Callable[..., Any], args: tuple, kwargs: dict[str, Any]) -> Any:
         """What a call of a submodule is: a node for a leaf, else what its `forward` does."""
@@ -266,17 +271,19 @@ class Tracer(TracerBase):
             members = self.root.named_buffers()
         else:
             return attr_val
-        for name, value in members:
-            if attr_val is value:
-                if name not in parameter_proxy_cache:
-                    made = None
-                    if self.param_shapes_constant and isinstance(attr_val, Parameter):
-                        made = lambda node: ParameterProxy(self, node, name, attr_val)  # noqa: E731
-                    parameter_proxy_cache[name] = self.create_proxy(
-                        "get_attr", name, (), {}, proxy_factory_fn=made
-                    )
-                return parameter_proxy_cache[name]
-        return attr_val
+        name = next((n for n, value in members if attr_val is value), None)
+        if name is None:
+            return attr_val
+        if name not in parameter_proxy_cache:
+
+            def with_shape(node: Node) -> Proxy:
+                return ParameterProxy(self, node, name, attr_val)
+
+            known = self.param_shapes_constant and isinstance(attr_val, Parameter)
+            parameter_proxy_cache[name] = self.create_proxy(
+                "get_attr", name, (), {}, proxy_factory_fn=with_shape if known else None
+            )
+        return parameter_proxy_cache[name]
 
     # --- the arguments of what is traced -------------------------------------------------
 
@@ -307,7 +314,7 @@ class Tracer(TracerBase):
                     f"Tracing expected {len(names)} arguments but got {len(concrete_args)} concrete arguments"
                 )
             concrete_args = dict(zip(names, concrete_args, strict=True))
-        inputs = [self._input(name, signature, concrete_args) for name in names]
+        inputs = [self._input(name, signature, plain.__globals__, concrete_args) for name in names]
         by_name = names[positional:]
         variable = [
             f"{'*' * stars}{code.co_varnames[at]}"
@@ -332,10 +339,12 @@ class Tracer(TracerBase):
     def _proxy(self, kind: str, name: str, default: tuple, type_expr: Any = None) -> Any:
         return self.create_proxy(kind, name, default, {}, type_expr=type_expr)
 
-    def _input(self, name: str, signature: inspect.Signature, concrete: dict[str, Any] | None) -> Any:
+    def _input(
+        self, name: str, signature: inspect.Signature, table: dict[str, Any], concrete: dict[str, Any] | None
+    ) -> Any:
         """The value of a parameter while its function is traced."""
         parameter = signature.parameters[name]
-        kind = None if parameter.annotation is parameter.empty else parameter.annotation
+        kind = None if parameter.annotation is parameter.empty else _annotation(parameter.annotation, table)
         default = () if parameter.default is parameter.empty else (parameter.default,)
         if concrete is None or name not in concrete:
             return self._proxy("placeholder", name, default, kind)
@@ -415,14 +424,17 @@ class Tracer(TracerBase):
             self.submodule_paths = {mod: name for name, mod in root.named_modules()}
         else:
             if not callable(root):
-                raise TypeError(f"trace(): argument 'root' must be a Module or a function, not {type(root).__name__}")
-            self.root, function = Module(), root
+                raise TypeError(
+                    f"trace(): argument 'root' must be a Module or a function, not {type(root).__name__}"
+                )
+            self.root = Module()
+            function = root
             self.submodule_paths = None
-        kind: Any = type(self)
-        self.graph = Graph(tracer_cls=kind if "<locals>" not in kind.__qualname__ else Tracer)
+        cls = type(self)
+        self.graph = Graph(tracer_cls=cls if "<locals>" not in cls.__qualname__ else Tracer)
         self.tensor_attrs = _Attributes()
-        for prefix, module in self.root.named_modules():
-            for name, value in vars(module).items():
+        for prefix, each in self.root.named_modules():
+            for name, value in vars(each).items():
                 if isinstance(value, Tensor):
                     self.tensor_attrs[value] = f"{prefix}.{name}" if prefix else name
         run, args = self.create_args_for_root(function, isinstance(root, Module), concrete_args)
@@ -448,11 +460,12 @@ class Tracer(TracerBase):
             for cls, name in wrapped_methods:
                 patches.attribute(cls, name, _whole_method(cls, name))
             self._wrap_in(patches, getattr(inspect.unwrap(function), "__globals__", {}))
-            for module in self._autowrap_search:
-                self._wrap_in(patches, vars(module))
+            for searched in self._autowrap_search:
+                self._wrap_in(patches, vars(searched))
             result = run(*args)
-            annotations = getattr(function, "__annotations__", {})
-            self.create_node("output", "output", (self.create_arg(result),), {}, None, annotations.get("return"))
+            told = getattr(function, "__annotations__", {}).get("return")
+            kind = _annotation(told, getattr(inspect.unwrap(function), "__globals__", {}))
+            self.create_node("output", "output", (self.create_arg(result),), {}, None, kind)
         self.submodule_paths = None
         return self.graph
 
@@ -463,6 +476,16 @@ class Tracer(TracerBase):
         for name, value in list(table.items()):
             if not name.startswith("_") and callable(value) and id(value) in self._autowrapped:
                 patches.item(table, name, whole(value))
+
+
+def _annotation(told: Any, table: dict[str, Any]) -> Any:
+    """An annotation, one that was put off as a text looked up; None for one that says nothing."""
+    if isinstance(told, str):
+        try:
+            told = eval(told, table)  # as `typing.get_type_hints` does
+        except Exception:
+            return told  # what only type checkers know
+    return None if told is Any else told
 
 
 def assert_is_none(value: Any, msg: str) -> None:

@@ -35,7 +35,9 @@ def comments_of() -> Callable[[Node], list[str]]:
     return comments
 
 
-def describer(include_stride: bool = False, include_device: bool = False, **others: bool) -> Callable[[Node], str]:
+def describer(
+    include_stride: bool = False, include_device: bool = False, **others: bool
+) -> Callable[[Node], str]:
     """A function of nodes: dtype and shape of a tensor as "f32[2, 3]", empty where they are not known."""
 
     def described(node: Node) -> str:

@@ -13,7 +13,6 @@ from .._absent import refusing
 from ._code import BUILTINS, CodeGen, PythonCode, _PyTreeCodeGen  # noqa: F401
 from ._code import TreeInfo as _PyTreeInfo  # noqa: F401
 from ._names import Namespace as _Namespace
-
 from .node import OPS, Node, Target, map_arg
 
 if TYPE_CHECKING:
@@ -72,6 +71,8 @@ class Graph:
     """A program as nodes in the order in which they run: inputs, calls, an output.
 
     Each node is used by others through their arguments; `GraphModule` makes a module of a graph.
+
+    Raises nothing.
 
     >>> import flambeau as torch
     >>> graph = torch.fx.Graph()

@@ -24,6 +24,8 @@ class Interpreter:
 
     `garbage_collect_values` frees each value after its last use.  `graph` runs another graph than the module's own.
 
+    `run` raises RuntimeError where an argument is missing.
+
     >>> import flambeau as torch
     >>> class Names(torch.fx.Interpreter):
     ...     def run_node(self, n):
@@ -36,7 +38,9 @@ class Interpreter:
     tensor([1.])
     """
 
-    def __init__(self, module: Module, garbage_collect_values: bool = True, graph: Graph | None = None) -> None:
+    def __init__(
+        self, module: Module, garbage_collect_values: bool = True, graph: Graph | None = None
+    ) -> None:
         self.module = module
         self.submodules = dict(module.named_modules())
         self.graph: Graph = graph if graph is not None else module.graph  # type: ignore[assignment]
@@ -110,7 +114,7 @@ class Interpreter:
 
         >>> import flambeau as torch
         >>> graph = torch.fx.Graph()
-        >>> two = graph.call_function(torch.add, (1, 1))
+        >>> two = graph.call_function(max, (1, 2))
         >>> torch.fx.Interpreter(torch.fx.GraphModule({}, graph)).run_node(two)
         2
         """
@@ -130,7 +134,9 @@ class Interpreter:
         except StopIteration:
             if args:
                 return args[0]
-            raise RuntimeError(f"Expected positional argument for parameter {name}, but one was not passed in!") from None
+            raise RuntimeError(
+                f"Expected positional argument for parameter {name}, but one was not passed in!"
+            ) from None
 
     def get_attr(self, target: Target, args: tuple, kwargs: dict[str, Any]) -> Any:
         """The module's attribute of this dotted name."""
@@ -170,9 +176,9 @@ class Interpreter:
 
         >>> import flambeau as torch
         >>> graph = torch.fx.Graph()
-        >>> two = graph.call_function(torch.add, (1, 1))
+        >>> two = graph.call_function(max, (1, 2))
         >>> torch.fx.Interpreter(torch.fx.GraphModule({}, graph)).fetch_args_kwargs_from_env(two)
-        ((1, 1), {})
+        ((1, 2), {})
         """
         return self.map_nodes_to_values(n.args, n), self.map_nodes_to_values(n.kwargs, n)
 
@@ -181,14 +187,16 @@ class Interpreter:
 
         >>> import flambeau as torch
         >>> graph = torch.fx.Graph()
-        >>> two = graph.call_function(torch.add, (1, 1))
+        >>> two = graph.call_function(max, (1, 2))
         >>> torch.fx.Interpreter(torch.fx.GraphModule({}, graph)).map_nodes_to_values([1], two)
         [1]
         """
 
         def value(used: Node) -> Any:
             if used not in self.env:
-                raise RuntimeError(f"Node {n} referenced nonexistent value {used}! Run Graph.lint() to diagnose such issues")
+                raise RuntimeError(
+                    f"Node {n} referenced nonexistent value {used}! Run Graph.lint() to diagnose such issues"
+                )
             return self.env[used]
 
         return map_arg(args, value)
@@ -205,6 +213,8 @@ class _NewTracer(GraphAppendingTracer):
 
 class Transformer(Interpreter):
     """An Interpreter on proxies: what its methods do becomes another graph, which `transform` returns as a GraphModule.
+
+    Raises nothing.
 
     >>> import flambeau as torch
     >>> class Swap(torch.fx.Transformer):
@@ -251,7 +261,9 @@ class Transformer(Interpreter):
         with traceback.preserve_node_meta():
             result = super().run(enable_io_processing=False)
         if result is not None:
-            made = self.new_graph.output(map_aggregate(result, lambda x: x.node if isinstance(x, Proxy) else x))
+            made = self.new_graph.output(
+                map_aggregate(result, lambda x: x.node if isinstance(x, Proxy) else x)
+            )
             old = self.graph.output_node()
             made.type, made.meta = old.type, dict(old.meta)
         return GraphModule(self.module, self.new_graph, type(self.module).__name__)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import operator
+import sys
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
@@ -11,7 +13,7 @@ from ..core.base import display
 from ..core.base.dtypes import device, dtype
 from ..core.base.formats import layout, memory_format
 from ..core.call.operation import Op, behind
-from ._names import qualified_name, typename
+from ._names import OWN, qualified_name, typename
 from .immutable_collections import immutable_dict, immutable_list
 from .operator_schemas import ArgsKwargsPair, normalize_function, normalize_module
 
@@ -31,11 +33,13 @@ R = TypeVar("R")
 
 OPS = frozenset(("placeholder", "get_attr", "call_function", "call_method", "call_module", "output", "root"))
 _ATOMS = frozenset((int, str, float, bool, type(None), dtype, device))
-_side_effectful_functions: set[Callable[..., Any]] = set()
+_side_effectful_functions: set[Callable[..., Any]] = {operator.setitem}
 
 
 def has_side_effect(fn: Callable[P, R]) -> Callable[P, R]:
     """Say that calls of a function stay in graphs though nothing uses their results; returns the function.
+
+    Raises nothing.
 
     >>> import flambeau as torch
     >>> @torch.fx.has_side_effect
@@ -51,6 +55,8 @@ def has_side_effect(fn: Callable[P, R]) -> Callable[P, R]:
 
 def map_aggregate(a: Any, fn: Callable[[Any], Any]) -> Any:
     """Arguments of the same structure with `fn` of each leaf: through tuples, named ones too, lists, dictionaries and slices.
+
+    Raises nothing.
 
     >>> from flambeau.fx.node import map_aggregate
     >>> map_aggregate((1, [2, {"k": 3}]), lambda x: x + 1)
@@ -70,6 +76,8 @@ def map_aggregate(a: Any, fn: Callable[[Any], Any]) -> Any:
 
 def map_arg(a: Any, fn: Callable[[Node], Any]) -> Any:
     """Arguments with `fn` of each node in them.
+
+    AssertionError where `fn` is no function.
 
     >>> import flambeau as torch
     >>> x = torch.fx.Graph().placeholder("x")
@@ -192,7 +200,8 @@ class Node:
     def _update_args_kwargs(self, args: Any, kwargs: Any) -> None:
         for used in self._input_nodes:
             used.users.pop(self, None)
-        self._input_nodes = inputs = {}
+        inputs: dict[Node, None] = {}
+        self._input_nodes = inputs
         self._args = _settled(args, inputs)
         self._kwargs = _settled(kwargs, inputs)
         for used in inputs:
@@ -423,7 +432,9 @@ class Node:
         if self.op in ("placeholder", "output"):
             return True
         if self.op == "call_function":
-            if self.target in _side_effectful_functions:
+            if self.target in _side_effectful_functions or self.target is getattr(
+                sys.modules[OWN], "_assert", None
+            ):
                 return True
             op = behind(self.target)
             if not isinstance(op, Op):
@@ -438,7 +449,7 @@ class Node:
             owner = self.graph.owning_module
             if owner is None:
                 raise AssertionError("self.graph.owning_module not set for purity check")
-            return bool(getattr(owner.get_submodule(self.target), "_is_impure", False))
+            return bool(getattr(owner.get_submodule(str(self.target)), "_is_impure", False))
         return False
 
     def normalized_arguments(
@@ -469,11 +480,7 @@ class Node:
             )
         if self.op == "call_module":
             return normalize_module(
-                root,
-                self.target,
-                self._args,
-                self._kwargs,
-                normalize_to_only_use_kwargs,  # type: ignore[arg-type]
+                root, str(self.target), self._args, self._kwargs, normalize_to_only_use_kwargs
             )
         return None
 

@@ -35,6 +35,8 @@ def get_signature_for_torch_op(
 
     `return_schemas` returns a pair of these and of their schemas.
 
+    Raises nothing.
+
     >>> import flambeau as torch
     >>> from flambeau.fx.operator_schemas import get_signature_for_torch_op
     >>> list(get_signature_for_torch_op(torch.nn.functional.linear)[0].parameters)
@@ -88,6 +90,8 @@ def normalize_function(
 
     `arg_types` and `kwarg_types` choose between overloads, of which an operation has one here.
 
+    Raises nothing.
+
     >>> import flambeau as torch
     >>> from flambeau.fx.operator_schemas import normalize_function
     >>> normalize_function(torch.nn.functional.relu, (1,), normalize_to_only_use_kwargs=True)
@@ -120,9 +124,7 @@ def normalize_module(
         raise RuntimeError(
             f"Tried to normalize arguments for module target {target} but root did not have that target!"
         ) from e
-    return _normalized(
-        inspect.signature(module.forward), args, kwargs or {}, normalize_to_only_use_kwargs
-    )
+    return _normalized(inspect.signature(module.forward), args, kwargs or {}, normalize_to_only_use_kwargs)
 
 
 def check_for_mutable_operation(target: Callable[..., Any], args: tuple, kwargs: dict[str, Any]) -> None:
@@ -142,6 +144,8 @@ def check_for_mutable_operation(target: Callable[..., Any], args: tuple, kwargs:
 
 def type_matches(signature_type: Any, argument_type: Any) -> bool:
     """Whether a value of one annotated type may be given where a signature says another.
+
+    Raises nothing.
 
     >>> from flambeau.fx.operator_schemas import type_matches
     >>> type_matches(float, int), type_matches(int, str)
@@ -168,6 +172,8 @@ def type_matches(signature_type: Any, argument_type: Any) -> bool:
 
 def create_type_hint(x: Any) -> Any:
     """A list or tuple of types as an annotation: `List[int]` of `[int, int]`; anything else as it is.
+
+    Raises nothing.
 
     >>> from flambeau.fx.operator_schemas import create_type_hint
     >>> create_type_hint([int, int])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dis
 import enum
-import inspect
 import linecache
 import operator
 import sys
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from .._absent import refusing
 from ..core.base import display
+from ..core.call.watching import attend_objects
 from . import traceback
 from ._names import OWN, is_method, method_name
 from .node import Argument, Node, Target, base_types
@@ -23,8 +23,8 @@ from .operator_schemas import check_for_mutable_operation
 
 if TYPE_CHECKING:
     from .._typed import Size
-    from .graph import Graph
     from ..nn.parameter import Parameter
+    from .graph import Graph
 
 __all__ = [
     "Argument",
@@ -48,6 +48,8 @@ class TraceError(ValueError):
 class Scope:
     """The module whose `forward` is being traced: its path and class.
 
+    Raises nothing.
+
     >>> from flambeau.fx.proxy import Scope
     >>> Scope("layer", int).module_path
     'layer'
@@ -59,6 +61,8 @@ class Scope:
 
 class ScopeContextManager:
     """Within it, `scope` has the contents of `current_scope`.
+
+    Raises nothing.
 
     >>> from flambeau.fx.proxy import Scope, ScopeContextManager
     >>> scope = Scope("", None)
@@ -102,6 +106,10 @@ class TracerBase:
 
     `record_stack_traces` lets nodes know the lines of the program that made them; `check_mutable_operations` refuses operations that write
     to arguments; `trace_asserts` traces `assert x` as a call; `proxy_buffer_attributes` makes proxies of buffers that `forward` reads.
+
+    >>> import flambeau as torch
+    >>> issubclass(torch.fx.Tracer, torch.fx.proxy.TracerBase)
+    True
     """
 
     graph: Graph
@@ -218,6 +226,8 @@ class TracerBase:
 class GraphAppendingTracer(TracerBase):
     """A tracer that appends to a graph.
 
+    Raises nothing.
+
     >>> import flambeau as torch
     >>> from flambeau.fx.proxy import GraphAppendingTracer, Proxy
     >>> graph = torch.fx.Graph()
@@ -238,6 +248,8 @@ class Proxy:
 
     It cannot be looked into, so conditions, loops and `len` on it are errors.
 
+    RuntimeError for `len`, TraceError for conditions and loops.
+
     >>> import flambeau as torch
     >>> graph = torch.fx.Graph()
     >>> x = torch.fx.Proxy(graph.placeholder("x"))
@@ -250,6 +262,12 @@ class Proxy:
     def __init__(self, node: Node, tracer: TracerBase | None = None) -> None:
         self.tracer = GraphAppendingTracer(node.graph) if tracer is None else tracer
         self.node = node
+        attend_objects(1)  # before operations look at their arguments, as long as there are proxies
+        self._counted = True
+
+    def __del__(self) -> None:
+        if self.__dict__.get("_counted") and attend_objects is not None:  # which it is when Python ends
+            attend_objects(-1)
 
     def __repr__(self) -> str:
         return f"Proxy({self.node.name})"
@@ -263,7 +281,7 @@ class Proxy:
         return self
 
     def __getstate__(self) -> dict:
-        return self.__dict__
+        return {k: v for k, v in self.__dict__.items() if k != "_counted"}
 
     def __setstate__(self, d: dict) -> None:
         self.__dict__ = d
@@ -272,11 +290,11 @@ class Proxy:
         return self.tracer.create_proxy("call_method", "__call__", (self, *args), kwargs)
 
     def __iter__(self) -> Iterator:
-        count = _unpacked(inspect.currentframe().f_back)  # type: ignore[union-attr]
-        return self.tracer.iter(self) if count is None else iter([self[k] for k in range(count)])
+        count = _unpacked(sys._getframe(1))
+        return self.tracer.iter(self) if count is None else iter([self[k] for k in range(count)])  # type: ignore[index]
 
     def __bool__(self) -> bool:
-        if self.tracer.trace_asserts and _asserted(inspect.currentframe().f_back):  # type: ignore[union-attr]
+        if self.tracer.trace_asserts and _asserted(sys._getframe(1)):  # type: ignore[union-attr]
             check = sys.modules[OWN]._assert  # type: ignore[attr-defined]
             self.tracer.create_proxy("call_function", check, (self, "assertion failed"), {})
             return True
@@ -351,7 +369,9 @@ def _unpacked(frame: FrameType) -> int | None:
 def _asserted(frame: FrameType) -> bool:
     """Whether the value that is asked for its truth is that of an `assert`."""
     steps, at = _current(frame)
-    following = [s.opname for s in steps[at + 1 : at + 4] if s.opname not in ("CACHE", "NOT_TAKEN", "EXTENDED_ARG")]
+    following = [
+        s.opname for s in steps[at + 1 : at + 4] if s.opname not in ("CACHE", "NOT_TAKEN", "EXTENDED_ARG")
+    ]
     if "POP_JUMP" not in steps[at].opname and following and "POP_JUMP" in following[0]:
         following = following[1:]
     return bool(following) and (
@@ -362,6 +382,8 @@ def _asserted(frame: FrameType) -> bool:
 
 class Attribute(Proxy):
     """An attribute of what a proxy stands for: a node once it is used as a value, none where it is called as a method.
+
+    Raises nothing.
 
     >>> import flambeau as torch
     >>> x = torch.fx.Proxy(torch.fx.Graph().placeholder("x"))
@@ -386,7 +408,20 @@ class Attribute(Proxy):
 
 
 class ParameterProxy(Proxy):
-    """Stands for a parameter, whose shape is known while it is traced (`Tracer(param_shapes_constant=True)`)."""
+    """Stands for a parameter, whose shape is known while it is traced (`Tracer(param_shapes_constant=True)`).
+
+    Raises nothing.
+
+    >>> import flambeau as torch
+    >>> class Scaled(torch.nn.Module):
+    ...     def __init__(self):
+    ...         super().__init__()
+    ...         self.w = torch.nn.Parameter(torch.ones(3))
+    ...     def forward(self, x):
+    ...         return x * self.w if self.w.shape[0] == 3 else x
+    >>> [n.name for n in torch.fx.Tracer(param_shapes_constant=True).trace(Scaled()).nodes]
+    ['x', 'w', 'mul', 'output']
+    """
 
     def __init__(self, tracer: TracerBase, node: Node, name: str, param: Parameter) -> None:
         super().__init__(node, tracer)

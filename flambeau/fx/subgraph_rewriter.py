@@ -19,7 +19,7 @@ __all__ = ["Match", "ReplacedPatterns", "replace_pattern", "replace_pattern_with
 
 
 class Match(NamedTuple):
-    """A place that was replaced: the node where the match began, and which node stood for which of the pattern."""
+    """A place that was replaced: the pattern's node where the match began, and which node stood for which of the pattern."""
 
     anchor: Node
     nodes_map: dict[Node, Node]
@@ -27,7 +27,14 @@ class Match(NamedTuple):
 
 @dataclass
 class ReplacedPatterns:
-    """The same with the nodes that came in its place."""
+    """The same with the nodes that came in its place.
+
+    Raises nothing.
+
+    >>> from flambeau.fx.subgraph_rewriter import ReplacedPatterns
+    >>> ReplacedPatterns(None, {}, []).replacements
+    []
+    """
 
     anchor: Node
     nodes_map: dict[Node, Node]
@@ -74,6 +81,8 @@ def replace_pattern(gm: GraphModule, pattern: Pattern, replacement: Pattern) -> 
     Both are functions, modules or graphs.  Inputs of the pattern match any value; what it computes on the way must not be used elsewhere;
     places that overlap are replaced once.  Returns the matches.
 
+    ValueError for an empty pattern; AssertionError where the replacement takes or gives another number of values.
+
     >>> import flambeau as torch
     >>> module = torch.fx.symbolic_trace(lambda x: torch.relu(x) + 1)
     >>> matches = torch.fx.replace_pattern(module, lambda x: torch.relu(x), lambda x: x.clamp(min=0))
@@ -98,6 +107,8 @@ def replace_pattern_with_filters(
     """`replace_pattern` where all of `match_filters`, functions of match, graph and pattern, are true.
 
     `ignore_literals` lets numbers in the pattern match any; `replacement_callback` makes the replacement of each match.
+
+    ValueError for an empty pattern; AssertionError where the replacement takes or gives another number of values, or is missing.
 
     >>> import flambeau as torch
     >>> from flambeau.fx.subgraph_rewriter import replace_pattern_with_filters
@@ -143,7 +154,9 @@ def _replaced(
     return done
 
 
-def _replace_one(graph: Graph, new: Graph, match: InternalMatch, changed: dict[Node, Node]) -> ReplacedPatterns:
+def _replace_one(
+    graph: Graph, new: Graph, match: InternalMatch, changed: dict[Node, Node]
+) -> ReplacedPatterns:
     def now(value: Any) -> Any:
         while isinstance(value, Node) and value in changed:
             value = changed[value]

@@ -38,6 +38,8 @@ should_preserve_node_meta = False
 def preserve_node_meta(enable: bool = True) -> Iterator[None]:
     """Within it, nodes that an `Interpreter` leads to have the `meta` of the node that it runs.
 
+    Raises nothing.
+
     >>> from flambeau.fx.traceback import has_preserved_node_meta, preserve_node_meta
     >>> with preserve_node_meta():
     ...     has_preserved_node_meta()
@@ -66,6 +68,8 @@ def has_preserved_node_meta() -> bool:
 def annotate(annotation_dict: dict[str, Any]) -> Iterator[None]:
     """Within it, new nodes have these entries in `meta["custom"]`; inner entries win over outer ones.
 
+    Raises nothing.
+
     >>> import flambeau as torch
     >>> from flambeau.fx.traceback import annotate
     >>> def f(x):
@@ -87,6 +91,8 @@ def annotate(annotation_dict: dict[str, Any]) -> Iterator[None]:
 
 def annotate_fn(annotation_dict: dict[str, Any]) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """A decorator: nodes that calls of the function make are annotated.
+
+    Raises nothing.
 
     >>> from flambeau.fx.traceback import annotate_fn
     >>> @annotate_fn({"stage": 2})
@@ -110,6 +116,8 @@ def annotate_fn(annotation_dict: dict[str, Any]) -> Callable[[Callable[P, R]], C
 def set_stack_trace(stack: list[str]) -> None:
     """Set the trace that new nodes get while `preserve_node_meta` is on.
 
+    Raises nothing.
+
     >>> from flambeau.fx import traceback
     >>> with traceback.preserve_node_meta():
     ...     traceback.set_stack_trace(["line 1"])
@@ -122,6 +130,8 @@ def set_stack_trace(stack: list[str]) -> None:
 
 def set_grad_fn_seq_nr(seq_nr: int) -> None:
     """Note the number of the node on the tape whose backward is running.
+
+    Raises nothing.
 
     >>> from flambeau.fx.traceback import reset_grad_fn_seq_nr, set_grad_fn_seq_nr
     >>> set_grad_fn_seq_nr(3); reset_grad_fn_seq_nr()
@@ -161,6 +171,8 @@ def format_stack() -> list[str]:
 def set_current_meta(node: Node, pass_name: str = "") -> Iterator[None]:
     """Within it, new nodes have a copy of a node's `meta`, while `preserve_node_meta` is on.
 
+    Raises nothing.
+
     >>> import flambeau as torch
     >>> from flambeau.fx.traceback import get_current_meta, preserve_node_meta, set_current_meta
     >>> x = torch.fx.Graph().placeholder("x")
@@ -194,6 +206,8 @@ def get_current_meta() -> dict[str, Any]:
 @contextlib.contextmanager
 def set_current_replay_node(node: Node | None) -> Iterator[None]:
     """Within it, `get_current_replay_node` is this node.
+
+    Raises nothing.
 
     >>> from flambeau.fx.traceback import set_current_replay_node
     >>> with set_current_replay_node(None):

@@ -53,7 +53,7 @@ cdef int read_operand(object x, Operand* o) except -1:
             o.whole, o.real = <int64_t><uint64_t>x, <double>x
     elif PyComplex_Check(x):
         o.category, o.real, o.imag = 3, x.real, x.imag
-    elif hasattr(x, "dtype") and hasattr(x, "item") and getattr(x, "ndim", 1) == 0 and not hasattr(x, "__torch_function__"):
+    elif not hasattr(x, "__torch_function__") and hasattr(x, "dtype") and hasattr(x, "item") and getattr(x, "ndim", 1) == 0:
         # a NumPy scalar
         return read_operand(x.item(), o)
     else:

@@ -138,6 +138,13 @@ cdef bint asks(object cls):
     return protocol is not None and protocol is not _disabled_torch_function_impl
 
 
+def attend_objects(int by) -> None:
+    """So many more objects, which are no tensors, are asked before an operation looks at its arguments; else they are after its error."""
+    global asking
+    asking += by
+    attend(by)
+
+
 def is_asked(cls) -> bool:
     """Whether instances of that class are asked."""
     return asks(cls)
@@ -200,8 +207,10 @@ cdef bint anybody(PyObject** args, Py_ssize_t n):
                 return True
         elif PyTuple_Check(x) or PyList_Check(x):
             for y in x:
-                if is_foreign(y):
+                if is_foreign(y) or may_ask(<PyObject*>y) and asks(type(y)):
                     return True
+        elif may_ask(args[k]) and asks(type(x)):
+            return True
     return False
 
 

@@ -18,7 +18,16 @@ __all__ = ["InternalMatch", "SubgraphMatcher"]
 
 @dataclass
 class InternalMatch:
-    """A place that looks like a pattern: which node stands for which of the pattern."""
+    """A place that looks like a pattern: which node stands for which of the pattern; `anchors` are the pattern's.
+
+    Raises nothing.
+
+    >>> import flambeau as torch
+    >>> from flambeau.fx.passes.utils.matcher_utils import SubgraphMatcher
+    >>> graph = torch.fx.symbolic_trace(lambda x: torch.relu(x)).graph
+    >>> SubgraphMatcher(graph).match(graph)[0].nodes_map
+    {relu: relu, x: x}
+    """
 
     anchors: list[Node]
     nodes_map: dict[Node, Any] = field(default_factory=dict)
@@ -27,7 +36,9 @@ class InternalMatch:
     name_node_map: dict[str, Node] = field(default_factory=dict)
 
     def __copy__(self) -> InternalMatch:
-        return InternalMatch(self.anchors, self.nodes_map.copy(), self.placeholder_nodes.copy(), self.returning_nodes.copy())
+        return InternalMatch(
+            self.anchors, self.nodes_map.copy(), self.placeholder_nodes.copy(), self.returning_nodes.copy()
+        )
 
 
 class SubgraphMatcher:
@@ -121,7 +132,9 @@ class SubgraphMatcher:
     def _match_nodes(self, pn: Node, gn: Node, match: InternalMatch) -> bool:
         if pn in match.nodes_map:
             return match.nodes_map[pn] is gn
-        if pn.op != "placeholder" and any(g is gn for p, g in match.nodes_map.items() if p.op != "placeholder"):
+        if pn.op != "placeholder" and any(
+            g is gn for p, g in match.nodes_map.items() if p.op != "placeholder"
+        ):
             return False
         if not self._equal(pn, gn):
             return False
@@ -157,16 +170,14 @@ class SubgraphMatcher:
                 return False
         return True
 
-    def _candidates(self, graph: Graph) -> Iterator[InternalMatch]:
+    def _candidates(self, graph: Graph) -> Iterator[tuple[tuple[Node, ...], InternalMatch]]:
         choices = [[n for n in graph.nodes if self._equal(a, n)] for a in self.pattern_anchors]
         for chosen in itertools.product(*choices):
             if len(set(chosen)) != len(chosen):
                 continue
-            match = InternalMatch(list(chosen))
-            if all(
-                self._match_nodes(p, g, match) for p, g in zip(self.pattern_anchors, chosen, strict=True)
-            ):
-                yield match
+            match = InternalMatch(list(self.pattern_anchors))
+            if all(self._match_nodes(p, g, match) for p, g in zip(self.pattern_anchors, chosen, strict=True)):
+                yield chosen, match
 
     def match(self, graph: Graph, node_name_match: str = "") -> list[InternalMatch]:
         """The places where the pattern is found, in the order of the graph; those that overlap earlier ones are left out if that is wanted.
@@ -181,10 +192,12 @@ class SubgraphMatcher:
         """
         found: list[InternalMatch] = []
         used: set[Node] = set()
-        for match in self._candidates(graph):
-            if node_name_match and not any(node_name_match in a.name for a in match.anchors):
+        for chosen, match in self._candidates(graph):
+            if node_name_match and not any(node_name_match in a.name for a in chosen):
                 continue
-            if any(p not in match.nodes_map for p in self.pattern_returning_nodes) or not self._contained(match):
+            if any(p not in match.nodes_map for p in self.pattern_returning_nodes) or not self._contained(
+                match
+            ):
                 continue
             match.placeholder_nodes = [match.nodes_map.get(p) for p in self.pattern_placeholder_nodes]
             match.returning_nodes = [match.nodes_map[p] for p in self.pattern_returning_nodes]
