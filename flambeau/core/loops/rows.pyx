@@ -194,15 +194,16 @@ cdef int launch(Rows* rows) except -1 nogil:
         rows.outer_total *= rows.outer_size[d]
     if work == 0:
         return 0
-    parts = rows.k if rows.along else (rows.k + 63) // 64
-    rows.cut_k = rows.outer_total < 4 * max(2, num_threads()) and rows.outer_total < parts
-    n = rows.k if rows.cut_k else rows.outer_total
     if work < PARALLEL_FROM:
         if rows.outer or rows.panel:
-            rows_range(rows, 0, n)
+            rows.cut_k = True
+            rows_range(rows, 0, rows.k)
         else:
             rows_once(rows, rows.data, 0, rows.k)
         return 0
+    parts = rows.k if rows.along else (rows.k + 63) // 64
+    rows.cut_k = rows.outer_total < 4 * max(2, num_threads()) and rows.outer_total < parts
+    n = rows.k if rows.cut_k else rows.outer_total
     grain = PARALLEL_FROM * n // work
     if grain < 1:
         grain = 1
@@ -271,9 +272,10 @@ cdef int walk(Rows* rows, int* access, int rank, const int64_t* sizes, const int
     cdef Group row, keeps
     cdef bint whole
     row.pitch = keeps.pitch = max(rank, 1)
-    row.size, keeps.size = <int64_t*>alloca(row.pitch * sizeof(int64_t)), <int64_t*>alloca(row.pitch * sizeof(int64_t))
-    row.stride = <int64_t*>alloca(n * row.pitch * sizeof(int64_t))
-    keeps.stride = <int64_t*>alloca(n * row.pitch * sizeof(int64_t))
+    row.size = <int64_t*>alloca(2 * (n + 1) * row.pitch * sizeof(int64_t))
+    keeps.size = row.size + row.pitch
+    row.stride = keeps.size + row.pitch
+    keeps.stride = row.stride + n * row.pitch
     gather_group(&row, reduced, True, rank, sizes, strides, n, guide, ordered)
     gather_group(&keeps, reduced, False, rank, sizes, strides, n, guide, False)
     if row.rank > 2:
