@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import ast
 import functools
 import inspect
 from typing import Any
@@ -13,7 +14,7 @@ from .._foreach import functions
 from .._tags import Tag
 from ..core.base import display
 from ..core.call.operation import Op, behind
-from ..core.call.types import AliasInfo, Result, SchemaType, described, results
+from ..core.call.types import AliasInfo, Result, SchemaType, annotated, described, results
 from ..operations.declare.registry import REGISTRY
 from ..operations.declare.results import RESULTS
 from ._overloads import table
@@ -101,6 +102,32 @@ def _results(op: Op, whole: inspect.Signature) -> tuple[Result, ...]:
     return described(whole).results
 
 
+def _types(op: Op, whole: inspect.Signature) -> dict[str, SchemaType]:
+    """The types of parameters by name: what annotations do not tell, the declaration may."""
+    named = [p.name for p in whole.parameters.values() if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+    found = dict(zip(named, described(whole).parameters))
+    entry, known = op.entry, dict[str, SchemaType]()
+    if entry is None:
+        return found
+    if entry.kind == "pointwise":  # operands are tensors, all else is a number
+        known = {
+            n: _TENSOR if n in entry.details["operands"] else SchemaType("Scalar")
+            for n in found
+            if n != "out"
+        }
+        found.update((n, t) for n, t in known.items() if found[n].base == "float")
+    for text in entry.details.get("overloads", ())[:1] if op is entry.function else ():
+        given = ast.parse(f"def f{text}: ...").body[0].args
+        known = {
+            a.arg: annotated(ast.unparse(a.annotation))
+            for a in (*given.posonlyargs, *given.args, *given.kwonlyargs)
+            if a.annotation is not None
+        }
+    if op is entry.in_place and isinstance(entry.function, Op):
+        known = {a.name: a.type for a in _schema(entry.function).arguments}
+    return {n: known.get(n, t) if t.base == "Any" else t for n, t in found.items()}
+
+
 @functools.cache
 def _schema(op: Op) -> FunctionSchema:
     """An operation's signature as ATen writes it: the tensor of a method is `self`, and `out` belongs to another overload."""
@@ -108,7 +135,9 @@ def _schema(op: Op) -> FunctionSchema:
     named = [p for p in whole.parameters.values() if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
     method = op.entry is not None and any(p.startswith("Tensor.") for p in op.entry.places)
     arguments = []
-    for k, (p, kind) in enumerate(zip(named, described(whole).parameters)):
+    types = _types(op, whole)
+    for k, p in enumerate(named):
+        kind = types[p.name]
         defaulted = p.default is not p.empty
         if name is not None and p.name == "out" and p.kind is p.KEYWORD_ONLY:
             continue
