@@ -6,9 +6,11 @@ import inspect
 import warnings
 
 import numpy as np
+import pytest
 from samples import Operands, calls, result, tensors_in
 
 import flambeau
+from flambeau.cpu import memory_stats, reset_peak_memory_stats
 from flambeau.operations.declare.registry import REGISTRY
 
 # Without a dimension there is one result, and `out=` is for two.
@@ -208,3 +210,50 @@ def test_expanded_tensors_are_refused():
         return refusal(entry, text, lambda t: flambeau.zeros((), dtype=t.dtype).expand(t.shape))
 
     assert faults(check) == []
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "flambeau.cat([x, x], out=x[:2])",
+        "flambeau.cat([x[:0], x], out=x[:0])",
+        "flambeau.gather(x, 0, flambeau.tensor([0, 1]), out=x[:1])",
+        "flambeau.index_select(x, 0, flambeau.tensor([0, 1]), out=x[:1])",
+    ],
+)
+def test_what_would_reach_into_an_operand_is_refused(call):
+    """Also with the shape that it gets."""
+    x = flambeau.tensor([1.0, 2.0, 3.0, 4.0])
+    with warnings.catch_warnings(), pytest.raises(RuntimeError, match="single memory location"):
+        warnings.simplefilter("ignore")
+        eval(call, {"flambeau": flambeau, "x": x})
+    assert x.tolist() == [1.0, 2.0, 3.0, 4.0]
+
+
+def test_large_results_are_computed_where_they_belong():
+    """No second tensor: of operations whose kernels write with any strides, and of the others where `out=` is contiguous."""
+    x = flambeau.rand(256, 256)
+    turned, plain, row = flambeau.empty(256, 256).t(), flambeau.empty(256, 256), flambeau.empty(256)
+    calls = {
+        "add": lambda: flambeau.add(x, x, out=turned),
+        "pow": lambda: flambeau.pow(x, 2.5, out=turned),
+        "clamp": lambda: flambeau.clamp(x, 0.2, 0.7, out=turned),
+        "softmax": lambda: flambeau.softmax(x, 1, out=plain),
+        "cumsum": lambda: flambeau.cumsum(x, 1, out=plain),
+        "mm": lambda: flambeau.mm(x, x, out=plain),
+        "cat": lambda: flambeau.cat([x[:100], x[100:]], out=plain),
+        "stack": lambda: flambeau.stack(x.unbind(0), out=plain),
+        "sum": lambda: flambeau.sum(x, 1, out=row),
+        "round": lambda: flambeau.round(x, decimals=1, out=turned),
+        "logit": lambda: flambeau.logit(x, 0.1, out=turned),
+        "nan_to_num": lambda: flambeau.nan_to_num(x, out=turned),
+        "renorm": lambda: flambeau.renorm(x, 2, 0, 0.5, out=turned),
+    }
+    more = {}
+    for name, call in calls.items():
+        call()  # kernels are compiled at the first call
+        before = memory_stats()["allocated_bytes"]
+        reset_peak_memory_stats()
+        call()
+        more[name] = memory_stats()["peak_allocated_bytes"] - before
+    assert {n: b for n, b in more.items() if b > x.nbytes // 8} == {}

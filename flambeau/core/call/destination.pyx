@@ -185,12 +185,17 @@ def check_over(str who not None, TensorBase t not None) -> None:
     check_written(who, t)
 
 
-def write_out(str who not None, TensorBase out not None, TensorBase found not None, bint exact=False) -> TensorBase:
-    """A result that a function has computed, written to `out=`, which passed `check_out`."""
+def write_out(str who not None, TensorBase out not None, TensorBase found not None, bint exact=False, apart=()) -> TensorBase:
+    """A result that a function has computed, written to `out=`, which passed `check_out`; with its shape, too, it shares no memory
+    with the tensors in `apart`.
+    """
     cdef PyObject* pair[2]
     pair[0], pair[1] = <PyObject*>out, <PyObject*>found
     one_device(who, pair, 2)
     check_destination(who, out, GIVEN, SAME if exact else KIND, found.code, found.rank, found.sizes, wants_grad(found))
+    for t in apart:
+        if isinstance(t, TensorBase) and not apart_from(out, <TensorBase>t):
+            raise partly_below(who)
     return (<object>out).copy_(found)
 
 

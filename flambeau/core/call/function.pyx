@@ -121,7 +121,7 @@ cdef object call_with_out(FunctionOp op, PyObject** args, Py_ssize_t nargs, tupl
     except (RuntimeError, ValueError, IndexError, TypeError) as error:
         ascribe(error, own_name(op))
         raise
-    return found if out is None else write_out(own_name(op), out, found, True)
+    return found if out is None else write_out(own_name(op), out, found, True, (*given, *named.values()))
 
 
 cdef int release(TensorBase t, PyObject** args, size_t flagged, PyObject* names) except -1:

@@ -31,7 +31,7 @@ def into(
     check_out(who, out, (found,))
     if apart is not None:
         check_out(who, out, apart, True)
-    return write_out(who, out, found, exact)
+    return write_out(who, out, found, exact, () if apart is None else apart)
 
 
 def overwrite(input: TensorBase, operation: Callable, *others: Any, **options: Any) -> TensorBase:

@@ -116,8 +116,10 @@ cdef TensorBase given_result(TensorBase into, PyObject** items, Py_ssize_t n, in
     for k in range(n):
         pair[1] = items[k]
         one_device(who, pair, 2)
+        if not apart_from(into, <TensorBase>items[k]):
+            raise partly_below(who)
     check_destination(who, into, GIVEN, KIND, code, rank, sizes, taped)
-    for k in range(n):
+    for k in range(n):    # with its new shape, too
         if not apart_from(into, <TensorBase>items[k]):
             raise partly_below(who)
     return into if into.code == code and into.contiguous else new_tensor_on(into.storage.on, rank, <int64_t*>sizes, code)

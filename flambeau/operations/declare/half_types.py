@@ -28,18 +28,16 @@ def in_float32(*written: str, beside: bool = False) -> Callable[[Callable], Call
 
         @functools.wraps(function)
         def call(*args: Any, **named: Any) -> Any:
-            out = (
-                named.pop("out", None) if has_out else None
-            )  # written here, where a warning finds the caller
             first = args[0] if args else named.get(names[0])
             if not isinstance(first, TensorBase) or first.dtype not in HALF_TYPES:
-                return into(out, function(*args, **named), function.__name__)
+                return function(*args, **named)
             kind = first.dtype
             if any(
                 _of_other_floats(x, kind) and not (beside and x.dtype == FLOAT32)
-                for x in (*args, *named.values())
+                for x in (*args, *(x for n, x in named.items() if n != "out"))
             ):
-                return into(out, function(*args, **named), function.__name__)
+                return function(*args, **named)
+            out = named.pop("out", None) if has_out else None  # written once the result is rounded
             found = function(
                 *[
                     x if k < len(names) and names[k] in written else _as(x, kind, FLOAT32)
