@@ -20,13 +20,13 @@ ORDER = """
     operations.declare operations.pointwise operations.moving operations.rows operations.random operations.linalg
     operations.signal operations.neural operations
     devices
-    graph
     _operators _queries _switches version torch_version _foreach _symbolic
     _absent_names _absent_reasons _absent futures _typed types _composed
     amp _operators _queries _switches version _foreach __future__ overrides
     autograd utils func
     nn.parameter nn.functional nn.init nn.utils.rnn nn.modules nn.utils nn.common_types nn.grad nn.parallel nn optim
     compiler _dynamo _functorch _vmap_internals _subclasses ao classes distributed._stores distributed export fx jit onnx
+    graph
     multiprocessing
     sparse
     nn.attention

@@ -241,6 +241,12 @@ cdef object record(PyObject* recorder, PyObject* op, PyObject** args, size_t fla
 door.record = record
 
 
+def place(TensorBase t not None) -> Place:
+    """Where a tensor lies."""
+    return Place(serial_of(t.storage), t.offset, tuple([t.sizes[d] for d in range(t.rank)]),
+                 tuple([t.strides[d] for d in range(t.rank)]), dtype_of(t.code), t.storage.on)
+
+
 def serial(TensorBase t not None) -> int:
     """The serial number of a tensor's storage, which no other storage has, then or later."""
     return serial_of(t.storage)

@@ -98,14 +98,43 @@ cdef int common_code(Operand* operands, int n, unsigned int raw) except -1:
             else:
                 single = t.code if single < 0 else PROMOTED[single][t.code]
         else:
-            code = operands[k].category
-            code = BOOL if code == 0 else I64 if code == 1 else default_code() if code == 2 else (
-                C128 if default_code() == F64 else C64)
+            code = number_code(operands[k].category)
             number = code if number < 0 else PROMOTED[number][code]
     code = combine(combine(full, single), number)
     if code == REFUSED:
         raise apart(operands, n, raw)
     return code
+
+
+def promoted_dtype(operands) -> dtype:
+    """The dtype that operands are computed in: each is a pair of a dtype and a number of dimensions, or a Python number.
+
+    >>> import flambeau
+    >>> from flambeau.core.call.operands import promoted_dtype
+    >>> promoted_dtype([(flambeau.float16, 2), (flambeau.float32, 0), 1.5])
+    flambeau.float16
+    """
+    cdef int full = -1, single = -1, number = -1, code
+    for x in operands:
+        if isinstance(x, tuple):
+            code = (<dtype?>x[0]).code
+            if x[1]:
+                full = code if full < 0 else PROMOTED[full][code]
+            else:
+                single = code if single < 0 else PROMOTED[single][code]
+        else:
+            code = number_code(0 if isinstance(x, bool) else 1 if isinstance(x, int) else 2 if isinstance(x, float) else 3)
+            number = code if number < 0 else PROMOTED[number][code]
+    code = combine(combine(full, single), number)
+    if code == REFUSED:
+        raise RuntimeError("Promotion of these dtypes is not supported")
+    return dtype_of(code)
+
+
+cdef inline int number_code(int category) noexcept:
+    """The dtype that a Python number counts as."""
+    return BOOL if category == 0 else I64 if category == 1 else default_code() if category == 2 else (
+        C128 if default_code() == F64 else C64)
 
 
 cdef object apart(Operand* operands, int n, unsigned int raw):

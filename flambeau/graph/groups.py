@@ -1,0 +1,155 @@
+"""Which calls one kernel computes: those whose loops agree, and that nothing else has to run between.
+
+A call joins the groups that make its arguments where their loops are over the same shape and rows along the same dimensions; what has
+one element a row (a mean, and what follows from it) lives in the same kernel.  Groups that meet in a call become one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from .expressions import Loop, loop_of
+from .program import Call, Program, Value
+
+
+class Group:
+    """Calls that run together; `loop` is None for one call that no generated kernel computes."""
+
+    def __init__(self, loop: Loop | None) -> None:
+        self.loop, self.calls = loop, list[Call]()
+        self.before = set[Group]()  # all groups that must have run
+        self.made = set[Value]()
+
+    @property
+    def name(self) -> str:
+        return "_".join(dict.fromkeys(c.name for c in self.calls))[:60]
+
+    def fits(self, loop: Loop) -> bool:
+        """Whether loops are this group's, or over one element for each of its rows."""
+        assert self.loop is not None
+        shape, dims = self.loop
+        if dims is not None and loop.dims is not None and dims != loop.dims:
+            return False
+        if loop.shape == shape:
+            return True
+        return loop.dims is None and dims is not None and loop.shape == per_row(shape, dims)
+
+    def reads(self, value: Value, loop: Loop) -> bool:
+        """Whether a call with these loops finds, where it stands, the element of a value that is made here."""
+        assert self.loop is not None
+        if value not in self.made:  # a view of what is made
+            return False
+        dims = self.loop.dims or loop.dims or frozenset()
+        shape = self.loop.shape
+        if value.shape == shape:
+            return loop.shape == shape
+        return value.shape == per_row(shape, dims) or (value.shape == () and len(dims) == len(shape))
+
+    def __repr__(self) -> str:
+        return f"Group({self.name}: {self.loop})"
+
+
+def per_row(shape: tuple[int, ...], dims: frozenset[int]) -> tuple[int, ...]:
+    """The shape of what has one element a row."""
+    return tuple(1 if d - len(shape) in dims else n for d, n in enumerate(shape))
+
+
+def groups_of(program: Program, fused: bool = True) -> list[Group]:
+    """The groups of a program's calls, in an order in which they may run; each call alone where `fused` is false."""
+    groups: list[Group] = []
+    home: dict[Call, Group] = {}
+    for call in program.calls:
+        loop = loop_of(call)
+        needed = {home[c] for c in call.after}
+        group = _joined(program, call, loop, groups, home, needed) if fused and loop is not None else None
+        if group is None:
+            group = Group(loop)
+            groups.append(group)
+        elif loop is not None and loop.dims is not None and group.loop is not None:
+            group.loop = Loop(group.loop.shape, loop.dims)
+        home[call] = group
+        group.calls.append(call)
+        group.made.update(call.results)
+        _wait(groups, group, {home[c] for c in call.after} - {group})
+    return in_order(groups)
+
+
+def _joined(
+    program: Program,
+    call: Call,
+    loop: Loop,
+    groups: list[Group],
+    home: dict[Call, Group],
+    needed: set[Group],
+) -> Group | None:
+    """The group that a call becomes part of, with all others that it joins merged into that."""
+    found: Group | None = None
+    for group in sorted(needed, key=groups.index):
+        if group.loop is None or group not in needed or not group.fits(loop):
+            continue
+        of_group = [v for v in call.values() if v.call is not None and home[v.call] in (group, found)]
+        fits = all(group.reads(v, loop) for v in of_group if home[v.call] is group)  # type: ignore[index]
+        if not fits or not all(program.is_current(v, call) for v in of_group):
+            continue
+        if any(group in other.before for other in needed if other is not found):
+            continue
+        if found is None:
+            found = group
+        elif _can_merge(found, group, groups):
+            _merge(found, group, groups, home)
+            needed = {found if g is group else g for g in needed}
+    if found is not None and any(found in other.before for other in needed):
+        return None
+    return found
+
+
+def _can_merge(a: Group, b: Group, groups: Iterable[Group]) -> bool:
+    assert a.loop is not None and b.loop is not None
+    if a.loop.shape != b.loop.shape or (
+        a.loop.dims != b.loop.dims and None not in (a.loop.dims, b.loop.dims)
+    ):
+        return False
+    if a in b.before or b in a.before:  # what one reads of the other would come from memory
+        return False
+    return not any(g is not a and g is not b and (a in g.before and g in b.before) for g in groups)
+
+
+def _merge(group: Group, other: Group, groups: list[Group], home: dict[Call, Group]) -> None:
+    assert group.loop is not None and other.loop is not None
+    group.calls = sorted(group.calls + other.calls, key=lambda c: c.number)
+    group.loop = Loop(group.loop.shape, group.loop.dims if group.loop.dims is not None else other.loop.dims)
+    group.made |= other.made
+    groups.remove(other)
+    for call in other.calls:
+        home[call] = group
+    for g in groups:
+        if other in g.before:
+            g.before.discard(other)
+            g.before.add(group)
+    _wait(groups, group, other.before)
+
+
+def _wait(groups: Iterable[Group], group: Group, needed: set[Group]) -> None:
+    """Enter that a group runs after others, and whatever runs after the group."""
+    added = set(needed)
+    for g in needed:
+        added |= g.before
+    for g in groups:
+        if g is group or group in g.before:
+            g.before |= added
+    group.before.discard(group)
+
+
+def in_order(groups: list[Group]) -> list[Group]:
+    """The groups, each after those that it waits for; otherwise in the order of the program."""
+    done: set[Group] = set()
+    found: list[Group] = []
+    left = sorted(groups, key=lambda g: g.calls[0].number)
+    while left:
+        ready = next((g for g in left if g.before <= done), None)
+        if ready is None:
+            raise RuntimeError(f"groups wait for each other: {left}")
+        found.append(ready)
+        done.add(ready)
+        left.remove(ready)
+    return found

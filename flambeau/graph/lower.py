@@ -1,0 +1,181 @@
+"""From a program to a plan: a kernel for each group, calls for the rest, and a place for each value."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..codegen import expr as ex
+from ..codegen import kernels as kn
+from ..core.base.tensor import TensorBase
+from ..core.loops.planning import loop_plan, row_plan
+from ..core.loops.plans import Geometry
+from .expressions import Leaves, Unfused, expressions
+from .groups import Group, groups_of
+from .memory import Arena
+from .program import Call, Program, Value
+from .runner import CallStep, LoopStep, Runner
+from .trace import mapped
+
+
+def plan(program: Program, fused: bool = True) -> Runner:
+    """What runs the program on other tensors of the same geometry; with `fused` false each call by itself.
+
+    >>> import flambeau as torch
+    >>> from flambeau.graph.lower import plan
+    >>> from flambeau.graph.program import Program
+    >>> from flambeau.graph.trace import record
+    >>> graph, _ = record(lambda x: (x * x + 1).sqrt().sum(), torch.zeros(3))
+    >>> runner = plan(Program(graph))
+    >>> runner
+    Runner(1 kernel, 0 calls, 0 bytes)
+    >>> runner(torch.ones(3))
+    tensor(4.2426)
+    """
+    return _Plan(program, fused).runner()
+
+
+class _Plan:
+    def __init__(self, program: Program, fused: bool) -> None:
+        self.program = program
+        self.wanted = self._read_from_memory(groups_of(program, fused))
+        self.steps: list[tuple[Any, list[Value]]] = []  # a step, and the values that it touches
+        for group in groups_of(program, fused):
+            self._enter(group)
+
+    def _read_from_memory(self, groups: list[Group]) -> set[Value]:
+        """Roots that others than the group that makes them read or write, or that the program returns."""
+        home = {c: g for g in groups for c in g.calls}
+        wanted = {v.root for v in self.program.results()}
+        for call in self.program.calls:
+            for v in (*call.values(), *call.written):
+                if v.root.call is not None and home[v.root.call] is not home[call]:
+                    wanted.add(v.root)
+        return wanted
+
+    def _enter(self, group: Group) -> None:
+        if group.loop is not None:
+            try:
+                self._kernel(group)
+                return
+            except (Unfused, NotImplementedError):
+                if len(group.calls) > 1:  # each by itself
+                    for call in group.calls:
+                        alone = Group(None)
+                        alone.calls.append(call)
+                        self.wanted.update(v.root for v in (*call.values(), *call.results))
+                        self._enter(alone)
+                    return
+        self._call(group.calls[0])
+
+    def _kernel(self, group: Group) -> None:
+        """The one kernel of a group."""
+        loop = group.loop
+        assert loop is not None
+        leaves, known = Leaves(), dict[Value, ex.Expr]()
+
+        def of(value: Value) -> ex.Expr:
+            return known[value] if value in known else leaves.of(value)
+
+        outputs: list[Value] = []
+        for call in group.calls:
+            for value, e in zip(call.results, expressions(call, of, leaves, loop), strict=True):
+                known[value] = e
+                if value.root in self.wanted:
+                    outputs.append(value)
+        if not outputs:
+            return
+        fused = kn.fused(group.name, [known[v] for v in outputs])
+        inputs = [leaves.read[k] for k in fused.inputs]
+        rank, dims = len(loop.shape), loop.dims or frozenset()
+        geometry = [Geometry(v.dtype, *_along(v, loop.shape, dims)) for v in outputs]
+        geometry += [Geometry(v.dtype, *_sized(strides, loop.shape)) for v, strides in inputs]
+        touched = [*outputs, *(v for v, _ in inputs)]
+        if isinstance(fused.kernel, kn.Row):
+            made = row_plan(fused.kernel, loop.shape, sorted(d + rank for d in dims), geometry)
+        else:
+            made = loop_plan(fused.kernel, loop.shape, geometry)
+        self.steps.append((made, touched))
+
+    def _call(self, call: Call) -> None:
+        self.steps.append((call, [*call.values(), *call.results]))
+
+    def runner(self) -> Runner:
+        """Places for values, and the steps with them."""
+        arena = Arena[Value]()
+        program = self.program
+        returned = {v.root for v in program.results()}
+        by_calls = {
+            v.root
+            for step, _ in self.steps
+            if isinstance(step, Call)
+            for v in step.results
+            if v.root.call is step
+        }
+        for k, (_, values) in enumerate(self.steps):
+            for v in values:
+                r = v.root
+                if r.call is not None and r not in returned and r not in by_calls:
+                    arena.touch(r, r.count * r.dtype.itemsize, k)
+        places = arena.solve()
+        roots = list(dict.fromkeys(v.root for v in program.values))
+        number = {r: k for k, r in enumerate(roots)}
+        runner = Runner(len(roots), arena.size)
+        for v in program.inputs:
+            runner.add_input(number[v.root], v.place)
+        for v in program.constants():
+            runner.add_constant(number[v.root], v.tensor)
+        for r, at in places.items():
+            runner.add_place(number[r], at, r.place)
+        for r in roots:
+            if r in returned and r.call is not None and r not in by_calls:
+                runner.add_result(number[r], r.place)
+        for step, values in self.steps:
+            at = [(number[v.root], v.offset * v.dtype.itemsize) for v in values]
+            if isinstance(step, Call):
+                runner.add_step(_call_step(step, number))
+            else:
+                runner.add_step(LoopStep(step, at))
+        runner.set_outputs(mapped(program.outputs, Value, lambda v: _Reference(v, number)))
+        return runner
+
+
+class _Reference:
+    """A tensor of a run: which root it lies in, and how."""
+
+    __slots__ = ("offset", "place", "root", "whole")
+
+    def __init__(self, value: Value, number: dict[Value, int]) -> None:
+        self.root, self.place, self.offset = number[value.root], value.place, value.offset
+        self.whole = value is value.root
+
+    def of(self, tensor: TensorBase) -> TensorBase:
+        if self.whole:
+            return tensor
+        if self.place.dtype != tensor.dtype:
+            tensor = tensor.view(self.place.dtype)
+        return tensor.as_strided(self.place.shape, self.place.stride, tensor.storage_offset() + self.offset)
+
+
+def _call_step(call: Call, number: dict[Value, int]) -> CallStep:
+    args, kwargs = mapped((call.args, call.kwargs), Value, lambda v: _Reference(v, number))
+    results = [(number[v] if v is v.root else -1, v.place) for v in call.results]
+    return CallStep(call.operation, args, kwargs, results)
+
+
+def _along(
+    value: Value, shape: tuple[int, ...], dims: frozenset[int]
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The shape and strides of a result along the loops, where dimensions that were dropped have size 1."""
+    if len(value.shape) == len(shape):
+        return value.shape, value.strides
+    if len(value.shape) == len(shape) - len(dims):
+        own = iter(zip(value.shape, value.strides))
+        pairs = [(1, 0) if d - len(shape) in dims else next(own) for d in range(len(shape))]
+        return tuple(n for n, _ in pairs), tuple(s for _, s in pairs)
+    return value.shape, value.strides
+
+
+def _sized(strides: tuple[int, ...], shape: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Shape and strides of a leaf: size 1 where it does not move."""
+    own = shape[len(shape) - len(strides) :]
+    return tuple(n if s else 1 for n, s in zip(own, strides)), strides

@@ -1,0 +1,216 @@
+"""A recorded graph as values in memory and the calls that make them: what passes and plans work on.
+
+A value is a tensor: a geometry over a root, the value whose memory it lies in.  A call that returns what it was given, or a view of it,
+computes nothing, and is no call of the program.  Calls are in an order in which they may run; `after` says what each has to wait
+for: what made the memory it reads, and what read or wrote the memory that it writes to.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from ..core.base.tensor import TensorBase
+from ..fx import GraphModule, Node
+from .record import Place
+from .trace import mapped
+
+
+class Value:
+    """A tensor of the program; `call` makes it, or it is an input or a constant."""
+
+    __slots__ = ("call", "number", "place", "root", "tensor")
+
+    def __init__(
+        self, number: int, place: Place, call: Call | None = None, root: Value | None = None
+    ) -> None:
+        self.number, self.place, self.call = number, place, call
+        self.root = self if root is None else root
+        self.tensor: TensorBase | None = None  # of a constant
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.place.shape
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """In elements; 0 for dimensions of size 1, along which nothing moves."""
+        return tuple(0 if n == 1 else s for n, s in zip(self.place.shape, self.place.stride))
+
+    @property
+    def dtype(self) -> Any:
+        return self.place.dtype
+
+    @property
+    def offset(self) -> int:
+        """Elements from where the root begins."""
+        return self.place.offset - self.root.place.offset * self.root.dtype.itemsize // self.dtype.itemsize
+
+    @property
+    def count(self) -> int:
+        return math.prod(self.place.shape)
+
+    def __repr__(self) -> str:
+        return f"%{self.number}: {self.dtype.name}{list(self.shape)}"
+
+
+class Call:
+    """A leaf on values: `results` are those that it makes, `written` the roots that it writes to."""
+
+    __slots__ = ("after", "args", "kwargs", "number", "operation", "results", "written")
+
+    def __init__(self, number: int, operation: Callable, args: tuple, kwargs: dict[str, Any]) -> None:
+        self.number, self.operation, self.args, self.kwargs = number, operation, args, kwargs
+        self.results: tuple[Value, ...] = ()
+        self.written: frozenset[Value] = frozenset()
+        self.after: set[Call] = set()
+
+    @property
+    def name(self) -> str:
+        return self.operation.__name__
+
+    def values(self) -> list[Value]:
+        """The values among its arguments."""
+        found: list[Value] = []
+        mapped((self.args, self.kwargs), Value, found.append)
+        return found
+
+    def __repr__(self) -> str:
+        named = "".join(f", {k}={v!r}" for k, v in self.kwargs.items())
+        arguments = ", ".join(f"%{a.number}" if isinstance(a, Value) else repr(a) for a in self.args)
+        return f"{', '.join(map(repr, self.results))} = {self.name}({arguments}{named})"
+
+
+class Program:
+    """A graph of `graph.trace`, lowered; see above.
+
+    >>> import flambeau as torch
+    >>> from flambeau.graph.program import Program
+    >>> from flambeau.graph.trace import record
+    >>> graph, _ = record(lambda x: x.T.exp() + 1, torch.zeros(2, 3))
+    >>> Program(graph)
+    %0: float32[2, 3]
+    %2: float32[3, 2] = exp(%1)
+    %3: float32[3, 2] = add(%2, 1)
+    return %3
+    """
+
+    def __init__(self, graph: GraphModule) -> None:
+        self.values: list[Value] = []
+        self.inputs: list[Value] = []
+        self.calls: list[Call] = []
+        self.outputs: Any = None
+        self._made: dict[Node, Any] = {}
+        self._storages: dict[int, Value] = {}
+        self._writers: dict[Value, list[Call]] = {}
+        self._readers: dict[Value, list[Call]] = {}
+        for node in graph.graph.nodes:
+            self._lower(graph, node)
+        del self._made, self._storages
+
+    def constants(self) -> Iterator[Value]:
+        """Tensors that the program had before."""
+        return (v for v in self.values if v.tensor is not None)
+
+    def results(self) -> list[Value]:
+        """The values that it returns, in the order of their structure."""
+        found: list[Value] = []
+        mapped(self.outputs, Value, found.append)
+        return found
+
+    def is_current(self, value: Value, reader: Call) -> bool:
+        """Whether a call finds in the value's memory what made the value, as nothing wrote to it between."""
+        made = -1 if value.call is None else value.call.number
+        return not any(made < w.number < reader.number for w in self._writers.get(value.root, ()))
+
+    def is_written(self, value: Value) -> bool:
+        """Whether something writes to a value's memory after it was made."""
+        made = -1 if value.root.call is None else value.root.call.number
+        return any(w.number > made for w in self._writers.get(value.root, ()))
+
+    # --- from nodes ---
+    def _value(self, place: Place, call: Call | None = None) -> Value:
+        value = Value(len(self.values), place, call, self._storages.get(place.storage))
+        self._storages.setdefault(place.storage, value)
+        self.values.append(value)
+        return value
+
+    def _lower(self, graph: GraphModule, node: Node) -> None:
+        if node.op == "output":
+            self.outputs = mapped(node.args[0], Node, self._made.__getitem__)
+        elif node.op in ("placeholder", "get_attr"):
+            value = self._made[node] = self._value(node.meta["places"])
+            if node.op == "placeholder":
+                self.inputs.append(value)
+            else:
+                value.tensor = operator.attrgetter(node.target)(graph)
+        elif node.target is operator.getitem and isinstance(self._made[node.args[0]], (tuple, list)):
+            self._made[node] = self._made[node.args[0]][node.args[1]]
+        else:
+            self._enter(node)
+
+    def _enter(self, node: Node) -> None:
+        """A call of the program; or none, where it computes nothing."""
+        operation = node.target
+        args, kwargs = mapped((node.args, node.kwargs), Node, self._made.__getitem__)
+        call = Call(len(self.calls), operation, args, kwargs)
+        given = call.values()
+        storages = {v.root.place.storage: v.root for v in given}
+        places: list[Place] = []
+        mapped(node.meta["places"], Place, places.append)
+        shared = {storages[p.storage] for p in places if p.storage in storages}
+        call.written = _written(operation, args, kwargs)
+        if (
+            shared and not call.written and all(p.storage in storages for p in places)
+        ):  # views, or what was given
+            self._made[node] = mapped(node.meta["places"], Place, lambda p: self._view(p, given))
+            return
+        results: list[Value] = []
+
+        def made(place: Place) -> Value:
+            results.append(self._value(place, call))
+            return results[-1]
+
+        self._made[node] = mapped(node.meta["places"], Place, made)
+        call.results = tuple(results)
+        self._order(call)
+        self.calls.append(call)
+
+    def _view(self, place: Place, given: Sequence[Value]) -> Value:
+        """A view is made when what it is a view of is."""
+        same = next((v for v in given if v.place == place), None)
+        if same is not None:
+            return same
+        base = next(v for v in given if v.root.place.storage == place.storage)
+        return self._value(place, base.call)
+
+    def _order(self, call: Call) -> None:
+        for root in {v.root for v in call.values()} | call.written:
+            writers, readers = self._writers.setdefault(root, []), self._readers.setdefault(root, [])
+            if root.call is not None:
+                call.after.add(root.call)
+            call.after.update(writers)
+            if root in call.written:
+                call.after.update(readers)
+                writers.append(call)
+            else:
+                readers.append(call)
+        call.after.discard(call)
+
+    def __repr__(self) -> str:
+        lines = [repr(v) for v in self.inputs]
+        lines += [f"{v!r} = constant" for v in self.constants()]
+        lines += map(repr, self.calls)
+        returned = mapped(self.outputs, Value, lambda v: f"%{v.number}")
+        return "\n".join([*lines, f"return {returned if isinstance(returned, str) else repr(returned)}"])
+
+
+def _written(operation: Callable, args: tuple, kwargs: dict[str, Any]) -> frozenset[Value]:
+    """The roots that a call writes to: that of its first argument, where it is in place, and those of results that it was given."""
+    found: list[Value] = []
+    if getattr(operation, "writes", False):
+        mapped(args[0] if args else next(iter(kwargs.values())), Value, found.append)
+    mapped(kwargs.get("out"), Value, found.append)
+    return frozenset(v.root for v in found)

@@ -1,0 +1,125 @@
+"""From a recording to a graph of fx: leaves in the order of the program, tensors by where they lie."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..core.base.tensor import TensorBase
+from ..fx import Graph, GraphModule, Node
+from ..nn import Module
+from ..operations.declare.registry import REGISTRY
+from .record import Place, Recording, place
+
+
+def record(function: Callable[..., Any], *args: Any, **kwargs: Any) -> tuple[GraphModule, Any]:
+    """The leaves that `function(*args, **kwargs)` calls, as a graph of its tensor arguments, and what it returned.
+
+    The graph returns what the function returns; numbers that it read from tensors are constants.  Leaves of backward passes and of
+    optimisers are part of it, and so are writes, also to tensors that are no arguments.
+
+    >>> import flambeau as torch
+    >>> from flambeau.graph.trace import record
+    >>> graph, _ = record(lambda x: (x + 1).exp(), torch.zeros(2))
+    >>> [node.name for node in graph.graph.nodes]
+    ['arg_0', 'add', 'exp', 'output']
+    >>> graph(torch.ones(2))
+    tensor([7.3891, 7.3891])
+    """
+    inputs: list[TensorBase] = []
+    mapped((args, kwargs), TensorBase, inputs.append)
+    with Recording() as recording:
+        result = function(*args, **kwargs)
+    return graph_of(recording, inputs, result), result
+
+
+def mapped(x: Any, kind: type, change: Callable[[Any], Any]) -> Any:
+    """`x` with everything of that class in it changed."""
+    if isinstance(x, kind):
+        return change(x)
+    if isinstance(x, (list, tuple)):
+        made = [mapped(y, kind, change) for y in x]
+        return type(x)(*made) if hasattr(x, "_fields") else type(x)(made)
+    if isinstance(x, dict):
+        return {k: mapped(v, kind, change) for k, v in x.items()}
+    return x
+
+
+def graph_of(recording: Recording, inputs: Sequence[TensorBase], outputs: Any) -> GraphModule:
+    """A recording as a graph of `inputs` that returns `outputs`, a structure of tensors and other values.
+
+    Each call's node has in `meta["places"]` where its results lay.  A tensor that the program had before is an attribute of the graph.  A
+    view that was made without a call is `as_strided` of another tensor over its storage.
+    """
+    return _Builder(recording, inputs).build(outputs)
+
+
+class _Builder:
+    def __init__(self, recording: Recording, inputs: Sequence[TensorBase]) -> None:
+        self.recording, self.graph, self.root = recording, Graph(), Module()
+        self.nodes: dict[
+            Place, Node | tuple[Node, tuple]
+        ] = {}  # what lies there: a node, or a part of its result
+        self.storages: dict[int, Place] = {}  # a place in each storage that has a node
+        self.before = {place(t).storage: t for t in recording.inputs}
+        for k, t in enumerate(inputs):
+            node = self.graph.placeholder(f"arg_{k}")
+            node.meta["places"] = place(t)
+            self.enter(place(t), node)
+
+    def build(self, outputs: Any) -> GraphModule:
+        for call in self.recording.calls():
+            node = self.graph.call_function(
+                call.operation,
+                mapped(call.args, Place, self.node_at),
+                mapped(call.kwargs, Place, self.node_at),
+            )
+            node.meta["places"] = call.result
+            self.enter_results(call.result, node, ())
+        self.graph.output(mapped(outputs, TensorBase, lambda t: self.node_at(place(t), t)))
+        return GraphModule(self.root, self.graph)
+
+    def enter(self, at: Place, node: Node | tuple[Node, tuple]) -> None:
+        self.nodes[at] = node
+        self.storages.setdefault(at.storage, at)
+
+    def enter_results(self, x: Any, node: Node, path: tuple) -> None:
+        if isinstance(x, Place):
+            self.enter(x, (node, path) if path else node)
+        elif isinstance(x, (list, tuple)):
+            for k, y in enumerate(x):
+                self.enter_results(y, node, (*path, k))
+        elif isinstance(x, dict):
+            for k, y in x.items():
+                self.enter_results(y, node, (*path, k))
+
+    def node_at(self, at: Place, tensor: TensorBase | None = None) -> Node:
+        """What lies there; `tensor` is what to take where nothing does."""
+        node = self.nodes.get(at)
+        if isinstance(node, tuple):
+            node, path = node
+            for key in path:
+                node = self.graph.call_function(operator.getitem, (node, key))
+            node.meta["places"] = at
+            self.nodes[at] = node
+        if node is not None:
+            return node
+        if at.storage not in self.storages:
+            return self.constant(at, self.before.get(at.storage, tensor))
+        whole = self.node_at(self.storages[at.storage])
+        node = self.graph.call_function(
+            REGISTRY["as_strided"].function, (whole, at.shape, at.stride, at.offset)
+        )
+        node.meta["places"] = at
+        self.nodes[at] = node
+        return node
+
+    def constant(self, at: Place, tensor: TensorBase) -> Node:
+        """A tensor that the program had before."""
+        name = f"_tensor_constant{len(self.storages)}"
+        self.root.register_buffer(name, tensor.detach(), persistent=True)
+        node = self.graph.get_attr(name)
+        node.meta["places"] = place(tensor)
+        self.enter(place(tensor), node)
+        return self.node_at(at)

@@ -1,0 +1,225 @@
+"""Plans: the numbers of eager calls, fused and not, on other tensors than were recorded."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+
+import flambeau
+from flambeau import nn
+from flambeau.graph.lower import plan
+from flambeau.graph.memory import Arena
+from flambeau.graph.program import Program
+from flambeau.graph.trace import record
+
+F = nn.functional
+
+
+def planned(function, *tensors, fused=True):
+    return plan(Program(record(function, *tensors)[0]), fused)
+
+
+def numbers(*shape, dtype=flambeau.float32, seed=0):
+    return flambeau.tensor(np.random.default_rng(seed).normal(size=shape)).to(dtype)
+
+
+def normalised(x, w, b):
+    m = x.mean(-1, keepdim=True)
+    v = ((x - m) * (x - m)).mean(-1, keepdim=True)
+    return (x - m) * flambeau.rsqrt(v + 1e-5) * w + b
+
+
+def chunks(x):
+    a, b = x.chunk(2, -1)
+    return a * b.sigmoid() + x[..., :4].T.sum() - x[1:].amax(0)[:4]
+
+
+def written(x):
+    y = x * 2
+    y[1:].add_(1)
+    y[0] = 5.0
+    return y.exp() + y.sum(0), y
+
+
+PROGRAMS = {
+    "chain": (lambda x: 0.5 * x * (1 + flambeau.tanh(0.79 * (x + 0.04 * x * x * x))), [(7, 9)]),
+    "normalised": (normalised, [(6, 33), (33,), (33,)]),
+    "masked softmax": (lambda s: (s * 0.1).masked_fill(s > 1, float("-inf")).softmax(-1), [(3, 5, 7)]),
+    "likelihood": (
+        lambda x: -F.log_softmax(x * 0.5, -1).gather(1, flambeau.tensor([[1], [0]])).mean(),
+        [(2, 5)],
+    ),
+    "chunks": (chunks, [(5, 8)]),
+    "written": (written, [(4, 3)]),
+    "scattered rows": (lambda x: (x + 1).sum((0, 2, 4)), [(2, 3, 2, 3, 2)]),
+    "columns": (lambda x: (x - x.mean(0)) / x.std(0), [(31, 17)]),
+    "scalar": (lambda x: x / x.sum() + x.amax(), [(3, 4)]),
+    "integers": (lambda x: ((x * 3).int() // 2 % 3).float() + (x > 0).sum(), [(3, 4)]),
+    "products": (lambda x, w: F.gelu(F.linear(x.relu(), w)), [(4, 6), (5, 6)]),
+    "several": (lambda x: (x.max(1), x.sort(0), x + 1, x.T), [(3, 4)]),
+    "empty": (lambda x: (x + 1).sum(1) * 2, [(0, 4)]),
+    "empty rows": (lambda x: (x + 1).sum(1) * 2, [(3, 0)]),
+    "0-dim": (lambda x: (x + 1).exp() * 2, [()]),
+    "same": (lambda x: x.contiguous(), [(3,)]),
+}
+
+
+def flat(x):
+    if isinstance(x, flambeau.Tensor):
+        return [x]
+    return [t for y in x for t in flat(y)]
+
+
+@pytest.mark.parametrize("fused", [False, True])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_plan_gives_the_programs_numbers(name, fused):
+    function, shapes = PROGRAMS[name]
+    runner = planned(function, *(numbers(*s) for s in shapes), fused=fused)
+    given = [numbers(*s, seed=k + 1) for k, s in enumerate(shapes)]
+    expected = flat(function(*(t.clone() for t in given)))
+    for _ in range(2):  # a second run finds nothing of the first
+        for a, b in zip(flat(runner(*given)), expected, strict=True):
+            assert a.dtype == b.dtype and a.shape == b.shape and a.stride() == b.stride()
+            if fused:
+                np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=2e-6, atol=1e-6)
+            else:
+                np.testing.assert_array_equal(a.numpy(), b.numpy())
+
+
+@pytest.mark.parametrize("dtype", [flambeau.float16, flambeau.bfloat16, flambeau.float64])
+def test_halves_round_between_calls_as_in_eager(dtype):
+    function = lambda x: ((x * 1.1 + 3).exp() * 0.01 - x).sigmoid()
+    x, y = numbers(50, dtype=dtype), numbers(50, dtype=dtype, seed=1)
+    np.testing.assert_array_equal(planned(function, x)(y).double().numpy(), function(y).double().numpy())
+
+
+def test_special_values_are_those_of_eager():
+    x = flambeau.tensor([float("nan"), float("inf"), float("-inf"), 0.0, -0.0, 1e38, 1e-45])
+    function = lambda x: (x * 2).maximum(x) / x.abs() + x.sign().copysign(x)
+    np.testing.assert_array_equal(planned(function, flambeau.ones(7))(x).numpy(), function(x).numpy())
+
+
+def test_a_step_with_gradients():
+    def step(x, y, *weights):
+        a, b, c, d = weights
+        loss = F.cross_entropy(F.linear(F.relu(F.linear(x, a, b)), c, d), y)
+        return tuple((w - 0.1 * g).detach() for w, g in zip(weights, flambeau.autograd.grad(loss, weights)))
+
+    def made(seed):
+        shapes = [(8, 16), (32, 16), (32,), (10, 32), (10,)]
+        x, *weights = [numbers(*s, seed=seed + k) for k, s in enumerate(shapes)]
+        return x, flambeau.arange(8), *(w.requires_grad_() for w in weights)
+
+    runner = planned(step, *made(0))
+    for a, b in zip(runner(*made(10)), step(*made(10)), strict=True):
+        np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-6, atol=1e-7)
+        assert not a.requires_grad
+
+
+def test_forty_operations_are_one_launch():
+    def body(x, y):
+        for _ in range(10):
+            x = (x * 1.01 + y).tanh() - 0.1
+        return x
+
+    runner = planned(body, numbers(64), numbers(64))
+    assert len(runner.steps) == 1 and runner.nbytes == 0
+
+
+def test_runs_are_apart_in_threads_and_inside_one_another():
+    function = lambda x: ((x @ x).relu() @ x + 1).softmax(-1)
+    runner = planned(function, numbers(16, 16))
+    inputs = [numbers(16, 16, seed=k) for k in range(4)]
+    expected = [function(x).numpy() for x in inputs]
+    wrong = []
+
+    def work(k):
+        for _ in range(50):
+            if not np.allclose(runner(inputs[k]).numpy(), expected[k], rtol=1e-5, atol=1e-6):
+                wrong.append(k)
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert wrong == []
+
+
+def test_the_bits_do_not_depend_on_the_number_of_threads():
+    function = lambda x: (x * 2 + 1).softmax(-1).sum() + x.exp()
+    runner = planned(function, numbers(400, 300))
+    x, before = numbers(400, 300, seed=1), flambeau.get_num_threads()
+    found = []
+    try:
+        for threads in (1, 2, 3):
+            flambeau.set_num_threads(threads)
+            found.append(runner(x).numpy().copy())
+    finally:
+        flambeau.set_num_threads(before)
+    np.testing.assert_array_equal(found[0], found[1])
+    np.testing.assert_array_equal(found[0], found[2])
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        (flambeau.ones(3, 2),),
+        (flambeau.ones(2, 3, dtype=flambeau.float64),),
+        (flambeau.ones(3, 2).T,),
+        (flambeau.ones(2, 3, device="meta"),),
+        (flambeau.ones(2, 3), flambeau.ones(2, 3)),
+        (),
+        (3.0,),
+    ],
+)
+def test_other_tensors_are_refused(given):
+    runner = planned(lambda x: x + 1, flambeau.ones(2, 3))
+    with pytest.raises(TypeError, match="the plan (was made for|takes)"):
+        runner(*given)
+    assert runner(flambeau.zeros(2, 3)).sum() == 6
+
+
+def test_a_shape_that_depends_on_values_is_seen():
+    runner = planned(lambda x: x.nonzero(), flambeau.tensor([0.0, 1.0, 1.0]))
+    assert runner(flambeau.tensor([1.0, 0.0, 1.0])).tolist() == [[0], [2]]
+    with pytest.raises(RuntimeError, match="depends on values"):
+        runner(flambeau.tensor([1.0, 1.0, 1.0]))
+
+
+def test_an_error_in_a_step_leaves_modes_as_they_were():
+    runner = planned(lambda x: flambeau.linalg.cholesky(x) + 1, flambeau.eye(2))
+    with pytest.raises(flambeau.linalg.LinAlgError):
+        runner(-flambeau.eye(2))
+    assert flambeau.is_grad_enabled()
+    assert runner(flambeau.eye(2)).tolist() == [[2, 1], [1, 2]]
+
+
+def test_results_are_new_and_the_arena_is_reused():
+    runner = planned(lambda x: ((x @ x) @ x) @ x + 0, numbers(32, 32))
+    x = numbers(32, 32, seed=1)
+    a, b = runner(x), runner(x)
+    assert a.data_ptr() != b.data_ptr()
+    np.testing.assert_array_equal(a.numpy(), b.numpy())
+
+
+def test_places_do_not_overlap_while_both_live():
+    random = np.random.default_rng(0)
+    for _ in range(50):
+        arena = Arena()
+        lives = {}
+        for key in range(20):
+            first = int(random.integers(0, 30))
+            lives[key] = (int(random.integers(1, 1000)), first, first + int(random.integers(0, 10)))
+        for step in range(40):
+            for key, (nbytes, first, last) in lives.items():
+                if step in (first, last):
+                    arena.touch(key, nbytes, step)
+        places = arena.solve()
+        for a, (size, first, last) in lives.items():
+            assert places[a] % 64 == 0 and places[a] + size <= arena.size
+            for b, (other, begin, end) in lives.items():
+                if a < b and first <= end and begin <= last:
+                    assert places[a] + size <= places[b] or places[b] + other <= places[a]
