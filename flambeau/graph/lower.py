@@ -111,11 +111,11 @@ class _Plan:
             for v in step.results
             if v.root.call is step
         }
-        for k, (_, values) in enumerate(self.steps):
+        for index, (_, values) in enumerate(self.steps):
             for v in values:
                 r = v.root
                 if r.call is not None and r not in returned and r not in by_calls:
-                    arena.touch(r, r.count * r.dtype.itemsize, k)
+                    arena.touch(r, r.count * r.dtype.itemsize, index)
         places = arena.solve()
         roots = list(dict.fromkeys(v.root for v in program.values))
         number = {r: k for k, r in enumerate(roots)}
@@ -124,8 +124,8 @@ class _Plan:
             runner.add_input(number[v.root], v.place)
         for v in program.constants():
             runner.add_constant(number[v.root], v.tensor)
-        for r, at in places.items():
-            runner.add_place(number[r], at, r.place)
+        for r, begin in places.items():
+            runner.add_place(number[r], begin, r.place)
         for r in roots:
             if r in returned and r.call is not None and r not in by_calls:
                 runner.add_result(number[r], r.place)

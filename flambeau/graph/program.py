@@ -145,7 +145,7 @@ class Program:
             if node.op == "placeholder":
                 self.inputs.append(value)
             else:
-                value.tensor = operator.attrgetter(node.target)(graph)
+                value.tensor = operator.attrgetter(str(node.target))(graph)
         elif node.target is operator.getitem and isinstance(self._made[node.args[0]], (tuple, list)):
             self._made[node] = self._made[node.args[0]][node.args[1]]
         else:
@@ -153,7 +153,7 @@ class Program:
 
     def _enter(self, node: Node) -> None:
         """A call of the program; or none, where it computes nothing."""
-        operation = node.target
+        operation: Any = node.target
         args, kwargs = mapped((node.args, node.kwargs), Node, self._made.__getitem__)
         call = Call(len(self.calls), operation, args, kwargs)
         given = call.values()

@@ -106,7 +106,12 @@ class _Builder:
         if node is not None:
             return node
         if at.storage not in self.storages:
-            return self.constant(at, self.before.get(at.storage, tensor))
+            before = self.before.get(at.storage, tensor)
+            if before is None:
+                raise RuntimeError(
+                    f"record(): a result lies where nothing that was recorded made a tensor: {at}"
+                )
+            return self.constant(at, before)
         whole = self.node_at(self.storages[at.storage])
         node = self.graph.call_function(
             REGISTRY["as_strided"].function, (whole, at.shape, at.stride, at.offset)
