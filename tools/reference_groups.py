@@ -115,6 +115,7 @@ OTHERS = [
     Page("flambeau.absent", "", "Classes without instances", "_absent jit"),
     Page("flambeau.storage", "", "Storages and tensors by type", "storage _typed"),
     Page("sparse", "sparse", "flambeau.sparse", "sparse"),
+    Page("fx", "fx", "flambeau.fx", "fx"),
     Page("amp", "amp", "flambeau.amp", "amp._state amp.autocast_mode amp.grad_scaler"),
     Page("nn.module", "nn", "Module and Parameter", "nn.modules.module nn.parameter"),
     Page("nn.containers", "nn", "Containers", "nn.modules.container"),

@@ -149,7 +149,7 @@ class Namespace:
                 name = f"_{name}"
         if name in self._used or self._means_another(name, obj):
             base, number = name, None
-            if (match := _NUMBERED.match(name)) is not None:
+            if name[-1].isdigit() and (match := _NUMBERED.match(name)) is not None:
                 base, number = match[1], int(match[2])
             count = max(self._last.get(base, 0), number or 0)
             while name in self._used or self._means_another(name, obj):

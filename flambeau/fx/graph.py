@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CodeGen", "Graph", "PythonCode"]
 
-_EMPTY = inspect.Parameter.empty
+_NO_DEFAULT: Any = object()  # as `inspect.Parameter.empty` is, which would hide the parameter's own default
 _CAPITAL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _custom_builtins = BUILTINS
 
@@ -189,14 +189,15 @@ class Graph:
             node._number = number
         self._numbered = True
 
-    def placeholder(self, name: str, type_expr: Any = None, default_value: Any = _EMPTY) -> Node:
+    def placeholder(self, name: str, type_expr: Any = None, default_value: Any = _NO_DEFAULT) -> Node:
         """An input of this name, annotated with a type, with a default.
 
         >>> import flambeau as torch
         >>> torch.fx.Graph().placeholder("x", default_value=1).args
         (1,)
         """
-        args = () if default_value is _EMPTY else (default_value,)
+        bare = default_value is _NO_DEFAULT or default_value is inspect.Parameter.empty
+        args = () if bare else (default_value,)
         return self.create_node("placeholder", name, args=args, type_expr=type_expr)
 
     def _missing(self, qualified_name: str, module: bool) -> bool:
