@@ -44,6 +44,8 @@ def assert_equal(found, expected, strides=None):
         a, b = (x.detach().cpu().contiguous() for x in (a, b))
         if a.dtype == flambeau.bfloat16:
             a, b = a.float(), b.float()
+        if a.dtype == flambeau.complex32:
+            a, b = a.to(flambeau.complex64), b.to(flambeau.complex64)
         np.testing.assert_array_equal(a.numpy(), b.numpy())
 
 
