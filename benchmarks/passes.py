@@ -14,7 +14,8 @@ import time
 
 import numpy as np
 
-from flambeau.codegen import ahead, build, kernels, schedule_cpu, target
+from flambeau.codegen import build, kernels, schedule_cpu, target
+from flambeau.kernels import _ahead
 
 ROUNDS = 40
 PIPELINES = {"O2": target.optimised, "simplified": target.simplified}
@@ -32,10 +33,10 @@ def gathered(share: float, dtypes: list[str]) -> dict:
         return address(kernel)
 
     build.address = seen
-    for call in ahead.common_calls(dtypes):
+    for call in _ahead.common_calls(dtypes):
         if random.random() < share:
             try:
-                ahead.backward(call())
+                _ahead.backward(call())
             except (TypeError, RuntimeError, NotImplementedError, IndexError):  # a dtype it does not take
                 continue
     return found

@@ -5,9 +5,9 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from ._absent import refusing, unmakeable
-from ._lazily import lazily
+from ._compat.absent import refusing, unmakeable
 from ._tensor import Tensor
+from .core.base.lazily import lazily
 from .core.base.tensor import TensorBase
 from .core.call.watching import _disabled_torch_function_impl
 from .core.make.random import Generator

@@ -17,7 +17,7 @@ def show() -> str:
 
     from .codegen.target import processor
     from .core.base.display import NAME
-    from .core.lib.blas import provider
+    from .core.lib.products.blas import provider
     from .version import __version__
 
     name, path, said = provider()

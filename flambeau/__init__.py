@@ -7,11 +7,11 @@ Operations are declared once, in `flambeau.operations`.  They stand here in one 
 tensor(5)
 """
 
-from . import _interpreter  # first of all
-from . import _absent
+from .core.base import interpreter as _interpreter  # first of all
+from ._compat import absent as _absent
 
 _absent.take_imports()
-from ._lazily import waiting as _waiting
+from .core.base.lazily import waiting as _waiting
 
 _waiting(
     __name__,
@@ -133,8 +133,8 @@ for _name, _function in _published("Tensor.").items():
 _inherit_operators(Tensor)
 del _inherit_operators
 
-from . import _operators  # noqa: F401
-from ._foreach import functions as _foreach_functions
+from ._compat import operators as _operators  # noqa: F401
+from ._compat.foreach import functions as _foreach_functions
 
 globals().update(_foreach_functions())
 del _foreach_functions
@@ -164,17 +164,17 @@ for _function in (get_num_threads, set_num_threads, set_flush_denormal, result_t
 del _BuiltIn
 from .core.tape import tensor_backward as _backward
 from .autograd.grad_mode import is_inference_mode_enabled
-from ._typeinfo import finfo, iinfo
+from .core.base.typeinfo import finfo, iinfo
 
 Tensor.backward = _backward
 
-from . import _typed
-from ._typed import set_default_tensor_type
+from ._compat import typed as _typed
+from ._compat.typed import set_default_tensor_type
 
 globals().update(_typed.CLASSES)
 Tensor.new = _typed.new
 
-from . import _array_object
+from ._compat import array_object as _array_object
 
 Tensor.__array_namespace__ = _array_object.__array_namespace__
 Tensor.__cuda_array_interface__ = _array_object.__cuda_array_interface__
@@ -209,9 +209,9 @@ from .operations.moving.searching import (
 )
 from .operations.rows.segments import segment_reduce as _segment_reduce
 from .operations.rows.softmax import _log_softmax_backward_data, _softmax_backward_data
-from ._printing import set_printoptions
+from ._compat.printing import set_printoptions
 from ._files import load, save
-from ._switches import (
+from ._compat.switches import (
     are_deterministic_algorithms_enabled,
     get_deterministic_debug_mode,
     get_float32_matmul_precision,
@@ -231,7 +231,7 @@ from ._switches import (
     set_num_interop_threads,
     use_deterministic_algorithms,
 )
-from ._queries import (
+from ._compat.queries import (
     can_cast,
     get_device,
     is_complex,
@@ -244,7 +244,7 @@ from ._queries import (
     numel,
     typename,
 )
-from ._symbolic import (
+from ._compat.symbolic import (
     sym_float,
     sym_int,
     sym_ite,
@@ -257,7 +257,7 @@ from ._symbolic import (
     SymFloat,
     SymInt,
 )
-from ._checks import (
+from ._compat.checks import (
     _assert,
     _assert_async,
     _check,
@@ -271,7 +271,7 @@ from ._checks import (
     _check_with,
 )
 from ._higher_order_ops import cond
-from ._tags import Tag
+from ._compat.tags import Tag
 from .func import vmap
 from .futures import Future
 from . import compiler, futures, ops, random, torch_version, version
@@ -280,6 +280,6 @@ from .compiler import compile
 from .random import thread_safe_generator
 from .jit import ScriptFunction, ScriptModule
 from ._files.records import PyTorchFileReader
-from ._as_torch import as_torch
+from ._compat.as_torch import as_torch
 
 _absent.attach()

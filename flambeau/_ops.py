@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABCMeta
 
 from . import ops
-from ._absent import refusing
+from ._compat.absent import refusing
 from .core.call.operation import Op
 from .library._operators import OpOverload
 from .library._packets import OpNamespace as _OpNamespace

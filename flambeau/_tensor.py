@@ -9,14 +9,14 @@ from copy import deepcopy
 from typing import Any
 
 from . import storage
-from ._lazily import lazily
-from ._legacy import made as legacy_made
+from ._compat.legacy import made as legacy_made
 from .core import tape
 from .core.base import display
 from .core.base.device import get_default_device
 from .core.base.dtypes import by_name, get_default_dtype
 from .core.base.dtypes import device as by_text
 from .core.base.formats import channels_last, channels_last_3d, strided
+from .core.base.lazily import lazily
 from .core.base.memory import Storage
 from .core.base.provided import provide, provided
 from .core.base.tensor import TensorBase, inherit_operators, set_tensor_class
@@ -62,7 +62,7 @@ class Tensor(TensorBase):
 
     __array_priority__ = 1000  # NumPy leaves mixed arithmetic to us
     is_nested = False
-    _composed = False  # whether it stands for other tensors, as masked and nested ones do (`_composed.py`)
+    _composed = False  # whether it stands for other tensors, as masked and nested ones do (`_wrapper`)
 
     _wrapped_layout = strided
 
@@ -70,7 +70,7 @@ class Tensor(TensorBase):
 
     def __new__(cls, *args: Any, **kwargs: Any):
         """The legacy constructor: `Tensor(2, 3)` is uninitialised, `Tensor([1, 2])` holds these as the
-        default dtype; `_legacy.made` has all it takes.
+        default dtype; `_compat.legacy.made` has all it takes.
         """
         if len(args) == 1 and type(args[0]) is list and not kwargs:
             made = tensor(args[0], dtype=get_default_dtype())

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from ._printing import options as PRINT_OPTS
-from ._printing import set_printoptions, tensor_repr, values_text, with_suffixes
+from ._compat.printing import options as PRINT_OPTS
+from ._compat.printing import set_printoptions, tensor_repr, values_text, with_suffixes
 
 __all__ = ["get_printoptions", "printoptions", "set_printoptions"]
 

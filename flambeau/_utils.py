@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ._lazily import lazily
 from ._tensor import Tensor
 from .accelerator import current_accelerator, current_device_index, device_count
 from .core.base.dtypes import device as Device
 from .core.base.dtypes import dtype as Dtype
+from .core.base.lazily import lazily
 from .operations.moving.joining import cat
 
 __all__ = [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ._absent import refusing
+from ._compat.absent import refusing
 
 __all__: list[str] = []
 __getattr__ = refusing("classes")

@@ -9,8 +9,8 @@ from typing import Any
 
 from . import storage
 from ._files import load, save
-from ._lazily import lazily
 from .core.base.dtypes import device
+from .core.base.lazily import lazily
 from .utils.serialization import config
 
 __all__ = [

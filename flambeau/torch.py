@@ -11,7 +11,7 @@ import runpy
 import sys
 from pathlib import Path
 
-from ._as_torch import as_torch
+from ._compat.as_torch import as_torch
 
 
 def main(arguments: list[str]) -> None:

@@ -333,7 +333,7 @@ def test_names_of_types():
 
 
 def test_what_is_here():
-    from flambeau.core.lib import blas
+    from flambeau.core.lib.products import blas
 
     assert flambeau.has_mkl == (blas.provider()[0] == "mkl")
     assert (flambeau.has_lapack, flambeau.has_spectral, flambeau.has_openmp) == (True, True, False)

@@ -23,7 +23,7 @@ import docstrings  # noqa: E402
 SHOWN = (
     *(
         "_higher_order_ops",
-        "_symbolic",
+        "_compat.symbolic",
         "accelerator",
         "backends",
         "compiler",

@@ -12,7 +12,7 @@ import sys
 import pytest
 
 import flambeau
-from flambeau._absent_names import NAMES
+from flambeau._compat.absent_names import NAMES
 
 ROOT = pathlib.Path(__file__).parent.parent
 PACKAGE = pathlib.Path(flambeau.__file__).resolve().parent
@@ -49,7 +49,10 @@ print(json.dumps(found))
 @pytest.fixture(scope="module")
 def answers():
     """What a program under the drop-in is told of each name: nothing where it is here."""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(PACKAGE / "_shim"), str(PACKAGE.parent)])}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(PACKAGE / "_compat" / "_shim"), str(PACKAGE.parent)]),
+    }
     names = [name for name, *_ in ROWS]
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM],

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import flambeau as torch
-from flambeau import _absent
+from flambeau._compat import absent as _absent
 
 ASKED = [
     ("distributed.is_available", False),

@@ -1,4 +1,4 @@
-"""Writes `flambeau/_absent_names.py`, the names of absent modules that libraries mention at import, and `flambeau/_absent_reasons.py`,
+"""Writes `flambeau/_compat/absent_names.py`, the names of absent modules that libraries mention at import, and `flambeau/_compat/absent_reasons.py`,
 why single names are absent.
 
     python tools/absent_names.py            # needs torch 2.13 beside flambeau, and tests/data/names_of_libraries.tsv
@@ -26,13 +26,13 @@ from typing import Any
 import coverage  # the tool beside this one
 
 import flambeau  # noqa: F401  all of it, before the table is taken away
-from flambeau import _absent
+from flambeau._compat import absent as _absent
 
 HERE = pathlib.Path(__file__).resolve().parent
 MENTIONED = HERE.parent / "tests" / "data" / "names_of_libraries.tsv"
 PACKAGE = HERE.parent / "flambeau"
 HEADS = {
-    "_absent_names.py": '''"""Names of absent modules that libraries mention as they are imported; `tools/absent_names.py` writes this file.
+    "_compat/absent_names.py": '''"""Names of absent modules that libraries mention as they are imported; `tools/absent_names.py` writes this file.
 
 By module: `Name(Base)` is a class, `Name[A=1,B=2]` an enumeration, `Name=module.Name` what another module has, `Name` a function.
 """
@@ -40,7 +40,7 @@ By module: `Name(Base)` is a class, `Name[A=1,B=2]` an enumeration, `Name=module
 # ruff: noqa: E501
 NAMES = {
 ''',
-    "_absent_reasons.py": '''"""Why single public names are absent, by PyTorch's module; `tools/absent_names.py` writes this file."""
+    "_compat/absent_reasons.py": '''"""Why single public names are absent, by PyTorch's module; `tools/absent_names.py` writes this file."""
 
 ABSENT = {
 ''',

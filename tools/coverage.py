@@ -21,7 +21,7 @@ import textwrap
 import types
 import warnings
 
-from flambeau._absent import ROOMS
+from flambeau._compat.absent import ROOMS
 
 PAGE = pathlib.Path(__file__).parent.parent / "docs" / "coverage.md"
 

@@ -123,7 +123,7 @@ def asked(names: list[str], dropin: bool) -> dict[str, tuple[str, str]]:
     """`reach` of each name in a process of its own: with PyTorch, or with this library under its name."""
     path = [str(HERE.parent)]
     if dropin:
-        path.insert(0, str(HERE.parent / "flambeau" / "_shim"))
+        path.insert(0, str(HERE.parent / "flambeau" / "_compat" / "_shim"))
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path)}
     done = subprocess.run(
         [sys.executable, __file__, "--reach"],

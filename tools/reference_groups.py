@@ -61,21 +61,21 @@ OPERATIONS = [
         "linalg.lobpcg linalg.reflections",
     ),
     Page("flambeau.properties", "", "Tensors and what they are", "moving.questions"),
-    Page("nn.functional.convolution", "nn.functional", "Convolution", "neural.convolution neural.unfolding"),
-    Page("nn.functional.pooling", "nn.functional", "Pooling", "neural.pooling neural.fractional_pooling neural.unpooling"),
-    Page("nn.functional.attention", "nn.functional", "Attention", "neural.attention"),
+    Page("nn.functional.convolution", "nn.functional", "Convolution", "neural.convolution.convolution neural.convolution.unfolding"),
+    Page("nn.functional.pooling", "nn.functional", "Pooling", "neural.pooling.pooling neural.pooling.fractional_pooling neural.pooling.unpooling"),
+    Page("nn.functional.attention", "nn.functional", "Attention", "neural.attention.attention"),
     Page("nn.functional.activations", "nn.functional", "Non-linear activations", "neural.activations"),
-    Page("nn.functional.normalization", "nn.functional", "Normalization", "neural.normalization"),
+    Page("nn.functional.normalization", "nn.functional", "Normalization", "neural.normalization.normalization"),
     Page("nn.functional.linear", "nn.functional", "Linear functions", "linalg.scaled"),
     Page("nn.functional.dropout", "nn.functional", "Dropout", "random.dropout"),
-    Page("nn.functional.sparse", "nn.functional", "Embeddings", "neural.embedding neural.bags"),
-    Page("nn.functional.loss", "nn.functional", "Losses and distances", "neural.losses neural.linear_losses neural.ctc"),
-    Page("nn.functional.vision", "nn.functional", "Vision", "neural.resizing moving.pixels"),
+    Page("nn.functional.sparse", "nn.functional", "Embeddings", "neural.embedding.embedding neural.embedding.bags"),
+    Page("nn.functional.loss", "nn.functional", "Losses and distances", "neural.losses.losses neural.losses.linear_losses neural.losses.ctc"),
+    Page("nn.functional.vision", "nn.functional", "Vision", "neural.resampling.resizing moving.pixels"),
     Page(
         "flambeau.flat",
         "",
         "Layers as functions of the flat namespace",
-        "neural.flat neural.recurrent_flat neural.quantizing",
+        "neural.flat neural.recurrent.recurrent_flat neural.quantizing",
     ),
 ]  # fmt: skip
 # What of a family is public in `nn.functional`, and belongs to other groups there.
@@ -93,7 +93,7 @@ OWN = ("fft", "linalg", "masked", "signal.windows", "special")
 
 # --- classes and functions, by the module that defines them ------------------------------
 OTHERS = [
-    Page("flambeau.properties", "", "", "_queries _typeinfo core.base.dtypes core.call.operands _printing"),
+    Page("flambeau.properties", "", "", "_compat.queries core.base.typeinfo core.base.dtypes core.call.operands _compat.printing"),
     Page("flambeau.other", "", "", "core.views.views func._vmap"),
     Page("flambeau.random", "", "", "random"),
     Page("flambeau.serialization", "", "Serialization", "_files _files.records serialization"),
@@ -108,12 +108,12 @@ OTHERS = [
         "flambeau.utilities",
         "",
         "Utilities and settings",
-        "_switches _as_torch _tags accelerator core.base.device core.base.once devices.streams compiler _higher_order_ops.cond futures "
+        "_compat.switches _compat.as_torch _compat.tags accelerator core.base.device core.base.once devices.streams compiler _higher_order_ops.cond futures "
         "core.base.formats",
     ),
-    Page("flambeau.symbolic", "", "Symbolic numbers", "_symbolic"),
-    Page("flambeau.absent", "", "Classes without instances", "_absent jit"),
-    Page("flambeau.storage", "", "Storages and tensors by type", "storage _typed"),
+    Page("flambeau.symbolic", "", "Symbolic numbers", "_compat.symbolic"),
+    Page("flambeau.absent", "", "Classes without instances", "_compat.absent jit"),
+    Page("flambeau.storage", "", "Storages and tensors by type", "storage _compat.typed"),
     Page("sparse", "sparse", "flambeau.sparse", "sparse"),
     Page("fx", "fx", "flambeau.fx", "fx"),
     Page("amp", "amp", "flambeau.amp", "amp._state amp.autocast_mode amp.grad_scaler"),

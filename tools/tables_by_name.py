@@ -8,7 +8,7 @@ least, and three at least, are names under which operations are registered.  Wor
     __all__                     what a module exports
     types of devices            where all are types of `flambeau.device`
     instructions                where all are words of the intermediate representation, in a module that works on its expressions
-    absences                    `_absent_reasons.py`: what PyTorch has and flambeau has not
+    absences                    `_compat/absent_reasons.py`: what PyTorch has and flambeau has not
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def main(verbose: bool) -> int:
     total = 0
     for path in sorted((ROOT / "flambeau").rglob("*.py")):
         where = path.relative_to(ROOT / "flambeau")
-        if where.parts[0] in ("operations", "legacy") or where.name == "_absent_reasons.py":
+        if where.parts[0] in ("operations", "legacy") or where.name == "_compat/absent_reasons.py":
             continue
         found = list(tables(path, known))
         if found:

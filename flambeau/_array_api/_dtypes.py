@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from types import SimpleNamespace
 from typing import Any
 
-from .. import _typeinfo
+from ..core.base import typeinfo
 from ..core.base.dtypes import by_name, dtype, get_default_dtype, promote_types
 from ..core.base.tensor import TensorBase
 from ..operations.declare.registry import published
@@ -177,7 +177,7 @@ def can_cast(from_: Any, to: dtype, /) -> bool:
     return _joined(source, to) == to
 
 
-class finfo(_typeinfo.finfo):
+class finfo(typeinfo.finfo):
     """The limits of a floating-point dtype, or of the parts of a complex one, given as a dtype or an array.
 
     Attributes: `bits`, `eps`, `max`, `min`, `smallest_normal`, and `dtype`, which is a dtype.
@@ -193,7 +193,7 @@ class finfo(_typeinfo.finfo):
         self.dtype = by_name[self.dtype]
 
 
-class iinfo(_typeinfo.iinfo):
+class iinfo(typeinfo.iinfo):
     """The limits of an integer dtype, given as a dtype or an array.
 
     Attributes: `bits`, `max`, `min`, and `dtype`, which is a dtype.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .._absent import refusing
+from .._compat.absent import refusing
 from ..compiler import (
     OptimizedModule,
     allow_in_graph,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .._absent import refusing
+from .._compat.absent import refusing
 
 cache_size_limit = recompile_limit = 8
 capture_scalar_outputs = False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .._absent import refusing
+from .._compat.absent import refusing
 from ..compiler import OptimizedModule
 
 __all__ = ["OptimizedModule"]

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from .._absent import refusing
+from .._compat.absent import refusing
 
 __getattr__ = refusing("_functorch")

@@ -13,10 +13,10 @@ from .. import mps as _mps
 from .. import mtia as _mtia
 from .. import opencl as _opencl
 from .. import xpu as _xpu
-from .._lazily import lazily as _lazily
 from ..core.base.display import NAME as _NAME
 from ..core.base.dtypes import by_name as _by_name
 from ..core.base.dtypes import device as _Device
+from ..core.base.lazily import lazily as _lazily
 
 __all__ = [
     "current_accelerator",

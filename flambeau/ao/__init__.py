@@ -1,6 +1,6 @@
 """Quantisation, which is absent but for marks in models: every other name says so."""
 
-from .._absent import refusing as _refusing
+from .._compat.absent import refusing as _refusing
 from . import quantization
 
 __all__ = ["quantization"]

@@ -2,7 +2,7 @@
 
 from typing import Any as _Any
 
-from .._absent import refusing as _refusing
+from .._compat.absent import refusing as _refusing
 from ..nn.modules.module import Module as _Module
 
 __all__ = ["DeQuantStub", "QuantStub"]

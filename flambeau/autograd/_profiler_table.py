@@ -6,9 +6,9 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .._html import escape
-from .._html import table as table_html
-from .._html import text as text_html
+from .._compat.html import escape
+from .._compat.html import table as table_html
+from .._compat.html import text as text_html
 
 if TYPE_CHECKING:
     from .profiler_util import EventList

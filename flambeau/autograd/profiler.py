@@ -6,7 +6,7 @@ import time
 from contextlib import ContextDecorator
 from typing import Any
 
-from .._absent import refusing
+from .._compat.absent import refusing
 from ..core.base import recorder
 from ._profiler_events import Recorded, events_of
 from .profiler_util import (

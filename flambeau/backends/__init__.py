@@ -9,7 +9,7 @@ stream of random numbers is drawn.
 'none'
 """
 
-from .._lazily import lazily as _lazily
+from ..core.base.lazily import lazily as _lazily
 from ._switched import (
     assignable as __allow_nonbracketed_mutation,  # noqa: F401
 )

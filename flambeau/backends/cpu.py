@@ -18,7 +18,7 @@ from __future__ import annotations
 import sys
 from types import ModuleType
 
-from ..operations.neural.convolution_families import allowed as _allowed
+from ..operations.neural.convolution.families import allowed as _allowed
 
 __all__ = ["get_cpu_capability"]
 

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from ..core.base.tensor import TensorBase
-from ..operations.neural.attention import _refusal
-from ..operations.neural.backends import SDPBackend, state
+from ..operations.neural.attention.attention import _refusal
+from ..operations.neural.attention.backends import SDPBackend, state
 from ._switched import Part, has_precision
 
 __all__ = [

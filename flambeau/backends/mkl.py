@@ -12,6 +12,6 @@ def is_available() -> bool:
     >>> flambeau.backends.mkl.is_available() in (True, False)
     True
     """
-    from ..core.lib.blas import provider
+    from ..core.lib.products.blas import provider
 
     return provider()[0] == "mkl"

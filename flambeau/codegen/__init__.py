@@ -2,16 +2,16 @@
 
 from typing import TYPE_CHECKING
 
-from .._lazily import lazily as _lazily
-from .._lazily import waiting as _waiting
+from ..core.base.lazily import lazily as _lazily
+from ..core.base.lazily import waiting as _waiting
 
 if TYPE_CHECKING:
-    from .ahead import warm
+    from ..kernels._ahead import warm
     from .cache import cache_stats, clear_cache
 
 __all__ = ["cache_stats", "clear_cache", "warm"]
 
-_waiting(__name__, "ahead", "build", "cache", "lower", "schedule_cpu", "target")  # for the first kernel
+_waiting(__name__, "build", "cache", "lower", "schedule_cpu", "target")  # for the first kernel
 __getattr__, __dir__ = _lazily(
-    __name__, names={"cache_stats": ".cache", "clear_cache": ".cache", "warm": ".ahead"}
+    __name__, names={"cache_stats": ".cache", "clear_cache": ".cache", "warm": "..kernels._ahead"}
 )

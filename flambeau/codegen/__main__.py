@@ -2,7 +2,7 @@
 
 import sys
 
-from .ahead import main
+from ..kernels._ahead import main
 
 if __name__ == "__main__":
     main(sys.argv[1:])

@@ -12,7 +12,7 @@ from types import SimpleNamespace as _SimpleNamespace
 from types import TracebackType as _TracebackType
 from typing import Any as _Any
 
-from .._typed import CUDA_CLASSES as _CUDA_CLASSES
+from .._compat.typed import CUDA_CLASSES as _CUDA_CLASSES
 from ..core.base import device as _devices
 from ..core.base.device import OutOfMemoryError
 from ..devices import cuda as _driver

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .._absent import unmakeable
+from .._compat.absent import unmakeable
 from .streams import is_current_stream_capturing
 
 __all__ = ["CUDAGraph", "graph", "is_current_stream_capturing"]

@@ -13,10 +13,10 @@ from collections.abc import Callable as _Callable
 from importlib import import_module as _import_module
 from typing import Any as _Any
 
-from .._absent import NO_GROUP as _NO_GROUP
-from .._absent import message as _message
-from .._absent import refusing as _refusing
-from .._absent import unmakeable as _unmakeable
+from .._compat.absent import NO_GROUP as _NO_GROUP
+from .._compat.absent import message as _message
+from .._compat.absent import refusing as _refusing
+from .._compat.absent import unmakeable as _unmakeable
 from ..core.base import display as _display
 from ._reductions import ReduceOp  # noqa: F401
 

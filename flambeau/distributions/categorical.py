@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from .._tensor import Tensor
-from .._typeinfo import finfo
 from ..core.base.dtypes import Size, by_name
+from ..core.base.typeinfo import finfo
 from ..core.make.create import arange, full
 from ..operations.moving.shaping import broadcast_shapes
 from ..operations.rows.softmax import log_softmax

@@ -27,9 +27,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .._typeinfo import finfo
 from ..core.base.dtypes import by_name
 from ..core.base.tensor import TensorBase
+from ..core.base.typeinfo import finfo
 from ..core.make.create import tensor
 from ..core.places.join import cat as joined
 from ..core.places.join import stack as stacked

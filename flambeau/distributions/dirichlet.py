@@ -7,7 +7,7 @@ from typing import Any
 
 from .._tensor import Tensor
 from ..core.base.dtypes import Size
-from ..operations.neural.embedding import one_hot
+from ..operations.neural.embedding.embedding import one_hot
 from ..operations.pointwise.arithmetic import where
 from ..operations.random.sampled import sample_dirichlet
 from . import constraints

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from .._tensor import Tensor
-from .._typeinfo import finfo
 from ..core.base.dtypes import Size
+from ..core.base.typeinfo import finfo
 from ..operations.random.sampled import standard_gamma
 from . import constraints
 from ._fused import fn, fused, vanishing, xlogy

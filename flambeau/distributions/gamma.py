@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from .._tensor import Tensor
-from .._typeinfo import finfo
 from ..core import tape
 from ..core.base.dtypes import Size
+from ..core.base.typeinfo import finfo
 from ..core.make.literal import as_tensor
 from ..operations.pointwise.special import igamma
 from ..operations.random.sampled import standard_gamma

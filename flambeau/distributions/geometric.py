@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from .._tensor import Tensor
-from .._typeinfo import finfo
 from ..autograd.grad_mode import no_grad
 from ..core.base.dtypes import Size
+from ..core.base.typeinfo import finfo
 from ..core.make.create import zeros_like
 from . import constraints
 from ._draws import exponential_noise

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from .._tensor import Tensor
-from .._typeinfo import finfo
 from ..core.base.dtypes import Size
+from ..core.base.typeinfo import finfo
 from ..core.make.create import empty
 from . import constraints
 from ._fused import fn, fused, made_of, sign

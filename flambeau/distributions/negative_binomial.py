@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from .._tensor import Tensor
-from .._typeinfo import finfo
 from ..autograd.grad_mode import no_grad
 from ..core.base.dtypes import Size
+from ..core.base.typeinfo import finfo
 from ..operations.random.sampled import negative_binomial, poisson, standard_gamma
 from . import constraints
 from ._draws import in_turn

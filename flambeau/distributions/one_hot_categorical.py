@@ -8,7 +8,7 @@ from typing import Any
 from .._tensor import Tensor
 from ..core.base.dtypes import Size
 from ..core.make.create import eye
-from ..operations.neural.embedding import one_hot
+from ..operations.neural.embedding.embedding import one_hot
 from . import constraints
 from ._draws import one_hot_categories
 from ._over_categorical import OverCategorical

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from .._tensor import Tensor
-from .._typeinfo import finfo
 from ..core.base.dtypes import Size
+from ..core.base.typeinfo import finfo
 from ..operations.rows.softmax import log_softmax
 from . import constraints
 from ._draws import exponential_noise

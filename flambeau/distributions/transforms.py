@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from .._typeinfo import finfo
+from ..core.base.typeinfo import finfo
 from ..core.make.create import arange, eye, full_like
 from ..operations.linalg.lapack import cholesky
 from ..operations.moving.padding import pad

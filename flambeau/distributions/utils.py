@@ -6,11 +6,11 @@ from collections.abc import Callable
 from functools import update_wrapper
 from typing import Any
 
-from .._typeinfo import finfo
 from ..autograd.grad_mode import enable_grad
 from ..core.base.device import get_default_device
 from ..core.base.dtypes import get_default_dtype
 from ..core.base.tensor import TensorBase
+from ..core.base.typeinfo import finfo
 from ..core.make.create import arange, empty, tensor
 from ..operations.moving.shaping import broadcast_shapes
 from ..operations.rows.softmax import softmax

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from .._tensor import Tensor
-from .._typeinfo import finfo
 from ..core.base.dtypes import Size
+from ..core.base.typeinfo import finfo
 from ..core.make.create import arange, tensor
 from ..operations.linalg.determinants import slogdet
 from ..operations.moving.shaping import broadcast_shapes

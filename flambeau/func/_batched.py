@@ -12,8 +12,8 @@ from itertools import count
 from operator import index
 from typing import Any, ClassVar
 
-from .._composed import Composed
 from .._tensor import Tensor
+from .._wrapper.composed import Composed
 from ..core.base.tensor import TensorBase
 from ..core.call.operation import behind
 from ..core.call.watching import Mode, modes_on, set_plain, today, watch_class

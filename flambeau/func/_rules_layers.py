@@ -8,19 +8,15 @@ from ..autograd import forward_ad
 from ..core.base.tensor import TensorBase
 from ..operations.linalg import distances
 from ..operations.moving import padding
-from ..operations.neural import (
-    attention,
-    convolution,
-    embedding,
-    flash_attention,
-    flat,
-    losses,
-    normalization,
-    normalized_rows,
-    recurrent,
-    resizing,
-)
-from ..operations.neural.normalization_gradients import scale_of
+from ..operations.neural import flat
+from ..operations.neural.attention import attention, flash_attention
+from ..operations.neural.convolution import convolution
+from ..operations.neural.embedding import embedding
+from ..operations.neural.losses import losses
+from ..operations.neural.normalization import normalization, normalized_rows
+from ..operations.neural.normalization.gradients import scale_of
+from ..operations.neural.recurrent import recurrent
+from ..operations.neural.resampling import resizing
 from ..operations.signal import spectral
 from ._batched import Level, Rule, Running
 from ._rules import (

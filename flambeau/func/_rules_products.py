@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..core.call.function import opened_derivative, shown_derivative
-from ..core.lib import contraction, products
+from ..core.lib.products import contraction, products
 from ..core.views import strided
 from ..operations.linalg.products import rows_of_slices, sliced_product
 from ..operations.rows import reductions
@@ -148,7 +148,7 @@ _TRANSPOSED, _ROW, _COLUMN, _SCALAR = (
     2,
     3,
     4,
-)  # how `core/lib/contraction.pxd` numbers what a tensor is in a product
+)  # how `core/lib/products/contraction.pxd` numbers what a tensor is in a product
 
 
 def _matrix_of(x: Any, form: int) -> Any:

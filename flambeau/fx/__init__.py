@@ -8,7 +8,7 @@
 flambeau.Size([1, 3])
 """
 
-from .._absent import refusing as _refusing
+from .._compat.absent import refusing as _refusing
 from . import (  # noqa: F401
     _pytree,
     _symbolic_trace,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from .._absent import refusing
+from .._compat.absent import refusing
 
 __all__ = ["compatibility"]
 

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from .._absent import refusing
+from .._compat.absent import refusing
 from ..nn.modules.module import Module
 from ._tracer import PH, PHBase, PHWithMeta, Tracer, is_tracing, wrapped_functions, wrapped_methods
 from ._tracer import assert_is_none as _assert_is_none  # noqa: F401  which generated code calls

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Literal
 
-from .._absent import refusing
+from .._compat.absent import refusing
 from ._code import BUILTINS, CodeGen, PythonCode, _PyTreeCodeGen  # noqa: F401
 from ._code import TreeInfo as _PyTreeInfo  # noqa: F401
 from ._names import Namespace as _Namespace

@@ -11,7 +11,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from .._absent import refusing
+from .._compat.absent import refusing
 from .._tensor import Tensor
 from ..core.base import display
 from ..nn.modules.module import Module
@@ -351,7 +351,7 @@ class GraphModule(Module):
         """
         from pathlib import Path
 
-        from .._absent import OWN
+        from .._compat.absent import OWN
         from ..core.base.provided import provided  # noqa: F401
 
         place = Path(folder)

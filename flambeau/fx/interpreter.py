@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from .._absent import refusing
+from .._compat.absent import refusing
 from ..nn.modules.module import Module
 from . import traceback
 from .graph import Graph

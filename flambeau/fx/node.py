@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from .._absent import refusing
+from .._compat.absent import refusing
 from .._tensor import Tensor
 from ..core.base import display
 from ..core.base.dtypes import device, dtype

@@ -13,7 +13,7 @@ from dataclasses import fields, is_dataclass
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from .._absent import refusing
+from .._compat.absent import refusing
 from ..core.base import display
 from ..core.call.watching import attend_objects
 from . import traceback
@@ -22,7 +22,7 @@ from .node import Argument, Node, Target, base_types
 from .operator_schemas import check_for_mutable_operation
 
 if TYPE_CHECKING:
-    from .._typed import Size
+    from .._compat.typed import Size
     from ..nn.parameter import Parameter
     from .graph import Graph
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from .._absent import refusing
+from .._compat.absent import refusing
 from ..nn.modules.module import Module
 from ._symbolic_trace import symbolic_trace
 from .graph import Graph

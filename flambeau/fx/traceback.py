@@ -8,7 +8,7 @@ import traceback as _python
 from collections.abc import Callable, Iterator
 from typing import Any, ParamSpec, TypeVar
 
-from .._absent import refusing
+from .._compat.absent import refusing
 from .node import Node
 
 __all__ = [

@@ -19,8 +19,8 @@ from typing import Any as _Any
 from typing import Final
 from typing import TypeVar as _TypeVar
 
-from .._absent import refusing as _refusing
-from .._absent import unmakeable as _unmakeable
+from .._compat.absent import refusing as _refusing
+from .._compat.absent import unmakeable as _unmakeable
 from ..futures import Future
 from ..nn.modules.module import Module as _Module
 from .annotations import BroadcastingList1 as _  # noqa: F401  `jit.annotations`, until here a feature of __future__

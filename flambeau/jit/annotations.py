@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Optional, Tuple  # noqa: F401, UP035  # programs take the names from here
 
-from .._absent import refusing
+from .._compat.absent import refusing
 
 
 class _BroadcastingList:

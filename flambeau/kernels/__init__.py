@@ -20,7 +20,7 @@ tensor([0.5000, 1.6514])
 
 from typing import TYPE_CHECKING
 
-from .._lazily import on_first_use as _on_first_use
+from ..core.base.lazily import on_first_use as _on_first_use
 
 if TYPE_CHECKING:
     from ._public import *  # noqa: F403

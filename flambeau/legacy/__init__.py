@@ -4,7 +4,7 @@ A program of that time computes gradients itself, module by module: `forward`, `
 module says what it computes with today's operations, and the tape knows the gradients.
 """
 
-from .._lazily import lazily as _lazily
+from ..core.base.lazily import lazily as _lazily
 
 __all__ = ["nn", "optim"]  # noqa: F822
 

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from .._lazily import on_first_use as _on_first_use
+from ..core.base.lazily import on_first_use as _on_first_use
 
 if TYPE_CHECKING:
     from ._names import *  # noqa: F403

@@ -10,8 +10,8 @@ import functools
 import inspect
 from typing import Any
 
-from .._foreach import functions
-from .._tags import Tag
+from .._compat.foreach import functions
+from .._compat.tags import Tag
 from ..core.base import display
 from ..core.call.operation import Op, behind
 from ..core.call.types import AliasInfo, Result, SchemaType, annotated, described, results

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
-from .._tags import Tag
+from .._compat.tags import Tag
 from ..core.base.dtypes import dtype
 from ..core.call import casting
 from ..core.call.custom import callable_class

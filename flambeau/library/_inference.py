@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from types import GenericAlias
 from typing import Any, NoReturn
 
-from .._tags import Tag
+from .._compat.tags import Tag
 from .._tensor import Tensor
 from ..core.base.dtypes import device, dtype
 from ..types import Number

@@ -9,7 +9,7 @@ import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from .._tags import Tag
+from .._compat.tags import Tag
 from ._aten import names as ours
 from ._inference import as_tags
 from ._keys import DispatchKey, key_named, place_of, type_known

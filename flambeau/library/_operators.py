@@ -10,7 +10,7 @@ import functools
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-from .._tags import Tag
+from .._compat.tags import Tag
 from ..core.base import display
 from ..core.base.dtypes import device
 from ..core.base.provided import provided

@@ -1,6 +1,6 @@
 """Reductions and normalisations of the elements that a mask holds, and tensors with a mask, as `torch.masked` names them."""
 
-from .._lazily import lazily as _lazily
+from ..core.base.lazily import lazily as _lazily
 from ..operations.declare.registry import published as _published
 
 _functions = _published("masked.")

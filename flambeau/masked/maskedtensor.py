@@ -6,7 +6,7 @@ import warnings
 from types import SimpleNamespace
 from typing import Any, Self
 
-from .._composed import (
+from .._wrapper.composed import (
     ALIKE,
     ALIKE_IN_TYPE,
     CONVERSIONS,

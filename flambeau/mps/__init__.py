@@ -5,7 +5,7 @@
 (False, 0)
 """
 
-from .._lazily import lazily as _lazily
+from ..core.base.lazily import lazily as _lazily
 from ..devices.absent import refusals as _refusals
 
 __all__ = [

@@ -21,8 +21,8 @@ tensor([2., 2., 2.])
 
 from typing import TYPE_CHECKING
 
-from .._lazily import functions_first as _functions_first
-from .._lazily import on_first_use as _on_first_use
+from ..core.base.lazily import functions_first as _functions_first
+from ..core.base.lazily import on_first_use as _on_first_use
 
 if TYPE_CHECKING:
     from ._public import *  # noqa: F403

@@ -6,7 +6,7 @@ import multiprocessing.pool
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from .._absent import refusing
+from .._compat.absent import refusing
 from ._contexts import get_context
 
 __all__ = ["Pool"]

@@ -6,7 +6,7 @@ arguments (see `flambeau.overrides`), which costs other tensors some 50 ns a cal
 
 import typing as _typing
 
-from .._lazily import lazily as _lazily
+from ..core.base.lazily import lazily as _lazily
 
 if _typing.TYPE_CHECKING:
     from .construction import (

@@ -7,9 +7,9 @@ from typing import Any
 
 from ..core.base.tensor import TensorBase
 from ..operations.declare.registry import published
-from ..operations.neural.blocked import Band, Blocks, Run, call_of, windowed
-from ..operations.neural.flash_attention import attend
-from ..operations.neural.programs import PLACES, Program, element, symbol
+from ..operations.neural.attention.blocked import Band, Blocks, Run, call_of, windowed
+from ..operations.neural.attention.flash_attention import attend
+from ..operations.neural.attention.programs import PLACES, Program, element, symbol
 from .jagged import NestedTensor, jagged
 from .padding import packed
 from .raggedness import Raggedness

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
-from .._composed import Composed, Overrides
+from .._wrapper.composed import Composed, Overrides
 from ..core.base.formats import jagged as jagged_layout
 from ..core.base.tensor import TensorBase
 from ..core.make.create import empty

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from itertools import accumulate
 from typing import Any
 
-from .._composed import ALIKE, CONVERSIONS, Composed, Overrides, along_rows, elementwise, reductions
+from .._wrapper.composed import ALIKE, CONVERSIONS, Composed, Overrides, along_rows, elementwise, reductions
 from ..core.base.dtypes import by_name
 from ..core.base.formats import strided as strided_layout
 from ..core.base.tensor import TensorBase

@@ -2,7 +2,7 @@
 
 import typing as _typing
 
-from .._lazily import lazily as _lazily
+from ..core.base.lazily import lazily as _lazily
 from . import functional, init, modules, utils
 from .modules import __all__ as _names
 from .parameter import Buffer, Parameter, UninitializedBuffer, UninitializedParameter

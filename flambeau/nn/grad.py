@@ -10,14 +10,14 @@ from typing import Any
 from .._tensor import Tensor
 from ..operations.declare.forms import form_at
 from ..operations.declare.registry import as_operation, call_as
-from ..operations.neural.convolution import (
+from ..operations.neural.convolution.convolution import (
     Geometry,
     convolution_backward,
     in_parts,
     paddings,
     windows,
 )
-from ..operations.neural.pooling import positive, spread
+from ..operations.neural.pooling.pooling import positive, spread
 
 __all__ = [
     "conv1d_input",

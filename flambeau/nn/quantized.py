@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from .._absent import refusing
+from .._compat.absent import refusing
 from .._tensor import Tensor
-from ..core.lib.products import matmul
+from ..core.lib.products.products import matmul
 from ..operations.moving.joining import cat
 from ..operations.neural.activations import relu
 from ..operations.pointwise.arithmetic import add, mul

@@ -3,7 +3,7 @@
 from collections.abc import Callable as _Callable
 from typing import Any as _Any
 
-from .._absent import refusing as _refusing
+from .._compat.absent import refusing as _refusing
 from . import operators
 
 __all__ = ["is_in_onnx_export", "operators", "register_custom_op_symbolic", "unregister_custom_op_symbolic"]

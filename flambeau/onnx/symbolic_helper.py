@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from .._absent import refusing
+from .._compat.absent import refusing
 
 __all__ = ["parse_args"]
 

@@ -35,26 +35,15 @@ from .moving import (  # noqa: F401
     view_copies,
     viewing,
 )
-from .neural import (  # noqa: F401
-    activations,
-    attention,
-    bags,
-    convolution,
-    ctc,
-    embedding,
-    flat,
-    fractional_pooling,
-    linear_losses,
-    losses,
-    normalization,
-    pooling,
-    quantizing,
-    recurrent,
-    recurrent_flat,
-    resizing,
-    unfolding,
-    unpooling,
-)
+from .neural import activations, flat, quantizing  # noqa: F401
+from .neural.attention import attention  # noqa: F401
+from .neural.convolution import convolution, unfolding  # noqa: F401
+from .neural.embedding import bags, embedding  # noqa: F401
+from .neural.losses import ctc, linear_losses, losses  # noqa: F401
+from .neural.normalization import normalization  # noqa: F401
+from .neural.pooling import fractional_pooling, pooling, unpooling  # noqa: F401
+from .neural.recurrent import recurrent, recurrent_flat  # noqa: F401
+from .neural.resampling import resizing  # noqa: F401
 from .pointwise import (  # noqa: F401
     arithmetic,
     complex_numbers,

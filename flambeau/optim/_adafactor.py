@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .._typeinfo import finfo
+from ..core.base.typeinfo import finfo
 from ..operations.rows.norms import norm2
 from ._declared import Declared, Option, like, scalar
 from ._functional import function_of

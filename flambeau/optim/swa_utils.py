@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Sequence
 from copy import deepcopy
 from typing import Any
 
-from .._foreach import functions
+from .._compat.foreach import functions
 from ..autograd.grad_mode import no_grad
 from ..core.base.dtypes import by_name
 from ..core.make.create import zeros

@@ -11,7 +11,7 @@
 [[2, 3], [3, 4]]
 """
 
-from .._lazily import lazily as _lazily
+from ..core.base.lazily import lazily as _lazily
 
 _PUBLIC = {
     "DeviceType": "..autograd.profiler_util",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from .._absent import refusing
+from .._compat.absent import refusing
 
 __all__ = ["Category"]
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from enum import Enum
 from typing import Any
 
-from .._absent import refusing
+from .._compat.absent import refusing
 from ..autograd import profiler as below
 from ..autograd._profiler_events import Recorded
 from ..autograd.profiler_util import DeviceType, EventList

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .._queries import can_cast
+from .._compat.queries import can_cast
 from ..core import tape
 from ..core.base.dtypes import promote_types
 from ..core.base.tensor import TensorBase

@@ -11,7 +11,7 @@ from typing import Any
 from ..core import tape
 from ..core.base import formats
 from ..core.base.tensor import TensorBase
-from ..core.lib import sparse_rows
+from ..core.lib.sparse import sparse_rows
 from ..core.make.create import arange
 from ..operations.declare.registry import published
 from .patterns import (
@@ -26,7 +26,7 @@ from .tensors import NAMES, SparseTensor, sparse, tiles, values_of
 
 _operations = published("")
 _stack, _cat = _operations["stack"], _operations["cat"]
-FAST = frozenset(("float32", "float64"))  # what the loops of `core/lib/sparse_rows.pyx` are made for
+FAST = frozenset(("float32", "float64"))  # what the loops of `core/lib/sparse/sparse_rows.pyx` are made for
 
 
 # --- to dense ------------------------------

@@ -6,7 +6,7 @@ import contextlib
 from typing import Any
 
 from ..core.base.tensor import TensorBase
-from ..core.lib import sparse_rows
+from ..core.lib.sparse import sparse_rows
 from .patterns import COLUMN_LAYOUTS, on_host
 
 _checking: bool | None = None  # None: only what memory is read by

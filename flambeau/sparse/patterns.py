@@ -12,7 +12,7 @@ from typing import Any
 
 from ..core.base import formats
 from ..core.base.tensor import TensorBase
-from ..core.lib import sparse_rows
+from ..core.lib.sparse import sparse_rows
 from ..core.make.create import arange
 from ..operations.declare.registry import published
 
@@ -29,7 +29,7 @@ def on_host(function: Callable[..., tuple], first: TensorBase, *rest: Any) -> tu
     """What a loop of the host makes of places, which go there and back where they lie on another device.
 
     >>> import flambeau
-    >>> from flambeau.core.lib.sparse_rows import by_rows
+    >>> from flambeau.core.lib.sparse.sparse_rows import by_rows
     >>> from flambeau.sparse.patterns import on_host
     >>> on_host(by_rows, flambeau.tensor([1, 0]), 2)
     (tensor([0, 1, 2]), tensor([1, 0]))

@@ -10,7 +10,7 @@ from typing import Any
 
 from ..core import tape
 from ..core.base.tensor import TensorBase
-from ..core.lib import sparse_rows
+from ..core.lib.sparse import sparse_rows
 from ..core.make.create import arange
 from ..operations.declare.registry import published
 from .arithmetic import mixed

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from typing import Any, cast
 
-from .._composed import ALIKE_IN_TYPE, CONVERSIONS
+from .._wrapper.composed import ALIKE_IN_TYPE, CONVERSIONS
 from ..core.base import formats
 from ..core.base.tensor import TensorBase
 from ..core.call.watching import _disabled_torch_function_impl

@@ -1,6 +1,6 @@
 """What tests of tensors need: `assert_close`, and `make_tensor` for random operands of every dtype."""
 
-from .._lazily import lazily as _lazily
+from ..core.base.lazily import lazily as _lazily
 
 __all__ = ["assert_allclose", "assert_close", "make_tensor"]  # noqa: F822
 

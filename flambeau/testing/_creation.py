@@ -7,10 +7,10 @@ import warnings
 from typing import Any
 
 from .._tensor import Tensor
-from .._typeinfo import finfo, iinfo
 from ..autograd.grad_mode import no_grad
 from ..core.base.dtypes import dtype as Dtype
 from ..core.base.formats import memory_format as MemoryFormat
+from ..core.base.typeinfo import finfo, iinfo
 from ..core.make.create import empty
 from ..core.views.views import view_as_real
 

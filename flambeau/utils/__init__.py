@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from .._lazily import lazily as _lazily
+from ..core.base.lazily import lazily as _lazily
 from ._swap import swap_tensors
 
 if TYPE_CHECKING:

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from .._lazily import lazily
+from ..core.base.lazily import lazily
 
 __getattr__, __dir__ = lazily(__name__, names={"_group_tensors_by_device_and_dtype": "..optim._derived"})

@@ -17,11 +17,11 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from .. import cuda, opencl
-from .._absent import refusing
+from .._compat.absent import refusing
 from ..codegen.cache import folder as kernel_folder
 from ..core.base.display import NAME
 from ..core.base.parallel import get_num_threads
-from ..core.lib.blas import provider
+from ..core.lib.products.blas import provider
 from ..version import __version__
 from ..version import debug as is_debug
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .._lazily import lazily
+from ..core.base.lazily import lazily
 from ..hub import load_state_dict_from_url as load_url
 
 __all__ = ["load_url"]

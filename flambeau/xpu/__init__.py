@@ -8,7 +8,7 @@
 from collections.abc import Iterable as _Iterable
 from typing import Any as _Any
 
-from .._lazily import lazily as _lazily
+from ..core.base.lazily import lazily as _lazily
 from ..core.base.tensor import TensorBase as _TensorBase
 from ..devices.absent import refusals as _refusals
 

@@ -29,7 +29,8 @@ from flambeau.codegen.kernels import BROADCAST, CONTIGUOUS, STRIDED, Operand, Po
 from flambeau.codegen.math import EXPANSIONS
 from flambeau.operations.declare.indexed import scatter
 from flambeau.operations.declare.pointwise import CODES
-from flambeau.operations.neural import convolution_grid, pooling
+from flambeau.operations.neural.convolution import grid
+from flambeau.operations.neural.pooling import pooling
 
 Arrays = tuple[np.ndarray, ...]
 BF16 = np.dtype(np.uint16)  # bfloat16 values are carried as their bits
@@ -681,7 +682,7 @@ def indexed_cases():
     stride = {"stride": (1, 2), "before": (0, 1), "dilation": (1, 1), "filters": 4}
     yield (
         "convolution",
-        convolution_grid.direct,
+        grid.direct,
         (np.zeros((2, 4, 8, 7), "f"),),
         (image, weight),
         (2, 4, 8, 7),

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from flambeau.core.base import parallel
-from flambeau.core.lib import blas
+from flambeau.core.lib.products import blas
 
 TYPES = ["f4", "f8", "c8", "c16"]
 TOLERANCE = {"f4": 2e-6, "f8": 4e-15, "c8": 4e-6, "c16": 8e-15}
@@ -241,7 +241,7 @@ def test_the_choice_of_the_provider(monkeypatch):
 def test_the_library_is_opened_at_the_first_use_and_starts_no_threads():
     program = (
         "import os\n"
-        "from flambeau.core.lib import blas\n"
+        "from flambeau.core.lib.products import blas\n"
         "loaded = lambda: any(name in open('/proc/self/maps').read() for name in ('openblas', 'mkl_rt'))\n"
         "threads = lambda: len(os.listdir('/proc/self/task'))\n"
         "assert not loaded()\n"

@@ -7,7 +7,7 @@ import flambeau
 from flambeau.codegen import target
 from flambeau.codegen.tiles import dots, register
 from flambeau.codegen.tiles import panels as shapes
-from flambeau.core.lib import matrices, panels
+from flambeau.core.lib.products import matrices, panels
 
 SIZES = [1, 2, 3, 5, 7, 8, 13, 16, 17, 31, 33, 48, 65, 80, 129]
 LAYOUTS = ["rows", "columns", "steps", "repeated"]

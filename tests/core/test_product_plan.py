@@ -4,12 +4,12 @@ import itertools
 
 import numpy as np
 import pytest
-from flambeau.core.lib.product_plan import ProductPlan
+from flambeau.core.lib.products.product_plan import ProductPlan
 
 import flambeau
 from flambeau.codegen import functions as fn
 from flambeau.codegen.tiles.epilogues import traced
-from flambeau.core.lib import matrices
+from flambeau.core.lib.products import matrices
 
 F = flambeau.nn.functional
 SHAPES = [

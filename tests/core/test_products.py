@@ -9,7 +9,7 @@ import pytest
 
 import flambeau
 from flambeau.core.base import parallel
-from flambeau.core.lib import products
+from flambeau.core.lib.products import products
 from flambeau.nn.functional import bilinear, linear
 
 TYPES = ["float32", "float64", "int64", "int32", "int16", "int8", "uint8"]

@@ -229,7 +229,7 @@ def test_parts_whose_products_leave_32_bits():
 
 @pytest.mark.parametrize("size, parts", [(s, p) for s in range(1, 12) for p in range(1, 12)])
 def test_the_longest_part(size, parts):
-    from flambeau.operations.neural.pooling import _longest
+    from flambeau.operations.neural.pooling.pooling import _longest
 
     lengths = [-(-(k + 1) * size // parts) - k * size // parts for k in range(parts)]
     assert _longest((size,), (parts,)) == {"longest0": max(lengths)}

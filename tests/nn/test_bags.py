@@ -10,7 +10,7 @@ import pytest
 import flambeau
 from flambeau.codegen.tiles import kernels
 from flambeau.nn import functional as F
-from flambeau.operations.neural import bags
+from flambeau.operations.neural.embedding import bags
 
 MODES = ("sum", "mean", "max")
 

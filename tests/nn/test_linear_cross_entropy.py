@@ -13,8 +13,8 @@ from flambeau import nn
 from flambeau.autograd import gradcheck, gradgradcheck
 from flambeau.nn import LinearCrossEntropyOptions as Options
 from flambeau.nn import functional as F
-from flambeau.operations.neural.linear_losses import linear_cross_entropy_rows
-from flambeau.operations.neural.losses import class_entropy
+from flambeau.operations.neural.losses.linear_losses import linear_cross_entropy_rows
+from flambeau.operations.neural.losses.losses import class_entropy
 
 RANDOM = np.random.default_rng(4)
 X, W, B = RANDOM.normal(size=(7, 4)), RANDOM.normal(size=(5, 4)), RANDOM.normal(size=5)

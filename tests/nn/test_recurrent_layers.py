@@ -10,7 +10,8 @@ import pytest
 import flambeau
 from flambeau import nn
 from flambeau.codegen.tiles import kernels
-from flambeau.operations.neural import recurrent, recurrent_tiles
+from flambeau.operations.neural.recurrent import recurrent
+from flambeau.operations.neural.recurrent import tiles as recurrent_tiles
 from flambeau.utils import _pytree
 
 LAYERS = {  # the layer, its steps, gates, whether there is a cell, whether there is a bias

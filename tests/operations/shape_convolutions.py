@@ -10,16 +10,13 @@ import shape_references as reference
 from shape_search import LAYOUTS, Case, draw, family
 
 import flambeau as fb
-from flambeau.operations.neural import (
-    convolution_depthwise,
-    convolution_grid,
-    convolution_grouped,
-    convolution_lifted,
-    convolution_weights,
-    convolution_winograd_weights,
-)
-from flambeau.operations.neural import convolution_families as families
-from flambeau.operations.neural.convolution_grid import Geometry
+from flambeau.operations.neural.convolution import depthwise, families
+from flambeau.operations.neural.convolution import grid as convolution_grid
+from flambeau.operations.neural.convolution import grouped as convolution_grouped
+from flambeau.operations.neural.convolution import lifted as convolution_lifted
+from flambeau.operations.neural.convolution import weights as convolution_weights
+from flambeau.operations.neural.convolution import winograd_weights as convolution_winograd_weights
+from flambeau.operations.neural.convolution.grid import Geometry
 
 F = fb.nn.functional
 DTYPES = ("float32",) * 4 + ("float64",) * 3 + ("complex64", "bfloat16")
@@ -224,10 +221,10 @@ WAYS = {  # which geometries each can take
                 if max(g.stride) == 1
                 else convolution_grid.input_gradient(grad, w, g, sizes)
             ),
-            convolution_depthwise.weight_gradient,
+            depthwise.weight_gradient,
         ),
         (1, 2),
-        lambda k, g, out, sizes: g.groups > 1 and convolution_depthwise.takes(1, k, g, False),
+        lambda k, g, out, sizes: g.groups > 1 and depthwise.takes(1, k, g, False),
     ),
 }  # fmt: skip
 

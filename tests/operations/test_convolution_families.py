@@ -9,9 +9,11 @@ import pytest
 
 import flambeau as fb
 from flambeau.codegen.tiles import register
-from flambeau.operations.neural import convolution_direct, convolution_planes, convolution_winograd
-from flambeau.operations.neural import convolution_families as families
-from flambeau.operations.neural.convolution_grid import Geometry
+from flambeau.operations.neural.convolution import direct as convolution_direct
+from flambeau.operations.neural.convolution import families
+from flambeau.operations.neural.convolution import planes as convolution_planes
+from flambeau.operations.neural.convolution import winograd as convolution_winograd
+from flambeau.operations.neural.convolution.grid import Geometry
 
 F = fb.nn.functional
 

@@ -15,13 +15,9 @@ import pytest
 import flambeau as fb
 from flambeau.autograd import gradcheck, gradgradcheck
 from flambeau.codegen import target
-from flambeau.operations.neural import convolution_depthwise as depthwise
-from flambeau.operations.neural import convolution_families as families
-from flambeau.operations.neural import convolution_grouped as grouped
-from flambeau.operations.neural import convolution_lifted as lifted
-from flambeau.operations.neural import convolution_weights as weights
-from flambeau.operations.neural import convolution_winograd_weights as winograd
-from flambeau.operations.neural.convolution_grid import Geometry
+from flambeau.operations.neural.convolution import depthwise, families, grouped, lifted, weights
+from flambeau.operations.neural.convolution import winograd_weights as winograd
+from flambeau.operations.neural.convolution.grid import Geometry
 
 F = fb.nn.functional
 TOLERANCE = {"float32": 2e-5, "float64": 1e-12}

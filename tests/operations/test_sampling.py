@@ -9,8 +9,9 @@ import pytest
 
 import flambeau as fb
 from flambeau.autograd import gradcheck, gradgradcheck
-from flambeau.core.lib import samples
-from flambeau.operations.neural import pooling, resizing
+from flambeau.core.lib.resampling import samples
+from flambeau.operations.neural.pooling import pooling
+from flambeau.operations.neural.resampling import resizing
 from flambeau.operations.rows import scans
 
 F = fb.nn.functional

@@ -8,7 +8,7 @@ import pytest
 import flambeau as fb
 from flambeau.autograd import gradcheck, gradgradcheck
 from flambeau.core.base.provided import provided
-from flambeau.core.lib import taps as core
+from flambeau.core.lib.resampling import taps as core
 from flambeau.operations.declare import taps
 
 F = fb.nn.functional

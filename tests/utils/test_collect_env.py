@@ -18,7 +18,7 @@ def program(folder, name, text):
 
 
 def test_what_it_says_is_what_the_library_says():
-    from flambeau.core.lib import blas
+    from flambeau.core.lib.products import blas
 
     told = collect_env.get_env_info()
     assert told.torch_version == flambeau.__version__ and told.is_debug_build == flambeau.version.debug

@@ -2,7 +2,7 @@
 
 One function computes `ROWS` rows of 16 to 64 columns: sums of products in float32 over all of the depth, one rounding at
 the end.  Operands are read as pairs of neighbours in depth: those of the left one wherever two strides say, those of the right one
-in groups of 16 columns, pair after pair.  `core/lib/halves.pyx` lays them so and walks over the tiles.
+in groups of 16 columns, pair after pair.  `core/lib/products/halves.pyx` lays them so and walks over the tiles.
 
 The instruction takes denormal numbers for 0, as PyTorch's products in bfloat16 do.
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 
-from ..._lazily import waiting as _waiting
+from ...core.base.lazily import waiting as _waiting
 from ...core.base.provided import provide, provided_by
 from .. import target
 

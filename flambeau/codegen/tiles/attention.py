@@ -3,7 +3,7 @@
 A tile holds the scores of some queries (rows) and some keys (columns) in a buffer whose rows have room for whole vectors.
 `soften` turns scores into exponentials relative to the largest score so far, and brings what was summed with an earlier one
 down to it (Milakov and Gimelshein, Online normalizer calculation for softmax, 2018).  `revert` makes the same weights from
-the logarithms of the sums, and the gradients of the scores (Dao et al., FlashAttention, 2022).  `core/lib/attention.pyx` walks
+the logarithms of the sums, and the gradients of the scores (Dao et al., FlashAttention, 2022).  `core/lib/layers/attention.pyx` walks
 over the tiles; the products are those of `register.py`.
 """
 

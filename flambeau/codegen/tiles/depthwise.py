@@ -21,7 +21,7 @@ from ..irtext import Function, Module, Value, i64
 from .register import lanes, width
 from .vectors import Vectors
 
-# Places in the struct of arguments (core/lib/strips.pyx), in words of eight bytes; steps are bytes.
+# Places in the struct of arguments (core/lib/convolution/strips.pyx), in words of eight bytes; steps are bytes.
 _X, _X_PLANE, _X_ROW, _OUT, _OUT_PLANE, _OUT_ROW, _W, _W_PLANE, _W_TAP, _BIAS, _BIAS_PLANE = range(11)
 _PLANES, _STRIPS, _FIRST, _BEFORE, _COLUMNS, _OUT_COLUMNS, _ROWS, _OUT_ROWS, _ABOVE = range(11, 20)
 _WHOLE_FROM, _WHOLE_TO, _STEPS, _IMAGES, _X_IMAGE, _OUT_IMAGE = range(20, 26)

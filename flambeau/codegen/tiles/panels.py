@@ -1,6 +1,6 @@
 """What products of matrices are made of: which register tiles, and how operands are laid out for them.
 
-`core/lib/panels.pyx` walks over the tiles.  The right operand is read in panels: a few vectors of columns, term after term.
+`core/lib/products/panels.pyx` walks over the tiles.  The right operand is read in panels: a few vectors of columns, term after term.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ for a tile of some sequences by one or more vectors of units at a time, while it
 for all gates of the units into a small room, `Cell` reads them there, computes the gates, and writes state and outputs.
 Backwards it is the same: the gradients of the gates of the step behind times the weight, then the cell's derivative.
 
-`core/lib/recurrent.pyx` walks over steps and tiles.
+`core/lib/layers/recurrent.pyx` walks over steps and tiles.
 """
 
 from __future__ import annotations

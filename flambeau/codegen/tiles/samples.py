@@ -2,7 +2,7 @@
 
 Point j has `each` places at[k·apart + j] with weights of their own.  `rows` sums what stands there, `spread` adds a point's elements to
 all of them, and `dots` takes the products with them: each is the derivative of the others.  Where channels lie side by side lanes run
-along those; in planes, which suit a few channels, along the points.  `core/lib/samples.pyx` walks over images.
+along those; in planes, which suit a few channels, along the points.  `core/lib/resampling/samples.pyx` walks over images.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ lanes run along them.  `line` goes along a row itself.  Where the processor perm
 neighbouring places are found in a window of 16 or 32 neighbours: a *slot* of the table is where that window begins, which lane takes
 which of its elements, and their weights.  Elsewhere `line` reads one element after the other.
 
-`core/lib/taps.pyx` makes the tables and walks over planes.
+`core/lib/resampling/taps.pyx` makes the tables and walks over planes.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ int __wrap_PyTraceBack_Here(PyFrameObject *frame);
 
 /* What stands behind the functions that users call. */
 static const char *const INSIDE[] = {"core/",   "operations/", "codegen/", "devices/",     "autograd/gradients.py", "func/",
-                                     "masked/", "nested/",     "sparse/",  "_composed.py", "library/",              "overrides.py",
+                                     "masked/", "nested/",     "sparse/",  "_wrapper/", "library/",              "overrides.py",
                                      "nn/modules/module.py", "nn/modules/_hooks.py"};
 enum { CHAINED = 8 };    /* causes and contexts looked at */
 

@@ -1,6 +1,6 @@
 """States of models as one process has them; files in shards come with process groups."""
 
-from ..._absent import refusing as _refusing
+from ..._compat.absent import refusing as _refusing
 from . import state_dict
 
 __all__ = ["state_dict"]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..._absent import refusing
+from ..._compat.absent import refusing
 
 __all__ = ["StateDictOptions", "get_model_state_dict", "set_model_state_dict"]
 

@@ -1,5 +1,5 @@
 """Launchers that restart workers, which are absent."""
 
-from ..._absent import refusing as _refusing
+from ..._compat.absent import refusing as _refusing
 
 __getattr__ = _refusing("distributed.elastic")

@@ -1,7 +1,7 @@
 """Tensors over several processes, which are absent: nothing is a `DTensor`, and every other name says so."""
 
-from ..._absent import refusing as _refusing
-from ..._absent import unmakeable as _unmakeable
+from ..._compat.absent import refusing as _refusing
+from ..._compat.absent import unmakeable as _unmakeable
 
 __all__ = ["DTensor"]
 

@@ -8,7 +8,7 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from ..._absent import refusing
+from ..._compat.absent import refusing
 from ..._tensor import Tensor
 from ...core.call.operation import behind
 from ...nn.modules.module import Module

@@ -1,5 +1,5 @@
 """Passes over graphs: shapes, splitting, drawing, matching."""
 
-from ..._absent import refusing as _refusing
+from ..._compat.absent import refusing as _refusing
 
 __getattr__ = _refusing("fx.passes")

@@ -7,9 +7,9 @@ of scores and masks that become part of the kernels, `varlen` sequences of diffe
 from collections.abc import Iterator as _Iterator
 from contextlib import contextmanager as _contextmanager
 
-from ..._absent import refusing as _refusing
-from ...operations.neural.backends import SDPBackend
-from ...operations.neural.backends import state as _state
+from ..._compat.absent import refusing as _refusing
+from ...operations.neural.attention.backends import SDPBackend
+from ...operations.neural.attention.backends import state as _state
 from . import bias, flex_attention, varlen
 
 __all__ = ["SDPBackend", "bias", "flex_attention", "sdpa_kernel", "varlen"]

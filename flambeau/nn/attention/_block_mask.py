@@ -12,7 +12,7 @@ from typing import Any
 from ..._tensor import Tensor
 from ...core.base.dtypes import by_name
 from ...core.make.create import arange, zeros
-from ...operations.neural.programs import block_mask_of, mask_of
+from ...operations.neural.attention.programs import block_mask_of, mask_of
 from ._tracing import traced
 
 _DEFAULT_SPARSE_BLOCK_SIZE = 128

@@ -22,7 +22,7 @@ from ...core.call.operation import behind
 from ...core.call.watching import Mode, _disabled_torch_function_impl
 from ...core.make.create import empty
 from ...operations.declare.pointwise import CODES, Pointwise, compute_dtype
-from ...operations.neural.programs import PLACES, Program, element, symbol
+from ...operations.neural.attention.programs import PLACES, Program, element, symbol
 
 _FIRST, _SECOND = ("input", "self", "x", "x1", "a"), ("other", "x2")  # spellings of operands
 

@@ -1,7 +1,7 @@
 """Attention with functions of scores and masks that become part of the kernels; as `torch.nn.attention.flex_attention`.
 
 `flex_attention` computes softmax(score_mod(query · keyᵀ · scale)) · value without ever holding all scores: the functions are traced
-into scalar expressions (`_tracing.py`) and compiled into the pass over a block of scores (`operations/neural/blocked.py`).
+into scalar expressions (`_tracing.py`) and compiled into the pass over a block of scores (`operations/neural/attention/blocked.py`).
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from ..._tensor import Tensor
 from ...operations.declare import flops
 from ...operations.declare.pointwise import compute_dtype
 from ...operations.declare.registry import operation
-from ...operations.neural.blocked import Band, Blocks, call_of, runs_of
-from ...operations.neural.flash_attention import attend
+from ...operations.neural.attention.blocked import Band, Blocks, call_of, runs_of
+from ...operations.neural.attention.flash_attention import attend
 from ._block_mask import (
     _DEFAULT_SPARSE_BLOCK_SIZE,  # noqa: F401
     _LARGE_SPARSE_BLOCK_SIZE,

@@ -12,9 +12,9 @@ from ...core.base.dtypes import by_name
 from ...core.make.literal import tensor
 from ...operations.declare.registry import operation
 from ...operations.moving.joining import cat
-from ...operations.neural.blocked import Band, Blocks, call_of, windowed
-from ...operations.neural.flash_attention import attend
-from ...operations.neural.programs import Program, element, symbol
+from ...operations.neural.attention.blocked import Band, Blocks, call_of, windowed
+from ...operations.neural.attention.flash_attention import attend
+from ...operations.neural.attention.programs import Program, element, symbol
 
 __all__ = ["AuxRequest", "varlen_attn", "varlen_attn_out"]
 

@@ -1,6 +1,6 @@
 """The layers, flat."""
 
-from ..._lazily import lazily as _lazily
+from ...core.base.lazily import lazily as _lazily
 from .activation import (
     CELU,
     ELU,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-from ..._lazily import lazily
 from ..._tensor import Tensor
+from ...core.base.lazily import lazily
 from ...core.make.create import empty
 from .. import functional as F
 from .. import init

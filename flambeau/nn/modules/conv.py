@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
-from ..._lazily import lazily
 from ..._tensor import Tensor
+from ...core.base.lazily import lazily
 from ...core.make.create import empty
 from .. import functional as F
 from .. import init

@@ -10,9 +10,9 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from ..._lazily import lazily
 from ..._tensor import Tensor
-from ...operations.neural.losses import legacy_reduction
+from ...core.base.lazily import lazily
+from ...operations.neural.losses.losses import legacy_reduction
 from .. import functional as F
 from .distance import PairwiseDistance
 from .module import Module

@@ -1,4 +1,4 @@
-"""Recurrent layers and their cells: their parameters and checks; `operations.neural.sequences` computes them."""
+"""Recurrent layers and their cells: their parameters and checks; `operations.neural.recurrent.sequences` computes them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,15 @@ from typing import Any
 from ..._tensor import Tensor
 from ...core.call.casting import is_anywhere_on
 from ...core.make.create import empty, zeros
-from ...operations.neural.sequences import EVEN, MODES, Layout, State, Weights, run_layers, step_once
+from ...operations.neural.recurrent.sequences import (
+    EVEN,
+    MODES,
+    Layout,
+    State,
+    Weights,
+    run_layers,
+    step_once,
+)
 from .. import init
 from ..parameter import Parameter
 from .module import Module

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..._absent import NO_GROUP, message
+from ..._compat.absent import NO_GROUP, message
 from ..modules.module import Module
 
 __all__ = ["DistributedDataParallel"]

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
-from ..._absent import refusing
+from ..._compat.absent import refusing
 from ...amp._state import Carried
 from ...autograd.grad_mode import set_grad_enabled
 from ...core.tape import is_grad_enabled

@@ -3,8 +3,8 @@
 Each name is loaded with its file when it is first used: a program that trains needs few of them.
 """
 
-from ..._lazily import functions_first as _functions_first
-from ..._lazily import lazily as _lazily
+from ...core.base.lazily import functions_first as _functions_first
+from ...core.base.lazily import lazily as _lazily
 
 # The file of each name; what is a file itself stands below.
 _WHERE = {

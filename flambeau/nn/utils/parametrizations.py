@@ -6,8 +6,8 @@ from enum import Enum, auto
 from typing import Any
 
 from ..._tensor import Tensor
-from ..._typeinfo import finfo
 from ...autograd.grad_mode import no_grad
+from ...core.base.typeinfo import finfo
 from ...core.make.create import eye
 from ...core.places.join import cat
 from ...operations.linalg.decompositions import geqrf, qr

@@ -18,7 +18,7 @@ from ...core.base import dtypes
 from ...core.make.create import arange, empty
 from ...core.make.literal import as_tensor
 from ...core.places.join import cat
-from ...operations.neural.sequences import Layout, check_host_integers
+from ...operations.neural.recurrent.sequences import Layout, check_host_integers
 
 __all__ = [
     "PackedSequence",

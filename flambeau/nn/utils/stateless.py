@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Mapping
 from typing import Any
 
-from ..._absent import refusing
+from ..._compat.absent import refusing
 from ...func import functional_call as _functional_call
 from ..modules.module import Module
 

@@ -7,9 +7,9 @@ import time
 import warnings
 from typing import Any
 
-from ..._lazily import use_waiting
 from ...codegen import build, lower, schedule_cpu, target
 from ...core.base import display
+from ...core.base.lazily import use_waiting
 from ...core.base.memory import memory_stats
 from ...core.base.provided import provide
 from ...core.base.recorder import begin_span, end_span

@@ -4,7 +4,7 @@
     op = leaf_of("upsample_bilinear2d_tables", "UpsampleBilinear2DBackward0")
     out = taken(input, tables, op)                                 # None: another way has to be taken
 
-Each of the last dimensions has a table of `core/lib/taps.pyx`, or None where nothing happens to it.  Gradients are made by the
+Each of the last dimensions has a table of `core/lib/resampling/taps.pyx`, or None where nothing happens to it.  Gradients are made by the
 transposed tables, of any order.  Tables are kept, so that a size is worked out once.
 """
 
@@ -18,7 +18,7 @@ from ...codegen import tiles  # noqa: F401  says who provides the functions
 from ...core.base.dtypes import by_name
 from ...core.base.tensor import TensorBase
 from ...core.call.leaf import LeafOp
-from ...core.lib import taps as core
+from ...core.lib.resampling import taps as core
 from ...core.views.views import view_as_complex, view_as_real
 from .half_types import FLOAT32, HALF_TYPES
 from .registry import leaf

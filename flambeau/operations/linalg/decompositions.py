@@ -6,8 +6,8 @@ from typing import Any
 
 from ...core.base.dtypes import by_name, dtype
 from ...core.base.tensor import TensorBase
-from ...core.lib import lapack, small
-from ...core.lib.products import matmul
+from ...core.lib.linalg import lapack, small
+from ...core.lib.products.products import matmul
 from ..declare import checks, host
 from ..declare.host import Result, holds
 from ..declare.registry import leaf, library

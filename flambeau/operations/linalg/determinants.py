@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ...core.base.tensor import TensorBase
-from ...core.lib import lapack, small
-from ...core.lib.products import matmul
+from ...core.lib.linalg import lapack, small
+from ...core.lib.products.products import matmul
 from ..declare.host import Result, holds
 from ..declare.registry import leaf, library
 from ..declare.results import accepts_out, into, named_result

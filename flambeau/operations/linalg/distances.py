@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterator
 
 from ...core.base.tensor import TensorBase
-from ...core.lib.products import matmul
+from ...core.lib.products.products import matmul
 from ..declare import checks
 from ..declare.dtype_groups import FLOATING
 from ..declare.registry import leaf, library

@@ -9,7 +9,7 @@ from typing import Any
 
 from ...core.base.dtypes import promote_types
 from ...core.base.tensor import TensorBase
-from ...core.lib.products import matmul
+from ...core.lib.products.products import matmul
 from ..declare import checks
 from ..declare.dtype_groups import NUMBERS
 from ..declare.registry import library

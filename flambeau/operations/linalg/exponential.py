@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 
 from ...core.base.tensor import TensorBase
-from ...core.lib.products import matmul
+from ...core.lib.products.products import matmul
 from ..declare.dtype_groups import COMPLEX, FLOATING
 from ..declare.host import Result
 from ..declare.pointwise import pointwise

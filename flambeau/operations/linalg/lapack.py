@@ -13,8 +13,8 @@ from typing import Any
 
 from ...core.base.dtypes import by_name, dtype
 from ...core.base.tensor import TensorBase
-from ...core.lib import lapack, small
-from ...core.lib.products import matmul
+from ...core.lib.linalg import lapack, small
+from ...core.lib.products.products import matmul
 from ..declare import host
 from ..declare.host import Result, without_data
 from ..declare.registry import leaf, library

@@ -5,9 +5,9 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-from ..._typeinfo import finfo
 from ...core.base.tensor import TensorBase
-from ...core.lib.products import matmul
+from ...core.base.typeinfo import finfo
+from ...core.lib.products.products import matmul
 from ..declare import checks
 from ..declare.dtype_groups import WIDE
 from ..declare.host import Result, computed

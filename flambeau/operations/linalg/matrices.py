@@ -8,10 +8,10 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from ..._typeinfo import finfo
 from ...core.base.dtypes import by_name
 from ...core.base.tensor import TensorBase
-from ...core.lib.products import matmul
+from ...core.base.typeinfo import finfo
+from ...core.lib.products.products import matmul
 from ...core.make.create import arange
 from ..declare import checks
 from ..declare.dtype_groups import COMPLEX, EVERY, FLOATING, LATE, NUMBERS, WIDE

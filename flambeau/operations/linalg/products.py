@@ -1,4 +1,4 @@
-"""Matrix products: compiled functions of `core/lib/products.pyx` under their public names."""
+"""Matrix products: compiled functions of `core/lib/products/products.pyx` under their public names."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from ...codegen import tiles  # noqa: F401  provides the tiles of products
 from ...core.base.tensor import TensorBase
 from ...core.call.wrapping import write_out
-from ...core.lib import contraction, products
+from ...core.lib.products import contraction, products
 from ..declare import flops
 from ..declare.dtype_groups import EVERY, NUMBERS
 from ..declare.registry import leaf, register

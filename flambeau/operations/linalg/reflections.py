@@ -7,7 +7,7 @@ al., "Accumulating Householder transformations, revisited", 2006).
 from __future__ import annotations
 
 from ...core.base.tensor import TensorBase
-from ...core.lib.products import matmul
+from ...core.lib.products.products import matmul
 from ..declare import checks
 from ..declare.dtype_groups import COMPLEX, WIDE
 from ..declare.registry import library

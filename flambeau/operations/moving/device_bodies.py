@@ -17,7 +17,7 @@ from ...core.tape.contexts import unrecorded
 from ...core.views.views import view_as_real
 from ..declare.indexed import Indexed, indexed, scatter
 
-MATRIX, TRANSPOSED, ROW, COLUMN = range(4)  # core/lib/contraction.pxd; otherwise a single number
+MATRIX, TRANSPOSED, ROW, COLUMN = range(4)  # core/lib/products/contraction.pxd; otherwise a single number
 
 
 # --- products ------------------------------

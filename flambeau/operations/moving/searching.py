@@ -1,6 +1,6 @@
 """Different elements, counts, and where values belong in ascending rows.
 
-What our own loops (`core/lib/tallies.pyx`) do not know, NumPy computes, which is imported then.
+What our own loops (`core/lib/ordering/tallies.pyx`) do not know, NumPy computes, which is imported then.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from ...core.base.dtypes import by_name
 from ...core.base.memory import require
 from ...core.base.tensor import TensorBase
 from ...core.call.operands import result_type
-from ...core.lib import tallies
-from ...core.lib.order import order
+from ...core.lib.ordering import tallies
+from ...core.lib.ordering.order import order
 from ...core.make.bridge import from_numpy
 from ...core.make.create import arange, full
 from ...core.places.join import stack

@@ -1,6 +1,6 @@
 """Sorting and order statistics.
 
-`core/lib/order.pyx` finds the indices; values are gathered by them, so that gradients flow.  NaN counts as the largest number.
+`core/lib/ordering/order.pyx` finds the indices; values are gathered by them, so that gradients flow.  NaN counts as the largest number.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 
 from ...core.base.dtypes import by_name
 from ...core.base.tensor import TensorBase
-from ...core.lib.order import order
+from ...core.lib.ordering.order import order
 from ...core.tape.contexts import unrecorded
 from ..declare import checks
 from ..declare.dtype_groups import WIDE

@@ -19,14 +19,11 @@ from typing import Any
 from ...codegen.tiles import register
 from ...codegen.tiles.epilogues import Epilogue
 from ...core.base.tensor import TensorBase
-from . import (
-    convolution_direct,
-    convolution_grid,
-    convolution_planes,
-    convolution_winograd,
-)
-from . import convolution_families as families
-from .convolution import _placed
+from .convolution import direct, families
+from .convolution import grid as convolution_grid
+from .convolution import planes as convolution_planes
+from .convolution import winograd as convolution_winograd
+from .convolution.convolution import _placed
 
 
 class ConvolutionPlan:
@@ -124,9 +121,7 @@ class ConvolutionPlan:
             return convolution_planes.plan(name, self.shape, filters, epilogue)
         if self.way == "direct":
             kernel = self.weight[2:]
-            return convolution_direct.forward(
-                name, self.shape, filters, kernel, self.geometry, self.out, epilogue
-            )
+            return direct.forward(name, self.shape, filters, kernel, self.geometry, self.out, epilogue)
         m, before = int(self.way[-1]), self.geometry.before
         return convolution_winograd.plan(name, m, self.shape, filters, before, self.out, epilogue)
 

@@ -18,9 +18,11 @@ from ..declare.examples import of_call
 from ..declare.registry import REGISTRY, library
 from ..random import dropout as dropouts
 from ..rows.moments import var_mean
-from . import bags, ctc, losses, resizing
-from . import embedding as tables
-from . import normalization as norms
+from .embedding import bags
+from .embedding import embedding as tables
+from .losses import ctc, losses
+from .normalization import normalization as norms
+from .resampling import resizing
 
 _REDUCTIONS = ("none", "mean", "sum")
 _BAGS = ("sum", "mean", "max")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..._typeinfo import finfo
 from ...core.base.dtypes import by_name, dtype
 from ...core.base.tensor import TensorBase
+from ...core.base.typeinfo import finfo
 from ...core.call.pointwise import PointwiseOp
 from ...core.make.bridge import from_numpy
 from ..declare.dtype_groups import ALL, EVERY, FLOATING, NUMERIC

@@ -107,7 +107,7 @@ for _name, (_target, _shown) in {  # and what they make of [2.5, 0.0]
 }.items():
     _conversion(_name, _target, _shown)
 
-# The old names of tensors' classes, by dtype; `flambeau._typed` makes classes of some.
+# The old names of tensors' classes, by dtype; `flambeau._compat.typed` makes classes of some.
 OLD_NAMES = {
     **{"float32": "Float", "float64": "Double", "float16": "Half", "bfloat16": "BFloat16"},
     **{"int32": "Int", "int64": "Long", "int16": "Short", "int8": "Char", "uint8": "Byte", "bool": "Bool"},

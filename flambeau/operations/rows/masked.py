@@ -11,9 +11,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from ..._typeinfo import iinfo
 from ...core.base.dtypes import by_name, dtype
 from ...core.base.tensor import TensorBase
+from ...core.base.typeinfo import iinfo
 from ..declare.dtype_groups import ALL, COMPLEX, FLOATING, NUMBERS, NUMERIC
 from ..declare.host import holds
 from ..declare.registry import library

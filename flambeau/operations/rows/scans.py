@@ -13,7 +13,7 @@ from ...core.base.dtypes import by_name, dtype
 from ...core.base.tensor import TensorBase
 from ...core.call.destination import check_over, prepare_out
 from ...core.call.watching import is_watched
-from ...core.lib import extremes as core_extremes
+from ...core.lib.ordering import extremes as core_extremes
 from ...core.places.join import cat
 from ..declare import checks
 from ..declare.dtype_groups import ALL, BOOL, UNSIGNED

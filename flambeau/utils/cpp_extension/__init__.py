@@ -4,7 +4,7 @@
 structures, so a library serves every version.
 """
 
-from ..._lazily import lazily as _lazily
+from ...core.base.lazily import lazily as _lazily
 
 _PUBLIC = (
     *(

@@ -1,6 +1,6 @@
 """Datasets, samplers and the loader that makes batches of them."""
 
-from ..._absent import refusing as _refusing
+from ..._compat.absent import refusing as _refusing
 from . import _utils, dataloader, dataset, distributed, sampler  # noqa: F401
 from ._utils.collate import default_collate, default_convert
 from ._utils.worker import get_worker_info

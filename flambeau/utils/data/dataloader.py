@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import repeat
 from typing import Any, Generic
 
-from ..._absent import refusing
+from ..._compat.absent import refusing
 from ...core.base.parallel import usable_cpus
 from ...core.make.random import Generator, default_generator
 from . import _utils

@@ -1,6 +1,6 @@
 """Settings of `flambeau.save` and `flambeau.load`, and files of Lua Torch: `load_lua` and `save_lua`."""
 
-from ..._lazily import lazily as _lazily
+from ...core.base.lazily import lazily as _lazily
 from . import config
 
 __all__ = [  # noqa: F822

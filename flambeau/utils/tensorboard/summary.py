@@ -12,7 +12,7 @@ from importlib import import_module
 from types import SimpleNamespace
 from typing import Any
 
-from ..._absent import refusing
+from ..._compat.absent import refusing
 from ..._tensor import Tensor
 from ...core.base import display
 from ...core.base.dtypes import by_name

@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ... import _absent
+from ..._compat import absent
 from . import summary
 
 __all__ = ["FileWriter", "SummaryWriter"]
@@ -328,11 +328,11 @@ class SummaryWriter:
 
     def add_graph(self, model: Any, input_to_model: Any = None, **options: Any) -> None:
         """NotImplementedError: there are no graphs of models yet."""
-        raise NotImplementedError(_absent.message("jit.trace", "SummaryWriter.add_graph"))
+        raise NotImplementedError(absent.message("jit.trace", "SummaryWriter.add_graph"))
 
     def add_onnx_graph(self, prototxt: Any) -> None:
         """NotImplementedError: there are no graphs of models yet."""
-        raise NotImplementedError(_absent.message("onnx.export", "SummaryWriter.add_onnx_graph"))
+        raise NotImplementedError(absent.message("onnx.export", "SummaryWriter.add_onnx_graph"))
 
     def add_custom_scalars(self, layout: Mapping[str, Mapping[str, Sequence[Any]]]) -> None:
         """Charts of several scalars, `{category: {title: ["Multiline", tags]}}`, or with margins

@@ -14,7 +14,7 @@ import flambeau
 from flambeau.nn import functional as F
 from flambeau.nn.attention import SDPBackend, _cur_sdpa_kernel_backends, sdpa_kernel
 from flambeau.nn.attention.bias import CausalBias, CausalVariant, causal_lower_right, causal_upper_left
-from flambeau.operations.neural import attention as module
+from flambeau.operations.neural.attention import attention as module
 
 RNG = np.random.default_rng(0)
 FLASH, MATH = SDPBackend.FLASH_ATTENTION, SDPBackend.MATH

@@ -203,7 +203,7 @@ def test_a_second_call_sees_what_has_changed():
 
 
 def test_the_same_program_is_compiled_once():
-    from flambeau.operations.neural import programs
+    from flambeau.operations.neural.attention import programs
 
     tensors = [flambeau.tensor(x) for x in draw()]
     make = lambda slope: lambda s, b, h, q, k: s - slope[h] * q
@@ -316,7 +316,7 @@ def test_scores_are_never_held_whole():
 
 def test_blocks_that_are_left_out_are_not_computed(monkeypatch):
     """By the columns of all buffers: a window of 64 over 1024 keys takes under a fifth of them."""
-    from flambeau.operations.neural import blocked
+    from flambeau.operations.neural.attention import blocked
 
     q = flambeau.ones(1, 1, 1024, 8)
     mask = create_block_mask(lambda b, h, i, j: abs(i - j) < 64, None, None, 1024, 1024, BLOCK_SIZE=64)

@@ -1,5 +1,5 @@
 """Workers of a launcher that restarts them, which is absent."""
 
-from ...._absent import refusing as _refusing
+from ...._compat.absent import refusing as _refusing
 
 __getattr__ = _refusing("distributed.elastic.multiprocessing")

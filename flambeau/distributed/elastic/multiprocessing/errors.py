@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from ...._absent import refusing
+from ...._compat.absent import refusing
 
 __all__ = ["record"]
 

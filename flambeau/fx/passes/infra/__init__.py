@@ -1,5 +1,5 @@
 """What passes are: classes, results, managers."""
 
-from ...._absent import refusing as _refusing
+from ...._compat.absent import refusing as _refusing
 
 __getattr__ = _refusing("fx.passes.infra")

@@ -1,5 +1,5 @@
 """What passes share: matching and cutting out subgraphs."""
 
-from ...._absent import refusing as _refusing
+from ...._compat.absent import refusing as _refusing
 
 __getattr__ = _refusing("fx.passes.utils")

@@ -1,6 +1,6 @@
 """Pipes that are iterated: the one that libraries ask whether a dataset is of."""
 
-from ....._absent import refusing as _refusing
+from ....._compat.absent import refusing as _refusing
 from .combinatorics import ShufflerIterDataPipe
 
 __all__ = ["ShufflerIterDataPipe"]

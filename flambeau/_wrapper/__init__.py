@@ -1,0 +1,1 @@
+"""What tensors that stand for others share: sparse, masked, nested ones."""

@@ -1,0 +1,1 @@
+"""Convolutions on the host, each way of computing them in a file."""

@@ -1,0 +1,326 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False, binding=False
+"""Convolutions as sums over a window, by the register tile: rows are pixels, terms channels, columns filters.
+
+A task takes a band of rows of the output.  The rows of the input that it reads are brought to a room in which a pixel's channels lie
+side by side, with zeros beside the image; where the input is so already, it is read in place.  Rows of the window that lie
+outside are left out.  Then panels of filters go over the band, and their sums to the output: by way of a room that is turned
+where the output has its pixels side by side.
+
+The output may have parts with windows of their own, `apart` from pixel to pixel: the phases of a strided convolution's gradient.
+"""
+from libc.string cimport memset
+from libc.stdlib cimport calloc, free
+from libc.stdint cimport int64_t, uintptr_t
+from .images cimport (
+    MAX_SLOTS, Filters, Image, bring, deliver, flambeau_leave_slot, flambeau_move_pixels, flambeau_take_slot, lines,
+    place_of_task, read_image, turn_filters, turn_t,
+)
+from ..tiles cimport Tile, tile_t
+from ...base.memory cimport Storage, new_storage
+from ...base.parallel cimport num_threads, parallel_in_parts
+from ...base.tensor cimport TensorBase, pointer
+
+cdef enum:
+    MAX_ROWS = 32             # of a tile
+    MAX_VECTORS = 4
+    SET_BYTES = 4096          # pixels so far apart share one set of the nearest cache
+    TURNED = 1024             # vectors of filters that are turned together: long runs of memory are read, and the cache holds them
+
+cdef double NANOSECONDS_A_PRODUCT = 0.01
+
+cdef struct Part:
+    int64_t rows, columns     # how many places
+    int64_t row, column       # the first
+    int64_t high, wide        # taps of its window
+    int64_t* down             # where a row of the window lies, from the place's own row of the input; ascending
+    int64_t* right
+    int64_t* order            # taps in that order
+    int64_t before            # taps of the parts before
+    int64_t* offsets          # in bytes, when it runs
+
+cdef struct Work:
+    Image x
+    Image y
+    Filters w
+    int64_t images, channels, filters, lanes, size, vector, vectors, panel, most, taps
+    int64_t stride_row, stride_column, apart_row, apart_column
+    int64_t lines, band, bands, splits                            # rows of places of all images, of a task
+    int64_t low, high, left, width                                # rows and columns of the input that a place reaches
+    int64_t pitch, row_pitch, room, out_room
+    bint in_place
+    bint joined               # a row of the window is one tap
+    int parts
+    Part* part
+    int64_t down              # rows of places an image
+    int operands              # of the epilogue, each an element for each lane of each vector of filters, one after another
+    const char* terms
+    char* packed
+    char* rooms
+    unsigned char* taken
+    int slots
+    turn_t turn
+    tile_t tiles[MAX_VECTORS + 1][MAX_ROWS + 1]
+
+
+cdef inline int64_t panels_of(const Work* w) noexcept nogil:
+    return (w.vectors + w.panel - 1) // w.panel
+
+
+cdef inline int64_t height_of(const Work* w, int64_t rows) noexcept nogil:
+    """Rows of the input that rows of places reach."""
+    return (rows - 1) * w.stride_row + w.high - w.low + 1
+
+
+cdef void fill(const Work* w, int64_t n, int64_t begin, int64_t end, char* room) noexcept nogil:
+    """The input's rows for rows of places [begin, end) of an image."""
+    cdef int64_t k, row
+    for k in range(height_of(w, end - begin)):
+        row = begin * w.stride_row + w.low + k
+        if 0 <= row < w.x.height and k % w.stride_row <= w.high - w.low:
+            bring(w.turn, &w.x, n, 0, w.channels, row, w.left, w.width, room + k * w.row_pitch, w.pitch)
+
+
+cdef void compute(const Work* w, int64_t n, int64_t begin, int64_t end, const char* room, int64_t panel, char* sums) noexcept nogil:
+    """One panel of filters for rows of places [begin, end) of an image."""
+    cdef Tile t
+    cdef Part* p
+    cdef const char* base
+    cdef char* to
+    cdef int64_t i, k, first, last, run, runs, start, stop, each, c_line
+    cdef int64_t vectors = min(w.panel, w.vectors - panel * w.panel), filter = panel * w.panel * w.lanes
+    cdef int64_t c_step = w.apart_column * (w.y.pixel if w.y.last else vectors * w.vector)
+    memset(&t, 0, sizeof(Tile))
+    t.row, t.step = w.stride_column * w.pitch, w.size
+    t.b_step, t.b_vector = vectors * w.vector, w.vector
+    t.c_row = c_step
+    for k in range(w.operands):
+        t.operands[k].data = w.terms + (k * w.vectors * w.lanes + filter) * w.size
+    t.columns = min(vectors * w.lanes, w.filters - filter) if w.y.last else vectors * w.lanes
+    if w.in_place:
+        base = w.x.data + n * w.x.image
+    else:
+        base = room - (begin * w.stride_row + w.low) * w.row_pitch - w.left * w.pitch
+    for k in range(w.parts):
+        p = &w.part[k]
+        each = 1 if w.joined else p.wide
+        t.terms = w.channels * (p.wide if w.joined else 1)
+        t.b_tap = t.terms * vectors * w.vector
+        runs = (p.columns + w.most - 1) // w.most
+        for i in range(begin, min(end, p.rows)):
+            first, last = 0, p.high
+            while first < last and i * w.stride_row + p.down[first] < 0:
+                first += 1
+            while last > first and i * w.stride_row + p.down[last - 1] >= w.x.height:
+                last -= 1
+            t.offsets, t.taps[0] = p.offsets + first * each, (last - first) * each
+            t.b = w.packed + (panel * w.panel * w.taps + p.before * vectors) * w.channels * w.vector + first * each * t.b_tap
+            if w.y.last:
+                to = (w.y.data + n * w.y.image + (i * w.apart_row + p.row) * w.y.row + p.column * w.y.pixel + filter * w.size)
+            else:
+                to = sums + (((i - begin) * w.apart_row + p.row) * w.y.width + p.column) * vectors * w.vector
+            for run in range(runs):
+                start, stop = p.columns * run // runs, p.columns * (run + 1) // runs
+                t.a = base + i * w.stride_row * w.row_pitch + start * w.stride_column * w.pitch
+                t.c = to + start * c_step
+                w.tiles[vectors][stop - start](&t)
+    if w.y.last:
+        return
+    start, stop = begin * w.apart_row, min(end * w.apart_row, w.y.height)
+    c_line = w.y.width * vectors * w.vector
+    if w.y.row == w.y.width * w.size:
+        deliver(w.turn, &w.y, n, filter, min(vectors * w.lanes, w.filters - filter), start, (stop - start) * w.y.width, sums, vectors * w.vector)
+        return
+    for i in range(start, stop):
+        deliver(w.turn, &w.y, n, filter, min(vectors * w.lanes, w.filters - filter), i, w.y.width, sums + (i - start) * c_line,
+                vectors * w.vector)
+
+
+cdef void bands_range(void* context, int64_t begin, int64_t end) noexcept nogil:
+    """Tasks are (band of rows of places, some panels), the band's part in each image one after another."""
+    cdef Work* w = <Work*>context
+    cdef int slot = flambeau_take_slot(w.taken, w.slots)
+    cdef char* room = w.rooms + slot * (w.room + w.out_room)
+    cdef char* sums = room + w.room
+    cdef int64_t task, first, last, panel, at, stop, n, start, line, panels = panels_of(w), split
+    for task in range(begin, end):
+        split = task % w.splits
+        first = task // w.splits * w.band
+        last = min(first + w.band, w.lines)
+        for panel in range(panels * split // w.splits - 1, panels * (split + 1) // w.splits):
+            # the turn before the first fills the room
+            line, at = first, 0
+            while line < last:
+                n, start = line // w.down, line % w.down
+                stop = min(w.down, start + last - line)
+                if panel < panels * split // w.splits:
+                    if not w.in_place:
+                        fill(w, n, start, stop, room + at)
+                else:
+                    compute(w, n, start, stop, room + at, panel, sums)
+                at += height_of(w, stop - start) * w.row_pitch
+                line += stop - start
+    flambeau_leave_slot(w.taken, slot)
+
+
+cdef void pack_range(void* context, int64_t begin, int64_t end) noexcept nogil:
+    """Filters to packed (panel, part, tap, channel, vector): tasks are (panel, some channels)."""
+    cdef Work* w = <Work*>context
+    cdef int slot = flambeau_take_slot(w.taken, w.slots)
+    cdef char* turned = w.rooms + slot * (w.room + w.out_room)
+    cdef char* to
+    cdef Part* p
+    cdef int64_t few = max(TURNED // w.w.taps, 1), parts = (w.channels + few - 1) // few
+    cdef int64_t task, panel, vectors, channel, channels, k, v, tap
+    for task in range(begin, end):
+        place_of_task(&w.w, task, panels_of(w), parts, &panel, &channel)
+        panel, channel = panel * w.panel, channel * few
+        vectors, channels = min(w.panel, w.vectors - panel), min(few, w.channels - channel)
+        for v in range(vectors):
+            turn_filters(w.turn, &w.w, (panel + v) * w.lanes, channel, channels, turned)
+            for k in range(w.parts):
+                p = &w.part[k]
+                for tap in range(p.high * p.wide):
+                    to = w.packed + (panel * w.taps * w.channels + ((p.before + tap) * w.channels + channel) * vectors + v) * w.vector
+                    flambeau_move_pixels(to, vectors * w.vector, turned + p.order[tap] * w.vector, w.w.taps * w.vector, channels, w.vector)
+    flambeau_leave_slot(w.taken, slot)
+
+
+cdef void read_filters(Work* w, TensorBase weight, bint turned) noexcept nogil:
+    w.w.data, w.w.size, w.w.lanes, w.w.filters, w.w.channels = pointer(weight), w.size, w.lanes, w.filters, w.channels
+    w.w.filter, w.w.channel = w.channels * w.w.taps * w.size, w.w.taps * w.size
+    if turned:
+        w.w.filter, w.w.channel = w.w.taps * w.size, w.filters * w.w.taps * w.size
+
+
+cdef class Direct:
+    """Convolutions of one shape: `run(x, weight, terms, out)`."""
+    cdef Work w
+    cdef int64_t* numbers
+
+    def __cinit__(self, int size, int lanes, tuple x_shape, int64_t filters, tuple out, tuple stride, tuple apart, tuple parts, int window,
+                  int panel, int most, int64_t band, int64_t splits, int64_t pitch, uintptr_t turn, tuple tiles, int operands):
+        """`parts`: (rows, columns, first row, first column, rows of the window, columns of it, taps in that order) of each part of
+        the output; `window`: taps of the weight; `pitch`: elements from pixel to pixel of the room; `tiles`: (vectors, rows, address); `operands`: of their epilogue.
+        """
+        cdef Work* w = &self.w
+        cdef int64_t count = 0, k, number
+        cdef int64_t* at
+        cdef Part* p
+        w.size, w.lanes, w.vector = size, lanes, lanes * size
+        w.images, w.channels, w.filters = x_shape[0], x_shape[1], filters
+        w.stride_row, w.stride_column = stride
+        w.apart_row, w.apart_column = apart
+        w.vectors, w.panel, w.most, w.operands = (filters + lanes - 1) // lanes, panel, most, operands
+        w.w.taps = window
+        w.parts, w.down, w.taps = len(parts), 0, 0
+        w.low, w.high, w.left = 1 << 60, -(1 << 60), 1 << 60
+        self.w.part = <Part*>calloc(len(parts), sizeof(Part))
+        for rows, columns, row, column, down, right, order in parts:
+            count += len(down) + len(right) + 2 * len(order)
+        self.numbers = at = <int64_t*>calloc(count + 1, 8)
+        if self.numbers == NULL or w.part == NULL:
+            raise MemoryError()
+        number = -(1 << 60)                       # the last column
+        for k in range(len(parts)):
+            p = &w.part[k]
+            p.rows, p.columns, p.row, p.column, down, right, order = parts[k]
+            p.high, p.wide, p.before = len(down), len(right), w.taps
+            p.down, p.right, p.order = at, at + p.high, at + p.high + p.wide
+            p.offsets = p.order + p.high * p.wide
+            at = p.offsets + p.high * p.wide
+            for index, value in enumerate((*down, *right, *order)):
+                p.down[<int64_t>index] = value
+            w.taps += p.high * p.wide
+            w.down = max(w.down, p.rows)
+            if p.high * p.wide:
+                w.low, w.high = min(w.low, p.down[0]), max(w.high, p.down[p.high - 1])
+                w.left = min(w.left, p.right[0])
+                number = max(number, (p.columns - 1) * w.stride_column + p.right[p.wide - 1])
+        if w.taps == 0:
+            w.low = w.high = w.left = number = 0
+        w.width = number - w.left + 1
+        w.lines, w.band, w.splits = w.images * w.down, band, splits
+        w.bands = (w.lines + band - 1) // band
+        w.pitch = pitch * size
+        w.row_pitch = w.width * w.pitch
+        number = (band + w.down - 2) // w.down + 1    # images that a band has parts of
+        w.room = lines((number * max(height_of(w, 1) - w.stride_row, 0) + band * w.stride_row) * w.row_pitch)
+        w.out_room = lines(min(band, w.down) * w.apart_row * <int64_t>out[1] * panel * w.vector)
+        w.room = max(w.room, lines(max(TURNED, window) * w.vector) - w.out_room)
+        w.turn = <turn_t>turn
+        for vectors, rows, address in tiles:
+            w.tiles[<int>vectors][<int>rows] = <tile_t><uintptr_t>address
+
+    def __dealloc__(self):
+        free(self.w.part)
+        free(self.numbers)
+
+    def values(self) -> int:
+        """How many elements the filters are when `lay` has laid them out."""
+        return self.w.vectors * self.w.lanes * self.w.taps * self.w.channels
+
+    def lay(self, TensorBase weight not None, TensorBase values not None, bint turned=False) -> None:
+        """`weight` (K, C, *), contiguous, or, `turned`, (C, K, *), to values."""
+        cdef Work w = self.w
+        cdef unsigned char taken[MAX_SLOTS]
+        cdef Storage rooms
+        cdef int64_t few = max(TURNED // w.w.taps, 1), tasks = panels_of(&w) * ((w.channels + few - 1) // few)
+        read_filters(&w, weight, turned)
+        w.packed, w.taken = pointer(values), taken
+        memset(taken, 0, MAX_SLOTS)
+        w.slots = <int>max(1, min(min(num_threads(), tasks), MAX_SLOTS))
+        w.room, w.out_room = lines(max(TURNED, w.w.taps) * w.vector), 0
+        rooms = new_storage(w.slots * w.room)
+        w.rooms = rooms.data
+        with nogil:
+            parallel_in_parts(pack_range, &w, tasks, 4, 2e3)
+
+    def run(self, TensorBase x not None, TensorBase weight not None, TensorBase terms not None, TensorBase out not None,
+            bint turned=False, bint laid=False) -> None:
+        """`weight` (K, C, *), contiguous; `turned`: (C, K, *); `laid`: values.  `terms`: the epilogue's operands."""
+        cdef Work w = self.w
+        cdef unsigned char taken[MAX_SLOTS]
+        cdef Storage rooms, packed
+        cdef Part* p
+        cdef int64_t k, i, j, tasks = w.bands * w.splits, few = max(TURNED // w.w.taps, 1), work, each, size
+        cdef int64_t* offsets
+        read_image(&w.x, x)
+        read_image(&w.y, out)
+        w.in_place = (w.x.last and w.left >= 0 and w.left + w.width <= w.x.width
+                      and w.stride_column * w.x.pixel % SET_BYTES != 0)
+        if w.in_place:
+            w.pitch, w.row_pitch, w.room = w.x.pixel, w.x.row, lines(max(TURNED, w.w.taps) * w.vector)
+        if w.y.last:
+            w.out_room = 0
+            w.room = max(w.room, lines(max(TURNED, w.w.taps) * w.vector))
+        w.joined = w.pitch == w.channels * w.size
+        for k in range(w.parts):
+            for j in range(1, w.part[k].wide):
+                w.joined = w.joined and w.part[k].right[j] == w.part[k].right[j - 1] + 1
+        read_filters(&w, weight, turned)
+        w.terms = pointer(terms)
+        size = 0 if laid else lines(w.vectors * w.vector * w.taps * w.channels)
+        packed = new_storage(size + w.taps * 8 + w.parts * sizeof(Part))
+        w.packed = pointer(weight) if laid else packed.data
+        # a call's own offsets: another thread may run this plan on other strides
+        offsets = <int64_t*>(packed.data + size)
+        p = <Part*>(offsets + w.taps)
+        for k in range(w.parts):
+            p[k] = w.part[k]
+            each = 1 if w.joined else p[k].wide
+            for i in range(p[k].high):
+                for j in range(each):
+                    offsets[i * each + j] = p[k].down[i] * w.row_pitch + p[k].right[j] * w.pitch
+            p[k].offsets = offsets
+            offsets += p[k].high * each
+        w.part = p
+        w.taken = taken
+        memset(taken, 0, MAX_SLOTS)
+        w.slots = <int>max(1, min(min(num_threads(), max(tasks, panels_of(&w) * ((w.channels + few - 1) // few))), MAX_SLOTS))
+        rooms = new_storage(w.slots * (w.room + w.out_room))
+        w.rooms = rooms.data
+        work = w.band * w.apart_row * w.y.width * w.channels * w.taps // (w.apart_row * w.apart_column) * w.vectors * w.lanes // w.splits
+        with nogil:
+            if not laid:
+                parallel_in_parts(pack_range, &w, panels_of(&w) * ((w.channels + few - 1) // few), 4, 2e3)
+            parallel_in_parts(bands_range, &w, tasks, max((1 << 17) // max(work, 1), 1), work * NANOSECONDS_A_PRODUCT)

@@ -1,0 +1,1 @@
+"""Attention, recurrent layers and bags of rows, in tiles."""

@@ -1,0 +1,1 @@
+"""LAPACK, and many small matrices."""

@@ -1,0 +1,265 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+"""Many small matrices: Cholesky and LU factors, systems and inverses, where a call of LAPACK for each takes longer than its work.
+
+Matrices are real and of up to `LARGEST` rows.  Each is worked on by one thread, in the order of the textbook (Golub, Van Loan,
+Matrix Computations, 3.1, 3.4 and 4.2), so bits depend on it alone.
+"""
+from libc.math cimport NAN, sqrt
+from libc.stdint cimport int32_t, int64_t
+from libc.string cimport memcpy
+from ...base.dtypes cimport F32, F64, I32
+from ...base.parallel cimport parallel_in_parts
+from ...base.tensor cimport TensorBase, new_tensor, pointer
+from ...views.views cimport compact
+
+cdef enum:
+    LARGEST = 32
+    GRAIN = 1 << 14            # multiplications that a thread takes at least
+
+ctypedef fused Real:
+    float
+    double
+
+cdef struct Work:
+    int64_t n, m               # rows of a matrix, columns of its right side
+    int upper, unit
+    int wide
+    const char* matrices
+    char* found
+    int32_t* info
+    int32_t* pivots
+
+
+def takes(TensorBase A not None) -> bool:
+    """Whether these matrices are small, real, and on the host."""
+    return (A.code in (F32, F64) and A.rank >= 2 and A.sizes[A.rank - 1] <= LARGEST and A.storage.on is None)
+
+
+cdef void factor(Real* tag, Work* w, int64_t begin, int64_t end) noexcept nogil:
+    cdef int64_t n = w.n, at, i, j, k
+    cdef const Real* a
+    cdef Real* low
+    cdef double sum, pivot
+    for at in range(begin, end):
+        a = <const Real*>w.matrices + at * n * n
+        low = <Real*>w.found + at * n * n
+        w.info[at] = 0
+        for j in range(n):
+            sum = a[j * n + j]
+            for k in range(j):
+                sum -= <double>low[j * n + k] * low[j * n + k]
+            if not sum > 0.0:              # nor NaN
+                w.info[at] = <int32_t>(j + 1)
+                break
+            pivot = sqrt(sum)
+            low[j * n + j] = <Real>pivot
+            for i in range(j + 1, n):
+                sum = a[i * n + j]
+                for k in range(j):
+                    sum -= <double>low[i * n + k] * low[j * n + k]
+                low[i * n + j] = <Real>(sum / pivot)
+                low[j * n + i] = 0
+        if w.info[at]:                     # what LAPACK leaves: the matrix from the failing minor on
+            for i in range(w.info[at] - 1, n):
+                for k in range(i + 1):
+                    if k >= w.info[at] - 1:
+                        low[i * n + k] = a[i * n + k]
+                    if k < i:
+                        low[k * n + i] = 0
+
+
+cdef void factor_range(void* context, int64_t begin, int64_t end) noexcept nogil:
+    if (<Work*>context).wide:
+        factor(<double*>NULL, <Work*>context, begin, end)
+    else:
+        factor(<float*>NULL, <Work*>context, begin, end)
+
+
+def cholesky(TensorBase A not None) -> tuple:
+    """Lower factors, and for each 0 or the order of the first leading minor that is not positive; only lower triangles are read."""
+    cdef TensorBase a = compact(A), found, info
+    cdef Work w
+    w.n = a.sizes[a.rank - 1]
+    found, info = new_tensor(a.rank, a.sizes, a.code), new_tensor(a.rank - 2, a.sizes, I32)
+    if found.count == 0:
+        if info.count:
+            info.zero_()
+        return found, info
+    w.wide, w.matrices, w.found, w.info = a.code == F64, pointer(a), pointer(found), <int32_t*>pointer(info)
+    with nogil:
+        parallel_in_parts(factor_range, &w, info.count, GRAIN // (w.n * w.n * w.n) + 1, w.n * w.n * w.n * 0.5 + 20.0)
+    return found, info
+
+
+cdef void solve(Real* tag, Work* w, int64_t begin, int64_t end) noexcept nogil:
+    cdef int64_t n = w.n, m = w.m, at, i, j, k, c
+    cdef const Real* a
+    cdef Real* x
+    cdef Real* row
+    cdef Real by
+    for at in range(begin, end):
+        a = <const Real*>w.matrices + at * n * n
+        x = <Real*>w.found + at * n * m
+        for k in range(n):
+            i = n - 1 - k if w.upper else k
+            row = x + i * m
+            for j in range(k):
+                by = a[i * n + (n - 1 - j if w.upper else j)]
+                if m == 1:
+                    row[0] -= by * x[n - 1 - j if w.upper else j]
+                else:
+                    subtract(row, x + (n - 1 - j if w.upper else j) * m, by, m)
+            if not w.unit:
+                by = a[i * n + i]
+                for c in range(m):
+                    row[c] = row[c] / by
+
+
+cdef inline void subtract(Real* row, const Real* other, Real by, int64_t m) noexcept nogil:
+    cdef int64_t c
+    for c in range(m):
+        row[c] = row[c] - by * other[c]
+
+
+cdef void solve_range(void* context, int64_t begin, int64_t end) noexcept nogil:
+    if (<Work*>context).wide:
+        solve(<double*>NULL, <Work*>context, begin, end)
+    else:
+        solve(<float*>NULL, <Work*>context, begin, end)
+
+
+def triangular(TensorBase A not None, TensorBase B not None, bint upper, bint unit) -> TensorBase:
+    """X with A X = B for triangular A (*, n, n) and B (*, n, m), of one dtype and with the same batch."""
+    cdef TensorBase a = compact(A), b = compact(B), found
+    cdef Work w
+    cdef int64_t batch, each
+    found = new_tensor(b.rank, b.sizes, b.code)
+    if found.count == 0:
+        return found
+    w.n, w.m, w.upper, w.unit = a.sizes[a.rank - 1], b.sizes[b.rank - 1], upper, unit
+    w.wide, w.matrices, w.found = a.code == F64, pointer(a), pointer(found)
+    memcpy(w.found, pointer(b), b.count * b.width)
+    batch = b.count // (w.n * w.m)
+    each = w.n * w.n * w.m
+    with nogil:
+        parallel_in_parts(solve_range, &w, batch, GRAIN // each + 1, each * 0.5 + 20.0)
+    return found
+
+
+# --- LU, and what is made of it ----------------------------------------------------------------------------------------------
+cdef inline int take_apart(Real* a, int64_t n, int32_t* pivots) noexcept nogil:
+    """L and U in place, rows exchanged for the largest pivots; the number of the first pivot that is 0, from 1, or 0."""
+    cdef int64_t i, j, k, best
+    cdef Real most, by
+    cdef int failed = 0
+    for k in range(n):
+        best, most = k, a[k * n + k] if a[k * n + k] >= 0 else -a[k * n + k]
+        for i in range(k + 1, n):
+            by = a[i * n + k] if a[i * n + k] >= 0 else -a[i * n + k]
+            if by > most:
+                best, most = i, by
+        pivots[k] = <int32_t>(best + 1)
+        if best != k:
+            for j in range(n):
+                by = a[k * n + j]
+                a[k * n + j] = a[best * n + j]
+                a[best * n + j] = by
+        if a[k * n + k] == 0:
+            if not failed:
+                failed = <int>(k + 1)
+            continue
+        by = 1 / a[k * n + k]
+        for i in range(k + 1, n):
+            a[i * n + k] = a[i * n + k] * by
+            subtract(a + i * n + k + 1, a + k * n + k + 1, a[i * n + k], n - k - 1)
+    return failed
+
+
+cdef inline void put_together(const Real* a, int64_t n, const int32_t* pivots, Real* x, int64_t m) noexcept nogil:
+    """x with A x = b in place of b, of A as `take_apart` left it."""
+    cdef int64_t i, k, c
+    cdef Real by
+    for k in range(n):
+        if pivots[k] != k + 1:
+            for c in range(m):
+                by = x[k * m + c]
+                x[k * m + c] = x[(pivots[k] - 1) * m + c]
+                x[(pivots[k] - 1) * m + c] = by
+    for i in range(n):
+        for k in range(i):
+            subtract(x + i * m, x + k * m, a[i * n + k], m)
+    for i in range(n - 1, -1, -1):
+        for k in range(i + 1, n):
+            subtract(x + i * m, x + k * m, a[i * n + k], m)
+        by = a[i * n + i]
+        for c in range(m):
+            x[i * m + c] = x[i * m + c] / by
+
+
+cdef void general(Real* tag, Work* w, int64_t begin, int64_t end) noexcept nogil:
+    """Factors in `found` where there are no right sides, else solutions; `upper`: the right sides are the identity."""
+    cdef int64_t n = w.n, m = w.m, at, i
+    cdef Real[LARGEST * LARGEST] spare
+    cdef int32_t[LARGEST] steps
+    cdef Real* x
+    for at in range(begin, end):
+        x = <Real*>w.found + at * n * (m if m else n)
+        if not m:
+            memcpy(x, <const Real*>w.matrices + at * n * n, n * n * sizeof(Real))
+            w.info[at] = take_apart(x, n, w.pivots + at * n)
+            continue
+        memcpy(spare, <const Real*>w.matrices + at * n * n, n * n * sizeof(Real))
+        w.info[at] = take_apart(spare, n, steps)
+        if w.upper:
+            for i in range(n * n):
+                x[i] = <Real>NAN if w.info[at] else 0
+            if w.info[at]:
+                continue
+            for i in range(n):
+                x[i * n + i] = 1
+        put_together(spare, n, steps, x, m)
+
+
+cdef void general_range(void* context, int64_t begin, int64_t end) noexcept nogil:
+    if (<Work*>context).wide:
+        general(<double*>NULL, <Work*>context, begin, end)
+    else:
+        general(<float*>NULL, <Work*>context, begin, end)
+
+
+cdef TensorBase run_general(TensorBase a, TensorBase found, int32_t* pivots, int64_t m, bint inverse):
+    """The work of all matrices; the numbers of first pivots that are 0."""
+    cdef Work w
+    cdef TensorBase info = new_tensor(a.rank - 2, a.sizes, I32)
+    cdef int64_t each
+    if info.count == 0:
+        return info
+    w.n, w.m, w.upper, w.pivots, w.wide, w.info = a.sizes[a.rank - 1], m, inverse, pivots, a.code == F64, <int32_t*>pointer(info)
+    if w.n == 0:
+        return info.zero_()
+    w.matrices, w.found, each = pointer(a), pointer(found), w.n * w.n * (w.n // 3 + m + 1)
+    with nogil:
+        parallel_in_parts(general_range, &w, info.count, GRAIN // each + 1, each * 0.3 + 20.0)
+    return info
+
+
+def lu(TensorBase A not None) -> tuple:
+    """L and U in one matrix, the exchanged rows (from 1, int32), and for each matrix 0 or the first pivot that is 0."""
+    cdef TensorBase a = compact(A), found = new_tensor(a.rank, a.sizes, a.code), pivots = new_tensor(a.rank - 1, a.sizes, I32)
+    info = run_general(a, found, <int32_t*>pointer(pivots) if pivots.count else NULL, 0, False)
+    return found, pivots, info
+
+
+def inverse(TensorBase A not None) -> tuple:
+    """Inverses, NaN where there is none, and for each matrix 0 or the first pivot that is 0."""
+    cdef TensorBase a = compact(A), found = new_tensor(a.rank, a.sizes, a.code)
+    return found, run_general(a, found, NULL, a.sizes[a.rank - 1], True)
+
+
+def general_systems(TensorBase A not None, TensorBase B not None) -> tuple:
+    """X with A X = B for A (*, n, n) and B (*, n, m), of one dtype and with the same batch, and `info` as of `lu`."""
+    cdef TensorBase a = compact(A), b = compact(B), found = new_tensor(b.rank, b.sizes, b.code)
+    if found.count == 0:
+        return found, lu(a)[2]
+    memcpy(pointer(found), pointer(b), b.count * b.width)
+    return found, run_general(a, found, NULL, b.sizes[b.rank - 1], False)

@@ -1,0 +1,1 @@
+"""Sorting, counting, searching, running extremes."""

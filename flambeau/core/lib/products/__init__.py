@@ -1,0 +1,1 @@
+"""Products of matrices: BLAS, our own tiles, and what both share."""

@@ -1,0 +1,271 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+"""Products of bfloat16 by generated tiles, where the processor has the instruction (codegen/tiles).
+
+The right operand is laid out in groups of 16 columns, in which pairs of neighbours in depth stand side by side; of the left one
+pairs are read where they stand, if they stand side by side, else it is laid out in panels of six rows.  Each element of the
+result is summed in float32 over all of the depth, in one order whatever the threads, and rounded once.
+"""
+from libc.string cimport memcpy, memset
+from libc.stdint cimport int64_t, uint16_t, uint32_t, uintptr_t
+from .blas cimport INTERRUPTED, OK
+from .panels cimport layer_t
+from ...base.parallel cimport parallel_for, try_in_parts
+from ...base.provided import provided
+
+ctypedef void (*tile_t)(const char* a, int64_t row, int64_t pair, const char* b, int64_t group, int64_t pairs, char* c, int64_t step,
+                        float* sums, int64_t mode, float alpha, float beta) noexcept nogil
+
+cdef enum:
+    ROWS = 6                  # of a tile
+    GROUP = 16                # columns that a vector holds
+    GROUPS = 4                # vectors of a tile
+    PANELS = 32               # tiles one below the other that a task computes
+    TOGETHER = 8              # groups, or panels, that are laid out together: whole lines of the cache are read
+    DEPTH = 512               # pairs that are summed before the sums are put down: a tile's operands stay in the cache
+    ADDS = 1                  # modes of a tile
+    ENDS = 2
+    ROOM = 1 << 25            # bytes for operands that are laid out, of the products that are under way
+
+cdef tile_t tiles[GROUPS]
+cdef layer_t turns_words, zips         # which lay a right operand: columns one after another, or rows
+cdef int known = -1           # whether the processor has the instruction
+
+
+cdef bint ready(int64_t columns) except -1:
+    """Whether tiles of so many columns can be computed; they are compiled when they are first needed."""
+    global known, turns_words, zips
+    cdef int v
+    if known == 0:
+        return False
+    if known < 0:
+        known = provided["tiles.possible"]()
+        if not known:
+            return False
+        turns_words = <layer_t><uintptr_t>provided["panels.layer"](4, 1, True)
+        zips = <layer_t><uintptr_t>provided["panels.pairs"]()
+    if columns > GROUP * GROUPS - GROUP and tiles[GROUPS - 1] == NULL:
+        tiles[GROUPS - 1] = <tile_t><uintptr_t>provided["tiles.address"](GROUPS)
+    v = <int>(groups_of(columns) % GROUPS)
+    if v and tiles[v - 1] == NULL:
+        tiles[v - 1] = <tile_t><uintptr_t>provided["tiles.address"](v)
+    return True
+
+
+cdef inline int64_t groups_of(int64_t columns) noexcept nogil:
+    return (columns + GROUP - 1) // GROUP
+
+
+cdef inline int64_t panels_of(int64_t rows) noexcept nogil:
+    return (rows + ROWS - 1) // ROWS
+
+
+cdef inline bint in_place(const Halves* h) noexcept nogil:
+    """Whether the left operand's pairs are read where they stand."""
+    return h.a_col == 1 and h.k % 2 == 0
+
+
+cdef int prepare(Halves* h) except -1:
+    """How much room a product needs, and how many may be under way."""
+    cdef int64_t pairs = (h.k + 1) // 2
+    cdef int64_t panels = 1 if in_place(h) else panels_of(h.m)
+    h.size = groups_of(h.n) * pairs * GROUP * 4 + panels * pairs * ROWS * 4
+    h.slots = max(1, min(h.batch, ROOM // max(h.size, 1)))
+    return 0
+
+
+# --- laying out ------------------------------
+cdef inline uint16_t half_at(const char* source, int64_t place) noexcept nogil:
+    return (<const uint16_t*>source)[place]
+
+
+cdef void lay_group(const Halves* h, const char* b, char* room, int64_t group) noexcept nogil:
+    """16 columns of the right operand; what is beyond it is 0."""
+    cdef int64_t pairs = (h.k + 1) // 2, whole = h.k // 2, j, p, columns = min(<int64_t>GROUP, h.n - group * GROUP)
+    cdef uint16_t* to = <uint16_t*>(room + group * pairs * GROUP * 4)
+    cdef const char* source = b + group * GROUP * h.b_col * 2
+    if h.b_row == 1 and h.k % 2 == 0:
+        turns_words(<char*>to, GROUP * 4, source, h.b_col * 2, pairs, columns)
+        return
+    memset(to, 0, pairs * GROUP * 4)
+    for p in range(whole):
+        for j in range(columns):
+            to[p * 32 + 2 * j] = half_at(source, 2 * p * h.b_row + j * h.b_col)
+            to[p * 32 + 2 * j + 1] = half_at(source, (2 * p + 1) * h.b_row + j * h.b_col)
+    if whole < pairs:
+        for j in range(columns):
+            to[whole * 32 + 2 * j] = half_at(source, 2 * whole * h.b_row + j * h.b_col)
+
+
+cdef void zip_groups(const Halves* h, const char* b, char* room, int64_t begin, int64_t end) noexcept nogil:
+    """Whole groups of a right operand whose rows lie in one piece: row by row through all of them."""
+    cdef int64_t pairs = (h.k + 1) // 2, whole = h.k // 2, g
+    cdef char* to = room + begin * pairs * GROUP * 4
+    cdef const char* source = b + begin * GROUP * 2
+    zips(to, pairs * GROUP * 4, source, h.b_row * 2, whole, end - begin)
+    if whole < pairs:         # a last row without a neighbour: what would be there is 0
+        for g in range(end - begin):
+            last_row(<uint32_t*>(to + (g * pairs + whole) * GROUP * 4), <const uint16_t*>(source + (2 * whole * h.b_row + g * GROUP) * 2))
+
+
+cdef inline void last_row(uint32_t* to, const uint16_t* source) noexcept nogil:
+    cdef int j
+    for j in range(GROUP):
+        to[j] = source[j]
+
+
+cdef void lay_some_panels(const Halves* h, const char* a, char* room, int64_t begin, int64_t end, int64_t places) noexcept nogil:
+    """Six rows of the left operand each, from the place `places` on: pair by pair through all of them; what is beyond it is 0."""
+    cdef int64_t pairs = (h.k + 1) // 2, i, p, panel, rows
+    cdef char* laid = room + groups_of(h.n) * pairs * GROUP * 4
+    cdef const char* first
+    cdef uint32_t* to
+    for p in range(pairs):
+        for panel in range(begin, end):
+            to = <uint32_t*>(laid + ((panel - begin + places) * pairs + p) * ROWS * 4)
+            first = a + (panel * ROWS * h.a_row + 2 * p * h.a_col) * 2
+            rows = min(<int64_t>ROWS, h.m - panel * ROWS)
+            for i in range(rows, ROWS):
+                to[i] = 0
+            if 2 * p + 1 == h.k:
+                for i in range(rows):
+                    to[i] = half_at(first, i * h.a_row)
+            elif rows == ROWS and h.a_row == 1:
+                for i in range(ROWS):
+                    to[i] = half_at(first, i) | <uint32_t>half_at(first, h.a_col + i) << 16
+            else:
+                for i in range(rows):
+                    to[i] = half_at(first, i * h.a_row) | <uint32_t>half_at(first, h.a_col + i * h.a_row) << 16
+
+
+cdef struct One:              # a product that is under way
+    const Halves* h
+    const char* a
+    const char* b
+    char* c
+    char* room
+    char* right               # where groups of the right operand are laid: at the room's begin, or so that all take one place
+
+
+cdef void lay_groups(void* context, int64_t begin, int64_t end) noexcept nogil:
+    cdef One* one = <One*>context
+    cdef int64_t g = begin, whole = min(end, one.h.n // GROUP)
+    if one.h.b_col == 1 and (one.h.b_row != 1 or one.h.k % 2):
+        while g < whole:
+            zip_groups(one.h, one.b, one.right, g, min(g + TOGETHER, whole))
+            g += TOGETHER
+        g = max(begin, whole)
+    for g in range(g, end):
+        lay_group(one.h, one.b, one.right, g)
+
+
+cdef void lay_panels(void* context, int64_t begin, int64_t end) noexcept nogil:
+    """All panels, or the last one, which is not full, where others are read as they stand."""
+    cdef One* one = <One*>context
+    cdef int64_t panels = panels_of(one.h.m)
+    if in_place(one.h):
+        lay_some_panels(one.h, one.a, one.room, panels - 1, panels, 0)
+        return
+    while begin < end:
+        lay_some_panels(one.h, one.a, one.room, begin, min(begin + TOGETHER, end), begin)
+        begin += TOGETHER
+
+
+# --- computing ------------------------------
+cdef void compute(void* context, int64_t begin, int64_t end) noexcept nogil:
+    """Blocks of `PANELS` panels and `GROUPS` groups, counted along the rows first."""
+    cdef One own = (<One*>context)[0]
+    cdef const Halves* h = own.h
+    cdef int64_t panels = panels_of(h.m), blocks = (panels + PANELS - 1) // PANELS, task, group
+    cdef int64_t bytes = GROUPS * ((h.k + 1) // 2) * GROUP * 4
+    for task in range(begin, end):
+        group = (task // blocks) * GROUPS
+        if panels <= PANELS:  # groups that one task alone reads are laid out right before it does, in the place of the first
+            own.right = own.room - (task - begin) * bytes
+            lay_groups(&own, group, min(groups_of(h.n), group + GROUPS))
+        compute_block(&own, (task % blocks) * PANELS, min(panels, (task % blocks + 1) * PANELS), group)
+
+
+cdef void compute_block(One* one, int64_t from_panel, int64_t to_panel, int64_t from_group) noexcept nogil:
+    cdef float sums[PANELS][ROWS * GROUPS * GROUP]
+    cdef uint16_t edge[ROWS * GROUPS * GROUP]
+    cdef const Halves* h = one.h
+    cdef int64_t pairs = (h.k + 1) // 2, groups = min(<int64_t>GROUPS, groups_of(h.n) - from_group)
+    cdef int64_t columns = min(groups * GROUP, h.n - from_group * GROUP), group = pairs * GROUP * 4, begin = 0, end, panel, rows, i, mode
+    cdef const char* laid = one.room + groups_of(h.n) * group
+    cdef const char* b = one.right + from_group * group
+    cdef const char* a
+    cdef char* c
+    cdef int64_t row, pair
+    cdef bint whole
+    while True:
+        end = min(begin + DEPTH, pairs)
+        mode = (ADDS if begin else 0) | (ENDS if end == pairs else 0)
+        for panel in range(from_panel, to_panel):
+            rows = min(<int64_t>ROWS, h.m - panel * ROWS)
+            if not in_place(h):
+                a, row, pair = laid + panel * pairs * ROWS * 4, 4, ROWS * 4
+            elif rows < ROWS:
+                a, row, pair = laid, 4, ROWS * 4
+            else:
+                a, row, pair = one.a + panel * ROWS * h.a_row * 2, h.a_row * 2, 4
+            c = one.c + (panel * ROWS * h.c_row + from_group * GROUP) * 2
+            whole = rows == ROWS and columns == groups * GROUP
+            if whole or not mode & ENDS:
+                tiles[groups - 1](a + begin * pair, row, pair, b + begin * GROUP * 4, group, end - begin, c, h.c_row * 2,
+                                  sums[panel - from_panel], mode, h.alpha, h.beta)
+                continue
+            if h.beta != 0:
+                for i in range(rows):
+                    memcpy(edge + i * GROUPS * GROUP, c + i * h.c_row * 2, columns * 2)
+            tiles[groups - 1](a + begin * pair, row, pair, b + begin * GROUP * 4, group, end - begin, <char*>edge,
+                              GROUPS * GROUP * 2, sums[panel - from_panel], mode, h.alpha, h.beta)
+            for i in range(rows):
+                memcpy(c + i * h.c_row * 2, edge + i * GROUPS * GROUP, columns * 2)
+        begin = end
+        if begin >= pairs:
+            return
+
+
+cdef int64_t blocks_of(const Halves* h) noexcept nogil:
+    return ((panels_of(h.m) + PANELS - 1) // PANELS) * ((groups_of(h.n) + GROUPS - 1) // GROUPS)
+
+
+cdef void one_of(const Halves* h, int64_t number, One* one) noexcept nogil:
+    one.h = h
+    one.a, one.b, one.c = h.a + number * h.a_step * 2, h.b + number * h.b_step * 2, h.c + number * h.c_step * 2
+    one.room = one.right = h.room + (number - h.first) * h.size
+
+
+cdef void whole_products(void* context, int64_t begin, int64_t end) noexcept nogil:
+    """Products of a batch, each by one thread."""
+    cdef Halves* h = <Halves*>context
+    cdef One one
+    cdef int64_t i
+    for i in range(begin, end):
+        one_of(h, h.first + i, &one)
+        if panels_of(h.m) > PANELS:
+            lay_groups(&one, 0, groups_of(h.n))
+        lay_panels(&one, 0, 1 if in_place(h) else panels_of(h.m))
+        compute(&one, 0, blocks_of(h))
+
+
+cdef int multiply_halves(Halves* h) noexcept nogil:
+    """All products; OK, or INTERRUPTED with the exception set."""
+    cdef double each = <double>h.m * h.n * h.k            # multiplications, of which some 32 take a cycle
+    cdef int64_t grain = 1 + <int64_t>((1 << 18) / (each + 1500))
+    cdef int64_t blocks = blocks_of(h)
+    cdef One one
+    if h.batch == 1:
+        h.first = 0
+        one_of(h, 0, &one)
+        grain = 1 + <int64_t>((1 << 18) / (each / blocks + 1500))
+        if panels_of(h.m) > PANELS:
+            parallel_for(lay_groups, &one, groups_of(h.n), 1 + (1 << 14) // max(<int64_t>1, h.k * GROUP))
+        parallel_for(lay_panels, &one, 1 if in_place(h) else panels_of(h.m), 1 + (1 << 13) // max(<int64_t>1, h.k * ROWS))
+        return INTERRUPTED if try_in_parts(compute, &one, blocks, grain, each / blocks / 128) else OK
+    h.first = 0
+    while h.first < h.batch:
+        if try_in_parts(whole_products, h, min(h.slots, h.batch - h.first), grain, each / 64):
+            return INTERRUPTED
+        h.first += h.slots
+    return OK

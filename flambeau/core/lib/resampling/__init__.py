@@ -1,0 +1,1 @@
+"""Elements weighted along lines and at points: resizing, padding, pooling, sampling."""

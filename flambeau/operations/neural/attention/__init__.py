@@ -1,0 +1,1 @@
+"""Attention: its backends, in tiles and in blocks."""

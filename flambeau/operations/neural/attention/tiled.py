@@ -1,0 +1,99 @@
+"""Attention in tiles on the CPU (`core/lib/layers/attention.pyx`): scores never stand in memory, forward or backward.
+
+It serves plain calls: no function of scores, no gradient of a mask.  What dropout leaves out is drawn by the place of a weight
+(Philox), in backward again.
+"""
+
+from __future__ import annotations
+
+from ....codegen import kernels as kn
+from ....codegen.tiles import attention as _passes  # noqa: F401  (provides what the tiles are made of)
+from ....core.base.dtypes import by_name
+from ....core.base.tensor import TensorBase
+from ....core.lib.layers import attention as tiles
+from ....core.make.create import empty
+from ....core.make.literal import tensor
+from ....core.make.random import _reserve
+from ...declare.pointwise import FLOATING, compute_dtype
+from ...declare.rows import reduction
+
+ROOM = 64  # columns that are drawn together
+
+
+@reduction(places=(), name="row_products", dtypes=FLOATING)
+def row_products(a, b):
+    """Σ a · b."""
+    return kn.sum(a * b)
+
+
+def _laid(x: TensorBase, dtype) -> TensorBase:
+    """In the dtype that is computed in, elements of the last dimension side by side."""
+    x = x.to(dtype)
+    return x if x.shape[-1] <= 1 or x.stride(-1) == 1 else x.contiguous()
+
+
+def _mask(mask: TensorBase | None, query: TensorBase, keys: int, dtype) -> TensorBase | None:
+    """A mask of the sizes of the scores, or 1 where it is the same for all."""
+    if mask is None:
+        return None
+    mask = mask.reshape((*[1] * (4 - mask.ndim), *mask.shape))
+    if mask.shape[-1] != keys:
+        mask = mask.expand(*mask.shape[:-1], keys).contiguous()
+    return _laid(mask, mask.dtype if mask.dtype.name == "bool" else dtype)
+
+
+def forward(query, key, value, mask, diagonal, factor, drawn: TensorBase | None, dropout_p: float):
+    """The output, in the memory order (B, L, heads, Ev) as PyTorch's, and the logarithms of the sums."""
+    batches, heads, queries = query.shape[:3]
+    working = by_name[compute_dtype(query.dtype.name)]
+    out = empty((batches, queries, heads, value.shape[-1]), dtype=working, device=query.device)
+    out = out.transpose(1, 2)
+    lse = empty((batches, heads, queries, 1), dtype=working, device=query.device)
+    if not query.is_meta:
+        seen = _mask(mask, query, key.shape[2], working)
+        given = (_laid(x, working) for x in (query, key, value))
+        tiles.forward(*given, seen, diagonal, factor, _dropping(drawn, dropout_p), out, lse)
+    return out.to(query.dtype), lse
+
+
+def drawn(query: TensorBase, key: TensorBase) -> TensorBase:
+    """Where in the generator's stream a call's numbers stand: the seed and the first counter, of 64 bits each, as int64."""
+    if query.is_meta:
+        return empty(2, dtype=by_name["int64"], device=query.device)
+    rows = query.shape[0] * query.shape[1] * query.shape[2]
+    where = _reserve(None, tiles.counters_of(rows, key.shape[2]), query)
+    return tensor([n - (n >> 63 << 64) for n in where], dtype=by_name["int64"], device="cpu")
+
+
+def _dropping(drawn: TensorBase | None, p: float) -> tuple[int, int, float] | None:
+    if drawn is None:
+        return None
+    seed, first = (n % (1 << 64) for n in drawn.tolist())
+    return seed, first, p
+
+
+def factors(query: TensorBase, keys: int, drawn: TensorBase, dropout_p: float) -> TensorBase:
+    """What the weights were multiplied by."""
+    room = -(-keys // ROOM) * ROOM
+    working = by_name[compute_dtype(query.dtype.name)]
+    found = empty((*query.shape[:3], room), dtype=working, device=query.device)[..., :keys]
+    if not query.is_meta:
+        tiles.factors(found, _dropping(drawn, dropout_p))
+    return found
+
+
+def backward(grad, query, key, value, mask, out, lse, drawn, diagonal, factor, dropout_p) -> tuple:
+    """The gradients of query, key and value."""
+    working = by_name[compute_dtype(query.dtype.name)]
+    given = [_laid(x, working) for x in (query, key, value)]
+    grad = _laid(grad, working)
+    delta = row_products.over((grad, out.to(working)), -1, True)
+    chunks = tiles.chunks_of(key.shape[0] * key.shape[1], query.shape[2])
+    to_query = empty(query.shape, dtype=working, device=query.device)
+    to_key, to_value = (empty((chunks, *x.shape), dtype=working, device=query.device) for x in (key, value))
+    if not query.is_meta:
+        seen = _mask(mask, query, key.shape[2], working)
+        where = (seen, diagonal, factor, _dropping(drawn, dropout_p), lse, grad, delta)
+        tiles.backward(*given, *where, to_query, to_key, to_value)
+    joined = (x[0] if chunks == 1 else x.sum(0) for x in (to_key, to_value))
+    return tuple(x.to(query.dtype) for x in (to_query, *joined))

@@ -1,0 +1,5 @@
+"""Convolutions and their gradients: which way is taken, and the ways."""
+
+from ....core.base.lazily import waiting as _waiting
+
+_waiting(__name__, "families", "grid")  # for the first of their calls

@@ -1,0 +1,296 @@
+"""Which way a convolution or a gradient of one is computed: chosen by shapes, dtype and device alone.
+
+| way | what it takes |
+|---|---|
+| `winograd` | float32, windows of 3 × 3 at stride 1 and dilation 1, where that is the least work (`winograd_of`) |
+| `planes` | float32 and float64, windows of 1 × 1 at stride 1, pixels side by side |
+| `product` | float32 and float64, windows of 1 × 1 that make one place, that of the first pixel |
+| `direct` | float32 and float64 in two dimensions without groups, where vectors of filters are filled and sums are long |
+| `depthwise` | float32 and float64 in one and two dimensions, a channel of the input a group, strides of 1 and 2 |
+| `weights` | the weight's gradient in float32 and float64, but for groups of few filters; by `winograd` as forward |
+| `strips`, `apart` | groups of few filters, as depthwise; of many, each by the ways above |
+| `lifted` | one and three dimensions, by those above |
+| `grid` | other groups, few filters, short sums; what it refuses goes an element at a time |
+
+`winograd`, `planes` and `direct` read and write images as they lie, pixels or channels side by side.  Whichever way it took, and without
+data too, the result of two dimensions has the layout of its input; those of one and of three have their places side by side.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+
+from ....codegen.tiles import register
+from ....core.base.dtypes import by_name
+from ....core.make.create import zeros
+from . import depthwise
+from . import direct as convolution_direct
+from . import grid as convolution_grid
+from . import grouped as convolution_grouped
+from . import lifted as convolution_lifted
+from . import planes as convolution_planes
+from . import weights as convolution_weights
+from . import winograd as convolution_winograd
+from . import winograd_weights as convolution_winograd_weights
+from .grid import TILED, Geometry
+
+MOST_PHASES = 16
+# Measured on a Zen 5 core, 8 images of 28 × 28, µs on a grid / direct:
+#   stride 1, 3 × 3, filters 8, 16, 32, 64:  3 channels 30/56, 44/56, 73/77, 131/144;  32 channels 185/356, 328/359, 607/532, 1297/1101
+#   stride 2, 3 × 3, filters 8, 16, 32, 64:  3 channels 22/22, 26/22, 35/28, 52/47;    32 channels 137/112, 176/111, 258/157, 418/282
+FEWEST_FILTERS = {1: 32, 2: 8}  # by stride, 2 for all others
+SHORTEST_SUM = {1: 48, 2: 16}
+FEWEST_IN_PLANES = 8, 24  # filters, channels
+# Up to which a grid costs more to lay out than the rest; a quarter of them where sums are short.
+FEW_PRODUCTS = 1 << 20
+allowed = {"winograd": True}  # flambeau.backends.cpu.allow_winograd
+# Flops that other work of F(m × m, 3 × 3) costs in the time of: for each element transformed, for each of the filters' values
+# while they fit the cache, and beyond; and for a call.
+TRANSFORMED, LIFTED, LIFTED_FAR, CACHE_BYTES = 32, 20, 80, 1 << 24
+FEW_FILTERS = 4 / 3  # where a direct sum is not the fastest way without Winograd's
+STARTED = 500_000
+MOST_BYTES = 1 << 25  # that the values of a row of squares may take, and the sums
+PACKED = 20  # for each element of filters that are packed for a direct sum
+
+
+def forward(x, w, bias, g: Geometry, out: tuple[int, ...], line: bool = False):
+    """`line`: one row of pixels stands for a convolution of one dimension."""
+    way = "grid" if x.device.type != "cpu" else _way(*_told(x, w, g, out), False, allowed["winograd"])
+    if way == "grid":
+        return _laid_as(x, convolution_grid.forward(x, w, bias, g, out), line)
+    if way == "depthwise":
+        return _laid_as(x, depthwise.forward(x, w, bias, g, out))
+    if way == "strips":
+        return _laid_as(x, convolution_grouped.forward(x, w, bias, g, out))
+    if way == "apart":
+        made = w.shape[0] // g.groups
+        by_one = convolution_grouped.apart(
+            lambda x, w, b, g: forward(x, w, b, g, out), x, w, bias, g, out, made
+        )
+        return _laid_as(x, by_one)
+    if way == "lifted":
+        return convolution_lifted.forward(forward, x, w, bias, g, out)
+    return computed(way, x, w, bias, g, out, False, line)
+
+
+def input_gradient(grad, w, g: Geometry, sizes: tuple[int, ...], line: bool = False):
+    way = "grid" if grad.device.type != "cpu" else _way(*_told(grad, w, g, sizes), True, allowed["winograd"])
+    if way == "grid":
+        return _laid_as(grad, convolution_grid.input_gradient(grad, w, g, sizes), line)
+    if way == "depthwise":
+        return _laid_as(grad, depthwise.input_gradient(grad, w, g, sizes))
+    if way == "strips":
+        return _laid_as(grad, convolution_grouped.input_gradient(grad, w, g, sizes))
+    if way == "apart":
+        made = w.shape[1]
+        by_one = convolution_grouped.apart(
+            lambda x, w, _, g: input_gradient(x, w, g, sizes), grad, w, None, g, sizes, made
+        )
+        return _laid_as(grad, by_one)
+    if way == "lifted":
+        return convolution_lifted.input_gradient(input_gradient, grad, w, g, sizes)
+    return computed(way, grad, w, None, g, sizes, True, line)
+
+
+def weight_gradient(grad, x, g: Geometry, kernel: tuple[int, ...]):
+    way = "grid"
+    if x.device.type == "cpu":
+        shapes = tuple(grad.shape), tuple(x.shape)
+        way = _weight_way(x.dtype.name, *shapes, g, kernel, allowed["winograd"])
+    return _OF_WEIGHTS[way].weight_gradient(grad, x, g, kernel)
+
+
+_OF_WEIGHTS = {
+    "grid": convolution_grid,
+    "depthwise": depthwise,
+    "weights": convolution_weights,
+    "winograd": convolution_winograd_weights,
+}
+
+
+@functools.lru_cache(maxsize=1024)
+def _weight_way(
+    dtype: str,
+    grad: tuple[int, ...],
+    shape: tuple[int, ...],
+    g: Geometry,
+    kernel: tuple[int, ...],
+    transformed: bool,
+) -> str:
+    if dtype not in TILED or 0 in grad or 0 in shape:
+        return "grid"
+    if depthwise.takes(shape[1] // g.groups, kernel, g, False):
+        return "depthwise"
+    if convolution_grouped.weight_in_strips(dtype, grad[1] // g.groups, kernel, g, grad[2:]):
+        return "depthwise"
+    if convolution_grid.sparse(shape[2:], kernel, g, grad[2:]):
+        return "grid"
+    plain = kernel == (3, 3) and g.groups == 1 and g.stride == (1, 1) and g.dilation == (1, 1)
+    if plain and transformed and dtype == "float32":
+        if convolution_winograd_weights.less_work(shape[0], shape[1], grad[1], grad[2:]):
+            return "winograd"
+    return "weights" if convolution_weights.takes(dtype, grad[1], g) else "grid"
+
+
+def _told(x, w, g: Geometry, out: tuple[int, ...]):
+    """All that a choice depends on."""
+    return x.dtype.name, x.ndim == 4 and channels_last(x), tuple(x.shape), tuple(w.shape), g, out
+
+
+@functools.lru_cache(maxsize=1024)
+def _way(
+    dtype: str,
+    last: bool,
+    shape: tuple[int, ...],
+    weight: tuple[int, ...],
+    g: Geometry,
+    out: tuple[int, ...],
+    turned: bool,
+    transformed: bool,
+) -> str:
+    """For a convolution of x, or, `turned`, of a gradient to that of the input; `last`: its channels lie side by side."""
+    if dtype not in TILED or 0 in shape:
+        return "grid"
+    kernel = weight[2:]
+    if depthwise.takes(weight[1], kernel, g, turned):
+        return "depthwise"
+    if g.groups != 1:
+        read, made = (weight[0] // g.groups, weight[1]) if turned else (weight[1], weight[0] // g.groups)
+        return convolution_grouped.way(dtype, read, made, kernel, g, out, turned) or "grid"
+    filters, channels = (weight[1], weight[0]) if turned else weight[:2]
+    if (turned and math.prod(g.stride) > MOST_PHASES) or convolution_grid.sparse(
+        shape[2:], kernel, g, shape[2:] if turned else out
+    ):
+        return "grid"
+    if len(weight) != 4:
+        return "lifted" if convolution_lifted.takes(dtype, filters, kernel, g) else "grid"
+    near = g.stride == (1, 1) and g.dilation == (1, 1)
+    if near and kernel == (3, 3) and dtype == "float32" and transformed:
+        m = winograd_of(shape[0], channels, filters, out)
+        if m:
+            return f"winograd {m}"
+    terms = channels * math.prod(kernel)
+    few = FEW_PRODUCTS if terms >= SHORTEST_SUM[1] else FEW_PRODUCTS // 4
+    if kernel == out == (1, 1) and near and g.before == (0, 0):
+        return "product"
+    if last or shape[0] * filters * math.prod(out) * terms <= few:
+        return "direct"
+    if near and kernel == (1, 1) and g.before == (0, 0) and shape[2:] == out:
+        return "planes" if filters >= FEWEST_IN_PLANES[0] and channels >= FEWEST_IN_PLANES[1] else "grid"
+    step = 1 if turned else min(max(g.stride), 2)
+    wide = filters >= FEWEST_FILTERS[step] and terms >= SHORTEST_SUM[step]
+    return "direct" if wide else "grid"
+
+
+@functools.lru_cache(maxsize=1024)
+def winograd_of(images: int, channels: int, filters: int, out: tuple[int, int]) -> int:
+    """4 or 2 for F(4 × 4) or F(2 × 2), 0 where a direct sum is less work, all counted in flops of the same time.
+
+    Measured on a Zen 5 core, float32, filters lifted at each call, in parts of PyTorch's time (F(4 × 4), F(2 × 2), direct):
+
+    | channels, places | 1 image | 8 images |
+    |---|---|---|
+    | 64, 56 × 56 | 3.3, 2.1, 1.1 | 5, 1.5, 1.0 |
+    | 128, 28 × 28 | 3.0, 2.1, 1.1 | 8, 2.9, 1.0 |
+    | 256, 14 × 14 | 2.0, 2.2, 1.3 | 5.3, 2.8, 1.5 |
+    | 512, 7 × 7 | 0.7, 1.0, 1.3 | 1.9, 2.0, 1.1 |
+    """
+    if min(channels, filters) < 8:
+        return 0
+    lanes, few = register.lanes("float32"), FEW_FILTERS if filters < FEWEST_FILTERS[1] else 1
+    costs: dict[int, float] = {0: channels * filters * 9 * (2 * few * images * math.prod(out) + PACKED)}
+    filters, wide = (-(-count // lanes) * lanes for count in (filters, channels))
+    both = channels * filters
+    for m in (2, 4):
+        values = (m + 2) ** 2
+        if values * -(-out[1] // m) * (wide + filters) * 4 > MOST_BYTES:
+            continue
+        squares = images * math.prod(-(-o // m) for o in out)
+        lifted = LIFTED if both * values * 4 < CACHE_BYTES else LIFTED_FAR
+        costs[m] = values * (squares * (2 * both + TRANSFORMED * (wide + filters)) + lifted * both) + STARTED
+    return min(costs, key=costs.__getitem__)
+
+
+def computed(way: str, x, w, bias, g: Geometry, out: tuple[int, ...], turned: bool, line: bool = False):
+    """A convolution of x, or, `turned`, of a gradient to that of the input, in one of the first three ways."""
+    filters, dtype = w.shape[1 if turned else 0], x.dtype.name
+    if way == "product":
+        rows, matrix = x[:, :, 0, 0], w[:, :, 0, 0]  # a stride may pass over the other pixels
+        found = rows @ (matrix if turned else matrix.t())
+        found = found if bias is None else found.add_(bias)
+        return _laid_as(x, found.reshape(x.shape[0], filters, 1, 1), line)
+    x = _readable(x, way == "planes")
+    found, shape = _room(x, filters, out, line), tuple(x.shape)
+    if way == "planes":
+        terms = _zeros(dtype, filters) if bias is None else bias.contiguous()
+        convolution_planes.plan(dtype, shape, filters).run(x, w.contiguous(), terms, found, turned)
+        return found
+    terms = _terms(bias, dtype, filters)
+    if way == "direct":
+        make = convolution_direct.gradient if turned else convolution_direct.forward
+        plan = make(dtype, shape, filters, tuple(w.shape[2:]), g, out)
+        plan.run(x, w.contiguous(), terms, found, turned)
+        return found
+    before = (2 - g.before[0], 2 - g.before[1]) if turned else g.before
+    plan = convolution_winograd.plan(dtype, int(way[-1]), shape, filters, before, out)
+    plan.run(x, convolution_winograd.values(w, plan, turned), terms, found)
+    return found
+
+
+def _readable(x, planes: bool):
+    """x, or a copy of it, with its pixels or its channels side by side; all of a plane's pixels for `planes`."""
+    if x.is_contiguous():
+        return x
+    steps = x.stride()
+    if planes:
+        return x if steps[3] == 1 and steps[2] == x.shape[3] else x.contiguous()
+    return x if steps[3] == 1 or steps[1] == 1 else x.contiguous()
+
+
+def channels_last(x) -> bool:
+    """Whether a tensor of four dimensions has its channels side by side, as PyTorch tells it of its strides."""
+    if x.is_contiguous():
+        return False
+    least, sizes, steps = 0, x.shape, x.stride()
+    if steps[1] == 0:
+        return False
+    for d in (1, 3, 2, 0):
+        if sizes[d] == 0 or steps[d] < least or (d == 0 and least == steps[1]):
+            return False
+        least = steps[d] * max(sizes[d], 1)
+    return True
+
+
+def _laid_as(x, found, line: bool = False):
+    """A result that has its pixels side by side, in the layout of x."""
+    if found.ndim != 4 or line or not channels_last(x):
+        return found
+    return _room(x, found.shape[1], tuple(found.shape[2:])).copy_(found)
+
+
+def _room(x, filters: int, out: tuple[int, ...], line: bool = False):
+    """An empty result in the layout of x."""
+    shape = (x.shape[0], filters, *out)
+    if line or not channels_last(x):
+        return x.new_empty(shape)
+    down, across = out
+    return x.new_empty_strided(shape, (down * across * filters, 1, across * filters, filters))
+
+
+def _terms(bias, dtype: str, filters: int):
+    """What is added to each filter's sums: an element for every lane of every vector of filters."""
+    lanes = register.lanes(dtype)
+    count = -(-filters // lanes) * lanes
+    if bias is None:
+        return _zeros(dtype, count)
+    if count == filters:
+        return bias.contiguous()
+    found = bias.new_zeros(count)
+    found.narrow(0, 0, filters).copy_(bias)
+    return found
+
+
+@functools.lru_cache(maxsize=64)
+def _zeros(dtype: str, count: int):
+    return zeros(count, dtype=by_name[dtype], device="cpu")

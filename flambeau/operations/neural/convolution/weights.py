@@ -1,0 +1,102 @@
+"""The weight's gradient of dense convolutions on a CPU, by the register tile (`codegen/tiles/register.py`).
+
+    gradient[o, c, k] = sum over images and places p of x[c, stride p + dilation k - before] · grad[o, p]
+
+A tile's rows are channels, its columns filters, its terms the places of some lines.  The input is read where it lies: a tap beyond
+the image's edge has fewer terms.  The gradient is turned, filters side by side, a band of lines at a time.  Where an input has
+too few channels for rows, the taps of a line are rows, and the input is copied with its padding.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+
+from ....codegen.tiles import register
+from ....codegen.tiles.epilogues import added
+from ....codegen.tiles.register import Register
+from ....codegen.tiles.turning import Turn
+from ....core.base.tensor import TensorBase
+from ....core.lib.convolution import correlation
+from .grid import Geometry
+
+FEWEST_ROWS = 4  # channels from which they are rows
+
+
+def takes(dtype: str, filters: int, g: Geometry) -> bool:
+    """Whether gradients of so many filters are computed here: where a group has some for half a vector."""
+    return g.groups == 1 or filters // g.groups >= register.lanes(dtype) // 2
+
+
+def weight_gradient(grad: TensorBase, x: TensorBase, g: Geometry, kernel: tuple[int, ...]) -> TensorBase:
+    """(groups · filters, channels, *kernel)."""
+    filters, channels, dtype = grad.shape[1] // g.groups, x.shape[1] // g.groups, x.dtype.name
+    shape = (grad.shape[1], channels, *kernel)
+    if grad.numel() == 0 or x.numel() == 0:
+        return x.new_zeros(shape)
+    along = channels < FEWEST_ROWS and kernel[-1] > channels
+    before = g.before
+    if along:
+        reach = [
+            (o - 1) * s + (k - 1) * d + 1 for o, s, k, d in zip(grad.shape[2:], g.stride, kernel, g.dilation)
+        ]
+        if any(before) or any(r > size for r, size in zip(reach, x.shape[2:])):  # "same" may pad behind alone
+            x, before = _padded(x, before, reach), (0,) * len(kernel)
+    missing = 3 - len(kernel)
+    ones, zeros = (1,) * missing, (0,) * missing
+    x = x.reshape(*x.shape[:2], *ones, *x.shape[2:])
+    grad = grad.contiguous().reshape(*grad.shape[:2], *ones, *grad.shape[2:])
+    tiles = plan(dtype, filters, kernel[-1] if along else channels)
+    lanes = register.lanes(dtype)
+    sums = x.new_zeros((g.groups, channels, math.prod(kernel), -(-filters // lanes) * lanes))
+    correlation.weight_gradient(
+        tiles.tiles, tiles.turn, x, grad, sums, g.groups, ones + kernel, ones + g.stride, zeros + before,
+        ones + g.dilation, lanes, tiles.filters, tiles.rows, along,
+    )  # fmt: skip
+    return sums.reshape(g.groups, -1, sums.shape[3]).narrow(2, 0, filters).transpose(1, 2).reshape(shape)
+
+
+def _padded(x: TensorBase, before: Sequence[int], reach: Sequence[int]) -> TensorBase:
+    """The input with all places that windows reach."""
+    wide = x.new_zeros((*x.shape[:2], *reach))
+    own, given = wide, x
+    for d, (r, b) in enumerate(zip(reach, before), 2):
+        count = max(min(r - b, x.shape[d]), 0)  # a window may see padding alone
+        own, given = own.narrow(d, min(b, r), count), given.narrow(d, 0, count)
+    own.copy_(given)
+    return wide
+
+
+class Plan:
+    """The tiles for so many filters and rows."""
+
+    def __init__(self, dtype: str, filters: int, rows: int):
+        widest = 4 if register.width() != 32 else 2
+        vectors = -(-filters // register.lanes(dtype))
+        self.filters = _parts(vectors, widest)
+        self.rows = _parts(rows, _rows(self.filters[1] + (self.filters[2] > 0)))
+        self.tiles = tuple(tuple(self._tile(dtype, wider, longer) for longer in (1, 0)) for wider in (1, 0))
+        self.turn = register.address(Turn(dtype))
+
+    def _tile(self, dtype: str, wider: int, longer: int) -> int:
+        if (wider and not self.filters[2]) or (longer and not self.rows[2]):
+            return 0
+        tile = Register(dtype, self.rows[1] + longer, self.filters[1] + wider, epilogue=added(dtype))
+        return register.address(tile)
+
+
+plan = functools.lru_cache(maxsize=256)(Plan)
+
+
+def _rows(vectors: int) -> int:
+    """How many rows fit the registers beside so many vectors."""
+    if register.width() == 32:
+        return {1: 10, 2: 6}[vectors]
+    return {1: 16, 2: 12, 3: 8, 4: 6}[vectors]
+
+
+def _parts(total: int, most: int) -> tuple[int, int, int]:
+    """(number of parts, size of the smaller ones, how many of them are one larger)."""
+    number = -(-total // most)
+    return number, *divmod(total, number)

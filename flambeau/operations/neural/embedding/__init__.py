@@ -1,0 +1,1 @@
+"""Rows of tables: one at a time, and bags of them."""

@@ -1,0 +1,5 @@
+"""Recurrent layers and cells."""
+
+from ....core.base.lazily import waiting as _waiting
+
+_waiting(__name__, "tiles")  # for the first of their calls

@@ -1,0 +1,1 @@
+"""Images resized, and sampled at points."""
