@@ -9,7 +9,7 @@ from ._compat.absent import refusing, unmakeable
 from ._tensor import Tensor
 from .core.base.lazily import lazily
 from .core.base.tensor import TensorBase
-from .core.call.watching import _disabled_torch_function_impl
+from .core.call.interceptors import _disabled_torch_function_impl
 from .core.make.random import Generator
 from .nn.modules._convert import _parse_to
 from .operations.declare.registry import published

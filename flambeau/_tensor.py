@@ -12,21 +12,21 @@ from . import storage
 from ._compat.legacy import made as legacy_made
 from .core import tape
 from .core.base import display
+from .core.base.callbacks import callbacks, set_callback
 from .core.base.device import get_default_device
 from .core.base.dtypes import by_name, get_default_dtype
 from .core.base.dtypes import device as by_text
 from .core.base.formats import channels_last, channels_last_3d, strided
 from .core.base.lazily import lazily
 from .core.base.memory import Storage
-from .core.base.provided import provide, provided
 from .core.base.tensor import TensorBase, inherit_operators, set_tensor_class
-from .core.call.watching import (
+from .core.call.interceptors import (
     _disabled_torch_function_impl,
-    is_asked,
+    add_override_class,
+    add_wrapper_class,
+    overrides_calls,
     set_plain_class,
     torch_function,
-    watch_class,
-    watch_wrapper,
 )
 from .core.call.wrapping import is_wrapping, slots_of
 from .core.call.wrapping import make as make_wrapper
@@ -62,11 +62,11 @@ class Tensor(TensorBase):
 
     __array_priority__ = 1000  # NumPy leaves mixed arithmetic to us
     is_nested = False
-    _composed = False  # whether it stands for other tensors, as masked and nested ones do (`_wrapper`)
+    _is_wrapper = False  # whether it stands for other tensors, as masked and nested ones do (`_wrapper`)
 
     _wrapped_layout = strided
 
-    _in_slices = False  # whether it is a tensor inside of `vmap` (`func/_batched.py`)
+    _is_batched = False  # whether it is a tensor inside of `vmap` (`func/_batched.py`)
 
     def __new__(cls, *args: Any, **kwargs: Any):
         """The legacy constructor: `Tensor(2, 3)` is uninitialised, `Tensor([1, 2])` holds these as the
@@ -85,13 +85,13 @@ class Tensor(TensorBase):
         if "__torch_dispatch__" in vars(
             cls
         ):  # it sees operations below the tape, and none above unless it says so
-            watch_wrapper(cls)
+            add_wrapper_class(cls)
             if getattr(cls.__torch_function__, "__func__", None) is torch_function:
                 cls.__torch_function__ = _disabled_torch_function_impl
-        if is_asked(cls) and not vars(cls).get(
-            "_asked_while_alive"
+        if overrides_calls(cls) and not vars(cls).get(
+            "_overrides_while_alive"
         ):  # whoever makes instances of those says when
-            watch_class(cls)
+            add_override_class(cls)
         if not any(name in vars(cls) for name in _OPERATORS):
             inherit_operators(cls)
 
@@ -155,11 +155,11 @@ class Tensor(TensorBase):
     def __repr__(self, *, tensor_contents: Any = None) -> str:
         if is_wrapping(self) or tensor_contents is not None:
             return _wrapper_text(self, tensor_contents)
-        return provided["repr"](self)
+        return callbacks["repr"](self)
 
     def _repr_html_(self) -> str:
         """What notebooks show: the text, figures and a picture."""
-        return provided["tensor_html"](self)
+        return callbacks["tensor_html"](self)
 
     def __format__(self, spec: str) -> str:
         if self.ndim == 0 and not self.is_meta and type(self) is Tensor:
@@ -473,9 +473,9 @@ def _storage_on(given: Any, device: Any) -> Storage:
     return empty(operator.index(given), dtype=uint8, device=device).untyped_storage()
 
 
-provide("storage.elements", _elements)
-provide("storage.of", _storage_on)
-provide("storage.typed", storage.converted)
+set_callback("storage.elements", _elements)
+set_callback("storage.of", _storage_on)
+set_callback("storage.typed", storage.converted)
 
 
 def _storage_of(raw: bytes, device: str | None = None) -> Storage:

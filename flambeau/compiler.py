@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from .core.base import display
+from .core.base.callbacks import set_callback
 from .core.base.once import warn_once
-from .core.base.provided import provide
 from .core.base.spelling import hint
 from .nn.modules.module import Module
 
@@ -236,4 +236,4 @@ def _compiled_module(module: Module, *args: Any, **kwargs: Any) -> None:
     compile(module.forward, *args, **kwargs)
 
 
-provide("compiled module", _compiled_module)
+set_callback("compiled module", _compiled_module)

@@ -15,7 +15,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from .core.base.provided import provide
+from .core.base.callbacks import set_callback
 
 loaded_libraries: set[str] = set()
 
@@ -58,7 +58,7 @@ def _told_of_aten(op: Any, what: str) -> Any:
     return _aten.told(op, what)
 
 
-provide("told_of_aten", _told_of_aten)
+set_callback("told_of_aten", _told_of_aten)
 
 
 def __getattr__(name: str) -> Any:

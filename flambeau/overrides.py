@@ -11,9 +11,9 @@ from functools import wraps
 from typing import Any
 
 from ._tensor import Tensor
+from .core.call.interceptors import Mode, disable_overrides, dispatch_function, modes_on, overrides_disabled
+from .core.call.interceptors import _disabled_torch_function_impl as _disabled
 from .core.call.operation import Form, Op
-from .core.call.watching import Mode, handed_on, is_plain, modes_on, set_plain
-from .core.call.watching import _disabled_torch_function_impl as _disabled
 from .operations.declare.registry import REGISTRY, published
 
 __all__ = [
@@ -85,10 +85,10 @@ class _DisableTorchFunctionSubclass:
     """Within it, classes of tensors are not asked in this thread."""
 
     def __enter__(self) -> None:
-        set_plain(1)
+        disable_overrides(1)
 
     def __exit__(self, *exception: Any) -> None:
-        set_plain(-1)
+        disable_overrides(-1)
 
 
 def has_torch_function(relevant_args: Iterable[Any]) -> bool:
@@ -103,7 +103,7 @@ def has_torch_function(relevant_args: Iterable[Any]) -> bool:
     """
     if modes_on(True):
         return True
-    if is_plain():
+    if overrides_disabled():
         return False
     for x in relevant_args:
         protocol = getattr(type(x), "__torch_function__", None)
@@ -153,7 +153,7 @@ def handle_torch_function(
     >>> handle_torch_function(lambda x: x, (x,), x)
     'asked'
     """
-    return handed_on(public_api, relevant_args, args, kwargs)
+    return dispatch_function(public_api, relevant_args, args, kwargs)
 
 
 def wrap_torch_function(dispatcher: Callable) -> Callable[[Callable], Callable]:

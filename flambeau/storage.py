@@ -12,10 +12,10 @@ from importlib import import_module
 from typing import Any, ClassVar
 
 from .core.base import display
+from .core.base.callbacks import set_callback
 from .core.base.dtypes import by_name, dtype, get_default_dtype
 from .core.base.memory import Storage as UntypedStorage
 from .core.base.once import warn_once
-from .core.base.provided import provide
 from .core.call.function import BuiltIn
 from .core.make.create import empty
 from .core.make.literal import tensor
@@ -38,7 +38,7 @@ def _by_name(action: str, *given: Any) -> Any:
     return getattr(import_module(f"{__package__}.multiprocessing._names"), action)(*given)
 
 
-provide("storage.by_name", _by_name)
+set_callback("storage.by_name", _by_name)
 
 
 def converted(elements: UntypedStorage | TypedStorage, to: Any) -> TypedStorage:

@@ -332,12 +332,12 @@ def emulated(kernels: Kernels, way: str, folder: Path) -> tuple[list[tuple[int, 
         check=True,
         timeout=3000,
     )
-    answers = []
+    _overrides = []
     with open(folder / "answers", "rb") as file:
         for call in asked:
             (status,) = struct.unpack("<Q", file.read(8))
-            answers.append((status, file.read(len(call.before))))
-    return answers, refused
+            _overrides.append((status, file.read(len(call.before))))
+    return _overrides, refused
 
 
 FLOATS = {  # as functions' names spell them, and the distance from 1 to the next number
@@ -416,12 +416,12 @@ def main() -> None:
         for way in o.ways.split(","):
             folder = Path(name) / way
             folder.mkdir()
-            answers, refused = emulated(kernels, way, folder)
+            _overrides, refused = emulated(kernels, way, folder)
             counts: Counter[str] = Counter()
             asked = [c for c in kernels.calls if c.kernel not in refused]
             for number, error in refused.items():
                 print(f"{way}: does not compile: {kernels.sources[number]}: {error}")
-            for call, (status, memory) in zip(asked, answers):
+            for call, (status, memory) in zip(asked, _overrides):
                 text = kernels.texts[call.kernel]
                 told = f"ended with status {status:#x}" if status else verdict(text, call, memory)
                 counts[told if told in ("same", "rounded") else "wrong"] += 1

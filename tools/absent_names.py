@@ -1,5 +1,5 @@
-"""Writes `flambeau/_compat/absent_names.py`, the names of absent modules that libraries mention at import, and `flambeau/_compat/absent_reasons.py`,
-why single names are absent.
+"""Writes `flambeau/_compat/absent_names.py`, the names of absent modules that libraries mention at import, and
+`flambeau/_compat/absent_reasons.py`, why single names are absent.
 
     python tools/absent_names.py            # needs torch 2.13 beside flambeau, and tests/data/names_of_libraries.tsv
     python tools/absent_names.py --check    # exit 1 where a file is not current
@@ -32,7 +32,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 MENTIONED = HERE.parent / "tests" / "data" / "names_of_libraries.tsv"
 PACKAGE = HERE.parent / "flambeau"
 HEADS = {
-    "_compat/absent_names.py": '''"""Names of absent modules that libraries mention as they are imported; `tools/absent_names.py` writes this file.
+    "_compat/absent_names.py": '''"""Names of absent modules that libraries mention as they are imported; `tools/absent_names.py` writes it.
 
 By module: `Name(Base)` is a class, `Name[A=1,B=2]` an enumeration, `Name=module.Name` what another module has, `Name` a function.
 """
@@ -71,7 +71,7 @@ def mentioned() -> dict[str, tuple[bool, set[str]]]:
             dotted = ".".join(parts[:k])
             if module_of(dotted) is not None:
                 whole = _absent.why(dotted) is not None
-                if whole or name.removeprefix("torch.") in _absent.ROOMS:
+                if whole or name.removeprefix("torch.") in _absent.NAMESPACES:
                     plain, names = found.get(dotted, (False, set()))
                     found[dotted] = plain or whole, {*names, *parts[k : k + 1]}
                 break

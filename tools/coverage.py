@@ -21,7 +21,7 @@ import textwrap
 import types
 import warnings
 
-from flambeau._compat.absent import ROOMS
+from flambeau._compat.absent import NAMESPACES
 
 PAGE = pathlib.Path(__file__).parent.parent / "docs" / "coverage.md"
 
@@ -169,7 +169,7 @@ def modules(torch: types.ModuleType) -> dict[str, object]:
         name = each.name.removeprefix("torch.")
         parts = name.split(".")
         above = {".".join(parts[: k + 1]) for k in range(len(parts))}
-        if any(part.startswith("_") for part in parts) or above & ROOMS.keys():
+        if any(part.startswith("_") for part in parts) or above & NAMESPACES.keys():
             continue
         try:
             found[name] = importlib.import_module(each.name)
@@ -246,7 +246,7 @@ def page() -> str:
         parts.append(part)
     summary = f"{here_total} of {total} names are here, besides these rooms, which are absent, or only answer programs' questions:\n\n"
     summary += "| room | why |\n|---|---|\n" + "".join(
-        f"| `torch.{n}` | {text} |\n" for n, text in ROOMS.items() if not n.startswith("_")
+        f"| `torch.{n}` | {text} |\n" for n, text in NAMESPACES.items() if not n.startswith("_")
     )
     table = "| module | here | absent |\n|---|---|---|\n" + "\n".join(rows)
     return f"{HEAD}\n{summary}\n{table}\n\n" + "".join(parts).rstrip() + "\n"

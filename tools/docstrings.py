@@ -36,7 +36,7 @@ _SHAPES = re.compile(
 _ERRORS = re.compile(r"\w+(Error|Warning)\b|^Raises:|^Raises nothing\b", re.M)
 # Kinds of operations whose results are other numbers than those of their arguments.
 _COMPUTING = frozenset(
-    "composite hosted lapack library masked pointwise reduction row scan spectral window".split()
+    "composite fallback lapack library masked pointwise reduction row scan spectral window".split()
 )
 _APART = ("core", "operations", "codegen", "devices", "torch", "return_types")
 

@@ -585,8 +585,8 @@ def run(options: argparse.Namespace) -> None:
     print("\nstage        tried  failed  records failing")
     for s in STAGES:
         print(f"{s:12s} {tried[s]:6d} {failed[s]:6d}  {sum(s in r['causes'] for r in rows)}")
-    answers = (r.get("seeded") for r in rows)
-    seeded = Counter(str(s) if s in (True, False, None) else "error" for s in answers)
+    _overrides = (r.get("seeded") for r in rows)
+    seeded = Counter(str(s) if s in (True, False, None) else "error" for s in _overrides)
     print(f"same parameters from the same seed: {dict(seeded)}")
     passed, cases = (sum(r.get(k, 0) for r in rows) for k in ("passed", "cases"))
     print(f"{verdicts['pass']} of {len(rows)} modules pass; {dict(verdicts)}; {passed} of {cases} cases")

@@ -36,7 +36,7 @@ OPERATIONS = [
         "flambeau.elementary",
         "",
         "Pointwise: elementary and special functions",
-        "pointwise.elementary pointwise.hosted pointwise.special pointwise.integers pointwise.composites pointwise.complex_numbers",
+        "pointwise.elementary pointwise.cpu_fallback pointwise.special pointwise.integers pointwise.composites pointwise.complex_numbers",
     ),
     Page("flambeau.casts", "", "Casts, copies and moves to devices", "pointwise.copying"),
     Page(
@@ -62,14 +62,24 @@ OPERATIONS = [
     ),
     Page("flambeau.properties", "", "Tensors and what they are", "moving.questions"),
     Page("nn.functional.convolution", "nn.functional", "Convolution", "neural.convolution.convolution neural.convolution.unfolding"),
-    Page("nn.functional.pooling", "nn.functional", "Pooling", "neural.pooling.pooling neural.pooling.fractional_pooling neural.pooling.unpooling"),
+    Page(
+        "nn.functional.pooling",
+        "nn.functional",
+        "Pooling",
+        "neural.pooling.pooling neural.pooling.fractional_pooling neural.pooling.unpooling",
+    ),
     Page("nn.functional.attention", "nn.functional", "Attention", "neural.attention.attention"),
     Page("nn.functional.activations", "nn.functional", "Non-linear activations", "neural.activations"),
     Page("nn.functional.normalization", "nn.functional", "Normalization", "neural.normalization.normalization"),
     Page("nn.functional.linear", "nn.functional", "Linear functions", "linalg.scaled"),
     Page("nn.functional.dropout", "nn.functional", "Dropout", "random.dropout"),
     Page("nn.functional.sparse", "nn.functional", "Embeddings", "neural.embedding.embedding neural.embedding.bags"),
-    Page("nn.functional.loss", "nn.functional", "Losses and distances", "neural.losses.losses neural.losses.linear_losses neural.losses.ctc"),
+    Page(
+        "nn.functional.loss",
+        "nn.functional",
+        "Losses and distances",
+        "neural.losses.losses neural.losses.linear_losses neural.losses.ctc",
+    ),
     Page("nn.functional.vision", "nn.functional", "Vision", "neural.resampling.resizing moving.pixels"),
     Page(
         "flambeau.flat",
@@ -108,7 +118,8 @@ OTHERS = [
         "flambeau.utilities",
         "",
         "Utilities and settings",
-        "_compat.switches _compat.as_torch _compat.tags accelerator core.base.device core.base.once devices.streams compiler _higher_order_ops.cond futures "
+        "_compat.switches _compat.as_torch _compat.tags accelerator core.base.device core.base.once devices.streams "
+        "compiler _higher_order_ops.cond futures "
         "core.base.formats",
     ),
     Page("flambeau.symbolic", "", "Symbolic numbers", "_compat.symbolic"),

@@ -48,7 +48,7 @@ ATTRIBUTES = {
 }
 ONE_TENSOR = frozenset(  # kinds whose functions give one tensor, but for those in NOT_ONE
     (
-        "conversion copy creation hosted indexed indexing join library masked pointwise random reduction row scan shape spectral view "
+        "conversion copy creation fallback indexed indexing join library masked pointwise random reduction row scan shape spectral view "
         "window"
     ).split()
 )

@@ -22,8 +22,8 @@ from types import ModuleType
 from typing import Any
 
 from ..core.base import display
+from ..core.base.callbacks import set_callback
 from ..core.base.lazily import when_loaded
-from ..core.base.provided import provide
 from .absent_names import NAMES
 from .absent_reasons import ABSENT
 
@@ -32,7 +32,7 @@ NO_GROUP = "Default process group has not been initialized, please make sure to 
 PAGE = "docs/coverage.md lists what is here"
 
 # Rooms, and why they are absent; `distributed`, `export`, `jit`, `onnx`, `ao` and `_dynamo` answer questions.
-ROOMS = {
+NAMESPACES = {
     "ao": "there is no quantised dtype",
     "quantization": "there is no quantised dtype",
     "contrib": "PyTorch's experiments are not carried over",
@@ -99,14 +99,14 @@ TYPES = (
     "Any Await Bool Class Complex DeviceObj Dict Enum Float Future Inferred Int Interface List None Number Optional PyObject RRef "
     "StreamObj String SymBool SymInt Tensor Tuple Union"
 )
-ROOMS |= dict.fromkeys((f"{kind}Type" for kind in TYPES.split()), ROOMS["jit"])
+NAMESPACES |= dict.fromkeys((f"{kind}Type" for kind in TYPES.split()), NAMESPACES["jit"])
 # Passes over graphs that PyTorch has for compilers, accelerators and debuggers of its own.
 PASSES = (
     "annotate_getitem_nodes backends dialect fake_tensor_prop graph_transform_observer infra.partitioner net_min_base operator_support "
     "param_fetch pass_manager regional_inductor regional_inductor_invoke_subgraph reinplace runtime_assert splitter_base tests "
     "tools_common utils.common utils.fuser_utils utils.matcher_with_name_node_map_utils utils.source_matcher_utils"
 )
-ROOMS |= dict.fromkeys(
+NAMESPACES |= dict.fromkeys(
     (f"fx.passes.{name}" for name in PASSES.split()), "a pass for compilers of PyTorch's own"
 )
 
@@ -115,7 +115,7 @@ def why(module: str) -> str | None:
     """The reason for which a module or a name such as "fx.passes" is absent; None for one that no table holds."""
     parts = module.split(".")
     for count in range(len(parts), 0, -1):
-        if (reason := ROOMS.get(".".join(parts[:count]))) is not None:
+        if (reason := NAMESPACES.get(".".join(parts[:count]))) is not None:
             return reason
     return _listed().get(module)
 
@@ -141,28 +141,30 @@ def message(name: str, called: str | None = None) -> str:
     return f"{called or display.public(name)} is not here: {why(name)} ({PAGE})"
 
 
-def refusing(room: str) -> Callable[[str], Any]:
+def refusing(namespace: str) -> Callable[[str], Any]:
     """`__getattr__` of a module: what `absent_names` has of it, else an error with the reason."""
 
     def absent(name: str) -> Any:
-        dotted = f"{room}.{name}"
+        dotted = f"{namespace}.{name}"
         if is_module(dotted):
             return import_module(f"{OWN}.{dotted}")
-        if (word := _words(room).get(name)) is not None:
-            value = vars(sys.modules[f"{OWN}.{room}"])[name] = _made(room, word)
+        if (word := _words(namespace).get(name)) is not None:
+            value = vars(sys.modules[f"{OWN}.{namespace}"])[name] = _made(namespace, word)
             return value
         if (
             name.startswith("__") or why(dotted) is None
         ):  # what Python asks of any module, and what PyTorch has not
-            text = f"module {display.public(room)!r} has no attribute {name!r}"
-            raise AttributeError(text, name=name, obj=sys.modules.get(f"{OWN}.{room}"))
+            text = f"module {display.public(namespace)!r} has no attribute {name!r}"
+            raise AttributeError(text, name=name, obj=sys.modules.get(f"{OWN}.{namespace}"))
         asking = sys._getframe(1)
         while asking.f_code.co_filename in _THROUGH:
             asking = asking.f_back  # type: ignore[assignment]
         from opcode import opmap
 
         if asking.f_code.co_code[asking.f_lasti] == opmap["IMPORT_FROM"]:  # which would drop the reason
-            raise ImportError(f"cannot import name {name!r} from {display.public(room)!r}: {message(dotted)}")
+            raise ImportError(
+                f"cannot import name {name!r} from {display.public(namespace)!r}: {message(dotted)}"
+            )
         raise AttributeError(message(dotted))
 
     return absent
@@ -173,7 +175,7 @@ def _absent_of(package: str, name: str) -> Any:
     return refusing(package.partition(".")[2])(name)
 
 
-provide("absent", _absent_of)
+set_callback("absent", _absent_of)
 
 
 def attach() -> None:
@@ -239,28 +241,28 @@ _WORD = re.compile(r"(\w+)(?:\((.*)\)|\[(.*)\]|=(.*))?")
 
 
 @functools.cache
-def _words(room: str) -> dict[str, str]:
+def _words(namespace: str) -> dict[str, str]:
     """The words of `absent_names` for a module, by the names that they define."""
-    return {_WORD.match(word)[1]: word for word in NAMES.get(room, "").split()}  # type: ignore[index]
+    return {_WORD.match(word)[1]: word for word in NAMES.get(namespace, "").split()}  # type: ignore[index]
 
 
-def _made(room: str, word: str) -> Any:
+def _made(namespace: str, word: str) -> Any:
     """What a word of the table stands for."""
     name, base, members, elsewhere = _WORD.fullmatch(word).groups()  # type: ignore[union-attr]
-    dotted = f"{room}.{name}"
+    dotted = f"{namespace}.{name}"
     if elsewhere is not None:
         return _reach(elsewhere)
     if members is not None:
         import ast
 
         values = [(n, ast.literal_eval(v)) for n, _, v in (m.partition("=") for m in members.split(","))]
-        return enum.Enum(name, values, module=display.public(room))
+        return enum.Enum(name, values, module=display.public(namespace))
     if base is None:
         return _uncallable(dotted)
     kind = (getattr(builtins, base, None) or _reach(base)) if base else object
     if issubclass(kind, BaseException):
         return type(
-            name, (kind,), {"__module__": display.public(room), "__doc__": f"PyTorch's error {name}."}
+            name, (kind,), {"__module__": display.public(namespace), "__doc__": f"PyTorch's error {name}."}
         )
     return unmakeable(dotted, (kind,) if base else ())
 
@@ -306,16 +308,16 @@ class _Finder:
 class _Maker:
     """Loads a module of the table."""
 
-    def __init__(self, room: str) -> None:
-        self.room = self.name = room
+    def __init__(self, namespace: str) -> None:
+        self.namespace = self.name = namespace
 
     def create_module(self, spec: ModuleSpec) -> None:
         return None
 
     def exec_module(self, module: ModuleType) -> None:
-        module.__doc__ = f"Names that libraries mention: {why(self.room)}."
-        module.__getattr__ = refusing(self.room)  # type: ignore[method-assign]
-        module.__dir__ = lambda: sorted({*vars(module), *_words(self.room)})  # type: ignore[method-assign]
+        module.__doc__ = f"Names that libraries mention: {why(self.namespace)}."
+        module.__getattr__ = refusing(self.namespace)  # type: ignore[method-assign]
+        module.__dir__ = lambda: sorted({*vars(module), *_words(self.namespace)})  # type: ignore[method-assign]
 
 
 def refuse_import(name: str, rest: str) -> None:

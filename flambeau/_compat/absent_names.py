@@ -1,4 +1,4 @@
-"""Names of absent modules that libraries mention as they are imported; `tools/absent_names.py` writes this file.
+"""Names of absent modules that libraries mention as they are imported; `tools/absent_names.py` writes it.
 
 By module: `Name(Base)` is a class, `Name[A=1,B=2]` an enumeration, `Name=module.Name` what another module has, `Name` a function.
 """

@@ -125,7 +125,7 @@ def _what(t: Any) -> str:
 
 
 def _has_elements(t: Any) -> bool:
-    if is_lazy(t) or is_wrapping(t) or t._composed or t._in_slices or t.layout is not strided:
+    if is_lazy(t) or is_wrapping(t) or t._is_wrapper or t._is_batched or t.layout is not strided:
         return False
     return not t.is_meta and t.numel() > 0 and t.dtype.name != "float4_e2m1fn_x2"
 

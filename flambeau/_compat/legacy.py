@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..core.base.callbacks import callbacks
 from ..core.base.dtypes import Size, device, dtype, get_default_dtype
 from ..core.base.memory import Storage
-from ..core.base.provided import provided
 from ..core.base.tensor import TensorBase
 from ..core.make.bridge import from_numpy
 from ..core.make.create import empty
@@ -39,7 +39,7 @@ def made(kind: dtype | None, place: str | None, *args: Any, **named: Any) -> Ten
     options: dict[str, Any] = {"dtype": kind or get_default_dtype(), "device": where}
     given = args[0] if len(args) == 1 else None
     if isinstance(given, TensorBase):
-        return provided["alias"](_same(given, kind, where))
+        return callbacks["alias"](_same(given, kind, where))
     if isinstance(given, (Storage, TypedStorage)):
         return _over(given, options["dtype"], where)
     if isinstance(given, Size):

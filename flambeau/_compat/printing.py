@@ -8,8 +8,8 @@ from itertools import product
 from typing import Any
 
 from .._tensor import Tensor
+from ..core.base.callbacks import set_callback
 from ..core.base.dtypes import by_name, get_default_dtype
-from ..core.base.provided import provide
 from ..core.make.create import empty
 from ..nn.parameter import Parameter
 
@@ -242,7 +242,7 @@ def _brackets(values: list[Any], dim: int, indent: int, number: Any) -> str:
     return "[" + (",\n" + " " * (indent + 1)).join(lines) + "]"
 
 
-provide("repr", tensor_repr)
+set_callback("repr", tensor_repr)
 
 
 def _tensor_html(t: Any) -> str:
@@ -257,5 +257,5 @@ def _module_html(module: Any) -> str:
     return module_html(module)
 
 
-provide("tensor_html", _tensor_html)
-provide("module_html", _module_html)
+set_callback("tensor_html", _tensor_html)
+set_callback("module_html", _module_html)

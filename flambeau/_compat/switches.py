@@ -6,7 +6,7 @@ import warnings
 
 from ..core.call.function import BuiltIn
 from ..core.lib.products.blas import _find_mkl, _wanted
-from ..core.tape import is_watching, set_watching
+from ..core.tape import is_anomaly_on, switch_anomaly
 
 _deterministic = {"mode": True, "warn_only": False}
 _precision = "highest"
@@ -196,7 +196,7 @@ def set_anomaly_enabled(enabled: bool, check_nan: bool = True) -> None:
             raise TypeError(
                 f"set_anomaly_enabled(): argument '{name}' must be bool, not {type(given).__name__}"
             )
-    set_watching(enabled, check_nan)
+    switch_anomaly(enabled, check_nan)
 
 
 @BuiltIn
@@ -208,7 +208,7 @@ def is_anomaly_enabled() -> bool:
     ...     flambeau.is_anomaly_enabled()
     True
     """
-    return is_watching()
+    return is_anomaly_on()
 
 
 @BuiltIn
@@ -220,4 +220,4 @@ def is_anomaly_check_nan_enabled() -> bool:
     ...     flambeau.is_anomaly_check_nan_enabled()
     False
     """
-    return is_watching(True)
+    return is_anomaly_on(True)

@@ -111,7 +111,7 @@ def _reduced(t: Any, storages: Storages) -> tuple | None:
         return rebuilding._rebuild_from_type_v2, (*_parts(t, kind, storages), state)
     if t.is_nested:
         return _nested_arguments(t)
-    if t._composed:
+    if t._is_wrapper:
         return rebuilding._rebuild_masked_tensor, (t._elements, t.get_mask())
     if kind is Buffer:
         return rebuilding._rebuild_from_type_v2, (

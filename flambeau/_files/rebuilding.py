@@ -156,7 +156,7 @@ class _DimRange:
 
 def _dense(x: Any, what: str) -> Any:
     require(
-        isinstance(x, Tensor) and not x._composed and x.layout is formats.strided,
+        isinstance(x, Tensor) and not x._is_wrapper and x.layout is formats.strided,
         f"the {what} of a nested or masked tensor: {short(x)}",
     )
     return x

@@ -114,7 +114,7 @@ def is_autocast_cache_enabled() -> bool:
     >>> flambeau.is_autocast_cache_enabled()
     True
     """
-    return casting.keeps()
+    return casting.is_cache_enabled()
 
 
 @BuiltIn
@@ -126,7 +126,7 @@ def set_autocast_cache_enabled(enabled: bool) -> None:
     """
     if not isinstance(enabled, bool):
         raise TypeError(f"enabled must be a bool (got {type(enabled).__name__})")
-    casting.set_keeps(enabled)
+    casting.set_cache_enabled(enabled)
 
 
 @BuiltIn
@@ -136,7 +136,7 @@ def clear_autocast_cache() -> None:
     >>> import flambeau
     >>> flambeau.clear_autocast_cache()
     """
-    casting.forget()
+    casting.clear_cache()
 
 
 @BuiltIn
@@ -149,7 +149,7 @@ def autocast_increment_nesting() -> int:
     >>> flambeau.autocast_decrement_nesting()
     0
     """
-    return casting.deeper(1)
+    return casting.add_nesting(1)
 
 
 @BuiltIn
@@ -160,28 +160,28 @@ def autocast_decrement_nesting() -> int:
     >>> flambeau.autocast_increment_nesting(), flambeau.autocast_decrement_nesting()
     (1, 0)
     """
-    return casting.deeper(-1)
+    return casting.add_nesting(-1)
 
 
 class Carried:
     """What is on in this thread now, for a second computation, or for another thread."""
 
     def __init__(self) -> None:
-        on, _, lower, keeps_not = casting.everything()
-        self.state = on, on, lower, keeps_not
+        on, _, lower, cache_off = casting.thread_state()
+        self.state = on, on, lower, cache_off
 
     @contextlib.contextmanager
     def again(self) -> Iterator[None]:
         """A block in which the same is on; copies of parameters that it made go with it, where it is the outermost."""
-        before = casting.everything()
-        casting.set_everything(self.state)
-        casting.deeper(1)
+        before = casting.thread_state()
+        casting.set_thread_state(self.state)
+        casting.add_nesting(1)
         try:
             yield
         finally:
-            if casting.deeper(-1) == 0:
-                casting.forget()
-            casting.set_everything(before)
+            if casting.add_nesting(-1) == 0:
+                casting.clear_cache()
+            casting.set_thread_state(before)
 
 
 def _old(name: str, kind: str, function: Callable, what: str) -> Callable:

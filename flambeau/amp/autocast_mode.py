@@ -87,7 +87,7 @@ class autocast:
             raise RuntimeError(f"User specified an unsupported autocast device_type '{device_type}'")
         self.device = device_type.partition(":")[0]
         self.fast_dtype = get_autocast_dtype(self.device) if dtype is None else dtype
-        self._cache_enabled = casting.keeps() if cache_enabled is None else bool(cache_enabled)
+        self._cache_enabled = casting.is_cache_enabled() if cache_enabled is None else bool(cache_enabled)
         if enabled and self.device == "cuda" and not device_count("cuda"):
             warnings.warn("CUDA is not available. Disabling autocast.", stacklevel=2)
             enabled = False
@@ -106,8 +106,8 @@ class autocast:
         casting.set_on(kind, self._enabled)
         if isinstance(self.fast_dtype, dtype):  # what is none was warned of
             casting.set_lower_type(kind, self.fast_dtype)
-        casting.set_keeps(self._cache_enabled)
-        casting.deeper(1)
+        casting.set_cache_enabled(self._cache_enabled)
+        casting.add_nesting(1)
         try:
             _open.states.append((kind, before))
         except AttributeError:
@@ -118,8 +118,8 @@ class autocast:
         states = getattr(_open, "states", None)
         if not states:
             raise RuntimeError("autocast: the block was entered in another thread")
-        if casting.deeper(-1) == 0:
-            casting.forget()
+        if casting.add_nesting(-1) == 0:
+            casting.clear_cache()
         casting.put_back(*states.pop())
 
     def __call__(self, func: F) -> F:

@@ -1,7 +1,7 @@
 """Automatic differentiation: gradients of results with respect to tensors."""
 
 from ..core.base.lazily import lazily as _lazily
-from ..core.base.recorder import is_recording as _profiler_enabled  # noqa: F401
+from ..core.base.profiling import is_profiling as _profiler_enabled  # noqa: F401
 from ..core.tape import is_grad_enabled
 from . import anomaly_mode, forward_ad, functional, graph
 from .anomaly_mode import detect_anomaly, set_detect_anomaly

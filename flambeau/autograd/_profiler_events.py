@@ -12,7 +12,7 @@ from ..core.call.custom import CustomOp
 from ..operations.declare.flops import counted
 from .profiler_util import DeviceType, EventList, FunctionEvent
 
-OPERATION, EVALUATION, NODE, SPAN, MODULE = range(5)  # as in core/base/recorder.pxd
+OPERATION, EVALUATION, NODE, SPAN, MODULE = range(5)  # as in core/base/profiling.pxd
 
 PREFIXES = ("linalg", "fft", "special")  # namespaces that ATen writes before the name
 # Of the library's own files a stack shows layers alone.

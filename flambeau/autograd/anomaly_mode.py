@@ -8,7 +8,7 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 from ..core import tape as _tape
-from ..core.base.provided import provide
+from ..core.base.callbacks import set_callback
 
 if TYPE_CHECKING:
     import traceback
@@ -63,8 +63,8 @@ def _recorded(node: Any) -> str:
     return f"{node.name()} was recorded {where}"
 
 
-_tape.set_watchers(_remember, _report)
-provide("recorded", _recorded)
+_tape.set_anomaly_recorders(_remember, _report)
+set_callback("recorded", _recorded)
 
 
 class detect_anomaly:
@@ -88,10 +88,10 @@ class detect_anomaly:
         self.check_nan = check_nan
 
     def __enter__(self) -> None:
-        self.before = _tape.set_watching(True, self.check_nan)
+        self.before = _tape.switch_anomaly(True, self.check_nan)
 
     def __exit__(self, *exception: object) -> None:
-        _tape.set_watching(*self.before)
+        _tape.switch_anomaly(*self.before)
 
 
 class set_detect_anomaly:
@@ -107,10 +107,10 @@ class set_detect_anomaly:
     """
 
     def __init__(self, mode: bool, check_nan: bool = True) -> None:
-        self.before = _tape.set_watching(mode, check_nan)
+        self.before = _tape.switch_anomaly(mode, check_nan)
 
     def __enter__(self) -> None:
         """It is on since it was made."""
 
     def __exit__(self, *exception: object) -> None:
-        _tape.set_watching(*self.before)
+        _tape.switch_anomaly(*self.before)

@@ -18,9 +18,9 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from ..core import tape as _tape
-from ..core.base.provided import provided
+from ..core.base.callbacks import callbacks
 from ..core.base.tensor import TensorBase
-from ..core.call.watching import is_watched
+from ..core.call.interceptors import has_interceptors
 
 __all__ = [
     "UnpackedDualTensor",
@@ -159,8 +159,8 @@ def unpack_dual(tensor: Any, *, level: int | None = None) -> UnpackedDualTensor:
 # --- in a level of those that are open ------------------------------
 def dual(tensor: TensorBase, tangent: TensorBase, level: Any) -> TensorBase:
     """A view of `tensor` with that tangent."""
-    if is_watched() and (tensor._in_slices or tangent._in_slices):
-        return provided["dual tensor of slices"](tensor, tangent, level)
+    if has_interceptors() and (tensor._is_batched or tangent._is_batched):
+        return callbacks["dual tensor of slices"](tensor, tangent, level)
     for name, t in (("primal", tensor), ("tangent", tangent)):
         if not (t.is_floating_point() or t.is_complex()):
             raise ValueError(
@@ -180,8 +180,8 @@ def dual(tensor: TensorBase, tangent: TensorBase, level: Any) -> TensorBase:
 
 def parts(tensor: TensorBase, level: Any) -> tuple[TensorBase, TensorBase | None]:
     """The tensor without its tangent, and the tangent."""
-    if is_watched() and tensor._in_slices:
-        return provided["parts of a dual tensor of slices"](tensor, level)
+    if has_interceptors() and tensor._is_batched:
+        return callbacks["parts of a dual tensor of slices"](tensor, level)
     return _tape.unpack_dual(tensor, level)
 
 

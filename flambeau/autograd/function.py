@@ -6,10 +6,10 @@ import functools
 import warnings
 from typing import TYPE_CHECKING, Any
 
-from ..core.base.provided import provided
+from ..core.base.callbacks import callbacks
 from ..core.base.tensor import TensorBase
-from ..core.call.watching import is_watched
-from ..core.tape import _set_grad_enabled, _set_recording, record_function, recording
+from ..core.call.interceptors import has_interceptors
+from ..core.tape import _set_grad_enabled, _set_tracking, record_function, tracked
 
 __all__ = ["Function", "FunctionCtx", "InplaceFunction", "once_differentiable"]
 
@@ -143,18 +143,18 @@ class Function:
     @classmethod
     def apply(cls, *args: Any, **kwargs: Any) -> Any:
         """Run `forward` unrecorded and put one node on the tape."""
-        if is_watched():
-            if any(getattr(a, "_in_slices", False) for a in args):
-                return provided["function of slices"](cls, args, kwargs)
-            if any(getattr(a, "_composed", False) and a.requires_grad for a in args):
+        if has_interceptors():
+            if any(getattr(a, "_is_batched", False) for a in args):
+                return callbacks["function of slices"](cls, args, kwargs)
+            if any(getattr(a, "_is_wrapper", False) and a.requires_grad for a in args):
                 raise NotImplementedError(
                     f"{cls.__name__}.apply(): not available for masked and nested tensors that require grad; apply it to their "
                     "elements (get_data(), values())"
                 )
         ctx = FunctionCtx()
         ctx.needs_input_grad = tuple(isinstance(a, TensorBase) and a.requires_grad for a in args)
-        recorded = recording(*args)
-        before = _set_recording(0)
+        recorded = tracked(*args)
+        before = _set_tracking(0)
         try:
             if "setup_context" in cls.__dict__ or hasattr(cls, "setup_context"):
                 found = cls.forward(*args, **kwargs)
@@ -162,7 +162,7 @@ class Function:
             else:
                 found = cls.forward(ctx, *args, **kwargs)
         finally:
-            _set_recording(before)
+            _set_tracking(before)
         if not recorded:
             return found
         many = isinstance(found, (tuple, list))
@@ -230,7 +230,7 @@ def once_differentiable(fn: Any) -> Any:
             found = fn(ctx, *args)
         finally:
             _set_grad_enabled(before)
-        if not recording(*args):
+        if not tracked(*args):
             return found
         results = list(found) if isinstance(found, tuple) else [found]
         known = [i for i, r in enumerate(results) if isinstance(r, TensorBase)]

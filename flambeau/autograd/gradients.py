@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..core import tape as _tape
-from ..core.base.provided import provided
+from ..core.base.callbacks import callbacks
 from ..core.base.tensor import TensorBase
-from ..core.call.watching import is_watched
+from ..core.call.interceptors import has_interceptors
 from ..core.places.join import stack
 from . import graph
 
@@ -22,14 +22,14 @@ def _sequence(given: Any) -> list:
 
 def _on_tape(given: list) -> list:
     """The tensors that the tape knows: those that hold the elements of masked and nested ones."""
-    if not is_watched():  # there are none: their classes are asked about operations
+    if not has_interceptors():  # there are none: their classes override operations
         return given
-    return [x._elements if getattr(x, "_composed", False) else x for x in given]
+    return [x._elements if getattr(x, "_is_wrapper", False) else x for x in given]
 
 
-def _in_slices(*given: Any) -> bool:
+def _is_batched(*given: Any) -> bool:
     """Whether some of these are tensors inside of `vmap`."""
-    return any(getattr(x, "_in_slices", False) for x in given)
+    return any(getattr(x, "_is_batched", False) for x in given)
 
 
 def _start(outputs: Sequence, grads: Sequence, create_graph: bool, who: str) -> tuple[list, list]:
@@ -136,8 +136,8 @@ def grad(
         )
     outputs, asked = _sequence(outputs), _sequence(inputs)
     seeds = None if grad_outputs is None else _sequence(grad_outputs)
-    if is_watched() and _in_slices(*outputs, *asked, *(seeds or ())):
-        return provided["gradients of slices"](
+    if has_interceptors() and _is_batched(*outputs, *asked, *(seeds or ())):
+        return callbacks["gradients of slices"](
             outputs,
             asked,
             seeds,

@@ -7,7 +7,7 @@ from contextlib import ContextDecorator
 from typing import Any
 
 from .._compat.absent import refusing
-from ..core.base import recorder
+from ..core.base import profiling
 from ._profiler_events import Recorded, events_of
 from .profiler_util import (
     DeviceType,
@@ -56,11 +56,11 @@ class record_function(ContextDecorator):
         return type(self)(self.name, self.args)  # a function that calls itself has a block for each call
 
     def __enter__(self) -> record_function:
-        self._entries.append(recorder.begin_span(self.name))
+        self._entries.append(profiling.begin_span(self.name))
         return self
 
     def __exit__(self, *exception: Any) -> None:
-        recorder.end_span(self._entries.pop())
+        profiling.end_span(self._entries.pop())
 
 
 class emit_nvtx:
@@ -99,8 +99,8 @@ class emit_nvtx:
 
 def _disable_profiler() -> None:
     """Ends whatever recording is on."""
-    if recorder.is_started():
-        recorder.stop()
+    if profiling.is_started():
+        profiling.stop()
 
 
 class profile:
@@ -150,7 +150,7 @@ class profile:
         """Begin to record."""
         if self.entered:
             raise RuntimeError("Profiler context manager is not reentrant")
-        recorder.start(self.record_shapes, self.with_stack, self.profile_memory, self.use_device is not None)
+        profiling.start(self.record_shapes, self.with_stack, self.profile_memory, self.use_device is not None)
         self.entered = True
         if self.with_modules:
             from ..nn.modules._profiled import record_modules
@@ -160,8 +160,8 @@ class profile:
 
     def _start(self) -> None:
         """Count from now on, and forget what was recorded before."""
-        recorder.clear()
-        self._began = recorder.now()
+        profiling.clear()
+        self._began = profiling.now()
         self._epoch = time.time_ns() - self._began  # from the recorder's clock to that of the wall
 
     def _stop(self) -> None:
@@ -170,8 +170,8 @@ class profile:
             self._leave_modules()
             self._leave_modules = None
         self.entered = False
-        if recorder.is_started():  # not in the child of a fork
-            self._raw: Any = recorder.stop()
+        if profiling.is_started():  # not in the child of a fork
+            self._raw: Any = profiling.stop()
             self.recorded = None
 
     def is_done(self) -> bool:

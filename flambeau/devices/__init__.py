@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from types import ModuleType
 
+from ..core.base.callbacks import set_callback
 from ..core.base.device import register_driver
-from ..core.base.provided import provide
 
 
 def _images() -> ModuleType:
@@ -15,6 +15,6 @@ def _images() -> ModuleType:
     return images
 
 
-provide("images", _images)
+set_callback("images", _images)
 for _type in ("cuda", "opencl"):
     register_driver(_type, f"{__name__}.{_type}")

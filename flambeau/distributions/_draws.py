@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..core.base.dtypes import by_name
-from ..core.make import twisted
+from ..core.make import mt19937
 from ..core.make.create import empty, zeros
 from ..operations.declare.indexed import indexed
 from ..operations.random.random import multinomial
@@ -17,7 +17,7 @@ FEW = 64  # up to so many categories, counting by passes over the draws costs le
 
 def in_turn(like: Any) -> bool:
     """Whether numbers like these are drawn from PyTorch's stream, one after another."""
-    return twisted.source(None, like) is not None
+    return mt19937.source(None, like) is not None
 
 
 def exponential_noise(shape: Any, like: Any, least: float = 0.0, most: float = 1.0) -> Any:

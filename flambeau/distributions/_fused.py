@@ -57,7 +57,7 @@ def _operation(body: Callable[..., Any], differentiable: bool = True, **rules: A
 def made_of(op: Any, noise: Any, *parameters: Any) -> Any:
     """The samples that `op` makes of noise and parameters: in the noise's memory, where the tape does not want them."""
     dtype = noise.dtype
-    if tape.recording(*parameters) or any(p.dtype is not dtype for p in parameters):
+    if tape.tracked(*parameters) or any(p.dtype is not dtype for p in parameters):
         return op(noise, *parameters)
     return op(noise, *parameters, out=noise)
 

@@ -94,7 +94,7 @@ class Gamma(ExponentialFamily):
     def rsample(self, sample_shape: Sequence[int] = Size()) -> Tensor:
         drawn = standard_gamma(self.concentration.expand(self._extended_shape(sample_shape)))
         least = finfo(drawn.dtype).tiny
-        if tape.recording(drawn, self.rate) or self.rate.dtype is not drawn.dtype:
+        if tape.tracked(drawn, self.rate) or self.rate.dtype is not drawn.dtype:
             return _over_rate(drawn, self.rate, least)
         return _over_rate(drawn, self.rate, least, out=drawn)
 

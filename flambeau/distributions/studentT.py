@@ -103,7 +103,7 @@ class StudentT(Distribution):
         noise = _standard_normal(shape, dtype=df.dtype, device=df.device)
         gamma = standard_gamma((0.5 * df).expand(shape))
         least = finfo(noise.dtype).tiny
-        if tape.recording(df, loc, scale) or not df.dtype == loc.dtype == scale.dtype:
+        if tape.tracked(df, loc, scale) or not df.dtype == loc.dtype == scale.dtype:
             return _student(noise, gamma, df, loc, scale, least)
         return _student(noise, gamma, df, loc, scale, least, out=noise)
 

@@ -1,7 +1,7 @@
-"""Tensors with a dimension that the program does not see, and who answers the operations on them.
+"""Tensors with a dimension that the program does not see, and what overrides the operations on them.
 
 A `Batched` tensor has the shape of one slice; its elements lie in another tensor with the slices along the first dimension.
-That one may be batched itself, by the `vmap` around: each level answers an operation by an operation on what is inside of
+That one may be batched itself, by the `vmap` around: each level computes an operation by an operation on what is inside of
 its own tensors, until there are none.  The tape, tangents and devices are those of the innermost elements.
 """
 
@@ -13,10 +13,10 @@ from operator import index
 from typing import Any, ClassVar
 
 from .._tensor import Tensor
-from .._wrapper.composed import Composed
+from .._wrapper.wrapper_tensor import WrapperTensor
 from ..core.base.tensor import TensorBase
+from ..core.call.interceptors import Mode, add_override_class, disable_overrides, in_current_order, modes_on
 from ..core.call.operation import behind
-from ..core.call.watching import Mode, modes_on, set_plain, today, watch_class
 from ..core.make.create import empty
 from ..core.tape import current_pass, is_forward_open
 from ..operations.declare.registry import REGISTRY
@@ -30,15 +30,15 @@ _as_strided: Callable = REGISTRY["as_strided"].function.function
 class Level:
     """One run of a mapped function: how many slices there are, and what random operations do.
 
-    Its tensors hold it.  While it lives, the class of batched tensors is asked about operations: no longer, for a class that
-    is asked makes every small call dearer.
+    Its tensors hold it.  While it lives, the class of batched tensors overrides operations: no longer, for a class that
+    overrides makes every small call dearer.
     """
 
     def __init__(self, size: int, randomness: str) -> None:
         self.size, self.randomness = size, randomness
         self.number = next(_numbers)  # inner levels come later
         self.open = True
-        watch_class(self)
+        add_override_class(self)
 
     def tensor(self, elements: TensorBase) -> Batched:
         """The batched tensor over elements whose first dimension counts slices."""
@@ -61,7 +61,7 @@ class Level:
         """The elements of a tensor of this level, None for anything else."""
         return x._elements if type(x) is Batched and x._level is self else None
 
-    def spread(self, x: TensorBase) -> TensorBase:
+    def broadcast(self, x: TensorBase) -> TensorBase:
         """The elements of a tensor, repeated without copying where it is not of this level."""
         found = self.inside(x)
         return x.expand(self.size, *x.shape) if found is None else found
@@ -72,26 +72,26 @@ def _outline(elements: TensorBase) -> TensorBase:
     dtype = elements.dtype
     blank = _blank.get(dtype)
     if blank is None:
-        set_plain(1)
+        disable_overrides(1)
         try:
             blank = _blank[dtype] = empty(1 << 57, dtype=dtype, device="meta")
         finally:
-            set_plain(-1)
+            disable_overrides(-1)
     return _as_strided(blank, elements.shape[1:], elements.stride()[1:])
 
 
-class Batched(Composed):
+class Batched(WrapperTensor):
     """A tensor inside of a mapped function: the shape of one slice, the elements of all."""
 
     _elements: Any
     _level: Level
     _is: ClassVar[str] = "a tensor inside of vmap"
-    _in_slices = True
-    _asked_while_alive = True
+    _is_batched = True
+    _overrides_while_alive = True
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
-        return answer(func, args, kwargs or {}, None)
+        return dispatch_batched(func, args, kwargs or {}, None)
 
     @classmethod
     def _refusal(cls, name: str) -> NotImplementedError:
@@ -119,7 +119,7 @@ class Batched(Composed):
 
     def _everywhere(self) -> bool:
         elements = self._elements
-        return elements._everywhere() if elements._composed else elements.is_meta or bool(elements.all())
+        return elements._everywhere() if elements._is_wrapper else elements.is_meta or bool(elements.all())
 
     def _reshaped(self) -> None:
         """Take the outline again, after the elements were given another shape in place."""
@@ -182,15 +182,15 @@ def depth(x: Any) -> int:
     return 1 + depth(x._elements) if type(x) is Batched else 0
 
 
-def spread_over(x: TensorBase, levels: list[Level]) -> TensorBase:
+def broadcast_over(x: TensorBase, levels: list[Level]) -> TensorBase:
     """A tensor as one of all those levels (the outermost first), repeated without copying where it is the same for all slices."""
     if not levels:
         return x
     *outer, level = levels
     inside = level.inside(x)
     if inside is not None:
-        return level.tensor(spread_over(inside, outer))
-    return level.tensor(level.spread(spread_over(x, outer)))
+        return level.tensor(broadcast_over(inside, outer))
+    return level.tensor(level.broadcast(broadcast_over(x, outer)))
 
 
 def running_levels() -> list[Level]:
@@ -220,9 +220,9 @@ def innermost(values: Iterable) -> Level | None:
 Rule = Callable[[Level, Any, list, dict, "Running | None"], Any]
 
 
-def answer(op: Any, args: tuple, kwargs: dict, running: Running | None) -> Any:
+def dispatch_batched(op: Any, args: tuple, kwargs: dict, running: Running | None) -> Any:
     """An operation with batched arguments, by the rule for it at the innermost of their levels."""
-    op, (args, kwargs) = behind(op), today(op, args, kwargs)
+    op, (args, kwargs) = behind(op), in_current_order(op, args, kwargs)
     level = innermost(args)
     if kwargs:
         other = innermost(kwargs.values())
@@ -264,4 +264,4 @@ class Running(Mode):
         operation = behind(operation)
         if operation in self.random:
             return self.draw(self, operation, args, kwargs)
-        return answer(operation, args, kwargs, self)
+        return dispatch_batched(operation, args, kwargs, self)

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from ..core.base import display
-from ..core.base.provided import provided
+from ..core.base.callbacks import callbacks
 from ..core.base.tensor import TensorBase
 from ..core.places.join import stack
 
@@ -227,5 +227,5 @@ def replace_all_batch_norm_modules_(root: Any) -> Any:
     (True, False)
     """
     for module in root.modules():
-        provided["without running statistics"](module)
+        callbacks["without running statistics"](module)
     return root

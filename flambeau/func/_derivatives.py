@@ -7,15 +7,15 @@ from typing import Any
 from ..autograd import forward_ad
 from ..autograd.gradients import grad
 from ..core import tape
-from ..core.base.provided import provide
+from ..core.base.callbacks import set_callback
 from ..core.base.tensor import TensorBase
-from ._batched import Level, innermost, running_levels, spread_over
+from ._batched import Level, broadcast_over, innermost, running_levels
 from ._rules import operation
 
 
 def _of_all_slices(x: TensorBase) -> TensorBase:
     """A tensor inside of the functions that run now, its elements apart for each slice."""
-    return spread_over(x, running_levels())
+    return broadcast_over(x, running_levels())
 
 
 def gradients(
@@ -44,9 +44,9 @@ def gradients(
     own = [k for k, x in enumerate(inputs) if level.inside(x) is not None]
     shared = [k for k, x in enumerate(inputs) if level.inside(x) is None]
     found: list[Any] = [None] * len(inputs)
-    roots = [level.spread(o) for o in outputs]
+    roots = [level.broadcast(o) for o in outputs]
     sent = [_seed(level, o, s) for o, s in zip(outputs, given)]
-    plain = not own and not any(getattr(x, "_in_slices", False) for x in (*outputs, *inputs))
+    plain = not own and not any(getattr(x, "_is_batched", False) for x in (*outputs, *inputs))
     if plain and shared:
         found = _of_all_seeds(level, outputs, inputs, given, retain, create_graph)
         if not materialize_grads and not allow_unused and any(g is None for g in found):
@@ -86,7 +86,7 @@ def _of_all_seeds(
     found = tape.run_backward(
         roots, sent if create_graph else [s.detach() for s in sent], retain, create_graph, inputs, False
     )
-    return [None if g is None else level.tensor(level.spread(g)) for g in found]
+    return [None if g is None else level.tensor(level.broadcast(g)) for g in found]
 
 
 def _seed(level: Level, output: Any, seed: Any) -> TensorBase:
@@ -96,19 +96,19 @@ def _seed(level: Level, output: Any, seed: Any) -> TensorBase:
             raise RuntimeError(
                 f"grad(): grad can be implicitly created only for scalar outputs, got shape {tuple(output.shape)}"
             )
-        elements = level.spread(output)
+        elements = level.broadcast(output)
         return elements.new_ones(elements.shape)
     if tuple(seed.shape) != tuple(output.shape):
         raise RuntimeError(
             f"Mismatch in shape: grad_output has a shape of {tuple(seed.shape)} and output has a shape of {tuple(output.shape)}."
         )
-    return level.spread(seed)
+    return level.broadcast(seed)
 
 
 def _make_dual(primal: Any, tangent: Any, of: Any) -> TensorBase:
     level = innermost((primal, tangent))
     assert level is not None
-    return level.tensor(forward_ad.dual(level.spread(primal), level.spread(tangent), of))
+    return level.tensor(forward_ad.dual(level.broadcast(primal), level.broadcast(tangent), of))
 
 
 def _unpack_dual(x: Any, of: Any) -> tuple:
@@ -154,13 +154,13 @@ def gathered(level: Level, grad: Any, batched: bool) -> Any:
     if grad is None:
         return None
     if batched:
-        return level.spread(grad)
+        return level.broadcast(grad)
     inside = level.inside(grad)
     return grad * level.size if inside is None else inside.sum(0)
 
 
-provide("record of slices", record)
-provide("tensor of all slices", _of_all_slices)
-provide("gradients of slices", gradients)
-provide("dual tensor of slices", _make_dual)
-provide("parts of a dual tensor of slices", _unpack_dual)
+set_callback("record of slices", record)
+set_callback("tensor of all slices", _of_all_slices)
+set_callback("gradients of slices", gradients)
+set_callback("dual tensor of slices", _make_dual)
+set_callback("parts of a dual tensor of slices", _unpack_dual)

@@ -8,7 +8,7 @@ from ..core.base.tensor import TensorBase
 from ..core.call.operation import Op
 from ..operations.declare.registry import REGISTRY
 from ._batched import Level, Running, innermost
-from ._rules import lifted, operation, parameters, sliced, written
+from ._rules import operation, parameters, sliced, with_rank, written
 
 
 def _random() -> frozenset[Op]:
@@ -85,14 +85,14 @@ def _of_slices(level: Level, op: Any, args: list, kwargs: dict) -> Any:
     if in_place:
         target = written(level, op, args)
         rank = target.ndim
-        inner = [lifted(level, x, rank) for x in args]
-        op(*inner, **{n: lifted(level, x, rank) for n, x in kwargs.items()})
+        inner = [with_rank(level, x, rank) for x in args]
+        op(*inner, **{n: with_rank(level, x, rank) for n, x in kwargs.items()})
         return target
     if op.entry.batching == "sliced":
         return sliced(level, op, args, kwargs, None)
     rank = max(x.ndim for x in [*args, *kwargs.values()] if isinstance(x, TensorBase))
-    inner = [lifted(level, x, rank) for x in args]
-    found = op(*inner, **{n: lifted(level, x, rank) for n, x in kwargs.items()})
+    inner = [with_rank(level, x, rank) for x in args]
+    found = op(*inner, **{n: with_rank(level, x, rank) for n, x in kwargs.items()})
     return level.wrapped(found)
 
 
@@ -103,5 +103,5 @@ def _around(level: Level, inner: Level, op: Any, args: list, kwargs: dict) -> An
             _fresh(level, op, tuple(args), kwargs)
         return op(*args, **kwargs)
     first = next(k for k, x in enumerate(args) if isinstance(x, TensorBase))
-    args[first] = level.tensor(level.spread(args[first]))
+    args[first] = level.tensor(level.broadcast(args[first]))
     return _of_slices(level, op, args, kwargs)

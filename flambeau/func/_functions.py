@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..autograd.function import Function, FunctionCtx
-from ..core.base.provided import provide
+from ..core.base.callbacks import set_callback
 from ..core.base.tensor import TensorBase
 from ._batched import Level, innermost
 from ._derivatives import gathered
@@ -93,7 +93,7 @@ def _generated(level: Level, cls: Any, args: tuple, kwargs: dict) -> Any:
                 ctx.own._forward = ()
             many = isinstance(found, (tuple, list))
             spread = [
-                None if t is None else level.spread(t) if b else t
+                None if t is None else level.broadcast(t) if b else t
                 for t, b in zip(found if many else [found], kinds)
             ]
             return tuple(spread)
@@ -106,4 +106,4 @@ def _generated(level: Level, cls: Any, args: tuple, kwargs: dict) -> Any:
     return results[0] if kind is None else results if kind is list else tuple(results)
 
 
-provide("function of slices", apply)
+set_callback("function of slices", apply)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..core.base.tensor import TensorBase
-from ..core.call.watching import pop_mode, push_mode
+from ..core.call.interceptors import pop_mode, push_mode
 from ..utils import _pytree as pytree
 from . import _functions, _rules_layers, _rules_places, _rules_products, _rules_views  # noqa: F401  they enter what they know
 from ._batched import Level, Running
@@ -146,7 +146,7 @@ def _result(func: Any, level: Level, x: Any, dim: int | None) -> Any:
             f"vmap({_name(func)}, ...): `{_name(func)}` must only return Tensors, got type {type(x)}. Did you mean to set out_dims= "
             "to None for output?"
         )
-    elements = level.spread(x)
+    elements = level.broadcast(x)
     rank = elements.ndim
     if not -rank <= dim < rank:
         raise IndexError(

@@ -16,9 +16,9 @@ from typing import Any
 from ..core.base.dtypes import promote_types
 from ..core.base.tensor import TensorBase
 from ..core.call.custom import CustomOp
+from ..core.call.interceptors import disable_overrides
 from ..core.call.operation import Op, behind
 from ..core.call.pointwise import InPlaceOp, PointwiseOp
-from ..core.call.watching import set_plain
 from ..core.loops.rows import RowOp
 from ..operations.declare.registry import REGISTRY
 from . import _batched
@@ -53,10 +53,10 @@ class Parameters:
         if self.rest is not None and len(args) > len(self.names):
             bound[self.rest] = tuple(args[len(self.names) :])
         for name, value in kwargs.items():
-            bound[self.own(name)] = value
+            bound[self.own_name(name)] = value
         return bound
 
-    def own(self, name: str) -> str:
+    def own_name(self, name: str) -> str:
         """What the operation itself calls a keyword."""
         if name in self.names or name in self.named:
             return name
@@ -126,7 +126,7 @@ def written(level: Level, op: Any, args: list, who: str = "self") -> Any:
 
 
 # --- element by element -----------------------------
-def lifted(level: Level, x: Any, rank: int) -> Any:
+def with_rank(level: Level, x: Any, rank: int) -> Any:
     """The elements of `x`, dimensions of size 1 put in so that slices have `rank` dimensions; others as they are."""
     found = level.inside(x)
     if found is None:
@@ -196,8 +196,8 @@ def filled(level: Level, op: Any, args: list, kwargs: dict, running: Running | N
     numbers = level.inside(value) if isinstance(value, TensorBase) else None
     if numbers is None or value.ndim:
         return pointwise(level, op, args, kwargs, running)
-    target = written(level, op, [x]) if op.writes else level.wrapped(level.spread(x).clone())
-    level.inside(target).copy_(lifted(level, value, x.ndim))
+    target = written(level, op, [x]) if op.writes else level.wrapped(level.broadcast(x).clone())
+    level.inside(target).copy_(with_rank(level, value, x.ndim))
     return target
 
 
@@ -205,7 +205,7 @@ def _aligned(level: Level, x: Any, rank: int, cast: dict[int, Any]) -> Any:
     """An argument's elements, those of tensors in tuples and lists, too."""
     if isinstance(x, (tuple, list)):
         return type(x)(_aligned(level, y, rank, cast) for y in x)
-    return lifted(level, cast.get(id(x), x), rank) if isinstance(x, TensorBase) else x
+    return with_rank(level, cast.get(id(x), x), rank) if isinstance(x, TensorBase) else x
 
 
 # --- along dimensions -------------------------------
@@ -229,7 +229,7 @@ def along(none: str = "keep", spread: tuple[str, ...] | None = None) -> Rule:
         for name, value in bound.items():
             if isinstance(value, TensorBase):
                 if name == first or spread is None or name in spread or level.inside(value) is not None:
-                    value = level.spread(value)
+                    value = level.broadcast(value)
                     bound[name] = value.unsqueeze(1) if scalar and value.ndim == 1 else value
         for name in known.shifted:
             given = bound.get(name, known.defaults.get(name))
@@ -296,7 +296,7 @@ def rows(level: Level, op: Any, args: list, kwargs: dict, running: Running | Non
     if out is not None:
         return looped(level, op, args, kwargs, running)
     # Formulas of their gradients take it that all tensors have all rows: none is shared.
-    inner = tuple(lifted(level, level.tensor(level.spread(t)), max(rank, 1)) for t in tensors)
+    inner = tuple(with_rank(level, level.tensor(level.broadcast(t)), max(rank, 1)) for t in tensors)
     dim = tuple(range(1, max(rank, 1) + 1)) if dim is None or dim == () else shifted(dim, rank)
     if isinstance(dim, tuple) and len(dim) == 1:
         dim = dim[0]
@@ -310,7 +310,7 @@ def leading(level: Level, op: Any, args: list, kwargs: dict, running: Running | 
     target = written(level, op, args) if op.writes else None
 
     def inner(x: Any) -> Any:
-        return lifted(level, x, rank) if isinstance(x, TensorBase) else x
+        return with_rank(level, x, rank) if isinstance(x, TensorBase) else x
 
     found = op(*map(inner, args), **{name: inner(x) for name, x in kwargs.items()})
     return level.wrapped(found) if target is None else target
@@ -321,7 +321,7 @@ def batches(level: Level, op: Any, args: list, kwargs: dict, running: Running | 
     rank = _highest_rank([*args, *kwargs.values()])
 
     def inner(x: Any) -> Any:
-        return lifted(level, level.tensor(level.spread(x)), rank) if isinstance(x, TensorBase) else x
+        return with_rank(level, level.tensor(level.broadcast(x)), rank) if isinstance(x, TensorBase) else x
 
     return level.wrapped(op(*map(inner, args), **{name: inner(x) for name, x in kwargs.items()}))
 
@@ -337,7 +337,7 @@ def elements_of(level: Level, op: Any, args: list, kwargs: dict, running: Runnin
 # --- made of others ---------------------------------
 
 
-def parts(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Any:
+def decomposed(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Any:
     """A function made of operations: it runs on batched tensors."""
     body = getattr(op, "composite", None) or op.function
     with running or nullcontext():
@@ -359,14 +359,14 @@ def _has_outline(args: Any) -> bool:
     return any(x.is_meta for x in args if isinstance(x, TensorBase))
 
 
-# --- answers and refusals ---------------------------
+# --- results and refusals ---------------------------
 def outlined(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Any:
     """A question about shapes and dtypes: asked of the outlines."""
-    set_plain(1)
+    disable_overrides(1)
     try:
         return op(*args, **kwargs)
     finally:
-        set_plain(-1)
+        disable_overrides(-1)
 
 
 def itemless(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Any:
@@ -448,7 +448,7 @@ def of_program(level: Level, op: Any, args: list, kwargs: dict, running: Running
         return by_rule(level, own, args, kwargs, str(op))
     if isinstance(op, CustomOp):
         if op.whole is not None:
-            return parts(level, op, args, kwargs, running)
+            return decomposed(level, op, args, kwargs, running)
         for name, x in op.written_among(args):
             written(level, op, [x], name)
     return looped(level, op, args, kwargs, running)
@@ -456,21 +456,21 @@ def of_program(level: Level, op: Any, args: list, kwargs: dict, running: Running
 
 # --- which rule -------------------------------------
 BY_KIND: dict[str, Rule] = {
-    "composite": parts,
-    "window": parts,
+    "composite": decomposed,
+    "window": decomposed,
     "pointwise": pointwise,
-    "hosted": pointwise,
+    "fallback": pointwise,
     "reduction": along("all"),
     "row": along(),
     "scan": along(),
     "view": along(spread=()),
     "indexing": along(),
-    "shape": parts,
+    "shape": decomposed,
     "lapack": leading,
     "sort": along(),
     "search": looped,
     "spectral": along("all"),
-    "masked": parts,
+    "masked": decomposed,
     "copy": elements_of,
     "conversion": elements_of,
     "question": outlined,
@@ -492,7 +492,7 @@ NAMED: dict[str, Rule] = {
     "leading": leading,
     "looped": looped,
     "outlined": outlined,
-    "parts": parts,
+    "parts": decomposed,
     "pointwise": pointwise,
     "shapeless": shapeless,
     "sliced": sliced,
@@ -524,11 +524,11 @@ def made(*ops: Any) -> Callable[[Callable], Callable]:
 
 
 def made_of(function: Callable) -> Rule:
-    def answered(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Any:
+    def apply_rule(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Any:
         named = {parameters(op).own(name): x for name, x in kwargs.items()} if kwargs else {}
         return function(*args, **named)
 
-    return answered
+    return apply_rule
 
 
 # --- finding them -----------------------------------
@@ -556,7 +556,7 @@ def rule_of(op: Any) -> Rule:
     else:
         found = None
     if found is None:
-        found = parts if getattr(op, "composite", None) is not None else looped
+        found = decomposed if getattr(op, "composite", None) is not None else looped
     return found
 
 

@@ -22,33 +22,33 @@ from ._batched import Level, Rule, Running
 from ._rules import (
     NAMED,
     along,
+    decomposed,
     leading,
-    lifted,
     like,
     looped,
     made,
     mapped,
     operation,
     parameters,
-    parts,
     rule,
+    with_rank,
 )
 from ._rules_products import shared
 
-Found = Any
+Result = Any
 
 
 # --- windows and images -----------------------------
 def folded(spatial: int, *tensors: str) -> Rule:
     """The rule of an operation on (N, C, …) or (C, …), where … are so many dimensions: slices are more of the N."""
 
-    def folding(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
+    def folding(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Result:
         bound = parameters(op).bind(args, kwargs)
         names = [n for n, x in bound.items() if isinstance(x, TensorBase)]
         rank = bound[parameters(op).names[0]].ndim
         many = spatial < 0 or rank == spatial + 2
         for n in names:
-            x = level.spread(bound[n])
+            x = level.broadcast(bound[n])
             bound[n] = x.flatten(0, 1) if many else x
         found = parameters(op).call(op, bound)
         if many:
@@ -62,14 +62,14 @@ NAMED.update({"images": folded(-1), "images 1d": folded(1), "images 2d": folded(
 
 
 @rule(resizing.affine_grid, flat.affine_grid_generator)
-def _grid(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
+def _grid(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Result:
     bound = parameters(op).bind(args, kwargs)
     count, *sizes = bound["size"]
     return folded(-1)(level, op, [], {**bound, "size": (level.size * count, *sizes)}, running)
 
 
 @rule(padding.pad, padding.constant_pad_nd)
-def _padded(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
+def _padded(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Result:
     bound = parameters(op).bind(args, kwargs)
     x = bound["input"]
     if bound.get("mode", "constant") == "constant" or x.ndim < 2:
@@ -84,7 +84,7 @@ def _real(x: Any, w: Any) -> bool:
 
 
 @rule(convolution.convolution)
-def _convolution(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
+def _convolution(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Result:
     x, w, bias, geometry, out, transposed = args
     b, inside, weights = level.size, level.inside(x), level.inside(w)
     terms = None if bias is None else level.inside(bias)
@@ -98,20 +98,20 @@ def _convolution(level: Level, op: Any, args: list, kwargs: dict, running: Runni
         found = level.tensor(convolution.sliced_convolution(inside, weights, geometry, out))
     else:  # a slice is one group more
         apart = geometry._replace(groups=b * geometry.groups)
-        terms = None if bias is None else level.spread(bias).reshape(-1)
+        terms = None if bias is None else level.broadcast(bias).reshape(-1)
         made = op(
-            convolution.in_groups(level.spread(x)), weights.flatten(0, 1), terms, apart, out, transposed
+            convolution.in_groups(level.broadcast(x)), weights.flatten(0, 1), terms, apart, out, transposed
         )
         return level.tensor(convolution.out_of_groups(made, b))
     return found if bias is None else found + bias.reshape(-1, *(1,) * len(out))
 
 
 @rule(convolution.convolution_backward)
-def _convolution_backward(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
+def _convolution_backward(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Result:
     grad, x, w, geometry, transposed, wanted = args
     b, of_x, of_w = level.size, None, None
     groups = convolution.in_groups, convolution.out_of_groups
-    sent, read, weights = map(level.spread, (grad, x, w))
+    sent, read, weights = map(level.broadcast, (grad, x, w))
     if wanted[0] and level.inside(w) is None:
         found, _, _ = op(
             sent.flatten(0, 1), read.flatten(0, 1), w, geometry, transposed, (True, False, False)
@@ -148,17 +148,17 @@ def _sliced_convolution_backward(grad: Any, input: Any, weight: Any, geometry: A
 
 # --- transforms and solvers --------------------------
 @rule(spectral.istft)
-def _signal(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
+def _signal(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Result:
     bound = parameters(op).bind(args, kwargs)
     if level.inside(bound.get("window")) is not None:
         return looped(level, op, args, kwargs, running)
-    elements = level.spread(bound["input"])
+    elements = level.broadcast(bound["input"])
     found = parameters(op).call(op, {**bound, "input": elements.flatten(0, -3)})
     return level.wrapped(found.unflatten(0, elements.shape[:-2]))
 
 
 @rule(spectral.stft)
-def _spectrum(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
+def _spectrum(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Result:
     bound = parameters(op).bind(args, kwargs)
     x, window = bound["input"], bound.get("window")
     if level.inside(window) is not None:
@@ -168,7 +168,7 @@ def _spectrum(level: Level, op: Any, args: list, kwargs: dict, running: Running 
     return level.tensor(found.reshape(level.size, *x.shape[:-1], *found.shape[1:]))
 
 
-def _transformed(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
+def _transformed(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Result:
     bound = parameters(op).bind(args, kwargs)
     if bound.get("dim") is None and bound.get("s") is not None:
         bound["dim"] = tuple(range(-len(bound["s"]), 0))
@@ -186,7 +186,7 @@ def _is_column(a: Any, b: Any) -> bool:
 def _solving(trailing: dict[str, int]) -> Rule:
     """The rule of solvers: so many dimensions of a problem for each tensor, those before count problems."""
 
-    def solving(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
+    def solving(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Result:
         bound = parameters(op).bind(args, kwargs)
         column = op.__name__ in ("solve", "solve_ex") and _is_column(bound["A"], bound["B"])
         if column:
@@ -194,7 +194,7 @@ def _solving(trailing: dict[str, int]) -> Rule:
         given = {n: k for n, k in trailing.items() if isinstance(bound.get(n), TensorBase)}
         most = max(bound[n].ndim - k for n, k in given.items())
         for n, k in given.items():
-            bound[n] = lifted(level, level.tensor(level.spread(bound[n])), most + k)
+            bound[n] = with_rank(level, level.tensor(level.broadcast(bound[n])), most + k)
         found = parameters(op).call(op, bound)
         if not column:
             return level.wrapped(found)
@@ -212,16 +212,16 @@ NAMED["solving LD"] = _solving({"LD": 2, "pivots": 1, "B": 2})
 
 
 @rule(distances.cdist_forward)
-def _distances(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
+def _distances(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Result:
     """Slices are more matrices."""
     a, b, p = args
-    found = op(level.spread(a).flatten(0, 1), level.spread(b).flatten(0, 1), p)
+    found = op(level.broadcast(a).flatten(0, 1), level.broadcast(b).flatten(0, 1), p)
     return level.wrapped(found.reshape(level.size, a.shape[0], *found.shape[1:]))
 
 
 # --- layers -----------------------------------------
 @rule(embedding.embedding)
-def _embedded(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
+def _embedded(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Result:
     bound = parameters(op).bind(args, kwargs)
     index, weight = bound["input"], bound["weight"]
     if level.inside(weight) is None:
@@ -238,10 +238,10 @@ def _embedded(level: Level, op: Any, args: list, kwargs: dict, running: Running 
 
 
 @rule(attention.scaled_dot_product_attention)
-def _attended(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
+def _attention(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Result:
     bound = parameters(op).bind(args, kwargs)
     if bound.get("dropout_p"):
-        return parts(level, op, args, kwargs, running)
+        return decomposed(level, op, args, kwargs, running)
     return leading(level, op, args, kwargs, running)
 
 
@@ -249,23 +249,25 @@ def _attended(level: Level, op: Any, args: list, kwargs: dict, running: Running 
     flash_attention.scaled_dot_product_flash_attention_for_cpu,
     flash_attention.scaled_dot_product_flash_attention_for_cpu_backward,
 )
-def _in_tiles(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
+def _in_tiles(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Result:
     """Slices are more of the batch; numbers of dropout and masks belong to places in it."""
     bound = parameters(op).bind(args, kwargs)
     if bound["dropout_p"] or bound["mask"] is not None:
         return looped(level, op, args, kwargs, running)
     n = bound["query"].shape[0]
-    folded = {k: level.spread(x).flatten(0, 1) if isinstance(x, TensorBase) else x for k, x in bound.items()}
+    folded = {
+        k: level.broadcast(x).flatten(0, 1) if isinstance(x, TensorBase) else x for k, x in bound.items()
+    }
     found = parameters(op).call(op, folded)
     return level.wrapped(tuple(t if t is None else t.unflatten(0, (level.size, n)) for t in found))
 
 
 @rule(losses.class_entropy)
-def _classes(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
+def _classes(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Result:
     """Slices are more rows, whose losses are reduced afterwards."""
     bound = parameters(op).bind(args, kwargs)
     ignore, how = bound["ignore_index"], bound["how"]
-    x, target = level.spread(bound["input"]), level.spread(bound["target"])
+    x, target = level.broadcast(bound["input"]), level.broadcast(bound["target"])
     sizes = x.shape[:2]
     losses, *others = op(x.flatten(0, 1), target.flatten(0, 1), ignore, "none")
     kept = (target != ignore).to(x.dtype).sum(1)
@@ -285,7 +287,7 @@ def _classes_back(
 
 
 @rule(normalization.batch_norm)
-def _normalized(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
+def _normalized(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Result:
     known = parameters(op)
     bound = known.bind(args, kwargs)
     x = bound["input"]
@@ -301,9 +303,9 @@ def _normalized(level: Level, op: Any, args: list, kwargs: dict, running: Runnin
                 "`func.replace_all_batch_norm_modules_`"
             )
     b, sizes = level.size, x.shape
-    flat = level.spread(x).movedim(0, 1).reshape(sizes[0], b * sizes[1], *sizes[2:])
+    flat = level.broadcast(x).movedim(0, 1).reshape(sizes[0], b * sizes[1], *sizes[2:])
     given: dict[str, Any] = {n: bound.get(n) for n in ("running_mean", "running_var", "weight", "bias")}
-    given = {n: None if t is None else level.spread(t).reshape(-1) for n, t in given.items()}
+    given = {n: None if t is None else level.broadcast(t).reshape(-1) for n, t in given.items()}
     found = known.call(op, {**bound, **given, "input": flat})
     if training:
         for n in ("running_mean", "running_var"):
@@ -313,11 +315,11 @@ def _normalized(level: Level, op: Any, args: list, kwargs: dict, running: Runnin
 
 
 @rule(normalized_rows.layer_norm_rows, normalized_rows.instance_norm_rows, normalized_rows.rms_norm_rows)
-def _rows_normalized(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
+def _rows_normalized(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Result:
     """Slices are more rows; weights that differ from slice to slice are multiplied afterwards."""
     bound = parameters(op).bind(args, kwargs)
     weight, bias = bound.get("weight"), bound.get("bias")
-    bound["input"] = level.spread(bound["input"])
+    bound["input"] = level.broadcast(bound["input"])
     if level.inside(weight) is None and level.inside(bias) is None:
         return level.wrapped(parameters(op).call(op, bound))
     rms, shape = op.__name__ == "rms_norm_rows", bound["input"].shape[-bound["rank"] :]
@@ -402,7 +404,7 @@ def _groups_back(grad: Any, input: Any, mean: Any, inverse: Any, weight: Any, ep
 
 
 @rule(recurrent.lstm_layer, recurrent.gru_layer, recurrent.rnn_layer)
-def _recurrent(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
+def _recurrent(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Result:
     bound = parameters(op).bind(args, kwargs)
     own = any(
         bound.get(name) is not None and level.inside(bound[name]) is not None for name in ("weight", "bias")
@@ -415,7 +417,7 @@ def _recurrent(level: Level, op: Any, args: list, kwargs: dict, running: Running
         "hidden",
         *(["cell"] if "cell" in bound else []),
     ):  # (L, B N, …) and (B N, …): slices are more sequences
-        x = level.spread(bound[name]).movedim(0, -3)
+        x = level.broadcast(bound[name]).movedim(0, -3)
         bound[name] = x.reshape(*x.shape[:-3], b * n, x.shape[-1])
     found = parameters(op).call(op, bound)
     apart = [t.reshape(*t.shape[:-2], b, n, t.shape[-1]).movedim(-3, 0) for t in _several(found)]

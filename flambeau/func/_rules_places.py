@@ -13,21 +13,21 @@ from ..operations.rows import segments
 from ._batched import Level, Running
 from ._rules import (
     along,
-    lifted,
+    decomposed,
     looped,
     made,
     operation,
     parameters,
-    parts,
     pointwise,
     rule,
     shapeless,
     sliced,
+    with_rank,
     wrap_dim,
     written,
 )
 
-Found = Any
+Result = Any
 
 
 # --- places -----------------------------------------
@@ -85,7 +85,7 @@ def _at(level: Level, x: Any, indices: list[tuple[int, Any]]) -> tuple[Any, tupl
     rest = [d for d in range(x.ndim) if d not in dims]
     inside = level.inside(x)
     many = any(level.inside(i) is not None for _, i in indices)
-    key = [lifted(level, i, rank) for _, i in indices]
+    key = [with_rank(level, i, rank) for _, i in indices]
     if inside is None:
         found = x.permute(*dims, *rest)
     else:
@@ -101,7 +101,7 @@ def _at(level: Level, x: Any, indices: list[tuple[int, Any]]) -> tuple[Any, tupl
 
 
 @rule(Tensor.__getitem__)
-def _got(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
+def _got(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Result:
     x, key = args[0], key_of(args[1])
     _no_masks(level, op, key)
     plain, indices = _split_key(x, key)
@@ -124,7 +124,7 @@ def _no_masks(level: Level, op: Any, key: Any) -> None:
 
 
 @rule(Tensor.__setitem__)
-def _set(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
+def _set(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Result:
     x, key, value = args[0], key_of(args[1]), args[2]
     written(level, op, args)
     masks = [
@@ -153,7 +153,7 @@ def _put(level: Level, view: Any, indices: list, value: Any, accumulate: bool) -
             full = (*rest[:place], *shape, *rest[place:])
             value = value.expand(full).movedim(tuple(range(place, place + rank)), tuple(range(rank)))
         value = (
-            lifted(level, value, rank + view.ndim - len(indices))
+            with_rank(level, value, rank + view.ndim - len(indices))
             if value.ndim or level.inside(value) is not None
             else value
         )
@@ -181,7 +181,7 @@ def _set_masked(level: Level, op: Any, x: Any, mask: Any, value: Any) -> None:
 
 
 @rule(indexing.index_put)
-def _index_put(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
+def _index_put(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Result:
     bound = parameters(op).bind(args, kwargs)
     x, given, values = bound["input"], bound["indices"], bound["values"]
     accumulate = bound.get("accumulate", False)
@@ -190,7 +190,7 @@ def _index_put(level: Level, op: Any, args: list, kwargs: dict, running: Running
         written(level, op, args)
         target = x
     else:
-        target = level.tensor(level.spread(x).clone())
+        target = level.tensor(level.broadcast(x).clone())
     masks = [i for i in given if i is not None and i.dtype == _bool()]
     if masks:
         if len(given) == 1 and not accumulate:
@@ -204,7 +204,7 @@ def _index_put(level: Level, op: Any, args: list, kwargs: dict, running: Running
 
 
 @rule(Tensor.masked_fill, Tensor.masked_fill_)
-def _filled(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
+def _filled(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Result:
     bound = parameters(op).bind(args, kwargs)
     value = bound["value"]
     if not isinstance(value, TensorBase) or level.inside(value) is None:
@@ -215,7 +215,7 @@ def _filled(level: Level, op: Any, args: list, kwargs: dict, running: Running | 
 
 
 @made(indexing.index_select)
-def _index_select(input: Any, dim: Any, index: Any) -> Found:
+def _index_select(input: Any, dim: Any, index: Any) -> Result:
     index = index.reshape(1) if index.ndim == 0 else index
     if input.ndim == 0:
         wrap_dim(dim, 0)
@@ -224,7 +224,7 @@ def _index_select(input: Any, dim: Any, index: Any) -> Found:
 
 
 @made(indexing.take)
-def _take(input: Any, index: Any) -> Found:
+def _take(input: Any, index: Any) -> Result:
     return input.reshape(-1)[index]
 
 
@@ -232,7 +232,7 @@ def _by_index(*ops: Any) -> None:
     """An operation with one index for the places along a dimension: where it is the same for all slices, one call."""
 
     @rule(*ops)
-    def indexed(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
+    def indexed(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Result:
         bound = parameters(op).bind(args, kwargs)
         held = level.inside(bound["index"]) is not None
         value = bound.get("value")
@@ -250,13 +250,13 @@ for _op in (indexing.index_add, indexing.index_copy, indexing.index_fill, indexi
 
 
 @rule(shaping.diagonal_scatter, shaping.select_scatter, shaping.slice_scatter, shaping.as_strided_scatter)
-def _written_copy(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
-    args[0] = level.tensor(level.spread(args[0]))
-    return parts(level, op, args, kwargs, running)
+def _written_copy(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Result:
+    args[0] = level.tensor(level.broadcast(args[0]))
+    return decomposed(level, op, args, kwargs, running)
 
 
 @rule(indexing.scatter, indexing.scatter_add, indexing.scatter_reduce)
-def _scattered(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
+def _scattered(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Result:
     bound = parameters(op).bind(args, kwargs)
     if any(isinstance(bound.get(n), TensorBase) and bound[n].ndim == 0 for n in ("input", "index", "src")):
         return sliced(level, op, args, kwargs, running)
@@ -264,7 +264,7 @@ def _scattered(level: Level, op: Any, args: list, kwargs: dict, running: Running
 
 
 @rule(indexing.gather)
-def _gathered(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
+def _gathered(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Result:
     bound = parameters(op).bind(args, kwargs)
     if (bound["input"].ndim == 0) != (bound["index"].ndim == 0):
         return sliced(level, op, args, kwargs, running)
@@ -272,11 +272,11 @@ def _gathered(level: Level, op: Any, args: list, kwargs: dict, running: Running 
 
 
 @rule(segments.segment_reduce)
-def _segments(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
+def _segments(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Result:
     bound = dict(parameters(op).bind(args, kwargs))
     for name in ("data", "lengths", "offsets"):  # their dimensions before `axis` are batches already
         if isinstance(bound.get(name), TensorBase):
-            bound[name] = level.spread(bound[name])
+            bound[name] = level.broadcast(bound[name])
     axis = bound.get("axis", 0)
     bound["axis"] = axis + 1 if axis >= 0 else axis
     return level.wrapped(op(bound.pop("data"), bound.pop("reduce"), **bound))
@@ -285,7 +285,7 @@ def _segments(level: Level, op: Any, args: list, kwargs: dict, running: Running 
 # --- order ------------------------------------------
 def _middle(op: Any) -> None:
     @made(op)
-    def median(input: Any, dim: Any = None, keepdim: bool = False) -> Found:
+    def median(input: Any, dim: Any = None, keepdim: bool = False) -> Result:
         if dim is None:
             return op(input.reshape(-1), 0).values
         return _along_one(op, input, dim, keepdim)
@@ -300,12 +300,12 @@ for _op in (sorting.median, sorting.nanmedian):
 
 
 @made(sorting.msort)
-def _msort(input: Any) -> Found:
+def _msort(input: Any) -> Result:
     return input.sort(0).values
 
 
 @rule(sorting.quantile, sorting.nanquantile)
-def _quantile(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
+def _quantile(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Result:
     bound = parameters(op).bind(args, kwargs)
     q = bound["q"]
     if level.inside(q) is not None or bound.get("out") is not None:
@@ -324,7 +324,7 @@ def _quantile(level: Level, op: Any, args: list, kwargs: dict, running: Running 
 
 
 @made(indexing.take_along_dim)
-def _along(input: Any, indices: Any, dim: Any = None) -> Found:
+def _along(input: Any, indices: Any, dim: Any = None) -> Result:
     if dim is None:
         return _along(input.reshape(-1), indices.reshape(-1), 0)
     indices = operation("where")(indices < 0, indices + input.shape[dim], indices)
@@ -342,7 +342,7 @@ def _without(shape: Any, dim: int) -> tuple:
 
 
 @rule(operation("where"), Tensor.where)
-def _chosen(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
+def _chosen(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Result:
     if len(args) + len(kwargs) == 1:  # the places where a condition holds
         return shapeless(level, op, args, kwargs, running)
     return pointwise(level, op, args, kwargs, running)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..core.call.function import opened_derivative, shown_derivative
+from ..core.call.function import decomposed_derivative, derivative_op
 from ..core.lib.products import contraction, products
 from ..core.views import strided
 from ..operations.linalg.products import rows_of_slices, sliced_product
@@ -13,7 +13,7 @@ from ..operations.rows import reductions
 from ._batched import Level, Running
 from ._rules import made, made_of, operation, parameters, rule, sliced, written
 
-Found = Any
+Result = Any
 
 
 # --- products ---------------------------------------
@@ -21,7 +21,7 @@ _RANKS = {products.mm: (2, 2), products.bmm: (3, 3), products.mv: (2, 1), produc
 
 
 @rule(products.matmul, products.mm, products.bmm, products.mv, products.dot)
-def _matmul(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
+def _matmul(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Result:
     a, b = args[0], args[1] if len(args) > 1 else next(iter(kwargs.values()))
     if a.ndim == 0 or b.ndim == 0:
         raise RuntimeError(
@@ -84,7 +84,7 @@ def _as_matrix(level: Level, x: Any, at: int, rank: int) -> Any:
 
 
 @rule(products.linear)
-def _linear(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
+def _linear(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Result:
     bound = parameters(op).bind(args, kwargs)
     input, weight, bias = bound["input"], bound["weight"], bound.get("bias")
     if level.inside(weight) is None and (bias is None or level.inside(bias) is None):
@@ -94,19 +94,19 @@ def _linear(level: Level, op: Any, args: list, kwargs: dict, running: Running | 
 
 
 @made(products.vdot)
-def _vdot(input: Any, other: Any) -> Found:
+def _vdot(input: Any, other: Any) -> Result:
     return (input.conj() if input.is_complex() else input).dot(other)
 
 
 @made(products.inner)
-def _inner(input: Any, other: Any) -> Found:
+def _inner(input: Any, other: Any) -> Result:
     if input.ndim == 0 or other.ndim == 0:
         return input * other
     return operation("tensordot")(input, other, ((-1,), (-1,)))
 
 
 @made(products.outer)
-def _outer(input: Any, vec2: Any) -> Found:
+def _outer(input: Any, vec2: Any) -> Result:
     if input.ndim != 1 or vec2.ndim != 1:
         raise RuntimeError(f"outer: Expected 1-D arguments, but got {input.ndim}-D and {vec2.ndim}-D")
     return input[:, None] * vec2
@@ -123,7 +123,7 @@ def _sum(input: Any, product: Any, beta: Any, alpha: Any) -> Any:
 
 def _adding(op: Any, in_place: Any, product: Callable) -> None:
     @rule(op, in_place)
-    def added(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
+    def added(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Result:
         target = written(level, op, args) if op.writes else None
         given = list(args)
         named = dict(kwargs)
@@ -159,7 +159,7 @@ def _matrix_of(x: Any, form: int) -> Any:
     return x.unsqueeze(-2) if form == _ROW else x.unsqueeze(-1) if form == _COLUMN else x
 
 
-@made(contraction.shown_product)
+@made(contraction.product_op)
 def _gradient_product(a: Any, a_form: int, b: Any, b_form: int, sizes: tuple, form: int, alpha: tuple) -> Any:
     """`product_as`: matrices that may be stored transposed, or as vectors."""
     product = _matrix_of(a, a_form) @ _matrix_of(b, b_form)
@@ -169,7 +169,7 @@ def _gradient_product(a: Any, a_form: int, b: Any, b_form: int, sizes: tuple, fo
     return operation("sum_to_size")(found if factor == 1 else found * factor, sizes)
 
 
-@made(contraction.shown_column_sums)
+@made(contraction.column_sums_op)
 def _columns_summed(x: Any) -> Any:
     return x.sum(tuple(range(x.ndim - 1)))
 
@@ -181,5 +181,5 @@ def _expand_reduced(value: Any, sizes: Any, dims: Any, keepdim: Any) -> Any:
     return value.expand(tuple(sizes))
 
 
-rule(strided.shown_through, shown_derivative)(sliced)
-rule(opened_derivative)(made_of(lambda label, formula, *arguments: formula(*arguments)))
+rule(strided.through_op, derivative_op)(sliced)
+rule(decomposed_derivative)(made_of(lambda label, formula, *arguments: formula(*arguments)))

@@ -15,7 +15,6 @@ from ._batched import Level, Running, no_item
 from ._rules import (
     along,
     elements_of,
-    lifted,
     looped,
     made,
     made_of,
@@ -23,10 +22,11 @@ from ._rules import (
     parameters,
     rule,
     shifted,
+    with_rank,
     wrap_dim,
 )
 
-Found = Any
+Result = Any
 
 
 # --- views by sizes ---------------------------------
@@ -41,8 +41,8 @@ def _sizes(given: tuple, kwargs: dict, *names: str) -> tuple:
 
 
 @rule(views.reshape, views.view)
-def _reshaped(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
-    elements = level.spread(args[0])
+def _reshaped(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Result:
+    elements = level.broadcast(args[0])
     sizes = _sizes(tuple(args[1:]), kwargs, "shape", "size", "dtype")
     if len(sizes) == 1 and not isinstance(sizes[0], int) and not hasattr(sizes[0], "__index__"):
         return level.wrapped(op(elements, sizes[0]))  # view(dtype)
@@ -54,28 +54,28 @@ def _reshaped(level: Level, op: Any, args: list, kwargs: dict, running: Running 
 
 
 @made(Tensor.view_as, Tensor.reshape_as)
-def _view_as(input: Any, other: Any) -> Found:
+def _view_as(input: Any, other: Any) -> Result:
     return input.reshape(other.shape)
 
 
 @rule(views.expand, Tensor.broadcast_to)
-def _expanded(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
+def _expanded(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Result:
     sizes = _sizes(tuple(args[1:]), kwargs, "size", "sizes")
     if len(sizes) < args[0].ndim:
         raise RuntimeError(
             f"expand(): the number of sizes provided ({len(sizes)}) must be greater or equal to the number of dimensions in the "
             f"tensor ({args[0].ndim})"
         )
-    return level.wrapped(operation("expand")(lifted(level, args[0], len(sizes)), (level.size, *sizes)))
+    return level.wrapped(operation("expand")(with_rank(level, args[0], len(sizes)), (level.size, *sizes)))
 
 
 @made(Tensor.expand_as)
-def _expand_as(input: Any, other: Any) -> Found:
+def _expand_as(input: Any, other: Any) -> Result:
     return input.expand(other.shape)
 
 
 @rule(views.permute)
-def _permuted(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
+def _permuted(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Result:
     dims = _sizes(tuple(args[1:]), kwargs, "dims")
     rank = args[0].ndim
     if len(dims) != rank:
@@ -87,7 +87,7 @@ def _permuted(level: Level, op: Any, args: list, kwargs: dict, running: Running 
 
 
 @rule(Tensor.unsqueeze, Tensor.unsqueeze_)
-def _unsqueezed(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
+def _unsqueezed(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Result:
     dim = args[1] if len(args) > 1 else kwargs["dim"]
     target = args[0]
     found = op(level.inside(target), wrap_dim(dim, target.ndim + 1) + 1)
@@ -103,7 +103,7 @@ def _in_shape(level: Level, op: Any, target: Any, found: Any) -> Any:
 
 
 @rule(Tensor.squeeze, Tensor.squeeze_)
-def _squeezed(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
+def _squeezed(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Result:
     target = args[0]
     rank = target.ndim
     given = [x for x in (*args[1:], *kwargs.values()) if x is not None]
@@ -118,7 +118,7 @@ def _squeezed(level: Level, op: Any, args: list, kwargs: dict, running: Running 
 
 
 @rule(Tensor.t, Tensor.t_, Tensor.transpose_, Tensor.swapaxes_, Tensor.swapdims_)
-def _turned(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
+def _turned(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Result:
     target = args[0]
     bound = parameters(op).bind(args, kwargs)
     dims = [x for name, x in bound.items() if name not in ("input", "self")] or [0, 1]
@@ -134,29 +134,29 @@ def _turned(level: Level, op: Any, args: list, kwargs: dict, running: Running | 
 
 
 @rule(Tensor.flatten)
-def _flattened(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
+def _flattened(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Result:
     if args[0].ndim == 0:
         return level.wrapped(level.inside(args[0]).unsqueeze(1))
     return along(spread=())(level, op, args, kwargs, running)
 
 
 @made(Tensor.ravel)
-def _ravel(input: Any) -> Found:
+def _ravel(input: Any) -> Result:
     return input.reshape(-1)
 
 
 @made(Tensor.hsplit)
-def _hsplit(input: Any, indices_or_sections: Any) -> Found:
+def _hsplit(input: Any, indices_or_sections: Any) -> Result:
     return input.tensor_split(indices_or_sections, 0 if input.ndim == 1 else 1)
 
 
 @made(Tensor.vsplit)
-def _vsplit(input: Any, indices_or_sections: Any) -> Found:
+def _vsplit(input: Any, indices_or_sections: Any) -> Result:
     return input.tensor_split(indices_or_sections, 0)
 
 
 @made(Tensor.dsplit)
-def _dsplit(input: Any, indices_or_sections: Any) -> Found:
+def _dsplit(input: Any, indices_or_sections: Any) -> Result:
     return input.tensor_split(indices_or_sections, 2)
 
 
@@ -172,7 +172,7 @@ def _at_least(rank: int, x: Any) -> Any:
 
 for _rank, _op in enumerate((viewing.atleast_1d, viewing.atleast_2d, viewing.atleast_3d), 1):
 
-    def _at_least_all(*tensors: Any, rank: int = _rank) -> Found:
+    def _at_least_all(*tensors: Any, rank: int = _rank) -> Result:
         if len(tensors) == 1 and not isinstance(tensors[0], (tuple, list)):
             return _at_least(rank, tensors[0])
         given = tensors[0] if len(tensors) == 1 else tensors
@@ -182,12 +182,12 @@ for _rank, _op in enumerate((viewing.atleast_1d, viewing.atleast_2d, viewing.atl
 
 
 @rule(Tensor.as_strided, Tensor.as_strided_)
-def _strided(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
+def _strided(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Result:
     bound = parameters(op).bind(args, kwargs)
     elements, size, stride = level.inside(bound["input"]), tuple(bound["size"]), tuple(bound["stride"])
     offset = bound.get("storage_offset")
     offset = elements.storage_offset() if offset is None else offset
-    if elements.stride(0) == 0 and level.size > 1 and tape.recording(elements):
+    if elements.stride(0) == 0 and level.size > 1 and tape.tracked(elements):
         elements, offset = _apart(op, elements, size, stride, offset)
     return level.wrapped(op(elements, (level.size, *size), (elements.stride(0), *stride), offset))
 
@@ -209,7 +209,7 @@ def _apart(op: Any, elements: Any, size: tuple, stride: tuple, offset: int) -> t
 
 
 @made(shaping.broadcast_tensors)
-def _broadcast(*tensors: Any) -> Found:
+def _broadcast(*tensors: Any) -> Result:
     given = tensors[0] if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)) else tensors
     shape = operation("broadcast_shapes")(*(t.shape for t in given))
     return tuple(t.expand(shape) for t in given)
@@ -227,7 +227,7 @@ def _conjugate(x: Any) -> Any:
 
 # --- creation ---------------------------------------
 @rule(create.new_empty, create.new_zeros, create.new_ones, create.new_full, create.new_empty_strided)
-def _new(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
+def _new(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Result:
     if len(args) > 2 and op.__name__ != "new_full" and isinstance(args[1], int):
         args = [args[0], tuple(args[1:])]  # sizes one by one
     bound = parameters(op).bind(args, kwargs)
@@ -247,7 +247,7 @@ def _new(level: Level, op: Any, args: list, kwargs: dict, running: Running | Non
 
 
 @rule(create.full_like, create.full)
-def _full(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
+def _full(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Result:
     bound = parameters(op).bind(args, kwargs)
     value = bound["fill_value"]
     if level.inside(value) is None:
@@ -259,14 +259,14 @@ def _full(level: Level, op: Any, args: list, kwargs: dict, running: Running | No
 
 
 @made(create.tensor, create.as_tensor, operation("asarray"))
-def _as_tensor(data: Any, dtype: Any = None, device: Any = None, **kwargs: Any) -> Found:
+def _as_tensor(data: Any, dtype: Any = None, device: Any = None, **kwargs: Any) -> Result:
     if not isinstance(data, TensorBase):
         no_item()
     return data.detach().to(dtype=dtype or data.dtype, device=device or data.device)
 
 
 @rule(create.new_tensor_)
-def _new_tensor(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
+def _new_tensor(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Result:
     bound = parameters(op).bind(args, kwargs)
     if isinstance(bound["data"], TensorBase) or level.inside(bound["input"]) is None:
         return no_item()
@@ -281,43 +281,43 @@ def _joined(level: Level, op: Any, args: list, kwargs: dict) -> tuple[list, int]
 
 
 @rule(joining.cat)
-def _cat(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
+def _cat(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Result:
     tensors, dim = _joined(level, op, args, kwargs)
     full = [t for t in tensors if tuple(t.shape) != (0,)] or tensors
     if any(t.ndim == 0 for t in full):
         raise RuntimeError("zero-dimensional tensor (at position 0) cannot be concatenated")
-    return level.wrapped(op([level.spread(t) for t in full], wrap_dim(dim, full[0].ndim) + 1))
+    return level.wrapped(op([level.broadcast(t) for t in full], wrap_dim(dim, full[0].ndim) + 1))
 
 
 @rule(joining.stack)
-def _stack(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
+def _stack(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Result:
     tensors, dim = _joined(level, op, args, kwargs)
-    return level.wrapped(op([level.spread(t) for t in tensors], wrap_dim(dim, tensors[0].ndim + 1) + 1))
+    return level.wrapped(op([level.broadcast(t) for t in tensors], wrap_dim(dim, tensors[0].ndim + 1) + 1))
 
 
 @made(joining.dstack)
-def _dstack(tensors: Any) -> Found:
+def _dstack(tensors: Any) -> Result:
     return operation("cat")([_at_least(3, t) for t in tensors], 2)
 
 
 @made(joining.vstack)
-def _vstack(tensors: Any) -> Found:
+def _vstack(tensors: Any) -> Result:
     return operation("cat")([_at_least(2, t) for t in tensors], 0)
 
 
 @made(joining.hstack)
-def _hstack(tensors: Any) -> Found:
+def _hstack(tensors: Any) -> Result:
     given = [_at_least(1, t) for t in tensors]
     return operation("cat")(given, 0 if given[0].ndim == 1 else 1)
 
 
 @made(joining.column_stack)
-def _column_stack(tensors: Any) -> Found:
+def _column_stack(tensors: Any) -> Result:
     return _hstack([t if t.ndim > 1 else t.reshape(-1, 1) for t in tensors])
 
 
 @made(joining.block_diag)
-def _block_diag(*tensors: Any) -> Found:
+def _block_diag(*tensors: Any) -> Result:
     blocks = [_at_least(2, t) for t in tensors]
     width = sum(b.shape[1] for b in blocks)
     rows, before = [], 0
@@ -329,7 +329,7 @@ def _block_diag(*tensors: Any) -> Found:
 
 # --- repeated and turned ----------------------------
 @rule(shaping.roll)
-def _rolled(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
+def _rolled(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Result:
     bound = parameters(op).bind(args, kwargs)
     dims, x = bound.get("dims"), bound["input"]
     if dims is None or dims == () or dims == []:
@@ -339,24 +339,24 @@ def _rolled(level: Level, op: Any, args: list, kwargs: dict, running: Running | 
 
 
 @rule(shaping.repeat)
-def _repeated(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
+def _repeated(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Result:
     counts = _sizes(tuple(args[1:]), kwargs, "repeats")
     if len(counts) < args[0].ndim:
         raise RuntimeError(
             "Number of dimensions of repeat dims can not be smaller than number of dimensions of tensor"
         )
-    return level.wrapped(op(lifted(level, args[0], len(counts)), (1, *counts)))
+    return level.wrapped(op(with_rank(level, args[0], len(counts)), (1, *counts)))
 
 
 @rule(shaping.tile)
-def _tiled(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
+def _tiled(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Result:
     counts = _sizes(tuple(args[1:]), kwargs, "dims")
     counts = (*(1,) * (args[0].ndim - len(counts)), *counts)
-    return level.wrapped(operation("repeat")(lifted(level, args[0], len(counts)), (1, *counts)))
+    return level.wrapped(operation("repeat")(with_rank(level, args[0], len(counts)), (1, *counts)))
 
 
 @rule(shaping.repeat_interleave)
-def _interleaved(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
+def _interleaved(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Result:
     bound = parameters(op).bind(args, kwargs)
     repeats, dim = bound.get("repeats"), bound.get("dim")
     if any(level.inside(x) is not None for x in (repeats,)) or repeats is None:

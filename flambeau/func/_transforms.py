@@ -13,9 +13,9 @@ from typing import Any, ParamSpec
 from ..autograd import forward_ad
 from ..autograd import grad as _grad
 from ..autograd.grad_mode import enable_grad
-from ..core.base.provided import provided
+from ..core.base.callbacks import callbacks
 from ..core.base.tensor import TensorBase
-from ..core.call.watching import is_watched
+from ..core.call.interceptors import has_interceptors
 from ..core.places.join import cat, stack
 from ..core.tape import depends_beyond
 from ._refusals import NotForAllSlices
@@ -103,8 +103,8 @@ def _placed(args: tuple, argnums: Argnums, new: Any) -> tuple:
 # --- reverse mode ---
 def _tracked(x: TensorBase) -> TensorBase:
     """x under a second name that requires grad: inside of `vmap`, one for each slice."""
-    if is_watched():
-        x = provided["tensor of all slices"](x) if "tensor of all slices" in provided else x
+    if has_interceptors():
+        x = callbacks["tensor of all slices"](x) if "tensor of all slices" in callbacks else x
     if x.requires_grad:
         return x.view_as(x)
     return forward_ad.leaf_under(x)
@@ -112,10 +112,10 @@ def _tracked(x: TensorBase) -> TensorBase:
 
 def _on_tape(tensors: list[Any]) -> list[TensorBase]:
     """Those that the tape knows: the elements of tensors inside of `vmap`."""
-    if not is_watched():
+    if not has_interceptors():
         return tensors
-    found = [x._elements if x._in_slices else x for x in tensors]
-    return _on_tape(found) if any(x._in_slices for x in found) else found
+    found = [x._elements if x._is_batched else x for x in tensors]
+    return _on_tape(found) if any(x._is_batched for x in found) else found
 
 
 def _released(x: Any, keep: bool) -> Any:
@@ -499,7 +499,7 @@ class _Untouched:
 
 def _aux_of(along: Callable, xs: list, seen: list) -> Any:
     """What the function returned beside its result, outside of `vmap`."""
-    if any(getattr(leaf, "_in_slices", False) for leaf in _leaves(seen[1])):
+    if any(getattr(leaf, "_is_batched", False) for leaf in _leaves(seen[1])):
         j = next(j for j, x in enumerate(xs) if x.numel())
         along(j, xs[j].new_zeros(xs[j].shape))
     return seen[1]

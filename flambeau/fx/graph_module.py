@@ -352,7 +352,7 @@ class GraphModule(Module):
         from pathlib import Path
 
         from .._compat.absent import OWN
-        from ..core.base.provided import provided  # noqa: F401
+        from ..core.base.callbacks import callbacks  # noqa: F401
 
         place = Path(folder)
         place.mkdir(parents=True, exist_ok=True)

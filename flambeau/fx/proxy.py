@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from .._compat.absent import refusing
 from ..core.base import display
-from ..core.call.watching import attend_objects
+from ..core.call.interceptors import attend_objects
 from . import traceback
 from ._names import OWN, is_method, method_name
 from .node import Argument, Node, Target, base_types

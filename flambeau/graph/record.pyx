@@ -16,8 +16,8 @@ from ..core.base.device cimport Device
 from ..core.base.dtypes cimport dtype_of
 from ..core.base.memory cimport serial_of
 from ..core.base.tensor cimport TENSOR, TensorBase
-from ..core.call.operation cimport door
-from ..core.call.watching cimport attend, recorder_slot, run_profiled
+from ..core.call.operation cimport dispatch
+from ..core.call.interceptors cimport add_interceptors, recorder_slot, run_profiled
 
 cdef extern from "Python.h":
     Py_ssize_t PyVectorcall_NARGS(size_t n)
@@ -83,12 +83,12 @@ cdef class Recording:
         if self.slot[0] != NULL:
             raise RuntimeError("Recording: this thread records already")
         self.slot[0] = <PyObject*>self      # borrowed: the `with` statement holds it
-        attend(1)
+        add_interceptors(1)
         return self
 
     def __exit__(self, *exception):
         self.slot[0] = NULL
-        attend(-1)
+        add_interceptors(-1)
 
     def calls(self) -> list:
         """What was recorded, as `Call`s."""
@@ -238,7 +238,7 @@ cdef object record(PyObject* recorder, PyObject* op, PyObject** args, size_t fla
     return result
 
 
-door.record = record
+dispatch.record = record
 
 
 def place(TensorBase t not None) -> Place:

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 from ..codegen import expr as ex
 from ..codegen import indexed as ix
 from ..codegen.expr import Expr
+from ..core.call.interceptors import Mode
 from ..core.call.operation import Op, behind
-from ..core.call.watching import Mode
 from ..operations.declare.indexed import At
 from ..operations.declare.pointwise import Pointwise
 from ._traces import Trace
@@ -255,10 +255,10 @@ class Lifted(Mode):
                 f"{name}() takes tensors, not traced values; what bodies may call stands in `kernels.vocabulary()`"
             )
         with self:
-            return lifted(declared, args, kwargs)
+            return with_rank(declared, args, kwargs)
 
 
-def lifted(declared: Pointwise, args: tuple, kwargs: dict) -> Any:
+def with_rank(declared: Pointwise, args: tuple, kwargs: dict) -> Any:
     """The expression that a declaration makes of traced values and numbers."""
     names = (*declared.operands, *declared.params)
     if len(args) > len(names):

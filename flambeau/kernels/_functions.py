@@ -35,8 +35,8 @@ def mapped_rows(operands: Sequence[str]) -> Callable:
     """How `vmap` maps an operation along rows: one call on all slices, its dimensions counted behind theirs."""
 
     def rule(level: Any, op: Any, args: list, kwargs: dict, running: Any) -> Any:
-        from ..func._rules import lifted as with_slices
         from ..func._rules import looped, mapped, parameters, shifted
+        from ..func._rules import with_rank as with_slices
 
         known = parameters(op)
         bound = known.bind(args, kwargs)
@@ -84,7 +84,7 @@ class Derivative:
         self, tensors: Sequence[TensorBase], outs: tuple[TensorBase, ...], numbers: Mapping[str, Any]
     ) -> None:
         """Put a call on the tape, where it is to be there, keeping what the formula names."""
-        if not tape.recording(*tensors):
+        if not tape.tracked(*tensors):
             return
         known = dict(zip(self.operands, tensors))
         wanted = self.operands if self.formula is None and self.automatic is not None else self.wanted

@@ -12,7 +12,7 @@ from typing import Any
 
 from ..core.base.tensor import TensorBase
 from ..sparse import mm
-from ..sparse.tensors import answers
+from ..sparse.tensors import overrides
 from ._aten import names
 from ._libraries import Library
 
@@ -199,13 +199,13 @@ def _convolution(x, weight, bias, stride, padding, dilation, transposed, output_
 
 
 # --- products and transforms ------------------------------
-@answers("_sparse_addmm.default")
+@overrides("_sparse_addmm.default")
 @step("_sparse_addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor")
 def _sparse_addmm(x, a, b, *, beta=1, alpha=1):
     return names()["addmm"](x, a, b, beta=beta, alpha=alpha)
 
 
-@answers("_sparse_mm_reduce_impl.default")
+@overrides("_sparse_mm_reduce_impl.default")
 @step("_sparse_mm_reduce_impl(Tensor self, Tensor other, str reduce) -> (Tensor, Tensor)")
 def _sparse_mm_reduce_impl(a, b, reduce):
     return mm(a, b, reduce), b.new_empty(0).long()

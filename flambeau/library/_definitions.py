@@ -48,7 +48,7 @@ class CustomOpDef(OpOverload):
     def _changed(self) -> None:
         super()._changed()
         self.taped = True
-        self.apart = not (self._in_place or self._out or self._schema._is_view_op())
+        self.checks_aliases = not (self._in_place or self._out or self._schema._is_view_op())
         for place in getattr(self, "_disabled_kernel", ()):
             self.chosen[place] = self._init_fn
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from ..core.call import casting
 from ..core.call.custom import go_below
-from ..core.tape import _set_recording
+from ..core.tape import _set_tracking
 
 _BACKENDS = (
     """CPU CUDA HIP XLA MPS IPU XPU HPU VE Lazy MTIA MAIA PrivateUse1 PrivateUse2 PrivateUse3 Meta""".split()
@@ -124,12 +124,12 @@ class _AutoDispatchBelowAutograd:
     """Within it nothing is recorded, and `Autograd` kernels are not called."""
 
     def __enter__(self) -> None:
-        self._before = _set_recording(0)
+        self._before = _set_tracking(0)
         go_below(1)
 
     def __exit__(self, *exception: Any) -> None:
         go_below(-1)
-        _set_recording(self._before)
+        _set_tracking(self._before)
 
 
 class _ExcludeDispatchKeyGuard:

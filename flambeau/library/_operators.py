@@ -1,6 +1,6 @@
 """The operations that programs have added: what is registered under a name, and the operation that is called.
 
-An `OpOverload` is an operation as ours are, and goes in by the same door: modes, classes of tensors, autocast and the profiler see
+An `OpOverload` is an operation as ours are, and is dispatched as they are: modes, classes of tensors, autocast and the profiler see
 it.  What is registered for a name (`Entry`) is kept apart from it, since kernels may be registered before the operation is defined.
 """
 
@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 from .._compat.tags import Tag
 from ..core.base import display
+from ..core.base.callbacks import callbacks
 from ..core.base.dtypes import device
-from ..core.base.provided import provided
 from ..core.call import casting
 from ..core.call.custom import CustomOp, callable_class, go_below
 from . import _fakes
@@ -159,7 +159,7 @@ class OpOverload(CustomOp):
         self.over = entry.kernel("Autograd") if around == ["Autograd"] else self._around if around else None
         self.taped = entry.autograd is not None
         self.casts = entry.casts
-        self.on_host = self.elsewhere = casting.RULES["told" if entry.casts else "parts"]
+        self.on_host = self.elsewhere = casting.RULES["by device" if entry.casts else "composite"]
         self.unverified = bool(entry.fakes)
         self.composite = self.whole
 
@@ -314,7 +314,7 @@ class OpOverload(CustomOp):
     @property
     def overloadpacket(self) -> Any:
         """All overloads of the name."""
-        return provided["operations_named"](self._namespace, self._opname)
+        return callbacks["operations_named"](self._namespace, self._opname)
 
     _overloadpacket = overloadpacket
 
@@ -375,7 +375,7 @@ class OpOverload(CustomOp):
         return self
 
     def __reduce__(self) -> Any:
-        return provided["operation_named"], (self._qualname,)
+        return callbacks["operation_named"], (self._qualname,)
 
     def __str__(self) -> str:
         return f"{self._namespace}.{self._opname}.{self._overloadname}"

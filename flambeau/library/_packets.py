@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ..core.base import display
-from ..core.base.provided import provide
+from ..core.base.callbacks import set_callback
 from ._operators import ENTRIES, OpOverload, split
 
 # namespace -> name -> overload ("default" for none) -> operation
@@ -195,5 +195,5 @@ def leave(op: OpOverload) -> None:
         op._entry.op = None
 
 
-provide("operations_named", packet_of)
-provide("operation_named", lookup_op)
+set_callback("operations_named", packet_of)
+set_callback("operation_named", lookup_op)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..autograd.function import FunctionCtx
 from ..core.base.tensor import TensorBase
-from ..core.tape import _set_recording, record_function
+from ..core.tape import _set_tracking, record_function
 from ._where import where
 
 if TYPE_CHECKING:
@@ -53,14 +53,14 @@ class Taped:
         ctx._form = form  # type: ignore[attr-defined]
         needed = tuple([isinstance(a, TensorBase) and a.requires_grad for a in flat])
         autograd = self.op._entry.autograd
-        before = _set_recording(0)
+        before = _set_tracking(0)
         try:
             found = self.op._compute(given, named)
             if autograd is not None and autograd.setup is not None:
                 ctx.needs_input_grad = needed if form is None else _grouped(needed, form)
                 self._set_up(ctx, autograd.setup, given, named, found)
         finally:
-            _set_recording(before)
+            _set_tracking(before)
         ctx.needs_input_grad = needed
         return self._attached(ctx, tuple(flat), found)
 

@@ -6,12 +6,12 @@ import warnings
 from types import SimpleNamespace
 from typing import Any, Self
 
-from .._wrapper.composed import (
+from .._wrapper.wrapper_tensor import (
     ALIKE,
     ALIKE_IN_TYPE,
     CONVERSIONS,
-    Composed,
     Overrides,
+    WrapperTensor,
     along_rows,
     elementwise,
     identity,
@@ -32,12 +32,12 @@ _methods = SimpleNamespace(**published("Tensor."))
 overrides = Overrides()
 
 
-class MaskedTensor(Composed):
+class MaskedTensor(WrapperTensor):
     """A tensor with a mask of its shape, bool: elements where it is False are not there.
 
     What they are never reaches another element or a gradient, not even as NaN.  Operations on elements keep the mask; of two masked
     tensors they want equal masks.  Reductions take what is there: their result is masked out where nothing is.  Views and cuts take the
-    mask along.  `get_data()`, `get_mask()` and `to_tensor(value)` lead out.  Operations stand in `answers`; all others are refused
+    mask along.  `get_data()`, `get_mask()` and `to_tensor(value)` lead out.  Operations stand in `_overrides`; all others are refused
     by NotImplementedError.  The constructor copies `data`, without its history (see `as_masked_tensor`), and the mask.
 
     TypeError for what is no tensor, for sparse ones and for a mask that is not bool, ValueError for another shape.
@@ -57,7 +57,7 @@ class MaskedTensor(Composed):
     )
     """
 
-    answers = overrides
+    _overrides = overrides
     _is = "a masked tensor"
     _mask: Any
 
@@ -266,7 +266,7 @@ def is_masked_tensor(obj: Any, /) -> bool:
 # --- operations ------------------------------
 def _gated(x: MaskedTensor) -> TensorBase:
     """The elements, whose gradient is 0 where they are not there, whatever arrives."""
-    if tape.recording(x._elements):
+    if tape.tracked(x._elements):
         return _ops["where"](x._mask, x._elements, x._elements.detach())
     return x._elements
 

@@ -13,8 +13,8 @@ import threading
 import weakref
 from pathlib import Path
 
+from ..core.base.callbacks import set_callback
 from ..core.base.memory import Storage
-from ..core.base.provided import provide
 
 _MESSAGE = struct.Struct("=cQ")
 _ANSWER = struct.Struct("=Q")
@@ -260,4 +260,4 @@ def _as_chosen(storage: Storage) -> None:
     remember(storage)
 
 
-provide("storage.shared", _as_chosen)
+set_callback("storage.shared", _as_chosen)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
-from .._wrapper.composed import Composed, Overrides
+from .._wrapper.wrapper_tensor import Overrides, WrapperTensor
 from ..core.base.formats import jagged as jagged_layout
 from ..core.base.tensor import TensorBase
 from ..core.make.create import empty
@@ -19,12 +19,12 @@ overrides = Overrides()  # filled by the modules beside this
 _blank: dict[tuple, TensorBase] = {}  # on `meta`, by dimensions and dtype
 
 
-class NestedTensor(Composed):
+class NestedTensor(WrapperTensor):
     """A batch of tensors that differ in one size, the ragged one: (B, *, D …) or (B, D …, *, E …).
 
     `values()` has the elements with the sequences one after another, in one dimension less; `offsets()` (B + 1,) and, where there
     are gaps, `lengths()` (B,) tell where they lie.  Made by the functions of `flambeau.nested`.  Operations work on the values, or
-    on each sequence, where they stand in `answers`, and are refused by NotImplementedError elsewhere.
+    on each sequence, where they stand in `_overrides`, and are refused by NotImplementedError elsewhere.
 
     >>> import flambeau
     >>> x = flambeau.nested.nested_tensor([[1., 2.], [3.]], layout=flambeau.jagged)
@@ -35,7 +35,7 @@ class NestedTensor(Composed):
     NotImplementedError: fft(): not available for nested tensors of layout flambeau.jagged; ...
     """
 
-    answers = overrides
+    _overrides = overrides
     to_padded_tensor: Callable[..., TensorBase]  # `padding.padded`
     _is = "a nested tensor of layout jagged"
     is_nested = True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .._wrapper.composed import ALIKE, CONVERSIONS, elementwise, losses
+from .._wrapper.wrapper_tensor import ALIKE, CONVERSIONS, elementwise, losses
 from ..core.base.tensor import TensorBase
 from .jagged import NestedTensor, functional, jagged, methods, overrides
 from .padding import packed

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .._wrapper.composed import Overrides, along_rows, identity, reductions
+from .._wrapper.wrapper_tensor import Overrides, along_rows, identity, reductions
 from ..core.base.dtypes import by_name
 from ..core.base.tensor import TensorBase
 from ..operations.declare.registry import published

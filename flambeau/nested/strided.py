@@ -7,7 +7,15 @@ from collections.abc import Callable, Sequence
 from itertools import accumulate
 from typing import Any
 
-from .._wrapper.composed import ALIKE, CONVERSIONS, Composed, Overrides, along_rows, elementwise, reductions
+from .._wrapper.wrapper_tensor import (
+    ALIKE,
+    CONVERSIONS,
+    Overrides,
+    WrapperTensor,
+    along_rows,
+    elementwise,
+    reductions,
+)
 from ..core.base.dtypes import by_name
 from ..core.base.formats import strided as strided_layout
 from ..core.base.tensor import TensorBase
@@ -22,11 +30,11 @@ overrides = Overrides()
 _blank: dict[tuple, TensorBase] = {}
 
 
-class StridedNestedTensor(Composed):
+class StridedNestedTensor(WrapperTensor):
     """Tensors whose sizes may all differ, one after another in a flat buffer, `values()`.
 
     Made by the functions of `flambeau.nested` with the default layout.  Operations on elements run over the buffer, those in
-    `answers` beside them on one part after the other: where one size alone differs, layout `jagged` is faster.
+    `_overrides` beside them on one part after the other: where one size alone differs, layout `jagged` is faster.
 
     >>> import flambeau
     >>> x = flambeau.nested.nested_tensor([flambeau.ones(1, 2), flambeau.ones(2, 1)])
@@ -37,7 +45,7 @@ class StridedNestedTensor(Composed):
     NotImplementedError: fft(): not available for nested tensors of layout flambeau.strided; ...
     """
 
-    answers = overrides
+    _overrides = overrides
     _is = "a nested tensor of layout strided"
     is_nested = True
     _sizes: tuple[tuple[int, ...], ...]

@@ -12,7 +12,7 @@ from typing import Any
 
 from .._tensor import Tensor
 from ..autograd.grad_mode import no_grad
-from ..core.make import twisted
+from ..core.make import mt19937
 from ..core.make.bridge import from_numpy
 from ..core.make.create import empty_like
 from ..core.make.random import randperm
@@ -158,7 +158,7 @@ def trunc_normal_(
         return math.erf((x - mean) / (std * math.sqrt(2.0)))
 
     with no_grad():
-        if twisted.source(generator, tensor) is not None:
+        if mt19937.source(generator, tensor) is not None:
             return _truncated(tensor, mean, std, a, b, erf_at(b) - erf_at(a) > 0.6, generator)
         # erf(z / sqrt 2) of the result is uniform between its values at the two ends.
         tensor.uniform_(erf_at(a), erf_at(b), generator=generator)

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 from .._tensor import Tensor
 from ..core.base.formats import strided
-from ..core.call.watching import _disabled_torch_function_impl, watch_class
+from ..core.call.interceptors import _disabled_torch_function_impl, add_override_class
 from ..core.call.wrapping import is_wrapping
 from ..core.make.create import empty
 
@@ -22,7 +22,7 @@ __all__ = [
 
 def _own(data: Tensor, name: str) -> Tensor:
     """The data, unless it is that of other tensors."""
-    if data._composed or data.layout is not strided:
+    if data._is_wrapper or data.layout is not strided:
         raise TypeError(
             f"{name}(): masked, nested and sparse tensors cannot be one; make one of their elements (values(), get_data())"
         )
@@ -175,7 +175,7 @@ class UninitializedTensorMixin:
         # Classes of tensors that are asked about operations make every call dearer: ours are asked while an instance
         # is waiting for its shape, which holds this.
         made._waiting = _Waiting()
-        watch_class(made._waiting)
+        add_override_class(made._waiting)
         return made
 
     def materialize(self: Any, shape: Any, device: Any = None, dtype: Any = None) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..core.base.provided import provide
+from ..core.base.callbacks import set_callback
 from .linalg import (  # noqa: F401
     decompositions,
     determinants,
@@ -66,4 +66,4 @@ def _document(op: Any) -> str | None:
     return document(op)
 
 
-provide("document", _document)
+set_callback("document", _document)

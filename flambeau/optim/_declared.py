@@ -28,7 +28,7 @@ from ..codegen.expr import Expr
 from ..core.base.dtypes import by_name, get_default_dtype
 from ..core.base.spelling import hint
 from ..core.base.tensor import TensorBase
-from ..core.call.watching import is_watched
+from ..core.call.interceptors import has_interceptors
 from ..core.make.create import full, zeros_like
 from ..core.views.views import view_as_real
 from ._fused import Fused, Leaf, which_are_off
@@ -272,7 +272,7 @@ class Declared(Optimizer):
     def _step_group(self, group: Group, params: list[Any], grads: list[Any]) -> None:
         """A step of these parameters of a group by these gradients."""
         self._refuse(group, params)
-        if is_watched() or not self.takes_dense:  # else no tensors but plain ones are in use
+        if has_interceptors() or not self.takes_dense:  # else no tensors but plain ones are in use
             params, grads = self._step_sparse(group, params, grads)
         if not params:
             return

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 from ..autograd.grad_mode import enable_grad
 from ..core.base.dtypes import by_name
-from ..core.base.recorder import begin_span, end_span, is_recording
+from ..core.base.profiling import begin_span, end_span, is_profiling
 from ..core.base.tensor import TensorBase
 from ..utils.hooks import RemovableHandle
 from ._derived import (  # noqa: F401
@@ -124,7 +124,7 @@ def _with_hooks(step: Callable) -> Callable:
     @functools.wraps(step)
     def hooked(self, *args, **kwargs):
         self._opt_called = True  # the schedulers warn when they run before the first step
-        if is_recording():
+        if is_profiling():
             entry = begin_span(f"Optimizer.step#{type(self).__name__}.step")
             try:
                 return between(self, args, kwargs)
@@ -240,7 +240,7 @@ class Optimizer:
 
         With None, parameters that get no gradient in the next backward pass are left out by the next step.
         """
-        if not is_recording():
+        if not is_profiling():
             return self._clear_grads(set_to_none)
         entry = begin_span(f"Optimizer.zero_grad#{type(self).__name__}.zero_grad")
         try:

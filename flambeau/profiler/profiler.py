@@ -15,7 +15,7 @@ from .._compat.absent import refusing
 from ..autograd import profiler as below
 from ..autograd._profiler_events import Recorded
 from ..autograd.profiler_util import DeviceType, EventList
-from ..core.base import recorder
+from ..core.base import profiling
 from ..core.base.device import device_count
 from ._trace import write_memory_timeline, write_trace
 
@@ -263,7 +263,7 @@ class _KinetoProfile:
 
     def _left_open(self) -> None:
         """The interpreter ends while this is on: what was recorded is handed on, as `stop` does."""
-        if recorder.is_started():
+        if profiling.is_started():
             warnings.warn("a profiler was still on when the program ended; it is stopped now", stacklevel=1)
             self.stop()
 
@@ -273,9 +273,9 @@ class _KinetoProfile:
             return
         wanted = _activities(activities)
         if ProfilerActivity.CPU in wanted:
-            (recorder.resume if enable else recorder.pause)()
+            (profiling.resume if enable else profiling.pause)()
         if wanted - {ProfilerActivity.CPU}:
-            recorder.record_devices(enable)
+            profiling.record_devices(enable)
 
     # --- what was recorded ---
     def _done(self, doing: str) -> Recorded:

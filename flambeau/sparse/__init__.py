@@ -7,8 +7,8 @@ arguments (see `flambeau.overrides`), which costs other tensors some 50 ns a cal
 from typing import Any as _Any
 
 from ..core.base import formats as _formats
+from ..core.base.callbacks import set_callback as _provide
 from ..core.base.lazily import lazily as _lazily
-from ..core.base.provided import provide as _provide
 from ..core.base.tensor import TensorBase as _TensorBase
 from ..core.call.function import BuiltIn as _BuiltIn
 

@@ -11,7 +11,7 @@ from ..core.base.tensor import TensorBase
 from ..operations.declare.registry import published
 from .conversion import coalesce, to_compressed, to_coordinates
 from .patterns import Coordinates
-from .tensors import SparseTensor, answers, sparse, values_at, values_of
+from .tensors import SparseTensor, overrides, sparse, values_at, values_of
 from .unary import once
 
 _cat = published("")["cat"]
@@ -65,7 +65,7 @@ def _dense_with(name: str, x: Any, other: Any) -> NotImplementedError:
 
 
 # --- sums ------------------------------
-@answers("add")
+@overrides("add")
 def _add(input: Any, other: Any, *, alpha: Any = 1) -> Any:
     """Of two sparse tensors a sparse one with the places of both, of a sparse and a dense one a dense one."""
     if not isinstance(input, TensorBase) or not isinstance(other, TensorBase):
@@ -102,7 +102,7 @@ def _add(input: Any, other: Any, *, alpha: Any = 1) -> Any:
 def _onto(dense: TensorBase, x: SparseTensor, alpha: Any) -> TensorBase:
     """dense + alpha * x, as a new tensor."""
     kind = promote_types(dense.dtype, x.dtype)
-    if tape.recording(dense) or tape.recording(x):
+    if tape.tracked(dense) or tape.tracked(x):
         whole = x.to_dense()
         return dense + (whole if alpha == 1 else whole * alpha)
     return _add_into(dense.to(kind, copy=True), x, alpha)
@@ -118,7 +118,7 @@ def _add_into(dense: TensorBase, x: SparseTensor, alpha: Any) -> TensorBase:
     return dense.add_(values.sum(0))
 
 
-@answers("add_")
+@overrides("add_")
 def _add_(input: Any, other: Any, *, alpha: Any = 1) -> Any:
     """In place; where a dense tensor is added to a sparse one, another, dense one: a sparse one cannot hold it."""
     if not isinstance(other, TensorBase):
@@ -132,18 +132,18 @@ def _add_(input: Any, other: Any, *, alpha: Any = 1) -> Any:
     return _add_into(input, other, alpha)  # type: ignore[arg-type]
 
 
-@answers("sub")
+@overrides("sub")
 def _sub(input: Any, other: Any, *, alpha: Any = 1) -> Any:
     return _add(input, other, alpha=-alpha)
 
 
-@answers("sub_")
+@overrides("sub_")
 def _sub_(input: Any, other: Any, *, alpha: Any = 1) -> Any:
     return _add_(input, other, alpha=-alpha)
 
 
 # --- products ------------------------------
-@answers("mul")
+@overrides("mul")
 def _mul(input: Any, other: Any) -> Any:
     """Of two sparse tensors the places that both list; of a sparse and a dense one, or a number, those of the sparse one."""
     if not isinstance(input, SparseTensor):
@@ -191,7 +191,7 @@ def _spread(name: str, dense: TensorBase, x: SparseTensor) -> TensorBase:
     return dense.expand(x.shape)
 
 
-@answers("mul_")
+@overrides("mul_")
 def _mul_(input: Any, other: Any) -> Any:
     if not isinstance(input, SparseTensor):
         raise _dense_with("mul_", input, other)
@@ -206,7 +206,7 @@ def _kept(found: Any, into: SparseTensor) -> Any:
 
 
 # --- quotients ------------------------------
-@answers("div")
+@overrides("div")
 def _div(input: Any, other: Any, *, rounding_mode: str | None = None) -> Any:
     if not isinstance(input, SparseTensor):
         raise _dense_with("div", input, other)
@@ -219,18 +219,18 @@ def _div(input: Any, other: Any, *, rounding_mode: str | None = None) -> Any:
     return sparse(x._pattern, values_of(x).div(other, rounding_mode=rounding_mode))
 
 
-@answers("div_")
+@overrides("div_")
 def _div_(input: Any, other: Any, *, rounding_mode: str | None = None) -> Any:
     if not isinstance(input, SparseTensor):
         raise _dense_with("div_", input, other)
     return input._become(_kept(_div(input, other, rounding_mode=rounding_mode), input), "div_")
 
 
-@answers("floor_divide")
+@overrides("floor_divide")
 def _floor_divide(input: Any, other: Any) -> Any:
     return _div(input, other, rounding_mode="floor")
 
 
-@answers("floor_divide_")
+@overrides("floor_divide_")
 def _floor_divide_(input: Any, other: Any) -> Any:
     return _div_(input, other, rounding_mode="floor")

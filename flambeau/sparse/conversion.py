@@ -39,7 +39,7 @@ def to_dense(x: SparseTensor, dtype: Any = None, *, masked_grad: bool | None = N
     tensor([[1., 0.],
             [0., 1.]])
     """
-    if masked_grad is False and tape.recording(x):
+    if masked_grad is False and tape.tracked(x):
         found = _dense(x, x._held)
         # `tape.record`: the node hangs on a wrapper, which operations see as the tensors that it holds
         tape.record("ToDenseBackward", _all_of_it, (x,), found, (), (x,))
@@ -246,7 +246,7 @@ def coalesce(x: SparseTensor) -> SparseTensor:
         return sparse(Coordinates(whole.at, pattern.size, True), values)
     if values.dtype.name in FAST and values.device.type == "cpu":
         found = sparse_rows.sum_runs(order, starts, values.detach().contiguous())
-        if tape.recording(values):
+        if tape.tracked(values):
             # `tape.record`: an operand is a pattern of places, which is no argument that modes could be shown
             tape.record("CoalesceBackward", _to_each, (values,), found, (), (pattern,))
         return sparse(whole, found)

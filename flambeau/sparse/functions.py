@@ -166,7 +166,7 @@ def spsolve(input: SparseTensor, other: TensorBase, *, left: bool = True) -> Ten
             f"spsolve(): one dtype of float32, float64, complex64, complex128 expected, got {input.dtype} and {other.dtype}"
         )
     found = _solved(input, other)
-    if tape.recording(input) or tape.recording(other):
+    if tape.tracked(input) or tape.tracked(other):
         values = values_of(input)
         # `tape.record`: an operand is a pattern of places, which is no argument that modes could be shown
         tape.record(

@@ -10,7 +10,7 @@ from ..operations.declare.registry import published
 from .arithmetic import same_size
 from .invariants import sizes
 from .patterns import Coordinates
-from .tensors import SparseTensor, answers, need_tensor, sparse, values_at
+from .tensors import SparseTensor, need_tensor, overrides, sparse, values_at
 
 _cat = published("")["cat"]
 _COO = (formats.sparse_coo,)
@@ -116,6 +116,6 @@ def resize_as_sparse_(self: SparseTensor, the_template: SparseTensor) -> SparseT
     return sparse_resize_(self, the_template.shape, the_template.sparse_dim(), the_template.dense_dim())
 
 
-@answers("resize_as_", "resize_as_sparse_")
+@overrides("resize_as_", "resize_as_sparse_")
 def _resize_as(input: SparseTensor, the_template: SparseTensor, **options: Any) -> SparseTensor:
     return resize_as_sparse_(input, the_template)

@@ -13,10 +13,10 @@ from .making import compressed, in_coordinates, of_gathered, of_gradient
 from .patterns import Compressed, Coordinates
 from .probabilities import log_softmax, softmax
 from .reductions import sum
-from .tensors import ANSWERS, SparseTensor, block_of, sparse
+from .tensors import OVERRIDES, SparseTensor, block_of, sparse
 
 __all__ = [
-    "ANSWERS",
+    "OVERRIDES",
     "SparseTensor",
     "addmm",
     "arithmetic",

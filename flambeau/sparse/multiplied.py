@@ -39,7 +39,7 @@ def multiply(a: SparseTensor, b: SparseTensor) -> SparseTensor:
     elif a.layout is formats.sparse_csc:
         turned = to_compressed(sparse(rows, values), formats.sparse_csc, None)
         pattern, values = turned._pattern, turned._held
-    if tape.recording(a) or tape.recording(b):
+    if tape.tracked(a) or tape.tracked(b):
         inputs = (values_of(a), values_of(b))
         # `tape.record`: an operand is a pattern of places, which is no argument that modes could be shown
         tape.record(

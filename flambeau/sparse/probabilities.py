@@ -9,7 +9,7 @@ from ..core.tape.contexts import unrecorded
 from ..operations.declare.registry import published
 from .conversion import coalesce
 from .patterns import Coordinates
-from .tensors import SparseTensor, answers, sparse, values_of
+from .tensors import SparseTensor, overrides, sparse, values_of
 
 _where = published("")["where"]
 
@@ -95,11 +95,11 @@ def log_softmax(input: SparseTensor, dim: int, *, dtype: Any = None) -> SparseTe
     return sparse(pattern, shifted - total.log().index_select(0, group))
 
 
-@answers("softmax")
+@overrides("softmax")
 def _softmax(input: SparseTensor, dim: int, dtype: Any = None, **options: Any) -> SparseTensor:
     return softmax(input, dim, dtype=dtype)
 
 
-@answers("log_softmax")
+@overrides("log_softmax")
 def _log_softmax(input: SparseTensor, dim: int, dtype: Any = None, **options: Any) -> SparseTensor:
     return log_softmax(input, dim, dtype=dtype)

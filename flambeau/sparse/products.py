@@ -17,7 +17,7 @@ from .arithmetic import mixed
 from .conversion import FAST
 from .making import nothing_like
 from .patterns import Coordinates, Rows
-from .tensors import SparseTensor, answers, refusal, sparse, values_of
+from .tensors import SparseTensor, overrides, refusal, sparse, values_of
 
 _stack = published("")["stack"]
 
@@ -42,7 +42,7 @@ def times(rows: Rows, values: TensorBase, dense: TensorBase) -> TensorBase:
         return _times_in_parts(rows, values, dense)
     found = sparse_rows.product(rows.starts, rows.columns, values, dense)
     if values.requires_grad or dense.requires_grad:
-        left, right = tape.recording(values), tape.recording(dense)
+        left, right = tape.tracked(values), tape.tracked(dense)
         inputs = values if left else None, dense if right else None
         # `tape.record`: an operand is a pattern of places, which is no argument that modes could be shown
         tape.record("SparseMmBackward", _times_gradients, inputs, found, (values, dense), (rows, left, right))
@@ -88,7 +88,7 @@ def inner(rows: Rows, left: TensorBase, right: TensorBase) -> TensorBase:
         )
         return (a * b).sum(1)
     found = sparse_rows.inner(rows.starts, rows.columns, left, right)
-    first, second = tape.recording(left), tape.recording(right)
+    first, second = tape.tracked(left), tape.tracked(right)
     if first or second:
         inputs = left if first else None, right if second else None
         # `tape.record`: an operand is a pattern of places, which is no argument that modes could be shown
@@ -190,13 +190,13 @@ def _product(name: str, a: Any, b: Any) -> Any:
     return by_dense(name, b.t(), a.t()).t()
 
 
-@answers("mm", "mv", "dsmm", "hsmm", "spmm")
+@overrides("mm", "mv", "dsmm", "hsmm", "spmm")
 def _mm(input: Any, mat2: Any = None, *, vec: Any = None) -> Any:
     other = vec if mat2 is None else mat2
     return _product("mv" if other.ndim == 1 else "mm", input, other)
 
 
-@answers("matmul")
+@overrides("matmul")
 def _matmul(input: Any, other: Any) -> Any:
     if input.ndim > 2 or other.ndim > 2:
         return _bmm(input, other, name="matmul")
@@ -205,7 +205,7 @@ def _matmul(input: Any, other: Any) -> Any:
     return by_dense("matmul", input, other)
 
 
-@answers("bmm")
+@overrides("bmm")
 def _bmm(input: Any, mat2: Any, *, name: str = "bmm") -> TensorBase:
     """Sparse matrices in a batch are one matrix of blocks along its diagonal."""
     if not isinstance(input, SparseTensor) and isinstance(mat2, SparseTensor):
@@ -238,23 +238,23 @@ def _scaled(product: Any, input: Any, beta: Any, alpha: Any) -> Any:
     return input + product
 
 
-@answers("addmm", "saddmm")
+@overrides("addmm", "saddmm")
 def _addmm(input: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
     return _scaled(_product("addmm", mat1, mat2), input, beta, alpha)
 
 
-@answers("addmm_")
+@overrides("addmm_")
 def _addmm_(input: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
     found = _addmm(input, mat1, mat2, beta=beta, alpha=alpha)
     return input._become(found, "addmm_") if isinstance(input, SparseTensor) else input.copy_(found)
 
 
-@answers("addmv")
+@overrides("addmv")
 def _addmv(input: Any, mat: Any, vec: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
     return _scaled(_product("addmv", mat, vec), input, beta, alpha)
 
 
-@answers("linear")
+@overrides("linear")
 def _linear(input: Any, weight: Any, bias: Any = None) -> Any:
     if isinstance(input, SparseTensor) and isinstance(weight, SparseTensor):
         raise refusal("linear", (input, weight))

@@ -7,7 +7,7 @@ from typing import Any
 from ..core.base.tensor import TensorBase
 from .conversion import coalesce, to_compressed, to_coordinates
 from .patterns import Coordinates
-from .tensors import SparseTensor, answers, need_tensor, sparse, values_of
+from .tensors import SparseTensor, need_tensor, overrides, sparse, values_of
 from .unary import once
 
 
@@ -25,7 +25,7 @@ def _dims(name: str, x: TensorBase, dim: Any) -> tuple[int, ...]:
     return tuple(sorted(found))
 
 
-@answers("sum")
+@overrides("sum")
 def _sum(input: SparseTensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> TensorBase:
     """Over all dimensions a number; over some a sparse tensor of the others, a dense one where no sparse one is left."""
     if dim is None or dim == () or dim == []:
@@ -84,7 +84,7 @@ def sum(input: SparseTensor, dim: Any = None, dtype: Any = None) -> TensorBase:
     return _sum(input, dim, dtype=dtype)
 
 
-@answers("any")
+@overrides("any")
 def _any(input: SparseTensor, *args: Any, **kwargs: Any) -> TensorBase:
     if args or kwargs:
         raise NotImplementedError(
@@ -93,7 +93,7 @@ def _any(input: SparseTensor, *args: Any, **kwargs: Any) -> TensorBase:
     return values_of(once(input)).any()
 
 
-@answers("norm", "linalg_vector_norm")
+@overrides("norm", "linalg_vector_norm")
 def _norm(
     input: SparseTensor,
     p: Any = "fro",
@@ -123,7 +123,7 @@ def native_norm(input: SparseTensor, p: Any = 2) -> TensorBase:
     return _norm(input, p)
 
 
-@answers("is_nonzero", "item")
+@overrides("is_nonzero", "item")
 def _item(input: SparseTensor) -> Any:
     if input.numel() != 1:
         raise RuntimeError(f"a Tensor with {input.numel()} elements cannot be converted to Scalar")

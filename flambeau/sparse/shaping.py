@@ -12,7 +12,7 @@ from ..operations.declare.registry import published
 from .arithmetic import mixed
 from .conversion import to_compressed, to_coordinates
 from .patterns import Compressed, Coordinates
-from .tensors import SparseTensor, answers, refusal, sparse, values_of
+from .tensors import SparseTensor, overrides, refusal, sparse, values_of
 
 _stack, _cat = published("")["stack"], published("")["cat"]
 
@@ -34,7 +34,7 @@ def _dim(name: str, d: Any, ndim: int) -> int:
 
 
 # --- order of dimensions ------------------------------
-@answers("permute")
+@overrides("permute")
 def _permute(input: SparseTensor, *dims: Any) -> SparseTensor:
     """Sparse dimensions among themselves, dense ones among themselves."""
     order = tuple(dims[0]) if len(dims) == 1 and not isinstance(dims[0], int) else dims
@@ -70,7 +70,7 @@ def _permute(input: SparseTensor, *dims: Any) -> SparseTensor:
     return sparse(Coordinates(at, size, still), values)
 
 
-@answers("transpose", "swapaxes", "swapdims")
+@overrides("transpose", "swapaxes", "swapdims")
 def _transpose(input: SparseTensor, dim0: int, dim1: int) -> SparseTensor:
     order = list(range(input.ndim))
     if order:
@@ -79,7 +79,7 @@ def _transpose(input: SparseTensor, dim0: int, dim1: int) -> SparseTensor:
     return _permute(input, order)
 
 
-@answers("t", "T")
+@overrides("t", "T")
 def _t(input: SparseTensor) -> SparseTensor:
     if input.ndim > 2:
         raise RuntimeError(
@@ -88,22 +88,22 @@ def _t(input: SparseTensor) -> SparseTensor:
     return _permute(input, tuple(reversed(range(input.ndim))))
 
 
-@answers("H", "adjoint")
+@overrides("H", "adjoint")
 def _h(input: SparseTensor) -> SparseTensor:
     return _t(input).conj() if input.is_complex() else _t(input)
 
 
-@answers("mT")
+@overrides("mT")
 def _mt(input: SparseTensor) -> SparseTensor:
     return _transpose(input, -2, -1)
 
 
-@answers("transpose_", layouts=COO)
+@overrides("transpose_", layouts=COO)
 def _transpose_(input: SparseTensor, dim0: int, dim1: int) -> SparseTensor:
     return _turn_over(input, _transpose(input, dim0, dim1), "transpose_")
 
 
-@answers("t_", layouts=COO)
+@overrides("t_", layouts=COO)
 def _t_(input: SparseTensor) -> SparseTensor:
     return _turn_over(input, _t(input), "t_")
 
@@ -117,7 +117,7 @@ def _turn_over(input: SparseTensor, found: SparseTensor, who: str) -> SparseTens
 
 
 # --- parts ------------------------------
-@answers("index_select", layouts=COO)
+@overrides("index_select", layouts=COO)
 def _index_select(input: SparseTensor, dim: int, index: TensorBase) -> SparseTensor:
     """Each entry of `index` brings what is listed there; entries may be repeated."""
     dim, pattern = _dim("index_select", dim, input.ndim), input._pattern
@@ -150,7 +150,7 @@ def _index_select(input: SparseTensor, dim: int, index: TensorBase) -> SparseTen
     return sparse(Coordinates(at, size, False), values_of(input).index_select(0, place))
 
 
-@answers("narrow", "narrow_copy", layouts=COO)
+@overrides("narrow", "narrow_copy", layouts=COO)
 def _narrow(input: SparseTensor, dim: int, start: Any, length: int) -> SparseTensor:
     dim = _dim("narrow", dim, input.ndim)
     start = int(start)
@@ -179,7 +179,7 @@ def _slice(input: SparseTensor, dim: int, start: int, stop: int, step: int) -> S
     return sparse(Coordinates(at, size, pattern.coalesced), values_of(input).index_select(0, kept))
 
 
-@answers("select")
+@overrides("select")
 def _select(input: SparseTensor, dim: int, index: int) -> TensorBase:
     """Without that dimension; a dense tensor where no sparse one is left."""
     dim = _dim("select", dim, input.ndim)
@@ -211,12 +211,12 @@ def _select(input: SparseTensor, dim: int, index: int) -> TensorBase:
     return sparse(Coordinates(left, size, pattern.coalesced), values)
 
 
-@answers("unbind")
+@overrides("unbind")
 def _unbind(input: SparseTensor, dim: int = 0) -> tuple:
     return tuple(_select(input, dim, k) for k in range(input.shape[_dim("unbind", dim, input.ndim)]))
 
 
-@answers("__getitem__")
+@overrides("__getitem__")
 def _getitem(input: SparseTensor, key: Any) -> TensorBase:
     """Numbers, slices with positive steps, None, and vectors of integers for tensors in coordinates."""
     keys = list(key) if isinstance(key, tuple) else [key]
@@ -256,7 +256,7 @@ def _getitem(input: SparseTensor, key: Any) -> TensorBase:
 
 
 # --- dimensions of one ------------------------------
-@answers("unsqueeze", layouts=COO)
+@overrides("unsqueeze", layouts=COO)
 def _unsqueeze(input: SparseTensor, dim: int) -> SparseTensor:
     dim = _dim("unsqueeze", dim, input.ndim + 1)
     pattern, n = input._pattern, input.sparse_dim()
@@ -267,7 +267,7 @@ def _unsqueeze(input: SparseTensor, dim: int) -> SparseTensor:
     return sparse(Coordinates(at, size, pattern.coalesced), values_of(input))
 
 
-@answers("squeeze", layouts=COO)
+@overrides("squeeze", layouts=COO)
 def _squeeze(input: SparseTensor, dim: Any = None) -> SparseTensor:
     wanted = (
         range(input.ndim)
@@ -286,7 +286,7 @@ def _squeeze(input: SparseTensor, dim: Any = None) -> SparseTensor:
 
 
 # --- joined ------------------------------
-@answers("cat", "concat", "concatenate")
+@overrides("cat", "concat", "concatenate")
 def _cat_sparse(tensors: Sequence[Any], dim: int = 0) -> SparseTensor:
     parts = list(tensors)
     layouts = {x.layout for x in parts}
@@ -332,7 +332,7 @@ def _cat_sparse(tensors: Sequence[Any], dim: int = 0) -> SparseTensor:
     return sparse(Coordinates(_cat([x._pattern.at for x in parts], 1), size, False), _cat(widened))
 
 
-@answers("stack", layouts=COO)
+@overrides("stack", layouts=COO)
 def _stack_sparse(tensors: Sequence[Any], dim: int = 0) -> SparseTensor:
     parts = list(tensors)
     for x in parts:

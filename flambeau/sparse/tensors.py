@@ -16,8 +16,8 @@ from ..core import tape
 from ..core.base import formats
 from ..core.base.device import OutOfMemoryError
 from ..core.base.tensor import TensorBase
+from ..core.call.interceptors import in_current_order
 from ..core.call.operation import behind
-from ..core.call.watching import today
 from ..core.make.create import empty
 from ..operations.declare.registry import published
 from .patterns import BLOCK_LAYOUTS, COLUMN_LAYOUTS, COMPRESSED, ROW_LAYOUTS, Compressed, Coordinates
@@ -33,22 +33,22 @@ NAMES = {  # as messages name them
 
 Answer = Callable[..., Any]
 EVERY = frozenset(LAYOUTS)
-ANSWERS: dict[str, tuple[frozenset, Answer]] = {}
+OVERRIDES: dict[str, tuple[frozenset, Answer]] = {}
 
 
-def answers(*names: str, layouts: Iterable[Any] = LAYOUTS) -> Callable[[Answer], Answer]:
+def overrides(*names: str, layouts: Iterable[Any] = LAYOUTS) -> Callable[[Answer], Answer]:
     """Declare that a function is these operations where an argument is a sparse tensor of one of these layouts.
 
-    >>> from flambeau.sparse.tensors import ANSWERS, answers
-    >>> @answers("shout")
+    >>> from flambeau.sparse.tensors import OVERRIDES, overrides
+    >>> @overrides("shout")
     ... def shout(x): ...
-    >>> ANSWERS.pop("shout")[1] is shout
+    >>> OVERRIDES.pop("shout")[1] is shout
     True
     """
 
     def declare(function: Answer) -> Answer:
         for name in names:
-            ANSWERS[name] = EVERY if layouts is LAYOUTS else frozenset(layouts), function
+            OVERRIDES[name] = EVERY if layouts is LAYOUTS else frozenset(layouts), function
         return function
 
     return declare
@@ -94,7 +94,7 @@ class SparseTensor(Tensor):
     """A tensor whose elements are zero but at the places it lists.
 
     Made by `sparse_coo_tensor`, `sparse_csr_tensor` and their kin, or `to_sparse`.  It is a tensor of its shape on `meta`, so
-    that no operation finds elements where there are none; an operation takes it where `ANSWERS` has it for its layout, or where it
+    that no operation finds elements where there are none; an operation takes it where `OVERRIDES` has it for its layout, or where it
     works on each element and makes zero of zero, and is refused by NotImplementedError, which names operation and layout, elsewhere.
 
     >>> import flambeau
@@ -112,8 +112,8 @@ class SparseTensor(Tensor):
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
-        func, (args, kwargs) = behind(func), today(func, args, kwargs or {})
-        found = ANSWERS.get(func.__name__)
+        func, (args, kwargs) = behind(func), in_current_order(func, args, kwargs or {})
+        found = OVERRIDES.get(func.__name__)
         if func.__module__.endswith(".masked"):  # of the same names as others
             raise refusal(f"masked.{func.__name__}", (*args, *(kwargs or {}).values()))
         if found is None and getattr(func, "elementwise", False):
@@ -293,14 +293,14 @@ class SparseTensor(Tensor):
                 f"result type {other.dtype} can't be cast to the desired output type {self.dtype}"
             )
         tape.count_write(self)
-        if tape.recording(self) or tape.recording(other):
+        if tape.tracked(self) or tape.tracked(other):
             # `tape.record`: the node hangs on a wrapper, which operations see as the tensors that it holds
-            tape.record("CopyBackwards", _handed_on, (other,), self, (), (), self)
+            tape.record("CopyBackwards", _dispatched, (other,), self, (), (), self)
         self._pattern, self._held = other._pattern, other._held
         return self
 
 
-def _handed_on(grad: TensorBase) -> tuple:
+def _dispatched(grad: TensorBase) -> tuple:
     return (grad,)
 
 
@@ -350,7 +350,7 @@ def sparse(pattern: Coordinates | Compressed, values: TensorBase) -> SparseTenso
     made._pattern = pattern
     if values.requires_grad:
         made._held = values.detach()
-        if tape.recording(values):
+        if tape.tracked(values):
             # `tape.record`: the node hangs on a wrapper, which operations see as the tensors that it holds
             tape.record("SparseBackward", _to_values, (values,), made, (), (pattern,))
     else:
@@ -369,7 +369,7 @@ def values_of(x: SparseTensor) -> TensorBase:
     tensor([[2., 0.],
             [0., 2.]])
     """
-    if not tape.recording(x):
+    if not tape.tracked(x):
         return x._held
     values = x._held.detach()
     # `tape.record`: the node hangs on a wrapper, which operations see as the tensors that it holds
@@ -444,7 +444,7 @@ def tiles(x: TensorBase, pattern: Compressed) -> TensorBase:
     return apart.transpose(n + 1, n + 2)
 
 
-@answers("derivative", "opened_derivative")
+@overrides("derivative", "decomposed_derivative")
 def _derivative(label: str, formula: Answer, *arguments: Any) -> Any:
     """What a node computes from gradients: its formula, which knows of sparse ones, or calls operations that do."""
     return formula(*arguments)

@@ -5,16 +5,16 @@ from __future__ import annotations
 import inspect
 from typing import Any, cast
 
-from .._wrapper.composed import ALIKE_IN_TYPE, CONVERSIONS
+from .._wrapper.wrapper_tensor import ALIKE_IN_TYPE, CONVERSIONS
 from ..core.base import formats
 from ..core.base.tensor import TensorBase
-from ..core.call.watching import _disabled_torch_function_impl
+from ..core.call.interceptors import _disabled_torch_function_impl
 from ..core.make.create import zeros
 from ..operations.declare.registry import published
 from .conversion import coalesce
 from .making import nothing_like
 from .patterns import Coordinates
-from .tensors import Answer, SparseTensor, answers, refusal, sparse, values_of
+from .tensors import Answer, SparseTensor, overrides, refusal, sparse, values_of
 
 _methods = published("Tensor.")
 
@@ -79,7 +79,7 @@ def _inplace(op: Any, args: tuple, kwargs: dict) -> bool:
     return bool({**dict(zip(names, args)), **kwargs}.get("inplace"))
 
 
-@answers("pow")
+@overrides("pow")
 def _pow(input: SparseTensor, exponent: Any) -> SparseTensor:
     if isinstance(input, SparseTensor) and isinstance(exponent, TensorBase) and exponent.ndim == 0:
         exponent = exponent.item()
@@ -93,12 +93,12 @@ def _pow(input: SparseTensor, exponent: Any) -> SparseTensor:
     return sparse(x._pattern, values_of(x) ** exponent)
 
 
-@answers("pow_")
+@overrides("pow_")
 def _pow_(input: SparseTensor, exponent: Any) -> SparseTensor:
     return input._become(_pow(input, exponent), "pow_")
 
 
-answers("cube")(lambda input: _pow(input, 3))
+overrides("cube")(lambda input: _pow(input, 3))
 
 
 # --- the same elements ------------------------------
@@ -120,37 +120,37 @@ def _moved(name: str) -> Answer:
 
 
 for _name in CONVERSIONS:
-    answers(_name)(_moved(_name))
+    overrides(_name)(_moved(_name))
 
 
-@answers("legacy_type")
+@overrides("legacy_type")
 def _type(input: SparseTensor, dtype: Any = None, non_blocking: bool = False, **kwargs: Any) -> Any:
     if dtype is None:
         return input._held.type().replace(".", ".sparse.", 1)
     return input.to(dtype)
 
 
-@answers("clone")
+@overrides("clone")
 def _clone(input: SparseTensor, *, memory_format: Any = None) -> SparseTensor:
     return sparse(input._pattern.copied(), values_of(input).clone())
 
 
-@answers("detach", "detach_copy", "alias_copy")
+@overrides("detach", "detach_copy", "alias_copy")
 def _detach(input: SparseTensor) -> SparseTensor:
     return sparse(input._pattern, input._held)
 
 
-@answers("detach_")
+@overrides("detach_")
 def _detach_(input: SparseTensor) -> SparseTensor:
     return _disabled_torch_function_impl(_methods["detach_"], (), (input,))
 
 
-@answers("zero_")
+@overrides("zero_")
 def _zero_(input: SparseTensor) -> SparseTensor:
     return input._become(nothing_like(input), "zero_")
 
 
-@answers("copy_")
+@overrides("copy_")
 def _copy_(input: Any, src: Any, non_blocking: bool = False) -> Any:
     if not isinstance(input, SparseTensor):
         return input.copy_(src.to_dense())
@@ -176,10 +176,10 @@ def _like(name: str) -> Answer:
 
 
 for _name in ALIKE_IN_TYPE:
-    answers(_name)(_like(_name))
+    overrides(_name)(_like(_name))
 
 
-@answers("zeros_like", "empty_like")
+@overrides("zeros_like", "empty_like")
 def _zeros_like(input: SparseTensor, **options: Any) -> Any:
     layout = options.pop("layout", None)
     options.pop("memory_format", None)
@@ -190,16 +190,16 @@ def _zeros_like(input: SparseTensor, **options: Any) -> Any:
     return found.requires_grad_() if requires_grad else found
 
 
-@answers("as_tensor")
+@overrides("as_tensor")
 def _as_tensor(data: SparseTensor, dtype: Any = None, device: Any = None) -> TensorBase:
     return data.to(device=device or data.device, dtype=dtype or data.dtype)
 
 
-@answers("is_same_size")
+@overrides("is_same_size")
 def _is_same_size(input: TensorBase, other: TensorBase) -> bool:
     return input.shape == other.shape
 
 
-@answers("is_contiguous", "is_pinned", "is_conj", "is_neg")
+@overrides("is_contiguous", "is_pinned", "is_conj", "is_neg")
 def _no(input: SparseTensor, *args: Any, **kwargs: Any) -> bool:
     return False

@@ -114,7 +114,7 @@ def assert_close(
 
 def _pairs(actual: Any, expected: Any, path: str) -> Iterator[tuple[str, Any, Any]]:
     """The leaves of two structures with their places; a difference between the structures is a pair, too."""
-    if type(actual) is type(expected) and getattr(actual, "_composed", False):  # by what they are made of
+    if type(actual) is type(expected) and getattr(actual, "_is_wrapper", False):  # by what they are made of
         if actual.is_nested:
             yield from _pairs(actual.detach().unbind(), expected.detach().unbind(), path)
         else:

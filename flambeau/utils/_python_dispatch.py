@@ -7,8 +7,8 @@ from typing import Any
 
 from ..core.base.tensor import TensorBase
 from ..core.call.custom import CustomOp
+from ..core.call.interceptors import Mode, modes_on
 from ..core.call.operation import Op
-from ..core.call.watching import Mode, modes_on
 
 __all__ = ["TorchDispatchMode", "is_traceable_wrapper_subclass"]
 

@@ -109,7 +109,7 @@ SAC_IGNORED_OPS = {op for op in (_named("detach"),) if op is not None}  # neithe
 # --- what is kept ------------------------------
 def _memory(x: Any) -> int | None:
     """Where a tensor's elements are; None where it has none of its own."""
-    if not isinstance(x, TensorBase) or x._composed or x.is_meta or x.layout is not formats.strided:
+    if not isinstance(x, TensorBase) or x._is_wrapper or x.is_meta or x.layout is not formats.strided:
         return None
     return x.untyped_storage().data_ptr() or None
 

@@ -39,7 +39,7 @@ def swap_tensors(t1: Tensor, t2: Tensor) -> None:
     for name, t in (("t1", t1), ("t2", t2)):
         if not isinstance(t, Tensor):
             raise TypeError(f"swap_tensors(): argument '{name}' must be Tensor, not {type(t).__name__}")
-        if t._composed or t.layout is not strided:
+        if t._is_wrapper or t.layout is not strided:
             raise RuntimeError(
                 f"swap_tensors(): {name} is a {type(t).__name__}; masked, nested and sparse tensors are not swapped"
             )

@@ -12,7 +12,7 @@ import weakref
 
 import numpy as np
 import pytest
-from flambeau.core.call.watching import is_watched
+from flambeau.core.call.interceptors import has_interceptors
 
 import flambeau
 from flambeau import nn
@@ -27,7 +27,7 @@ def state():
         flambeau.is_autocast_enabled("cpu"),
         flambeau.get_autocast_dtype("cpu"),
         flambeau.is_autocast_cache_enabled(),
-        is_watched(),
+        has_interceptors(),
     )
 
 
@@ -105,12 +105,12 @@ def test_belongs_to_the_thread():
 
 
 def test_a_thread_that_ends_with_it_on_leaves_nothing():
-    before = is_watched()
+    before = has_interceptors()
     thread = threading.Thread(target=lambda: flambeau.set_autocast_enabled("cpu", True))
     thread.start()
     thread.join()
     gc.collect()
-    assert is_watched() == before
+    assert has_interceptors() == before
 
 
 def test_what_is_kept_ends_with_the_thread():
@@ -584,12 +584,12 @@ def test_batches_are_loaded_as_without(workers):
 
 
 def test_nobody_watches_when_it_is_off():
-    before = is_watched()
+    before = has_interceptors()
     with flambeau.autocast("cpu", enabled=False):
-        assert is_watched() == before
+        assert has_interceptors() == before
     with flambeau.autocast("cpu"):
-        assert is_watched()
-    assert is_watched() == before
+        assert has_interceptors()
+    assert has_interceptors() == before
 
 
 def test_old_names_warn():

@@ -169,7 +169,7 @@ class Writer:
         self.numbers = np.random.default_rng(seed)
         self.program = Program(seed)
         self.variables = self.program.variables
-        self.recording = True
+        self.tracked = True
         self.kept = KEPT
 
     # --- the interpreter ------------------------------
@@ -179,7 +179,7 @@ class Writer:
         root = Root(Storage())
         made = Var(value, np.zeros((TERMS, *value.shape)), root, whole=True)
         root.rowwise = all(x.value.flags.c_contiguous and x.root.rowwise for x in inputs)
-        taking = [x for x in inputs if x.requires] if self.recording else []
+        taking = [x for x in inputs if x.requires] if self.tracked else []
         if taking:
             made.terms = np.array(_reduced(terms, value.shape), order="C")
             root.requires = True
@@ -195,14 +195,14 @@ class Writer:
     def read(self, *operands: Var) -> None:
         """Refuse views that were made unrecorded and whose elements were written to since."""
         for x in operands:
-            if self.recording and x.unrecorded and x.root.requires and x.version != x.root.storage.version:
+            if self.tracked and x.unrecorded and x.root.requires and x.version != x.root.storage.version:
                 raise Refused
 
     def write(self, x: Var, value, terms, inputs: list[Var], saved: list[Var], result_saved=False) -> None:
         """Overwrite x; `terms` are of the new elements."""
         root = x.root
-        taking = [y for y in [x, *inputs] if y.requires] if self.recording else []
-        if self.recording:
+        taking = [y for y in [x, *inputs] if y.requires] if self.tracked else []
+        if self.tracked:
             if x.unrecorded and root.requires:
                 raise Refused
             if root.leaf and root.requires:
@@ -240,7 +240,7 @@ class Writer:
 
     # --- lines ------------------------------
     def line(self, text: str, refused: bool = False) -> None:
-        self.program.lines.append(f"with torch.no_grad(): {text}" if not self.recording else text)
+        self.program.lines.append(f"with torch.no_grad(): {text}" if not self.tracked else text)
         self.program.refused.append(refused)
 
     def name(self) -> str:
@@ -261,9 +261,9 @@ class Writer:
         if requires:
             self.follow(name, x)
         self.variables[name] = x
-        before, self.recording = self.recording, True
+        before, self.tracked = self.tracked, True
         self.line(f"{name} = torch.tensor({x.value.tolist()}, dtype=float64, requires_grad={requires})")
-        self.recording = before
+        self.tracked = before
 
     def follow(self, name: str, x: Var) -> None:
         """x is a leaf of which gradients are asked for."""
@@ -293,7 +293,7 @@ class Writer:
             return None
         self.variables[name] = made
         self.line(f"{name} = {text}")
-        if fresh and self.recording and made.requires:
+        if fresh and self.tracked and made.requires:
             if (
                 self.random.random() < 0.1 and not made.root.reread
             ):  # else the hook scales second derivatives, too
@@ -428,7 +428,7 @@ class Writer:
 
         def make() -> Var:
             self.read(x)
-            unrecorded = x.unrecorded or not self.recording
+            unrecorded = x.unrecorded or not self.tracked
             terms = way(x.terms, 1) if not unrecorded else np.zeros((TERMS, *way(x.value, 0).shape))
             return Var(way(x.value, 0), terms, x.root, unrecorded, x.root.storage.version)
 
@@ -498,7 +498,7 @@ class Writer:
         ways: list[tuple[str, Callable]] = [(f"{n}.unsqueeze_(0)", lambda a, s: np.expand_dims(a, s))]
         if squeezable and rank > 1:
             ways.append((f"{n}.squeeze_(0)", lambda a, s: np.squeeze(a, s)))
-        if rank > 1 and self.recording:
+        if rank > 1 and self.tracked:
             ways.append((f"{n}.transpose_(0, {rank - 1})", lambda a, s: np.swapaxes(a, s, rank - 1 + s)))
         text, way = self.random.choice(ways)
 
@@ -506,7 +506,7 @@ class Writer:
             self.read(x)
             x.value, x.terms = way(x.value, 0), way(x.terms, 1)
             x.root.storage.version += 1
-            if self.recording and x.requires and x.root.step:
+            if self.tracked and x.requires and x.root.step:
                 x.root.step = Step([x.root.step], [])
                 x.root.factor = 1.0
 
@@ -522,7 +522,7 @@ class Writer:
         """Whether y may be an operand of a write to x: it is elsewhere, or lies exactly under it.  (What PyTorch refuses and we
         do right, a recorded write through an unrecorded view of a tensor without history, is left out.)
         """
-        if self.recording and x.unrecorded and not x.root.requires and y.requires:
+        if self.tracked and x.unrecorded and not x.root.requires and y.requires:
             return False
         if x.root.storage is not y.root.storage or not np.shares_memory(x.value, y.value):
             return True
@@ -535,7 +535,7 @@ class Writer:
 
     def written(self) -> tuple[str, Var] | None:
         """What to write to: rarely what PyTorch refuses."""
-        allowed = self.random.random() < 0.06 or not self.recording
+        allowed = self.random.random() < 0.06 or not self.tracked
         return self.pick(lambda x: allowed or not (x.root.leaf and x.root.requires))
 
     def overwrite(self, text: str, perform: Callable[[], None]) -> None:
@@ -683,9 +683,9 @@ class Writer:
         self.leaf()
         self.leaf()
         for _ in range(length):
-            self.recording = self.random.random() > 0.12
+            self.tracked = self.random.random() > 0.12
             self.random.choices([m for m, _ in makers], [w for _, w in makers])[0]()
-        self.recording = True
+        self.tracked = True
         self.finish()
         return self.program
 

@@ -62,14 +62,14 @@ def test_double_backward_names_both_operations():
 
 
 def test_switching():
-    from flambeau.core.tape import is_watching
+    from flambeau.core.tape import is_anomaly_on
 
     with autograd.set_detect_anomaly(True, check_nan=False):
-        assert is_watching() and not is_watching(check_nan=True)
+        assert is_anomaly_on() and not is_anomaly_on(check_nan=True)
         with autograd.set_detect_anomaly(False):
-            assert not is_watching()
-        assert is_watching()
-    assert not is_watching()
+            assert not is_anomaly_on()
+        assert is_anomaly_on()
+    assert not is_anomaly_on()
     x = leaf(1.0)
     assert "traceback_" not in (x * 2).grad_fn.metadata
 

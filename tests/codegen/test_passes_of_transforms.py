@@ -94,7 +94,7 @@ OTHER_WIDTH = """
 import sys
 import numpy as np
 from flambeau.codegen.tiles import transforms
-from flambeau.core.base.provided import provided
+from flambeau.core.base.callbacks import provided
 transforms.width = provided["transforms.width"] = lambda: int(sys.argv[1])
 import flambeau
 rng = np.random.default_rng(0)

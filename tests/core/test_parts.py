@@ -105,16 +105,16 @@ def test_parts_enough_for_64_threads(name):
     least, f = given if isinstance(given, tuple) else (64, given)
     flambeau.set_num_threads(64)
     f()
-    parallel._most_parts()
+    parallel._max_tasks()
     f()
-    assert least <= parallel._most_parts() <= 4 * 64 + 1
+    assert least <= parallel._max_tasks() <= 4 * 64 + 1
 
 
 def test_parts_are_asked_once():
     flambeau.set_num_threads(4)
     flambeau.ones(1 << 20) + 1.0
-    assert parallel._most_parts() > 1
-    assert parallel._most_parts() == 0
+    assert parallel._max_tasks() > 1
+    assert parallel._max_tasks() == 0
     flambeau.set_num_threads(1)
     flambeau.ones(1 << 20) + 1.0
-    assert parallel._most_parts() == 0
+    assert parallel._max_tasks() == 0

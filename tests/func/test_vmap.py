@@ -120,28 +120,28 @@ def test_classes_are_asked_only_while_a_mapped_tensor_lives():
 import gc
 gc.disable()  # no cycles are made, which would keep all slices in memory
 import flambeau
-from flambeau.core.call.watching import is_watched
+from flambeau.core.call.interceptors import has_interceptors
 from flambeau import vmap
 x = flambeau.ones(3, 2)
 try:
     vmap(lambda a: 1 / 0)(x)
 except ZeroDivisionError:
     pass
-assert not is_watched()
+assert not has_interceptors()
 vmap(vmap(lambda a: (a * 2 + x.sum()).sin()))(x)
 vmap(flambeau.func.grad(lambda a: (a @ x.mT).softmax(0)[0]))(x)
 vmap(flambeau.func.grad(lambda a: flambeau.nn.functional.layer_norm(a, (2,)).prod(0)))(x)
-assert not is_watched()
+assert not has_interceptors()
 kept = []
 vmap(lambda a: kept.append(a) or a)(x)
-assert is_watched()
+assert has_interceptors()
 try:
     kept[0] + 1
     raise AssertionError("a tensor that escaped was used")
 except RuntimeError as error:
     assert "escaped" in str(error)
 kept.clear()
-assert not is_watched()
+assert not has_interceptors()
 """
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
 

@@ -10,7 +10,7 @@ import random
 from typing import NamedTuple
 
 import pytest
-from flambeau.core.call.watching import is_watched
+from flambeau.core.call.interceptors import has_interceptors
 
 import flambeau as torch
 from flambeau import fx, nn
@@ -190,14 +190,14 @@ def test_after_an_error_modules_are_as_they_were():
 
 def test_operations_are_watched_as_long_as_there_are_proxies():
     gc.collect()
-    before = is_watched()
+    before = has_interceptors()
     x = fx.Proxy(fx.Graph().placeholder("x"))
-    assert is_watched()
+    assert has_interceptors()
     F.layer_norm(x, (3,))
     assert [n.name for n in x.node.graph.nodes] == ["x", "layer_norm"]
     del x
     gc.collect()
-    assert is_watched() == before
+    assert has_interceptors() == before
 
 
 class Color(enum.Enum):

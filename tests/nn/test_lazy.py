@@ -291,15 +291,15 @@ def test_operations_are_asked_only_while_something_waits():
     program = """
 import copy, gc
 from flambeau import nn, ones
-from flambeau.core.call.watching import is_watched
-assert not is_watched()
+from flambeau.core.call.interceptors import has_interceptors
+assert not has_interceptors()
 layer = nn.LazyLinear(2)
 twin = copy.deepcopy(layer)
-assert is_watched()
+assert has_interceptors()
 layer(ones(1, 3))
-assert is_watched()
+assert has_interceptors()
 del twin
 gc.collect()  # a lazy module and its hook refer to each other
-assert not is_watched()
+assert not has_interceptors()
 """
     subprocess.run([sys.executable, "-c", program], check=True, timeout=120)

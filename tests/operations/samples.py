@@ -660,7 +660,7 @@ def calls(entry) -> list[str] | None:
         whole = not any(d.startswith("float") for d in entry.dtypes)
         operands = [raw.get(n) or ("i" if whole else next(floats)) for n in entry.details["operands"]]
         return [", ".join(operands)]
-    if entry.kind == "hosted":
+    if entry.kind == "fallback":
         return ["x, y"] if entry.name in ("nextafter",) or "polynomial" in entry.name else ["x"]
     if entry.name.endswith("_function"):
         return ["x"]

@@ -12,7 +12,7 @@ from flambeau.operations.declare.registry import REGISTRY
 
 PUBLIC = [e for e in REGISTRY.values() if any("._" not in f".{p}" for p in e.places)]
 KNOWN = {e.name: f for e in PUBLIC if (f := facts(e)) is not None}
-MADE = {e.name for e in PUBLIC if e.kind in ("pointwise", "reduction", "row", "hosted")}
+MADE = {e.name for e in PUBLIC if e.kind in ("pointwise", "reduction", "row", "fallback")}
 ENTRIES = sorted(KNOWN)
 
 

@@ -167,7 +167,7 @@ def test_gradients_of_slices_are_those_of_the_loop(entry, text):
         warnings.simplefilter("ignore")
         each = []
         for s in range(3):
-            if entry.kind == "hosted" and not has_derivative(entry, text):
+            if entry.kind == "fallback" and not has_derivative(entry, text):
                 return
             rest = [x[s].clone() for x in whole]
             leaves = [x[s].clone().requires_grad_() for k, x in enumerate(whole) if k in floats]
@@ -218,7 +218,7 @@ def test_backward_with_gradients_of_all_slices_is_the_loop(entry, text):
     if not entry.differentiable:
         return
     results = [r for r in samples.run(entry, text, made) if r.requires_grad]
-    if not results or (entry.kind == "hosted" and not has_derivative(entry, text)):
+    if not results or (entry.kind == "fallback" and not has_derivative(entry, text)):
         return
     flambeau.manual_seed(1)
     seeds = [flambeau.randn(3, *r.shape, dtype=r.dtype) for r in results]
@@ -274,7 +274,7 @@ def text_operands(entry, text):
 @pytest.mark.parametrize("entry, text", cases(), ids=lambda x: getattr(x, "name", x))
 def test_tangents_of_slices_are_those_of_the_loop(entry, text):
     found = differentiable(entry, text)
-    if found is None or (entry.kind == "hosted" and not has_derivative(entry, text)):
+    if found is None or (entry.kind == "fallback" and not has_derivative(entry, text)):
         return
     tensors, call, floats = found
     whole = stacks(tensors)

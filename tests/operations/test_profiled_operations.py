@@ -5,13 +5,13 @@ from __future__ import annotations
 import sys
 import warnings
 
+from flambeau.core.call.interceptors import has_interceptors
 from flambeau.core.call.operation import Op
-from flambeau.core.call.watching import is_watched
 from samples import ALL, Operands, run, tensors_in
 
 import flambeau
 from flambeau.autograd._profiler_events import operation_name
-from flambeau.core.base import recorder
+from flambeau.core.base import profiling
 from flambeau.profiler import profile
 
 FIRST = {entry.name: (entry, text) for entry, text in reversed(ALL) if isinstance(entry.function, Op)}
@@ -93,15 +93,15 @@ def test_recording_runs_no_python_for_an_operation_and_changes_nothing_that_runs
     for _ in range(2):
         layer(x).relu().sum().backward()
         optimiser.step()
-    watched = is_watched()
+    watched = has_interceptors()
     for program in programs():
         program()
         off = calls_of_python(program)
-        recorder.start()
+        profiling.start()
         try:
             program()  # signatures are read when first asked for
-            assert is_watched() == watched  # fused steps and kernels stay as they are
+            assert has_interceptors() == watched  # fused steps and kernels stay as they are
             assert calls_of_python(program) == off
         finally:
-            recorder.stop()
+            profiling.stop()
         assert calls_of_python(program) == off

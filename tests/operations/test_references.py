@@ -11,7 +11,7 @@ import flambeau
 from flambeau.operations.declare.registry import REGISTRY
 
 # Read element by element in test_registry.py, test_special.py and test_special_values.py.
-ELSEWHERE = ("pointwise", "reduction", "row", "hosted")
+ELSEWHERE = ("pointwise", "reduction", "row", "fallback")
 
 
 def array(*shape: int, seed: int = 0, low: float = -3.0, high: float = 3.0) -> np.ndarray:

@@ -7,7 +7,7 @@ import pytest
 
 import flambeau as fb
 from flambeau.autograd import gradcheck, gradgradcheck
-from flambeau.core.base.provided import provided
+from flambeau.core.base.callbacks import callbacks
 from flambeau.core.lib.resampling import taps as core
 from flambeau.operations.declare import taps
 
@@ -19,7 +19,7 @@ SIZES = [1, 5, 16, 33, 70]
 def processor(request, monkeypatch):
     """Both ways along a line: by the processor's own, and by that of processors without permutations."""
     if request.param == "plain":
-        monkeypatch.setitem(provided, "taps.permutes", lambda width: False)
+        monkeypatch.setitem(callbacks, "taps.permutes", lambda width: False)
 
 
 def tables(rng, size):

@@ -14,7 +14,7 @@ import pytest
 
 import flambeau
 from flambeau import nn
-from flambeau.core.base import recorder
+from flambeau.core.base import profiling
 from flambeau.nn import functional as F
 from flambeau.profiler import ProfilerAction, ProfilerActivity, profile, record_function, schedule
 
@@ -374,7 +374,7 @@ def test_an_exception_inside_ends_what_it_leaves():
         with record_function("failing"):
             flambeau.ones(2) + flambeau.ones(3)
     assert names(prof) == ["failing", "aten::ones", "aten::ones", "aten::add"]
-    assert not recorder.is_recording()
+    assert not profiling.is_profiling()
     assert all(e.cpu_parent.name == "failing" for e in prof.events()[1:])
 
 
@@ -452,10 +452,10 @@ def test_nothing_is_left_when_a_profile_is_dropped():
 
 
 def test_off_means_no_entry_and_no_python():
-    assert not recorder.is_recording()
-    before = recorder.begin_span("nothing")
+    assert not profiling.is_profiling()
+    before = profiling.begin_span("nothing")
     assert before == -1
-    recorder.end_span(before)
+    profiling.end_span(before)
 
 
 # --- schedules ------------------------------------------------------------------------------------
@@ -490,7 +490,7 @@ def test_wrong_schedules():
     for answer in (None, ProfilerAction.DEVICE_STOPPED):
         with pytest.raises(ValueError, match="must return a ProfilerAction"):
             profile(schedule=lambda step, answer=answer: answer)
-    assert not recorder.is_started()
+    assert not profiling.is_started()
 
 
 def test_each_cycle_is_handed_on_with_its_steps():
@@ -535,7 +535,7 @@ def test_changes_of_mind_are_warned_of():
     with pytest.warns(UserWarning, match="Incorrect schedule: RECORD followed by NONE"):
         with profile(schedule=lambda step: told[min(step, 1)]) as prof:
             prof.step()
-    assert not recorder.is_started()
+    assert not profiling.is_started()
 
 
 # --- processes ------------------------------------------------------------------------------------
@@ -559,7 +559,7 @@ def test_a_profiler_left_open_at_exit_hands_on_what_it_has():
 def test_the_child_of_a_fork_records_nothing():
     done = run(
         "import os, sys, flambeau\n"
-        "from flambeau.core.base import recorder\n"
+        "from flambeau.core.base import profiling\n"
         "from flambeau.profiler import profile\n"
         "with profile(on_trace_ready=lambda p: print(os.getpid() == parent, [e.name for e in p.events()])) as prof:\n"
         "    parent = os.getpid()\n"
@@ -567,7 +567,7 @@ def test_the_child_of_a_fork_records_nothing():
         "    child = os.fork()\n"
         "    if not child:\n"
         "        flambeau.zeros(2)\n"
-        "        assert not recorder.is_recording()\n"
+        "        assert not profiling.is_profiling()\n"
         "    else:\n"
         "        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0\n"
         "if not child:\n"

@@ -7,14 +7,14 @@ import weakref
 
 import numpy as np
 import pytest
-from flambeau.core.call.watching import nobody_asked
+from flambeau.core.call.interceptors import no_interceptors
 
 import flambeau
 from flambeau import nn
 from flambeau.nn import functional as F
 from flambeau.operations.declare.registry import published
 from flambeau.overrides import TorchFunctionMode
-from flambeau.sparse.methods import ANSWERS
+from flambeau.sparse.methods import OVERRIDES
 
 
 def sample():
@@ -124,7 +124,7 @@ def test_repr():
 METHODS = {
     name: op
     for name, op in published("Tensor.").items()
-    if op.__name__ not in ANSWERS and not getattr(op, "elementwise", False)
+    if op.__name__ not in OVERRIDES and not getattr(op, "elementwise", False)
 }
 
 
@@ -226,11 +226,11 @@ def test_gradients_are_freed():
 def test_lists_of_plain_tensors_need_nobody_asked():
     """Steps of optimisers go on in one call when a sparse tensor was made; with one in the lists, or a mode on, they ask."""
     plain, weight = flambeau.ones(2), nn.Parameter(flambeau.ones(2))
-    assert nobody_asked([[plain, weight], [plain, plain]]) and nobody_asked([])
-    assert not nobody_asked([[weight, plain], [plain, sample()]])
+    assert no_interceptors([[plain, weight], [plain, plain]]) and no_interceptors([])
+    assert not no_interceptors([[weight, plain], [plain, sample()]])
     with TorchFunctionMode.__new__(type("Mode", (TorchFunctionMode,), {"__torch_function__": print})):
-        assert not nobody_asked([[plain]])
-    assert nobody_asked([[plain]])
+        assert not no_interceptors([[plain]])
+    assert no_interceptors([[plain]])
 
 
 def test_on_a_device():

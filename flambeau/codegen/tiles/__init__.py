@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import functools
 
+from ...core.base.callbacks import callbacks_in, set_callback
 from ...core.base.lazily import waiting as _waiting
-from ...core.base.provided import provide, provided_by
 from .. import target
 
 ROWS = 6  # with four vectors of columns, 24 of the 32 registers hold sums
@@ -155,8 +155,8 @@ def address(vectors: int) -> int:
     return compiled(functools.partial(text, vectors=vectors))
 
 
-provide("tiles.possible", possible)
-provide("tiles.address", address)
+set_callback("tiles.possible", possible)
+set_callback("tiles.address", address)
 
 # Each is imported for the first operation that runs in it.
 _waiting(
@@ -188,4 +188,4 @@ for _module, _names in {
     "taps": ("taps.address", "taps.permutes"),
     "transforms": ("transforms.address", "transforms.width"),
 }.items():
-    provided_by(f"{__name__}.{_module}", *_names)
+    callbacks_in(f"{__name__}.{_module}", *_names)

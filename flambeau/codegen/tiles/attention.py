@@ -14,7 +14,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from ...core.base.provided import provide
+from ...core.base.callbacks import set_callback
 from .. import expr as ex
 from .. import philox, target
 from .._math_base import poly
@@ -380,4 +380,4 @@ def functions(dtype: str, mask: str, dropped: bool) -> dict[str, int]:
     }
 
 
-provide("attention.functions", functools.cache(functions))
+set_callback("attention.functions", functools.cache(functions))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 
-from ...core.base.provided import provide
+from ...core.base.callbacks import set_callback
 from ..irtext import Value, i64
 from .objects import compiled
 from .taps import Writer, permutes
@@ -126,4 +126,4 @@ def address(dtype: str, smallest: bool) -> int:
     return compiled(functools.partial(_text, dtype=dtype, smallest=smallest))
 
 
-provide("extremes.address", address)
+set_callback("extremes.address", address)

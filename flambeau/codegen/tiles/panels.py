@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from ...core.base.provided import provide
+from ...core.base.callbacks import set_callback
 from .. import target
 from ..irtext import Function, Module, Value, i64
 from . import dots, epilogues
@@ -196,11 +196,11 @@ def pairs() -> int:
     return _layer(Register("float32", 0, 1), _Layer.zipped)
 
 
-provide("panels.shape", shape)
-provide("panels.linear", linear)
-provide("panels.continued", continued)
-provide("panels.tile", tile)
-provide("panels.dot", dot)
-provide("panels.layer", layer)
-provide("panels.crossed", crossed)
-provide("panels.pairs", pairs)
+set_callback("panels.shape", shape)
+set_callback("panels.linear", linear)
+set_callback("panels.continued", continued)
+set_callback("panels.tile", tile)
+set_callback("panels.dot", dot)
+set_callback("panels.layer", layer)
+set_callback("panels.crossed", crossed)
+set_callback("panels.pairs", pairs)

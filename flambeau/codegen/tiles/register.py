@@ -19,7 +19,7 @@ import functools
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ...core.base.provided import provide
+from ...core.base.callbacks import set_callback
 from .. import target
 from ..irtext import Function, Module, Value, i64
 from ..lower import ITEMSIZE
@@ -323,4 +323,4 @@ def address(tile: Register) -> int:
     return compiled(tile.text)
 
 
-provide("tiles.register", address)
+set_callback("tiles.register", address)

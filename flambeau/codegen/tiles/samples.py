@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 
-from ...core.base.provided import provide
+from ...core.base.callbacks import set_callback
 from ..irtext import Value, i64
 from .objects import compiled
 from .taps import UNROLLED, Writer
@@ -248,4 +248,4 @@ def address(which: str, kind: str, turns: int, planes: bool) -> int:
     return compiled(functools.partial(text, kind=kind, which=which, turns=turns))
 
 
-provide("samples.address", address)
+set_callback("samples.address", address)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 
-from ...core.base.provided import provide
+from ...core.base.callbacks import set_callback
 from .. import target
 from ..irtext import Function, Module, Value, i64
 from .objects import compiled
@@ -360,5 +360,5 @@ def address(function: str, *given) -> int:
     return compiled(lambda symbol: texts[function](symbol, *given))
 
 
-provide("taps.permutes", permutes)
-provide("taps.address", address)
+set_callback("taps.permutes", permutes)
+set_callback("taps.address", address)

@@ -19,7 +19,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from ...core.base.provided import provide
+from ...core.base.callbacks import set_callback
 from .. import target
 from ..irtext import Function, Module, Value, float_literal, i64
 from .objects import compiled
@@ -450,5 +450,5 @@ def address(name: str, scalar: str) -> int:
     return compiled(functools.partial(text, name=name, scalar=scalar))
 
 
-provide("transforms.width", width)
-provide("transforms.address", address)
+set_callback("transforms.width", width)
+set_callback("transforms.address", address)

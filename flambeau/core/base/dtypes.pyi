@@ -21,8 +21,8 @@ display: _Any
 enter_device: _Any
 functools: _Any
 get_default_dtype: _Any
+implied_dtype: _Any
 leave_device: _Any
-meant_dtype: _Any
 nearest: _Any
 promote_types: _Any
 set_default_dtype: _Any

@@ -187,10 +187,10 @@ cdef dtype as_dtype(object value, str who):
         return dtype_of(BOOL)
     if value is complex:
         return dtype_of(C128)
-    raise TypeError(f"{who}(): argument 'dtype' must be {display.public('dtype')}, not {type(value).__name__}{meant_dtype(value)}")
+    raise TypeError(f"{who}(): argument 'dtype' must be {display.public('dtype')}, not {type(value).__name__}{implied_dtype(value)}")
 
 
-def meant_dtype(value) -> str:
+def implied_dtype(value) -> str:
     """The end of a message about what is no dtype: the one of that name, as text, NumPy's types and dtypes name it."""
     name = value if isinstance(value, str) else getattr(value, "name", None) or getattr(value, "__name__", None)
     found = by_name.get(name.rpartition(".")[2]) if isinstance(name, str) else None
@@ -228,11 +228,11 @@ cdef enum:
 
 cdef dict spelled = {}      # names of devices that were read before -> type and index
 
-cdef str meant_device(str name):
+cdef str implied_device(str name):
     """The end of a message about a word that is no type of devices."""
     cdef str kind = name.rstrip("0123456789 ")
     if name.rpartition(".")[2] in by_name:
-        return meant_dtype(name)
+        return implied_dtype(name)
     found = "cuda" if kind.lower() in ("gpu", "nvidia") else nearest(kind, DEVICE_TYPES)
     if found is None:
         return ""
@@ -268,7 +268,7 @@ cdef class device:
             name, separator, number = type.partition(":")
             if name not in DEVICE_TYPES:
                 raise RuntimeError(f"device(): Expected one of {', '.join(DEVICE_TYPES)} device type at start of device string: {name}"
-                                   f"{meant_device(name)}")
+                                   f"{implied_device(name)}")
         if separator:
             if index is not None or not (number.isdecimal() and number.isascii()) or number != str(int(number)):
                 raise RuntimeError(f"device(): invalid device string: '{type}'")

@@ -14,7 +14,7 @@ from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import Any
 
-from .provided import provided
+from .callbacks import callbacks
 
 
 def lazily(
@@ -45,9 +45,9 @@ def lazily(
 
 def _missing(package: str, name: str) -> Any:
     """What `_compat/absent.py` makes of a name, or the AttributeError, which says why where that is known and shows this function alone."""
-    if "absent" in provided and not name.startswith("__"):
+    if "absent" in callbacks and not name.startswith("__"):
         try:
-            return provided["absent"](package, name)
+            return callbacks["absent"](package, name)
         except (AttributeError, ImportError) as error:
             raise error.with_traceback(None) from None
     raise AttributeError(f"module {package!r} has no attribute {name!r}", name=name, obj=sys.modules[package])

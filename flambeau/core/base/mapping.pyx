@@ -120,7 +120,7 @@ cdef object failed(str who, str what, int code):
     return RuntimeError(f"{who}(): {what}: {os.strerror(code)}")
 
 
-cdef object no_room(str who, object nbytes, str reason):
+cdef object out_of_memory(str who, object nbytes, str reason):
     return OutOfMemoryError(f"{who}(): {display.NAME}: cannot allocate {nbytes} bytes of shared memory: {reason}")
 
 
@@ -132,7 +132,7 @@ cdef int reserve(int descriptor, size_t nbytes, str who) except -1:
         with nogil:
             code = posix_fallocate(descriptor, 0, <int64_t>nbytes)
     if code:
-        raise no_room(who, nbytes, os.strerror(code))
+        raise out_of_memory(who, nbytes, os.strerror(code))
     return 0
 
 
@@ -152,7 +152,7 @@ cdef int write_all(int descriptor, const char* source, size_t nbytes, str who) e
         if n >= 0:
             done += n
         elif errno != EINTR:
-            raise no_room(who, nbytes, os.strerror(errno))
+            raise out_of_memory(who, nbytes, os.strerror(errno))
     return 0
 
 
@@ -163,7 +163,7 @@ cdef int map_into(Mapping m, int descriptor, size_t nbytes, bint present, str wh
     cdef char* data = flambeau_map(descriptor, nbytes, m.shared, present)
     if data == NULL:
         if errno == ENOMEM:
-            raise no_room(who, nbytes, os.strerror(errno))
+            raise out_of_memory(who, nbytes, os.strerror(errno))
         raise failed(who, f"cannot map {nbytes} bytes", errno)
     m.data = data
     return 0
@@ -174,7 +174,7 @@ cdef Mapping new_shared(const char* source, size_t nbytes, str who):
     cdef Mapping m = Mapping()
     cdef double most = flambeau_machine()
     if most >= 0 and <double>nbytes > most:
-        raise no_room(who, nbytes, f"the machine has {int(most)} bytes of memory and swap")
+        raise out_of_memory(who, nbytes, f"the machine has {int(most)} bytes of memory and swap")
     m.shared = True
     m.descriptor = flambeau_memfd()
     if m.descriptor < 0:

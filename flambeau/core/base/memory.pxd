@@ -23,6 +23,6 @@ cdef size_t bytes_held() noexcept nogil      # in storages, on the host
 cdef uint64_t serial_of(Storage s) noexcept
 cdef Storage new_storage(size_t nbytes)
 cdef void* scratch(int64_t n, int64_t width) except NULL    # for the length of a call
-cdef int check_room(size_t nbytes) except -1
-cdef str refusal(object nbytes)
+cdef int check_memory(size_t nbytes) except -1
+cdef str out_of_memory_message(object nbytes)
 cdef Storage new_storage_on(Device device, size_t nbytes)

@@ -15,7 +15,7 @@ from .device import OutOfMemoryError
 from .sizes cimport mul_overflow
 from .dtypes import cpu_device
 from .mapping cimport Mapping, new_shared, of_descriptor, of_file
-from .provided import provided
+from .callbacks import callbacks
 from .dtypes import by_name
 from . import display
 import os
@@ -72,12 +72,12 @@ cdef char* acquire(size_t nbytes, int block) except NULL:
         if held_bytes + cached_bytes + size > memory_limit:
             empty_cache()
         if held_bytes + size > memory_limit:
-            raise OutOfMemoryError(refusal(nbytes))
+            raise OutOfMemoryError(out_of_memory_message(nbytes))
         system_calls += 1
         if posix_memalign(&memory, HUGE_PAGE if size >= HUGE_PAGE else ALIGNMENT, size) != 0:
             empty_cache()
             if posix_memalign(&memory, ALIGNMENT, size) != 0:
-                raise OutOfMemoryError(refusal(nbytes))
+                raise OutOfMemoryError(out_of_memory_message(nbytes))
         if size >= HUGE_PAGE:
             flambeau_huge(memory, size)
         head = <FreeBlock*>memory
@@ -106,7 +106,7 @@ cdef void release(char* data, int block) noexcept:
 cdef int block_for(size_t nbytes) except -1:
     """The size class of so many bytes; OutOfMemoryError where there is none."""
     if nbytes > MOST_BYTES:
-        raise OutOfMemoryError(refusal(nbytes))
+        raise OutOfMemoryError(out_of_memory_message(nbytes))
     return class_of(nbytes)
 
 
@@ -117,32 +117,32 @@ cdef void* scratch(int64_t n, int64_t width) except NULL:
     cdef int64_t nbytes
     cdef void* memory
     if mul_overflow(n, width, &nbytes) or n < 0:
-        raise OutOfMemoryError(refusal(<object>n * width))
-    check_room(nbytes)
+        raise OutOfMemoryError(out_of_memory_message(<object>n * width))
+    check_memory(nbytes)
     memory = malloc(nbytes if nbytes else 1)
     if memory == NULL:
         empty_cache()
         memory = malloc(nbytes if nbytes else 1)
     if memory == NULL:
-        raise OutOfMemoryError(refusal(nbytes))
+        raise OutOfMemoryError(out_of_memory_message(nbytes))
     return memory
 
 
-cdef int check_room(size_t nbytes) except -1:
+cdef int check_memory(size_t nbytes) except -1:
     """OutOfMemoryError where the limit does not leave so many bytes."""
     if nbytes > MOST_BYTES or held_bytes + nbytes > memory_limit:
-        raise OutOfMemoryError(refusal(nbytes))
+        raise OutOfMemoryError(out_of_memory_message(nbytes))
     return 0
 
 
 def require(nbytes: int) -> None:
     """OutOfMemoryError where the limit, or any machine, has no room for so many bytes: for what others will allocate."""
     if nbytes > MOST_BYTES:
-        raise OutOfMemoryError(refusal(nbytes))
-    check_room(nbytes)
+        raise OutOfMemoryError(out_of_memory_message(nbytes))
+    check_memory(nbytes)
 
 
-cdef str refusal(object nbytes):
+cdef str out_of_memory_message(object nbytes):
     cdef str most = f"; the limit is {memory_limit} bytes" if memory_limit < <size_t>1 << 62 else ""
     return (f"{display.NAME}: cannot allocate {nbytes} bytes on the CPU: tensors hold {held_bytes} bytes and the cache "
             f"{cached_bytes} bytes{most}")
@@ -324,7 +324,7 @@ cdef size_t bytes_wanted(object nbytes, str who) except? 18446744073709551615:
     if nbytes < 0:
         raise RuntimeError(f"{who}(): nbytes must be at least 0, got {nbytes}")
     if nbytes > MOST_BYTES:
-        raise OutOfMemoryError(refusal(nbytes))
+        raise OutOfMemoryError(out_of_memory_message(nbytes))
     return nbytes
 
 
@@ -394,12 +394,12 @@ cdef class Storage:
         if nbytes is None:
             return
         if type(nbytes) is not int or device is not None:
-            trade(self, <Storage?>provided["storage.of"](nbytes, device))
+            trade(self, <Storage?>callbacks["storage.of"](nbytes, device))
             return
         if nbytes < 0:
             raise RuntimeError(f"UntypedStorage(): nbytes must be at least 0, got {nbytes}")
         if nbytes > MOST_BYTES:
-            raise OutOfMemoryError(refusal(nbytes))
+            raise OutOfMemoryError(out_of_memory_message(nbytes))
         block = block_for(nbytes)
         self.data = acquire(nbytes, block)
         self.block = block
@@ -475,7 +475,7 @@ cdef class Storage:
         if not isinstance(key, slice):
             if self.on is None:
                 return <unsigned char>self.data[start]
-            return provided["storage.elements"](self)[start].item()
+            return callbacks["storage.elements"](self)[start].item()
         part = Storage.__new__(Storage)
         part.length = stop - start
         part.on, part.stream, part.owner, part.writable = self.on, self.stream, self, self.writable
@@ -495,7 +495,7 @@ cdef class Storage:
         if self.on is None:
             memset(self.data + start, value & 255, stop - start)
         else:
-            provided["storage.elements"](self)[start:stop].fill_(value & 255)
+            callbacks["storage.elements"](self)[start:stop].fill_(value & 255)
 
     def fill_(self, value):
         """Set every byte to an int's lowest eight bits; RuntimeError for what is no int."""
@@ -505,7 +505,7 @@ cdef class Storage:
         if self.on is None:
             memset(self.data, value & 255, self.length)
         else:
-            provided["storage.elements"](self).fill_(value & 255)
+            callbacks["storage.elements"](self).fill_(value & 255)
         return self
 
     def copy_(self, source, non_blocking=False):
@@ -520,7 +520,7 @@ cdef class Storage:
         if self.on is None and s.on is None:
             memmove(self.data, s.data, self.length)
         else:
-            provided["storage.elements"](self).copy_(provided["storage.elements"](s))
+            callbacks["storage.elements"](self).copy_(callbacks["storage.elements"](s))
         return self
 
     def clone(self):
@@ -593,31 +593,31 @@ cdef class Storage:
 
     def to(self, *, device, non_blocking=False):
         """The bytes on a device: this storage where it is there already."""
-        return provided["storage.elements"](self).to(device, non_blocking=non_blocking).untyped_storage()
+        return callbacks["storage.elements"](self).to(device, non_blocking=non_blocking).untyped_storage()
 
     def cuda(self, device=None, non_blocking=False):
         """The bytes on a CUDA device."""
-        return provided["storage.elements"](self).cuda(device, non_blocking=non_blocking).untyped_storage()
+        return callbacks["storage.elements"](self).cuda(device, non_blocking=non_blocking).untyped_storage()
 
     def is_pinned(self, device=None) -> bool:
         """Whether an accelerator copies from this memory directly."""
-        return provided["storage.elements"](self).is_pinned()
+        return callbacks["storage.elements"](self).is_pinned()
 
     def pin_memory(self, device=None):
         """A copy in pinned memory; TypeError for bytes that are not on the CPU."""
         if self.on is not None:
             raise TypeError(f"cannot pin '{display.public('UntypedStorage')}' on {self.on.place}: only CPU memory can be pinned")
-        return provided["storage.elements"](self).pin_memory().untyped_storage()
+        return callbacks["storage.elements"](self).pin_memory().untyped_storage()
 
     def type(self, dtype=None, non_blocking=False):
         """The name of its class; with the name of a typed class or a class, the bytes converted as by `float` …."""
         if dtype is None:
             return display.public("UntypedStorage")
-        return provided["storage.typed"](self, dtype)
+        return callbacks["storage.typed"](self, dtype)
 
     def _to(self, dtype):
         """Each byte as an element of that dtype, in a `TypedStorage`."""
-        return provided["storage.typed"](self, dtype)
+        return callbacks["storage.typed"](self, dtype)
 
     def double(self):
         """The bytes as elements of float64, in a `TypedStorage`."""
@@ -692,14 +692,14 @@ cdef class Storage:
             raise NotImplementedError("share_memory_(): a storage on 'meta' has no bytes to share")
         if self.on is not None or self.is_shared():
             return self
-        check_room(self.length)
+        check_memory(self.length)
         mapping = new_shared(self.data if self.length else NULL, self.length, "share_memory_")
         made = storage_over(mapping)
         trade(self, made)
         if self.exports:
             mapping.former = made
-        if "storage.shared" in provided:
-            provided["storage.shared"](self)
+        if "storage.shared" in callbacks:
+            callbacks["storage.shared"](self)
         return self
 
     @staticmethod
@@ -707,10 +707,10 @@ cdef class Storage:
         """A new storage of zeros in shared memory."""
         cdef size_t wanted = bytes_wanted(nbytes, "_shared")
         cdef Storage made
-        check_room(wanted)
+        check_memory(wanted)
         made = storage_over(new_shared(NULL, wanted, "_shared"))
-        if "storage.shared" in provided:
-            provided["storage.shared"](made)
+        if "storage.shared" in callbacks:
+            callbacks["storage.shared"](made)
         return made
 
     @staticmethod
@@ -818,12 +818,12 @@ cdef class Storage:
 
     def _share_filename_cpu_(self) -> tuple:
         """Who keeps the memory, which is shared first, the name it has there, and its bytes."""
-        return provided["storage.by_name"]("share", self)
+        return callbacks["storage.by_name"]("share", self)
 
     @staticmethod
     def _new_shared_filename_cpu(manager, handle, size) -> Storage:
         """The shared memory that `manager` keeps under a name."""
-        return provided["storage.by_name"]("of_name", manager, handle, size)
+        return callbacks["storage.by_name"]("of_name", manager, handle, size)
 
     @staticmethod
     def _new_using_filename_cpu(size) -> Storage:

@@ -11,9 +11,9 @@ from libc.stdint cimport int64_t, intptr_t
 from flambeau.core.base.pool cimport (
     flambeau_cpu_count,
     flambeau_get_num_threads,
-    flambeau_most_parts,
+    flambeau_max_tasks,
     flambeau_parallel_for,
-    flambeau_parallel_in_parts,
+    flambeau_parallel_interruptible,
     flambeau_set_flush_denormal,
     flambeau_set_num_threads,
 )
@@ -44,12 +44,12 @@ cdef int _look_at_signals() noexcept nogil:
         return PyErr_CheckSignals()
 
 
-cdef int parallel_in_parts(task_t task, void* context, int64_t n, int64_t grain, double nanoseconds_each) except -1 nogil:
-    return try_in_parts(task, context, n, grain, nanoseconds_each)
+cdef int parallel_interruptible(task_t task, void* context, int64_t n, int64_t grain, double nanoseconds_each) except -1 nogil:
+    return try_interruptible(task, context, n, grain, nanoseconds_each)
 
 
-cdef int try_in_parts(task_t task, void* context, int64_t n, int64_t grain, double nanoseconds_each) noexcept nogil:
-    return flambeau_parallel_in_parts(task, context, n, grain, nanoseconds_each, _look_at_signals)
+cdef int try_interruptible(task_t task, void* context, int64_t n, int64_t grain, double nanoseconds_each) noexcept nogil:
+    return flambeau_parallel_interruptible(task, context, n, grain, nanoseconds_each, _look_at_signals)
 
 
 cdef int num_threads() noexcept nogil:
@@ -197,9 +197,9 @@ def _visit_range(
         PyBuffer_Release(&counted.buffer)
 
 
-def _most_parts() -> int:
+def _max_tasks() -> int:
     """Returns the most parts that a range was shared out in since this was last asked; 0 where none was shared."""
-    return flambeau_most_parts()
+    return flambeau_max_tasks()
 
 
 flambeau_set_num_threads(_default_threads(os.environ))

@@ -1,7 +1,7 @@
 """What functions of Python and Cython take, without `inspect`: importing that costs more than declaring fifty operations, and at the
 interpreter's end nothing is imported.
 
-A decorated function says its parameters by `late_parameters`, a function that lists them; `functools.wraps` hands it on.
+A decorated function says its parameters by `describe_parameters`, a function that lists them; `functools.wraps` hands it on.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Parameter = tuple[str, int, Any, Any]  # name, how it is given, default, annotat
 
 def described(function: Callable) -> list[Parameter]:
     """The parameters in order; TypeError or ValueError where they cannot be known."""
-    late = getattr(function, "late_parameters", None)
+    late = getattr(function, "describe_parameters", None)
     if late is not None:
         return late()
     if getattr(function, "__text_signature__", "") == "($self)":  # a compiled method that takes nothing
@@ -80,7 +80,7 @@ def signature(function: Callable) -> inspect.Signature:
     import inspect
 
     found = inspect.signature(function)
-    if not hasattr(function, "late_parameters"):
+    if not hasattr(function, "describe_parameters"):
         return found
     kinds, known = inspect.Parameter, lambda value: inspect.Parameter.empty if value is MISSING else value
     return found.replace(

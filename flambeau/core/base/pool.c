@@ -313,7 +313,7 @@ static void share(flambeau_task task, void *context, int64_t first, int64_t n, i
     atomic_store_explicit(&pool.busy, false, memory_order_release);
 }
 
-int64_t flambeau_most_parts(void) {
+int64_t flambeau_max_tasks(void) {
     int64_t found = pool.most_chunks;
     pool.most_chunks = 0;
     return found;
@@ -323,7 +323,7 @@ void flambeau_parallel_for(flambeau_task task, void *context, int64_t n, int64_t
     if (n > 0) share(task, context, 0, n, grain);
 }
 
-int flambeau_parallel_in_parts(flambeau_task task, void *context, int64_t n, int64_t grain, double nanoseconds_each,
+int flambeau_parallel_interruptible(flambeau_task task, void *context, int64_t n, int64_t grain, double nanoseconds_each,
                                int (*stop)(void)) {
     double threads = flambeau_get_num_threads(), most = PART_NANOSECONDS * threads / nanoseconds_each;
     if (grain < 1) grain = 1;

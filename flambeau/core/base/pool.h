@@ -17,7 +17,7 @@ void flambeau_parallel_for(flambeau_task task, void *context, int64_t n, int64_t
 /* The same in parts, one after another, where it takes long: each of some hundredths of a second, going by about
    how many nanoseconds an index takes one thread. Between two parts `stop` is called, on the caller's thread; where it
    does not return 0, the rest is not done. Returns what it returned last. Parts begin at multiples of grain. */
-int flambeau_parallel_in_parts(flambeau_task task, void *context, int64_t n, int64_t grain, double nanoseconds_each,
+int flambeau_parallel_interruptible(flambeau_task task, void *context, int64_t n, int64_t grain, double nanoseconds_each,
                                int (*stop)(void));
 
 /* The number of threads that share a range, the caller's included. It is 1 until it is set. */
@@ -34,6 +34,6 @@ int flambeau_set_flush_denormal(int flush);
 int flambeau_cpu_count(void);
 
 /* The most parts that a range was shared out in since this was last asked, by any thread; 0 where none was shared. */
-int64_t flambeau_most_parts(void);
+int64_t flambeau_max_tasks(void);
 
 #endif

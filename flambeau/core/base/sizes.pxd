@@ -1,7 +1,7 @@
 """Arithmetic of sizes, strides, offsets and bytes that tells where 64 bits do not hold the answer.
 
 Whatever multiplies or adds such numbers does it here.  Each function returns True where the answer does not fit; what it
-has then written is of no use, but nothing is undefined.  The errors are made by `tensor.beyond` and `tensor.uncountable`.
+has then written is of no use, but nothing is undefined.  The errors are made by `tensor.storage_error` and `tensor.uncountable`.
 """
 from libc.stdint cimport int64_t
 

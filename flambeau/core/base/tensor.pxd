@@ -53,25 +53,25 @@ ctypedef int (*setter_t)(TensorBase t, object key, object value) except -1
 ctypedef object (*refresh_t)(TensorBase t)
 ctypedef int (*lender_t)(TensorBase t, Py_buffer* buffer, int flags) except -1
 
-cdef struct Late:             # what later rooms supply
+cdef struct Runtime:          # the process's state; later modules supply the functions
     binary_t binary
     unary_t unary
     getter_t getitem
     setter_t setitem
     refresh_t grad_fn
     lender_t lend
-    int watched               # how many modes are on, in all threads, and classes of tensors that want to be asked
-    int attended              # those, and the profiler: who is to be told of calls, asked or not
+    int interceptors          # how many modes and casts are on, in all threads, and classes of tensors that override
+    int observers             # those, and the profiler: all for which a call is dispatched
     bint forward              # a forward level is open somewhere: histories may be those of dual tensors
     refresh_t history         # what reverse mode sees of a tensor's grad_fn; True stands for a leaf that requires grad
 
-cdef Late late
+cdef Runtime runtime
 cdef PyTypeObject* TENSOR      # the class of the tensors that operations return
 cdef object operator_for(int number)
 
-cdef TensorBase bare()
-cdef object beyond(str place, int ndim, const int64_t* sizes, const int64_t* strides, int code)   # an error to raise
-cdef object uncountable(int ndim, const int64_t* sizes)                                           # an error to raise
+cdef TensorBase new_object()
+cdef object storage_error(str place, int ndim, const int64_t* sizes, const int64_t* strides, int code)  # an error to raise
+cdef object numel_error(int ndim, const int64_t* sizes)                                           # an error to raise
 cdef int set_rank(TensorBase t, int ndim) except -1
 cdef TensorBase new_tensor(int ndim, const int64_t* sizes, int code)
 cdef TensorBase new_strided(int ndim, const int64_t* sizes, const int64_t* strides, int code)
@@ -96,16 +96,16 @@ cdef inline char* pointer(TensorBase t) except NULL nogil:
         return not_on_host(t)
     return t.storage.data + t.offset * t.width
 
-cdef inline char* place_of(TensorBase t) noexcept nogil:
+cdef inline char* data_address(TensorBase t) noexcept nogil:
     """Where the first element is on the tensor's own device: for those that hand it on to that device."""
     return (t.storage.data if t.storage.data != NULL else <char*><uintptr_t>t.storage.address) + t.offset * t.width
 
-cdef inline void wrote(TensorBase t) noexcept:
+cdef inline void bump_version(TensorBase t) noexcept:
     if not t.silent:
         t.storage.version += 1
 
 cdef int check_writable(TensorBase t, str who) except -1
-cdef int check_apart(TensorBase t, str who) except -1
+cdef int check_no_internal_overlap(TensorBase t, str who) except -1
 
 cdef inline bint is_tensor(object x):
     return isinstance(x, TensorBase)

@@ -8,9 +8,9 @@ OutOfMemoryError: _Any
 _dtypes: _Any
 _index: _Any
 _operator_numbers: _Any
+callbacks: _Any
 display: _Any
 inherit_operators: _Any
-provided: _Any
-set_node_shown: _Any
 set_operator: _Any
+set_public_node: _Any
 set_tensor_class: _Any

@@ -20,7 +20,7 @@ from .dtypes cimport (
     dtype, as_dtype, size_from, default_code,
 )
 from . import display, dtypes as _dtypes
-from .provided import provided
+from .callbacks import callbacks
 from operator import index as _index
 
 cdef extern from "Python.h":
@@ -70,13 +70,13 @@ def inherit_operators(cls) -> None:
 
 
 # --- making tensors ------------------------------
-cdef TensorBase bare():
+cdef TensorBase new_object():
     """A Tensor without storage or shape yet: past the class's own `__new__`, which is for users."""
     return <TensorBase>(BASE.tp_new(TENSOR, no_arguments, NULL))
 
 
 cdef TensorBase of_class(object cls, str who):
-    """As `bare`, of a user's class; TypeError where that is no class of tensors."""
+    """As `new_object`, of a user's class; TypeError where that is no class of tensors."""
     if not (isinstance(cls, type) and issubclass(cls, TensorBase)):
         raise TypeError(f"{who}(): argument 'cls' must be a subclass of Tensor, got {cls!r}")
     return <TensorBase>BASE.tp_new(<PyTypeObject*>cls, no_arguments, NULL)
@@ -105,7 +105,7 @@ cdef int set_rank(TensorBase t, int ndim) except -1:
     return 0
 
 
-cdef object beyond(str place, int ndim, const int64_t* sizes, const int64_t* strides, int code):
+cdef object storage_error(str place, int ndim, const int64_t* sizes, const int64_t* strides, int code):
     """The error for a tensor whose places or bytes 64 bits do not count; dense where `strides` is NULL."""
     cdef object nbytes = ITEMSIZE[code], last = 0
     cdef int d
@@ -123,7 +123,7 @@ cdef object beyond(str place, int ndim, const int64_t* sizes, const int64_t* str
         f"{list(size_from(ndim, sizes))}" + ("" if strides == NULL else f" and strides={list(size_from(ndim, strides))}"))
 
 
-cdef object uncountable(int ndim, const int64_t* sizes):
+cdef object numel_error(int ndim, const int64_t* sizes):
     """The error for a view with more elements than 64 bits count, or of negative sizes."""
     cdef int d
     for d in range(ndim):
@@ -134,7 +134,7 @@ cdef object uncountable(int ndim, const int64_t* sizes):
 
 cdef TensorBase new_tensor(int ndim, const int64_t* sizes, int code):
     """A contiguous tensor, its elements not set."""
-    cdef TensorBase t = bare()
+    cdef TensorBase t = new_object()
     cdef int64_t n = 1, nbytes
     cdef bint wrong = False
     cdef int d
@@ -150,7 +150,7 @@ cdef TensorBase new_tensor(int ndim, const int64_t* sizes, int code):
             n = 0
     wrong |= mul_overflow(n, ITEMSIZE[code], &nbytes)
     if wrong:
-        raise beyond("the CPU", ndim, sizes, NULL, code)
+        raise storage_error("the CPU", ndim, sizes, NULL, code)
     t.count = n
     t.code = code
     t.width = ITEMSIZE[code]
@@ -170,7 +170,7 @@ cdef TensorBase new_tensor_on(Device device, int ndim, const int64_t* sizes, int
     if device is None or ndim > MAX_DIMS:
         return new_tensor(ndim, sizes, code)
     if row_major(ndim, sizes, strides):
-        raise beyond(str(device.place), ndim, sizes, NULL, code)
+        raise storage_error(str(device.place), ndim, sizes, NULL, code)
     return new_strided_in(device, ndim, sizes, strides, code)
 
 
@@ -180,7 +180,7 @@ cdef TensorBase new_strided_on(Device device, int ndim, const int64_t* sizes, co
 
 
 cdef TensorBase new_strided_in(Device device, int ndim, const int64_t* sizes, const int64_t* strides, int code):
-    cdef TensorBase t = bare()
+    cdef TensorBase t = new_object()
     cdef int64_t nbytes = 0
     cdef int d
     set_rank(t, ndim)
@@ -188,7 +188,7 @@ cdef TensorBase new_strided_in(Device device, int ndim, const int64_t* sizes, co
         t.sizes[d], t.strides[d] = sizes[d], strides[d]
     t.code, t.width = code, ITEMSIZE[code]
     if product_of(ndim, sizes, &t.count) or span_of(ndim, sizes, strides, &nbytes) or mul_overflow(nbytes, t.width, &nbytes):
-        raise beyond("the CPU" if device is None else str(device.place), ndim, sizes, strides, code)
+        raise storage_error("the CPU" if device is None else str(device.place), ndim, sizes, strides, code)
     find_contiguous(t)
     t.storage = new_storage(<size_t>nbytes) if device is None else new_storage_on(device, <size_t>nbytes)
     return t
@@ -197,7 +197,7 @@ cdef TensorBase new_strided_in(Device device, int ndim, const int64_t* sizes, co
 cdef char nothing[16]         # what an empty tensor without memory points to
 
 
-cdef inline object told(TensorBase t):
+cdef inline object wrapper_info(TensorBase t):
     """What a wrapper's storage knows of it (`call/wrapping.pyx`); None for every other tensor."""
     if t.storage.on is None or not t.storage.on.blank or (<PyObject*>t).ob_type == TENSOR:
         return None
@@ -207,7 +207,7 @@ cdef inline object told(TensorBase t):
 cdef char* not_on_host(TensorBase t) except NULL with gil:
     if t.storage.on is None:
         return nothing
-    if told(t) is not None:
+    if wrapper_info(t) is not None:
         raise NotImplementedError(f"this operation reads elements, and {type(t).__name__} (of shape {list(t.shape)}) is a wrapper subclass: "
                                   "Cannot access data pointer of Tensor that doesn't have storage")
     if t.storage.on.blank:
@@ -219,13 +219,13 @@ cdef char* not_on_host(TensorBase t) except NULL with gil:
 
 cdef TensorBase alias(TensorBase source, int ndim, const int64_t* sizes, const int64_t* strides, int64_t offset):
     """A tensor over the same storage; not a view for the tape until someone sets `base`."""
-    cdef TensorBase t = bare()
+    cdef TensorBase t = new_object()
     cdef int d
     set_rank(t, ndim)
     for d in range(ndim):
         t.sizes[d], t.strides[d] = sizes[d], strides[d]
     if product_of(ndim, sizes, &t.count):
-        raise uncountable(ndim, sizes)
+        raise numel_error(ndim, sizes)
     t.code = source.code
     t.width = source.width
     t.offset = offset
@@ -385,7 +385,7 @@ cdef int check_writable(TensorBase t, str who) except -1:
     return 0
 
 
-cdef int check_apart(TensorBase t, str who) except -1:
+cdef int check_no_internal_overlap(TensorBase t, str who) except -1:
     """RuntimeError where a write would put several elements into one place: into an expanded tensor."""
     cdef int d
     if t.contiguous:  # so is what has no elements
@@ -467,7 +467,7 @@ cdef object element(TensorBase t):
         return value_at(pointer(t), t.code)
     if t.storage.on.blank:
         raise RuntimeError("Tensor.item() cannot be called on meta tensors")
-    t.storage.on.copy_out(room, <uintptr_t>place_of(t), t.width, True)
+    t.storage.on.copy_out(room, <uintptr_t>data_address(t), t.width, True)
     t.storage.on.check_fault()
     return value_at(room, t.code)
 
@@ -476,7 +476,7 @@ cdef object single(TensorBase t):
     """The element, for Python's conversions: ValueError where there is not just one."""
     if t.count != 1:
         raise ValueError(f"only one element tensors can be converted to Python scalars, got {t.count} elements")
-    return read_item(t) if told(t) is None and not late.attended else (<object>t).item()
+    return read_item(t) if wrapper_info(t) is None and not runtime.observers else (<object>t).item()
 
 
 cdef object nested(TensorBase t, int d, int64_t offset):
@@ -486,13 +486,13 @@ cdef object nested(TensorBase t, int d, int64_t offset):
     return [nested(t, d + 1, offset + i * t.strides[d]) for i in range(t.sizes[d])]
 
 
-cdef object node_shown = None      # a node of the tape, of a class called as PyTorch's
+cdef object public_node = None     # a node of the tape, of a class called as PyTorch's
 
 
-def set_node_shown(function) -> None:
+def set_public_node(function) -> None:
     """What is done to a node before a program gets it."""
-    global node_shown
-    node_shown = function
+    global public_node
+    public_node = function
 
 
 cdef PyObject* operators[OPERATORS]
@@ -527,7 +527,7 @@ cdef class TensorBase:
 
     # shape and memory
     def __getbuffer__(self, Py_buffer* buffer, int flags):
-        late.lend(self, buffer, flags)
+        runtime.lend(self, buffer, flags)
 
     @property
     def shape(self):
@@ -647,7 +647,7 @@ cdef class TensorBase:
         >>> x[1:].data_ptr() - x.data_ptr()
         4
         """
-        return <uintptr_t>place_of(self) if self.count else 0
+        return <uintptr_t>data_address(self) if self.count else 0
 
     def untyped_storage(self):
         """The bytes that the tensor lies in, which its views share.
@@ -667,12 +667,12 @@ cdef class TensorBase:
     @property
     def device(self):
         """Where the elements are."""
-        return cpu_device if self.storage.on is None else self.storage.on.place if told(self) is None else told(self).device
+        return cpu_device if self.storage.on is None else self.storage.on.place if wrapper_info(self) is None else wrapper_info(self).device
 
     @property
     def is_cpu(self) -> bool:
         """Whether the elements are in the main memory."""
-        return self.storage.on is None or (told(self) is not None and told(self).device.type == "cpu")
+        return self.storage.on is None or (wrapper_info(self) is not None and wrapper_info(self).device.type == "cpu")
 
     @property
     def is_cuda(self) -> bool:
@@ -784,17 +784,17 @@ cdef class TensorBase:
 
     cdef object grad_fn_now(self):
         if self.base is not None and self.fn_version != self.storage.version and not self.silent:
-            return late.grad_fn(self)
+            return runtime.grad_fn(self)
         return self.fn
 
     @property
     def grad_fn(self):
         """The node of the tape that made this tensor, None for a leaf."""
-        found = late.history(self) if late.forward else self.grad_fn_now()
+        found = runtime.history(self) if runtime.forward else self.grad_fn_now()
         if found is None or found is True:
             return None
         cls = type(found)
-        return found if (<RawType*>cls).tp_flags & Py_TPFLAGS_HEAPTYPE else node_shown(found)
+        return found if (<RawType*>cls).tp_flags & Py_TPFLAGS_HEAPTYPE else public_node(found)
 
     @property
     def output_nr(self) -> int:
@@ -808,8 +808,8 @@ cdef class TensorBase:
             if self.made == UNRECORDED:
                 return self.base.requires and CATEGORY[self.code] >= 2 and not self.silent
             self.grad_fn_now()
-        if late.forward and self.requires:
-            return late.history(self) is not None
+        if runtime.forward and self.requires:
+            return runtime.history(self) is not None
         return self.requires
 
     @requires_grad.setter
@@ -834,7 +834,7 @@ cdef class TensorBase:
         if not wanted and self.grad_fn is not None:
             raise RuntimeError("you can only change requires_grad flags of leaf variables. If you want to use a computed "
                                "variable in a subgraph that doesn't require differentiation use var_no_grad = var.detach().")
-        if late.forward and not wanted and self.fn is not None:
+        if runtime.forward and not wanted and self.fn is not None:
             return self  # a dual tensor: only its tangent takes part
         self.requires = wanted
         return self
@@ -867,7 +867,7 @@ cdef class TensorBase:
     @property
     def data(self):
         """The same elements outside the tape: writes through it are not noticed by the tape."""
-        if told(self) is not None:
+        if wrapper_info(self) is not None:
             return (<object>self).detach()
         cdef TensorBase t = alias(self, self.rank, self.sizes, self.strides, self.offset)
         t.silent = True
@@ -914,7 +914,7 @@ cdef class TensorBase:
         cdef TensorBase t = of_class(cls, "as_subclass")
         cdef TensorBase source = self
         if self.requires:   # a leaf's gradients are its own, not those of its other name
-            source = provided["shared"](self)
+            source = callbacks["shared"](self)
         t._take(source)
         t.requires, t.fn, t.output_number, t.base = source.requires, source.fn, source.output_number, source.base
         t.fn_version, t.made = source.fn_version, source.made
@@ -963,7 +963,7 @@ cdef class TensorBase:
             raise RuntimeError("Boolean value of Tensor with no values is ambiguous")
         if self.count != 1:
             raise RuntimeError("Boolean value of Tensor with more than one value is ambiguous")
-        return bool(element(self) if told(self) is None and not late.attended else (<object>self).item())
+        return bool(element(self) if wrapper_info(self) is None and not runtime.observers else (<object>self).item())
 
     def __int__(self):
         return int(single(self))
@@ -977,16 +977,16 @@ cdef class TensorBase:
     def __index__(self):
         if self.count != 1 or CATEGORY[self.code] > 1:
             raise TypeError("only integer tensors of a single element can be converted to an index")
-        return int(element(self) if told(self) is None and not late.attended else (<object>self).item())
+        return int(element(self) if wrapper_info(self) is None and not runtime.observers else (<object>self).item())
 
     def __hash__(self):
         return <Py_ssize_t>(<void*>self) >> 4
 
     def __getitem__(self, key):
-        return late.getitem(self, key)
+        return runtime.getitem(self, key)
 
     def __setitem__(self, key, value):
-        late.setitem(self, key, value)
+        runtime.setitem(self, key, value)
 
     def __delitem__(self, key):
         raise TypeError("Tensor does not support deleting items")
@@ -998,118 +998,118 @@ cdef class TensorBase:
 
     # operators
     def __add__(self, other):
-        return late.binary(<object>operators[OP_ADD], self, other)
+        return runtime.binary(<object>operators[OP_ADD], self, other)
 
     def __radd__(self, other):
-        return late.binary(<object>operators[OP_ADD], self, other)
+        return runtime.binary(<object>operators[OP_ADD], self, other)
 
     def __iadd__(self, other):
-        return late.binary(<object>operators[OP_IADD], self, other)
+        return runtime.binary(<object>operators[OP_IADD], self, other)
 
     def __sub__(self, other):
-        return late.binary(<object>operators[OP_SUB], self, other)
+        return runtime.binary(<object>operators[OP_SUB], self, other)
 
     def __rsub__(self, other):
-        return late.binary(<object>operators[OP_RSUB], self, other)
+        return runtime.binary(<object>operators[OP_RSUB], self, other)
 
     def __isub__(self, other):
-        return late.binary(<object>operators[OP_ISUB], self, other)
+        return runtime.binary(<object>operators[OP_ISUB], self, other)
 
     def __mul__(self, other):
-        return late.binary(<object>operators[OP_MUL], self, other)
+        return runtime.binary(<object>operators[OP_MUL], self, other)
 
     def __rmul__(self, other):
-        return late.binary(<object>operators[OP_MUL], self, other)
+        return runtime.binary(<object>operators[OP_MUL], self, other)
 
     def __imul__(self, other):
-        return late.binary(<object>operators[OP_IMUL], self, other)
+        return runtime.binary(<object>operators[OP_IMUL], self, other)
 
     def __truediv__(self, other):
-        return late.binary(<object>operators[OP_DIV], self, other)
+        return runtime.binary(<object>operators[OP_DIV], self, other)
 
     def __rtruediv__(self, other):
-        return late.binary(<object>operators[OP_RDIV], self, other)
+        return runtime.binary(<object>operators[OP_RDIV], self, other)
 
     def __itruediv__(self, other):
-        return late.binary(<object>operators[OP_IDIV], self, other)
+        return runtime.binary(<object>operators[OP_IDIV], self, other)
 
     def __floordiv__(self, other):
-        return late.binary(<object>operators[OP_FLOORDIV], self, other)
+        return runtime.binary(<object>operators[OP_FLOORDIV], self, other)
 
     def __rfloordiv__(self, other):
-        return late.binary(<object>operators[OP_RFLOORDIV], self, other)
+        return runtime.binary(<object>operators[OP_RFLOORDIV], self, other)
 
     def __ifloordiv__(self, other):
-        return late.binary(<object>operators[OP_IFLOORDIV], self, other)
+        return runtime.binary(<object>operators[OP_IFLOORDIV], self, other)
 
     def __mod__(self, other):
-        return late.binary(<object>operators[OP_MOD], self, other)
+        return runtime.binary(<object>operators[OP_MOD], self, other)
 
     def __rmod__(self, other):
-        return late.binary(<object>operators[OP_RMOD], self, other)
+        return runtime.binary(<object>operators[OP_RMOD], self, other)
 
     def __imod__(self, other):
-        return late.binary(<object>operators[OP_IMOD], self, other)
+        return runtime.binary(<object>operators[OP_IMOD], self, other)
 
     def __pow__(self, other, modulo):
-        return late.binary(<object>operators[OP_POW], self, other)
+        return runtime.binary(<object>operators[OP_POW], self, other)
 
     def __rpow__(self, other, modulo):
-        return late.binary(<object>operators[OP_RPOW], self, other)
+        return runtime.binary(<object>operators[OP_RPOW], self, other)
 
     def __ipow__(self, other):
-        return late.binary(<object>operators[OP_IPOW], self, other)
+        return runtime.binary(<object>operators[OP_IPOW], self, other)
 
     def __matmul__(self, other):
-        return late.binary(<object>operators[OP_MATMUL], self, other)
+        return runtime.binary(<object>operators[OP_MATMUL], self, other)
 
     def __rmatmul__(self, other):
-        return late.binary(<object>operators[OP_RMATMUL], self, other)
+        return runtime.binary(<object>operators[OP_RMATMUL], self, other)
 
     def __and__(self, other):
-        return late.binary(<object>operators[OP_AND], self, other)
+        return runtime.binary(<object>operators[OP_AND], self, other)
 
     def __rand__(self, other):
-        return late.binary(<object>operators[OP_AND], self, other)
+        return runtime.binary(<object>operators[OP_AND], self, other)
 
     def __iand__(self, other):
-        return late.binary(<object>operators[OP_IAND], self, other)
+        return runtime.binary(<object>operators[OP_IAND], self, other)
 
     def __or__(self, other):
-        return late.binary(<object>operators[OP_OR], self, other)
+        return runtime.binary(<object>operators[OP_OR], self, other)
 
     def __ror__(self, other):
-        return late.binary(<object>operators[OP_OR], self, other)
+        return runtime.binary(<object>operators[OP_OR], self, other)
 
     def __ior__(self, other):
-        return late.binary(<object>operators[OP_IOR], self, other)
+        return runtime.binary(<object>operators[OP_IOR], self, other)
 
     def __xor__(self, other):
-        return late.binary(<object>operators[OP_XOR], self, other)
+        return runtime.binary(<object>operators[OP_XOR], self, other)
 
     def __rxor__(self, other):
-        return late.binary(<object>operators[OP_XOR], self, other)
+        return runtime.binary(<object>operators[OP_XOR], self, other)
 
     def __ixor__(self, other):
-        return late.binary(<object>operators[OP_IXOR], self, other)
+        return runtime.binary(<object>operators[OP_IXOR], self, other)
 
     def __lshift__(self, other):
-        return late.binary(<object>operators[OP_LSHIFT], self, other)
+        return runtime.binary(<object>operators[OP_LSHIFT], self, other)
 
     def __rlshift__(self, other):
-        return late.binary(<object>operators[OP_RLSHIFT], self, other)
+        return runtime.binary(<object>operators[OP_RLSHIFT], self, other)
 
     def __ilshift__(self, other):
-        return late.binary(<object>operators[OP_ILSHIFT], self, other)
+        return runtime.binary(<object>operators[OP_ILSHIFT], self, other)
 
     def __rshift__(self, other):
-        return late.binary(<object>operators[OP_RSHIFT], self, other)
+        return runtime.binary(<object>operators[OP_RSHIFT], self, other)
 
     def __rrshift__(self, other):
-        return late.binary(<object>operators[OP_RRSHIFT], self, other)
+        return runtime.binary(<object>operators[OP_RRSHIFT], self, other)
 
     def __irshift__(self, other):
-        return late.binary(<object>operators[OP_IRSHIFT], self, other)
+        return runtime.binary(<object>operators[OP_IRSHIFT], self, other)
 
     def __richcmp__(self, other, int which):
         # Python numbers the comparisons < <= == != > >=
@@ -1126,14 +1126,14 @@ cdef class TensorBase:
             op = OP_GT
         else:
             op = OP_GE
-        found = late.binary(<object>operators[op], self, other)
+        found = runtime.binary(<object>operators[op], self, other)
         if found is NotImplemented and hasattr(other, "__array__"):
             # NumPy would compare its array with the tensor as one object
-            return late.binary(<object>operators[op], self, provided["as_tensor"](other, device=self.device))
+            return runtime.binary(<object>operators[op], self, callbacks["as_tensor"](other, device=self.device))
         return found
 
     def __neg__(self):
-        return late.unary(<object>operators[OP_NEG], self)
+        return runtime.unary(<object>operators[OP_NEG], self)
 
     def __pos__(self):
         if self.code == BOOL:
@@ -1141,7 +1141,7 @@ cdef class TensorBase:
         return self
 
     def __abs__(self):
-        return late.unary(<object>operators[OP_ABS], self)
+        return runtime.unary(<object>operators[OP_ABS], self)
 
     def __invert__(self):
-        return late.unary(<object>operators[OP_INVERT], self)
+        return runtime.unary(<object>operators[OP_INVERT], self)

@@ -1,26 +1,26 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 """Autocast: which dtype an operation computes in, by one number on the operation for the CPU and one for accelerators.
 
-`cast` stands behind the door, between modes of the upper and of the lower level.  It makes the operands that an operation's
-rule asks for and goes on; what the operation calls itself is not cast again, unless its rule says so (PARTS).  Forms in place and
+`cast` is a step of dispatch, between modes of the upper and of the lower level.  It makes the operands that an operation's
+rule asks for and goes on; what the operation calls itself is not cast again, unless its rule says so (COMPOSITE).  Forms in place and
 with `out=` have no rule.  Which operation has which rule its declaration says (`autocast=`).  The rules are those of PyTorch's lists
 ('Autocast Op Reference'; what they do to each call of `tests/operations/samples.py` stands in `tests/data/autocast.tsv`); an operation
-without one computes in the dtypes that it is given, and so does what it is made of, unless its rule is "parts".
+without one computes in the dtypes that it is given, and so does what it is made of, unless its rule is "composite".
 
 What is on belongs to the thread: the types of devices, the lower dtype of each, how deep `with` blocks are nested, and
-the copies of parameters that are kept until the outermost of them ends.
+the copies of parameters that are cached until the outermost of them ends.
 """
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint64_t, uintptr_t
 from ..base.device cimport Device
 from ..base.dtypes cimport BF16, F16, F32, F64, CATEGORY, NO_CODE, as_dtype, dtype, dtype_of
-from ..base.tensor cimport TensorBase, late
+from ..base.tensor cimport TensorBase, runtime
 from ..tape.modes cimport FORWARD, REVERSE, autocast_on, casting, grad_enabled, set_autocast_on, set_casting
 from .copies import to_dtype
 from .function import FunctionOp
-from .operation cimport CHOSEN, LOWER, PARTS, REFUSED, SINGLE, SINGLE_UNLESS_TOLD, TOLD, WHOLE, WIDEST, Op, door
+from .operation cimport BANNED, BY_ARGUMENTS, BY_DEVICE, COMPOSITE, FALLTHROUGH, FLOAT32, FLOAT32_UNLESS_DTYPE, LOWER, PROMOTE, Op, dispatch
 from .pointwise cimport copied
-from .watching cimport lower_on
+from .interceptors cimport lower_on
 import threading
 cimport cython
 
@@ -31,50 +31,50 @@ cdef extern from "Python.h":
 
 cdef enum:
     KINDS = 16                # types of devices
-    ROOM = 32                 # arguments that are cast without memory of their own
+    STACK_ARGS = 32           # arguments that are cast without memory of their own
 
 cdef extern from *:
     """
     static __thread unsigned char flambeau_lower_types[16];   /* code + 1; 0 is the type's own */
     static __thread int flambeau_nesting = 0;
-    static __thread int flambeau_keeps_not = 0;               /* casts of parameters are not kept */
-    static __thread PyObject* flambeau_kept = NULL;           /* they are in this Table, which `threads` owns */
+    static __thread int flambeau_cache_off = 0;               /* casts of parameters are not cached */
+    static __thread PyObject* flambeau_cast_cache = NULL;     /* they are in this CastCache, which `threads` owns */
     """
     unsigned char flambeau_lower_types[16]
     int flambeau_nesting
-    int flambeau_keeps_not
-    PyObject* flambeau_kept
+    int flambeau_cache_off
+    PyObject* flambeau_cast_cache
 
 # The types that autocast knows, the lower dtype of each; `meta` stands for no device of a program's, tests read rules off it.
 cdef dict NUMBERS = {}
-cdef int[KINDS] OWN_LOWER
+cdef int[KINDS] DEFAULT_LOWER
 for _type, _code in dict(cpu=BF16, cuda=F16, xpu=F16, mps=F16, mtia=F16, maia=BF16, hpu=BF16, ipu=F16, xla=BF16, privateuseone=F16,
                          opencl=F16, meta=F16).items():
-    OWN_LOWER[len(NUMBERS)] = _code
+    DEFAULT_LOWER[len(NUMBERS)] = _code
     NUMBERS[_type] = len(NUMBERS)
 
-RULES = {"whole": WHOLE, "parts": PARTS, "lower": LOWER, "float32": SINGLE, "float32 unless told": SINGLE_UNLESS_TOLD,
-         "widest": WIDEST, "refused": REFUSED, "chosen": CHOSEN, "told": TOLD}
+RULES = {"fallthrough": FALLTHROUGH, "composite": COMPOSITE, "lower": LOWER, "float32": FLOAT32, "float32 unless dtype": FLOAT32_UNLESS_DTYPE,
+         "promote": PROMOTE, "banned": BANNED, "by arguments": BY_ARGUMENTS, "by device": BY_DEVICE}
 
-cdef object threads = threading.local()       # .counted, .kept: objects that end with the thread
-cdef object shown_cast = FunctionOp(to_dtype, "to", owns=False)
+cdef object threads = threading.local()       # .counted, .casts: objects that end with the thread
+cdef object dispatched_cast = FunctionOp(to_dtype, "to", owns=False)
 
 
-cdef class Counted:
-    """Autocast is on in a thread: the door is watched for as long as this lives, which is no longer than the thread."""
+cdef class InterceptorCount:
+    """Autocast is on in a thread: operations are intercepted for as long as this lives, which is no longer than the thread."""
 
     def __cinit__(self):
-        late.watched += 1
-        late.attended += 1
+        runtime.interceptors += 1
+        runtime.observers += 1
 
     def __dealloc__(self):
-        late.watched -= 1
-        late.attended -= 1
+        runtime.interceptors -= 1
+        runtime.observers -= 1
 
 
 @cython.final
 @cython.no_gc
-cdef class Kept:
+cdef class CachedCast:
     """A parameter's cast.  The parameter with it: its address is its own while it lives."""
 
     cdef TensorBase source, made
@@ -83,19 +83,19 @@ cdef class Kept:
 
 @cython.final
 @cython.no_gc
-cdef class Table:
-    """The casts that a thread keeps; when it ends, nothing points here any more."""
+cdef class CastCache:
+    """The casts that a thread has cached; when it ends, nothing points here any more."""
 
-    cdef dict kept
+    cdef dict entries
 
     def __cinit__(self):
-        global flambeau_kept
-        self.kept, flambeau_kept = {}, <PyObject*>self
+        global flambeau_cast_cache
+        self.entries, flambeau_cast_cache = {}, <PyObject*>self
 
     def __dealloc__(self):
-        global flambeau_kept
-        if flambeau_kept == <PyObject*>self:
-            flambeau_kept = NULL
+        global flambeau_cast_cache
+        if flambeau_cast_cache == <PyObject*>self:
+            flambeau_cast_cache = NULL
 
 
 # --- the state of a thread ------------------------------
@@ -122,11 +122,11 @@ def set_on(str device_type, bint enabled) -> None:
     set_autocast_on(now)
     set_casting(casting() | bit if enabled else casting() & ~bit)
     if (before != 0) != (now != 0):
-        threads.counted = Counted() if now else None
+        threads.counted = InterceptorCount() if now else None
 
 
 cdef int lower_code(int number) noexcept:
-    return OWN_LOWER[number] if flambeau_lower_types[number] == 0 else flambeau_lower_types[number] - 1
+    return DEFAULT_LOWER[number] if flambeau_lower_types[number] == 0 else flambeau_lower_types[number] - 1
 
 
 def lower_type(str device_type) -> dtype:
@@ -139,23 +139,23 @@ def set_lower_type(str device_type, dtype lower not None) -> None:
     flambeau_lower_types[<int>NUMBERS[device_type]] = <unsigned char>(as_dtype(lower, "set_autocast_dtype").code + 1)
 
 
-def keeps() -> bool:
-    """Whether casts of parameters are kept."""
-    return flambeau_keeps_not == 0
+def is_cache_enabled() -> bool:
+    """Whether casts of parameters are cached."""
+    return flambeau_cache_off == 0
 
 
-def set_keeps(bint enabled) -> None:
-    """Keep casts of parameters, or not."""
-    global flambeau_keeps_not
-    flambeau_keeps_not = not enabled
+def set_cache_enabled(bint enabled) -> None:
+    """Cache casts of parameters, or not."""
+    global flambeau_cache_off
+    flambeau_cache_off = not enabled
 
 
-def forget() -> None:
-    """Drop the casts that are kept."""
-    threads.kept = None
+def clear_cache() -> None:
+    """Drop the casts in the cache."""
+    threads.casts = None
 
 
-def deeper(int by) -> int:
+def add_nesting(int by) -> int:
     """Blocks that are open, after `by` more."""
     global flambeau_nesting
     flambeau_nesting += by
@@ -163,19 +163,19 @@ def deeper(int by) -> int:
 
 
 def state(str device_type) -> tuple:
-    """What a block has to put back: on, cast now, the lower dtype, whether casts are kept."""
+    """What a block has to put back: on, cast now, the lower dtype, whether casts are cached."""
     cdef int number = NUMBERS[device_type]
-    return (autocast_on() >> number) & 1, (casting() >> number) & 1, flambeau_lower_types[number], flambeau_keeps_not
+    return (autocast_on() >> number) & 1, (casting() >> number) & 1, flambeau_lower_types[number], flambeau_cache_off
 
 
 def put_back(str device_type, tuple before) -> None:
     """The state as it was."""
-    global flambeau_keeps_not
+    global flambeau_cache_off
     cdef int number = NUMBERS[device_type]
     cdef unsigned int bit = 1 << number
     set_on(device_type, before[0])
     set_casting(casting() | bit if before[1] else casting() & ~bit)
-    flambeau_lower_types[number], flambeau_keeps_not = before[2], before[3]
+    flambeau_lower_types[number], flambeau_cache_off = before[2], before[3]
 
 
 # --- casts ------------------------------
@@ -193,29 +193,29 @@ cdef str type_numbered(int number):
 
 
 cdef TensorBase converted(TensorBase t, int code):
-    return <TensorBase>shown_cast(t, dtype_of(code)) if lower_on() else copied(t, code, False)
+    return <TensorBase>dispatched_cast(t, dtype_of(code)) if lower_on() else copied(t, code, False)
 
 
 cdef TensorBase cast_of(TensorBase t, int code, int number):
-    """A floating tensor of that type of device in another dtype; float64 stays.  Casts of parameters to the lower dtype are kept,
-    for each mode of recording, until the parameter is written to.
+    """A floating tensor of that type of device in another dtype; float64 stays.  Casts of parameters to the lower dtype are cached,
+    for each mode of the tape, until the parameter is written to.
     """
     cdef int64_t key
     if t.code == code or CATEGORY[t.code] != 2 or t.code == F64 or number_of(t) != number:
         return t
-    if t.code != F32 or not t.requires or t.fn is not None or t.base is not None or flambeau_keeps_not or code != lower_code(number) or (
+    if t.code != F32 or not t.requires or t.fn is not None or t.base is not None or flambeau_cache_off or code != lower_code(number) or (
             grad_enabled() & FORWARD):
         return converted(t, code)
-    if flambeau_kept == NULL:
-        threads.kept = Table()
+    if flambeau_cast_cache == NULL:
+        threads.casts = CastCache()
     key = <int64_t><uintptr_t><PyObject*>t << 5 | code << 1 | (grad_enabled() & REVERSE)
-    entry = (<Table>flambeau_kept).kept.get(key)
-    if entry is not None and (<Kept>entry).version == t.storage.version:
-        return (<Kept>entry).made
-    entry = Kept.__new__(Kept)
-    (<Kept>entry).source, (<Kept>entry).version, (<Kept>entry).made = t, t.storage.version, converted(t, code)
-    (<Table>flambeau_kept).kept[key] = entry
-    return (<Kept>entry).made
+    entry = (<CastCache>flambeau_cast_cache).entries.get(key)
+    if entry is not None and (<CachedCast>entry).version == t.storage.version:
+        return (<CachedCast>entry).made
+    entry = CachedCast.__new__(CachedCast)
+    (<CachedCast>entry).source, (<CachedCast>entry).version, (<CachedCast>entry).made = t, t.storage.version, converted(t, code)
+    (<CastCache>flambeau_cast_cache).entries[key] = entry
+    return (<CachedCast>entry).made
 
 
 cdef object cast_all(object x, int code, int number):
@@ -260,8 +260,8 @@ cdef int widest(Op op, object x, int code, int number) except -1:
     return code
 
 
-# --- behind the door ------------------------------
-cdef bint told(PyObject** args, Py_ssize_t given, PyObject* names):
+# --- behind dispatch ------------------------------
+cdef bint has_dtype_argument(PyObject** args, Py_ssize_t given, PyObject* names):
     """Whether a result's dtype is given."""
     cdef Py_ssize_t k
     for k in range(given):
@@ -286,7 +286,7 @@ cdef object cast(PyObject* callable, PyObject** args, size_t flagged, PyObject* 
     cdef unsigned int on = casting()
     cdef Py_ssize_t nargs = PyVectorcall_NARGS(flagged), k
     cdef Py_ssize_t given = nargs + (0 if names == NULL else len(<tuple>names))
-    cdef int number = -1, rule = WHOLE, code
+    cdef int number = -1, rule = FALLTHROUGH, code
     if op.on_host or op.elsewhere:
         for k in range(given):
             number = first_number(<object>args[k], on)
@@ -294,24 +294,24 @@ cdef object cast(PyObject* callable, PyObject** args, size_t flagged, PyObject* 
                 rule = op.elsewhere if number else op.on_host
                 break
         else:
-            rule = PARTS if op.on_host == PARTS or op.elsewhere == PARTS else WHOLE
-    if rule == CHOSEN:
+            rule = COMPOSITE if op.on_host == COMPOSITE or op.elsewhere == COMPOSITE else FALLTHROUGH
+    if rule == BY_ARGUMENTS:
         rule = RULES[(<object>choices[op.name])(number == 0, *positional(args, nargs), **by_name(args, nargs, names))]
-    if rule == TOLD:
+    if rule == BY_DEVICE:
         chosen = op.casts.get(type_numbered(number))
-        rule = PARTS if chosen is None else TOLD
-    if rule == PARTS:
-        return door.past(callable, args, flagged, names)
-    if rule == TOLD and not isinstance(chosen, dtype):
+        rule = COMPOSITE if chosen is None else BY_DEVICE
+    if rule == COMPOSITE:
+        return dispatch.from_lower(callable, args, flagged, names)
+    if rule == BY_DEVICE and not isinstance(chosen, dtype):
         return chosen(*positional(args, nargs), **by_name(args, nargs, names))
     set_casting(0)
     try:
-        if rule == WHOLE or has_out(args, nargs, names) or (rule == SINGLE_UNLESS_TOLD and told(args, given, names)):
-            return door.past(callable, args, flagged, names)
-        if rule == REFUSED:
+        if rule == FALLTHROUGH or has_out(args, nargs, names) or (rule == FLOAT32_UNLESS_DTYPE and has_dtype_argument(args, given, names)):
+            return dispatch.from_lower(callable, args, flagged, names)
+        if rule == BANNED:
             raise RuntimeError(refusals[op.name])
-        code = as_dtype(chosen, op.name).code if rule == TOLD else lower_code(number) if rule == LOWER or rule == WIDEST else F32
-        if rule == WIDEST:
+        code = as_dtype(chosen, op.name).code if rule == BY_DEVICE else lower_code(number) if rule == LOWER or rule == PROMOTE else F32
+        if rule == PROMOTE:
             for k in range(given):
                 code = widest(op, <object>args[k], code, number)
         return with_casts(callable, args, nargs, given, names, code, number)
@@ -320,10 +320,10 @@ cdef object cast(PyObject* callable, PyObject** args, size_t flagged, PyObject* 
 
 
 cdef object with_casts(PyObject* callable, PyObject** args, Py_ssize_t nargs, Py_ssize_t given, PyObject* names, int code, int number):
-    cdef PyObject* room[ROOM]
-    cdef list held = []           # what `room` points to
+    cdef PyObject* stack_args[STACK_ARGS]
+    cdef list held = []           # what `stack_args` points to
     cdef Py_ssize_t k
-    if given > ROOM:
+    if given > STACK_ARGS:
         found = [cast_all(<object>args[k], code, number) for k in range(given)]
         keywords = {} if names == NULL else dict(zip(<object>names, found[nargs:]))
         return (<object>callable)(*found[:nargs], **keywords)
@@ -331,8 +331,8 @@ cdef object with_casts(PyObject* callable, PyObject** args, Py_ssize_t nargs, Py
         x = cast_all(<object>args[k], code, number)
         if <PyObject*>x != args[k]:
             held.append(x)
-        room[k] = <PyObject*>x
-    return door.past(callable, room, nargs, names)
+        stack_args[k] = <PyObject*>x
+    return dispatch.from_lower(callable, stack_args, nargs, names)
 
 
 cdef list positional(PyObject** args, Py_ssize_t nargs):
@@ -352,13 +352,13 @@ cdef dict refusals = {}
 def declare(Op op, rules) -> None:
     """What autocast does with an operation: a rule, or one for the CPU and one for accelerators.
 
-    A rule is a key of RULES, or a function `choice(on_host, *args, **kwargs)` that tells the one of a call.
+    A rule is a key of RULES, or a function `choice(on_host, *args, **kwargs)` that returns the one of a call.
     """
     given = rules if isinstance(rules, tuple) else (rules, rules)
     for rule in given:
         if callable(rule):
             choices[op.name] = rule
-    op.on_host, op.elsewhere = [CHOSEN if callable(rule) else RULES[rule] for rule in given]
+    op.on_host, op.elsewhere = [BY_ARGUMENTS if callable(rule) else RULES[rule] for rule in given]
 
 
 def refuse(Op op, str why) -> None:
@@ -366,24 +366,24 @@ def refuse(Op op, str why) -> None:
     refusals[op.name] = why
 
 
-door.cast = cast
+dispatch.cast = cast
 
 
 # --- for those who compute again, or elsewhere ------------------------------
-def everything() -> tuple:
+def thread_state() -> tuple:
     """What this thread has switched on, to be switched on again later or in another thread."""
-    return autocast_on(), casting(), tuple([flambeau_lower_types[k] for k in range(KINDS)]), flambeau_keeps_not
+    return autocast_on(), casting(), tuple([flambeau_lower_types[k] for k in range(KINDS)]), flambeau_cache_off
 
 
-def set_everything(tuple given) -> None:
-    """The state that `everything` told."""
-    global flambeau_keeps_not
+def set_thread_state(tuple given) -> None:
+    """The state that `thread_state` gave."""
+    global flambeau_cache_off
     cdef unsigned int before = autocast_on(), now = given[0]
     cdef int k
     set_autocast_on(now)
     set_casting(given[1])
     for k in range(KINDS):
         flambeau_lower_types[k] = (<tuple>given[2])[k]
-    flambeau_keeps_not = given[3]
+    flambeau_cache_off = given[3]
     if (before != 0) != (now != 0):
-        threads.counted = Counted() if now else None
+        threads.counted = InterceptorCount() if now else None

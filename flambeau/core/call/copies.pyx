@@ -4,13 +4,13 @@ from cpython.object cimport PyObject
 from ..base import display
 from ..base.dtypes cimport as_dtype, dtype, dtype_of, is_stored
 from ..base.formats import contiguous_format, memory_format as Format, preserve_format
-from ..base.provided import provided
+from ..base.callbacks import callbacks
 from ..base.tensor cimport TensorBase
 from ..tape.modes cimport grad_enabled, wants_grad
-from .kernels cimport Operand, away
+from .kernels cimport Operand, device_launcher
 from .operands cimport common_code, read_operand
 from .destination cimport OVER
-from .pointwise cimport convert, copied, identity, run_general, run_given
+from .pointwise cimport convert, copied, identity, run_general, run_into
 
 
 def contiguous(TensorBase input, memory_format=None) -> TensorBase:
@@ -53,7 +53,7 @@ def clone(TensorBase input, *, memory_format=None) -> TensorBase:
         return copied(input, input.code, False)
     if plain(memory_format, "clone"):
         return copied(input, input.code, memory_format is contiguous_format)
-    return copy_(provided["empty_like"](input, memory_format=memory_format), input)
+    return copy_(callbacks["empty_like"](input, memory_format=memory_format), input)
 
 
 cdef bint plain(object memory_format, str who) except -1:
@@ -88,7 +88,7 @@ def copy_(TensorBase input, src, non_blocking: bool = False) -> TensorBase:
     if not read_operand(src, &operand):
         raise TypeError(f"copy_(): argument 'other' must be Tensor, not {type(src).__name__}")
     if operand.tensor != NULL and (<TensorBase>src).storage.on is not input.storage.on:
-        src = away.moved(<TensorBase>src, input.storage.on)
+        src = device_launcher.moved(<TensorBase>src, input.storage.on)
         operand.tensor = <PyObject*>src
     if src is input:
         return input
@@ -98,7 +98,7 @@ def copy_(TensorBase input, src, non_blocking: bool = False) -> TensorBase:
         src = copied(<TensorBase>src, input.code, False)
         operand.tensor = <PyObject*>src
     given[0] = <PyObject*>input
-    return run_given(identity, &operand, NULL, given, OVER, src_code(&operand), wants_grad(<TensorBase>src) and grad_enabled()
+    return run_into(identity, &operand, NULL, given, OVER, src_code(&operand), wants_grad(<TensorBase>src) and grad_enabled()
                      if operand.tensor != NULL else False)
 
 
@@ -118,4 +118,4 @@ cdef int copy_elements(TensorBase to, TensorBase source) except -1:
     return 0
 
 
-away.copy = copy_elements
+device_launcher.copy = copy_elements

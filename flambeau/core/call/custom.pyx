@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-"""Operations that programs add: functions of Python by type of device, behind the same door as ours.
+"""Operations that programs add: functions of Python by type of device, dispatched as ours are.
 
 Here is what runs at every call: arguments that plainly fit the schema, the choice of a kernel, what the tape and memory must be
 while it runs, and what its result is held to.  The rest (`_bind`, `_recorded`, …) is Python, in the class that `flambeau.library`
@@ -8,10 +8,10 @@ derives from this one.
 from cpython.object cimport PyObject, PyTypeObject
 from ..base.device cimport Device
 from ..base.dtypes cimport device, dtype
-from ..base.tensor cimport TensorBase, wrote
-from ..tape.history cimport lies_in, own
+from ..base.tensor cimport TensorBase, bump_version
+from ..tape.history cimport drop_base, lies_in
 from ..tape.modes cimport grad_enabled, set_grad, wants_grad
-from .operation cimport PARTS, Op, make_callable, prepare_op
+from .operation cimport COMPOSITE, Op, make_callable, prepare_op
 from .signature cimport Signature
 cimport cython
 
@@ -54,7 +54,7 @@ BASES = {"Tensor": A_TENSOR, "int": AN_INT, "float": A_FLOAT, "bool": A_BOOL, "s
 IS_LISTED, MAY_BE_NONE, ELEMENTS_MAY_BE_NONE = LISTED, OR_NONE, ELEMENTS_OR_NONE
 
 
-cdef bint plainly(int base, object x) except -1:
+cdef bint is_of_base(int base, object x) except -1:
     """Whether a value is of that kind as it stands."""
     cdef int beyond = 0
     if base == A_TENSOR:
@@ -84,11 +84,11 @@ cdef bint fits(int kind, object x) except -1:
     if x is None:
         return kind & OR_NONE or base == ANYTHING or (base == A_TENSOR and not kind & LISTED)
     if not kind & LISTED:
-        return plainly(base, x)
+        return is_of_base(base, x)
     if not PyList_CheckExact(x):
         return False
     for y in <list>x:
-        if not (plainly(base, y) or (y is None and kind & ELEMENTS_OR_NONE)):
+        if not (is_of_base(base, y) or (y is None and kind & ELEMENTS_OR_NONE)):
             return False
     return True
 
@@ -138,12 +138,12 @@ cdef class CustomOp(Op):
     cdef public object whole            # a function of other operations, which are recorded in place of this one
     cdef public object over             # what is called in its place wherever it may be recorded
     cdef public bint taped              # the tape has one node for it
-    cdef public bint apart              # results share no memory with arguments or with each other: checked
+    cdef public bint checks_aliases     # results share no memory with arguments or with each other: checked
     cdef public bint unverified         # no result has been compared with what the fake says
 
     def __cinit__(self, str name, *_, **__):
         prepare_op(self, name, call_custom)
-        self.on_host = self.elsewhere = PARTS
+        self.on_host = self.elsewhere = COMPOSITE
         self.chosen, self.written, self.written_at = {}, (), ()
 
     def _declare(self, Signature signature, tuple kinds, int positional, int required, tuple written, int returned):
@@ -194,8 +194,8 @@ cdef object compute(CustomOp op, tuple given, dict named, bint recorded):
         found = None
     elif op.returned == 0 or not isinstance(found, TensorBase):
         found = (<object>op)._result(found, kernel, given, named)
-    if op.apart and op.returned >= 0:
-        hold_apart(op, found, kernel, given, named)
+    if op.checks_aliases and op.returned >= 0:
+        check_aliases(op, found, kernel, given, named)
     if not recorded:
         owned(found, given)
     if op.written:
@@ -208,14 +208,14 @@ cdef object compute(CustomOp op, tuple given, dict named, bint recorded):
 cdef int owned(object found, tuple given) except -1:
     """Results are views of arguments or of nothing."""
     if isinstance(found, TensorBase):
-        own(<TensorBase>found, given)
+        drop_base(<TensorBase>found, given)
     elif PyTuple_Check(found) or PyList_Check(found):
         for t in found:
             owned(t, given)
     return 0
 
 
-cdef int hold_apart(CustomOp op, object found, object kernel, tuple given, dict named) except -1:
+cdef int check_aliases(CustomOp op, object found, object kernel, tuple given, dict named) except -1:
     """RuntimeError where a result shares memory with an argument or with another result."""
     cdef list results = []
     if isinstance(found, TensorBase) and named is None:
@@ -248,7 +248,7 @@ cdef int count_writes(CustomOp op, tuple given, dict named) except -1:
         elif named is not None:
             gather(named.get(key), written)
     for t in written:
-        wrote(<TensorBase>t)
+        bump_version(<TensorBase>t)
     return 0
 
 

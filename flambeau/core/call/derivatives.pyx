@@ -4,14 +4,14 @@ from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy
 from cpython.object cimport PyObject
 from ..base.dtypes cimport CATEGORY, dtype_of, size_from
-from ..base.tensor cimport OP_ADD, TensorBase, late, operator_for, same_shape
+from ..base.tensor cimport OP_ADD, TensorBase, operator_for, runtime, same_shape
 from ..tape.nodes cimport Node
-from ..tape.saved cimport Slot, clear_slot, keep, kept
+from ..tape.saved cimport Slot, clear_slot, save_tensor, unpack_tensor
 from ..tape.inplace cimport after_write, before_write, rebase
 from ..tape.history cimport attach
 from .kernels cimport MAX_OPERANDS, MAX_OUTPUTS, MAX_PARAMS, Operand
 from .destination cimport NEW
-from .pointwise cimport PointwiseOp, copied, recorder, run, sum_to
+from .pointwise cimport PointwiseOp, copied, run, sum_to, tape_writer
 from ..base.labels import backward_name
 cimport cython
 
@@ -34,12 +34,12 @@ cdef class Derivation:
     cdef int numbers[MAX_SOURCES]
     cdef int params[MAX_PARAMS]        # op's parameters: which parameter of the forward operation
     cdef tuple direct                  # for each input: the number of the gradient that it is, -1 computed, -2 none
-    cdef tuple parts                   # where one kernel does not take all operands: (operation, which of the sources its operands are,
+    cdef tuple summands                # where one kernel does not take all operands: (operation, which of the sources its operands are,
                                        # its parameters, the number of the computed gradient that it is a summand of)
 
-    def __cinit__(self, op, tuple sources, tuple params, tuple direct, tuple parts=()):
+    def __cinit__(self, op, tuple sources, tuple params, tuple direct, tuple summands=()):
         cdef int k
-        self.op, self.direct, self.count, self.parts = op, direct, len(sources), parts
+        self.op, self.direct, self.count, self.summands = op, direct, len(sources), summands
         for k in range(len(sources)):
             self.kinds[k], self.numbers[k] = sources[k]
         for k in range(len(params)):
@@ -83,16 +83,16 @@ cdef class PointwiseNode(Node):
                 elif self.numbers_ != NULL and self.numbers_[k].category >= 0:
                     operands[k] = self.numbers_[k]
                 else:
-                    t = kept(&self.slot[slot], self)
+                    t = unpack_tensor(&self.slot[slot], self)
                     slot += 1
                     held.append(t)
                     operands[k].tensor = <PyObject*>t
-            if how.parts:
-                results = in_parts(how, operands, self.params)
+            if how.summands:
+                results = by_summands(how, operands, self.params)
             else:
                 for k in range(how.op.params):
                     params[k] = self.params[how.params[k]]
-                results = shown(how.op, operands, params) if late.attended else run(how.op, operands, params, NULL, NEW)
+                results = call_op(how.op, operands, params) if runtime.observers else run(how.op, operands, params, NULL, NEW)
         for k in range(self.op.operands):
             number = <int>how.direct[k]
             if number == -2:
@@ -100,7 +100,7 @@ cdef class PointwiseNode(Node):
             elif number >= 0:
                 g = grads[number]
             else:
-                g = results[computed] if how.parts or how.op.outputs > 1 else results
+                g = results[computed] if how.summands or how.op.outputs > 1 else results
                 computed += 1
             if g is not None:
                 if self.shapes is not None and self.shapes[k] is not None:
@@ -134,7 +134,7 @@ cdef class PointwiseNode(Node):
             if self.numbers_ != NULL and self.numbers_[k].category >= 0:
                 real = real and self.numbers_[k].category != 3
             else:
-                t = kept(&self.slot[len(saved)], self)
+                t = unpack_tensor(&self.slot[len(saved)], self)
                 saved.append(t)
                 real = real and CATEGORY[t.code] != 3
         if not real:
@@ -166,7 +166,7 @@ cdef class PointwiseNode(Node):
             n += 1
         for k in range(op.params):
             params[k] = self.params[how.params[k]]
-        t = <TensorBase>(shown(op, operands, params) if late.attended else run(op, operands, params, NULL, NEW))
+        t = <TensorBase>(call_op(op, operands, params) if runtime.observers else run(op, operands, params, NULL, NEW))
         if t.code != out.code:
             t = copied(t, out.code, False)
         if not same_shape(t, out):
@@ -189,7 +189,7 @@ cdef class PointwiseNode(Node):
         free(self.params)
 
 
-cdef list in_parts(Derivation how, Operand* sources, double* given):
+cdef list by_summands(Derivation how, Operand* sources, double* given):
     """The gradients of a derivation in parts; None where no gradient arrived for any summand."""
     cdef Operand operands[MAX_OPERANDS]
     cdef double params[MAX_PARAMS]
@@ -197,7 +197,7 @@ cdef list in_parts(Derivation how, Operand* sources, double* given):
     cdef list found = []
     cdef int k, source
     cdef bint arrived
-    for part in how.parts:
+    for part in how.summands:
         op, places, numbers, number = part
         arrived = False
         for k in range(op.operands):
@@ -209,13 +209,13 @@ cdef list in_parts(Derivation how, Operand* sources, double* given):
         while len(found) <= number:
             found.append(None)
         if arrived:
-            term = shown(op, operands, params) if late.attended else run(op, operands, params, NULL, NEW)
-            found[number] = term if found[number] is None else late.binary(operator_for(OP_ADD), found[number], term)
+            term = call_op(op, operands, params) if runtime.observers else run(op, operands, params, NULL, NEW)
+            found[number] = term if found[number] is None else runtime.binary(operator_for(OP_ADD), found[number], term)
     return found
 
 
-cdef object shown(PointwiseOp op, Operand* operands, double* params):
-    """The call as a program would make it, so that who watches sees it."""
+cdef object call_op(PointwiseOp op, Operand* operands, double* params):
+    """The call as a program would make it, so that interceptors see it."""
     cdef int k
     cdef list args = []
     for k in range(op.operands):
@@ -307,10 +307,10 @@ cdef int record_pointwise(PointwiseOp op, Operand* operands, double* params, obj
                     node.numbers_[k] = operands[how.numbers[k]]
                     continue
                 t = <TensorBase>operands[how.numbers[k]].tensor
-                keep(&node.slot[slot], original if t is written else t, -1, written)
+                save_tensor(&node.slot[slot], original if t is written else t, -1, written)
                 slot += 1
             elif how.kinds[k] == 2:
-                keep(&node.slot[slot], <TensorBase>(results if op.outputs == 1 else results[how.numbers[k]]), how.numbers[k])
+                save_tensor(&node.slot[slot], <TensorBase>(results if op.outputs == 1 else results[how.numbers[k]]), how.numbers[k])
                 slot += 1
         node.slots = slot
     if op.params and params != NULL:
@@ -347,5 +347,5 @@ cdef TensorBase overwritten_input(PointwiseOp op, Operand* operands, TensorBase 
     return None
 
 
-recorder.record = record_pointwise
-recorder.overwritten = overwritten_input
+tape_writer.record = record_pointwise
+tape_writer.overwritten = overwritten_input

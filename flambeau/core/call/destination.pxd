@@ -18,9 +18,9 @@ cdef int check_cast(str who, TensorBase out, Where where, Cast cast, int code) e
 cdef int check_memory(str who, TensorBase out) except -1
 cdef int check_written(str who, TensorBase t, bint repeated=*) except -1
 cdef object partly_below(str who)
-cdef int check_unrecorded(str who, TensorBase out, bint taped) except -1
+cdef int check_unrecorded(str who, TensorBase out, bint is_tracked) except -1
 cdef int fit(str who, TensorBase out, Where where, int rank, const int64_t* sizes) except -1
 cdef int check_destination(str who, TensorBase out, Where where, Cast cast, int code, int rank, const int64_t* sizes,
-                           bint taped) except -1
+                           bint is_tracked) except -1
 cdef int check_overlap(str who, TensorBase out, Operand* operands, int n, bint casts) except -1
 cdef bint apart_from(TensorBase out, TensorBase t) noexcept nogil

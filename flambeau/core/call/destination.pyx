@@ -11,10 +11,10 @@ from cpython.object cimport PyObject
 from ..base.dtypes cimport (
     BF16, BOOL, C64, C128, CATEGORY, F16, F32, F64, I8, I16, I32, I64, U8, dtype_of, size_from,
 )
-from ..base.tensor cimport MAX_DIMS, TensorBase, check_apart, check_writable, parse_sizes, same_shape
+from ..base.tensor cimport MAX_DIMS, TensorBase, check_no_internal_overlap, check_writable, parse_sizes, same_shape
 from ..tape.inplace cimport check_in_place
 from ..tape.modes cimport grad_enabled, wants_grad
-from ..tape.modes import recording
+from ..tape.modes import tracked
 from .kernels cimport Operand, one_device
 from .layout cimport dense, fits
 from .overlap cimport meet, same_steps
@@ -48,9 +48,9 @@ cdef int check_cast(str who, TensorBase out, Where where, Cast cast, int code) e
     return 0
 
 
-cdef int check_unrecorded(str who, TensorBase out, bint taped) except -1:
+cdef int check_unrecorded(str who, TensorBase out, bint is_tracked) except -1:
     """RuntimeError where the tape would have to record a write to `out=`."""
-    if grad_enabled() and (taped or wants_grad(out)):
+    if grad_enabled() and (is_tracked or wants_grad(out)):
         raise RuntimeError(f"{who}(): functions with out=... arguments don't support automatic differentiation, but one of the "
                            "arguments requires grad.")
     return 0
@@ -80,14 +80,14 @@ cdef int fit(str who, TensorBase out, Where where, int rank, const int64_t* size
 
 
 cdef int check_destination(str who, TensorBase out, Where where, Cast cast, int code, int rank, const int64_t* sizes,
-                           bint taped) except -1:
+                           bint is_tracked) except -1:
     """RuntimeError where a result of that dtype and shape cannot be written to `out`; `out=` gets the shape.
 
-    `taped`: an operand wants a gradient.
+    `is_tracked`: an operand wants a gradient.
     """
     check_cast(who, out, where, cast, code)
     if where == GIVEN:
-        check_unrecorded(who, out, taped)
+        check_unrecorded(who, out, is_tracked)
     elif grad_enabled():
         check_in_place(out, who)
     fit(who, out, where, rank, sizes)
@@ -96,7 +96,7 @@ cdef int check_destination(str who, TensorBase out, Where where, Cast cast, int 
 
 cdef int check_memory(str who, TensorBase out) except -1:
     """RuntimeError where `out` must not be written to, or two of its elements lie in one place."""
-    check_apart(out, who)
+    check_no_internal_overlap(out, who)
     return check_writable(out, who)
 
 
@@ -147,7 +147,7 @@ def check_out(str who not None, out, arguments, bint apart=False) -> None:
     """
     cdef TensorBase to, t
     cdef PyObject* pair[2]
-    cdef bint taped = False
+    cdef bint is_tracked = False
     if out is None:
         return
     if not isinstance(out, TensorBase):
@@ -157,13 +157,13 @@ def check_out(str who not None, out, arguments, bint apart=False) -> None:
         if not isinstance(x, TensorBase):
             continue
         t = <TensorBase>x
-        taped = taped or recording(t)
+        is_tracked = is_tracked or tracked(t)
         if t.rank:                    # one number may be on the host
             pair[0], pair[1] = <PyObject*>to, <PyObject*>t
             one_device(who, pair, 2)
         if apart and not apart_from(to, t):
             raise partly_below(who)
-    if grad_enabled() and (taped or recording(to)):
+    if grad_enabled() and (is_tracked or tracked(to)):
         check_unrecorded(who, to, True)
     check_memory(who, to)
 
@@ -185,7 +185,7 @@ def check_over(str who not None, TensorBase t not None) -> None:
     check_written(who, t)
 
 
-def write_out(str who not None, TensorBase out not None, TensorBase found not None, bint exact=False, apart=()) -> TensorBase:
+def set_decomposition(str who not None, TensorBase out not None, TensorBase found not None, bint exact=False, apart=()) -> TensorBase:
     """A result that a function has computed, written to `out=`, which passed `check_out`; with its shape, too, it shares no memory
     with the tensors in `apart`.
     """

@@ -4,11 +4,11 @@ from .operation cimport Op
 
 cdef class FunctionOp(Op):
     cdef readonly object function
-    cdef bint learned               # its signature is known: read when first needed, for an import asks for none
+    cdef bint has_signature         # its signature is known: read when first needed, for an import asks for none
     cdef bint owns                  # its results are views of its arguments at most
     cdef bint has_out               # takes `out=`, which the function itself does not know
     cdef public bint loose          # takes objects as they come, as functions of Python do
-    cdef int learn(self) except -1
+    cdef int infer_signature(self) except -1
 
 cdef object call_function(PyObject* callable, PyObject** args, size_t flagged, PyObject* names)
-cdef str own_name(FunctionOp op)
+cdef str public_name_of(FunctionOp op)

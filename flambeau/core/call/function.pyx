@@ -9,12 +9,12 @@ from cpython.ref cimport Py_DECREF
 from ..base.parameters import signature
 from ..base.tensor cimport ON_TAPE, TensorBase
 from ..tape.history cimport lies_in
-from ..tape.formulas import set_shown
+from ..tape.formulas import set_derivative_ops
 from .errors import ascribe
-from .destination import check_out, write_out
-from .operation cimport Op, door, make_callable, prepare_op
+from .destination import check_out, set_decomposition
+from .operation cimport Op, dispatch, make_callable, prepare_op
 from .signature cimport Signature, signature_of
-from .watching cimport ask_objects, has_askable
+from .interceptors cimport call_object_overrides, has_override_object
 from types import FunctionType
 cimport cython
 
@@ -34,18 +34,18 @@ cdef class FunctionOp(Op):
         setattr(self, "__module__", getattr(function, "__module__", None))
         setattr(self, "__doc__", function.__doc__)
 
-    cdef int learn(self) except -1:
+    cdef int infer_signature(self) except -1:
         self.signature = signature_of(self.function)
         if self.has_out:
             self.signature = self.signature.with_out()
-        self.learned = True
+        self.has_signature = True
         return 0
 
     @property
     def __signature__(self):
         """What `inspect.signature` and `help` show."""
-        if not self.learned:
-            self.learn()
+        if not self.has_signature:
+            self.infer_signature()
         return Op.__signature__.__get__(self)
 
     @property
@@ -59,18 +59,18 @@ cdef int pending() except -1:
     return -1
 
 
-cdef int blame(FunctionOp op) except -1:
+cdef int attribute_error(FunctionOp op) except -1:
     """The error that the function left, in the name of the operation, unless that is none that users call."""
     try:
         pending()
     except (RuntimeError, ValueError, IndexError, TypeError) as error:
         if op.entry is None or op.entry.places:
-            ascribe(error, own_name(op))
+            ascribe(error, public_name_of(op))
         raise
     return 0
 
 
-cdef str own_name(FunctionOp op):
+cdef str public_name_of(FunctionOp op):
     """The name that users call an operation by, without its path."""
     return getattr(op, "public_name", op.name).rpartition(".")[2]
 
@@ -81,10 +81,10 @@ cdef object call_function(PyObject* callable, PyObject** args, size_t flagged, P
     cdef Py_ssize_t nargs = PyVectorcall_NARGS(flagged)
     cdef object found, keywords
     cdef PyObject* result
-    if op.loose and has_askable(args, nargs + (0 if names == NULL else len(<tuple>names))):
-        raise TypeError(f"{own_name(op)}(): an argument is of a class with __torch_function__, which is asked")
-    if not op.learned:
-        op.learn()
+    if op.loose and has_override_object(args, nargs + (0 if names == NULL else len(<tuple>names))):
+        raise TypeError(f"{public_name_of(op)}(): an argument is of a class with __torch_function__, which is asked")
+    if not op.has_signature:
+        op.infer_signature()
     signature = op.signature
     if signature is not None:
         if names != NULL and not signature.names_hold(<tuple>names):
@@ -96,7 +96,7 @@ cdef object call_function(PyObject* callable, PyObject** args, size_t flagged, P
         return call_with_out(op, args, nargs, <tuple>names)
     result = vectorcall(op.function, args, flagged, names)
     if result == NULL:
-        blame(op)
+        attribute_error(op)
     found = <object>result
     Py_DECREF(found)
     if op.owns:
@@ -115,13 +115,13 @@ cdef object call_with_out(FunctionOp op, PyObject** args, Py_ssize_t nargs, tupl
     cdef tuple given = tuple([<object>args[k] for k in range(nargs)])
     cdef dict named = {names[k]: <object>args[nargs + k] for k in range(len(names))}
     out = named.pop("out")
-    check_out(own_name(op), out, (*given, *named.values()), True)
+    check_out(public_name_of(op), out, (*given, *named.values()), True)
     try:
         found = op.function(*given, **named)
     except (RuntimeError, ValueError, IndexError, TypeError) as error:
-        ascribe(error, own_name(op))
+        ascribe(error, public_name_of(op))
         raise
-    return found if out is None else write_out(own_name(op), out, found, True, (*given, *named.values()))
+    return found if out is None else set_decomposition(public_name_of(op), out, found, True, (*given, *named.values()))
 
 
 cdef int release(TensorBase t, PyObject** args, size_t flagged, PyObject* names) except -1:
@@ -143,11 +143,11 @@ def derivative(label, formula, *arguments):
     return formula(*arguments)
 
 
-shown_derivative = FunctionOp(derivative, owns=False)
-shown_derivative.composite = derivative
-opened_derivative = FunctionOp(derivative, "opened_derivative", owns=False)
-opened_derivative.composite = derivative
-set_shown(shown_derivative, opened_derivative)
+derivative_op = FunctionOp(derivative, owns=False)
+derivative_op.composite = derivative
+decomposed_derivative = FunctionOp(derivative, "decomposed_derivative", owns=False)
+decomposed_derivative.composite = derivative
+set_derivative_ops(derivative_op, decomposed_derivative)
 
 
 def on_host(tuple args not None, dict kwargs not None) -> bool:
@@ -163,7 +163,7 @@ def on_host(tuple args not None, dict kwargs not None) -> bool:
 
 @cython.binding(False)
 cdef class BuiltIn(Op):
-    """A function of Python that no class binds, as PyTorch's built-in functions; modes are not shown its calls.
+    """A function of Python that no class binds, as PyTorch's built-in functions; modes do not see its calls.
 
     An argument with `__torch_function__` that is no tensor is asked, as by an operation.
     """
@@ -189,11 +189,11 @@ cdef class BuiltIn(Op):
 
 cdef object call_built_in(PyObject* callable, PyObject** args, size_t flagged, PyObject* names):
     cdef PyObject* found
-    if has_askable(args, PyVectorcall_NARGS(flagged) + (0 if names == NULL else len(<tuple>names))):
-        return ask_objects(<object>callable, args, flagged, names)
+    if has_override_object(args, PyVectorcall_NARGS(flagged) + (0 if names == NULL else len(<tuple>names))):
+        return call_object_overrides(<object>callable, args, flagged, names)
     found = vectorcall((<BuiltIn>callable).__wrapped__, args, flagged, names)
     if found == NULL:
-        return door.after(callable, args, flagged, names)
+        return dispatch.on_error(callable, args, flagged, names)
     result = <object>found
     Py_DECREF(result)
     return result

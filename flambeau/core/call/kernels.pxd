@@ -38,7 +38,7 @@ cdef struct Kernel:
 
 cdef struct Table:            # open addressing
     Kernel* entries
-    int room
+    int capacity
     int used
 
 cdef inline uint64_t mixed(uint64_t a, uint64_t b) noexcept nogil:
@@ -47,13 +47,13 @@ cdef inline uint64_t mixed(uint64_t a, uint64_t b) noexcept nogil:
 
 cdef inline Kernel* look_up(Table* table, uint64_t key0, uint64_t key1) noexcept nogil:
     cdef int i
-    if table.room == 0:
+    if table.capacity == 0:
         return NULL
-    i = mixed(key0, key1) & (table.room - 1)
+    i = mixed(key0, key1) & (table.capacity - 1)
     while table.entries[i].run != NULL:
         if table.entries[i].key0 == key0 and table.entries[i].key1 == key1:
             return &table.entries[i]
-        i = (i + 1) & (table.room - 1)
+        i = (i + 1) & (table.capacity - 1)
     return NULL
 
 cdef Kernel* insert(Table* table, uint64_t key0, uint64_t key1, kernel_t run, tuple codes) except NULL
@@ -87,9 +87,9 @@ cdef struct PointwisePlan:    # how a pointwise operation walks over operands of
 # On another device than the host, a table of kernels holds Families in place of functions: a kernel in all its forms.
 cdef extern from *:
     """
-    #define FLAMBEAU_AWAY ((uint64_t)1 << 63)
+    #define FLAMBEAU_ON_DEVICE ((uint64_t)1 << 63)
     """
-    const uint64_t AWAY "FLAMBEAU_AWAY"   # the bit of a key that says so
+    const uint64_t ON_DEVICE "FLAMBEAU_ON_DEVICE"  # the bit of a key that says so
 
 cdef class Family:
     cdef object kernel        # codegen.kernels.Pointwise or Row
@@ -97,7 +97,7 @@ cdef class Family:
     cdef list narrow          # for each scalar, whether it is passed as a float in place of 8 bytes
     cdef dict loaded          # (device, form) -> handle
 
-cdef struct Away:             # what `launch` supplies
+cdef struct DeviceLauncher:   # what `launch` supplies
     int (*pointwise)(Device device, Family family, Launch* launch) except -1
     int (*rows)(void* rows) except -1
     TensorBase (*moved)(TensorBase source, Device device)
@@ -105,6 +105,6 @@ cdef struct Away:             # what `launch` supplies
     int (*copy)(TensorBase to, TensorBase source) except -1
     int (*fill)(TensorBase t, const char* pattern) except -1
 
-cdef Away away
+cdef DeviceLauncher device_launcher
 cdef Kernel* insert_family(Table* table, uint64_t key0, uint64_t key1, object kernel, tuple codes) except NULL
 cdef Device one_device(str who, PyObject** tensors, int n)

@@ -11,23 +11,23 @@ from ..base.tensor cimport TensorBase
 cdef Kernel* insert(Table* table, uint64_t key0, uint64_t key1, kernel_t run, tuple codes) except NULL:
     """Open addressing, at most half full."""
     cdef Kernel* old = table.entries
-    cdef int i, k, room = table.room
-    if (table.used + 1) * 2 > room:
-        table.entries = <Kernel*>calloc(max(room * 2, 8), sizeof(Kernel))
+    cdef int i, k, capacity = table.capacity
+    if (table.used + 1) * 2 > capacity:
+        table.entries = <Kernel*>calloc(max(capacity * 2, 8), sizeof(Kernel))
         if table.entries == NULL:
             table.entries = old
             raise MemoryError
-        table.room = max(room * 2, 8)
-        for k in range(room):
+        table.capacity = max(capacity * 2, 8)
+        for k in range(capacity):
             if old[k].run != NULL:
-                i = mixed(old[k].key0, old[k].key1) & (table.room - 1)
+                i = mixed(old[k].key0, old[k].key1) & (table.capacity - 1)
                 while table.entries[i].run != NULL:
-                    i = (i + 1) & (table.room - 1)
+                    i = (i + 1) & (table.capacity - 1)
                 table.entries[i] = old[k]
         # the old entries stay: a thread without the GIL may be reading one
-    i = mixed(key0, key1) & (table.room - 1)
+    i = mixed(key0, key1) & (table.capacity - 1)
     while table.entries[i].run != NULL:
-        i = (i + 1) & (table.room - 1)
+        i = (i + 1) & (table.capacity - 1)
     table.entries[i].key0, table.entries[i].key1 = key0, key1
     for k in range(len(codes)):
         table.entries[i].codes[k] = codes[k]

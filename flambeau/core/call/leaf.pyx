@@ -22,7 +22,7 @@ from ..base.dtypes cimport dtype_of
 from ..tape.formulas cimport BEFORE, DTYPE, GRAD, GRADS, NEEDS, RESULT, Rule, SHAPE, record_leaf
 from ..tape.inplace cimport check_in_place
 from ..tape.modes cimport grad_enabled, set_grad, wants_grad
-from .function cimport FunctionOp, call_function, own_name
+from .function cimport FunctionOp, call_function, public_name_of
 from .operation cimport make_callable, prepare_op
 from .copies import clone
 from .signature cimport MAX_BOUND, TENSOR, Signature
@@ -81,8 +81,8 @@ cdef class LeafOp(FunctionOp):
     cdef int make_rules(self) except -1:
         """What the parameters of the formulas are, from their names."""
         cdef Signature signature
-        if not self.learned:
-            self.learn()
+        if not self.has_signature:
+            self.infer_signature()
         signature = self.signature
         names = signature.names
         known = {n: default for n, _, default, _ in described(self.function)}
@@ -147,7 +147,7 @@ cdef class LeafOp(FunctionOp):
 
 cdef int refused(LeafOp op) except -1:
     """NotImplementedError, which names the operation: it has no derivative."""
-    raise NotImplementedError(f"the derivative for '{own_name(op)}' is not implemented.")
+    raise NotImplementedError(f"the derivative for '{public_name_of(op)}' is not implemented.")
 
 
 cdef bint records(PyObject** args, Py_ssize_t n) except -1:
@@ -178,7 +178,7 @@ cdef object call_leaf(PyObject* callable, PyObject** args, size_t flagged, PyObj
     if not before or op.formula is None or not records(args, given):
         return call_function(callable, args, flagged, names)
     if names != NULL and out_given(args + nargs, <tuple>names):
-        raise RuntimeError(f"{own_name(op)}(): functions with out=... arguments don't support automatic differentiation, but one of the "
+        raise RuntimeError(f"{public_name_of(op)}(): functions with out=... arguments don't support automatic differentiation, but one of the "
                            "arguments requires grad.")
     if op.rule is None:
         op.make_rules()

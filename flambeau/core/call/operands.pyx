@@ -8,7 +8,7 @@ from ..base.dtypes cimport (
     BOOL, I64, U64, F16, F64, C32, C64, C128, F8_E4M3FN, CATEGORY, PROMOTED, REFUSED, default_code, dtype, dtype_of, no_promotion,
 )
 from ..base.tensor cimport TensorBase
-from .kernels cimport away
+from .kernels cimport device_launcher
 
 cdef extern from "Python.h":
     bint PyFloat_Check(object o)
@@ -26,7 +26,7 @@ cdef int bring_scalars(Operand* operands, int n, Device device, list held) excep
         if operands[k].tensor != NULL:
             t = <TensorBase>operands[k].tensor
             if t.rank == 0 and t.storage.on is None:
-                t = away.moved(t, device)
+                t = device_launcher.moved(t, device)
                 held.append(t)
                 operands[k].tensor = <PyObject*>t
     return 0

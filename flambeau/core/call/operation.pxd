@@ -1,4 +1,4 @@
-"""Operations as objects, and the door that every call goes through."""
+"""Operations as objects, and the table through which every call is dispatched."""
 from cpython.object cimport PyObject
 from .signature cimport Signature
 
@@ -7,20 +7,20 @@ ctypedef object (*record_t)(PyObject* recording, PyObject* callable, PyObject** 
 ctypedef PyObject* (*raw_t)(PyObject* callable, PyObject** args, size_t nargs, PyObject* names) noexcept   # the same, its errors left alone
 
 cdef enum:                    # what autocast does with an operation (core/call/casting.pyx)
-    WHOLE                     # nothing; what it is made of is not cast either
-    PARTS                     # nothing; what it is made of may be cast, as if the program had called it
+    FALLTHROUGH               # nothing; what it is made of is not cast either
+    COMPOSITE                 # nothing; what it is made of may be cast, as if the program had called it
     LOWER                     # computes in the lower type
-    SINGLE                    # computes in float32
-    SINGLE_UNLESS_TOLD        # computes in float32 where no dtype is given
-    WIDEST                    # computes in the widest of its operands' types
-    REFUSED
-    CHOSEN                    # what a function of the arguments says
-    TOLD                      # what its `casts` say of a type of device: a dtype, or a function in its place
+    FLOAT32                   # computes in float32
+    FLOAT32_UNLESS_DTYPE      # computes in float32 where no dtype is given
+    PROMOTE                   # computes in the widest of its operands' types
+    BANNED
+    BY_ARGUMENTS              # what a function of the arguments says
+    BY_DEVICE                 # what its `casts` say of a type of device: a dtype, or a function in its place
 
 cdef class Op:
     """What every operation has: a name, a signature, a compiled call."""
-    cdef vectorcall_t call    # what CPython calls: the door
-    cdef vectorcall_t run     # past the door
+    cdef vectorcall_t call    # what CPython calls: dispatch
+    cdef vectorcall_t run     # the operation itself, behind dispatch
     cdef readonly str name
     cdef readonly Signature signature
     cdef public object declaration
@@ -39,14 +39,14 @@ cdef class Form(Op):
     cdef readonly Op op
     cdef readonly str place   # the dotted public name
 
-cdef struct Door:
-    vectorcall_t watch        # the way in while somebody watches, which `watching` supplies
-    vectorcall_t cast         # the way on where autocast is on, which `casting` supplies
-    vectorcall_t past         # the way on from there: modes of the lower level, then the operation
+cdef struct DispatchTable:
+    vectorcall_t from_upper   # from the upper level on, where there are observers; `interceptors` supplies it
+    vectorcall_t cast         # from autocast on, where it is on; `casting` supplies it
+    vectorcall_t from_lower   # from the lower level on, then the operation
     record_t record           # a leaf of a thread that records, which `graph/record` supplies
-    vectorcall_t after        # the way after an error
+    vectorcall_t on_error     # after an error of the operation
 
-cdef Door door
+cdef DispatchTable dispatch
 
 cdef void prepare_op(Op op, str name, vectorcall_t run)
 cdef void make_callable(type cls, Op example) noexcept

@@ -1,9 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 """Operations as objects: a name, a signature, a compiled call."""
 from cpython.object cimport PyObject, PyTypeObject
-from ..base.tensor cimport late
+from ..base.tensor cimport runtime
 from ..base import display
-from ..base.provided import provided
+from ..base.callbacks import callbacks
 cimport cython
 
 cdef extern from "Python.h":
@@ -29,7 +29,7 @@ class Document:
     def __get__(self, op, owner=None):
         if op is None:
             return self.text
-        return provided["document"](op) if "document" in provided else vars(op).get("__doc__")
+        return callbacks["document"](op) if "document" in callbacks else vars(op).get("__doc__")
 
     def __set__(self, op, text):
         vars(op)["__doc__"] = text
@@ -55,7 +55,7 @@ cdef class Op:
         """What `inspect.signature` and `help` show."""
         if self.signature is None:
             raise AttributeError(f"the parameters of {self.name} are not known")
-        return self.signature.told()
+        return self.signature.to_python()
 
     @property
     def old_orders(self):
@@ -66,30 +66,30 @@ cdef class Op:
     @property
     def overloadpacket(self):
         """What `ops.aten` has under the operation's name."""
-        return provided["told_of_aten"](self, "overloadpacket")
+        return callbacks["told_of_aten"](self, "overloadpacket")
 
     @property
     def _overloadpacket(self):
-        return provided["told_of_aten"](self, "overloadpacket")
+        return callbacks["told_of_aten"](self, "overloadpacket")
 
     @property
     def _schema(self):
         """The schema that the parameters make."""
-        return provided["told_of_aten"](self, "schema")
+        return callbacks["told_of_aten"](self, "schema")
 
     @property
     def _overloadname(self):
-        return provided["told_of_aten"](self, "overload")
+        return callbacks["told_of_aten"](self, "overload")
 
     @property
     def namespace(self):
         """"aten" for an operation that `ops.aten` has."""
-        return provided["told_of_aten"](self, "namespace")
+        return callbacks["told_of_aten"](self, "namespace")
 
     @property
     def tags(self):
         """What is known of the operation beside its schema, as `Tag`s."""
-        return provided["told_of_aten"](self, "tags")
+        return callbacks["told_of_aten"](self, "tags")
 
     def __repr__(self):
         return f"<{display.NAME} operation {self.name}>"
@@ -115,14 +115,14 @@ cdef class Form(Op):
         cdef str home, last
         home, _, last = place.rpartition(".")
         prepare_op(self, op.name, run_form)
-        self.call = <vectorcall_t>enter_form
+        self.call = <vectorcall_t>dispatch_form
         self.op, self.place, self.signature, self.declaration = op, place, op.signature, op.declaration
         setattr(self, "__module__", display.NAME if home in ("", "Tensor") else display.public(home))
         setattr(self, "public_name", place if home == "Tensor" else last)
 
     def __getattr__(self, name):
         if name in OF_FUNCTIONS:      # what decorators and `inspect` read of a function of Python
-            return getattr(provided["function of a form"](self), name)
+            return getattr(callbacks["function of a form"](self), name)
         return getattr(self.op, name)
 
     def __get__(self, instance, owner):
@@ -168,26 +168,26 @@ cdef void make_callable(type cls, Op example) noexcept:
 
 
 cdef void prepare_op(Op op, str name, vectorcall_t run):
-    op.name, op.call, op.run = name, <vectorcall_t>enter, run
+    op.name, op.call, op.run = name, <vectorcall_t>dispatch_call, run
     setattr(op, "__module__", display.NAME)
 
 
-cdef PyObject* enter(PyObject* callable, PyObject** args, size_t flagged, PyObject* names) noexcept:
-    """The door: where somebody watches, they are asked first."""
+cdef PyObject* dispatch_call(PyObject* callable, PyObject** args, size_t flagged, PyObject* names) noexcept:
+    """The entry point of a call: interceptors first, where there are any."""
     cdef PyObject* found
-    if late.attended:
-        return (<raw_t>door.watch)(callable, args, flagged, names)
+    if runtime.observers:
+        return (<raw_t>dispatch.from_upper)(callable, args, flagged, names)
     found = (<raw_t>(<Op>callable).run)(callable, args, flagged, names)
-    return found if found != NULL else (<raw_t>door.after)(callable, args, flagged, names)
+    return found if found != NULL else (<raw_t>dispatch.on_error)(callable, args, flagged, names)
 
 
-cdef PyObject* enter_form(PyObject* callable, PyObject** args, size_t flagged, PyObject* names) noexcept:
+cdef PyObject* dispatch_form(PyObject* callable, PyObject** args, size_t flagged, PyObject* names) noexcept:
     cdef PyObject* op = <PyObject*>(<Form>callable).op
     cdef PyObject* found
-    if late.attended:
-        return (<raw_t>door.watch)(callable, args, flagged, names)
+    if runtime.observers:
+        return (<raw_t>dispatch.from_upper)(callable, args, flagged, names)
     found = (<raw_t>(<Op>op).run)(op, args, flagged, names)
-    return found if found != NULL else (<raw_t>door.after)(callable, args, flagged, names)
+    return found if found != NULL else (<raw_t>dispatch.on_error)(callable, args, flagged, names)
 
 
 cdef object run_form(PyObject* callable, PyObject** args, size_t flagged, PyObject* names):

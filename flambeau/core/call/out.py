@@ -8,9 +8,9 @@ from typing import Any
 from .. import tape
 from ..base.dtypes import dtype
 from ..base.tensor import TensorBase
-from .destination import check_out, check_over, replace, write_out
+from .destination import check_out, check_over, replace, set_decomposition
+from .interceptors import has_interceptors
 from .pointwise import PointwiseOp
-from .watching import is_watched
 
 
 def category(d: dtype) -> int:
@@ -31,7 +31,7 @@ def into(
     check_out(who, out, (found,))
     if apart is not None:
         check_out(who, out, apart, True)
-    return write_out(who, out, found, exact, () if apart is None else apart)
+    return set_decomposition(who, out, found, exact, () if apart is None else apart)
 
 
 def overwrite(input: TensorBase, operation: Callable, *others: Any, **options: Any) -> TensorBase:
@@ -43,7 +43,7 @@ def overwrite(input: TensorBase, operation: Callable, *others: Any, **options: A
     who = operation.__name__
     check_over(who + "_", input)
     return replace(
-        who, input, operation(input.clone() if tape.recording(input, *others) else input, *others, **options)
+        who, input, operation(input.clone() if tape.tracked(input, *others) else input, *others, **options)
     )
 
 
@@ -52,6 +52,6 @@ def write_over(op: PointwiseOp, input: TensorBase, *operands: Any, **params: Any
 
     Modes and classes of tensors that the tape records for see operations alone: also the copy that a derivative reads.
     """
-    if is_watched() and tape.recording(input, *operands):
+    if has_interceptors() and tape.tracked(input, *operands):
         return overwrite(input, op, *operands, **params)
     return op.in_place(input, *operands, **params)

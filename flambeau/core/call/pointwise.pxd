@@ -25,19 +25,19 @@ cdef class PointwiseOp(Op):
     cdef int highest                # the largest code of a dtype that goes the straight way
     cdef int read_params(self, dict params, double* values) except -1
 
-cdef struct Recorder:               # what `gradients` supplies
+cdef struct TapeWriter:             # what `gradients` supplies
     int (*record)(PointwiseOp op, Operand* operands, double* params, object results, int common, TensorBase written,
                   TensorBase original) except -1
     TensorBase (*overwritten)(PointwiseOp op, Operand* operands, TensorBase out)
 
-cdef Recorder recorder
+cdef TapeWriter tape_writer
 cdef PointwiseOp identity           # the operation that copies
 
 cdef object run(PointwiseOp op, Operand* operands, double* params, PyObject** given, Where where)
 cdef object run_general(PointwiseOp op, Operand* operands, double* params, int common, PyObject** given)
-cdef object run_given(PointwiseOp op, Operand* operands, double* params, PyObject** given, Where where, int common, bint taped)
+cdef object run_into(PointwiseOp op, Operand* operands, double* params, PyObject** given, Where where, int common, bint is_tracked)
 cdef object sum_to(TensorBase grad, object sizes)
-cdef void keep_dense(int64_t* strides, TensorBase source) noexcept
+cdef void preserve_strides(int64_t* strides, TensorBase source) noexcept
 cdef TensorBase copied(TensorBase source, int code, bint row_major)
 cdef TensorBase bits(TensorBase t)
 cdef int convert(TensorBase out, TensorBase source) except -1

@@ -14,20 +14,20 @@ from ..base.dtypes cimport (
     C32, C64, CATEGORY, F4_E2M1FN_X2, F16, F32, ITEMSIZE, NO_CODE, U8, U32, dtype_of, is_stored,
 )
 from ..base.tensor cimport (
-    MAX_DIMS, TensorBase, alias, late, new_strided_on, new_tensor, new_tensor_on, place_of, pointer, same_shape, wrote,
+    MAX_DIMS, TensorBase, alias, runtime, new_strided_on, new_tensor, new_tensor_on, data_address, pointer, same_shape, bump_version,
 )
-from ..base.recorder cimport OPERATION, begin, end, recording
+from ..base.profiling cimport OPERATION, begin, end, profiling
 from ..tape.inplace cimport check_in_place
 from ..tape.modes cimport grad_enabled, set_grad, wants_grad
 from .kernels cimport (
-    AWAY, BROADCAST, CONTIGUOUS, MAX_ALL, MAX_OPERANDS, MAX_OUTPUTS, MAX_PARAMS, MAX_SLOTS, NUMBER, PARALLEL_FROM, STRIDED, Family,
-    Kernel, Launch, Operand, PointwisePlan, access_of, away, insert, insert_family, kernel_t, look_up, one_device,
+    ON_DEVICE, BROADCAST, CONTIGUOUS, MAX_ALL, MAX_OPERANDS, MAX_OUTPUTS, MAX_PARAMS, MAX_SLOTS, NUMBER, PARALLEL_FROM, STRIDED, Family,
+    Kernel, Launch, Operand, PointwisePlan, access_of, device_launcher, insert, insert_family, kernel_t, look_up, one_device,
 )
 from .layout cimport align, broadcast, launch_plan, layout, make_plan
 from .operands cimport bring_scalars, common_code, pack, read_operand
 from .operation cimport Op, make_callable, prepare_op
-from .watching cimport of_objects
-from .watching import nobody_asked
+from .interceptors cimport operator_of_object
+from .interceptors import no_interceptors
 from .signature cimport MAX_BOUND, TENSOR, NUMBER as NUMBER_KIND, Signature, mistaken
 from .destination cimport GIVEN, KIND, NEW, OVER, ANY, Where, check_destination, check_memory, check_overlap
 from .overlap cimport meet, same_steps, shares
@@ -92,7 +92,7 @@ cdef class PointwiseOp(Op):
         cdef double values[MAX_PARAMS]
         cdef Py_ssize_t i
         cdef int k
-        cdef bint before = grad_enabled(), shown
+        cdef bint before = grad_enabled(), dispatched
         self.read_params(params, values)
         if len(inputs) != self.operands or len(out) != self.outputs:
             raise TypeError(f"{self.name}.foreach(): {self.operands} lists of inputs and {self.outputs} of results expected, "
@@ -102,12 +102,12 @@ cdef class PointwiseOp(Op):
                 if len(<list?>column) != len(<list>inputs[0]):
                     raise ValueError(f"{self.name}.foreach(): lists of one length expected, got "
                                      f"{[len(c) for c in inputs + out]}")
-        shown = late.watched and not nobody_asked(inputs + out)
-        cdef int64_t entry = begin(self, OPERATION) if recording.on and not shown else -1
+        dispatched = runtime.interceptors and not no_interceptors(inputs + out)
+        cdef int64_t entry = begin(self, OPERATION) if profiling.on and not dispatched else -1
         set_grad(False)
         try:
             for i in range(len(inputs[0])):
-                if shown:
+                if dispatched:
                     self(*[column[i] for column in inputs], out=tuple([column[i] for column in out]), **params)
                     continue
                 for k in range(self.operands):
@@ -149,7 +149,7 @@ cdef class InPlaceOp(Op):
     @property
     def __signature__(self):
         """The operation's own, without `out`."""
-        whole = self.op.signature.told()
+        whole = self.op.signature.to_python()
         return whole.replace(parameters=[p for name, p in whole.parameters.items() if name != "out"])
 
     @property
@@ -220,7 +220,7 @@ cdef object run(PointwiseOp op, Operand* operands, double* params, PyObject** gi
     """Compute; `given` holds the tensors to write to, NULL where the results are new."""
     cdef TensorBase first = None, t, out
     cdef int k, n = op.operands, m = op.outputs, common, tensors = 0, codes = 0
-    cdef bint simple = True, taped = False
+    cdef bint simple = True, is_tracked = False
     cdef bint taping = grad_enabled()
     cdef Device device = None
     cdef list held
@@ -232,7 +232,7 @@ cdef object run(PointwiseOp op, Operand* operands, double* params, PyObject** gi
             if t.storage.on is not None:
                 device = t.storage.on
             if taping and (t.requires or (t.base is not None and wants_grad(t))):
-                taped = True
+                is_tracked = True
             if first is None:
                 first = t
                 if not t.contiguous:
@@ -254,17 +254,17 @@ cdef object run(PointwiseOp op, Operand* operands, double* params, PyObject** gi
     if (codes | common) > op.highest and tensors and ((codes | common) > NO_CODE or common == F16):
         return through_others(op, operands, params, given, where, C32 if op.pairs and common == F16 else common)
     if given != NULL:
-        if where == OVER and simple and not taped and write_simple(op, operands, params, common, first, <TensorBase>given[0]):
+        if where == OVER and simple and not is_tracked and write_simple(op, operands, params, common, first, <TensorBase>given[0]):
             return <object>given[0]
-        return run_given(op, operands, params, given, where, common, taped)
+        return run_into(op, operands, params, given, where, common, is_tracked)
     if first is None:
         raise TypeError(f"{op.name}(): argument '{op.names[0]}' (position 1) must be Tensor, not a number")
     if simple:
         results = run_simple(op, operands, params, common, first, None)
     else:
         results = run_general(op, operands, params, common, NULL)
-    if taped and op.differentiable:
-        recorder.record(op, operands, params, results, common, None, None)
+    if is_tracked and op.differentiable:
+        tape_writer.record(op, operands, params, results, common, None, None)
     return results
 
 
@@ -304,7 +304,7 @@ cdef bint write_simple(PointwiseOp op, Operand* operands, double* params, int co
     check_memory(op.name, out)
     if run_simple(op, operands, params, common, first, out) is None:
         return False
-    wrote(out)
+    bump_version(out)
     return True
 
 
@@ -362,7 +362,7 @@ cdef int plan_pointwise(PointwiseOp op, PointwisePlan* plan, Operand* operands, 
     """How to walk over operands of these shapes, strides and dtypes, and by which kernel; `given` are results that exist, or NULL."""
     cdef int64_t strides[MAX_ALL * MAX_DIMS]      # of what has memory, along the dimensions of the results
     cdef int rank = 0, k, n = op.operands, m = op.outputs, access, place
-    cdef uint64_t key0 = 0 if device is None else AWAY >> 6 * n, key1 = common   # the operands' bits shift it to its place
+    cdef uint64_t key0 = 0 if device is None else ON_DEVICE >> 6 * n, key1 = common  # the operands' bits shift it to its place
     cdef TensorBase t
     cdef Kernel* kernel
     if given != NULL:
@@ -418,15 +418,15 @@ cdef int launch_pointwise(PointwiseOp op, PointwisePlan* plan, PyObject** result
     cdef Launch launch
     cdef int k, place = op.outputs
     for k in range(op.outputs):
-        data[k] = place_of(<TensorBase>results[k])
+        data[k] = data_address(<TensorBase>results[k])
     for k in range(op.operands):
         if operands[k].tensor != NULL:
-            data[place] = place_of(<TensorBase>operands[k].tensor)
+            data[place] = data_address(<TensorBase>operands[k].tensor)
             place += 1
     fill_scalars(op, operands, params, plan.common, scalars)
     launch.run, launch.plan, launch.data, launch.width, launch.scalars = plan.run, &plan.loops, data, plan.width, scalars
     if device is not None:
-        return away.pointwise(device, <Family><object><void*>launch.run, &launch)
+        return device_launcher.pointwise(device, <Family><object><void*>launch.run, &launch)
     if plan.loops.count < PARALLEL_FROM:
         launch_plan(&launch)
     else:
@@ -469,7 +469,7 @@ cdef object run_general(PointwiseOp op, Operand* operands, double* params, int c
     return results[0] if op.outputs == 1 else tuple(results)
 
 
-cdef object run_given(PointwiseOp op, Operand* operands, double* params, PyObject** given, Where where, int common, bint taped):
+cdef object run_into(PointwiseOp op, Operand* operands, double* params, PyObject** given, Where where, int common, bint is_tracked):
     """Results go into tensors that exist: checks, then the same way."""
     cdef TensorBase out, t
     cdef int64_t sizes[MAX_DIMS]
@@ -485,29 +485,29 @@ cdef object run_given(PointwiseOp op, Operand* operands, double* params, PyObjec
     for k in range(m):
         out = <TensorBase>given[k]
         code = codes[k]
-        check_destination(op.name, out, where, ANY if op.casts else KIND, code, rank, sizes, taped)
+        check_destination(op.name, out, where, ANY if op.casts else KIND, code, rank, sizes, is_tracked)
         check_overlap(op.name, out, operands, n, op.casts)
-        taped = taped or (where == OVER and grad_enabled() and wants_grad(out))
+        is_tracked = is_tracked or (where == OVER and grad_enabled() and wants_grad(out))
     cdef TensorBase original = None
     cdef Operand apart[MAX_OPERANDS]
     cdef Operand* read = operands
     cdef list held
-    if taped and where == OVER and differentiable and m == 1:
-        original = recorder.overwritten(op, operands, <TensorBase>given[0])
+    if is_tracked and where == OVER and differentiable and m == 1:
+        original = tape_writer.overwritten(op, operands, <TensorBase>given[0])
     for k in range(m):
         if shares(<TensorBase>given[k], operands, n):
             if read == operands:
                 held, read = [], apart
                 memcpy(apart, operands, n * sizeof(Operand))
-            set_apart(<TensorBase>given[k], apart, n, held)
+            copy_overlapping(<TensorBase>given[k], apart, n, held)
     if is_stored(common):                  # a copy of elements as they are
         copy_bits(<TensorBase>given[0], <TensorBase>read[0].tensor)
     else:
         run_general(op, read, params, common, given)
     for k in range(m):
-        wrote(<TensorBase>given[k])
-    if taped and where == OVER and differentiable and m == 1:
-        recorder.record(op, operands, params, <object>given[0], common, <TensorBase>given[0], original)
+        bump_version(<TensorBase>given[k])
+    if is_tracked and where == OVER and differentiable and m == 1:
+        tape_writer.record(op, operands, params, <object>given[0], common, <TensorBase>given[0], original)
     return <object>given[0] if m == 1 else tuple([<object>given[k] for k in range(m)])
 
 
@@ -522,7 +522,7 @@ def set_identity(PointwiseOp op) -> None:
     op.casts = True
 
 
-cdef void keep_dense(int64_t* strides, TensorBase source) noexcept:
+cdef void preserve_strides(int64_t* strides, TensorBase source) noexcept:
     """Where the elements have no gaps, the source's own strides also for dimensions of size 1."""
     cdef int d
     for d in range(source.rank):
@@ -542,7 +542,7 @@ cdef TensorBase copied(TensorBase source, int code, bint row_major):
         out = new_tensor_on(source.storage.on, source.rank, source.sizes, code)
     else:
         layout(strides, source.rank, source.sizes, &operand, 1)
-        keep_dense(strides, source)
+        preserve_strides(strides, source)
         out = new_strided_on(source.storage.on, source.rank, source.sizes, strides, code)
     given[0] = <PyObject*>out
     if source.code > NO_CODE or code > NO_CODE:
@@ -550,7 +550,7 @@ cdef TensorBase copied(TensorBase source, int code, bint row_major):
     else:
         run_general(identity, &operand, NULL, source.code, given)
     if grad_enabled() and wants_grad(source) and CATEGORY[code] >= 2:
-        recorder.record(identity, &operand, NULL, out, source.code, None, None)
+        tape_writer.record(identity, &operand, NULL, out, source.code, None, None)
     return out
 
 
@@ -707,7 +707,7 @@ ctypedef object (*run_t)(PointwiseOp op, Operand* operands, double* params, PyOb
 cdef run_t through_others = run_stored
 
 
-cdef int set_apart(TensorBase out, Operand* operands, int n, list held) except -1:
+cdef int copy_overlapping(TensorBase out, Operand* operands, int n, list held) except -1:
     """Replace operands that the write to `out` would change while they are read by copies (which `held` keeps): what shares
     elements with it without being the same tensor or of its geometry.
     """
@@ -722,13 +722,13 @@ cdef int set_apart(TensorBase out, Operand* operands, int n, list held) except -
         if t.width == out.width and t.offset == out.offset and t.rank == out.rank and same_steps(t, out):
             continue
         if meet(t, out):
-            t = copied_plain(t)
+            t = copy_untracked(t)
             held.append(t)
             operands[k].tensor = <PyObject*>t
     return 0
 
 
-cdef TensorBase copied_plain(TensorBase t):
+cdef TensorBase copy_untracked(TensorBase t):
     """A copy that the tape does not see."""
     cdef int modes = grad_enabled()
     set_grad(False)
@@ -765,7 +765,7 @@ cdef tuple describe(PointwiseOp op, uint64_t key0, uint64_t key1):
 cdef Kernel* compile_kernel(PointwiseOp op, uint64_t key0, uint64_t key1) except NULL:
     """Ask the compiler; it answers with the kernel's address and the results' dtypes."""
     cdef uintptr_t address
-    if key0 & AWAY:
+    if key0 & ON_DEVICE:
         kernel, codes = op.declaration.program_for(*describe(op, key0, key1))
         return insert_family(&op.table, key0, key1, kernel, codes)
     address, codes = op.declaration.kernel(*describe(op, key0, key1))
@@ -779,33 +779,33 @@ cdef object binary_operator(object op, object a, object b):
     cdef PyObject* given[1]
     cdef PointwiseOp pointwise
     cdef int k
-    if late.attended:
+    if runtime.observers:
         if read_operand(a, &operands[0]) and read_operand(b, &operands[1]):
             return op(a, b) if not isinstance(op, Op) or (<Op>op).method is None else (<Op>op).method(a, b)
-        return of_objects(op, a, b)
+        return operator_of_object(op, a, b)
     if isinstance(op, PointwiseOp):
         pointwise = <PointwiseOp>op
         if not read_operand(a, &operands[0]) or not read_operand(b, &operands[1]):
-            return of_objects(op, a, b)
+            return operator_of_object(op, a, b)
         for k in range(pointwise.params):
             params[k] = pointwise.defaults[k]
         return run(pointwise, operands, params, NULL, NEW)
     if isinstance(op, InPlaceOp):
         pointwise = (<InPlaceOp>op).op
         if not read_operand(a, &operands[0]) or not read_operand(b, &operands[1]):
-            return of_objects(op, a, b)
+            return operator_of_object(op, a, b)
         for k in range(pointwise.params):
             params[k] = pointwise.defaults[k]
         given[0] = <PyObject*>a
         return run(pointwise, operands, params, given, OVER)
     if not read_operand(a, &operands[0]) or not read_operand(b, &operands[1]):
-        return of_objects(op, a, b)
+        return operator_of_object(op, a, b)
     return op(a, b)
 
 
 cdef object unary_operator(object op, object a):
     cdef Operand operand
-    if isinstance(op, PointwiseOp) and not late.attended:
+    if isinstance(op, PointwiseOp) and not runtime.observers:
         operand.tensor = <PyObject*>a
         return run(<PointwiseOp>op, &operand, (<PointwiseOp>op).defaults, NULL, NEW)
     return op(a) if not isinstance(op, Op) or (<Op>op).method is None else (<Op>op).method(a)
@@ -824,8 +824,8 @@ cdef object sum_to(TensorBase grad, object sizes):
     return sum_to_function(grad, sizes)
 
 
-late.binary = binary_operator
-late.unary = unary_operator
+runtime.binary = binary_operator
+runtime.unary = unary_operator
 
 
 make_callable(PointwiseOp, PointwiseOp("", (), (), (), 1, None))

@@ -6,7 +6,7 @@ NumPy's `axis` and `keepdims`, and the array API's `x`, `x1`, `x2`.
 """
 from cpython.object cimport PyObject, PyTypeObject
 from ..base.dtypes cimport dtype
-from ..base.dtypes import meant_dtype
+from ..base.dtypes import implied_dtype
 from ..base.once import warn_once
 from ..base.parameters import BY_NAME, MISSING, STARRED, described, signature
 from ..base.spelling import hint
@@ -27,7 +27,7 @@ cdef PyTypeObject* INT_CLASS = <PyTypeObject*>int
 cdef PyTypeObject* BOOL_CLASS = <PyTypeObject*>bool
 
 
-cdef inline bint plainly(int kinds, PyObject* value) noexcept:
+cdef inline bint is_exactly(int kinds, PyObject* value) noexcept:
     """Whether a value is of one of those kinds, told by its very class; False says nothing."""
     cdef PyTypeObject* cls = (<PyObject*>value).ob_type
     return ((kinds & TENSOR and cls == TENSOR_CLASS) or (kinds & (INT | REAL | NUMBER) and cls == INT_CLASS)
@@ -79,7 +79,7 @@ cdef class Signature:
         """The types of parameters and results (`types.py`): as a schema said them, else as annotations and defaults tell."""
         from .types import Types, described as told_by
 
-        return self.whole if isinstance(self.whole, Types) else told_by(self.told())
+        return self.whole if isinstance(self.whole, Types) else told_by(self.to_python())
 
     @property
     def by_position(self):
@@ -91,7 +91,7 @@ cdef class Signature:
         """Whether it takes more than its names: `*args`, `**kwargs`."""
         return bool(self.open)
 
-    def told(self):
+    def to_python(self):
         """The parameters as `inspect` has them."""
         cdef int k
         if isinstance(self.whole, tuple):      # of the function whose they are
@@ -125,7 +125,7 @@ cdef class Signature:
         self.arrange(who, args, nargs, names, found)
         if self.checks:
             for k in range(self.total):
-                if found[k] != NULL and self.kinds[k] and not plainly(self.kinds[k], found[k]):
+                if found[k] != NULL and self.kinds[k] and not is_exactly(self.kinds[k], found[k]):
                     self.check(who, k, <object>found[k])
         return 0
 
@@ -162,13 +162,13 @@ cdef class Signature:
         """The kinds of all arguments, the keywords being names as declared; their number is left to the function."""
         cdef int k, i
         for k in range(<int>min(nargs, self.positional)):
-            if self.kinds[k] and not plainly(self.kinds[k], args[k]):
+            if self.kinds[k] and not is_exactly(self.kinds[k], args[k]):
                 self.check(who, k, <object>args[k])
         if names != NULL:
             for i in range(<int>len(<tuple>names)):
                 for k in range(self.total):
                     if PyTuple_GET_ITEM(self.names, k) == PyTuple_GET_ITEM(<object>names, i):
-                        if self.kinds[k] and not plainly(self.kinds[k], args[nargs + i]):
+                        if self.kinds[k] and not is_exactly(self.kinds[k], args[nargs + i]):
                             self.check(who, k, <object>args[nargs + i])
                         break
         return 0
@@ -253,7 +253,7 @@ cdef bint is_kind(int kinds, object value) except -1:
 cdef object mistaken(str who, str name, int place, int kinds, object value):
     words = [word for kind, word in WORDS if kinds & kind]
     return TypeError(f"{who}(): argument '{name}' (position {place}) must be {' or '.join(words)}, not {type(value).__name__}"
-                     + (meant_dtype(value) if kinds & DTYPE else ""))
+                     + (implied_dtype(value) if kinds & DTYPE else ""))
 
 
 cdef object annotation_of(int kinds):
@@ -326,8 +326,8 @@ def in_order(str who, orders, tuple args, dict named, bint method=False):
             continue
         if method:
             shown = order[1:]
-        warn_once(f"This overload of {who} is deprecated:\n\t{told_old(who, shown, shown, method)}\nConsider using one of the following "
-                  "signatures instead:\n\t" + told_old(who, shown, tuple([name for name in shown if name not in SCALARS]), method),
+        warn_once(f"This overload of {who} is deprecated:\n\t{old_signature(who, shown, shown, method)}\nConsider using one of the following "
+                  "signatures instead:\n\t" + old_signature(who, shown, tuple([name for name in shown if name not in SCALARS]), method),
                   stacklevel=1)
         return tuple([given.pop(name) for name in order if name not in SCALARS]), given
     return None
@@ -342,7 +342,7 @@ cdef bint fits_old(str name, object value):
     return isinstance(value, TensorBase) or (name == "other" and is_kind(NUMBER, value))
 
 
-cdef str told_old(str who, tuple order, tuple positional, bint method):
+cdef str old_signature(str who, tuple order, tuple positional, bint method):
     cdef list parts = [f"{'Number' if name in SCALARS else 'Tensor'} {name}" for name in positional]
     cdef list later = [f"Number {name} = 1" for name in order if name not in positional]
     if not (method or who.endswith("_")):

@@ -3,7 +3,7 @@
 
 The tape is above them.  A wrapper lies over a storage of the device `meta`.  An operation that is recorded runs twice: on shadows of its
 arguments, plain tensors over those storages, which leaves its node, shapes and versions; and in the class's `__torch_dispatch__`, whose
-results take over the histories of the first.  What the node has kept are shadows, too: in backward, whoever calls an operation with one
+results take over the histories of the first.  What the node has saved are shadows, too: in backward, whoever calls an operation with one
 is given the wrapper (or the plain tensor) again, made of what its storage knows of it.
 """
 from cpython.object cimport PyObject
@@ -12,16 +12,16 @@ from ..base.device cimport Device, find_device
 from ..base.dtypes cimport CATEGORY, dtype
 from ..base.memory cimport new_storage_on
 from ..base.sizes cimport product_of
-from ..base.tensor cimport MAX_DIMS, TENSOR, TensorBase, alias, bare, find_contiguous, parse_sizes, set_rank, wrote
+from ..base.tensor cimport MAX_DIMS, TENSOR, TensorBase, alias, bump_version, find_contiguous, new_object, parse_sizes, set_rank
 from ..tape.formulas import record
 from ..tape.history cimport attach
 from ..tape.modes cimport grad_enabled, set_grad, wants_grad
-from ..tape.nodes cimport passed_on
+from ..tape.nodes cimport identity_node
 from .operation cimport Op
-from .watching import set_plain, set_wrapping
+from .interceptors import disable_overrides, set_wrapper_dispatch
 
 
-cdef class Described:
+cdef class TensorInfo:
     """What the storage of a wrapper, or of a shadow, knows of the tensor."""
 
     cdef readonly object device
@@ -30,7 +30,7 @@ cdef class Described:
     cdef tuple sizes, strides
     cdef int64_t offset
     cdef TensorBase plain     # without history
-    cdef uint64_t version     # of the plain tensor's storage, when it was kept
+    cdef uint64_t version     # of the plain tensor's storage, when it was saved
 
 
 cdef bint dispatches(object cls):
@@ -38,7 +38,7 @@ cdef bint dispatches(object cls):
 
 
 cdef bint is_wrapper(TensorBase t):
-    return (<PyObject*>t).ob_type != TENSOR and isinstance(t.storage.owner, Described) and dispatches(type(t))
+    return (<PyObject*>t).ob_type != TENSOR and isinstance(t.storage.owner, TensorInfo) and dispatches(type(t))
 
 
 def is_wrapping(TensorBase t) -> bool:
@@ -47,16 +47,16 @@ def is_wrapping(TensorBase t) -> bool:
 
 
 cdef bint is_shadow(TensorBase t):
-    return (<PyObject*>t).ob_type == TENSOR and t.storage.on is not None and t.storage.on.blank and isinstance(t.storage.owner, Described)
+    return (<PyObject*>t).ob_type == TENSOR and t.storage.on is not None and t.storage.on.blank and isinstance(t.storage.owner, TensorInfo)
 
 
 def make(cls, size, strides, int64_t offset, dtype of, device, storage_bytes) -> TensorBase:
     """A wrapper of that class and geometry; see `Tensor._make_wrapper_subclass`."""
-    cdef TensorBase t = bare()
+    cdef TensorBase t = new_object()
     cdef int64_t sizes[MAX_DIMS]
     cdef int rank = parse_sizes(size, sizes, "_make_wrapper_subclass"), d
     cdef int64_t last = offset
-    cdef Described described = Described.__new__(Described)
+    cdef TensorInfo info = TensorInfo.__new__(TensorInfo)
     if len(strides) != rank:
         raise ValueError(f"_make_wrapper_subclass(): {rank} sizes and {len(strides)} strides")
     set_rank(t, rank)
@@ -70,8 +70,8 @@ def make(cls, size, strides, int64_t offset, dtype of, device, storage_bytes) ->
     if storage_bytes is None:
         storage_bytes = (last + 1) * t.width if t.count else 0
     t.storage = new_storage_on(find_device("meta", None), storage_bytes)
-    described.device = device
-    t.storage.owner = described
+    info.device = device
+    t.storage.owner = info
     return TensorBase._make_subclass(cls, t)
 
 
@@ -86,11 +86,11 @@ def slots_of(t) -> dict:
     return found
 
 
-cdef Described described_by(TensorBase t):
+cdef TensorInfo info_of(TensorBase t):
     """What a storage is to know of a wrapper, or of a plain tensor."""
-    cdef Described found = Described.__new__(Described)
+    cdef TensorInfo found = TensorInfo.__new__(TensorInfo)
     if is_wrapper(t):
-        found.device = (<Described>t.storage.owner).device
+        found.device = (<TensorInfo>t.storage.owner).device
         found.cls, found.state, found.slots = type(t), dict(vars(t)), slots_of(t)
         found.sizes, found.strides, found.offset = tuple(t.shape), t.stride(), t.offset
     else:
@@ -104,48 +104,48 @@ cdef TensorBase shadow_of(TensorBase t):
     cdef TensorBase found = alias(t, t.rank, t.sizes, t.strides, t.offset)
     if not is_wrapper(t):
         found.storage = new_storage_on(find_device("meta", None), t.storage.length)
-    found.storage.owner = described_by(t)
+    found.storage.owner = info_of(t)
     if wants_grad(t):
         found.fn = t.grad_fn_now()
         if found.fn is None:
-            found.fn = passed_on(t)
+            found.fn = identity_node(t)
         else:
             found.output_number = t.output_number
         found.requires, found.fn_version = True, found.storage.version
     return found
 
 
-cdef TensorBase wrapper_of(TensorBase t, Described described):
+cdef TensorBase wrapper_of(TensorBase t, TensorInfo info):
     """The wrapper that a storage tells of, over that storage."""
     cdef int64_t sizes[MAX_DIMS]
     cdef int64_t strides[MAX_DIMS]
-    cdef int d, rank = <int>len(described.sizes)
+    cdef int d, rank = <int>len(info.sizes)
     for d in range(rank):
-        sizes[d], strides[d] = described.sizes[d], described.strides[d]
-    found = TensorBase._make_subclass(described.cls, alias(t, rank, sizes, strides, described.offset))
-    vars(found).update(described.state)
-    for name, value in described.slots.items():
+        sizes[d], strides[d] = info.sizes[d], info.strides[d]
+    found = TensorBase._make_subclass(info.cls, alias(t, rank, sizes, strides, info.offset))
+    vars(found).update(info.state)
+    for name, value in info.slots.items():
         setattr(found, name, value)
     return found
 
 
-cdef TensorBase again(TensorBase t):
+cdef TensorBase unshadowed(TensorBase t):
     """The tensor whose shadow t is, with t's history."""
-    cdef Described described = <Described>t.storage.owner
+    cdef TensorInfo info = <TensorInfo>t.storage.owner
     cdef TensorBase found
     cdef bint before = grad_enabled()
-    if described.cls is None:
-        found = described.plain
+    if info.cls is None:
+        found = info.plain
         if found is None:
             raise RuntimeError(f"dispatch: what stands for a tensor of shape {list(t.shape)} is not known")
-        if found.storage.version != described.version:
+        if found.storage.version != info.version:
             raise RuntimeError(
                 "one of the variables needed for gradient computation has been modified by an inplace operation: "
                 f"[{found.dtype} {list(found.shape)}]. Hint: clone() the tensor before changing it.")
         found = alias(found, t.rank, t.sizes, t.strides, t.offset)
     else:
-        found = wrapper_of(t, described)
-        if tuple(t.shape) != described.sizes or t.stride() != described.strides or t.offset != described.offset:
+        found = wrapper_of(t, info)
+        if tuple(t.shape) != info.sizes or t.stride() != info.strides or t.offset != info.offset:
             set_grad(False)      # a view that was made inside of an operation
             try:
                 found = (<object>found).as_strided(tuple(t.shape), t.stride(), t.offset)
@@ -176,7 +176,7 @@ cdef object mapped(object function, object x, int deep=NESTED):
     return x
 
 
-cdef int gather(object x, list found, int deep=NESTED) except -1:
+cdef int collect_tensors(object x, list found, int deep=NESTED) except -1:
     """The tensors of an argument."""
     if isinstance(x, TensorBase):
         found.append(x)
@@ -184,21 +184,21 @@ cdef int gather(object x, list found, int deep=NESTED) except -1:
         return 0
     elif isinstance(x, (list, tuple)):
         for y in x:
-            gather(y, found, deep - 1)
+            collect_tensors(y, found, deep - 1)
     elif type(x) is dict:
         for y in x.values():
-            gather(y, found, deep - 1)
+            collect_tensors(y, found, deep - 1)
     return 0
 
 
-def wraps(object x, int deep=NESTED) -> bool:
+def holds_wrapper(object x, int deep=NESTED) -> bool:
     """Whether it is a wrapper or a shadow, or holds one."""
     if isinstance(x, TensorBase):
         return is_wrapper(<TensorBase>x) or is_shadow(<TensorBase>x) or (
             (<PyObject*>x).ob_type != TENSOR and dispatches(type(x)))
     if deep and isinstance(x, (list, tuple)):
         for y in x:
-            if wraps(y, deep - 1):
+            if holds_wrapper(y, deep - 1):
                 return True
     return False
 
@@ -206,7 +206,7 @@ def wraps(object x, int deep=NESTED) -> bool:
 cdef int inside = 0               # operations run on shadows: under Python's lock, and never handed over
 
 
-def handles() -> bool:
+def is_enabled() -> bool:
     """Whether operations are handed to classes now: not while one runs on shadows."""
     return inside == 0
 
@@ -222,13 +222,13 @@ cdef object on_shadows(Op op, tuple args, dict named, dict shadows):
 
     args, named = mapped(shadow, args), mapped(shadow, named)
     inside += 1
-    set_plain(1)
+    disable_overrides(1)
     try:
         return op(*args, **named)
     except Exception:           # the class says what is wrong with the call
         return None
     finally:
-        set_plain(-1)
+        disable_overrides(-1)
         inside -= 1
 
 
@@ -239,25 +239,25 @@ cdef object no_derivative(str name):
     return refused
 
 
-cdef int take(TensorBase result, TensorBase described, list given, set storages) except -1:
+cdef int take(TensorBase result, TensorBase shadow_result, list given, set storages) except -1:
     """A result gets the history that the shadows' result has, and is what that one stands for."""
     if any([result is t for t in given]):
         return 0
-    if id(described.storage) not in storages:      # no view of an argument
+    if id(shadow_result.storage) not in storages:  # no view of an argument
         if is_wrapper(result):
-            (<Described?>result.storage.owner)
-            described.storage.owner = described_by(result)
-            described.storage.length = result.storage.length
-            result.storage = described.storage
+            (<TensorInfo?>result.storage.owner)
+            shadow_result.storage.owner = info_of(result)
+            shadow_result.storage.length = result.storage.length
+            result.storage = shadow_result.storage
         else:
-            described.storage.owner = described_by(result)
-    if described.requires and described.fn is not None:
-        attach(result, described.fn, described.output_number)
+            shadow_result.storage.owner = info_of(result)
+    if shadow_result.requires and shadow_result.fn is not None:
+        attach(result, shadow_result.fn, shadow_result.output_number)
     return 0
 
 
-cdef object asked(Op op, list given, tuple args, dict named):
-    """The answer of `__torch_dispatch__`, of subclasses before the classes they are of."""
+cdef object call_torch_dispatch(Op op, list given, tuple args, dict named):
+    """The result of `__torch_dispatch__`, of subclasses before the classes they are of."""
     cdef list classes = []
     for t in given:
         cls = type(t)
@@ -273,36 +273,36 @@ cdef object asked(Op op, list given, tuple args, dict named):
                     + "".join([f"  - tensor subclass {cls!r}\n" for cls in classes]))
 
 
-cdef dict written_out = {}        # operation -> what it is made of, for wrappers
+cdef dict decompositions = {}     # operation -> what it is made of, for wrappers
 
 
-def write_out(op, parts) -> None:
+def set_decomposition(op, parts) -> None:
     """What an operation is made of where it meets a wrapper, as PyTorch's composites are taken apart before classes see them."""
-    written_out[op] = parts
+    decompositions[op] = parts
 
 
-def dispatched(Op op, tuple args, dict named):
+def dispatch_wrappers(Op op, tuple args, dict named):
     """The operation's result where a wrapper is among the arguments."""
-    cdef list given = [], results = [], described = []
+    cdef list given = [], results = [], shadow_results = []
     cdef dict shadows = {}
-    cdef bint recording, in_place
+    cdef bint tracked, in_place
     cdef bint before = grad_enabled()
 
     def real(t):
-        return again(<TensorBase>t) if is_shadow(<TensorBase>t) else t
+        return unshadowed(<TensorBase>t) if is_shadow(<TensorBase>t) else t
 
     args, named = mapped(real, args), mapped(real, named)
     name = op.__name__
     if name in ("numpy", "tolist"):
         raise RuntimeError(f".{name}() is not supported for tensor subclasses.")
-    gather(args, given)
-    gather(named, given)
+    collect_tensors(args, given)
+    collect_tensors(named, given)
     if not any([dispatches(type(t)) for t in given]):      # shadows of plain tensors alone
         return op(*args, **named)
     for t in given:
         if is_wrapper(<TensorBase>t):
-            (<TensorBase>t).storage.owner = described_by(<TensorBase>t)
-    parts = written_out.get(op) or getattr(op, "composite", None)
+            (<TensorBase>t).storage.owner = info_of(<TensorBase>t)
+    parts = decompositions.get(op) or getattr(op, "composite", None)
     if parts is not None and name != "derivative":     # formulas of derivatives compute with more than operations
         return parts(*args, **named)
     for t in given:
@@ -311,15 +311,15 @@ def dispatched(Op op, tuple args, dict named):
             raise NotImplementedError(f"{op.__name__}(): an operation has kept something beside its arguments and results for its "
                                       "derivative, which is not known of wrapper subclasses")
     in_place = op.writes
-    recording = before and any([wants_grad(<TensorBase>t) for t in given])
-    if in_place and recording and given and wants_grad(<TensorBase>given[0]) and (<TensorBase>given[0]).grad_fn_now() is None:
+    tracked = before and any([wants_grad(<TensorBase>t) for t in given])
+    if in_place and tracked and given and wants_grad(<TensorBase>given[0]) and (<TensorBase>given[0]).grad_fn_now() is None:
         raise RuntimeError(f"{name}(): a leaf Variable that requires grad is being used in an in-place operation.")
-    found_below = on_shadows(op, args, named, shadows) if recording else None
+    found_below = on_shadows(op, args, named, shadows) if tracked else None
     storages = {id((<TensorBase>t).storage) for t in shadows.values()}
     set_grad(False)
     try:
         try:
-            found = asked(op, given, args, named)
+            found = call_torch_dispatch(op, given, args, named)
         except NotImplementedError:
             if parts is None:
                 raise
@@ -328,19 +328,19 @@ def dispatched(Op op, tuple args, dict named):
         set_grad(before)
     if in_place:
         written = <TensorBase>given[0]
-        if not recording:
-            wrote(written)
+        if not tracked:
+            bump_version(written)
         elif id(written) in shadows:
             shadow = <TensorBase>shadows[id(written)]
             if shadow.requires:
                 attach(written, shadow.fn, shadow.output_number)
         return None if name == "__setitem__" else written
-    if not recording:
+    if not tracked:
         return found
-    gather(found, results)
-    gather(found_below, described)
-    if len(results) == len(described):
-        for t, below in zip(results, described):
+    collect_tensors(found, results)
+    collect_tensors(found_below, shadow_results)
+    if len(results) == len(shadow_results):
+        for t, below in zip(results, shadow_results):
             take(<TensorBase>t, <TensorBase>below, given, storages)
     else:
         for t in results:
@@ -349,4 +349,4 @@ def dispatched(Op op, tuple args, dict named):
     return found
 
 
-set_wrapping(dispatched, wraps, handles)
+set_wrapper_dispatch(dispatch_wrappers, holds_wrapper, is_enabled)

@@ -16,9 +16,9 @@ from libc.string cimport memcpy, memset
 from posix.stdlib cimport posix_memalign
 from ..base.device import OutOfMemoryError
 from ..base.dtypes cimport C64, C128, F32, F64
-from ..base.memory cimport check_room, refusal
-from ..base.parallel cimport parallel_in_parts, task_t
-from ..base.provided import provided
+from ..base.memory cimport check_memory, out_of_memory_message
+from ..base.parallel cimport parallel_interruptible, task_t
+from ..base.callbacks import callbacks
 from ..base.tensor cimport MAX_DIMS, TensorBase, new_tensor, pointer
 
 cdef extern from "<math.h>" nogil:
@@ -52,7 +52,7 @@ cdef struct Functions:
     generated_t rows_in, rows_out, lanes_in, lanes_out, times, twisted, scaled, mirrored, unpacked, packed
 
 cdef struct Steps:             # of one length
-    int64_t n, room            # elements that a buffer holds
+    int64_t n, workspace       # elements that a buffer holds
     int passes
     generated_t functions[MOST_PASSES]
     int64_t m[MOST_PASSES]
@@ -73,8 +73,8 @@ cdef Functions* functions_of(int size) except NULL:
     """The generated functions for numbers of 4 or 8 bytes, compiled at the first use."""
     cdef Functions* f = &narrow if size == 4 else &wide
     if not ready[size == 8]:
-        kind, address = "float" if size == 4 else "double", provided["transforms.address"]
-        f.plane = provided["transforms.width"]()
+        kind, address = "float" if size == 4 else "double", callbacks["transforms.address"]
+        f.plane = callbacks["transforms.width"]()
         f.lanes, f.block = <int>(f.plane // size), 2 * f.plane
         f.rows_in = <generated_t><uintptr_t>address("rows_in", kind)
         f.rows_out = <generated_t><uintptr_t>address("rows_out", kind)
@@ -137,9 +137,9 @@ cdef class Plan:
     cdef int64_t n
 
     cdef char* table(self, int64_t numbers) except NULL:
-        room = bytearray(numbers * 2 * self.size + 64)
-        self.held.append(room)
-        return <char*><uintptr_t>((<uintptr_t><char*>room + 63) & ~<uintptr_t>63)
+        workspace = bytearray(numbers * 2 * self.size + 64)
+        self.held.append(workspace)
+        return <char*><uintptr_t>((<uintptr_t><char*>workspace + 63) & ~<uintptr_t>63)
 
     cdef int roots(self, char* to, int64_t count, int64_t n) except -1:
         """The first powers of e^(-2πi/n)."""
@@ -155,8 +155,8 @@ cdef class Plan:
         cdef int64_t left = self.n, done = 1, m, k, j
         cdef int radix, i
         cdef double[2] w
-        kind, address = "float" if self.size == 4 else "double", provided["transforms.address"]
-        p.n = p.room = self.n
+        kind, address = "float" if self.size == 4 else "double", callbacks["transforms.address"]
+        p.n = p.workspace = self.n
         p.passes, p.inner = len(way), NULL
         for i in range(p.passes):
             radix = way[i]
@@ -180,7 +180,7 @@ cdef class Plan:
         while (way := factors(length)) is None or max(way) > 10:
             length += 1
         self.inner = plan_of(length, self.size)
-        p.n, p.room, p.inner, p.passes = n, length, &self.inner.steps, 0
+        p.n, p.workspace, p.inner, p.passes = n, length, &self.inner.steps, 0
         p.chirp, p.last, p.spectrum = self.table(n), self.table(n), self.table(length)
         kernel = np.zeros(length, "complex128")
         for k in range(n):
@@ -210,12 +210,12 @@ cdef class Plan:
                 else:
                     (<double*>self.between)[2 * k * lanes + lane] = w[0]
                     (<double*>self.between)[(2 * k + 1) * lanes + lane] = w[1]
-        room = bytearray(2 * STEP * 16)
-        self.held.append(room)
-        self.fine = <char*>room
-        room = bytearray((self.n // STEP + 1) * 16)
-        self.held.append(room)
-        self.coarse = <char*>room
+        workspace = bytearray(2 * STEP * 16)
+        self.held.append(workspace)
+        self.fine = <char*>workspace
+        workspace = bytearray((self.n // STEP + 1) * 16)
+        self.held.append(workspace)
+        self.coarse = <char*>workspace
         for k in range(STEP):
             root(k, self.n, <double*>self.fine + 2 * k)
         for k in range(self.n // STEP + 1):
@@ -283,9 +283,9 @@ cdef char* transformed(const Functions* f, const Steps* p, char* x, char* y, bin
     if p.inner != NULL:
         words[0], words[1], words[2], words[3], words[4] = <int64_t>x, <int64_t>p.chirp, p.n, re, f.plane - re
         f.times(words)
-        memset(x + p.n * f.block, 0, (p.room - p.n) * f.block)
+        memset(x + p.n * f.block, 0, (p.workspace - p.n) * f.block)
         other = transformed(f, p.inner, x, y, inverse)
-        words[0], words[1], words[2] = <int64_t>other, <int64_t>p.spectrum, p.room
+        words[0], words[1], words[2] = <int64_t>other, <int64_t>p.spectrum, p.workspace
         f.times(words)
         other = transformed(f, p.inner, other, y if other == x else x, not inverse)
         words[0], words[1], words[2] = <int64_t>other, <int64_t>p.last, p.n
@@ -416,7 +416,7 @@ cdef struct Job:
     int64_t rows               # signals
     int64_t inner, groups      # signals side by side, and their groups of lanes
     int64_t values             # of a real signal's transform that are written
-    int64_t room               # bytes of a buffer
+    int64_t workspace          # bytes of a buffer
     double scale
     const char* between
     const double* fine
@@ -512,7 +512,7 @@ cdef void cut_first(Job* j, int64_t group, char* x, char* y) noexcept nogil:
     cdef int64_t[6] words
     cdef const double* a
     cdef const double* b
-    cdef char* table = x + 2 * j.room
+    cdef char* table = x + 2 * j.workspace
     cdef char* found
     side_by_side_in(j.f, j.size, j.source + first * 2 * j.size, x, j.n, j.taken, lanes, y)
     found = transformed(j.f, j.steps, x, y, j.inverse)
@@ -545,15 +545,15 @@ cdef void cut_second(Job* j, int64_t group, char* x, char* y) noexcept nogil:
 cdef void groups(void* context, int64_t begin, int64_t end) noexcept nogil:
     cdef Job* j = <Job*>context
     cdef int64_t group
-    cdef void* room = NULL
+    cdef void* workspace = NULL
     cdef char* x
     cdef char* y
-    if posix_memalign(&room, 64, 2 * j.room + j.n * 2 * j.size):
+    if posix_memalign(&workspace, 64, 2 * j.workspace + j.n * 2 * j.size):
         j.failed = 1
         return
-    x = <char*>room
-    y = x + j.room
-    memset(x, 0, 2 * j.room)             # lanes that nobody uses are computed with
+    x = <char*>workspace
+    y = x + j.workspace
+    memset(x, 0, 2 * j.workspace)        # lanes that nobody uses are computed with
     for group in range(begin, end):
         if j.kind == COMPLEX_ROWS:
             complex_rows(j, group, x, y)
@@ -567,26 +567,26 @@ cdef void groups(void* context, int64_t begin, int64_t end) noexcept nogil:
             cut_first(j, group, x, y)
         else:
             cut_second(j, group, x, y)
-    free(room)
+    free(workspace)
 
 
 cdef int run(Job* j, int64_t count) except -1:
     """All groups, on the pool."""
     cdef double nanoseconds = 1.5 * <double>j.n * j.f.lanes + 200.0
     j.failed = 0
-    if j.room > 1 << 22:
-        check_room(2 * j.room)
+    if j.workspace > 1 << 22:
+        check_memory(2 * j.workspace)
     with nogil:
-        parallel_in_parts(groups, j, count, 1 + <int64_t>(20000 / nanoseconds), nanoseconds)
+        parallel_interruptible(groups, j, count, 1 + <int64_t>(20000 / nanoseconds), nanoseconds)
     if j.failed:
-        raise OutOfMemoryError(refusal(2 * j.room))
+        raise OutOfMemoryError(out_of_memory_message(2 * j.workspace))
     return 0
 
 
 cdef int set_up(Job* j, int kind, Plan plan, int64_t n, const char* source, char* to, bint inverse, double scale) except -1:
     j.f, j.steps, j.kind, j.size, j.inverse = functions_of(plan.size), &plan.steps, kind, plan.size, inverse
     j.n, j.source, j.to, j.scale, j.odd = n, source, to, scale, n % 2
-    j.room = (max(plan.steps.room, n, j.f.lanes) + 1) * j.f.block
+    j.workspace = (max(plan.steps.workspace, n, j.f.lanes) + 1) * j.f.block
     return 0
 
 
@@ -661,7 +661,7 @@ cdef int halved(task_t task, Plan plan, int64_t rows, int64_t values, char* pair
     j.rows, j.h, j.values, j.pairs, j.found, j.factors = rows, plan.n, values, pairs, found, plan.halves
     j.scale, j.wide = scale, plan.size == 8
     with nogil:
-        parallel_in_parts(task, &j, rows, 1 + (1 << 14) // plan.n, 2.0 * plan.n)
+        parallel_interruptible(task, &j, rows, 1 + (1 << 14) // plan.n, 2.0 * plan.n)
     return 0
 
 

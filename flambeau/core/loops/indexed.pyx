@@ -6,8 +6,8 @@ cimport cython
 from ..base.device cimport Device
 from ..call.kernels cimport Family
 from .launch cimport run_indexed
-from ..base.tensor cimport MAX_DIMS, TensorBase, pointer, wrote
-from ..base.parallel cimport parallel_in_parts
+from ..base.tensor cimport MAX_DIMS, TensorBase, bump_version, pointer
+from ..base.parallel cimport parallel_interruptible
 from ..base.sizes cimport mul_overflow
 
 cdef extern from "Python.h":
@@ -92,13 +92,13 @@ cdef bint run(kernel_t kernel, tuple operands, int outputs, tuple axes, int seri
         grain = max((grain + 63) // 64 * 64 if work.along else grain, 1)
         try:
             with nogil:
-                parallel_in_parts(run_range, &work, n, grain, <double>steps / n)
+                parallel_interruptible(run_range, &work, n, grain, <double>steps / n)
         except BaseException:  # of a signal's handler, in the middle
             for k in range(outputs):
-                wrote(<TensorBase>operands[k])
+                bump_version(<TensorBase>operands[k])
             raise
     for k in range(outputs):
-        wrote(<TensorBase>operands[k])
+        bump_version(<TensorBase>operands[k])
     return fault == 0
 
 

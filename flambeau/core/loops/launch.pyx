@@ -11,12 +11,12 @@ from cpython.object cimport PyObject
 from ..base.device cimport Device, Arguments, MAX_ARGUMENTS, device_for, is_forked
 from ..base.dtypes cimport dtype_of
 from ..base.memory import storage_from_address
-from ..base.provided import provided
-from ..base.recorder cimport mark, note_work, recording
+from ..base.callbacks import callbacks
+from ..base.profiling cimport mark, note_work, profiling
 from ..base.sizes cimport mul_overflow
-from ..base.tensor cimport beyond, TensorBase, MAX_DIMS, alias, find_contiguous, new_strided_on, place_of, wrote
-from ..call.kernels cimport Plan, Launch, Family, Operand, away, one_device
-from ..call.pointwise cimport copied, keep_dense
+from ..base.tensor cimport storage_error, TensorBase, MAX_DIMS, alias, find_contiguous, new_strided_on, data_address, bump_version
+from ..call.kernels cimport Plan, Launch, Family, Operand, device_launcher, one_device
+from ..call.pointwise cimport copied, preserve_strides
 from ..call.layout cimport layout
 from .rows cimport Rows
 from ..tape.modes cimport grad_enabled, wants_grad
@@ -71,7 +71,7 @@ cdef uint64_t handle_for(Family family, Device device, int dims, int folded, int
     found = family.loaded.get(key)
     if found is not None:
         return found
-    images = provided["images"]()
+    images = callbacks["images"]()
     image, digest, native = images.find(family.kernel, (dims, folded, width, wide), device.target, device.fingerprint)
     handle = device.load(image, images.SYMBOL)
     if not native:
@@ -80,10 +80,10 @@ cdef uint64_t handle_for(Family family, Device device, int dims, int folded, int
     return handle
 
 
-cdef int launch_seen(Device device, Family family, uint64_t handle, int64_t groups, Arguments* a) except -1:
+cdef int launch_profiled(Device device, Family family, uint64_t handle, int64_t groups, Arguments* a) except -1:
     """Launch a kernel, between two marks where a profiler measures it."""
     cdef uint64_t first
-    if not (recording.on and recording.devices):
+    if not (profiling.on and profiling.devices):
         return device.launch(handle, groups, BLOCK, a)
     first = mark(device)
     device.launch(handle, groups, BLOCK, a)
@@ -118,10 +118,10 @@ cdef int run_pointwise(Device device, Family family, Launch* launch) except -1:
             put(&a, plan.strides[k * plan.pitch + d], 8)
     put_scalars(&a, family, launch.scalars)
     groups = blocks(device, plan.count, 1)
-    return launch_seen(device, family, handle, groups, &a)
+    return launch_profiled(device, family, handle, groups, &a)
 
 
-away.pointwise = run_pointwise
+device_launcher.pointwise = run_pointwise
 
 
 # --- rows ------------------------------
@@ -200,10 +200,10 @@ cdef int run_rows(void* given) except -1:
         put(&a, strides[rows.outer + 2], 8)
     put_scalars(&a, family, rows.scalars)
     groups = blocks(device, count, width)
-    return launch_seen(device, family, handle, groups, &a)
+    return launch_profiled(device, family, handle, groups, &a)
 
 
-away.rows = run_rows
+device_launcher.rows = run_rows
 
 
 # --- indexed kernels ------------------------------
@@ -228,11 +228,11 @@ cdef int run_indexed(Family family, tuple operands, int outputs, tuple axes, int
         count *= <int64_t>(axes[k] if k < len(axes) - serial else 1)
     if device.blank:
         for k in range(outputs):
-            wrote(<TensorBase>operands[k])
+            bump_version(<TensorBase>operands[k])
         return 0
     a.count = 0
     for x in operands:
-        put(&a, <uintptr_t>place_of(<TensorBase>x), 0)
+        put(&a, <uintptr_t>data_address(<TensorBase>x), 0)
         put(&a, 0, 8)
     put(&a, device.fault_place(name if family.checks else None), 0)
     for x in axes:
@@ -250,9 +250,9 @@ cdef int run_indexed(Family family, tuple operands, int outputs, tuple axes, int
         else:
             bits = <uint64_t><int64_t>x
         put(&a, bits, 8)
-    launch_seen(device, family, handle_for(family, device, 0, 0, 0, False), blocks(device, count, 1), &a)
+    launch_profiled(device, family, handle_for(family, device, 0, 0, 0, False), blocks(device, count, 1), &a)
     for k in range(outputs):
-        wrote(<TensorBase>operands[k])
+        bump_version(<TensorBase>operands[k])
     return 0
 
 
@@ -267,7 +267,7 @@ cdef TensorBase moved(TensorBase source, Device device, bint wait=True):
     cdef size_t nbytes = source.count * source.width
     operand.tensor = <PyObject*>source
     layout(strides, source.rank, source.sizes, &operand, 1)
-    keep_dense(strides, source)
+    preserve_strides(strides, source)
     if source.storage.on is not None and source.storage.on.blank:
         raise NotImplementedError("Cannot copy out of meta tensor; no data!")
     if device is not None and device.blank:
@@ -281,15 +281,15 @@ cdef TensorBase moved(TensorBase source, Device device, bint wait=True):
         return out
     cdef Device queue = dense.storage.on if device is None else device
     cdef bint direct = dense.storage.on is None or device is None or device is dense.storage.on
-    cdef uint64_t first = mark(queue) if recording.on and recording.devices and direct else 0
+    cdef uint64_t first = mark(queue) if profiling.on and profiling.devices and direct else 0
     if dense.storage.on is None:
-        device.copy_in(<uintptr_t>place_of(out), place_of(dense), nbytes,
+        device.copy_in(<uintptr_t>data_address(out), data_address(dense), nbytes,
                        wait or not isinstance(dense.storage.owner, Pinned))
     elif device is None:
-        dense.storage.on.copy_out(place_of(out), <uintptr_t>place_of(dense), nbytes, True)
+        dense.storage.on.copy_out(data_address(out), <uintptr_t>data_address(dense), nbytes, True)
         dense.storage.on.check_fault()
     elif device is dense.storage.on:
-        device.copy_within(<uintptr_t>place_of(out), <uintptr_t>place_of(dense), nbytes)
+        device.copy_within(<uintptr_t>data_address(out), <uintptr_t>data_address(dense), nbytes)
     else:  # from one device to another by way of the host
         out = moved(moved(dense, None), device)  # each of which tells the profiler
     if first:
@@ -301,7 +301,7 @@ def _back(grad, place):
     return (grad.to(place),)
 
 
-cdef TensorBase moved_recorded(TensorBase source, Device device, bint wait=True):
+cdef TensorBase moved_tracked(TensorBase source, Device device, bint wait=True):
     cdef TensorBase out
     if source.storage.on is device:
         return source
@@ -311,11 +311,11 @@ cdef TensorBase moved_recorded(TensorBase source, Device device, bint wait=True)
     return out
 
 
-cdef TensorBase moved_and_there(TensorBase source, Device device):
-    return moved_recorded(source, device)
+cdef TensorBase moved_synchronously(TensorBase source, Device device):
+    return moved_tracked(source, device)
 
 
-away.moved = moved_and_there
+device_launcher.moved = moved_synchronously
 
 
 cdef class Pinned:
@@ -335,13 +335,13 @@ cdef TensorBase pinned(TensorBase source, Device device):
     cdef TensorBase out
     cdef int64_t nbytes
     if mul_overflow(max(source.count, 1), source.width, &nbytes):
-        raise beyond("the CPU", source.rank, source.sizes, NULL, source.code)
+        raise storage_error("the CPU", source.rank, source.sizes, NULL, source.code)
     block.device, block.memory = device, device.allocate_host(nbytes)
     out = alias(source, source.rank, source.sizes, source.strides, 0)
     layout_of(out, source)
     out.storage = storage_from_address(<uintptr_t>block.memory, nbytes, block)
     find_contiguous(out)
-    away.copy(out, source)
+    device_launcher.copy(out, source)
     return out
 
 
@@ -380,7 +380,7 @@ cdef TensorBase pinned_for_first(TensorBase source):
     return <TensorBase>pin_memory(source)
 
 
-away.pinned = pinned_for_first
+device_launcher.pinned = pinned_for_first
 
 
 def record_stream(TensorBase tensor not None, uint64_t stream) -> None:
@@ -422,13 +422,13 @@ cdef int fill_pattern(TensorBase t, const char* pattern) except -1:
     for k in range(1, t.width):
         same = same and pattern[k] == pattern[0]
     if same and t.contiguous:
-        return t.storage.on.fill(<uintptr_t>place_of(t), <unsigned char>pattern[0], t.count * t.width)
+        return t.storage.on.fill(<uintptr_t>data_address(t), <unsigned char>pattern[0], t.count * t.width)
     one = new_strided_on(t.storage.on, 0, NULL, NULL, t.code)
-    t.storage.on.copy_in(<uintptr_t>place_of(one), pattern, t.width, True)
-    return away.copy(t, one)
+    t.storage.on.copy_in(<uintptr_t>data_address(one), pattern, t.width, True)
+    return device_launcher.copy(t, one)
 
 
-away.fill = fill_pattern
+device_launcher.fill = fill_pattern
 
 
 def to_device(TensorBase input not None, place, str who, bint copy=False, bint non_blocking=False) -> TensorBase:
@@ -436,4 +436,4 @@ def to_device(TensorBase input not None, place, str who, bint copy=False, bint n
     cdef Device device = device_for(place, who)
     if input.storage.on is device:
         return copied(input, input.code, False) if copy else input
-    return moved_recorded(input, device, not non_blocking)
+    return moved_tracked(input, device, not non_blocking)

@@ -10,7 +10,7 @@ from cpython.object cimport PyObject
 from ..base.device cimport Device
 from ..base.dtypes cimport F16, NO_CODE, as_dtype, dtype_of, size_from
 from ..base.dtypes import by_name
-from ..base.provided import provided
+from ..base.callbacks import callbacks
 from ..base.tensor cimport MAX_DIMS, TensorBase, as_int, parse_dims, parse_sizes
 from ..call.kernels cimport (
     BROADCAST, CONTIGUOUS, MAX_OPERANDS, MAX_PARAMS, MAX_SLOTS, Family, Operand, PointwisePlan, kernel_t, one_device,
@@ -116,7 +116,7 @@ cdef object enter(LoopPlan plan, kernel_t* run, object kernel):
     """Set where a kernel's code stands, or what stands for it on a device; what tells it from others."""
     cdef Family family
     if plan.device is None:
-        address = provided["kernel_address"](kernel)
+        address = callbacks["kernel_address"](kernel)
         run[0] = <kernel_t><void*><uintptr_t>address
         return address
     family = Family(kernel)
@@ -366,10 +366,10 @@ def plan_of_rows(RowOp op, tensors, dim=None, keepdim=False, dtype=None, params=
             plan.describe(k, found.result_codes[k], found.rank, found.sizes, found.full_strides)
             continue
         step = 1
-        for d in range(found.kept_rank - 1, -1, -1):
+        for d in range(found.result_rank - 1, -1, -1):
             strides[d] = step
-            step *= max(found.kept_sizes[d], <int64_t>1)
-        plan.describe(k, found.result_codes[k], found.kept_rank, found.kept_sizes, strides)
+            step *= max(found.result_sizes[d], <int64_t>1)
+        plan.describe(k, found.result_codes[k], found.result_rank, found.result_sizes, strides)
     for k in range(n):
         t = <TensorBase>inputs[k]
         plan.describe(m + k, t.code, t.rank, t.sizes, t.strides)

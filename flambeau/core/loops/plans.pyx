@@ -11,9 +11,9 @@ from libc.string cimport memcpy
 from cpython.object cimport PyObject
 from ..base.device cimport Device
 from ..base.dtypes cimport ITEMSIZE, dtype_of, size_from
-from ..base.tensor cimport TensorBase, check_writable, new_strided_on, new_tensor_on, place_of, wrote
+from ..base.tensor cimport TensorBase, bump_version, check_writable, data_address, new_strided_on, new_tensor_on
 from ..tape.modes cimport grad_enabled, wants_grad
-from ..call.kernels cimport BROADCAST, PARALLEL_FROM, STRIDED, Launch, access_of, away
+from ..call.kernels cimport BROADCAST, PARALLEL_FROM, STRIDED, Launch, access_of, device_launcher
 from ..call.layout cimport in_one_call, launch_plan
 from ..call.overlap cimport meet, same_steps
 from .rows cimport Rows, launch, launch_stages, new_rows, plan_stages, work_of
@@ -170,7 +170,7 @@ cdef class LoopPlan:
     cdef int launch_away(self, char** data) except -1:
         cdef Launch work
         work.run, work.plan, work.data, work.width, work.scalars = self.run, &self.loops, data, self.width, self.scalars
-        return away.pointwise(self.device, self.family, &work)
+        return device_launcher.pointwise(self.device, self.family, &work)
 
     def launch(self, tensors, out=None):
         """Compute on inputs of the planned geometry; returns new results, or `out` (a tensor, or a tuple of several), written over.
@@ -196,9 +196,9 @@ cdef class LoopPlan:
                 self.check(results[k], k, "result", k)
                 self.check_written(results, k, inputs)
         for k in range(self.outputs):
-            data[k] = place_of(<TensorBase>results[k])
+            data[k] = data_address(<TensorBase>results[k])
         for k in range(self.outputs, self.count):
-            data[k] = place_of(<TensorBase>inputs[k - self.outputs])
+            data[k] = data_address(<TensorBase>inputs[k - self.outputs])
         if self.device is not None:
             if self.offsets != NULL or self.repeated >= 0:
                 places = <char**>alloca((self.count + 1) * sizeof(char*))
@@ -211,7 +211,7 @@ cdef class LoopPlan:
             self.launch_at(data)
         if out is not None:
             for k in range(self.outputs):
-                wrote(<TensorBase>results[k])
+                bump_version(<TensorBase>results[k])
             return out
         return results[0] if self.outputs == 1 else results
 
@@ -397,5 +397,5 @@ cdef class RowLoopPlan(LoopPlan):
         for k in range(self.stages.states):
             t = new_tensor_on(self.device, 1, &self.stages.count, self.state_codes[k])
             held.append(t)
-            states[k] = place_of(t)
+            states[k] = data_address(t)
         return launch_stages(&self.stages, data, states, self.scalars, <PyObject*>self.device)

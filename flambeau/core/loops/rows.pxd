@@ -36,10 +36,10 @@ cdef struct RowPlan:             # how an operation walks over inputs of some ge
     Rows rows                    # without places, scalars and device; its arrays are in `room`
     RowRoom room
     int inputs, outputs          # of the kernel
-    int rank, kept_rank
+    int rank, result_rank
     int64_t sizes[MAX_DIMS]      # that inputs broadcast to, and results as long as the row have
     int64_t full_strides[MAX_DIMS]
-    int64_t kept_sizes[MAX_DIMS] # of the other results
+    int64_t result_sizes[MAX_DIMS] # of the other results
     int codes[MAX_OPERANDS]      # dtypes of inputs
     int access[MAX_ALL]
     int common, wanted
@@ -82,7 +82,7 @@ cdef class RowOp(Op):
     cdef Table table
     cdef tuple saved                # what the derivative reads: (1, input) or (2, output)
     cdef readonly object formula
-    cdef object shown               # `over` as an operation of its own, for those who watch
+    cdef object dispatched_op       # `over` as an operation of its own, for interceptors
     cdef object names               # a namedtuple for several results
 
 cdef int plan_rows(RowOp op, RowPlan* plan, PyObject** tensors, const int* dims, int ndims, bint keepdim, int wanted,

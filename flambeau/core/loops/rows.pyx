@@ -12,27 +12,27 @@ from libc.stdint cimport int64_t, uint64_t, uintptr_t
 from cpython.object cimport PyObject
 cimport cython
 from ..base.dtypes cimport C32, C64, F16, F32, NO_CODE, dtype, as_dtype, dtype_of, is_stored, CATEGORY, ITEMSIZE, size_from
-from ..base.tensor cimport TensorBase, MAX_DIMS, bare, set_rank, new_tensor_on, new_strided_on, place_of, parse_dims, wrap_dim, as_int, wrote, late
+from ..base.tensor cimport TensorBase, MAX_DIMS, new_object, set_rank, new_tensor_on, new_strided_on, data_address, parse_dims, wrap_dim, as_int, bump_version, runtime
 from ..base.device cimport Device
 from ..base.sizes cimport row_major
 from ..tape.nodes cimport Node
 from ..tape.formulas cimport FormulaNode
-from ..tape.saved cimport Slot, keep
+from ..tape.saved cimport Slot, save_tensor
 from ..tape.modes cimport grad_enabled, wants_grad
 from ..tape.history cimport attach
 from ..call.operation cimport Op, make_callable, prepare_op
 from ..call.kernels cimport (
-    AWAY, BROADCAST, CONTIGUOUS, MAX_ALL, MAX_OPERANDS, MAX_OUTPUTS, MAX_PARAMS, STRIDED, Kernel, Operand, Table, access_of, away,
+    ON_DEVICE, BROADCAST, CONTIGUOUS, MAX_ALL, MAX_OPERANDS, MAX_OUTPUTS, MAX_PARAMS, STRIDED, Kernel, Operand, Table, access_of, device_launcher,
     insert, insert_family, kernel_t, look_up, one_device,
 )
 from ..call.operands cimport common_code
 from ..call.pointwise cimport copied, not_implemented, wider
 from ..call.destination cimport GIVEN, KIND, apart_from, check_destination
-from ..call.destination import check_out, write_out
+from ..call.destination import check_out, set_decomposition
 from ..call.layout cimport align, broadcast
 from ..call.function import FunctionOp
 from ..call.signature cimport BOOL, DTYPE, MAX_BOUND, NOTHING, TENSOR, Signature
-from ..base.parallel cimport parallel_in_parts, num_threads
+from ..base.parallel cimport parallel_interruptible, num_threads
 from ..base.labels import backward_name
 from libc.stdlib cimport calloc, free, malloc
 
@@ -188,7 +188,7 @@ cdef int launch(Rows* rows) except -1 nogil:
     cdef int d
     if rows.device != NULL:
         with gil:
-            return away.rows(rows)
+            return device_launcher.rows(rows)
     rows.outer_total = 1
     for d in range(rows.outer):
         rows.outer_total *= rows.outer_size[d]
@@ -209,7 +209,7 @@ cdef int launch(Rows* rows) except -1 nogil:
         grain = 1
     if rows.cut_k and not rows.along:
         grain = (grain + 63) // 64 * 64
-    return parallel_in_parts(rows_range, rows, n, grain, <double>work / n)
+    return parallel_interruptible(rows_range, rows, n, grain, <double>work / n)
 
 
 # --- loops ------------------------------
@@ -329,7 +329,7 @@ cdef int walk(Rows* rows, int* access, int rank, const int64_t* sizes, const int
 cdef Kernel* kernel_for(RowOp op, bint on_host, int stage, bint along, const int* access, const int* codes, int inputs,
                         int outputs, int common, int wanted) except NULL:
     """The kernel for these dtypes and ways of walking; asks the compiler when it is new."""
-    cdef uint64_t key0 = 0 if on_host else AWAY >> 6 * inputs, key1 = common
+    cdef uint64_t key0 = 0 if on_host else ON_DEVICE >> 6 * inputs, key1 = common
     cdef uintptr_t address
     cdef int k
     cdef Kernel* kernel
@@ -365,7 +365,7 @@ cdef int plan_rows(RowOp op, RowPlan* plan, PyObject** tensors, const int* dims,
     for k in range(n):
         operands[k].tensor = tensors[k]
         broadcast(op.name, plan.sizes, &rank, <TensorBase>tensors[k], ())
-    plan.rank, plan.kept_rank, plan.outputs, plan.wanted, plan.on_host = rank, 0, m, wanted, device is None
+    plan.rank, plan.result_rank, plan.outputs, plan.wanted, plan.on_host = rank, 0, m, wanted, device is None
     plan.common = common_code(operands, n, op.raw)
     for d in range(rank):
         reduced[d] = False
@@ -374,8 +374,8 @@ cdef int plan_rows(RowOp op, RowPlan* plan, PyObject** tensors, const int* dims,
             reduced[dims[k]] = True
     for d in range(rank):
         if not reduced[d] or keepdim:
-            plan.kept_sizes[plan.kept_rank] = 1 if reduced[d] else plan.sizes[d]
-            plan.kept_rank += 1
+            plan.result_sizes[plan.result_rank] = 1 if reduced[d] else plan.sizes[d]
+            plan.result_rank += 1
         if reduced[d] and plan.sizes[d] == 0 and op.reduces:
             op.declaration.check_empty(False)
     row_major(rank, plan.sizes, plan.full_strides)    # as PyTorch's, whatever the operands' layout: `view` may rely on it
@@ -454,9 +454,9 @@ cdef int launch_rows(RowOp op, RowPlan* plan, PyObject** results, PyObject** inp
     memcpy(scalars, params, op.params * sizeof(double))
     rows.scalars = scalars
     for k in range(plan.outputs):
-        rows.data[k] = place_of(<TensorBase>results[k])
+        rows.data[k] = data_address(<TensorBase>results[k])
     for k in range(op.inputs):
-        rows.data[plan.outputs + k] = place_of(<TensorBase>inputs[k])
+        rows.data[plan.outputs + k] = data_address(<TensorBase>inputs[k])
     if op.from_origin:
         rows.data[plan.outputs + op.inputs] = rows.data[0 if rows.r0 == 0 else plan.outputs]
     if plan.two:
@@ -472,7 +472,7 @@ cdef TensorBase new_result(RowOp op, const RowPlan* plan, int k, Device device):
     """A tensor for a result, as the plan has it."""
     if op.full >> k & 1:
         return new_strided_on(device, plan.rank, <int64_t*>plan.sizes, <int64_t*>plan.full_strides, plan.result_codes[k])
-    return new_tensor_on(device, plan.kept_rank, <int64_t*>plan.kept_sizes, plan.result_codes[k])
+    return new_tensor_on(device, plan.result_rank, <int64_t*>plan.result_sizes, plan.result_codes[k])
 
 
 cdef bint direct(const RowPlan* plan, int k, tuple given, PyObject** inputs, int n):
@@ -500,7 +500,7 @@ cdef object run_rows(RowOp op, tuple tensors, int* dims, int ndims, bint keepdim
     cdef PyObject* present[MAX_ALL]
     cdef TensorBase t
     cdef int k, n = op.inputs, m = op.outputs, seen = wanted
-    cdef bint taped = False
+    cdef bint is_tracked = False
     cdef Device device
     cdef list results = []
     for k in range(n):
@@ -508,7 +508,7 @@ cdef object run_rows(RowOp op, tuple tensors, int* dims, int ndims, bint keepdim
         inputs[k] = present[k] = <PyObject*>t
         seen |= t.code
         if grad_enabled() and wants_grad(t):
-            taped = True
+            is_tracked = True
     if given is not None:
         for k in range(m):
             check_out(op.name, given[k], tensors)
@@ -517,7 +517,7 @@ cdef object run_rows(RowOp op, tuple tensors, int* dims, int ndims, bint keepdim
             seen |= wanted
     if seen > NO_CODE:
         return run_stored(op, tensors, dims, ndims, keepdim, wanted, params, given)
-    if taped and wanted != NO_CODE and any([(<TensorBase>t).code != wanted for t in tensors]):
+    if is_tracked and wanted != NO_CODE and any([(<TensorBase>t).code != wanted for t in tensors]):
         # the conversion is an operation of its own on the tape, which brings gradients back to the input's dtype
         return run_rows(op, tuple([(<object>t).to(dtype_of(wanted)) for t in tensors]), dims, ndims, keepdim, NO_CODE, params,
                         given)
@@ -531,10 +531,10 @@ cdef object run_rows(RowOp op, tuple tensors, int* dims, int ndims, bint keepdim
     if given is not None:
         for k in range(m):
             if op.full >> k & 1:
-                check_destination(op.name, <TensorBase>given[k], GIVEN, KIND, plan.result_codes[k], plan.rank, plan.sizes, taped)
+                check_destination(op.name, <TensorBase>given[k], GIVEN, KIND, plan.result_codes[k], plan.rank, plan.sizes, is_tracked)
             else:
-                check_destination(op.name, <TensorBase>given[k], GIVEN, KIND, plan.result_codes[k], plan.kept_rank, plan.kept_sizes,
-                                  taped)
+                check_destination(op.name, <TensorBase>given[k], GIVEN, KIND, plan.result_codes[k], plan.result_rank, plan.result_sizes,
+                                  is_tracked)
     for k in range(m):
         t = <TensorBase>given[k] if given is not None and direct(&plan, k, given, inputs, n) else new_result(op, &plan, k, device)
         results.append(t)
@@ -543,10 +543,10 @@ cdef object run_rows(RowOp op, tuple tensors, int* dims, int ndims, bint keepdim
     if given is not None:
         for k in range(m):
             if results[k] is given[k]:
-                wrote(<TensorBase>given[k])
+                bump_version(<TensorBase>given[k])
             else:
                 results[k] = given[k].copy_(results[k])
-    elif taped:
+    elif is_tracked:
         record_rows(op, tensors, results, dims, ndims, keepdim, params, size_from(plan.rank, plan.sizes))
     if m == 1:
         return results[0]
@@ -741,7 +741,7 @@ cdef int run_stages(RowOp op, RowPlan* plan) except -1:
         for k in range(stages.states):
             t = new_tensor_on(<Device>rows.device if rows.device != NULL else None, 1, &stages.count, codes[k])
             held.append(t)
-            places[k] = place_of(t)
+            places[k] = data_address(t)
         with nogil:
             launch_stages(&stages, rows.data, places, rows.scalars, rows.device)
     finally:
@@ -759,10 +759,10 @@ cdef object rearranged(RowOp op, tuple tensors, shape, int* dims, int ndims, int
     order = [d for d in range(rank) if d not in chosen] + sorted(chosen)
     for t in tensors:
         moved.append(t.expand(shape).permute(order).contiguous() if t.ndim else t)
-    kept = rank - len(chosen)
-    flat = [t.reshape([t.shape[i] for i in range(kept)] + [-1 if t.numel() else count_of(t, kept)]) if t.ndim else t for t in moved]
+    unpack_tensor = rank - len(chosen)
+    flat = [t.reshape([t.shape[i] for i in range(unpack_tensor)] + [-1 if t.numel() else count_of(t, unpack_tensor)]) if t.ndim else t for t in moved]
     cdef int one[1]
-    one[0] = kept
+    one[0] = unpack_tensor
     results = run_rows(op, tuple(flat), one, 1, False, wanted, params, None)
     results = results if op.outputs > 1 else (results,)
     found = []
@@ -776,16 +776,16 @@ cdef object rearranged(RowOp op, tuple tensors, shape, int* dims, int ndims, int
         elif keepdim:
             r = r.reshape([1 if d in chosen else shape[d] for d in range(rank)])
         if given is not None:
-            r = write_out(op.name, given[k], r)
+            r = set_decomposition(op.name, given[k], r)
         found.append(r)
     if op.outputs == 1:
         return found[0]
     return op.names(*found) if op.names is not None else tuple(found)
 
 
-cdef int64_t count_of(t, int kept):
+cdef int64_t count_of(t, int unpack_tensor):
     cdef int64_t n = 1
-    for size in t.shape[kept:]:
+    for size in t.shape[unpack_tensor:]:
         n *= size
     return n
 
@@ -819,7 +819,7 @@ cdef int record_rows(RowOp op, tuple tensors, list results, int* dims, int ndims
         node.slot = <Slot*>calloc(len(op.saved), sizeof(Slot))
         for kind, number in op.saved:
             t = <TensorBase>(tensors[number] if kind == 1 else results[number])
-            keep(&node.slot[node.slots], t, -1 if kind == 1 else number)
+            save_tensor(&node.slot[node.slots], t, -1 if kind == 1 else number)
             node.slots += 1
     for k in range(op.outputs):
         if CATEGORY[(<TensorBase>results[k]).code] >= 2:
@@ -875,14 +875,14 @@ cdef class RowOp(Op):
         """The operation on tensors that broadcast to one shape, along `dim` (None: all dimensions)."""
         if len(tensors) != self.inputs:
             raise TypeError(f"{self.name}.over(): {self.inputs} tensors expected, got {len(tensors)}")
-        if not late.attended:
+        if not runtime.observers:
             return self.along(tensors, dim, keepdim, dtype, params, out)
-        if self.shown is None:
-            self.shown = FunctionOp(self.along, self.name, owns=False)
-        return self.shown(tensors, dim, keepdim, dtype, params, out)
+        if self.dispatched_op is None:
+            self.dispatched_op = FunctionOp(self.along, self.name, owns=False)
+        return self.dispatched_op(tensors, dim, keepdim, dtype, params, out)
 
     def along(self, tuple tensors, dim, keepdim, dtype, params, out):
-        """`over` past the door."""
+        """`over` the operation itself, behind dispatch."""
         cdef int dims[MAX_DIMS]
         cdef double values[MAX_PARAMS]
         cdef int n, k

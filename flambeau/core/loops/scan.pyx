@@ -8,13 +8,13 @@ bits for any number of threads.
 """
 from libc.stdint cimport int64_t, uintptr_t
 from cpython.object cimport PyObject
-from ..call.kernels cimport away, kernel_t, Family, MAX_OUTPUTS
+from ..call.kernels cimport device_launcher, kernel_t, Family, MAX_OUTPUTS
 from ..call.destination cimport apart_from
 from ..call.pointwise cimport copied
 from ..base.dtypes cimport as_dtype, dtype, is_stored
 from ..base.parallel cimport num_threads, parallel_for
 from .rows cimport RowRoom, Rows, attach_room
-from ..base.tensor cimport TensorBase, new_tensor, new_tensor_on, place_of, pointer, wrap_dim, wrote
+from ..base.tensor cimport TensorBase, bump_version, data_address, new_tensor, new_tensor_on, pointer, wrap_dim
 from ..views.views cimport compact
 
 cdef enum:
@@ -109,7 +109,7 @@ def scan(declaration, TensorBase input not None, dim, dtype working not None, Te
             inner *= x.sizes[d]
     along = inner == 1
     if x.storage.on is not None:
-        results.append(scan_away(declaration, x, working, outer, length, inner))
+        results.append(scan_on_device(declaration, x, working, outer, length, inner))
         return results[0] if out is None else into(out, results)
     codes = kernel_for(declaration, &s, WHOLE, along, x.code, working.code)
     for code in codes:
@@ -146,7 +146,7 @@ cdef object into(TensorBase out, list results):
     if out is None:
         return results[0] if len(results) == 1 else tuple(results)
     if results[0] is out:
-        wrote(out)
+        bump_version(out)
         return out
     return (<object>out).copy_(results[0])
 
@@ -200,7 +200,7 @@ cdef int scan_blocks(declaration, TensorBase x, list results, dtype working, int
     return 0
 
 
-cdef object scan_away(declaration, TensorBase x, dtype working, int64_t outer, int64_t length, int64_t inner):
+cdef object scan_on_device(declaration, TensorBase x, dtype working, int64_t outer, int64_t length, int64_t inner):
     """The same on a device, in one launch: a block of threads goes along a row, or a thread along a column."""
     cdef Rows rows
     cdef RowRoom room
@@ -223,8 +223,8 @@ cdef object scan_away(declaration, TensorBase x, dtype working, int64_t outer, i
     rows.k, rows.outer, rows.outer_size[0] = (outer if along else inner), (0 if along else 1), outer
     for k in range(rows.operands):
         t = x if k == len(results) else <TensorBase>results[k]
-        rows.data[k], rows.width[k], rows.outer_stride[k] = place_of(t), t.width, length * inner
+        rows.data[k], rows.width[k], rows.outer_stride[k] = data_address(t), t.width, length * inner
         rows.strides[3 * k], rows.strides[3 * k + 1], rows.strides[3 * k + 2] = length if along else 1, 0, 1 if along else inner
     if x.count:
-        away.rows(&rows)
+        device_launcher.rows(&rows)
     return results[0] if len(results) == 1 else tuple(results)

@@ -13,7 +13,7 @@ from cpython.pycapsule cimport PyCapsule_New, PyCapsule_IsValid, PyCapsule_GetPo
 from ..base.dtypes cimport BOOL, U8, U16, U32, U64, I8, I16, I32, I64, F16, F32, F64, CODES, dtype_of, ITEMSIZE
 from ..base.memory cimport Storage
 from ..base.sizes cimport product_of, row_major
-from ..base.tensor cimport TensorBase, MAX_DIMS, new_tensor, pointer, uncountable
+from ..base.tensor cimport TensorBase, MAX_DIMS, new_tensor, pointer, numel_error
 from ..tape.modes cimport wants_grad
 from .bridge cimport over_memory
 
@@ -272,7 +272,7 @@ def from_arrow(obj, str who="asarray"):
         s, a = s.children[0], a.children[0]
         start = start * sizes[rank - 1] + a.offset
         if product_of(rank, sizes, &count):
-            raise uncountable(rank, sizes)
+            raise numel_error(rank, sizes)
     code = code_of(s.format)
     if code < 0 or s.dictionary != NULL:
         raise TypeError(f"{who}(): no dtype holds Arrow's type {s.format.decode() if s.format != NULL else '?'!r}"

@@ -13,7 +13,7 @@ from cpython.buffer cimport (
 from ..base.device cimport Device
 from ..base.memory cimport Storage
 from ..base.dtypes cimport BF16, CODES, NO_CODE, ITEMSIZE, dtype_of, as_dtype
-from ..base.tensor cimport TensorBase, MAX_DIMS, bare, set_rank, find_contiguous, as_int, uncountable
+from ..base.tensor cimport TensorBase, MAX_DIMS, new_object, set_rank, find_contiguous, as_int, numel_error
 from ..base.sizes cimport mul_overflow, product_of, scaled, span_of
 from ..tape.modes cimport REVERSE, grad_enabled, wants_grad
 import sys
@@ -148,7 +148,7 @@ cdef char nowhere[1]
 cdef TensorBase over_memory(object owner, char* data, int code, int rank, const int64_t* sizes,
                             const int64_t* strides, bint writable, Device device=None):
     """A tensor over memory that `owner` keeps alive, of the host or of a device; strides in elements, none negative."""
-    cdef TensorBase t = bare()
+    cdef TensorBase t = new_object()
     cdef int64_t nbytes
     cdef int d
     set_rank(t, rank)
@@ -156,7 +156,7 @@ cdef TensorBase over_memory(object owner, char* data, int code, int rank, const 
         t.sizes[d], t.strides[d] = sizes[d], strides[d]
     t.code, t.width = code, ITEMSIZE[code]
     if product_of(rank, sizes, &t.count) or span_of(rank, sizes, strides, &nbytes) or mul_overflow(nbytes, t.width, &nbytes):
-        raise uncountable(rank, sizes)
+        raise numel_error(rank, sizes)
     find_contiguous(t)
     t.storage = Storage.__new__(Storage)
     t.storage.length = <size_t>nbytes

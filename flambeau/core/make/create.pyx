@@ -9,7 +9,7 @@ from cpython.object cimport PyObject
 from ..base.dtypes cimport (
     BOOL, I32, I64, F32, F64, C64, C128, CATEGORY, ITEMSIZE, dtype_of, default_code, is_stored, size_from,
 )
-from ..base.provided import provide
+from ..base.callbacks import set_callback
 from ..base.tensor cimport TensorBase, MAX_DIMS, new_tensor, new_tensor_on, new_strided_on, as_int
 from .elements cimport Value, read_number, check_fits, code_of, store, fill_with
 from .factory cimport (
@@ -728,5 +728,5 @@ scalar_tensor = add("scalar_tensor", make_scalar, ("s",), 1,
     """)
 globals()["new_tensor"] = new_tensor_    # in this module's code the name is that of the C function
 
-provide("empty_like", empty_like)
-provide("zeros", zeros)
+set_callback("empty_like", empty_like)
+set_callback("zeros", zeros)

@@ -12,14 +12,14 @@ from ..base.dtypes cimport (
     F8_E8M0FNU, F4_E2M1FN_X2, CATEGORY, ITEMSIZE, dtype_of, default_code, is_stored, is_unsigned,
 )
 from ..base.float8 cimport from_float8, to_float8
-from ..base.tensor cimport TensorBase, MAX_DIMS, pointer, place_of, wrote
+from ..base.tensor cimport TensorBase, MAX_DIMS, pointer, data_address, bump_version
 from ..tape.modes cimport grad_enabled, wants_grad
 from ..call.destination cimport check_written
 from ..tape.formulas import record
 from ..base.parallel cimport parallel_for
 from ..call.signature cimport MAX_BOUND, TENSOR, Signature
 from ..call.operation cimport Op, prepare_op, make_callable
-from ..call.kernels cimport away
+from ..call.kernels cimport device_launcher
 
 cdef extern from "Python.h":
     bint PyFloat_Check(object o)
@@ -73,7 +73,7 @@ cdef int read_first(TensorBase t, Value* v) except -1:
     elif t.storage.on.blank:
         raise RuntimeError("Tensor.item() cannot be called on meta tensors")
     else:
-        t.storage.on.copy_out(room, <uintptr_t>place_of(t), t.width, True)
+        t.storage.on.copy_out(room, <uintptr_t>data_address(t), t.width, True)
         load(room, t.code, v)
     return 0
 
@@ -389,7 +389,7 @@ cdef int fill_with(TensorBase t, const Value* v) except -1:
         return 0
     store(f.pattern, t.code, v)
     if t.storage.on is not None:
-        return away.fill(t, f.pattern)
+        return device_launcher.fill(t, f.pattern)
     f.data, f.width = pointer(t), t.width
     if not t.contiguous:
         fill_strided(t, &f)
@@ -409,13 +409,13 @@ def _fill_gradients(grad, dtype):
 
 cdef object overwrite(TensorBase t, object value, const Value* v, str who, str label):
     """Fill t; `value` is the tensor that v was read from, or None."""
-    cdef bint taped = False
+    cdef bint is_tracked = False
     check_written(who, t, True)
     if grad_enabled():
-        taped = wants_grad(t) or (value is not None and wants_grad(<TensorBase>value))
+        is_tracked = wants_grad(t) or (value is not None and wants_grad(<TensorBase>value))
     fill_with(t, v)
-    wrote(t)
-    if taped and CATEGORY[t.code] >= 2:
+    bump_version(t)
+    if is_tracked and CATEGORY[t.code] >= 2:
         record(label, _fill_gradients, (t, value), t, (), (None if value is None else value.dtype,), t)
     return t
 

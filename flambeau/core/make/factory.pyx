@@ -12,7 +12,7 @@ from ..base.formats import layout, memory_format, strided
 from ..base.tensor cimport TensorBase, MAX_DIMS, as_int, as_size, new_tensor_on, new_strided_on
 from ..call.operation cimport Op, prepare_op, make_callable
 from ..call.signature cimport MAX_BOUND, Signature
-from ..call.kernels cimport away
+from ..call.kernels cimport device_launcher
 
 cdef extern from "Python.h":
     bint PyLong_CheckExact(object o)
@@ -152,9 +152,9 @@ cdef TensorBase unfilled(Options* o, int rank, const int64_t* sizes, int code):
 cdef object finish(TensorBase t, Options* o, str who):
     """The last step: to the device asked for, into `out`, or marked as a leaf that wants a gradient."""
     if o.device != NULL and t.storage.on is not <Device>o.device:
-        t = away.moved(t, <Device>o.device)
+        t = device_launcher.moved(t, <Device>o.device)
     if o.pinned:
-        t = away.pinned(t)
+        t = device_launcher.pinned(t)
     if o.out != NULL:
         out = <object>o.out
         if out.shape != t.shape:

@@ -18,7 +18,7 @@ from ..base.dtypes cimport (
     BOOL, U8, U16, U32, U64, I8, I16, I32, I64, F16, BF16, F32, F64, C32, C64, C128, F8_E4M3FN, F8_E4M3FNUZ, F8_E5M2, F8_E5M2FNUZ,
     F8_E8M0FNU, F4_E2M1FN_X2, CODES, NO_CODE, ITEMSIZE, dtype_of,
 )
-from ..base.tensor cimport TENSOR, TensorBase, MAX_DIMS, late, place_of, pointer, uncountable
+from ..base.tensor cimport TENSOR, TensorBase, MAX_DIMS, runtime, data_address, pointer, numel_error
 from ..base.sizes cimport product_of, scaled
 from ..tape.modes cimport REVERSE, grad_enabled, wants_grad
 from .bridge cimport over_memory
@@ -103,7 +103,7 @@ cdef object named(tuple where):
 
 cdef int describe(TensorBase t, DLTensor* to, tuple where, int64_t* room) except -1:
     cdef int d, lanes = 2 if t.code == F4_E2M1FN_X2 else 1
-    to.data, to.byte_offset = place_of(t), 0
+    to.data, to.byte_offset = data_address(t), 0
     to.device.device_type, to.device.device_id = where
     to.ndim = t.rank
     to.dtype.code, to.dtype.bits, to.dtype.lanes = DL_KINDS[t.code], 8 * t.width // lanes, lanes
@@ -307,7 +307,7 @@ cdef object import_capsule(object capsule):
         raise BufferError(f"from_dlpack(): {d.ndim} dimensions without sizes")
     code = code_of_dl(d.dtype)
     if product_of(d.ndim, d.shape, &count):
-        raise BufferError(f"from_dlpack(): {uncountable(d.ndim, d.shape)}")
+        raise BufferError(f"from_dlpack(): {numel_error(d.ndim, d.shape)}")
     if count and d.data == NULL:
         raise BufferError(f"from_dlpack(): {count} elements at no address")
     for k in range(d.ndim - 1, -1, -1):
@@ -453,7 +453,7 @@ cdef int lend_buffer(TensorBase t, Py_buffer* buffer, int flags) except -1:
     return 0
 
 
-late.lend = lend_buffer
+runtime.lend = lend_buffer
 
 
 # --- __cuda_array_interface__ -------------------------------------------------
@@ -482,7 +482,7 @@ def cuda_array_interface(TensorBase self not None):
         "typestr": TYPE_STRINGS[self.code],
         "shape": tuple(self.shape),
         "strides": None if self.contiguous else tuple([self.strides[d] * self.width for d in range(self.rank)]),
-        "data": (<uintptr_t>place_of(self) if self.count else 0, not self.storage.writable),
+        "data": (<uintptr_t>data_address(self) if self.count else 0, not self.storage.writable),
         "version": 2,
     }
 
@@ -520,7 +520,7 @@ def from_cuda_array(obj, str who):
     for d in range(rank):
         sizes[d] = shape[d]
     if product_of(rank, sizes, &count):
-        raise uncountable(rank, sizes)
+        raise numel_error(rank, sizes)
     if count and not address:
         raise TypeError(f"{who}(): {count} elements at no address")
     for d in range(rank - 1, -1, -1):

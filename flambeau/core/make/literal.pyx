@@ -6,7 +6,7 @@ A nested sequence is walked twice: `scan` finds the dtype, `put` writes the elem
 from libc.string cimport memcpy
 from libc.stdint cimport int64_t
 from cpython.object cimport PyObject
-from ..base.provided import provide
+from ..base.callbacks import set_callback
 from ..base.dtypes cimport BOOL, I64, U64, F32, F64, C64, C128, F4_E2M1FN_X2, CATEGORY, dtype_of, default_code, promoted
 from ..base.memory cimport Storage
 from ..base.tensor cimport TensorBase, MAX_DIMS, new_tensor, pointer
@@ -18,7 +18,7 @@ from .interchange import from_cuda_array, from_dlpack
 from ..base.device cimport placing
 from .factory cimport Factory, Options, factory, bind, no_options, read_option, check_requires, where
 from ..call.operation cimport Op
-from ..call.kernels cimport away
+from ..call.kernels cimport device_launcher
 import operator
 import warnings
 
@@ -341,8 +341,8 @@ cdef object make_tensor(Op op, PyObject** args, Py_ssize_t nargs, PyObject* name
 cdef TensorBase on_device(TensorBase t, Options* o):
     """On the device asked for, if one is."""
     if o.placed or o.device != NULL:
-        t = away.moved(t, where(o, None))
-    return away.pinned(t) if o.pinned else t
+        t = device_launcher.moved(t, where(o, None))
+    return device_launcher.pinned(t) if o.pinned else t
 
 
 cdef object make_new_tensor(Op op, PyObject** args, Py_ssize_t nargs, PyObject* names):
@@ -356,7 +356,7 @@ cdef object make_new_tensor(Op op, PyObject** args, Py_ssize_t nargs, PyObject* 
                         f"{type(<object>found[0]).__name__}")
     code = o.code if o.code >= 0 else (<TensorBase>found[0]).code
     check_requires(&o, code, op.name)
-    t = away.moved(copied(op.name, <object>found[1], code), where(&o, <TensorBase>found[0]))
+    t = device_launcher.moved(copied(op.name, <object>found[1], code), where(&o, <TensorBase>found[0]))
     t.requires = o.requires
     return t
 
@@ -479,4 +479,4 @@ new_tensor_ = factory("new_tensor", make_new_tensor, ("input", "data"), 2,
     tensor([1., 2.], dtype=flambeau.float64)
     """)
 
-provide("as_tensor", as_tensor)
+set_callback("as_tensor", as_tensor)

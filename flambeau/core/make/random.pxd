@@ -21,7 +21,7 @@ cdef extern from "twister.h" nogil:
 cdef class Generator:
     cdef uint64_t key         # the seed
     cdef uint64_t offset      # counters used up
-    cdef bint twisted         # draws PyTorch's stream, not Philox
+    cdef bint mt19937         # draws PyTorch's stream, not Philox
     cdef flambeau_twister* twister   # there from the first time on that it did
     cdef object place         # what `device` answers
     cdef object __weakref__

@@ -7,7 +7,7 @@ words reserves counters: element i of an operation that has reserved from `offse
 offset + i // 4, on every device and for any number of threads.
 
 A generator of the host may draw PyTorch's stream instead (`twister.h`, `backends.random`), whose numbers are made one after
-another by `twisted.pyx`.  Whoever reserves counters of such a one gets a Philox stream whose key is its next 64 bits.
+another by `mt19937.pyx`.  Whoever reserves counters of such a one gets a Philox stream whose key is its next 64 bits.
 """
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy
@@ -83,7 +83,7 @@ cdef class Generator:
         if found is not None and found.blank:
             raise RuntimeError(f"Generator(): {found.place} has no numbers to draw")
         self.place = cpu_device if found is None else found.place
-        begin(self, twisted_stream and found is None)
+        begin(self, mt19937_stream and found is None)
         start(self, 67280421310721)
 
     def __dealloc__(self):
@@ -127,7 +127,7 @@ cdef class Generator:
         return self
 
     cdef int refuse_offset(self, str who) except -1:
-        if self.twisted:
+        if self.mt19937:
             raise RuntimeError(f"{who}(): a CPU generator of PyTorch's stream does not use offset")
         return 0
 
@@ -135,10 +135,10 @@ cdef class Generator:
         """A uint8 tensor: of 16 bytes, the seed and the counters used, both little-endian; of 5056 bytes for PyTorch's stream, laid
         out as PyTorch does it.
         """
-        cdef int64_t n = FLAMBEAU_TWISTER_BYTES if self.twisted else 16
+        cdef int64_t n = FLAMBEAU_TWISTER_BYTES if self.mt19937 else 16
         cdef TensorBase t = new_tensor(1, &n, U8)
         cdef int k
-        if self.twisted:
+        if self.mt19937:
             hold(self)
             flambeau_twister_write(self.twister, t.storage.data)
             flambeau_twister_release(self.twister)
@@ -156,16 +156,16 @@ cdef class Generator:
         cdef uint64_t parts[2]
         cdef char state[FLAMBEAU_TWISTER_BYTES]
         cdef int k
-        cdef bint twisted
+        cdef bint mt19937
         if not isinstance(new_state, TensorBase) or (<TensorBase>new_state).code != U8:
             given = new_state.dtype if isinstance(new_state, TensorBase) else type(new_state).__name__
             raise TypeError(f"set_state(): RNG state must be a uint8 Tensor, got {given}")
         t = <TensorBase>new_state
-        twisted = t.count == FLAMBEAU_TWISTER_BYTES and self.place.type == "cpu"
-        if t.count != 16 and not twisted or t.rank != 1:
+        mt19937 = t.count == FLAMBEAU_TWISTER_BYTES and self.place.type == "cpu"
+        if t.count != 16 and not mt19937 or t.rank != 1:
             raise RuntimeError("set_state(): an RNG state has shape [16]"
                                f"{', or [5056] for the stream of PyTorch' if self.place.type == 'cpu' else ''}, got {list(t.shape)}")
-        if twisted:
+        if mt19937:
             for k in range(FLAMBEAU_TWISTER_BYTES):
                 state[k] = pointer(t)[k * t.strides[0]]
             self.read(state)
@@ -194,33 +194,33 @@ cdef class Generator:
         return _generator_at(*self.__reduce__()[1])
 
     def __reduce__(self):
-        if self.twisted:
+        if self.mt19937:
             return (_generator_at, (self.key, 0, self.place, bytes(self.get_state().untyped_storage())))
         return (_generator_at, (self.key, self.offset, self.place))
 
     def __repr__(self):
-        if self.twisted:
+        if self.mt19937:
             return f"<{display.public('Generator')} seed={self.key} stream='pytorch'>"
         return f"<{display.public('Generator')} seed={self.key} offset={self.offset}>"
 
 
-cdef bint twisted_stream = False     # whether generators of the host that are made from now on draw PyTorch's stream
+cdef bint mt19937_stream = False     # whether generators of the host that are made from now on draw PyTorch's stream
 flambeau_twister_prepare()
 
 
-cdef int begin(Generator g, bint twisted) except -1:
+cdef int begin(Generator g, bint mt19937) except -1:
     """Let a generator draw one stream or the other; what it draws is to be said then."""
-    if twisted and g.twister == NULL:
+    if mt19937 and g.twister == NULL:
         g.twister = <flambeau_twister*>calloc(1, sizeof(flambeau_twister))
         if g.twister == NULL:
             raise MemoryError()
-    g.twisted = twisted
+    g.mt19937 = mt19937
     return 0
 
 
 cdef void start(Generator g, uint64_t seed) noexcept:
     g.key, g.offset = seed, 0
-    if g.twisted:
+    if g.mt19937:
         hold(g)
         flambeau_twister_seed(g.twister, seed)
         flambeau_twister_release(g.twister)
@@ -247,24 +247,24 @@ def _generator_at(key: int, offset: int, place, state: bytes = None) -> Generato
 
 def get_stream() -> str:
     """"philox" or "pytorch": what generators of the host that are made now draw."""
-    return "pytorch" if twisted_stream else "philox"
+    return "pytorch" if mt19937_stream else "philox"
 
 
 def set_stream(str name not None) -> None:
     """Let generators of the host that are made from now on draw that stream, and the default one begin it with its seed; a generator
     that was made before goes on with its own.  ValueError for another name.
     """
-    global twisted_stream
+    global mt19937_stream
     if name not in ("philox", "pytorch"):
         raise ValueError(f"backends.random.stream must be 'philox' or 'pytorch', got {name!r}")
-    twisted_stream = name == "pytorch"
-    if twisted_stream != the_default.twisted:
-        begin(the_default, twisted_stream)
+    mt19937_stream = name == "pytorch"
+    if mt19937_stream != the_default.mt19937:
+        begin(the_default, mt19937_stream)
         start(the_default, the_default.key)
 
 
 # --- those that draw where no other is given: one of the host's, one for each device ---
-twisted_stream = settings.choice("FLAMBEAU_RANDOM", ("philox", "pytorch")) == "pytorch"
+mt19937_stream = settings.choice("FLAMBEAU_RANDOM", ("philox", "pytorch")) == "pytorch"
 cdef Generator the_default = Generator()
 default_generator = the_default
 default_generator.seed()
@@ -324,7 +324,7 @@ def set_device_states(states, type=None) -> None:
 cdef uint64_t reserve(Generator g, uint64_t counters, uint64_t* key) noexcept:
     """Take that many counters under a key; returns the first."""
     cdef uint64_t first = g.offset
-    if g.twisted:
+    if g.mt19937:
         hold(g)
         key[0] = flambeau_twister_pair(g.twister)
         flambeau_twister_release(g.twister)
@@ -535,7 +535,7 @@ cdef object make_randperm(Op op, PyObject** args, Py_ssize_t nargs, PyObject* na
     order = <uint32_t*>t.storage.data if code == I32 else <uint32_t*>scratch(n, 4)
     s.key, s.counter, s.used = g.key, g.offset, 4
     with nogil:
-        if g.twisted:
+        if g.mt19937:
             flambeau_twister_hold(g.twister)
             flambeau_twister_shuffle(g.twister, order, <uint32_t>n)
             flambeau_twister_release(g.twister)
@@ -549,7 +549,7 @@ cdef object make_randperm(Op op, PyObject** args, Py_ssize_t nargs, PyObject* na
             for i in range(n):
                 v.whole, v.real = order[i], order[i]
                 store(t.storage.data + i * ITEMSIZE[code], code, &v)
-    if not g.twisted:
+    if not g.mt19937:
         g.offset = s.counter
     if code != I32:
         free(order)

@@ -9,12 +9,12 @@ depend neither on the number of threads nor on what other elements do.  Generato
 from libc.stdint cimport int64_t, uint64_t
 from ..base.dtypes cimport F32, F64, I64, dtype_of
 from ..base.device import OutOfMemoryError
-from ..base.memory cimport refusal
-from ..base.parallel cimport parallel_in_parts
+from ..base.memory cimport out_of_memory_message
+from ..base.parallel cimport parallel_interruptible
 from ..base.tensor cimport TensorBase, MAX_DIMS, alias, new_tensor_on, pointer, same_shape
 from ..views.views cimport compact
 from .random cimport Generator, generator_for, reserve
-from .twisted cimport (
+from .mt19937 cimport (
     FLAMBEAU_TWISTER_BETA, FLAMBEAU_TWISTER_BINOMIAL, FLAMBEAU_TWISTER_CHOICE, FLAMBEAU_TWISTER_DIRICHLET,
     FLAMBEAU_TWISTER_GAMMA, FLAMBEAU_TWISTER_NO_MEMORY, FLAMBEAU_TWISTER_NOTHING, FLAMBEAU_TWISTER_POISSON,
     FLAMBEAU_TWISTER_REFUSED, flambeau_rejection, reject,
@@ -90,7 +90,7 @@ cdef object draw_in_turn(Generator g, const flambeau_draws* f, int64_t n, Tensor
         r.given[k], r.period[k], r.to[k] = f.given[k], f.period[k], f.to[k]
     found = reject(g, &r)
     if found == FLAMBEAU_TWISTER_NO_MEMORY:
-        raise OutOfMemoryError(refusal(f.row * 8))
+        raise OutOfMemoryError(out_of_memory_message(f.row * 8))
     if found == FLAMBEAU_TWISTER_REFUSED:
         return None
     return one if two is None else (one, two)
@@ -118,7 +118,7 @@ cdef object draw(int kind, TensorBase a, TensorBase b, TensorBase c, int results
         f.key = f.first = 0
         if kind < FLAMBEAU_GAMMA_GRADIENT:
             g = generator_for(generator, a.storage.on, who)
-            if not g.twisted or in_turn(kind) < 0:
+            if not g.mt19937 or in_turn(kind) < 0:
                 f.first = reserve(g, 1, &f.key)
         for x in (a, b, c):
             if x is not None:
@@ -130,12 +130,12 @@ cdef object draw(int kind, TensorBase a, TensorBase b, TensorBase c, int results
         f.to[1] = NULL if two is None else pointer(two)
         f.row = a.sizes[a.rank - 1] if kind == FLAMBEAU_DIRICHLET else 1
         rows = n // f.row
-        if g is not None and g.twisted and in_turn(kind) >= 0:
+        if g is not None and g.mt19937 and in_turn(kind) >= 0:
             return draw_in_turn(g, &f, n, one, two)
         with nogil:
-            parallel_in_parts(flambeau_draw, &f, rows, GRAIN // f.row + 1, <double>NANOSECONDS_EACH * f.row)
+            parallel_interruptible(flambeau_draw, &f, rows, GRAIN // f.row + 1, <double>NANOSECONDS_EACH * f.row)
         if f.no_memory:
-            raise OutOfMemoryError(refusal(f.row * 8))
+            raise OutOfMemoryError(out_of_memory_message(f.row * 8))
         if f.refused:
             return None
     return one if two is None else (one, two)
@@ -195,12 +195,12 @@ def choose(TensorBase weights not None, int64_t each, generator=None):
     if out.count == 0 or (given.storage.on is not None and given.storage.on.blank):
         return out
     g = generator_for(generator, given.storage.on, "choose")
-    if g.twisted and given.sizes[given.rank - 1] > 0:
+    if g.mt19937 and given.sizes[given.rank - 1] > 0:
         r.kind, r.wide, r.row, r.each = FLAMBEAU_TWISTER_CHOICE, given.code == F64, given.sizes[given.rank - 1], each
         r.given[0], r.to[0], r.n = pointer(given), pointer(out), given.count // r.row
         found = reject(g, &r)
         if found == FLAMBEAU_TWISTER_NO_MEMORY:
-            raise OutOfMemoryError(refusal(r.row * 8))
+            raise OutOfMemoryError(out_of_memory_message(r.row * 8))
         return "weight" if found == FLAMBEAU_TWISTER_REFUSED else "sum" if found == FLAMBEAU_TWISTER_NOTHING else out
     f.kind, f.wide, f.refused, f.nothing, f.no_memory = FLAMBEAU_CHOICE, given.code == F64, 0, 0, 0
     f.first = reserve(g, 1, &f.key)
@@ -209,9 +209,9 @@ def choose(TensorBase weights not None, int64_t each, generator=None):
     if f.row == 0:
         return "sum"
     with nogil:
-        parallel_in_parts(flambeau_draw, &f, out.count, GRAIN, 20.0)
+        parallel_interruptible(flambeau_draw, &f, out.count, GRAIN, 20.0)
     if f.no_memory:
-        raise OutOfMemoryError(refusal(f.row * 8))
+        raise OutOfMemoryError(out_of_memory_message(f.row * 8))
     return "weight" if f.refused else "sum" if f.nothing else out
 
 

@@ -235,7 +235,7 @@ FOR_NEWER static void store_floats(const float *restrict v, char *to, int n, int
             ((uint16_t *)to)[i] = bfloat_of(v[i]);
 }
 
-static void store_doubles(const double *restrict v, char *to, int n, const flambeau_twisted *what)
+static void store_doubles(const double *restrict v, char *to, int n, const flambeau_mt19937_draw *what)
 {
     float narrow[CHUNK];
     switch (what->dtype) {
@@ -407,7 +407,7 @@ static void normal_doubles(double *v, int groups, double mean, double std)
         }
 }
 
-static void normals_by_16(flambeau_twister *t, const flambeau_twisted *what, char *to, int n)
+static void normals_by_16(flambeau_twister *t, const flambeau_mt19937_draw *what, char *to, int n)
 {
     uint32_t words[2 * CHUNK];
     uint64_t both[CHUNK];
@@ -429,7 +429,7 @@ static void normals_by_16(flambeau_twister *t, const flambeau_twisted *what, cha
 
 /* The last 16 elements are drawn again where their number is no multiple of 16, once all others were drawn: floats and doubles take
    words for every element first, the ones behind the last whole group included, halves for whole groups alone. */
-static void fill_by_16(flambeau_twister *t, const flambeau_twisted *what, char *to, int64_t n, int size)
+static void fill_by_16(flambeau_twister *t, const flambeau_mt19937_draw *what, char *to, int64_t n, int size)
 {
     int64_t whole = n / 16 * 16, rest = n - whole;
     uint32_t lost[32];
@@ -481,7 +481,7 @@ FOR_NEWER static void double_trials(const double *restrict u, const double *rest
         to[i] = u[i] < p[i];
 }
 
-static void some(flambeau_twister *t, const flambeau_twisted *what, char *to, int64_t at, int n)
+static void some(flambeau_twister *t, const flambeau_mt19937_draw *what, char *to, int64_t at, int n)
 {
     uint32_t words[2 * CHUNK];
     uint64_t both[CHUNK];
@@ -564,7 +564,7 @@ static void some(flambeau_twister *t, const flambeau_twisted *what, char *to, in
     store_doubles(wide, to, n, what);
 }
 
-void flambeau_twister_fill(flambeau_twister *t, const flambeau_twisted *what, char *to, int64_t n)
+void flambeau_twister_fill(flambeau_twister *t, const flambeau_mt19937_draw *what, char *to, int64_t n)
 {
     static const int sizes[] = {1, 1, 2, 4, 8, 2, 2, 4, 8};
     int size = sizes[what->dtype];

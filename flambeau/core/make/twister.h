@@ -53,7 +53,7 @@ typedef struct {
     int64_t low;
     const char *chances;     /* floats, or doubles where `wide` */
     int wide;
-} flambeau_twisted;
+} flambeau_mt19937_draw;
 
 void flambeau_twister_prepare(void);                                   /* once, before any other call */
 void flambeau_twister_seed(flambeau_twister *t, uint64_t seed);
@@ -66,7 +66,7 @@ uint32_t flambeau_twister_word(flambeau_twister *t);
 uint64_t flambeau_twister_pair(flambeau_twister *t);
 double flambeau_twister_uniform(flambeau_twister *t);
 double flambeau_twister_normal(flambeau_twister *t);
-void flambeau_twister_fill(flambeau_twister *t, const flambeau_twisted *what, char *to, int64_t n);
+void flambeau_twister_fill(flambeau_twister *t, const flambeau_mt19937_draw *what, char *to, int64_t n);
 void flambeau_twister_shuffle(flambeau_twister *t, uint32_t *order, uint32_t n);
 
 /* Numbers by rejection (`twister_rejection.c`): element i has the parameters i % period. */

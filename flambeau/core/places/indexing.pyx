@@ -8,12 +8,12 @@ from cpython.object cimport PyObject
 from libc.string cimport memset
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 from ..base.dtypes cimport BOOL, U8, U16, U64, I32, I64, CATEGORY, dtype_of
-from ..base.tensor cimport MAX_DIMS, OP_NE, TensorBase, as_int, check_apart, late, new_tensor, new_tensor_on, operator_for, pointer, same_shape, wrap_dim
+from ..base.tensor cimport MAX_DIMS, OP_NE, TensorBase, as_int, check_no_internal_overlap, new_tensor, new_tensor_on, operator_for, pointer, runtime, same_shape, wrap_dim
 from ..loops.launch cimport moved
 from ..tape.modes cimport grad_enabled, set_grad
-from ..tape.history cimport own
+from ..tape.history cimport drop_base
 from ..views.geometry cimport Shape, load, select_cut, slice_cut, unsqueeze_cut
-from ..call.watching cimport ask_objects, has_askable
+from ..call.interceptors cimport call_object_overrides, has_override_object
 from .places cimport as_index, get, get_checked, put_checked, put_into
 from ..views.strided cimport compact, cut, expanded, reshaped, view_of, viewed
 from ..base.formats import contiguous_format
@@ -292,19 +292,19 @@ cdef TensorBase row_of(TensorBase t, int64_t i):
     return view_of(t, &s)
 
 
-cdef bint asks_itself(object x):
+cdef bint has_own_override(object x):
     """Whether it is of a class with `__torch_function__` and no tensor, or holds such a one."""
     cdef PyObject* given = <PyObject*>x
-    return has_askable(&given, 1)
+    return has_override_object(&given, 1)
 
 
-cdef object answered(TensorBase t, object key):
+cdef object call_override(TensorBase t, object key):
     """What an index that wants to be asked says."""
     cdef PyObject* given[2]
-    if late.attended:       # the operation was called: it is asked after this error
+    if runtime.observers:   # the operation was called: it is asked after this error
         raise TypeError("__getitem__(): an index is of a class with __torch_function__, which is asked")
     given[0], given[1] = <PyObject*>t, <PyObject*>key
-    return ask_objects(seen_read, given, 2, NULL)
+    return call_object_overrides(getitem_op, given, 2, NULL)
 
 
 cdef object getitem(TensorBase t, object key):
@@ -331,8 +331,8 @@ cdef object getitem(TensorBase t, object key):
     if is_basic(<tuple>key, &dims):
         v = read_basic(t, <tuple>key, dims, &turned)
         return turn(v, turned) if turned else v
-    if asks_itself(key):
-        return answered(t, key)
+    if has_own_override(key):
+        return call_override(t, key)
     found = read_advanced(t, <tuple>key)
     return found[0] if found[1] is None else get(<TensorBase>found[0], <list>found[1], "IndexBackward0")
 
@@ -387,7 +387,7 @@ cdef int setitem(TensorBase t, object key, object value) except -1:
         if hasattr(value, "__len__") and getattr(value, "ndim", 1) or isinstance(value, str):
             raise TypeError(f"can't assign a {type(value).__name__} to a tensor of dtype {dtype_of(t.code)}")
         if indices is None:
-            check_apart(v, "copy_")
+            check_no_internal_overlap(v, "copy_")
             fill_(v, value)
             return 0
         value = fill_(new_tensor(0, NULL, t.code), value)
@@ -436,28 +436,28 @@ def write_at(TensorBase input, key, value) -> None:
     setitem(input, key, value)
 
 
-cdef object seen_read = None, seen_write = None   # the operations that those who watch are shown
+cdef object getitem_op = None, setitem_op = None  # the operations that interceptors see
 
 
 def set_operations(read, write) -> None:
     """The operations `read_at` and `write_at`."""
-    global seen_read, seen_write
-    seen_read, seen_write = read, write
+    global getitem_op, setitem_op
+    getitem_op, setitem_op = read, write
 
 
 cdef object get_by_key(TensorBase t, object key):
-    return seen_read(t, key) if late.attended else getitem(t, key)
+    return getitem_op(t, key) if runtime.observers else getitem(t, key)
 
 
 cdef int set_by_key(TensorBase t, object key, object value) except -1:
-    if late.attended or asks_itself(value):
-        seen_write(t, key, value)
+    if runtime.observers or has_own_override(value):
+        setitem_op(t, key, value)
         return 0
     return setitem(t, key, value)
 
 
-late.getitem = get_by_key
-late.setitem = set_by_key
+runtime.getitem = get_by_key
+runtime.setitem = set_by_key
 
 
 # --- masks ----------------------------------------------------------------------------------------------------------------------
@@ -493,7 +493,7 @@ cdef TensorBase coordinates(TensorBase t, bint by_element, int64_t presumed=-1):
     set_grad(False)
     try:
         if t.code != BOOL:
-            mask = <TensorBase>late.binary(operator_for(OP_NE), t, 0)
+            mask = <TensorBase>runtime.binary(operator_for(OP_NE), t, 0)
         mask = compact(mask)
     finally:
         set_grad(before)
@@ -691,7 +691,7 @@ def index_select(TensorBase input not None, dim, TensorBase index not None):
         if index.count != 1:
             raise RuntimeError(f"index_select(): index of a 0-dim input can have only 1 value, got {index.count}")
         found = reshaped(get_checked(reshaped(input, 1, &one), indices, None, IndexError, False), 0, NULL)
-        own(found, input)
+        drop_base(found, input)
         return found
     return get_checked(input, indices, None, IndexError, False)
 
@@ -917,7 +917,7 @@ def take(TensorBase input not None, TensorBase index not None):
     cdef int64_t n = input.count
     cdef TensorBase places = flat_index(input, index, "take"), found
     found = reshaped(get(reshaped(input, 1, &n), [places], None), index.rank, index.sizes)
-    own(found, input)
+    drop_base(found, input)
     return found
 
 

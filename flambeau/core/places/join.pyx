@@ -9,7 +9,7 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 from cpython.object cimport PyObject
 from ..base.dtypes cimport CATEGORY, dtype_of, promoted, size_from
-from ..base.tensor cimport TensorBase, MAX_DIMS, alias, as_int, new_tensor_on, new_strided_on, pointer, wrap_dim, wrote
+from ..base.tensor cimport TensorBase, MAX_DIMS, alias, as_int, new_tensor_on, new_strided_on, pointer, wrap_dim, bump_version
 from ..tape.modes cimport grad_enabled, wants_grad
 from ..tape.nodes cimport Node
 from ..tape.history cimport attach
@@ -18,14 +18,14 @@ from ..views.strided cimport GeometryNode, put
 from ..views.views cimport cut
 from ..base.device cimport Device
 from ..base.parallel cimport parallel_for
-from ..base.provided import provided
+from ..base.callbacks import callbacks
 from ..base.sizes cimport add_overflow
 from ..call.signature cimport MAX_BOUND, Signature
 from ..call.destination cimport GIVEN, KIND, apart_from, check_destination, partly_below
 from ..call.destination import check_out
 from ..call.operation cimport Op, make_callable, prepare_op
 from ..call.pointwise cimport copied
-from ..call.kernels cimport away, one_device
+from ..call.kernels cimport device_launcher, one_device
 cimport cython
 
 cdef extern from "Python.h":
@@ -105,7 +105,7 @@ cdef TensorBase empty_result(Device device, int rank, const int64_t* sizes, int 
     return new_strided_on(device, rank, sizes, strides, code)
 
 
-cdef TensorBase given_result(TensorBase into, PyObject** items, Py_ssize_t n, int rank, const int64_t* sizes, int code, bint taped,
+cdef TensorBase given_result(TensorBase into, PyObject** items, Py_ssize_t n, int rank, const int64_t* sizes, int code, bint is_tracked,
                              str who):
     """`into` itself, which gets the shape of the result, or a tensor to convert from where its dtype is another one."""
     cdef PyObject* pair[2]
@@ -118,7 +118,7 @@ cdef TensorBase given_result(TensorBase into, PyObject** items, Py_ssize_t n, in
         one_device(who, pair, 2)
         if not apart_from(into, <TensorBase>items[k]):
             raise partly_below(who)
-    check_destination(who, into, GIVEN, KIND, code, rank, sizes, taped)
+    check_destination(who, into, GIVEN, KIND, code, rank, sizes, is_tracked)
     for k in range(n):    # with its new shape, too
         if not apart_from(into, <TensorBase>items[k]):
             raise partly_below(who)
@@ -133,7 +133,7 @@ cdef TensorBase joined(object tensors, object dim, bint new, str who, TensorBase
     cdef int64_t sizes[MAX_DIMS]
     cdef int64_t total = 0, start
     cdef int code, rank = 0, d, axis
-    cdef bint taped = False, last = True, mixed = False, none
+    cdef bint is_tracked = False, last = True, mixed = False, none
     if not (PyTuple_Check(tensors) or PyList_Check(tensors)):
         raise TypeError(f"{who}(): argument 'tensors' (position 1) must be tuple of Tensors, not {type(tensors).__name__}")
     n, items = PySequence_Fast_GET_SIZE(tensors), PySequence_Fast_ITEMS(tensors)
@@ -154,7 +154,7 @@ cdef TensorBase joined(object tensors, object dim, bint new, str who, TensorBase
         if (first is None or skipped(first)) and (new or not skipped(t) or first is None):
             if first is None or not new:
                 first = t
-        taped = taped or wants_grad(t)
+        is_tracked = is_tracked or wants_grad(t)
     axis = wrap_dim(as_int(dim, who, "dim"), first.rank + new, who)
     for k in range(n):
         t = <TensorBase>items[k]
@@ -164,7 +164,7 @@ cdef TensorBase joined(object tensors, object dim, bint new, str who, TensorBase
         check(t, first, k, axis, new, who)
         if add_overflow(total, 1 if new else t.sizes[axis], &total):
             raise RuntimeError(f"{who}(): the sizes of dimension {axis} add up to more than 64 bits count")
-    taped = taped and grad_enabled() and CATEGORY[code] >= 2
+    is_tracked = is_tracked and grad_enabled() and CATEGORY[code] >= 2
     for d in range(first.rank + new):
         sizes[d] = total if d == axis else first.sizes[d - (new and d > axis)]
     rank = first.rank + new
@@ -173,13 +173,13 @@ cdef TensorBase joined(object tensors, object dim, bint new, str who, TensorBase
                    for k in range(n)]
         items = PySequence_Fast_ITEMS(tensors)
     out = empty_result(one_device(who, items, <int>n), rank, sizes, code, last and not new and total > 0) if into is None else (
-        given_result(into, items, n, rank, sizes, code, taped, who))
+        given_result(into, items, n, rank, sizes, code, is_tracked, who))
     fill(out, items, n, axis, new)
     if into is not None:
         if out is not into:
             return (<object>into).copy_(out)
-        wrote(into)
-    if taped:
+        bump_version(into)
+    if is_tracked:
         record_join(out, items, n, axis, new)
     return out
 
@@ -289,7 +289,7 @@ cdef int fill(TensorBase out, PyObject** items, Py_ssize_t n, int axis, bint new
             for i in range(outer):
                 memcpy(to + i * line, source + i * run, run)
         elif t.rank and t.count * t.width > BY_RUNS and t.strides[t.rank - 1] != 1 and out.storage.on is None:
-            away.copy(alias(out, t.rank, t.sizes, strides, out.offset + start), t)  # kernels turn tiles in registers
+            device_launcher.copy(alias(out, t.rank, t.sizes, strides, out.offset + start), t)  # kernels turn tiles in registers
         else:
             put(out, start, strides, t)
         start += out.strides[axis] * (1 if new else t.sizes[axis])
@@ -391,7 +391,7 @@ cdef void mirror_range(void* context, int64_t begin, int64_t end) noexcept nogil
 cdef mirror_t mirror_of(int width) except? NULL:
     cdef int k = 0 if width == 1 else 1 if width == 2 else 2 if width == 4 else 3
     if mirrors[k] == NULL:
-        mirrors[k] = <mirror_t><void*><uintptr_t>provided["taps.address"]("mirror", f"u{width}")
+        mirrors[k] = <mirror_t><void*><uintptr_t>callbacks["taps.address"]("mirror", f"u{width}")
     return mirrors[k]
 
 

@@ -8,14 +8,14 @@ from libc.stdlib cimport free
 from libc.string cimport memcpy, memset
 from libc.stdint cimport INT64_MAX, int64_t
 from ..base.dtypes cimport BOOL, I64, F16, BF16, F32, CATEGORY, dtype_of, is_stored, size_from
-from ..base.tensor cimport MAX_DIMS, TensorBase, new_tensor, pointer, wrote
+from ..base.tensor cimport MAX_DIMS, TensorBase, bump_version, new_tensor, pointer
 from ..call.destination cimport check_written
 from ..tape.modes cimport grad_enabled, set_grad, wants_grad
 from ..call.pointwise cimport sum_to, wider
 from ..base.memory cimport scratch
 from ..base.parallel cimport parallel_for
-from ..base.provided import provided
-from ..views.strided cimport compact, expanded, reshaped, taped
+from ..base.callbacks import callbacks
+from ..views.strided cimport compact, expanded, is_tracked, reshaped
 from ..call.copies import clone, copy_, to_dtype
 from .lines cimport ADD, SET, read_line, write_line
 from ..tape.formulas import record
@@ -246,8 +246,8 @@ cdef TensorBase get_checked(TensorBase v, list indices, str label, object error,
     cdef TensorBase out
     cdef int64_t grain
     if v.storage.on is not None:
-        out = <TensorBase>provided["device.index"](v, indices, negative)
-        if taped(v):
+        out = <TensorBase>callbacks["device.index"](v, indices, negative)
+        if is_tracked(v):
             record_get(v, indices, out, label)
         return out
     find_places(&p, v, indices, error, negative)
@@ -263,14 +263,14 @@ cdef TensorBase get_checked(TensorBase v, list indices, str label, object error,
                     parallel_for(get_range, &p, p.outer * p.count, grain if grain > 0 else 1)
     finally:
         free(p.places)
-    if taped(v):
+    if is_tracked(v):
         record_get(v, indices, out, label)
     return out
 
 
 cdef int record_get(TensorBase v, list indices, TensorBase out, str label) except -1:
     dims = tuple([i is not None for i in indices])
-    record(label, spread_back, (v,), out, tuple([i for i in indices if i is not None]), ((dims, v.shape),))
+    record(label, scatter_backward, (v,), out, tuple([i for i in indices if i is not None]), ((dims, v.shape),))
     return 0
 
 
@@ -280,13 +280,13 @@ cdef list with_gaps(tuple tensors, tuple dims):
     return [next(found) if used else None for used in dims]
 
 
-def spread_back(grad, *saved):
+def scatter_backward(grad, *saved):
     """Derivative of reading: the gradient added up at the places read, among zeros."""
     dims, shape = saved[len(saved) - 1]
-    return spread(<TensorBase>grad, with_gaps(saved, dims), shape)
+    return scatter_gradient(<TensorBase>grad, with_gaps(saved, dims), shape)
 
 
-cdef TensorBase spread(TensorBase grad, list indices, object shape):
+cdef TensorBase scatter_gradient(TensorBase grad, list indices, object shape):
     """Zeros of that shape with the gradient's elements added at the index positions."""
     cdef TensorBase out
     cdef bint before = grad_enabled()
@@ -299,7 +299,7 @@ cdef TensorBase spread(TensorBase grad, list indices, object shape):
             out = <TensorBase>to_dtype(out, dtype_of(grad.code))
     finally:
         set_grad(before)
-    if taped(grad):
+    if is_tracked(grad):
         dims = tuple([i is not None for i in indices])
         record("IndexPutBackward0", get_back, (grad,), out, tuple([i for i in indices if i is not None]), (dims,))
     return out
@@ -327,7 +327,7 @@ cdef int put_checked(TensorBase v, list indices, TensorBase values, bint accumul
     if accumulate and (v.code == BOOL or v.code == F16 or v.code == BF16 or is_stored(v.code)):
         accumulate_wide(v, indices, values, who, error, negative)
     elif v.storage.on is not None:
-        provided["device.index_put"](v, indices, clone(values) if values.storage is v.storage else values, accumulate, negative)
+        callbacks["device.index_put"](v, indices, clone(values) if values.storage is v.storage else values, accumulate, negative)
     else:
         find_places(&p, v, indices, error, negative)
         set_grad(False)
@@ -344,7 +344,7 @@ cdef int put_checked(TensorBase v, list indices, TensorBase values, bint accumul
         finally:
             set_grad(before)
             free(p.places)
-        wrote(v)
+        bump_version(v)
     if recorded:
         dims = tuple([i is not None for i in indices])
         record("IndexPutBackward0", put_back, (v, values), v, tuple([i for i in indices if i is not None]),

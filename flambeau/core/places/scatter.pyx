@@ -9,13 +9,13 @@ Both walk over the index tensor with one loop; writing is serial and in order, s
 from libc.stdint cimport int64_t, uint64_t
 from ..base.dtypes cimport BOOL, I32, I64, F16, BF16, CATEGORY, dtype_of, is_stored
 from ..base.tensor cimport (
-    MAX_DIMS, OP_ADD, OP_LT, OP_MUL, TensorBase, as_int, late, new_tensor, new_tensor_on,
-    operator_for, pointer, wrap_dim, wrote,
+    MAX_DIMS, OP_ADD, OP_LT, OP_MUL, TensorBase, as_int, runtime, new_tensor, new_tensor_on,
+    operator_for, pointer, wrap_dim, bump_version,
 )
 from ..tape.modes cimport grad_enabled, set_grad
 from ..call.destination cimport check_memory, check_written
 from ..base.parallel cimport parallel_for
-from ..base.provided import provided
+from ..base.callbacks import callbacks
 from ..views.strided cimport expanded, reshaped
 from ..call.pointwise cimport not_implemented, wider
 from ..base.formats import contiguous_format
@@ -175,7 +175,7 @@ def gather(TensorBase input not None, dim, TensorBase index not None, *, sparse_
     cdef TensorBase out, alive
     cdef int64_t grain
     if input.storage.on is not None and index.count:
-        out = <TensorBase>provided["device.gather"](input, d, index)
+        out = <TensorBase>callbacks["device.gather"](input, d, index)
     else:
         out = new_tensor_on(input.storage.on, index.rank, index.sizes, input.code)
     if index.count and input.storage.on is None:
@@ -235,8 +235,8 @@ def take_along_dim(TensorBase input not None, TensorBase indices not None, dim=N
 
 cdef TensorBase from_the_front(TensorBase index, int64_t size):
     """Negative indices counted from the front; indices still out of bounds are left for `gather` to refuse."""
-    cdef TensorBase below = <TensorBase>late.binary(operator_for(OP_LT), index, 0)
-    return <TensorBase>late.binary(operator_for(OP_ADD), index, late.binary(operator_for(OP_MUL), below, size))
+    cdef TensorBase below = <TensorBase>runtime.binary(operator_for(OP_LT), index, 0)
+    return <TensorBase>runtime.binary(operator_for(OP_ADD), index, runtime.binary(operator_for(OP_MUL), below, size))
 
 
 # --- scatter -------------------------------------------------------------------------------------------------------------------
@@ -267,7 +267,7 @@ cdef int write_at(TensorBase input, TensorBase src, TensorBase index, int d, int
         finally:
             set_grad(before)
     if input.storage.on is not None:
-        provided["device.write_along"](input, src, index, d, "set" if how == SET else ("add", "mul", "min", "max")[how])
+        callbacks["device.write_along"](input, src, index, d, "set" if how == SET else ("add", "mul", "min", "max")[how])
         return 0
     alive = read_walk(&w, input, src, index, d, who)
     check_inside(&w, d, who)
@@ -278,7 +278,7 @@ cdef int write_at(TensorBase input, TensorBase src, TensorBase index, int d, int
     else:
         with nogil:
             scatter_all(&w, input.code, how)
-    wrote(input)
+    bump_version(input)
     return 0
 
 

@@ -8,10 +8,10 @@ Here are the names for those who use it from Python.
 
 # isort: off
 
-from .modes import _set_grad_enabled, _set_recording, is_forward_open, is_grad_enabled, recording
+from .modes import _set_grad_enabled, _set_tracking, is_forward_open, is_grad_enabled, tracked
 from .nodes import AccumulateGrad, Node
 from .hooks import register_hook, register_post_accumulate_grad_hook, retain_grad
-from .anomaly import is_watching, set_watchers, set_watching
+from .anomaly import is_anomaly_on, set_anomaly_recorders, switch_anomaly
 from .engine import current_pass, depends_beyond, run_backward, set_backward, tensor_backward, will_reach
 from .forward import close_forward_level, make_dual, open_forward_level, open_levels, unpack_dual
 from .saved import pop_saved_hooks, push_saved_hooks, refuse_saved_hooks
@@ -24,14 +24,14 @@ __all__ = [
     "Node",
     "_check_in_place",
     "_set_grad_enabled",
-    "_set_recording",
+    "_set_tracking",
     "close_forward_level",
     "count_write",
     "current_pass",
     "depends_beyond",
     "is_forward_open",
     "is_grad_enabled",
-    "is_watching",
+    "is_anomaly_on",
     "make_dual",
     "open_forward_level",
     "open_levels",
@@ -39,15 +39,15 @@ __all__ = [
     "push_saved_hooks",
     "record",
     "record_function",
-    "recording",
+    "tracked",
     "refuse_saved_hooks",
     "register_hook",
     "register_post_accumulate_grad_hook",
     "retain_grad",
     "run_backward",
     "set_backward",
-    "set_watchers",
-    "set_watching",
+    "set_anomaly_recorders",
+    "switch_anomaly",
     "tensor_backward",
     "unpack_dual",
     "will_reach",

@@ -1,5 +1,5 @@
 """Anomaly mode."""
 from .nodes cimport Node
 
-cdef bint watching
-cdef list watched(Node node, list grads)
+cdef bint anomaly_enabled
+cdef list checked(Node node, list grads)

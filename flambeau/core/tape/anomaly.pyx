@@ -6,30 +6,30 @@ from .nodes cimport Node, record_places
 import threading
 
 
-cdef bint watching = False
-cdef bint watching_nan = False
+cdef bint anomaly_enabled = False
+cdef bint nan_checked = False
 cdef object place_recorder = None, error_reporter = None
 _running = threading.local()  # .node: whose derivative is being computed in this thread
 
 
-def set_watching(bint enabled, bint check_nan=True) -> tuple:
+def switch_anomaly(bint enabled, bint check_nan=True) -> tuple:
     """Let nodes remember where they were recorded and backward look at what they return; returns the mode before."""
-    global watching, watching_nan
-    before = watching, watching_nan
-    watching, watching_nan = enabled, check_nan
+    global anomaly_enabled, nan_checked
+    before = anomaly_enabled, nan_checked
+    anomaly_enabled, nan_checked = enabled, check_nan
     record_places(remember_place if enabled else None)
     return before
 
 
-def set_watchers(recorder, reporter) -> None:
+def set_anomaly_recorders(recorder, reporter) -> None:
     """`recorder(node, parent)` sees each node made in anomaly mode, `reporter(node, error)` each that fails."""
     global place_recorder, error_reporter
     place_recorder, error_reporter = recorder, reporter
 
 
-def is_watching(check_nan: bool = False) -> bool:
+def is_anomaly_on(check_nan: bool = False) -> bool:
     """Whether anomaly mode is on (and, with `check_nan`, looks for NaN)."""
-    return watching and (watching_nan or not check_nan)
+    return anomaly_enabled and (nan_checked or not check_nan)
 
 
 def remember_place(node) -> None:
@@ -37,14 +37,14 @@ def remember_place(node) -> None:
     place_recorder(node, getattr(_running, "node", None))
 
 
-cdef list watched(Node node, list grads):
-    """node.run, under watch."""
+cdef list checked(Node node, list grads):
+    """node.run, its results checked."""
     cdef int k
     outer = getattr(_running, "node", None)
     _running.node = node
     try:
         results = node.run(grads)
-        if watching_nan:
+        if nan_checked:
             for k in range(len(results)):
                 if results[k] is not None and has_nan(<TensorBase>results[k]):
                     raise RuntimeError(f"Function '{node.name()}' returned nan values in its {k}th output.")

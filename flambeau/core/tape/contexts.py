@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from ..base.parameters import is_generator
-from .modes import _set_grad_enabled, _set_recording
+from .modes import _set_grad_enabled, _set_tracking
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -82,10 +82,10 @@ class unrecorded(Mode):
     """For the inside of an operation that records itself: neither history nor tangents are made there."""
 
     def __enter__(self) -> None:
-        self.before.append(_set_recording(0))
+        self.before.append(_set_tracking(0))
 
     def __exit__(self, *exception: object) -> None:
-        _set_recording(self.before.pop())
+        _set_tracking(self.before.pop())
 
 
 class enable_grad(Mode):

@@ -3,12 +3,12 @@
 from libc.stdlib cimport free, realloc
 from libc.stdint cimport int64_t, uint64_t
 from cpython.object cimport PyObject
-from ..base.recorder cimport EVALUATION, NODE, begin, end, number, recording
-from ..base.tensor cimport TensorBase, late, new_tensor_on, OP_ADD, operator_for
+from ..base.profiling cimport EVALUATION, NODE, begin, end, number, profiling
+from ..base.tensor cimport TensorBase, runtime, new_tensor_on, OP_ADD, operator_for
 from .modes cimport FORWARD, REVERSE, casting, grad_enabled, set_casting, set_grad, wants_grad
 from .nodes cimport Node, swapped_error
-from .hooks cimport after_node, before_node
-from .anomaly cimport watched, watching
+from .hooks cimport run_post_hooks, run_pre_hooks
+from .anomaly cimport anomaly_enabled, checked
 from .gradients cimport accumulate
 from .nodes import AccumulateGrad
 import os
@@ -30,13 +30,13 @@ cdef object engine_lock = threading.RLock()
 
 cdef list evaluated(Node node, list grads):
     """What a node's derivative and its hooks make of the gradients of its results."""
-    cdef list results = watched(node, grads) if watching else node.run(grads)
+    cdef list results = checked(node, grads) if anomaly_enabled else node.run(grads)
     if node.post_hooks is not None:
-        results = after_node(node, results, grads)
+        results = run_post_hooks(node, results, grads)
     return results
 
 
-cdef list recorded(Node node, list grads):
+cdef list run_profiled(Node node, list grads):
     """The same, with entries for the profiler: the evaluation, and the derivative in it."""
     cdef object name = node.name()
     cdef int64_t whole = begin(name, EVALUATION), inner
@@ -46,10 +46,10 @@ cdef list recorded(Node node, list grads):
         inner = begin(name, NODE)
         number(inner, node.sequence)
         try:
-            results = watched(node, grads) if watching else node.run(grads)
+            results = checked(node, grads) if anomaly_enabled else node.run(grads)
         finally:
             end(inner)
-        return results if node.post_hooks is None else after_node(node, results, grads)
+        return results if node.post_hooks is None else run_post_hooks(node, results, grads)
     finally:
         end(whole)
 
@@ -209,7 +209,7 @@ cdef class Task:
             if before is None:
                 node.arrived[number] = grad
             else:
-                node.arrived[number] = late.binary(operator_for(OP_ADD), before, grad)
+                node.arrived[number] = runtime.binary(operator_for(OP_ADD), before, grad)
         node.waiting -= 1
         if node.waiting == 0:
             push(ready, node)
@@ -219,14 +219,14 @@ cdef class Task:
         if leaf.hooks is None and not self.selective:
             if grad is not None:
                 # the reference that `execute` holds is the only one, unless somebody else has the gradient, too
-                if recording.on:
+                if profiling.on:
                     accumulated(leaf, <TensorBase>grad, self.create_graph)
                 else:
                     accumulate(leaf, <TensorBase>grad, self.create_graph)
             return 0
         entry = self.leaves[leaf]
         if grad is not None:
-            entry[1] = grad if entry[1] is None else late.binary(operator_for(OP_ADD), entry[1], grad)
+            entry[1] = grad if entry[1] is None else runtime.binary(operator_for(OP_ADD), entry[1], grad)
         entry[0] -= 1
         if entry[0] == 0 and entry[1] is not None:
             whole, entry[1] = entry[1], None   # an argument that is assigned to would be held once more
@@ -259,7 +259,7 @@ cdef class Task:
         cdef object grad
         node.arrived = None
         if grads is not None and node.pre_hooks is not None:
-            grads = before_node(node, grads)
+            grads = run_pre_hooks(node, grads)
         if self.captures is not None and node in self.captures and grads is not None:
             for number, place in self.captures[node]:
                 if not self.accumulate:
@@ -267,7 +267,7 @@ cdef class Task:
         if grads is None or (self.selective and not node.needed):
             results = None
         else:
-            results = recorded(node, grads) if recording.on else evaluated(node, grads)
+            results = run_profiled(node, grads) if profiling.on else evaluated(node, grads)
             grads = None
             if len(results) < node.edges:
                 raise RuntimeError(f"{node.name()} returned {len(results)} gradients for its {node.edges} inputs")

@@ -2,23 +2,23 @@
 """Operations whose derivative is a Python function over operations."""
 from libc.stdlib cimport calloc, free
 from ..base.dtypes cimport CATEGORY
-from ..base.tensor cimport TensorBase, late
+from ..base.tensor cimport TensorBase, runtime
 from .nodes cimport Node
-from .history cimport attach, own
-from .saved cimport Slot, clear_slot, keep, kept
+from .history cimport attach, drop_base
+from .saved cimport Slot, clear_slot, save_tensor, unpack_tensor
 from .inplace cimport after_write, before_write, rebase
-from ..base.provided import provided
+from ..base.callbacks import callbacks
 cimport cython
 
 
-cdef object shown = None     # a formula as an operation
-cdef object opened = None    # a formula of operations alone, as a composite
+cdef object derivative_op = None  # a formula as an operation
+cdef object decomposed_op = None  # a formula of operations alone, as a composite
 
 
-def set_shown(operation, composite) -> None:
-    """The operations that those who watch see in place of what a formula calls: one of them whole, one as a composite."""
-    global shown, opened
-    shown, opened = operation, composite
+def set_derivative_ops(operation, composite) -> None:
+    """The operations that interceptors see in place of what a formula calls: one of them whole, one as a composite."""
+    global derivative_op, decomposed_op
+    derivative_op, decomposed_op = operation, composite
 
 
 @cython.binding(False)
@@ -34,10 +34,10 @@ cdef class FormulaNode(Node):
         cdef int k
         arguments = [grads[0] if self.outputs == 1 else tuple(grads)]
         for k in range(self.slots):
-            arguments.append(kept(&self.slot[k], self))
+            arguments.append(unpack_tensor(&self.slot[k], self))
         arguments.extend(self.extra)
-        if late.watched:
-            found = (opened if self.declared else shown)(self.label, self.formula, *arguments)
+        if runtime.interceptors:
+            found = (decomposed_op if self.declared else derivative_op)(self.label, self.formula, *arguments)
         else:
             found = self.formula(*arguments)
         return list(found) if isinstance(found, (tuple, list)) else [found]
@@ -58,7 +58,7 @@ cdef class FormulaNode(Node):
 cdef bint in_slices(tuple tensors):
     """Whether one of them is a tensor inside of `vmap`, whose elements have the history."""
     for t in tensors:
-        if t is not None and t._in_slices:
+        if t is not None and t._is_batched:
             return True
     return False
 
@@ -70,8 +70,8 @@ def record(str label, formula, tuple inputs, outputs, tuple saved=(), tuple extr
     `grad` is a tuple.  `saved` are tensors (inputs or outputs); `extra` is anything else.  `written` is the
     input that an in-place operation overwrote, which then gets the new history.
     """
-    if late.watched and in_slices(inputs):
-        provided["record of slices"](label, formula, inputs, outputs, saved, extra, written)
+    if runtime.interceptors and in_slices(inputs):
+        callbacks["record of slices"](label, formula, inputs, outputs, saved, extra, written)
         return
     cdef FormulaNode node = FormulaNode.__new__(FormulaNode)
     cdef int k, number
@@ -100,12 +100,12 @@ def record(str label, formula, tuple inputs, outputs, tuple saved=(), tuple extr
             for j, out in enumerate(outputs):
                 if out is t:
                     number = j
-            keep(&node.slot[k], t, number, <TensorBase>written)
+            save_tensor(&node.slot[k], t, number, <TensorBase>written)
     for k in range(node.outputs):
         if outputs[k] is written and written is not None:
             rebase(<TensorBase>written, node, k)
         elif outputs[k] is not None:
-            own(<TensorBase?>outputs[k], inputs)
+            drop_base(<TensorBase?>outputs[k], inputs)
             if CATEGORY[(<TensorBase>outputs[k]).code] >= 2:
                 attach(<TensorBase>outputs[k], node, k)
 
@@ -141,13 +141,13 @@ cdef class LeafNode(Node):
             elif source < 0:
                 arguments.append(grads[GRAD - source])
             elif self.values[k] is SAVED:
-                arguments.append(kept(&self.slot[slot], self))
+                arguments.append(unpack_tensor(&self.slot[slot], self))
                 slot += 1
             elif isinstance(self.values[k], Several):
                 several = []
                 for value in (<Several>self.values[k]).items:
                     if value is SAVED:
-                        value = kept(&self.slot[slot], self)
+                        value = unpack_tensor(&self.slot[slot], self)
                         slot += 1
                     several.append(value)
                 arguments.append(several)
@@ -191,7 +191,7 @@ cdef object save(LeafNode node, object value, Rule rule, object results, TensorB
         for j in range(node.outputs):
             if (<tuple>results)[<int>rule.outputs[j]] is value:
                 number = j
-    keep(&node.slot[node.slots], <TensorBase>value, number, written)
+    save_tensor(&node.slot[node.slots], <TensorBase>value, number, written)
     node.slots += 1
     return SAVED
 
@@ -239,7 +239,7 @@ cdef int record_leaf(Rule rule, list inputs, tuple results, list values, TensorB
         if t is written:
             rebase(t, node, k)
         else:
-            own(t, inputs)
+            drop_base(t, inputs)
             if CATEGORY[t.code] >= 2:
                 attach(t, node, k)
     return 0

@@ -10,9 +10,9 @@ While a tangent is computed, saved tensors stand for what they are in the levels
 """
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
-from ..base.tensor cimport TensorBase, alias, late
+from ..base.tensor cimport TensorBase, alias, runtime
 from .modes cimport FORWARD, REVERSE, grad_enabled, set_grad, wants_grad
-from .nodes cimport Node, passed_on
+from .nodes cimport Node, identity_node
 from .engine import run_backward
 from weakref import WeakSet, ref as _ref
 import threading
@@ -227,7 +227,7 @@ cdef TensorBase primal_of(TensorBase t, int level):
     target = below(d)
     again = alias(t, t.rank, t.sizes, t.strides, t.offset)
     if isinstance(target, TensorBase):
-        again.fn, again.output_number, again.requires = passed_on(<TensorBase>target), 0, True
+        again.fn, again.output_number, again.requires = identity_node(<TensorBase>target), 0, True
     elif target is not None:
         become(again, target, d.numbers[0])
     return again
@@ -262,7 +262,7 @@ cdef object history(TensorBase t):
     return fn if fn is not None else True if t.requires else None
 
 
-late.history = history
+runtime.history = history
 
 
 # --- levels ------------------------------
@@ -286,7 +286,7 @@ def open_forward_level() -> Level:
     level.number, level.duals = len(_open.levels), WeakSet()
     flambeau_depth = level.number
     counted += 1
-    late.forward = True
+    runtime.forward = True
     set_grad(grad_enabled() | FORWARD)
     return level
 
@@ -307,7 +307,7 @@ def close_forward_level(Level level not None) -> None:
     level.duals = None
     _open.levels.remove(level)
     counted -= 1
-    late.forward = counted > 0
+    runtime.forward = counted > 0
     flambeau_depth = min(flambeau_depth, <int>len(_open.levels))
     set_grad(grad_enabled() & REVERSE | (FORWARD if flambeau_depth else 0))
 

@@ -2,14 +2,14 @@
 """Calls of a user's `autograd.Function`."""
 from libc.stdlib cimport calloc, free
 from ..base.dtypes cimport dtype_of, CATEGORY, size_from
-from ..base.provided import provided
-from ..base.tensor cimport IN_FUNCTION, TensorBase, alias, late
+from ..base.callbacks import callbacks
+from ..base.tensor cimport IN_FUNCTION, TensorBase, alias, runtime
 from .modes cimport autocast_on, casting, set_casting, wants_grad
 from .nodes cimport Node
 from .gradients cimport summed
 from .forward cimport pushed_level
-from .history cimport attach, own
-from .saved cimport Slot, clear_slot, keep, kept
+from .history cimport attach, drop_base
+from .saved cimport Slot, clear_slot, save_tensor, unpack_tensor
 from .inplace cimport rebase
 cimport cython
 
@@ -44,7 +44,7 @@ cdef class FunctionNode(Node):
                 given[self.places[k]] = tangents[k]
                 if tangents[k] is None and context._materialize:
                     dtype, device = self.kinds[k]
-                    given[self.places[k]] = provided["zeros"](self.sizes[k], dtype=dtype, device=device)
+                    given[self.places[k]] = callbacks["zeros"](self.sizes[k], dtype=dtype, device=device)
             node, context._node = context._node, None
             context._forward = self.held(self.ahead, len(self.absent)) or self.saved()
             try:
@@ -63,7 +63,7 @@ cdef class FunctionNode(Node):
 
     @property
     def saved_tensors(self):
-        """What `save_for_backward` kept."""
+        """What `save_for_backward` saved."""
         return self.saved()
 
     def __getattr__(self, key):
@@ -80,7 +80,7 @@ cdef class FunctionNode(Node):
             if self.absent[k]:
                 found.append(None)
             else:
-                found.append(kept(&self.slot[position], self))
+                found.append(unpack_tensor(&self.slot[position], self))
                 position += 1
         return tuple(found)
 
@@ -89,7 +89,7 @@ cdef class FunctionNode(Node):
         if self.context._materialize:
             for k in range(len(grads)):
                 if grads[k] is None and self.shapes[k] is not None:
-                    grads[k] = provided["zeros"](self.shapes[k][0], dtype=self.shapes[k][1], device=self.shapes[k][2])
+                    grads[k] = callbacks["zeros"](self.shapes[k][0], dtype=self.shapes[k][1], device=self.shapes[k][2])
         self.context._node = self
         cdef unsigned int cast = casting()
         set_casting(autocast_on())  # a program's own code runs as it does around the pass
@@ -180,7 +180,7 @@ def record_function(function, context, tuple arguments, tuple outputs) -> tuple:
         made.append(t)
     saved = context._to_save
     node.ahead, node.fresh = len(saved), True
-    if late.forward and context._forward is not saved:
+    if runtime.forward and context._forward is not saved:
         saved = (*saved, *context._forward)
     node.absent = [s is None for s in saved]
     node.slot = <Slot*>calloc(len(saved) + 1, sizeof(Slot))
@@ -191,7 +191,7 @@ def record_function(function, context, tuple arguments, tuple outputs) -> tuple:
         for k in range(node.outputs):
             if outputs[k] is s and id(s) not in given:
                 number = k
-        keep(&node.slot[node.slots], <TensorBase>s, number)
+        save_tensor(&node.slot[node.slots], <TensorBase>s, number)
         node.slots += 1
     context._to_save = ()
     for k in range(node.outputs):
@@ -199,7 +199,7 @@ def record_function(function, context, tuple arguments, tuple outputs) -> tuple:
             if id(outputs[k]) in dirty:
                 rebase(<TensorBase>made[k], node, k)
             else:
-                own(<TensorBase>made[k], arguments)
+                drop_base(<TensorBase>made[k], arguments)
                 attach(<TensorBase>made[k], node, k)
     node.fresh, node.pushed = False, None
     context._forward = ()

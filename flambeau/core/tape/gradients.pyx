@@ -2,7 +2,7 @@
 """Gradients that arrive: in the shape that is due, and added to a leaf's `.grad`."""
 from cpython.object cimport PyObject
 from ..base.dtypes cimport dtype_of
-from ..base.tensor cimport TENSOR, TensorBase, late, same_shape, OP_ADD, OP_IADD, operator_for
+from ..base.tensor cimport TENSOR, TensorBase, runtime, same_shape, OP_ADD, OP_IADD, operator_for
 
 cdef extern from "Python.h":
     Py_ssize_t Py_REFCNT(PyObject* o)   # of an attribute given as `object`, one more than its owner has
@@ -39,7 +39,7 @@ cdef int accumulate(TensorBase leaf, TensorBase grad, bint create_graph) except 
         else:
             leaf.grad_ = (grad if grad.code == leaf.code else grad.to(dtype_of(leaf.code))).detach().clone()
     elif create_graph:
-        leaf.grad_ = late.binary(operator_for(OP_ADD), leaf.grad_, grad)
+        leaf.grad_ = runtime.binary(operator_for(OP_ADD), leaf.grad_, grad)
     else:
-        leaf.grad_ = late.binary(operator_for(OP_IADD), leaf.grad_, grad)   # another tensor where a sparse one becomes dense
+        leaf.grad_ = runtime.binary(operator_for(OP_IADD), leaf.grad_, grad)  # another tensor where a sparse one becomes dense
     return 0

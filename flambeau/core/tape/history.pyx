@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 """What a tensor knows of its history."""
 from ..base.memory cimport Storage
-from ..base.tensor cimport ON_TAPE, TensorBase, late
+from ..base.tensor cimport ON_TAPE, TensorBase, runtime
 from .nodes cimport Node
 from .hooks cimport move_retained
 from .forward cimport follow
@@ -13,12 +13,12 @@ cdef int attach(TensorBase t, Node node, int number) except -1:
         move_retained(t, node, number)
     t.fn, t.output_number, t.requires = node, number, True
     t.fn_version = t.storage.version
-    if late.forward:
+    if runtime.forward:
         follow(t, node, number)
     return 0
 
 
-cdef int own(TensorBase t, object given) except -1:
+cdef int drop_base(TensorBase t, object given) except -1:
     """Let a result that is a view of something made inside of its operation, which nobody else sees, be no view: its
     history is its own, not its base's.  `given` holds what the operation got; a view of that stays one.
     """

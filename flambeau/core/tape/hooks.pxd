@@ -3,5 +3,5 @@ from ..base.tensor cimport TensorBase
 from .nodes cimport Node
 
 cdef int move_retained(TensorBase t, Node node, int number) except -1
-cdef list before_node(Node node, list grads)
-cdef list after_node(Node node, list results, list grads)
+cdef list run_pre_hooks(Node node, list grads)
+cdef list run_post_hooks(Node node, list results, list grads)

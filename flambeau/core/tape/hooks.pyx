@@ -1,6 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 """Hooks of tensors and nodes, and gradients that results keep."""
-from ..base.tensor cimport TensorBase, late, OP_ADD, operator_for
+from ..base.tensor cimport TensorBase, runtime, OP_ADD, operator_for
 from .modes cimport wants_grad
 from .nodes cimport Node, leaf_hooks
 from .nodes import HookHandle
@@ -54,7 +54,7 @@ cdef class Retained:
     def __call__(self, grad):
         cdef TensorBase t = <TensorBase>self.owner()
         if t is not None:  # others may hold the gradient, too
-            t.grad_ = grad.clone() if t.grad_ is None else late.binary(operator_for(OP_ADD), t.grad_, grad)
+            t.grad_ = grad.clone() if t.grad_ is None else runtime.binary(operator_for(OP_ADD), t.grad_, grad)
 
 
 cdef int retain_at(TensorBase t, Node node, int number, Retained hook) except -1:
@@ -78,7 +78,7 @@ def _is_retained(pair):
     return isinstance(pair[1], Retained)
 
 
-cdef list before_node(Node node, list grads):
+cdef list run_pre_hooks(Node node, list grads):
     """Hooks of tensors and of the node itself, on the gradients that arrived; what `retain_grad` keeps is what they leave."""
     for number, hook in sorted(node.pre_hooks, key=_is_retained):
         if number >= 0:
@@ -93,7 +93,7 @@ cdef list before_node(Node node, list grads):
     return grads
 
 
-cdef list after_node(Node node, list results, list grads):
+cdef list run_post_hooks(Node node, list results, list grads):
     for hook in list(node.post_hooks):
         changed = hook(tuple(results), tuple(grads))
         if changed is not None:

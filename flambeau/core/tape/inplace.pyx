@@ -4,7 +4,7 @@ from libc.stdint cimport int64_t
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
 from ..base.dtypes cimport CATEGORY, size_from
-from ..base.tensor cimport IN_FUNCTION, ON_TAPE, UNRECORDED, TensorBase, wrote
+from ..base.tensor cimport IN_FUNCTION, ON_TAPE, UNRECORDED, TensorBase, bump_version
 from .modes cimport REVERSE, grad_enabled, wants_grad
 from .nodes cimport Node, check_swapped
 from .history cimport attach
@@ -62,7 +62,7 @@ def _check_in_place(TensorBase t, str who):
 
 def count_write(TensorBase t) -> None:
     """Count a write to t that no operation made."""
-    wrote(t)
+    bump_version(t)
 
 
 cdef void before_write(TensorBase written) noexcept:
@@ -79,10 +79,10 @@ cdef void after_write(TensorBase written) noexcept:
 cdef int rebase(TensorBase t, Node node, int number) except -1:
     """t was overwritten by `node`: give it, and the tensor it is a view of, their new history."""
     cdef TensorBase base = t.base
-    cdef PatchNode patch
+    cdef CopySlicesNode patch
     if base is None or t.silent:
         return attach(t, node, number)
-    patch = PatchNode.__new__(PatchNode)
+    patch = CopySlicesNode.__new__(CopySlicesNode)
     patch.inner, patch.number = node, number
     patch.base_sizes, patch.base_strides = size_from(base.rank, base.sizes), tuple(size_from(base.rank, base.strides))
     patch.sizes, patch.strides = size_from(t.rank, t.sizes), tuple(size_from(t.rank, t.strides))
@@ -113,7 +113,7 @@ cdef bint comes_from(object target, int number, TensorBase t):
 
 
 @cython.binding(False)
-cdef class PatchNode(Node):
+cdef class CopySlicesNode(Node):
     """History of a tensor after a part of it was overwritten: outside the part the gradient passes, inside it
     goes through the node that wrote.
     """

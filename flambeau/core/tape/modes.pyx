@@ -1,6 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 """What is recorded in this thread: for backward, and in forward mode; and where autocast is on."""
-from ..base.tensor cimport TensorBase, late
+from ..base.tensor cimport TensorBase, runtime
 
 cdef extern from *:
     """
@@ -58,7 +58,7 @@ def _set_grad_enabled(bint enabled) -> bool:
     return before & REVERSE
 
 
-def _set_recording(int modes) -> int:
+def _set_tracking(int modes) -> int:
     """Set both modes of this thread; returns what they were."""
     cdef int before = grad_enabled()
     set_grad(modes)
@@ -70,15 +70,15 @@ def is_forward_open() -> bool:
     return (grad_enabled() & FORWARD) != 0
 
 
-def recording(*tensors) -> bool:
+def tracked(*tensors) -> bool:
     """Whether an operation on these is to be recorded."""
     if not grad_enabled():
         return False
     for t in tensors:
         if t is not None and isinstance(t, TensorBase) and wants_grad(<TensorBase>t):
             return True
-    if late.watched:
+    if runtime.interceptors:
         for t in tensors:
-            if isinstance(t, TensorBase) and t._in_slices and recording(t._elements):
+            if isinstance(t, TensorBase) and t._is_batched and tracked(t._elements):
                 return True
     return False

@@ -29,12 +29,12 @@ cdef class Node:
     cdef object push(self, int number, list tangents, TensorBase out)
     cdef void drop(self)
 
-cdef class PassNode(Node):
+cdef class IdentityNode(Node):
     pass
 
-cdef void give_up(PyObject* p) noexcept
+cdef void decref_deferred(PyObject* p) noexcept
 cdef void record_places(recorder) noexcept
 cdef tuple leaf_hooks(TensorBase t)
-cdef PassNode passed_on(TensorBase leaf)
+cdef IdentityNode identity_node(TensorBase leaf)
 cdef object swapped_error(str what)
 cdef int check_swapped(TensorBase view) except -1

@@ -8,9 +8,9 @@ from libc.stdlib cimport free, calloc, realloc
 from libc.stdint cimport uint64_t
 from cpython.object cimport PyObject, PyTypeObject
 from cpython.ref cimport Py_INCREF, Py_DECREF
-from ..base.recorder cimport recording
+from ..base.profiling cimport profiling
 from ..base.tensor cimport TensorBase, exchange
-from ..base.tensor import set_node_shown
+from ..base.tensor import set_public_node
 import os
 cimport cython
 
@@ -29,7 +29,7 @@ cdef Py_ssize_t doomed_count = 0, doomed_room = 0
 cdef bint draining = False
 
 
-cdef void give_up(PyObject* p) noexcept:
+cdef void decref_deferred(PyObject* p) noexcept:
     """Drop a reference that may be the head of a long chain."""
     global doomed, doomed_count, doomed_room
     cdef PyObject** larger
@@ -67,7 +67,7 @@ os.register_at_fork(after_in_child=forget_draining)
 
 # --- nodes ------------------------------
 cdef uint64_t ages = 0
-recording.ages = &ages
+profiling.ages = &ages
 cdef object place_recorder = None     # anomaly mode: called with each node that is made
 
 
@@ -106,7 +106,7 @@ cdef class Node:
     def __dealloc__(self):
         cdef int k
         for k in range(self.edges):  # what a subclass keeps is dropped by its own __dealloc__, which ran before this one
-            give_up(self.targets[k])
+            decref_deferred(self.targets[k])
         if self.targets != self.inline_targets:
             free(self.targets)
             free(self.numbers)
@@ -166,7 +166,7 @@ cdef class Node:
                 found.append((None, 0))
             else:
                 target = <object>self.targets[k]
-                found.append((AccumulateGrad(target) if isinstance(target, TensorBase) else shown(target), self.numbers[k]))
+                found.append((AccumulateGrad(target) if isinstance(target, TensorBase) else public_node(target), self.numbers[k]))
         return tuple(found)
 
     @property
@@ -218,7 +218,7 @@ class HookHandle:
 cdef dict classes = {}      # by the class that computes and by name
 
 
-def shown(node):
+def public_node(node):
     """The node, of a class that is called as PyTorch's: made when a program is first given a node of that name.
 
     Who computes never asks, so nodes are of the compiled classes until somebody looks.
@@ -235,7 +235,7 @@ def shown(node):
     return node
 
 
-set_node_shown(shown)
+set_public_node(public_node)
 
 
 cdef tuple leaf_hooks(TensorBase t):
@@ -274,7 +274,7 @@ class AccumulateGrad(Node):
 
 
 @cython.binding(False)
-cdef class PassNode(Node):
+cdef class IdentityNode(Node):
     """A second name of a leaf: gradients go on as they are."""
 
     def name(self) -> str:
@@ -284,8 +284,8 @@ cdef class PassNode(Node):
         return grads
 
 
-cdef PassNode passed_on(TensorBase leaf):
-    cdef PassNode node = PassNode.__new__(PassNode)
+cdef IdentityNode identity_node(TensorBase leaf):
+    cdef IdentityNode node = IdentityNode.__new__(IdentityNode)
     node.set_edges(1)
     node.connect(0, leaf)
     return node

@@ -1,18 +1,18 @@
-"""Tensors that nodes keep for backward."""
+"""Tensors that nodes save for backward."""
 from libc.stdint cimport uint64_t
 from cpython.object cimport PyObject
 from ..base.tensor cimport TensorBase
-from .nodes cimport Node, give_up
+from .nodes cimport Node, decref_deferred
 
-cdef struct Slot:             # a tensor that a node keeps for backward
-    PyObject* tensor          # owned; NULL when nothing is kept
-    uint64_t version          # the storage's version when it was kept
+cdef struct Slot:             # a tensor that a node saves for backward
+    PyObject* tensor          # owned; NULL when nothing is saved
+    uint64_t version          # the storage's version when it was saved
     int output                # -1 for an input, else which of the node's own outputs it is
 
-cdef int keep(Slot* slot, TensorBase t, int output, TensorBase written=*) except -1
-cdef TensorBase kept(Slot* slot, Node node)
+cdef int save_tensor(Slot* slot, TensorBase t, int output, TensorBase written=*) except -1
+cdef TensorBase unpack_tensor(Slot* slot, Node node)
 
 cdef inline void clear_slot(Slot* slot) noexcept:
     if slot.tensor != NULL:
-        give_up(slot.tensor)
+        decref_deferred(slot.tensor)
         slot.tensor = NULL

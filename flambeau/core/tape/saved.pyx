@@ -1,15 +1,15 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-"""Tensors that nodes keep for backward.  A node that needs its own output keeps an alias of it without history."""
+"""Tensors that nodes save for backward.  A node that needs its own output keeps an alias of it without history."""
 from libc.stdint cimport uint64_t
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
 from ..base.dtypes cimport dtype_of, CATEGORY
-from ..base.tensor cimport TensorBase, alias, late
+from ..base.tensor cimport TensorBase, alias, runtime
 from ..base import display
-from ..base.provided import provided
-from .anomaly cimport watching
+from ..base.callbacks import callbacks
+from .anomaly cimport anomaly_enabled
 from .modes cimport grad_enabled, set_grad, wants_grad
-from .nodes cimport Node, passed_on, swapped_error
+from .nodes cimport Node, identity_node, swapped_error
 from .forward cimport primal_in_push
 from .history cimport attach
 import threading
@@ -22,11 +22,11 @@ cdef extern from *:
     int flambeau_packing          # whether saved tensors go through hooks in this thread
 
 
-cdef int keep(Slot* slot, TensorBase t, int output, TensorBase written=None) except -1:
+cdef int save_tensor(Slot* slot, TensorBase t, int output, TensorBase written=None) except -1:
     """Remember t for backward; `output` is -1 for an input of the node, else the number of the output it is.
 
     An input that lies in the storage of `written`, which the operation has overwritten, is no longer what the
-    derivative reads: it is remembered at the version before, so that `kept` refuses it.
+    derivative reads: it is remembered at the version before, so that `unpack_tensor` refuses it.
     """
     cdef object held = t
     if t.storage.inference:
@@ -45,7 +45,7 @@ cdef int keep(Slot* slot, TensorBase t, int output, TensorBase written=None) exc
     return 0
 
 
-cdef TensorBase kept(Slot* slot, Node node):
+cdef TensorBase unpack_tensor(Slot* slot, Node node):
     """The tensor again; RuntimeError when it has been written to since, or was freed."""
     cdef TensorBase t, again
     if slot.tensor == NULL:
@@ -65,19 +65,19 @@ cdef TensorBase kept(Slot* slot, Node node):
             f"[{dtype_of(t.code)} {list(t.shape)}], which is "
             f"{'output ' + str(slot.output) if slot.output >= 0 else 'an input'} of {node.name()}, is at version "
             f"{t.storage.version}; expected version {slot.version} instead. Hint: clone() the tensor before changing it"
-            + (written_by(t, node) if watching else f"; under {display.public('autograd.set_detect_anomaly(True)')} errors name the lines."))
+            + (written_by(t, node) if anomaly_enabled else f"; under {display.public('autograd.set_detect_anomaly(True)')} errors name the lines."))
     if slot.output >= 0 and grad_enabled() and CATEGORY[t.code] >= 2:
         again = alias(t, t.rank, t.sizes, t.strides, t.offset)
         attach(again, node, slot.output)
         return again
-    return primal_in_push(t) if late.forward and t.requires else t
+    return primal_in_push(t) if runtime.forward and t.requires else t
 
 
 cdef str written_by(TensorBase t, Node node):
     """Which line wrote to a tensor after the node was recorded, as far as the tape knows."""
     writer = t.grad_fn_now()
     if isinstance(writer, Node) and (<Node>writer).sequence > node.sequence:
-        return f". Written to since: {provided['recorded'](writer)}."
+        return f". Written to since: {callbacks['recorded'](writer)}."
     return "."
 
 
@@ -165,5 +165,5 @@ cdef TensorBase unpacked(Packed p, int output, Node node):
     elif p.source is not None:
         if (<TensorBase>p.source).swapped > node.sequence:
             raise swapped_error(f"{node.name()} needs a tensor")
-        again.fn, again.output_number, again.requires = passed_on(<TensorBase>p.source), 0, True
+        again.fn, again.output_number, again.requires = identity_node(<TensorBase>p.source), 0, True
     return again

@@ -10,7 +10,7 @@ from ..base.tensor cimport MAX_DIMS, TensorBase, as_int, new_tensor_on, parse_si
 from ..base.dtypes cimport size_from, I64
 from ..tape.history cimport attach
 from .geometry cimport Shape, load, load_compact, select_cut, slice_cut
-from .strided cimport GeometryNode, clear, cut, put, read_dim, taped, view_of
+from .strided cimport GeometryNode, clear, cut, is_tracked, put, read_dim, view_of
 from ..tape.formulas import record
 cimport cython
 
@@ -65,7 +65,7 @@ cdef TensorBase joined(list grads, SplitNode node):
         a[3] = node.lengths[k]
         g = <TensorBase>grads[k]
         if g is not None:
-            recorded = recorded or taped(g)
+            recorded = recorded or is_tracked(g)
             load_compact(&s, out)
             if node.drop_dim:
                 select_cut(&s, a)
@@ -88,7 +88,7 @@ def unbind_back(grad, list lengths, int dim):
     return unbind(grad, dim)
 
 
-cdef tuple take_apart(TensorBase t, int dim, list lengths, bint drop_dim, str label):
+cdef tuple split_at(TensorBase t, int dim, list lengths, bint drop_dim, str label):
     """Pieces of these lengths one after another; with drop_dim all have length 1 and lose the dimension."""
     cdef Shape s
     cdef int64_t a[4]
@@ -106,7 +106,7 @@ cdef tuple take_apart(TensorBase t, int dim, list lengths, bint drop_dim, str la
             slice_cut(&s, a)
         pieces.append(view_of(t, &s))
         a[1] += a[3]
-    if pieces and taped(t):
+    if pieces and is_tracked(t):
         node = SplitNode.__new__(SplitNode)
         node.label, node.dim, node.drop_dim, node.lengths = label, dim, drop_dim, lengths
         node.sizes, node.code, node.outputs = size_from(t.rank, t.sizes), t.code, len(pieces)
@@ -148,9 +148,9 @@ def split(TensorBase tensor not None, split_size_or_sections=None, dim=0, *, spl
     if size == 0 and length > 0:
         raise RuntimeError(f"split(): split_size can only be 0 if dimension size is 0, but got dimension size of {length}")
     if length == 0:
-        return take_apart(tensor, d, [0], False, "SplitBackward0")
+        return split_at(tensor, d, [0], False, "SplitBackward0")
     check_parts((length - 1) // size + 1, "split")
-    return take_apart(tensor, d, [min(size, length - k) for k in range(0, length, size)], False, "SplitBackward0")
+    return split_at(tensor, d, [min(size, length - k) for k in range(0, length, size)], False, "SplitBackward0")
 
 
 def split_with_sizes(TensorBase input not None, split_sizes, dim=0):
@@ -178,7 +178,7 @@ def split_with_sizes(TensorBase input not None, split_sizes, dim=0):
     if sum(lengths) != input.sizes[d]:
         raise RuntimeError(f"split_with_sizes expects split_sizes to sum exactly to {input.sizes[d]} (input tensor's size at "
                            f"dimension {d}), but got split_sizes={lengths}")
-    return take_apart(input, d, lengths, False, "SplitWithSizesBackward0")
+    return split_at(input, d, lengths, False, "SplitWithSizesBackward0")
 
 
 cdef int check_parts(int64_t n, str who) except -1:
@@ -212,7 +212,7 @@ def chunk(TensorBase input not None, chunks, dim=0):
     d = read_dim(dim, input.rank, "chunk")
     if input.sizes[d] == 0:
         check_parts(n, "chunk")
-        return take_apart(input, d, [0] * n, False, "SplitBackward0")
+        return split_at(input, d, [0] * n, False, "SplitBackward0")
     return split(input, (input.sizes[d] - 1) // n + 1, d)
 
 
@@ -253,7 +253,7 @@ def tensor_split(TensorBase input not None, indices_or_sections=None, dim=0, *, 
     if n <= 0:
         raise RuntimeError(f"tensor_split(): number of sections must be larger than 0, got {n}")
     check_parts(n, "tensor_split")
-    return take_apart(input, d, [length // n + (k < length % n) for k in range(n)], False, "SplitBackward0")
+    return split_at(input, d, [length // n + (k < length % n) for k in range(n)], False, "SplitBackward0")
 
 
 cdef tuple pieces_between(TensorBase t, int dim, list places):
@@ -284,7 +284,7 @@ def unbind(TensorBase input not None, dim=0):
         raise IndexError(f"unbind(): Dimension specified as {dim} but tensor has no dimensions")
     d = read_dim(dim, input.rank, "unbind")
     check_parts(input.sizes[d], "unbind")
-    return take_apart(input, d, [1] * input.sizes[d], True, "UnbindBackward0")
+    return split_at(input, d, [1] * input.sizes[d], True, "UnbindBackward0")
 
 
 cdef tuple split_along(TensorBase t, object wanted, int dim, str who):

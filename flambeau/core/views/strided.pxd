@@ -9,7 +9,7 @@ cdef class GeometryNode(Node):
     cdef list through(self, list grads)
 
 # Whether an operation on t is to be recorded now.
-cdef bint taped(TensorBase t)
+cdef bint is_tracked(TensorBase t)
 
 # A view that is not recorded, and recorded ones: of a part, of all elements in their order, of the storage.
 cdef TensorBase view_of(TensorBase source, Shape* s)

@@ -10,15 +10,15 @@ from libc.string cimport memcpy, memset
 from libc.stdint cimport int64_t
 from ..base.dtypes cimport F16, BF16, CATEGORY, dtype_of, is_stored, size_from
 from ..base.tensor cimport (
-    MAX_DIMS, ON_TAPE, OP_ADD, OP_DIV, OP_EQ, UNRECORDED, TensorBase, alias, late, new_tensor_on, operator_for, pointer,
+    MAX_DIMS, ON_TAPE, OP_ADD, OP_DIV, OP_EQ, UNRECORDED, TensorBase, alias, runtime, new_tensor_on, operator_for, pointer,
 )
-from ..base.provided import provided
+from ..base.callbacks import callbacks
 from ..tape.modes cimport REVERSE, grad_enabled, set_grad, wants_grad
 from ..tape.nodes cimport Node, check_swapped
 from ..tape.history cimport attach
 from ..tape.inplace cimport check_refresh, part_of
 from ..call.function import FunctionOp
-from ..call.kernels cimport away
+from ..call.kernels cimport device_launcher
 from ..call.pointwise cimport sum_to, wider
 from .geometry cimport Shape, compact_strides, copy_strided, cut_t, load, load_compact, overlaps, reach_of
 cimport cython
@@ -38,7 +38,7 @@ cdef int clear(TensorBase out) except -1:
     cdef char pattern[16]
     memset(pattern, 0, 16)
     if out.storage.on is not None:
-        return away.fill(out, pattern)
+        return device_launcher.fill(out, pattern)
     memset(out.storage.data, 0, out.count * out.width)
     return 0
 
@@ -48,7 +48,7 @@ cdef int put(TensorBase out, int64_t offset, const int64_t* strides, TensorBase 
     cdef char* to
     cdef const char* source
     if out.storage.on is not None:
-        return away.copy(alias(out, g.rank, g.sizes, strides, out.offset + offset), g)
+        return device_launcher.copy(alias(out, g.rank, g.sizes, strides, out.offset + offset), g)
     to, source = pointer(out) + offset * out.width, pointer(g)
     if g.count < ALONE_FROM:
         copy_strided(to, strides, source, g.strides, g.rank, g.sizes, g.width)
@@ -59,7 +59,7 @@ cdef int put(TensorBase out, int64_t offset, const int64_t* strides, TensorBase 
 
 
 # --- the tape's side ------------------------------
-cdef bint taped(TensorBase t):
+cdef bint is_tracked(TensorBase t):
     """Whether an operation on t is to be recorded now."""
     return grad_enabled() and wants_grad(t) and CATEGORY[t.code] >= 2
 
@@ -70,7 +70,7 @@ cdef class GeometryNode(Node):
     """A node whose gradients follow from those that arrive and from shapes alone; it is shown as one operation."""
 
     cdef list run(self, list grads):
-        return list(shown_through(self, *grads)) if late.watched else self.through(grads)
+        return list(through_op(self, *grads)) if runtime.interceptors else self.through(grads)
 
     cdef list through(self, list grads):
         raise NotImplementedError(self.name())
@@ -81,7 +81,7 @@ def gradient_through(GeometryNode node, *grads) -> tuple:
     return tuple(node.through(list(grads)))
 
 
-shown_through = FunctionOp(gradient_through, owns=False)
+through_op = FunctionOp(gradient_through, owns=False)
 
 
 @cython.no_gc
@@ -181,10 +181,10 @@ cdef TensorBase put_in_place(TensorBase g, int rank, const int64_t* sizes, const
     clear(out)
     if g.count:
         if adds:
-            provided["device.add_strided"](out, g, [strides[k] for k in range(g.rank)], offset)
+            callbacks["device.add_strided"](out, g, [strides[k] for k in range(g.rank)], offset)
         else:
             put(out, offset, strides, g)
-    if taped(g):
+    if is_tracked(g):
         node = place_node(TAKE, "PlaceBackward0", g, &s)
         attach(out, node, 0)
     return out
@@ -198,7 +198,7 @@ cdef TensorBase taken(TensorBase g, int rank, const int64_t* sizes, const int64_
     memcpy(s.sizes, sizes, rank * sizeof(int64_t))
     memcpy(s.strides, strides, rank * sizeof(int64_t))
     out = view_of(whole, &s)
-    if taped(whole):
+    if is_tracked(whole):
         s.offset = offset
         attach(out, place_node(PLACE, "TakeBackward0", whole, &s), 0)
     return out
@@ -222,8 +222,8 @@ cdef TensorBase through_storage(TensorBase g, ViewNode node):
     if overlaps(&source):
         ones = (<object>g).new_ones(size_from(source.rank, source.sizes))
         counts = put_in_place(<TensorBase>ones, 1, &span, source.strides, source.offset - low)
-        counts = late.binary(operator_for(OP_ADD), counts, late.binary(operator_for(OP_EQ), counts, 0))
-        flat = late.binary(operator_for(OP_DIV), flat, counts)
+        counts = runtime.binary(operator_for(OP_ADD), counts, runtime.binary(operator_for(OP_EQ), counts, 0))
+        flat = runtime.binary(operator_for(OP_DIV), flat, counts)
     return taken(flat, source.rank, source.sizes, source.strides, source.offset - low)
 
 
@@ -245,7 +245,7 @@ cdef TensorBase cut(TensorBase t, cut_t how, const int64_t* arguments, str label
     load(&s, t)
     how(&s, arguments)
     out = view_of(t, &s)
-    if taped(t):
+    if is_tracked(t):
         if t.contiguous:
             s.offset -= t.offset
         else:  # the gradient is contiguous: where in it does the view lie?
@@ -265,7 +265,7 @@ cdef TensorBase copy_as(TensorBase t, int rank, const int64_t* sizes, str label)
     else:
         with nogil:
             copy_strided(out.storage.data, strides, pointer(t), t.strides, t.rank, t.sizes, t.width)
-    if taped(t):
+    if is_tracked(t):
         attach(out, view_node(RESHAPE, label, t, 0), 0)
     return out
 
@@ -317,7 +317,7 @@ cdef TensorBase viewed(TensorBase t, int rank, const int64_t* sizes, str label):
 cdef TensorBase same_elements(TensorBase t, Shape* s, str label):
     """A view of all elements in their order."""
     cdef TensorBase out = view_of(t, s)
-    if taped(t):
+    if is_tracked(t):
         attach(out, view_node(RESHAPE, label, t, 0), 0)
     return out
 
@@ -345,7 +345,7 @@ cdef TensorBase permuted(TensorBase t, const int64_t* dims, str label):
     for d in range(t.rank):
         s.sizes[d], s.strides[d] = t.sizes[dims[d]], t.strides[dims[d]]
     out = view_of(t, &s)
-    if taped(t):
+    if is_tracked(t):
         node = view_node(PERMUTE, label, t, t.rank)
         for d in range(t.rank):
             node.sizes[dims[d]] = d  # the permutation back
@@ -363,11 +363,11 @@ cdef TensorBase swapped(TensorBase t, int a, int b, str label):
     return permuted(t, dims, label)
 
 
-def spread(TensorBase value not None, sizes, tuple dims, bint keepdim) -> TensorBase:
+def expand_gradient(TensorBase value not None, sizes, tuple dims, bint keepdim) -> TensorBase:
     """The result of a reduction over `dims` of a tensor of those sizes, repeated along them: a view."""
     cdef Shape s
     cdef int d, k = 0
-    if taped(value) and not keepdim and len(sizes):
+    if is_tracked(value) and not keepdim and len(sizes):
         value = (<object>value).reshape([1 if place in dims else n for place, n in enumerate(sizes)])
         keepdim = True
     s.rank, s.offset = len(sizes), value.offset
@@ -378,7 +378,7 @@ def spread(TensorBase value not None, sizes, tuple dims, bint keepdim) -> Tensor
             k += 1
         elif keepdim:
             k += 1
-    if taped(value):
+    if is_tracked(value):
         return expanded(value, s.rank, s.sizes)
     return view_of(value, &s)
 
@@ -412,7 +412,7 @@ cdef TensorBase expanded(TensorBase t, int rank, const int64_t* sizes):
                     f"{list(t.shape)}")
             s.strides[d] = 0
     out = view_of(t, &s)
-    if taped(t):
+    if is_tracked(t):
         attach(out, view_node(EXPAND, "ExpandBackward0", t, 0), 0)
     return out
 
@@ -449,7 +449,7 @@ cdef TensorBase as_written(TensorBase base, TensorBase t):
 cdef TensorBase strided(TensorBase t, Shape* s):
     """Any view of t's storage."""
     cdef TensorBase out = view_of(t, s)
-    if taped(t):
+    if is_tracked(t):
         attach(out, strided_node(t, out), 0)
     return out
 
@@ -464,4 +464,4 @@ cdef ViewNode strided_node(TensorBase source, TensorBase view):
     return place_node(STRIDED, "AsStridedBackward0", source, &s)
 
 
-late.grad_fn = refresh
+runtime.grad_fn = refresh

@@ -6,7 +6,7 @@ from cpython.object cimport PyObject
 from ..base.memory cimport Storage, new_storage_on
 from ..base.dtypes cimport F16, F32, F64, C32, C64, C128, CATEGORY, as_dtype, dtype as DType, dtype_of, size_from
 from ..base.tensor cimport (
-    MAX_DIMS, ON_TAPE, TensorBase, alias, as_int, as_size, beyond, find_contiguous, uncountable, new_tensor_on, parse_sizes, wrap_dim, wrote,
+    MAX_DIMS, ON_TAPE, TensorBase, alias, as_int, as_size, storage_error, find_contiguous, numel_error, new_tensor_on, parse_sizes, wrap_dim, bump_version,
 )
 from ..tape.nodes cimport Node
 from ..tape.history cimport attach
@@ -18,9 +18,9 @@ from ..call.operation cimport Op, make_callable, prepare_op
 from ..base.sizes cimport add_overflow, mul_overflow, product_of, row_major, scaled, span_of
 from .geometry cimport compact_strides, diagonal_cut, load, unfold_cut
 from ..base import display
-from ..base.provided import provide
+from ..base.callbacks import set_callback
 from ..base.formats import channels_last_3d, contiguous_format, memory_format as Format, preserve_format
-from .strided cimport GeometryNode, copy_as, permuted, read_dim, same_elements, strided, swapped, taped, view_of
+from .strided cimport GeometryNode, copy_as, is_tracked, permuted, read_dim, same_elements, strided, swapped, view_of
 from ..tape.formulas import record
 from ..tape.inplace import set_complex_views as _set_complex_views
 from .split import chunk, dsplit, hsplit, split, split_with_sizes, tensor_split, unbind, vsplit
@@ -152,7 +152,7 @@ cdef TensorBase view_as_dtype(TensorBase t, DType wanted):
         for d in range(last):
             s.strides[d] = scaled(s.strides[d], ratio)
         if mul_overflow(s.sizes[last], ratio, &s.sizes[last]):
-            raise uncountable(t.rank, t.sizes)
+            raise numel_error(t.rank, t.sizes)
         s.offset *= ratio
     elif wanted.itemsize > t.width:
         ratio = wanted.itemsize // t.width
@@ -253,7 +253,7 @@ def flatten(TensorBase input not None, start_dim=0, end_dim=-1):
             continue
         sizes[rank] = input.sizes[d]
         if d == first and product_of(last - first + 1, input.sizes + first, &sizes[rank]):
-            raise uncountable(input.rank, input.sizes)
+            raise numel_error(input.rank, input.sizes)
         rank += 1
     return reshaped(input, rank, sizes)
 
@@ -393,7 +393,7 @@ def view_as_real(TensorBase input not None):
     s.rank += 1
     s.offset *= 2
     out = read_as(input, &s, F32 if input.code == C64 else F64 if input.code == C128 else F16)
-    if taped(input):
+    if is_tracked(input):
         record("ViewAsRealBackward0", _as_complex, (input,), out)
     return out
 
@@ -430,7 +430,7 @@ def view_as_complex(TensorBase input not None):
                            f"offset must be divisible by 2, got strides {list(input.stride())} and offset {input.offset}")
     s.rank, s.offset = last, s.offset // 2
     out = read_as(input, &s, C64 if input.code == F32 else C128 if input.code == F64 else C32)
-    if taped(input):
+    if is_tracked(input):
         record("ViewAsComplexBackward0", view_as_real, (input,), out)
     return out
 
@@ -907,8 +907,8 @@ def shared(TensorBase input not None):
     return input if input.fn is not None and grad_enabled() else renamed(input)
 
 
-provide("shared", shared)
-provide("alias", renamed)
+set_callback("shared", shared)
+set_callback("alias", renamed)
 
 
 # --- at least so many dimensions ---------------------------------------------------------------------------------------------------------------
@@ -985,7 +985,7 @@ cdef TensorBase become(TensorBase input, TensorBase made):
     if not grad_enabled():
         keep_shape(input)
     (<object>input)._take(made)
-    wrote(input)
+    bump_version(input)
     if made.fn is not None:
         attach(input, <Node>made.fn, 0)
     return input
@@ -1178,7 +1178,7 @@ def resize_(TensorBase input not None, *sizes, size=None, memory_format=None):
     s.offset = input.offset
     wrong = row_major(s.rank, s.sizes, s.strides) or product_of(s.rank, s.sizes, &n) or add_overflow(input.offset, n, &needed)
     if wrong or mul_overflow(needed, input.width, &needed):
-        raise beyond("the CPU" if input.storage.on is None else str(input.device), s.rank, s.sizes, NULL, input.code)
+        raise storage_error("the CPU" if input.storage.on is None else str(input.device), s.rank, s.sizes, NULL, input.code)
     if n and needed > <int64_t>input.storage.length:
         larger = new_storage_on(input.storage.on, <size_t>needed)
         if input.storage.on is None:
@@ -1298,7 +1298,7 @@ cdef class SizesOp(Op):
         """What `inspect.signature` and `help` show."""
         if self.signature is None:
             self.signature = signature_of(self.general)
-        return self.signature.told()
+        return self.signature.to_python()
 
 
 cdef object call_sizes(PyObject* callable, PyObject** args, size_t flagged, PyObject* names):

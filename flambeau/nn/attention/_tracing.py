@@ -17,9 +17,9 @@ from ...codegen.expr import Expr
 from ...core.base.dtypes import DEVICE_TYPES, by_name
 from ...core.base.dtypes import device as device_of
 from ...core.base.tensor import TensorBase
+from ...core.call.interceptors import Mode, _disabled_torch_function_impl
 from ...core.call.operands import common_dtype
 from ...core.call.operation import behind
-from ...core.call.watching import Mode, _disabled_torch_function_impl
 from ...core.make.create import empty
 from ...operations.declare.pointwise import CODES, Pointwise, compute_dtype
 from ...operations.neural.attention.programs import PLACES, Program, element, symbol

@@ -9,7 +9,7 @@ from typing import Any
 from ..._tensor import Tensor
 from ...core.base.dtypes import by_name
 from ...core.base.tensor import TensorBase
-from ...core.call.watching import _disabled_torch_function_impl
+from ...core.call.interceptors import _disabled_torch_function_impl
 from ...core.make.create import empty, ones
 
 __all__ = ["CausalBias", "CausalVariant", "causal_lower_right", "causal_upper_left"]

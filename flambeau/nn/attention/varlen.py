@@ -148,7 +148,7 @@ def varlen_attn(
     if len(window_size) != 2:
         raise ValueError(f"window_size must have length 2, got {len(window_size)}")
     for label, given in (("seqused_k", seqused_k), ("block_table", block_table)):
-        if given is not None and tape.recording(query, key, value):
+        if given is not None and tape.tracked(query, key, value):
             raise RuntimeError(f"{label} is an inference-only parameter.")
     queries = _bounds(name, "cu_seq_q", cu_seq_q, query.shape[0], max_q, "max_q")
     used = None if seqused_k is None else seqused_k.tolist()
@@ -230,7 +230,7 @@ def varlen_attn_out(
     >>> varlen_attn_out(out, x, x, x, ends, ends, 2, 2) is out, out.flatten()
     (True, tensor([1., 1., 1., 1., 1., 1.]))
     """
-    if tape.recording(out, query, key, value):
+    if tape.tracked(out, query, key, value):
         raise RuntimeError(
             "varlen_attn_out(): functions with out=... arguments don't support automatic differentiation, but one of the arguments "
             "requires grad."

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ...core.base.recorder import begin_span, end_span
+from ...core.base.profiling import begin_span, end_span
 from ._hooks import register_module_forward_hook, register_module_forward_pre_hook
 from .module import Module
 

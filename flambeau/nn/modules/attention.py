@@ -7,7 +7,7 @@ from typing import Any
 
 from ..._tensor import Tensor
 from ...core.base.dtypes import by_name
-from ...core.make import twisted
+from ...core.make import mt19937
 from ...core.make.create import empty, zeros
 from ...core.places.join import cat
 from .. import functional as F
@@ -183,7 +183,7 @@ class MultiheadAttention(Module):
             scores = scores + (mask.to(scores.dtype) if scores.dtype.itemsize == 2 else mask)
         weights = F.dropout(F.softmax(scores, -1), self.dropout, self.training)
         joined = (weights @ v).transpose(1, 2).reshape(n, length, self.embed_dim)
-        if self.training and twisted.source(None, joined) is not None:
+        if self.training and mt19937.source(None, joined) is not None:
             # So PyTorch's result lies in memory, and in that order a dropout after it draws.
             output = self.out_proj(joined.transpose(0, 1)).transpose(0, 1)
         else:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 
 from ..._tensor import Tensor
-from ...core.base.provided import provided
+from ...core.base.callbacks import callbacks
 from ...core.call.module import call, quicken
 from ..parameter import Buffer, Parameter
 from ._convert import ConversionMixin
@@ -187,7 +187,7 @@ class Module(StateDictMixin, ConversionMixin, HooksMixin):
         >>> layer(flambeau.ones(3, 2)).shape
         flambeau.Size([3, 1])
         """
-        provided["compiled module"](self, *args, **kwargs)
+        callbacks["compiled module"](self, *args, **kwargs)
 
     def _note_failure(self, args: tuple, error: Exception) -> None:
         """Add to an error of the call which module it came from, by its name in the modules around it, and for what input."""
@@ -613,7 +613,7 @@ class Module(StateDictMixin, ConversionMixin, HooksMixin):
 
     def _repr_html_(self) -> str:
         """What notebooks show: a table of the modules inside."""
-        return provided["module_html"](self)
+        return callbacks["module_html"](self)
 
 
 quicken(Module, Module)

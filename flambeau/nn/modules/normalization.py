@@ -6,8 +6,8 @@ import warnings
 from typing import Any
 
 from ..._tensor import Tensor
+from ...core.base.callbacks import set_callback
 from ...core.base.dtypes import by_name
-from ...core.base.provided import provide
 from ...core.make.create import empty, ones, zeros
 from ...core.make.literal import tensor
 from .. import functional as F
@@ -160,7 +160,7 @@ def _forget_running(module: Any) -> None:
         module.track_running_stats = False
 
 
-provide("without running statistics", _forget_running)
+set_callback("without running statistics", _forget_running)
 
 
 class BatchNorm1d(_BatchNorm):

@@ -55,7 +55,7 @@ def facts(entry: Entry) -> Facts | None:
         return _of_rows(entry)
     function = inspect.unwrap(op.function) if isinstance(op, FunctionOp) else None
     if hasattr(function, "floating") and hasattr(function, "operands"):
-        return _of_hosted(function)
+        return _of_fallback(function)
     return None
 
 
@@ -126,7 +126,7 @@ def _of_rows(entry: Entry) -> Facts:
     )
 
 
-def _of_hosted(function: Any) -> Facts:
+def _of_fallback(function: Any) -> Facts:
     floating = frozenset(GROUPS["floats"])
     taken = (
         floating | GROUPS["bool"] | GROUPS["integers"] if function.floating else frozenset(GROUPS["integers"])

@@ -21,7 +21,7 @@ NONE: frozenset[str] = frozenset()  # of what takes no tensors and makes none
 
 # What kinds of operations take whose declarations say nothing else: what moves elements takes all.
 OF_KINDS = {
-    "hosted": ALL,
+    "fallback": ALL,
     "sort": ALL,
     "lapack": WIDE | COMPLEX,
     "random": FLOATING,

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
+from ...core.base.callbacks import set_callback
 from ...core.base.parameters import signature
-from ...core.base.provided import provide
 from ...core.call.operation import Form, Op
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def function_of(form: Form) -> FunctionType:
         if (
             isinstance(own, FunctionType)
             and not hasattr(own, "__wrapped__")
-            and not hasattr(own, "late_parameters")  # its code has other parameters
+            and not hasattr(own, "describe_parameters")  # its code has other parameters
             and signature(own) == shown
         ):
             found = own
@@ -120,4 +120,4 @@ def _calling(form: Form, name: str, shown: inspect.Signature) -> FunctionType:
     return found
 
 
-provide("function of a form", function_of)
+set_callback("function of a form", function_of)

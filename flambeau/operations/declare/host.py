@@ -67,7 +67,7 @@ def tensor(a: Any, rule: Result | None = None) -> TensorBase:
 
 def holds(condition: Any) -> bool:
     """Whether it is true everywhere, in all slices inside of `vmap`.  Tensors without data are taken at their word."""
-    if condition._composed:
+    if condition._is_wrapper:
         return condition._everywhere()
     return condition.is_meta or bool(condition.all())
 

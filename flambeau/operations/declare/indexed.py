@@ -28,7 +28,7 @@ from ...core.base.dtypes import by_name
 from ...core.base.parameters import parameters
 from ...core.base.tensor import TensorBase
 from ...core.call.function import FunctionOp
-from ...core.call.watching import is_watched
+from ...core.call.interceptors import has_interceptors
 from ...core.loops import indexed as core
 from ...core.make.create import empty
 from . import machine
@@ -92,7 +92,7 @@ class Indexed:
         self.static, self.dtypes, self.writes = frozenset(static), tuple(dtypes), writes
         self.moved = [n in moves or (k == 0 and writes and bool(moves)) for k, n in enumerate(self.operands)]
         self.launcher = core.Launcher(self, self.static, effort)
-        # what those who watch are shown
+        # what interceptors see
         self.making, self.writing = (FunctionOp(f, self.name, owns=False) for f in (self.made, self.written))
 
     def __call__(self, shape: Sequence[int], *inputs: TensorBase, most: int = 0, **params: Any) -> Any:
@@ -101,7 +101,7 @@ class Indexed:
         `most`: the largest number that the body computes on the way to a place, where that is more than an argument
         times a size.
         """
-        return (self.making if is_watched() else self.made)(shape, *inputs, most=most, **params)
+        return (self.making if has_interceptors() else self.made)(shape, *inputs, most=most, **params)
 
     def made(self, shape: Sequence[int], *inputs: TensorBase, most: int = 0, **params: Any) -> Any:
         """A call past the door."""
@@ -123,7 +123,7 @@ class Indexed:
 
         `lanes`: neighbours along the last axis that is not serial are neighbours in memory.
         """
-        write = self.writing if is_watched() else self.written
+        write = self.writing if has_interceptors() else self.written
         return write(out, axes, *inputs, serial=serial, lanes=lanes, **params)
 
     def written(

@@ -9,10 +9,10 @@ from typing import Any
 
 from ...codegen import build, lower, schedule_cpu, target
 from ...core.base import display
+from ...core.base.callbacks import set_callback
 from ...core.base.lazily import use_waiting
 from ...core.base.memory import memory_stats
-from ...core.base.provided import provide
-from ...core.base.recorder import begin_span, end_span
+from ...core.base.profiling import begin_span, end_span
 from ...core.base.stacks import deep
 
 _OWN = __name__.partition(".")[0]
@@ -45,7 +45,7 @@ def address(kernel: Any) -> int:
     return found
 
 
-provide("kernel_address", address)
+set_callback("kernel_address", address)
 
 
 def _made(kernel: Any) -> tuple[int, float]:

@@ -57,7 +57,7 @@ _IN_PLACE = (
 )  # where forms that write in place are public, with "_" after the name
 
 # Kinds that only the CPU computes: tensors of other devices are copied there and the results copied back.
-ON_HOST = frozenset(("hosted", "lapack", "search", "sort", "spectral"))
+ON_HOST = frozenset(("fallback", "lapack", "search", "sort", "spectral"))
 # Kinds whose Python functions make no tensors of others: views, copies, fillings, answers.
 HANDED_ON = frozenset(("view", "copy", "conversion", "creation", "random", "question", "error"))
 
@@ -158,7 +158,7 @@ def register(
     reference: str | None = None,
     domain: tuple[float, float] = (-3.0, 3.0),
     differentiable: bool = True,
-    thin: bool = False,
+    forwards: bool = False,
     out: bool = False,
     composite: bool | None = None,
     leaf: Leaf | None = None,
@@ -176,7 +176,7 @@ def register(
 ) -> Callable:
     """Enter an operation; `places` defaults to the flat namespace and a method of Tensor.
 
-    A function becomes a `FunctionOp`.  The results of one in Python are views of its arguments only, unless it is `thin`:
+    A function becomes a `FunctionOp`.  The results of one in Python are views of its arguments only, unless it is `forwards`:
     then it chooses one operation, and hands on what that one returns.  `out`: it gets the keyword `out=`, for a tensor apart.
     `composite`: it calls operations and nothing else, which modes of the lower level see in its place; so does an entry of that kind
     unless it is a `whole`.  `leaf`: it is one node on the tape.  `label`: the name of its node, where it does not follow from its own.
@@ -186,7 +186,7 @@ def register(
     `aten`: what ATen calls it, where that is not its public name.
     `like`: it makes a tensor like its first argument, of which it reads shape, dtype and device alone; "type": dtype and device alone.
     `elementwise`: it works on each element, and on those at the same place of its other operands; what is public of the kinds
-    "pointwise" and "hosted" does unless that is said otherwise.
+    "pointwise" and "fallback" does unless that is said otherwise.
     `details`: facts that some libraries read of some operations, among them these.
     `identity`: what changes nothing where it stands among the elements that are reduced or scanned; infinite ones are the least and the
     greatest value of the dtype, NaN is 0 where there is none.
@@ -209,7 +209,7 @@ def register(
         dtypes = details["computed_by"].entry.dtypes if "computed_by" in details else of_kind(kind)
     if details.setdefault("on_host", kind in ON_HOST):
         function = through_host(function)
-    owns = isinstance(function, types.FunctionType) and kind not in HANDED_ON and not thin
+    owns = isinstance(function, types.FunctionType) and kind not in HANDED_ON and not forwards
     function = (
         as_operation(function, owns, out) if leaf is None else leaf.operation(name, function, owns, out)
     )
@@ -224,7 +224,7 @@ def register(
     call_as(function, places)
     call_as(in_place, [p + "_" for p in places if p.rpartition(".")[0] in _IN_PLACE])
     if elementwise is None:
-        elementwise = kind in ("pointwise", "hosted") and any("._" not in f".{p}" for p in places)
+        elementwise = kind in ("pointwise", "fallback") and any("._" not in f".{p}" for p in places)
     where, line = declaring()
     entry = Entry(
         name,
@@ -333,7 +333,7 @@ def leaf(
 ) -> Callable[[Callable], LeafOp]:
     """Enter a function as a leaf: one node on the tape, whose derivative `@name.derivative` declares.
 
-    The function computes with recording off, by whatever means.  The formula calls operations and nothing else; its parameters name
+    The function computes with the tape off, by whatever means.  The formula calls operations and nothing else; its parameters name
     what it reads (core/call/leaf.pyx): `grad`, `needs`, arguments, and results by the names in `results`.
 
         @leaf("lapack", results=("L", "info"))

@@ -51,7 +51,7 @@ def accepts_out(function: Callable | None = None, *, exact: bool = False) -> Cal
         written = [into(o, f, name, exact) for o, f in zip(out, found)]
         return type(found)(*written) if hasattr(found, "_fields") else tuple(written)
 
-    with_out.late_parameters = lambda: [*described(function), ("out", BY_NAME, None, MISSING)]  # type: ignore[attr-defined]
+    with_out.describe_parameters = lambda: [*described(function), ("out", BY_NAME, None, MISSING)]  # type: ignore[attr-defined]
     return with_out
 
 

@@ -46,7 +46,7 @@ def taken(x: TensorBase, tables: Tables, op: LeafOp) -> TensorBase | None:
     """The input, its last dimensions summed by the tables, by that leaf; None where it is not one for tables: on another device, or of
     a dtype that they do not take.
     """
-    if x._composed or not (x.is_cpu or x.is_meta):
+    if x._is_wrapper or not (x.is_cpu or x.is_meta):
         return None
     if x.dtype in SUMMED or (_moves(tables) and x.dtype.itemsize <= 8):
         return op(x, tuple(tables))

@@ -48,7 +48,7 @@ ldl_factor_ex_result = named_result("linalg_ldl_factor_ex", "LD", "pivots", "inf
 
 
 # --- QR -------------------------------------------------------------------------------------------------------------------
-@library("lapack", "linalg.qr", autocast=("float32", "whole"), composite=True, gives=qr_result)
+@library("lapack", "linalg.qr", autocast=("float32", "fallthrough"), composite=True, gives=qr_result)
 @accepts_out
 def qr(A: TensorBase, mode: str = "reduced") -> tuple:
     """Q with orthonormal columns and upper triangular R with A = Q R, as a named tuple.
@@ -150,7 +150,7 @@ def _square_qr_gradient(to_Q: Any, to_R: Any, Q: TensorBase, R: TensorBase) -> T
     results=("a", "tau"),
     underived=True,
     differentiable=False,
-    autocast=("float32", "whole"),
+    autocast=("float32", "fallthrough"),
     gives=geqrf_result,
 )
 @accepts_out
@@ -349,7 +349,9 @@ def lu(A: TensorBase, *, pivot: bool = True) -> tuple:
     return lu_result(linalg_lu_permutation(pivots, A.shape[-2], A.dtype), *_triangles(LU))
 
 
-@library("lapack", "linalg.lu_solve", autocast=("float32", "whole"), batching="solving LU", composite=True)
+@library(
+    "lapack", "linalg.lu_solve", autocast=("float32", "fallthrough"), batching="solving LU", composite=True
+)
 def lu_solve(
     LU: TensorBase,
     pivots: TensorBase,
@@ -405,7 +407,7 @@ def _check_triangle(who: str, UPLO: str) -> str:
     return UPLO.upper()
 
 
-@library("lapack", "linalg.eigh", autocast=("float32", "whole"), composite=True, gives=eigh_result)
+@library("lapack", "linalg.eigh", autocast=("float32", "fallthrough"), composite=True, gives=eigh_result)
 @accepts_out
 def eigh(A: TensorBase, UPLO: str = "L") -> tuple:
     """Eigenvalues (real, ascending) and orthonormal eigenvectors of Hermitian matrices, of which one triangle is read.
@@ -470,7 +472,7 @@ def _differences(L: TensorBase) -> TensorBase:
     return L.unsqueeze(-2) - L.unsqueeze(-1) + identity(L.shape[-1], L)
 
 
-@library("lapack", "linalg.eigvalsh", autocast=("float32", "whole"), composite=True)
+@library("lapack", "linalg.eigvalsh", autocast=("float32", "fallthrough"), composite=True)
 def eigvalsh(A: TensorBase, UPLO: str = "L", *, out: TensorBase | None = None) -> TensorBase:
     """λ with A v = λ v: eigenvalues (real, ascending) of Hermitian matrices.
     One triangle is read.
@@ -494,7 +496,7 @@ def _complex_of(A: TensorBase) -> dtype:
     return by_name["complex128" if A.dtype.name in ("float64", "complex128") else "complex64"]
 
 
-@library("lapack", "linalg.eig", autocast=("float32", "whole"), composite=True, gives=eig_result)
+@library("lapack", "linalg.eig", autocast=("float32", "fallthrough"), composite=True, gives=eig_result)
 @accepts_out
 def eig(A: TensorBase) -> tuple:
     """λ and v with A v = λ v: eigenvalues and eigenvectors (of norm 1) of square matrices.
@@ -557,7 +559,7 @@ def _eig_gradient(grads: tuple, L: TensorBase, V: TensorBase, real_input: bool) 
     return (real(found) if real_input else found,)
 
 
-@library("lapack", "linalg.eigvals", autocast=("float32", "whole"), composite=True)
+@library("lapack", "linalg.eigvals", autocast=("float32", "fallthrough"), composite=True)
 def eigvals(A: TensorBase, *, out: TensorBase | None = None) -> TensorBase:
     """λ with A v = λ v: eigenvalues of square matrices, always complex, in no certain order.
 
@@ -576,7 +578,7 @@ def eigvals(A: TensorBase, *, out: TensorBase | None = None) -> TensorBase:
 
 
 # --- singular values ------------------------------------------------------------------------------------------------------
-@library("lapack", "linalg.svd", autocast=("float32", "whole"), composite=True, gives=svd_result)
+@library("lapack", "linalg.svd", autocast=("float32", "fallthrough"), composite=True, gives=svd_result)
 @accepts_out
 def svd(
     A: TensorBase,
@@ -699,7 +701,7 @@ def _svd_gradient(grads: tuple, U: TensorBase, S: TensorBase, Vh: TensorBase) ->
     return (found,)
 
 
-@library("lapack", "linalg.svdvals", autocast=("float32", "whole"), composite=True)
+@library("lapack", "linalg.svdvals", autocast=("float32", "fallthrough"), composite=True)
 def svdvals(A: TensorBase, *, driver: str | None = None, out: TensorBase | None = None) -> TensorBase:
     """The diagonal of S in A = U S Vᴴ: singular values in descending order.
 

@@ -121,7 +121,7 @@ def cdist(x1: TensorBase, x2: TensorBase, p: float = 2.0, compute_mode: str = MO
     return found.reshape(*batch, a.shape[-2], b.shape[-2])
 
 
-@library("composite", "pdist", "nn.functional.pdist", autocast=("whole", "float32"), dtypes=FLOATING)
+@library("composite", "pdist", "nn.functional.pdist", autocast=("fallthrough", "float32"), dtypes=FLOATING)
 def pdist(input: TensorBase, p: float = 2.0) -> TensorBase:
     """‖inputᵢ - inputⱼ‖ₚ for all i < j, the rows of a matrix, in the order of the upper triangle's
     elements.

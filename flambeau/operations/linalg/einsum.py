@@ -22,7 +22,7 @@ Label = str | int
 SUBLIST_LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 
-@library("composite", "einsum", autocast=("parts", "lower"))
+@library("composite", "einsum", autocast=("composite", "lower"))
 def einsum(*args: Any) -> TensorBase:
     """Sum of products of tensors whose dimensions are named by letters.
 
@@ -276,9 +276,9 @@ def _after(operand: TensorBase, leading: int, new: int) -> TensorBase:
 def _tensordot_cast(on_host: bool, a: Any, b: Any, dims: Any = 2, **_: Any) -> str:
     """The rule of autocast: of a product of matrices, or of a sum over everything."""
     if not on_host:
-        return "widest"
+        return "promote"
     both = dims if isinstance(dims, int) else len(dims[0]) if isinstance(dims[0], (list, tuple)) else 1
-    return "whole" if both == a.ndim == b.ndim else "parts"
+    return "fallthrough" if both == a.ndim == b.ndim else "composite"
 
 
 @library("composite", "tensordot", autocast=_tensordot_cast, dtypes=NUMBERS)
@@ -345,7 +345,7 @@ def _wrapped(dims: list[int], rank: int) -> list[int]:
     return dims
 
 
-@library("composite", "linalg.multi_dot", autocast=("parts", "lower"), dtypes=NUMBERS)
+@library("composite", "linalg.multi_dot", autocast=("composite", "lower"), dtypes=NUMBERS)
 def multi_dot(tensors: Sequence[TensorBase], *, out: TensorBase | None = None) -> TensorBase:
     """A₁ · A₂ · … · Aₙ in the order of least work; the first and the last may be vectors.
 
@@ -411,7 +411,7 @@ def _best_cuts(sizes: list[int]) -> dict[tuple[int, int], int]:
     return cuts
 
 
-@library("composite", "chain_matmul", autocast=("parts", "lower"))
+@library("composite", "chain_matmul", autocast=("composite", "lower"))
 def chain_matmul(*matrices: TensorBase, out: TensorBase | None = None) -> TensorBase:
     """A₁ · A₂ · … · Aₙ in the order of least work, as `linalg.multi_dot`; of one matrix, itself.
 
@@ -434,7 +434,9 @@ def chain_matmul(*matrices: TensorBase, out: TensorBase | None = None) -> Tensor
     return multi_dot(matrices, out=out)
 
 
-@library("composite", "nn.functional.bilinear", "bilinear", autocast=("whole", "widest"), dtypes=NUMBERS)
+@library(
+    "composite", "nn.functional.bilinear", "bilinear", autocast=("fallthrough", "promote"), dtypes=NUMBERS
+)
 def bilinear(
     input1: TensorBase, input2: TensorBase, weight: TensorBase, bias: TensorBase | None = None
 ) -> TensorBase:

@@ -217,7 +217,7 @@ def is_vector(A: TensorBase, B: TensorBase) -> bool:
     return B.ndim == 1 or (B.ndim == A.ndim - 1 and tuple(B.shape) == tuple(A.shape[:-1]))
 
 
-@library("lapack", "linalg.solve", composite=True, autocast=("float32", "whole"), batching="solving")
+@library("lapack", "linalg.solve", composite=True, autocast=("float32", "fallthrough"), batching="solving")
 def solve(A: TensorBase, B: TensorBase, *, left: bool = True, out: TensorBase | None = None) -> TensorBase:
     """X with A X = B, or X A = B unless `left`; B is matrices, or vectors.  LinAlgError where A is singular.
 
@@ -299,7 +299,7 @@ def _solve_gradient(grad: TensorBase, A: TensorBase, X: TensorBase) -> tuple:
     reference="numpy.linalg.inv",
     name="inv",
     composite=True,
-    autocast=("float32", "whole"),
+    autocast=("float32", "fallthrough"),
 )
 def inv(A: TensorBase, *, out: TensorBase | None = None) -> TensorBase:
     """A⁻¹, the inverse of square matrices; LinAlgError where one is singular.
@@ -342,7 +342,7 @@ def _inverse_gradient(grad: TensorBase, Y: TensorBase) -> TensorBase:
     return -matmul(Y.mH, matmul(grad, Y.mH))
 
 
-@library("lapack", "linalg.inv_ex", composite=True, autocast=("float32", "whole"), gives=inv_ex_result)
+@library("lapack", "linalg.inv_ex", composite=True, autocast=("float32", "fallthrough"), gives=inv_ex_result)
 @accepts_out
 def inv_ex(A: TensorBase, *, check_errors: bool = False) -> tuple:
     """A⁻¹ as `inv`, and for each matrix a number instead of an error.
@@ -393,7 +393,11 @@ def solve_ex(A: TensorBase, B: TensorBase, *, left: bool = True, check_errors: b
 
 # --- Cholesky -------------------------------------------------------------------------------------------------------------
 @library(
-    "lapack", "linalg.cholesky_ex", composite=True, autocast=("float32", "whole"), gives=cholesky_ex_result
+    "lapack",
+    "linalg.cholesky_ex",
+    composite=True,
+    autocast=("float32", "fallthrough"),
+    gives=cholesky_ex_result,
 )
 @accepts_out
 def cholesky_ex(A: TensorBase, *, upper: bool = False, check_errors: bool = False) -> tuple:
@@ -449,7 +453,7 @@ def _cholesky_gradient(grad: TensorBase, L: TensorBase) -> tuple:
     return (linalg_solve_triangular(L.mH, left.mH, True, False).mH,)
 
 
-@library("lapack", "linalg.cholesky", composite=True, autocast=("float32", "whole"))
+@library("lapack", "linalg.cholesky", composite=True, autocast=("float32", "fallthrough"))
 def cholesky(A: TensorBase, *, upper: bool = False, out: TensorBase | None = None) -> TensorBase:
     """Lower triangular L with A = L Lᴴ, or its Hermitian transpose where `upper`; A is Hermitian, positive-definite.
 

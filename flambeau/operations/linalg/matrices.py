@@ -36,7 +36,9 @@ svd_result = named_result("svd", "U", "S", "V")
 
 
 # --- vectors --------------------------------------------------------------------------------------------------------------
-@library("composite", "linalg.cross", name="linalg_cross", autocast=("whole", "widest"), dtypes=NUMBERS)
+@library(
+    "composite", "linalg.cross", name="linalg_cross", autocast=("fallthrough", "promote"), dtypes=NUMBERS
+)
 def linalg_cross(
     input: TensorBase, other: TensorBase, *, dim: int = -1, out: TensorBase | None = None
 ) -> TensorBase:
@@ -128,7 +130,10 @@ def linalg_diagonal(A: TensorBase, *, offset: int = 0, dim1: int = -2, dim2: int
 
 # --- norms ----------------------------------------------------------------------------------------------------------------
 @library(
-    "composite", "linalg.matrix_norm", autocast=("whole", "float32 unless told"), dtypes=FLOATING | COMPLEX
+    "composite",
+    "linalg.matrix_norm",
+    autocast=("fallthrough", "float32 unless dtype"),
+    dtypes=FLOATING | COMPLEX,
 )
 def matrix_norm(
     A: TensorBase,
@@ -187,7 +192,7 @@ def _matrix_norm(A: TensorBase, ord: Any, rows: int, columns: int, keepdim: bool
     "composite",
     "linalg.norm",
     name="linalg_norm",
-    autocast=("whole", "float32 unless told"),
+    autocast=("fallthrough", "float32 unless dtype"),
     dtypes=FLOATING | COMPLEX,
 )
 def linalg_norm(
@@ -241,7 +246,11 @@ def _number(p) -> float | None:
 
 
 @library(
-    "composite", "norm", "Tensor.norm", autocast=("whole", "float32 unless told"), dtypes=FLOATING | COMPLEX
+    "composite",
+    "norm",
+    "Tensor.norm",
+    autocast=("fallthrough", "float32 unless dtype"),
+    dtypes=FLOATING | COMPLEX,
 )
 def norm(input, p="fro", dim=None, keepdim: bool = False, out=None, dtype=None) -> TensorBase:
     """(Σ |x|^p)^(1/p), the p-norm, over `dim` (all by default).
@@ -263,7 +272,7 @@ def norm(input, p="fro", dim=None, keepdim: bool = False, out=None, dtype=None) 
     return vector_norm(input, order, dim, keepdim, dtype=dtype, out=out)
 
 
-@library("composite", "nuclear_norm", autocast=("whole", "float32"), dtypes=WIDE | COMPLEX)
+@library("composite", "nuclear_norm", autocast=("fallthrough", "float32"), dtypes=WIDE | COMPLEX)
 def nuclear_norm(input: TensorBase, dim: Any = (-2, -1), keepdim: bool = False) -> TensorBase:
     """Σ σₖ: the sum of the singular values of matrices.
 
@@ -280,7 +289,7 @@ def nuclear_norm(input: TensorBase, dim: Any = (-2, -1), keepdim: bool = False) 
     return matrix_norm(input, "nuc", dim, keepdim)
 
 
-@library("composite", "linalg.cond", autocast=("float32", "whole"), dtypes=WIDE | COMPLEX)
+@library("composite", "linalg.cond", autocast=("float32", "fallthrough"), dtypes=WIDE | COMPLEX)
 def cond(A: TensorBase, p: Any = None, *, out: TensorBase | None = None) -> TensorBase:
     """The condition number: norm(A) · norm(A⁻¹), for p 2 (the default) and -2 by singular values; inf for a singular matrix.
 
@@ -337,7 +346,7 @@ def _magnitudes(A: TensorBase, hermitian: bool) -> TensorBase:
     "composite",
     "linalg.matrix_rank",
     differentiable=False,
-    autocast=("float32", "whole"),
+    autocast=("float32", "fallthrough"),
     dtypes=WIDE | COMPLEX,
 )
 def matrix_rank(
@@ -372,7 +381,7 @@ def matrix_rank(
     return into(out, (S > limit.unsqueeze(-1)).sum(-1), "linalg.matrix_rank")
 
 
-@library("composite", "linalg.pinv", autocast="parts", dtypes=WIDE | COMPLEX)
+@library("composite", "linalg.pinv", autocast="composite", dtypes=WIDE | COMPLEX)
 def pinv(
     A: TensorBase,
     rcond: Any = None,
@@ -394,7 +403,7 @@ def pinv(
     return into(out, linalg_pinv(A, hermitian, atol, rtol), "linalg.pinv")
 
 
-@leaf("lapack", results=("P",), inputs=("A",), batching="solving tolerances", autocast="parts")
+@leaf("lapack", results=("P",), inputs=("A",), batching="solving tolerances", autocast="composite")
 def linalg_pinv(A: TensorBase, hermitian: bool, atol: Any, rtol: Any) -> TensorBase:
     """The pseudo-inverse of checked matrices."""
     if not A.numel():
@@ -424,7 +433,11 @@ def _pinv_gradient(grad: TensorBase, A: TensorBase, P: TensorBase) -> tuple:
 
 
 @library(
-    "composite", "linalg.lstsq", autocast=("float32", "whole"), dtypes=WIDE | COMPLEX, gives=lstsq_result
+    "composite",
+    "linalg.lstsq",
+    autocast=("float32", "fallthrough"),
+    dtypes=WIDE | COMPLEX,
+    gives=lstsq_result,
 )
 @accepts_out
 def lstsq(A: TensorBase, B: TensorBase, rcond: float | None = None, *, driver: str | None = None) -> tuple:
@@ -529,7 +542,7 @@ def _by_qr(A: TensorBase, B: TensorBase, rcond: float | None) -> TensorBase | No
     "matrix_power",
     "Tensor.matrix_power",
     name="matrix_power",
-    autocast="parts",
+    autocast="composite",
     dtypes=FLOATING | COMPLEX,
 )
 def matrix_power(A: TensorBase, n: int, *, out: TensorBase | None = None) -> TensorBase:
@@ -571,7 +584,7 @@ def matrix_power(A: TensorBase, n: int, *, out: TensorBase | None = None) -> Ten
     "composite",
     "linalg.tensorinv",
     reference="numpy.linalg.tensorinv",
-    autocast=("float32", "whole"),
+    autocast=("float32", "fallthrough"),
     dtypes=WIDE | COMPLEX,
 )
 def tensorinv(A: TensorBase, ind: int = 2, *, out: TensorBase | None = None) -> TensorBase:
@@ -607,7 +620,7 @@ def tensorinv(A: TensorBase, ind: int = 2, *, out: TensorBase | None = None) -> 
     "composite",
     "linalg.tensorsolve",
     reference="numpy.linalg.tensorsolve",
-    autocast=("float32", "whole"),
+    autocast=("float32", "fallthrough"),
     dtypes=WIDE | COMPLEX,
 )
 def tensorsolve(
@@ -645,7 +658,7 @@ def tensorsolve(
     "cholesky",
     "Tensor.cholesky",
     name="old_cholesky",
-    autocast=("float32", "whole"),
+    autocast=("float32", "fallthrough"),
     dtypes=WIDE | COMPLEX,
 )
 def cholesky(input: TensorBase, upper: bool = False, *, out: TensorBase | None = None) -> TensorBase:
@@ -666,7 +679,7 @@ def cholesky(input: TensorBase, upper: bool = False, *, out: TensorBase | None =
     return lapack.cholesky(input, upper=upper, out=out)
 
 
-@library("composite", autocast=("float32", "whole"), dtypes=WIDE | COMPLEX)
+@library("composite", autocast=("float32", "fallthrough"), dtypes=WIDE | COMPLEX)
 def cholesky_solve(
     input: TensorBase, L: TensorBase, upper: bool = False, *, out: TensorBase | None = None
 ) -> TensorBase:
@@ -714,7 +727,7 @@ def _cholesky_solve_gradient(grad: TensorBase, L: TensorBase, X: TensorBase, upp
     return to_B, matmul(L, both) if upper else matmul(both, L)
 
 
-@library("composite", autocast=("float32", "whole"), dtypes=WIDE | COMPLEX)
+@library("composite", autocast=("float32", "fallthrough"), dtypes=WIDE | COMPLEX)
 def cholesky_inverse(L: TensorBase, upper: bool = False, *, out: TensorBase | None = None) -> TensorBase:
     """(L Lᴴ)⁻¹, or (Lᴴ L)⁻¹ where `upper`.
 
@@ -734,7 +747,9 @@ def cholesky_inverse(L: TensorBase, upper: bool = False, *, out: TensorBase | No
     return into(out, linalg_cholesky_solve(one, L, upper), "cholesky_inverse")
 
 
-@library("composite", autocast=("float32", "whole"), dtypes=WIDE | COMPLEX, gives=triangular_solve_result)
+@library(
+    "composite", autocast=("float32", "fallthrough"), dtypes=WIDE | COMPLEX, gives=triangular_solve_result
+)
 @accepts_out
 def triangular_solve(
     b: TensorBase, A: TensorBase, upper: bool = True, transpose: bool = False, unitriangular: bool = False
@@ -761,7 +776,9 @@ def triangular_solve(
     return triangular_solve_result(found, A.expand(*batch, *A.shape[-2:]).clone())
 
 
-@library("composite", "qr", "Tensor.qr", name="old_qr", autocast=("float32", "whole"), dtypes=WIDE | COMPLEX)
+@library(
+    "composite", "qr", "Tensor.qr", name="old_qr", autocast=("float32", "fallthrough"), dtypes=WIDE | COMPLEX
+)
 @accepts_out
 def qr(input: TensorBase, some: bool = True) -> tuple:
     """`linalg.qr`, input = Q R: reduced where `some`, else complete.
@@ -786,7 +803,7 @@ def qr(input: TensorBase, some: bool = True) -> tuple:
     "svd",
     "Tensor.svd",
     name="old_svd",
-    autocast=("float32", "whole"),
+    autocast=("float32", "fallthrough"),
     dtypes=WIDE | COMPLEX,
     gives=svd_result,
 )
@@ -824,7 +841,7 @@ def svd(input: TensorBase, some: bool = True, compute_uv: bool = True) -> tuple:
         "(A: Tensor, pivot: bool = True, get_infos: Literal[False] = False) -> tuple[Tensor, Tensor]",
         "(A: Tensor, pivot: bool = True, *, get_infos: Literal[True]) -> tuple[Tensor, Tensor, Tensor]",
     ),
-    autocast=("float32", "whole"),
+    autocast=("float32", "fallthrough"),
     dtypes=WIDE | COMPLEX,
 )
 def lu(A: TensorBase, pivot: bool = True, get_infos: bool = False) -> tuple:
@@ -851,7 +868,7 @@ def lu(A: TensorBase, pivot: bool = True, get_infos: bool = False) -> tuple:
     "lu_solve",
     "Tensor.lu_solve",
     name="old_lu_solve",
-    autocast=("float32", "whole"),
+    autocast=("float32", "fallthrough"),
     dtypes=WIDE | COMPLEX,
 )
 @accepts_out
@@ -905,7 +922,7 @@ def lu_unpack(
     return lu_unpack_result(P, L, U)
 
 
-@library("composite", "pinverse", "Tensor.pinverse", autocast=("float32", "parts"), dtypes=WIDE | COMPLEX)
+@library("composite", "pinverse", "Tensor.pinverse", autocast=("float32", "composite"), dtypes=WIDE | COMPLEX)
 def pinverse(input: TensorBase, rcond: float = 1e-15) -> TensorBase:
     """`linalg.pinv`: V S⁺ Uᴴ for input = U S Vᴴ, where singular values up to rcond · largest count as 0.
 
@@ -924,7 +941,7 @@ def pinverse(input: TensorBase, rcond: float = 1e-15) -> TensorBase:
 
 
 # --- low rank -------------------------------------------------------------------------------------------------------------
-@library("composite", "svd_lowrank", autocast="parts", dtypes=WIDE | COMPLEX)
+@library("composite", "svd_lowrank", autocast="composite", dtypes=WIDE | COMPLEX)
 def svd_lowrank(
     A: TensorBase, q: int | None = 6, niter: int | None = 2, M: TensorBase | None = None
 ) -> tuple[TensorBase, TensorBase, TensorBase]:
@@ -959,7 +976,7 @@ def svd_lowrank(
     return matmul(Q, U), S, Vh.mH
 
 
-@library("composite", "pca_lowrank", autocast="parts", dtypes=WIDE | COMPLEX)
+@library("composite", "pca_lowrank", autocast="composite", dtypes=WIDE | COMPLEX)
 def pca_lowrank(
     A: TensorBase, q: int | None = None, center: bool = True, niter: int = 2
 ) -> tuple[TensorBase, TensorBase, TensorBase]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...codegen import tiles  # noqa: F401  provides the tiles of products
 from ...core.base.tensor import TensorBase
-from ...core.call.wrapping import write_out
+from ...core.call.wrapping import set_decomposition
 from ...core.lib.products import contraction, products
 from ..declare import flops
 from ..declare.dtype_groups import EVERY, NUMBERS
@@ -17,8 +17,8 @@ from ..declare.registry import leaf, register
 def _inner_cast(on_host: bool, input: Any, other: Any, **_: Any) -> str:
     """A product of matrices, or `dot`, which is in one list alone; the dtypes are compared before."""
     if not on_host:
-        return "widest"
-    return "lower" if input.dtype == other.dtype and max(input.ndim, other.ndim) > 1 else "whole"
+        return "promote"
+    return "lower" if input.dtype == other.dtype and max(input.ndim, other.ndim) > 1 else "fallthrough"
 
 
 _FLOPS: dict[Any, Any] = {
@@ -30,16 +30,16 @@ for _name, _autocast, _dtypes in (
     ("matmul", "lower", NUMBERS),
     ("mm", "lower", NUMBERS),
     ("bmm", "lower", NUMBERS),
-    ("mv", ("whole", "lower"), NUMBERS),
-    ("dot", ("whole", "widest"), NUMBERS),
-    ("vdot", ("whole", "widest"), NUMBERS),
+    ("mv", ("fallthrough", "lower"), NUMBERS),
+    ("dot", ("fallthrough", "promote"), NUMBERS),
+    ("vdot", ("fallthrough", "promote"), NUMBERS),
     ("inner", _inner_cast, NUMBERS),
     ("outer", None, EVERY),
     ("addmm", "lower", NUMBERS),
-    ("addmv", ("whole", "lower"), NUMBERS),
+    ("addmv", ("fallthrough", "lower"), NUMBERS),
     ("addbmm", "lower", NUMBERS),
     ("baddbmm", "lower", NUMBERS),
-    ("addr", ("whole", "lower"), EVERY),
+    ("addr", ("fallthrough", "lower"), EVERY),
 ):
     register(
         _name,
@@ -74,12 +74,12 @@ def _linear_written_out(input, weight, bias=None):
     return found if input.ndim == 2 else found.reshape(*input.shape[:-1], found.shape[-1])
 
 
-write_out(products.linear, _linear_written_out)
+set_decomposition(products.linear, _linear_written_out)
 # Gradients of products, as modes of the lower level see them.
 register(
-    "product_as", "library", contraction.shown_product, places=(), aten="mm", flops=flops.gradient_of_product
+    "product_as", "library", contraction.product_op, places=(), aten="mm", flops=flops.gradient_of_product
 )
-register("columns_summed", "library", contraction.shown_column_sums, places=(), aten="sum")
+register("columns_summed", "library", contraction.column_sums_op, places=(), aten="sum")
 register("ger", "library", products.outer)
 register(
     "linalg.matmul", "library", products.matmul, places=("linalg.matmul",), autocast="lower", dtypes=NUMBERS

@@ -52,7 +52,7 @@ def _turned(V: TensorBase, tau: TensorBase, other: TensorBase) -> TensorBase:
     "orgqr",
     "Tensor.orgqr",
     name="householder_product",
-    autocast=("float32", "whole"),
+    autocast=("float32", "fallthrough"),
     dtypes=WIDE | COMPLEX,
 )
 def householder_product(input: TensorBase, tau: TensorBase, *, out: TensorBase | None = None) -> TensorBase:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 
-from ...core.base.provided import provide
+from ...core.base.callbacks import set_callback
 from ...core.base.tensor import TensorBase
 from ...core.tape.contexts import unrecorded
 from ...core.views.views import view_as_real
@@ -256,4 +256,4 @@ for _name, _function in (
     ("device.index", get),
     ("device.index_put", put),
 ):
-    provide(_name, _function)
+    set_callback(_name, _function)

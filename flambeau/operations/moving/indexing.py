@@ -9,8 +9,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ...core.base.callbacks import callbacks
 from ...core.base.dtypes import by_name
-from ...core.base.provided import provided
 from ...core.base.tensor import TensorBase
 from ...core.call.function import FunctionOp
 from ...core.places import indexing
@@ -79,7 +79,7 @@ def _shaped(found: TensorBase, shape: Sequence[int]) -> TensorBase:
 index_select = _reading(indexing.index_select)
 index_add, index_add_ = _added = _writing(indexing, "index_add", "source", out=True)
 index_copy, index_copy_ = _copied = _writing(
-    indexing, "index_copy", "source", out=True, autocast=("widest", "whole")
+    indexing, "index_copy", "source", out=True, autocast=("promote", "fallthrough")
 )
 index_fill, index_fill_ = _filled = _writing(indexing, "index_fill", "value")
 
@@ -133,7 +133,9 @@ def _(grad: TensorBase, index: TensorBase, accumulate: bool, shape_source: Any, 
 
 
 # --- at index tensors and masks ---------------------
-index_put, index_put_ = _at_indices = _writing(indexing, "index_put", "values", autocast=("whole", "widest"))
+index_put, index_put_ = _at_indices = _writing(
+    indexing, "index_put", "values", autocast=("fallthrough", "promote")
+)
 masked_select = _reading(indexing.masked_select, batching="shapeless")
 masked_scatter, masked_scatter_ = _under_mask = _writing(
     indexing, "masked_scatter", "source", batching="looped"
@@ -170,7 +172,7 @@ gather = _reading(compiled.gather)
 take_along_dim = _reading(compiled.take_along_dim)
 scatter, scatter_ = _scattered = _writing(compiled, "scatter", "src", out=True)
 scatter_add, scatter_add_ = _summed = _writing(
-    compiled, "scatter_add", "src", out=True, autocast=("whole", "widest")
+    compiled, "scatter_add", "src", out=True, autocast=("fallthrough", "promote")
 )
 for _op in _scattered:
     _op.loose = True  # its values may be tensors or numbers
@@ -179,7 +181,7 @@ for _op in _scattered:
 @gather.derivative
 def _(grad: TensorBase, dim: int, index: TensorBase, sparse_grad: bool, shape_input: Any) -> TensorBase:
     if sparse_grad and shape_input:
-        return provided["sparse_coo_gathered"](grad, index, dim, shape_input)
+        return callbacks["sparse_coo_gathered"](grad, index, dim, shape_input)
     return grad.new_zeros(shape_input).scatter_add_(dim, index, grad)
 
 

@@ -18,10 +18,15 @@ cat = register(
     join.cat,
     places=("cat", "concat", "concatenate"),
     reference="numpy.concatenate",
-    autocast=("widest", "whole"),
+    autocast=("promote", "fallthrough"),
 )
 stack = register(
-    "stack", "join", join.stack, places=("stack",), reference="numpy.stack", autocast=("widest", "whole")
+    "stack",
+    "join",
+    join.stack,
+    places=("stack",),
+    reference="numpy.stack",
+    autocast=("promote", "fallthrough"),
 )
 
 
@@ -35,7 +40,7 @@ def _checked(who: str, tensors: Tensors) -> Tensors:
     return tensors
 
 
-@library("composite", "hstack", autocast="parts", moves=True)
+@library("composite", "hstack", autocast="composite", moves=True)
 def hstack(tensors: Tensors, *, out: TensorBase | None = None) -> TensorBase:
     """[A B …]: the tensors side by side, along the second dimension, 1-dim ones along the first.
 
@@ -47,7 +52,7 @@ def hstack(tensors: Tensors, *, out: TensorBase | None = None) -> TensorBase:
     return cat(parts, 0 if parts[0].ndim == 1 else 1, out=out)
 
 
-@library("composite", "vstack", "row_stack", autocast="parts", moves=True)
+@library("composite", "vstack", "row_stack", autocast="composite", moves=True)
 def vstack(tensors: Tensors, *, out: TensorBase | None = None) -> TensorBase:
     """The tensors one above another: along the first dimension, where a 1-dim tensor counts as a row.
 
@@ -61,7 +66,7 @@ def vstack(tensors: Tensors, *, out: TensorBase | None = None) -> TensorBase:
     return cat([atleast_2d(t) for t in _checked("vstack", tensors)], 0, out=out)
 
 
-@library("composite", "dstack", autocast="parts", moves=True)
+@library("composite", "dstack", autocast="composite", moves=True)
 def dstack(tensors: Tensors, *, out: TensorBase | None = None) -> TensorBase:
     """The tensors one behind another: along the third dimension, which is added where it is missing.
 
@@ -82,7 +87,7 @@ def dstack(tensors: Tensors, *, out: TensorBase | None = None) -> TensorBase:
     return cat([atleast_3d(t) for t in _checked("dstack", tensors)], 2, out=out)
 
 
-@library("composite", "column_stack", autocast="parts", moves=True)
+@library("composite", "column_stack", autocast="composite", moves=True)
 def column_stack(tensors: Tensors, *, out: TensorBase | None = None) -> TensorBase:
     """[a b …]: the tensors side by side as columns; 0-dim and 1-dim ones become matrices of one column
     first.
@@ -96,7 +101,7 @@ def column_stack(tensors: Tensors, *, out: TensorBase | None = None) -> TensorBa
     return hstack(parts, out=out)
 
 
-@library("composite", "block_diag", autocast="parts")
+@library("composite", "block_diag", autocast="composite")
 def block_diag(*tensors: TensorBase) -> TensorBase:
     """A matrix with the given ones (or rows, or numbers) along its diagonal and zeros elsewhere: [[A, 0], [0, B]] for A and B.
 

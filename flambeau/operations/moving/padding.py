@@ -22,7 +22,7 @@ MODES = ("constant", "reflect", "replicate", "circular")
 def _padding_cast(on_host: bool, input: Any, pad: Any, mode: str = "constant", value: Any = None) -> str:
     """The rule of autocast: PyTorch's CPU list has the modes but one."""
     listed = mode == "replicate" or (mode == "reflect" and len(pad) <= 4)
-    return "float32" if on_host and listed else "whole"
+    return "float32" if on_host and listed else "fallthrough"
 
 
 @library("shape", "nn.functional.pad", autocast=_padding_cast, composite=True)

@@ -1,6 +1,6 @@
 """Different elements, counts, and where values belong in ascending rows.
 
-What our own loops (`core/lib/ordering/tallies.pyx`) do not know, NumPy computes, which is imported then.
+What our own loops (`core/lib/ordering/histograms.pyx`) do not know, NumPy computes, which is imported then.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from ...core.base.dtypes import by_name
 from ...core.base.memory import require
 from ...core.base.tensor import TensorBase
 from ...core.call.operands import result_type
-from ...core.lib.ordering import tallies
+from ...core.lib.ordering import histograms
 from ...core.lib.ordering.order import order
 from ...core.make.bridge import from_numpy
 from ...core.make.create import arange, full
@@ -145,7 +145,7 @@ def _unique_in_range(
     input: TensorBase, x: TensorBase, low: int, size: int, return_inverse: bool, return_counts: bool
 ) -> Any:
     """`unique` of integers that lie near one another: by counts of all that there may be."""
-    counts = tallies.count(x, low, size)
+    counts = histograms.count(x, low, size)
     places = counts.nonzero().reshape(-1)
     found = [to_dtype(places + low, input.dtype)]
     if return_inverse:
@@ -234,7 +234,7 @@ def bincount(input: TensorBase, weights: TensorBase | None = None, minlength: in
     x = _whole(input)
     if minlength >= 0 and (weights is None or not x.numel()):  # as PyTorch, which counts nothing in int64
         require(8 * minlength)
-        found = tallies.few(x, minlength)
+        found = histograms.small_bincount(x, minlength)
         if found is not None:
             return found
     low, high = (int(e) for e in x.aminmax()) if x.numel() else (0, -1)
@@ -249,13 +249,13 @@ def bincount(input: TensorBase, weights: TensorBase | None = None, minlength: in
     size = max(high + 1, minlength)
     require(8 * size)
     if weights is None:
-        return tallies.count(x, 0, size)
+        return histograms.count(x, 0, size)
     if weights.shape != input.shape:
         raise RuntimeError(
             f"bincount(): weights should be 1-d and have the same length as input, got {list(weights.shape)}"
         )
     wide = to_dtype(weights, by_name["float64"]).contiguous()
-    found = tallies.weighed(x, wide, size)
+    found = histograms.weighted_bincount(x, wide, size)
     return to_dtype(found, weights.dtype) if weights.dtype.name == "float32" else found
 
 
@@ -288,7 +288,7 @@ def histc(
             input.detach() if input.dtype.name == "float64" else to_dtype(input.detach(), by_name["float32"])
         )
         low, high = _ends(wide, float(min), float(max))
-        found = to_dtype(tallies.parts(wide.contiguous(), low, high, bins)[:bins], input.dtype)
+        found = to_dtype(histograms.parts(wide.contiguous(), low, high, bins)[:bins], input.dtype)
     return into(out, found, "histc")
 
 
@@ -360,7 +360,7 @@ def searchsorted(
         bounds, sought = (to_dtype(x.detach(), by_name[kind]) for x in given[:2])
         if sorter is not None:
             bounds = bounds.gather(-1, sorter)
-        found = tallies.belong(bounds.contiguous(), sought.contiguous(), behind)
+        found = histograms.search_sorted(bounds.contiguous(), sought.contiguous(), behind)
         return into(out, to_dtype(found, rule.dtype), "searchsorted")
 
     def search(bounds, values, sorter=None):

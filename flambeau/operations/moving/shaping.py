@@ -497,7 +497,7 @@ def diagflat(input: TensorBase, offset: int = 0) -> TensorBase:
     return diag_embed(input.reshape(-1), offset)
 
 
-@library("shape", reference="numpy.trace", autocast=("float32", "whole"), composite=True)
+@library("shape", reference="numpy.trace", autocast=("float32", "fallthrough"), composite=True)
 def trace(input: TensorBase) -> TensorBase:
     """Σ inputᵢᵢ: the sum of a matrix's diagonal.  RuntimeError unless there are two dimensions.
 
@@ -756,7 +756,7 @@ def meshgrid(*tensors: Any, indexing: str | None = None) -> tuple[TensorBase, ..
     return tuple(grids)
 
 
-@library("shape", "cartesian_prod", autocast="parts", composite=True)
+@library("shape", "cartesian_prod", autocast="composite", composite=True)
 def cartesian_prod(*tensors: TensorBase) -> TensorBase:
     """All tuples of one element of each 1-dim tensor, as rows in lexical order.
 
@@ -781,7 +781,7 @@ def cartesian_prod(*tensors: TensorBase) -> TensorBase:
     return stack(meshgrid(*tensors, indexing="ij"), -1).reshape(-1, len(tensors))
 
 
-@library("shape", "combinations", "Tensor.combinations", autocast="parts", composite=True)
+@library("shape", "combinations", "Tensor.combinations", autocast="composite", composite=True)
 def combinations(input: TensorBase, r: int = 2, with_replacement: bool = False) -> TensorBase:
     """All choices of r elements of a 1-dim tensor, as rows in the order of `itertools.combinations`.
 
@@ -852,7 +852,7 @@ def kron(input: TensorBase, other: TensorBase, *, out: TensorBase | None = None)
     return into(out, found, "kron")
 
 
-@library("shape", autocast=("whole", "widest"), composite=True, dtypes=NUMBERS)
+@library("shape", autocast=("fallthrough", "promote"), composite=True, dtypes=NUMBERS)
 def cross(
     input: TensorBase, other: TensorBase, dim: int | None = None, *, out: TensorBase | None = None
 ) -> TensorBase:
@@ -931,7 +931,7 @@ _DOUBLE = ("float64", "complex128")
 
 
 # --- statistics of variables -------------------------------------------------------------------------------------------------------
-@library("composite", "cov", "Tensor.cov", reference="numpy.cov", autocast="parts", dtypes=NUMBERS)
+@library("composite", "cov", "Tensor.cov", reference="numpy.cov", autocast="composite", dtypes=NUMBERS)
 @in_float32()
 def cov(
     input: TensorBase,
@@ -988,7 +988,12 @@ def cov(
 
 
 @library(
-    "composite", "corrcoef", "Tensor.corrcoef", reference="numpy.corrcoef", autocast="parts", dtypes=NUMBERS
+    "composite",
+    "corrcoef",
+    "Tensor.corrcoef",
+    reference="numpy.corrcoef",
+    autocast="composite",
+    dtypes=NUMBERS,
 )
 @in_float32()
 def corrcoef(input: TensorBase) -> TensorBase:

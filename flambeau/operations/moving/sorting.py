@@ -414,7 +414,7 @@ def _quantile(who: str, skip_nan: bool):
         + of_call(f"{who}(flambeau.tensor([1.0, 2.0, 4.0]), 0.75)", "tensor(3.)")
     )
     return register(
-        who, "sort", function, autocast=("float32", "whole"), composite=True, on_host=False, dtypes=WIDE
+        who, "sort", function, autocast=("float32", "fallthrough"), composite=True, on_host=False, dtypes=WIDE
     )
 
 

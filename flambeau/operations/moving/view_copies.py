@@ -138,7 +138,7 @@ def view_copy(input: Tensor, size: Any) -> Tensor:
     views.view_as_complex,
     "flambeau.tensor([[1.0, 2.0]])",
     "tensor([1.+2.j])",
-    autocast=("float32", "whole"),
+    autocast=("float32", "fallthrough"),
     dtypes=FLOATING - {"bfloat16"},
 )
 def view_as_complex_copy(input: Tensor) -> Tensor:

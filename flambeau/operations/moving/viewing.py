@@ -76,7 +76,7 @@ view_as_complex = register(
     "view",
     views.view_as_complex,
     places=("view_as_complex",),
-    autocast=("float32", "whole"),
+    autocast=("float32", "fallthrough"),
     dtypes=FLOATING - {"bfloat16"},
     batching="elements",
     moves=False,

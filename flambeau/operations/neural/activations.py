@@ -194,7 +194,9 @@ def _softplus(x):
     return fn.maximum(x, _zero(x)) + fn.log1p(fn.exp(-fn.absolute(x)))
 
 
-@pointwise(places=("nn.functional.softplus",), dtypes=FLOATING, in_place=False, autocast=("whole", "float32"))
+@pointwise(
+    places=("nn.functional.softplus",), dtypes=FLOATING, in_place=False, autocast=("fallthrough", "float32")
+)
 def softplus(input, *, beta=1.0, threshold=20.0):
     """log(1 + exp(beta · x)) / beta; x itself where beta · x exceeds the threshold.
 
@@ -383,7 +385,7 @@ def _with_inplace(op, example: str, *params: tuple[str, float], check: Callable 
             return (written if inplace else op)(input, **values)
 
         given = [(n, BY_PLACE, v, MISSING) for n, v in (*params, ("inplace", False))]
-        with_params.late_parameters = lambda: [("input", BY_PLACE, MISSING, MISSING), *given]  # type: ignore[attr-defined]
+        with_params.describe_parameters = lambda: [("input", BY_PLACE, MISSING, MISSING), *given]  # type: ignore[attr-defined]
         function = with_params
     else:
 
@@ -405,7 +407,7 @@ def _with_inplace(op, example: str, *params: tuple[str, float], check: Callable 
         function,
         places=(f"nn.functional.{name}",),
         in_place=in_place,
-        thin=True,
+        forwards=True,
         computed_by=op,
         elementwise=True,
     )
@@ -452,7 +454,7 @@ _with_inplace(hardtanh, "-1.0, 2.0 -> -1.,  1.", ("min_val", -1.0), ("max_val", 
     "composite",
     "nn.functional.softshrink",
     name="softshrink_function",
-    thin=True,
+    forwards=True,
     elementwise=True,
     dtypes=FLOATING,
 )
@@ -474,7 +476,7 @@ def softshrink_function(input: TensorBase, lambd: float = 0.5) -> TensorBase:
     return softshrink(input, lambd=lambd)
 
 
-@library("composite", "nn.functional.gelu", thin=True, elementwise=True, dtypes=FLOATING)
+@library("composite", "nn.functional.gelu", forwards=True, elementwise=True, dtypes=FLOATING)
 def gelu(input: TensorBase, approximate: str = "none") -> TensorBase:
     """x · Φ(x), by erf or, with approximate="tanh", by tanh (Hendrycks and Gimpel 2016).
 
@@ -526,12 +528,12 @@ register(
     threshold,
     places=("threshold", "nn.functional.threshold"),
     in_place=threshold_,
-    thin=True,
+    forwards=True,
     elementwise=True,
     dtypes=NUMERIC,
 )
 
-library("composite", "nn.functional.tanh", name="tanh_function", thin=True)(tanh)
+library("composite", "nn.functional.tanh", name="tanh_function", forwards=True)(tanh)
 
 
 def prelu(input: TensorBase, weight: TensorBase) -> TensorBase:
@@ -570,7 +572,7 @@ register(
     "composite",
     prelu,
     places=("prelu", "Tensor.prelu", "nn.functional.prelu"),
-    thin=True,
+    forwards=True,
     autocast="lower",
     label="PreluKernelBackward0",
     dtypes=FLOATING,

@@ -275,7 +275,7 @@ def signbit(input):
     reference="numpy.reciprocal",
     domain=(0.5, 3.0),
     dtypes=EVERY,
-    autocast=("whole", "float32"),
+    autocast=("fallthrough", "float32"),
 )
 def reciprocal(input):
     """1 / input.
@@ -292,7 +292,7 @@ def _(grad, out):
     return -(grad * (out * out))
 
 
-@pointwise(reference="numpy.square", dtypes=EVERY, autocast=("whole", "float32"), label="PowBackward0")
+@pointwise(reference="numpy.square", dtypes=EVERY, autocast=("fallthrough", "float32"), label="PowBackward0")
 def square(input):
     """input², element by element; int64 for bool.
 
@@ -342,7 +342,7 @@ def sqrt(input):
     return fn.sqrt(input)
 
 
-@pointwise(int_to_float=True, domain=(0.1, 4.0), dtypes=EVERY, autocast=("whole", "float32"))
+@pointwise(int_to_float=True, domain=(0.1, 4.0), dtypes=EVERY, autocast=("fallthrough", "float32"))
 def rsqrt(input):
     """1 / √input.
 
@@ -879,7 +879,7 @@ def identity(input):
 
 
 # --- several operands ------------------------------
-@pointwise(dtypes=NUMBERS, scalar_second=True, autocast=("whole", "widest"))
+@pointwise(dtypes=NUMBERS, scalar_second=True, autocast=("fallthrough", "promote"))
 def addcmul(input, tensor1, tensor2, *, value=1):
     """input + value · tensor1 · tensor2.
 
@@ -890,7 +890,7 @@ def addcmul(input, tensor1, tensor2, *, value=1):
     return input + value * (tensor1 * tensor2)
 
 
-@pointwise(dtypes=FLOATING | COMPLEX, scalar_second=True, autocast=("whole", "widest"))
+@pointwise(dtypes=FLOATING | COMPLEX, scalar_second=True, autocast=("fallthrough", "promote"))
 def addcdiv(input, tensor1, tensor2, *, value=1):
     """input + value · tensor1 / tensor2.
 
@@ -1000,7 +1000,7 @@ def _checked(name: str, shown: str, op, reference: str | None):
         in_place=in_place,
         reference=reference,
         domain=(0.5, 3.0),
-        thin=True,
+        forwards=True,
         computed_by=op,
         elementwise=True,
     )
@@ -1256,7 +1256,7 @@ register(
     aten="div",
     reference="numpy.true_divide",
     domain=(0.5, 3.0),
-    thin=True,
+    forwards=True,
     elementwise=True,
 )
 register(
@@ -1266,11 +1266,11 @@ register(
     in_place=pow_,
     reference="numpy.power",
     domain=(0.2, 3.0),
-    thin=True,
+    forwards=True,
     overloads=(
         "(input: Tensor | complex, exponent: Tensor | complex, *, out: Tensor | None = None) -> Tensor",
     ),
-    autocast=("whole", "float32"),
+    autocast=("fallthrough", "float32"),
     elementwise=True,
 )
 register(
@@ -1279,7 +1279,7 @@ register(
     clamp,
     places=("clamp", "Tensor.clamp", "clip", "Tensor.clip"),
     in_place=clamp_,
-    thin=True,
+    forwards=True,
     elementwise=True,
     dtypes=ALL,
 )
@@ -1288,21 +1288,23 @@ register(
     "composite",
     where,
     places=("where",),
-    thin=True,
+    forwards=True,
     overloads=(
         "(condition: Tensor) -> tuple[Tensor, ...]",
         "(condition: Tensor, input: Tensor | complex, other: Tensor | complex, *, out: Tensor | None = None) -> Tensor",
     ),
     elementwise=True,
 )
-register("where_method", "composite", _where_method, places=("Tensor.where",), thin=True, elementwise=True)
-register("masked_fill", "composite", masked_fill, in_place=masked_fill_, thin=True, elementwise=True)
-register("isclose", "composite", isclose, differentiable=False, thin=True, elementwise=True)
-register("allclose", "composite", allclose, differentiable=False, thin=True, batching="itemless")
-register("equal", "composite", equal, differentiable=False, thin=True, batching="itemless")
+register(
+    "where_method", "composite", _where_method, places=("Tensor.where",), forwards=True, elementwise=True
+)
+register("masked_fill", "composite", masked_fill, in_place=masked_fill_, forwards=True, elementwise=True)
+register("isclose", "composite", isclose, differentiable=False, forwards=True, elementwise=True)
+register("allclose", "composite", allclose, differentiable=False, forwards=True, batching="itemless")
+register("equal", "composite", equal, differentiable=False, forwards=True, batching="itemless")
 
 
-@library("composite", "Tensor.__rdiv__", thin=True, autocast=("whole", "float32"), elementwise=True)
+@library("composite", "Tensor.__rdiv__", forwards=True, autocast=("fallthrough", "float32"), elementwise=True)
 def __rdiv__(self, other):
     """other / self."""
     return true_divide(other, self)

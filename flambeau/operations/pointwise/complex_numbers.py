@@ -36,7 +36,7 @@ def complex_of(real, imag):
     dtypes=_MAKERS,
     refused=_REFUSED,
     alike=("abs", "angle"),
-    autocast=("float32", "whole"),
+    autocast=("float32", "fallthrough"),
 )
 def polar(abs, angle):
     """The complex numbers of that length and angle: abs · (cos angle + i·sin angle).

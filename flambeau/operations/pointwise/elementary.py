@@ -36,35 +36,35 @@ def _function(
     )(body)
 
 
-exp = _function("exp", "e^input", "0.0, 1.0 -> 1.0000, 2.7183", autocast=("whole", "float32"))
+exp = _function("exp", "e^input", "0.0, 1.0 -> 1.0000, 2.7183", autocast=("fallthrough", "float32"))
 exp2 = _function("exp2", "2^input", "0.0, 3.0 -> 1., 8.", also=("special.exp2",))
 expm1 = _function(
     "expm1",
     "exp(input) - 1, exact for small inputs",
     "0.0, 1.0 -> 0.0000, 1.7183",
     also=("special.expm1",),
-    autocast=("whole", "float32"),
+    autocast=("fallthrough", "float32"),
 )
 log = _function(
     "log",
     "Natural logarithm, log(input)",
     "1.0, 10.0 -> 0.0000, 2.3026",
     _POSITIVE,
-    autocast=("whole", "float32"),
+    autocast=("fallthrough", "float32"),
 )
 log2 = _function(
     "log2",
     "log₂(input), the logarithm to base 2",
     "1.0, 8.0 -> 0., 3.",
     _POSITIVE,
-    autocast=("whole", "float32"),
+    autocast=("fallthrough", "float32"),
 )
 log10 = _function(
     "log10",
     "log₁₀(input), the logarithm to base 10",
     "1.0, 100.0 -> 0., 2.",
     _POSITIVE,
-    autocast=("whole", "float32"),
+    autocast=("fallthrough", "float32"),
 )
 log1p = _function(
     "log1p",
@@ -72,7 +72,7 @@ log1p = _function(
     "0.0, 1.0 -> 0.0000, 0.6931",
     (-0.5, 3.0),
     also=("special.log1p",),
-    autocast=("whole", "float32"),
+    autocast=("fallthrough", "float32"),
     label="Log1PBackward0",
 )
 sin = _function("sin", "Sine of radians, sin(input)", "0.0, 1.0 -> 0.0000, 0.8415")
@@ -82,7 +82,7 @@ tan = _function(
     "sin(input) / cos(input), the tangent of radians",
     "0.0, 1.0 -> 0.0000, 1.5574",
     (-1.2, 1.2),
-    autocast=("whole", "float32"),
+    autocast=("fallthrough", "float32"),
 )
 asin = _function(
     "asin",
@@ -91,7 +91,7 @@ asin = _function(
     _UNIT,
     "numpy.arcsin",
     ("arcsin", "Tensor.arcsin"),
-    autocast=("whole", "float32"),
+    autocast=("fallthrough", "float32"),
 )
 acos = _function(
     "acos",
@@ -100,7 +100,7 @@ acos = _function(
     _UNIT,
     "numpy.arccos",
     ("arccos", "Tensor.arccos"),
-    autocast=("whole", "float32"),
+    autocast=("fallthrough", "float32"),
 )
 atan = _function(
     "atan",
@@ -114,13 +114,13 @@ sinh = _function(
     "sinh",
     "(e^input - e^-input) / 2, the hyperbolic sine",
     "0.0, 1.0 -> 0.0000, 1.1752",
-    autocast=("whole", "float32"),
+    autocast=("fallthrough", "float32"),
 )
 cosh = _function(
     "cosh",
     "(e^input + e^-input) / 2, the hyperbolic cosine",
     "0.0, 1.0 -> 1.0000, 1.5431",
-    autocast=("whole", "float32"),
+    autocast=("fallthrough", "float32"),
 )
 tanh = _function(
     "tanh",
@@ -184,7 +184,7 @@ erfinv = _function(
     _UNIT,
     "scipy.special.erfinv",
     ("special.erfinv",),
-    autocast=("whole", "float32"),
+    autocast=("fallthrough", "float32"),
 )
 
 
@@ -225,7 +225,7 @@ def digamma(input):
     int_to_float=True,
     reference="numpy.arctan2",
     also=("arctan2", "Tensor.arctan2"),
-    autocast=("whole", "widest"),
+    autocast=("fallthrough", "promote"),
 )
 def atan2(input, other):
     """arctan(input / other) with the quadrant: angle of the point (other, input), in (-π, π].

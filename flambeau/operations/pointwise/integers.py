@@ -9,13 +9,13 @@ from ..declare.host import Result, computed
 from ..declare.registry import leaf, library
 from ..declare.results import accepts_out, named_result, write_over
 from .arithmetic import mul
+from .cpu_fallback import cpu_fallback, like
 from .elementary import scaled_by_power
-from .hosted import hosted, like
 
 frexp_result = named_result("frexp", "mantissa", "exponent")
 
 
-@hosted(floating=False, in_place=True, differentiable=False, reference="numpy.gcd")
+@cpu_fallback(floating=False, in_place=True, differentiable=False, reference="numpy.gcd")
 def gcd(input, other):
     """max {d : input = d · i, other = d · j}: the greatest common divisor of integers.
 
@@ -28,7 +28,7 @@ def gcd(input, other):
     return np.gcd(input, other)
 
 
-@hosted(floating=False, in_place=True, differentiable=False, reference="numpy.lcm")
+@cpu_fallback(floating=False, in_place=True, differentiable=False, reference="numpy.lcm")
 def lcm(input, other):
     """|input · other| / gcd(input, other): the least common multiple of integers, element by element.
 
@@ -41,7 +41,7 @@ def lcm(input, other):
     return np.abs(np.lcm(input, other))
 
 
-@hosted(in_place=True, reference="numpy.nextafter")
+@cpu_fallback(in_place=True, reference="numpy.nextafter")
 def nextafter(input, other, *, dtype):
     """min {y > input} where other > input, max {y < input} where it is less.
     It is the floating-point number next to `input` in the direction of `other`, of the dtype of both.
@@ -120,7 +120,7 @@ def _frexp(x):
 
 
 @leaf(
-    "hosted",
+    "fallback",
     "frexp",
     "Tensor.frexp",
     results=("mantissa", "exponent"),

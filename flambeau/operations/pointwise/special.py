@@ -23,8 +23,8 @@ from ..declare.half_types import in_float32
 from ..declare.pointwise import pointwise
 from ..declare.registry import leaf, library
 from ..declare.results import into, overwrite
+from .cpu_fallback import cpu_fallback, elementwise, like, working
 from .elementary import digamma, lgamma
-from .hosted import elementwise, hosted, like, working
 
 _POSITIVE = (0.1, 4.0)
 
@@ -44,7 +44,7 @@ def _scipy(
     body.__doc__ = f"{what}, element by element; integers become the default dtype." + of_numbers(
         f"special.{name}", example
     )
-    return hosted(f"special.{name}", *also, reference=f"scipy.special.{source}", **details)(body)
+    return cpu_fallback(f"special.{name}", *also, reference=f"scipy.special.{source}", **details)(body)
 
 
 # --- Bessel and Airy functions -----------------------------------------------------------------------------------------------
@@ -201,7 +201,7 @@ def _(grad, x, result):
     return grad * (result - scaled_modified_bessel_k0(x) - result / x)
 
 
-@hosted("special.spherical_bessel_j0")
+@cpu_fallback("special.spherical_bessel_j0")
 def spherical_bessel_j0(x):
     """Spherical Bessel function of the first kind, order 0: sin(x) / x, 1 at 0.
 
@@ -219,7 +219,7 @@ def _(grad, x, result):
     return grad * _over(x.cos() - result, x, 0.0)
 
 
-@hosted("special.airy_ai", differentiable=False)
+@cpu_fallback("special.airy_ai", differentiable=False)
 def airy_ai(x):
     """Airy function Ai(x) = 1/π ∫₀^∞ cos(t³/3 + x t) dt.
 
@@ -286,7 +286,7 @@ def _(grad, x):
 
 
 # --- gamma functions ---------------------------------------------------------------------------------------------------------
-@hosted(
+@cpu_fallback(
     "special.zeta",
     numbers=True,
     domain=(1.5, 4.0),
@@ -312,7 +312,7 @@ def _(grad, input, other, needs):  # DLMF 25.11.17
     return None, like(grad * -input * zeta(input + 1, other), other)
 
 
-@hosted(
+@cpu_fallback(
     "igamma",
     "Tensor.igamma",
     "special.gammainc",
@@ -334,7 +334,7 @@ def igamma(input, other):
     return scipy.special.gammainc(input, other)
 
 
-@hosted(
+@cpu_fallback(
     "igammac",
     "Tensor.igammac",
     "special.gammaincc",
@@ -373,7 +373,7 @@ def _(grad, input, other, needs):
     return None, like(-grad * _density(input.to(grad.dtype), other.to(grad.dtype)), other)
 
 
-@leaf("hosted", "polygamma", "special.polygamma", inputs=("input",), batching="pointwise")
+@leaf("fallback", "polygamma", "special.polygamma", inputs=("input",), batching="pointwise")
 def polygamma(n: int, input: TensorBase, *, out: TensorBase | None = None) -> TensorBase:
     """ψ⁽ⁿ⁾(x) = dⁿ⁺¹/dxⁿ⁺¹ log Γ(x): the n-th derivative of `digamma`.
 
@@ -408,7 +408,12 @@ def _(grad, n, input):
 
 
 @library(
-    "hosted", "Tensor.polygamma", name="polygamma_method", composite=True, on_host=False, batching="pointwise"
+    "fallback",
+    "Tensor.polygamma",
+    name="polygamma_method",
+    composite=True,
+    on_host=False,
+    batching="pointwise",
 )
 def _polygamma_method(self: TensorBase, n: int) -> TensorBase:
     """ψ⁽ⁿ⁾(x) = dⁿ⁺¹/dxⁿ⁺¹ log Γ(x): the n-th derivative of `digamma`.
@@ -427,7 +432,7 @@ def _polygamma_method(self: TensorBase, n: int) -> TensorBase:
 
 
 @library(
-    "hosted",
+    "fallback",
     "Tensor.polygamma_",
     name="polygamma_in_place",
     composite=True,
@@ -494,7 +499,7 @@ def _polynomial(name: str, what: str, second: str, function: Callable) -> LeafOp
         f"{what} of degree n at input; 0 where n is negative.\n\nElement by element; that of degree 2 is {shown}."
         + of_call(f"special.{name}(flambeau.tensor([3.0]), 2)", f"tensor([{value}])")
     )
-    return hosted(f"special.{name}", numbers=True, differentiable=False)(body)
+    return cpu_fallback(f"special.{name}", numbers=True, differentiable=False)(body)
 
 
 def _by_recurrence(first: Callable, step: Callable) -> Callable:

@@ -4,7 +4,7 @@ Numbers come in groups of 256 elements, in row-major order.  A group takes 64 co
 stream for float32 and narrower dtypes and for integers below 2^20: word w of its counter c gives element 64 w + c.  Float64
 and wider integers take two words an element: the words 2 w and 2 w + 1 of its counter c, of 128, give element 128 w + c.
 A tensor's numbers so depend on the generator's state and on its dtype alone, and shorter tensors hold the first numbers of
-longer ones.  Generators of PyTorch's stream (`backends.random`) draw as PyTorch does: see `_twisted`.
+longer ones.  Generators of PyTorch's stream (`backends.random`) draw as PyTorch does: see `_from_mt19937`.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from ...core import tape
 from ...core.base.dtypes import by_name
 from ...core.base.tensor import TensorBase
 from ...core.call.destination import check_over
+from ...core.make import mt19937, sampling
 from ...core.make import random as generator
-from ...core.make import sampling, twisted
 from ...core.make.create import empty, empty_like
 from ...core.make.random import Generator, _reserve, generator_on
 from ...core.tape.contexts import unrecorded
@@ -201,7 +201,7 @@ def _fill(
 ) -> TensorBase:
     """Overwrite a tensor by what `draw` writes into a contiguous one; on the tape, its history ends here."""
     check_over(who, t)
-    direct = t.is_contiguous() and dtype is None and not tape.recording(t)
+    direct = t.is_contiguous() and dtype is None and not tape.tracked(t)
     if direct:
         draw(t)
         return t
@@ -211,11 +211,11 @@ def _fill(
     return t.copy_(drawn)
 
 
-def _twisted(t: TensorBase, who: str, own: Generator, kind: int, a: float = 0.0, b: float = 0.0, span: int = 0, low: int = 0,
+def _from_mt19937(t: TensorBase, who: str, own: Generator, kind: int, a: float = 0.0, b: float = 0.0, span: int = 0, low: int = 0,
              chances: TensorBase | None = None) -> TensorBase:  # fmt: skip
     """Overwrite a tensor by numbers of PyTorch's stream; on the tape, its history ends here."""
     check_over(who, t)
-    made = twisted.fill(t, own, kind, a, b, span, low, who, tape.recording(t), chances)
+    made = mt19937.fill(t, own, kind, a, b, span, low, who, tape.tracked(t), chances)
     return t if made is None else t.copy_(made)
 
 
@@ -261,8 +261,8 @@ def uniform_(
         raise RuntimeError(
             f"uniform_(): expects to - from to be a finite {self.dtype}, but found to={to} and from={low}"
         )
-    if (own := twisted.source(generator, self)) is not None:
-        return _twisted(self, "uniform_", own, twisted.UNIFORM, low, to)
+    if (own := mt19937.source(generator, self)) is not None:
+        return _from_mt19937(self, "uniform_", own, mt19937.UNIFORM, low, to)
     kernel = wide_uniform_kernel if self.dtype.name == "float64" else uniform_kernel
     bits = 2.0 ** FLOAT16_BITS.get(self.dtype.name, 24)
     return _fill(self, "uniform_", lambda t: _draw(t, kernel, generator, low, to - low, bits))
@@ -290,8 +290,8 @@ def normal_(
         normal_(view_as_real(self), mean, std / math.sqrt(2), generator=generator)
         return self
     _floating(self, "normal_")
-    if (own := twisted.source(generator, self)) is not None:
-        return _twisted(self, "normal_", own, twisted.NORMAL, mean, std)
+    if (own := mt19937.source(generator, self)) is not None:
+        return _from_mt19937(self, "normal_", own, mt19937.NORMAL, mean, std)
     kernel = wide_normal_kernel if self.dtype.name == "float64" else normal_kernel
     return _fill(self, "normal_", lambda t: _draw(t, kernel, generator, mean, std))
 
@@ -313,8 +313,8 @@ def exponential_(self: TensorBase, lambd: float = 1.0, *, generator: Generator |
     _floating(self, "exponential_")
     if not lambd > 0:
         raise RuntimeError(f"exponential_(): expects lambda > 0.0, but found lambda={lambd}")
-    if (own := twisted.source(generator, self)) is not None:
-        return _twisted(self, "exponential_", own, twisted.EXPONENTIAL, lambd)
+    if (own := mt19937.source(generator, self)) is not None:
+        return _from_mt19937(self, "exponential_", own, mt19937.EXPONENTIAL, lambd)
     kernel = wide_exponential_kernel if self.dtype.name == "float64" else exponential_kernel
     return _fill(self, "exponential_", lambda t: _draw(t, kernel, generator, lambd))
 
@@ -348,8 +348,8 @@ def geometric_(self: TensorBase, p: float, *, generator: Generator | None = None
     """
     if not 0 < p < 1:
         raise RuntimeError(f"geometric_(): expects p to be in (0, 1), but got p={p}")
-    if (own := twisted.source(generator, self)) is not None:
-        return _twisted(self, "geometric_", own, twisted.GEOMETRIC, p)
+    if (own := mt19937.source(generator, self)) is not None:
+        return _from_mt19937(self, "geometric_", own, mt19937.GEOMETRIC, p)
     scale = -1.0 / math.log1p(-p)
     return _from_uniform(self, "geometric_", generator, lambda e: e.mul_(scale).ceil_().clamp_(min=1.0))
 
@@ -373,8 +373,8 @@ def cauchy_(
     _floating(self, "cauchy_")
     if not sigma > 0:
         raise RuntimeError(f"cauchy_(): expects sigma > 0.0, but found sigma={sigma}")
-    if (own := twisted.source(generator, self)) is not None:
-        return _twisted(self, "cauchy_", own, twisted.CAUCHY, median, sigma)
+    if (own := mt19937.source(generator, self)) is not None:
+        return _from_mt19937(self, "cauchy_", own, mt19937.CAUCHY, median, sigma)
     return _from_uniform(
         self,
         "cauchy_",
@@ -402,8 +402,8 @@ def log_normal_(
     _floating(self, "log_normal_")
     if not std > 0:
         raise RuntimeError(f"log_normal_(): expects std > 0.0, but found std={std}")
-    if (own := twisted.source(generator, self)) is not None:
-        return _twisted(self, "log_normal_", own, twisted.LOG_NORMAL, mean, std)
+    if (own := mt19937.source(generator, self)) is not None:
+        return _from_mt19937(self, "log_normal_", own, mt19937.LOG_NORMAL, mean, std)
     kernel = wide_normal_kernel if self.dtype.name == "float64" else normal_kernel
 
     def draw(t: TensorBase) -> None:
@@ -454,12 +454,12 @@ def _fill_integers(
     for which, value in (("from", low), ("to - 1", high - 1)):
         if not least <= value < most:
             raise RuntimeError(f"{who}(): {which} is out of bounds for {t.dtype}, got {value}")
-    if (own := twisted.source(generator, t)) is not None:
-        kind = twisted.MODULUS if unbounded and name not in UNSIGNED else twisted.RANGE
+    if (own := mt19937.source(generator, t)) is not None:
+        kind = mt19937.MODULUS if unbounded and name not in UNSIGNED else mt19937.RANGE
         if name in WHOLE and max(abs(low + 1), abs(high - 1)) > WHOLE[name]:
             low, high = _representable(t, low, high)
         span = (high - low) % (1 << 64)
-        return _twisted(
+        return _from_mt19937(
             t, who, own, kind, span=span, low=low if span else 0
         )  # all of 2^64 are the words as they are
     return _fill(t, who, lambda x: _integers(x, generator, low, high), STAND_INS.get(name))
@@ -522,20 +522,20 @@ def random_(
     if to is None or to is _UNSAID:
         to = WHOLE[name] + 1 if name in WHOLE else LIMITS.get(name, (0, 1))[1]
     low, high = int(low), int(to)
-    if low == -(1 << 63) and beyond and (own := twisted.source(generator, self)) is not None:
-        return _twisted(self, "random_", own, twisted.RANGE)  # words of 64 bits, as they are
+    if low == -(1 << 63) and beyond and (own := mt19937.source(generator, self)) is not None:
+        return _from_mt19937(self, "random_", own, mt19937.RANGE)  # words of 64 bits, as they are
     return _fill_integers(self, "random_", low, high, generator, unbounded)
 
 
 @leaf("question", differentiable=False)
 def draws_as_pytorch(like: TensorBase) -> bool:
     """Whether the default generator of a tensor's device draws PyTorch's stream."""
-    return twisted.source(None, like) is not None
+    return mt19937.source(None, like) is not None
 
 
 def in_turn(generator: Generator | None = None) -> bool:
     """Whether a generator of the host draws PyTorch's stream."""
-    return twisted.source(generator, empty(0, device="cpu")) is not None
+    return mt19937.source(generator, empty(0, device="cpu")) is not None
 
 
 def new_seed(generator: Generator | None = None) -> int:
@@ -560,8 +560,10 @@ def bernoulli_(self: TensorBase, p: Any = 0.5, *, generator: Generator | None = 
     """
     if isinstance(p, TensorBase):
         p = p.detach().expand(self.shape)
-        if (own := twisted.source(generator, self)) is not None:
-            return _twisted(self, "bernoulli_", own, twisted.BERNOULLI, chances=_chances(p, "bernoulli_"))
+        if (own := mt19937.source(generator, self)) is not None:
+            return _from_mt19937(
+                self, "bernoulli_", own, mt19937.BERNOULLI, chances=_chances(p, "bernoulli_")
+            )
         check_over("bernoulli_", self)
         drawn = _successes(p, generator, "bernoulli_")
         return self.copy_(drawn)
@@ -570,8 +572,8 @@ def bernoulli_(self: TensorBase, p: Any = 0.5, *, generator: Generator | None = 
     limit = round(p * (1 << 32))
     if self.dtype.name not in LIMITS and self.dtype.name not in WHOLE:
         raise NotImplementedError(f"bernoulli_(): \"bernoulli_\" not implemented for '{self.dtype.name}'")
-    if (own := twisted.source(generator, self)) is not None:
-        return _twisted(self, "bernoulli_", own, twisted.BERNOULLI, p)
+    if (own := mt19937.source(generator, self)) is not None:
+        return _from_mt19937(self, "bernoulli_", own, mt19937.BERNOULLI, p)
     return _fill(
         self, "bernoulli_", lambda t: _draw(t, bernoulli_kernel, generator, limit >> 16, limit & 0xFFFF),
         STAND_INS.get(self.dtype.name),
@@ -588,8 +590,8 @@ def _chances(p: TensorBase, who: str) -> TensorBase:
 
 def _successes(p: TensorBase, generator: Generator | None, who: str) -> TensorBase:
     """1.0 with the probability that each element gives."""
-    if (own := twisted.source(generator, p)) is not None:
-        return _twisted(empty_like(p), who, own, twisted.BERNOULLI, chances=_chances(p, who))
+    if (own := mt19937.source(generator, p)) is not None:
+        return _from_mt19937(empty_like(p), who, own, mt19937.BERNOULLI, chances=_chances(p, who))
     _floating(p, who)
     if not p.is_meta and any_improbable(p):
         raise RuntimeError(f"{who}(): Expected p_in >= 0 && p_in <= 1 to be true, but got false.")
@@ -638,7 +640,7 @@ def _new(who: str, size: tuple, options: dict[str, Any], generator, fill: Callab
     made = _made(who, size, options)
     if not made.is_complex():
         _floating(made, who)
-    if out is not None and twisted.source(generator, out) is not None:
+    if out is not None and mt19937.source(generator, out) is not None:
         made = out.resize_(made.shape)  # as its elements lie in memory
     fill(made)
     if made is out:
@@ -691,7 +693,7 @@ def randint(*given: Any, generator: Generator | None = None, **options: Any) -> 
     if options.get("dtype") is None:
         options["dtype"] = by_name["int64"] if out is None else out.dtype
     made = _made("randint", (size,), options)
-    if out is not None and twisted.source(generator, out) is not None:
+    if out is not None and mt19937.source(generator, out) is not None:
         return _fill_integers(out.resize_(made.shape), "random_", *bounds, generator)
     made = _fill_integers(made, "random_", *bounds, generator)
     if out is not None:
@@ -897,7 +899,7 @@ def multinomial(input: TensorBase, num_samples: int, replacement: bool = False, 
     weights = to_dtype(
         input.detach(), by_name["float64"] if input.dtype.name == "float64" else by_name["float32"]
     )
-    if twisted.source(generator, input) is not None:
+    if mt19937.source(generator, input) is not None:
         replacement = replacement and num_samples > 1  # one sample is drawn as without replacement
         weights = weights if replacement else input.detach()
     if replacement and not (weights.is_cpu or weights.is_meta):

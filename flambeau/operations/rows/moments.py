@@ -110,7 +110,7 @@ Raises:
     NotImplementedError: the dtype is neither floating-point nor complex""" + of_call(
         f"{name}(flambeau.tensor([1.0, 2.0, 3.0]))", "tensor(1.)"
     )
-    register(name, "composite", function, thin=True, dtypes=FLOATING | COMPLEX)
+    register(name, "composite", function, forwards=True, dtypes=FLOATING | COMPLEX)
     return function
 
 

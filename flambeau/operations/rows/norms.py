@@ -8,7 +8,7 @@ from typing import Any
 from ...codegen import functions as fn
 from ...codegen import kernels as kn
 from ...core.base.tensor import TensorBase
-from ...core.tape import recording
+from ...core.tape import tracked
 from ..declare.half_types import in_float32
 from ..declare.pointwise import COMPLEX, FLOATING
 from ..declare.registry import library, register
@@ -104,13 +104,13 @@ vector_norm = register(
     "composite",
     vector_norm,
     places=("linalg.vector_norm",),
-    thin=True,
-    autocast=("whole", "float32 unless told"),
+    forwards=True,
+    autocast=("fallthrough", "float32 unless dtype"),
     dtypes=FLOATING | COMPLEX,
 )
 
 
-@library("composite", autocast=("whole", "float32"), dtypes=FLOATING | COMPLEX)
+@library("composite", autocast=("fallthrough", "float32"), dtypes=FLOATING | COMPLEX)
 def dist(input, other, p=2) -> TensorBase:
     """(Σ |input - other|^p)^(1/p): the p-norm of the difference.
 
@@ -127,7 +127,7 @@ def dist(input, other, p=2) -> TensorBase:
     return vector_norm(input - other, float(p))
 
 
-@library("composite", autocast=("whole", "float32"), dtypes=FLOATING | COMPLEX)
+@library("composite", autocast=("fallthrough", "float32"), dtypes=FLOATING | COMPLEX)
 @in_float32()
 def renorm(input, p, dim, maxnorm, *, out=None) -> TensorBase:
     """input · min(1, maxnorm / ‖slice‖ₚ): slices along `dim` whose p-norm is above maxnorm, cut to it.
@@ -184,12 +184,14 @@ def renorm_(self, p, dim, maxnorm) -> TensorBase:
     tensor([[0.6000, 0.8000],
             [0.3000, 0.4000]])
     """
-    if recording(self):
+    if tracked(self):
         return overwrite(self, renorm, p, dim, maxnorm)
     return self.mul_(_shrinking(self, p, dim, maxnorm))
 
 
-@library("composite", "nn.functional.normalize", autocast=("whole", "float32"), dtypes=FLOATING | COMPLEX)
+@library(
+    "composite", "nn.functional.normalize", autocast=("fallthrough", "float32"), dtypes=FLOATING | COMPLEX
+)
 @in_float32()
 def normalize(input: TensorBase, p: float = 2.0, dim: int = 1, eps: float = 1e-12, out=None) -> TensorBase:
     """input / max(‖input‖ₚ, eps) along `dim`.
@@ -212,7 +214,7 @@ def normalize(input: TensorBase, p: float = 2.0, dim: int = 1, eps: float = 1e-1
     "composite",
     "nn.functional.cosine_similarity",
     "cosine_similarity",
-    autocast=("whole", "float32"),
+    autocast=("fallthrough", "float32"),
     dtypes=FLOATING,
 )
 @in_float32()
@@ -245,7 +247,7 @@ def cosine_similarity(x1: TensorBase, x2: TensorBase, dim: int = 1, eps: float =
     return ((x1 / first) * (x2 / second)).sum(dim)
 
 
-@library("composite", "frobenius_norm", autocast=("whole", "float32"), dtypes=FLOATING | COMPLEX)
+@library("composite", "frobenius_norm", autocast=("fallthrough", "float32"), dtypes=FLOATING | COMPLEX)
 def frobenius_norm(input: TensorBase, dim: int | tuple[int, ...], keepdim: bool = False) -> TensorBase:
     """√(Σ |input|²) over `dim`.
 

@@ -11,7 +11,7 @@ from ...codegen import kernels as kn
 from ...core.base.tensor import TensorBase
 from ...core.call.pointwise import set_sum_to
 from ...core.places.join import cat
-from ...core.views.strided import spread
+from ...core.views.strided import expand_gradient
 from ..declare import checks
 from ..declare.dtype_groups import ALL
 from ..declare.examples import of_call
@@ -31,7 +31,9 @@ def restore(value, sizes, dims, keepdim):
     return value.reshape([1 if d in dims else n for d, n in enumerate(sizes)])
 
 
-expand_reduced = leaf("view", name="expand_reduced", inputs=("value",), label="ExpandBackward0")(spread)
+expand_reduced = leaf("view", name="expand_reduced", inputs=("value",), label="ExpandBackward0")(
+    expand_gradient
+)
 
 
 @expand_reduced.derivative
@@ -55,7 +57,7 @@ def wide(x):
     accumulate=widened,
     reference="numpy.sum",
     dtypes=EVERY,
-    autocast=("whole", "float32 unless told"),
+    autocast=("fallthrough", "float32 unless dtype"),
     identity=0,
 )
 def sum_(input):
@@ -292,7 +294,7 @@ def product(input):
 
 
 # --- of more arguments ------------------------------
-@library("composite", "Tensor.sum_to_size", autocast="parts")
+@library("composite", "Tensor.sum_to_size", autocast="composite")
 def sum_to_size(input, *size) -> TensorBase:
     """Σ input over the dimensions along which a tensor of shape `size` would broadcast to this one.
 
@@ -352,7 +354,7 @@ def _extreme(name: str, shown: str, all_of, pair, best, identity: float):
         "composite",
         function,
         places=(name, f"Tensor.{name}"),
-        thin=True,
+        forwards=True,
         identity=identity,
         dtypes=ALL,
         overloads=(
@@ -418,7 +420,7 @@ def _others(x, dim):
     "Tensor.prod",
     inputs=("input",),
     reference="numpy.prod",
-    autocast=("float32", "float32 unless told"),
+    autocast=("float32", "float32 unless dtype"),
     batching="along flat",
     identity=1,
 )

@@ -12,7 +12,7 @@ from ...core import tape
 from ...core.base.dtypes import by_name, dtype
 from ...core.base.tensor import TensorBase
 from ...core.call.destination import check_over, prepare_out
-from ...core.call.watching import is_watched
+from ...core.call.interceptors import has_interceptors
 from ...core.lib.ordering import extremes as core_extremes
 from ...core.places.join import cat
 from ..declare import checks
@@ -116,7 +116,7 @@ def _scanned(
     "cumsum",
     "Tensor.cumsum",
     reference="numpy.cumsum",
-    autocast=("whole", "float32 unless told"),
+    autocast=("fallthrough", "float32 unless dtype"),
     identity=0,
 )
 def cumsum(
@@ -143,7 +143,7 @@ def _(grad: TensorBase, dim: int, dtype_input: dtype) -> TensorBase:
     "cumprod",
     "Tensor.cumprod",
     reference="numpy.cumprod",
-    autocast=("whole", "float32 unless told"),
+    autocast=("fallthrough", "float32 unless dtype"),
     identity=1,
 )
 def cumprod(
@@ -277,7 +277,7 @@ def _(
 
 def _by_vectors(input: TensorBase, axis: int, smallest: bool) -> tuple[TensorBase, TensorBase] | None:
     """Extremes of rows; None for what has no function."""
-    return None if input._composed else core_extremes.running(input, axis, smallest)
+    return None if input._is_wrapper else core_extremes.running(input, axis, smallest)
 
 
 def _extreme(who: str, shown: str, kind: str, run: Scan, result: type):
@@ -334,7 +334,7 @@ def _in_place(function, sign: str, shown: str):
                 f"{function.__name__}_(): Bad in-place call: input tensor dtype {self.dtype} and output tensor dtype {dtype} should match"
             )
         check_over(write.__name__, self)
-        if is_watched() or tape.recording(self):
+        if has_interceptors() or tape.tracked(self):
             return overwrite(self, function, dim, dtype=self.dtype)
         return function(self, dim, dtype=self.dtype, out=self)
 
@@ -426,7 +426,7 @@ def _panels(y: TensorBase, x: TensorBase | None, dx, dim: int, who: str) -> Tens
     "trapezoid",
     "trapz",
     reference="numpy.trapezoid",
-    autocast=("whole", "float32"),
+    autocast=("fallthrough", "float32"),
     dtypes=NUMBERS,
 )
 def trapezoid(y: TensorBase, x: TensorBase | None = None, *, dx: float = 1.0, dim: int = -1) -> TensorBase:
@@ -440,7 +440,7 @@ def trapezoid(y: TensorBase, x: TensorBase | None = None, *, dx: float = 1.0, di
     return _panels(y, x, dx, dim, "trapezoid").sum(dim) / 2.0
 
 
-@library("composite", "cumulative_trapezoid", autocast=("whole", "float32"), dtypes=NUMBERS)
+@library("composite", "cumulative_trapezoid", autocast=("fallthrough", "float32"), dtypes=NUMBERS)
 def cumulative_trapezoid(
     y: TensorBase, x: TensorBase | None = None, *, dx: float = 1.0, dim: int = -1
 ) -> TensorBase:

@@ -38,7 +38,7 @@ def lifted_log(total):
     places=("softmax", "Tensor.softmax", "special.softmax"),
     name="softmax",
     reference="scipy.special.softmax",
-    autocast=("whole", "float32 unless told"),
+    autocast=("fallthrough", "float32 unless dtype"),
     identity=-math.inf,
 )
 def softmax_of(input):
@@ -73,7 +73,7 @@ def _(grad, out, dims):
     places=("log_softmax", "Tensor.log_softmax", "special.log_softmax"),
     name="log_softmax",
     reference="scipy.special.log_softmax",
-    autocast=("whole", "float32 unless told"),
+    autocast=("fallthrough", "float32 unless dtype"),
     identity=-math.inf,
 )
 def log_softmax_of(input):
@@ -143,7 +143,7 @@ def log_sum_exp(input):
 @log_sum_exp.derivative
 def _(grad, input, out, sizes, dims, keepdim):
     g, none = restore(grad, sizes, dims, keepdim), restore(out, sizes, dims, keepdim) == -math.inf
-    if tape.recording(grad, input):  # to be differentiated again: a NaN would come back from behind the mask
+    if tape.tracked(grad, input):  # to be differentiated again: a NaN would come back from behind the mask
         input = input.masked_fill(none, 0.0)
     share = softmax_of.over((input,), dims)  # exp(input - out) loses the digits that a large out has not
     return (g * share.masked_fill(none, 0.0),)
@@ -154,7 +154,7 @@ def _(grad, input, out, sizes, dims, keepdim):
     "logsumexp",
     "Tensor.logsumexp",
     "special.logsumexp",
-    autocast=("whole", "float32"),
+    autocast=("fallthrough", "float32"),
     identity=-math.inf,
 )
 def logsumexp(input, dim, keepdim: bool = False, *, out=None) -> TensorBase:
@@ -192,8 +192,8 @@ def _implicit(name: str, ndim: int) -> int:
     "composite",
     "nn.functional.softmax",
     name="softmax_function",
-    thin=True,
-    autocast=("whole", "float32 unless told"),
+    forwards=True,
+    autocast=("fallthrough", "float32 unless dtype"),
     identity=-math.inf,
     dtypes=FLOATING,
 )
@@ -219,7 +219,7 @@ def softmax(input: TensorBase, dim: int | None = None, _stacklevel: int = 3, dty
     "composite",
     "nn.functional.log_softmax",
     name="log_softmax_function",
-    autocast=("whole", "float32 unless told"),
+    autocast=("fallthrough", "float32 unless dtype"),
     identity=-math.inf,
     dtypes=FLOATING,
 )
@@ -240,7 +240,7 @@ def log_softmax(input: TensorBase, dim: int | None = None, _stacklevel: int = 3,
     return log_softmax_of(input, dim) if dtype is None else log_softmax_of(input, dim, dtype=dtype)
 
 
-@library("composite", "nn.functional.softmin", autocast="parts", identity=math.inf, dtypes=FLOATING)
+@library("composite", "nn.functional.softmin", autocast="composite", identity=math.inf, dtypes=FLOATING)
 def softmin(input: TensorBase, dim: int | None = None, _stacklevel: int = 3, dtype=None) -> TensorBase:
     """exp(-input) / Σ exp(-input): softmax(-input) along `dim`.
 
@@ -257,7 +257,7 @@ def softmin(input: TensorBase, dim: int | None = None, _stacklevel: int = 3, dty
     return softmax(-input, _implicit("softmin", input.ndim) if dim is None else dim, dtype=dtype)
 
 
-@library("random", "nn.functional.gumbel_softmax", autocast="parts", composite=True)
+@library("random", "nn.functional.gumbel_softmax", autocast="composite", composite=True)
 def gumbel_softmax(
     logits: TensorBase, tau: float = 1.0, hard: bool = False, eps: float = 1e-10, dim: int = -1
 ) -> TensorBase:

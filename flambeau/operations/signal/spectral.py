@@ -305,7 +305,7 @@ def _transform(
             name=f"fft.{name}{end}",
             composite=True,
             on_host=False,
-            autocast=("float32", "whole") if end in casts else None,
+            autocast=("float32", "fallthrough") if end in casts else None,
             batching="transforms" if end == "n" else "along",
             dtypes=dtypes,
         )(function)
@@ -495,7 +495,7 @@ def _window(who: str, window: TensorBase | None, length: int, n_fft: int, like: 
     "Tensor.stft",
     composite=True,
     on_host=False,
-    autocast=("float32", "whole"),
+    autocast=("float32", "fallthrough"),
     dtypes=WIDE | COMPLEX,
 )
 def stft(

@@ -7,7 +7,7 @@ from itertools import islice
 from typing import Any, Generic, TypeVar
 
 from ...core.base.dtypes import by_name
-from ...core.make import twisted
+from ...core.make import mt19937
 from ...core.make.literal import as_tensor
 from ...core.make.random import Generator, randperm
 from ...operations.random.random import multinomial, new_seed, randint
@@ -178,7 +178,7 @@ class WeightedRandomSampler(Sampler[int]):
         self.generator = generator
 
     def __iter__(self) -> Iterator[int]:
-        if self.num_samples <= _WHOLE and twisted.source(self.generator, self.weights) is not None:
+        if self.num_samples <= _WHOLE and mt19937.source(self.generator, self.weights) is not None:
             # PyTorch draws all at once.
             yield from multinomial(
                 self.weights, self.num_samples, self.replacement, generator=self.generator

@@ -146,7 +146,7 @@ class T7Writer:
                 yield value
 
     def _tensor(self, x: Tensor) -> Generator[Any, None, None]:
-        if x.layout is not strided or x._composed or x.dtype not in WORDS or x.device.type == "meta":
+        if x.layout is not strided or x._is_wrapper or x.dtype not in WORDS or x.device.type == "meta":
             raise TypeError(
                 f"save_lua: Lua Torch has no tensors of {x.dtype}, layout {x.layout}, on {x.device}"
             )

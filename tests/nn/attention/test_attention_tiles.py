@@ -10,7 +10,7 @@ import flambeau
 from flambeau.autograd import gradcheck, gradgradcheck
 from flambeau.codegen.tiles import attention as passes
 from flambeau.codegen.tiles import register
-from flambeau.core.base.provided import provided
+from flambeau.core.base.callbacks import callbacks
 from flambeau.nn import functional as F
 from flambeau.nn.attention import SDPBackend, sdpa_kernel
 from flambeau.nn.attention.bias import causal_lower_right
@@ -266,7 +266,7 @@ def test_tiles_of_other_processors(bytes_wide, form, monkeypatch):
     caches = (passes.address, register.address, register.lanes)
     monkeypatch.setattr(register, "width", lambda: bytes_wide)
     monkeypatch.setattr(passes, "shape", lambda: form)
-    monkeypatch.setitem(provided, "attention.functions", passes.functions)
+    monkeypatch.setitem(callbacks, "attention.functions", passes.functions)
     q, k, v, g, mask = operands((2, 2, 1, 70, 150, 24, 40), "bool", "float32")
     wanted = formula(*(x.astype("float64") for x in (q, k, v)), mask, False, g.astype("float64"))
     try:

@@ -8,7 +8,7 @@ import sys
 
 import numpy as np
 import pytest
-from flambeau.core.call.watching import is_watched
+from flambeau.core.call.interceptors import has_interceptors
 
 import flambeau
 from flambeau.nn.attention.flex_attention import create_mask, flex_attention
@@ -182,10 +182,10 @@ REFUSED = {
 def test_what_cannot_be_traced_is_named(case):
     error, score, text = REFUSED[case]
     x = flambeau.ones(1, 4, 6, 2)
-    watched = is_watched()
+    watched = has_interceptors()
     with pytest.raises(error, match=text):
         flex_attention(x, x, x, score)
-    assert is_watched() == watched
+    assert has_interceptors() == watched
 
 
 def test_too_many_captured_tensors():
@@ -199,9 +199,9 @@ def test_nobody_is_asked_for_it():
     program = (
         "import flambeau\n"
         "from flambeau.nn.attention import bias, flex_attention\n"
-        "from flambeau.core.call.watching import is_watched\n"
+        "from flambeau.core.call.interceptors import has_interceptors\n"
         "x = flambeau.ones(1, 1, 2, 2)\n"
         "flex_attention.flex_attention(x, x, x, lambda s, b, h, q, k: s + x[b][h][q, k])\n"
-        "assert bias.causal_lower_right(2, 2) is not None and not is_watched()\n"
+        "assert bias.causal_lower_right(2, 2) is not None and not has_interceptors()\n"
     )
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)

@@ -3,7 +3,7 @@
 from libc.string cimport memcpy
 from libc.stdint cimport int64_t, uint64_t, uintptr_t
 from ...base.tensor cimport TensorBase, pointer
-from ...base.parallel cimport parallel_in_parts
+from ...base.parallel cimport parallel_interruptible
 
 cdef enum:
     MAX_KINDS = 8
@@ -102,7 +102,7 @@ def products(tuple kinds, TensorBase out not None, TensorBase grid not None, Ten
     steps = (images * out.sizes[1] * places * w.depth) // max(tasks, 1) + 1
     grain = max(STEPS_A_TASK // steps, 1)
     with nogil:
-        parallel_in_parts(products_range, &w, tasks, grain, steps * NANOSECONDS_A_STEP)
+        parallel_interruptible(products_range, &w, tasks, grain, steps * NANOSECONDS_A_STEP)
 
 
 # --- the weight's gradient --------------------------------------------------------------------------------------------------------
@@ -181,4 +181,4 @@ def correlations(tuple kinds, TensorBase gradient not None, TensorBase grid not 
     steps = images * rows * width * w.depth * w.groups * w.group_channels // max(tasks, 1) + 1
     grain = max(STEPS_A_TASK // steps, 1)
     with nogil:
-        parallel_in_parts(sums_range, &w, tasks, grain, steps * NANOSECONDS_A_STEP)
+        parallel_interruptible(sums_range, &w, tasks, grain, steps * NANOSECONDS_A_STEP)

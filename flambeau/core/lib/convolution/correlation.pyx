@@ -3,7 +3,7 @@
 from libc.stdint cimport int64_t, uintptr_t
 from libc.stdlib cimport calloc, free, malloc
 from ...base.tensor cimport TensorBase, pointer
-from ...base.parallel cimport parallel_in_parts
+from ...base.parallel cimport parallel_interruptible
 from ..tiles cimport Tile, tile_t
 
 cdef enum:
@@ -203,7 +203,7 @@ def weight_gradient(tuple tiles not None, int64_t turn, TensorBase x not None, T
     steps = w.slabs * w.out[1] * w.out[2] * w.channels * w.filters * w.kernel[0] * w.kernel[1] * w.kernel[2] * groups // tasks + 1
     try:
         with nogil:
-            parallel_in_parts(weight_range, &w, tasks, max(STEPS_A_TASK // steps, 1), steps * NANOSECONDS_A_STEP)
+            parallel_interruptible(weight_range, &w, tasks, max(STEPS_A_TASK // steps, 1), steps * NANOSECONDS_A_STEP)
     finally:
         free(w.offsets)
     if w.failed:

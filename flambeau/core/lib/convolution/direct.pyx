@@ -3,7 +3,7 @@
 
 A task takes a band of rows of the output.  The rows of the input that it reads are brought to a room in which a pixel's channels lie
 side by side, with zeros beside the image; where the input is so already, it is read in place.  Rows of the window that lie
-outside are left out.  Then panels of filters go over the band, and their sums to the output: by way of a room that is turned
+outside are left out.  Then panels of filters go over the band, and their sums to the output: by way of a workspace that is turned
 where the output has its pixels side by side.
 
 The output may have parts with windows of their own, `apart` from pixel to pixel: the phases of a strided convolution's gradient.
@@ -17,7 +17,7 @@ from .images cimport (
 )
 from ..tiles cimport Tile, tile_t
 from ...base.memory cimport Storage, new_storage
-from ...base.parallel cimport num_threads, parallel_in_parts
+from ...base.parallel cimport num_threads, parallel_interruptible
 from ...base.tensor cimport TensorBase, pointer
 
 cdef enum:
@@ -46,7 +46,7 @@ cdef struct Work:
     int64_t stride_row, stride_column, apart_row, apart_column
     int64_t lines, band, bands, splits                            # rows of places of all images, of a task
     int64_t low, high, left, width                                # rows and columns of the input that a place reaches
-    int64_t pitch, row_pitch, room, out_room
+    int64_t pitch, row_pitch, workspace, out_workspace
     bint in_place
     bint joined               # a row of the window is one tap
     int parts
@@ -55,7 +55,7 @@ cdef struct Work:
     int operands              # of the epilogue, each an element for each lane of each vector of filters, one after another
     const char* terms
     char* packed
-    char* rooms
+    char* workspaces
     unsigned char* taken
     int slots
     turn_t turn
@@ -71,16 +71,16 @@ cdef inline int64_t height_of(const Work* w, int64_t rows) noexcept nogil:
     return (rows - 1) * w.stride_row + w.high - w.low + 1
 
 
-cdef void fill(const Work* w, int64_t n, int64_t begin, int64_t end, char* room) noexcept nogil:
+cdef void fill(const Work* w, int64_t n, int64_t begin, int64_t end, char* workspace) noexcept nogil:
     """The input's rows for rows of places [begin, end) of an image."""
     cdef int64_t k, row
     for k in range(height_of(w, end - begin)):
         row = begin * w.stride_row + w.low + k
         if 0 <= row < w.x.height and k % w.stride_row <= w.high - w.low:
-            bring(w.turn, &w.x, n, 0, w.channels, row, w.left, w.width, room + k * w.row_pitch, w.pitch)
+            bring(w.turn, &w.x, n, 0, w.channels, row, w.left, w.width, workspace + k * w.row_pitch, w.pitch)
 
 
-cdef void compute(const Work* w, int64_t n, int64_t begin, int64_t end, const char* room, int64_t panel, char* sums) noexcept nogil:
+cdef void compute(const Work* w, int64_t n, int64_t begin, int64_t end, const char* workspace, int64_t panel, char* sums) noexcept nogil:
     """One panel of filters for rows of places [begin, end) of an image."""
     cdef Tile t
     cdef Part* p
@@ -99,7 +99,7 @@ cdef void compute(const Work* w, int64_t n, int64_t begin, int64_t end, const ch
     if w.in_place:
         base = w.x.data + n * w.x.image
     else:
-        base = room - (begin * w.stride_row + w.low) * w.row_pitch - w.left * w.pitch
+        base = workspace - (begin * w.stride_row + w.low) * w.row_pitch - w.left * w.pitch
     for k in range(w.parts):
         p = &w.part[k]
         each = 1 if w.joined else p.wide
@@ -139,24 +139,24 @@ cdef void bands_range(void* context, int64_t begin, int64_t end) noexcept nogil:
     """Tasks are (band of rows of places, some panels), the band's part in each image one after another."""
     cdef Work* w = <Work*>context
     cdef int slot = flambeau_take_slot(w.taken, w.slots)
-    cdef char* room = w.rooms + slot * (w.room + w.out_room)
-    cdef char* sums = room + w.room
+    cdef char* workspace = w.workspaces + slot * (w.workspace + w.out_workspace)
+    cdef char* sums = workspace + w.workspace
     cdef int64_t task, first, last, panel, at, stop, n, start, line, panels = panels_of(w), split
     for task in range(begin, end):
         split = task % w.splits
         first = task // w.splits * w.band
         last = min(first + w.band, w.lines)
         for panel in range(panels * split // w.splits - 1, panels * (split + 1) // w.splits):
-            # the turn before the first fills the room
+            # the turn before the first fills the workspace
             line, at = first, 0
             while line < last:
                 n, start = line // w.down, line % w.down
                 stop = min(w.down, start + last - line)
                 if panel < panels * split // w.splits:
                     if not w.in_place:
-                        fill(w, n, start, stop, room + at)
+                        fill(w, n, start, stop, workspace + at)
                 else:
-                    compute(w, n, start, stop, room + at, panel, sums)
+                    compute(w, n, start, stop, workspace + at, panel, sums)
                 at += height_of(w, stop - start) * w.row_pitch
                 line += stop - start
     flambeau_leave_slot(w.taken, slot)
@@ -166,7 +166,7 @@ cdef void pack_range(void* context, int64_t begin, int64_t end) noexcept nogil:
     """Filters to packed (panel, part, tap, channel, vector): tasks are (panel, some channels)."""
     cdef Work* w = <Work*>context
     cdef int slot = flambeau_take_slot(w.taken, w.slots)
-    cdef char* turned = w.rooms + slot * (w.room + w.out_room)
+    cdef char* turned = w.workspaces + slot * (w.workspace + w.out_workspace)
     cdef char* to
     cdef Part* p
     cdef int64_t few = max(TURNED // w.w.taps, 1), parts = (w.channels + few - 1) // few
@@ -200,7 +200,7 @@ cdef class Direct:
     def __cinit__(self, int size, int lanes, tuple x_shape, int64_t filters, tuple out, tuple stride, tuple apart, tuple parts, int window,
                   int panel, int most, int64_t band, int64_t splits, int64_t pitch, uintptr_t turn, tuple tiles, int operands):
         """`parts`: (rows, columns, first row, first column, rows of the window, columns of it, taps in that order) of each part of
-        the output; `window`: taps of the weight; `pitch`: elements from pixel to pixel of the room; `tiles`: (vectors, rows, address); `operands`: of their epilogue.
+        the output; `window`: taps of the weight; `pitch`: elements from pixel to pixel of the workspace; `tiles`: (vectors, rows, address); `operands`: of their epilogue.
         """
         cdef Work* w = &self.w
         cdef int64_t count = 0, k, number
@@ -244,9 +244,9 @@ cdef class Direct:
         w.pitch = pitch * size
         w.row_pitch = w.width * w.pitch
         number = (band + w.down - 2) // w.down + 1    # images that a band has parts of
-        w.room = lines((number * max(height_of(w, 1) - w.stride_row, 0) + band * w.stride_row) * w.row_pitch)
-        w.out_room = lines(min(band, w.down) * w.apart_row * <int64_t>out[1] * panel * w.vector)
-        w.room = max(w.room, lines(max(TURNED, window) * w.vector) - w.out_room)
+        w.workspace = lines((number * max(height_of(w, 1) - w.stride_row, 0) + band * w.stride_row) * w.row_pitch)
+        w.out_workspace = lines(min(band, w.down) * w.apart_row * <int64_t>out[1] * panel * w.vector)
+        w.workspace = max(w.workspace, lines(max(TURNED, window) * w.vector) - w.out_workspace)
         w.turn = <turn_t>turn
         for vectors, rows, address in tiles:
             w.tiles[<int>vectors][<int>rows] = <tile_t><uintptr_t>address
@@ -263,24 +263,24 @@ cdef class Direct:
         """`weight` (K, C, *), contiguous, or, `turned`, (C, K, *), to values."""
         cdef Work w = self.w
         cdef unsigned char taken[MAX_SLOTS]
-        cdef Storage rooms
+        cdef Storage workspaces
         cdef int64_t few = max(TURNED // w.w.taps, 1), tasks = panels_of(&w) * ((w.channels + few - 1) // few)
         read_filters(&w, weight, turned)
         w.packed, w.taken = pointer(values), taken
         memset(taken, 0, MAX_SLOTS)
         w.slots = <int>max(1, min(min(num_threads(), tasks), MAX_SLOTS))
-        w.room, w.out_room = lines(max(TURNED, w.w.taps) * w.vector), 0
-        rooms = new_storage(w.slots * w.room)
-        w.rooms = rooms.data
+        w.workspace, w.out_workspace = lines(max(TURNED, w.w.taps) * w.vector), 0
+        workspaces = new_storage(w.slots * w.workspace)
+        w.workspaces = workspaces.data
         with nogil:
-            parallel_in_parts(pack_range, &w, tasks, 4, 2e3)
+            parallel_interruptible(pack_range, &w, tasks, 4, 2e3)
 
     def run(self, TensorBase x not None, TensorBase weight not None, TensorBase terms not None, TensorBase out not None,
             bint turned=False, bint laid=False) -> None:
         """`weight` (K, C, *), contiguous; `turned`: (C, K, *); `laid`: values.  `terms`: the epilogue's operands."""
         cdef Work w = self.w
         cdef unsigned char taken[MAX_SLOTS]
-        cdef Storage rooms, packed
+        cdef Storage workspaces, packed
         cdef Part* p
         cdef int64_t k, i, j, tasks = w.bands * w.splits, few = max(TURNED // w.w.taps, 1), work, each, size
         cdef int64_t* offsets
@@ -289,10 +289,10 @@ cdef class Direct:
         w.in_place = (w.x.last and w.left >= 0 and w.left + w.width <= w.x.width
                       and w.stride_column * w.x.pixel % SET_BYTES != 0)
         if w.in_place:
-            w.pitch, w.row_pitch, w.room = w.x.pixel, w.x.row, lines(max(TURNED, w.w.taps) * w.vector)
+            w.pitch, w.row_pitch, w.workspace = w.x.pixel, w.x.row, lines(max(TURNED, w.w.taps) * w.vector)
         if w.y.last:
-            w.out_room = 0
-            w.room = max(w.room, lines(max(TURNED, w.w.taps) * w.vector))
+            w.out_workspace = 0
+            w.workspace = max(w.workspace, lines(max(TURNED, w.w.taps) * w.vector))
         w.joined = w.pitch == w.channels * w.size
         for k in range(w.parts):
             for j in range(1, w.part[k].wide):
@@ -317,10 +317,10 @@ cdef class Direct:
         w.taken = taken
         memset(taken, 0, MAX_SLOTS)
         w.slots = <int>max(1, min(min(num_threads(), max(tasks, panels_of(&w) * ((w.channels + few - 1) // few))), MAX_SLOTS))
-        rooms = new_storage(w.slots * (w.room + w.out_room))
-        w.rooms = rooms.data
+        workspaces = new_storage(w.slots * (w.workspace + w.out_workspace))
+        w.workspaces = workspaces.data
         work = w.band * w.apart_row * w.y.width * w.channels * w.taps // (w.apart_row * w.apart_column) * w.vectors * w.lanes // w.splits
         with nogil:
             if not laid:
-                parallel_in_parts(pack_range, &w, panels_of(&w) * ((w.channels + few - 1) // few), 4, 2e3)
-            parallel_in_parts(bands_range, &w, tasks, max((1 << 17) // max(work, 1), 1), work * NANOSECONDS_A_PRODUCT)
+                parallel_interruptible(pack_range, &w, panels_of(&w) * ((w.channels + few - 1) // few), 4, 2e3)
+            parallel_interruptible(bands_range, &w, tasks, max((1 << 17) // max(work, 1), 1), work * NANOSECONDS_A_PRODUCT)

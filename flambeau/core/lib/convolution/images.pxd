@@ -1,4 +1,4 @@
-"""What convolutions share: images in either layout, rows of them brought to rooms of pixels and back, filters turned, rooms for
+"""What convolutions share: images in either layout, rows of them brought to workspaces of pixels and back, filters turned, rooms for
 threads.  All steps are bytes.
 """
 from libc.string cimport memcpy, memset
@@ -80,34 +80,34 @@ cdef inline int read_image(Image* image, TensorBase t) except -1:
 
 
 cdef inline void bring(turn_t turn, const Image* x, int64_t n, int64_t channel, int64_t channels, int64_t row, int64_t left,
-                       int64_t width, char* room, int64_t pitch) noexcept nogil:
+                       int64_t width, char* workspace, int64_t pitch) noexcept nogil:
     """Pixels `left` and after of a row, `width` of them, some channels, to pixels `pitch` apart; zeros beside the image."""
     cdef int64_t first = min(max(0, -left), width), end = max(min(width, x.width - left), first), j
     cdef int64_t bytes = channels * x.size
     cdef const char* source
     for j in range(first):
-        memset(room + j * pitch, 0, bytes)
+        memset(workspace + j * pitch, 0, bytes)
     for j in range(end, width):
-        memset(room + j * pitch, 0, bytes)
+        memset(workspace + j * pitch, 0, bytes)
     if end == first:
         return
     source = x.data + n * x.image + row * x.row + channel * x.channel + (left + first) * x.pixel
     if x.last:
-        flambeau_move_pixels(room + first * pitch, pitch, source, x.pixel, end - first, bytes)
+        flambeau_move_pixels(workspace + first * pitch, pitch, source, x.pixel, end - first, bytes)
     elif channels <= FEW:
-        flambeau_weave(room + first * pitch, pitch, source, x.channel, channels, end - first, x.size)
+        flambeau_weave(workspace + first * pitch, pitch, source, x.channel, channels, end - first, x.size)
     else:
-        turn(source, x.channel, channels, end - first, room + first * pitch, pitch)
+        turn(source, x.channel, channels, end - first, workspace + first * pitch, pitch)
 
 
 cdef inline void deliver(turn_t turn, const Image* y, int64_t n, int64_t channel, int64_t channels, int64_t row, int64_t pixels,
-                         const char* room, int64_t pitch) noexcept nogil:
+                         const char* workspace, int64_t pitch) noexcept nogil:
     """The first pixels of a row and whole rows after it, from pixels `pitch` apart."""
     cdef char* to = y.data + n * y.image + row * y.row + channel * y.channel
     if y.last:
-        flambeau_move_pixels(to, y.pixel, room, pitch, pixels, channels * y.size)
+        flambeau_move_pixels(to, y.pixel, workspace, pitch, pixels, channels * y.size)
     else:
-        turn(room, pitch, pixels, channels, to, y.channel)
+        turn(workspace, pitch, pixels, channels, to, y.channel)
 
 
 cdef struct Filters:

@@ -3,7 +3,7 @@
 from libc.stdint cimport int64_t, uintptr_t
 from libc.stdlib cimport free, malloc
 from ...base.tensor cimport TensorBase, pointer
-from ...base.parallel cimport parallel_in_parts
+from ...base.parallel cimport parallel_interruptible
 
 cdef enum:
     RUN_BYTES = 1 << 18           # of planes that are computed strip by strip before the next ones are begun
@@ -165,7 +165,7 @@ def run(Plan plan not None, str kind not None, TensorBase x not None, TensorBase
         plane, steps = plane * a.images, steps * a.images
     work.run = max(RUN_BYTES // max(plane, 1), 1)
     with nogil:
-        parallel_in_parts(planes_range, &work, tasks, max(STEPS_A_TASK // max(steps, 1), 1), steps * NANOSECONDS_A_STEP)
+        parallel_interruptible(planes_range, &work, tasks, max(STEPS_A_TASK // max(steps, 1), 1), steps * NANOSECONDS_A_STEP)
 
 
 def run_groups(Plan plan not None, TensorBase x not None, TensorBase w not None, TensorBase bias not None, TensorBase out not None,
@@ -198,4 +198,4 @@ def run_groups(Plan plan not None, TensorBase x not None, TensorBase w not None,
     work.run = max(RUN_BYTES // max(plane, 1), 1)
     tasks = groups * x.sizes[0]
     with nogil:
-        parallel_in_parts(planes_range, &work, tasks, max(STEPS_A_TASK // max(steps, 1), 1), steps * NANOSECONDS_A_STEP)
+        parallel_interruptible(planes_range, &work, tasks, max(STEPS_A_TASK // max(steps, 1), 1), steps * NANOSECONDS_A_STEP)

@@ -2,8 +2,8 @@
 """Winograd's convolutions: which squares are transformed and multiplied by which thread (codegen/tiles/winograd.py says how).
 
 The output is cut into rows of squares, m by m places each.  A task takes some rows: their input goes, a vector of channels at
-a time, through a room of pixels to the values V (plane, square, channel); products with the filters' values U give
-M (plane, square, filter), and these go through a room of pixels to the output.  V and M stay in the cache.  Where rows are few,
+a time, through a workspace of pixels to the values V (plane, square, channel); products with the filters' values U give
+M (plane, square, filter), and these go through a workspace of pixels to the output.  V and M stay in the cache.  Where rows are few,
 threads share each of the three steps instead.
 """
 from libc.string cimport memcpy, memset
@@ -14,11 +14,11 @@ from .images cimport (
 )
 from ..tiles cimport Tile, tile_t
 from ...base.memory cimport Storage, new_storage
-from ...base.parallel cimport num_threads, parallel_in_parts
+from ...base.parallel cimport num_threads, parallel_interruptible
 from ...base.tensor cimport TensorBase, pointer
 
-ctypedef void (*spread_t)(const char* room, int64_t row, char* to, int64_t plane, int64_t step, int64_t squares) noexcept nogil
-ctypedef void (*gather_t)(const char* source, int64_t plane, int64_t step, char* room, int64_t row, int64_t squares,
+ctypedef void (*spread_t)(const char* workspace, int64_t row, char* to, int64_t plane, int64_t step, int64_t squares) noexcept nogil
+ctypedef void (*gather_t)(const char* source, int64_t plane, int64_t step, char* workspace, int64_t row, int64_t squares,
                           const char* terms, int64_t apart) noexcept nogil
 ctypedef void (*lift_t)(const char* source, int64_t tap, int64_t from_step, char* to, int64_t plane, int64_t step,
                         int64_t channels) noexcept nogil
@@ -39,10 +39,10 @@ cdef struct Work:
     bint flipped              # taps are taken from the last to the first
     int64_t images, m, t, before_row, before_column, down, across, rows, block     # rows of squares, of all images, of a task
     int64_t channels, filters, lanes, size, vector, vectors, panel, most
-    int64_t v_step, v_plane, m_step, m_plane, room, out_room, slot_bytes, values_bytes
+    int64_t v_step, v_plane, m_step, m_plane, workspace, out_workspace, slot_bytes, values_bytes
     const char* terms         # operands of the epilogue, each an element for each lane of each vector of filters, one after another
     char* u
-    char* rooms
+    char* workspaces
     char* values              # of all rows, where threads share each step
     unsigned char* taken
     int slots
@@ -53,7 +53,7 @@ cdef struct Work:
     tile_t tiles[MAX_VECTORS + 1][MAX_ROWS + 1]
 
 
-cdef void spread_rows(const Work* w, char* room, char* v, int64_t begin, int64_t end, int64_t first, int64_t last) noexcept nogil:
+cdef void spread_rows(const Work* w, char* workspace, char* v, int64_t begin, int64_t end, int64_t first, int64_t last) noexcept nogil:
     """Rows of squares [begin, end) to v; vectors of channels [first, last)."""
     cdef int64_t r, n, top, a, row, k, channel, channels, pitch = (w.across * w.m + 2) * w.vector
     for r in range(begin, end):
@@ -64,10 +64,10 @@ cdef void spread_rows(const Work* w, char* room, char* v, int64_t begin, int64_t
             for a in range(w.t):
                 row = top + a
                 if 0 <= row < w.x.height:
-                    bring(w.turn, &w.x, n, channel, channels, row, -w.before_column, w.across * w.m + 2, room + a * pitch, w.vector)
+                    bring(w.turn, &w.x, n, channel, channels, row, -w.before_column, w.across * w.m + 2, workspace + a * pitch, w.vector)
                 else:
-                    memset(room + a * pitch, 0, pitch)
-            w.spread(room, pitch, v + (r - begin) * w.across * w.v_step + k * w.vector, w.v_plane, w.v_step, w.across)
+                    memset(workspace + a * pitch, 0, pitch)
+            w.spread(workspace, pitch, v + (r - begin) * w.across * w.v_step + k * w.vector, w.v_plane, w.v_step, w.across)
 
 
 cdef void multiply(const Work* w, const char* v, char* m, int64_t squares, int64_t plane, int64_t panel) noexcept nogil:
@@ -86,16 +86,16 @@ cdef void multiply(const Work* w, const char* v, char* m, int64_t squares, int64
         w.tiles[vectors][end - first](&t)
 
 
-cdef void gather_rows(const Work* w, char* room, const char* m, int64_t begin, int64_t end, int64_t first, int64_t last) noexcept nogil:
+cdef void gather_rows(const Work* w, char* workspace, const char* m, int64_t begin, int64_t end, int64_t first, int64_t last) noexcept nogil:
     """Rows of squares [begin, end) of the output; vectors of filters [first, last)."""
     cdef int64_t r, n, top, a, k, pitch = w.across * w.m * w.vector
     for r in range(begin, end):
         n, top = r // w.down, r % w.down * w.m
         for k in range(first, last):
-            w.gather(m + (r - begin) * w.across * w.m_step + k * w.vector, w.m_plane, w.m_step, room, pitch, w.across,
+            w.gather(m + (r - begin) * w.across * w.m_step + k * w.vector, w.m_plane, w.m_step, workspace, pitch, w.across,
                      w.terms + k * w.vector, w.vectors * w.vector)
             for a in range(min(w.m, w.y.height - top)):
-                deliver(w.turn, &w.y, n, k * w.lanes, min(w.lanes, w.filters - k * w.lanes), top + a, w.y.width, room + a * pitch,
+                deliver(w.turn, &w.y, n, k * w.lanes, min(w.lanes, w.filters - k * w.lanes), top + a, w.y.width, workspace + a * pitch,
                         w.vector)
 
 
@@ -106,17 +106,17 @@ cdef inline int64_t panels_of(const Work* w) noexcept nogil:
 cdef void blocks_range(void* context, int64_t begin, int64_t end) noexcept nogil:
     cdef Work* w = <Work*>context
     cdef int slot = flambeau_take_slot(w.taken, w.slots)
-    cdef char* room = w.rooms + slot * w.slot_bytes
-    cdef char* v = room + max(w.room, w.out_room)
+    cdef char* workspace = w.workspaces + slot * w.slot_bytes
+    cdef char* v = workspace + max(w.workspace, w.out_workspace)
     cdef char* m = v + w.t * w.t * w.v_plane
     cdef int64_t task, first, last, plane, panel, channels = (w.channels + w.lanes - 1) // w.lanes
     for task in range(begin, end):
         first, last = task * w.block, min((task + 1) * w.block, w.rows)
-        spread_rows(w, room, v, first, last, 0, channels)
+        spread_rows(w, workspace, v, first, last, 0, channels)
         for plane in range(w.t * w.t):
             for panel in range(panels_of(w)):
                 multiply(w, v, m, (last - first) * w.across, plane, panel)
-        gather_rows(w, room, m, first, last, 0, w.vectors)
+        gather_rows(w, workspace, m, first, last, 0, w.vectors)
     flambeau_leave_slot(w.taken, slot)
 
 
@@ -126,7 +126,7 @@ cdef void spread_range(void* context, int64_t begin, int64_t end) noexcept nogil
     cdef int64_t task, row, vectors = (w.channels + w.lanes - 1) // w.lanes
     for task in range(begin, end):
         row = task // vectors
-        spread_rows(w, w.rooms + slot * w.slot_bytes, w.values + row * w.across * w.v_step, row, row + 1, task % vectors, task % vectors + 1)
+        spread_rows(w, w.workspaces + slot * w.slot_bytes, w.values + row * w.across * w.v_step, row, row + 1, task % vectors, task % vectors + 1)
     flambeau_leave_slot(w.taken, slot)
 
 
@@ -143,7 +143,7 @@ cdef void gather_range(void* context, int64_t begin, int64_t end) noexcept nogil
     cdef int64_t task, row
     for task in range(begin, end):
         row = task // w.vectors
-        gather_rows(w, w.rooms + slot * w.slot_bytes, w.values + w.t * w.t * w.v_plane + row * w.across * w.m_step, row, row + 1,
+        gather_rows(w, w.workspaces + slot * w.slot_bytes, w.values + w.t * w.t * w.v_plane + row * w.across * w.m_step, row, row + 1,
                     task % w.vectors, task % w.vectors + 1)
     flambeau_leave_slot(w.taken, slot)
 
@@ -152,7 +152,7 @@ cdef void lift_range(void* context, int64_t begin, int64_t end) noexcept nogil:
     """Tasks are (panel, some channels)."""
     cdef Work* w = <Work*>context
     cdef int slot = flambeau_take_slot(w.taken, w.slots)
-    cdef char* turned = w.rooms + slot * w.slot_bytes
+    cdef char* turned = w.workspaces + slot * w.slot_bytes
     cdef char* values = turned + CHANNELS * 9 * w.vector
     cdef int64_t task, panel, vectors, channel, channels, k, plane, parts = (w.channels + CHANNELS - 1) // CHANNELS
     for task in range(begin, end):
@@ -189,13 +189,13 @@ cdef class Winograd:
         w.v_step = (w.channels + lanes - 1) // lanes * w.vector
         w.m_step = w.vectors * w.vector
         w.v_plane, w.m_plane = rows * w.across * w.v_step + LINE, rows * w.across * w.m_step + LINE   # no power of two apart
-        w.room, w.out_room = t * (w.across * m + 2) * w.vector, m * w.across * m * w.vector
+        w.workspace, w.out_workspace = t * (w.across * m + 2) * w.vector, m * w.across * m * w.vector
         w.values_bytes = t * t * (w.v_plane + w.m_plane)
-        w.slot_bytes = lines(max(w.room, w.out_room)) + (0 if shared else w.values_bytes)
+        w.slot_bytes = lines(max(w.workspace, w.out_workspace)) + (0 if shared else w.values_bytes)
         w.turn, w.spread = <turn_t><uintptr_t>steps[0], <spread_t><uintptr_t>steps[1]
         w.gather, w.lift = <gather_t><uintptr_t>steps[2], <lift_t><uintptr_t>steps[3]
-        w.room = lines(w.room)
-        w.out_room = lines(w.out_room)
+        w.workspace = lines(w.workspace)
+        w.out_workspace = lines(w.out_workspace)
         for vectors, count, address in tiles:
             w.tiles[<int>vectors][<int>count] = <tile_t><uintptr_t>address
 
@@ -208,42 +208,42 @@ cdef class Winograd:
         cdef Work w = self.w
         cdef int64_t tasks = panels_of(&w) * ((w.channels + CHANNELS - 1) // CHANNELS)
         cdef unsigned char taken[MAX_SLOTS]
-        cdef Storage rooms
+        cdef Storage workspaces
         w.w.data, w.w.taps, w.w.size, w.w.lanes = pointer(weight), 9, w.size, w.lanes
         w.w.filters, w.w.channels, w.flipped = w.filters, w.channels, turned
         w.w.filter, w.w.channel = (9 * w.size, w.filters * 9 * w.size) if turned else (w.channels * 9 * w.size, 9 * w.size)
         w.u = pointer(values)
         w.slots = <int>max(1, min(min(num_threads(), tasks), MAX_SLOTS))
         w.slot_bytes = lines(CHANNELS * w.vector * (9 + w.t * w.t * w.panel))
-        rooms = new_storage(w.slots * w.slot_bytes)
-        w.rooms, w.taken = rooms.data, taken
+        workspaces = new_storage(w.slots * w.slot_bytes)
+        w.workspaces, w.taken = workspaces.data, taken
         memset(taken, 0, MAX_SLOTS)
         with nogil:
-            parallel_in_parts(lift_range, &w, tasks, 4, 4e3)
+            parallel_interruptible(lift_range, &w, tasks, 4, 4e3)
 
     def run(self, TensorBase x not None, TensorBase values not None, TensorBase terms not None, TensorBase out not None) -> None:
         """`terms`: the operands of the gathering transform's epilogue."""
         cdef Work w = self.w
         cdef int64_t tasks = (w.rows + w.block - 1) // w.block, work, planes = w.t * w.t, vectors
         cdef unsigned char taken[MAX_SLOTS]
-        cdef Storage rooms, all_values
+        cdef Storage workspaces, all_values
         read_image(&w.x, x)
         read_image(&w.y, out)
         w.u, w.terms = pointer(values), pointer(terms)
         memset(taken, 0, MAX_SLOTS)
         w.taken = taken
         w.slots = <int>max(1, min(num_threads(), MAX_SLOTS) if self.shared else min(min(num_threads(), tasks), MAX_SLOTS))
-        rooms = new_storage(w.slots * w.slot_bytes)
-        w.rooms = rooms.data
+        workspaces = new_storage(w.slots * w.slot_bytes)
+        w.workspaces = workspaces.data
         work = planes * w.across * w.channels * w.vectors * w.lanes    # products for a row of squares
         if not self.shared:
             with nogil:
-                parallel_in_parts(blocks_range, &w, tasks, 1, w.block * work * NANOSECONDS_A_PRODUCT)
+                parallel_interruptible(blocks_range, &w, tasks, 1, w.block * work * NANOSECONDS_A_PRODUCT)
             return
         all_values = new_storage(w.values_bytes)
         w.values = all_values.data
         vectors = (w.channels + w.lanes - 1) // w.lanes
         with nogil:
-            parallel_in_parts(spread_range, &w, w.rows * vectors, 1 + 64 // w.across, 1e3)
-            parallel_in_parts(multiply_range, &w, planes * panels_of(&w), 1, w.rows * work // (planes * panels_of(&w)) * NANOSECONDS_A_PRODUCT)
-            parallel_in_parts(gather_range, &w, w.rows * w.vectors, 1 + 64 // w.across, 1e3)
+            parallel_interruptible(spread_range, &w, w.rows * vectors, 1 + 64 // w.across, 1e3)
+            parallel_interruptible(multiply_range, &w, planes * panels_of(&w), 1, w.rows * work // (planes * panels_of(&w)) * NANOSECONDS_A_PRODUCT)
+            parallel_interruptible(gather_range, &w, w.rows * w.vectors, 1 + 64 // w.across, 1e3)

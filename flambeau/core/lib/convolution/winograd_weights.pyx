@@ -12,10 +12,10 @@ from .images cimport (
 )
 from ..tiles cimport Tile, tile_t
 from ...base.memory cimport Storage, new_storage
-from ...base.parallel cimport num_threads, parallel_in_parts
+from ...base.parallel cimport num_threads, parallel_interruptible
 from ...base.tensor cimport TensorBase, pointer
 
-ctypedef void (*spread_t)(const char* room, int64_t row, char* to, int64_t plane, int64_t step, int64_t squares) noexcept nogil
+ctypedef void (*spread_t)(const char* workspace, int64_t row, char* to, int64_t plane, int64_t step, int64_t squares) noexcept nogil
 ctypedef void (*lower_t)(const char* source, int64_t plane, int64_t step, char* to, int64_t channels) noexcept nogil
 
 cdef enum:
@@ -31,14 +31,14 @@ cdef struct Work:
     Image x
     Image g
     int64_t before_row, before_column, down, across, rows, channels, filters, lanes, vector
-    int64_t x_vectors, g_vectors, v_step, v_plane, g_step, g_plane, s_step, s_plane, room
+    int64_t x_vectors, g_vectors, v_step, v_plane, g_step, g_plane, s_step, s_plane, workspace
     int64_t first, last                       # rows of squares of the block
     int64_t blocks, vectors, more_blocks, tiles, tile_rows, more_tiles       # as in `correlation.pyx`
     char* v
     char* values                              # G
     char* s
     char* out
-    char* rooms
+    char* workspaces
     unsigned char* taken
     int slots
     turn_t turn
@@ -49,34 +49,34 @@ cdef struct Work:
 
 
 cdef void bring_square_row(const Work* w, const Image* image, int64_t n, int64_t top, int64_t high, int64_t left, int64_t wide, int64_t first,
-                           int64_t channels, char* room) noexcept nogil:
+                           int64_t channels, char* workspace) noexcept nogil:
     """A row of squares, `high` rows of pixels, of a vector of channels: zeros beside the image."""
     cdef int64_t a, pitch = wide * w.vector
     for a in range(high):
         if 0 <= top + a < image.height:
-            bring(w.turn, image, n, first, channels, top + a, left, wide, room + a * pitch, w.vector)
+            bring(w.turn, image, n, first, channels, top + a, left, wide, workspace + a * pitch, w.vector)
         else:
-            memset(room + a * pitch, 0, pitch)
+            memset(workspace + a * pitch, 0, pitch)
 
 
 cdef void spread_range(void* context, int64_t begin, int64_t end) noexcept nogil:
     """Tasks are (row of squares, vector of channels or of filters)."""
     cdef Work* w = <Work*>context
     cdef int slot = flambeau_take_slot(w.taken, w.slots)
-    cdef char* room = w.rooms + slot * w.room
+    cdef char* workspace = w.workspaces + slot * w.workspace
     cdef int64_t task, r, k, n, top, both = w.x_vectors + w.g_vectors
     for task in range(begin, end):
         r, k = w.first + task // both, task % both
         n, top = r // w.down, r % w.down * M
         if k < w.x_vectors:
             bring_square_row(w, &w.x, n, top - w.before_row, T, -w.before_column, w.across * M + 2, k * w.lanes,
-                             min(w.lanes, w.channels - k * w.lanes), room)
-            w.spread(room, (w.across * M + 2) * w.vector, w.v + (r - w.first) * w.across * w.v_step + k * w.vector, w.v_plane, w.v_step,
+                             min(w.lanes, w.channels - k * w.lanes), workspace)
+            w.spread(workspace, (w.across * M + 2) * w.vector, w.v + (r - w.first) * w.across * w.v_step + k * w.vector, w.v_plane, w.v_step,
                      w.across)
         else:
             k -= w.x_vectors
-            bring_square_row(w, &w.g, n, top, M, 0, w.across * M, k * w.lanes, min(w.lanes, w.filters - k * w.lanes), room)
-            w.expand(room, w.across * M * w.vector, w.values + (r - w.first) * w.across * w.g_step + k * w.vector, w.g_plane, w.g_step,
+            bring_square_row(w, &w.g, n, top, M, 0, w.across * M, k * w.lanes, min(w.lanes, w.filters - k * w.lanes), workspace)
+            w.expand(workspace, w.across * M * w.vector, w.values + (r - w.first) * w.across * w.g_step + k * w.vector, w.g_plane, w.g_step,
                      w.across)
     flambeau_leave_slot(w.taken, slot)
 
@@ -110,13 +110,13 @@ cdef void lower_range(void* context, int64_t begin, int64_t end) noexcept nogil:
     """Tasks are (vector of filters, some channels)."""
     cdef Work* w = <Work*>context
     cdef int slot = flambeau_take_slot(w.taken, w.slots)
-    cdef char* room = w.rooms + slot * w.room
+    cdef char* workspace = w.workspaces + slot * w.workspace
     cdef int64_t task, k, channel, channels, size = w.vector // w.lanes, parts = (w.channels + CHANNELS - 1) // CHANNELS
     for task in range(begin, end):
         k, channel = task // parts, task % parts * CHANNELS
         channels = min(<int64_t>CHANNELS, w.channels - channel)
-        w.lower(w.s + channel * w.s_step + k * w.vector, w.s_plane, w.s_step, room, channels)
-        w.turn(room, w.vector, channels * 9, min(w.lanes, w.filters - k * w.lanes),
+        w.lower(w.s + channel * w.s_step + k * w.vector, w.s_plane, w.s_step, workspace, channels)
+        w.turn(workspace, w.vector, channels * 9, min(w.lanes, w.filters - k * w.lanes),
                w.out + (k * w.lanes * w.channels + channel) * 9 * size, w.channels * 9 * size)
     flambeau_leave_slot(w.taken, slot)
 
@@ -129,7 +129,7 @@ def weight_gradient(TensorBase x not None, TensorBase grad not None, TensorBase 
     """
     cdef Work w
     cdef unsigned char taken[MAX_SLOTS]
-    cdef Storage rooms, values, sums
+    cdef Storage workspaces, values, sums
     cdef int64_t size = x.width, block, room_of_squares, squares, tasks
     cdef int i, j
     read_image(&w.x, x)
@@ -153,11 +153,11 @@ def weight_gradient(TensorBase x not None, TensorBase grad not None, TensorBase 
     w.v_plane, w.g_plane = squares * w.v_step + LINE, squares * w.g_step + LINE         # no power of two apart
     w.s_step = w.g_vectors * w.vector
     w.s_plane = w.channels * w.s_step + LINE
-    w.room = lines(max(T * (w.across * M + 2), <int64_t>CHANNELS * 9) * w.vector)
+    w.workspace = lines(max(T * (w.across * M + 2), <int64_t>CHANNELS * 9) * w.vector)
     w.slots = <int>max(1, min(num_threads(), MAX_SLOTS))
-    rooms, values = new_storage(w.slots * w.room), new_storage(T * T * (w.v_plane + w.g_plane))
+    workspaces, values = new_storage(w.slots * w.workspace), new_storage(T * T * (w.v_plane + w.g_plane))
     sums = new_storage(T * T * w.s_plane)
-    w.rooms, w.v, w.s, w.out, w.taken = rooms.data, values.data, sums.data, pointer(out), taken
+    w.workspaces, w.v, w.s, w.out, w.taken = workspaces.data, values.data, sums.data, pointer(out), taken
     w.values = w.v + T * T * w.v_plane
     memset(taken, 0, MAX_SLOTS)
     memset(w.s, 0, T * T * w.s_plane)
@@ -165,9 +165,9 @@ def weight_gradient(TensorBase x not None, TensorBase grad not None, TensorBase 
     while w.first < w.rows:
         w.last = min(w.first + block, w.rows)
         with nogil:
-            parallel_in_parts(spread_range, &w, (w.last - w.first) * (w.x_vectors + w.g_vectors), 1 + 64 // w.across, 1e3)
+            parallel_interruptible(spread_range, &w, (w.last - w.first) * (w.x_vectors + w.g_vectors), 1 + 64 // w.across, 1e3)
             tasks = (w.last - w.first) * w.across * w.channels * w.vectors * lanes
-            parallel_in_parts(multiply_range, &w, T * T * w.blocks, 1, tasks * NANOSECONDS_A_PRODUCT)
+            parallel_interruptible(multiply_range, &w, T * T * w.blocks, 1, tasks * NANOSECONDS_A_PRODUCT)
         w.first = w.last
     with nogil:
-        parallel_in_parts(lower_range, &w, w.g_vectors * ((w.channels + CHANNELS - 1) // CHANNELS), 8, 2e3)
+        parallel_interruptible(lower_range, &w, w.g_vectors * ((w.channels + CHANNELS - 1) // CHANNELS), 8, 2e3)

@@ -14,8 +14,8 @@ from libc.math cimport INFINITY, log
 from libc.stdint cimport int64_t, uint64_t, uintptr_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
-from ...base.parallel cimport num_threads, parallel_in_parts
-from ...base.provided import provided
+from ...base.parallel cimport num_threads, parallel_interruptible
+from ...base.callbacks import callbacks
 from ...base.tensor cimport TensorBase, pointer
 from ..tiles cimport Tile, tile_t
 
@@ -425,7 +425,7 @@ cdef int read_dropping(Call* c, dict found, tuple dropping) except -1:
 
 cdef int read_call(Call* c, TensorBase query, TensorBase key, TensorBase value, mask, diagonal, double scale, tuple dropping) except -1:
     cdef str masks = "" if mask is None else "bool" if mask.dtype.name == "bool" else query.dtype.name
-    cdef dict found = provided["attention.functions"](query.dtype.name, masks, dropping is not None)
+    cdef dict found = callbacks["attention.functions"](query.dtype.name, masks, dropping is not None)
     read_dropping(c, found, dropping)
     c.rows, c.panel, c.lanes, c.size = found["rows"], found["panel"], found["lanes"], query.width
     c.put, c.add = <tile_t><uintptr_t>found["set"], <tile_t><uintptr_t>found["add"]
@@ -464,7 +464,7 @@ def forward(TensorBase query, TensorBase key, TensorBase value, mask, diagonal, 
     c.chunk = whole(max(<int64_t>LEAST_QUERIES, (c.queries + tasks - 1) // tasks), QUERIES)
     c.chunks = (c.queries + c.chunk - 1) // c.chunk
     with nogil:
-        parallel_in_parts(forward_range, &c, c.batches * c.heads * c.chunks, 1, nanoseconds(&c, 1))
+        parallel_interruptible(forward_range, &c, c.batches * c.heads * c.chunks, 1, nanoseconds(&c, 1))
     if c.failed:
         raise MemoryError("scaled_dot_product_attention(): no memory for the keys of one head")
 
@@ -484,7 +484,7 @@ def backward(TensorBase query, TensorBase key, TensorBase value, mask, diagonal,
     c.chunks = to_key.sizes[0]
     c.chunk = whole((c.queries + c.chunks - 1) // c.chunks, QUERIES)
     with nogil:
-        parallel_in_parts(backward_range, &c, c.batches * c.heads * c.chunks, 1, nanoseconds(&c, 2))
+        parallel_interruptible(backward_range, &c, c.batches * c.heads * c.chunks, 1, nanoseconds(&c, 2))
     if c.failed:
         raise MemoryError("scaled_dot_product_attention(): no memory for the gradients of one head")
 
@@ -498,7 +498,7 @@ def factors(TensorBase to, tuple dropping):
     """Write what a call multiplies its weights by: all of (B, heads, L, S), each row of which has room for whole blocks."""
     cdef Call c
     cdef int64_t batch, head
-    read_dropping(&c, provided["attention.functions"](to.dtype.name, "", True), dropping)
+    read_dropping(&c, callbacks["attention.functions"](to.dtype.name, "", True), dropping)
     c.heads, c.groups, c.queries, c.keys = to.sizes[1], 1, to.sizes[2], to.sizes[3]
     for batch in range(to.sizes[0]):
         for head in range(to.sizes[1]):

@@ -3,7 +3,7 @@
 from libc.stdint cimport int32_t, int64_t, uint64_t, uintptr_t
 from ...base.dtypes cimport I32, I64
 from ...base.tensor cimport TensorBase, new_tensor, pointer
-from ...base.parallel cimport parallel_in_parts
+from ...base.parallel cimport parallel_interruptible
 
 cdef enum:
     MAX_DATA = 8
@@ -46,7 +46,7 @@ def run(int64_t address, tuple tensors not None, tuple numbers not None, int64_t
     for k in range(w.count):
         w.numbers[k] = numbers[k]
     with nogil:
-        parallel_in_parts(part, &w, tasks, <int64_t>(NANOSECONDS_A_TASK / max(nanoseconds, 1)) + 1, nanoseconds)
+        parallel_interruptible(part, &w, tasks, <int64_t>(NANOSECONDS_A_TASK / max(nanoseconds, 1)) + 1, nanoseconds)
     return word != 0
 
 

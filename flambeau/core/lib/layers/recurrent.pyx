@@ -95,7 +95,7 @@ cdef inline void ask(const Pass* p, const Operand* o, const char* data, int64_t 
 cdef void tiles_range(void* context, int64_t begin, int64_t end) noexcept nogil:
     """Tasks are (block of units, tile of rows), the last fastest: a block of the weight stays in the cache."""
     cdef Pass* p = <Pass*>context
-    cdef char room[MAX_ROOM]
+    cdef char workspace[MAX_ROOM]
     cdef char* data[MAX_OPERANDS + 1]
     cdef char* tile_data[3]
     cdef int64_t tile_geometry[2]
@@ -104,7 +104,7 @@ cdef void tiles_range(void* context, int64_t begin, int64_t end) noexcept nogil:
     cdef Kind* kind
     cdef bint multiplied
     cdef int k
-    data[0] = tile_data[0] = room
+    data[0] = tile_data[0] = workspace
     tile_geometry[0], tile_geometry[1] = p.depth, p.state.row // p.width
     geometry[3] = p.hidden
     for k in range(p.operands):
@@ -131,7 +131,7 @@ cdef void tiles_range(void* context, int64_t begin, int64_t end) noexcept nogil:
             tile_data[1], tile_data[2] = place(p, &p.state, row), kind.panels + block * kind.panel
             kind.products[rows](tile_data, tile_geometry, NULL)
         else:
-            memset(room, 0, rows * kind.units * p.sums * p.width)
+            memset(workspace, 0, rows * kind.units * p.sums * p.width)
         geometry[0], geometry[1], geometry[2] = rows, min(kind.units, p.hidden - unit), kind.units // p.lanes
         (p.whole if unit + kind.units <= p.hidden else p.rest)(data, geometry, NULL)
 

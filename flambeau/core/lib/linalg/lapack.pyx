@@ -13,8 +13,8 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 from ...base.device import OutOfMemoryError
 from ...base.dtypes cimport C64, C128, F32, F64, I32, dtype_of
-from ...base.memory cimport check_room, refusal
-from ...base.parallel cimport parallel_in_parts, task_t
+from ...base.memory cimport check_memory, out_of_memory_message
+from ...base.parallel cimport parallel_interruptible, task_t
 from ...base.tensor cimport TensorBase, new_tensor, pointer
 from ..products.blas cimport ensure, routine
 
@@ -171,13 +171,13 @@ cdef int real_code(TensorBase a) noexcept:
 
 cdef int run(task_t task, Job* job, int64_t count, double nanoseconds) except -1:
     """All matrices, shared over the pool where that is worth it; OutOfMemoryError where there is no work space."""
-    cdef int64_t room = <int64_t>job.lwork * job.size + <int64_t>job.lrwork * 8 + <int64_t>job.liwork * 4
-    if room > 1 << 20:
-        check_room(room)
+    cdef int64_t workspace = <int64_t>job.lwork * job.size + <int64_t>job.lrwork * 8 + <int64_t>job.liwork * 4
+    if workspace > 1 << 20:
+        check_memory(workspace)
     with nogil:
-        parallel_in_parts(task, job, count, 1 + <int64_t>(20000 / (nanoseconds + CALL)), nanoseconds + CALL)
+        parallel_interruptible(task, job, count, 1 + <int64_t>(20000 / (nanoseconds + CALL)), nanoseconds + CALL)
     if job.failed:
-        raise OutOfMemoryError(refusal(room))
+        raise OutOfMemoryError(out_of_memory_message(workspace))
     return 0
 
 

@@ -8,7 +8,7 @@ from libc.math cimport NAN, sqrt
 from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memcpy
 from ...base.dtypes cimport F32, F64, I32
-from ...base.parallel cimport parallel_in_parts
+from ...base.parallel cimport parallel_interruptible
 from ...base.tensor cimport TensorBase, new_tensor, pointer
 from ...views.views cimport compact
 
@@ -87,7 +87,7 @@ def cholesky(TensorBase A not None) -> tuple:
         return found, info
     w.wide, w.matrices, w.found, w.info = a.code == F64, pointer(a), pointer(found), <int32_t*>pointer(info)
     with nogil:
-        parallel_in_parts(factor_range, &w, info.count, GRAIN // (w.n * w.n * w.n) + 1, w.n * w.n * w.n * 0.5 + 20.0)
+        parallel_interruptible(factor_range, &w, info.count, GRAIN // (w.n * w.n * w.n) + 1, w.n * w.n * w.n * 0.5 + 20.0)
     return found, info
 
 
@@ -142,7 +142,7 @@ def triangular(TensorBase A not None, TensorBase B not None, bint upper, bint un
     batch = b.count // (w.n * w.m)
     each = w.n * w.n * w.m
     with nogil:
-        parallel_in_parts(solve_range, &w, batch, GRAIN // each + 1, each * 0.5 + 20.0)
+        parallel_interruptible(solve_range, &w, batch, GRAIN // each + 1, each * 0.5 + 20.0)
     return found
 
 
@@ -239,7 +239,7 @@ cdef TensorBase run_general(TensorBase a, TensorBase found, int32_t* pivots, int
         return info.zero_()
     w.matrices, w.found, each = pointer(a), pointer(found), w.n * w.n * (w.n // 3 + m + 1)
     with nogil:
-        parallel_in_parts(general_range, &w, info.count, GRAIN // each + 1, each * 0.3 + 20.0)
+        parallel_interruptible(general_range, &w, info.count, GRAIN // each + 1, each * 0.3 + 20.0)
     return info
 
 

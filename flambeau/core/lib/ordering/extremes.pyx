@@ -2,8 +2,8 @@
 """Running maxima and minima along rows, by vectors (`codegen/tiles/extremes.py`)."""
 from libc.stdint cimport int64_t, uintptr_t
 from ...base.dtypes cimport I64, dtype_of
-from ...base.parallel cimport parallel_in_parts
-from ...base.provided import provided
+from ...base.parallel cimport parallel_interruptible
+from ...base.callbacks import callbacks
 from ...base.tensor cimport TensorBase, new_tensor, pointer
 from ...views.strided cimport compact
 
@@ -41,7 +41,7 @@ def running(TensorBase input not None, int dim, bint smallest) -> tuple | None:
     key = (input.code, smallest)
     found = functions.get(key)
     if found is None:
-        found = functions[key] = provided["extremes.address"](dtype_of(input.code).name, smallest)
+        found = functions[key] = callbacks["extremes.address"](dtype_of(input.code).name, smallest)
     rows = input.count // input.sizes[dim]
     if found == 0 or (rows < FEW and input.sizes[dim] >= LONG):
         return None
@@ -53,5 +53,5 @@ def running(TensorBase input not None, int dim, bint smallest) -> tuple | None:
         run_range(&w, 0, rows)
     else:
         with nogil:
-            parallel_in_parts(run_range, &w, rows, max(PARALLEL_FROM // w.length, 1), <double>w.length)
+            parallel_interruptible(run_range, &w, rows, max(PARALLEL_FROM // w.length, 1), <double>w.length)
     return values, indices

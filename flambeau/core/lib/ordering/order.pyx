@@ -10,8 +10,8 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 from ...base.device import OutOfMemoryError
 from ...base.dtypes cimport BOOL, F32, F64, I8, I16, I32, I64, U8, U16, U32, U64, dtype_of
-from ...base.memory cimport check_room, refusal
-from ...base.parallel cimport parallel_in_parts
+from ...base.memory cimport check_memory, out_of_memory_message
+from ...base.parallel cimport parallel_interruptible
 from ...base.tensor cimport TensorBase, MAX_DIMS, new_tensor_on, pointer
 from ...views.views cimport compact
 
@@ -143,12 +143,12 @@ cdef inline void radix(Key* keys, uint32_t* places, Key* keys2, uint32_t* places
 
 cdef void order_rows(Key* tag, Order* o, int64_t begin, int64_t end) noexcept nogil:
     cdef int64_t row, n = o.length
-    cdef char* room = <char*>malloc(n * 2 * (sizeof(Key) + 4))
-    cdef Key* keys = <Key*>room
+    cdef char* workspace = <char*>malloc(n * 2 * (sizeof(Key) + 4))
+    cdef Key* keys = <Key*>workspace
     cdef Key* keys2 = keys + n
     cdef uint32_t* places = <uint32_t*>(keys2 + n)
     cdef int64_t* to
-    if room == NULL:
+    if workspace == NULL:
         o.failed = 1
         return
     for row in range(begin, end):
@@ -158,7 +158,7 @@ cdef void order_rows(Key* tag, Order* o, int64_t begin, int64_t end) noexcept no
             insert_all(keys, n, keys2, to, o.wanted)
         else:
             radix(keys, places, keys2, places + n, n, to, o.wanted)
-    free(room)
+    free(workspace)
 
 
 cdef void order_range(void* context, int64_t begin, int64_t end) noexcept nogil:
@@ -203,9 +203,9 @@ def order(TensorBase input not None, bint descending=False, int64_t wanted=-1) -
     o.source, o.to = pointer(x), <int64_t*>out.storage.data
     rows = x.count // o.length
     grain = PARALLEL_FROM // o.length
-    check_room(o.length * 2 * (o.width + 4))
+    check_memory(o.length * 2 * (o.width + 4))
     with nogil:
-        parallel_in_parts(order_range, &o, rows, grain if grain > 0 else 1, <double>NANOSECONDS_AN_ELEMENT * o.length)
+        parallel_interruptible(order_range, &o, rows, grain if grain > 0 else 1, <double>NANOSECONDS_AN_ELEMENT * o.length)
     if o.failed:
-        raise OutOfMemoryError(refusal(o.length * 2 * (o.width + 4)))
+        raise OutOfMemoryError(out_of_memory_message(o.length * 2 * (o.width + 4)))
     return out

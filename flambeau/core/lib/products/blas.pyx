@@ -22,7 +22,7 @@ from cpython.buffer cimport (
 from libc.stdint cimport INT32_MAX, int64_t
 from posix.dlfcn cimport RTLD_LOCAL, RTLD_NOW, dlerror, dlopen, dlsym
 
-from flambeau.core.base.parallel cimport try_in_parts
+from flambeau.core.base.parallel cimport try_interruptible
 
 import os
 import site
@@ -372,7 +372,7 @@ cdef int _multiply(
     else:
         # A call takes about as long as 1500 multiplications; a thread should get no less than 2**18.
         work = <double>p.block_rows * p.block_columns * k + 1500
-        if try_in_parts(
+        if try_interruptible(
                 _multiply_blocks, &p, batch * p.blocks, 1 + <int64_t>((1 << 18) / work), work * size / 64):
             return INTERRUPTED
     return OK

@@ -19,18 +19,18 @@ from .matrices cimport (
 from ...base.dtypes cimport U8, F16, BF16, F32, F64, CATEGORY, is_stored, size_from
 from ...base.device cimport Product as DeviceProduct
 from ...call.function import FunctionOp
-from ...call.kernels cimport away, one_device
+from ...call.kernels cimport device_launcher, one_device
 from ...call.pointwise cimport copied, sum_to, wider
 from ...call.layout cimport fits
 from ...base.parallel cimport parallel_for
-from ...base.provided import provided
-from ...base.recorder cimport mark, note_work, recording
+from ...base.callbacks import callbacks
+from ...base.profiling cimport mark, note_work, profiling
 from ...tape.modes cimport grad_enabled, set_grad, wants_grad
 from ...tape.nodes cimport Node
 from ...tape.history cimport attach
-from ...tape.saved cimport Slot, clear_slot, keep, kept
+from ...tape.saved cimport Slot, clear_slot, save_tensor, unpack_tensor
 from ...tape.inplace cimport rebase
-from ...base.tensor cimport MAX_DIMS, OP_MUL, TensorBase, late, new_tensor, new_tensor_on, operator_for, place_of, pointer, wrote
+from ...base.tensor cimport MAX_DIMS, OP_MUL, TensorBase, bump_version, data_address, new_tensor, new_tensor_on, operator_for, pointer, runtime
 from ...views.geometry cimport copy_strided
 from ...views.views cimport compact
 from cpython.object cimport PyObject
@@ -67,7 +67,7 @@ cdef int multiply(TensorBase c, int form, TensorBase a, int a_form, TensorBase b
     cdef Places at
     cdef TensorBase own
     cdef int needs, status
-    cdef char room[INLINE_ROOM + 64]
+    cdef char workspace[INLINE_ROOM + 64]
     if c.count == 0:
         return 0
     lay_out(&result, c, form)
@@ -89,17 +89,17 @@ cdef int multiply(TensorBase c, int form, TensorBase a, int a_form, TensorBase b
         start_from(c, addend)
     at.a, at.b, at.c = pointer(a), pointer(b), pointer(c)
     at.operands[0] = NULL if addend is None else pointer(addend)
-    at.room = <char*>(<uintptr_t>(room + 63) & ~<uintptr_t>63)      # vectors must not straddle cache lines
-    if p.room > INLINE_ROOM:
-        own = new_tensor(1, &p.room, U8)
-        at.room = pointer(own)
+    at.workspace = <char*>(<uintptr_t>(workspace + 63) & ~<uintptr_t>63)  # vectors must not straddle cache lines
+    if p.workspace > INLINE_ROOM:
+        own = new_tensor(1, &p.workspace, U8)
+        at.workspace = pointer(own)
     if p.work > GIL_FROM:
         with nogil:
             status = launch_product(&p, &p.tiled, &at)
     else:
         status = launch_product(&p, &p.tiled, &at)
     if status == INTERRUPTED:
-        wrote(c)
+        bump_version(c)
         return -1
     if status != OK:
         raise RuntimeError(f"matrix product: a dimension or stride of shapes {list(a.shape)} and {list(b.shape)} does not fit "
@@ -125,7 +125,7 @@ cdef int start_from(TensorBase out, TensorBase addend) except -1:
     return 0
 
 
-cdef TensorBase multiplied_away(TensorBase a, int a_form, TensorBase b, int b_form, int rank, const int64_t* sizes, int form,
+cdef TensorBase multiplied_on_device(TensorBase a, int a_form, TensorBase b, int b_form, int rank, const int64_t* sizes, int form,
                                 const Scale* alpha, TensorBase addend, const Scale* beta, TensorBase into):
     """`multiplied` on a device other than the host: by its own library, else by a kernel of ours."""
     cdef TensorBase out = into
@@ -142,15 +142,15 @@ cdef TensorBase multiplied_away(TensorBase a, int a_form, TensorBase b, int b_fo
         out = new_tensor_on(a.storage.on, rank, sizes, a.code)
     if out.count:
         if addend is not None and addend is not out:
-            away.copy(out, addend)
+            device_launcher.copy(out, addend)
         if not library_product(out, form, a, a_form, b, b_form, alpha, beta, addend is not None):
             before = alpha.real if floating else alpha.whole
             after = 0 if addend is None else beta.real if floating else beta.whole
-            provided["device.multiply"](out, form, a, a_form, b, b_form, before, after)
+            callbacks["device.multiply"](out, form, a, a_form, b, b_form, before, after)
     if into is not None:
         if out is not into:
-            away.copy(into, out)
-        wrote(into)
+            device_launcher.copy(into, out)
+        bump_version(into)
         return into
     return out
 
@@ -174,7 +174,7 @@ cdef bint library_product(TensorBase c, int form, TensorBase a, int a_form, Tens
     read_matrix(&left, &wanted.m, &wanted.k, &wanted.a_row, &wanted.a_column)
     read_matrix(&right, &rows, &wanted.n, &wanted.b_row, &wanted.b_column)
     wanted.code, wanted.c_row, wanted.c_column = c.code, wanted.n, 1
-    wanted.a, wanted.b, wanted.c = <uintptr_t>place_of(a), <uintptr_t>place_of(b), <uintptr_t>place_of(c)
+    wanted.a, wanted.b, wanted.c = <uintptr_t>data_address(a), <uintptr_t>data_address(b), <uintptr_t>data_address(c)
     wanted.batch, wanted.a_batch, wanted.b_batch, wanted.c_batch = 1, 0, 0, 0
     wanted.alpha, wanted.beta = alpha.real, beta.real if adds else 0.0
     p.rank = 0
@@ -190,7 +190,7 @@ cdef bint library_product(TensorBase c, int form, TensorBase a, int a_form, Tens
         wanted.batch, wanted.a_batch, wanted.b_batch, wanted.c_batch = p.sizes[0], p.a_step[0], p.b_step[0], p.c_step[0]
     if CATEGORY[c.code] < 2:
         return False
-    if not (recording.on and recording.devices):
+    if not (profiling.on and profiling.devices):
         return c.storage.on.product(&wanted)
     first = mark(c.storage.on)
     done = c.storage.on.product(&wanted)
@@ -216,7 +216,7 @@ cdef object multiplied_halves(TensorBase a, int a_form, TensorBase b, int b_form
 cdef TensorBase written(TensorBase into, TensorBase found):
     """The result in the tensor that the program gave."""
     copy_strided(pointer(into), into.strides, pointer(found), found.strides, found.rank, found.sizes, found.width)
-    wrote(into)
+    bump_version(into)
     return into
 
 
@@ -227,7 +227,7 @@ cdef TensorBase multiplied(TensorBase a, int a_form, TensorBase b, int b_form, i
     cdef int code = a.code, wide
     cdef bint adds = addend is not None and ((beta.real if CATEGORY[code] >= 2 else <double>beta.whole) != 0 or beta.imag != 0)
     if a.storage.on is not None:
-        return multiplied_away(a, a_form, b, b_form, rank, sizes, form, alpha, addend if adds else None, beta, into)
+        return multiplied_on_device(a, a_form, b, b_form, rank, sizes, form, alpha, addend if adds else None, beta, into)
     if code == BF16:
         found = multiplied_halves(a, a_form, b, b_form, rank, sizes, form, alpha, addend if adds else None, beta)
         if found is not None:
@@ -247,7 +247,7 @@ cdef TensorBase multiplied(TensorBase a, int a_form, TensorBase b, int b_form, i
     if into is not None:
         if out is not into:
             return written(into, out)
-        wrote(into)
+        bump_version(into)
         return into
     return out
 
@@ -285,16 +285,16 @@ cdef class ProductNode(Node):
             return found
         if left and self.targets[0] != NULL:
             found[0] = self.addend_gradient(g)
-        if not late.watched and not read_in_place(g, self.form):   # once for both; who watches sees g itself
+        if not runtime.interceptors and not read_in_place(g, self.form):  # once for both; interceptors see g itself
             g = compact(g)
         if self.targets[left] != NULL:
-            b = conjugate(kept(&self.b, self))
+            b = conjugate(unpack_tensor(&self.b, self))
             if self.a_form == TRANSPOSED:
                 found[left] = contract(b, self.b_form, g, flipped(self.form), self.a_rank, a_sizes, MATRIX, &alpha)
             else:
                 found[left] = contract(g, self.form, b, flipped(self.b_form), self.a_rank, a_sizes, self.a_form, &alpha)
         if self.targets[left + 1] != NULL:
-            a = conjugate(kept(&self.a, self))
+            a = conjugate(unpack_tensor(&self.a, self))
             if self.b_form == TRANSPOSED:
                 found[left + 1] = contract(g, flipped(self.form), a, self.a_form, self.b_rank, b_sizes, MATRIX, &alpha)
             else:
@@ -306,13 +306,13 @@ cdef class ProductNode(Node):
         if not fits(g, self.addend_rank, self.sizes):
             if self.addend_rank == 1 and g.sizes[g.rank - 1] == self.sizes[0] and F32 <= g.code <= F64 and (
                     not grad_enabled() and g.storage.on is None):
-                found = shown_column_sums(g) if late.attended else column_sums(compact(g))
+                found = column_sums_op(g) if runtime.observers else column_sums(compact(g))
             else:
                 found = sum_to(g, size_from(self.addend_rank, self.sizes))
         if self.beta.imag != 0:
-            found = late.binary(operator_for(OP_MUL), found, complex(self.beta.real, -self.beta.imag))
+            found = runtime.binary(operator_for(OP_MUL), found, complex(self.beta.real, -self.beta.imag))
         elif self.beta.real != 1:
-            found = late.binary(operator_for(OP_MUL), found, self.beta.real)
+            found = runtime.binary(operator_for(OP_MUL), found, self.beta.real)
         return found
 
     cdef void drop(self):
@@ -355,22 +355,22 @@ cdef Node node_for(str label, TensorBase a, int a_form, TensorBase b, int b_form
     node.connect(left, a)
     node.connect(left + 1, b)
     if node.targets[left] != NULL:
-        keep(&node.b, b, -1)
+        save_tensor(&node.b, b, -1)
     if node.targets[left + 1] != NULL:
-        keep(&node.a, a, -1)
+        save_tensor(&node.a, a, -1)
     return node
 
 
 def product_as(TensorBase a, int a_form, TensorBase b, int b_form, tuple sizes, int form, tuple alpha) -> TensorBase:
     """alpha · a @ b, their last dimensions read as matrices by their forms; the gradient of a product."""
-    cdef int64_t room[MAX_DIMS]
+    cdef int64_t workspace[MAX_DIMS]
     cdef Scale scale
     cdef int d
     for d in range(len(sizes)):
-        room[d] = sizes[d]
+        workspace[d] = sizes[d]
     scale.real, scale.imag, scale.whole = alpha
     return contracted(a if read_in_place(a, a_form) else compact(a), a_form, b if read_in_place(b, b_form) else compact(b), b_form, <int>len(sizes),
-                      room, form, &scale)
+                      workspace, form, &scale)
 
 
 def columns_summed(TensorBase input) -> TensorBase:
@@ -378,14 +378,14 @@ def columns_summed(TensorBase input) -> TensorBase:
     return column_sums(compact(input))
 
 
-shown_product = FunctionOp(product_as, owns=False)
-shown_column_sums = FunctionOp(columns_summed, owns=False)
+product_op = FunctionOp(product_as, owns=False)
+column_sums_op = FunctionOp(columns_summed, owns=False)
 
 
 cdef TensorBase contract(TensorBase a, int a_form, TensorBase b, int b_form, int rank, const int64_t* sizes, int form,
                          const Scale* alpha):
-    if late.attended:
-        return shown_product(a, a_form, b, b_form, tuple(size_from(rank, sizes)), form, (alpha.real, alpha.imag, alpha.whole))
+    if runtime.observers:
+        return product_op(a, a_form, b, b_form, tuple(size_from(rank, sizes)), form, (alpha.real, alpha.imag, alpha.whole))
     return contracted(a, a_form, b, b_form, rank, sizes, form, alpha)
 
 

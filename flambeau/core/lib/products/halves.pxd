@@ -10,7 +10,7 @@ cdef struct Halves:           # `batch` products c = alpha * a @ b + beta * c; s
     int64_t b_row, b_col, b_step
     int64_t c_row, c_step
     float alpha, beta
-    char* room                # of `room_of` bytes for each of `slots` products that are under way
+    char* workspace           # of `workspace_of` bytes for each of `slots` products that are under way
     int64_t slots, size
     int64_t first             # of the products that are under way
 

@@ -9,8 +9,8 @@ from libc.string cimport memcpy, memset
 from libc.stdint cimport int64_t, uint16_t, uint32_t, uintptr_t
 from .blas cimport INTERRUPTED, OK
 from .panels cimport layer_t
-from ...base.parallel cimport parallel_for, try_in_parts
-from ...base.provided import provided
+from ...base.parallel cimport parallel_for, try_interruptible
+from ...base.callbacks import callbacks
 
 ctypedef void (*tile_t)(const char* a, int64_t row, int64_t pair, const char* b, int64_t group, int64_t pairs, char* c, int64_t step,
                         float* sums, int64_t mode, float alpha, float beta) noexcept nogil
@@ -38,16 +38,16 @@ cdef bint ready(int64_t columns) except -1:
     if known == 0:
         return False
     if known < 0:
-        known = provided["tiles.possible"]()
+        known = callbacks["tiles.possible"]()
         if not known:
             return False
-        turns_words = <layer_t><uintptr_t>provided["panels.layer"](4, 1, True)
-        zips = <layer_t><uintptr_t>provided["panels.pairs"]()
+        turns_words = <layer_t><uintptr_t>callbacks["panels.layer"](4, 1, True)
+        zips = <layer_t><uintptr_t>callbacks["panels.pairs"]()
     if columns > GROUP * GROUPS - GROUP and tiles[GROUPS - 1] == NULL:
-        tiles[GROUPS - 1] = <tile_t><uintptr_t>provided["tiles.address"](GROUPS)
+        tiles[GROUPS - 1] = <tile_t><uintptr_t>callbacks["tiles.address"](GROUPS)
     v = <int>(groups_of(columns) % GROUPS)
     if v and tiles[v - 1] == NULL:
-        tiles[v - 1] = <tile_t><uintptr_t>provided["tiles.address"](v)
+        tiles[v - 1] = <tile_t><uintptr_t>callbacks["tiles.address"](v)
     return True
 
 
@@ -78,10 +78,10 @@ cdef inline uint16_t half_at(const char* source, int64_t place) noexcept nogil:
     return (<const uint16_t*>source)[place]
 
 
-cdef void lay_group(const Halves* h, const char* b, char* room, int64_t group) noexcept nogil:
+cdef void lay_group(const Halves* h, const char* b, char* workspace, int64_t group) noexcept nogil:
     """16 columns of the right operand; what is beyond it is 0."""
     cdef int64_t pairs = (h.k + 1) // 2, whole = h.k // 2, j, p, columns = min(<int64_t>GROUP, h.n - group * GROUP)
-    cdef uint16_t* to = <uint16_t*>(room + group * pairs * GROUP * 4)
+    cdef uint16_t* to = <uint16_t*>(workspace + group * pairs * GROUP * 4)
     cdef const char* source = b + group * GROUP * h.b_col * 2
     if h.b_row == 1 and h.k % 2 == 0:
         turns_words(<char*>to, GROUP * 4, source, h.b_col * 2, pairs, columns)
@@ -96,10 +96,10 @@ cdef void lay_group(const Halves* h, const char* b, char* room, int64_t group) n
             to[whole * 32 + 2 * j] = half_at(source, 2 * whole * h.b_row + j * h.b_col)
 
 
-cdef void zip_groups(const Halves* h, const char* b, char* room, int64_t begin, int64_t end) noexcept nogil:
+cdef void zip_groups(const Halves* h, const char* b, char* workspace, int64_t begin, int64_t end) noexcept nogil:
     """Whole groups of a right operand whose rows lie in one piece: row by row through all of them."""
     cdef int64_t pairs = (h.k + 1) // 2, whole = h.k // 2, g
-    cdef char* to = room + begin * pairs * GROUP * 4
+    cdef char* to = workspace + begin * pairs * GROUP * 4
     cdef const char* source = b + begin * GROUP * 2
     zips(to, pairs * GROUP * 4, source, h.b_row * 2, whole, end - begin)
     if whole < pairs:         # a last row without a neighbour: what would be there is 0
@@ -113,10 +113,10 @@ cdef inline void last_row(uint32_t* to, const uint16_t* source) noexcept nogil:
         to[j] = source[j]
 
 
-cdef void lay_some_panels(const Halves* h, const char* a, char* room, int64_t begin, int64_t end, int64_t places) noexcept nogil:
+cdef void lay_some_panels(const Halves* h, const char* a, char* workspace, int64_t begin, int64_t end, int64_t places) noexcept nogil:
     """Six rows of the left operand each, from the place `places` on: pair by pair through all of them; what is beyond it is 0."""
     cdef int64_t pairs = (h.k + 1) // 2, i, p, panel, rows
-    cdef char* laid = room + groups_of(h.n) * pairs * GROUP * 4
+    cdef char* laid = workspace + groups_of(h.n) * pairs * GROUP * 4
     cdef const char* first
     cdef uint32_t* to
     for p in range(pairs):
@@ -142,8 +142,8 @@ cdef struct One:              # a product that is under way
     const char* a
     const char* b
     char* c
-    char* room
-    char* right               # where groups of the right operand are laid: at the room's begin, or so that all take one place
+    char* workspace
+    char* right               # where groups of the right operand are laid: at the workspace's begin, or so that all take one place
 
 
 cdef void lay_groups(void* context, int64_t begin, int64_t end) noexcept nogil:
@@ -163,10 +163,10 @@ cdef void lay_panels(void* context, int64_t begin, int64_t end) noexcept nogil:
     cdef One* one = <One*>context
     cdef int64_t panels = panels_of(one.h.m)
     if in_place(one.h):
-        lay_some_panels(one.h, one.a, one.room, panels - 1, panels, 0)
+        lay_some_panels(one.h, one.a, one.workspace, panels - 1, panels, 0)
         return
     while begin < end:
-        lay_some_panels(one.h, one.a, one.room, begin, min(begin + TOGETHER, end), begin)
+        lay_some_panels(one.h, one.a, one.workspace, begin, min(begin + TOGETHER, end), begin)
         begin += TOGETHER
 
 
@@ -180,7 +180,7 @@ cdef void compute(void* context, int64_t begin, int64_t end) noexcept nogil:
     for task in range(begin, end):
         group = (task // blocks) * GROUPS
         if panels <= PANELS:  # groups that one task alone reads are laid out right before it does, in the place of the first
-            own.right = own.room - (task - begin) * bytes
+            own.right = own.workspace - (task - begin) * bytes
             lay_groups(&own, group, min(groups_of(h.n), group + GROUPS))
         compute_block(&own, (task % blocks) * PANELS, min(panels, (task % blocks + 1) * PANELS), group)
 
@@ -191,7 +191,7 @@ cdef void compute_block(One* one, int64_t from_panel, int64_t to_panel, int64_t 
     cdef const Halves* h = one.h
     cdef int64_t pairs = (h.k + 1) // 2, groups = min(<int64_t>GROUPS, groups_of(h.n) - from_group)
     cdef int64_t columns = min(groups * GROUP, h.n - from_group * GROUP), group = pairs * GROUP * 4, begin = 0, end, panel, rows, i, mode
-    cdef const char* laid = one.room + groups_of(h.n) * group
+    cdef const char* laid = one.workspace + groups_of(h.n) * group
     cdef const char* b = one.right + from_group * group
     cdef const char* a
     cdef char* c
@@ -233,7 +233,7 @@ cdef int64_t blocks_of(const Halves* h) noexcept nogil:
 cdef void one_of(const Halves* h, int64_t number, One* one) noexcept nogil:
     one.h = h
     one.a, one.b, one.c = h.a + number * h.a_step * 2, h.b + number * h.b_step * 2, h.c + number * h.c_step * 2
-    one.room = one.right = h.room + (number - h.first) * h.size
+    one.workspace = one.right = h.workspace + (number - h.first) * h.size
 
 
 cdef void whole_products(void* context, int64_t begin, int64_t end) noexcept nogil:
@@ -262,10 +262,10 @@ cdef int multiply_halves(Halves* h) noexcept nogil:
         if panels_of(h.m) > PANELS:
             parallel_for(lay_groups, &one, groups_of(h.n), 1 + (1 << 14) // max(<int64_t>1, h.k * GROUP))
         parallel_for(lay_panels, &one, 1 if in_place(h) else panels_of(h.m), 1 + (1 << 13) // max(<int64_t>1, h.k * ROWS))
-        return INTERRUPTED if try_in_parts(compute, &one, blocks, grain, each / blocks / 128) else OK
+        return INTERRUPTED if try_interruptible(compute, &one, blocks, grain, each / blocks / 128) else OK
     h.first = 0
     while h.first < h.batch:
-        if try_in_parts(whole_products, h, min(h.slots, h.batch - h.first), grain, each / 64):
+        if try_interruptible(whole_products, h, min(h.slots, h.batch - h.first), grain, each / 64):
             return INTERRUPTED
         h.first += h.slots
     return OK

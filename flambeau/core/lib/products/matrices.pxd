@@ -63,7 +63,7 @@ cdef struct Product:
     int64_t operand_rows[MOST_OPERANDS]
     bint own                                    # the last operand is the result itself
     int64_t slots, size                         # of bfloat16 by its own tiles
-    int64_t room                                # bytes that a launch needs
+    int64_t workspace                           # bytes that a launch needs
     double work                                 # multiplications
 
 cdef struct Places:           # of the tensors of one launch
@@ -71,7 +71,7 @@ cdef struct Places:           # of the tensors of one launch
     const char* a
     const char* b
     const char* operands[MOST_OPERANDS]
-    char* room
+    char* workspace
 
 cdef inline void lay_out(Layout* to, TensorBase t, int form) noexcept nogil:
     to.rank, to.form, to.contiguous, to.sizes, to.strides = t.rank, form, t.contiguous, t.sizes, t.strides

@@ -13,7 +13,7 @@ from .halves cimport Halves, multiply_halves, prepare, ready
 from .integer_products cimport Integers, multiply_integers
 from .panels cimport DOTTED, Panels, Products, Tiles, clear, multiply_products, prepare as prepare_panels, tiles_of
 from ...base.dtypes cimport BF16, C64, C128, F32, F64, ITEMSIZE
-from ...base.provided import provided
+from ...base.callbacks import callbacks
 
 cdef extern from *:
     """
@@ -151,7 +151,7 @@ cdef Tiles* linear_tiles(int code, int which) except NULL:
     cdef Tiles** found = &linear[0 if code == F32 or code == C64 else 2 if code == BF16 else 1][which]
     cdef int64_t size = 4 if code == F32 or code == C64 else 2 if code == BF16 else 8
     if found[0] == NULL:
-        epilogue = provided["panels.linear"](size, bool(which & SCALED), bool(which & BIASED), bool(which & ADDED))
+        epilogue = callbacks["panels.linear"](size, bool(which & SCALED), bool(which & BIASED), bool(which & ADDED))
         found[0] = tiles_of(F32 if size == 4 else code if size == 2 else F64, epilogue)
     return found[0]
 
@@ -291,7 +291,7 @@ cdef int plan_product(Product* p, int code, const Layout* a, const Layout* b, co
         return (0 if usable(a) else COPY_LEFT) | (0 if usable(b) else COPY_RIGHT)
     p.code, p.alpha, p.beta = code, alpha[0], beta[0]
     p.by_tiles = p.turned = p.given = p.own = p.starts = p.transposes = False
-    p.operands, p.room = 0, 0
+    p.operands, p.workspace = 0, 0
     read_matrix(a, &p.m, &p.k, &p.a_row, &p.a_col)
     read_matrix(b, &rows, &p.n, &p.b_row, &p.b_col)
     p.c_row = p.n
@@ -327,7 +327,7 @@ cdef int plan_product(Product* p, int code, const Layout* a, const Layout* b, co
                                       f"than bytes can be counted; got {p.m} by {p.k} by {p.n}")
         if ending != NULL or tiles_win(p, batch):
             arrange(p, c, batch, sums, addend, ending)
-            p.room = p.tiled.bytes
+            p.workspace = p.tiled.bytes
     if not p.by_tiles:
         if code != BF16 and not (readable(p.m, p.k, p.a_row, p.a_col) and readable(p.k, p.n, p.b_row, p.b_col)):
             return (0 if a.contiguous else COPY_LEFT) | (0 if usable(b) else COPY_RIGHT)
@@ -337,7 +337,7 @@ cdef int plan_product(Product* p, int code, const Layout* a, const Layout* b, co
             prepare(&h)
             if p.n < WORTH_A_LAYOUT and h.size > MOST_FOR_FEW:
                 return ELSEWHERE
-            p.slots, p.size, p.room = h.slots, h.size, h.slots * h.size
+            p.slots, p.size, p.workspace = h.slots, h.size, h.slots * h.size
         else:
             ensure()
     p.work = <double>p.m * p.n * p.k
@@ -345,7 +345,7 @@ cdef int plan_product(Product* p, int code, const Layout* a, const Layout* b, co
         p.work *= p.sizes[d]
     if code == F32 and not p.by_tiles and shared and p.b_row == 1 and p.b_col > 1 and p.n * p.k <= SMALL and p.m > 1:
         # OpenBLAS takes up to twice as long for x @ W.T of small matrices as for x @ W, far longer than it takes to turn W.
-        p.transposes, p.room = True, SMALL * 4
+        p.transposes, p.workspace = True, SMALL * 4
     return 0
 
 
@@ -355,14 +355,14 @@ cdef inline double complex complex_of(const Scale* s) noexcept nogil:
 
 
 cdef int multiply_halves_of(const Product* p, int64_t batch, const char* a, int64_t a_step, const char* b, int64_t b_step,
-                            char* c, int64_t c_step, const Scale* beta, char* room) noexcept nogil:
+                            char* c, int64_t c_step, const Scale* beta, char* workspace) noexcept nogil:
     cdef Halves h
     h.batch, h.m, h.n, h.k = batch, p.m, p.n, p.k
     h.a, h.a_row, h.a_col, h.a_step = a, p.a_row, p.a_col, a_step
     h.b, h.b_row, h.b_col, h.b_step = b, p.b_row, p.b_col, b_step
     h.c, h.c_row, h.c_step = c, p.c_row, c_step
     h.alpha, h.beta = <float>p.alpha.real, <float>beta.real
-    h.room, h.slots, h.size = room, p.slots, p.size
+    h.workspace, h.slots, h.size = workspace, p.slots, p.size
     return multiply_halves(&h)
 
 
@@ -405,7 +405,7 @@ cdef int multiply_some(const Product* p, Products* tiled, const Places* at, int6
     if p.by_tiles:
         return multiply_by_tiles(p, tiled, at, batch, a, a_step, b, b_step, place, c_step, first)
     if p.code == BF16:
-        return multiply_halves_of(p, batch, a, a_step, b, b_step, c, c_step, beta, at.room)
+        return multiply_halves_of(p, batch, a, a_step, b, b_step, c, c_step, beta, at.workspace)
     if p.code == F32:
         if batch == 1:
             return gemm_f32(p.m, p.n, p.k, <float>p.alpha.real, <const float*>a, p.a_row, p.a_col,
@@ -481,10 +481,10 @@ cdef int launch_product(const Product* p, Products* tiled, const Places* at) noe
     cdef const char* b = at.a if p.turned else at.b
     cdef int64_t b_row = p.b_row, b_col = p.b_col
     if p.by_tiles:
-        tiled.room = at.room
+        tiled.workspace = at.workspace
     if p.transposes:
-        flambeau_transpose(<float*>at.room, <const float*>b, p.n, p.k, p.b_col)
-        b, b_row, b_col = at.room, p.n, 1
+        flambeau_transpose(<float*>at.workspace, <const float*>b, p.n, p.k, p.b_col)
+        b, b_row, b_col = at.workspace, p.n, 1
     if p.rank:
         return multiply_all(p, tiled, at, b, b_row, b_col)
     return multiply_some(p, tiled, at, 1, at.b if p.turned else at.a, 0, b, 0, b_row, b_col, 0, 0, True)

@@ -71,7 +71,7 @@ cdef int ready(Panels* p) except -1
 cdef int64_t panels_of(const Panels* p) noexcept nogil
 # Bytes of a right operand that is laid out.
 cdef int64_t packed_size(const Panels* p) noexcept nogil
-cdef void lay_right(const Panels* p, char* room, const char* b, int64_t b_row, int64_t b_col, int64_t begin, int64_t end) noexcept nogil
+cdef void lay_right(const Panels* p, char* workspace, const char* b, int64_t b_row, int64_t b_col, int64_t begin, int64_t end) noexcept nogil
 # Rows, at most a band, by panels of c.
 cdef void multiply_rows(const Panels* p, int64_t from_row, int64_t to_row, int64_t from_panel, int64_t to_panel) noexcept nogil
 
@@ -84,7 +84,7 @@ cdef struct Products:         # `batch` products
     bint crossed              # complex numbers, as a real product of twice the columns and terms
     bint laid                 # the right operand is: b is what `lay_right` has written
     bint lays_right, lays_left, dots
-    char* room                # of `bytes`: `size` for each of `slots` products that are under way
+    char* workspace           # of `bytes`: `size` for each of `slots` products that are under way
     int64_t bytes, size, slots
     bint apart                # many that need little: each thread has room on its stack
     int64_t right             # bytes of the right operand in it

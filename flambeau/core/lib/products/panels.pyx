@@ -16,8 +16,8 @@ from libc.stdint cimport int64_t, uintptr_t
 from .blas cimport INTERRUPTED, OK
 from ..tiles cimport Tile
 from ...base.dtypes cimport BF16, F32, F64
-from ...base.parallel cimport parallel_for, try_in_parts
-from ...base.provided import provided
+from ...base.parallel cimport parallel_for, try_interruptible
+from ...base.callbacks import callbacks
 
 cdef enum:
     GROUP = 128               # terms that a tile adds up one after another (codegen/tiles/register.py)
@@ -63,15 +63,15 @@ cdef bint clear(Panels* p, int code, Tiles* tiles) except -1:
         return False
     f = &families[0 if size == 4 else 1 if size == 8 else 2]
     if f.lanes == 0:
-        learn(f, size)
+        infer_signature(f, size)
     memset(p, 0, sizeof(Panels))
     p.family, p.tiles, p.size = f, tiles if tiles != NULL else f.plain, size
     return True
 
 
-cdef int learn(Family* f, int64_t size) except -1:
+cdef int infer_signature(Family* f, int64_t size) except -1:
     cdef int v
-    found = provided["panels.shape"](size)
+    found = callbacks["panels.shape"](size)
     f.vectors = len(found) - 2
     for v in range(f.vectors + 1):
         f.tallest[v] = found[v + 1]
@@ -126,7 +126,7 @@ cdef inline int64_t next_rows(int64_t left, int64_t tallest) noexcept nogil:
 
 cdef Tiles* continued(const Panels* p, Tiles* tiles) except NULL:
     if tiles.continued == NULL:
-        tiles.continued = tiles_of_size(p.size, provided["panels.continued"](p.size, <object>tiles.epilogue))
+        tiles.continued = tiles_of_size(p.size, callbacks["panels.continued"](p.size, <object>tiles.epilogue))
     return tiles.continued
 
 
@@ -158,7 +158,7 @@ cdef int need_for(Panels* p, Tiles* all, bint masked, int64_t vectors, int64_t l
     while left > 0:
         rows = next_rows(left, tallest)
         if tiles[rows] == NULL:
-            tiles[rows] = <tile_t><uintptr_t>provided["panels.tile"](p.size, <object>all.epilogue, vectors, rows, masked)
+            tiles[rows] = <tile_t><uintptr_t>callbacks["panels.tile"](p.size, <object>all.epilogue, vectors, rows, masked)
         left -= rows
     return 0
 
@@ -189,9 +189,9 @@ cdef int ready(Panels* p) except -1:
         vectors = vectors_of(p, panel, &first)
         need_of_panel(p, panel)
         if p.family.copies[vectors] == NULL and p.b_row == 0:
-            p.family.copies[vectors] = <layer_t><uintptr_t>provided["panels.layer"](p.size, vectors, False)
+            p.family.copies[vectors] = <layer_t><uintptr_t>callbacks["panels.layer"](p.size, vectors, False)
     if p.family.turns == NULL and p.b_row == 0:
-        p.family.turns = <layer_t><uintptr_t>provided["panels.layer"](p.size, 1, True)
+        p.family.turns = <layer_t><uintptr_t>callbacks["panels.layer"](p.size, 1, True)
     return 0
 
 
@@ -210,7 +210,7 @@ cdef void scatter(char* to, int64_t to_step, const char* source, int64_t row, in
         memset(to + t * to_step + columns * size, 0, (wide - columns) * size)
 
 
-cdef void lay_right(const Panels* p, char* room, const char* b, int64_t b_row, int64_t b_col, int64_t begin,
+cdef void lay_right(const Panels* p, char* workspace, const char* b, int64_t b_row, int64_t b_col, int64_t begin,
                     int64_t end) noexcept nogil:
     """Some panels; what is beyond the last column is 0."""
     cdef Family* f = p.family
@@ -220,7 +220,7 @@ cdef void lay_right(const Panels* p, char* room, const char* b, int64_t b_row, i
     for panel in range(begin, end):
         vectors = vectors_of(p, panel, &first)
         wide, columns = vectors * f.lanes, min(vectors * f.lanes, p.n - first * f.lanes)
-        to, source = room + first * f.lanes * p.size * p.k, b + first * f.lanes * b_col
+        to, source = workspace + first * f.lanes * p.size * p.k, b + first * f.lanes * b_col
         if b_col == p.size:
             f.copies[vectors](to, wide * p.size, source, b_row, p.k, columns)
         elif b_row == p.size:
@@ -323,9 +323,9 @@ cdef int need_dot(Panels* p, Tiles* all, int64_t rows) except -1:
     cdef tile_t* tiles = all.dots[rows]
     cdef int64_t whole = COLUMNS[rows], rest = p.n % whole
     if tiles[whole] == NULL:
-        tiles[whole] = <tile_t><uintptr_t>provided["panels.dot"](p.size, <object>all.epilogue, whole, rows)
+        tiles[whole] = <tile_t><uintptr_t>callbacks["panels.dot"](p.size, <object>all.epilogue, whole, rows)
     if rest and tiles[rest] == NULL:
-        tiles[rest] = <tile_t><uintptr_t>provided["panels.dot"](p.size, <object>all.epilogue, rest, rows)
+        tiles[rest] = <tile_t><uintptr_t>callbacks["panels.dot"](p.size, <object>all.epilogue, rest, rows)
     return 0
 
 
@@ -410,9 +410,9 @@ cdef int prepare(Products* all) except -1:
         for panel in range(max(panels_of(p) - 3, 0), panels_of(p)):
             vectors = vectors_of(p, panel, &first)
             if p.family.crosses[vectors] == NULL:
-                p.family.crosses[vectors] = <layer_t><uintptr_t>provided["panels.crossed"](p.size, vectors)
+                p.family.crosses[vectors] = <layer_t><uintptr_t>callbacks["panels.crossed"](p.size, vectors)
     if all.lays_left and p.family.turns == NULL:
-        p.family.turns = <layer_t><uintptr_t>provided["panels.layer"](p.size, 1, True)
+        p.family.turns = <layer_t><uintptr_t>callbacks["panels.layer"](p.size, 1, True)
     return 0
 
 
@@ -426,7 +426,7 @@ cdef struct Under:            # a product that is under way
     const Products* all
     const char* b
     const char* a
-    char* room
+    char* workspace
 
 
 cdef void begin_some(const Products* all, Under* u) noexcept nogil:
@@ -436,17 +436,17 @@ cdef void begin_some(const Products* all, Under* u) noexcept nogil:
         u.one.a_row, u.one.a_col = left_pitch(&u.one), u.one.size
 
 
-cdef void begin_one(const Products* all, int64_t number, char* room, Under* u) noexcept nogil:
+cdef void begin_one(const Products* all, int64_t number, char* workspace, Under* u) noexcept nogil:
     cdef int k
     u.a = u.one.a = all.one.a + number * all.a_batch
     u.one.c = all.one.c + number * all.c_batch
     for k in range(u.one.operands):
         u.one.operand[k].data = all.one.operand[k].data + number * all.operand_batch[k]
     u.b = all.b + number * all.b_batch
-    u.room = room
-    u.one.b = u.room if all.lays_right else u.b
+    u.workspace = workspace
+    u.one.b = u.workspace if all.lays_right else u.b
     if all.lays_left:
-        u.one.a = u.room + all.right
+        u.one.a = u.workspace + all.right
 
 
 cdef void lay_crossed(Under* u, int64_t begin, int64_t end) noexcept nogil:
@@ -455,7 +455,7 @@ cdef void lay_crossed(Under* u, int64_t begin, int64_t end) noexcept nogil:
     cdef int64_t panel, first, vectors, wide = p.family.lanes * p.size
     for panel in range(begin, end):
         vectors = vectors_of(p, panel, &first)
-        p.family.crosses[vectors](u.room + first * wide * p.k, 2 * vectors * wide, u.b + first * wide, u.all.b_row, p.k // 2,
+        p.family.crosses[vectors](u.workspace + first * wide * p.k, 2 * vectors * wide, u.b + first * wide, u.all.b_row, p.k // 2,
                                   min(vectors * p.family.lanes, p.n - first * p.family.lanes))
 
 
@@ -464,7 +464,7 @@ cdef void lay_panels(void* context, int64_t begin, int64_t end) noexcept nogil:
     if u.all.crossed:
         lay_crossed(u, begin, end)
         return
-    lay_right(&u.one, u.room, u.b, u.all.b_row, u.all.b_col, begin, end)
+    lay_right(&u.one, u.workspace, u.b, u.all.b_row, u.all.b_col, begin, end)
 
 
 cdef void lay_rows(void* context, int64_t begin, int64_t end) noexcept nogil:
@@ -473,7 +473,7 @@ cdef void lay_rows(void* context, int64_t begin, int64_t end) noexcept nogil:
     cdef int64_t lanes = u.one.family.lanes, block, terms
     for block in range(begin, end):
         terms = min(lanes, u.one.k - block * lanes)
-        u.one.family.turns(u.room + u.all.right + block * lanes * u.one.size, u.one.a_row, u.a + block * lanes * u.all.one.a_col,
+        u.one.family.turns(u.workspace + u.all.right + block * lanes * u.one.size, u.one.a_row, u.a + block * lanes * u.all.one.a_col,
                            u.all.one.a_col, u.one.m, terms)
 
 
@@ -502,7 +502,7 @@ cdef void whole_products(void* context, int64_t begin, int64_t end) noexcept nog
     cdef int64_t i, band, rows = band_of(&all.one), bands = bands_of(&all.one), panels = panels_of(&all.one)
     begin_some(all, &u)
     for i in range(begin, end):
-        begin_one(all, all.first + i, aligned if all.apart else all.room + i * all.size, &u)
+        begin_one(all, all.first + i, aligned if all.apart else all.workspace + i * all.size, &u)
         if all.dots:
             multiply_dots(&u.one, all.b_col, 0, u.one.n)
             continue
@@ -522,11 +522,11 @@ cdef int multiply_products(Products* all) noexcept nogil:
     all.first = 0
     if all.batch == 1 and not all.apart:
         begin_some(all, &u)
-        begin_one(all, 0, all.room, &u)
+        begin_one(all, 0, all.workspace, &u)
         if all.dots:
             tasks = (p.n + DOTS - 1) // DOTS
             each /= tasks
-            return INTERRUPTED if try_in_parts(dot_blocks, &u, tasks, 1 + <int64_t>((1 << 17) / (each + 1500)), each * p.size / 64) else OK
+            return INTERRUPTED if try_interruptible(dot_blocks, &u, tasks, 1 + <int64_t>((1 << 17) / (each + 1500)), each * p.size / 64) else OK
         if all.lays_right and bands_of(p) > 1:
             parallel_for(lay_panels, &u, panels_of(p), 1 + (1 << 14) // max(<int64_t>1, p.k * p.family.lanes * p.family.vectors))
         if all.lays_left:
@@ -536,9 +536,9 @@ cdef int multiply_products(Products* all) noexcept nogil:
             compute(&u, 0, 1)
             return OK
         each /= tasks
-        return INTERRUPTED if try_in_parts(compute, &u, tasks, 1 + <int64_t>((1 << 18) / (each + 1500)), each * p.size / 256) else OK
+        return INTERRUPTED if try_interruptible(compute, &u, tasks, 1 + <int64_t>((1 << 18) / (each + 1500)), each * p.size / 256) else OK
     while all.first < all.batch:
-        if try_in_parts(whole_products, all, min(all.slots, all.batch - all.first), 1 + <int64_t>((1 << 18) / (each + 1500)),
+        if try_interruptible(whole_products, all, min(all.slots, all.batch - all.first), 1 + <int64_t>((1 << 18) / (each + 1500)),
                         each * p.size / 256):
             return INTERRUPTED
         all.first += all.slots

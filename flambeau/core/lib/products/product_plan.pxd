@@ -19,7 +19,7 @@ cdef class ProductPlan:
     cdef int64_t places[2]                # of copies in the workspace
 
     # c = epilogue(a @ b, operands) at these addresses; the status is BLAS's.
-    cdef int launch(self, char* c, const char* a, const char* b, const char** operands, char* room) noexcept nogil
+    cdef int launch(self, char* c, const char* a, const char* b, const char** operands, char* workspace) noexcept nogil
     cdef const int64_t* geometry_of(self, int which) noexcept nogil
     cdef int read(self, tuple tensors) except -1
     cdef int read_operands(self, tuple operands) except -1

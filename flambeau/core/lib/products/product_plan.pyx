@@ -23,7 +23,7 @@ from .panels cimport Products, lay_right, packed_size, panels_of, tiles_of
 from ..tiles cimport MOST_OPERANDS
 from ...base.dtypes cimport BF16, BOOL, CATEGORY, F16, F32, F64, ITEMSIZE, U8, dtype_of, is_stored, size_from
 from ...base.sizes cimport product_of, row_major
-from ...base.tensor cimport MAX_DIMS, TensorBase, new_tensor, pointer, wrote
+from ...base.tensor cimport MAX_DIMS, TensorBase, bump_version, new_tensor, pointer
 from ...views.geometry cimport copy_strided
 cimport cython
 
@@ -76,7 +76,7 @@ cdef class ProductPlan:
     cdef int read(self, tuple tensors) except -1:
         """Keep the tensors' geometry; TypeError and RuntimeError where they do not fit."""
         cdef TensorBase t, a = tensors[0], b = tensors[1]
-        cdef int64_t count, room = 0
+        cdef int64_t count, workspace = 0
         cdef int64_t* to
         cdef int d, k
         for k in range(len(tensors)):
@@ -87,7 +87,7 @@ cdef class ProductPlan:
                 raise NotImplementedError(f"ProductPlan: tensors on the host; got one on {t.device}")
             if t.code != a.code:
                 raise TypeError(f"ProductPlan: tensors of one dtype; got {dtype_of(a.code)} and {dtype_of(t.code)}")
-            room += 1 + 2 * t.rank
+            workspace += 1 + 2 * t.rank
         if a.code == F16 or a.code == BOOL or is_stored(a.code):
             raise NotImplementedError(f"ProductPlan: no products of {dtype_of(a.code)}: make it float32")
         if a.rank < 2 or b.rank < 2:
@@ -109,7 +109,7 @@ cdef class ProductPlan:
         if product_of(self.rank, self.sizes, &count) or row_major(self.rank, self.sizes, self.strides):
             raise RuntimeError(f"ProductPlan: the result of shapes {list(a.shape)} and {list(b.shape)} has too many elements")
         self.empty, self.given = count == 0, <int>len(tensors)
-        self.geometry = to = <int64_t*>malloc(room * sizeof(int64_t))
+        self.geometry = to = <int64_t*>malloc(workspace * sizeof(int64_t))
         if to == NULL:
             raise MemoryError()
         for t in tensors:
@@ -188,7 +188,7 @@ cdef class ProductPlan:
                 row_major(right.rank, right.sizes, b_strides)
                 right.contiguous, right.strides = True, b_strides
             self.copies |= needs
-        self.places[0] = lines(self.p.room)
+        self.places[0] = lines(self.p.workspace)
         self.places[1] = self.places[0] + (lines(a.count * a.width) if self.copies & COPY_LEFT else 0)
         self.workspace = self.places[1] + (lines(b.count * b.width) if self.copies & COPY_RIGHT else 0)
         return 0
@@ -201,17 +201,17 @@ cdef class ProductPlan:
             found += 1 + 2 * found[0]
         return found
 
-    cdef int launch(self, char* c, const char* a, const char* b, const char** operands, char* room) noexcept nogil:
+    cdef int launch(self, char* c, const char* a, const char* b, const char** operands, char* workspace) noexcept nogil:
         cdef Products tiled
         cdef Places at
         cdef int k
         if self.empty:
             return OK
-        at.a, at.b, at.c, at.room = a, b, c, room
+        at.a, at.b, at.c, at.workspace = a, b, c, workspace
         if self.copies & COPY_LEFT:
-            at.a = copied_to(room + self.places[0], a, self.geometry, ITEMSIZE[self.code])
+            at.a = copied_to(workspace + self.places[0], a, self.geometry, ITEMSIZE[self.code])
         if self.copies & COPY_RIGHT:
-            at.b = copied_to(room + self.places[1], b, self.geometry_of(1), ITEMSIZE[self.code])
+            at.b = copied_to(workspace + self.places[1], b, self.geometry_of(1), ITEMSIZE[self.code])
         for k in range(self.given - 2):
             at.operands[k] = operands[k]
         if self.p.starts:
@@ -257,7 +257,7 @@ cdef class ProductPlan:
             ValueError: a tensor of another geometry than the plan's, or an `out` that a or b shares memory with
         """
         cdef const char* at[MOST_OPERANDS]
-        cdef TensorBase result = out, t, room
+        cdef TensorBase result = out, t, workspace
         cdef int64_t bytes
         cdef int k, status
         if len(operands) != self.given - 2:
@@ -279,10 +279,10 @@ cdef class ProductPlan:
             raise ValueError(f"ProductPlan: out is contiguous, of shape {list(size_from(self.rank, self.sizes))} and dtype "
                              f"{dtype_of(self.code)}, apart from a and b; got shape {list(result.shape)}, dtype {result.dtype}")
         bytes = self.workspace + LINE
-        room = new_tensor(1, &bytes, U8)
+        workspace = new_tensor(1, &bytes, U8)
         with nogil:
-            status = self.launch(pointer(result), pointer(a), pointer(b), at, <char*>((<uintptr_t>pointer(room) + 63) & ~<uintptr_t>63))
-        wrote(result)
+            status = self.launch(pointer(result), pointer(a), pointer(b), at, <char*>((<uintptr_t>pointer(workspace) + 63) & ~<uintptr_t>63))
+        bump_version(result)
         if status != OK and status != INTERRUPTED:
             raise RuntimeError(f"ProductPlan: a dimension or stride of shapes {list(a.shape)} and {list(b.shape)} does not fit into the 32 "
                                "bits that the BLAS library counts with")

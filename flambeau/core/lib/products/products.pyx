@@ -18,7 +18,7 @@ from ...call.layout cimport fits
 from ...call.operands cimport read_operand, too_large
 from ...tape.nodes cimport Node
 from ...tape.modes cimport grad_enabled, wants_grad
-from ...base.tensor cimport MAX_DIMS, OP_ADD, OP_MUL, TensorBase, late, operator_for
+from ...base.tensor cimport MAX_DIMS, OP_ADD, OP_MUL, TensorBase, operator_for, runtime
 
 cdef extern from "Python.h":
     Py_ssize_t PyVectorcall_NARGS(size_t n)
@@ -44,8 +44,8 @@ cdef class ProductOp(Op):
     cdef bint scaled           # takes beta and alpha
     cdef bint in_place
 
-    def in_parts(self, *args, **named):
-        """The result of the operations that it calls, whoever watches this one."""
+    def by_summands(self, *args, **named):
+        """The result of the operations that it calls, whatever intercepts this one."""
         cdef PyObject* given[MAX_BOUND]
         cdef list values = [*args, *named.values()]
         cdef tuple names = tuple(named)
@@ -385,7 +385,7 @@ cdef object do_inner(ProductOp op, PyObject** found):
     cdef TensorBase a = <TensorBase>found[0], b = <TensorBase>found[1]
     cdef object result
     if a.rank == 0 or b.rank == 0:
-        return put_out(op, found[2], late.binary(operator_for(OP_MUL), a, b), a, b, None)
+        return put_out(op, found[2], runtime.binary(operator_for(OP_MUL), a, b), a, b, None)
     if a.sizes[a.rank - 1] != b.sizes[b.rank - 1]:
         raise RuntimeError(f"{op.name}() the last dimension must match on both input tensors but got shapes {list(a.shape)} and "
                            f"{list(b.shape)}")
@@ -408,7 +408,7 @@ cdef TensorBase outer_of(ProductOp op, TensorBase a, TensorBase b, str first):
         raise RuntimeError(f"{op.name}(): Expected 1-D argument {first}, but got {a.rank}-D")
     if b.rank != 1:
         raise RuntimeError(f"{op.name}(): Expected 1-D argument vec2, but got {b.rank}-D")
-    return <TensorBase?>late.binary(operator_for(OP_MUL), (<object>a).unsqueeze(1), b)
+    return <TensorBase?>runtime.binary(operator_for(OP_MUL), (<object>a).unsqueeze(1), b)
 
 
 cdef object do_outer(ProductOp op, PyObject** found):
@@ -431,13 +431,13 @@ cdef object do_addr(ProductOp op, PyObject** found):
     result = outer_of(op, a, b, "vec1")
     check_addend(op, c, 2, (<TensorBase>result).sizes)
     if found[4] != NULL and (alpha.real != 1 or alpha.imag != 0):
-        result = late.binary(operator_for(OP_MUL), result, alpha.real != 0 if logical else <object>found[4])
+        result = runtime.binary(operator_for(OP_MUL), result, alpha.real != 0 if logical else <object>found[4])
     if beta.real != 0 or beta.imag != 0:
-        scaled = c if logical or beta.real == 1 and beta.imag == 0 else late.binary(operator_for(OP_MUL), c, <object>found[3])
-        result = late.binary(operator_for(OP_ADD), scaled, result)
+        scaled = c if logical or beta.real == 1 and beta.imag == 0 else runtime.binary(operator_for(OP_MUL), c, <object>found[3])
+        result = runtime.binary(operator_for(OP_ADD), scaled, result)
     elif grad_enabled() and wants_grad(c):  # whose gradient is 0, whatever it holds
         nothing = (<object>c).masked_fill((<object>c).detach().new_ones((), dtype=dtype_of(BOOL)), 0)
-        result = late.binary(operator_for(OP_ADD), nothing, result)
+        result = runtime.binary(operator_for(OP_ADD), nothing, result)
     if half:
         result = result.to(dtype_of(input.code))
     if op.in_place:
@@ -451,7 +451,7 @@ cdef ProductOp made(str name, handler_t handle, tuple names, int tensors, str do
     prepare_op(op, name, call_product)
     op.handle, op.scaled, op.in_place = handle, scaled, in_place
     if composed:                                            # it calls operations and nothing else
-        op.composite = op.in_parts
+        op.composite = op.by_summands
     op.signature = Signature(names + (("beta", "alpha") if scaled else ()) + (() if in_place or name == "linear" else ("out",)),
                              <int>len(names), tensors, (TENSOR,) * tensors, defaults={"beta": 1, "alpha": 1})
     setattr(op, "__doc__", doc)

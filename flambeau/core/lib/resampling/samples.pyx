@@ -9,9 +9,9 @@ have always the same bits: threads share images and channels.
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t, uintptr_t
 from libc.string cimport memset
 from ...base.dtypes cimport F32, F64, I32, I64
-from ...base.parallel cimport parallel_in_parts
-from ...base.provided import provided
-from ...base.tensor cimport TensorBase, new_tensor, pointer, same_shape, wrote
+from ...base.parallel cimport parallel_interruptible
+from ...base.callbacks import callbacks
+from ...base.tensor cimport TensorBase, bump_version, new_tensor, pointer, same_shape
 
 ctypedef void (*sample_t)(char* rows, char* points, const int32_t* at, char* weight, int64_t count, int64_t length, int64_t step,
                           int64_t far, int64_t each, int64_t apart) noexcept nogil
@@ -83,7 +83,7 @@ cdef int launch(Work* w, str which, TensorBase rows, TensorBase points, TensorBa
     key = (which, "f4" if rows.code == F32 else "f8", w.each if w.each <= MOST_TURNS else 0, planes)
     found = functions.get(key)
     if found is None:
-        found = functions[key] = provided["samples.address"](*key)
+        found = functions[key] = callbacks["samples.address"](*key)
     w.run, w.bytes, w.spreads = <sample_t><void*><uintptr_t>found, rows.width, which == "spread"
     w.parts = (w.count + POINTS - 1) // POINTS
     if w.spreads:
@@ -96,7 +96,7 @@ cdef int launch(Work* w, str which, TensorBase rows, TensorBase points, TensorBa
         run_range(w, 0, units)
     else:
         with nogil:
-            parallel_in_parts(run_range, w, units, max(PARALLEL_FROM // each, 1), <double>each)
+            parallel_interruptible(run_range, w, units, max(PARALLEL_FROM // each, 1), <double>each)
     return 0
 
 
@@ -112,7 +112,7 @@ def summed(TensorBase image not None, TensorBase at not None, TensorBase weight 
     cdef int64_t channels = image.sizes[1 if planes else 2], points = at.sizes[2]
     cdef TensorBase out = made(image.sizes[0], channels if planes else points, points if planes else channels, image.code)
     launch(&w, "rows", image, out, at, weight, planes)
-    wrote(out)
+    bump_version(out)
     return out
 
 
@@ -121,7 +121,7 @@ def spread(TensorBase image not None, TensorBase points not None, TensorBase at 
     """Add weight[b, k, j] · points[b, j] to image[b, at[b, k, j]]; returns the image."""
     cdef Work w
     launch(&w, "spread", image, points, at, weight, planes)
-    wrote(image)
+    bump_version(image)
     return image
 
 
@@ -130,7 +130,7 @@ def dots(TensorBase image not None, TensorBase points not None, TensorBase at no
     cdef Work w
     cdef TensorBase out = made(at.sizes[0], at.sizes[1], at.sizes[2], image.code)
     launch(&w, "dots", image, points, at, out, planes)
-    wrote(out)
+    bump_version(out)
     return out
 
 
@@ -194,6 +194,6 @@ def added(TensorBase values not None, TensorBase at not None, int64_t size) -> T
         add_range(&a, 0, sizes[0])
     else:
         with nogil:
-            parallel_in_parts(add_range, &a, sizes[0], max(PARALLEL_FROM // each, 1), <double>each)
-    wrote(out)
+            parallel_interruptible(add_range, &a, sizes[0], max(PARALLEL_FROM // each, 1), <double>each)
+    bump_version(out)
     return out

@@ -16,10 +16,10 @@ from libc.string cimport memset
 cimport cython
 from ...base.dtypes cimport F32, F64
 from ...base.memory cimport scratch
-from ...base.parallel cimport parallel_in_parts
-from ...base.provided import provided
+from ...base.parallel cimport parallel_interruptible
+from ...base.callbacks import callbacks
 from ...base.sizes cimport mul_overflow
-from ...base.tensor cimport MAX_DIMS, TensorBase, new_tensor_on, pointer, wrote
+from ...base.tensor cimport MAX_DIMS, TensorBase, bump_version, new_tensor_on, pointer
 from ...views.strided cimport compact
 
 ctypedef void (*rows_t)(char* to, int64_t to_step, const char* source, int64_t from_step, const int64_t* first, const int64_t* at,
@@ -55,7 +55,7 @@ cdef class Taps:
     cdef readonly int64_t size       # of the input
     cdef readonly int64_t out        # of the result
     cdef readonly bint moves         # every place is one element or nothing
-    cdef int64_t room
+    cdef int64_t capacity
     cdef int64_t* first
     cdef int64_t* at
     cdef double* weight
@@ -70,7 +70,7 @@ cdef class Taps:
     def __cinit__(self, int64_t size, int64_t out, bint weighted, bint divided):
         if size < 1 or out < 0:
             raise ValueError(f"a table needs elements, got {size} and {out} places")
-        self.size, self.out, self.room, self.moves = size, out, 0, not weighted and not divided
+        self.size, self.out, self.capacity, self.moves = size, out, 0, not weighted and not divided
         self.slots = {}
         self.first = <int64_t*>scratch(out + 1, sizeof(int64_t))
         self.first[0] = 0
@@ -87,25 +87,25 @@ cdef class Taps:
         free(self.divisor32)
         free(self.runs)
 
-    cdef int reserve(self, int64_t room, bint weighted) except -1:
-        cdef int64_t* at = <int64_t*>realloc(self.at, room * sizeof(int64_t))
+    cdef int reserve(self, int64_t capacity, bint weighted) except -1:
+        cdef int64_t* at = <int64_t*>realloc(self.at, capacity * sizeof(int64_t))
         cdef double* weight
         if at == NULL:
             raise MemoryError
         self.at = at
         if weighted:
-            weight = <double*>realloc(self.weight, room * sizeof(double))
+            weight = <double*>realloc(self.weight, capacity * sizeof(double))
             if weight == NULL:
                 raise MemoryError
             self.weight = weight
-        self.room = room
+        self.capacity = capacity
         return 0
 
     cdef inline int add(self, int64_t j, int64_t at, double weight) except -1:
         """One element more for place j, the last so far."""
         cdef int64_t t = self.first[j + 1]
-        if t == self.room:
-            self.reserve(2 * self.room, self.weight != NULL)
+        if t == self.capacity:
+            self.reserve(2 * self.capacity, self.weight != NULL)
         self.at[t] = at
         if self.weight != NULL:
             self.weight[t] = weight
@@ -222,7 +222,7 @@ def nearest(int64_t size, int64_t out, float scale, bint exact) -> Taps:
     return found
 
 
-cdef inline double place_of(int64_t j, int64_t size, int64_t out, double scale, bint aligned) noexcept nogil:
+cdef inline double data_address(int64_t j, int64_t size, int64_t out, double scale, bint aligned) noexcept nogil:
     """Where the centre of an element of the result lies in the input."""
     if aligned:
         return j * (<double>(size - 1) / <double>(out - 1)) if out > 1 else 0.0
@@ -236,7 +236,7 @@ def linear(int64_t size, int64_t out, double scale, bint aligned) -> Taps:
     cdef int64_t j, i
     for j in range(out):
         found.first[j + 1] = found.first[j]
-        at = min(max(place_of(j, size, out, scale, aligned), 0.0), <double>(size - 1))
+        at = min(max(data_address(j, size, out, scale, aligned), 0.0), <double>(size - 1))
         low = floor(at)
         i = clamped(<int64_t>low, size)
         found.add(j, i, 1.0 - (at - low))
@@ -259,7 +259,7 @@ def cubic(int64_t size, int64_t out, double scale, bint aligned) -> Taps:
     cdef int64_t j, k
     for j in range(out):
         found.first[j + 1] = found.first[j]
-        at = place_of(j, size, out, scale, aligned)
+        at = data_address(j, size, out, scale, aligned)
         low = floor(at)
         for k in range(-1, 3):
             found.add(j, clamped(<int64_t>low + k, size), keys(at - low - k, -0.75))
@@ -503,7 +503,7 @@ cdef Table table_of(Taps taps, int code) except *:
 
 
 cdef uintptr_t function(str name, tuple given) except 0:
-    return provided["taps.address"](name, *given)
+    return callbacks["taps.address"](name, *given)
 
 
 cdef dict functions = {}      # by what a launch is specialised on
@@ -584,7 +584,7 @@ def summed(TensorBase input not None, int dim, Taps first or None, Taps second o
             if divided and second.divisor == NULL:
                 slots = slots_of(second, x.width)
                 w.w.divisor = slots.divisor
-        elif provided["taps.permutes"](x.width):
+        elif callbacks["taps.permutes"](x.width):
             slots = slots_of(second, x.width)
             w.line = <line_t>known("line", (kind, weighted, divided, slots.turns, slots.wide, slots.short, slots.partial))
             w.w.first, w.w.at, w.w.weight, w.w.divisor = slots.first, slots.at, slots.weight, slots.divisor
@@ -610,8 +610,8 @@ def summed(TensorBase input not None, int dim, Taps first or None, Taps second o
         make_range(&w, 0, units)
     else:
         with nogil:
-            parallel_in_parts(make_range, &w, units, max(PARALLEL_FROM // each, 1), <double>each)
+            parallel_interruptible(make_range, &w, units, max(PARALLEL_FROM // each, 1), <double>each)
     if w.failed:
         raise MemoryError("no memory for a row")
-    wrote(out)
+    bump_version(out)
     return out

@@ -9,8 +9,8 @@ from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 from ...base.dtypes cimport F32, F64, I32, I64, dtype_of
-from ...base.memory cimport check_room
-from ...base.parallel cimport parallel_in_parts, task_t
+from ...base.memory cimport check_memory
+from ...base.parallel cimport parallel_interruptible, task_t
 from ...base.tensor cimport TensorBase, new_tensor, pointer
 from ...views.views cimport compact
 cdef extern from "sparse/sparse_loops.h" nogil:
@@ -72,7 +72,7 @@ cdef int run_rows(task_t task, Rows* r, int64_t rows, str who) except -1:
     cdef int64_t grain = GRAIN // each + 1
     r.bad = 0
     with nogil:
-        parallel_in_parts(task, r, rows, grain, 0.5 * <double>each)
+        parallel_interruptible(task, r, rows, grain, 0.5 * <double>each)
     if r.bad:
         outside(who)
     return 0
@@ -255,7 +255,7 @@ def coalesced(TensorBase indices not None, sizes) -> tuple:
     cdef int64_t[2] shape
     cdef int shift = bits_of(n - 1 if n else 0), bits, state
     cdef int64_t size[64]
-    cdef uint64_t* room
+    cdef uint64_t* workspace
     cdef uint64_t* keys
     cdef uint32_t* counts
     cdef uint64_t mask, key, last
@@ -267,16 +267,16 @@ def coalesced(TensorBase indices not None, sizes) -> tuple:
     bits = (places - 1).bit_length() if places else 0
     if bits + shift > 64 or n >= <int64_t>1 << 32:
         raise RuntimeError(f"coalesce(): {n} places among {places} are more than 64 bits hold")
-    check_room(n * 16)
-    room = <uint64_t*>malloc(n * 16 + 16)
+    check_memory(n * 16)
+    workspace = <uint64_t*>malloc(n * 16 + 16)
     counts = <uint32_t*>malloc((MOST_PASSES << DIGIT) * sizeof(uint32_t))
-    if room == NULL or counts == NULL:
-        free(room)
+    if workspace == NULL or counts == NULL:
+        free(workspace)
         free(counts)
         raise MemoryError
     try:
         with nogil:
-            state = find_keys(source, dims, n, size, shift, room)
+            state = find_keys(source, dims, n, size, shift, workspace)
         if state < 0:
             outside("coalesce")
         if state == 1:
@@ -284,7 +284,7 @@ def coalesced(TensorBase indices not None, sizes) -> tuple:
         order = new_tensor(1, &n, I64)
         to = <int64_t*>order.storage.data
         with nogil:
-            keys = in_order(room, room + n, n, shift, shift + bits, counts)
+            keys = in_order(workspace, workspace + n, n, shift, shift + bits, counts)
             mask, last = (<uint64_t>1 << shift) - 1, 0
             for k in range(n):
                 key = keys[k] >> shift
@@ -307,7 +307,7 @@ def coalesced(TensorBase indices not None, sizes) -> tuple:
                     put[d * runs + k] = source[d * n + to[first[k]]]
         return at, order, starts
     finally:
-        free(room)
+        free(workspace)
         free(counts)
 
 
@@ -402,15 +402,15 @@ def row_numbers(TensorBase starts not None, int64_t n) -> TensorBase:
     cdef bint fits
     with nogil:
         if starts.code == I32:
-            fits = spread(<const int32_t*>a, rows, n, <int32_t*>to)
+            fits = expand_starts(<const int32_t*>a, rows, n, <int32_t*>to)
         else:
-            fits = spread(<const int64_t*>a, rows, n, <int64_t*>to)
+            fits = expand_starts(<const int64_t*>a, rows, n, <int64_t*>to)
     if not fits:
         outside("row_indices")
     return out
 
 
-cdef bint spread(const Index* starts, int64_t rows, int64_t n, Index* to) noexcept nogil:
+cdef bint expand_starts(const Index* starts, int64_t rows, int64_t n, Index* to) noexcept nogil:
     cdef int64_t i, k
     if starts[0] != 0 or starts[rows] != n:
         return False

@@ -188,7 +188,7 @@ def _projected(inputs, weights, bias) -> list[TensorBase]:
     return [linear(x, w, b) for x, w, b in zip(inputs, weights, biases)]
 
 
-@library("composite", "nn.functional.multi_head_attention_forward", autocast="parts", dtypes=FLOATING)
+@library("composite", "nn.functional.multi_head_attention_forward", autocast="composite", dtypes=FLOATING)
 @in_float32()
 def multi_head_attention_forward(
     query: TensorBase,

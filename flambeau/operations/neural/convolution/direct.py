@@ -1,4 +1,4 @@
-"""Convolutions of two dimensions, and their gradients in the input, by the register tile (`core/lib/convolution/direct.pyx`): plans by shape."""
+"""Convolutions of two dimensions, and their gradients in the input, by the register tile: plans by shape."""
 
 from __future__ import annotations
 

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 from ....codegen.tiles import bags as tiles
 from ....codegen.tiles import kernels
+from ....core.base.callbacks import callbacks
 from ....core.base.dtypes import by_name
-from ....core.base.provided import provided
 from ....core.base.tensor import TensorBase
 from ....core.lib.layers import bags as core
 from ....core.make.create import arange, ones_like
@@ -122,7 +122,7 @@ def _table_gradient(
     each = each if scale is None else each * scale.reshape(-1)[inside.at].unsqueeze(1)
     each = each if counts is None else each / counts.index_select(0, inside.rows)
     sizes = (rows, grad.shape[1])
-    return provided["sparse_coo"](inside.rows.long().unsqueeze(0), each.to(grad.dtype), sizes)
+    return callbacks["sparse_coo"](inside.rows.long().unsqueeze(0), each.to(grad.dtype), sizes)
 
 
 @leaf("library", inputs=("weight", "scale"), label="EmbeddingBagBackward0")

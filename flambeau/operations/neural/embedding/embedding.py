@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ....core.base.provided import provided
+from ....core.base.callbacks import callbacks
 from ....core.base.tensor import TensorBase
 from ....core.make.create import arange, ones_like
 from ....core.tape.contexts import unrecorded
@@ -78,7 +78,7 @@ def _rows_apart(
     if shared:
         times = flat.new_zeros([rows]).index_add(0, flat, ones_like(flat)).index_select(0, flat)
         grad = grad / times.unsqueeze(1)
-    return provided["sparse_coo"](flat.long().unsqueeze(0), grad, sizes)
+    return callbacks["sparse_coo"](flat.long().unsqueeze(0), grad, sizes)
 
 
 def shorten(weight: TensorBase, input: TensorBase, max_norm: float, norm_type: float) -> None:

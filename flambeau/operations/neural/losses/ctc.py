@@ -52,7 +52,9 @@ def _paths(emitted: TensorBase, states: TensorBase, blank: int, lengths: TensorB
     return found
 
 
-@library("composite", "nn.functional.ctc_loss", autocast=("float32", "whole"), batching="looped", dtypes=WIDE)
+@library(
+    "composite", "nn.functional.ctc_loss", autocast=("float32", "fallthrough"), batching="looped", dtypes=WIDE
+)
 def ctc_loss(
     log_probs, targets, input_lengths, target_lengths, blank=0, reduction="mean", zero_infinity: bool = False
 ) -> TensorBase:

@@ -16,7 +16,7 @@ from ...moving.joining import cat
 from .losses import class_weights, cross_entropy
 
 
-@library("composite", "nn.functional.linear_cross_entropy", autocast="parts", dtypes=FLOATING)
+@library("composite", "nn.functional.linear_cross_entropy", autocast="composite", dtypes=FLOATING)
 def linear_cross_entropy(
     input: TensorBase,
     linear_weight: TensorBase,

@@ -386,7 +386,12 @@ def _elementwise(name: str, what: str, elements: str, dtypes: frozenset[str], of
         )
     )
     return library(
-        "composite", f"nn.functional.{name}", thin=True, autocast="float32", loss_of_each=True, dtypes=dtypes
+        "composite",
+        f"nn.functional.{name}",
+        forwards=True,
+        autocast="float32",
+        loss_of_each=True,
+        dtypes=dtypes,
     )(loss)
 
 
@@ -441,7 +446,7 @@ rename(huber_distance, "huber_loss")
 @library(
     "composite",
     "nn.functional.smooth_l1_loss",
-    thin=True,
+    forwards=True,
     autocast="float32",
     loss_of_each=True,
     dtypes=FLOATING | COMPLEX,
@@ -470,7 +475,12 @@ def smooth_l1_loss(input, target, size_average=None, reduce=None, reduction="mea
 
 
 @library(
-    "composite", "nn.functional.huber_loss", thin=True, autocast="float32", loss_of_each=True, dtypes=FLOATING
+    "composite",
+    "nn.functional.huber_loss",
+    forwards=True,
+    autocast="float32",
+    loss_of_each=True,
+    dtypes=FLOATING,
 )
 def huber_loss(input, target, reduction="mean", delta=1.0, weight=None) -> TensorBase:
     """d² / 2 for |d| < delta, else delta · (|d| - delta / 2), of d = input - target (Huber 1964).
@@ -506,8 +516,8 @@ def _fits_into(shape, whole) -> bool:
 @library(
     "composite",
     "nn.functional.binary_cross_entropy",
-    thin=True,
-    autocast=("float32", "refused"),
+    forwards=True,
+    autocast=("float32", "banned"),
     loss_of_each=True,
     dtypes=FLOATING,
 )
@@ -575,7 +585,7 @@ casting.refuse(
 @library(
     "composite",
     "nn.functional.binary_cross_entropy_with_logits",
-    thin=True,
+    forwards=True,
     autocast="float32",
     loss_of_each=True,
     dtypes=FLOATING,
@@ -784,7 +794,7 @@ def _cosine_losses(input1, input2, target, margin, reduction):
     "composite",
     "nn.functional.pairwise_distance",
     "pairwise_distance",
-    autocast=("whole", "float32"),
+    autocast=("fallthrough", "float32"),
     dtypes=NUMBERS,
 )
 def pairwise_distance(x1, x2, p=2.0, eps=1e-6, keepdim: bool = False) -> TensorBase:
@@ -843,7 +853,7 @@ def triplet_margin_loss(
     )  # fmt: skip
 
 
-@library("composite", "nn.functional.triplet_margin_with_distance_loss", autocast="parts", dtypes=NUMBERS)
+@library("composite", "nn.functional.triplet_margin_with_distance_loss", autocast="composite", dtypes=NUMBERS)
 def triplet_margin_with_distance_loss(
     anchor, positive, negative, *, distance_function=None, margin=1.0, swap=False, reduction="mean"
 ) -> TensorBase:
@@ -976,7 +986,7 @@ def multilabel_margin_loss(input, target, size_average=None, reduce=None, reduct
     return reduced(loss if input.ndim > 1 else loss.reshape(()), reduction)
 
 
-@library("composite", "nn.functional.multilabel_soft_margin_loss", autocast="parts", dtypes=FLOATING)
+@library("composite", "nn.functional.multilabel_soft_margin_loss", autocast="composite", dtypes=FLOATING)
 def multilabel_soft_margin_loss(
     input, target, weight=None, size_average=None, reduce=None, reduction="mean"
 ) -> TensorBase:
@@ -1044,7 +1054,7 @@ def poisson_nll_loss(
     return reduced(loss, reduction)
 
 
-@library("composite", "nn.functional.gaussian_nll_loss", autocast="parts", dtypes=FLOATING)
+@library("composite", "nn.functional.gaussian_nll_loss", autocast="composite", dtypes=FLOATING)
 def gaussian_nll_loss(input, target, var, full=False, eps=1e-6, reduction="mean") -> TensorBase:
     """(log var + (x - y)² / var) / 2 with var at least eps (Nix and Weigend 1994); `full` adds log(2π) / 2.
 

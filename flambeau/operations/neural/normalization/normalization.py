@@ -49,8 +49,8 @@ def _alike(
     "composite",
     "nn.functional.layer_norm",
     "layer_norm",
-    thin=True,
-    autocast=("whole", "float32"),
+    forwards=True,
+    autocast=("fallthrough", "float32"),
     dtypes=FLOATING,
 )
 def layer_norm(
@@ -97,8 +97,8 @@ def layer_norm(
     "composite",
     "nn.functional.rms_norm",
     "rms_norm",
-    thin=True,
-    autocast=("whole", "float32"),
+    forwards=True,
+    autocast=("fallthrough", "float32"),
     dtypes=FLOATING | COMPLEX,
 )
 @in_float32(beside=True)
@@ -399,7 +399,11 @@ def instance_norm(
 
 
 @library(
-    "composite", "nn.functional.group_norm", "group_norm", autocast=("whole", "float32"), dtypes=FLOATING
+    "composite",
+    "nn.functional.group_norm",
+    "group_norm",
+    autocast=("fallthrough", "float32"),
+    dtypes=FLOATING,
 )
 @in_float32(beside=True)
 def group_norm(

@@ -90,7 +90,7 @@ def _fractional(n: int) -> None:
         "composite",
         f"nn.functional.{who}",
         overloads=with_or_without(window, ", _random_samples: Tensor | None = None"),
-        autocast=("float32", "whole"),
+        autocast=("float32", "fallthrough"),
         dtypes=FLOATING,
     )(function)
 
@@ -113,7 +113,7 @@ def _fractional(n: int) -> None:
     library(
         "composite",
         f"nn.functional.{who}_with_indices",
-        autocast=("float32", "whole"),
+        autocast=("float32", "fallthrough"),
         aten=who,
         dtypes=FLOATING,
     )(with_indices)

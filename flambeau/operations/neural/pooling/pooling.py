@@ -391,7 +391,7 @@ def _max_pool(n: int, x, kernel, stride, padding, dilation, ceil_mode: bool, ind
     kernel, stride, padding, dilation = plan.window
     flat = x.reshape(plan.flat)
     windows = Windows(plan.flat[1:], kernel, stride, padding, dilation, plan.out[1:])
-    if not indices and not tape.recording(x):  # a gradient reads the places
+    if not indices and not tape.tracked(x):  # a gradient reads the places
         return max_pool_values(flat, windows).reshape(plan.shape)
     short = not indices and math.prod(plan.flat[1:]) < 1 << 31
     values, places = _LARGEST[n](flat, windows, short)
@@ -468,7 +468,7 @@ def _declare_maxima(n: int) -> None:
         ("1., 3.", "5., 7.", "13., 15."),
         with_or_without(window),
         dtypes=NUMERIC,
-        autocast=("float32", "whole") if n == 3 else None,
+        autocast=("float32", "fallthrough") if n == 3 else None,
     )
     _enter(
         n,
@@ -487,7 +487,7 @@ def _declare_maxima(n: int) -> None:
         "1)",
         ("3.", "7.", "15."),
         with_or_without(parts),
-        autocast=("float32", "whole") if n == 3 else None,
+        autocast=("float32", "fallthrough") if n == 3 else None,
     )
     _enter(
         n,
@@ -496,7 +496,7 @@ def _declare_maxima(n: int) -> None:
         "max(part) for each of `output_size` equal parts and its flat place",
         "1)[1]",
         ("3", "7", "15"),
-        autocast=("float32", "whole") if n == 3 else None,
+        autocast=("float32", "fallthrough") if n == 3 else None,
         aten=f"adaptive_max_pool{n}d",
     )
 
@@ -709,7 +709,7 @@ def _declare_means(n: int) -> None:
         "2)",
         ("0.5000, 2.5000", "2.5000, 4.5000", "6.5000, 8.5000"),
         dtypes=FLOATING | LONG,
-        autocast=("float32", "whole") if n == 3 else None,
+        autocast=("float32", "fallthrough") if n == 3 else None,
     )
     _enter(
         n,
@@ -718,7 +718,7 @@ def _declare_means(n: int) -> None:
         "Σ part / size: the means of `output_size` equal parts",
         "1)",
         ("1.5000", "3.5000", "7.5000"),
-        autocast=("float32", "whole") if n == 3 else None,
+        autocast=("float32", "fallthrough") if n == 3 else None,
     )
     _enter(
         n,
@@ -728,7 +728,7 @@ def _declare_means(n: int) -> None:
         "1, 2)",
         ("1., 5.", "10., 18.", "52., 68."),
         dtypes=FLOATING | LONG | BOOL,
-        autocast=("float32" if n == 3 else "whole", "float32"),
+        autocast=("float32" if n == 3 else "fallthrough", "float32"),
         batching="images",
     )
 

@@ -87,7 +87,7 @@ def _unpool(n: int) -> None:
     library(
         "composite",
         f"nn.functional.{who}",
-        autocast=("float32", "whole"),
+        autocast=("float32", "fallthrough"),
         batching=f"images {n}d",
         dtypes=FLOATING,
     )(function)

@@ -152,7 +152,7 @@ def _along(steps: Callable[..., Any], turned: bool) -> Callable[..., Any]:
 
 def _kept(*inputs: TensorBase | None) -> bool:
     """Whether a layer returns what its derivative reads; one that has not, is run again for it."""
-    return tape.recording(*(x for x in inputs if x is not None))
+    return tape.tracked(*(x for x in inputs if x is not None))
 
 
 def _of_state(gates: Shape, weight: Shape) -> Count:
@@ -340,7 +340,7 @@ def _cast(found, inputs):
 
 
 # --- gated recurrent units ------------------------------
-@library("library", "_gru_layer", autocast="parts", composite=True)
+@library("library", "_gru_layer", autocast="composite", composite=True)
 def gru_layer(
     gates: TensorBase,
     hidden: TensorBase,

@@ -312,7 +312,7 @@ def _by_dimensions(input: TensorBase, sizes, scales, mode: str, aligned: bool, a
     return found.clone() if found is input else found
 
 
-@library("composite", "nn.functional.upsample", autocast="parts", batching="images")
+@library("composite", "nn.functional.upsample", autocast="composite", batching="images")
 def upsample(input, size=None, scale_factor=None, mode="nearest", align_corners=None) -> TensorBase:
     """`interpolate` under its old name: result[i] from input at i · n / size.
 
@@ -332,7 +332,9 @@ def upsample(input, size=None, scale_factor=None, mode="nearest", align_corners=
     return interpolate(input, size, scale_factor, mode, align_corners)
 
 
-@library("composite", "nn.functional.upsample_nearest", autocast=("whole", "float32"), batching="images")
+@library(
+    "composite", "nn.functional.upsample_nearest", autocast=("fallthrough", "float32"), batching="images"
+)
 def upsample_nearest(input, size=None, scale_factor=None) -> TensorBase:
     """`interpolate` to the nearest elements: result[i] = input[⌊i · n / size⌋].
 
@@ -356,7 +358,7 @@ def upsample_nearest(input, size=None, scale_factor=None) -> TensorBase:
 @library(
     "composite",
     "nn.functional.upsample_bilinear",
-    autocast=("whole", "float32"),
+    autocast=("fallthrough", "float32"),
     batching="images",
     dtypes=FLOATING | {"uint8"},
 )
@@ -417,7 +419,7 @@ def channel_shuffle(input: TensorBase, groups: int) -> TensorBase:
 
 
 # --- sampling ------------------------------
-@library("composite", "nn.functional.affine_grid", autocast=("lower", "whole"), dtypes=FLOATING)
+@library("composite", "nn.functional.affine_grid", autocast=("lower", "fallthrough"), dtypes=FLOATING)
 @in_float32()
 def affine_grid(theta: TensorBase, size: Sequence[int], align_corners: bool | None = None) -> TensorBase:
     """theta · (x, y, 1) for all places of an image: what `grid_sample` takes.
@@ -490,7 +492,7 @@ def _taps(x: TensorBase, size: int, mode: str, padding: str, aligned: bool) -> l
 
 
 @library(
-    "composite", "nn.functional.grid_sample", autocast=("float32", "widest"), batching="images", dtypes=ALL
+    "composite", "nn.functional.grid_sample", autocast=("float32", "promote"), batching="images", dtypes=ALL
 )
 def grid_sample(
     input: TensorBase,
@@ -594,7 +596,7 @@ def _grid_taps_gradient(grad_weights, grid, shape, mode, padding, aligned):
 
 def _by_rows(input: TensorBase, grid: TensorBase) -> bool:
     """Whether channels are laid side by side: on the host, in dtypes that have functions for it."""
-    plain = not (input._composed or grid._composed or input.is_meta)
+    plain = not (input._is_wrapper or grid._is_wrapper or input.is_meta)
     small = math.prod(input.shape[2:]) < 1 << 31
     return plain and small and input.device.type == "cpu" and input.dtype.name in ("float32", "float64")
 
@@ -617,9 +619,9 @@ def _sampler(n: int) -> None:
             f"tensor({'[' * (n + 2)}2.{']' * (n + 2)})",
         )
     )
-    library("composite", function.__name__, autocast=("float32", "whole"), batching="images", dtypes=ALL)(
-        function
-    )
+    library(
+        "composite", function.__name__, autocast=("float32", "fallthrough"), batching="images", dtypes=ALL
+    )(function)
 
 
 for _n in (2, 3):

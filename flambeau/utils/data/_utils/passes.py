@@ -8,7 +8,7 @@ from itertools import chain, islice
 from typing import Any, NamedTuple
 
 from ....core.base.device import device_count
-from ....core.base.recorder import begin_span, end_span, is_recording
+from ....core.base.profiling import begin_span, end_span, is_profiling
 from ....core.base.tracebacks import shorten
 from ....core.make.random import Generator, default_generator, get_stream
 from ....operations.random.random import in_turn, new_seed
@@ -143,7 +143,7 @@ class _BaseDataLoaderIter:
         raise NotImplementedError(f"{type(self).__name__} cannot be pickled")
 
     def __next__(self) -> Any:
-        entry = begin_span(self._profile_name) if is_recording() else -1
+        entry = begin_span(self._profile_name) if is_profiling() else -1
         try:
             data = self._next_data()
         except StopIteration:

@@ -1,9 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-"""Who is asked before an operation runs: modes, and classes of tensors.
+"""Interceptors of operations: modes, and classes of tensors that override them.
 
 A thread has a stack of modes.  An operation that is called goes to the innermost of them; while that one handles it, the
 modes outside of it are the stack, so that what it calls goes on to them.  After the last mode the operation runs, and what
-it calls itself is not shown to anybody.
+it calls itself is not intercepted.
 
 Modes stand on two levels.  Those of the upper one see the calls that a program makes, before the classes of its arguments
 do; those of the lower one come last, and see leaves (a composite runs, and the operations that it calls come to them), those of
@@ -13,11 +13,11 @@ sees them cast.
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF
 from libc.stdint cimport int64_t
-from ..base.recorder cimport OPERATION, begin, end, recording, remark
-from ..base.tensor cimport TensorBase, late
+from ..base.profiling cimport OPERATION, begin, end, note_call, profiling
+from ..base.tensor cimport TensorBase, runtime
 from ..tape.engine import current_pass
 from ..tape.modes cimport casting
-from .operation cimport Form, Op, door, raw_t
+from .operation cimport Form, Op, dispatch, raw_t
 from .signature import in_order
 import threading
 import weakref
@@ -37,21 +37,21 @@ cdef extern from *:
     static __thread int flambeau_upper = 0;       /* how many modes are on this thread's stack, on each level */
     static __thread int flambeau_lower = 0;
     static __thread PyObject* flambeau_recording = NULL;    /* borrowed: what leaves are written into */
-    static __thread int flambeau_plain = 0;       /* classes of tensors are not asked */
+    static __thread int flambeau_overrides_off = 0;  /* overrides of classes are disabled */
     """
     int flambeau_upper
     int flambeau_lower
-    int flambeau_plain
+    int flambeau_overrides_off
     PyObject* flambeau_recording
 
 cdef object threads = threading.local()           # .upper, .lower: the modes, the outermost first
-cdef int asking = 0                               # how many classes of tensors want to be asked
+cdef int override_classes = 0                     # how many classes of tensors override operations
 
 
-cdef void attend(int by) noexcept:
-    """So many more are to be asked."""
-    late.watched += by
-    late.attended += by
+cdef void add_interceptors(int by) noexcept:
+    """So many more interceptors."""
+    runtime.interceptors += by
+    runtime.observers += by
 
 
 # --- the stack ------------------------------
@@ -75,7 +75,7 @@ cdef bint lower_on() noexcept:
 def push_mode(mode, bint upper) -> None:
     """Put a mode on this thread's stack."""
     set_stack(upper, stack_of(upper) + [mode])
-    attend(1)
+    add_interceptors(1)
 
 
 def pop_mode(bint upper):
@@ -84,13 +84,13 @@ def pop_mode(bint upper):
     if not modes:
         raise RuntimeError("no mode is on")
     set_stack(upper, modes[:len(modes) - 1])
-    attend(-1)
+    add_interceptors(-1)
     return modes[len(modes) - 1]
 
 
-def is_watched() -> bool:
-    """Whether somebody, in whatever thread, is to be asked before operations run."""
-    return late.watched != 0
+def has_interceptors() -> bool:
+    """Whether there is an interceptor, in whatever thread."""
+    return runtime.interceptors != 0
 
 
 def modes_on(bint upper) -> list:
@@ -98,8 +98,8 @@ def modes_on(bint upper) -> list:
     return list(stack_of(upper))
 
 
-cdef object shown(bint upper, object op, tuple args, dict named):
-    """The answer of the innermost mode, for whom those outside of it are the stack."""
+cdef object call_mode(bint upper, object op, tuple args, dict named):
+    """The result of the innermost mode, for which those outside of it are the stack."""
     cdef list modes = stack_of(upper)
     set_stack(upper, modes[:len(modes) - 1])
     try:
@@ -113,44 +113,44 @@ cdef object shown(bint upper, object op, tuple args, dict named):
 
 # --- classes ------------------------------
 def _disabled_torch_function_impl(func, types, args=(), kwargs=None):
-    """The `__torch_function__` of classes that are not asked: the operation on their instances as plain tensors."""
-    return unasked(func, args, kwargs)
+    """The `__torch_function__` of classes that do not override: the operation on their instances as plain tensors."""
+    return without_overrides(func, args, kwargs)
 
 
-def watch_class(cls) -> None:
-    """Ask a class of tensors from now on, for as long as it lives."""
-    global asking
-    asking += 1
-    attend(1)
-    weakref.finalize(cls, forget_class).atexit = False
+def add_override_class(cls) -> None:
+    """Let a class of tensors override operations from now on, for as long as it lives."""
+    global override_classes
+    override_classes += 1
+    add_interceptors(1)
+    weakref.finalize(cls, remove_override_class).atexit = False
 
 
-def forget_class() -> None:
-    """One class less to ask."""
-    global asking
-    asking -= 1
-    attend(-1)
+def remove_override_class() -> None:
+    """One such class less."""
+    global override_classes
+    override_classes -= 1
+    add_interceptors(-1)
 
 
-cdef bint asks(object cls):
-    """Whether instances of that class are asked."""
+cdef bint has_override(object cls):
+    """Whether instances of that class override operations."""
     protocol = getattr(cls, "__torch_function__", None)
     return protocol is not None and protocol is not _disabled_torch_function_impl
 
 
 def attend_objects(int by) -> None:
     """So many more objects, which are no tensors, are asked before an operation looks at its arguments; else they are after its error."""
-    global asking
-    asking += by
-    attend(by)
+    global override_classes
+    override_classes += by
+    add_interceptors(by)
 
 
-def is_asked(cls) -> bool:
-    """Whether instances of that class are asked."""
-    return asks(cls)
+def overrides_calls(cls) -> bool:
+    """Whether instances of that class override operations."""
+    return has_override(cls)
 
 
-cdef object plain_tensor = None     # the class that is never asked
+cdef object plain_tensor = None     # the class that never overrides
 
 
 def set_plain_class(cls) -> None:
@@ -159,11 +159,11 @@ def set_plain_class(cls) -> None:
     plain_tensor = cls
 
 
-cdef int gather(object x, list found) except -1:
-    """Add `x` to the arguments to ask, one for each class, subclasses before the classes they are of."""
+cdef int append_overloaded(object x, list found) except -1:
+    """Add `x` to the arguments that override, one for each class, subclasses before the classes they are of."""
     cdef object cls = type(x)
     cdef Py_ssize_t k
-    if cls is plain_tensor or not asks(cls):
+    if cls is plain_tensor or not has_override(cls):
         return 0
     for k in range(len(found)):
         if type(found[k]) is cls:
@@ -175,80 +175,80 @@ cdef int gather(object x, list found) except -1:
     return 0
 
 
-cdef list to_ask(tuple args, dict named):
-    """The arguments whose classes are asked, in the order in which they are."""
+cdef list overloaded_args(tuple args, dict named):
+    """The arguments whose classes override, in the order in which they are called."""
     cdef list found = []
     for x in args:
-        gather(x, found)
+        append_overloaded(x, found)
         if PyTuple_Check(x) or PyList_Check(x):
             for y in x:
-                gather(y, found)
+                append_overloaded(y, found)
     if named:
         for x in named.values():
-            gather(x, found)
+            append_overloaded(x, found)
             if PyTuple_Check(x) or PyList_Check(x):
                 for y in x:
-                    gather(y, found)
+                    append_overloaded(y, found)
     return found
 
 
 cdef bint is_foreign(object x):
-    return isinstance(x, TensorBase) and type(x) is not plain_tensor and asks(type(x))
+    return isinstance(x, TensorBase) and type(x) is not plain_tensor and has_override(type(x))
 
 
-cdef bint anybody(PyObject** args, Py_ssize_t n):
-    """Whether an argument is of a class that is asked: a quick look before tuples are made."""
+cdef bint has_overloaded(PyObject** args, Py_ssize_t n):
+    """Whether an argument is of a class that overrides: a quick look before tuples are made."""
     cdef Py_ssize_t k
     cdef object x
     for k in range(n):
         x = <object>args[k]
         if isinstance(x, TensorBase):
-            if type(x) is not plain_tensor and asks(type(x)):
+            if type(x) is not plain_tensor and has_override(type(x)):
                 return True
         elif PyTuple_Check(x) or PyList_Check(x):
             for y in x:
-                if is_foreign(y) or may_ask(<PyObject*>y) and asks(type(y)):
+                if is_foreign(y) or may_override(<PyObject*>y) and has_override(type(y)):
                     return True
-        elif may_ask(args[k]) and asks(type(x)):
+        elif may_override(args[k]) and has_override(type(x)):
             return True
     return False
 
 
-cdef inline bint may_ask(PyObject* x) noexcept:
+cdef inline bint may_override(PyObject* x) noexcept:
     """Whether it may be of a class that a program has written; those of this library, of C and of Python are static, or tensors."""
     return (<RawType*>x.ob_type).tp_flags & Py_TPFLAGS_HEAPTYPE != 0 and not isinstance(<object>x, TensorBase)
 
 
-cdef bint has_askable(PyObject** args, Py_ssize_t n):
-    """Whether an argument that is no tensor, or an element of a list of them, wants to be asked."""
+cdef bint has_override_object(PyObject** args, Py_ssize_t n):
+    """Whether an argument that is no tensor, or an element of a list of them, overrides operations."""
     cdef Py_ssize_t k
-    if flambeau_plain:
+    if flambeau_overrides_off:
         return False
     for k in range(n):
-        if may_ask(args[k]):
-            if asks(type(<object>args[k])):
+        if may_override(args[k]):
+            if has_override(type(<object>args[k])):
                 return True
         elif PyTuple_CheckExact(<object>args[k]) or PyList_CheckExact(<object>args[k]):
             for y in <object>args[k]:
-                if may_ask(<PyObject*>y) and asks(type(y)):
+                if may_override(<PyObject*>y) and has_override(type(y)):
                     return True
     return False
 
 
-cdef object of_objects(object op, object a, object b):
-    """What an operator makes of an operand that is neither tensor nor number: its own answer, or NotImplemented."""
+cdef object operator_of_object(object op, object a, object b):
+    """What an operator makes of an operand that is neither tensor nor number: what its class returns, or NotImplemented."""
     cdef PyObject* operand = <PyObject*>b
-    if not has_askable(&operand, 1):
+    if not has_override_object(&operand, 1):
         return NotImplemented
     return op(a, b) if not isinstance(op, Op) or (<Op>op).method is None else (<Op>op).method(a, b)
 
 
-def nobody_asked(list lists) -> bool:
-    """Whether no mode or recording is on in this thread, and no tensor in these lists is of a class that is asked."""
+def no_interceptors(list lists) -> bool:
+    """Whether no mode or recording is on in this thread, and no tensor in these lists is of a class that overrides."""
     cdef object plain = plain_tensor
     if flambeau_upper or flambeau_lower or flambeau_recording != NULL:
         return False
-    if not asking or flambeau_plain:
+    if not override_classes or flambeau_overrides_off:
         return True
     for column in lists:
         for x in <list>column:
@@ -260,11 +260,11 @@ def nobody_asked(list lists) -> bool:
 
 
 cdef tuple types_of(tuple args, dict named):
-    return tuple([type(x) for x in to_ask(args, named)])
+    return tuple([type(x) for x in overloaded_args(args, named)])
 
 
-cdef object answered(object op, list who, tuple args, dict named):
-    """The first answer of the arguments' classes."""
+cdef object call_overrides(object op, list who, tuple args, dict named):
+    """The first result of the arguments' overrides."""
     types = tuple([type(x) for x in who])
     for x in who:
         found = type(x).__torch_function__(op, types, args, named)
@@ -273,32 +273,32 @@ cdef object answered(object op, list who, tuple args, dict named):
     raise TypeError(f"no implementation found for '{op.__name__}' on types that implement __torch_function__: {list(types)}")
 
 
-def handed_on(function, relevant, args, named):
-    """The answer of modes and of the classes of the relevant arguments to `function(*args, **named)`, which is no operation."""
+def dispatch_function(function, relevant, args, named):
+    """What modes and the classes of the relevant arguments make of `function(*args, **named)`, which is no operation."""
     if flambeau_upper:
-        return shown(True, function, tuple(args), dict(named))
-    return answered(function, to_ask(tuple(relevant), {}), tuple(args), dict(named))
+        return call_mode(True, function, tuple(args), dict(named))
+    return call_overrides(function, overloaded_args(tuple(relevant), {}), tuple(args), dict(named))
 
 
-cdef object unasked(object op, object args, object named):
-    """The operation's result without asking classes."""
-    global flambeau_plain
-    flambeau_plain += 1
+cdef object without_overrides(object op, object args, object named):
+    """The operation's result, overrides of classes disabled."""
+    global flambeau_overrides_off
+    flambeau_overrides_off += 1
     try:
         return op(*args, **(named or {}))
     finally:
-        flambeau_plain -= 1
+        flambeau_overrides_off -= 1
 
 
-def set_plain(int by) -> None:
-    """Switch asking of classes off in this thread (1), and on again (-1)."""
-    global flambeau_plain
-    flambeau_plain += by
+def disable_overrides(int by) -> None:
+    """Disable overrides of classes in this thread (1), and enable them again (-1)."""
+    global flambeau_overrides_off
+    flambeau_overrides_off += by
 
 
-def is_plain() -> bool:
-    """Whether classes are not asked in this thread."""
-    return flambeau_plain != 0
+def overrides_disabled() -> bool:
+    """Whether overrides of classes are disabled in this thread."""
+    return flambeau_overrides_off != 0
 
 
 cdef object converted(object found, object cls):
@@ -319,16 +319,16 @@ def torch_function(cls, func, types, args=(), kwargs=None):
     for other in types:
         if not issubclass(cls, other):
             return NotImplemented
-    return converted(unasked(func, args, kwargs), cls)
+    return converted(without_overrides(func, args, kwargs), cls)
 
 
-# --- the way past the door while somebody watches ------------------------------
-cdef object recorded(Op op, PyObject** args, size_t flagged, PyObject* names):
-    """The operation's result, with an entry for the profiler.  Who answers in its place is not noted, for nothing ran."""
+# --- dispatch while there are observers ------------------------------
+cdef object run_with_entry(Op op, PyObject** args, size_t flagged, PyObject* names):
+    """The operation's result, with an entry for the profiler.  An override in its place is not noted, for nothing ran."""
     cdef Py_ssize_t nargs = PyVectorcall_NARGS(flagged)
     cdef int64_t entry = begin(op, OPERATION)
-    if recording.shapes or recording.stacks:
-        remark(entry, args, nargs + (0 if names == NULL else len(<tuple>names)), nargs, names)
+    if profiling.shapes or profiling.stacks:
+        note_call(entry, args, nargs + (0 if names == NULL else len(<tuple>names)), nargs, names)
     try:
         return op.run(<PyObject*>op, args, flagged, names)
     finally:
@@ -340,10 +340,10 @@ cdef int pending() except -1:
     return -1
 
 
-cdef object after(PyObject* callable, PyObject** args, size_t flagged, PyObject* names):
+cdef object dispatch_error(PyObject* callable, PyObject** args, size_t flagged, PyObject* names):
     """What comes of a call that has raised an error.
 
-    An argument that is no tensor, and wants to be asked, is asked now: where there is none, calls pay nothing.  So are parameters in an
+    An argument that is no tensor, and overrides operations, does so now: where there is none, calls pay nothing.  So are parameters in an
     order of before put right.
     """
     cdef Op op = <Op>callable
@@ -353,7 +353,7 @@ cdef object after(PyObject* callable, PyObject** args, size_t flagged, PyObject*
     try:
         pending()
     except Exception as error:
-        asked = has_askable(args, given)
+        asked = has_override_object(args, given)
         if not asked and not (isinstance(error, TypeError) and op.old_orders):
             raise
         all_args = tuple([<object>args[k] for k in range(nargs)])
@@ -364,19 +364,19 @@ cdef object after(PyObject* callable, PyObject** args, size_t flagged, PyObject*
             if found is None:
                 raise
     if asked:
-        return answered(op, to_ask(all_args, named), all_args, named)
+        return call_overrides(op, overloaded_args(all_args, named), all_args, named)
     return op(*found[0], **found[1])
 
 
-cdef object ask_objects(object function, PyObject** args, size_t flagged, PyObject* names):
-    """The answer of arguments that want to be asked to a call of any function."""
+cdef object call_object_overrides(object function, PyObject** args, size_t flagged, PyObject* names):
+    """What arguments that override make of a call of any function."""
     cdef Py_ssize_t nargs = PyVectorcall_NARGS(flagged), k
     all_args = tuple([<object>args[k] for k in range(nargs)])
     named = {} if names == NULL else {(<tuple>names)[k]: <object>args[nargs + k] for k in range(len(<tuple>names))}
-    return answered(function, to_ask(all_args, named), all_args, named)
+    return call_overrides(function, overloaded_args(all_args, named), all_args, named)
 
 
-def today(op, tuple args, dict named):
+def in_current_order(op, tuple args, dict named):
     """Arguments of a call as parameters stand today, which may be in an order of before."""
     found = None
     if len(args) > 1 and op.old_orders:
@@ -386,68 +386,68 @@ def today(op, tuple args, dict named):
     return (args, named) if found is None else found
 
 
-cdef object plainly(Op op, PyObject** args, size_t flagged, PyObject* names):
+cdef object dispatch_autocast(Op op, PyObject** args, size_t flagged, PyObject* names):
     """Autocast and lower modes; then the operation runs."""
     cdef PyObject* callable = <PyObject*>op
     cdef PyObject* found
     if type(op) is Form:
         callable = <PyObject*>(<Form>op).op
     if casting():
-        found = (<raw_t>door.cast)(callable, args, flagged, names)
+        found = (<raw_t>dispatch.cast)(callable, args, flagged, names)
     else:
-        found = (<raw_t>past)(callable, args, flagged, names)
+        found = (<raw_t>dispatch_lower)(callable, args, flagged, names)
     if found == NULL:
-        return after(<PyObject*>op, args, flagged, names)
+        return dispatch_error(<PyObject*>op, args, flagged, names)
     result = <object>found
     Py_DECREF(result)
     return result
 
 
-cdef object watch(PyObject* callable, PyObject** args, size_t flagged, PyObject* names):
+cdef object dispatch_upper(PyObject* callable, PyObject** args, size_t flagged, PyObject* names):
     """Upper modes, classes, lower modes, in this order; then the operation runs."""
     cdef Op op = <Op>callable
     cdef Py_ssize_t nargs = PyVectorcall_NARGS(flagged), k
     cdef Py_ssize_t given = nargs + (0 if names == NULL else len(<tuple>names))
     cdef bint above = flambeau_upper and current_pass() is None
-    cdef bint classes = asking and not flambeau_plain and anybody(args, given)
+    cdef bint classes = override_classes and not flambeau_overrides_off and has_overloaded(args, given)
     if not (above or classes):
-        return plainly(op, args, flagged, names)
+        return dispatch_autocast(op, args, flagged, names)
     all_args = tuple([<object>args[k] for k in range(nargs)])
     named = {} if names == NULL else {(<tuple>names)[k]: <object>args[nargs + k] for k in range(given - nargs)}
     if above:
-        return shown(True, op, all_args, named)
-    return answered(op, to_ask(all_args, named), all_args, named)
+        return call_mode(True, op, all_args, named)
+    return call_overrides(op, overloaded_args(all_args, named), all_args, named)
 
 
 cdef int wrappers = 0                     # how many classes have `__torch_dispatch__`
-cdef object wrapped = None, wraps = None, handles = None      # see `wrapping`
+cdef object wrapper_dispatch = None, holds_wrappers = None, wrappers_enabled = None  # see `wrapping`
 
 
-def set_wrapping(answer, question, now) -> None:
-    """What answers an operation on wrappers, and who is one."""
-    global wrapped, wraps, handles
-    wrapped, wraps, handles = answer, question, now
+def set_wrapper_dispatch(answer, question, now) -> None:
+    """What runs an operation on wrappers, and which arguments hold one."""
+    global wrapper_dispatch, holds_wrappers, wrappers_enabled
+    wrapper_dispatch, holds_wrappers, wrappers_enabled = answer, question, now
 
 
-def watch_wrapper(cls) -> None:
+def add_wrapper_class(cls) -> None:
     """Hand operations on instances of that class to its `__torch_dispatch__` from now on, for as long as it lives."""
     global wrappers
     wrappers += 1
-    attend(1)
-    weakref.finalize(cls, forget_wrapper).atexit = False
+    add_interceptors(1)
+    weakref.finalize(cls, remove_wrapper_class).atexit = False
 
 
-def forget_wrapper() -> None:
+def remove_wrapper_class() -> None:
     """One such class less."""
     global wrappers
     wrappers -= 1
-    attend(-1)
+    add_interceptors(-1)
 
 
 cdef bint holds_wrapper(PyObject** args, Py_ssize_t n):
     cdef Py_ssize_t k
     for k in range(n):
-        if (isinstance(<object>args[k], TensorBase) or PyTuple_Check(<object>args[k]) or PyList_Check(<object>args[k])) and wraps(
+        if (isinstance(<object>args[k], TensorBase) or PyTuple_Check(<object>args[k]) or PyList_Check(<object>args[k])) and holds_wrappers(
                 <object>args[k]):
             return True
     return False
@@ -459,29 +459,29 @@ cdef PyObject** recorder_slot() noexcept:
 
 cdef object run_profiled(PyObject* callable, PyObject** args, size_t flagged, PyObject* names):
     """The operation's result, with an entry for the profiler where that is on."""
-    if recording.on:
-        return recorded(<Op>callable, args, flagged, names)
+    if profiling.on:
+        return run_with_entry(<Op>callable, args, flagged, names)
     return (<Op>callable).run(callable, args, flagged, names)
 
 
-cdef object past(PyObject* callable, PyObject** args, size_t flagged, PyObject* names):
+cdef object dispatch_lower(PyObject* callable, PyObject** args, size_t flagged, PyObject* names):
     """Lower modes; then the operation runs."""
     cdef Py_ssize_t nargs = PyVectorcall_NARGS(flagged), k
     if not flambeau_lower:
-        if wrappers and handles() and holds_wrapper(args, nargs + (0 if names == NULL else len(<tuple>names))):
-            return wrapped(<object>callable, tuple([<object>args[k] for k in range(nargs)]), {} if names == NULL else {
+        if wrappers and wrappers_enabled() and holds_wrapper(args, nargs + (0 if names == NULL else len(<tuple>names))):
+            return wrapper_dispatch(<object>callable, tuple([<object>args[k] for k in range(nargs)]), {} if names == NULL else {
                 (<tuple>names)[k]: <object>args[nargs + k] for k in range(len(<tuple>names))})
         if flambeau_recording != NULL and ((<Op>callable).composite is None or (<Op>callable).name == "derivative"):
-            return door.record(flambeau_recording, callable, args, flagged, names)
+            return dispatch.record(flambeau_recording, callable, args, flagged, names)
         return run_profiled(callable, args, flagged, names)
     if (<Op>callable).composite is not None and (<Op>callable).name != "derivative":      # what it calls comes here in its turn
         return (<Op>callable).run(callable, args, flagged, names)
     all_args = tuple([<object>args[k] for k in range(nargs)])
     named = {} if names == NULL else {(<tuple>names)[k]: <object>args[nargs + k] for k in range(len(<tuple>names))}
-    return shown(False, <object>callable, all_args, named)
+    return call_mode(False, <object>callable, all_args, named)
 
 
-door.watch, door.past, door.after = watch, past, after
+dispatch.from_upper, dispatch.from_lower, dispatch.on_error = dispatch_upper, dispatch_lower, dispatch_error
 
 
 # --- for classes in Python ------------------------------
@@ -506,7 +506,7 @@ class Mode:
     upper = False    # whether it sees operations before the classes of their arguments do, and nothing of backward passes
 
     def handle(self, operation, types, args, kwargs):
-        """The answer to `operation(*args, **kwargs)`; `types` are the classes of tensors among the arguments that are asked, too.
+        """The result of `operation(*args, **kwargs)`; `types` are the classes of tensors among the arguments that override it, too.
 
         >>> from flambeau.overrides import Mode
         >>> import flambeau

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     import inspect
 
 
-class Hosted:
+class CpuFallback:
     """An element-wise function of arrays with the rules of a pointwise operation around it."""
 
     def __init__(self, name: str, body: Callable, *, floating: bool, numbers: bool = False):
@@ -54,7 +54,7 @@ class Hosted:
         every = signature(self.body).parameters.values()
         return inspect.Signature([p for p in every if p.kind is not p.KEYWORD_ONLY])
 
-    def late_parameters(self) -> list[Parameter]:
+    def describe_parameters(self) -> list[Parameter]:
         every = [p for p in described(self.body) if p[1] != BY_NAME]
         return [*every, ("out", BY_NAME, None, MISSING)]
 
@@ -113,7 +113,7 @@ def like(grad: TensorBase, x: TensorBase) -> TensorBase:
     return grad.sum_to_size(x.shape).to(x.dtype)
 
 
-def hosted(
+def cpu_fallback(
     *places: str,
     floating: bool = True,
     in_place: bool = False,
@@ -127,7 +127,7 @@ def hosted(
 
     def make(body: Callable) -> LeafOp:
         name = details.pop("name", body.__name__)
-        function = Hosted(name, body, floating=floating, numbers=numbers)
+        function = CpuFallback(name, body, floating=floating, numbers=numbers)
 
         def written(self: TensorBase, *others: Any) -> TensorBase:
             return overwrite(self, made, *others)
@@ -135,7 +135,7 @@ def hosted(
         written.__name__ = written.__qualname__ = name + "_"
         written.__doc__ = f"`{name}` in place."
         made = leaf(
-            "hosted",
+            "fallback",
             *(places or (name, f"Tensor.{name}")),
             inputs=tuple(parameters(body)[0]),
             underived=True,

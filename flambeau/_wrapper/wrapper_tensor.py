@@ -1,7 +1,7 @@
 """Tensors that are made of others: masked and nested ones.
 
 Such a class is a tensor without data, on `meta`, so that no operation finds elements where there are none, with a table of the
-operations that it answers and a refusal that names all others.  Its elements lie in one tensor, `_elements`, which has the tape's
+operations that it overrides and a refusal that names all others.  Its elements lie in one tensor, `_elements`, which has the tape's
 side: whatever asks the whole for a gradient, a device or a version asks the elements.
 """
 
@@ -15,9 +15,9 @@ from typing import Any, ClassVar, Self
 from .._tensor import Tensor
 from ..core.base.dtypes import dtype
 from ..core.base.typeinfo import iinfo
+from ..core.call.interceptors import in_current_order
 from ..core.call.operation import Op, behind
 from ..core.call.pointwise import PointwiseOp
-from ..core.call.watching import today
 from ..operations.declare.registry import REGISTRY, Entry
 
 OTHER_SPELLINGS = {
@@ -43,7 +43,7 @@ CONVERSIONS = operations(lambda e: e.kind == "conversion")  # from one dtype or 
 def elementwise() -> frozenset[str]:
     """The names of all public operations that work on each element, and on those at the same place of their other operands.
 
-    >>> from flambeau._wrapper.composed import elementwise
+    >>> from flambeau._wrapper.wrapper_tensor import elementwise
     >>> {"add", "add_", "relu", "clamp", "where", "masked_fill_"} <= elementwise(), "matmul" in elementwise()
     (True, False)
     """
@@ -54,7 +54,7 @@ def elementwise() -> frozenset[str]:
 def moving() -> frozenset[str]:
     """The names of all operations whose results are elements of their arguments, chosen without looking at them.
 
-    >>> from flambeau._wrapper.composed import moving
+    >>> from flambeau._wrapper.wrapper_tensor import moving
     >>> {"cat", "t", "roll", "gather"} <= moving(), "as_strided" in moving(), "t_" in moving()
     (True, False, False)
     """
@@ -71,7 +71,7 @@ def _reduces(entry: Entry) -> bool:
 def reductions() -> frozenset[str]:
     """The names of all public operations that make a number of the elements along some dimensions, or of all.
 
-    >>> from flambeau._wrapper.composed import reductions
+    >>> from flambeau._wrapper.wrapper_tensor import reductions
     >>> {"sum", "amax", "logsumexp", "nanmean"} <= reductions(), "softmax" in reductions()
     (True, False)
     """
@@ -81,7 +81,7 @@ def reductions() -> frozenset[str]:
 def along_rows() -> frozenset[str]:
     """The names of all public operations that make a row of a row.
 
-    >>> from flambeau._wrapper.composed import along_rows
+    >>> from flambeau._wrapper.wrapper_tensor import along_rows
     >>> {"softmax", "softmin", "cumsum", "cummax"} <= along_rows(), "sum" in along_rows()
     (True, False)
     """
@@ -91,7 +91,7 @@ def along_rows() -> frozenset[str]:
 def losses() -> frozenset[str]:
     """The names of all losses of an input and a target that are made of a number for each element.
 
-    >>> from flambeau._wrapper.composed import losses
+    >>> from flambeau._wrapper.wrapper_tensor import losses
     >>> "mse_loss" in losses(), "cross_entropy" in losses()
     (True, False)
     """
@@ -102,7 +102,7 @@ def identity(op: Op, kind: dtype) -> Any:
     """What changes nothing in a reduction or a scan of elements of that dtype.
 
     >>> import flambeau
-    >>> from flambeau._wrapper.composed import identity
+    >>> from flambeau._wrapper.wrapper_tensor import identity
     >>> identity(flambeau.amax, flambeau.float32), identity(flambeau.min, flambeau.int8), identity(flambeau.sum, flambeau.int8)
     (-inf, 127, 0)
     """
@@ -120,7 +120,7 @@ class Overrides(dict[str, Callable[..., Any]]):
     """What stands in for operations, by their names: functions of the operation and its arguments.
 
     >>> import flambeau
-    >>> from flambeau._wrapper.composed import Overrides
+    >>> from flambeau._wrapper.wrapper_tensor import Overrides
     >>> overrides = Overrides()
     >>> @overrides(flambeau.t)
     ... def turned(func, input): ...
@@ -143,27 +143,27 @@ class Overrides(dict[str, Callable[..., Any]]):
             self.setdefault(name, handler)
 
 
-class Composed(Tensor):
-    """A tensor that stands for others.  A class of them has `answers`, by the names of operations: functions of
+class WrapperTensor(Tensor):
+    """A tensor that stands for others.  A class of them has `_overrides`, by the names of operations: functions of
     the operation and its arguments.
     """
 
-    _composed = True
-    _asked_while_alive = True
-    answers: ClassVar[Overrides] = Overrides()
+    _is_wrapper = True
+    _overrides_while_alive = True
+    _overrides: ClassVar[Overrides] = Overrides()
     _elements: Any
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
-        func, (args, kwargs) = behind(func), today(func, args, kwargs or {})
-        answer = cls.answers.get(func.__name__)
+        func, (args, kwargs) = behind(func), in_current_order(func, args, kwargs or {})
+        override = cls._overrides.get(func.__name__)
         if kwargs and isinstance(func, PointwiseOp) and isinstance(kwargs.get("out"), tuple):
             return _step(func, args, kwargs)
-        if answer is None:
+        if override is None:
             raise cls._refusal(func.__name__)
         if not kwargs:
-            return answer(func, *args)
-        return answer(func, *args, **{OTHER_SPELLINGS.get(n, n): v for n, v in kwargs.items()})
+            return override(func, *args)
+        return override(func, *args, **{OTHER_SPELLINGS.get(n, n): v for n, v in kwargs.items()})
 
     @classmethod
     def _refusal(cls, name: str) -> NotImplementedError:
@@ -197,7 +197,7 @@ class Composed(Tensor):
 
     @grad.setter
     def grad(self, value: Any) -> None:
-        self._elements.grad = value._elements if isinstance(value, Composed) else value
+        self._elements.grad = value._elements if isinstance(value, WrapperTensor) else value
 
     @grad.deleter
     def grad(self) -> None:
@@ -205,7 +205,7 @@ class Composed(Tensor):
 
     def backward(self, gradient: Any = None, *args: Any, **kwargs: Any) -> None:  # type: ignore[override]
         """Add gradients to leaves, from a gradient of the same structure; see `Tensor.backward`."""
-        if isinstance(gradient, Composed):
+        if isinstance(gradient, WrapperTensor):
             gradient = gradient._elements
         self._elements.backward(gradient, *args, **kwargs)
 
@@ -214,7 +214,7 @@ class Composed(Tensor):
 
         def whole(grad: Any) -> Any:
             found = hook(self._with(grad))
-            return found._elements if isinstance(found, Composed) else found
+            return found._elements if isinstance(found, WrapperTensor) else found
 
         return self._elements.register_hook(whole)
 
@@ -318,7 +318,7 @@ def _step(func: Any, args: tuple, kwargs: dict) -> Any:
     def inner(x: Any) -> Any:
         if isinstance(x, (tuple, list)):
             return type(x)(inner(y) for y in x)
-        return x._elements if isinstance(x, Composed) else x
+        return x._elements if isinstance(x, WrapperTensor) else x
 
     func(*inner(args), **{name: inner(x) for name, x in kwargs.items()})
     return kwargs["out"]
@@ -330,7 +330,7 @@ def _asked(name: str) -> property:
 
 
 def _called(name: str) -> Callable[..., Any]:
-    def call(self: Composed, *args: Any) -> Any:
+    def call(self: WrapperTensor, *args: Any) -> Any:
         return getattr(self._elements, name)(*args)
 
     call.__name__, call.__doc__ = name, f"`{name}` of the elements."
@@ -338,7 +338,7 @@ def _called(name: str) -> Callable[..., Any]:
 
 
 def _refused(name: str) -> Callable[..., Any]:
-    def refuse(self: Composed, *args: Any, **kwargs: Any) -> Any:
+    def refuse(self: WrapperTensor, *args: Any, **kwargs: Any) -> Any:
         raise self._refusal(name)
 
     refuse.__name__, refuse.__doc__ = name, "NotImplementedError, which names it."
@@ -353,7 +353,7 @@ _OF_THE_ELEMENTS = frozenset(
 )
 # What a tensor of this shape and dtype says itself, though it has no data; a class with another shape says more.
 OF_THE_SHAPE = frozenset(
-    "_in_slices dtype itemsize nbytes shape size dim ndim ndimension numel nelement layout _wrapped_layout is_nested is_sparse "
+    "_is_batched dtype itemsize nbytes shape size dim ndim ndimension numel nelement layout _wrapped_layout is_nested is_sparse "
     "is_sparse_csr".split()
 )
 
@@ -368,13 +368,13 @@ def _close() -> None:
     """
     for name in dir(Tensor):
         found = getattr(Tensor, name)
-        own = name in vars(Composed) or name in OF_THE_SHAPE or isinstance(found, Op)
+        own = name in vars(WrapperTensor) or name in OF_THE_SHAPE or isinstance(found, Op)
         if own or name.startswith("__") or name in THROUGH_OPERATIONS:
             continue
         if name in _OF_THE_ELEMENTS or name.startswith("is_"):
-            setattr(Composed, name, _called(name) if callable(found) else _asked(name))
+            setattr(WrapperTensor, name, _called(name) if callable(found) else _asked(name))
         else:
-            setattr(Composed, name, _refused(name) if callable(found) else property(_refused(name)))
+            setattr(WrapperTensor, name, _refused(name) if callable(found) else property(_refused(name)))
 
 
 _close()

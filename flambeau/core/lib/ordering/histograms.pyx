@@ -7,7 +7,7 @@ the row without branches, several of them side by side, since each step waits fo
 from libc.stdint cimport int32_t, int64_t, uint64_t
 from libc.string cimport memset
 from ...base.dtypes cimport F32, F64, I32, I64, dtype_of
-from ...base.parallel cimport parallel_in_parts
+from ...base.parallel cimport parallel_interruptible
 from ...base.tensor cimport TensorBase, new_tensor, pointer
 
 ctypedef fused Real:
@@ -68,7 +68,7 @@ cdef TensorBase checked(TensorBase x, str who):
     return x
 
 
-def few(TensorBase x not None, int64_t least) -> TensorBase | None:
+def small_bincount(TensorBase x not None, int64_t least) -> TensorBase | None:
     """Counts of 0, 1, … up to the largest number, at least `least` of them; None where one is negative or FEW and more."""
     cdef int64_t[4 * FEW] counts
     cdef int64_t size, k
@@ -95,7 +95,7 @@ def count(TensorBase x not None, int64_t low, int64_t size) -> TensorBase:
     return found
 
 
-def weighed(TensorBase x not None, TensorBase weights not None, int64_t size) -> TensorBase:
+def weighted_bincount(TensorBase x not None, TensorBase weights not None, int64_t size) -> TensorBase:
     """Sums, in order, of the float64 weights of 0, 1, …, `size` of them, between which all numbers are known to lie."""
     cdef TensorBase found = new_tensor(1, &size, F64)
     cdef const int64_t* at
@@ -210,7 +210,7 @@ cdef void search_range(void* context, int64_t begin, int64_t end) noexcept nogil
         search_typed(<int64_t*>NULL, s, begin, end)
 
 
-def belong(TensorBase bounds not None, TensorBase values not None, bint behind) -> TensorBase:
+def search_sorted(TensorBase bounds not None, TensorBase values not None, bint behind) -> TensorBase:
     """How many bounds come before each value (`behind`: or are equal), by halving ascending rows: the bounds' last dimension, which
     are one row, or have the values' dimensions but the last.  Both are contiguous, of one of float32, float64, int32 and int64.
     """
@@ -225,5 +225,5 @@ def belong(TensorBase bounds not None, TensorBase values not None, bint behind) 
     s.found = <int64_t*>pointer(found)
     s.values, s.rows = pointer(values), pointer(bounds) if bounds.count else pointer(values)
     with nogil:
-        parallel_in_parts(search_range, &s, values.count, GRAIN, 5.0)
+        parallel_interruptible(search_range, &s, values.count, GRAIN, 5.0)
     return found

@@ -1,4 +1,4 @@
-"""The order of the rooms, held: a module uses only modules of its own room and of rooms before it in `ROOMS`, no circle leads
+"""The order of the layers, held: a module uses only modules of its own layer and of layers before it in `LAYERS`, no circle leads
 from a module back to itself, and nothing inside imports the package as users do.
 
 Imports inside functions count, Cython's `cimport` too.
@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections import defaultdict
 
 import pytest
-from rooms import circles, modules, uses
+from layers import circles, modules, uses
 
-ROOMS = (
+LAYERS = (
     "core.base",
     "core.tape",
     "core.call",
@@ -25,19 +25,18 @@ ROOMS = (
     "operations.declare",
     "operations",
     "devices",
-    "graph",
     "_compat _wrapper __config__ __future__ _functorch _higher_order_ops _vmap_internals amp autograd "
     "backends fft func functional futures linalg nn optim overrides quasirandom return_types signal "
     "special testing torch_version types utils version",
     "distributed distributions masked multiprocessing nested nn.attention sparse",
-    "_C _dynamo _subclasses _tensor_str ao classes compiler export fx jit onnx",
-    "_utils accelerator autograd._profiler_nvtx cpu cuda mps mtia opencl random xpu",
+    "_C _dynamo _subclasses _tensor_str ao classes compiler export fx graph jit onnx",
+    "_utils accelerator autograd.profiler autograd._profiler_nvtx cpu cuda mps mtia opencl random xpu",
     "_files hub serialization utils.model_zoo utils.safetensors utils.serialization.config",
     "_array_api _compat.array_object _custom_ops _ops legacy library monitor ops profiler "
     "utils.bottleneck utils.collect_env utils.serialization utils.trainer",
     "_compat._shim _compat.as_torch _compat.pickles codegen.__main__ kernels torch utils.cpp_extension",
 )
-ORDER = {name: k for k, names in enumerate(ROOMS) for name in names.split()}
+ORDER = {name: k for k, names in enumerate(LAYERS) for name in names.split()}
 
 # Uses against the order, as (user, used), each with the reason why it stays.
 ALLOWED: dict[tuple[str, str], str] = {}
@@ -61,11 +60,11 @@ def short(module: str) -> str:
     return module.removeprefix("flambeau").lstrip(".")
 
 
-def room(module: str) -> str:
+def layer(module: str) -> str:
     """The longest name in `ORDER` that the module lies in."""
     name = short(module)
     found = [r for r in ORDER if name == r or name.startswith(r + ".")]
-    assert found, f"{module} stands in no room: give it a place in ROOMS"
+    assert found, f"{module} stands in no layer: give it a place in LAYERS"
     return max(found, key=len)
 
 
@@ -81,17 +80,17 @@ def inside(imports):
     return [u for u in imports if u.used != "flambeau"]
 
 
-def test_every_module_stands_in_a_room():
-    assert {room(m) for m in modules() if m not in ("flambeau", "flambeau.core", "flambeau.nn")} >= set(
+def test_every_module_stands_in_a_layer():
+    assert {layer(m) for m in modules() if m not in ("flambeau", "flambeau.core", "flambeau.nn")} >= set(
         ORDER
     ) - {"nn"}
 
 
-def test_no_room_looks_upward(inside):
+def test_no_layer_imports_upward(inside):
     upward = [
         f"{u.line}: {short(u.user)} uses {short(u.used)}"
         for u in inside
-        if ORDER[room(u.used)] > ORDER[room(u.user)] and (short(u.user), short(u.used)) not in ALLOWED
+        if ORDER[layer(u.used)] > ORDER[layer(u.user)] and (short(u.user), short(u.used)) not in ALLOWED
     ]
     assert not upward, "\n".join(upward)
 

@@ -1,11 +1,11 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 """What the profiler notes while it is on.
 
-One entry for everything that begins and ends: operations as they come in by the door, nodes in a backward pass, named spans.
+One entry for everything that begins and ends: operations as they are dispatched, nodes in a backward pass, named spans.
 An entry is a few numbers in one array that grows; Python's objects are made of them when the recording is over.  Entries
 are made in the order in which they begin, under the GIL, so that of one thread those inside another follow it.
 
-While nobody records nothing here runs: the door asks `late.attended`, which counts who is to be told of calls, and so costs
+While nothing is profiled nothing here runs: dispatch reads `runtime.observers`, which counts interceptors and profilers, and so costs
 what it costs without a profiler.
 """
 from libc.stdlib cimport free, realloc
@@ -15,7 +15,7 @@ from cpython.ref cimport Py_INCREF, Py_DECREF
 from .device cimport Device
 from .dtypes cimport dtype_of
 from .memory cimport bytes_held
-from .tensor cimport TensorBase, late
+from .tensor cimport TensorBase, runtime
 from .device import devices_in_use
 import os
 import threading
@@ -53,28 +53,28 @@ cdef extern from "Python.h":
 
 cdef struct Entry:
     PyObject* what            # owned: an operation, or a name
-    PyObject* given           # owned: what an operation was given, as `remark` says; NULL where nobody asked
-    PyObject* stack           # owned: pairs of code and line, the innermost first; NULL where nobody asked
+    PyObject* arguments       # owned: the arguments of an operation, as `note_call` says; NULL where that is not wanted
+    PyObject* stack           # owned: pairs of code and line, the innermost first; NULL where that is not wanted
     int64_t begun, ended      # nanoseconds of CLOCK_MONOTONIC; `ended` is 0 while it runs
     int64_t held, left        # bytes that tensors on the host held, before and after
-    int64_t away, away_left   # the same on other devices
+    int64_t device_held, device_left  # the same on other devices
     uint64_t made, sequence   # how many nodes had been made before and after; a node's own number is its `sequence`
     int thread, kind
 
 cdef Entry* entries = NULL
 cdef Py_ssize_t count = 0, room = 0
-cdef int64_t sitting = 1                   # the number of the recording, so that an entry of an earlier one is not ended in this
+cdef int64_t session_number = 1            # the number of the recording, so that an entry of an earlier one is not ended in this
 cdef bint session = False                  # somebody has started a recording and not stopped it
 cdef int threads_seen = 0
 cdef dict thread_names = {}                # number of a thread -> its name and the system's number
 cdef list work = []                        # on devices: (device, name, first mark, last mark, the host's time, thread)
 cdef dict references = {}                  # device -> (mark, the host's time)
-cdef int64_t bytes_away = 0
+cdef int64_t device_bytes = 0
 
 cdef int64_t PLACES = <int64_t>1 << 40     # entries of one recording: `begin` gives sitting * PLACES + place
 
 
-cdef int introduce() except -1:
+cdef int number_thread() except -1:
     """Give this thread a number."""
     global threads_seen, flambeau_thread
     threads_seen += 1
@@ -107,24 +107,24 @@ cdef int64_t begin(object what, int kind):
     if count == room:
         grow()
     if flambeau_thread == 0:
-        introduce()
+        number_thread()
     e = &entries[count]
     count += 1
     Py_INCREF(what)
-    e.what, e.given, e.stack = <PyObject*>what, NULL, NULL
+    e.what, e.arguments, e.stack = <PyObject*>what, NULL, NULL
     e.ended, e.thread, e.kind = 0, flambeau_thread, kind
-    e.made = e.sequence = recording.ages[0]
-    e.held = e.left = e.away = e.away_left = 0
-    if recording.memory:
+    e.made = e.sequence = profiling.ages[0]
+    e.held = e.left = e.device_held = e.device_left = 0
+    if profiling.memory:
         e.held = e.left = bytes_held()
-        e.away = e.away_left = on_devices()
+        e.device_held = e.device_left = on_devices()
     e.begun = flambeau_now()
-    return sitting * PLACES + count - 1
+    return session_number * PLACES + count - 1
 
 
 cdef inline Entry* entry_of(int64_t number) noexcept:
     """NULL for one of an earlier recording."""
-    return &entries[number % PLACES] if number // PLACES == sitting and number % PLACES < count else NULL
+    return &entries[number % PLACES] if number // PLACES == session_number and number % PLACES < count else NULL
 
 
 cdef void end(int64_t entry) noexcept:
@@ -134,10 +134,10 @@ cdef void end(int64_t entry) noexcept:
         return
     e.ended = flambeau_now()
     if e.kind != NODE and e.kind != EVALUATION:
-        e.sequence = recording.ages[0]
-    if recording.memory:
+        e.sequence = profiling.ages[0]
+    if profiling.memory:
         e.left = bytes_held()
-        e.away_left = on_devices()
+        e.device_left = on_devices()
 
 
 cdef void number(int64_t entry, uint64_t sequence) noexcept:
@@ -147,8 +147,8 @@ cdef void number(int64_t entry, uint64_t sequence) noexcept:
         e.sequence = sequence
 
 
-# --- what operations were given ------------------------------
-cdef object told(object x):
+# --- arguments of operations ------------------------------
+cdef object described(object x):
     """Of a tensor its shape and dtype; numbers, flags and texts as they are, lists of these likewise; nothing of all else."""
     cdef TensorBase t
     if isinstance(x, TensorBase):
@@ -157,7 +157,7 @@ cdef object told(object x):
     if x is None or PyLong_Check(x) or PyFloat_Check(x) or PyUnicode_Check(x):
         return x
     if PyTuple_Check(x) or PyList_Check(x):
-        return [told(y) for y in x]
+        return [described(y) for y in x]
     return NotImplemented
 
 
@@ -177,20 +177,20 @@ cdef object frames():
     return found
 
 
-cdef int remark(int64_t entry, PyObject** args, Py_ssize_t given, Py_ssize_t positional, PyObject* names) except -1:
-    """Note what an operation was given, and where it was called, as far as that is asked; the time of it counts as nobody's."""
+cdef int note_call(int64_t entry, PyObject** args, Py_ssize_t given, Py_ssize_t positional, PyObject* names) except -1:
+    """Note an operation's arguments, and where it was called, as far as that is wanted; the time of it counts for no entry."""
     cdef Entry* e
     cdef object arguments = None, stack = None
-    if recording.shapes:
-        arguments = ([told(<object>args[k]) for k in range(given)], positional, None if names == NULL else <object>names)
-    if recording.stacks:
+    if profiling.shapes:
+        arguments = ([described(<object>args[k]) for k in range(given)], positional, None if names == NULL else <object>names)
+    if profiling.stacks:
         stack = frames()
     e = entry_of(entry)
     if e == NULL:
         return 0
     if arguments is not None:
         Py_INCREF(arguments)
-        e.given = <PyObject*>arguments
+        e.arguments = <PyObject*>arguments
     if stack is not None:
         Py_INCREF(stack)
         e.stack = <PyObject*>stack
@@ -246,26 +246,26 @@ cdef int forget_work() except -1:
 
 
 # --- a recording ------------------------------
-cdef void let_go() noexcept:
+cdef void drop_entries() noexcept:
     """Drop the entries."""
-    global entries, count, room, sitting
+    global entries, count, room, session_number
     cdef Entry* old = entries
     cdef Py_ssize_t k, n = count
     entries, count, room = NULL, 0, 0
-    sitting += 1
+    session_number += 1
     for k in range(n):
         Py_DECREF(<object>old[k].what)
-        if old[k].given != NULL:
-            Py_DECREF(<object>old[k].given)
+        if old[k].arguments != NULL:
+            Py_DECREF(<object>old[k].arguments)
         if old[k].stack != NULL:
             Py_DECREF(<object>old[k].stack)
     free(old)
 
 
 cdef void switch(bint on) noexcept:
-    if on != recording.on:
-        recording.on = on
-        late.attended += 1 if on else -1
+    if on != profiling.on:
+        profiling.on = on
+        runtime.observers += 1 if on else -1
 
 
 def start(bint shapes=False, bint stacks=False, bint memory=False, bint devices=False) -> None:
@@ -273,7 +273,7 @@ def start(bint shapes=False, bint stacks=False, bint memory=False, bint devices=
     global session
     if session:
         raise RuntimeError("Profiler is already enabled on this thread: a recording is on, and there can be only one at a time")
-    recording.shapes, recording.stacks, recording.memory, recording.devices = shapes, stacks, memory, devices
+    profiling.shapes, profiling.stacks, profiling.memory, profiling.devices = shapes, stacks, memory, devices
     session = True
     switch(True)
 
@@ -291,18 +291,18 @@ def resume() -> None:
 
 def record_devices(bint on) -> None:
     """Measure kernels on devices from now on, or no more."""
-    recording.devices = on
+    profiling.devices = on
 
 
 def clear() -> None:
     """Drop what was recorded so far, and go on."""
-    let_go()
+    drop_entries()
     forget_work()
 
 
-def is_recording() -> bool:
+def is_profiling() -> bool:
     """Whether entries are made now."""
-    return recording.on
+    return profiling.on
 
 
 def is_started() -> bool:
@@ -311,7 +311,7 @@ def is_started() -> bool:
 
 
 def now() -> int:
-    """Nanoseconds of the clock that entries are told in."""
+    """Nanoseconds of the clock of entries."""
     return flambeau_now()
 
 
@@ -332,8 +332,8 @@ def stop() -> tuple:
     cdef int64_t last = flambeau_now()
     for k in range(count):
         e = &entries[k]
-        found.append((<object>e.what, e.kind, e.begun, e.ended, e.thread, e.held, e.left, e.away, e.away_left, e.made, e.sequence,
-                      None if e.given == NULL else <object>e.given, None if e.stack == NULL else <object>e.stack))
+        found.append((<object>e.what, e.kind, e.begun, e.ended, e.thread, e.held, e.left, e.device_held, e.device_left, e.made, e.sequence,
+                      None if e.arguments == NULL else <object>e.arguments, None if e.stack == NULL else <object>e.stack))
     try:
         done = work_done()
     finally:
@@ -345,15 +345,15 @@ def begin_span(str name not None, bint module=False, given=None) -> int:
     """Note that what has this name begins, where somebody records; what to give `end_span`, -1 where nobody does."""
     cdef int64_t entry
     cdef Entry* e
-    if not recording.on:
+    if not profiling.on:
         return -1
     entry = begin(name, MODULE if module else SPAN)
-    if given is not None and recording.shapes:
-        arguments = ([told(x) for x in given], len(given), None)
+    if given is not None and profiling.shapes:
+        arguments = ([described(x) for x in given], len(given), None)
         e = entry_of(entry)
         Py_INCREF(arguments)
-        e.given = <PyObject*>arguments
-    if recording.stacks:
+        e.arguments = <PyObject*>arguments
+    if profiling.stacks:
         stack = frames()
         e = entry_of(entry)
         Py_INCREF(stack)
@@ -368,14 +368,14 @@ def end_span(int64_t entry) -> None:
 
 
 def _after_fork() -> None:
-    """The child records nothing: its parent's profiler is not here to ask for it."""
+    """Nothing is profiled in a child: the profiler is its parent's."""
     global session
     switch(False)
     if session:
         session = False
         work.clear()          # the marks are the parent's
         references.clear()
-        let_go()
+        drop_entries()
 
 
 os.register_at_fork(after_in_child=_after_fork)

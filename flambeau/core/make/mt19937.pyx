@@ -9,7 +9,7 @@ from ..base import display
 from ..base.dtypes cimport (
     BF16, BOOL, F16, F32, F64, I8, I16, I32, I64, U8, U16, U32, U64, dtype_of,
 )
-from ..base.tensor cimport MAX_DIMS, TensorBase, alias, new_tensor, pointer, wrote
+from ..base.tensor cimport MAX_DIMS, TensorBase, alias, bump_version, new_tensor, pointer
 from ..call.destination cimport check_memory
 from ..views.views cimport compact
 from .random cimport (
@@ -39,7 +39,7 @@ cdef extern from "twister.h" nogil:
         FLAMBEAU_IN_BFLOAT
         FLAMBEAU_IN_FLOAT
         FLAMBEAU_IN_DOUBLE
-    ctypedef struct flambeau_twisted:
+    ctypedef struct flambeau_mt19937_draw:
         int kind
         int dtype
         double a
@@ -48,7 +48,7 @@ cdef extern from "twister.h" nogil:
         int64_t low
         const char* chances
         int wide
-    void flambeau_twister_fill(flambeau_twister* t, const flambeau_twisted* what, char* to, int64_t n)
+    void flambeau_twister_fill(flambeau_twister* t, const flambeau_mt19937_draw* what, char* to, int64_t n)
     int flambeau_twister_reject(flambeau_twister* t, const flambeau_rejection* r)
 
 UNIFORM, NORMAL, LOG_NORMAL = FLAMBEAU_TWISTED_UNIFORM, FLAMBEAU_TWISTED_NORMAL, FLAMBEAU_TWISTED_LOG_NORMAL
@@ -75,7 +75,7 @@ def source(generator, TensorBase like not None):
     if like.storage.on is not None or like.code >= 15:
         return None
     g = generator_for(generator, None, "random")
-    return g if g.twisted else None
+    return g if g.mt19937 else None
 
 
 cdef int in_memory(TensorBase t, int* order) noexcept nogil:
@@ -108,7 +108,7 @@ cdef TensorBase turned_back(TensorBase made, TensorBase like, const int* order):
     return alias(made, like.rank, like.sizes, strides, 0)
 
 
-cdef int run(Generator g, const flambeau_twisted* what, TensorBase t) except -1:
+cdef int run(Generator g, const flambeau_mt19937_draw* what, TensorBase t) except -1:
     cdef char* to = pointer(t)
     cdef int64_t n = t.count
     hold(g)
@@ -119,7 +119,7 @@ cdef int run(Generator g, const flambeau_twisted* what, TensorBase t) except -1:
         with nogil:
             flambeau_twister_fill(g.twister, what, to, n)
             flambeau_twister_release(g.twister)
-    wrote(t)
+    bump_version(t)
     return 0
 
 
@@ -129,7 +129,7 @@ def fill(TensorBase t not None, Generator g not None, int kind, double a, double
 
     `chances` are the probabilities of trials: of t's shape, float32 or float64.
     """
-    cdef flambeau_twisted what
+    cdef flambeau_mt19937_draw what
     cdef TensorBase at = t, made
     cdef int order[MAX_DIMS]
     what.kind, what.dtype, what.a, what.b, what.span, what.low = kind, LAYOUTS[t.code], a, b, span, low

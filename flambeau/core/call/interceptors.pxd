@@ -1,0 +1,10 @@
+"""Interceptors of operations."""
+from cpython.object cimport PyObject
+
+cdef void add_interceptors(int by) noexcept  # so many more are to be asked
+cdef PyObject** recorder_slot() noexcept     # this thread's recording, which leaves are written into; NULL for none
+cdef object run_profiled(PyObject* callable, PyObject** args, size_t flagged, PyObject* names)
+cdef bint lower_on() noexcept      # a mode of the lower level is on in this thread
+cdef object operator_of_object(object op, object a, object b)  # what an operator makes of an operand that is neither tensor nor number
+cdef bint has_override_object(PyObject** args, Py_ssize_t n)  # whether an argument that is no tensor overrides operations
+cdef object call_object_overrides(object function, PyObject** args, size_t flagged, PyObject* names)

@@ -1,0 +1,56 @@
+"""The words of the source are those of `docs/dev/glossary.md`: what it retires is no name in `core/`."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = ROOT / "docs" / "dev" / "glossary.md"
+SOURCES = (".py", ".pyx", ".pxd", ".pyi", ".c", ".h")
+# What is no code: literals and comments.
+_SKIPPED = re.compile(
+    r'[rRbBuUfF]{0,2}("""|\'\'\')(?:\\.|.)*?\1|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'|#[^\n]*|//[^\n]*|/\*.*?\*/',
+    re.DOTALL,
+)
+
+
+def rows(title: str) -> list[list[str]]:
+    """The cells of the table under a heading of the page."""
+    section = PAGE.read_text().partition(f"\n## {title}\n")[2].partition("\n## ")[0]
+    lines = [line for line in section.splitlines() if line.startswith("| ")]
+    return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines[1:]]
+
+
+def retired() -> dict[str, str]:
+    """Names that are not used any more, and what stands in their place."""
+    return {old.strip("`"): new for old, new in rows("Formerly")}
+
+
+def names(text: str) -> set[str]:
+    """The identifiers of a source, those in literals and comments left out."""
+    return set(re.findall(r"\b[A-Za-z_]\w*", _SKIPPED.sub(" ", text)))
+
+
+def test_literals_and_comments_are_no_names():
+    source = 'cdef int door = watch("late")  # attended\n"""hosted\n"""\n/* told */ int composed; // spread\n'
+    assert names(source) == {"cdef", "int", "door", "watch", "composed"}
+
+
+def test_the_page_has_words_and_names():
+    assert {"door", "watching", "provide"} <= set(retired())
+    words = [word for word, _, _ in rows("Words")]
+    assert len(words) == len(set(words)) and {"dispatch", "leaf", "composite", "workspace"} <= set(words)
+
+
+@pytest.mark.parametrize(
+    "path",
+    sorted(p for p in (ROOT / "flambeau" / "core").rglob("*") if p.suffix in SOURCES),
+    ids=lambda p: "/".join(p.parts[-2:]),
+)
+def test_retired_names_do_not_come_back(path):
+    gone = retired()
+    back = {name: gone[name] for name in names(path.read_text()) | {path.stem} if name in gone}
+    assert not back, f"{path}: the field's words are {back}"
