@@ -19,11 +19,21 @@ _addresses: dict[str, int] = {}
 statistics = {"compiled": 0, "loaded": 0}
 
 
+# What the other kind of hardware alone is made with: an edit there leaves kernels on the disk good.
+ELSEWHERE = {"cpu": "schedule_gpu*.py", "gpu": "schedule_cpu*.py"}
+
+
+def sources(kind: str) -> list[Path]:
+    """The files of this package that kernels for a "cpu" or a "gpu" are made with."""
+    package = Path(__file__).parent
+    return sorted(set(package.glob("*.py")) - set(package.glob(ELSEWHERE[kind])))
+
+
 @functools.cache
-def _version() -> bytes:
-    """What decides a kernel's code besides the kernel: this package's sources, LLVM, the processor."""
+def version(kind: str) -> bytes:
+    """What decides a kernel's code besides the kernel: the sources it is made with, LLVM, the processor."""
     digest = hashlib.sha256()
-    for path in sorted(Path(__file__).parent.glob("*.py")):
+    for path in sources(kind):
         digest.update(path.read_bytes())
     binding = target.llvm()
     digest.update(
@@ -34,7 +44,7 @@ def _version() -> bytes:
 
 def address(kernel) -> int:
     """Where the kernel's machine code stands in this process; compiles it when it is new."""
-    digest = hashlib.sha256(_version() + kernel.text().encode()).hexdigest()[:40]
+    digest = hashlib.sha256(version("cpu") + kernel.text().encode()).hexdigest()[:40]
     with forks.making:
         found = _addresses.get(digest)
         if found is not None:

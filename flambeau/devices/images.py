@@ -18,7 +18,7 @@ statistics = {"compiled": 0, "loaded": 0}
 def find(kernel, form: tuple, name: str, fingerprint: str) -> tuple[bytes, str, bool]:
     """The image of a kernel in that form for a target, its digest, and whether it came from the disk."""
     text = f"image {name} {form} {fingerprint}\n{kernel.text()}"
-    digest = hashlib.sha256(build._version() + text.encode()).hexdigest()[:40]
+    digest = hashlib.sha256(build.version("gpu") + text.encode()).hexdigest()[:40]
     known = cache.read(digest)
     if known is not None:
         statistics["loaded"] += 1
