@@ -843,7 +843,7 @@ cdef int read_dims(RowOp op, object dim, TensorBase t, int* dims) except -1:
 
 @cython.binding(False)
 cdef class RowOp(Op):
-    """n tensors, m results along a row or one a row; see `ops/rows.py`."""
+    """n tensors, m results along a row or one a row; see `operations/declare/rows.py`."""
 
     def __cinit__(self, str name, int inputs, int outputs, tuple full, tuple defaults, declaration, bint reduces, bint ordered,
                   bint splits, tuple saved=(), formula=None, names=None, unsigned int raw=0, bint literal=False,
