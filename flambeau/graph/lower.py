@@ -12,8 +12,9 @@ from ..core.loops.plans import Geometry
 from .expressions import Leaves, Unfused, expressions
 from .groups import Group, groups_of
 from .memory import Arena
+from .products import Product, product_of
 from .program import Call, Program, Value
-from .runner import CallStep, LoopStep, Runner
+from .runner import CallStep, LoopStep, ProductStep, Runner
 from .trace import mapped
 
 
@@ -27,7 +28,7 @@ def plan(program: Program, fused: bool = True) -> Runner:
     >>> graph, _ = record(lambda x: (x * x + 1).sqrt().sum(), torch.zeros(3))
     >>> runner = plan(Program(graph))
     >>> runner
-    Runner(1 kernel, 0 calls, 0 bytes)
+    Runner(1 kernel, 0 products, 0 calls, 0 bytes)
     >>> runner(torch.ones(3))
     tensor(4.2426)
     """
@@ -97,6 +98,10 @@ class _Plan:
         self.steps.append((made, touched))
 
     def _call(self, call: Call) -> None:
+        product = product_of(call)
+        if product is not None:
+            self.steps.append((product, [*call.results, *product.operands]))
+            return
         self.steps.append((call, [*call.values(), *call.results]))
 
     def runner(self) -> Runner:
@@ -133,6 +138,8 @@ class _Plan:
             at = [(number[v.root], v.offset * v.dtype.itemsize) for v in values]
             if isinstance(step, Call):
                 runner.add_step(_call_step(step, number))
+            elif isinstance(step, Product):
+                runner.add_step(ProductStep(step.plan, at))
             else:
                 runner.add_step(LoopStep(step, at))
         runner.set_outputs(mapped(program.outputs, Value, lambda v: _Reference(v, number)))

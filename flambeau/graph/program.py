@@ -49,6 +49,26 @@ class Value:
         return self.place.offset - self.root.place.offset * self.root.dtype.itemsize // self.dtype.itemsize
 
     @property
+    def mT(self) -> Value:
+        """The value with its last two dimensions exchanged."""
+        p = self.place
+        turned = p._replace(
+            shape=(*p.shape[:-2], p.shape[-1], p.shape[-2]),
+            stride=(*p.stride[:-2], p.stride[-1], p.stride[-2]),
+        )
+        return Value(self.number, turned, self.call, self.root)
+
+    @property
+    def contiguous(self) -> bool:
+        """Whether its elements lie one after another."""
+        step = 1
+        for n, s in zip(reversed(self.shape), reversed(self.place.stride)):
+            if n != 1 and s != step:
+                return False
+            step *= n
+        return True
+
+    @property
     def count(self) -> int:
         return math.prod(self.place.shape)
 

@@ -8,6 +8,8 @@ from libc.stdlib cimport calloc, free
 from cpython.object cimport PyObject
 from ..core.base.dtypes cimport U8
 from ..core.base.tensor cimport MAX_DIMS, TensorBase, new_strided, new_tensor, pointer
+from ..core.lib.products.blas cimport INTERRUPTED, OK
+from ..core.lib.products.product_plan cimport ProductPlan
 from ..core.loops.plans cimport LoopPlan
 from ..core.tape.modes cimport grad_enabled, set_grad
 
@@ -15,17 +17,16 @@ cdef extern from "alloca.h" nogil:
     void* alloca(size_t n)
 
 
-cdef class LoopStep:
-    """A launch: operand k of the plan lies `places[k] = (root, bytes)`."""
+cdef class PreparedStep:
+    """A launch: operand k lies `places[k] = (root, bytes)`."""
 
-    cdef readonly LoopPlan plan
     cdef int count
     cdef int* roots
     cdef int64_t* offsets
 
-    def __cinit__(self, LoopPlan plan not None, places):
+    def __cinit__(self, plan, places):
         cdef int k
-        self.plan, self.count = plan, <int>len(places)
+        self.count = <int>len(places)
         self.roots, self.offsets = <int*>calloc(self.count, sizeof(int)), <int64_t*>calloc(self.count, sizeof(int64_t))
         if self.roots == NULL or self.offsets == NULL:
             raise MemoryError
@@ -35,6 +36,54 @@ cdef class LoopStep:
     def __dealloc__(self):
         free(self.roots)
         free(self.offsets)
+
+    cdef inline void find(self, char** bases, char** data) noexcept:
+        """Where the operands lie in this run."""
+        cdef int k
+        for k in range(self.count):
+            data[k] = bases[self.roots[k]] + self.offsets[k]
+
+    cdef int launch(self, char** data, char* workspace) except -1:
+        raise NotImplementedError
+
+
+cdef class LoopStep(PreparedStep):
+    """Loops, or rows: results, then inputs."""
+
+    cdef readonly LoopPlan plan
+
+    def __init__(self, LoopPlan plan not None, places):
+        self.plan = plan
+
+    cdef int launch(self, char** data, char* workspace) except -1:
+        if self.plan.many:
+            with nogil:
+                self.plan.launch_at(data)
+        else:
+            self.plan.launch_at(data)
+        return 0
+
+    def __repr__(self):
+        return repr(self.plan)
+
+
+cdef class ProductStep(PreparedStep):
+    """A product: the result, left, right, and an addend where there is one."""
+
+    cdef readonly ProductPlan plan
+
+    def __init__(self, ProductPlan plan not None, places):
+        self.plan = plan
+
+    cdef int launch(self, char** data, char* workspace) except -1:
+        cdef int status
+        with nogil:
+            status = self.plan.launch(data[0], data[1], data[2], <const char**>(data + 3), workspace)
+        if status == OK:
+            return 0
+        if status == INTERRUPTED:
+            return -1         # the exception is set
+        raise RuntimeError(f"{self.plan}: a dimension or stride does not fit into the 32 bits that the BLAS library counts with")
 
     def __repr__(self):
         return repr(self.plan)
@@ -88,7 +137,8 @@ cdef class Runner:
     """
 
     cdef readonly int roots
-    cdef readonly int64_t nbytes
+    cdef readonly int64_t nbytes, workspace     # of the arena, and behind it for the length of a step
+    cdef int widest               # operands of a step
     cdef list inputs, placed, made
     cdef list constants           # (root, tensor)
     cdef readonly list steps
@@ -119,6 +169,10 @@ cdef class Runner:
     def add_step(self, step) -> None:
         """The next step."""
         self.steps.append(step)
+        if isinstance(step, PreparedStep):
+            self.widest = max(self.widest, (<PreparedStep>step).count)
+        if type(step) is ProductStep:
+            self.workspace = max(self.workspace, (<ProductStep>step).plan.workspace)
 
     def set_outputs(self, outputs) -> None:
         """What a run returns: a structure with references, which have `root`, `whole` and `of(tensor)`."""
@@ -154,40 +208,32 @@ cdef class Runner:
         cdef Geometry g
         cdef int64_t size[1]
         cdef int k
+        cdef char* workspace = NULL
+        cdef char** data = <char**>alloca(self.widest * sizeof(char*))
         for k in range(len(tensors)):
             t = <TensorBase>tensors[k]
             g = <Geometry>self.inputs[k]
             known[g.root], bases[g.root] = t, pointer(t)
         for root, tensor in self.constants:
             known[root], bases[<int>root] = tensor, pointer(<TensorBase>tensor)
-        if self.nbytes:
-            size[0] = self.nbytes
+        if self.nbytes or self.workspace:
+            size[0] = self.nbytes + self.workspace
             arena = new_tensor(1, size, U8)
+            workspace = pointer(arena) + self.nbytes
             for g in self.placed:
                 bases[g.root] = pointer(arena) + g.at
         for g in self.made:
             t = new_strided(g.rank, g.sizes, g.strides, g.code)
             known[g.root], bases[g.root] = t, pointer(t)
         for step in self.steps:
-            if type(step) is LoopStep:
-                self.launch(<LoopStep>step, bases)
-            else:
+            if type(step) is CallStep:
                 self.call(<CallStep>step, known, bases, arena)
+            else:
+                (<PreparedStep>step).find(bases, data)
+                (<PreparedStep>step).launch(data, workspace)
         if self.whole is not None:
             return known[<int>self.whole[0]] if self.single else tuple([known[<int>root] for root in self.whole])
         return replaced(self.outputs, lambda reference: reference.of(self.tensor(reference.root, known, arena)))
-
-    cdef int launch(self, LoopStep step, char** bases) except -1:
-        cdef char** data = <char**>alloca(step.count * sizeof(char*))
-        cdef int k
-        for k in range(step.count):
-            data[k] = bases[step.roots[k]] + step.offsets[k]
-        if step.plan.many:
-            with nogil:
-                step.plan.launch_at(data)
-        else:
-            step.plan.launch_at(data)
-        return 0
 
     cdef int call(self, CallStep step, list known, char** bases, TensorBase arena) except -1:
         cdef list new = []
@@ -217,9 +263,11 @@ cdef class Runner:
         return known[root]
 
     def __repr__(self):
-        kernels = sum([type(step) is LoopStep for step in self.steps])
-        calls = len(self.steps) - kernels
-        return (f"Runner({kernels} kernel{'s' if kernels != 1 else ''}, {calls} call{'s' if calls != 1 else ''}, {self.nbytes} bytes)")
+        return f"Runner({self.number(LoopStep, 'kernel')}, {self.number(ProductStep, 'product')}, {self.number(CallStep, 'call')}, {self.nbytes} bytes)"
+
+    cdef str number(self, kind, str name):
+        n = sum([type(step) is kind for step in self.steps])
+        return f"{n} {name}{'' if n == 1 else 's'}"
 
 
 cdef int64_t span(Geometry g):

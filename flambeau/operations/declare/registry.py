@@ -193,7 +193,8 @@ def register(
     `moves`: the elements of its results are elements of its tensor arguments, chosen by the other arguments alone; "view" and "join" do
     unless that is said otherwise.
     `additive`: f(a + b) = f(a) + f(b).  `loss_of_each`: a loss of `input` and `target` that is a number for each element, or the mean or
-    the sum of these.  `gain`: the factor of initial weights before it (`nn.init.calculate_gain`).
+    the sum of these.  `product`: a function of a call's arguments that gives the one product that it computes
+    (`operations/linalg/products.py`).  `gain`: the factor of initial weights before it (`nn.init.calculate_gain`).
     `writes`: it writes to its first argument and returns it; that is what an underscore at the end of a name means in PyTorch, and it is
     read here alone.
     `dtypes`: which its tensors may have, indices and conditions apart, or those that it makes; a public one that does not say it takes

@@ -21,6 +21,38 @@ def _inner_cast(on_host: bool, input: Any, other: Any, **_: Any) -> str:
     return "lower" if input.dtype == other.dtype and max(input.ndim, other.ndim) > 1 else "fallthrough"
 
 
+# What a call computes as one product: left, right, addend, and the factors of the product and of the addend; None for another thing.
+# Arguments are tensors, or what has their shapes and `mT`.
+def _of_two(input: Any, other: Any, **_: Any) -> tuple | None:
+    return (input, other, None, 1, 1) if min(len(input.shape), len(other.shape)) > 1 else None
+
+
+def _of_three(
+    input: Any, batch1: Any, batch2: Any, *, beta: Any = 1, alpha: Any = 1, **_: Any
+) -> tuple | None:
+    return batch1, batch2, input, alpha, beta
+
+
+def _of_layer(input: Any, weight: Any, bias: Any = None) -> tuple | None:
+    return (input, weight.mT, bias, 1, 1) if min(len(input.shape), len(weight.shape)) > 1 else None
+
+
+def _of_gradient(
+    a: Any, a_form: int, b: Any, b_form: int, sizes: tuple, form: int, alpha: tuple
+) -> tuple | None:
+    """Where both are read as matrices, and none are added up."""
+    if form or max(a_form, b_form) > 1:
+        return None
+    left, right = a.mT if a_form else a, b.mT if b_form else b
+    ahead = left.shape[:-2] if len(left.shape) >= len(right.shape) else right.shape[:-2]
+    whole = tuple(ahead) + (left.shape[-2], right.shape[-1]) == sizes
+    return (left, right, None, alpha[0], 1) if whole else None
+
+
+_PRODUCTS: dict[Any, Any] = {
+    **dict.fromkeys((products.matmul, products.mm, products.bmm), _of_two),
+    **dict.fromkeys((products.addmm, products.baddbmm), _of_three),
+}
 _FLOPS: dict[Any, Any] = {
     products.addmm: flops.with_addend,
     products.baddbmm: flops.with_addend,
@@ -49,6 +81,7 @@ for _name, _autocast, _dtypes in (
         places=(_name, f"Tensor.{_name}"),
         autocast=_autocast,
         flops=_FLOPS.get(getattr(products, _name)),
+        product=_PRODUCTS.get(getattr(products, _name)),
         dtypes=_dtypes,
     )
 register(
@@ -58,6 +91,7 @@ register(
     places=("nn.functional.linear",),
     autocast="lower",
     flops=flops.linear,
+    product=_of_layer,
     gain=1.0,
     dtypes=NUMBERS,
 )
@@ -77,7 +111,13 @@ def _linear_written_out(input, weight, bias=None):
 set_decomposition(products.linear, _linear_written_out)
 # Gradients of products, as modes of the lower level see them.
 register(
-    "product_as", "library", contraction.product_op, places=(), aten="mm", flops=flops.gradient_of_product
+    "product_as",
+    "library",
+    contraction.product_op,
+    places=(),
+    aten="mm",
+    flops=flops.gradient_of_product,
+    product=_of_gradient,
 )
 register("columns_summed", "library", contraction.column_sums_op, places=(), aten="sum")
 register("ger", "library", products.outer)

@@ -1,0 +1,60 @@
+"""Calls that are one product of matrices, as declarations say (`product`), prepared."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any, NamedTuple
+
+from ..core.base.tensor import TensorBase
+from ..core.lib.products.product_plan import ProductPlan
+from ..core.make.create import empty_strided
+from .program import Call, Value
+
+
+class Product(NamedTuple):
+    """A prepared product, and the values that it reads."""
+
+    plan: ProductPlan
+    operands: tuple[Value, ...]
+
+
+def product_of(call: Call) -> Product | None:
+    """The product that a call computes, prepared for its operands' geometry; None for another call, or one without such a plan.
+
+    >>> import flambeau as torch
+    >>> from flambeau.graph.products import product_of
+    >>> from flambeau.graph.program import Program
+    >>> from flambeau.graph.trace import record
+    >>> graph, _ = record(torch.nn.functional.linear, torch.ones(2, 3), torch.ones(4, 3))
+    >>> product_of(Program(graph).calls[0]).operands
+    (%0: float32[2, 3], %1: float32[3, 4])
+    """
+    entry: Any = getattr(call.operation, "entry", None)
+    said = None if entry is None else entry.details.get("product")
+    (result,) = call.results if len(call.results) == 1 else (None,)
+    if (
+        said is None
+        or call.written
+        or result is None
+        or not result.contiguous
+        or not result.dtype.is_floating_point
+    ):
+        return None
+    bound = inspect.signature(call.operation).bind(*call.args, **call.kwargs)
+    bound.apply_defaults()
+    found = said(*bound.args, **{n: x for n, x in bound.kwargs.items() if n != "out"})
+    if found is None or any(v.dtype != result.dtype for v in found[:3] if v is not None):
+        return None
+    left, right, addend, *numbers = found
+    operands = (left, right) if addend is None else (left, right, addend)
+    scales = tuple(map(float, numbers[: len(operands) - 1]))
+    try:
+        plan = ProductPlan(*map(_example, operands), numbers=scales)
+    except (NotImplementedError, ValueError):
+        return None
+    return Product(plan, operands)
+
+
+def _example(value: Value) -> TensorBase:
+    """A tensor of a value's geometry."""
+    return empty_strided(value.shape, value.place.stride, dtype=value.dtype, device="cpu")
