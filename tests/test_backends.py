@@ -91,8 +91,10 @@ def installed(monkeypatch):
         return [(n - 2, n - 1) for n in range(len(shapes), 1, -1)], None
 
     monkeypatch.setitem(sys.modules, "opt_einsum", types.SimpleNamespace(contract_path=contract_path))
+    monkeypatch.setattr(
+        backends.opt_einsum, "is_available", lambda: True
+    )  # loads the module, which takes it from `paths`
     monkeypatch.setattr(paths, "is_available", lambda: True)
-    monkeypatch.setattr(backends.opt_einsum, "is_available", lambda: True)
     paths._asked.cache_clear()
     yield asked
     paths._asked.cache_clear()
@@ -115,8 +117,8 @@ def test_einsum_contracts_in_the_order_of_the_package(installed):
 
 
 def test_einsum_without_the_package(monkeypatch):
-    monkeypatch.setattr(paths, "is_available", lambda: False)
     monkeypatch.setattr(backends.opt_einsum, "is_available", lambda: False)
+    monkeypatch.setattr(paths, "is_available", lambda: False)
     assert backends.opt_einsum.get_opt_einsum() is None
     assert backends.opt_einsum.enabled is False and backends.opt_einsum.strategy is None
     x = flambeau.ones(2, 2)

@@ -25,6 +25,8 @@ def test_there_are_none(capsys):
         ("__all__ = ['sin', 'tan', 'asin']", 0),
         ("DEVICES = ('cpu', 'cuda', 'opencl')", 0),
         ("from ..codegen import expr\nCALLS = ('call:sin', 'add', 'tan', 'asin')", 0),
+        ("import operator\nCALLED = ('add', 'mul', 'eq', 'pos')", 0),
+        ("import operator\nODD = ('add', 'mul', 'sin')", 1),
         ("from ..codegen import expr\nROWS = ('softmax', 'cumsum', 'sin')", 1),
     ],
 )

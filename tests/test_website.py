@@ -138,13 +138,13 @@ def test_old_programs_come_last():
 
 def test_nothing_is_public_by_accident():
     """What a module imports for itself; `multiprocessing` hands on Python's own, and some other modules a name or two."""
-    dispatch_function = ("multiprocessing", "types", "jit", "utils.benchmark")
+    handed_on = ("multiprocessing", "types", "jit", "utils.benchmark")
     foreign = [
         place
         for place, thing in published()
         if getattr(thing, "__module__", None)
         and not str(thing.__module__).startswith("flambeau")
-        and not place.startswith(dispatch_function)
+        and not place.startswith(handed_on)
     ]
     assert not foreign
     assert not [name for name in ("annotations", "Any", "math", "sys", "os") if name in vars(flambeau)]

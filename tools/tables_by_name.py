@@ -8,12 +8,14 @@ least, and three at least, are names under which operations are registered.  Wor
     __all__                     what a module exports
     types of devices            where all are types of `flambeau.device`
     instructions                where all are words of the intermediate representation, in a module that works on its expressions
+    Python's operators          where all are functions of `operator`, in a module that imports that or with one that is no operation
     absences                    `_compat/absent_reasons.py`: what PyTorch has and flambeau has not
 """
 
 from __future__ import annotations
 
 import ast
+import operator
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -96,6 +98,9 @@ def tables(path: Path, known: set[str]) -> Iterator[tuple[int, list[str]]]:
         ):
             skipped.update(ast.walk(node))
     others = [set(DEVICE_TYPES)]
+    imports_operator = any(
+        isinstance(n, ast.Import) and n.names[0].name == "operator" for n in ast.walk(tree)
+    )
     if works_on_expressions(tree, path):
         others.append(instructions())
     for node in ast.walk(tree):
@@ -103,6 +108,8 @@ def tables(path: Path, known: set[str]) -> Iterator[tuple[int, list[str]]]:
             continue
         words = strings(node)
         if not words or any({w for w in words if not w.startswith("call:")} <= other for other in others):
+            continue
+        if set(words) <= set(dir(operator)) and (imports_operator or not known.issuperset(words)):
             continue
         hits = [w for w in words if w in known and w not in COMMON]
         if len(hits) >= LEAST and 2 * len(hits) >= len(words):
@@ -115,7 +122,7 @@ def main(verbose: bool) -> int:
     total = 0
     for path in sorted((ROOT / "flambeau").rglob("*.py")):
         where = path.relative_to(ROOT / "flambeau")
-        if where.parts[0] in ("operations", "legacy") or where.name == "_compat/absent_reasons.py":
+        if where.parts[0] in ("operations", "legacy") or where.as_posix() == "_compat/absent_reasons.py":
             continue
         found = list(tables(path, known))
         if found:

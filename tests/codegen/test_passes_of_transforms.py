@@ -94,8 +94,8 @@ OTHER_WIDTH = """
 import sys
 import numpy as np
 from flambeau.codegen.tiles import transforms
-from flambeau.core.base.callbacks import provided
-transforms.width = provided["transforms.width"] = lambda: int(sys.argv[1])
+from flambeau.core.base.callbacks import callbacks
+transforms.width = callbacks["transforms.width"] = lambda: int(sys.argv[1])
 import flambeau
 rng = np.random.default_rng(0)
 for n in (5, 60, 97, 1001, 1024, 4096):

@@ -80,6 +80,8 @@ def dtype_name(t: Any) -> str:
 
 def values(t: Any) -> np.ndarray:
     t = t.detach()
+    if t.dtype is flambeau.complex32:  # NumPy has no such dtype
+        t = t.to(flambeau.complex64)
     return (t.to(flambeau.float32) if t.dtype in (flambeau.bfloat16, flambeau.float16) else t).cpu().numpy()
 
 

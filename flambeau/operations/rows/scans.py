@@ -12,7 +12,8 @@ from ...core import tape
 from ...core.base.dtypes import by_name, dtype
 from ...core.base.tensor import TensorBase
 from ...core.call.destination import check_over, prepare_out
-from ...core.call.interceptors import has_interceptors
+from ...core.call.interceptors import no_interceptors
+from ...core.call.wrapping import is_wrapping
 from ...core.lib.ordering import extremes as core_extremes
 from ...core.places.join import cat
 from ..declare import checks
@@ -334,7 +335,7 @@ def _in_place(function, sign: str, shown: str):
                 f"{function.__name__}_(): Bad in-place call: input tensor dtype {self.dtype} and output tensor dtype {dtype} should match"
             )
         check_over(write.__name__, self)
-        if has_interceptors() or tape.tracked(self):
+        if tape.tracked(self) or is_wrapping(self) or not no_interceptors([[self]]):
             return overwrite(self, function, dim, dtype=self.dtype)
         return function(self, dim, dtype=self.dtype, out=self)
 

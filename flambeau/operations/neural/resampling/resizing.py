@@ -229,7 +229,7 @@ def _resizing_cast(
     **__: Any,
 ) -> str:
     """The rule of autocast: the lists for accelerators have all modes but one, which is a pooling."""
-    return "whole" if on_host or mode == "area" else "float32"
+    return "fallthrough" if on_host or mode == "area" else "float32"
 
 
 @library("composite", "nn.functional.interpolate", autocast=_resizing_cast, batching="images")

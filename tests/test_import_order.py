@@ -1,4 +1,4 @@
-"""The order of the layers, held: a module uses only modules of its own layer and of layers before it in `LAYERS`, no circle leads
+"""The order of imports, held: a module uses only modules of its own layer and of layers before it in `LAYERS`, no circle leads
 from a module back to itself, and nothing inside imports the package as users do.
 
 Imports inside functions count, Cython's `cimport` too.
