@@ -77,7 +77,20 @@ def loop_of(call: Call) -> Loop | None:
         if given.get("out") is not None or not isinstance(given["input"], Value):
             return None
         return Loop(given["input"].shape, row_dims(given["input"], given["dim"]))
-    return None
+    return Loop(call.results[0].shape, None) if _converts(call) else None
+
+
+def _converts(call: Call) -> bool:
+    """Whether a call gives its one tensor in another dtype that kernels know."""
+    entry = getattr(call.operation, "entry", None)
+    given = call.values()
+    if entry is None or entry.kind != "conversion" or len(given) != 1 or len(call.results) != 1:
+        return False
+    (value,), (result,) = given, call.results
+    known = value.dtype.name in ex.BITS and result.dtype.name in ex.BITS
+    return (
+        known and value.shape == result.shape and value.dtype != result.dtype and result.place.device is None
+    )
 
 
 def arguments(call: Call) -> Mapping[str, Any]:
@@ -108,7 +121,12 @@ def row_dims(value: Value, dim: Any) -> frozenset[int]:
 
 def expressions(call: Call, of: OfValue, leaves: Leaves, loop: Loop) -> list[Expr]:
     """The results of a call, each in its dtype in memory; Unfused where they cannot be expressed."""
-    exprs = _pointwise(call, of) if isinstance(call.operation, PointwiseOp) else _rows(call, of, leaves, loop)
+    if isinstance(call.operation, PointwiseOp):
+        exprs = _pointwise(call, of)
+    elif isinstance(call.operation, RowOp):
+        exprs = _rows(call, of, leaves, loop)
+    else:
+        exprs = [ex.cast(of(call.values()[0]), call.results[0].dtype.name)]
     for e, value in zip(exprs, call.results, strict=True):
         if e.dtype != value.dtype.name:
             raise Unfused(f"{call.name}: a result of {value.dtype.name} whose expression is {e.dtype}")

@@ -9,7 +9,7 @@ from ..codegen import kernels as kn
 from ..core.base.tensor import TensorBase
 from ..core.loops.planning import loop_plan, row_plan
 from ..core.loops.plans import Geometry
-from .expressions import Leaves, Unfused, expressions
+from .expressions import Leaves, Unfused, expressions, loop_of
 from .groups import Group, groups_of
 from .memory import Arena
 from .products import Product, product_of
@@ -38,6 +38,7 @@ def plan(program: Program, fused: bool = True) -> Runner:
 class _Plan:
     def __init__(self, program: Program, fused: bool) -> None:
         self.program = program
+        program.drop_dead(lambda call: loop_of(call) is not None)
         self.wanted = self._read_from_memory(groups_of(program, fused))
         self.steps: list[tuple[Any, list[Value]]] = []  # a step, and the values that it touches
         for group in groups_of(program, fused):

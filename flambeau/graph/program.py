@@ -140,6 +140,20 @@ class Program:
         mapped(self.outputs, Value, found.append)
         return found
 
+    def drop_dead(self, pure: Callable[[Call], bool]) -> None:
+        """Leave out calls whose results nobody reads, of those that have no other effect, as `pure` says."""
+        needed = {v.root for v in self.results()}
+        living: list[Call] = []
+        for call in reversed(self.calls):
+            if pure(call) and not call.written and not any(v.root in needed for v in call.results):
+                continue
+            living.append(call)
+            needed.update(v.root for v in (*call.values(), *call.written))
+        self.calls = living[::-1]
+        alive = set(living)
+        for call in self.calls:
+            call.after &= alive
+
     def is_current(self, value: Value, reader: Call) -> bool:
         """Whether a call finds in the value's memory what made the value, as nothing wrote to it between."""
         made = -1 if value.call is None else value.call.number

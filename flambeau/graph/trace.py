@@ -17,7 +17,7 @@ def record(function: Callable[..., Any], *args: Any, **kwargs: Any) -> tuple[Gra
     """The leaves that `function(*args, **kwargs)` calls, as a graph of its tensor arguments, and what it returned.
 
     The graph returns what the function returns; numbers that it read from tensors are constants.  Leaves of backward passes and of
-    optimisers are part of it, and so are writes, also to tensors that are no arguments.
+    optimisers are part of it, and so are writes, also to tensors that are no arguments.  ValueError for arguments that share memory.
 
     >>> import flambeau as torch
     >>> from flambeau.graph.trace import record
@@ -64,6 +64,10 @@ class _Builder:
         self.storages: dict[int, Place] = {}  # a place in each storage that has a node
         self.before = {place(t).storage: t for t in recording.inputs}
         for k, t in enumerate(inputs):
+            if place(t).storage in self.storages:
+                raise ValueError(
+                    f"record(): tensor {k} shares memory with one before it: give each memory once"
+                )
             node = self.graph.placeholder(f"arg_{k}")
             node.meta["places"] = place(t)
             self.enter(place(t), node)

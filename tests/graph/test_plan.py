@@ -95,6 +95,16 @@ def test_halves_round_between_calls_as_in_eager(dtype):
     np.testing.assert_array_equal(planned(function, x)(y).double().numpy(), function(y).double().numpy())
 
 
+@pytest.mark.parametrize("to", "bool uint8 int8 int16 int32 int64 float16 bfloat16 float32 float64".split())
+def test_conversions_are_part_of_a_kernel(to):
+    dtype = getattr(flambeau, to)
+    function = lambda x: (x * 3).to(dtype).T.float() + 1
+    runner = planned(function, numbers(5, 7))
+    x = numbers(5, 7, seed=1)
+    np.testing.assert_array_equal(runner(x).numpy(), function(x).numpy())
+    assert len(runner.steps) <= 2 and all("Call" not in repr(step) for step in runner.steps)
+
+
 def test_special_values_are_those_of_eager():
     x = flambeau.tensor([float("nan"), float("inf"), float("-inf"), 0.0, -0.0, 1e38, 1e-45])
     function = lambda x: (x * 2).maximum(x) / x.abs() + x.sign().copysign(x)

@@ -79,3 +79,11 @@ def test_a_function_that_raises_leaves_nothing_behind():
         record(lambda x: x / (1 // 0), flambeau.ones(2))
     graph, _ = record(lambda x: x + 1, flambeau.ones(2))
     assert graph(flambeau.zeros(2)).tolist() == [1, 1]
+
+
+def test_arguments_that_share_memory_are_refused():
+    x = flambeau.ones(4)
+    with pytest.raises(ValueError, match="shares memory"):
+        record(lambda a, b: a + b, x, x)
+    with pytest.raises(ValueError, match="shares memory"):
+        record(lambda a, b: a + b, x[:2], x[2:])

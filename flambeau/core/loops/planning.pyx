@@ -193,7 +193,7 @@ def row_plan(kernel, shape, dim, operands, scalars=()) -> RowLoopPlan:
     cdef bint reduced[MAX_DIMS]
     cdef int64_t* aligned = NULL
     cdef int rank = read_shape("row_plan", shape, sizes), n, k, d, ndims = parse_dims(dim, rank, dims, "row_plan"), guide, best = -1, own
-    cdef int pieces
+    cdef int pieces, step
     cdef int64_t length = 1
     cdef bint* full
     cdef int* access
@@ -213,7 +213,8 @@ def row_plan(kernel, shape, dim, operands, scalars=()) -> RowLoopPlan:
             own, along, rows.width[k] = 0, 0, plan.width[k]
             for d in range(rank):
                 own += aligned[k * rank + d] != 0
-                along += reduced[d] and (aligned[k * rank + d] != 0 or sizes[d] == 0)
+                step = d - rank + plan.ranks[k]     # its own dimension
+                along += reduced[d] and (aligned[k * rank + d] != 0 or (step >= 0 and plan.sizes[k * plan.pitch + step] == 0))
                 if k < plan.outputs and not reduced[d] and aligned[k * rank + d] == 0 and sizes[d] > 1:
                     raise ValueError(f"row_plan(): result {k} of {kernel.name} would be written more than once along dimension {d}")
             if k >= plan.outputs and own > best:

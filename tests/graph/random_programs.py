@@ -1,0 +1,117 @@
+"""Random programs: views, broadcasts, writes, reductions, dtypes, products; planned and called, on other numbers than recorded.
+
+python random_programs.py [--programs N] [--seed N] [--unfused]
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+import numpy as np
+
+import flambeau
+from flambeau.graph.lower import plan
+from flambeau.graph.program import Program
+from flambeau.graph.trace import record
+
+SHAPES = [(4, 6), (6,), (4, 1), (1, 6), (), (3, 4, 6), (4, 4), (0, 6)]
+
+
+class Body:
+    """A program, drawn once: the same steps on whatever tensors it is called with."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = np.random.default_rng(seed)
+        self.shapes = [SHAPES[k] for k in self.random.integers(0, len(SHAPES), self.random.integers(1, 4))]
+        self.draws = [self.random.integers(0, 1 << 30, 4) for _ in range(self.random.integers(2, 14))]
+
+    def inputs(self, seed: int) -> list[Any]:
+        random = np.random.default_rng(seed)
+        return [flambeau.tensor(random.uniform(-2, 2, s)).float() for s in self.shapes]
+
+    def __call__(self, *tensors: Any) -> Any:
+        values = list(tensors)
+        for what, a, b, c in self.draws:
+            x, y = values[a % len(values)], values[b % len(values)]
+            values.append(self.step(int(what), x, y, int(c)))
+        return tuple(values[len(tensors) :])
+
+    def step(self, what: int, x: Any, y: Any, c: int) -> Any:
+        choice = what % 12
+        dim = c % x.ndim if x.ndim else 0
+        x, y = (t.float() if not t.is_floating_point() and choice not in (0, 11) else t for t in (x, y))
+        if choice <= 2:
+            try:
+                flambeau.broadcast_shapes(x.shape, y.shape)
+            except RuntimeError:
+                y = y.sum()
+            return (x + y, x * y, flambeau.maximum(x.float(), y.float()), flambeau.where(x > y, x, y))[c % 4]
+        if choice == 3:
+            return (x.sin(), x.tanh(), x.abs(), x * 0.5 - 1, (x > 0), x.sigmoid())[c % 6]
+        if choice == 4:
+            return x.sum(dim, keepdim=c % 2 == 0) if x.ndim else x.sum()
+        if choice == 5:
+            return x.mean() if x.numel() else x.sum()
+        if choice == 6:
+            return x.softmax(dim) if x.ndim else x.exp().clamp(max=4)
+        if choice == 7:
+            return x.mT if x.ndim > 1 else x.reshape(-1, 1)
+        if choice == 8:
+            return x[..., c % 2 :: 2] if x.ndim else x.expand(2)
+        if choice == 9:
+            return (x.half().float(), x.double(), x.int().float(), x.bfloat16())[c % 4].float()
+        if choice == 10:
+            z = x * 1
+            (z[0] if z.ndim and z.shape[0] else z).mul_(2).add_(0.25)
+            return z
+        return x @ x.mT if x.ndim > 1 and x.is_floating_point() else x.unsqueeze(0)
+
+
+def difference(seed: int, fused: bool) -> str | None:
+    """What is wrong with one program's plan; None for nothing."""
+    body = Body(seed)
+    program = Program(record(body, *body.inputs(seed))[0])
+    runner = plan(program, fused)
+    for k in (1, 2):
+        given = body.inputs(seed + k)
+        kept = [t.clone() for t in given]
+        found, expected = runner(*given), body(*kept)
+        for place, (a, b) in enumerate(zip(found, expected, strict=True)):
+            if (a.dtype, a.shape, a.stride()) != (b.dtype, b.shape, b.stride()):
+                return f"seed {seed}, result {place}: {a.dtype} {a.shape} {a.stride()}, not {b.dtype} {b.shape} {b.stride()}\n{program}"
+            a, b = a.double().numpy(), b.double().numpy()
+            close = (
+                np.allclose(a, b, rtol=1e-4, atol=1e-4, equal_nan=True)
+                if fused
+                else np.array_equal(a, b, equal_nan=True)
+            )
+            if not close:
+                return f"seed {seed}, result {place}: off by {np.nanmax(np.abs(a - b))}\n{program}"
+        for t, before in zip(given, kept, strict=True):
+            if not np.array_equal(t.numpy(), before.numpy()):
+                return f"seed {seed}: an argument differs\n{program}"
+    return None
+
+
+def main() -> None:
+    """Try programs; print those that differ."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--programs", type=int, default=1000)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--unfused", action="store_true")
+    given = parser.parse_args()
+    wrong = 0
+    for seed in range(given.seed, given.seed + given.programs):
+        try:
+            found = difference(seed, not given.unfused)
+        except Exception as error:
+            found = f"seed {seed}: {type(error).__name__}: {error}"
+        if found is not None:
+            wrong += 1
+            print(found)
+    print(f"{given.programs} programs, {wrong} wrong")
+
+
+if __name__ == "__main__":
+    main()
