@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import sys
+import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 ENOUGH = 1 << 20  # bytes of a stack from which the compiler runs where it is called
 GIVEN = 1 << 26
 _OPAQUE = 256  # bytes of a pthread_attr_t, of which no system has more than 64
+_thread = threading.local()  # .size: of this thread's stack
 
 
 @functools.cache
@@ -30,7 +32,19 @@ def _libc() -> ctypes.CDLL:
 
 
 def _size() -> int:
-    """The stack of this thread; ENOUGH where the system does not tell."""
+    """The stack of this thread; ENOUGH where the system does not tell.
+
+    For a process's first thread Linux reads all of /proc/self/maps, which every kernel makes longer; so it is asked once.
+    """
+    try:
+        return _thread.size
+    except AttributeError:
+        _thread.size = _system_size()
+        return _thread.size
+
+
+def _system_size() -> int:
+    """What the system says."""
     import ctypes
 
     libc = _libc()
