@@ -444,7 +444,9 @@ cdef void begin_one(const Products* all, int64_t number, char* workspace, Under*
         u.one.operand[k].data = all.one.operand[k].data + number * all.operand_batch[k]
     u.b = all.b + number * all.b_batch
     u.workspace = workspace
-    u.one.b = u.workspace if all.lays_right else u.b
+    u.one.b = u.b
+    if all.lays_right:
+        u.one.b = u.workspace
     if all.lays_left:
         u.one.a = u.workspace + all.right
 
