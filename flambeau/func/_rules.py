@@ -525,7 +525,7 @@ def made(*ops: Any) -> Callable[[Callable], Callable]:
 
 def made_of(function: Callable) -> Rule:
     def apply_rule(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Any:
-        named = {parameters(op).own(name): x for name, x in kwargs.items()} if kwargs else {}
+        named = {parameters(op).own_name(name): x for name, x in kwargs.items()} if kwargs else {}
         return function(*args, **named)
 
     return apply_rule

@@ -602,3 +602,17 @@ def test_partial_functions_and_modules_are_named():
     with pytest.raises(ValueError, match="functools.partial"):
         vmap(part)(real(2))
     assert vmap(nn.Linear(3, 2))(flambeau.ones(4, 3)).shape == (4, 2)
+
+
+@pytest.mark.parametrize(
+    "name", ["median", "nanmedian", "max", "sum", "var", "softmax", "cumsum", "logsumexp"]
+)
+def test_arguments_by_name_are_those_by_position(name):
+    x = flambeau.arange(24.0).reshape(2, 3, 4).cos()
+    function = getattr(flambeau, name)
+    found, expected = (
+        flambeau.vmap(lambda t: function(t, dim=1))(x),
+        flambeau.vmap(lambda t: function(t, 1))(x),
+    )
+    for a, b in zip(*((r if isinstance(r, tuple) else (r,)) for r in (found, expected)), strict=True):
+        assert flambeau.equal(a, b)
