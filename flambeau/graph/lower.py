@@ -39,9 +39,10 @@ class _Plan:
     def __init__(self, program: Program, fused: bool) -> None:
         self.program = program
         program.drop_dead(lambda call: loop_of(call) is not None)
-        self.wanted = self._read_from_memory(groups_of(program, fused))
+        groups = groups_of(program, fused)
+        self.wanted = self._read_from_memory(groups)
         self.steps: list[tuple[Any, list[Value]]] = []  # a step, and the values that it touches
-        for group in groups_of(program, fused):
+        for group in groups:
             self._enter(group)
 
     def _read_from_memory(self, groups: list[Group]) -> set[Value]:
@@ -121,7 +122,7 @@ class _Plan:
             for v in values:
                 r = v.root
                 if r.call is not None and r not in returned and r not in by_calls:
-                    arena.touch(r, r.count * r.dtype.itemsize, index)
+                    arena.touch(r, r.span * r.dtype.itemsize, index)
         places = arena.solve()
         roots = list(dict.fromkeys(v.root for v in program.values))
         number = {r: k for k, r in enumerate(roots)}

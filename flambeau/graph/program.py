@@ -7,7 +7,6 @@ for: what made the memory it reads, and what read or wrote the memory that it wr
 
 from __future__ import annotations
 
-import math
 import operator
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -69,8 +68,11 @@ class Value:
         return True
 
     @property
-    def count(self) -> int:
-        return math.prod(self.place.shape)
+    def span(self) -> int:
+        """Elements from its first to its last, gaps included."""
+        if 0 in self.shape:
+            return 0
+        return 1 + sum((n - 1) * s for n, s in zip(self.shape, self.place.stride))
 
     def __repr__(self) -> str:
         return f"%{self.number}: {self.dtype.name}{list(self.shape)}"

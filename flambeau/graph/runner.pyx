@@ -189,7 +189,7 @@ cdef class Runner:
             raise TypeError(f"the plan takes {len(self.inputs)} tensors, got {len(tensors)}")
         for k in range(len(tensors)):
             if not isinstance(tensors[k], TensorBase) or not (<Geometry>self.inputs[k]).matches(<TensorBase>tensors[k]):
-                raise TypeError(out_of_memory_message(k, (<Geometry>self.inputs[k]).place, tensors[k]))
+                raise TypeError(mismatch(k, (<Geometry>self.inputs[k]).place, tensors[k]))
         bases = <char**>calloc(self.roots, sizeof(char*))
         if bases == NULL:
             raise MemoryError
@@ -279,7 +279,7 @@ cdef int64_t span(Geometry g):
     return last + 1
 
 
-cdef str out_of_memory_message(int k, place, given):
+cdef str mismatch(int k, place, given):
     wanted = f"a CPU tensor of {place.dtype}, shape {list(place.shape)} and strides {place.stride}"
     if not isinstance(given, TensorBase):
         return f"the plan was made for {wanted} as argument {k}, got {type(given).__name__}"

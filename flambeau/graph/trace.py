@@ -57,7 +57,7 @@ def graph_of(recording: Recording, inputs: Sequence[TensorBase], outputs: Any) -
 
 class _Builder:
     def __init__(self, recording: Recording, inputs: Sequence[TensorBase]) -> None:
-        self.tracked, self.graph, self.root = recording, Graph(), Module()
+        self.recording, self.graph, self.root = recording, Graph(), Module()
         self.nodes: dict[
             Place, Node | tuple[Node, tuple]
         ] = {}  # what lies there: a node, or a part of its result
@@ -73,7 +73,7 @@ class _Builder:
             self.enter(place(t), node)
 
     def build(self, outputs: Any) -> GraphModule:
-        for call in self.tracked.calls():
+        for call in self.recording.calls():
             node = self.graph.call_function(
                 call.operation,
                 mapped(call.args, Place, self.node_at),

@@ -363,14 +363,14 @@ cdef Node node_for(str label, TensorBase a, int a_form, TensorBase b, int b_form
 
 def product_as(TensorBase a, int a_form, TensorBase b, int b_form, tuple sizes, int form, tuple alpha) -> TensorBase:
     """alpha · a @ b, their last dimensions read as matrices by their forms; the gradient of a product."""
-    cdef int64_t workspace[MAX_DIMS]
+    cdef int64_t shape[MAX_DIMS]
     cdef Scale scale
     cdef int d
     for d in range(len(sizes)):
-        workspace[d] = sizes[d]
+        shape[d] = sizes[d]
     scale.real, scale.imag, scale.whole = alpha
     return contracted(a if read_in_place(a, a_form) else compact(a), a_form, b if read_in_place(b, b_form) else compact(b), b_form, <int>len(sizes),
-                      workspace, form, &scale)
+                      shape, form, &scale)
 
 
 def columns_summed(TensorBase input) -> TensorBase:
