@@ -1,0 +1,183 @@
+"""What a captured function reads beside constants, and what must hold of it: the contract between capture and guards.
+
+A `Source` says how a value is found again at each call; a `Guard` says what has to hold of it for the capture to be right.  Guards are in
+the order in which the program read: a guard may rely on those before it (an item of a list comes after the list's class and length).
+
+>>> from flambeau.graph.sources import Arguments, Item
+>>> Item(Arguments(), 0)
+args[0]
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..core.base.tensor import TensorBase
+from .record import Recording
+
+
+@dataclass(frozen=True)
+class Source:
+    """How a value is found at a call."""
+
+
+@dataclass(frozen=True, repr=False)
+class Arguments(Source):
+    """The tuple of positional arguments."""
+
+    def __repr__(self) -> str:
+        return "args"
+
+
+@dataclass(frozen=True, repr=False)
+class Keywords(Source):
+    """The dict of keyword arguments."""
+
+    def __repr__(self) -> str:
+        return "kwargs"
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Object(Source):
+    """An object that is held: a function, a namespace, a class."""
+
+    value: Any
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Object) and other.value is self.value
+
+    def __hash__(self) -> int:
+        return id(self.value)
+
+    def __repr__(self) -> str:
+        return getattr(self.value, "__qualname__", type(self.value).__name__)
+
+
+@dataclass(frozen=True, repr=False)
+class Item(Source):
+    """`of[key]` of an exact dict, list or tuple."""
+
+    of: Source
+    key: Any
+
+    def __repr__(self) -> str:
+        return f"{self.of}[{self.key!r}]"
+
+
+@dataclass(frozen=True, repr=False)
+class Namespace(Source):
+    """The `__dict__` of an instance."""
+
+    of: Source
+
+    def __repr__(self) -> str:
+        return f"{self.of}.__dict__"
+
+
+@dataclass(frozen=True, repr=False)
+class Attribute(Source):
+    """What `getattr(of, name)` gives, where that is more than an entry of the instance's `__dict__`."""
+
+    of: Source
+    name: str
+
+    def __repr__(self) -> str:
+        return f"{self.of}.{self.name}"
+
+
+@dataclass(frozen=True, repr=False)
+class Contents(Source):
+    """What a closure's cell holds."""
+
+    of: Source
+
+    def __repr__(self) -> str:
+        return f"{self.of}.cell_contents"
+
+
+@dataclass(frozen=True)
+class Guard:
+    """What must hold of a source's value."""
+
+    source: Source
+
+
+@dataclass(frozen=True)
+class Is(Guard):
+    """It is this object."""
+
+    value: Any
+
+
+@dataclass(frozen=True)
+class Equals(Guard):
+    """It is of the value's own class and equal to it: None, numbers (NaN equals NaN, -0.0 is not 0.0), str, bytes,
+    dtypes, devices, slices, and tuples of these.
+    """
+
+    value: Any
+
+
+@dataclass(frozen=True)
+class ClassIs(Guard):
+    """It is of exactly this class, and nobody has changed an attribute of that class or its bases."""
+
+    value: type
+
+
+@dataclass(frozen=True)
+class Length(Guard):
+    """A list or tuple with so many items."""
+
+    value: int
+
+
+@dataclass(frozen=True)
+class Keys(Guard):
+    """A dict with these keys in this order."""
+
+    value: tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Lacks(Guard):
+    """A dict without this key."""
+
+    value: Any
+
+
+@dataclass(frozen=True)
+class TensorLike(Guard):
+    """A tensor with the class, dtype, device, shape, strides, offset (where its storage has been met), `requires_grad`, tape state and
+    storage sharing of `value`, as they were before the program ran: input number `index` of the graph.
+    """
+
+    value: TensorBase
+    index: int
+
+
+@dataclass
+class Refusal:
+    """Why a function was not captured whole, and where."""
+
+    why: str
+    filename: str = ""
+    line: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.filename}:{self.line}: {self.why}" if self.line else self.why
+
+
+@dataclass
+class Capture:
+    """A call as it ran once: what it returned, the leaves that it called, and what both depend on.
+
+    `refusal` is None where every later call that fulfils the guards does the same with the tensors that it finds at `inputs`.
+    """
+
+    result: Any
+    recording: Recording
+    guards: list[Guard] = field(default_factory=list)
+    inputs: list[tuple[Source, TensorBase]] = field(default_factory=list)
+    refusal: Refusal | None = None
