@@ -176,6 +176,10 @@ class Program:
     def _lower(self, graph: GraphModule, node: Node) -> None:
         if node.op == "output":
             self.outputs = mapped(node.args[0], Node, self._made.__getitem__)
+        elif (
+            node.op == "get_attr" and "places" not in node.meta
+        ):  # no tensor: a generator, a node of the tape
+            self._made[node] = operator.attrgetter(str(node.target))(graph)
         elif node.op in ("placeholder", "get_attr"):
             value = self._made[node] = self._value(node.meta["places"])
             if node.op == "placeholder":

@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..core.base.tensor import TensorBase
+from ..core.make.random import Generator
+from ..core.tape.nodes import Node as TapeNode
 from ..fx import Graph, GraphModule, Node
 from ..nn import Module
 from ..operations.declare.registry import REGISTRY
@@ -34,12 +36,14 @@ def record(function: Callable[..., Any], *args: Any, **kwargs: Any) -> tuple[Gra
     return graph_of(recording, inputs, result), result
 
 
-def mapped(x: Any, kind: type, change: Callable[[Any], Any]) -> Any:
-    """`x` with everything of that class in it changed."""
+def mapped(x: Any, kind: type | tuple[type, ...], change: Callable[[Any], Any]) -> Any:
+    """`x` with everything of that class, or of those, in it changed."""
     if isinstance(x, kind):
         return change(x)
     if isinstance(x, (list, tuple)):
         made = [mapped(y, kind, change) for y in x]
+        if isinstance(x, list):
+            return made
         return type(x)(*made) if hasattr(x, "_fields") else type(x)(made)
     if isinstance(x, dict):
         return {k: mapped(v, kind, change) for k, v in x.items()}
@@ -62,6 +66,7 @@ class _Builder:
             Place, Node | tuple[Node, tuple]
         ] = {}  # what lies there: a node, or a part of its result
         self.storages: dict[int, Place] = {}  # a place in each storage that has a node
+        self.objects: dict[TapeNode | Generator, Node] = {}
         self.before = {place(t).storage: t for t in recording.inputs}
         for k, t in enumerate(inputs):
             if place(t).storage in self.storages:
@@ -74,15 +79,22 @@ class _Builder:
 
     def build(self, outputs: Any) -> GraphModule:
         for call in self.recording.calls():
-            node = self.graph.call_function(
-                call.operation,
-                mapped(call.args, Place, self.node_at),
-                mapped(call.kwargs, Place, self.node_at),
-            )
+            args, kwargs = mapped((call.args, call.kwargs), (Place, TapeNode, Generator), self.argument)
+            node = self.graph.call_function(call.operation, args, kwargs)
             node.meta["places"] = call.result
             self.enter_results(call.result, node, ())
         self.graph.output(mapped(outputs, TensorBase, lambda t: self.node_at(place(t), t)))
         return GraphModule(self.root, self.graph)
+
+    def argument(self, x: Place | TapeNode | Generator) -> Node:
+        """What stands for an argument; one that Python's text cannot name is an attribute of the graph."""
+        if isinstance(x, Place):
+            return self.node_at(x)
+        if x not in self.objects:
+            name = f"_object{len(self.objects)}"
+            setattr(self.root, name, x)
+            self.objects[x] = self.graph.get_attr(name)
+        return self.objects[x]
 
     def enter(self, at: Place, node: Node | tuple[Node, tuple]) -> None:
         self.nodes[at] = node

@@ -58,6 +58,8 @@ PROGRAMS = {
     "scalar": (lambda x: x / x.sum() + x.amax(), [(3, 4)]),
     "integers": (lambda x: ((x * 3).int() // 2 % 3).float() + (x > 0).sum(), [(3, 4)]),
     "products": (lambda x, w: F.gelu(F.linear(x.relu(), w)), [(4, 6), (5, 6)]),
+    "lists": (lambda x: flambeau.stack([x.cos(), flambeau.cat([x, x], 1)[:, :4]]), [(3, 4)]),
+    "drawn": (lambda x: x + 0 * flambeau.rand(3, 4, generator=flambeau.Generator()), [(3, 4)]),
     "several": (lambda x: (x.max(1), x.sort(0), x + 1, x.T), [(3, 4)]),
     "empty": (lambda x: (x + 1).sum(1) * 2, [(0, 4)]),
     "empty rows": (lambda x: (x + 1).sum(1) * 2, [(3, 0)]),
@@ -126,6 +128,17 @@ def test_a_step_with_gradients():
     for a, b in zip(runner(*made(10)), step(*made(10)), strict=True):
         np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-6, atol=1e-7)
         assert not a.requires_grad
+
+
+def test_a_backward_pass_through_a_join_records_its_node():
+    def gradient(x):
+        x = x.detach().requires_grad_()
+        a, b = (x * 2).chunk(2)
+        return flambeau.autograd.grad((a * b.mT.mT.sin()).sum(), x)[0]
+
+    runner = planned(gradient, numbers(6, 3))
+    x = numbers(6, 3, seed=1)
+    np.testing.assert_allclose(runner(x).numpy(), gradient(x).numpy(), rtol=1e-6)
 
 
 def test_forty_operations_are_one_launch():
