@@ -6,7 +6,6 @@ from typing import Any
 
 from ..codegen import expr as ex
 from ..codegen import kernels as kn
-from ..core.base.tensor import TensorBase
 from ..core.loops.planning import loop_plan, row_plan
 from ..core.loops.plans import Geometry
 from .expressions import Leaves, Unfused, expressions, loop_of
@@ -14,7 +13,7 @@ from .groups import Group, groups_of
 from .memory import Arena
 from .products import Product, product_of
 from .program import Call, Program, Value
-from .runner import CallStep, LoopStep, ProductStep, Runner
+from .runner import CallStep, LoopStep, ProductStep, Reference, Runner
 from .trace import mapped
 
 
@@ -130,7 +129,7 @@ class _Plan:
         for v in program.inputs:
             runner.add_input(number[v.root], v.place)
         for v in program.constants():
-            runner.add_constant(number[v.root], v.tensor)
+            runner.add_constant(number[v.root], v.tensor, v.place)
         for r, begin in places.items():
             runner.add_place(number[r], begin, r.place)
         for r in roots:
@@ -144,29 +143,16 @@ class _Plan:
                 runner.add_step(ProductStep(step.plan, at))
             else:
                 runner.add_step(LoopStep(step, at))
-        runner.set_outputs(mapped(program.outputs, Value, lambda v: _Reference(v, number)))
+        runner.set_outputs(mapped(program.outputs, Value, lambda v: _reference(v, number)))
         return runner
 
 
-class _Reference:
-    """A tensor of a run: which root it lies in, and how."""
-
-    __slots__ = ("offset", "place", "root", "whole")
-
-    def __init__(self, value: Value, number: dict[Value, int]) -> None:
-        self.root, self.place, self.offset = number[value.root], value.place, value.offset
-        self.whole = value is value.root
-
-    def of(self, tensor: TensorBase) -> TensorBase:
-        if self.whole:
-            return tensor
-        if self.place.dtype != tensor.dtype:
-            tensor = tensor.view(self.place.dtype)
-        return tensor.as_strided(self.place.shape, self.place.stride, tensor.storage_offset() + self.offset)
+def _reference(value: Value, number: dict[Value, int]) -> Reference:
+    return Reference(number[value.root], value.place, value.offset, value is value.root)
 
 
 def _call_step(call: Call, number: dict[Value, int]) -> CallStep:
-    args, kwargs = mapped((call.args, call.kwargs), Value, lambda v: _Reference(v, number))
+    args, kwargs = mapped((call.args, call.kwargs), Value, lambda v: _reference(v, number))
     results = [(number[v] if v is v.root else -1, v.place) for v in call.results]
     return CallStep(call.operation, args, kwargs, results)
 

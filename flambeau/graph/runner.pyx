@@ -1,35 +1,52 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 """A plan run in compiled code: prepared launches and calls one after another.
 
-Every run has memory of its own (one arena, new results), so that runs of several threads, and one inside another, are apart.
+Every run has memory of its own (one arena, new results), so that runs of several threads, and one inside another, are apart.  Launches
+between two calls are a stretch: short ones run under Python's lock, long ones give it up once and look at signals now and then.
 """
-from libc.stdint cimport int64_t
+from libc.stdint cimport int64_t, uintptr_t
 from libc.stdlib cimport calloc, free
+from libc.string cimport memset
 from cpython.object cimport PyObject
-from ..core.base.dtypes cimport U8
-from ..core.base.tensor cimport MAX_DIMS, TensorBase, new_strided, new_tensor, pointer
+from cpython.ref cimport Py_INCREF
+from ..core.base.dtypes cimport ITEMSIZE
+from ..core.base.memory cimport Storage, new_storage
+from ..core.base.tensor cimport (
+    MAX_DIMS, TensorBase, alias, bump_version, check_writable, find_contiguous, new_object, new_strided, new_tensor, pointer, set_rank,
+)
+from ..core.call.kernels cimport PARALLEL_FROM
 from ..core.lib.products.blas cimport INTERRUPTED, OK
 from ..core.lib.products.product_plan cimport ProductPlan
-from ..core.loops.plans cimport LoopPlan
-from ..core.tape.modes cimport grad_enabled, set_grad
+from ..core.loops.plans cimport LoopPlan, RowLoopPlan
+from ..core.loops.rows cimport work_of
+from ..core.tape.modes cimport casting, grad_enabled, set_casting, set_grad
+from ..core.views.geometry cimport Shape
+from ..core.views.strided cimport view_of
 
 cdef extern from "alloca.h" nogil:
     void* alloca(size_t n)
 
+cdef extern from "Python.h":
+    int PyErr_CheckSignals() except -1
+    void Py_XDECREF(PyObject* o)
+    PyObject** PySequence_Fast_ITEMS(object o)
+    object PyObject_Vectorcall(object callable, PyObject** args, size_t nargs, PyObject* names)
 
+cdef enum:
+    ALIGN = 64
+    ON_STACK = 8192               # bytes of an arena that needs no allocation
+    MOST_ROOTS = 4096             # whose bookkeeping is on the stack
+    LOOK = 1 << 24                # elementary operations between two looks at signals
+
+
+# --- steps ------------------------------
 cdef class PreparedStep:
-    """A launch: operand k lies `places[k] = (root, bytes)`."""
-
-    cdef int count
-    cdef int* roots
-    cdef int64_t* offsets
+    """A launch: operand k lies `places[k] = (root, bytes)`.  A kind of its own sets `work` and `workspace`, and has `launch`."""
 
     def __cinit__(self, plan, places):
         cdef int k
         self.count = <int>len(places)
-        self.roots, self.offsets = <int*>calloc(self.count, sizeof(int)), <int64_t*>calloc(self.count, sizeof(int64_t))
-        if self.roots == NULL or self.offsets == NULL:
-            raise MemoryError
+        self.roots, self.offsets = <int*>room(self.count, sizeof(int)), <int64_t*>room(self.count, sizeof(int64_t))
         for k in range(self.count):
             self.roots[k], self.offsets[k] = places[k]
 
@@ -37,14 +54,9 @@ cdef class PreparedStep:
         free(self.roots)
         free(self.offsets)
 
-    cdef inline void find(self, char** bases, char** data) noexcept:
-        """Where the operands lie in this run."""
-        cdef int k
-        for k in range(self.count):
-            data[k] = bases[self.roots[k]] + self.offsets[k]
-
-    cdef int launch(self, char** data, char* workspace) except -1:
-        raise NotImplementedError
+    cdef int launch(self, char** data, char* workspace) except -1 nogil:
+        with gil:
+            raise NotImplementedError(f"{type(self).__name__} has no launch")
 
 
 cdef class LoopStep(PreparedStep):
@@ -54,14 +66,12 @@ cdef class LoopStep(PreparedStep):
 
     def __init__(self, LoopPlan plan not None, places):
         self.plan = plan
+        self.work = work_of((<RowLoopPlan>plan).rows) if isinstance(plan, RowLoopPlan) else plan.loops.count
+        if plan.many:
+            self.work = max(self.work, <double>PARALLEL_FROM)
 
-    cdef int launch(self, char** data, char* workspace) except -1:
-        if self.plan.many:
-            with nogil:
-                self.plan.launch_at(data)
-        else:
-            self.plan.launch_at(data)
-        return 0
+    cdef int launch(self, char** data, char* workspace) except -1 nogil:
+        return self.plan.launch_at(data)
 
     def __repr__(self):
         return repr(self.plan)
@@ -74,209 +84,490 @@ cdef class ProductStep(PreparedStep):
 
     def __init__(self, ProductPlan plan not None, places):
         self.plan = plan
+        self.work, self.workspace = plan.p.work / 8, plan.workspace      # several multiplications an instruction
 
-    cdef int launch(self, char** data, char* workspace) except -1:
-        cdef int status
-        with nogil:
-            status = self.plan.launch(data[0], data[1], data[2], <const char**>(data + 3), workspace)
+    cdef int launch(self, char** data, char* workspace) except -1 nogil:
+        cdef int status = self.plan.launch(data[0], data[1], data[2], <const char**>(data + 3), workspace)
         if status == OK:
             return 0
         if status == INTERRUPTED:
             return -1         # the exception is set
-        raise RuntimeError(f"{self.plan}: a dimension or stride does not fit into the 32 bits that the BLAS library counts with")
+        with gil:
+            raise RuntimeError(f"{self.plan}: a dimension or stride does not fit into the 32 bits that the BLAS library counts with")
 
     def __repr__(self):
         return repr(self.plan)
 
 
 cdef class CallStep:
-    """A call of an operation; what stands for tensors among its arguments has `root` and `of(tensor of that root)`."""
+    """A call of an operation, with `Reference`s in the place of tensors among its arguments."""
 
     cdef readonly object operation
     cdef readonly tuple args
     cdef readonly dict kwargs
     cdef readonly list results      # (root, place) of each tensor that it returns; -1 for the root of another's
+    cdef tuple names, values
+    cdef list layouts
 
     def __init__(self, operation, tuple args, dict kwargs, list results):
         self.operation, self.args, self.kwargs, self.results = operation, args, kwargs, results
+        self.names = tuple(kwargs) if kwargs else None
+        self.values = (*args, *kwargs.values())
+        self.layouts = [Geometry(root, place) for root, place in results]
 
     def __repr__(self):
         return f"CallStep({self.operation.__name__})"
 
 
-cdef class Geometry:
-    """What a new tensor is like, or what a given one has to be like."""
+cdef class Reference:
+    """A tensor of a run: which root it lies in, how, and how many elements from where that begins; `whole`: it is the root's own."""
 
-    cdef int root, rank, code
-    cdef int64_t sizes[MAX_DIMS]
-    cdef int64_t strides[MAX_DIMS]
-    cdef int64_t at               # in the arena
+    cdef readonly int root
+    cdef readonly object place
+    cdef readonly bint whole
+    cdef int64_t offset
+    cdef Geometry geometry
+
+    def __init__(self, int root, place, int64_t offset, bint whole):
+        self.root, self.place, self.offset, self.whole = root, place, offset, whole
+        self.geometry = Geometry(root, place)
+
+    cdef TensorBase of(self, TensorBase t):
+        """As an operand, which no tape sees."""
+        if self.whole:
+            return t
+        if self.geometry.layout.code != t.code:
+            t = (<object>t).view(self.place.dtype)
+        return alias(t, self.geometry.layout.rank, self.geometry.layout.sizes,
+                     self.geometry.layout.sizes + self.geometry.layout.rank, t.offset + self.offset)
+
+    cdef TensorBase view(self, TensorBase t):
+        """As a result: a view, as the program has made one."""
+        cdef Shape s
+        cdef Layout* own = &self.geometry.layout
+        cdef int d
+        if self.whole:
+            return t
+        if own.code != t.code:
+            t = (<object>t).view(self.place.dtype)
+        s.rank, s.offset = own.rank, t.offset + self.offset
+        for d in range(own.rank):
+            s.sizes[d], s.strides[d] = own.sizes[d], own.sizes[own.rank + d]
+        return view_of(t, &s)
+
+
+cdef class Geometry:
+    """What a tensor is like."""
+
+    cdef Layout layout
     cdef object place
 
-    def __cinit__(self, int root, place, int64_t at=0):
+    def __cinit__(self, int root, place, int64_t at=0, int home=-1):
+        cdef Layout* own = &self.layout
+        cdef int64_t step = 1
         cdef int d
-        self.root, self.place, self.rank, self.at, self.code = root, place, <int>len(place.shape), at, place.dtype.code
-        for d in range(self.rank):
-            self.sizes[d], self.strides[d] = place.shape[d], place.stride[d]
+        own.root, own.rank, own.code, own.at, own.home = root, <int>len(place.shape), place.dtype.code, at, home
+        self.place = place
+        own.sizes = <int64_t*>room(2 * own.rank, sizeof(int64_t))
+        own.dense = True
+        for d in range(own.rank):
+            own.sizes[d], own.sizes[own.rank + d] = place.shape[d], place.stride[d]
+        for d in range(own.rank - 1, -1, -1):
+            own.dense = own.dense and own.sizes[own.rank + d] == step
+            step *= max(own.sizes[d], <int64_t>1)
 
-    cdef bint matches(self, TensorBase t) noexcept:
-        cdef int d
-        if t.rank != self.rank or t.code != self.code or t.storage.on is not None:
+    def __dealloc__(self):
+        free(self.layout.sizes)
+
+
+cdef bint matches(const Layout* own, TensorBase t) noexcept:
+    """Whether a tensor is on the host and like that."""
+    cdef int d
+    if t.rank != own.rank or t.code != own.code or t.storage.on is not None:
+        return False
+    for d in range(own.rank):
+        if t.sizes[d] != own.sizes[d] or (t.strides[d] != own.sizes[own.rank + d] and t.sizes[d] != 1):
             return False
-        for d in range(self.rank):
-            if t.sizes[d] != self.sizes[d] or (t.strides[d] != self.strides[d] and t.sizes[d] != 1):
-                return False
-        return True
+    return True
 
 
+cdef inline int launch_step(PyObject* step, char** data, char* workspace) except -1 nogil:
+    """A borrowed step's launch, without Python's lock."""
+    return (<PreparedStep>step).launch(data, workspace)
+
+
+# --- runs ------------------------------
 cdef class Runner:
     """A program as steps, called with tensors of the geometry that it was recorded with; TypeError for others.
 
-    What it is made of is added by `lower.plan`.  Roots are memories of the program, by number: those of inputs, constants, places in
-    the arena, results, and what calls return.
+    What it is made of is added by `lower.plan`, its outputs last.  Roots are memories of the program, by number: those of inputs,
+    constants, places in the arena, results, and what calls return.  `memory` says how many bytes a run takes.
     """
 
-    cdef readonly int roots
-    cdef readonly int64_t nbytes, workspace     # of the arena, and behind it for the length of a step
-    cdef int widest               # operands of a step
-    cdef list inputs, placed, made
-    cdef list constants           # (root, tensor)
-    cdef readonly list steps
-    cdef object outputs           # a structure with references
-    cdef tuple whole              # the roots that it returns where that is all
-    cdef bint single
+    def __init__(self, int roots, int64_t nbytes, memory=None):
+        self.roots, self.nbytes, self.memory = roots, nbytes, memory
+        self.places, self.constants, self.steps, self.held = [[], [], []], [], [], []
+        self.drop_lists, self.written_roots = [], []
 
-    def __init__(self, int roots, int64_t nbytes):
-        self.roots, self.nbytes = roots, nbytes
-        self.inputs, self.placed, self.made, self.constants, self.steps = [], [], [], [], []
+    def __dealloc__(self):
+        free(self.inputs)
+        free(self.placed)
+        free(self.made)
+        free(self.place_of)
+        free(self.drops)
+        free(self.written)
+        free(self.launches)
+        free(self.operands)
+        free(self.stretches)
 
-    def add_input(self, int root, place) -> None:
-        """The next argument of a call."""
-        self.inputs.append(Geometry(root, place))
+    def add_input(self, int root, place, int64_t offset=0) -> None:
+        """The next argument of a call, `offset` bytes from where its root begins, which is an argument before it where that is not 0."""
+        self.places[0].append(Geometry(root, place, offset))
 
-    def add_constant(self, int root, TensorBase tensor not None) -> None:
+    def add_constant(self, int root, TensorBase tensor not None, place) -> None:
         """A tensor that is the same in all runs."""
-        self.constants.append((root, tensor))
+        self.constants.append((tensor, Geometry(root, place)))
 
-    def add_place(self, int root, int64_t at, place) -> None:
-        """A memory in the arena, so many bytes from where that begins."""
-        self.placed.append(Geometry(root, place, at))
+    def add_place(self, int root, int64_t at, place, int home=-1) -> None:
+        """A memory in the arena, or in that of the result `home`, so many bytes from where that begins."""
+        self.places[1].append(Geometry(root, place, at, home))
 
     def add_result(self, int root, place) -> None:
         """A memory that a run makes anew, and returns."""
-        self.made.append(Geometry(root, place))
+        self.places[2].append(Geometry(root, place))
 
-    def add_step(self, step) -> None:
-        """The next step."""
+    def add_written(self, int root) -> None:
+        """An input or a constant that launches write to."""
+        self.written_roots.append(root)
+
+    def add_step(self, step, drops=()) -> None:
+        """The next step, after which nothing reads the tensors over the roots `drops`."""
+        if not isinstance(step, (PreparedStep, CallStep)):
+            raise TypeError(f"Runner.add_step(): a prepared step or a CallStep expected, got {type(step).__name__}")
         self.steps.append(step)
-        if isinstance(step, PreparedStep):
-            self.widest = max(self.widest, (<PreparedStep>step).count)
-        if type(step) is ProductStep:
-            self.workspace = max(self.workspace, (<ProductStep>step).plan.workspace)
+        self.drop_lists.append(list(drops))
 
     def set_outputs(self, outputs) -> None:
-        """What a run returns: a structure with references, which have `root`, `whole` and `of(tensor)`."""
-        cdef tuple flat = outputs if type(outputs) is tuple else (outputs,)
-        self.outputs = outputs
-        self.single = type(outputs) is not tuple
-        if all([getattr(x, "whole", False) for x in flat]):
-            self.whole = tuple([x.root for x in flat])
+        """What a run returns: a structure with `Reference`s.  Steps and memories have been added."""
+        cdef tuple items = outputs if type(outputs) is tuple else (outputs,)
+        self.outputs, self.single = outputs, type(outputs) is not tuple
+        self.whole = all([type(x) is Reference and (<Reference>x).whole for x in items])
+        self.finish()
 
     def __call__(self, *tensors):
-        cdef char** bases
-        cdef int k
-        if len(tensors) != len(self.inputs):
-            raise TypeError(f"the plan takes {len(self.inputs)} tensors, got {len(tensors)}")
-        for k in range(len(tensors)):
-            if not isinstance(tensors[k], TensorBase) or not (<Geometry>self.inputs[k]).matches(<TensorBase>tensors[k]):
-                raise TypeError(mismatch(k, (<Geometry>self.inputs[k]).place, tensors[k]))
-        bases = <char**>calloc(self.roots, sizeof(char*))
-        if bases == NULL:
-            raise MemoryError
-        before = grad_enabled()
-        set_grad(False)
+        return self.call(PySequence_Fast_ITEMS(tensors), len(tensors))
+
+    cdef object call(self, PyObject** tensors, Py_ssize_t n):
+        cdef Layout* own
+        cdef TensorBase t, first
+        cdef Py_ssize_t k, i
+        if not self.complete:
+            raise RuntimeError("Runner: its outputs have not been set")
+        if n != self.input_count:
+            raise TypeError(f"the plan takes {self.input_count} tensors, got {n}")
+        for k in range(n):
+            own = &self.inputs[k]
+            if not isinstance(<object>tensors[k], TensorBase) or not matches(own, <TensorBase>tensors[k]):
+                raise TypeError(mismatch(k, (<Geometry>self.places[0][k]).place, <object>tensors[k]))
+            if own.home >= 0:
+                t, first = <TensorBase>tensors[k], <TensorBase>tensors[own.home]
+                if t.storage is not first.storage or t.offset * t.width - first.offset * first.width != own.at:
+                    raise TypeError(f"the plan was made for argument {k} over the memory of argument {own.home}, {own.at} bytes from where "
+                                    "that begins, got another place")
+        return self.run(tensors)
+
+    cdef object run(self, PyObject** tensors):
+        cdef Run r
+        cdef int k, total = self.roots + 1, given = self.input_count + <int>len(self.constants)
+        cdef void* memory = NULL
+        cdef size_t nbytes = total * (sizeof(char*) + sizeof(PyObject*)) + given * sizeof(PyObject*)
+        cdef PyObject** storages
+        cdef bint grad
+        cdef unsigned int casts
+        if total > MOST_ROOTS:
+            memory = calloc(nbytes, 1)
+            if memory == NULL:
+                raise MemoryError
+            r.known = <PyObject**>memory
+        else:
+            r.known = <PyObject**>alloca(nbytes)
+            memset(r.known, 0, nbytes)
+        r.bases = <char**>(r.known + total)
+        storages = <PyObject**>(r.bases + total)
+        r.arena = NULL
         try:
-            return self.run(tensors, bases)
-        finally:
-            set_grad(before)
-            free(bases)
-
-    cdef object run(self, tuple tensors, char** bases):
-        cdef list known = [None] * self.roots       # a tensor over each root, where there is one
-        cdef TensorBase arena = None
-        cdef TensorBase t
-        cdef Geometry g
-        cdef int64_t size[1]
-        cdef int k
-        cdef char* workspace = NULL
-        cdef char** data = <char**>alloca(self.widest * sizeof(char*))
-        for k in range(len(tensors)):
-            t = <TensorBase>tensors[k]
-            g = <Geometry>self.inputs[k]
-            known[g.root], bases[g.root] = t, pointer(t)
-        for root, tensor in self.constants:
-            known[root], bases[<int>root] = tensor, pointer(<TensorBase>tensor)
-        if self.nbytes or self.workspace:
-            size[0] = self.nbytes + self.workspace
-            arena = new_tensor(1, size, U8)
-            workspace = pointer(arena) + self.nbytes
-            for g in self.placed:
-                bases[g.root] = pointer(arena) + g.at
-        for g in self.made:
-            t = new_strided(g.rank, g.sizes, g.strides, g.code)
-            known[g.root], bases[g.root] = t, pointer(t)
-        for step in self.steps:
-            if type(step) is CallStep:
-                self.call(<CallStep>step, known, bases, arena)
+            if not self.calls:
+                self.execute(&r, tensors, storages)
             else:
-                (<PreparedStep>step).find(bases, data)
-                (<PreparedStep>step).launch(data, workspace)
-        if self.whole is not None:
-            return known[<int>self.whole[0]] if self.single else tuple([known[<int>root] for root in self.whole])
-        return replaced(self.outputs, lambda reference: reference.of(self.tensor(reference.root, known, arena)))
+                grad, casts = grad_enabled(), casting()
+                set_grad(False)
+                set_casting(0)
+                try:
+                    self.execute(&r, tensors, storages)
+                finally:
+                    set_grad(grad)
+                    set_casting(casts)
+            return self.result(self.outputs, &r)
+        finally:
+            for k in range(total):
+                Py_XDECREF(r.known[k])
+            for k in range(given):
+                Py_XDECREF(storages[k])
+            Py_XDECREF(r.arena)
+            free(memory)
 
-    cdef int call(self, CallStep step, list known, char** bases, TensorBase arena) except -1:
-        cdef list new = []
+    cdef object execute(self, Run* r, PyObject** tensors, PyObject** storages):
+        """All steps; what inputs lie in is held meanwhile, as another thread may set them to other memory."""
+        cdef Layout* own
+        cdef Stretch* s
         cdef TensorBase t
-        there = lambda reference: reference.of(self.tensor(reference.root, known, arena))
-        result = step.operation(*replaced(step.args, there), **replaced(step.kwargs, there))
-        collect(result, new)
-        for (root, place), x in zip(step.results, new):
-            t = <TensorBase>x
-            if not Geometry(root, place).matches(t):
-                raise RuntimeError(f"{step.operation.__name__}(): the plan was made for a result of {place.dtype} of shape "
-                                   f"{list(place.shape)} with strides {place.stride}, got {t.dtype} of shape {list(t.shape)} with "
-                                   f"strides {t.stride()}: its shape depends on values")
-            if root >= 0:
-                known[root], bases[<int>root] = t, pointer(t)
+        cdef Storage arena
+        cdef int64_t nbytes = self.nbytes + self.workspace
+        cdef char* begin = NULL
+        cdef int k, i
+        cdef list constants = self.constants
+        for k in range(self.input_count):
+            t = <TensorBase>tensors[k]
+            own = &self.inputs[k]
+            storages[k] = <PyObject*>t.storage
+            Py_INCREF(t.storage)
+            if own.home < 0:
+                r.bases[own.root], r.known[own.root] = pointer(t), <PyObject*>t
+                Py_INCREF(t)
+        for k in range(len(constants)):
+            t, own = <TensorBase>(<tuple>constants[k])[0], &(<Geometry>(<tuple>constants[k])[1]).layout
+            if not matches(own, t):
+                raise RuntimeError(f"the plan was made with a constant of another geometry than {t.dtype} of shape {list(t.shape)} with "
+                                   f"strides {t.stride()}")
+            storages[self.input_count + k] = <PyObject*>t.storage
+            Py_INCREF(t.storage)
+            r.bases[own.root], r.known[own.root] = pointer(t), <PyObject*>t
+            Py_INCREF(t)
+        for k in range(self.written_count):
+            check_writable(<TensorBase>r.known[self.written[k]], "compiled function")
+        if nbytes:
+            if nbytes <= ON_STACK and not self.calls:
+                begin = <char*>((<uintptr_t>alloca(nbytes + ALIGN) + ALIGN - 1) & ~<uintptr_t>(ALIGN - 1))
+            else:
+                arena = new_storage(nbytes)
+                begin, r.arena = arena.data, <PyObject*>arena
+                Py_INCREF(arena)
+        r.bases[self.roots] = begin
+        for k in range(self.made_count):
+            own = &self.made[k]
+            if own.dense:
+                t = new_tensor(own.rank, own.sizes, own.code)
+            else:
+                t = new_strided(own.rank, own.sizes, own.sizes + own.rank, own.code)
+            r.bases[own.root], r.known[own.root] = pointer(t), <PyObject*>t
+            Py_INCREF(t)
+        for k in range(self.stretch_count):
+            s = &self.stretches[k]
+            if s.call != NULL:
+                self.run_call(s, r)
+            elif s.releases:
+                with nogil:
+                    self.launch_all(s, r.bases, begin + self.nbytes)
+            else:
+                self.launch_all(s, r.bases, begin + self.nbytes)
+            for i in range(s.drop_begin, s.drop_end):
+                Py_XDECREF(r.known[self.drops[i]])
+                r.known[self.drops[i]] = NULL
+        for k in range(self.written_count):
+            bump_version(<TensorBase>r.known[self.written[k]])
+
+    cdef int launch_all(self, const Stretch* s, char** bases, char* workspace) except -1 nogil:
+        cdef char** data = <char**>alloca(self.widest * sizeof(char*))
+        cdef const Launch* l
+        cdef double since = 0
+        cdef int k, i
+        for k in range(s.begin, s.end):
+            l = &self.launches[k]
+            for i in range(l.count):
+                data[i] = bases[l.operands[i].root] + l.operands[i].offset
+            if l.kernel != NULL:
+                l.kernel(data, l.geometry, l.scalars)
+            else:
+                launch_step(l.step, data, workspace)
+            since += l.work
+            if since > LOOK:
+                since = 0
+                with gil:
+                    PyErr_CheckSignals()
         return 0
 
-    cdef object tensor(self, int root, list known, TensorBase arena):
-        """A tensor over a root."""
+    cdef int run_call(self, Stretch* s, Run* r) except -1:
+        cdef CallStep step = <CallStep>s.call
+        cdef list values = [], new
+        cdef TensorBase t
         cdef Geometry g
-        if known[root] is None:
-            for g in self.placed:
-                if g.root == root:
-                    width = g.place.dtype.itemsize
-                    whole = (<object>arena)[g.at:g.at + span(g) * width].view(g.place.dtype)
-                    known[root] = whole.as_strided(g.place.shape, g.place.stride, whole.storage_offset())
-        return known[root]
+        cdef int k
+        for x in step.values:
+            values.append(self.fill(x, r))
+        result = PyObject_Vectorcall(step.operation, PySequence_Fast_ITEMS(values), len(step.args),
+                                     NULL if step.names is None else <PyObject*>step.names)
+        if isinstance(result, TensorBase):
+            new = [result]
+        else:
+            new = []
+            collect(result, new)
+        if len(new) != len(step.layouts):
+            raise RuntimeError(f"{step.operation.__name__}(): the plan was made for {len(step.layouts)} tensors as results, got {len(new)}")
+        for k in range(len(new)):
+            t, g = <TensorBase>new[k], <Geometry>step.layouts[k]
+            if not matches(&g.layout, t):
+                raise RuntimeError(f"{step.operation.__name__}(): the plan was made for a result of {g.place.dtype} of shape "
+                                   f"{list(g.place.shape)} with strides {g.place.stride}, got {t.dtype} of shape {list(t.shape)} with "
+                                   f"strides {t.stride()}: its shape depends on values")
+            if g.layout.root >= 0:
+                Py_XDECREF(r.known[g.layout.root])
+                r.known[g.layout.root], r.bases[g.layout.root] = <PyObject*>t, pointer(t)
+                Py_INCREF(t)
+        return 0
+
+    cdef object fill(self, object x, Run* r):
+        """An argument with its references replaced."""
+        if type(x) is Reference:
+            return (<Reference>x).of(self.tensor((<Reference>x).root, r))
+        if type(x) is tuple:
+            return tuple([self.fill(y, r) for y in <tuple>x])
+        if type(x) is list:
+            return [self.fill(y, r) for y in <list>x]
+        if type(x) is dict:
+            return {key: self.fill(y, r) for key, y in (<dict>x).items()}
+        if isinstance(x, tuple) and hasattr(x, "_fields"):
+            return type(x)(*[self.fill(y, r) for y in x])
+        return x
+
+    cdef TensorBase tensor(self, int root, Run* r):
+        """A tensor over a root."""
+        cdef TensorBase t
+        cdef Layout* own
+        cdef int d
+        if r.known[root] == NULL:
+            own = &self.placed[self.place_of[root]]
+            t = new_object()
+            set_rank(t, own.rank)
+            t.count = 1
+            for d in range(own.rank):
+                t.sizes[d], t.strides[d] = own.sizes[d], own.sizes[own.rank + d]
+                t.count *= own.sizes[d]
+            t.code, t.width = own.code, ITEMSIZE[own.code]
+            t.storage = <Storage>r.arena if own.home < 0 else (<TensorBase>r.known[own.home]).storage
+            t.offset = own.at // t.width
+            find_contiguous(t)
+            r.known[root] = <PyObject*>t
+            Py_INCREF(t)
+        return <TensorBase>r.known[root]
+
+    cdef object result(self, object x, Run* r):
+        """A result with its references replaced; what is returned twice is one object."""
+        if not self.whole:
+            return viewed(self, x, r, {})
+        if self.single:
+            return self.tensor((<Reference>x).root, r)
+        return tuple([self.tensor((<Reference>y).root, r) for y in <tuple>x])
 
     def __repr__(self):
         return f"Runner({self.number(LoopStep, 'kernel')}, {self.number(ProductStep, 'product')}, {self.number(CallStep, 'call')}, {self.nbytes} bytes)"
 
-    cdef str number(self, kind, str name):
+    def number(self, kind, str name) -> str:
+        """How many steps of a kind there are, in words."""
         n = sum([type(step) is kind for step in self.steps])
         return f"{n} {name}{'' if n == 1 else 's'}"
 
+    # --- steps and memories as arrays ------------------------------
+    cdef int finish(self) except -1:
+        cdef int k, i, d, drops = 0, operands = 0, first = 0
+        cdef Layout* own
+        cdef Launch* l
+        cdef Stretch* s = NULL
+        cdef PreparedStep step
+        cdef LoopPlan plan
+        cdef double work = 0
+        if self.complete:
+            raise RuntimeError("Runner: its outputs have been set")
+        self.inputs, self.placed, self.made = layouts(self.places[0]), layouts(self.places[1]), layouts(self.places[2])
+        self.input_count, self.placed_count, self.made_count = [len(x) for x in self.places]
+        for k in range(self.input_count):
+            self.inputs[k].home = -1
+            for i in range(k):
+                if self.inputs[i].root == self.inputs[k].root:
+                    self.inputs[k].home = i
+                    break
+        self.place_of = <int*>room(self.roots, sizeof(int))
+        for k in range(self.roots):
+            self.place_of[k] = -1
+        for k in range(self.placed_count):
+            self.place_of[self.placed[k].root] = k
+        self.written_count = <int>len(self.written_roots)
+        self.written = <int*>room(self.written_count, sizeof(int))
+        for k in range(self.written_count):
+            self.written[k] = self.written_roots[k]
+        for k in range(len(self.steps)):
+            drops += <int>len(self.drop_lists[k])
+            if isinstance(self.steps[k], PreparedStep):
+                self.launch_count += 1
+                step = <PreparedStep>self.steps[k]
+                operands += step.count
+                self.widest = max(self.widest, step.count)
+                self.workspace = max(self.workspace, step.workspace)
+            else:
+                self.calls = True
+        self.drops = <int*>room(drops, sizeof(int))
+        self.launches = <Launch*>room(self.launch_count, sizeof(Launch))
+        self.operands = <Operand*>room(operands, sizeof(Operand))
+        self.stretches = <Stretch*>room(len(self.steps), sizeof(Stretch))
+        operands = 0
+        for k in range(len(self.steps)):
+            if isinstance(self.steps[k], CallStep):
+                s = &self.stretches[self.stretch_count]
+                self.stretch_count += 1
+                s.call, s.drop_begin, work = <PyObject*>self.steps[k], self.drop_count, 0
+            else:
+                if s == NULL or s.call != NULL:
+                    s = &self.stretches[self.stretch_count]
+                    self.stretch_count += 1
+                    s.begin, s.drop_begin = first, self.drop_count
+                step, l = <PreparedStep>self.steps[k], &self.launches[first]
+                first += 1
+                l.step, l.count, l.work, l.operands = <PyObject*>step, step.count, step.work, self.operands + operands
+                operands += step.count
+                for i in range(step.count):
+                    d = self.place_of[step.roots[i]]
+                    l.operands[i].root, l.operands[i].offset = step.roots[i], step.offsets[i]
+                    if d >= 0:
+                        own = &self.placed[d]
+                        l.operands[i].root = self.roots if own.home < 0 else own.home
+                        l.operands[i].offset += own.at
+                if type(step) is LoopStep:
+                    plan = (<LoopStep>step).plan
+                    if plan.geometry != NULL and plan.offsets == NULL and plan.repeated < 0 and not plan.many:
+                        l.kernel, l.geometry, l.scalars = plan.run, plan.geometry, plan.scalars
+                work += step.work
+                s.end, s.releases = first, work >= PARALLEL_FROM
+            for root in self.drop_lists[k]:
+                self.drops[self.drop_count] = root
+                self.drop_count += 1
+            s.drop_end = self.drop_count
+        self.complete = True
+        return 0
 
-cdef int64_t span(Geometry g):
-    """How many elements from the first to the last."""
-    cdef int64_t last = 0
-    cdef int d
-    for d in range(g.rank):
-        last += (g.sizes[d] - 1) * g.strides[d] if g.sizes[d] else 0
-    return last + 1
+
+cdef void* room(size_t count, size_t size) except NULL:
+    cdef void* memory = calloc(max(count, <size_t>1), size)
+    if memory == NULL:
+        raise MemoryError
+    return memory
+
+
+cdef Layout* layouts(list geometries) except NULL:
+    """An array of them; the sizes stay with the geometries."""
+    cdef Layout* to = <Layout*>room(len(geometries), sizeof(Layout))
+    cdef int k
+    for k in range(len(geometries)):
+        to[k] = (<Geometry>geometries[k]).layout
+    return to
 
 
 cdef str mismatch(int k, place, given):
@@ -287,17 +578,21 @@ cdef str mismatch(int k, place, given):
             f"{given.stride()}")
 
 
-cdef object replaced(object x, change):
+cdef object viewed(Runner runner, object x, Run* r, dict views):
     """A structure with its references replaced."""
+    if type(x) is Reference:
+        if x not in views:
+            views[x] = (<Reference>x).view(runner.tensor((<Reference>x).root, r))
+        return views[x]
     if type(x) is tuple:
-        return tuple([replaced(y, change) for y in x])
+        return tuple([viewed(runner, y, r, views) for y in <tuple>x])
     if type(x) is list:
-        return [replaced(y, change) for y in x]
+        return [viewed(runner, y, r, views) for y in <list>x]
     if type(x) is dict:
-        return {key: replaced(y, change) for key, y in x.items()}
+        return {key: viewed(runner, y, r, views) for key, y in (<dict>x).items()}
     if isinstance(x, tuple) and hasattr(x, "_fields"):
-        return type(x)(*[replaced(y, change) for y in x])
-    return change(x) if hasattr(x, "whole") else x
+        return type(x)(*[viewed(runner, y, r, views) for y in x])
+    return x
 
 
 cdef int collect(object x, list found) except -1:

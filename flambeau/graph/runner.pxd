@@ -1,0 +1,82 @@
+"""A plan run in compiled code; see runner.pyx."""
+from libc.stdint cimport int64_t, uint64_t
+from cpython.object cimport PyObject
+from ..core.base.tensor cimport TensorBase
+from ..core.call.kernels cimport kernel_t
+
+cdef class PreparedStep:
+    """A launch without Python: operand k lies `offsets[k]` bytes from where root `roots[k]` does."""
+
+    cdef int count
+    cdef int* roots
+    cdef int64_t* offsets
+    cdef int64_t workspace        # bytes, from an address that 64 divides
+    cdef double work              # about so many elementary operations
+
+    # May raise; signals are looked at where it takes long.
+    cdef int launch(self, char** data, char* workspace) except -1 nogil
+
+cdef struct Operand:
+    int root
+    int64_t offset
+
+cdef struct Launch:
+    kernel_t kernel               # one call of it does everything; NULL: `step` knows how
+    const int64_t* geometry
+    const uint64_t* scalars
+    PyObject* step                # borrowed from the runner's list
+    Operand* operands
+    int count
+    double work
+
+cdef struct Stretch:              # launches one after another, or a call
+    int begin, end                # of the launches
+    PyObject* call                # borrowed; NULL: launches
+    int drop_begin, drop_end      # roots whose tensors nobody reads any more
+    bint releases                 # enough work to give up the GIL
+
+cdef struct Layout:               # of a new tensor, or of one that is given
+    int root, rank, code
+    bint dense
+    int home                      # the root whose memory a placed one lies in
+    int64_t at                    # there, in bytes
+    int64_t* sizes                # strides follow
+
+cdef struct Run:
+    char** bases                  # where each root's memory is
+    PyObject** known              # owned: a tensor over each root, where there is one
+    PyObject* arena               # owned Storage, NULL where the arena is on the stack or empty
+
+cdef class Runner:
+    cdef readonly int roots
+    cdef readonly int64_t nbytes, workspace     # of the arena, and behind it for the length of a step
+    cdef readonly list steps
+    cdef readonly object memory                 # `memory.Use`: what a run takes
+    cdef list places, held
+    cdef object outputs
+    cdef bint single, whole, complete
+    cdef Layout* inputs
+    cdef Layout* placed
+    cdef Layout* made
+    cdef int* place_of                          # of a root among those that are placed; -1: none
+    cdef int input_count, placed_count, made_count, launch_count, stretch_count, drop_count, widest, written_count
+    cdef int* written
+    cdef int* drops
+    cdef Launch* launches
+    cdef Operand* operands
+    cdef Stretch* stretches
+    cdef bint calls
+    cdef list constants, drop_lists, written_roots
+
+    # What the steps compute of these tensors (borrowed, of the recorded geometry: TypeError for others).
+    cdef object call(self, PyObject** tensors, Py_ssize_t n)
+    # The same for tensors whose number and geometry the caller has checked; whoever calls holds them while it runs.
+    cdef object run(self, PyObject** tensors)
+
+    cdef object execute(self, Run* r, PyObject** tensors, PyObject** storages)
+    cdef int finish(self) except -1
+    cdef int launch_all(self, const Stretch* s, char** bases, char* workspace) except -1 nogil
+    cdef int run_call(self, Stretch* s, Run* r) except -1
+    cdef object fill(self, object x, Run* r)
+    cdef TensorBase tensor(self, int root, Run* r)
+    cdef object result(self, object x, Run* r)
