@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from ..codegen import expr as ex
 from ..codegen import kernels as kn
 from ..core.loops.planning import loop_plan, row_plan
 from ..core.loops.plans import Geometry
+from .assemble import assemble
 from .expressions import Leaves, Unfused, expressions, loop_of
 from .groups import Group, groups_of
-from .memory import Arena
-from .products import Product, product_of
+from .products import product_of
 from .program import Call, Program, Value
-from .runner import CallStep, LoopStep, ProductStep, Reference, Runner
-from .trace import mapped
+from .runner import Runner
 
 
-def plan(program: Program, fused: bool = True) -> Runner:
+def plan(program: Program, fused: bool = True, donated: Iterable[int] = ()) -> Runner:
     """What runs the program on other tensors of the same geometry; with `fused` false each call by itself.
+
+    Inputs whose numbers are `donated` are not read any more once the program has run: their memory is written over as soon as the
+    program does not read it.
 
     >>> import flambeau as torch
     >>> from flambeau.graph.lower import plan
@@ -31,7 +34,7 @@ def plan(program: Program, fused: bool = True) -> Runner:
     >>> runner(torch.ones(3))
     tensor(4.2426)
     """
-    return _Plan(program, fused).runner()
+    return assemble(program, _Plan(program, fused).steps, frozenset(donated))
 
 
 class _Plan:
@@ -104,57 +107,6 @@ class _Plan:
             self.steps.append((product, [*call.results, *product.operands]))
             return
         self.steps.append((call, [*call.values(), *call.results]))
-
-    def runner(self) -> Runner:
-        """Places for values, and the steps with them."""
-        arena = Arena[Value]()
-        program = self.program
-        returned = {v.root for v in program.results()}
-        by_calls = {
-            v.root
-            for step, _ in self.steps
-            if isinstance(step, Call)
-            for v in step.results
-            if v.root.call is step
-        }
-        for index, (_, values) in enumerate(self.steps):
-            for v in values:
-                r = v.root
-                if r.call is not None and r not in returned and r not in by_calls:
-                    arena.touch(r, r.span * r.dtype.itemsize, index)
-        places = arena.solve()
-        roots = list(dict.fromkeys(v.root for v in program.values))
-        number = {r: k for k, r in enumerate(roots)}
-        runner = Runner(len(roots), arena.size)
-        for v in program.inputs:
-            runner.add_input(number[v.root], v.place)
-        for v in program.constants():
-            runner.add_constant(number[v.root], v.tensor, v.place)
-        for r, begin in places.items():
-            runner.add_place(number[r], begin, r.place)
-        for r in roots:
-            if r in returned and r.call is not None and r not in by_calls:
-                runner.add_result(number[r], r.place)
-        for step, values in self.steps:
-            at = [(number[v.root], v.offset * v.dtype.itemsize) for v in values]
-            if isinstance(step, Call):
-                runner.add_step(_call_step(step, number))
-            elif isinstance(step, Product):
-                runner.add_step(ProductStep(step.plan, at))
-            else:
-                runner.add_step(LoopStep(step, at))
-        runner.set_outputs(mapped(program.outputs, Value, lambda v: _reference(v, number)))
-        return runner
-
-
-def _reference(value: Value, number: dict[Value, int]) -> Reference:
-    return Reference(number[value.root], value.place, value.offset, value is value.root)
-
-
-def _call_step(call: Call, number: dict[Value, int]) -> CallStep:
-    args, kwargs = mapped((call.args, call.kwargs), Value, lambda v: _reference(v, number))
-    results = [(number[v] if v is v.root else -1, v.place) for v in call.results]
-    return CallStep(call.operation, args, kwargs, results)
 
 
 def _along(

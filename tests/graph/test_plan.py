@@ -10,7 +10,6 @@ import pytest
 import flambeau
 from flambeau import nn
 from flambeau.graph.lower import plan
-from flambeau.graph.memory import Arena
 from flambeau.graph.program import Program
 from flambeau.graph.trace import record
 
@@ -226,23 +225,3 @@ def test_results_are_new_and_the_arena_is_reused():
     a, b = runner(x), runner(x)
     assert a.data_ptr() != b.data_ptr()
     np.testing.assert_array_equal(a.numpy(), b.numpy())
-
-
-def test_places_do_not_overlap_while_both_live():
-    random = np.random.default_rng(0)
-    for _ in range(50):
-        arena = Arena()
-        lives = {}
-        for key in range(20):
-            first = int(random.integers(0, 30))
-            lives[key] = (int(random.integers(1, 1000)), first, first + int(random.integers(0, 10)))
-        for step in range(40):
-            for key, (nbytes, first, last) in lives.items():
-                if step in (first, last):
-                    arena.touch(key, nbytes, step)
-        places = arena.solve()
-        for a, (size, first, last) in lives.items():
-            assert places[a] % 64 == 0 and places[a] + size <= arena.size
-            for b, (other, begin, end) in lives.items():
-                if a < b and first <= end and begin <= last:
-                    assert places[a] + size <= places[b] or places[b] + other <= places[a]

@@ -1,0 +1,157 @@
+"""From steps to a Runner: what lies where, who may lie in whose place, and which tensors die after which step."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from ..core.loops.plans import LoopPlan, RowLoopPlan
+from .memory import Arena, Use
+from .products import Product
+from .program import Call, Program, Value
+from .runner import CallStep, LoopStep, ProductStep, Reference, Runner
+from .trace import mapped
+
+Step = tuple[
+    Any, list[Value]
+]  # a Call, a Product or a LoopPlan, and the values that it touches, results first
+
+
+def assemble(program: Program, steps: Sequence[Step], donated: Collection[int] = ()) -> Runner:
+    """What runs these steps of a program; inputs whose numbers are `donated` are given up.
+
+    ValueError where a donated input shares memory with another, or is returned.
+    """
+    return _Assembly(program, steps, donated).runner()
+
+
+class _Assembly:
+    def __init__(self, program: Program, steps: Sequence[Step], donated: Collection[int]) -> None:
+        self.program, self.steps = program, steps
+        self.returned = {v.root for v in program.results()}
+        self.last: dict[Value, int] = {}  # the step that touches a root last
+        for index, (_, values) in enumerate(steps):
+            self.last.update((v.root, index) for v in values)
+        calls = [step for step, _ in steps if isinstance(step, Call)]
+        self.by_calls = {v for call in calls for v in call.results if v.root is v and v.call is call}
+        self.donated = [program.inputs[k] for k in sorted(donated)]
+        roots = [v.root for v in program.inputs]
+        for v in self.donated:
+            if v.root in self.returned or roots.count(v.root) > 1:
+                raise ValueError(
+                    f"plan(): input {program.inputs.index(v)} is donated, and returned or part of another"
+                )
+        self.arena = Arena[Value]()
+        self._live()
+        self._replace()
+        self.spots = self.arena.solve()
+
+    def _live(self) -> None:
+        """From when to when values live, and whose memory is free when."""
+        arena = self.arena
+        for index, (_, values) in enumerate(self.steps):
+            for v in values:
+                if v.root.call is not None:
+                    arena.touch(v.root, _nbytes(v.root), index)
+        for root, (nbytes, first, _) in arena.lives.items():
+            if root in self.by_calls:
+                arena.keep_apart(root, root in self.returned)
+            elif root in self.returned:
+                arena.lend(root, nbytes, before=first)
+        for v in self.donated:
+            arena.lend(v.root, _nbytes(v.root), after=self.last.get(v.root, -1))
+
+    def _replace(self) -> None:
+        """Results of loops take the place of operands that die there, where each element is read before it is written."""
+        for index, (step, values) in enumerate(self.steps):
+            if not isinstance(step, LoopPlan) or isinstance(step, RowLoopPlan):
+                continue
+            strides, free = step.loop_strides(), values[step.outputs :]
+            for k, made in enumerate(values[: step.outputs]):
+                if made is not made.root or made.root.call is None or self.arena.lives[made][1] != index:
+                    continue
+                for v in free:
+                    if self._dies_in_place(v.root, index, step, values, strides, k) and self.arena.replace(
+                        made, v.root
+                    ):
+                        free = [other for other in free if other.root is not v.root]
+                        break
+
+    def _dies_in_place(
+        self, root: Value, index: int, step: LoopPlan, values: list[Value], strides: Any, k: int
+    ) -> bool:
+        """Whether a root is read here for the last time, and by each element of result k just where that is written."""
+        if root.call is None or self.last[root] != index or root in self.returned or root in self.by_calls:
+            return False
+        width = values[k].dtype.itemsize
+        return all(
+            j >= step.outputs
+            and v.offset == 0
+            and v.dtype.itemsize == width
+            and strides[j] == strides[k]
+            and not step.operands[j].offset
+            for j, v in enumerate(values)
+            if v.root is root
+        )
+
+    def runner(self) -> Runner:
+        """The steps with places."""
+        program, arena = self.program, self.arena
+        roots = list(dict.fromkeys(v.root for v in program.values))
+        number = {r: k for k, r in enumerate(roots)}
+        made = [r for r in roots if r in self.returned and r.call is not None and r not in self.by_calls]
+        use = Use(arena.size, sum(map(_nbytes, made)), arena.called(), arena.bound())
+        runner = Runner(len(roots), arena.size, use)
+        for v in program.inputs:
+            runner.add_input(number[v.root], v.place, v.offset * v.dtype.itemsize)
+        for v in program.constants():
+            runner.add_constant(number[v.root], v.tensor, v.place)
+        for r, spot in self.spots.items():
+            runner.add_place(number[r], spot.at, r.place, -1 if spot.home is None else number[spot.home])
+        for r in made:
+            runner.add_result(number[r], r.place)
+        written: set[Value] = {v.root for v in self.donated if any(s.home is v for s in self.spots.values())}
+        drops: dict[int, list[int]] = {}
+        for r in self.by_calls - self.returned:
+            drops.setdefault(self.last[r], []).append(number[r])
+        for index, (step, values) in enumerate(self.steps):
+            at = [(number[v.root], v.offset * v.dtype.itemsize) for v in values]
+            made_step: Any
+            if isinstance(step, Call):
+                made_step = _call_step(step, number)
+            elif isinstance(step, Product):
+                made_step = ProductStep(step.plan, at)
+            else:
+                made_step = LoopStep(step, at)
+            if not isinstance(step, Call):
+                results = values[: step.outputs if isinstance(step, LoopPlan) else 1]
+                written.update(v.root for v in results if v.root.call is None)
+            runner.add_step(made_step, drops.get(index, ()))
+        for r in sorted(written, key=number.__getitem__):
+            runner.add_written(number[r])
+        runner.set_outputs(mapped(program.outputs, Value, _References(number)))
+        return runner
+
+
+def _nbytes(root: Value) -> int:
+    return root.span * root.dtype.itemsize
+
+
+class _References(dict[Value, Reference]):
+    """A reference for each value, made once: what a program returns twice is one object."""
+
+    def __init__(self, number: dict[Value, int]) -> None:
+        self.number = number
+
+    def __missing__(self, value: Value) -> Reference:
+        found = Reference(self.number[value.root], value.place, value.offset, value is value.root)
+        self[value] = found
+        return found
+
+    __call__ = dict.__getitem__
+
+
+def _call_step(call: Call, number: dict[Value, int]) -> CallStep:
+    args, kwargs = mapped((call.args, call.kwargs), Value, _References(number))
+    results = [(number[v] if v is v.root else -1, v.place) for v in call.results]
+    return CallStep(call.operation, args, kwargs, results)
