@@ -70,7 +70,7 @@ def groups_of(program: Program, fused: bool = True) -> list[Group]:
         home[call] = group
         group.calls.append(call)
         group.made.update(call.results)
-        _wait(groups, group, {home[c] for c in call.after} - {group})
+        wait(groups, group, {home[c] for c in call.after} - {group})
     return in_order(groups)
 
 
@@ -126,10 +126,10 @@ def _merge(group: Group, other: Group, groups: list[Group], home: dict[Call, Gro
         if other in g.before:
             g.before.discard(other)
             g.before.add(group)
-    _wait(groups, group, other.before)
+    wait(groups, group, other.before)
 
 
-def _wait(groups: Iterable[Group], group: Group, needed: set[Group]) -> None:
+def wait(groups: Iterable[Group], group: Group, needed: set[Group]) -> None:
     """Enter that a group runs after others, and whatever runs after the group."""
     added = set(needed)
     for g in needed:

@@ -10,6 +10,7 @@ from ..codegen import kernels as kn
 from ..core.loops.planning import loop_plan, row_plan
 from ..core.loops.plans import Geometry
 from .assemble import assemble
+from .epilogues import ProductGroup, product_with, with_epilogues
 from .expressions import Leaves, Unfused, expressions, loop_of
 from .groups import Group, groups_of
 from .products import product_of
@@ -42,6 +43,8 @@ class _Plan:
         self.program = program
         program.drop_dead(lambda call: loop_of(call) is not None)
         groups = groups_of(program, fused)
+        if fused:
+            groups = with_epilogues(program, groups)
         self.wanted = self._read_from_memory(groups)
         self.steps: list[tuple[Any, list[Value]]] = []  # a step, and the values that it touches
         for group in groups:
@@ -58,6 +61,14 @@ class _Plan:
         return wanted
 
     def _enter(self, group: Group) -> None:
+        if isinstance(group, ProductGroup):
+            product = product_with(group, self.wanted)
+            if product is not None:
+                self.steps.append((product, list(product.values)))
+                return
+            self.wanted.add(group.product.results[0].root)
+            self._call(group.product)
+            group = group.rest
         if group.loop is not None:
             try:
                 self._kernel(group)
@@ -104,7 +115,7 @@ class _Plan:
     def _call(self, call: Call) -> None:
         product = product_of(call)
         if product is not None:
-            self.steps.append((product, [*call.results, *product.operands]))
+            self.steps.append((product, list(product.values)))
             return
         self.steps.append((call, [*call.values(), *call.results]))
 

@@ -12,10 +12,20 @@ from .program import Call, Value
 
 
 class Product(NamedTuple):
-    """A prepared product, and the values that it reads."""
+    """A prepared product, and the values that it touches: the result, left, right, and operands of what is made of the sums."""
 
     plan: ProductPlan
-    operands: tuple[Value, ...]
+    values: tuple[Value, ...]
+
+
+class Operands(NamedTuple):
+    """alpha * left @ right + beta * addend."""
+
+    left: Value
+    right: Value
+    addend: Value | None
+    alpha: float
+    beta: float
 
 
 def product_of(call: Call) -> Product | None:
@@ -26,9 +36,23 @@ def product_of(call: Call) -> Product | None:
     >>> from flambeau.graph.program import Program
     >>> from flambeau.graph.trace import record
     >>> graph, _ = record(torch.nn.functional.linear, torch.ones(2, 3), torch.ones(4, 3))
-    >>> product_of(Program(graph).calls[0]).operands
-    (%0: float32[2, 3], %1: float32[3, 4])
+    >>> product_of(Program(graph).calls[0]).values
+    (%2: float32[2, 4], %0: float32[2, 3], %1: float32[3, 4])
     """
+    found = operands_of(call)
+    if found is None:
+        return None
+    left, right, addend, alpha, beta = found
+    operands = (left, right) if addend is None else (left, right, addend)
+    try:
+        plan = ProductPlan(*map(example, operands), numbers=(alpha,) if addend is None else (alpha, beta))
+    except (NotImplementedError, ValueError):
+        return None
+    return Product(plan, (call.results[0], *operands))
+
+
+def operands_of(call: Call) -> Operands | None:
+    """What a call multiplies, as its declaration says; None for no product, one that writes, or one whose result is not dense."""
     entry: Any = getattr(call.operation, "entry", None)
     said = None if entry is None else entry.details.get("product")
     (result,) = call.results if len(call.results) == 1 else (None,)
@@ -45,16 +69,10 @@ def product_of(call: Call) -> Product | None:
     found = said(*bound.args, **{n: x for n, x in bound.kwargs.items() if n != "out"})
     if found is None or any(v.dtype != result.dtype for v in found[:3] if v is not None):
         return None
-    left, right, addend, *numbers = found
-    operands = (left, right) if addend is None else (left, right, addend)
-    scales = tuple(map(float, numbers[: len(operands) - 1]))
-    try:
-        plan = ProductPlan(*map(_example, operands), numbers=scales)
-    except (NotImplementedError, ValueError):
-        return None
-    return Product(plan, operands)
+    left, right, addend, alpha, beta = found
+    return Operands(left, right, addend, float(alpha), float(beta))
 
 
-def _example(value: Value) -> TensorBase:
+def example(value: Value) -> TensorBase:
     """A tensor of a value's geometry."""
     return empty_strided(value.shape, value.place.stride, dtype=value.dtype, device="cpu")

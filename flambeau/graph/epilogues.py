@@ -1,0 +1,258 @@
+"""Products that end in what follows them: a pointwise group whose one large operand is a product becomes that product's epilogue.
+
+The tile then computes the group's expression from the sums in its registers: the product is neither stored nor read again, and a launch is
+saved.  That needs a product that nobody else reads, one result, and operands with one element a column, a row or a place
+(`codegen/tiles/epilogues.py`).  Sums of tiles are taken in another order than BLAS takes them.
+"""
+
+from __future__ import annotations
+
+import math
+
+from ..codegen import expr as ex
+from ..codegen.expr import Expr
+from ..codegen.tiles.epilogues import MOST, Epilogue
+from ..core.base.tensor import TensorBase
+from ..core.lib.products.product_plan import ProductPlan
+from ..core.make.create import empty_strided
+from .expressions import Leaves, Unfused, expressions
+from .groups import Group, in_order, wait
+from .products import Operands, Product, example, operands_of
+from .program import Call, Program, Value
+
+# Measured on a Zen 5 core, a product and then a pass beside one tile, with vectors of 64 bytes and of 32:
+#   relu of 512 × 32 × 512 1.12, 1.08;  128 × 64 × 512 1.07, 1.02;  128 × 512 × 512 1.01, 0.98;  8 × 64 × 64 1.10, 1.28
+#   gelu of 512 × 32 × 512 1.00, 0.95;  128 × 64 × 512 0.98, 0.96;  128 × 512 × 512 0.98, 0.95;  8 × 64 × 64 0.93, 1.17
+FEW_TERMS = 128
+SMALL = 1 << 11  # multiplications of one row or column, beside which a launch is long
+
+
+class ProductGroup(Group):
+    """A product and the pointwise calls that its tiles end in."""
+
+    def __init__(self, product: Call, rest: Group) -> None:
+        super().__init__(rest.loop)
+        self.product, self.rest = product, rest
+        self.calls = [product, *rest.calls]
+        self.made = rest.made | set(product.results)
+        self.before = rest.before
+
+
+def with_epilogues(program: Program, groups: list[Group]) -> list[Group]:
+    """The groups, products joined with what follows them where that wins.
+
+    >>> import flambeau as torch
+    >>> from flambeau.graph.epilogues import with_epilogues
+    >>> from flambeau.graph.groups import groups_of
+    >>> from flambeau.graph.program import Program
+    >>> from flambeau.graph.trace import record
+    >>> graph, _ = record(lambda x, w, b: torch.nn.functional.linear(x, w, b).relu(), *map(torch.ones, ((2, 3), (4, 3), 4)))
+    >>> program = Program(graph)
+    >>> with_epilogues(program, groups_of(program))
+    [Group(linear_relu: Loop(shape=(2, 4), dims=None))]
+    """
+    groups = list(groups)
+    home = {c: g for g in groups for c in g.calls}
+    readers: dict[Value, set[Group]] = {}
+    for call in program.calls:
+        for v in (*call.values(), *call.written):
+            readers.setdefault(v.root, set()).add(home[call])
+    returned = {v.root for v in program.results()}
+    for group in list(groups):
+        if group.loop is not None and group.loop.dims is None:
+            found = _product_before(program, group, home, readers, returned)
+            if found is not None:
+                _join(groups, home[found], group, ProductGroup(found, group), readers)
+    return in_order(groups)
+
+
+def _product_before(
+    program: Program,
+    group: Group,
+    home: dict[Call, Group],
+    readers: dict[Value, set[Group]],
+    returned: set[Value],
+) -> Call | None:
+    """The product that a group may become the epilogue of: the largest of those that only the group reads."""
+    assert group.loop is not None
+    count = math.prod(group.loop.shape)
+    best: Call | None = None
+    most = 0.0
+    for value in dict.fromkeys(v for c in group.calls for v in c.values()):
+        call = value.call
+        if (
+            call is None
+            or value.root in returned
+            or readers[value.root] != {group}
+            or value.root.call is not call
+        ):
+            continue
+        if (
+            call in group.calls
+            or len(home[call].calls) != 1
+            or math.prod(value.shape) != count
+            or value.span != value.root.span
+        ):
+            continue
+        operands = operands_of(call)
+        if operands is None or program.is_written(value) or not _between(home[call], group):
+            continue
+        work = float(count) * operands.left.shape[-1]
+        if work > most:
+            best, most = call, work
+    return best
+
+
+def _between(product: Group, group: Group) -> bool:
+    """Whether no other group has to run after the product and before the group."""
+    return not any(product in g.before for g in group.before)
+
+
+def _join(
+    groups: list[Group], product: Group, rest: Group, joined: ProductGroup, readers: dict[Value, set[Group]]
+) -> None:
+    joined.before = (rest.before | product.before) - {product, rest}
+    groups[groups.index(rest)] = joined
+    groups.remove(product)
+    for g in groups:
+        if product in g.before or rest in g.before:
+            g.before = g.before - {product, rest} | {joined}
+    wait(groups, joined, set(joined.before))
+    for found in readers.values():
+        if product in found or rest in found:
+            found -= {product, rest}
+            found.add(joined)
+
+
+def product_with(group: ProductGroup, wanted: set[Value]) -> Product | None:
+    """The product prepared with its epilogue; None where the group is no epilogue of it, or where that loses.
+
+    `wanted`: roots that others read from memory.
+    """
+    operands = operands_of(group.product)
+    assert operands is not None and group.loop is not None
+    (sums,) = group.product.results
+    leaves, known = Leaves(), dict[Value, Expr]()
+
+    def of(value: Value) -> Expr:
+        return known[value] if value in known else leaves.of(value)
+
+    outputs: list[Value] = []
+    try:
+        for call in group.rest.calls:
+            known.update(zip(call.results, expressions(call, of, leaves, group.loop), strict=True))
+            outputs += [v for v in call.results if v.root in wanted]
+    except (Unfused, NotImplementedError):
+        return None
+    if len(outputs) != 1:
+        return None
+    (result,) = outputs
+    if (
+        result.dtype != sums.dtype
+        or not result.contiguous
+        or math.prod(result.shape) != math.prod(sums.shape)
+    ):
+        return None
+    ending = _Ending(sums)
+    try:
+        total = _scaled(ending, operands)
+        root = known[result]
+        replace = {}
+        for e in ex.walk([root]):
+            if e.op == "input":
+                value, strides = leaves.read[e.value]
+                replace[e] = (
+                    total if value.root is sums.root else ending.read(value, strides, group.loop.shape)
+                )
+        epilogue = Epilogue(ex.substitute([root], replace)[0], tuple(ending.reads))
+        left, right = example(operands.left), example(operands.right)
+        plan = ProductPlan(left, right, *ending.examples, epilogue=epilogue)
+    except (Unfused, NotImplementedError, ValueError, TypeError):
+        return None
+    if not _wins(plan, operands):
+        return None
+    return Product(plan, (result, operands.left, operands.right, *ending.values))
+
+
+def _wins(plan: ProductPlan, operands: Operands) -> bool:
+    """Whether tiles that end so take less time than what computes the product alone, and a pass over its result.
+
+    Long expressions are written once for all rows of a tile, with their lanes half used: a pass of their own is faster.  Products that
+    BLAS computes are left to it where the sums are long, beside which a pass is little.
+    """
+    if plan.epilogue is None or plan.epilogue.long():
+        return False
+    (rows, terms), columns = operands.left.shape[-2:], operands.right.shape[-1]
+    if (
+        plan.way == "dots"
+        or terms <= FEW_TERMS
+        and (min(rows, columns) > 1 or terms * max(rows, columns) <= SMALL)
+    ):
+        return True
+    alone = ProductPlan(example(operands.left), example(operands.right))
+    return alone.way != "BLAS"
+
+
+class _Ending:
+    """The operands of an epilogue as they are found: how each is read, and a tensor of the geometry that a plan wants."""
+
+    def __init__(self, sums: Value) -> None:
+        self.sums = sums
+        self.values: list[Value] = []
+        self.reads: list[str] = []
+        self.examples: list[TensorBase] = []
+        self.exprs: dict[tuple[int, str], Expr] = {}
+
+    def read(self, value: Value, strides: tuple[int, ...], shape: tuple[int, ...]) -> Expr:
+        """An operand of loops over `shape` as an input of the epilogue; Unfused where tiles cannot read it so."""
+        whole = self.sums.shape
+        if value.dtype != self.sums.dtype:
+            raise Unfused(f"an operand of {value.dtype.name} beside sums of {self.sums.dtype.name}")
+        columns = shape[-1:] == whole[-1:]
+        if strides == dense(shape):
+            how, sizes, steps = "both", whole, row_major(whole)
+        elif columns and strides == (1,):
+            how, sizes, steps = "columns", whole[-1:], (1,)
+        elif columns and strides and strides[-1] == 0 and strides[:-1] == dense(shape[:-1]):
+            how, sizes, steps = "rows", whole[:-1], row_major(whole[:-1])
+        elif columns and len(strides) == 2 == len(whole) and strides[1] == 1 and strides[0] >= whole[1]:
+            how, sizes, steps = "both", whole, strides
+        else:
+            raise Unfused(f"an operand of strides {strides} beside a product of shape {list(whole)}")
+        key = value.number, how
+        if key not in self.exprs:
+            if len(self.values) == MOST:
+                raise Unfused(f"more than {MOST} operands")
+            self.values.append(value)
+            self.reads.append(how)
+            self.examples.append(empty_strided(sizes, steps, dtype=value.dtype, device="cpu"))
+            self.exprs[key] = ex.input(len(self.values), value.dtype.name)
+        return self.exprs[key]
+
+
+def _scaled(ending: _Ending, operands: Operands) -> Expr:
+    """alpha * sum + beta * addend, as an epilogue reads them."""
+    dtype = ending.sums.dtype.name
+    total = ex.input(0, dtype)
+    if operands.alpha != 1:
+        total = total * ex.const(operands.alpha, dtype)
+    if operands.addend is None or operands.beta == 0:
+        return total
+    own = moving(operands.addend.shape, operands.addend.strides)
+    addend = ending.read(operands.addend, own, ending.sums.shape)
+    return total + (addend if operands.beta == 1 else addend * ex.const(operands.beta, dtype))
+
+
+def row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Strides of what lies without gaps."""
+    return tuple(math.prod(shape[d + 1 :]) for d in range(len(shape)))
+
+
+def moving(shape: tuple[int, ...], strides: tuple[int, ...]) -> tuple[int, ...]:
+    """Strides as `Leaves` has them: 0 where nothing moves, and none ahead of the first that does."""
+    own = [0 if n == 1 else s for n, s in zip(shape, strides)]
+    return tuple(own[next((k for k, s in enumerate(own) if s), len(own)) :])
+
+
+def dense(shape: tuple[int, ...]) -> tuple[int, ...]:
+    return moving(shape, row_major(shape))
