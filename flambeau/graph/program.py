@@ -248,9 +248,14 @@ class Program:
 
 
 def _written(operation: Callable, args: tuple, kwargs: dict[str, Any]) -> frozenset[Value]:
-    """The roots that a call writes to: that of its first argument, where it is in place, and those of results that it was given."""
-    found: list[Value] = []
+    """The roots that a call writes to."""
+    return frozenset(v.root for v in written_by(operation, args, kwargs, Value))
+
+
+def written_by(operation: Any, args: tuple, kwargs: dict[str, Any], kind: type) -> list:
+    """What a call writes to, of that class: its first argument, where it is in place, and results that it was given."""
+    found: list = []
     if getattr(operation, "writes", False):
-        mapped(args[0] if args else next(iter(kwargs.values())), Value, found.append)
-    mapped(kwargs.get("out"), Value, found.append)
-    return frozenset(v.root for v in found)
+        mapped(args[0] if args else next(iter(kwargs.values())), kind, found.append)
+    mapped(kwargs.get("out"), kind, found.append)
+    return found

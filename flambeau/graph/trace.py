@@ -53,7 +53,7 @@ def mapped(x: Any, kind: type | tuple[type, ...], change: Callable[[Any], Any]) 
 def graph_of(recording: Recording, inputs: Sequence[TensorBase], outputs: Any) -> GraphModule:
     """A recording as a graph of `inputs` that returns `outputs`, a structure of tensors and other values.
 
-    Each call's node has in `meta["places"]` where its results lay.  A tensor that the program had before is an attribute of the graph.  A
+    Each call's node has in `meta["places"]` where its results lay, in `meta["call"]` which of the recording's it is.  A tensor that the program had before is an attribute of the graph.  A
     view that was made without a call is `as_strided` of another tensor over its storage.
     """
     return _Builder(recording, inputs).build(outputs)
@@ -78,10 +78,10 @@ class _Builder:
             self.enter(place(t), node)
 
     def build(self, outputs: Any) -> GraphModule:
-        for call in self.recording.calls():
+        for number, call in enumerate(self.recording.calls()):
             args, kwargs = mapped((call.args, call.kwargs), (Place, TapeNode, Generator), self.argument)
             node = self.graph.call_function(call.operation, args, kwargs)
-            node.meta["places"] = call.result
+            node.meta["places"], node.meta["call"] = call.result, number
             self.enter_results(call.result, node, ())
         self.graph.output(mapped(outputs, TensorBase, lambda t: self.node_at(place(t), t)))
         return GraphModule(self.root, self.graph)

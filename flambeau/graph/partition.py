@@ -1,0 +1,425 @@
+"""A captured function and its derivative: one graph, cut into what runs forward and what runs backward.
+
+The backward pass is recorded behind the forward one, with cotangents that are inputs.  What backward needs of forward is either saved
+or computed again, whichever costs less: the least cut between what is there and what backward reads.  Saving a value costs its bytes,
+nothing where it is an input or a result, which live anyway; computing again costs a part of them (`_work`), and can only be what has
+the same elements again: element by element or along rows, from memory that nothing has written to since.  Views are free.  So a norm,
+a softmax or an activation is computed again in backward's own kernels, where an eager tape would have saved it.
+
+>>> import flambeau as torch
+>>> from flambeau.graph.partition import region_of
+>>> from flambeau.graph.record import Recording
+>>> x = torch.ones(3, requires_grad=True)
+>>> with Recording() as recording:
+...     y = (x * 2).exp().sum()
+>>> region = region_of(recording, [x], [y])
+>>> (z,) = region(torch.zeros(3, requires_grad=True))
+>>> z
+tensor(3., grad_fn=<CompiledFunctionBackward>)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..core.base.tensor import TensorBase
+from ..core.call.pointwise import PointwiseOp
+from ..core.loops.rows import RowOp
+from ..core.tape import run_backward
+from ..fx import Graph, GraphModule, Node
+from ..nn import Module
+from ..operations.declare.registry import REGISTRY
+from .lower import plan
+from .mincut import ALWAYS, Network
+from .program import Program, written_by
+from .record import Place, Recording, place
+from .region import Region, WithoutHooks, obstacle
+from .runner import Runner
+from .sources import Refusal
+from .trace import graph_of, mapped
+
+INPUT, RESULT, EXTRA = range(3)  # what a saved value is, as `region.pyx` counts
+
+
+def region_of(
+    recording: Recording, inputs: Sequence[TensorBase], outputs: Sequence[TensorBase]
+) -> Region | Runner | Refusal:
+    """What computes `outputs` from tensors like `inputs`, as a tuple: a `Region` where they have gradients, else a `Runner`.
+
+    `recording` holds the leaves that made `outputs` (tensors, each once) when they were called, in grad mode, on `inputs` (each
+    memory once), whose histories are still there.  The backward pass is run once, and recorded in `recording` too.
+
+    A `Refusal` says why no region can be made: Python has a part in the derivative, results overlap, …
+    """
+    wanted = [k for k, t in enumerate(inputs) if t.requires_grad]
+    why = obstacle(outputs, inputs) or _unlike_eager(recording, inputs, outputs)
+    if why is not None:
+        return Refusal(why)
+    differentiable = [k for k, t in enumerate(outputs) if t.requires_grad and not _is_among(t, inputs)]
+    if not differentiable and not any(t.requires_grad for t in outputs):
+        return plan(Program(graph_of(recording, inputs, tuple(outputs))))
+    joint = Joint(recording, inputs, outputs, wanted, differentiable)
+    if joint.why is not None:
+        return Refusal(joint.why)
+    return joint.region()
+
+
+def _is_among(t: TensorBase, inputs: Sequence[TensorBase]) -> bool:
+    """Whether it lies in the memory of an input."""
+    return place(t).storage in {place(x).storage for x in inputs}
+
+
+def _unlike_eager(
+    recording: Recording, inputs: Sequence[TensorBase], outputs: Sequence[TensorBase]
+) -> str | None:
+    """Why results would not be what eager calls return; None where they are."""
+    lies = {place(t).storage: t for t in inputs}
+    before = {place(t).storage for t in recording.inputs} - set(lies)
+    made: dict[int, list[tuple[Place, bool]]] = {}
+    for t in outputs:
+        at = place(t)
+        if at.storage in before:
+            return "a result is a tensor that was there before the call, and is no input"
+        if at.storage in lies:
+            source = lies[at.storage]
+            if t is not source and (t.dtype != source.dtype or t.requires_grad != source.requires_grad):
+                return "a result is a view of an input, in another dtype or with another history"
+            continue
+        for other, has_gradient in made.setdefault(at.storage, []):
+            if other == at and not (has_gradient and t.requires_grad):
+                continue
+            if not _apart(at, other):
+                return "results overlap in memory"
+        made[at.storage].append((at, t.requires_grad))
+    return None
+
+
+def _apart(a: Place, b: Place) -> bool:
+    """Whether two views of one memory share no element: pieces along one dimension."""
+    if a.stride != b.stride or a.dtype != b.dtype:
+        return False
+    a, b = sorted((a, b), key=lambda p: p.offset)
+    return any(
+        s and (b.offset - a.offset) % s == 0 and (b.offset - a.offset) // s >= n
+        for n, s in zip(a.shape, a.stride)
+    )
+
+
+@dataclass(frozen=True)
+class Saved:
+    """A value that backward reads: which (INPUT, RESULT or EXTRA, number), and its node in the joint graph."""
+
+    what: int
+    number: int
+    node: Node
+
+
+class Joint:
+    """Forward and backward in one graph."""
+
+    def __init__(
+        self,
+        recording: Recording,
+        inputs: Sequence[TensorBase],
+        outputs: Sequence[TensorBase],
+        wanted: list[int],
+        differentiable: list[int],
+    ) -> None:
+        self.inputs, self.outputs, self.wanted, self.differentiable = inputs, outputs, wanted, differentiable
+        self.why: str | None = None
+        self.lies = {place(t).storage: k for k, t in enumerate(inputs)}
+        self.made = [t for t in outputs if place(t).storage not in self.lies]
+        ahead, known = len(recording), len(recording.inputs)
+        self.cotangents = [_ones_like(outputs[k]) for k in differentiable]
+        asked = [inputs[k] for k in wanted]
+        with WithoutHooks(asked), recording:
+            self.gradients = run_backward(
+                [outputs[k] for k in differentiable], list(self.cotangents), True, False, asked, False
+            )
+        given = {place(t).storage for t in (*self.cotangents, *inputs)}
+        if any(place(t).storage not in given for t in recording.inputs[known:]):
+            self.why = "the derivative reads a tensor that no recorded call made"
+            return
+        graph = graph_of(recording, [*inputs, *self.cotangents], (tuple(self.made), tuple(self.gradients)))
+        self.root = graph
+        self.nodes = list(graph.graph.nodes)
+        self.order = {n: k for k, n in enumerate(self.nodes)}
+        self._divide(ahead)
+
+    # --- what belongs to which half ---
+    def _divide(self, ahead: int) -> None:
+        """Which nodes are forward's; `ahead` calls are."""
+        self.placeholders = [n for n in self.nodes if n.op == "placeholder"]
+        behind = set(self.placeholders[len(self.inputs) :])  # what depends on backward's calls
+        self.roots: dict[int, Node] = {}  # what lies in a memory first
+        self.writers: dict[int, list[Node]] = {}  # of forward
+        for n in self.nodes[:-1]:
+            for storage in _storages(n):
+                if isinstance(n.meta["places"], Place):
+                    self.roots.setdefault(storage, n)
+            if n.meta.get("call", -1) >= ahead or any(m in behind for m in n.all_input_nodes):
+                behind.add(n)
+            for m in written_by(n.target, n.args, n.kwargs, Node) if n.op == "call_function" else ():
+                for storage in _storages(m):
+                    if n not in behind:
+                        self.writers.setdefault(storage, []).append(n)
+                    elif self.roots[storage] not in behind:
+                        self.why = f"the derivative writes to a value of forward ({n.name})"
+        self.behind = behind
+        self.results, self.grads = self.nodes[-1].args[0]
+        if any(n.op == "get_attr" for n in (*self.results, *self.grads) if n is not None):
+            self.why = "a result or a gradient is a tensor that no recorded call made"
+        for storage in self.writers:
+            k = self.lies.get(storage)
+            if k is not None and self.inputs[k].requires_grad:
+                self.why = f"it writes to argument {k}, which requires a gradient"
+            types = {p.dtype for n in self.nodes[:-1] for p in _places(n) if p.storage == storage}
+            if len(types) > 1:
+                self.why = "memory that it writes to is read in two dtypes"
+
+    def _reads(self) -> list[Node]:
+        """The nodes of forward that backward reads."""
+        found: dict[Node, None] = {}
+        for n in self.nodes[:-1]:
+            if n in self.behind:
+                found.update((m, None) for m in n.all_input_nodes if m not in self.behind)
+        found.update((n, None) for n in self.grads if n is not None and n not in self.behind)
+        return list(found)
+
+    # --- saved, or computed again ---
+    def _vertex(self, n: Node) -> Node:
+        """What stands for a node: itself, or the memory it lies in, where forward writes to that."""
+        at = n.meta["places"]
+        if isinstance(at, Place) and at.storage in self.writers:
+            return self.roots[at.storage]
+        return n
+
+    def _again(self, n: Node) -> int:
+        """What it costs to compute a node again in backward."""
+        if n.op != "call_function" or any(s in self.writers for s in _storages(n)):
+            return ALWAYS
+        if _storages(n) <= {s for m in n.all_input_nodes for s in _storages(m)}:  # a view
+            return 0
+        if not isinstance(n.target, (PointwiseOp, RowOp)) or _draws(n.target):
+            return ALWAYS
+        for m in n.all_input_nodes:
+            for s in _storages(m):
+                if any(self.order[w] > self.order[n] for w in self.writers.get(s, ())):
+                    return ALWAYS
+        return _work(n)
+
+    def _keep(self, n: Node, results: set[int]) -> int:
+        """What it costs to save a node's value."""
+        at = n.meta["places"]
+        if not isinstance(at, Place):
+            return ALWAYS
+        if n.op in ("placeholder", "get_attr") or at.storage in results:
+            return 0 if self.roots[at.storage] is n else ALWAYS
+        return _nbytes(at) if self.roots[at.storage] is n else ALWAYS
+
+    def choose(self, recompute: bool = True) -> tuple[list[Node], set[Node]]:
+        """The nodes that are saved, and those that are computed again."""
+        network = Network[Any]()
+        results = {n.meta["places"].storage for n in self.results}
+        front = [self._vertex(n) for n in self._reads()]
+        for n in front:
+            network.add((n, "out"), "backward", ALWAYS)
+        met = set(front)
+        for n in front:
+            network.add((n, "in"), (n, "out"), self._keep(n, results))
+            cost = self._again(n)
+            if cost and not recompute:
+                cost = ALWAYS
+            if cost:
+                network.add("forward", (n, "in"), cost)
+            if cost >= ALWAYS:
+                continue
+            for m in map(self._vertex, n.all_input_nodes):
+                network.add((m, "out"), (n, "in"), ALWAYS)
+                if m not in met:
+                    met.add(m)
+                    front.append(m)
+        side = network.side("forward", "backward")
+        saved = [n for n in met if (n, "in") in side and (n, "out") not in side]
+        again = {n for n in met if (n, "in") not in side}
+        return sorted(saved, key=self.order.__getitem__), again
+
+    # --- the halves ---
+    def halves(self, recompute: bool = True) -> tuple[GraphModule, GraphModule, list[Saved]]:
+        """The forward graph (of the inputs: results, then what is saved beside), the backward graph (of cotangents and saved values:
+        gradients of the inputs that have one), and what is saved.
+        """
+        nodes, again = self.choose(recompute)
+        results = {n.meta["places"]: k for k, n in enumerate(self.results)}
+        saved: list[Saved] = []
+        extras: list[Node] = []
+        for n in nodes:
+            if n.op == "get_attr":
+                continue
+            at = n.meta["places"]
+            if at.storage in self.lies:
+                saved.append(Saved(INPUT, self.lies[at.storage], n))
+            elif at in results:
+                saved.append(Saved(RESULT, results[at], n))
+            else:
+                saved.append(Saved(EXTRA, len(extras), n))
+                extras.append(n)
+        forward = _Part(self.root)
+        for n in self.placeholders[: len(self.inputs)]:
+            forward.take(n)
+        for n in self.nodes[:-1]:
+            if n not in self.behind and n.op != "placeholder":
+                forward.take(n)
+        backward = _Part(self.root)
+        for n in self.placeholders[len(self.inputs) :]:
+            backward.take(n)
+        for s in saved:
+            backward.enter(s.node, backward.graph.placeholder(s.node.name), s.node.meta)
+        for n in self.nodes[:-1]:
+            if n in self.behind and n.op != "placeholder":
+                self._compute(backward, n.all_input_nodes, again)
+                backward.take(n)
+        given = [n for n in self.grads if n is not None]
+        self._compute(backward, given, again)
+        return forward.finish([*self.results, *extras]), backward.finish(given), saved
+
+    def _compute(self, backward: _Part, wanted: Iterable[Node], again: set[Node]) -> None:
+        """Let backward have these nodes of forward, in the order in which they were made."""
+        front = [n for n in wanted if n not in backward.made]
+        missing: set[Node] = set()
+        while front:
+            n = front.pop()
+            if n in missing or n in backward.made:
+                continue
+            missing.add(n)
+            root = self._vertex(n)
+            front.extend(n.all_input_nodes if root is n else [root])
+        for n in sorted(missing, key=self.order.__getitem__):
+            root = self._vertex(n)
+            if root is n:
+                if n.op == "call_function" and n not in again:
+                    raise RuntimeError(f"partition: {n.name} is neither saved nor computed again")
+                backward.take(n)
+            elif root.meta["places"] == n.meta["places"]:
+                backward.made[n] = backward.made[root]
+            else:
+                backward.view(n, root)
+
+    def region(self, recompute: bool = True) -> Region:
+        """The plans, and what puts them on the tape."""
+        forward, backward, saved = self.halves(recompute)
+        numbers = {id(t): k for k, t in enumerate(self.made)}
+        results, views, position = [], [], {}
+        for k, t in enumerate(self.outputs):
+            at = place(t)
+            source = self.lies.get(at.storage)
+            results.append(numbers[id(t)] if source is None else -1 - source)
+            views.append(None)
+            if source is None:
+                position[numbers[id(t)]] = k
+            elif t is not self.inputs[source]:
+                of = place(self.inputs[source])
+                views[-1] = (at.shape, at.stride, at.offset - of.offset)
+        saves = [
+            (s.what, position[s.number] if s.what == RESULT else s.number + len(self.made) * (s.what == EXTRA))
+            for s in saved
+        ]
+        count = iter(range(len(self.inputs)))
+        gradients = [-1 if g is None else next(count) for g in self.grads]
+        graph, why = self._differentiable_again()
+        return Region(
+            plan(Program(forward)),
+            plan(Program(backward)),
+            graph,
+            why,
+            tuple(self.wanted),
+            tuple(results),
+            tuple(views),
+            tuple(self.differentiable),
+            tuple(saves),
+            tuple(gradients),
+            [place(t) for t in self.cotangents],
+        )
+
+    def _differentiable_again(self) -> tuple[GraphModule | None, str]:
+        """The captured operations of forward, which give `outputs`; or why they cannot be called again."""
+        for n in self.nodes:
+            if n in self.behind or n.op != "call_function":
+                continue
+            if _draws(n.target):
+                return None, f"{n.name} draws random numbers"
+            written = written_by(n.target, n.args, n.kwargs, Node)
+            if any(s in self.lies or self.roots[s].op == "get_attr" for m in written for s in _storages(m)):
+                return None, f"{n.name} writes to a tensor that was there before the call"
+        part = _Part(self.root)
+        for n in self.nodes[:-1]:
+            if n not in self.behind:
+                part.take(n)
+        of = iter(self.results)
+        return part.finish(
+            [next(of) if place(t).storage not in self.lies else self.placeholders[0] for t in self.outputs]
+        ), ""
+
+
+class _Part:
+    """A graph of nodes of another."""
+
+    def __init__(self, root: GraphModule) -> None:
+        self.source, self.root, self.graph = root, Module(), Graph()
+        self.made: dict[Node, Node] = {}
+
+    def enter(self, n: Node, copy: Node, meta: dict) -> None:
+        copy.meta = dict(meta)
+        self.made[n] = copy
+
+    def take(self, n: Node) -> None:
+        if n.op == "get_attr":
+            self.root.register_buffer(str(n.target), getattr(self.source, str(n.target)))
+        self.made[n] = self.graph.node_copy(n, self.made.__getitem__)
+
+    def view(self, n: Node, root: Node) -> None:
+        """A node as a view of the memory that it lies in."""
+        at = n.meta["places"]
+        made = self.graph.call_function(
+            REGISTRY["as_strided"].function, (self.made[root], at.shape, at.stride, at.offset)
+        )
+        self.enter(n, made, n.meta)
+
+    def finish(self, results: Iterable[Node]) -> GraphModule:
+        self.graph.output(tuple(self.made[n] for n in results))
+        return GraphModule(self.root, self.graph)
+
+
+def _places(n: Node) -> list[Place]:
+    found: list[Place] = []
+    mapped(n.meta["places"], Place, found.append)
+    return found
+
+
+def _storages(n: Node) -> set[int]:
+    return {p.storage for p in _places(n)}
+
+
+def _nbytes(at: Place) -> int:
+    """What the memory holds that begins with a value."""
+    return 0 if 0 in at.shape else (1 + sum((n - 1) * s for n, s in zip(at.shape, at.stride))) * at.dtype.itemsize
+
+
+def _work(n: Node) -> int:
+    """The cost of computing a call again, in bytes that might be saved in its place: one for each element that it reads or makes, as
+    an element is computed in about the time in which a few bytes go to memory and come back.
+    """
+    return max(math.prod(p.shape) for m in (n, *n.all_input_nodes) for p in _places(m))
+
+
+def _draws(operation: Any) -> bool:
+    """Whether a call takes random numbers."""
+    entry = getattr(operation, "entry", None)
+    return entry is not None and entry.kind == "random"
+
+
+def _ones_like(t: TensorBase) -> Any:
+    return REGISTRY["ones_like"].function(t.detach())

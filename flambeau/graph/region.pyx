@@ -1,0 +1,301 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+"""A compiled region on the tape: its forward plan, and one node whose backward runs the other plan.
+
+What the two plans are, and what the node saves, is decided by `partition.py`.
+"""
+from libc.stdint cimport int64_t, uint64_t
+from libc.stdlib cimport calloc, free
+from libc.string cimport memset
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_INCREF
+from ..core.base.tensor cimport MAX_DIMS, TENSOR, TensorBase, alias, new_strided, pointer
+from ..core.tape.functions import FunctionNode
+from ..core.tape.history cimport attach
+from ..core.tape.modes cimport REVERSE, grad_enabled, set_grad, wants_grad
+from ..core.tape.nodes cimport IdentityNode, Node
+from ..core.tape.saved cimport Slot, clear_slot, save_tensor, unpack_tensor
+from ..core.tape.engine import run_backward
+cimport cython
+
+
+cdef class Cotangent:
+    """The geometry in which the backward plan takes the gradient of a result."""
+
+    cdef int rank, code
+    cdef int64_t sizes[MAX_DIMS]
+    cdef int64_t strides[MAX_DIMS]
+    cdef int64_t nbytes           # from the first element to the last
+
+    def __cinit__(self, place):
+        cdef int d
+        cdef int64_t last = 0
+        self.rank, self.code = <int>len(place.shape), place.dtype.code
+        for d in range(self.rank):
+            self.sizes[d], self.strides[d] = place.shape[d], place.stride[d]
+            last += (self.sizes[d] - 1) * self.strides[d]
+        self.nbytes = (last + 1) * place.dtype.itemsize
+
+    cdef bint fits(self, TensorBase t) noexcept:
+        cdef int d
+        if t.rank != self.rank or t.code != self.code:
+            return False
+        for d in range(self.rank):
+            if t.sizes[d] != self.sizes[d] or (t.strides[d] != self.strides[d] and t.sizes[d] != 1):
+                return False
+        return True
+
+    cdef object made_to_fit(self, object grad):
+        """The gradient in this geometry: copied where it has another, zeros where none arrived."""
+        cdef TensorBase t
+        if grad is not None and self.fits(<TensorBase>grad):
+            return grad
+        t = new_strided(self.rank, self.sizes, self.strides, self.code)
+        if grad is not None:
+            (<object>t).copy_(grad)
+        elif t.count:
+            memset(pointer(t), 0, self.nbytes)
+        return t
+
+
+@cython.binding(False)
+cdef class RegionNode(Node):
+    """A call of a compiled region."""
+
+    cdef Region region
+    cdef int slots
+    cdef Slot* slot
+    cdef list inputs          # for a pass that Python runs; None for one that is not held
+
+    def name(self) -> str:
+        return "CompiledFunctionBackward"
+
+    cdef list run(self, list grads):
+        cdef list given = []
+        cdef int k
+        cdef Region region = self.region
+        if grad_enabled() & REVERSE:
+            return region.differentiated(self, grads)
+        for k in range(self.outputs):
+            grad = grads[k]
+            if grad is not None and (<PyObject*>grad).ob_type != TENSOR and grad._is_batched:
+                return region.differentiated(self, grads)
+            given.append((<Cotangent>region.cotangents[k]).made_to_fit(grad))
+        for k in range(self.slots):
+            given.append(unpack_tensor(&self.slot[k], self))
+        found = <tuple>region.backward(*given)
+        return [None if k < 0 else found[k] for k in region.gradients]
+
+    cdef void drop(self):
+        cdef int k
+        for k in range(self.slots):
+            clear_slot(&self.slot[k])
+        self.inputs = None
+
+    def __dealloc__(self):
+        cdef int k
+        for k in range(self.slots):
+            clear_slot(&self.slot[k])
+        free(self.slot)
+        self.slots = 0
+
+
+cdef enum:                    # what a saved value is, as `partition.Saved` says
+    INPUT
+    RESULT
+    EXTRA
+
+
+cdef class Region:
+    """A function of tensors that is compiled whole, with its derivative: `region(*inputs)` gives the results as a tuple.
+
+    Called where operations are recorded, it puts one node on the tape.  Its inputs have to be as they were when it was captured:
+    TypeError for another geometry; that the same ones require gradients is for guards to see.  A second derivative is Python's: the
+    node calls the captured operations one by one, and RuntimeError says where that cannot be done.
+
+    Made by `partition.region_of`.
+    """
+
+    cdef readonly object forward, backward      # plans
+    cdef readonly object graph                  # the captured operations, of the inputs: what a second derivative calls
+    cdef readonly str why                       # or why it cannot
+    cdef readonly tuple wanted                  # which inputs require gradients
+    cdef readonly tuple results                 # for each result its number among those of the plan; -1 - k is input k
+    cdef readonly tuple views                   # for each, the geometry of a view of that input; None for no view
+    cdef readonly tuple differentiable          # which results have gradients
+    cdef readonly tuple saves                   # (INPUT | RESULT | EXTRA, number)
+    cdef readonly tuple gradients               # for each input that requires one its number among the backward plan's results, or -1
+    cdef list cotangents
+
+    def __init__(self, forward, backward, graph, str why, tuple wanted, tuple results, tuple views, tuple differentiable, tuple saves,
+                 tuple gradients, cotangents):
+        self.forward, self.backward, self.graph, self.why = forward, backward, graph, why
+        self.wanted, self.results, self.views, self.differentiable = wanted, results, views, differentiable
+        self.saves, self.gradients = saves, gradients
+        self.cotangents = [Cotangent(place) for place in cotangents]
+
+    def __call__(self, *tensors):
+        cdef tuple found = <tuple>self.forward(*tensors)
+        cdef list results = []
+        cdef RegionNode node = None
+        cdef TensorBase t
+        cdef int k
+        cdef set met = set()
+        for k in self.results:
+            x = found[k] if k >= 0 else tensors[-1 - k]
+            if k >= 0:
+                t = <TensorBase>x
+                if id(t) in met:                 # results that share memory are tensors of their own
+                    t = alias(t, t.rank, t.sizes, t.strides, t.offset)
+                met.add(id(t))
+                t.base = None
+                x = t
+            results.append(x)
+        if grad_enabled() & REVERSE:
+            for k in self.wanted:
+                if wants_grad(<TensorBase>tensors[k]):
+                    node = self.record(tensors, found, results)
+                    break
+        for k in range(<int>len(self.views)):
+            if self.views[k] is not None:
+                sizes, strides, offset = self.views[k]
+                results[k] = results[k].as_strided(sizes, strides, results[k].storage_offset() + offset)
+        return tuple(results)
+
+    cdef RegionNode record(self, tuple tensors, tuple found, list results):
+        """The node of this call, which is the history of the results."""
+        cdef RegionNode node = RegionNode.__new__(RegionNode)
+        cdef TensorBase t
+        cdef int k, number, what, which
+        node.region = self
+        node.outputs = <int>len(self.differentiable)
+        node.set_edges(<int>len(self.wanted))
+        for k in range(node.edges):
+            t = <TensorBase>tensors[<int>self.wanted[k]]
+            if wants_grad(t):
+                node.connect(k, t)
+        node.inputs = [t if t.fn is None else None for t in tensors]
+        node.slot = <Slot*>calloc(len(self.saves) + 1, sizeof(Slot))
+        if node.slot == NULL:
+            raise MemoryError
+        for what, which in self.saves:
+            number = -1
+            if what == INPUT:
+                t = <TensorBase>tensors[which]
+                node.inputs[which] = t
+            elif what == RESULT:
+                t = <TensorBase>results[which]
+                if which in self.differentiable:
+                    number = self.differentiable.index(which)
+            else:
+                t = <TensorBase>found[which]
+            save_tensor(&node.slot[node.slots], t, number)
+            node.slots += 1
+        for number, k in enumerate(self.differentiable):
+            attach(<TensorBase>results[k], node, number)
+        return node
+
+    cdef list differentiated(self, RegionNode node, list grads):
+        """The gradients with a history of their own: from the captured operations, called one by one."""
+        cdef list given, roots = [], arrived = []
+        cdef int k, before
+        cdef TensorBase t, again
+        cdef IdentityNode passed
+        if self.graph is None:
+            raise RuntimeError(f"{node.name()}: a compiled function cannot be differentiated twice here: {self.why}. Call it without "
+                               "compile.")
+        if node.inputs is None:
+            raise RuntimeError(
+                "Trying to backward through the graph a second time (or directly access saved tensors after they have already been "
+                "freed). Saved intermediate values of the graph are freed when you call .backward() or autograd.grad(). Specify "
+                "retain_graph=True if you need to backward through the graph a second time.")
+        given = list(node.inputs)
+        for k in range(<int>len(given)):
+            if given[k] is None:
+                raise RuntimeError(f"{node.name()}: a compiled function cannot be differentiated twice here: its derivative does not "
+                                   f"need argument {k}, which was not saved. Call it without compile.")
+        before = grad_enabled()
+        for k in range(len(self.saves)):        # what was written to since is refused
+            if self.saves[k][0] == INPUT:
+                unpack_tensor(&node.slot[k], node)
+        set_grad(before | REVERSE)
+        try:
+            for k in self.wanted:               # names of their own, so that hooks on the inputs run in the outer pass alone
+                t = <TensorBase>given[k]
+                again = alias(t, t.rank, t.sizes, t.strides, t.offset)
+                passed = IdentityNode.__new__(IdentityNode)
+                passed.set_edges(1)
+                passed.connect(0, t)
+                attach(again, passed, 0)
+                given[k] = again
+            found = self.graph(*given)
+            for number, k in enumerate(self.differentiable):
+                if grads[number] is not None:
+                    roots.append(found[k])
+                    arrived.append(grads[number])
+            return run_backward(roots, arrived, True, bool(before & REVERSE), [given[k] for k in self.wanted], False)
+        finally:
+            set_grad(before)
+
+
+# --- recording a backward pass ------------------------------
+cdef class WithoutHooks:
+    """While it is entered, backward passes up to these tensors do not run the hooks on them."""
+
+    cdef list tensors, leaves, nodes
+
+    def __init__(self, tensors):
+        self.tensors = list(tensors)
+
+    def __enter__(self):
+        cdef TensorBase t
+        self.leaves, self.nodes = [], []
+        for x in self.tensors:
+            t = <TensorBase>x
+            fn = t.grad_fn_now()
+            if fn is None:
+                self.leaves.append((t, t.hooks))
+                t.hooks = None
+            else:
+                self.nodes.append((fn, (<Node>fn).pre_hooks))
+                (<Node>fn).pre_hooks = None
+
+    def __exit__(self, *exception):
+        for t, hooks in reversed(self.leaves):
+            (<TensorBase>t).hooks = hooks
+        for node, hooks in reversed(self.nodes):
+            (<Node>node).pre_hooks = hooks
+
+
+def obstacle(outputs, inputs):
+    """Why the history of `outputs` back to `inputs` cannot become one node, in words; None where it can."""
+    cdef set known = set()
+    cdef list front = []
+    cdef Node node
+    cdef TensorBase t
+    cdef int k
+    for x in inputs:
+        t = <TensorBase?>x
+        if wants_grad(t):
+            fn = t.grad_fn_now()
+            known.add(id(t) if fn is None else id(fn))
+    for x in outputs:
+        t = <TensorBase?>x
+        if wants_grad(t):
+            fn = t.grad_fn_now()
+            front.append(t if fn is None else fn)
+    while front:
+        found = front.pop()
+        if id(found) in known:
+            continue
+        known.add(id(found))
+        if not isinstance(found, Node):
+            return "a gradient goes to a tensor that is no input"
+        node = <Node>found
+        if isinstance(node, FunctionNode):
+            return f"the derivative of {node.name()} is Python's"
+        if node.pre_hooks or node.post_hooks:
+            return "a hook is on a tensor that is made inside"
+        for k in range(node.edges):
+            if node.targets[k] != NULL:
+                front.append(<object>node.targets[k])
+    return None
