@@ -78,6 +78,10 @@ def _unlike_eager(
     """Why results would not be what eager calls return; None where they are."""
     lies = {place(t).storage: t for t in inputs}
     before = {place(t).storage for t in recording.inputs} - set(lies)
+    for call in recording.calls():
+        for at in written_by(call.operation, call.args, call.kwargs, Place):
+            if at.storage in lies and lies[at.storage].requires_grad:
+                return f"{call.operation.__name__} writes to an argument that requires a gradient"
     made: dict[int, list[tuple[Place, bool]]] = {}
     for t in outputs:
         at = place(t)
@@ -102,10 +106,12 @@ def _apart(a: Place, b: Place) -> bool:
     if a.stride != b.stride or a.dtype != b.dtype:
         return False
     a, b = sorted((a, b), key=lambda p: p.offset)
-    return any(
-        s and (b.offset - a.offset) % s == 0 and (b.offset - a.offset) // s >= n
-        for n, s in zip(a.shape, a.stride)
-    )
+    distance = b.offset - a.offset
+    for n, m, s in zip(a.shape, b.shape, a.stride):
+        beyond = min((t for k, t in zip(a.shape, a.stride) if t > s and k > 1), default=math.inf)
+        if s and distance % s == 0 and distance >= n * s and distance + m * s <= beyond:
+            return True
+    return False
 
 
 @dataclass(frozen=True)
@@ -158,7 +164,7 @@ class Joint:
         self.writers: dict[int, list[Node]] = {}  # of forward
         for n in self.nodes[:-1]:
             for storage in _storages(n):
-                if isinstance(n.meta["places"], Place):
+                if isinstance(n.meta.get("places"), Place):
                     self.roots.setdefault(storage, n)
             if n.meta.get("call", -1) >= ahead or any(m in behind for m in n.all_input_nodes):
                 behind.add(n)
@@ -173,9 +179,6 @@ class Joint:
         if any(n.op == "get_attr" for n in (*self.results, *self.grads) if n is not None):
             self.why = "a result or a gradient is a tensor that no recorded call made"
         for storage in self.writers:
-            k = self.lies.get(storage)
-            if k is not None and self.inputs[k].requires_grad:
-                self.why = f"it writes to argument {k}, which requires a gradient"
             types = {p.dtype for n in self.nodes[:-1] for p in _places(n) if p.storage == storage}
             if len(types) > 1:
                 self.why = "memory that it writes to is read in two dtypes"
@@ -192,7 +195,7 @@ class Joint:
     # --- saved, or computed again ---
     def _vertex(self, n: Node) -> Node:
         """What stands for a node: itself, or the memory it lies in, where forward writes to that."""
-        at = n.meta["places"]
+        at = n.meta.get("places")
         if isinstance(at, Place) and at.storage in self.writers:
             return self.roots[at.storage]
         return n
@@ -213,10 +216,12 @@ class Joint:
 
     def _keep(self, n: Node, results: set[int]) -> int:
         """What it costs to save a node's value."""
-        at = n.meta["places"]
+        at = n.meta.get("places")
+        if n.op == "get_attr":
+            return 0
         if not isinstance(at, Place):
             return ALWAYS
-        if n.op in ("placeholder", "get_attr") or at.storage in results:
+        if n.op == "placeholder" or at.storage in results:
             return 0 if self.roots[at.storage] is n else ALWAYS
         return _nbytes(at) if self.roots[at.storage] is n else ALWAYS
 
@@ -312,7 +317,9 @@ class Joint:
         """The plans, and what puts them on the tape."""
         forward, backward, saved = self.halves(recompute)
         numbers = {id(t): k for k, t in enumerate(self.made)}
-        results, views, position = [], [], {}
+        results: list[int] = []
+        views: list[tuple | None] = []
+        position: dict[int, int] = {}
         for k, t in enumerate(self.outputs):
             at = place(t)
             source = self.lies.get(at.storage)
@@ -324,7 +331,10 @@ class Joint:
                 of = place(self.inputs[source])
                 views[-1] = (at.shape, at.stride, at.offset - of.offset)
         saves = [
-            (s.what, position[s.number] if s.what == RESULT else s.number + len(self.made) * (s.what == EXTRA))
+            (
+                s.what,
+                position[s.number] if s.what == RESULT else s.number + len(self.made) * (s.what == EXTRA),
+            )
             for s in saved
         ]
         count = iter(range(len(self.inputs)))
@@ -377,7 +387,11 @@ class _Part:
 
     def take(self, n: Node) -> None:
         if n.op == "get_attr":
-            self.root.register_buffer(str(n.target), getattr(self.source, str(n.target)))
+            held = getattr(self.source, str(n.target))
+            if isinstance(held, TensorBase):
+                self.root.register_buffer(str(n.target), held)
+            else:
+                setattr(self.root, str(n.target), held)
         self.made[n] = self.graph.node_copy(n, self.made.__getitem__)
 
     def view(self, n: Node, root: Node) -> None:
@@ -395,7 +409,7 @@ class _Part:
 
 def _places(n: Node) -> list[Place]:
     found: list[Place] = []
-    mapped(n.meta["places"], Place, found.append)
+    mapped(n.meta.get("places"), Place, found.append)
     return found
 
 
@@ -405,7 +419,11 @@ def _storages(n: Node) -> set[int]:
 
 def _nbytes(at: Place) -> int:
     """What the memory holds that begins with a value."""
-    return 0 if 0 in at.shape else (1 + sum((n - 1) * s for n, s in zip(at.shape, at.stride))) * at.dtype.itemsize
+    return (
+        0
+        if 0 in at.shape
+        else (1 + sum((n - 1) * s for n, s in zip(at.shape, at.stride))) * at.dtype.itemsize
+    )
 
 
 def _work(n: Node) -> int:

@@ -53,8 +53,9 @@ def mapped(x: Any, kind: type | tuple[type, ...], change: Callable[[Any], Any]) 
 def graph_of(recording: Recording, inputs: Sequence[TensorBase], outputs: Any) -> GraphModule:
     """A recording as a graph of `inputs` that returns `outputs`, a structure of tensors and other values.
 
-    Each call's node has in `meta["places"]` where its results lay, in `meta["call"]` which of the recording's it is.  A tensor that the program had before is an attribute of the graph.  A
-    view that was made without a call is `as_strided` of another tensor over its storage.
+    Each call's node has in `meta["places"]` where its results lay, in `meta["call"]` which of the recording's it is.  A tensor that the
+    program had before is an attribute of the graph.  A view that was made without a call is `as_strided` of another tensor over its
+    storage.
     """
     return _Builder(recording, inputs).build(outputs)
 
