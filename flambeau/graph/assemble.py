@@ -97,13 +97,13 @@ class _Assembly:
     def runner(self) -> Runner:
         """The steps with places."""
         program, arena = self.program, self.arena
-        roots = list(dict.fromkeys(v.root for v in program.values))
+        roots = list(dict.fromkeys([*program.inputs, *(v.root for v in program.values)]))
         number = {r: k for k, r in enumerate(roots)}
         made = [r for r in roots if r in self.returned and r.call is not None and r not in self.by_calls]
         use = Use(arena.size, sum(map(_nbytes, made)), arena.called(), arena.bound())
         runner = Runner(len(roots), arena.size, use)
         for v in program.inputs:
-            runner.add_input(number[v.root], v.place, v.offset * v.dtype.itemsize)
+            runner.add_input(number[v], v.place, -1 if v is v.root else program.inputs.index(v.root), v.at)
         for v in program.constants():
             runner.add_constant(number[v.root], v.tensor, v.place)
         for r, spot in self.spots.items():
@@ -115,7 +115,7 @@ class _Assembly:
         for r in self.by_calls - self.returned:
             drops.setdefault(self.last[r], []).append(number[r])
         for index, (step, values) in enumerate(self.steps):
-            at = [(number[v.root], v.offset * v.dtype.itemsize) for v in values]
+            at = [(number[v.root], v.at) for v in values]
             made_step: Any
             if isinstance(step, Call):
                 made_step = _call_step(step, number)
@@ -144,7 +144,10 @@ class _References(dict[Value, Reference]):
         self.number = number
 
     def __missing__(self, value: Value) -> Reference:
-        found = Reference(self.number[value.root], value.place, value.offset, value is value.root)
+        if value in self.number:  # a root, or an input
+            found = Reference(self.number[value], value.place, 0, True)
+        else:
+            found = Reference(self.number[value.root], value.place, value.offset, False)
         self[value] = found
         return found
 

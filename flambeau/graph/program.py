@@ -48,6 +48,12 @@ class Value:
         return self.place.offset - self.root.place.offset * self.root.dtype.itemsize // self.dtype.itemsize
 
     @property
+    def at(self) -> int:
+        """Bytes from where the root begins."""
+        root = self.root
+        return self.place.offset * self.dtype.itemsize - root.place.offset * root.dtype.itemsize
+
+    @property
     def mT(self) -> Value:
         """The value with its last two dimensions exchanged."""
         p = self.place

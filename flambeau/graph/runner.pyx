@@ -220,9 +220,9 @@ cdef class Runner:
         free(self.operands)
         free(self.stretches)
 
-    def add_input(self, int root, place, int64_t offset=0) -> None:
-        """The next argument of a call, `offset` bytes from where its root begins, which is an argument before it where that is not 0."""
-        self.places[0].append(Geometry(root, place, offset))
+    def add_input(self, int root, place, int over=-1, int64_t at=0) -> None:
+        """The next argument of a call; one that shares memory with argument `over` lies so many bytes from where that begins."""
+        self.places[0].append(Geometry(root, place, at, over))
 
     def add_constant(self, int root, TensorBase tensor not None, place) -> None:
         """A tensor that is the same in all runs."""
@@ -331,9 +331,8 @@ cdef class Runner:
             own = &self.inputs[k]
             storages[k] = <PyObject*>t.storage
             Py_INCREF(t.storage)
-            if own.home < 0:
-                r.bases[own.root], r.known[own.root] = pointer(t), <PyObject*>t
-                Py_INCREF(t)
+            r.bases[own.root], r.known[own.root] = pointer(t), <PyObject*>t
+            Py_INCREF(t)
         for k in range(len(constants)):
             t, own = <TensorBase>(<tuple>constants[k])[0], &(<Geometry>(<tuple>constants[k])[1]).layout
             if not matches(own, t):
@@ -489,12 +488,6 @@ cdef class Runner:
             raise RuntimeError("Runner: its outputs have been set")
         self.inputs, self.placed, self.made = layouts(self.places[0]), layouts(self.places[1]), layouts(self.places[2])
         self.input_count, self.placed_count, self.made_count = [len(x) for x in self.places]
-        for k in range(self.input_count):
-            self.inputs[k].home = -1
-            for i in range(k):
-                if self.inputs[i].root == self.inputs[k].root:
-                    self.inputs[k].home = i
-                    break
         self.place_of = <int*>room(self.roots, sizeof(int))
         for k in range(self.roots):
             self.place_of[k] = -1

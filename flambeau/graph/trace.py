@@ -19,7 +19,8 @@ def record(function: Callable[..., Any], *args: Any, **kwargs: Any) -> tuple[Gra
     """The leaves that `function(*args, **kwargs)` calls, as a graph of its tensor arguments, and what it returned.
 
     The graph returns what the function returns; numbers that it read from tensors are constants.  Leaves of backward passes and of
-    optimisers are part of it, and so are writes, also to tensors that are no arguments.  ValueError for arguments that share memory.
+    optimisers are part of it, and so are writes, also to tensors that are no arguments.  Arguments may share memory: the graph is then one
+    of arguments that share it in the same way.
 
     >>> import flambeau as torch
     >>> from flambeau.graph.trace import record
@@ -70,13 +71,10 @@ class _Builder:
         self.objects: dict[TapeNode | Generator, Node] = {}
         self.before = {place(t).storage: t for t in recording.inputs}
         for k, t in enumerate(inputs):
-            if place(t).storage in self.storages:
-                raise ValueError(
-                    f"record(): tensor {k} shares memory with one before it: give each memory once"
-                )
             node = self.graph.placeholder(f"arg_{k}")
             node.meta["places"] = place(t)
-            self.enter(place(t), node)
+            if place(t) not in self.nodes:
+                self.enter(place(t), node)
 
     def build(self, outputs: Any) -> GraphModule:
         for number, call in enumerate(self.recording.calls()):
