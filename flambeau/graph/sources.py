@@ -11,10 +11,11 @@ args[0]
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ..core.base.tensor import TensorBase
-from .record import Recording
+if TYPE_CHECKING:
+    from ..core.base.tensor import TensorBase
+    from .record import Recording
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ class Object(Source):
 
 @dataclass(frozen=True, repr=False)
 class Item(Source):
-    """`of[key]` of an exact dict, list or tuple."""
+    """`of[key]` of a dict, list or tuple, as these classes themselves find it."""
 
     of: Source
     key: Any
@@ -108,6 +109,13 @@ class Is(Guard):
     """It is this object."""
 
     value: Any
+
+
+@dataclass(frozen=True)
+class Same(Guard):
+    """It is the object that another source gives."""
+
+    other: Source
 
 
 @dataclass(frozen=True)
@@ -169,11 +177,29 @@ class Refusal:
         return f"{self.filename}:{self.line}: {self.why}" if self.line else self.why
 
 
+@dataclass(frozen=True, eq=False)
+class Made:
+    """An object that the call made and returns, made anew at each call: `cls` of `items` (those of a list, tuple or set, or pairs
+    of keys and values of a dict), with `state` in its `__dict__`.
+
+    Items and values of `state` are what `Capture.output` may be.  An object that is found at two places of a result is one `Made`.
+    """
+
+    cls: type
+    items: tuple[Any, ...]
+    state: dict[str, Any] | None = None
+
+
 @dataclass
 class Capture:
     """A call as it ran once: what it returned, the leaves that it called, and what both depend on.
 
-    `refusal` is None where every later call that fulfils the guards does the same with the tensors that it finds at `inputs`.
+    `refusal` is None where every later call that fulfils the guards does the same with the tensors that it finds at `inputs`.  What holds
+    beside the guards is the state of the thread (gradients, autocast, modes, default dtype and device), the same before and
+    after the call; and that nobody replaces code or defaults of a function.
+
+    `output` says how to make the result anew: a `Source` for an object that was there before the call, an input among them; a
+    tensor that the recording made; a `Made`; else a constant.  `lines` has the program's file and line of each call of the recording.
     """
 
     result: Any
@@ -181,3 +207,5 @@ class Capture:
     guards: list[Guard] = field(default_factory=list)
     inputs: list[tuple[Source, TensorBase]] = field(default_factory=list)
     refusal: Refusal | None = None
+    output: Any = None
+    lines: list[tuple[str, int]] = field(default_factory=list)

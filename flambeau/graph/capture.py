@@ -1,0 +1,296 @@
+"""Capture: a call runs once, by the interpreter of its bytecode, beside a recording; what it read from outside becomes guards.
+
+>>> import flambeau as torch
+>>> from flambeau.graph.capture import capture
+>>> scale = 2.0
+>>> captured = capture(lambda x: (x * scale).exp(), (torch.zeros(2),), {})
+>>> captured.result
+tensor([1., 1.])
+>>> [call.operation.__name__ for call in captured.recording.calls()]
+['mul', 'exp']
+>>> [type(guard).__name__ for guard in captured.guards]
+['Length', 'Keys', 'TensorLike', 'Equals']
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from .._tensor import Tensor
+from ..amp._state import get_autocast_dtype, is_autocast_enabled
+from ..autograd import grad
+from ..core.base.dtypes import Size, by_name, device, dtype, get_default_dtype
+from ..core.base.memory import _set_inference, is_inference_mode_enabled
+from ..core.base.tensor import TensorBase
+from ..core.call.module import call as call_module
+from ..core.call.operation import Op
+from ..core.tape import _set_grad_enabled, is_grad_enabled
+from ..nn import Module
+from ..nn.parameter import Buffer, Parameter
+from ..operations.declare.registry import REGISTRY
+from .interpreter import Machine, Policy
+from .record import Place, Recording, place
+from .sources import (
+    Arguments,
+    Capture,
+    Guard,
+    Item,
+    Keys,
+    Keywords,
+    Length,
+    Made,
+    Refusal,
+    Source,
+    TensorLike,
+)
+from .trace import mapped
+
+LIBRARY = str(Path(__file__).parents[1])  # where the library's own files lie
+TENSORS = (Tensor, Parameter, Buffer)  # classes without methods of the program's
+
+# What can be read of a tensor and is not guarded.
+_STATE = ("grad_fn", "_version", "_base", "_cdata", "__cuda_array_interface__", "output_nr", "retains_grad")
+_UNSAFE = (
+    "data_ptr",
+    "untyped_storage",
+    "requires_grad_",
+    "__reduce__",
+    "__getstate__",
+    "__setstate__",
+    "__delattr__",
+    "__setattr__",
+)
+LOOKS = {id(getattr(Tensor, n)): n for n in (*_STATE, *_UNSAFE)}
+
+
+def capture(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Capture:
+    """`function(*args, **kwargs)`, run once, and what it takes to run it again without Python.
+
+    The call happens exactly once, with its side effects and exceptions, whether it can be captured or not.
+
+    Raises: what the function raises; RuntimeError where this thread records already.
+    """
+    return _Captures(function, args, kwargs).capture()
+
+
+class _Captures(Policy):
+    """One capture; what the interpreter has to know of this library."""
+
+    def __init__(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self.call = function, args, kwargs
+        self.inputs: list[tuple[Source, TensorBase]] = []
+        self.before: list[tuple[Any, ...]] = []  # of the inputs: what calls must leave as it is
+        self.recording = Recording()
+        self.lines: list[tuple[str, int]] = []
+        self.machine = Machine(self)
+        self.machine.observe = self.observe
+
+    def capture(self) -> Capture:
+        function, args, kwargs = self.call
+        m, state = self.machine, _state()
+        m.library = LIBRARY
+        m.reads.guard(Length(Arguments(), len(args)))
+        m.reads.guard(Keys(Keywords(), tuple(kwargs)))
+        for k, value in enumerate(args):
+            m.reads.read(value, Item(Arguments(), k))
+        for name, value in kwargs.items():
+            m.reads.read(value, Item(Keywords(), name))
+        with self.recording:
+            m.reads.hold(function)
+            result = m.call(function, args, kwargs)
+        made = Capture(result, self.recording, m.reads.guards, self.inputs, m.refusal)
+        if m.refusal is None:
+            made.refusal = self.check(state) or None
+            made.lines = self.lines
+            if made.refusal is None:
+                made.output = _Outputs(self).of(result)
+                made.refusal = m.refusal
+        return made
+
+    def observe(self) -> None:
+        """Note the program's line for the leaves that ran since the last instruction."""
+        if len(self.recording) > len(self.lines):
+            self.lines.extend([self.machine.where()] * (len(self.recording) - len(self.lines)))
+
+    def check(self, state: tuple[Any, ...]) -> Refusal | None:
+        """What refuses a call as a whole."""
+        if _state() != state:
+            return Refusal(
+                "changes the state of the thread: gradients, inference, autocast or the default dtype"
+            )
+        serials = {place(tensor).storage for _, tensor in self.inputs}
+        for call, line in zip(self.recording.calls(), self.lines):
+            entry = getattr(call.operation, "entry", None)
+            name = getattr(call.operation, "__name__", str(call.operation))
+            if not _has_place(call.result) and not (entry is not None and entry.kind == "view"):
+                return Refusal(f"looks at a value of a tensor ({name})", *line)
+            if entry is not None and _shaped_by_values(entry, call):
+                return Refusal(f"a shape depends on values ({name})", *line)
+        for tensor in self.recording.inputs:
+            if place(tensor).storage not in serials:
+                return Refusal(
+                    f"a tensor of shape {tuple(tensor.shape)} that was there before was read where no guard sees it"
+                )
+        for before, (source, tensor) in zip(self.before, self.inputs):
+            if _described(tensor) != before:
+                return Refusal(f"changes shape, strides, dtype or place on the tape of {source}")
+        return None
+
+    # --- what the interpreter asks --------------------------------------------------------------------------------------
+    def is_constant(self, value: Any) -> bool:
+        return isinstance(value, (dtype, device)) or (type(value) is Size)
+
+    def is_pinned(self, value: Any) -> bool:
+        return isinstance(value, Op) or type(value) is type(call_module)
+
+    def is_input(self, value: Any) -> bool:
+        return type(value) in TENSORS
+
+    def input(self, value: Any, source: Source) -> Guard | None:
+        if not isinstance(value, TensorBase):
+            return None
+        if type(value) not in TENSORS:
+            self.machine.refuse(
+                f"reads a {type(value).__qualname__}, a class of tensors that is not captured"
+            )
+            return None
+        self.inputs.append((source, value))
+        self.before.append(_described(value))
+        return TensorLike(source, value, len(self.inputs) - 1)
+
+    def is_native(self, value: Any) -> bool:
+        return isinstance(value, Op) or value in NATIVE if isinstance(value, HASHED) else False
+
+    def is_native_object(self, value: Any) -> bool:
+        return isinstance(value, NATIVE_OBJECTS)
+
+    def members(self, value: Any) -> tuple[str, ...]:
+        return ("_parameters", "_buffers", "_modules") if isinstance(value, Module) else ()
+
+    def replaced(self, function: Any) -> Any:
+        return _call_module if function is call_module else None
+
+    def refuses(self, function: Any, args: tuple[Any, ...]) -> str | None:
+        name = LOOKS.get(id(function))
+        if (
+            name is None
+            and getattr(function, "__name__", None) in _UNSAFE
+            and isinstance(getattr(function, "__self__", None), TensorBase)
+        ):
+            name = function.__name__
+        return None if name is None else f"looks at, or changes, {name} of a tensor"
+
+
+boolean = by_name["bool"]
+NATIVE_OBJECTS = (TensorBase, Op, dtype, device, Size)
+HASHED = (Op, type, types.FunctionType, types.BuiltinFunctionType, type(call_module))
+NATIVE = frozenset(
+    (
+        grad,
+        device,
+        dtype,
+        Size,
+        is_grad_enabled,
+        get_default_dtype,
+        _set_grad_enabled,
+        _set_inference,
+        is_inference_mode_enabled,
+    )
+)
+
+
+def _call_module(module: Any, *args: Any, **kwargs: Any) -> Any:
+    """What calling a module does (`core/call/module.pyx`), interpreted."""
+    if module._hooked:
+        return module._call_with_hooks(args, kwargs)
+    return module.forward(*args, **kwargs)
+
+
+def _state() -> tuple[Any, ...]:
+    """What operations depend on beside their arguments."""
+    return (
+        is_grad_enabled(),
+        is_inference_mode_enabled(),
+        is_autocast_enabled("cpu"),
+        get_autocast_dtype("cpu"),
+        get_default_dtype(),
+    )
+
+
+def _described(tensor: TensorBase) -> tuple[Any, ...]:
+    return place(tensor), tensor.requires_grad, tensor.grad_fn
+
+
+def _has_place(result: Any) -> bool:
+    """Whether a call gave tensors, or nothing."""
+    if isinstance(result, (list, tuple)) and not isinstance(result, Place):
+        return any(map(_has_place, result)) or not result
+    if isinstance(result, dict):
+        return any(map(_has_place, result.values()))
+    return result is None or isinstance(result, Place)
+
+
+def _shaped_by_values(entry: Any, call: Any) -> bool:
+    """Whether the shape of a call's result depends on values of its arguments."""
+    if entry.batching == "shapeless":
+        return True
+    places: list[Place] = []
+    mapped((call.args, call.kwargs), Place, places.append)
+    if entry.batching == "itemless":  # what is made of no tensor: a tensor among its arguments is a size
+        return bool(places)
+    if entry is REGISTRY["__getitem__"]:
+        return any(p.dtype is boolean for p in places[1:])
+    return entry is REGISTRY["repeat_interleave"] and len(places) > 1
+
+
+class _Outputs:
+    """A result as what has to be made anew and what was there before."""
+
+    def __init__(self, captures: _Captures) -> None:
+        self.captures, self.reads = captures, captures.machine.reads
+        self.made: dict[int, Made] = {}
+
+    def of(self, value: Any) -> Any:
+        if (
+            isinstance(value, NATIVE_OBJECTS)
+            and not isinstance(value, TensorBase)
+            or self.reads.constant(value)
+        ):
+            return value
+        source = self.reads.source(value)
+        if source is not None:
+            return source
+        if isinstance(value, TensorBase):
+            if type(value) not in TENSORS:
+                return self.refuse(value)
+            return value
+        if id(value) not in self.made:
+            self.made[id(value)] = self.build(value)
+        return self.made[id(value)]
+
+    def build(self, value: Any) -> Any:
+        kind = type(value)
+        state = getattr(value, "__dict__", None)
+        items: tuple[Any, ...] = ()
+        if isinstance(value, dict):
+            items = tuple((self.of(k), self.of(v)) for k, v in dict.items(value))
+        elif isinstance(value, (list, tuple, set, frozenset)):
+            items = tuple(map(self.of, value))
+        elif state is None or kind.__flags__ & 1 << 9 == 0 or isinstance(value, BaseException):
+            return self.refuse(value)
+        if any(
+            "__slots__" in vars(base) and vars(base)["__slots__"]
+            for base in kind.__mro__
+            if base.__flags__ & 1 << 9
+        ):
+            return self.refuse(value)
+        return Made(
+            kind, items, {k: self.of(v) for k, v in state.items()} if isinstance(state, dict) else None
+        )
+
+    def refuse(self, value: Any) -> None:
+        if self.captures.machine.refusal is None:
+            self.captures.machine.refusal = Refusal(f"returns a {type(value).__qualname__} that it made")

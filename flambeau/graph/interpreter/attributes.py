@@ -1,0 +1,260 @@
+"""Attributes, as Python finds them, with a source for what is found outside."""
+
+from __future__ import annotations
+
+import types
+from typing import TYPE_CHECKING, Any
+
+from ..sources import Attribute, Item, Lacks, Namespace, Object
+from .code import NULL
+from .policy import Policy
+from .reads import Reads
+
+MODULE_NAMES = frozenset(("__dict__", "__class__"))
+
+
+def in_class(kind: type, name: str) -> Any:
+    """What a class and its bases have under a name, unbound; NULL where they have nothing."""
+    for base in kind.__mro__:
+        if name in base.__dict__:
+            return base.__dict__[name]
+    return NULL
+
+
+class Attributes:
+    """The part of the interpreter that reads and writes attributes."""
+
+    policy: Policy
+    reads: Reads
+
+    if TYPE_CHECKING:
+
+        def refuse(self, why: str) -> None: ...
+        def changes(self, value: Any, why: str) -> None: ...
+        def call(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any: ...
+        def namespace(self, value: Any) -> dict[str, Any] | None: ...
+        def read_members(self, value: Any, name: str) -> Any: ...
+
+    def load_attribute(self, of: Any, name: str) -> Any:
+        """`of.name`."""
+        if not self.reads.active:
+            return getattr(of, name)
+        if isinstance(of, type):
+            return self.class_attribute(of, name)
+        if isinstance(of, types.ModuleType):
+            return self.module_attribute(of, name)
+        kind = type(of)
+        if kind is super:
+            return self.super_attribute(of, name)
+        if kind is types.MethodType:
+            self.reads.bound(of)
+            return self.load_attribute(of.__func__, name) if not hasattr(kind, name) else getattr(of, name)
+        if self.policy.is_native_object(of):
+            return self.native_attribute(of, name)
+        found = in_class(kind, "__getattribute__")
+        try:
+            if isinstance(found, types.FunctionType):
+                self.reads.classed(of)
+                return self.call(self.reads.hold(found), (of, name), {})
+            return self.ordinary_attribute(of, name)
+        except AttributeError:
+            fallback = in_class(kind, "__getattr__")
+            if not isinstance(fallback, types.FunctionType):
+                raise
+            self.reads.classed(of)
+        return self.call(self.reads.hold(fallback), (of, name), {})
+
+    def ordinary_attribute(self, of: Any, name: str) -> Any:
+        """What `object.__getattribute__` gives; AttributeError."""
+        kind = type(of)
+        source = self.reads.classed(of)
+        found = in_class(kind, name)
+        data = found is not NULL and (hasattr(type(found), "__set__") or hasattr(type(found), "__delete__"))
+        if data:
+            return self.described(found, of, kind)
+        if name == "__class__":
+            return self.reads.hold(kind)
+        space = self.namespace(of)
+        if space is not None:
+            if name in space:
+                return (
+                    space[name]
+                    if source is None
+                    else self.reads.read(space[name], Item(Namespace(source), name))
+                )
+            if found is not NULL and source is not None:
+                self.reads.lacks(Namespace(source), name)
+        if found is not NULL:
+            return self.described(found, of, kind)
+        member = self.read_members(of, name)
+        if member is not NULL:
+            return member
+        if space is not None and source is not None:
+            self.reads.lacks(Namespace(source), name)
+        return object.__getattribute__(of, name)  # which says that there is none
+
+    def described(self, found: Any, of: Any, kind: type) -> Any:
+        """What lies in a class, bound to an instance."""
+        how = type(found)
+        source = self.reads.source(of)
+        self.reads.hold(found)
+        if how is types.FunctionType:
+            return types.MethodType(found, of)
+        if how is property:
+            if found.fget is None:
+                return found.__get__(of, kind)
+            return self.call(self.reads.hold(found.fget), (of,), {})
+        if how is classmethod:
+            if isinstance(found.__func__, types.FunctionType):
+                self.reads.hold(found.__func__)
+                return types.MethodType(found.__func__, self.reads.hold(kind))
+            return found.__get__(of, kind)
+        if how is staticmethod:
+            return self.reads.hold(found.__func__)
+        if how in (types.MemberDescriptorType, types.GetSetDescriptorType):
+            value = found.__get__(of, kind)
+            if found.__name__ in MODULE_NAMES:
+                return self.known_part(value, of, found.__name__)
+            return value if source is None else self.reads.read(value, Attribute(source, found.__name__))
+        get = in_class(how, "__get__")
+        if get is NULL:
+            return found
+        if isinstance(get, types.FunctionType):
+            return self.call(self.reads.hold(get), (found, of, kind), {})
+        return found.__get__(of, kind)
+
+    def known_part(self, value: Any, of: Any, name: str) -> Any:
+        """An object's `__dict__` or class."""
+        source = self.reads.source(of)
+        if name == "__class__":
+            return self.reads.hold(value)
+        if source is not None and isinstance(value, dict):
+            self.reads.known.setdefault(id(value), (value, Namespace(source)))
+        return value
+
+    def native_attribute(self, of: Any, name: str) -> Any:
+        """An attribute that is computed in C from what is guarded of the object, or is in its `__dict__`."""
+        kind, source = type(of), self.reads.source(of)
+        found, space = in_class(kind, name), self.namespace(of)
+        if space is not None and name in space and not hasattr(type(found), "__set__"):
+            return (
+                space[name] if source is None else self.reads.read(space[name], Item(Namespace(source), name))
+            )
+        why = self.policy.refuses(found, (of,))
+        if why is not None:
+            self.refuse(why)
+            return getattr(of, name)
+        if isinstance(found, types.FunctionType) and not self.policy.is_native(found):
+            return types.MethodType(self.reads.hold(found), of)
+        value = getattr(of, name)
+        if source is not None and self.policy.is_input(value):
+            return self.reads.read(value, Attribute(source, name))
+        if not callable(value) and not self.reads.constant(value) and source is not None:
+            self.reads.open(value)
+        return value
+
+    def class_attribute(self, kind: type, name: str) -> Any:
+        """An attribute of a class."""
+        self.reads.hold(kind)
+        meta = in_class(type(kind), name)
+        if meta is not NULL and hasattr(type(meta), "__set__"):
+            value = getattr(kind, name)
+            return self.reads.hold(value) if name != "__dict__" else value
+        earlier = []
+        for base in kind.__mro__:
+            if name not in base.__dict__:
+                earlier.append(base)
+                continue
+            found = base.__dict__[name]
+            if base.__flags__ & 1 << 9:  # of a class made in Python
+                for other in earlier:
+                    if other.__flags__ & 1 << 9:
+                        self.reads.guard(Lacks(Namespace(Object(other)), name), name)
+                self.reads.read(found, Item(Namespace(Object(base)), name))
+            if isinstance(found, staticmethod):
+                return self.reads.hold(found.__func__)
+            if isinstance(found, classmethod) and isinstance(found.__func__, types.FunctionType):
+                return types.MethodType(self.reads.hold(found.__func__), kind)
+            get = in_class(type(found), "__get__")
+            if isinstance(get, types.FunctionType):
+                return self.call(self.reads.hold(get), (found, None, kind), {})
+            value = getattr(kind, name)
+            return value if isinstance(value, types.MethodType) else self.reads.hold(value)
+        if meta is not NULL:
+            if isinstance(meta, types.FunctionType):
+                return types.MethodType(self.reads.hold(meta), kind)
+            return getattr(kind, name)
+        fallback = in_class(type(kind), "__getattr__")
+        if isinstance(fallback, types.FunctionType):
+            return self.call(self.reads.hold(fallback), (kind, name), {})
+        return getattr(kind, name)
+
+    def module_attribute(self, module: types.ModuleType, name: str) -> Any:
+        """An attribute of a module."""
+        self.reads.hold(module)
+        space = types.ModuleType.__getattribute__(module, "__dict__")
+        value = getattr(module, name)
+        if name == "__dict__":
+            self.reads.known.setdefault(id(space), (space, Namespace(Object(module))))
+            return value
+        source = Item(Namespace(Object(module)), name) if name in space else Attribute(Object(module), name)
+        return self.reads.read(value, source)
+
+    def super_attribute(self, of: Any, name: str) -> Any:
+        """An attribute of `super(cls, obj)`."""
+        cls, obj, kind = of.__thisclass__, of.__self__, of.__self_class__
+        self.reads.classed(obj)
+        mro = kind.__mro__
+        for base in mro[mro.index(cls) + 1 :]:
+            if name in base.__dict__:
+                found = base.__dict__[name]
+                if obj is kind and isinstance(found, types.FunctionType):
+                    return self.reads.hold(found)
+                if name == "__new__" or isinstance(found, staticmethod):
+                    return self.reads.hold(getattr(of, name))
+                if obj is kind:
+                    break
+                return self.described(found, obj, kind)
+        return getattr(of, name)
+
+    def load_special(self, of: Any, name: str) -> Any:
+        """A method that Python's own syntax calls: of the class, not of the instance."""
+        if not self.reads.active or self.policy.is_native_object(of):
+            return getattr(of, name)
+        found = in_class(type(of), name)
+        if found is NULL:
+            return getattr(of, name)
+        self.reads.classed(of)
+        return self.described(found, of, type(of))
+
+    def store_attribute(self, of: Any, name: str, value: Any) -> None:
+        """`of.name = value`."""
+        if self.reads.active:
+            why = f"writes the attribute {name!r} of an object that was there before"
+            if isinstance(of, (type, types.ModuleType)):
+                self.refuse(f"writes the attribute {name!r} of {of.__name__}")
+            elif self.policy.is_native_object(of):
+                self.refuse(f"writes the attribute {name!r} of a {type(of).__name__}")
+            else:
+                self.changes(of, why)
+        if self.reads.active:
+            setter = in_class(type(of), "__setattr__")
+            if isinstance(setter, types.FunctionType):
+                self.call(self.reads.hold(setter), (of, name, value), {})
+                return
+            found = in_class(type(of), name)
+            if isinstance(found, property) and isinstance(found.fset, types.FunctionType):
+                self.call(self.reads.hold(found.fset), (of, value), {})
+                return
+            put = in_class(type(found), "__set__")
+            if isinstance(put, types.FunctionType):
+                self.call(self.reads.hold(put), (found, of, value), {})
+                return
+        setattr(of, name, value)
+
+    def delete_attribute(self, of: Any, name: str) -> None:
+        """`del of.name`."""
+        if isinstance(in_class(type(of), "__delattr__"), types.FunctionType):
+            self.refuse(f"deletes the attribute {name!r} by {type(of).__name__}.__delattr__")
+        self.changes(of, f"deletes the attribute {name!r} of an object that was there before")
+        delattr(of, name)

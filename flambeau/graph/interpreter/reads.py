@@ -1,0 +1,178 @@
+"""Which objects a call took from outside, by which source, and what has to hold of these sources."""
+
+from __future__ import annotations
+
+import enum
+import types
+from collections import OrderedDict
+from typing import Any
+
+from ..sources import Attribute, ClassIs, Equals, Guard, Is, Item, Keys, Lacks, Length, Object, Same, Source
+from .policy import Policy
+
+NUMBERS = (int, float, complex, bool, str, bytes, type(None), type(Ellipsis), type(NotImplemented))
+PINNED = (
+    type,
+    types.ModuleType,
+    types.FunctionType,
+    types.BuiltinFunctionType,
+    types.MethodDescriptorType,
+    types.WrapperDescriptorType,
+    types.ClassMethodDescriptorType,
+    types.GetSetDescriptorType,
+    types.MemberDescriptorType,
+    types.GenericAlias,
+    property,
+    staticmethod,
+    classmethod,
+    enum.Enum,
+    range,
+)
+MAPPINGS = (dict, OrderedDict)
+
+
+class Reads:
+    """Objects from outside, each with the first source by which it was read, and the guards in the order of reading.
+
+    An object is told by its identity, so nothing has to follow a value through the program's own containers.  Constants are
+    guarded when they are read; functions, classes and modules are guarded to be these; of other objects only what is
+    read of them is guarded.
+    """
+
+    def __init__(self, policy: Policy) -> None:
+        self.policy = policy
+        self.known: dict[int, tuple[Any, Source]] = {}
+        self.guards: list[Guard] = []
+        self.met: set[Any] = set()
+        self.active = True
+
+    def guard(self, guard: Guard, *key: Any) -> None:
+        """Add a guard, unless the same stands there."""
+        mark = (type(guard), guard.source, *key)
+        if mark not in self.met:
+            self.met.add(mark)
+            self.guards.append(guard)
+
+    def constant(self, value: Any) -> bool:
+        """Whether equality with the value is all that a program can tell of another one."""
+        kind = type(value)
+        if kind in NUMBERS or self.policy.is_constant(value):
+            return True
+        if kind is slice:
+            return all(map(self.constant, (value.start, value.stop, value.step)))
+        return kind is tuple and all(map(self.constant, value))
+
+    def source(self, value: Any) -> Source | None:
+        """By which source an object was read; None for what the call made."""
+        found = self.known.get(id(value))
+        return None if found is None else found[1]
+
+    def read(self, value: Any, source: Source) -> Any:
+        """The value, which the program takes from that source."""
+        if not self.active or source in self.met:
+            return value
+        self.met.add(source)
+        if self.constant(value):
+            self.guards.append(Equals(source, value))
+        elif isinstance(value, PINNED) or self.policy.is_pinned(value):
+            self.guards.append(Is(source, value))
+            self.hold(value)
+        else:
+            before = self.source(value)
+            if before is None:
+                self.known[id(value)] = value, source
+                guard = self.policy.input(value, source)
+                if guard is not None:
+                    self.guards.append(guard)
+            elif before != source:
+                self.guards.append(Same(source, before))
+        return value
+
+    def hold(self, value: Any) -> Any:
+        """The value, which is the same object at each call."""
+        if self.active and not self.constant(value) and id(value) not in self.known:
+            source = Object(value)
+            self.known[id(value)] = value, source
+            if not isinstance(value, PINNED):
+                guard = self.policy.input(value, source)
+                if guard is not None:
+                    self.guards.append(guard)
+        return value
+
+    def pin(self, value: Any) -> None:
+        """The value has to be this object."""
+        source = self.source(value)
+        if source is not None and not isinstance(source, Object):
+            self.guard(Is(source, value))
+
+    def classed(self, value: Any) -> Source | None:
+        """The source of an object whose class the program looks at."""
+        source = self.source(value)
+        if source is not None and not isinstance(value, PINNED) and not self.policy.is_input(value):
+            self.guard(ClassIs(source, type(value)))
+        return source
+
+    def sized(self, value: Any) -> Source | None:
+        """The source of a container whose class and length, or keys, the program looks at."""
+        source = self.classed(value)
+        if source is None:
+            return None
+        if isinstance(value, MAPPINGS):
+            for key in value:
+                self.pin(key)
+            self.guard(Keys(source, tuple(value)))
+        elif isinstance(value, (list, tuple)):
+            self.guard(Length(source, len(value)))
+        return source
+
+    def open(self, value: Any, deep: bool = False, among: tuple[int, ...] = ()) -> None:
+        """The program, or a function in C, reads all items of a container; `deep`: and theirs."""
+        if not self.active or type(value) in NUMBERS or id(value) in among:
+            return
+        items: Any = ()
+        if isinstance(value, (list, tuple)):
+            items = enumerate(value)
+        elif isinstance(value, dict):
+            items = value.items()
+        elif isinstance(value, types.MethodType):
+            self.bound(value)
+            return
+        else:
+            if isinstance(value, slice):
+                items = [("start", value.start), ("stop", value.stop), ("step", value.step)]
+                for name, item in items:
+                    self.item(value, name, item)
+            return
+        source = self.sized(value)
+        for key, item in list(items):
+            if source is not None:
+                self.read(item, Item(source, key))
+            if deep:
+                self.open(item, deep, (*among, id(value)))
+
+    def item(self, of: Any, key: Any, value: Any) -> Any:
+        """The value, read at a key of an exact container or as an attribute of a slice."""
+        source = self.classed(of)
+        if source is None:
+            return value
+        if isinstance(of, slice):
+            return self.read(value, Attribute(source, key))
+        if isinstance(of, (list, tuple)) and isinstance(key, int):
+            self.guard(Length(source, len(of)))
+            key = key + len(of) if key < 0 else key
+        else:
+            self.pin(key)
+        return self.read(value, Item(source, key))
+
+    def lacks(self, of: Source, key: Any) -> None:
+        """The program looked for a key that a dict has not."""
+        if self.active:
+            self.guard(Lacks(of, key), key)
+
+    def bound(self, method: types.MethodType) -> tuple[Any, Any]:
+        """Function and object of a bound method."""
+        source = self.classed(method)
+        if source is not None:
+            self.read(method.__func__, Attribute(source, "__func__"))
+            self.read(method.__self__, Attribute(source, "__self__"))
+        return method.__func__, method.__self__
