@@ -12,11 +12,12 @@ from collections import namedtuple
 from libc.stdint cimport int64_t, uint64_t
 from libc.stdlib cimport free, realloc
 from cpython.object cimport PyObject
+from cpython.ref cimport Py_DECREF, Py_XDECREF
 from ..core.base.device cimport Device
 from ..core.base.dtypes cimport dtype_of
 from ..core.base.memory cimport serial_of
 from ..core.base.tensor cimport TENSOR, TensorBase
-from ..core.call.operation cimport dispatch
+from ..core.call.operation cimport dispatch, raw_t
 from ..core.call.interceptors cimport add_interceptors, recorder_slot, run_profiled
 
 cdef extern from "Python.h":
@@ -24,7 +25,8 @@ cdef extern from "Python.h":
     bint PyTuple_Check(object o)
     bint PyList_Check(object o)
     bint PyDict_Check(object o)
-    bint PyTuple_CheckExact(object o)
+    int PyList_SetSlice(PyObject* list, Py_ssize_t low, Py_ssize_t high, PyObject* items) noexcept
+    Py_ssize_t PY_SSIZE_T_MAX
 
 cdef enum:                    # what an item begins with, in the low byte of its first word
     OBJECT                    # a reference: its number among the objects
@@ -42,6 +44,9 @@ Call.__doc__ = """A recorded call; the tensors of its arguments and results are 
 
 
 cdef uint64_t recordings = 0
+cdef enum: MOST_SPARE = 1 << 17
+cdef int64_t* spare = NULL    # the memory of a recording that is gone: the first touch of new pages costs more than the words
+cdef int64_t spare_room = 0
 
 
 cdef class Recording:
@@ -59,20 +64,16 @@ cdef class Recording:
     ['add', 'exp']
     """
 
-    cdef int64_t* words
-    cdef int64_t used, room
-    cdef list objects
-    cdef readonly list inputs
-    cdef uint64_t number          # tells it from all other recordings
-    cdef PyObject** slot          # where this thread says whether it records
-    cdef readonly int64_t count   # calls
-
     def __cinit__(self):
         global recordings
         recordings += 1
         self.number, self.objects, self.inputs = recordings, [], []
 
     def __dealloc__(self):
+        global spare, spare_room
+        if self.room <= MOST_SPARE and self.room > spare_room:
+            self.words, spare = spare, self.words
+            spare_room = self.room
         free(self.words)
 
     def __len__(self):
@@ -108,11 +109,40 @@ cdef class Recording:
             found.append(Call(op, tuple(args), kwargs, self.read(&at)))
         return found
 
+    cdef object call(self, PyObject* op, PyObject** args, size_t flagged, PyObject* names):
+        """Run a leaf, and write it down."""
+        cdef int64_t before = self.used
+        cdef Py_ssize_t objects = len(self.objects)
+        cdef PyObject* found = NULL
+        self.slot[0] = NULL
+        if (<raw_write_call_t>write_call)(self, op, args, flagged, names) == 0:
+            found = (<raw_t>run_profiled)(op, args, flagged, names)
+        if found == NULL or (<raw_write_result_t>write_result)(self, found) != 0:
+            self.slot[0] = <PyObject*>self
+            Py_XDECREF(found)
+            self.undo(before, objects)
+            raised()
+        self.slot[0] = <PyObject*>self
+        self.count += 1
+        result = <object>found
+        Py_DECREF(result)
+        return result
+
+    cdef void undo(self, int64_t used, Py_ssize_t objects) noexcept:
+        """Forget what was written since; a pending error stays."""
+        self.used = used
+        PyList_SetSlice(<PyObject*>self.objects, objects, PY_SSIZE_T_MAX, NULL)
+
     # --- writing ------------------------------
-    cdef inline int reserve(self, int64_t words) except -1:
+    cdef int reserve(self, int64_t words) except -1:
         """Room for so many words more."""
+        global spare, spare_room
         cdef void* larger
         if self.used + words > self.room:
+            if self.room == 0 and spare_room >= words:
+                self.words, self.room = spare, spare_room
+                spare, spare_room = NULL, 0
+                return 0
             self.room = max(1024, 2 * self.room, self.used + words)
             larger = realloc(self.words, self.room * sizeof(int64_t))
             if larger == NULL:
@@ -120,7 +150,7 @@ cdef class Recording:
             self.words = <int64_t*>larger
         return 0
 
-    cdef inline int64_t refer(self, object x) except -1:
+    cdef int64_t refer(self, object x) except -1:
         """The number of an object, which is kept from now on."""
         self.objects.append(x)
         return len(self.objects) - 1
@@ -218,24 +248,27 @@ cdef bint has_items(tuple x):
     return False
 
 
+cdef int write_call(Recording recording, PyObject* op, PyObject** args, size_t flagged, PyObject* names) except -1:
+    return recording.write_call(op, args, PyVectorcall_NARGS(flagged), names)
+
+
+cdef int write_result(Recording recording, PyObject* result) except -1:
+    return recording.write(<object>result, False)
+
+
+# The same, errors left with the interpreter: what `try` saves and restores costs as much as the words.
+ctypedef int (*raw_write_call_t)(Recording recording, PyObject* op, PyObject** args, size_t flagged, PyObject* names) noexcept
+ctypedef int (*raw_write_result_t)(Recording recording, PyObject* result) noexcept
+
+
+cdef int raised() except -1:
+    """What the interpreter has raised goes on."""
+    return -1
+
+
 cdef object record(PyObject* recorder, PyObject* op, PyObject** args, size_t flagged, PyObject* names):
     """The leaf's result, with a call written.  What the leaf calls itself is not recorded; a call that raises leaves nothing."""
-    cdef Recording recording = <Recording>recorder
-    cdef int64_t before = recording.used
-    cdef Py_ssize_t objects = len(recording.objects)
-    recording.slot[0] = NULL
-    try:
-        recording.write_call(op, args, PyVectorcall_NARGS(flagged), names)
-        result = run_profiled(op, args, flagged, names)
-        recording.write(result, False)
-    except BaseException:
-        recording.slot[0] = recorder
-        recording.used = before
-        del recording.objects[objects:]
-        raise
-    recording.slot[0] = recorder
-    recording.count += 1
-    return result
+    return (<Recording>recorder).call(op, args, flagged, names)
 
 
 dispatch.record = record

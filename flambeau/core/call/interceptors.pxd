@@ -4,6 +4,8 @@ from cpython.object cimport PyObject
 cdef void add_interceptors(int by) noexcept  # so many more are to be asked
 cdef PyObject** recorder_slot() noexcept     # this thread's recording, which leaves are written into; NULL for none
 cdef object run_profiled(PyObject* callable, PyObject** args, size_t flagged, PyObject* names)
+cdef bint only_recorded() noexcept # this thread records, and no mode, class or cast sees its calls
+cdef PyObject* record_leaf(PyObject* callable, PyObject** args, size_t flagged, PyObject* names) noexcept  # an operation where that is so
 cdef bint lower_on() noexcept      # a mode of the lower level is on in this thread
 cdef object operator_of_object(object op, object a, object b)  # what an operator makes of an operand that is neither tensor nor number
 cdef bint has_override_object(PyObject** args, Py_ssize_t n)  # whether an argument that is no tensor overrides operations

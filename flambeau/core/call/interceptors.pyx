@@ -10,14 +10,14 @@ do; those of the lower one come last, and see leaves (a composite runs, and the 
 backward passes, too.  Autocast (`casting`) stands between: modes and classes see operands as the program gives them, the lower level
 sees them cast.
 """
-from cpython.object cimport PyObject
+from cpython.object cimport PyObject, PyTypeObject
 from cpython.ref cimport Py_DECREF
 from libc.stdint cimport int64_t
 from ..base.profiling cimport OPERATION, begin, end, note_call, profiling
 from ..base.tensor cimport TensorBase, runtime
 from ..tape.engine import current_pass
 from ..tape.modes cimport casting
-from .operation cimport Form, Op, dispatch, raw_t
+from .operation cimport Form, Op, dispatch, raw_record_t, raw_t, vectorcall_t
 from .signature import in_order
 import threading
 import weakref
@@ -34,18 +34,22 @@ cdef extern from "Python.h":
 
 cdef extern from *:
     """
-    static __thread int flambeau_upper = 0;       /* how many modes are on this thread's stack, on each level */
-    static __thread int flambeau_lower = 0;
-    static __thread PyObject* flambeau_recording = NULL;    /* borrowed: what leaves are written into */
-    static __thread int flambeau_overrides_off = 0;  /* overrides of classes are disabled */
+    typedef struct {                /* one, so that its address is looked up once a call */
+        int upper, lower;           /* how many modes are on this thread's stack, on each level */
+        int overrides_off;          /* overrides of classes are disabled */
+        PyObject* recording;        /* borrowed: what leaves are written into */
+    } ThreadState;
+    static __thread ThreadState flambeau_thread = {0, 0, 0, NULL};
     """
-    int flambeau_upper
-    int flambeau_lower
-    int flambeau_overrides_off
-    PyObject* flambeau_recording
+    ctypedef struct ThreadState:
+        int upper, lower, overrides_off
+        PyObject* recording
+    ThreadState flambeau_thread
 
+cdef PyTypeObject* FORM = <PyTypeObject*>Form
 cdef object threads = threading.local()           # .upper, .lower: the modes, the outermost first
 cdef int override_classes = 0                     # how many classes of tensors override operations
+cdef int wrappers = 0                             # how many classes have `__torch_dispatch__`
 
 
 cdef void add_interceptors(int by) noexcept:
@@ -60,16 +64,15 @@ cdef list stack_of(bint upper):
 
 
 cdef int set_stack(bint upper, list modes) except -1:
-    global flambeau_upper, flambeau_lower
     if upper:
-        threads.upper, flambeau_upper = modes, <int>len(modes)
+        threads.upper, flambeau_thread.upper = modes, <int>len(modes)
     else:
-        threads.lower, flambeau_lower = modes, <int>len(modes)
+        threads.lower, flambeau_thread.lower = modes, <int>len(modes)
     return 0
 
 
 cdef bint lower_on() noexcept:
-    return flambeau_lower != 0
+    return flambeau_thread.lower != 0
 
 
 def push_mode(mode, bint upper) -> None:
@@ -222,7 +225,7 @@ cdef inline bint may_override(PyObject* x) noexcept:
 cdef bint has_override_object(PyObject** args, Py_ssize_t n):
     """Whether an argument that is no tensor, or an element of a list of them, overrides operations."""
     cdef Py_ssize_t k
-    if flambeau_overrides_off:
+    if flambeau_thread.overrides_off:
         return False
     for k in range(n):
         if may_override(args[k]):
@@ -246,9 +249,9 @@ cdef object operator_of_object(object op, object a, object b):
 def no_interceptors(list lists) -> bool:
     """Whether no mode or recording is on in this thread, and no tensor in these lists is of a class that overrides."""
     cdef object plain = plain_tensor
-    if flambeau_upper or flambeau_lower or flambeau_recording != NULL:
+    if flambeau_thread.upper or flambeau_thread.lower or flambeau_thread.recording != NULL:
         return False
-    if not override_classes or flambeau_overrides_off:
+    if not override_classes or flambeau_thread.overrides_off:
         return True
     for column in lists:
         for x in <list>column:
@@ -275,30 +278,28 @@ cdef object call_overrides(object op, list who, tuple args, dict named):
 
 def dispatch_function(function, relevant, args, named):
     """What modes and the classes of the relevant arguments make of `function(*args, **named)`, which is no operation."""
-    if flambeau_upper:
+    if flambeau_thread.upper:
         return call_mode(True, function, tuple(args), dict(named))
     return call_overrides(function, overloaded_args(tuple(relevant), {}), tuple(args), dict(named))
 
 
 cdef object without_overrides(object op, object args, object named):
     """The operation's result, overrides of classes disabled."""
-    global flambeau_overrides_off
-    flambeau_overrides_off += 1
+    flambeau_thread.overrides_off += 1
     try:
         return op(*args, **(named or {}))
     finally:
-        flambeau_overrides_off -= 1
+        flambeau_thread.overrides_off -= 1
 
 
 def disable_overrides(int by) -> None:
     """Disable overrides of classes in this thread (1), and enable them again (-1)."""
-    global flambeau_overrides_off
-    flambeau_overrides_off += by
+    flambeau_thread.overrides_off += by
 
 
 def overrides_disabled() -> bool:
     """Whether overrides of classes are disabled in this thread."""
-    return flambeau_overrides_off != 0
+    return flambeau_thread.overrides_off != 0
 
 
 cdef object converted(object found, object cls):
@@ -403,13 +404,38 @@ cdef object dispatch_autocast(Op op, PyObject** args, size_t flagged, PyObject* 
     return result
 
 
-cdef object dispatch_upper(PyObject* callable, PyObject** args, size_t flagged, PyObject* names):
+cdef bint only_recorded() noexcept:
+    """Whether this thread records, and no mode, class or cast sees its calls."""
+    cdef ThreadState* state = &flambeau_thread
+    return state.recording != NULL and not (state.upper | state.lower | override_classes | wrappers) and not casting()
+
+
+cdef inline bint is_leaf(Op op) noexcept:
+    return op.composite is None or op.name == "derivative"
+
+
+cdef PyObject* record_leaf(PyObject* callable, PyObject** args, size_t flagged, PyObject* names) noexcept:
+    """An operation where `only_recorded`: a leaf is written; of a composite, what it calls."""
+    if is_leaf(<Op>callable):
+        return (<raw_record_t>dispatch.record)(flambeau_thread.recording, callable, args, flagged, names)
+    return (<raw_t>run_profiled)(callable, args, flagged, names)
+
+
+cdef PyObject* dispatch_upper(PyObject* callable, PyObject** args, size_t flagged, PyObject* names) noexcept:
+    cdef PyObject* found
+    if not only_recorded():
+        return (<raw_t>dispatch_levels)(callable, args, flagged, names)
+    found = record_leaf(<PyObject*>(<Form>callable).op if callable.ob_type == FORM else callable, args, flagged, names)
+    return found if found != NULL else (<raw_t>dispatch_error)(callable, args, flagged, names)
+
+
+cdef object dispatch_levels(PyObject* callable, PyObject** args, size_t flagged, PyObject* names):
     """Upper modes, classes, lower modes, in this order; then the operation runs."""
     cdef Op op = <Op>callable
     cdef Py_ssize_t nargs = PyVectorcall_NARGS(flagged), k
     cdef Py_ssize_t given = nargs + (0 if names == NULL else len(<tuple>names))
-    cdef bint above = flambeau_upper and current_pass() is None
-    cdef bint classes = override_classes and not flambeau_overrides_off and has_overloaded(args, given)
+    cdef bint above = flambeau_thread.upper and current_pass() is None
+    cdef bint classes = override_classes and not flambeau_thread.overrides_off and has_overloaded(args, given)
     if not (above or classes):
         return dispatch_autocast(op, args, flagged, names)
     all_args = tuple([<object>args[k] for k in range(nargs)])
@@ -419,7 +445,6 @@ cdef object dispatch_upper(PyObject* callable, PyObject** args, size_t flagged, 
     return call_overrides(op, overloaded_args(all_args, named), all_args, named)
 
 
-cdef int wrappers = 0                     # how many classes have `__torch_dispatch__`
 cdef object wrapper_dispatch = None, holds_wrappers = None, wrappers_enabled = None  # see `wrapping`
 
 
@@ -454,7 +479,7 @@ cdef bint holds_wrapper(PyObject** args, Py_ssize_t n):
 
 
 cdef PyObject** recorder_slot() noexcept:
-    return &flambeau_recording
+    return &flambeau_thread.recording
 
 
 cdef object run_profiled(PyObject* callable, PyObject** args, size_t flagged, PyObject* names):
@@ -467,21 +492,21 @@ cdef object run_profiled(PyObject* callable, PyObject** args, size_t flagged, Py
 cdef object dispatch_lower(PyObject* callable, PyObject** args, size_t flagged, PyObject* names):
     """Lower modes; then the operation runs."""
     cdef Py_ssize_t nargs = PyVectorcall_NARGS(flagged), k
-    if not flambeau_lower:
+    if not flambeau_thread.lower:
         if wrappers and wrappers_enabled() and holds_wrapper(args, nargs + (0 if names == NULL else len(<tuple>names))):
             return wrapper_dispatch(<object>callable, tuple([<object>args[k] for k in range(nargs)]), {} if names == NULL else {
                 (<tuple>names)[k]: <object>args[nargs + k] for k in range(len(<tuple>names))})
-        if flambeau_recording != NULL and ((<Op>callable).composite is None or (<Op>callable).name == "derivative"):
-            return dispatch.record(flambeau_recording, callable, args, flagged, names)
+        if flambeau_thread.recording != NULL and is_leaf(<Op>callable):
+            return dispatch.record(flambeau_thread.recording, callable, args, flagged, names)
         return run_profiled(callable, args, flagged, names)
-    if (<Op>callable).composite is not None and (<Op>callable).name != "derivative":      # what it calls comes here in its turn
+    if not is_leaf(<Op>callable):      # what it calls comes here in its turn
         return (<Op>callable).run(callable, args, flagged, names)
     all_args = tuple([<object>args[k] for k in range(nargs)])
     named = {} if names == NULL else {(<tuple>names)[k]: <object>args[nargs + k] for k in range(len(<tuple>names))}
     return call_mode(False, <object>callable, all_args, named)
 
 
-dispatch.from_upper, dispatch.from_lower, dispatch.on_error = dispatch_upper, dispatch_lower, dispatch_error
+dispatch.from_upper, dispatch.from_lower, dispatch.on_error = <vectorcall_t>dispatch_upper, dispatch_lower, dispatch_error
 
 
 # --- for classes in Python ------------------------------

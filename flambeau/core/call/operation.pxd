@@ -5,6 +5,7 @@ from .signature cimport Signature
 ctypedef object (*vectorcall_t)(PyObject* callable, PyObject** args, size_t nargs, PyObject* names)
 ctypedef object (*record_t)(PyObject* recording, PyObject* callable, PyObject** args, size_t nargs, PyObject* names)
 ctypedef PyObject* (*raw_t)(PyObject* callable, PyObject** args, size_t nargs, PyObject* names) noexcept   # the same, its errors left alone
+ctypedef PyObject* (*raw_record_t)(PyObject* recording, PyObject* callable, PyObject** args, size_t nargs, PyObject* names) noexcept
 
 cdef enum:                    # what autocast does with an operation (core/call/casting.pyx)
     FALLTHROUGH               # nothing; what it is made of is not cast either

@@ -9,6 +9,7 @@ from libc.string cimport memcpy
 from libc.stdint cimport int64_t, uint64_t, uintptr_t
 from cpython.dict cimport PyDict_GetItem
 from cpython.object cimport PyObject
+from cpython.ref cimport Py_DECREF
 from ..base.device cimport Device
 from ..base.dtypes cimport (
     C32, C64, CATEGORY, F4_E2M1FN_X2, F16, F32, ITEMSIZE, NO_CODE, U8, U32, dtype_of, is_stored,
@@ -25,8 +26,8 @@ from .kernels cimport (
 )
 from .layout cimport align, broadcast, launch_plan, layout, make_plan
 from .operands cimport bring_scalars, common_code, pack, read_operand
-from .operation cimport Op, make_callable, prepare_op
-from .interceptors cimport operator_of_object
+from .operation cimport Op, dispatch, make_callable, prepare_op
+from .interceptors cimport only_recorded, operator_of_object, record_leaf
 from .interceptors import no_interceptors
 from .signature cimport MAX_BOUND, TENSOR, NUMBER as NUMBER_KIND, Signature, mistaken
 from .destination cimport GIVEN, KIND, NEW, OVER, ANY, Where, check_destination, check_memory, check_overlap
@@ -220,7 +221,7 @@ cdef object run(PointwiseOp op, Operand* operands, double* params, PyObject** gi
     """Compute; `given` holds the tensors to write to, NULL where the results are new."""
     cdef TensorBase first = None, t, out
     cdef int k, n = op.operands, m = op.outputs, common, tensors = 0, codes = 0
-    cdef bint simple = True, is_tracked = False
+    cdef bint simple = True, is_tracked = False, blank = False
     cdef bint taping = grad_enabled()
     cdef Device device = None
     cdef list held
@@ -240,8 +241,9 @@ cdef object run(PointwiseOp op, Operand* operands, double* params, PyObject** gi
             elif simple and not (t.contiguous and same_shape(t, first)):
                 simple = False
     if device is not None:
+        blank = simple and device.blank and all_on(operands, n, device)
         simple = False
-        if tensors > 1:
+        if tensors > 1 and not blank:
             held = []
             bring_scalars(operands, n, device, held)
     if tensors == 1 and first.rank and op.raw == 0 and (n == 1 or numbers_fit(operands, n, first.code)):
@@ -261,6 +263,8 @@ cdef object run(PointwiseOp op, Operand* operands, double* params, PyObject** gi
         raise TypeError(f"{op.name}(): argument '{op.names[0]}' (position 1) must be Tensor, not a number")
     if simple:
         results = run_simple(op, operands, params, common, first, None)
+    elif blank:
+        results = run_blank(op, operands, common, first, device)
     else:
         results = run_general(op, operands, params, common, NULL)
     if is_tracked and op.differentiable:
@@ -356,6 +360,35 @@ cdef object run_simple(PointwiseOp op, Operand* operands, double* params, int co
     if count:
         kernel.run(data, geometry, scalars)
     return results
+
+
+cdef bint all_on(Operand* operands, int n, Device device) noexcept:
+    """Whether all tensors among the operands are on that device."""
+    cdef int k
+    for k in range(n):
+        if operands[k].tensor != NULL and (<TensorBase>operands[k].tensor).storage.on is not device:
+            return False
+    return True
+
+
+cdef object run_blank(PointwiseOp op, Operand* operands, int common, TensorBase first, Device device):
+    """The same on "meta", where results have a geometry and a dtype alone."""
+    cdef uint64_t key0 = ON_DEVICE >> 6 * op.operands, key1 = common
+    cdef int k
+    cdef Kernel* kernel
+    for k in range(op.operands):
+        if operands[k].tensor != NULL:
+            key0 = key0 << 6 | ((<TensorBase>operands[k].tensor).code << 2) | CONTIGUOUS
+        else:
+            key0 = key0 << 6 | (operands[k].category << 2) | NUMBER
+    for k in range(op.outputs):
+        key1 = key1 << 6 | (NO_CODE << 2) | CONTIGUOUS
+    kernel = look_up(&op.table, key0, key1)
+    if kernel == NULL:
+        kernel = compile_kernel(op, key0, key1)
+    if op.outputs == 1:
+        return new_tensor_on(device, first.rank, first.sizes, kernel.codes[0])
+    return tuple([new_tensor_on(device, first.rank, first.sizes, kernel.codes[k]) for k in range(op.outputs)])
 
 
 cdef int plan_pointwise(PointwiseOp op, PointwisePlan* plan, Operand* operands, int common, PyObject** given, Device device) except -1:
@@ -773,6 +806,19 @@ cdef Kernel* compile_kernel(PointwiseOp op, uint64_t key0, uint64_t key1) except
 
 
 # --- operators of Tensor ------------------------------
+cdef object record_operator(object op, object a, object b):
+    """A binary operation where this thread's calls are recorded, and nothing else sees them."""
+    cdef PyObject* args[2]
+    cdef PyObject* found
+    args[0], args[1] = <PyObject*>a, <PyObject*>b
+    found = record_leaf(<PyObject*>op, args, 2, NULL)
+    if found == NULL:
+        return dispatch.on_error(<PyObject*>op, args, 2, NULL)
+    result = <object>found
+    Py_DECREF(result)
+    return result
+
+
 cdef object binary_operator(object op, object a, object b):
     cdef Operand operands[2]
     cdef double params[MAX_PARAMS]
@@ -780,6 +826,8 @@ cdef object binary_operator(object op, object a, object b):
     cdef PointwiseOp pointwise
     cdef int k
     if runtime.observers:
+        if only_recorded() and isinstance(op, Op) and read_operand(a, &operands[0]) and read_operand(b, &operands[1]):
+            return record_operator(op, a, b)
         if read_operand(a, &operands[0]) and read_operand(b, &operands[1]):
             return op(a, b) if not isinstance(op, Op) or (<Op>op).method is None else (<Op>op).method(a, b)
         return operator_of_object(op, a, b)

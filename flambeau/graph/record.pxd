@@ -1,0 +1,23 @@
+"""The recorder: the leaves that a thread calls, as words."""
+from libc.stdint cimport int64_t, uint64_t
+from cpython.object cimport PyObject
+from ..core.base.tensor cimport TensorBase
+
+
+cdef class Recording:
+    """The leaves that this thread calls while it is on."""
+    cdef int64_t* words
+    cdef int64_t used, room
+    cdef list objects
+    cdef readonly list inputs
+    cdef uint64_t number          # tells it from all other recordings
+    cdef PyObject** slot          # where this thread says whether it records
+    cdef readonly int64_t count   # calls
+    cdef object call(self, PyObject* op, PyObject** args, size_t flagged, PyObject* names)
+    cdef void undo(self, int64_t used, Py_ssize_t objects) noexcept
+    cdef int reserve(self, int64_t words) except -1
+    cdef int64_t refer(self, object x) except -1
+    cdef int write_place(self, TensorBase t, bint argument) except -1
+    cdef int write(self, object x, bint argument) except -1
+    cdef int write_call(self, PyObject* op, PyObject** args, Py_ssize_t positional, PyObject* names) except -1
+    cdef object read(self, int64_t* at)
