@@ -1,9 +1,9 @@
 """What a recording holds after a call that raises, and that operators and functions are recorded alike."""
 
 import pytest
+from flambeau.graph.record import Recording
 
 import flambeau as torch
-from flambeau.graph.record import Recording
 
 
 def names(recording):
