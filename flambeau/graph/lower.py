@@ -41,7 +41,7 @@ def plan(program: Program, fused: bool = True, donated: Iterable[int] = ()) -> R
 class _Plan:
     def __init__(self, program: Program, fused: bool) -> None:
         self.program = program
-        program.drop_dead(lambda call: loop_of(call) is not None)
+        program.drop_dead(_is_pure)
         groups = groups_of(program, fused)
         if fused:
             groups = with_epilogues(program, groups)
@@ -118,6 +118,12 @@ class _Plan:
             self.steps.append((product, list(product.values)))
             return
         self.steps.append((call, [*call.values(), *call.results]))
+
+
+def _is_pure(call: Call) -> bool:
+    """Whether a call does nothing but make its results: loops, and what views tell of geometry (`is_contiguous`)."""
+    entry = getattr(call.operation, "entry", None)
+    return loop_of(call) is not None or (entry is not None and entry.kind == "view")
 
 
 def _along(

@@ -13,6 +13,7 @@ from typing import Any
 
 from ..core.base.tensor import TensorBase
 from ..fx import GraphModule, Node
+from .decompose import decomposed
 from .record import Place
 from .trace import mapped
 
@@ -213,6 +214,11 @@ class Program:
         ):  # views, or what was given
             self._made[node] = mapped(node.meta["places"], Place, lambda p: self._view(p, given))
             return
+        distinct = list(dict.fromkeys(given))
+        inner = None if call.written else decomposed(operation, args, kwargs, distinct, node.meta["places"])
+        if inner is not None:
+            self._made[node] = self._inline(inner, distinct)
+            return
         results: list[Value] = []
 
         def made(place: Place) -> Value:
@@ -223,6 +229,18 @@ class Program:
         call.results = tuple(results)
         self._order(call)
         self.calls.append(call)
+
+    def _inline(self, graph: GraphModule, given: Sequence[Value]) -> Any:
+        """The calls of a leaf, and its results."""
+        arguments = iter(given)
+        for node in graph.graph.nodes:
+            if node.op == "placeholder":
+                self._made[node] = next(arguments)
+            elif node.op == "output":
+                return mapped(node.args[0], Node, self._made.__getitem__)
+            else:
+                self._lower(graph, node)
+        raise ValueError("a graph without an output")
 
     def _view(self, place: Place, given: Sequence[Value]) -> Value:
         """A view is made when what it is a view of is."""

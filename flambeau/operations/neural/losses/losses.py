@@ -131,7 +131,7 @@ def _class_entropy_gradient(grad, input, target, top, total, kept, ignore_index,
     return class_entropy_backward(grad, input, target, top, total, kept, ignore_index, how)
 
 
-@leaf("library", inputs=("grad_out", "input"))
+@leaf("library", inputs=("grad_out", "input"), decomposes=True)
 def class_entropy_backward(
     grad_out: TensorBase,
     input: TensorBase,

@@ -268,7 +268,7 @@ def batch_norm(
     return batch_norm_channels(input, mean, (var + eps).rsqrt(), weight, bias, eps)
 
 
-@leaf("library", label="NativeBatchNormBackward0", inputs=("input", "weight", "bias"))
+@leaf("library", label="NativeBatchNormBackward0", inputs=("input", "weight", "bias"), decomposes=True)
 def batch_norm_channels(
     input: TensorBase,
     mean: TensorBase,
@@ -292,7 +292,12 @@ def _affine(weight, bias, ndim: int):
     )
 
 
-@leaf("library", results=("to_input", "to_weight", "to_bias"), inputs=("grad_out", "input", "weight"))
+@leaf(
+    "library",
+    results=("to_input", "to_weight", "to_bias"),
+    inputs=("grad_out", "input", "weight"),
+    decomposes=True,
+)
 def batch_norm_channels_backward(
     grad_out: TensorBase,
     input: TensorBase,

@@ -68,7 +68,7 @@ def batch_sums(grad, input, mean, inverse):
     return kn.sum(grad), kn.sum(grad * ((input - mean) * inverse))
 
 
-@leaf("library", results=("found", "mean", "inverse"), label="NativeLayerNormBackward0")
+@leaf("library", results=("found", "mean", "inverse"), label="NativeLayerNormBackward0", decomposes=True)
 def layer_norm_rows(
     input: TensorBase, weight: TensorBase | None, bias: TensorBase | None, rank: int, eps: float
 ) -> tuple[TensorBase, TensorBase, TensorBase]:
@@ -90,7 +90,12 @@ def _layer_norm_gradients(grad, input, mean, inverse, weight, rank, eps, needs):
     return layer_norm_rows_backward(grad, input, mean, inverse, weight, rank, eps, needs)
 
 
-@leaf("library", results=("to_input", "to_weight", "to_bias"), inputs=("grad_out", "input", "weight"))
+@leaf(
+    "library",
+    results=("to_input", "to_weight", "to_bias"),
+    inputs=("grad_out", "input", "weight"),
+    decomposes=True,
+)
 def layer_norm_rows_backward(
     grad_out: TensorBase,
     input: TensorBase,
@@ -125,7 +130,7 @@ def _layer_norm_again(grads, grad_out, input, weight, rank, eps):
     return second_gradients(grads, grad_out, input, weight, tuple(range(input.ndim - rank, input.ndim)), eps)
 
 
-@leaf("library", results=("found", "mean", "inverse"), label="NativeLayerNormBackward0")
+@leaf("library", results=("found", "mean", "inverse"), label="NativeLayerNormBackward0", decomposes=True)
 def instance_norm_rows(input: TensorBase, rank: int, eps: float) -> tuple[TensorBase, TensorBase, TensorBase]:
     """`layer_norm_rows` without weights, where what is constant becomes 0."""
     dims = tuple(range(input.ndim - rank, input.ndim))
@@ -157,7 +162,7 @@ def rms_sums(g, x, inverse):
     return kn.sum(g * (x * inverse))
 
 
-@leaf("library", results=("found", "inverse"), label="MulBackward0")
+@leaf("library", results=("found", "inverse"), label="MulBackward0", decomposes=True)
 def rms_norm_rows(
     input: TensorBase, weight: TensorBase, rank: int, eps: float
 ) -> tuple[TensorBase, TensorBase]:
@@ -171,7 +176,7 @@ def _rms_norm_gradients(grad, input, inverse, weight, rank, eps, needs):
     return rms_norm_rows_backward(grad, input, inverse, weight, rank, eps, needs)
 
 
-@leaf("library", results=("to_input", "to_weight"), inputs=("grad_out", "input", "weight"))
+@leaf("library", results=("to_input", "to_weight"), inputs=("grad_out", "input", "weight"), decomposes=True)
 def rms_norm_rows_backward(
     grad_out: TensorBase,
     input: TensorBase,
