@@ -19,6 +19,7 @@ True
 from __future__ import annotations
 
 import math as _math
+import operator as _operator
 import struct
 from collections.abc import Callable, Iterable, Iterator
 from numbers import Number
@@ -532,15 +533,23 @@ def call(name: str, *args) -> Expr:
 def walk(roots: Iterable[Expr]) -> Iterator[Expr]:
     """Every expression under the roots once, arguments first."""
     seen: set[int] = set()
-    stack = [(r, False) for r in reversed(list(roots))]
+    found: list[Expr] = []
+    waiting: list[Expr] = []  # those whose arguments are under way
+    stack: list[Expr | None] = [*roots]  # None: all arguments of the last that waits are there
+    stack.reverse()
     while stack:
-        e, ready = stack.pop()
-        if ready:
-            yield e
+        e = stack.pop()
+        if e is None:
+            found.append(waiting.pop())
         elif id(e) not in seen:
             seen.add(id(e))
-            stack.append((e, True))
-            stack.extend((a, False) for a in reversed(e.args) if id(a) not in seen)
+            if e.args:
+                waiting.append(e)
+                stack.append(None)
+                stack.extend(reversed(e.args))
+            else:
+                found.append(e)
+    return iter(found)
 
 
 def substitute(roots: list[Expr], replace: dict[Expr, Expr]) -> list[Expr]:
@@ -548,15 +557,14 @@ def substitute(roots: list[Expr], replace: dict[Expr, Expr]) -> list[Expr]:
     new: dict[int, Expr] = {}
     by_id = {id(k): v for k, v in replace.items()}
 
-    def build(e: Expr) -> None:
+    for e in walk(roots):
         if id(e) in by_id:
             new[id(e)] = by_id[id(e)]
+        elif e.args:
+            args = tuple([new[id(a)] for a in e.args])
+            new[id(e)] = e if all(map(_operator.is_, args, e.args)) else remade(e, args)
         else:
-            args = tuple(new[id(a)] for a in e.args)
-            new[id(e)] = e if all(a is b for a, b in zip(args, e.args)) else remade(e, args)
-
-    for e in walk(roots):
-        build(e)
+            new[id(e)] = e
     return [new[id(r)] for r in roots]
 
 

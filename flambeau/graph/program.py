@@ -88,10 +88,11 @@ class Value:
 class Call:
     """A leaf on values: `results` are those that it makes, `written` the roots that it writes to."""
 
-    __slots__ = ("after", "args", "kwargs", "number", "operation", "results", "written")
+    __slots__ = ("_values", "after", "args", "kwargs", "number", "operation", "results", "written")
 
     def __init__(self, number: int, operation: Callable, args: tuple, kwargs: dict[str, Any]) -> None:
         self.number, self.operation, self.args, self.kwargs = number, operation, args, kwargs
+        self._values: tuple[Value, ...] | None = None
         self.results: tuple[Value, ...] = ()
         self.written: frozenset[Value] = frozenset()
         self.after: set[Call] = set()
@@ -100,11 +101,13 @@ class Call:
     def name(self) -> str:
         return self.operation.__name__
 
-    def values(self) -> list[Value]:
-        """The values among its arguments."""
-        found: list[Value] = []
-        mapped((self.args, self.kwargs), Value, found.append)
-        return found
+    def values(self) -> tuple[Value, ...]:
+        """The values among its arguments, which do not change."""
+        if self._values is None:
+            found: list[Value] = []
+            mapped((self.args, self.kwargs), Value, found.append)
+            self._values = tuple(found)
+        return self._values
 
     def __repr__(self) -> str:
         named = "".join(f", {k}={v!r}" for k, v in self.kwargs.items())

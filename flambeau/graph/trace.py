@@ -37,10 +37,15 @@ def record(function: Callable[..., Any], *args: Any, **kwargs: Any) -> tuple[Gra
     return graph_of(recording, inputs, result), result
 
 
+_PLAIN = frozenset([int, float, bool, str, type(None)])
+
+
 def mapped(x: Any, kind: type | tuple[type, ...], change: Callable[[Any], Any]) -> Any:
     """`x` with everything of that class, or of those, in it changed."""
     if isinstance(x, kind):
         return change(x)
+    if type(x) in _PLAIN:
+        return x
     if isinstance(x, (list, tuple)):
         made = [mapped(y, kind, change) for y in x]
         if isinstance(x, list):
