@@ -13,8 +13,10 @@ from .assemble import assemble
 from .epilogues import ProductGroup, product_with, with_epilogues
 from .expressions import Leaves, Unfused, expressions, loop_of
 from .groups import Group, groups_of
+from .logs import log
 from .products import product_of
 from .program import Call, Program, Value
+from .report import Report
 from .runner import Runner
 
 
@@ -35,7 +37,12 @@ def plan(program: Program, fused: bool = True, donated: Iterable[int] = ()) -> R
     >>> runner(torch.ones(3))
     tensor(4.2426)
     """
-    return assemble(program, _Plan(program, fused).steps, frozenset(donated))
+    made = _Plan(program, fused)
+    runner = assemble(program, made.steps, frozenset(donated))
+    made.report.memory = runner.memory
+    runner.describe(made.report, [step.name for step in made.report.steps])
+    log.debug("planned:\n%s", made.report)
+    return runner
 
 
 class _Plan:
@@ -47,8 +54,11 @@ class _Plan:
             groups = with_epilogues(program, groups)
         self.wanted = self._read_from_memory(groups)
         self.steps: list[tuple[Any, list[Value]]] = []  # a step, and the values that it touches
+        self.report = Report(program)
         for group in groups:
+            begin = len(self.steps)
             self._enter(group)
+            self.report.enter(group.calls, self.steps[begin:])
 
     def _read_from_memory(self, groups: list[Group]) -> set[Value]:
         """Roots that others than the group that makes them read or write, or that the program returns."""
@@ -73,7 +83,8 @@ class _Plan:
             try:
                 self._kernel(group)
                 return
-            except (Unfused, NotImplementedError):
+            except (Unfused, NotImplementedError) as error:
+                self.report.reasons.update((call, str(error)) for call in group.calls)
                 if len(group.calls) > 1:  # each by itself
                     for call in group.calls:
                         alone = Group(None)

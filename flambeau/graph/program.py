@@ -88,10 +88,11 @@ class Value:
 class Call:
     """A leaf on values: `results` are those that it makes, `written` the roots that it writes to."""
 
-    __slots__ = ("_values", "after", "args", "kwargs", "number", "operation", "results", "written")
+    __slots__ = ("_values", "after", "args", "kwargs", "number", "operation", "recorded", "results", "written")
 
     def __init__(self, number: int, operation: Callable, args: tuple, kwargs: dict[str, Any]) -> None:
         self.number, self.operation, self.args, self.kwargs = number, operation, args, kwargs
+        self.recorded: int | None = None  # its number in the recording
         self._values: tuple[Value, ...] | None = None
         self.results: tuple[Value, ...] = ()
         self.written: frozenset[Value] = frozenset()
@@ -206,6 +207,7 @@ class Program:
         operation: Any = node.target
         args, kwargs = mapped((node.args, node.kwargs), Node, self._made.__getitem__)
         call = Call(len(self.calls), operation, args, kwargs)
+        call.recorded = node.meta.get("call")
         given = call.values()
         storages = {v.root.place.storage: v.root for v in given}
         places: list[Place] = []

@@ -52,6 +52,8 @@ cdef class Runner:
     cdef readonly int64_t nbytes, workspace     # of the arena, and behind it for the length of a step
     cdef readonly list steps
     cdef readonly object memory                 # `memory.Use`: what a run takes
+    cdef readonly object report                 # `report.Report`: what the steps compute
+    cdef list launch_names                      # as profiles show them
     cdef list places, held
     cdef object outputs
     cdef bint single, whole, complete
@@ -76,6 +78,7 @@ cdef class Runner:
     cdef object execute(self, Run* r, PyObject** tensors, PyObject** storages)
     cdef int finish(self) except -1
     cdef int launch_all(self, const Stretch* s, char** bases, char* workspace) except -1 nogil
+    cdef int launch_profiled(self, const Stretch* s, char** bases, char* workspace) except -1
     cdef int run_call(self, Stretch* s, Run* r) except -1
     cdef object fill(self, object x, Run* r)
     cdef TensorBase tensor(self, int root, Run* r)

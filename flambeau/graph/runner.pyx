@@ -11,6 +11,7 @@ from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
 from ..core.base.dtypes cimport ITEMSIZE
 from ..core.base.memory cimport Storage, new_storage
+from ..core.base.profiling cimport SPAN, begin as begin_entry, end as end_entry, profiling
 from ..core.base.tensor cimport (
     MAX_DIMS, TensorBase, alias, bump_version, check_writable, find_contiguous, new_object, new_strided, new_tensor, pointer, set_rank,
 )
@@ -247,6 +248,13 @@ cdef class Runner:
         self.steps.append(step)
         self.drop_lists.append(list(drops))
 
+    def describe(self, report, list names) -> None:
+        """What the steps compute, and the name of each."""
+        if len(names) != len(self.steps):
+            raise ValueError(f"Runner.describe(): {len(self.steps)} names expected, got {len(names)}")
+        self.report = report
+        self.launch_names = [name for name, step in zip(names, self.steps) if not isinstance(step, CallStep)]
+
     def set_outputs(self, outputs) -> None:
         """What a run returns: a structure with `Reference`s.  Steps and memories have been added."""
         cdef tuple items = outputs if type(outputs) is tuple else (outputs,)
@@ -364,6 +372,8 @@ cdef class Runner:
             s = &self.stretches[k]
             if s.call != NULL:
                 self.run_call(s, r)
+            elif profiling.on and self.launch_names is not None:
+                self.launch_profiled(s, r.bases, begin + self.nbytes)
             elif s.releases:
                 with nogil:
                     self.launch_all(s, r.bases, begin + self.nbytes)
@@ -393,6 +403,21 @@ cdef class Runner:
                 since = 0
                 with gil:
                     PyErr_CheckSignals()
+        return 0
+
+    cdef int launch_profiled(self, const Stretch* s, char** bases, char* workspace) except -1:
+        """The same, each with an entry of its own."""
+        cdef Stretch one = s[0]
+        cdef int64_t entry
+        cdef int k
+        for k in range(s.begin, s.end):
+            one.begin, one.end = k, k + 1
+            entry = begin_entry(<str>self.launch_names[k], SPAN)
+            try:
+                with nogil:
+                    self.launch_all(&one, bases, workspace)
+            finally:
+                end_entry(entry)
         return 0
 
     cdef int run_call(self, Stretch* s, Run* r) except -1:
