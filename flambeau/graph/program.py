@@ -88,7 +88,17 @@ class Value:
 class Call:
     """A leaf on values: `results` are those that it makes, `written` the roots that it writes to."""
 
-    __slots__ = ("_values", "after", "args", "kwargs", "number", "operation", "recorded", "results", "written")
+    __slots__ = (
+        "_values",
+        "after",
+        "args",
+        "kwargs",
+        "number",
+        "operation",
+        "recorded",
+        "results",
+        "written",
+    )
 
     def __init__(self, number: int, operation: Callable, args: tuple, kwargs: dict[str, Any]) -> None:
         self.number, self.operation, self.args, self.kwargs = number, operation, args, kwargs
