@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from ..codegen import expr as ex
 from ..codegen.expr import Expr
 from ..core.call.operands import promoted_dtype
-from ..core.call.pointwise import PointwiseOp
+from ..core.call.pointwise import InPlaceOp, PointwiseOp
 from ..core.loops.rows import RowOp
 from ..operations.declare.pointwise import CODES, NO_CODE, NUMBER
 from .program import Call, Value
@@ -66,37 +66,116 @@ class Leaves:
         return ex.substitute([e], replace)[0]
 
 
+class Along(NamedTuple):
+    """A reduction or row function as it was called: on tensors of one rank, along `dim` (None: all dimensions)."""
+
+    operation: RowOp
+    tensors: tuple[Value, ...]
+    dim: Any
+    dtype: Any
+    params: tuple[float, ...]
+
+
 def loop_of(call: Call) -> Loop | None:
     """The loops of a call that a generated kernel can compute; None for any other."""
-    if call.written or any(v.dtype.is_complex for v in (*call.values(), *call.results)):
+    values = (*call.values(), *call.results)
+    if not call.results or any(v.dtype.is_complex or v.dtype.name not in ex.BITS for v in values):
         return None
-    if isinstance(call.operation, PointwiseOp):
-        return Loop(broadcast([v.shape for v in (*call.values(), *call.results)]), None)
-    if isinstance(call.operation, RowOp):
-        given = arguments(call)
-        if given.get("out") is not None or not isinstance(given["input"], Value):
-            return None
-        return Loop(given["input"].shape, row_dims(given["input"], given["dim"]))
-    return Loop(call.results[0].shape, None) if _converts(call) else None
+    if any(v.place.device is not None for v in values):
+        return None
+    if call.written and not _writes_in_loop(call):
+        return None
+    if pointwise_of(call) is not None:
+        return Loop(broadcast([v.shape for v in values]), None)
+    if isinstance(element_of(call), (Value, int, float)):
+        return Loop(call.results[0].shape, None)
+    along = None if call.written else _along(call)
+    if along is None:
+        return None
+    rank = len(along.tensors[0].shape)
+    if any(len(v.shape) != rank for v in along.tensors):
+        return None
+    return Loop(broadcast([v.shape for v in along.tensors]), row_dims(rank, along.dim))
 
 
-def _converts(call: Call) -> bool:
-    """Whether a call gives its one tensor in another dtype that kernels know."""
-    entry = getattr(call.operation, "entry", None)
-    given = call.values()
-    if entry is None or entry.kind != "conversion" or len(given) != 1 or len(call.results) != 1:
+def pointwise_of(call: Call) -> PointwiseOp | None:
+    """The pointwise operation that a call computes: into a new tensor, into `out`, or over its first argument."""
+    op = call.operation
+    return op.op if isinstance(op, InPlaceOp) else op if isinstance(op, PointwiseOp) else None
+
+
+def _writes_in_loop(call: Call) -> bool:
+    """Whether a call writes each of its results over one tensor element by element, and reads nothing else of what it writes to."""
+    at = {v.root: v.place for v in call.results}
+    if len(at) < len(call.results) or set(at) != call.written or not all(map(_apart, call.results)):
         return False
-    (value,), (result,) = given, call.results
-    known = value.dtype.name in ex.BITS and result.dtype.name in ex.BITS
-    return (
-        known and value.shape == result.shape and value.dtype != result.dtype and result.place.device is None
-    )
+    return all(at.get(v.root, v.place) == v.place for v in call.values())
+
+
+def _apart(value: Value) -> bool:
+    """Whether each of its elements certainly has memory of its own."""
+    reach = 0
+    for stride, n in sorted((s, n) for s, n in zip(value.place.stride, value.shape) if n != 1):
+        if stride <= reach:
+            return False
+        reach += stride * (n - 1)
+    return True
+
+
+def element_of(call: Call) -> Any:
+    """What each element of a call's one result is, as its declaration says (`element`): that of a tensor that it is given at the same
+    place, or a number; None where the declaration says nothing.
+    """
+    entry = getattr(call.operation, "entry", None)
+    said = None if entry is None else entry.details.get("element")
+    if said is None or len(call.results) != 1:
+        return None
+    found, result = said(*call.args, **call.kwargs), call.results[0]
+    if isinstance(found, Value):
+        shape = broadcast([found.shape, result.shape])
+        return found if shape == result.shape and len(found.shape) <= len(shape) else None
+    if not isinstance(found, (int, float)) or isinstance(found, bool):
+        return int(found) if isinstance(found, bool) else None
+    if result.dtype.is_floating_point:  # rounded once: halves are rounded from float32
+        exact = ex.const(found, "float32").value == found or result.dtype.itemsize >= 4
+        return found if exact else None
+    return found if isinstance(found, int) else None
+
+
+def _along(call: Call) -> Along | None:
+    """A call as a reduction or row function; None for another, or with options that no kernel here knows."""
+    op: Any = call.operation
+    if isinstance(op, RowOp):
+        given = arguments(call)
+        tensors, dim, dtype, params, out = (
+            (given["input"],),
+            given["dim"],
+            given.get("dtype"),
+            (),
+            given.get("out"),
+        )
+    else:
+        op = getattr(
+            getattr(op, "function", None), "__self__", None
+        )  # of several tensors, or with parameters
+        if not isinstance(op, RowOp) or len(call.args) != 6:
+            return None
+        tensors, dim, _, dtype, params, out = call.args
+    declaration = op.declaration
+    if (
+        out is not None
+        or not all(isinstance(v, Value) for v in tensors)
+        or (not dim and dim not in (0, None))
+    ):
+        return None
+    dtypes = {v.dtype for v, n in zip(tensors, declaration.inputs) if n not in declaration.raw}
+    return Along(op, tuple(tensors), dim, dtype, tuple(params)) if len(dtypes) == 1 else None
 
 
 def arguments(call: Call) -> Mapping[str, Any]:
     """The arguments by parameter, defaults included."""
     op = call.operation
-    if op.signature is None:  # of a derivative: all are given
+    if isinstance(op, PointwiseOp) and op.signature is None:  # of a derivative: all are given
         return dict(zip(op.names, call.args)) | call.kwargs
     bound = inspect.signature(op).bind(*call.args, **call.kwargs)
     bound.apply_defaults()
@@ -112,30 +191,40 @@ def broadcast(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
     return tuple(found)
 
 
-def row_dims(value: Value, dim: Any) -> frozenset[int]:
+def row_dims(rank: int, dim: Any) -> frozenset[int]:
     """The dimensions that a row operation goes along, counted from the right."""
-    rank = len(value.shape)
     dims = (dim,) if isinstance(dim, int) else tuple(dim or range(rank))
     return frozenset(d - rank if d >= 0 else d for d in dims)
 
 
 def expressions(call: Call, of: OfValue, leaves: Leaves, loop: Loop) -> list[Expr]:
     """The results of a call, each in its dtype in memory; Unfused where they cannot be expressed."""
-    if isinstance(call.operation, PointwiseOp):
-        exprs = _pointwise(call, of)
-    elif isinstance(call.operation, RowOp):
-        exprs = _rows(call, of, leaves, loop)
+    op = pointwise_of(call)
+    if op is not None:
+        exprs = _pointwise(call, op, of)
+    elif (element := element_of(call)) is not None:
+        exprs = [_element(element, of, call.results[0].dtype.name)]
     else:
-        exprs = [ex.cast(of(call.values()[0]), call.results[0].dtype.name)]
+        exprs = _rows(call, of, leaves, loop)
+    if call.written:
+        exprs = [ex.cast(e, v.dtype.name) for e, v in zip(exprs, call.results, strict=True)]
     for e, value in zip(exprs, call.results, strict=True):
         if e.dtype != value.dtype.name:
             raise Unfused(f"{call.name}: a result of {value.dtype.name} whose expression is {e.dtype}")
     return exprs
 
 
-def _pointwise(call: Call, of: OfValue) -> list[Expr]:
-    declaration, given = call.operation.declaration, arguments(call)
-    names = call.operation.names
+def _element(element: Value | float, of: OfValue, dtype: str) -> Expr:
+    if isinstance(element, Value):
+        return ex.cast(of(element), dtype)
+    if dtype in ("float16", "bfloat16"):
+        return ex.cast(ex.const(element, "float32"), dtype)
+    return ex.const(element, dtype)
+
+
+def _pointwise(call: Call, op: PointwiseOp, of: OfValue) -> list[Expr]:
+    declaration, given = op.declaration, arguments(call)
+    names = op.names
     operands = [given[n] for n in names[: len(declaration.operands)]]
     inputs = []
     for x in operands:
@@ -162,19 +251,21 @@ def _pointwise(call: Call, of: OfValue) -> list[Expr]:
 
 
 def _rows(call: Call, of: OfValue, leaves: Leaves, loop: Loop) -> list[Expr]:
-    op, given = call.operation, arguments(call)
-    declaration, value = op.declaration, given["input"]
-    assert loop.dims is not None
-    wanted = given.get("dtype")
-    working = declaration.working(CODES[value.dtype.name], NO_CODE if wanted is None else CODES[wanted.name])
-    inputs = [of(value)]
-    if len(declaration.inputs) > 1:  # the row's first element
+    along = _along(call)
+    assert loop.dims is not None and along is not None
+    declaration, wanted = along.operation.declaration, along.dtype
+    common = next(v.dtype for v, n in zip(along.tensors, declaration.inputs) if n not in declaration.raw)
+    working = declaration.working(CODES[common.name], NO_CODE if wanted is None else CODES[wanted.name])
+    inputs = [of(v) for v in along.tensors]
+    if len(declaration.inputs) > len(inputs):  # the row's first element
         inputs.append(leaves.standing_still(inputs[0], loop.dims))
     results, memory = declaration.program([e.dtype for e in inputs], working)
+    named = inspect.signature(declaration.body).parameters
+    params = [*along.params, *(named[n].default for n in declaration.params[len(along.params) :])]
     replace = {}
     for x in ex.walk(results):
         if x.op == "input":
             replace[x] = inputs[x.value]
         elif x.op == "param":
-            replace[x] = ex.const(given[declaration.params[x.value]], x.dtype)
+            replace[x] = ex.const(params[x.value], x.dtype)
     return [ex.cast(r, m) for r, m in zip(ex.substitute(list(results), replace), memory)]

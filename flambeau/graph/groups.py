@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 from .expressions import Loop, loop_of
 from .program import Call, Program, Value
+from .record import Place
 
 
 class Group:
@@ -93,6 +94,8 @@ def _joined(
             continue
         if any(group in other.before for other in needed if other is not found):
             continue
+        if not _one_place([*group.calls, *(found.calls if found is not None else ()), call]):
+            continue
         if found is None:
             found = group
         elif _can_merge(found, group, groups):
@@ -112,6 +115,34 @@ def _can_merge(a: Group, b: Group, groups: Iterable[Group]) -> bool:
     if a in b.before or b in a.before:  # what one reads of the other would come from memory
         return False
     return not any(g is not a and g is not b and (a in g.before and g in b.before) for g in groups)
+
+
+def _one_place(calls: Iterable[Call]) -> bool:
+    """Whether what these calls write to is read and written in one loop: at one place, and read after a write as what that made.
+
+    Rows are walked over more than once, and results may hold what is needed again: they write to new memory alone.
+    """
+    calls = sorted(calls, key=lambda c: c.number)
+    written = {r for c in calls for r in c.written}
+    if not written:
+        return True
+    places: dict[Value, Place] = {}
+    latest: dict[Value, Value] = {}
+    for c in calls:
+        loop = loop_of(c)
+        if loop is None or loop.dims is not None:
+            return False
+        for v in c.values():
+            if v.root in written and (
+                places.setdefault(v.root, v.place) != v.place or latest.get(v.root, v) is not v
+            ):
+                return False
+        for v in c.results:
+            if v.root in written:
+                if places.setdefault(v.root, v.place) != v.place:
+                    return False
+                latest[v.root] = v
+    return True
 
 
 def _merge(group: Group, other: Group, groups: list[Group], home: dict[Call, Group]) -> None:

@@ -61,9 +61,9 @@ class _Plan:
             self.report.enter(group.calls, self.steps[begin:])
 
     def _read_from_memory(self, groups: list[Group]) -> set[Value]:
-        """Roots that others than the group that makes them read or write, or that the program returns."""
+        """Roots that others than the group that makes them read or write, or that the program is given or returns."""
         home = {c: g for g in groups for c in g.calls}
-        wanted = {v.root for v in self.program.results()}
+        wanted = {v.root for v in (*self.program.results(), *self.program.inputs, *self.program.constants())}
         for call in self.program.calls:
             for v in (*call.values(), *call.written):
                 if v.root.call is not None and home[v.root.call] is not home[call]:
@@ -103,14 +103,15 @@ class _Plan:
         def of(value: Value) -> ex.Expr:
             return known[value] if value in known else leaves.of(value)
 
-        outputs: list[Value] = []
+        latest: dict[Value, Value] = {}  # what a memory holds in the end, where others look
         for call in group.calls:
             for value, e in zip(call.results, expressions(call, of, leaves, loop), strict=True):
                 known[value] = e
                 if value.root in self.wanted:
-                    outputs.append(value)
-        if not outputs:
+                    latest[value.root] = value
+        if not latest:
             return
+        outputs = list(latest.values())
         fused = kn.fused(group.name, [known[v] for v in outputs])
         inputs = [leaves.read[k] for k in fused.inputs]
         rank, dims = len(loop.shape), loop.dims or frozenset()

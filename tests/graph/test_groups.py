@@ -53,9 +53,29 @@ def test_a_write_between_keeps_readers_apart():
         y = x + 1
         z = y * 2
         y.mul_(3)
-        return z + y
+        return z + y.T
 
-    assert groups(body, flambeau.ones(4)) == [["add", "mul"], ["mul_"], ["add"]]
+    assert groups(body, flambeau.ones(4, 4)) == [["add", "mul", "mul_"], ["add"]]
+
+
+def test_writes_over_one_place_are_part_of_a_kernel():
+    def body(x, y):
+        x.mul_(0.9).add_(y * 2)
+        return x.exp()
+
+    assert groups(body, flambeau.ones(4), flambeau.ones(4)) == [["mul_", "mul", "add_", "exp"]]
+
+
+def test_a_view_that_is_read_beside_a_write_keeps_it_apart():
+    assert groups(lambda x: x.add_(x.T * 2), flambeau.ones(4, 4)) == [["mul"], ["add_"]]
+    assert groups(lambda x, y: x[1:].copy_(y).neg() + x[:3], flambeau.ones(4), flambeau.ones(3)) == [
+        ["copy_", "neg"],
+        ["add"],
+    ]
+
+
+def test_rows_write_to_new_memory_alone():
+    assert groups(lambda x: x.sub_(x.mean(-1, keepdim=True)), flambeau.ones(3, 4)) == [["mean"], ["sub_"]]
 
 
 def test_groups_do_not_wait_for_each_other_in_a_circle():

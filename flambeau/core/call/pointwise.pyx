@@ -141,7 +141,7 @@ cdef class PointwiseOp(Op):
 cdef class InPlaceOp(Op):
     """`x.op_(…)`: the same operation, its result written over the first operand."""
 
-    cdef PointwiseOp op
+    cdef readonly PointwiseOp op
 
     def __cinit__(self, PointwiseOp op, str name):
         prepare_op(self, name, call_in_place)

@@ -193,6 +193,8 @@ def register(
     `moves`: the elements of its results are elements of its tensor arguments, chosen by the other arguments alone; "view" and "join" do
     unless that is said otherwise.
     `decomposes`: of a leaf, that its function calls operations and nothing else, chosen by geometry alone: graphs hold those in its place.
+    `element`: a function of a call's arguments that gives what each element of the result is: the tensor whose element stands at the same
+    place, converted, or a number; None where neither does.
     `additive`: f(a + b) = f(a) + f(b).  `loss_of_each`: a loss of `input` and `target` that is a number for each element, or the mean or
     the sum of these.  `product`: a function of a call's arguments that gives the one product that it computes
     (`operations/linalg/products.py`).  `gain`: the factor of initial weights before it (`nn.init.calculate_gain`).

@@ -23,6 +23,15 @@ _BATCHING = {
     **dict.fromkeys("numpy __array__ __dlpack__".split(), "itemless"),
     **dict.fromkeys("linspace logspace".split(), "looped"),
 }
+# What each element is (`element`), of arguments however they are given.
+_ELEMENTS: dict[str, Any] = {
+    **dict.fromkeys("zeros zeros_like new_zeros zero_".split(), lambda *args, **kwargs: 0),
+    **dict.fromkeys("ones ones_like new_ones".split(), lambda *args, **kwargs: 1),
+    "full": lambda size, fill_value, **kwargs: fill_value,
+    "full_like": lambda input, fill_value, **kwargs: fill_value,
+    "new_full": lambda self, size, fill_value, **kwargs: fill_value,
+    "fill_": lambda input, value: value,
+}
 for _module, _dtypes, _names in (
     (create, EVERY, "empty zeros ones full eye empty_strided scalar_tensor"),
     (create, NUMERIC, "arange"),
@@ -40,6 +49,7 @@ for _module, _dtypes, _names in (
             differentiable=False,
             batching=_BATCHING.get(_name),
             dtypes=_dtypes,
+            element=_ELEMENTS.get(_name),
         )
 register(
     "from_dlpack",
@@ -57,6 +67,7 @@ for _function in (create.zeros_like, create.ones_like, create.empty_like, create
         places=(_function.__name__,),
         differentiable=False,
         like=True,
+        element=_ELEMENTS.get(_function.__name__),
     )
 for _function in (
     create.new_empty,
@@ -72,6 +83,7 @@ for _function in (
         places=(f"Tensor.{_function.__name__}",),
         differentiable=False,
         like="type",
+        element=_ELEMENTS.get(_function.__name__),
     )
 for _module, _dtypes, _names in (
     (bridge, EVERY - {"bfloat16"}, "numpy __array__ __array_wrap__"),
@@ -97,6 +109,7 @@ for _name, _batching in (("fill_", "filled"), ("zero_", "elements")):
         differentiable=False,
         batching=_batching,
         elementwise=True,
+        element=_ELEMENTS[_name],
     )
 register(
     "new_tensor",

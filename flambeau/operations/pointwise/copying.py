@@ -77,6 +77,11 @@ Raises:
     RuntimeError: `memory_format` is for tensors of another number of dimensions"""
 
 
+def _of_input(input, *args, **kwargs):
+    """What each element of a copy or a conversion is."""
+    return input
+
+
 def _conversion(name: str, target: str, shown: str):
     d = by_name[target]
 
@@ -87,7 +92,7 @@ def _conversion(name: str, target: str, shown: str):
     convert.__doc__ = f"The tensor as {target}; itself where it is that already.{_CONVERTED}" + of_call(
         f"tensor([2.5, 0.0]).{name}()", shown
     )
-    register(f"as_{target}", "conversion", convert, places=(f"Tensor.{name}",))
+    register(f"as_{target}", "conversion", convert, places=(f"Tensor.{name}",), element=_of_input)
 
 
 for _name, (_target, _shown) in {  # and what they make of [2.5, 0.0]
@@ -230,9 +235,11 @@ _TYPE_OVERLOADS = (
     "(input: Tensor) -> str",
     "(input: Tensor, dtype: dtype | str | type, non_blocking: bool = False) -> Tensor",
 )
-register("to", "conversion", to, places=("Tensor.to",), overloads=_TO_OVERLOADS)
-register("type", "conversion", legacy_type, places=("Tensor.type",), overloads=_TYPE_OVERLOADS)
-register("type_as", "conversion", type_as, places=("Tensor.type_as",))
+register("to", "conversion", to, places=("Tensor.to",), overloads=_TO_OVERLOADS, element=_of_input)
+register(
+    "type", "conversion", legacy_type, places=("Tensor.type",), overloads=_TYPE_OVERLOADS, element=_of_input
+)
+register("type_as", "conversion", type_as, places=("Tensor.type_as",), element=_of_input)
 register("cpu", "conversion", cpu, places=("Tensor.cpu",))
 
 
@@ -255,9 +262,16 @@ register("record_stream", "copy", record_stream, places=("Tensor.record_stream",
 register("opencl", "conversion", opencl, places=("Tensor.opencl",))
 register("pin_memory", "conversion", pin_memory, places=("Tensor.pin_memory",))
 register("is_pinned", "copy", is_pinned, places=("Tensor.is_pinned",), batching="outlined")
-register("clone", "copy", clone)
-register("contiguous", "copy", contiguous, places=("Tensor.contiguous",))
-register("copy_", "copy", copy_, places=("Tensor.copy_",), batching="pointwise")
+register("clone", "copy", clone, element=_of_input)
+register("contiguous", "copy", contiguous, places=("Tensor.contiguous",), element=_of_input)
+register(
+    "copy_",
+    "copy",
+    copy_,
+    places=("Tensor.copy_",),
+    batching="pointwise",
+    element=lambda input, src, non_blocking=False: src,
+)
 
 
 @library("copy", "fill", batching="filled", elementwise=True)
