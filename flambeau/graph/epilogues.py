@@ -59,7 +59,9 @@ def with_epilogues(program: Program, groups: list[Group]) -> list[Group]:
             readers.setdefault(v.root, set()).add(home[call])
     returned = {v.root for v in program.results()}
     for group in list(groups):
-        if group.loop is not None and group.loop.dims is None:
+        if (
+            group.loop is not None and group.loop.dims is None and not any(c.written for c in group.calls)
+        ):  # tiles write to new memory alone: others of the product may still read the old
             found = _product_before(program, group, home, readers, returned)
             if found is not None:
                 _join(groups, home[found], group, ProductGroup(found, group), readers)

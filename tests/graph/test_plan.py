@@ -62,6 +62,7 @@ def optimiser(p, g, m):
 
 
 PROGRAMS = {
+    "a product's operand": (lambda x, w: w.sub_(x @ w), [(5, 5), (5, 5)]),
     "moments": (moments, [(7, 5), (5,)]),
     "optimiser": (optimiser, [(6, 5), (6, 5), (6, 5)]),
     "fills": (lambda x: flambeau.full_like(x, 2.5) + x.new_zeros(5) - flambeau.ones(5), [(4, 5)]),
