@@ -27,6 +27,7 @@ from ..core.base.memory import _set_inference, is_inference_mode_enabled
 from ..core.base.tensor import TensorBase
 from ..core.call.module import call as call_module
 from ..core.call.operation import Op
+from ..core.make import mt19937
 from ..core.tape import _set_grad_enabled, is_grad_enabled
 from ..nn import Module
 from ..nn.parameter import Buffer, Parameter
@@ -198,6 +199,7 @@ NATIVE = frozenset(
         _set_grad_enabled,
         _set_inference,
         is_inference_mode_enabled,
+        mt19937.source,
     )
 )
 

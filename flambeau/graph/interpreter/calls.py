@@ -42,15 +42,18 @@ def _sorted(iterable: Any, *, key: Any = None, reverse: bool = False) -> Any:
 _sort = sorted  # which is called as it is
 
 
-def _best(choose: Callable[..., Any]) -> Callable[..., Any]:
+def _best(choose: Callable[..., Any], better: Callable[[Any, Any], bool]) -> Callable[..., Any]:
     def best(*args: Any, key: Any = None, **kwargs: Any) -> Any:
-        if key is None:
-            return choose(*args, **kwargs)
         values = list(args[0]) if len(args) == 1 else list(args)
         if not values:
             return choose(values, **kwargs)
-        keys = [key(value) for value in values]
-        return values[choose(range(len(keys)), key=keys.__getitem__)]
+        found = values[0]
+        least = found if key is None else key(found)
+        for value in values[1:]:
+            other = value if key is None else key(value)
+            if better(other, least):
+                found, least = value, other
+        return found
 
     return best
 
@@ -66,7 +69,28 @@ def _reduce(function: Any, iterable: Any, *initial: Any) -> Any:
 
 
 REPLACED: dict[Any, Any] = {map: _map, filter: _filter, functools.reduce: _reduce}
-KEYED: dict[Any, Any] = {sorted: _sorted, min: _best(min), max: _best(max)}
+KEYED: dict[Any, Any] = {
+    sorted: _sorted,
+    min: _best(min, lambda a, b: a < b),
+    max: _best(max, lambda a, b: a > b),
+}
+
+
+# Methods in Python that no function in C calls behind a program's back.
+HARMLESS = frozenset(
+    "__init__ __new__ __post_init__ __init_subclass__ __class_getitem__ __getattr__ __setattr__ __enter__ __exit__ __call__ "
+    "__reduce__ __reduce_ex__ __getstate__ __setstate__ __copy__ __deepcopy__ __dir__ __getnewargs__ __replace__".split()
+)
+
+
+@functools.lru_cache(maxsize=4096)
+def interprets(kind: Any) -> bool:
+    """Whether a class has methods in Python that operators and functions in C call."""
+    return any(
+        name[:2] == name[-2:] == "__" and isinstance(value, types.FunctionType) and name not in HARMLESS
+        for base in kind.__mro__
+        for name, value in vars(base).items()
+    )
 
 
 class Calls:
@@ -234,14 +258,18 @@ class Calls:
                 self.reads.lacks(source, args[0])
         return found
 
-    def opaque(self, value: Any) -> bool:
+    def opaque(self, value: Any, depth: int = 0) -> bool:
         """Whether a function in C may run Python's methods of a value: those of a class that is no container and not known."""
         kind = type(value)
         if isinstance(value, (type, types.FunctionType, types.BuiltinFunctionType, types.ModuleType)):
             return False
         if self.reads.constant(value) or self.policy.is_native_object(value) or self.policy.is_pinned(value):
             return False
-        return kind not in CONSTRUCTED and kind is not types.GeneratorType and bool(kind.__flags__ & 1 << 9)
+        if depth < 8 and isinstance(value, (list, tuple, set, frozenset, dict)):
+            items = (*value.keys(), *value.values()) if isinstance(value, dict) else value
+            if any(self.opaque(item, depth + 1) for item in items):
+                return True
+        return interprets(kind)
 
     # --- classes --------------------------------------------------------------------------------------------------------
     def call_class(self, cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -407,9 +435,10 @@ class Calls:
     def _keyed(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if kwargs.get("key") is None:
             if len(args) == 1 and not self.in_c(args[0], "__iter__", "__next__"):
-                return self.call(function, (self.sequence(args[0]),), kwargs)
-            return NULL
-        if isinstance(kwargs["key"], BOUND):
+                args = (self.sequence(args[0]),)
+            if function is sorted or not self.opaque(list(args)):
+                return self.call_builtin(function, args, kwargs)
+        if isinstance(kwargs.get("key"), BOUND):
             return function(*args, **kwargs) if type(kwargs["key"].__self__) is list else NULL
         return self.call(KEYED[function], args, kwargs)
 

@@ -333,12 +333,15 @@ def build_list(m: Machine, f: Frame, i: Instruction) -> None:
 
 @opcode("BUILD_SET")
 def build_set(m: Machine, f: Frame, i: Instruction) -> None:
-    f.stack.append(set(f.pop(i.arg)))
+    items = f.pop(i.arg)
+    m.hashes(items)
+    f.stack.append(set(items))
 
 
 @opcode("BUILD_MAP")
 def build_map(m: Machine, f: Frame, i: Instruction) -> None:
     items = f.pop(2 * i.arg)
+    m.hashes(items[::2])
     f.stack.append(dict(zip(items[::2], items[1::2])))
 
 
@@ -367,12 +370,14 @@ def list_append(m: Machine, f: Frame, i: Instruction) -> None:
 @opcode("SET_ADD")
 def set_add(m: Machine, f: Frame, i: Instruction) -> None:
     value = f.stack.pop()
+    m.hashes(value)
     f.stack[-i.arg].add(value)
 
 
 @opcode("MAP_ADD")
 def map_add(m: Machine, f: Frame, i: Instruction) -> None:
     key, value = f.pop(2)
+    m.hashes(key)
     f.stack[-i.arg][key] = value
 
 

@@ -6,7 +6,7 @@ import operator
 import types
 from typing import TYPE_CHECKING, Any
 
-from ..sources import Lacks, Object
+from ..sources import Lacks
 from .attributes import in_class
 from .code import NULL
 from .policy import CONTAINERS, ITERATORS, Policy
@@ -47,6 +47,7 @@ class Operators:
         def open(self, value: Any, deep: bool = False) -> None: ...
         def call(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any: ...
         def load_special(self, of: Any, name: str) -> Any: ...
+        def opaque(self, value: Any, depth: int = 0) -> bool: ...
 
     def in_c(self, value: Any, *names: str) -> bool:
         """Whether these methods of a value's class are no functions in Python that could be interpreted."""
@@ -82,7 +83,12 @@ class Operators:
         for of, name, other in tries:
             if in_class(type(of), name) in (NULL, None):
                 continue
-            made = self.call(self.load_special(of, name), (other,), {})
+            if isinstance(
+                in_class(type(of), name), types.WrapperDescriptorType
+            ):  # which runs nothing of the other's
+                made = getattr(type(of), name)(of, other)
+            else:
+                made = self.call(self.load_special(of, name), (other,), {})
             if made is not NotImplemented:
                 return made
         return NotImplemented
@@ -96,8 +102,12 @@ class Operators:
     def compare(self, symbol: str, a: Any, b: Any) -> Any:
         """`a < b` and the like."""
         function, forward, backward = COMPARED[symbol]
+        if symbol == "!=" and self.in_c(a, "__ne__") and self.in_c(b, "__ne__"):
+            if not (self.in_c(a, "__eq__") and self.in_c(b, "__eq__")):
+                return not self.truth(self.compare("==", a, b))
         if self.in_c(a, forward, backward) and self.in_c(b, forward, backward):
             for value in (a, b):
+                self.hashes(value, "compares")
                 self.reads.classed(value)
                 self.transparent(value, "compares")
                 self.open(value, True)
@@ -142,6 +152,11 @@ class Operators:
         if isinstance(a, (*CONTAINERS, *ITERATORS, bytearray)):
             self.refuse(f"{does} a {type(a).__name__} that was there before")
 
+    def hashes(self, a: Any, does: str = "hashes") -> None:
+        """Refuse what would run Python's own methods of a value in C, such as `__eq__` and `__hash__` of a key or an item."""
+        if self.reads.active and self.opaque(a):
+            self.refuse(f"{does} objects with methods in Python inside of a container")
+
     # --- items ----------------------------------------------------------------------------------------------------------
     def item(self, of: Any, key: Any) -> Any:
         """`of[key]`."""
@@ -152,11 +167,9 @@ class Operators:
         if not self.in_c(of, "__getitem__", "__missing__"):
             return self.call(self.load_special(of, "__getitem__"), (key,), {})
         self.open(key, True)
+        self.hashes(key)
         source = self.reads.source(of)
         if source is None or self.policy.is_native_object(of):
-            return of[key]
-        if not self.in_c(key, "__hash__", "__eq__", "__index__"):
-            self.refuse(f"an item at a {type(key).__name__}")
             return of[key]
         if isinstance(of, (list, tuple)):
             if isinstance(key, slice):
@@ -184,6 +197,7 @@ class Operators:
             self.call(self.load_special(of, "__setitem__"), (key, value), {})
             return
         self.open(key, True)
+        self.hashes(key)
         if isinstance(key, slice):
             self.open(value)
         if not self.policy.is_native_object(of):
@@ -204,15 +218,16 @@ class Operators:
             return key in of
         if not self.in_c(of, "__contains__"):
             return self.truth(self.call(self.load_special(of, "__contains__"), (key,), {}))
-        if in_class(type(of), "__contains__") is NULL and not self.in_c(of, "__iter__"):
+        ordered = isinstance(of, (list, tuple)) and (self.opaque(key) or self.opaque(of))
+        if ordered or (in_class(type(of), "__contains__") is NULL and not self.in_c(of, "__iter__")):
             for value in self.sequence(of):
                 if value is key or self.truth(self.compare("==", value, key)):
                     return True
             return False
+        self.hashes(key)
         source = self.reads.source(of)
         if isinstance(of, MAPPINGS) and source is not None:
-            if not isinstance(source, Object) or isinstance(of, MAPPINGS):
-                self.reads.classed(of)
+            self.reads.classed(of)
             if key in of:
                 self.reads.item(of, key, of[key])
                 return True

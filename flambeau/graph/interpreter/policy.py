@@ -7,6 +7,7 @@ import functools
 import itertools
 import math
 import operator
+import os
 import types
 from typing import Any
 
@@ -56,7 +57,12 @@ ITERATORS: tuple[Any, ...] = (
     type(reversed([])),
     type(reversed({})),
 )
-CONSTRUCTED = frozenset((*VALUES, *ITERATORS)) - {map, filter, types.GeneratorType, BaseException}
+CONSTRUCTED = frozenset((*VALUES, *ITERATORS, functools.partial)) - {
+    map,
+    filter,
+    types.GeneratorType,
+    BaseException,
+}
 
 # Methods that change the object that they are called on.
 WRITES = {
@@ -75,12 +81,10 @@ WRITING = {kind: frozenset(names.split()) for kind, names in WRITES.items()}
 PURE = frozenset(
     (
         *(f for m in (math, operator) for f in vars(m).values() if isinstance(f, types.BuiltinFunctionType)),
-        abs, all, any, ascii, bin, bool, chr, divmod, format, hash, hex, max, min, oct, ord, pow, repr, round, sum,
+        abs, all, any, ascii, bin, bool, chr, divmod, format, hash, hex, max, min, oct, ord, pow, repr, round, sorted, sum, os.fspath,
         functools.cmp_to_key,
     )
 )  # fmt: skip
-# Those that hand the items of their arguments on and read no more of them than how many there are.
-SHALLOW = frozenset((iter, next, len, callable, id, isinstance, issubclass))
 
 
 def writes(kind: type, name: str) -> bool:
