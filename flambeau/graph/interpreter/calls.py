@@ -84,7 +84,7 @@ HARMLESS = frozenset(
 
 
 @functools.lru_cache(maxsize=4096)
-def interprets(kind: Any) -> bool:
+def interprets(kind: type) -> bool:
     """Whether a class has methods in Python that operators and functions in C call."""
     return any(
         name[:2] == name[-2:] == "__" and isinstance(value, types.FunctionType) and name not in HARMLESS
@@ -269,7 +269,7 @@ class Calls:
             items = (*value.keys(), *value.values()) if isinstance(value, dict) else value
             if any(self.opaque(item, depth + 1) for item in items):
                 return True
-        return interprets(kind)
+        return interprets(kind)  # type: ignore[arg-type]
 
     # --- classes --------------------------------------------------------------------------------------------------------
     def call_class(self, cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -444,6 +444,15 @@ class Calls:
 
     def _dunder(self, function: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A function that calls a method of its first argument, which may be one in Python."""
+        if (
+            args
+            and name in FALLS_BACK
+            and in_class(type(args[0]), name) is vars(object)[name]
+            and not any(args[1:])
+        ):
+            other, name = FALLS_BACK[name]
+            if not self.in_c(args[0], "__str__", "__repr__"):
+                return self.call(other, args[:1], {})
         if not args or self.in_c(args[0], name):
             return NULL
         return self.call(self.load_special(args[0], name), args[1:], kwargs)
@@ -463,6 +472,7 @@ OBJECT = (
 ITERATING = frozenset(
     ("extend", "join", "update", "union", "intersection", "difference", "extendleft", "fromkeys")
 )
+FALLS_BACK: dict[str, Any] = {"__format__": (str, "__str__"), "__str__": (repr, "__repr__")}  # of `object`
 SPECIAL: dict[Any, Callable[..., Any]] = {
     isinstance: Calls._isinstance,
     type: Calls._type,
