@@ -15,7 +15,7 @@ from ..codegen.tiles.epilogues import MOST, Epilogue
 from ..core.base.tensor import TensorBase
 from ..core.lib.products.product_plan import ProductPlan
 from ..core.make.create import empty_strided
-from .expressions import Leaves, Unfused, expressions
+from .expressions import Leaves, Unfused, expressions, reader
 from .groups import Group, in_order, wait
 from .products import Operands, Product, example, operands_of
 from .program import Call, Program, Value
@@ -135,9 +135,7 @@ def product_with(group: ProductGroup, wanted: set[Value]) -> Product | None:
     assert operands is not None and group.loop is not None
     (sums,) = group.product.results
     leaves, known = Leaves(), dict[Value, Expr]()
-
-    def of(value: Value) -> Expr:
-        return known[value] if value in known else leaves.of(value)
+    of = reader(known, leaves, group.loop)
 
     outputs: list[Value] = []
     try:

@@ -76,6 +76,20 @@ class Along(NamedTuple):
     params: tuple[float, ...]
 
 
+def reader(known: Mapping[Value, Expr], leaves: Leaves, loop: Loop) -> OfValue:
+    """How a kernel reads values: as what it has computed, computes again, or finds in memory."""
+
+    def of(value: Value) -> Expr:
+        if value in known:
+            return known[value]
+        if value.reads is None:
+            return leaves.of(value)
+        assert value.call is not None
+        return expressions(value.call, of, leaves, loop)[0]
+
+    return of
+
+
 def loop_of(call: Call) -> Loop | None:
     """The loops of a call that a generated kernel can compute; None for any other."""
     values = (*call.values(), *call.results)

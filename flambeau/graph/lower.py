@@ -11,9 +11,10 @@ from ..core.loops.planning import loop_plan, row_plan
 from ..core.loops.plans import Geometry
 from .assemble import assemble
 from .epilogues import ProductGroup, product_with, with_epilogues
-from .expressions import Leaves, Unfused, expressions, loop_of
+from .expressions import Leaves, Unfused, expressions, loop_of, reader
 from .groups import Group, groups_of
 from .logs import log
+from .passes.recompute import recompute
 from .products import product_of
 from .program import Call, Program, Value
 from .report import Report
@@ -49,6 +50,8 @@ class _Plan:
     def __init__(self, program: Program, fused: bool) -> None:
         self.program = program
         program.drop_dead(_is_pure)
+        if fused:
+            recompute(program)
         groups = groups_of(program, fused)
         if fused:
             groups = with_epilogues(program, groups)
@@ -99,9 +102,7 @@ class _Plan:
         loop = group.loop
         assert loop is not None
         leaves, known = Leaves(), dict[Value, ex.Expr]()
-
-        def of(value: Value) -> ex.Expr:
-            return known[value] if value in known else leaves.of(value)
+        of = reader(known, leaves, loop)
 
         latest: dict[Value, Value] = {}  # what a memory holds in the end, where others look
         for call in group.calls:
@@ -119,6 +120,8 @@ class _Plan:
         geometry += [Geometry(v.dtype, *_sized(strides, loop.shape)) for v, strides in inputs]
         touched = [*outputs, *(v for v, _ in inputs)]
         if isinstance(fused.kernel, kn.Row):
+            if not inputs:
+                raise Unfused(f"{group.name}: rows of no tensor")
             made = row_plan(fused.kernel, loop.shape, sorted(d + rank for d in dims), geometry)
         else:
             made = loop_plan(fused.kernel, loop.shape, geometry)
@@ -129,7 +132,13 @@ class _Plan:
         if product is not None:
             self.steps.append((product, list(product.values)))
             return
-        self.steps.append((call, [*call.values(), *call.results]))
+        for v in call.arguments():
+            if v.reads is not None and v.call is not None:  # no kernel computes it here
+                alone = Group(loop_of(v.call))
+                alone.calls.append(v.call)
+                self.wanted.add(v.root)
+                self._enter(alone)
+        self.steps.append((call, [*call.arguments(), *call.results]))
 
 
 def _is_pure(call: Call) -> bool:

@@ -19,9 +19,12 @@ from .trace import mapped
 
 
 class Value:
-    """A tensor of the program; `call` makes it, or it is an input or a constant."""
+    """A tensor of the program; `call` makes it, or it is an input or a constant.
 
-    __slots__ = ("call", "number", "place", "root", "tensor")
+    One with `reads` is not read from memory: its reader computes the call again, from these values.
+    """
+
+    __slots__ = ("call", "number", "place", "reads", "root", "tensor")
 
     def __init__(
         self, number: int, place: Place, call: Call | None = None, root: Value | None = None
@@ -29,6 +32,13 @@ class Value:
         self.number, self.place, self.call = number, place, call
         self.root = self if root is None else root
         self.tensor: TensorBase | None = None  # of a constant
+        self.reads: tuple[Value, ...] | None = None
+
+    def computed_by(self, call: Call, reads: tuple[Value, ...]) -> Value:
+        """The value as a reader of it computes it."""
+        value = Value(self.number, self.place, call, self.root)
+        value.reads = reads
+        return value
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -113,12 +123,24 @@ class Call:
         return self.operation.__name__
 
     def values(self) -> tuple[Value, ...]:
-        """The values among its arguments, which do not change."""
+        """The values that it reads: those among its arguments, or what these are computed from."""
         if self._values is None:
             found: list[Value] = []
-            mapped((self.args, self.kwargs), Value, found.append)
+            mapped(
+                (self.args, self.kwargs), Value, lambda v: found.extend((v,) if v.reads is None else v.reads)
+            )
             self._values = tuple(found)
         return self._values
+
+    def arguments(self) -> list[Value]:
+        """The values among its arguments, however they are computed."""
+        found: list[Value] = []
+        mapped((self.args, self.kwargs), Value, found.append)
+        return found
+
+    def set_arguments(self, args: tuple, kwargs: dict[str, Any]) -> None:
+        """Give it others; the program is then to be ordered again."""
+        self.args, self.kwargs, self._values = args, kwargs, None
 
     def __repr__(self) -> str:
         named = "".join(f", {k}={v!r}" for k, v in self.kwargs.items())
@@ -186,6 +208,14 @@ class Program:
         """Whether something writes to a value's memory after it was made."""
         made = -1 if value.root.call is None else value.root.call.number
         return any(w.number > made for w in self._writers.get(value.root, ()))
+
+    def order(self) -> None:
+        """Enter anew what each call has to wait for."""
+        self._writers.clear()
+        self._readers.clear()
+        for call in self.calls:
+            call.after.clear()
+            self._order(call)
 
     # --- from nodes ---
     def _value(self, place: Place, call: Call | None = None) -> Value:

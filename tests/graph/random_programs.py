@@ -86,6 +86,8 @@ class Body:
             lambda: flambeau.full_like(x, c % 7 - 2.5),
             lambda: x + flambeau.zeros(x.shape),
             lambda: x.new_ones(()).expand(x.shape) * x,
+            lambda: x * (x[:1] * 2 - 1 if x.ndim else x > 0),
+            lambda: flambeau.where(~(x.new_ones(x.shape[-1:]) > 0), x, -x) if x.ndim else x,
             lambda: flambeau.full((), 2.0, dtype=flambeau.int64),
             lambda: flambeau.ones_like(x).half(),
         )

@@ -1,0 +1,1 @@
+"""Passes over programs, before calls are grouped; each gives the program's bits."""
