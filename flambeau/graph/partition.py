@@ -76,7 +76,11 @@ def _unlike_eager(
     recording: Recording, inputs: Sequence[TensorBase], outputs: Sequence[TensorBase]
 ) -> str | None:
     """Why results would not be what eager calls return; None where they are."""
-    lies = {place(t).storage: t for t in inputs}
+    lies: dict[int, TensorBase] = {}
+    for t in inputs:
+        other = lies.setdefault(place(t).storage, t)
+        if other is not t and (t.requires_grad or other.requires_grad):
+            return "inputs share memory, and a gradient goes to one of them"
     before = {place(t).storage for t in recording.inputs} - set(lies)
     for call in recording.calls():
         for at in written_by(call.operation, call.args, call.kwargs, Place):
@@ -221,7 +225,9 @@ class Joint:
             return 0
         if not isinstance(at, Place):
             return ALWAYS
-        if n.op == "placeholder" or at.storage in results:
+        if n.op == "placeholder":
+            return 0
+        if at.storage in results:
             return 0 if self.roots[at.storage] is n else ALWAYS
         return _nbytes(at) if self.roots[at.storage] is n else ALWAYS
 
@@ -265,8 +271,8 @@ class Joint:
             if n.op == "get_attr":
                 continue
             at = n.meta["places"]
-            if at.storage in self.lies:
-                saved.append(Saved(INPUT, self.lies[at.storage], n))
+            if n.op == "placeholder":
+                saved.append(Saved(INPUT, self.placeholders.index(n), n))
             elif at in results:
                 saved.append(Saved(RESULT, results[at], n))
             else:

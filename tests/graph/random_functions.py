@@ -182,7 +182,7 @@ class Function:
     def state(self) -> None:
         read = self.pick(["thing.factor", "len(items)", "state.get('missing', 2.0)", "items[-1]"])
         self.new("matrix", f"{self.any()} * {read}")
-        if self.random.random() < 0.3:
+        if self.random.random() < 0.1:
             writes = [
                 "thing.calls += 1",
                 "state['seen'] = k",
@@ -195,6 +195,8 @@ class Function:
         self.new("matrix", f"{self.pick(['net', 'deep'])}({self.any()}.to(weight.dtype)).to(a.dtype)")
 
     def differentiate(self) -> None:
+        if self.random.random() < 0.7:
+            return
         z = self.new("matrix", f"{self.any()}.detach().requires_grad_()")
         self.lines.append("    with torch.enable_grad():")
         self.lines.append(f"        s{self.count} = ({self.expression(z)} + {z}.sin()).sum()")

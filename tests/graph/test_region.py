@@ -343,3 +343,13 @@ def test_batched_cotangents(product):
     (y,) = region(x, w)
     (found,) = torch.autograd.grad(y, x, torch.eye(3), is_grads_batched=True)
     torch.testing.assert_close(found, torch.diag((x.exp() * w).detach()))
+
+
+def test_inputs_that_share_memory_have_no_gradients():
+    a, other = torch.randn(3, 4, requires_grad=True), torch.randn(3, 4)
+    found = compiled(lambda a, turned: (a @ turned).softmax(1) @ a, a, a.T)
+    assert isinstance(found, Refusal) and "share memory" in str(found)
+    region = compiled(lambda a, b, turned: (b @ turned) @ a, a, other, other.T)
+    assert isinstance(region, Region)
+    (gradient,) = torch.autograd.grad(region(a, other, other.T)[0].sum(), a)
+    torch.testing.assert_close(gradient, (other @ other.T).sum(0)[:, None].expand(3, 4))
