@@ -1,0 +1,161 @@
+"""What a compiled function does with a call that it has no capture for: whether it captures, and who makes a launch of it."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+from ..core.base.display import NAME
+from ..core.base.tensor import TensorBase
+from ..core.call.casting import is_cache_enabled, set_cache_enabled
+from . import config
+from .compiled import Compiled, Entry
+from .entries import Launch, Unplanned, entry_of, graph_of_capture, log, planned
+from .errors import BackendCompilerFailed, FailOnRecompileLimitHit, RecompileError, Unsupported
+from .guards import Guards
+from .sources import Capture, Equals, Refusal
+
+SAME_NUMBER = 8  # captures for other values of one number, after which Python runs
+REFUSALS = 8  # calls that were not captured whole, after which Python runs
+
+_compiled: weakref.WeakSet[Compiled] = weakref.WeakSet()
+stance = threading.local()  # .name: what `set_stance` says in this thread
+
+
+class Backend:
+    """What `compile` was given beside the function.
+
+    `run` is a backend's function, None for the library's own compiler; `remake` compiles a function in the same way.
+    """
+
+    def __init__(
+        self,
+        run: Callable[..., Any] | None,
+        fullgraph: bool,
+        options: dict[str, Any],
+        remake: Callable[..., Any],
+    ) -> None:
+        self.run, self.fullgraph, self.options, self.remake = run, fullgraph, options, remake
+
+    def compiled(self, function: Callable[..., Any]) -> Compiled:
+        made = Compiled(function, self)
+        _compiled.add(made)
+        return made
+
+    def may_capture(self, compiled: Compiled, reasons: list[tuple[Any, str]]) -> bool:
+        """Whether a call is captured that none of the entries is right for, each for its reason."""
+        name = _name(compiled.function)
+        if reasons and (config.error_on_recompile or getattr(stance, "name", "") == "fail_on_recompile"):
+            raise RecompileError(f"{NAME}.compile: {name} would be captured anew: {reasons[0][1]}")
+        if reasons and getattr(stance, "name", "") == "eager_on_recompile":
+            return False
+        why = ""
+        if len(reasons) >= min(config.recompile_limit, config.cache_size_limit):
+            if config.fail_on_recompile_limit_hit or self.fullgraph:
+                raise FailOnRecompileLimitHit(
+                    f"{NAME}.compile: {name} has {len(reasons)} captures (config.recompile_limit); the last is not right here: {reasons[0][1]}"
+                )
+            why = f"it has {len(reasons)} captures (config.recompile_limit)"
+        elif sum(entry.launch is None for entry in compiled.entries) >= REFUSALS:
+            why = f"{REFUSALS} calls were not captured whole"
+        elif (
+            reasons
+            and isinstance(reasons[0][0], Equals)
+            and compiled.misses_of(reasons[0][0].source) > SAME_NUMBER
+        ):
+            why = f"{reasons[0][0].source} is another number at every call"
+        if why and not vars(compiled).get("_said"):
+            log.warning("%s: runs as Python says: %s (%s)", name, why, reasons[0][1] if reasons else "")
+            vars(compiled)["_said"] = True
+        return not why
+
+    def capture(self, function: Callable[..., Any], args: tuple, kwargs: dict[str, Any]) -> Capture:
+        from .capture import capture
+
+        cached = is_cache_enabled()
+        set_cache_enabled(False)  # a cast that autocast has kept is a tensor that no argument leads to
+        try:
+            return capture(function, args, kwargs)
+        finally:
+            set_cache_enabled(cached)
+
+    def entry(self, compiled: Compiled, capture: Capture, reasons: list[tuple[Any, str]]) -> Entry | None:
+        """The entry of a capture; None where nothing is to be made of it."""
+        name = _name(compiled.function)
+        try:
+            entry = entry_of(capture, self._launch)
+        except (BackendCompilerFailed, Unsupported):
+            raise
+        except Exception as error:  # a mistake of this compiler costs speed, and no more
+            log.warning("%s: captured, but not planned: %s: %s", name, type(error).__name__, error, exc_info=True)
+            return Entry(Guards(capture.guards), None, None, why=Refusal(f"{type(error).__name__}: {error}"))
+        if entry.why is not None:
+            if self.fullgraph:
+                raise Unsupported(f"{NAME}.compile(fullgraph=True): {name} is not captured whole: {entry.why}")
+            log.info("%s: not captured whole: %s", name, entry.why)
+        elif reasons:
+            log.info("%s: captured anew: %s", name, reasons[0][1])
+        else:
+            log.info("%s: captured, %d calls", name, len(capture.recording))
+        return entry
+
+    def _launch(self, capture: Capture, made: list[TensorBase]) -> Launch:
+        if self.run is not None:
+            return self._foreign(capture, made)
+        if not any(t.requires_grad for t in made):
+            return planned(capture, made)
+        from .partition import region_of
+
+        found = region_of(capture.recording, [t for _, t in capture.inputs], made)
+        if isinstance(found, Refusal):
+            raise Unplanned(str(found))
+        return found
+
+    def _foreign(self, capture: Capture, made: list[TensorBase]) -> Launch:
+        """What a backend that is a function makes of the graph."""
+        assert self.run is not None
+        graph = graph_of_capture(capture, made)
+        try:
+            launch = self.run(graph, [t for _, t in capture.inputs], **self.options)
+        except Exception as error:
+            if config.suppress_errors:
+                raise Unplanned(f"the backend raised {type(error).__name__}: {error}") from error
+            raise BackendCompilerFailed(self.run, error) from error
+        if not callable(launch):
+            raise BackendCompilerFailed(self.run, TypeError(f"it returned {type(launch).__name__}, wanted a function of the inputs"))
+        return _Foreign(launch, [t.requires_grad for t in made])
+
+    def pickled(self, compiled: Compiled) -> Any:
+        """As a global name where the compiled function is what stands under its name, else as what it was made of."""
+        function = compiled.function
+        module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", "")
+        found: Any = sys.modules.get(module) if module else None
+        for part in name.split("."):
+            found = getattr(found, part, None)
+        return name if found is compiled else (self.remake, (function,))
+
+
+class _Foreign:
+    """A backend's function: what it returns as a tuple, off the tape where the captured call's was."""
+
+    def __init__(self, launch: Callable[..., Any], requires: list[bool]) -> None:
+        self.launch, self.requires = launch, requires
+
+    def __call__(self, *inputs: TensorBase) -> tuple[TensorBase, ...]:
+        made = self.launch(*inputs)
+        made = tuple(made) if isinstance(made, (tuple, list)) else (made,)
+        return tuple(t if wanted or not t.requires_grad else t.detach() for t, wanted in zip(made, self.requires, strict=True))
+
+
+def _name(function: Any) -> str:
+    return getattr(function, "__qualname__", None) or type(function).__name__
+
+
+def reset() -> None:
+    """Forget what was captured, of all functions."""
+    for compiled in list(_compiled):
+        compiled.forget()
+        vars(compiled).pop("_said", None)

@@ -1,0 +1,352 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+"""A compiled function: which of its captures a call is like, and what runs then.
+
+A call looks at the state of the thread, then at the guards of the entries, the most recently used first.  An entry has a launch, which
+makes the new tensors of the inputs, and how the result is built of them; one without a launch stands for a call that was not captured
+whole, and Python runs.  Where no entry fits the call is captured, which runs it once.  Where nothing may be captured (under a mode, inside
+of another recording or of vmap, in forward mode, where tensors are made elsewhere than on the host) Python runs.
+"""
+from cpython.object cimport PyObject, PyTypeObject
+from libc.stdint cimport int64_t
+from ..core.base.device cimport default_place, placing
+from ..core.base.dtypes cimport default_code
+from ..core.base.memory cimport inferring
+from ..core.base.tensor cimport TensorBase, runtime
+from ..core.call.casting import lower_type
+from ..core.call.interceptors cimport recorder_slot
+from ..core.call.interceptors import no_interceptors
+from ..core.tape.anomaly cimport anomaly_enabled
+from ..core.tape.modes cimport FORWARD, autocast_on, casting, grad_enabled, set_casting
+from .guards cimport Guards
+from . import sources
+from collections import OrderedDict
+cimport cython
+
+cdef extern from "alloca.h" nogil:
+    void* alloca(size_t n)
+
+cdef extern from "Python.h":
+    Py_ssize_t PyVectorcall_NARGS(size_t n)
+    object PyObject_Vectorcall(object callable, PyObject** args, size_t flagged, PyObject* names)
+    PyObject* PyVectorcall_Call(PyObject* callable, PyObject* args, PyObject* kwargs)
+    object PyMethod_New(object function, object instance)
+    ctypedef struct RawType "PyTypeObject":
+        Py_ssize_t tp_vectorcall_offset
+        unsigned long tp_flags
+        void* tp_call
+    unsigned long Py_TPFLAGS_HAVE_VECTORCALL
+    unsigned long Py_TPFLAGS_METHOD_DESCRIPTOR
+    void PyType_Modified(PyTypeObject* t)
+    size_t PY_VECTORCALL_ARGUMENTS_OFFSET
+
+ctypedef object (*vectorcall_t)(PyObject* callable, PyObject** args, size_t flagged, PyObject* names)
+
+cdef extern from *:
+    """
+    static __thread int flambeau_capturing = 0;    /* captures that run in this thread */
+    static __thread int flambeau_compile_off = 0;  /* compiled functions run as Python in this thread */
+    """
+    int flambeau_capturing
+    int flambeau_compile_off
+
+cdef enum:
+    UNCAPTURED = -1           # a state of the thread in which nothing is captured
+    SAME_VALUE = 8            # captures for other values of one number, after which Python runs
+    REFUSALS = 8              # calls that were not captured whole, after which Python runs
+
+cdef enum:                    # how a result is built
+    OUTPUT                    # the launch's tensor `number`
+    FOUND                     # the value in slot `number`, which was there before the call
+    VIEW                      # of input `number`: `value` has shape, strides and elements from the input's first
+    CONSTANT                  # the value itself
+    TUPLE                     # of class `value`
+    LIST
+    DICT                      # items are keys and values in turn
+    SET
+    INSTANCE
+
+cdef tuple KINDS = ("output", "found", "view", "constant", "tuple", "list", "dict", "set", "instance")
+
+
+@cython.final
+cdef class Build:
+    """How a result, or what is in it, is made of the tensors of a run; `again` numbers what stands at several places of the result."""
+
+    cdef readonly int kind
+    cdef readonly int number
+    cdef readonly object value
+    cdef readonly tuple items
+    cdef readonly dict state           # what is in the object's `__dict__`
+    cdef public int again
+
+    def __init__(self, str kind, int number=0, value=None, items=(), state=None):
+        self.kind = KINDS.index(kind)
+        self.number, self.value, self.items, self.state, self.again = number, value, tuple(items), state, -1
+
+    cdef object of(self, PyObject** inputs, PyObject** values, tuple made, dict known):
+        cdef TensorBase t
+        if self.kind == OUTPUT:
+            return made[self.number]
+        if self.kind == FOUND:
+            return <object>values[self.number]
+        if self.kind == CONSTANT:
+            return self.value
+        if self.kind == VIEW:
+            t = <TensorBase>inputs[self.number]
+            shape, strides, offset = self.value
+            return (<object>t).as_strided(shape, strides, t.offset + offset)
+        if self.again >= 0 and self.again in known:
+            return known[self.again]
+        cdef list items = [(<Build>item).of(inputs, values, made, known) for item in self.items]
+        if self.kind == TUPLE:
+            found = tuple(items) if self.value is tuple else tuple.__new__(self.value, items)
+        elif self.kind == LIST:
+            found = items
+            if self.value is not list:
+                found = list.__new__(self.value)
+                list.extend(found, items)
+        elif self.kind == DICT:
+            basic = OrderedDict if issubclass(self.value, OrderedDict) else dict
+            found = basic.__new__(self.value)
+            for k in range(0, len(items), 2):
+                basic.__setitem__(found, items[k], items[k + 1])
+        elif self.kind == SET:
+            found = self.value(items)
+        else:
+            found = object.__new__(self.value)
+        if self.state is not None:
+            found.__dict__.update({name: (<Build>item).of(inputs, values, made, known) for name, item in self.state.items()})
+        if self.again >= 0:
+            known[self.again] = found
+        return found
+
+
+@cython.final
+cdef class Entry:
+    """One capture of a function: what must hold, what runs, and what is made of it; without a launch, why not."""
+
+    cdef readonly Guards guards
+    cdef int64_t state
+    cdef readonly object launch        # called with the inputs; returns a tuple of tensors
+    cdef readonly Build build
+    cdef readonly object why           # a refusal
+    cdef readonly object capture       # what `explain` shows
+    cdef readonly int64_t hits
+
+    def __init__(self, Guards guards not None, launch, build, why=None, capture=None):
+        self.guards, self.launch, self.build, self.why, self.capture = guards, launch, build, why, capture
+
+    cdef object run(self, PyObject** found, PyObject** values):
+        cdef unsigned int before = casting()
+        self.hits += 1
+        if not before:
+            made = PyObject_Vectorcall(self.launch, found, self.guards.inputs, NULL)
+        else:               # the operands of what was recorded are cast already
+            set_casting(0)
+            try:
+                made = PyObject_Vectorcall(self.launch, found, self.guards.inputs, NULL)
+            finally:
+                set_casting(before)
+        if self.build.kind == OUTPUT:
+            return (<tuple>made)[self.build.number]
+        return self.build.of(found, values, <tuple>made, {} if self.build.items else None)
+
+
+cdef int64_t state_of_thread() except? -1:
+    """What a capture depends on beside its guards, as one number; UNCAPTURED where Python has to run."""
+    cdef int grad = grad_enabled()
+    cdef int64_t state
+    cdef unsigned int types
+    if (grad & FORWARD or anomaly_enabled or flambeau_compile_off or recorder_slot()[0] != NULL
+            or (placing and default_place() is not None)):
+        return UNCAPTURED
+    state = grad | (inferring() << 2) | (default_code() << 3)
+    if runtime.interceptors:
+        if not no_interceptors([]):
+            return UNCAPTURED
+        types = autocast_on() | casting()
+        if types > 1:                 # for other devices than the CPU
+            return UNCAPTURED
+        if types:
+            state |= (autocast_on() << 8) | (casting() << 9) | (<int>lower_type("cpu").code << 10)
+    return state
+
+
+@cython.binding(False)
+cdef class Compiled:
+    """A function that runs as captured wherever a capture is right for the call, and as Python otherwise.
+
+    `make_entry(compiled, capture)` makes an `Entry` of a capture, `capture(function, args, kwargs)` captures; `limit` bounds the entries.
+
+    >>> import flambeau as torch
+    >>> double = torch.compile(lambda x: x * 2)
+    >>> double(torch.ones(2))
+    tensor([2., 2.])
+    """
+
+    cdef vectorcall_t call
+    cdef readonly object function      # what is compiled
+    cdef readonly object backend       # who compiles, and with which options; see `compiler.py`
+    cdef list list_of_entries          # the most recently used first; replaced, never changed
+    cdef readonly int64_t captures     # calls that were captured, or tried to
+    cdef readonly int64_t calls_of_python
+    cdef dict misses                   # source of a number -> how often another value was met
+    cdef public bint as_python         # from now on
+    cdef dict __dict__
+    cdef object __weakref__
+
+    def __cinit__(self, *args, **kwargs):
+        self.call = <vectorcall_t>call_compiled
+        self.list_of_entries, self.misses = [], {}
+
+    def __init__(self, function, backend):
+        self.function, self.backend = function, backend
+
+    @property
+    def entries(self) -> tuple:
+        """The captures, the most recently used first."""
+        return tuple(self.list_of_entries)
+
+    def forget(self) -> None:
+        """Drop all captures."""
+        self.list_of_entries, self.misses, self.as_python, self.captures = [], {}, False, 0
+
+    def __get__(self, instance, owner):
+        return self if instance is None else PyMethod_New(self, instance)
+
+    def __repr__(self):
+        return f"<compiled {self.function!r}>"
+
+    def __copy__(self):
+        return self
+
+    def __deepcopy__(self, memo):
+        return self
+
+    def __reduce__(self):
+        return self.backend.pickled(self)
+
+    @property
+    def __signature__(self):
+        import inspect
+        return inspect.signature(self.function)
+
+    cdef object miss(self, int64_t state, PyObject** args, size_t flagged, PyObject* names):
+        """A call that no entry fits: captured, unless a bound is reached."""
+        cdef Py_ssize_t nargs = PyVectorcall_NARGS(flagged), k
+        cdef Py_ssize_t named = 0 if names == NULL else len(<tuple>names)
+        cdef Entry entry
+        positional = tuple([<object>args[k] for k in range(nargs)])
+        keywords = {(<tuple>names)[k]: <object>args[nargs + k] for k in range(named)}
+        reasons = self.note_misses(state, positional, keywords)
+        if not self.backend.may_capture(self, reasons):
+            return None
+        self.captures += 1
+        return self.captured(state, positional, keywords, reasons)
+
+    cdef object captured(self, int64_t state, tuple positional, dict keywords, list reasons):
+        global flambeau_capturing
+        cdef unsigned int before = casting()
+        cdef Entry entry
+        flambeau_capturing += 1
+        try:
+            capture = self.backend.capture(self.function, positional, keywords)
+        finally:
+            flambeau_capturing -= 1
+        entry = self.backend.entry(self, capture, reasons)
+        if entry is not None:
+            entry.state = state
+            self.list_of_entries = [entry, *self.list_of_entries]
+        return (capture.result,)
+
+    cdef list note_misses(self, int64_t state, tuple positional, dict keywords):
+        """Why each entry does not fit, the most recently used first: (guard or None, words)."""
+        cdef Entry entry
+        cdef list reasons = []
+        for entry in self.list_of_entries:
+            if entry.state != state:
+                reasons.append((None, "the state of the thread (grad mode, autocast, default dtype) is another"))
+                continue
+            guard, words = entry.guards.first_failing(positional, keywords)
+            reasons.append((guard, words))
+        if reasons and type(reasons[0][0]) is sources.Equals and type(reasons[0][0].value) in (int, float):
+            source = reasons[0][0].source
+            self.misses[source] = self.misses.get(source, 0) + 1
+        return reasons
+
+    def misses_of(self, source) -> int:
+        """How often another number was met there than the last capture had."""
+        return self.misses.get(source, 0)
+
+    cdef object python(self, PyObject** args, size_t flagged, PyObject* names):
+        self.calls_of_python += 1
+        return PyObject_Vectorcall(self.function, args, flagged, names)
+
+
+cdef object call_compiled(PyObject* callable, PyObject** args, size_t flagged, PyObject* names):
+    cdef Compiled self = <Compiled>callable
+    cdef int64_t state = UNCAPTURED if self.as_python else state_of_thread()
+    cdef Entry entry
+    cdef Py_ssize_t k, n
+    cdef PyObject** values
+    cdef PyObject** found
+    cdef int slots = 1, inputs = 1
+    cdef list entries = self.list_of_entries
+    flagged &= ~PY_VECTORCALL_ARGUMENTS_OFFSET
+    if state == UNCAPTURED:
+        return self.python(args, flagged, names)
+    n = len(entries)
+    for k in range(n):
+        entry = <Entry>entries[k]
+        slots, inputs = max(slots, entry.guards.slots), max(inputs, entry.guards.inputs)
+    values, found = <PyObject**>alloca(slots * sizeof(PyObject*)), <PyObject**>alloca(inputs * sizeof(PyObject*))
+    for k in range(n):
+        entry = <Entry>entries[k]
+        if entry.state != state:
+            continue
+        if entry.guards.run(args, PyVectorcall_NARGS(flagged), names, values, found) >= 0:
+            if entry.guards.attributes:
+                entry.guards.release(values)
+            continue
+        if k:
+            self.list_of_entries = [entry, *[other for other in entries if other is not entry]]
+        if entry.launch is None:
+            if entry.guards.attributes:
+                entry.guards.release(values)
+            return self.python(args, flagged, names)
+        if not entry.guards.attributes:
+            return entry.run(found, values)
+        try:
+            return entry.run(found, values)
+        finally:
+            entry.guards.release(values)
+    result = self.miss(state, args, flagged, names)
+    return self.python(args, flagged, names) if result is None else (<tuple>result)[0]
+
+
+cdef void make_callable(Compiled example) noexcept:
+    """Let instances be called through their `call` field, and bound by classes as functions are."""
+    cdef RawType* raw = <RawType*>Compiled
+    raw.tp_vectorcall_offset = <char*>&example.call - <char*><void*>example
+    raw.tp_call = <void*>PyVectorcall_Call
+    raw.tp_flags |= Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR
+    PyType_Modified(<PyTypeObject*>Compiled)
+
+
+make_callable(Compiled.__new__(Compiled))
+
+
+def is_capturing() -> bool:
+    """Whether a call is being captured in this thread."""
+    return flambeau_capturing != 0
+
+
+def is_silent(TensorBase t not None) -> bool:
+    """Whether writes to a tensor do not count as changes of its storage (`.data`)."""
+    return t.silent
+
+
+def switch_off(int by) -> None:
+    """Let compiled functions run as Python in this thread (1), and compiled again (-1)."""
+    global flambeau_compile_off
+    flambeau_compile_off += by

@@ -1,0 +1,121 @@
+"""From a capture to an entry of a compiled function: the launch that makes the new tensors, and how the result is built of them."""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Callable
+from typing import Any
+
+from ..core.base.tensor import TensorBase
+from ..fx import GraphModule
+from .compiled import Build, Entry, is_silent
+from .guards import Guards
+from .lower import plan
+from .program import Program
+from .record import place
+from .sources import Capture, Made, Refusal, Source
+from .trace import graph_of
+
+log = logging.getLogger("flambeau.graph")
+
+Launch = Callable[..., tuple[TensorBase, ...]]
+"""Takes the inputs of a capture and returns the tensors that the call makes and returns."""
+
+
+class Unplanned(Exception):
+    """A capture that is right, and of which no launch is made, with the reason."""
+
+
+def entry_of(capture: Capture, launch_of: Callable[[Capture, list[TensorBase]], Launch]) -> Entry:
+    """The entry of a capture; one without a launch where it was refused or no launch is made of it.
+
+    `launch_of` is given the capture and the tensors that a launch has to make, each once.
+    """
+    guards = Guards(capture.guards)
+    if capture.refusal is not None:
+        return Entry(guards, None, None, why=capture.refusal)
+    try:
+        result = _Result(capture, guards)
+        build = result.build(capture.output)
+        launch = launch_of(capture, result.made)
+    except Unplanned as error:
+        return Entry(guards, None, None, why=Refusal(str(error)))
+    return Entry(guards, launch, build)
+
+
+def graph_of_capture(capture: Capture, made: list[TensorBase]) -> GraphModule:
+    """The graph of the capture's inputs that returns a tuple of these tensors.
+
+    Unplanned where it would write to a tensor that no input leads to.
+    """
+    inputs = [t for _, t in capture.inputs]
+    try:
+        return graph_of(capture.recording, inputs, tuple(made))
+    except ValueError as error:  # inputs that share memory
+        raise Unplanned(str(error)) from error
+
+
+def planned(capture: Capture, made: list[TensorBase]) -> Launch:
+    """The launch of a capture whose results need no gradients."""
+    if any(t.device.type != "cpu" for _, t in capture.inputs):
+        raise Unplanned("inputs on other devices than the CPU")
+    program = Program(graph_of_capture(capture, made))
+    constants = {v.root for v in program.constants()}
+    for call in program.calls:
+        if any(v.root in constants for v in call.written):
+            raise Unplanned(f"{call.operation.__name__}() writes to a tensor that no argument or module leads to")
+    return plan(program)
+
+
+class _Result:
+    """How a result is made anew, and of which tensors."""
+
+    def __init__(self, capture: Capture, guards: Guards) -> None:
+        self.guards = guards
+        self.made: list[TensorBase] = []
+        self.inputs = {place(t).storage: k for k, (_, t) in reversed(list(enumerate(capture.inputs)))}
+        self.given = [t for _, t in capture.inputs]
+        self.before = {place(t).storage for t in capture.recording.inputs}
+        self.builds: dict[int, Build] = {}  # of the objects that the call made
+
+    def build(self, x: Any) -> Build:
+        if isinstance(x, Source):
+            return Build("found", self.guards.slot(x))
+        if isinstance(x, TensorBase):
+            return self.tensor(x)
+        if not isinstance(x, Made):
+            return Build("constant", value=x)
+        if id(x) in self.builds:
+            build = self.builds[id(x)]
+            if build.again < 0:
+                build.again = len(self.builds)
+            return build
+        kind = next((name for base, name in _KINDS if issubclass(x.cls, base)), "instance")
+        hidden = kind == "set" and x.cls not in (set, frozenset) or issubclass(x.cls, defaultdict)
+        if hidden or (kind == "instance" and x.items):
+            raise Unplanned(f"a result of class {x.cls.__qualname__}")
+        items = [y for pair in x.items for y in pair] if kind == "dict" else x.items
+        state = None if x.state is None else {name: self.build(y) for name, y in x.state.items()}
+        build = Build(kind, value=x.cls, items=[self.build(y) for y in items], state=state)
+        self.builds[id(x)] = build
+        return build
+
+    def tensor(self, t: TensorBase) -> Build:
+        at = place(t)
+        number = self.inputs.get(at.storage, -1)
+        if number >= 0 and not (t.requires_grad or self.given[number].requires_grad):
+            given = self.given[number]
+            if t.dtype != given.dtype or is_silent(t):
+                raise Unplanned("a result in the memory of an input, of another dtype or made by .data")
+            return Build("view", number, (at.shape, at.stride, at.offset - place(given).offset))
+        if at.storage in self.before and number < 0:
+            raise Unplanned("a result in the memory of a tensor that was there before")
+        for k, other in enumerate(self.made):
+            if other is t:
+                return Build("output", k)
+        self.made.append(t)
+        return Build("output", len(self.made) - 1)
+
+
+_KINDS = ((tuple, "tuple"), (list, "list"), (dict, "dict"), (set, "set"), (frozenset, "set"))
