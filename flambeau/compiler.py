@@ -1,14 +1,18 @@
-"""What programs ask of, and tell, a compiler of graphs, with true answers: there is none yet, every call runs as Python says."""
+"""`compile`, and what programs say to it and want to know of it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from .core.base import display
 from .core.base.callbacks import set_callback
-from .core.base.once import warn_once
 from .core.base.spelling import hint
+from .graph import backends, config
+from .graph.backends import Backend
+from .graph.compiled import Compiled, is_capturing, switch_off
 from .nn.modules.module import Module
 
 __all__ = [
@@ -16,34 +20,39 @@ __all__ = [
     "allow_in_graph",
     "assume_constant_result",
     "compile",
+    "config",
     "cudagraph_mark_step_begin",
     "disable",
+    "get_default_backend",
     "is_compiling",
     "is_dynamo_compiling",
     "is_exporting",
     "list_backends",
     "reset",
+    "set_default_backend",
+    "set_stance",
+    "wrap_numpy",
 ]
 
 F = TypeVar("F", bound=Callable)
 
 
 def is_compiling() -> bool:
-    """Whether a graph is being compiled or exported: False.
+    """Whether a call is being captured or exported in this thread.
 
     >>> is_compiling()
     False
     """
-    return False
+    return is_capturing()
 
 
 def is_dynamo_compiling() -> bool:
-    """Whether Python is being traced for a compiler: False.
+    """Whether a call is being captured in this thread.
 
     >>> is_dynamo_compiling()
     False
     """
-    return False
+    return is_capturing()
 
 
 def is_exporting() -> bool:
@@ -55,19 +64,101 @@ def is_exporting() -> bool:
     return False
 
 
+# --- backends ------------------------------
+_OWN = ("inductor", "cudagraphs")  # the library's compiler under PyTorch's names
+_AS_PYTHON = (
+    "eager",
+    "eager_noexcept",
+    "aot_eager",
+)  # backends whose meaning is to run what was captured as it stands
+_registered: dict[str, Callable[..., Any]] = {}
+_default: Any = "inductor"
+
+
 def list_backends(exclude_tags: Any = ("debug", "experimental")) -> list[str]:
-    """The names of compilers: none.
+    """The names of backends, without those for debugging unless `exclude_tags` is empty.
 
     Raises nothing.
 
     >>> list_backends()
-    []
+    ['cudagraphs', 'inductor']
     """
-    return []
+    names = {*_OWN, *_registered, *(() if exclude_tags and "debug" in exclude_tags else _AS_PYTHON)}
+    return sorted(names)
 
 
+def register_backend(
+    compiler_fn: Callable[..., Any] | None = None, name: str | None = None, tags: Any = ()
+) -> Any:
+    """Give a backend a name; without a function, a decorator. ValueError for a name that is taken.
+
+    >>> from flambeau.compiler import list_backends, register_backend
+    >>> @register_backend
+    ... def as_it_is(graph, inputs):
+    ...     return graph
+    >>> 'as_it_is' in list_backends()
+    True
+    """
+    if compiler_fn is None:
+        return functools.partial(register_backend, name=name, tags=tags)
+    name = name or compiler_fn.__name__
+    if name in (*_OWN, *_AS_PYTHON, *_registered):
+        raise ValueError(f"register_backend(): {name!r} is taken")
+    _registered[name] = compiler_fn
+    return compiler_fn
+
+
+def lookup_backend(compiler_fn: Any) -> Callable[..., Any]:
+    """The function of a backend that was registered; a function as it is. ValueError for an unknown name.
+
+    >>> from flambeau.compiler import lookup_backend
+    >>> lookup_backend(len) is len
+    True
+    """
+    if callable(compiler_fn):
+        return compiler_fn
+    if compiler_fn not in _registered:
+        raise ValueError(f"lookup_backend(): no function is registered as {compiler_fn!r}")
+    return _registered[compiler_fn]
+
+
+def set_default_backend(backend: Any) -> None:
+    """What `compile` takes where it is given no backend: a name or a function. ValueError for an unknown name.
+
+    >>> from flambeau.compiler import get_default_backend, set_default_backend
+    >>> set_default_backend("eager")
+    >>> get_default_backend()
+    'eager'
+    >>> set_default_backend("inductor")
+    """
+    global _default
+    _check_backend("set_default_backend", backend)
+    _default = backend
+
+
+def get_default_backend() -> Any:
+    """What `compile` takes where it is given no backend.
+
+    >>> get_default_backend()
+    'inductor'
+    """
+    return _default
+
+
+def _check_backend(who: str, backend: Any) -> None:
+    known = (*_OWN, *_AS_PYTHON, *_registered)
+    if not callable(backend) and backend not in known:
+        raise ValueError(
+            f"{who}(): Invalid backend: {backend!r}, wanted one of {', '.join(known)}{hint(str(backend), known)}"
+        )
+
+
+# --- what is left as it is ------------------------------
 def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None) -> Any:
-    """Keep a function, class or module from being compiled: it is returned as it is. Without `fn`, a decorator.
+    """Keep a function, class or module from being compiled. Without `fn`, a decorator.
+
+    Whoever compiles a function that calls it runs as Python says. With `recursive`, what it calls is not compiled either. A class is
+    returned as it is, its `__call__` changed where it has one; a module in an `OptimizedModule`.
 
     TypeError where `fn` cannot be called.
 
@@ -79,11 +170,93 @@ def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None
     """
     if fn is None:
         return lambda function: disable(function, recursive, reason=reason)
-    return _kept("disable", fn)
+    _callable("disable", fn)
+    if isinstance(fn, type):
+        if "__call__" in vars(fn):
+            fn.__call__ = disable(fn.__call__, recursive, reason=reason)  # type: ignore[operator]
+        return fn
+    if isinstance(fn, OptimizedModule):
+        fn = fn._orig_mod
+    if isinstance(fn, Compiled):
+        fn = fn.function
+    if isinstance(fn, Module):
+        return OptimizedModule(fn, lambda module: disable(module.__call__, recursive, reason=reason))
+
+    @functools.wraps(fn, updated=("__dict__",) if hasattr(fn, "__dict__") else ())
+    def uncompiled(*args: Any, **kwargs: Any) -> Any:
+        if not recursive:
+            return fn(*args, **kwargs)
+        switch_off(1)
+        try:
+            return fn(*args, **kwargs)
+        finally:
+            switch_off(-1)
+
+    uncompiled._torchdynamo_disable = True  # type: ignore[attr-defined]
+    uncompiled._torchdynamo_disable_msg = reason  # type: ignore[attr-defined]
+    uncompiled._torchdynamo_orig_callable = fn  # type: ignore[attr-defined]
+    return uncompiled
+
+
+class set_stance:
+    """How compiled functions run in this thread from now on, or in a `with` block, or in a function that this decorates.
+
+    "default"; "force_eager": as Python; "eager_on_recompile": as Python where they would be captured anew;
+    "fail_on_recompile": a RecompileError there. `skip_guard_eval_unsafe` is refused: guards are always looked at.
+
+    RuntimeError for another word.
+
+    >>> import flambeau as torch
+    >>> with torch.compiler.set_stance("force_eager"):
+    ...     torch.compile(lambda x: x + 1)(torch.ones(1))
+    tensor([2.])
+    """
+
+    _words = ("default", "force_eager", "eager_on_recompile", "fail_on_recompile")
+
+    def __init__(
+        self,
+        stance: str = "default",
+        *,
+        skip_guard_eval_unsafe: bool = False,
+        force_backend: Any = None,
+    ) -> None:
+        if stance == "eager_then_compile" or force_backend is not None or skip_guard_eval_unsafe:
+            what = "eager_then_compile" if stance == "eager_then_compile" else "force_backend"
+            what = "skip_guard_eval_unsafe" if skip_guard_eval_unsafe else what
+            raise NotImplementedError(f"set_stance(): {what} is not here")
+        if stance not in self._words:
+            raise RuntimeError(f"set_stance(): invalid stance {stance!r}, wanted one of {', '.join(self._words)}")
+        self.stance, self.before = stance, getattr(backends.stance, "name", "default")
+        self._enter()
+
+    def _enter(self) -> None:
+        self._switch(getattr(backends.stance, "name", "default"), self.stance)
+
+    @staticmethod
+    def _switch(before: str, now: str) -> None:
+        switch_off((now == "force_eager") - (before == "force_eager"))
+        backends.stance.name = now
+
+    def __enter__(self) -> None:
+        self._enter()
+
+    def __exit__(self, *exception: Any) -> None:
+        self._switch(self.stance, self.before)
+
+    def __call__(self, fn: F) -> F:
+        self._switch(self.stance, self.before)
+
+        @functools.wraps(fn)
+        def run(*args: Any, **kwargs: Any) -> Any:
+            with set_stance(self.stance):
+                return fn(*args, **kwargs)
+
+        return run  # type: ignore[return-value]
 
 
 def allow_in_graph(fn: Any) -> Any:
-    """Let a function, or each of a list, stand in graphs unseen: returned as it is.
+    """Let a function, or each of a list, stand in graphs unseen: returned as it is, for what it calls is captured.
 
     Raises:
         TypeError: the argument cannot be called
@@ -92,12 +265,12 @@ def allow_in_graph(fn: Any) -> Any:
     True
     """
     if isinstance(fn, (list, tuple)):
-        return [_kept("allow_in_graph", f) for f in fn]
-    return _kept("allow_in_graph", fn)
+        return [_callable("allow_in_graph", f) for f in fn]
+    return _callable("allow_in_graph", fn)
 
 
 def assume_constant_result(fn: F) -> F:
-    """Let a compiler take a function's result for constant: returned as it is.
+    """Let a compiler take a function's result for constant: returned as it is, and captured as every function.
 
     Raises:
         TypeError: the argument cannot be called
@@ -105,35 +278,73 @@ def assume_constant_result(fn: F) -> F:
     >>> assume_constant_result(len) is len
     True
     """
-    return _kept("assume_constant_result", fn)
+    return _callable("assume_constant_result", fn)
 
 
-def _kept(name: str, fn: Any) -> Any:
+def wrap_numpy(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of NumPy's arrays as one of tensors: arguments become arrays, results that are arrays become tensors.
+
+    TypeError where `fn` cannot be called.
+
+    >>> import flambeau as torch
+    >>> torch.compiler.wrap_numpy(lambda a: a * 2)(torch.ones(2))
+    tensor([2., 2.])
+    """
+    from .core.base.tensor import TensorBase
+    from .core.make.interchange import from_numpy
+    from .graph.trace import mapped
+
+    _callable("wrap_numpy", fn)
+
+    @functools.wraps(fn)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        import numpy as np
+
+        args, kwargs = mapped((args, kwargs), TensorBase, lambda t: t.numpy())
+        return mapped(fn(*args, **kwargs), np.ndarray, from_numpy)
+
+    return wrapped
+
+
+def _callable(name: str, fn: Any) -> Any:
     if not callable(fn):
         raise TypeError(f"{name}(): expected something that can be called, got {type(fn).__name__}")
     return fn
 
 
 def reset() -> None:
-    """Forget all compiled graphs, of which there are none. Kernels stay: they are right for any program.
+    """Forget what was captured, of all functions. Kernels stay: they are right for any program.
 
     >>> reset()
     """
+    backends.reset()
 
 
 def cudagraph_mark_step_begin() -> None:
-    """Tell that a new step begins, to graphs captured by a compiler, of which there are none.
+    """Tell that a new step begins: nothing here needs to know it, for every call has memory of its own.
 
     >>> cudagraph_mark_step_begin()
     """
 
 
+@contextmanager
+def error_on_graph_break(error: bool = True) -> Iterator[None]:
+    """A block in which a call that is not captured whole raises, as with `fullgraph=True`.
+
+    >>> from flambeau.compiler import error_on_graph_break
+    >>> with error_on_graph_break():
+    ...     pass
+    """
+    before = getattr(backends.stance, "whole", False)
+    backends.stance.whole = error
+    try:
+        yield
+    finally:
+        backends.stance.whole = before
+
+
+# --- compile ------------------------------
 _MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs", "lite")
-_AS_PYTHON = (
-    "eager",
-    "eager_noexcept",
-    "aot_eager",
-)  # backends whose meaning is to run what was captured as it stands
 
 
 class OptimizedModule(Module):
@@ -152,13 +363,22 @@ class OptimizedModule(Module):
     (True, True, ['_orig_mod.weight', '_orig_mod.bias'])
     """
 
-    def __init__(self, mod: Module) -> None:
+    def __init__(self, mod: Module, dynamo_ctx: Callable[[Module], Callable[..., Any]]) -> None:
         super().__init__()
         self._orig_mod = mod
+        self.__dict__["dynamo_ctx"] = dynamo_ctx
         self.train(mod.training)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        return self._orig_mod(*args, **kwargs)
+        run = self.__dict__.get("_run")
+        if run is None:
+            run = self.__dict__["_run"] = self.dynamo_ctx(self._orig_mod)
+        return run(*args, **kwargs)
+
+    def __getstate__(self) -> Any:
+        state = dict(self.__dict__)
+        state.pop("_run", None)  # of the module that is copied or pickled, made when it is called
+        return state
 
     def __getattr__(self, name: str) -> Any:
         if name == "_orig_mod":
@@ -174,20 +394,30 @@ def compile(
     *,
     fullgraph: bool = False,
     dynamic: bool | None = None,
-    backend: Any = "inductor",
+    backend: Any = None,
     mode: str | None = None,
     options: dict[str, Any] | None = None,
     disable: bool = False,
 ) -> Any:
-    """A function as it is, or a module in an `OptimizedModule`, that runs as Python says: graphs are not compiled yet, which
-    is warned of once in a process, unless `backend` is one that runs graphs as they stand ("eager", "aot_eager").
+    """A function that is captured when it is called, and runs as a plan of fused kernels where a call is like one that was captured; a
+    module in an `OptimizedModule` that is called so.
 
-    Without `model`, a decorator. With `disable`, what was given. RuntimeError for an unknown `mode`, for both `mode` and
-    `options`, and for what is neither a function nor a module; NotImplementedError for a `backend` that is a function, as it
-    would be given a graph; ValueError for an unknown name of one.
+    A call is captured by running it once, in Python, while the operations that it calls are recorded. What it read (arguments, globals,
+    attributes of modules) is guarded: a call for which all of that is the same, with other numbers in its tensors, runs the plan.
+    Others are captured anew, up to `compiler.config.recompile_limit` times. What cannot be captured whole (control flow by values, side
+    effects) runs as Python says; with `fullgraph`, `_dynamo.exc.Unsupported` names its line. `FLAMBEAU_LOG=graph` tells why.
+
+    A `backend` that is a function is given the graph, an `fx.GraphModule` whose call returns a tuple, and the tensors that the call was
+    captured with, and returns what is called with such tensors and returns such a tuple. "eager", "eager_noexcept" and "aot_eager"
+    run as Python. `mode` and `options` change nothing for the library's own compiler, nor does `dynamic`: a new shape costs a plan, and
+    kernels serve all shapes.
+
+    Without `model`, a decorator. With `disable`, or TORCH_COMPILE_DISABLE=1 in the environment, what was given. RuntimeError for an unknown
+    `mode`, for both `mode` and `options`, and for what is neither a function nor a module; ValueError for an unknown name of a backend;
+    BackendCompilerFailed at the first call where a backend raises.
 
     >>> import flambeau as torch
-    >>> @torch.compile(backend="eager")
+    >>> @torch.compile
     ... def double(x):
     ...     return 2 * x
     >>> double(torch.ones(2))
@@ -199,37 +429,59 @@ def compile(
         )
     if mode is not None and mode not in _MODES:
         raise RuntimeError(f"Unrecognized mode={mode}, should be one of: {', '.join(_MODES)}")
-    if callable(backend):
-        name = getattr(backend, "__name__", type(backend).__name__)
-        raise NotImplementedError(
-            f"compile(): backend {name} would be given a graph, and {display.NAME} captures none yet; backend='eager' runs as Python"
-        )
-    known = ("inductor", "cudagraphs", *_AS_PYTHON)
-    if backend not in known:
-        raise ValueError(
-            f"compile(): Invalid backend: {backend!r}, wanted one of {', '.join(known)}{hint(str(backend), known)}"
-        )
+    backend = _default if backend is None else backend
+    _check_backend("compile", backend)
+    again = functools.partial(
+        compile,
+        fullgraph=fullgraph,
+        dynamic=dynamic,
+        backend=backend,
+        mode=mode,
+        options=options,
+        disable=disable,
+    )
     if model is None:
-        return lambda fn: compile(
-            fn,
-            fullgraph=fullgraph,
-            dynamic=dynamic,
-            backend=backend,
-            mode=mode,
-            options=options,
-            disable=disable,
-        )
+        return again
     if not callable(model):
         raise RuntimeError(f"compile(): expected a function or a Module, got {type(model).__name__}")
-    if disable:
+    if disable or config.disable:
         return model
-    if backend not in _AS_PYTHON:
-        warn_once(
-            f"{display.NAME}.compile: graphs are not compiled yet; what is compiled runs as Python says, with the same results "
-            "(backend='eager' says that this is meant)",
-            stacklevel=3,
-        )
-    return OptimizedModule(model) if isinstance(model, Module) else model
+    run = _registered.get(backend) if isinstance(backend, str) else backend
+    made = Backend(run, fullgraph, {} if options is None or run is None else {"options": options}, again)
+    if isinstance(model, OptimizedModule):
+        model = model._orig_mod
+    if isinstance(model, Module):
+        return OptimizedModule(model, _OfModule(again, made, backend))
+    if isinstance(model, Compiled):
+        model = model.function
+    return _wrapped(model, made, backend)
+
+
+class _OfModule:
+    """Compiles the call of a module; pickled as what `compile` was given."""
+
+    def __init__(self, again: Callable[..., Any], made: Backend, backend: Any) -> None:
+        self.again, self.made, self.backend = again, made, backend
+
+    def __call__(self, module: Module) -> Compiled:
+        return _wrapped(module, self.made, self.backend)
+
+    def __reduce__(self) -> Any:
+        return _of_module, (self.again,)
+
+
+def _of_module(again: Callable[..., Any]) -> Any:
+    return again(Module()).dynamo_ctx
+
+
+def _wrapped(function: Callable[..., Any], made: Backend, backend: Any) -> Compiled:
+    """The compiled function with the name and the text of the other."""
+    compiled = made.compiled(function)
+    compiled.as_python = backend in _AS_PYTHON if isinstance(backend, str) else False
+    if not isinstance(function, Module):
+        functools.update_wrapper(compiled, function, updated=("__dict__",) if hasattr(function, "__dict__") else ())
+    compiled._torchdynamo_orig_callable = function  # type: ignore[attr-defined]
+    return compiled
 
 
 def _compiled_module(module: Module, *args: Any, **kwargs: Any) -> None:

@@ -7,6 +7,7 @@ whole, and Python runs.  Where no entry fits the call is captured, which runs it
 of another recording or of vmap, in forward mode, where tensors are made elsewhere than on the host) Python runs.
 """
 from cpython.object cimport PyObject, PyTypeObject
+from cpython.ref cimport Py_DECREF, Py_INCREF
 from libc.stdint cimport int64_t
 from ..core.base.device cimport default_place, placing
 from ..core.base.dtypes cimport default_code
@@ -18,6 +19,7 @@ from ..core.call.interceptors import no_interceptors
 from ..core.tape.anomaly cimport anomaly_enabled
 from ..core.tape.modes cimport FORWARD, autocast_on, casting, grad_enabled, set_casting
 from .guards cimport Guards
+from .runner cimport Runner
 from . import sources
 from collections import OrderedDict
 cimport cython
@@ -51,8 +53,6 @@ cdef extern from *:
 
 cdef enum:
     UNCAPTURED = -1           # a state of the thread in which nothing is captured
-    SAME_VALUE = 8            # captures for other values of one number, after which Python runs
-    REFUSALS = 8              # calls that were not captured whole, after which Python runs
 
 cdef enum:                    # how a result is built
     OUTPUT                    # the launch's tensor `number`
@@ -128,25 +128,32 @@ cdef class Entry:
     cdef readonly Guards guards
     cdef int64_t state
     cdef readonly object launch        # called with the inputs; returns a tuple of tensors
+    cdef Runner runner                 # the launch, where it is one
     cdef readonly Build build
     cdef readonly object why           # a refusal
-    cdef readonly object capture       # what `explain` shows
     cdef readonly int64_t hits
 
-    def __init__(self, Guards guards not None, launch, build, why=None, capture=None):
-        self.guards, self.launch, self.build, self.why, self.capture = guards, launch, build, why, capture
+    def __init__(self, Guards guards not None, launch, build, why=None):
+        self.guards, self.launch, self.build, self.why = guards, launch, build, why
+        if type(launch) is Runner:
+            self.runner = launch
 
     cdef object run(self, PyObject** found, PyObject** values):
         cdef unsigned int before = casting()
+        cdef int k, n = self.guards.inputs
         self.hits += 1
-        if not before:
-            made = PyObject_Vectorcall(self.launch, found, self.guards.inputs, NULL)
-        else:               # the operands of what was recorded are cast already
-            set_casting(0)
-            try:
-                made = PyObject_Vectorcall(self.launch, found, self.guards.inputs, NULL)
-            finally:
-                set_casting(before)
+        for k in range(n):        # other threads may drop what a module held
+            Py_INCREF(<object>found[k])
+        try:
+            if self.runner is not None:
+                made = self.runner.run(found)
+            else:
+                set_casting(0)    # the operands of what was recorded are cast already
+                made = PyObject_Vectorcall(self.launch, found, n, NULL)
+        finally:
+            set_casting(before)
+            for k in range(n):
+                Py_DECREF(<object>found[k])
         if self.build.kind == OUTPUT:
             return (<tuple>made)[self.build.number]
         return self.build.of(found, values, <tuple>made, {} if self.build.items else None)
@@ -225,11 +232,6 @@ cdef class Compiled:
 
     def __reduce__(self):
         return self.backend.pickled(self)
-
-    @property
-    def __signature__(self):
-        import inspect
-        return inspect.signature(self.function)
 
     cdef object miss(self, int64_t state, PyObject** args, size_t flagged, PyObject* names):
         """A call that no entry fits: captured, unless a bound is reached."""
