@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from .core.base import display
 from .core.base.callbacks import set_callback
 from .core.base.spelling import hint
 from .graph import backends, config
@@ -173,7 +172,7 @@ def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None
     _callable("disable", fn)
     if isinstance(fn, type):
         if "__call__" in vars(fn):
-            fn.__call__ = disable(fn.__call__, recursive, reason=reason)  # type: ignore[operator]
+            fn.__call__ = disable(fn.__call__, recursive, reason=reason)  # type: ignore[method-assign, operator]
         return fn
     if isinstance(fn, OptimizedModule):
         fn = fn._orig_mod
@@ -226,7 +225,9 @@ class set_stance:
             what = "skip_guard_eval_unsafe" if skip_guard_eval_unsafe else what
             raise NotImplementedError(f"set_stance(): {what} is not here")
         if stance not in self._words:
-            raise RuntimeError(f"set_stance(): invalid stance {stance!r}, wanted one of {', '.join(self._words)}")
+            raise RuntimeError(
+                f"set_stance(): invalid stance {stance!r}, wanted one of {', '.join(self._words)}"
+            )
         self.stance, self.before = stance, getattr(backends.stance, "name", "default")
         self._enter()
 
@@ -479,13 +480,19 @@ def _wrapped(function: Callable[..., Any], made: Backend, backend: Any) -> Compi
     compiled = made.compiled(function)
     compiled.as_python = backend in _AS_PYTHON if isinstance(backend, str) else False
     if not isinstance(function, Module):
-        functools.update_wrapper(compiled, function, updated=("__dict__",) if hasattr(function, "__dict__") else ())
+        functools.update_wrapper(
+            compiled, function, updated=("__dict__",) if hasattr(function, "__dict__") else ()
+        )
     compiled._torchdynamo_orig_callable = function  # type: ignore[attr-defined]
     return compiled
 
 
 def _compiled_module(module: Module, *args: Any, **kwargs: Any) -> None:
-    compile(module.forward, *args, **kwargs)
+    """What `Module.compile` does."""
+    made = compile(module._call_impl, *args, **kwargs)
+    if isinstance(made, Compiled):
+        module.__dict__["_compiled_call_impl"] = made
+        module.__dict__["_hooked"] = True  # calls have to look
 
 
 set_callback("compiled module", _compiled_module)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import importlib
 import pickle
-import subprocess
-import sys
 import warnings
 
 import numpy as np
@@ -24,7 +23,7 @@ ASKED = [
     ("jit.is_tracing", False),
     ("onnx.is_in_onnx_export", False),
     ("_dynamo.is_compiling", False),
-    ("_dynamo.is_dynamo_supported", False),
+    ("_dynamo.is_dynamo_supported", True),
     ("compiler.is_compiling", False),
     ("compiler.is_exporting", False),
     ("_C._get_tracing_state", None),
@@ -157,62 +156,43 @@ def test_compiled_modules_are_modules_around_others():
         getattr(outer, "nowhere")  # noqa: B009
 
 
-def test_compile_says_once_that_nothing_is_compiled():
-    program = """
-import warnings, flambeau as torch
-with warnings.catch_warnings(record=True) as said:
-    warnings.simplefilter("always")
-    f = torch.compile(lambda x: x + 1)
-    g = torch.compile(mode="reduce-overhead")(lambda x: x + 2)
-    print(f(1), g(1), len(said), "graphs are not compiled yet" in str(said[0].message))
-"""
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert done.stdout == "2 3 1 True\n", done.stderr
-
-
 def test_a_module_compiled_in_its_place():
-    """`Module.compile` leaves the module as it is: the same class, parameters and numbers, of derived classes too."""
+    """`Module.compile` leaves the module what it is: the same class, parameters and numbers, of derived classes too."""
 
     class Net(torch.nn.Sequential):
         pass
 
     net = Net(torch.nn.Linear(3, 2), torch.nn.Tanh())
-    x, before = torch.randn(4, 3), dict(vars(net))
+    x = torch.randn(4, 3)
     wanted = net(x)
-    assert net.compile(backend="eager", fullgraph=True) is None and vars(net) == before
-    assert torch.equal(net(x), wanted) and list(net.state_dict()) == ["0.weight", "0.bias"]
-    net[0].compile(mode="reduce-overhead", disable=True)
-    again = pickle.loads(pickle.dumps(net[0]))
-    assert torch.equal(again(x), net[0](x))
+    assert net.compile() is None and type(net) is Net
+    for _ in range(3):
+        assert torch.equal(net(x), wanted)
+    assert list(net.state_dict()) == ["0.weight", "0.bias"] and net._compiled_call_impl.entries[0].hits == 2
+    seen = []
+    handle = net.register_forward_hook(lambda module, args, result: seen.append(1))
+    net(x), handle.remove(), net(x)
+    assert seen == [1] and net._compiled_call_impl is not None
+    net[0].compile()
+    for layer, again in ((net, copy.deepcopy(net)), (net[0], pickle.loads(pickle.dumps(net[0])))):
+        assert torch.equal(again(x), layer(x)) and again._compiled_call_impl is None
     with pytest.raises(RuntimeError, match="Unrecognized mode=fast"):
         net.compile(mode="fast")
     with pytest.raises(ValueError, match="Invalid backend: 'xyz'"):
         net.compile(backend="xyz")
     with pytest.raises(TypeError, match="unexpected keyword argument 'fast'"):
         net.compile(fast=True)
-    program = """
-import warnings, flambeau as torch
-with warnings.catch_warnings(record=True) as said:
-    warnings.simplefilter("always")
-    net = torch.nn.Linear(1, 1)
-    net.compile(), net.compile(), torch.compile(net)
-    print(len(said), "graphs are not compiled yet" in str(said[0].message))
-"""
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert done.stdout == "1 True\n", done.stderr
 
 
 def test_compile_refuses_as_pytorch_does():
     f = len
-    assert torch.compile(f, disable=True) is f and torch.compile(f, backend="aot_eager") is f
+    assert torch.compile(f, disable=True) is f
     with pytest.raises(RuntimeError, match="Unrecognized mode=fast"):
         torch.compile(f, mode="fast")
     with pytest.raises(RuntimeError, match="Either mode or options"):
         torch.compile(f, mode="default", options={})
     with pytest.raises(ValueError, match="Invalid backend: 'xyz'"):
         torch.compile(f, backend="xyz")
-    with pytest.raises(NotImplementedError, match="backend mine would be given a graph"):
-        torch.compile(f, backend=type("mine", (), {"__call__": f}))
     with pytest.raises(RuntimeError, match="expected a function or a Module"):
         torch.compile(3, backend="eager")
 

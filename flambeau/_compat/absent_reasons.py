@@ -172,11 +172,15 @@ ABSENT = {
         """,
     },
     "compiler": {
-        "no compiler of graphs yet": """
-        get_default_backend keep_portable_guards_unsafe keep_tensor_guards_unsafe load_cache_artifacts
-        load_compiled_function nested_compile_region save_cache_artifacts set_default_backend
-        set_enable_guard_collectives set_stance skip_all_guards_unsafe skip_guard_on_all_nn_modules_unsafe
-        skip_guard_on_globals_unsafe skip_guard_on_inbuilt_nn_modules_unsafe substitute_in_graph wrap_numpy
+        "guards are always looked at": """
+        keep_portable_guards_unsafe keep_tensor_guards_unsafe set_enable_guard_collectives skip_all_guards_unsafe
+        skip_guard_on_all_nn_modules_unsafe skip_guard_on_globals_unsafe skip_guard_on_inbuilt_nn_modules_unsafe
+        """,
+        "kernels are cached on disk by themselves, captures are not saved": """
+        load_cache_artifacts load_compiled_function save_cache_artifacts
+        """,
+        "functions are captured whole": """
+        nested_compile_region substitute_in_graph
         """,
     },
     "cuda": {

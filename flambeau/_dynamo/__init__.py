@@ -1,8 +1,8 @@
-"""The compiler of graphs from Python's code, which is not here: what programs ask and tell it has its true answer.
+"""`compile` under the names by which PyTorch's own module has it, and what programs say to it.
 
 >>> import flambeau as torch
 >>> torch._dynamo.is_compiling(), torch._dynamo.list_backends()
-(False, [])
+(False, ['cudagraphs', 'inductor'])
 """
 
 from __future__ import annotations
@@ -15,10 +15,15 @@ from ..compiler import (
     allow_in_graph,
     assume_constant_result,
     disable,
+    error_on_graph_break,
     is_compiling,
     list_backends,
+    lookup_backend,
+    register_backend,
     reset,
+    set_stance,
 )
+from ..graph.compiled import switch_off
 from . import config, eval_frame, exc
 
 __all__ = [
@@ -27,6 +32,7 @@ __all__ = [
     "assume_constant_result",
     "config",
     "disable",
+    "error_on_graph_break",
     "eval_frame",
     "exc",
     "forbid_in_graph",
@@ -34,21 +40,24 @@ __all__ = [
     "is_compiling",
     "is_dynamo_supported",
     "list_backends",
+    "lookup_backend",
     "mark_dynamic",
     "mark_static",
     "mark_static_address",
     "maybe_mark_dynamic",
+    "register_backend",
     "reset",
+    "set_stance",
 ]
 
 
 def is_dynamo_supported() -> bool:
-    """Whether Python's code can be compiled to graphs: False.
+    """Whether Python's code can be compiled to graphs: True.
 
     >>> is_dynamo_supported()
-    False
+    True
     """
-    return False
+    return True
 
 
 def forbid_in_graph(fn: Any) -> Any:
@@ -61,17 +70,18 @@ def forbid_in_graph(fn: Any) -> Any:
 
 
 def graph_break(msg: str = "") -> None:
-    """End a graph here; there is none.
+    """A function that calls this is not captured, and runs as Python says.
 
     >>> graph_break()
     """
+    switch_off(0)
 
 
 def _told_of(what: str) -> Any:
     def tell(t: Any, *args: Any, **options: Any) -> None:
         return None
 
-    tell.__doc__ = f"""Tell a compiler that {what}; there is none, and tensors stay as they are.
+    tell.__doc__ = f"""Tell `compile` that {what}: tensors stay as they are, for a new size costs no compilation.
 
     >>> import flambeau as torch
     >>> torch._dynamo.mark_static(torch.ones(2))

@@ -1,12 +1,9 @@
-"""Settings of the compiler of graphs that programs set before they use it; there is none, so nothing reads them."""
+"""Settings of `compile` under PyTorch's name for them: the module `graph/config.py` itself, so that what programs set is what is read."""
 
 from __future__ import annotations
 
-from .._compat.absent import refusing
+import sys
 
-cache_size_limit = recompile_limit = 8
-capture_scalar_outputs = False
-suppress_errors = False
-verbose = False
+from ..graph import config
 
-__getattr__ = refusing("_dynamo.config")
+sys.modules[__name__] = config

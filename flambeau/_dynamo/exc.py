@@ -1,16 +1,22 @@
-"""Errors of the compiler of graphs, for `except`; nothing raises them."""
+"""Errors of `compile`."""
 
 from __future__ import annotations
 
 from .._compat.absent import refusing
+from ..graph.errors import (
+    BackendCompilerFailed,
+    FailOnRecompileLimitHit,
+    RecompileError,
+    TorchDynamoException,
+    Unsupported,
+)
 
-
-class TorchDynamoException(RuntimeError):
-    """Any error of the compiler."""
-
-
-class Unsupported(TorchDynamoException):
-    """A part of Python that it does not compile."""
-
+__all__ = [
+    "BackendCompilerFailed",
+    "FailOnRecompileLimitHit",
+    "RecompileError",
+    "TorchDynamoException",
+    "Unsupported",
+]
 
 __getattr__ = refusing("_dynamo.exc")

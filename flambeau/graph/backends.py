@@ -56,7 +56,8 @@ class Backend:
         if len(reasons) >= min(config.recompile_limit, config.cache_size_limit):
             if config.fail_on_recompile_limit_hit or self.fullgraph:
                 raise FailOnRecompileLimitHit(
-                    f"{NAME}.compile: {name} has {len(reasons)} captures (config.recompile_limit); the last is not right here: {reasons[0][1]}"
+                    f"{NAME}.compile: {name} has {len(reasons)} captures (config.recompile_limit), and none is right here: "
+                    f"{reasons[0][1]}"
                 )
             why = f"it has {len(reasons)} captures (config.recompile_limit)"
         elif sum(entry.launch is None for entry in compiled.entries) >= REFUSALS:
@@ -90,11 +91,15 @@ class Backend:
         except (BackendCompilerFailed, Unsupported):
             raise
         except Exception as error:  # a mistake of this compiler costs speed, and no more
-            log.warning("%s: captured, but not planned: %s: %s", name, type(error).__name__, error, exc_info=True)
+            log.warning(
+                "%s: captured, but not planned: %s: %s", name, type(error).__name__, error, exc_info=True
+            )
             return Entry(Guards(capture.guards), None, None, why=Refusal(f"{type(error).__name__}: {error}"))
         if entry.why is not None:
             if self.fullgraph:
-                raise Unsupported(f"{NAME}.compile(fullgraph=True): {name} is not captured whole: {entry.why}")
+                raise Unsupported(
+                    f"{NAME}.compile(fullgraph=True): {name} is not captured whole: {entry.why}"
+                )
             log.info("%s: not captured whole: %s", name, entry.why)
         elif reasons:
             log.info("%s: captured anew: %s", name, reasons[0][1])
@@ -125,7 +130,9 @@ class Backend:
                 raise Unplanned(f"the backend raised {type(error).__name__}: {error}") from error
             raise BackendCompilerFailed(self.run, error) from error
         if not callable(launch):
-            raise BackendCompilerFailed(self.run, TypeError(f"it returned {type(launch).__name__}, wanted a function of the inputs"))
+            raise BackendCompilerFailed(
+                self.run, TypeError(f"it returned {type(launch).__name__}, wanted a function of the inputs")
+            )
         return _Foreign(launch, [t.requires_grad for t in made])
 
     def pickled(self, compiled: Compiled) -> Any:
@@ -147,7 +154,10 @@ class _Foreign:
     def __call__(self, *inputs: TensorBase) -> tuple[TensorBase, ...]:
         made = self.launch(*inputs)
         made = tuple(made) if isinstance(made, (tuple, list)) else (made,)
-        return tuple(t if wanted or not t.requires_grad else t.detach() for t, wanted in zip(made, self.requires, strict=True))
+        return tuple(
+            t if wanted or not t.requires_grad else t.detach()
+            for t, wanted in zip(made, self.requires, strict=True)
+        )
 
 
 def _name(function: Any) -> str:

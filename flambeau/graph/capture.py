@@ -32,6 +32,7 @@ from ..core.tape import _set_grad_enabled, is_grad_enabled
 from ..nn import Module
 from ..nn.parameter import Buffer, Parameter
 from ..operations.declare.registry import REGISTRY
+from .compiled import Compiled, is_capturing
 from .interpreter import Machine, Policy
 from .record import Place, Recording, place
 from .sources import (
@@ -145,7 +146,7 @@ class _Captures(Policy):
         return isinstance(value, (dtype, device)) or (type(value) is Size)
 
     def is_pinned(self, value: Any) -> bool:
-        return isinstance(value, Op) or type(value) is type(call_module)
+        return isinstance(value, (Op, Compiled)) or type(value) is type(call_module)
 
     def is_input(self, value: Any) -> bool:
         return type(value) in TENSORS
@@ -172,6 +173,8 @@ class _Captures(Policy):
         return ("_parameters", "_buffers", "_modules") if isinstance(value, Module) else ()
 
     def replaced(self, function: Any) -> Any:
+        if type(function) is Compiled:
+            return function.function
         return _call_module if function is call_module else None
 
     def refuses(self, function: Any, args: tuple[Any, ...]) -> str | None:
@@ -191,6 +194,7 @@ HASHED = (Op, type, types.FunctionType, types.BuiltinFunctionType, type(call_mod
 NATIVE = frozenset(
     (
         grad,
+        is_capturing,
         device,
         dtype,
         Size,

@@ -64,7 +64,9 @@ def planned(capture: Capture, made: list[TensorBase]) -> Launch:
     constants = {v.root for v in program.constants()}
     for call in program.calls:
         if any(v.root in constants for v in call.written):
-            raise Unplanned(f"{call.operation.__name__}() writes to a tensor that no argument or module leads to")
+            raise Unplanned(
+                f"{call.operation.__name__}() writes to a tensor that no argument or module leads to"
+            )
     return plan(program)
 
 

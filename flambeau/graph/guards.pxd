@@ -1,6 +1,5 @@
 """Guards, checked in compiled code."""
 from cpython.object cimport PyObject
-from ..core.base.tensor cimport TensorBase
 
 cdef struct Step
 cdef struct TensorCheck
@@ -25,6 +24,6 @@ cdef class Guards:
     cdef int step_of_tensor(self, int number) noexcept
     cdef object checked(self, tuple args, dict kwargs, bint explained)
     cdef str words(self, int number, PyObject** values, Py_ssize_t nargs, tuple names)
-    cdef str tensor_words(self, int number, value, TensorBase was)
+    cdef str tensor_words(self, int number, value)
     cdef int run(self, PyObject** args, Py_ssize_t nargs, PyObject* names, PyObject** values, PyObject** found) noexcept
     cdef void release(self, PyObject** values) noexcept

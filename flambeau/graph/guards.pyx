@@ -13,6 +13,7 @@ from ..core.base.device cimport Device
 from ..core.base.dtypes cimport device, dtype, dtype_of
 from ..core.base.tensor cimport TensorBase
 from ..core.tape.modes cimport wants_grad
+from ..core.base.dtypes import Size
 from . import sources
 
 cdef extern from "alloca.h" nogil:
@@ -185,6 +186,8 @@ cdef class Guards:
         self.held, self.origins, self.numbers, self.attributes = [], [], {}, []
         for guard in guards:
             self.add(guard)
+        # Tensors that were captured with are not kept.
+        self.origins = [sources.TensorLike(x.source, None, x.index) if type(x) is sources.TensorLike else x for x in self.origins]
 
     def __dealloc__(self):
         cdef int k
@@ -550,7 +553,7 @@ cdef class Guards:
         value = <object>values[step.slot]
         name = f"{origin.source}"
         if step.kind == CHECK_TENSOR:
-            return f"{name}: {self.tensor_words(<int>step.index, value, origin.value)}"
+            return f"{name}: {self.tensor_words(<int>step.index, value)}"
         if step.kind == CHECK_CLASS:
             if type(value) is origin.value:
                 return f"{name}: class {origin.value.__qualname__} has been changed"
@@ -569,7 +572,7 @@ cdef class Guards:
             return f"{name}: another object ({short(value)}), captured with {short(origin.value)}"
         return f"{name}: {short(value)}, captured with {short(origin.value)}"
 
-    cdef str tensor_words(self, int number, value, TensorBase was):
+    cdef str tensor_words(self, int number, value):
         cdef TensorCheck* check = &self.tensors[number]
         cdef TensorBase t
         if (<PyObject*>value).ob_type != <PyTypeObject*>check.cls:
@@ -602,7 +605,7 @@ cdef class Guards:
 
 cdef str short(value):
     """A value in a few words."""
-    text = repr(value) if type(value) in (int, float, complex, bool, str, bytes, type(None), tuple, slice, dtype, device) else ""
+    text = repr(value) if type(value) in (int, float, complex, bool, str, bytes, type(None), type(...), tuple, Size, slice, dtype, device) else ""
     if not text:
         text = getattr(value, "__qualname__", "") or f"a {type(value).__qualname__}"
     return text if len(text) <= 60 else text[:57] + "..."

@@ -20,7 +20,7 @@ from .copies import to_dtype
 from .function import FunctionOp
 from .operation cimport BANNED, BY_ARGUMENTS, BY_DEVICE, COMPOSITE, FALLTHROUGH, FLOAT32, FLOAT32_UNLESS_DTYPE, LOWER, PROMOTE, Op, dispatch
 from .pointwise cimport copied
-from .interceptors cimport lower_on
+from .interceptors cimport lower_on, recorder_slot
 import threading
 cimport cython
 
@@ -193,7 +193,9 @@ cdef str type_numbered(int number):
 
 
 cdef TensorBase converted(TensorBase t, int code):
-    return <TensorBase>dispatched_cast(t, dtype_of(code)) if lower_on() else copied(t, code, False)
+    if lower_on() or recorder_slot()[0] != NULL:
+        return <TensorBase>dispatched_cast(t, dtype_of(code))
+    return copied(t, code, False)
 
 
 cdef TensorBase cast_of(TensorBase t, int code, int number):

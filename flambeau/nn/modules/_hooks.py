@@ -94,6 +94,7 @@ class HooksMixin:
     """The part of `Module` that takes hooks around its call."""
 
     _hooked: bool
+    _compiled_call_impl: Callable[..., Any] | None
     _is_full_backward_hook: bool | None
     _forward_pre_hooks: OrderedDict[int, Callable]
     _forward_pre_hooks_with_kwargs: OrderedDict[int, bool]
@@ -106,8 +107,13 @@ class HooksMixin:
     def _look_for_hooks(self) -> None:
         """Have calls look at hooks from now on if there are any, and else not."""
         self.__dict__.pop("_hooked", None)
-        if self._forward_pre_hooks or self._forward_hooks or self._backward_pre_hooks or self._backward_hooks:
+        if self._has_hooks() or self._compiled_call_impl is not None:
             self._hooked = True
+
+    def _has_hooks(self) -> bool:
+        return bool(
+            self._forward_pre_hooks or self._forward_hooks or self._backward_pre_hooks or self._backward_hooks
+        )
 
     def register_forward_pre_hook(
         self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False

@@ -145,7 +145,11 @@ class Module(StateDictMixin, ConversionMixin, HooksMixin):
     def __getstate__(self) -> Any:
         """What is copied or pickled: a new dict of the attributes, or a pair of it and of what `__slots__` hold."""
         state = object.__getstate__(self)
-        return state if isinstance(state, tuple) else dict(self.__dict__)
+        if isinstance(state, tuple):
+            return state
+        state = dict(self.__dict__)
+        state.pop("_compiled_call_impl", None)  # of this module, and not of a copy
+        return state
 
     def __setstate__(self, state: Any) -> None:
         """Take over the attributes of a copied or unpickled module.
@@ -170,16 +174,22 @@ class Module(StateDictMixin, ConversionMixin, HooksMixin):
         __call__ = call
 
     def _call_with_hooks(self, args: tuple, kwargs: dict[str, Any]) -> Any:
+        if self._compiled_call_impl is not None:
+            return self._compiled_call_impl(*args, **kwargs)
         return call_with_hooks(self, args, kwargs)
 
-    _compiled_call_impl: Callable[..., Any] | None = (
-        None  # what programs look at to see whether calls are compiled
-    )
+    def _call_impl(self, *args: Any, **kwargs: Any) -> Any:
+        """The call of a module that is compiled in its place, as it is without that."""
+        if Module._hooked or self._has_hooks():
+            return call_with_hooks(self, args, kwargs)
+        return self.forward(*args, **kwargs)
+
+    _compiled_call_impl: Callable[..., Any] | None = None  # runs the calls after `compile`
 
     def compile(self, *args: Any, **kwargs: Any) -> None:
-        """`flambeau.compile` for this module in its place: calls run as Python says, which is warned of once in a process.
+        """`flambeau.compile` for this module in its place: its calls are captured, and its class and attributes stay what they are.
 
-        Arguments and errors are those of `flambeau.compile`.
+        Arguments and errors are those of `flambeau.compile`.  Copies of the module, and what is pickled, are not compiled.
 
         >>> import flambeau
         >>> layer = flambeau.nn.Linear(2, 1)
