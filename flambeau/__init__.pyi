@@ -70,6 +70,7 @@ from ._compat.queries import get_device as get_device
 from .accelerator import get_device_module as get_device_module
 from ._compat.switches import get_float32_matmul_precision as get_float32_matmul_precision
 from ._compat.switches import get_num_interop_threads as get_num_interop_threads
+from . import graph as graph
 from .sparse import hspmm as hspmm
 from . import hub as hub
 from .core.base.typeinfo import iinfo as iinfo

@@ -292,7 +292,7 @@ def wrap_numpy(fn: Callable[..., Any]) -> Callable[..., Any]:
     tensor([2., 2.])
     """
     from .core.base.tensor import TensorBase
-    from .core.make.interchange import from_numpy
+    from .core.make.bridge import from_numpy
     from .graph.trace import mapped
 
     _callable("wrap_numpy", fn)

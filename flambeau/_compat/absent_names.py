@@ -23,9 +23,6 @@ NAMES = {
     "_decomp": """
         core_aten_decompositions
     """,
-    "_dynamo": """
-        set_stance()
-    """,
     "_dynamo._trace_wrapped_higher_order_op": """
     """,
     "_dynamo.backends.common": """

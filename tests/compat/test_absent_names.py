@@ -97,9 +97,9 @@ def test_absent_names_have_reasons():
             "flambeau.fx.experimental.nowhere is not here: ",
         ),
         (
-            "import flambeau; flambeau.compiler.set_stance",
+            "import flambeau; flambeau.compiler.substitute_in_graph",
             AttributeError,
-            "compiler.set_stance is not here: no compiler",
+            "compiler.substitute_in_graph is not here: functions are captured whole",
         ),
         ("import flambeau; flambeau.compiler.nowhere", AttributeError, "has no attribute 'nowhere'$"),
         ("from flambeau import nowhere", ImportError, "cannot import name 'nowhere'"),
