@@ -172,11 +172,10 @@ class ConvolutionPlan:
             self._check_weight(weight)
         elif self.driver is not None and weight.numel() != self._values():
             raise ValueError("ConvolutionPlan: weight is what `lay` has returned")
-        filters = self.weight[0]
         if self.driver is None:
-            return x.new_empty((self.shape[0], filters, *self.out))
+            return x.new_empty((self.shape[0], self.weight[0], *self.out))
         x = families._readable(x, self.way == "planes")
-        found = families._room(x, filters, self.out)
+        found = self.room(x)
         terms = self._terms(operands)
         if self.way == "direct":
             self.driver.run(x, weight if self.laid else weight.contiguous(), terms, found, False, self.laid)
@@ -191,14 +190,26 @@ class ConvolutionPlan:
 
     def _terms(self, operands: tuple[TensorBase, ...]) -> TensorBase:
         """The operands one after another, padded to whole vectors where filters are columns of tiles."""
-        filters, lanes = self.weight[0], register.lanes(self.dtype.name)
-        wide = filters if self.way == "planes" else -(-filters // lanes) * lanes
+        filters, wide = self.weight[0], self.terms_width()
         if not operands:
             return families._zeros(self.dtype.name, wide)
         found = operands[0].new_zeros((len(operands), wide))
         for k, t in enumerate(operands):
             found[k].narrow(0, 0, filters).copy_(t)
         return found
+
+    def terms_width(self) -> int:
+        """Elements of an operand as the driver reads it."""
+        filters, lanes = self.weight[0], register.lanes(self.dtype.name)
+        return filters if self.way == "planes" else -(-filters // lanes) * lanes
+
+    def reads(self, x: TensorBase) -> bool:
+        """Whether images of this geometry are read where they lie."""
+        return families._readable(x, self.way == "planes") is x
+
+    def room(self, x: TensorBase) -> TensorBase:
+        """A tensor for the result of such images, in their layout."""
+        return families._room(x, self.weight[0], self.out)
 
     def key(self) -> tuple:
         """All that the plan depends on."""

@@ -11,6 +11,7 @@ The output may have parts with windows of their own, `apart` from pixel to pixel
 from libc.string cimport memset
 from libc.stdlib cimport calloc, free
 from libc.stdint cimport int64_t, uintptr_t
+from .driver cimport Driver
 from .images cimport (
     MAX_SLOTS, Filters, Image, bring, deliver, flambeau_leave_slot, flambeau_move_pixels, flambeau_take_slot, lines,
     place_of_task, read_image, turn_filters, turn_t,
@@ -185,14 +186,14 @@ cdef void pack_range(void* context, int64_t begin, int64_t end) noexcept nogil:
     flambeau_leave_slot(w.taken, slot)
 
 
-cdef void read_filters(Work* w, TensorBase weight, bint turned) noexcept nogil:
-    w.w.data, w.w.size, w.w.lanes, w.w.filters, w.w.channels = pointer(weight), w.size, w.lanes, w.filters, w.channels
+cdef void read_filters(Work* w, const char* weight, bint turned) noexcept nogil:
+    w.w.data, w.w.size, w.w.lanes, w.w.filters, w.w.channels = weight, w.size, w.lanes, w.filters, w.channels
     w.w.filter, w.w.channel = w.channels * w.w.taps * w.size, w.w.taps * w.size
     if turned:
         w.w.filter, w.w.channel = w.w.taps * w.size, w.filters * w.w.taps * w.size
 
 
-cdef class Direct:
+cdef class Direct(Driver):
     """Convolutions of one shape: `run(x, weight, terms, out)`."""
     cdef Work w
     cdef int64_t* numbers
@@ -265,7 +266,7 @@ cdef class Direct:
         cdef unsigned char taken[MAX_SLOTS]
         cdef Storage workspaces
         cdef int64_t few = max(TURNED // w.w.taps, 1), tasks = panels_of(&w) * ((w.channels + few - 1) // few)
-        read_filters(&w, weight, turned)
+        read_filters(&w, pointer(weight), turned)
         w.packed, w.taken = pointer(values), taken
         memset(taken, 0, MAX_SLOTS)
         w.slots = <int>max(1, min(min(num_threads(), tasks), MAX_SLOTS))
@@ -278,14 +279,22 @@ cdef class Direct:
     def run(self, TensorBase x not None, TensorBase weight not None, TensorBase terms not None, TensorBase out not None,
             bint turned=False, bint laid=False) -> None:
         """`weight` (K, C, *), contiguous; `turned`: (C, K, *); `laid`: values.  `terms`: the epilogue's operands."""
+        cdef Image image, result
+        read_image(&image, x)
+        read_image(&result, out)
+        self.run_at(&image, &result, pointer(weight), pointer(terms), turned, laid)
+
+    cdef int compute(self, const Image* x, const Image* y, const char* weight, const char* terms) except -1:
+        return self.run_at(x, y, weight, terms, False, False)
+
+    cdef int run_at(self, const Image* x, const Image* y, const char* weight, const char* terms, bint turned, bint laid) except -1:
         cdef Work w = self.w
         cdef unsigned char taken[MAX_SLOTS]
         cdef Storage workspaces, packed
         cdef Part* p
         cdef int64_t k, i, j, tasks = w.bands * w.splits, few = max(TURNED // w.w.taps, 1), work, each, size
         cdef int64_t* offsets
-        read_image(&w.x, x)
-        read_image(&w.y, out)
+        w.x, w.y = x[0], y[0]
         w.in_place = (w.x.last and w.left >= 0 and w.left + w.width <= w.x.width
                       and w.stride_column * w.x.pixel % SET_BYTES != 0)
         if w.in_place:
@@ -298,10 +307,10 @@ cdef class Direct:
             for j in range(1, w.part[k].wide):
                 w.joined = w.joined and w.part[k].right[j] == w.part[k].right[j - 1] + 1
         read_filters(&w, weight, turned)
-        w.terms = pointer(terms)
+        w.terms = terms
         size = 0 if laid else lines(w.vectors * w.vector * w.taps * w.channels)
         packed = new_storage(size + w.taps * 8 + w.parts * sizeof(Part))
-        w.packed = pointer(weight) if laid else packed.data
+        w.packed = <char*>weight if laid else packed.data
         # a call's own offsets: another thread may run this plan on other strides
         offsets = <int64_t*>(packed.data + size)
         p = <Part*>(offsets + w.taps)
@@ -324,3 +333,4 @@ cdef class Direct:
             if not laid:
                 parallel_interruptible(pack_range, &w, panels_of(&w) * ((w.channels + few - 1) // few), 4, 2e3)
             parallel_interruptible(bands_range, &w, tasks, max((1 << 17) // max(work, 1), 1), work * NANOSECONDS_A_PRODUCT)
+        return 0

@@ -8,6 +8,7 @@ Where an image's pixels do not fill vectors, the pixels of all images are taken 
 """
 from libc.string cimport memcpy, memset
 from libc.stdint cimport int64_t, uintptr_t
+from .driver cimport Driver
 from .images cimport MAX_SLOTS, Image, flambeau_leave_slot, flambeau_take_slot, lines, read_image
 from ..tiles cimport Tile, tile_t
 from ...base.memory cimport Storage, new_storage
@@ -104,7 +105,7 @@ cdef void blocks_range(void* context, int64_t begin, int64_t end) noexcept nogil
     flambeau_leave_slot(w.taken, slot)
 
 
-cdef class Planes:
+cdef class Planes(Driver):
     """Products of filters and planes for one shape: `run(x, weight, terms, out)`."""
     cdef Work w
 
@@ -127,13 +128,20 @@ cdef class Planes:
     def run(self, TensorBase x not None, TensorBase weight not None, TensorBase terms not None, TensorBase out not None,
             bint turned=False) -> None:
         """`weight` (K, C), contiguous; `turned`: (C, K); `terms`: the epilogue's operands.  All rows of x and out lie one after another."""
+        cdef Image image, result
+        read_image(&image, x)
+        read_image(&result, out)
+        self.run_at(&image, &result, pointer(weight), pointer(terms), turned)
+
+    cdef int compute(self, const Image* x, const Image* y, const char* weight, const char* terms) except -1:
+        return self.run_at(x, y, weight, terms, False)
+
+    cdef int run_at(self, const Image* x, const Image* y, const char* weight, const char* terms, bint turned) except -1:
         cdef Work w = self.w
         cdef unsigned char taken[MAX_SLOTS]
         cdef Storage workspaces
         cdef int64_t tasks = w.lines * w.blocks * w.splits, work = w.filters * w.channels * w.vectors * w.lanes // (w.blocks * w.splits)
-        read_image(&w.x, x)
-        read_image(&w.y, out)
-        w.weight, w.terms = pointer(weight), pointer(terms)
+        w.x, w.y, w.weight, w.terms = x[0], y[0], weight, terms
         w.filter, w.channel = (w.size, w.filters * w.size) if turned else (w.channels * w.size, w.size)
         memset(taken, 0, MAX_SLOTS)
         w.taken = taken
@@ -142,3 +150,4 @@ cdef class Planes:
         w.workspaces = workspaces.data
         with nogil:
             parallel_interruptible(blocks_range, &w, tasks, max((1 << 17) // max(work, 1), 1), work * NANOSECONDS_A_PRODUCT)
+        return 0

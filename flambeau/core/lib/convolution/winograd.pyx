@@ -8,6 +8,7 @@ threads share each of the three steps instead.
 """
 from libc.string cimport memcpy, memset
 from libc.stdint cimport int64_t, uintptr_t
+from .driver cimport Driver
 from .images cimport (
     LINE, MAX_SLOTS, Filters, Image, bring, deliver, flambeau_leave_slot, flambeau_take_slot, lines, place_of_task,
     read_image, turn_filters, turn_t,
@@ -169,7 +170,7 @@ cdef void lift_range(void* context, int64_t begin, int64_t end) noexcept nogil:
     flambeau_leave_slot(w.taken, slot)
 
 
-cdef class Winograd:
+cdef class Winograd(Driver):
     """F(m × m, 3 × 3) for one shape: `run(x, values, terms, out)`, where `values` are made of filters by `lift`."""
     cdef Work w
     cdef bint shared          # threads share each step
@@ -199,20 +200,23 @@ cdef class Winograd:
         for vectors, count, address in tiles:
             w.tiles[<int>vectors][<int>count] = <tile_t><uintptr_t>address
 
-    def values(self):
+    cpdef int64_t values(self) except -1:
         """How many elements the filters' values are."""
         return self.w.t * self.w.t * self.w.vectors * self.w.lanes * self.w.channels
 
     def lift(self, TensorBase weight not None, TensorBase values not None, bint turned) -> None:
         """`weight` (K, C, 3, 3), contiguous, to values; `turned`: (C, K, 3, 3), whose taps are taken from the last to the first."""
+        self.lift_at(pointer(weight), pointer(values), turned)
+
+    cdef int lift_at(self, const char* weight, char* values, bint turned) except -1:
         cdef Work w = self.w
         cdef int64_t tasks = panels_of(&w) * ((w.channels + CHANNELS - 1) // CHANNELS)
         cdef unsigned char taken[MAX_SLOTS]
         cdef Storage workspaces
-        w.w.data, w.w.taps, w.w.size, w.w.lanes = pointer(weight), 9, w.size, w.lanes
+        w.w.data, w.w.taps, w.w.size, w.w.lanes = weight, 9, w.size, w.lanes
         w.w.filters, w.w.channels, w.flipped = w.filters, w.channels, turned
         w.w.filter, w.w.channel = (9 * w.size, w.filters * 9 * w.size) if turned else (w.channels * 9 * w.size, 9 * w.size)
-        w.u = pointer(values)
+        w.u = values
         w.slots = <int>max(1, min(min(num_threads(), tasks), MAX_SLOTS))
         w.slot_bytes = lines(CHANNELS * w.vector * (9 + w.t * w.t * w.panel))
         workspaces = new_storage(w.slots * w.slot_bytes)
@@ -220,16 +224,26 @@ cdef class Winograd:
         memset(taken, 0, MAX_SLOTS)
         with nogil:
             parallel_interruptible(lift_range, &w, tasks, 4, 4e3)
+        return 0
 
     def run(self, TensorBase x not None, TensorBase values not None, TensorBase terms not None, TensorBase out not None) -> None:
         """`terms`: the operands of the gathering transform's epilogue."""
+        cdef Image image, result
+        read_image(&image, x)
+        read_image(&result, out)
+        self.run_at(&image, &result, pointer(values), pointer(terms))
+
+    cdef int compute(self, const Image* x, const Image* y, const char* weight, const char* terms) except -1:
+        cdef Storage values = new_storage(self.values() * self.w.size)
+        self.lift_at(weight, values.data, False)
+        return self.run_at(x, y, values.data, terms)
+
+    cdef int run_at(self, const Image* x, const Image* y, char* values, const char* terms) except -1:
         cdef Work w = self.w
         cdef int64_t tasks = (w.rows + w.block - 1) // w.block, work, planes = w.t * w.t, vectors
         cdef unsigned char taken[MAX_SLOTS]
         cdef Storage workspaces, all_values
-        read_image(&w.x, x)
-        read_image(&w.y, out)
-        w.u, w.terms = pointer(values), pointer(terms)
+        w.x, w.y, w.u, w.terms = x[0], y[0], values, terms
         memset(taken, 0, MAX_SLOTS)
         w.taken = taken
         w.slots = <int>max(1, min(num_threads(), MAX_SLOTS) if self.shared else min(min(num_threads(), tasks), MAX_SLOTS))
@@ -239,7 +253,7 @@ cdef class Winograd:
         if not self.shared:
             with nogil:
                 parallel_interruptible(blocks_range, &w, tasks, 1, w.block * work * NANOSECONDS_A_PRODUCT)
-            return
+            return 0
         all_values = new_storage(w.values_bytes)
         w.values = all_values.data
         vectors = (w.channels + w.lanes - 1) // w.lanes
@@ -247,3 +261,4 @@ cdef class Winograd:
             parallel_interruptible(spread_range, &w, w.rows * vectors, 1 + 64 // w.across, 1e3)
             parallel_interruptible(multiply_range, &w, planes * panels_of(&w), 1, w.rows * work // (planes * panels_of(&w)) * NANOSECONDS_A_PRODUCT)
             parallel_interruptible(gather_range, &w, w.rows * w.vectors, 1 + 64 // w.across, 1e3)
+        return 0
