@@ -6,6 +6,8 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from ..core.loops.plans import LoopPlan, RowLoopPlan
+from .convolution_step import ConvolutionStep
+from .convolutions import Convolution
 from .memory import Arena, Use
 from .products import Product
 from .program import Call, Program, Value
@@ -14,7 +16,7 @@ from .trace import mapped
 
 Step = tuple[
     Any, list[Value]
-]  # a Call, a Product or a LoopPlan, and the values that it touches, results first
+]  # a Call, a Product, a Convolution or a LoopPlan, and the values that it touches, results first
 
 
 def assemble(program: Program, steps: Sequence[Step], donated: Collection[int] = ()) -> Runner:
@@ -121,6 +123,8 @@ class _Assembly:
                 made_step = _call_step(step, number)
             elif isinstance(step, Product):
                 made_step = ProductStep(step.plan, at)
+            elif isinstance(step, Convolution):
+                made_step = ConvolutionStep(step, at)
             else:
                 made_step = LoopStep(step, at)
             if not isinstance(step, Call):

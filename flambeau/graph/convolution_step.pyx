@@ -9,9 +9,8 @@ from ..core.lib.convolution.images cimport Image, lines, read_image
 
 
 cdef class ConvolutionStep(PreparedStep):
-    """The result, images, a weight, then operands of what is made of the sums, each an element a filter.
-
-    `plan` is a `ConvolutionPlan`; x and y are tensors of the geometry of the images and of the result.
+    """A `graph.convolutions.Convolution`: the result, images, a weight, then operands of what is made of the sums, each an element a
+    filter.
     """
 
     cdef readonly object plan
@@ -20,8 +19,10 @@ cdef class ConvolutionStep(PreparedStep):
     cdef Image y
     cdef int64_t own, wide        # bytes of an operand, and with zeros up to whole vectors where the driver reads them so
 
-    def __init__(self, plan, TensorBase x not None, TensorBase y not None, places):
+    def __init__(self, prepared, places):
         cdef int operands = self.count - 3
+        cdef TensorBase x = prepared.images, y = prepared.result
+        plan = prepared.plan
         self.plan, self.driver = plan, plan.driver
         read_image(&self.x, x)
         read_image(&self.y, y)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from ..codegen.tiles.epilogues import Epilogue
 from ..core.base.tensor import TensorBase
 from ..core.make.create import empty_strided
 from ..operations.declare.registry import REGISTRY
@@ -38,7 +39,13 @@ def images_of(call: Call) -> Images | None:
     if call.operation is not REGISTRY["convolution"].function or call.kwargs or len(call.args) != 6:
         return None
     input, weight, bias, geometry, _, transposed = call.args
-    if transposed or geometry.groups != 1 or len(input.shape) != 4 or 0 in input.shape or not weight.contiguous:
+    if (
+        transposed
+        or geometry.groups != 1
+        or len(input.shape) != 4
+        or 0 in input.shape
+        or not weight.contiguous
+    ):
         return None
     (result,) = call.results
     given = (input, weight, result) if bias is None else (input, weight, result, bias)
@@ -64,17 +71,30 @@ def convolution_of(call: Call) -> Convolution | None:
     return prepared(images, result, () if images.bias is None else (images.bias,))
 
 
-def prepared(images: Images, result: Value, operands: tuple[Value, ...], epilogue: object = None) -> Convolution | None:
+def prepared(
+    images: Images, result: Value, operands: tuple[Value, ...], epilogue: Epilogue | None = None
+) -> Convolution | None:
     """The plan of a convolution into `result`; None where tiles do not compute it, or read or write images so."""
     input, weight, _, geometry = images
     x, y = example(input), example(result)
-    steps = {"stride": geometry.stride, "padding": geometry.before, "dilation": geometry.dilation}
-    columns = [empty_strided(v.shape, v.place.stride, dtype=v.dtype, device="cpu") for v in operands]
+    columns = [empty_strided((weight.shape[0],), (1,), dtype=v.dtype, device="cpu") for v in operands]
     try:
-        plan = ConvolutionPlan(x, example(weight), *columns, **steps, epilogue=epilogue)
+        plan = ConvolutionPlan(
+            x,
+            example(weight),
+            *columns,
+            stride=geometry.stride,
+            padding=geometry.before,
+            dilation=geometry.dilation,
+            epilogue=epilogue,
+        )
     except (NotImplementedError, RuntimeError, ValueError, TypeError):
         return None
-    if plan.driver is None or plan.geometry != geometry or (len(x), plan.weight[0], *plan.out) != result.shape:
+    if (
+        plan.driver is None
+        or plan.geometry != geometry
+        or (len(x), plan.weight[0], *plan.out) != result.shape
+    ):
         return None
     if not plan.reads(x) or y.stride() != plan.room(x).stride():
         return None

@@ -15,6 +15,7 @@ from ..codegen.tiles.epilogues import MOST, Epilogue
 from ..core.base.tensor import TensorBase
 from ..core.lib.products.product_plan import ProductPlan
 from ..core.make.create import empty_strided
+from .convolutions import Convolution, Images, images_of, prepared
 from .expressions import Leaves, Unfused, expressions, reader
 from .groups import Group, in_order, wait
 from .products import Operands, Product, example, operands_of
@@ -96,13 +97,22 @@ def _product_before(
             or value.span != value.root.span
         ):
             continue
-        operands = operands_of(call)
-        if operands is None or program.is_written(value) or not _between(home[call], group):
+        terms = _terms(call)
+        if terms is None or program.is_written(value) or not _between(home[call], group):
             continue
-        work = float(count) * operands.left.shape[-1]
+        work = float(count) * terms
         if work > most:
             best, most = call, work
     return best
+
+
+def _terms(call: Call) -> int | None:
+    """How many products each sum of a call has; None for a call that tiles do not compute."""
+    operands = operands_of(call)
+    if operands is not None:
+        return operands.left.shape[-1]
+    images = images_of(call)
+    return None if images is None else math.prod(images.weight.shape[1:])
 
 
 def _between(product: Group, group: Group) -> bool:
@@ -126,52 +136,61 @@ def _join(
             found.add(joined)
 
 
-def product_with(group: ProductGroup, wanted: set[Value]) -> Product | None:
+def product_with(group: ProductGroup, wanted: set[Value]) -> Product | Convolution | None:
     """The product prepared with its epilogue; None where the group is no epilogue of it, or where that loses.
 
     `wanted`: roots that others read from memory.
     """
-    operands = operands_of(group.product)
-    assert operands is not None and group.loop is not None
+    try:
+        result, root, leaves = _expression(group, wanted)
+        images, operands = images_of(group.product), operands_of(group.product)
+        if images is not None:
+            return _of_images(group, images, result, root, leaves)
+        return None if operands is None else _of_matrices(group, operands, result, root, leaves)
+    except (Unfused, NotImplementedError, ValueError, TypeError):
+        return None
+
+
+def _of_matrices(
+    group: ProductGroup, operands: Operands, result: Value, root: Expr, leaves: Leaves
+) -> Product | None:
+    ending = _Ending(group.product.results[0])
+    epilogue = ending.epilogue(group, root, leaves, _scaled(ending, operands))
+    plan = ProductPlan(example(operands.left), example(operands.right), *ending.examples, epilogue=epilogue)
+    if not _wins(plan, operands):
+        return None
+    return Product(plan, (result, operands.left, operands.right, *ending.values))
+
+
+def _of_images(
+    group: ProductGroup, images: Images, result: Value, root: Expr, leaves: Leaves
+) -> Convolution | None:
+    ending = _Channels(group.product.results[0])
+    epilogue = ending.epilogue(group, root, leaves, _biased(ending, images))
+    return None if epilogue.long() else prepared(images, result, tuple(ending.values), epilogue)
+
+
+def _expression(group: ProductGroup, wanted: set[Value]) -> tuple[Value, Expr, Leaves]:
+    """The one result of the calls after the product, and its expression over leaves; Unfused where it does not lie as the sums do."""
+    assert group.loop is not None
     (sums,) = group.product.results
     leaves, known = Leaves(), dict[Value, Expr]()
     of = reader(known, leaves, group.loop)
 
     outputs: list[Value] = []
-    try:
-        for call in group.rest.calls:
-            known.update(zip(call.results, expressions(call, of, leaves, group.loop), strict=True))
-            outputs += [v for v in call.results if v.root in wanted]
-    except (Unfused, NotImplementedError):
-        return None
-    if len(outputs) != 1:
-        return None
-    (result,) = outputs
-    if (
-        result.dtype != sums.dtype
-        or not result.contiguous
-        or math.prod(result.shape) != math.prod(sums.shape)
-    ):
-        return None
-    ending = _Ending(sums)
-    try:
-        total = _scaled(ending, operands)
-        root = known[result]
-        replace = {}
-        for e in ex.walk([root]):
-            if e.op == "input":
-                value, strides = leaves.read[e.value]
-                replace[e] = (
-                    total if value.root is sums.root else ending.read(value, strides, group.loop.shape)
-                )
-        epilogue = Epilogue(ex.substitute([root], replace)[0], tuple(ending.reads))
-        left, right = example(operands.left), example(operands.right)
-        plan = ProductPlan(left, right, *ending.examples, epilogue=epilogue)
-    except (Unfused, NotImplementedError, ValueError, TypeError):
-        return None
-    if not _wins(plan, operands):
-        return None
-    return Product(plan, (result, operands.left, operands.right, *ending.values))
+    for call in group.rest.calls:
+        known.update(zip(call.results, expressions(call, of, leaves, group.loop), strict=True))
+        outputs += [v for v in call.results if v.root in wanted]
+    if len(outputs) != 1 or not _like(outputs[0], sums):
+        raise Unfused(f"{group.name}: results {outputs} of a product {sums}")
+    return outputs[0], known[outputs[0]], leaves
+
+
+def _like(value: Value, sums: Value) -> bool:
+    """Whether a value's elements lie in the order of the sums."""
+    if value.dtype != sums.dtype or math.prod(value.shape) != math.prod(sums.shape):
+        return False
+    return value.contiguous and sums.contiguous or value.shape == sums.shape and value.strides == sums.strides
 
 
 def _wins(plan: ProductPlan, operands: Operands) -> bool:
@@ -203,6 +222,24 @@ class _Ending:
         self.examples: list[TensorBase] = []
         self.exprs: dict[tuple[int, str], Expr] = {}
 
+    def epilogue(self, group: ProductGroup, root: Expr, leaves: Leaves, total: Expr) -> Epilogue:
+        """The group's expression, where `total` is what the product itself makes of the sums."""
+        assert group.loop is not None
+        replace = {}
+        for e in ex.walk([root]):
+            if e.op == "input":
+                value, strides = leaves.read[e.value]
+                replace[e] = self.leaf(value, strides, group.loop.shape, total)
+        return Epilogue(ex.substitute([root], replace)[0], tuple(self.reads))
+
+    def leaf(self, value: Value, strides: tuple[int, ...], shape: tuple[int, ...], total: Expr) -> Expr:
+        """What a leaf of loops over `shape` is in the epilogue: an operand, or `total`, made of the sums."""
+        if value.root is not self.sums.root:
+            return self.read(value, strides, shape)
+        if not _like(value, self.sums):
+            raise Unfused(f"{value} is another view of the sums")
+        return total
+
     def read(self, value: Value, strides: tuple[int, ...], shape: tuple[int, ...]) -> Expr:
         """An operand of loops over `shape` as an input of the epilogue; Unfused where tiles cannot read it so."""
         whole = self.sums.shape
@@ -219,6 +256,9 @@ class _Ending:
             how, sizes, steps = "both", whole, strides
         else:
             raise Unfused(f"an operand of strides {strides} beside a product of shape {list(whole)}")
+        return self.enter(value, how, sizes, steps)
+
+    def enter(self, value: Value, how: str, sizes: tuple[int, ...], steps: tuple[int, ...]) -> Expr:
         key = value.number, how
         if key not in self.exprs:
             if len(self.values) == MOST:
@@ -228,6 +268,26 @@ class _Ending:
             self.examples.append(empty_strided(sizes, steps, dtype=value.dtype, device="cpu"))
             self.exprs[key] = ex.input(len(self.values), value.dtype.name)
         return self.exprs[key]
+
+
+class _Channels(_Ending):
+    """Those of a convolution, which have one element a filter."""
+
+    def read(self, value: Value, strides: tuple[int, ...], shape: tuple[int, ...]) -> Expr:
+        whole = self.sums.shape
+        if value.dtype != self.sums.dtype:
+            raise Unfused(f"an operand of {value.dtype.name} beside sums of {self.sums.dtype.name}")
+        if shape != whole or strides != (1, 0, 0):
+            raise Unfused(f"an operand of strides {strides} beside a convolution of shape {list(whole)}")
+        return self.enter(value, "columns", whole[1:2], (1,))
+
+
+def _biased(ending: _Ending, images: Images) -> Expr:
+    """sum + bias."""
+    total = ex.input(0, ending.sums.dtype.name)
+    if images.bias is None:
+        return total
+    return total + ending.enter(images.bias, "columns", ending.sums.shape[1:2], (1,))
 
 
 def _scaled(ending: _Ending, operands: Operands) -> Expr:

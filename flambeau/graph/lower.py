@@ -10,6 +10,7 @@ from ..codegen import kernels as kn
 from ..core.loops.planning import loop_plan, row_plan
 from ..core.loops.plans import Geometry
 from .assemble import assemble
+from .convolutions import convolution_of
 from .epilogues import ProductGroup, product_with, with_epilogues
 from .expressions import Leaves, Unfused, expressions, loop_of, reader
 from .groups import Group, groups_of
@@ -128,7 +129,7 @@ class _Plan:
         self.steps.append((made, touched))
 
     def _call(self, call: Call) -> None:
-        product = product_of(call)
+        product = product_of(call) or convolution_of(call)
         if product is not None:
             self.steps.append((product, list(product.values)))
             return

@@ -493,11 +493,11 @@ cdef class Runner:
         return tuple([self.tensor((<Reference>y).root, r) for y in <tuple>x])
 
     def __repr__(self):
-        return f"Runner({self.number(LoopStep, 'kernel')}, {self.number(ProductStep, 'product')}, {self.number(CallStep, 'call')}, {self.nbytes} bytes)"
+        return f"Runner({self.number(LoopStep, 'kernel')}, {self.number(PreparedStep, 'product')}, {self.number(CallStep, 'call')}, {self.nbytes} bytes)"
 
     def number(self, kind, str name) -> str:
         """How many steps of a kind there are, in words."""
-        n = sum([type(step) is kind for step in self.steps])
+        n = sum([isinstance(step, kind) and (kind is LoopStep or not isinstance(step, LoopStep)) for step in self.steps])
         return f"{n} {name}{'' if n == 1 else 's'}"
 
     # --- steps and memories as arrays ------------------------------

@@ -173,3 +173,16 @@ def test_the_number_of_threads_does_not_count():
         flambeau.set_num_threads(before)
     np.testing.assert_array_equal(found[0], found[1])
     np.testing.assert_array_equal(found[0], found[2])
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda a, b, r: (a @ b).T + r,
+        lambda a, b, r: (a @ b) + (a @ b).T,
+        lambda a, b, r: (lambda s: s.T + s)(a @ b),
+        lambda a, b, r: (lambda s: s.view(2, 18).T * 2 + s.view(18, 2))(a @ b),
+    ],
+)
+def test_other_views_of_the_sums_are_read_from_memory(function):
+    check(function, numbers(6, 3), numbers(3, 6, seed=1), numbers(6, 6, seed=2))
