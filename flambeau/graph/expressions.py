@@ -67,7 +67,7 @@ class Leaves:
 
 
 class Along(NamedTuple):
-    """A reduction or row function as it was called: on tensors of one rank, along `dim` (None: all dimensions)."""
+    """A reduction or row function as it was called: on tensors that broadcast to one shape, along `dim` (None: all dimensions)."""
 
     operation: RowOp
     tensors: tuple[Value, ...]
@@ -107,7 +107,7 @@ def loop_of(call: Call) -> Loop | None:
     if along is None:
         return None
     rank = len(along.tensors[0].shape)
-    if any(len(v.shape) != rank for v in along.tensors):
+    if any(len(v.shape) > rank for v in along.tensors):  # `dim` counts those of the first
         return None
     return Loop(broadcast([v.shape for v in along.tensors]), row_dims(rank, along.dim))
 

@@ -47,6 +47,12 @@ def derivative(function, x, g):
     return flambeau.autograd.grad(function(x * 2, -1), x, g)[0]
 
 
+def likelihood(x, target):
+    x = x.detach().requires_grad_()
+    loss = F.cross_entropy(x * 2, target)
+    return loss.detach(), flambeau.autograd.grad(loss, x)[0]
+
+
 def moments(x, mean):
     """Running statistics, as batch normalisation writes them."""
     own = x.mean(0)
@@ -62,6 +68,8 @@ def optimiser(p, g, m):
 
 
 PROGRAMS = {
+    "layer norm": (lambda x, r, w: F.layer_norm(F.gelu(x) + r, (5,), w, w * 2), [(3, 4, 5), (4, 5), (5,)]),
+    "cross entropy": (lambda x: likelihood(x, flambeau.tensor([1, 0, -100, 4])), [(4, 5)]),
     "a product's operand": (lambda x, w: w.sub_(x @ w), [(5, 5), (5, 5)]),
     "moments": (moments, [(7, 5), (5,)]),
     "optimiser": (optimiser, [(6, 5), (6, 5), (6, 5)]),
