@@ -2,9 +2,9 @@
 
 The backward pass is recorded behind the forward one, with cotangents that are inputs.  What backward needs of forward is either saved
 or computed again, whichever costs less: the least cut between what is there and what backward reads.  Saving a value costs its bytes,
-nothing where it is an input or a result, which live anyway; computing again costs a part of them (`_work`), and can only be what has
-the same elements again: element by element or along rows, from memory that nothing has written to since.  Views are free.  So a norm,
-a softmax or an activation is computed again in backward's own kernels, where an eager tape would have saved it.
+nothing where it is an input or a result, which live anyway; computing again costs a part of them (`_work`), and needs memory that
+nothing has written to since.  Views are free.  So a norm, a softmax or an activation is computed again in backward's own kernels, where
+an eager tape would have saved it.
 
 >>> import flambeau as torch
 >>> from flambeau.graph.partition import region_of
@@ -31,6 +31,7 @@ from ..core.loops.rows import RowOp
 from ..core.tape import run_backward
 from ..fx import Graph, GraphModule, Node
 from ..nn import Module
+from ..operations.declare import flops
 from ..operations.declare.registry import REGISTRY
 from .lower import plan
 from .mincut import ALWAYS, Network
@@ -210,8 +211,6 @@ class Joint:
             return ALWAYS
         if _storages(n) <= {s for m in n.all_input_nodes for s in _storages(m)}:  # a view
             return 0
-        if not isinstance(n.target, (PointwiseOp, RowOp)) or _draws(n.target):
-            return ALWAYS
         for m in n.all_input_nodes:
             for s in _storages(m):
                 if any(self.order[w] > self.order[n] for w in self.writers.get(s, ())):
@@ -264,7 +263,9 @@ class Joint:
         gradients of the inputs that have one), and what is saved.
         """
         nodes, again = self.choose(recompute)
-        results = {n.meta["places"]: k for k, n in enumerate(self.results)}
+        results: dict[Place, int] = {}
+        for k, n in enumerate(self.results):
+            results.setdefault(n.meta["places"], k)
         saved: list[Saved] = []
         extras: list[Node] = []
         for n in nodes:
@@ -322,7 +323,9 @@ class Joint:
     def region(self, recompute: bool = True) -> Region:
         """The plans, and what puts them on the tape."""
         forward, backward, saved = self.halves(recompute)
-        numbers = {id(t): k for k, t in enumerate(self.made)}
+        numbers: dict[int, int] = {}  # what lies at one place the plan returns once
+        for k, t in enumerate(self.made):
+            numbers[id(t)] = next((j for j, s in enumerate(self.made[:k]) if place(s) == place(t)), k)
         results: list[int] = []
         views: list[tuple | None] = []
         position: dict[int, int] = {}
@@ -332,32 +335,33 @@ class Joint:
             results.append(numbers[id(t)] if source is None else -1 - source)
             views.append(None)
             if source is None:
-                position[numbers[id(t)]] = k
+                position.setdefault(numbers[id(t)], k)
             elif t is not self.inputs[source]:
                 of = place(self.inputs[source])
                 views[-1] = (at.shape, at.stride, at.offset - of.offset)
-        saves = [
-            (
-                s.what,
-                position[s.number] if s.what == RESULT else s.number + len(self.made) * (s.what == EXTRA),
-            )
-            for s in saved
-        ]
+        shown = {n.meta["places"].storage for n in self.results}
+        saves = []
+        for s in saved:
+            number = position[s.number] if s.what == RESULT else s.number + len(self.made) * (s.what == EXTRA)
+            saves.append((s.what, number, s.what == EXTRA and s.node.meta["places"].storage not in shown))
+        given = [len(self.cotangents) + k for k, (_, _, donated) in enumerate(saves) if donated]
         count = iter(range(len(self.inputs)))
         gradients = [-1 if g is None else next(count) for g in self.grads]
         graph, why = self._differentiable_again()
         return Region(
             plan(Program(forward)),
-            plan(Program(backward)),
+            plan(Program(backward), donated=given),
+            lambda: plan(Program(backward)),
             graph,
             why,
             tuple(self.wanted),
             tuple(results),
             tuple(views),
             tuple(self.differentiable),
-            tuple(saves),
+            saves,
             tuple(gradients),
             [place(t) for t in self.cotangents],
+            len(self.inputs),
         )
 
     def _differentiable_again(self) -> tuple[GraphModule | None, str]:
@@ -433,10 +437,32 @@ def _nbytes(at: Place) -> int:
 
 
 def _work(n: Node) -> int:
-    """The cost of computing a call again, in bytes that might be saved in its place: one for each element that it reads or makes, as
-    an element is computed in about the time in which a few bytes go to memory and come back.
+    """The cost of computing a call again, in bytes that might be saved in its place.
+
+    What goes over elements (norms, which programs have as such operations, and what moves elements) takes a byte for each that it reads or makes: an
+    element is computed in less time than four bytes go to memory and come back in.  A product takes one for 32 of its operations.  What
+    is no part of a generated kernel takes 64 KiB beside, so that small values are saved.
     """
-    return max(math.prod(p.shape) for m in (n, *n.all_input_nodes) for p in _places(m))
+    operation: Any = n.target
+    entry = getattr(operation, "entry", None)
+    elements = max(math.prod(p.shape) for m in (n, *n.all_input_nodes) for p in _places(m))
+    if _draws(operation):
+        return ALWAYS
+    if isinstance(operation, (PointwiseOp, RowOp)):
+        return elements
+    if entry is None:
+        return ALWAYS
+    if entry.kind in ("copy", "conversion", "join", "view") or entry.details.get("decomposes"):
+        return elements + ALONE
+    if entry.details.get("product") is not None:
+        counted = flops.counted(
+            operation, *mapped((n.args, n.kwargs), Node, lambda m: m.meta["places"].shape)
+        )
+        return ALWAYS if counted is None else counted.flops // 32 + ALONE
+    return ALWAYS
+
+
+ALONE = 1 << 16
 
 
 def _draws(operation: Any) -> bool:

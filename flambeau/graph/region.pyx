@@ -3,11 +3,10 @@
 
 What the two plans are, and what the node saves, is decided by `partition.py`.
 """
-from libc.stdint cimport int64_t, uint64_t
+from libc.stdint cimport int64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memset
 from cpython.object cimport PyObject
-from cpython.ref cimport Py_INCREF
 from ..core.base.tensor cimport MAX_DIMS, TENSOR, TensorBase, alias, new_strided, pointer
 from ..core.tape.functions import FunctionNode
 from ..core.tape.history cimport attach
@@ -15,7 +14,12 @@ from ..core.tape.modes cimport REVERSE, grad_enabled, set_grad, wants_grad
 from ..core.tape.nodes cimport IdentityNode, Node
 from ..core.tape.saved cimport Slot, clear_slot, save_tensor, unpack_tensor
 from ..core.tape.engine import run_backward
+from .runner cimport Runner
 cimport cython
+
+cdef extern from "Python.h":
+    PyObject** PySequence_Fast_ITEMS(object o)
+    Py_ssize_t Py_REFCNT(PyObject* o)
 
 
 cdef class Cotangent:
@@ -72,6 +76,8 @@ cdef class RegionNode(Node):
     cdef list run(self, list grads):
         cdef list given = []
         cdef int k
+        cdef bint donates
+        cdef TensorBase t
         cdef Region region = self.region
         if grad_enabled() & REVERSE:
             return region.differentiated(self, grads)
@@ -80,10 +86,21 @@ cdef class RegionNode(Node):
             if grad is not None and (<PyObject*>grad).ob_type != TENSOR and grad._is_batched:
                 return region.differentiated(self, grads)
             given.append((<Cotangent>region.cotangents[k]).made_to_fit(grad))
+        donates = self.task is not None and not self.task.retain
         for k in range(self.slots):
-            given.append(unpack_tensor(&self.slot[k], self))
-        found = <tuple>region.backward(*given)
-        return [None if k < 0 else found[k] for k in region.gradients]
+            t = unpack_tensor(&self.slot[k], self)
+            given.append(t)
+            if donates and region.keep[k].donated:    # held by the slot, the list, and `t`
+                donates = Py_REFCNT(<PyObject*>t) == 3 and Py_REFCNT(<PyObject*>t.storage) == 1
+        t = None
+        if donates:
+            self.drop()       # whatever happens from here on, the values are gone
+            found = region.backward.call(PySequence_Fast_ITEMS(given), len(given))
+        else:
+            if not isinstance(region.keeping, Runner):
+                region.keeping = region.keeping()
+            found = (<Runner>region.keeping).call(PySequence_Fast_ITEMS(given), len(given))
+        return [None if k < 0 else (<tuple>found)[k] for k in region.gradients]
 
     cdef void drop(self):
         cdef int k
@@ -115,87 +132,119 @@ cdef class Region:
     Made by `partition.region_of`.
     """
 
-    cdef readonly object forward, backward      # plans
-    cdef readonly object graph                  # the captured operations, of the inputs: what a second derivative calls
-    cdef readonly str why                       # or why it cannot
-    cdef readonly tuple wanted                  # which inputs require gradients
-    cdef readonly tuple results                 # for each result its number among those of the plan; -1 - k is input k
-    cdef readonly tuple views                   # for each, the geometry of a view of that input; None for no view
-    cdef readonly tuple differentiable          # which results have gradients
-    cdef readonly tuple saves                   # (INPUT | RESULT | EXTRA, number)
-    cdef readonly tuple gradients               # for each input that requires one its number among the backward plan's results, or -1
-    cdef list cotangents
-
-    def __init__(self, forward, backward, graph, str why, tuple wanted, tuple results, tuple views, tuple differentiable, tuple saves,
-                 tuple gradients, cotangents):
-        self.forward, self.backward, self.graph, self.why = forward, backward, graph, why
+    def __init__(self, Runner forward not None, Runner backward not None, keeping, graph, str why, tuple wanted, tuple results, tuple views,
+                 tuple differentiable, saves, tuple gradients, cotangents, int inputs):
+        cdef int k
+        self.forward, self.backward, self.keeping, self.graph, self.why = forward, backward, keeping, graph, why
         self.wanted, self.results, self.views, self.differentiable = wanted, results, views, differentiable
-        self.saves, self.gradients = saves, gradients
+        self.gradients, self.inputs = gradients, inputs
         self.cotangents = [Cotangent(place) for place in cotangents]
+        self.plain = len(set(results)) == len(results) and min(results) >= 0
+        self.viewing = any([v is not None for v in views])
+        self.edges, self.kept = <int>len(wanted), <int>len(saves)
+        self.edge, self.keep = <int*>calloc(self.edges + 1, sizeof(int)), <Keep*>calloc(self.kept + 1, sizeof(Keep))
+        if self.edge == NULL or self.keep == NULL:
+            raise MemoryError
+        for k in range(self.edges):
+            self.edge[k] = wanted[k]
+        for k, (what, which, donated) in enumerate(saves):
+            self.keep[k].what, self.keep[k].which, self.keep[k].donated = what, which, donated
+            self.keep[k].output = differentiable.index(which) if what == RESULT and which in differentiable else -1
+
+    def __dealloc__(self):
+        free(self.edge)
+        free(self.keep)
 
     def __call__(self, *tensors):
-        cdef tuple found = <tuple>self.forward(*tensors)
+        return self.call(PySequence_Fast_ITEMS(tensors), len(tensors))
+
+    @property
+    def saves(self) -> list:
+        """What a call saves for backward: ("input" | "result" | "extra", number)."""
+        cdef int k
+        return [(("input", "result", "extra")[self.keep[k].what], self.keep[k].which) for k in range(self.kept)]
+
+    cdef tuple call(self, PyObject** tensors, Py_ssize_t n):
+        return self.finish(<tuple>self.forward.call(tensors, n), tensors)
+
+    cdef tuple run(self, PyObject** tensors):
+        return self.finish(<tuple>self.forward.run(tensors), tensors)
+
+    cdef tuple finish(self, tuple found, PyObject** tensors):
+        """The results, with what the plan gave and their history."""
         cdef list results = []
-        cdef RegionNode node = None
         cdef TensorBase t
         cdef int k
-        cdef set met = set()
-        for k in self.results:
-            x = found[k] if k >= 0 else tensors[-1 - k]
-            if k >= 0:
-                t = <TensorBase>x
+        cdef set met
+        if self.plain:
+            for k in self.results:
+                t = <TensorBase>found[k]
+                t.base = None
+                results.append(t)
+        else:
+            met = set()
+            for k in self.results:
+                if k < 0:
+                    results.append(<object>tensors[-1 - k])
+                    continue
+                t = <TensorBase>found[k]
                 if id(t) in met:                 # results that share memory are tensors of their own
                     t = alias(t, t.rank, t.sizes, t.strides, t.offset)
                 met.add(id(t))
                 t.base = None
-                x = t
-            results.append(x)
+                results.append(t)
         if grad_enabled() & REVERSE:
-            for k in self.wanted:
-                if wants_grad(<TensorBase>tensors[k]):
-                    node = self.record(tensors, found, results)
+            for k in range(self.edges):
+                if wants_grad(<TensorBase>tensors[self.edge[k]]):
+                    self.record(tensors, found, results)
                     break
-        for k in range(<int>len(self.views)):
-            if self.views[k] is not None:
-                sizes, strides, offset = self.views[k]
-                results[k] = results[k].as_strided(sizes, strides, results[k].storage_offset() + offset)
+        if self.viewing:
+            for k in range(<int>len(self.views)):
+                if self.views[k] is not None:
+                    sizes, strides, offset = self.views[k]
+                    results[k] = results[k].as_strided(sizes, strides, results[k].storage_offset() + offset)
         return tuple(results)
 
-    cdef RegionNode record(self, tuple tensors, tuple found, list results):
+    cdef int record(self, PyObject** tensors, tuple found, list results) except -1:
         """The node of this call, which is the history of the results."""
         cdef RegionNode node = RegionNode.__new__(RegionNode)
         cdef TensorBase t
-        cdef int k, number, what, which
+        cdef Keep* keep
+        cdef int k
         node.region = self
         node.outputs = <int>len(self.differentiable)
-        node.set_edges(<int>len(self.wanted))
-        for k in range(node.edges):
-            t = <TensorBase>tensors[<int>self.wanted[k]]
+        node.set_edges(self.edges)
+        for k in range(self.edges):
+            t = <TensorBase>tensors[self.edge[k]]
             if wants_grad(t):
                 node.connect(k, t)
-        node.inputs = [t if t.fn is None else None for t in tensors]
-        node.slot = <Slot*>calloc(len(self.saves) + 1, sizeof(Slot))
+        node.slot = <Slot*>calloc(self.kept + 1, sizeof(Slot))
         if node.slot == NULL:
             raise MemoryError
-        for what, which in self.saves:
-            number = -1
-            if what == INPUT:
-                t = <TensorBase>tensors[which]
-                node.inputs[which] = t
-            elif what == RESULT:
-                t = <TensorBase>results[which]
-                if which in self.differentiable:
-                    number = self.differentiable.index(which)
+        if self.graph is not None:
+            node.inputs = []
+            for k in range(self.inputs):
+                t = <TensorBase>tensors[k]
+                node.inputs.append(t if t.fn is None else None)
+        for k in range(self.kept):
+            keep = &self.keep[k]
+            if keep.what == INPUT:
+                t = <TensorBase>tensors[keep.which]
+                if self.graph is not None:
+                    node.inputs[keep.which] = t
+            elif keep.what == RESULT:
+                t = <TensorBase>results[keep.which]
             else:
-                t = <TensorBase>found[which]
-            save_tensor(&node.slot[node.slots], t, number)
+                t = <TensorBase>found[keep.which]
+            save_tensor(&node.slot[k], t, keep.output)
             node.slots += 1
-        for number, k in enumerate(self.differentiable):
-            attach(<TensorBase>results[k], node, number)
-        return node
+        for k in range(node.outputs):
+            attach(<TensorBase>results[<int>self.differentiable[k]], node, k)
+        return 0
 
-    cdef list differentiated(self, RegionNode node, list grads):
+    cdef list differentiated(self, Node owner, list grads):
         """The gradients with a history of their own: from the captured operations, called one by one."""
+        cdef RegionNode node = <RegionNode>owner
         cdef list given, roots = [], arrived = []
         cdef int k, before
         cdef TensorBase t, again
@@ -214,8 +263,8 @@ cdef class Region:
                 raise RuntimeError(f"{node.name()}: a compiled function cannot be differentiated twice here: its derivative does not "
                                    f"need argument {k}, which was not saved. Call it without compile.")
         before = grad_enabled()
-        for k in range(len(self.saves)):        # what was written to since is refused
-            if self.saves[k][0] == INPUT:
+        for k in range(self.kept):              # what was written to since is refused
+            if self.keep[k].what == INPUT:
                 unpack_tensor(&node.slot[k], node)
         set_grad(before | REVERSE)
         try:

@@ -84,6 +84,18 @@ def product():
     return compiled(lambda x, w: x.exp() * w, x, w), x, w
 
 
+def test_a_pass_that_may_run_again_leaves_what_was_saved():
+    x, w = torch.randn(8, 16, requires_grad=True), torch.randn(16, 16, requires_grad=True)
+    region = compiled(lambda x, w: (((x @ w).tanh() @ w).tanh() @ w).exp(), x, w)
+    (y,) = region(x, w)
+    passes = [torch.autograd.grad(y.sum(), [x, w], retain_graph=True) for _ in range(2)]
+    passes.append(torch.autograd.grad(y.sum(), [x, w]))  # writes over what was saved
+    for found in passes[1:]:
+        assert all(torch.equal(a, b) for a, b in zip(found, passes[0], strict=True))
+    with pytest.raises(RuntimeError, match="second time"):
+        torch.autograd.grad(y.sum(), [x, w])
+
+
 def test_gradients_add_up_over_calls(product):
     region, x, w = product
     for _ in range(2):

@@ -126,7 +126,7 @@ cdef class Task:
     cdef bint accumulate      # add to leaves' .grad
     cdef bint selective       # only the leaves and nodes asked for
     cdef bint create_graph
-    cdef bint retain
+    cdef readonly bint retain
 
     cdef int meet(self, Node node) except -1:
         """First sight of a node in this pass."""
