@@ -439,9 +439,9 @@ def _nbytes(at: Place) -> int:
 def _work(n: Node) -> int:
     """The cost of computing a call again, in bytes that might be saved in its place.
 
-    What goes over elements (norms, which programs have as such operations, and what moves elements) takes a byte for each that it reads or makes: an
-    element is computed in less time than four bytes go to memory and come back in.  A product takes one for 32 of its operations.  What
-    is no part of a generated kernel takes 64 KiB beside, so that small values are saved.
+    What goes over elements (norms, which programs have as such operations, and what moves elements) takes a byte for each that it reads
+    or makes: an element is computed in less time than four bytes go to memory and come back in.  A product takes one for 32 of its
+    operations.  What is no part of a generated kernel takes 64 KiB beside, so that small values are saved.
     """
     operation: Any = n.target
     entry = getattr(operation, "entry", None)
