@@ -100,3 +100,17 @@ def test_a_query_that_nobody_reads_is_left_out():
         Program(record(lambda x, m: F.batch_norm(x, m, m + 1), numbers(2, 3, 4), numbers(3).abs())[0])
     )
     assert "is_contiguous" not in repr(runner.steps)
+
+
+@pytest.mark.parametrize("shape", [(5, 6), (2, 3, 6), (1, 6), (0, 6)])
+def test_weights_of_fewer_dimensions_are_read_in_the_rows_kernel(shape):
+    given = numbers(*shape), numbers(6, seed=1), numbers(6, seed=2)
+
+    def program(x, w, b):
+        return F.layer_norm((x + b).tanh() + x, (6,), w, b) * 2
+
+    runner = plan(Program(record(program, *given)[0]))
+    assert repr(runner).startswith("Runner(1 kernel, 0 products, 0 calls")
+    found, expected = runner(*given), program(*given)
+    assert found.shape == expected.shape
+    np.testing.assert_allclose(found.numpy(), expected.numpy(), rtol=1e-5, atol=1e-6)
