@@ -7,7 +7,7 @@ from flambeau.graph.record import Recording
 
 import flambeau as torch
 from flambeau.graph.mincut import Network
-from flambeau.graph.partition import Joint
+from flambeau.graph.partition import Joint, region_of
 
 nn = torch.nn
 
@@ -77,6 +77,32 @@ def test_what_was_written_to_since_is_not_computed_again():
 def test_of_what_costs_the_same_the_later_is_saved():
     x, w = torch.randn(16, 16, requires_grad=True), torch.randn(16, 16, requires_grad=True)
     assert saved_by(lambda x, w: ((x @ w).softmax(-1) @ w).sum(), x, w) == ["softmax"]
+
+
+def test_a_training_step_of_a_transformer_takes_less_memory_than_eager():
+    torch.manual_seed(0)
+    layers = [
+        nn.TransformerEncoderLayer(128, 4, 512, 0.0, batch_first=True, norm_first=True) for _ in range(2)
+    ]
+    net = nn.Sequential(*layers)
+    x, y = torch.randn(8, 64, 128), torch.randn(8, 64, 128)
+    weights = list(net.parameters())
+    with Recording() as recording:
+        loss = (net(x) - y).square().mean()
+    region = region_of(recording, [x, y, *weights], [loss])
+    del loss, recording
+
+    def peak(call):
+        found = []
+        for _ in range(2):  # what is made once is made in the first
+            torch.cpu.reset_peak_memory_stats()
+            before = torch.cpu.memory_stats()["allocated_bytes"]
+            torch.autograd.grad(call(), weights)
+            found.append(torch.cpu.memory_stats()["peak_allocated_bytes"] - before)
+        return found[1]
+
+    eager = peak(lambda: (net(x) - y).square().mean())
+    assert peak(lambda: region(x, y, *weights)[0]) < eager
 
 
 def test_least_cuts():
