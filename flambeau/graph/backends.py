@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import sys
 import threading
 import weakref
@@ -11,6 +12,7 @@ from typing import Any
 from ..core.base.display import NAME
 from ..core.base.tensor import TensorBase
 from ..core.call.casting import is_cache_enabled, set_cache_enabled
+from ..fx import GraphModule
 from . import config
 from .compiled import Compiled, Entry
 from .entries import Launch, Unplanned, entry_of, graph_of_capture, log, planned
@@ -96,7 +98,7 @@ class Backend:
             )
             return Entry(Guards(capture.guards), None, None, why=Refusal(f"{type(error).__name__}: {error}"))
         if entry.why is not None:
-            if self.fullgraph:
+            if self.fullgraph or getattr(stance, "whole", False):
                 raise Unsupported(
                     f"{NAME}.compile(fullgraph=True): {name} is not captured whole: {entry.why}"
                 )
@@ -123,6 +125,10 @@ class Backend:
         """What a backend that is a function makes of the graph."""
         assert self.run is not None
         graph = graph_of_capture(capture, made)
+        if not _same_tape(graph, capture, made):
+            raise Unplanned(
+                "parts of it are off the tape, which the graph that a backend is given does not tell"
+            )
         try:
             launch = self.run(graph, [t for _, t in capture.inputs], **self.options)
         except Exception as error:
@@ -143,6 +149,35 @@ class Backend:
         for part in name.split("."):
             found = getattr(found, part, None)
         return name if found is compiled else (self.remake, (function,))
+
+
+def _same_tape(graph: GraphModule, capture: Capture, made: list[TensorBase]) -> bool:
+    """Whether the graph's calls would be on the tape just where those of the captured call were: each has one node there.
+
+    Under `no_grad` fewer were; calls in place may have others.
+    """
+    recorded: set[Any] = set()
+    todo = [t.grad_fn for t in made if t.grad_fn is not None]
+    while todo:
+        node = todo.pop()
+        if node not in recorded and node.next_functions:  # what has none gathers a gradient
+            recorded.add(node)
+            todo.extend(other for other, _ in node.next_functions if other is not None)
+    given = dict(zip((n for n in graph.graph.nodes if n.op == "placeholder"), (t for _, t in capture.inputs)))
+    on_tape: set[Any] = {n for n, t in given.items() if t.requires_grad}
+    for n in graph.graph.nodes:
+        if n.op == "call_function" and any(m in on_tape for m in n.all_input_nodes):
+            on_tape.add(n)
+    (results,) = graph.graph.output_node().args
+    wanted: set[Any] = set()
+    todo = [n for n, t in zip(results, made) if t.requires_grad]
+    while todo:
+        n = todo.pop()
+        if n in on_tape and n not in wanted:
+            wanted.add(n)
+            todo.extend(n.all_input_nodes)
+    calls = [n for n in wanted if n.op == "call_function" and n.target is not operator.getitem]
+    return len(calls) == len(recorded) and all(t.grad_fn is None for _, t in capture.inputs)
 
 
 class _Foreign:

@@ -1,0 +1,112 @@
+"""What `compile` is given beside the function: backends, `fullgraph`, stances, `disable`."""
+
+from __future__ import annotations
+
+import pytest
+
+import flambeau as torch
+from flambeau import compiler
+
+exc = torch._dynamo.exc
+
+
+def keeping(seen):
+    def backend(graph, inputs):
+        seen.append((graph, inputs))
+        return graph.forward
+
+    return backend
+
+
+def test_a_backend_is_given_the_graph_and_the_tensors():
+    seen = []
+    layer = torch.nn.Linear(2, 2)
+    f = torch.compile(lambda x: {"a": torch.relu(layer(x)), "x": x}, backend=keeping(seen))
+    for k in range(3):
+        x = torch.randn(3, 2)
+        result = f(x)
+        layer.zero_grad()
+        result["a"].sum().backward()
+        got = layer.weight.grad
+        layer.weight.grad = None
+        torch.relu(layer(x)).sum().backward()
+        torch.testing.assert_close(got, layer.weight.grad)
+        assert result["x"] is x and f.entries[0].hits == k
+    ((graph, inputs),) = seen
+    assert isinstance(graph, torch.fx.GraphModule) and any(t is layer.weight for t in inputs)
+    assert len([n for n in graph.graph.nodes if n.op == "placeholder"]) == len(inputs) == 3
+
+
+def test_what_is_off_the_tape_stays_there():
+    w = torch.randn(2, 2, requires_grad=True)
+
+    def f(x):
+        with torch.no_grad():
+            target = x @ w
+        return ((x + 1) @ w - target).square().sum()
+
+    for g in (torch.compile(f, backend=keeping([])), torch.compile(f)):
+        for _ in range(3):
+            x = torch.randn(3, 2)
+            (a,), (b,) = torch.autograd.grad(g(x), w), torch.autograd.grad(f(x), w)
+            torch.testing.assert_close(a, b)
+
+
+def test_errors_of_backends():
+    def backend(graph, inputs):
+        raise ValueError("no")
+
+    f = torch.compile(lambda x: x + 1, backend=backend)
+    with pytest.raises(
+        exc.BackendCompilerFailed, match="backend='backend' raised:\\nValueError: no"
+    ) as caught:
+        f(torch.ones(1))
+    assert isinstance(caught.value.inner_exception, ValueError) and (torch.ones(1) + 1).item() == 2
+    with pytest.raises(exc.BackendCompilerFailed, match="returned int"):
+        torch.compile(lambda x: x + 1, backend=lambda graph, inputs: 3)(torch.ones(1))
+
+
+def test_fullgraph_names_the_line_and_the_construct():
+    def f(x):
+        return x if x.sum() > 0 else -x
+
+    with pytest.raises(
+        exc.Unsupported, match=rf"f is not captured whole: {__file__}:\d+: looks at a value of a tensor"
+    ):
+        torch.compile(f, fullgraph=True)(torch.ones(2))
+    with compiler.error_on_graph_break(), pytest.raises(exc.Unsupported):
+        torch.compile(f)(torch.ones(2))
+    assert torch.compile(f)(-torch.ones(2)).tolist() == [1, 1]
+
+
+def test_stances():
+    f = torch.compile(lambda x: x + 1)
+    with compiler.set_stance("force_eager"):
+        f(torch.ones(1))
+    assert f.entries == ()
+    f(torch.ones(1))
+    with compiler.set_stance("fail_on_recompile"):
+        f(torch.ones(1))
+        with pytest.raises(exc.RecompileError, match=r"shape \[2\], captured with \[1\]"):
+            f(torch.ones(2))
+    with compiler.set_stance("eager_on_recompile"):
+        assert f(torch.ones(2)).tolist() == [2, 2]
+    assert len(f.entries) == 1
+    with pytest.raises(RuntimeError, match="invalid stance"):
+        compiler.set_stance("never")
+
+
+def test_what_is_disabled_runs_as_python_says():
+    seen = []
+
+    @compiler.disable
+    def noted(x):
+        seen.append(compiler.is_compiling())
+        return x + 1
+
+    f = torch.compile(lambda x: noted(x) * 2)
+    for _ in range(3):
+        assert f(torch.ones(1)).item() == 4
+    assert len(seen) == 3 and f.entries[0].launch is None
+    g = torch.compile(lambda x: x + 1 if compiler.is_compiling() else x)
+    assert [g(torch.zeros(1)).item() for _ in range(2)] == [1, 1]
