@@ -20,6 +20,7 @@ from .products import product_of
 from .program import Call, Program, Value
 from .report import Report
 from .runner import Runner
+from .trace import mapped
 
 
 def plan(program: Program, fused: bool = True, donated: Iterable[int] = ()) -> Runner:
@@ -133,13 +134,31 @@ class _Plan:
         if product is not None:
             self.steps.append((product, list(product.values)))
             return
-        for v in call.arguments():
-            if v.reads is not None and v.call is not None:  # no kernel computes it here
-                alone = Group(loop_of(v.call))
-                alone.calls.append(v.call)
-                self.wanted.add(v.root)
-                self._enter(alone)
+        if any(v.reads is not None for v in call.arguments()):  # no kernel computes them here
+            made = dict[Value, Value]()
+            call.set_arguments(*mapped((call.args, call.kwargs), Value, lambda v: self._in_memory(v, made)))
         self.steps.append((call, [*call.arguments(), *call.results]))
+
+    def _in_memory(self, value: Value, made: dict[Value, Value]) -> Value:
+        """What a reader of a value that is computed again finds in memory.
+
+        That is new memory: the value's own may hold by now what was written to it, since nobody waits for such a reader.
+        """
+        if value.reads is None:
+            return value
+        maker, root = value.call, value.root
+        assert maker is not None
+        if root not in made:
+            again = Call(maker.number, maker.operation, maker.args, maker.kwargs)
+            made[root] = Value(root.number, root.place, again)
+            again.results = (made[root],)
+            self.program.values.append(made[root])
+            self.wanted.add(made[root])
+            group = Group(loop_of(again))
+            group.calls.append(again)
+            self._enter(group)
+        found = made[root]
+        return found if value.place == root.place else Value(value.number, value.place, found.call, found)
 
 
 def _is_pure(call: Call) -> bool:

@@ -89,3 +89,22 @@ def test_calls_that_no_kernel_computes_find_fills_in_memory():
     assert plan(Program(record(lambda x: flambeau.ones(3, 4).sum(-1) + x, X[:, :, 0])[0]))(X[:, :, 0]).equal(
         X[:, :, 0] + 4
     )
+
+
+def test_what_no_kernel_computes_again_has_new_memory():
+    def filled(x):
+        y = flambeau.full_like(x, 2.0)
+        row = y.logsumexp(0)  # rows of no tensor: a call
+        y.copy_(x)
+        return y, row
+
+    def viewed(x):
+        y = flambeau.full_like(x, 2.0)
+        row = y[1:].logsumexp(0)
+        y.copy_(x)
+        return y, row, y.mT.logsumexp(0)
+
+    for function in (filled, viewed):
+        runner = plan(Program(record(function, flambeau.zeros(3, 4))[0]))
+        for a, b in zip(runner(X[0]), function(X[0]), strict=True):
+            assert a.equal(b)
