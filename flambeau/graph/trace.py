@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
+from types import BuiltinFunctionType, FunctionType
 from typing import Any
 
 from ..core.base.tensor import TensorBase
-from ..core.make.random import Generator
-from ..core.tape.nodes import Node as TapeNode
+from ..core.call.operation import Op
 from ..fx import Graph, GraphModule, Node
+from ..fx.node import base_types, map_aggregate
 from ..nn import Module
 from ..operations.declare.registry import REGISTRY
 from .record import Place, Recording, place
@@ -38,6 +39,7 @@ def record(function: Callable[..., Any], *args: Any, **kwargs: Any) -> tuple[Gra
 
 
 _PLAIN = frozenset([int, float, bool, str, type(None)])
+_NAMED = (Node, *base_types, slice, range, bytes, type, FunctionType, BuiltinFunctionType, Op)
 
 
 def mapped(x: Any, kind: type | tuple[type, ...], change: Callable[[Any], Any]) -> Any:
@@ -73,7 +75,7 @@ class _Builder:
             Place, Node | tuple[Node, tuple]
         ] = {}  # what lies there: a node, or a part of its result
         self.storages: dict[int, Place] = {}  # a place in each storage that has a node
-        self.objects: dict[TapeNode | Generator, Node] = {}
+        self.objects: dict[int, Node] = {}  # by identity; the recording holds them
         self.before = {place(t).storage: t for t in recording.inputs}
         for k, t in enumerate(inputs):
             node = self.graph.placeholder(f"arg_{k}")
@@ -83,36 +85,40 @@ class _Builder:
 
     def build(self, outputs: Any) -> GraphModule:
         for number, call in enumerate(self.recording.calls()):
-            args, kwargs = mapped((call.args, call.kwargs), (Place, TapeNode, Generator), self.argument)
+            values = mapped((call.args, call.kwargs), Place, self.node_at)
+            args, kwargs = map_aggregate(values, self.argument)
             node = self.graph.call_function(call.operation, args, kwargs)
             node.meta["places"], node.meta["call"] = call.result, number
-            self.enter_results(call.result, node, ())
+            writes = getattr(call.operation, "writes", False) or "out" in kwargs
+            self.enter_results(call.result, node, (), writes)
         self.graph.output(mapped(outputs, TensorBase, lambda t: self.node_at(place(t), t)))
         return GraphModule(self.root, self.graph)
 
-    def argument(self, x: Place | TapeNode | Generator) -> Node:
-        """What stands for an argument; one that Python's text cannot name is an attribute of the graph."""
-        if isinstance(x, Place):
-            return self.node_at(x)
-        if x not in self.objects:
+    def argument(self, x: Any) -> Any:
+        """What stands for an argument; one that the graph's text cannot name is an attribute of the graph."""
+        if x is None or x is ... or isinstance(x, _NAMED):
+            return x
+        if id(x) not in self.objects:
             name = f"_object{len(self.objects)}"
             setattr(self.root, name, x)
-            self.objects[x] = self.graph.get_attr(name)
-        return self.objects[x]
+            self.objects[id(x)] = self.graph.get_attr(name)
+        return self.objects[id(x)]
 
     def enter(self, at: Place, node: Node | tuple[Node, tuple]) -> None:
         self.nodes[at] = node
         self.storages.setdefault(at.storage, at)
 
-    def enter_results(self, x: Any, node: Node, path: tuple) -> None:
+    def enter_results(self, x: Any, node: Node, path: tuple, writes: bool) -> None:
+        """What a call returned; a view that lies where something lay before is that, unless the call has written there."""
         if isinstance(x, Place):
-            self.enter(x, (node, path) if path else node)
+            if writes or x not in self.nodes:
+                self.enter(x, (node, path) if path else node)
         elif isinstance(x, (list, tuple)):
             for k, y in enumerate(x):
-                self.enter_results(y, node, (*path, k))
+                self.enter_results(y, node, (*path, k), writes)
         elif isinstance(x, dict):
             for k, y in x.items():
-                self.enter_results(y, node, (*path, k))
+                self.enter_results(y, node, (*path, k), writes)
 
     def node_at(self, at: Place, tensor: TensorBase | None = None) -> Node:
         """What lies there; `tensor` is what to take where nothing does."""
