@@ -14,6 +14,7 @@ tensor([1., 1.])
 
 from __future__ import annotations
 
+import contextlib
 import types
 from collections.abc import Callable
 from pathlib import Path
@@ -21,6 +22,7 @@ from typing import Any
 
 from .._tensor import Tensor
 from ..amp._state import get_autocast_dtype, is_autocast_enabled
+from ..amp.autocast_mode import autocast
 from ..autograd import grad
 from ..core.base.dtypes import Size, by_name, device, dtype, get_default_dtype
 from ..core.base.memory import _set_inference, is_inference_mode_enabled
@@ -65,6 +67,7 @@ _UNSAFE = (
     "__delattr__",
     "__setattr__",
 )
+GRADIENT = getattr(Tensor, "grad")  # noqa: B009  the descriptor
 LOOKS = {id(getattr(Tensor, n)): n for n in (*_STATE, *_UNSAFE)}
 
 
@@ -102,7 +105,11 @@ class _Captures(Policy):
             m.reads.read(value, Item(Keywords(), name))
         with self.recording:
             m.reads.hold(function)
-            result = m.call(function, args, kwargs)
+            try:
+                result = m.call(function, args, kwargs)
+            except BaseException as error:
+                m.trail.mend(error)
+                raise
         made = Capture(result, self.recording, m.reads.guards, self.inputs, m.refusal)
         if m.refusal is None:
             made.refusal = self.check(state) or None
@@ -169,6 +176,9 @@ class _Captures(Policy):
     def is_native_object(self, value: Any) -> bool:
         return isinstance(value, NATIVE_OBJECTS)
 
+    def is_variable(self, found: Any) -> bool:
+        return found is GRADIENT
+
     def members(self, value: Any) -> tuple[str, ...]:
         return ("_parameters", "_buffers", "_modules") if isinstance(value, Module) else ()
 
@@ -204,15 +214,23 @@ NATIVE = frozenset(
         _set_inference,
         is_inference_mode_enabled,
         mt19937.source,
+        autocast.__init__,
+        autocast.__enter__,
+        autocast.__exit__,
     )
 )
 
 
 def _call_module(module: Any, *args: Any, **kwargs: Any) -> Any:
     """What calling a module does (`core/call/module.pyx`), interpreted."""
-    if module._hooked:
-        return module._call_with_hooks(args, kwargs)
-    return module.forward(*args, **kwargs)
+    try:
+        if module._hooked:
+            return module._call_with_hooks(args, kwargs)
+        return module.forward(*args, **kwargs)
+    except Exception as error:
+        with contextlib.suppress(Exception):  # what goes wrong in the note is not to hide the error
+            module._note_failure(args, error)
+        raise
 
 
 def _state() -> tuple[Any, ...]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
+import traceback
+
 import pytest
 
 import flambeau
@@ -9,9 +12,11 @@ from flambeau import nn
 from flambeau.graph.capture import capture
 from flambeau.graph.sources import (
     Arguments,
+    Attribute,
     ClassIs,
     Contents,
     Equals,
+    Is,
     Item,
     Keys,
     Lacks,
@@ -136,3 +141,124 @@ def test_errors_leave_as_they_are():
     with pytest.raises(RuntimeError) as captured:
         capture(f, (flambeau.ones(2),), {})
     assert str(plain.value) == str(captured.value)
+
+
+def test_tracebacks_show_the_program():
+    def inner(x):
+        return x @ flambeau.ones(3)
+
+    def f(x):
+        return inner(x)
+
+    def lines(call):
+        with pytest.raises(RuntimeError) as raised:
+            call()
+        found = [(e.name, e.lineno) for e in traceback.extract_tb(raised.value.__traceback__)]
+        return [entry for entry in found if entry[0] in ("f", "inner")]
+
+    x = flambeau.ones(2)
+    assert len(lines(lambda: f(x))) == 2
+    assert lines(lambda: capture(f, (x,), {})) == lines(lambda: f(x))
+
+
+def test_gradients_that_are_read_are_guarded():
+    x, y = flambeau.ones(2, requires_grad=True), flambeau.ones(2, requires_grad=True)
+    y.grad = flambeau.ones(2)
+    guards = whole(lambda x, y: (x.grad is None, y.grad * 2), x, y).guards
+    assert Equals(Attribute(Item(Arguments(), 0), "grad"), None) in guards
+    assert [g.source for g in guards if isinstance(g, TensorLike)][2] == Attribute(
+        Item(Arguments(), 1), "grad"
+    )
+
+
+def test_hooks_are_interpreted():
+    net, seen = nn.Linear(2, 2), []
+    net.register_forward_hook(lambda module, args, result: result * 2)
+    net.register_forward_pre_hook(lambda module, args: (args[0] + 1,))
+    x = flambeau.randn(3, 2)
+    captured = whole(net, x)
+    assert operations(captured) == ["add", "linear", "mul"] and flambeau.equal(captured.result, net(x))
+    net.register_forward_hook(lambda module, args, result: seen.append(1))
+    assert "append" in refused(net, x).why and seen == [1]
+
+
+def test_generators_of_random_numbers_are_pinned():
+    generator = flambeau.Generator()
+    guards = whole(lambda x, g: x + flambeau.rand(2, generator=g), flambeau.ones(2), generator).guards
+    assert Is(Item(Arguments(), 1), generator) in guards
+
+
+def test_modes_are_entered_and_left():
+    w = flambeau.ones(2, requires_grad=True)
+
+    def f(x):
+        with flambeau.no_grad():
+            a = x * w
+        with flambeau.enable_grad(), flambeau.autocast("cpu"):
+            b = x[None] @ w[:, None]
+        return a, b
+
+    captured = whole(f, flambeau.ones(2))
+    assert [t.requires_grad for t in captured.result] == [False, True]
+    assert captured.result[1].dtype is flambeau.bfloat16
+    before = flambeau.is_grad_enabled()
+    try:
+        assert "state of the thread" in refused(lambda: flambeau.set_grad_enabled(not before)).why
+    finally:
+        flambeau.set_grad_enabled(before)
+
+
+def test_results_are_described():
+    x, config = flambeau.ones(2), {"k": [1]}
+
+    @dataclasses.dataclass
+    class Output:
+        logits: object
+        more: object = None
+
+    def f(x, config):
+        y = x + 1
+        return Output(y, more=(x, config, [y, 3], {"a": None}))
+
+    output = whole(f, x, config).output
+    assert output.cls is Output and list(output.state) == ["logits", "more"]
+    y, more = output.state.values()
+    assert flambeau.equal(y, x + 1) and more.cls is tuple
+    assert more.items[:2] == (Item(Arguments(), 0), Item(Arguments(), 1))
+    assert more.items[2].cls is list and more.items[2].items[0] is y and more.items[2].items[1] == 3
+    assert more.items[3].items == (("a", None),)
+
+
+def test_writes_to_inputs_are_recorded():
+    net = nn.BatchNorm1d(3)
+    captured = whole(net, flambeau.randn(4, 3))
+    names = {str(source).rpartition("[")[2] for source, _ in captured.inputs[1:]}
+    assert names == {f"'{name}']" for name in (*dict(net.named_buffers()), *dict(net.named_parameters()))}
+    w = flambeau.ones(2, requires_grad=True)
+    assert "place on the tape" in refused(lambda x: x.mul_(w), flambeau.ones(2)).why
+    assert refused(lambda x: x.requires_grad_(), flambeau.ones(2)).why.startswith(
+        "looks at, or changes, requires_grad_"
+    )
+
+
+def test_a_shape_chosen_by_a_mask_is_refused():
+    assert "shape depends on values" in refused(lambda x: x[x > 0], flambeau.ones(3)).why
+    whole(lambda x: x[[0, 2]], flambeau.ones(3))
+
+
+def test_tensors_of_hidden_state_are_refused():
+    hidden = flambeau.ones(2)
+
+    class Opaque:
+        __slots__ = ()
+
+        def __eq__(self, other):
+            return hidden * 2
+
+        __hash__ = None
+
+    assert whole(lambda o: o == 1, Opaque()).result.tolist() == [2, 2]
+    assert (
+        "hands a function in Python"
+        in refused(lambda x: flambeau.Tensor.map_(x, x, lambda a, b: a), flambeau.ones(2)).why
+    )

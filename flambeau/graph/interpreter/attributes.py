@@ -146,8 +146,10 @@ class Attributes:
             return getattr(of, name)
         if isinstance(found, types.FunctionType) and not self.policy.is_native(found):
             return types.MethodType(self.reads.hold(found), of)
+        if found is NULL and space is not None and source is not None:
+            self.reads.lacks(Namespace(source), name)
         value = getattr(of, name)
-        if source is not None and self.policy.is_input(value):
+        if source is not None and (self.policy.is_input(value) or self.policy.is_variable(found)):
             return self.reads.read(value, Attribute(source, name))
         if not callable(value) and not self.reads.constant(value) and source is not None:
             self.reads.open(value)

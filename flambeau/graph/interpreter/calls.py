@@ -12,7 +12,7 @@ from ..sources import Attribute
 from .attributes import in_class
 from .code import NULL, Frame
 from .policy import CONSTRUCTED, PURE, VALUES, Policy, writes
-from .reads import Reads
+from .reads import Reads, items_of
 
 BOUND = (types.BuiltinMethodType, types.MethodWrapperType)
 UNBOUND = (types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType)
@@ -161,8 +161,9 @@ class Calls:
         if why is not None:
             self.refuse(why)
         for value in (*args, *kwargs.values()):
-            self.reads.classed(value)
-            self.open(value, True)
+            self.reads.whole(value)
+            if any(isinstance(item, (types.FunctionType, types.MethodType)) for item in items_of(value)):
+                self.refuse(f"hands a function in Python to {function.__name__}")
         return function(*args, **kwargs)
 
     def call_unknown(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -18,6 +18,7 @@ from .opcodes import HANDLERS, RETURNED, finish_send
 from .operators import Operators
 from .policy import Policy
 from .reads import Reads
+from .tracebacks import Trail
 
 DEPTH = 200  # of calls: CPython's own stack holds several frames for each
 
@@ -42,6 +43,7 @@ class Machine(Attributes, Calls, Operators):
         self.refusal: Refusal | None = None
         self.frame: Frame | None = None
         self.depth = 0
+        self.trail = Trail()
         self.handled: BaseException | None = None  # the exception that is handled now
         self.reraised: BaseException | None = None
         self.observe: Callable[[], None] | None = None  # called after each instruction
@@ -135,6 +137,7 @@ class Machine(Attributes, Calls, Operators):
         self.reraised = None
         if i.guarded is None:
             self.reraised = error
+            self.trail.leave(error, frame.code, i.line, frame.globals)
             raise error
         target, depth, pushed = i.guarded
         del frame.stack[depth:]

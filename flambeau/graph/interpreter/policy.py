@@ -132,6 +132,10 @@ class Policy:
         """Whether attributes and operators of a value are computed in C and depend on nothing else."""
         return False
 
+    def is_variable(self, found: Any) -> bool:
+        """Whether a descriptor of a native object reads what `input` does not guard."""
+        return False
+
     def members(self, value: Any) -> tuple[str, ...]:
         """Dicts in an object's `__dict__` that are searched for attributes after its class."""
         return ()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import types
 from collections import OrderedDict
+from collections.abc import Iterator
 from typing import Any
 
 from ..sources import Attribute, ClassIs, Equals, Guard, Is, Item, Keys, Lacks, Length, Object, Same, Source
@@ -150,6 +151,14 @@ class Reads:
             if deep:
                 self.open(item, deep, (*among, id(value)))
 
+    def whole(self, value: Any) -> None:
+        """A function in C reads all there is of an argument: the items of containers; other objects have to be these."""
+        self.classed(value)
+        self.open(value, True)
+        for item in items_of(value):
+            if not self.constant(item) and not self.policy.is_input(item):
+                self.pin(item)
+
     def item(self, of: Any, key: Any, value: Any) -> Any:
         """The value, read at a key of an exact container or as an attribute of a slice."""
         source = self.classed(of)
@@ -176,3 +185,14 @@ class Reads:
             self.read(method.__func__, Attribute(source, "__func__"))
             self.read(method.__self__, Attribute(source, "__self__"))
         return method.__func__, method.__self__
+
+
+def items_of(value: Any, depth: int = 0) -> Iterator[Any]:
+    """A value that is no container of Python's own, or those in it."""
+    if isinstance(value, (list, tuple)) and depth < 8:
+        for item in value:
+            yield from items_of(item, depth + 1)
+    elif isinstance(value, dict) and depth < 8:
+        yield from items_of(list(value.values()), depth + 1)
+    elif not isinstance(value, slice):
+        yield value
