@@ -34,17 +34,6 @@ from versus import best_time, shown
 HERE = Path(__file__).parent
 
 
-def compiled(t: Any, function: Callable[..., Any], arguments: tuple[Any, ...]) -> Callable[..., Any]:
-    """The function as the library compiles it."""
-    if t.__name__ != "flambeau":
-        return t.compile(function)
-    from flambeau.graph.lower import plan
-    from flambeau.graph.program import Program
-    from flambeau.graph.trace import record
-
-    return plan(Program(record(function, *arguments)[0]))
-
-
 def tensors(result: Any) -> list[Any]:
     return list(result) if isinstance(result, (tuple, list)) else [result]
 
@@ -75,7 +64,7 @@ def measured(library: str, name: str, threads: int, seconds: float) -> dict[str,
     found: dict[str, Any] = {"eager": best_time(lambda: function(*arguments), seconds)}
     try:
         began = time.perf_counter()
-        fast = compiled(t, function, arguments)
+        fast = t.compile(function)
         fast(*arguments)
         found["first"] = time.perf_counter() - began
         compare(t, function, fast, arguments)
