@@ -40,6 +40,7 @@ TAKEN = {
             "clients",
             "extending",
             "gallery",
+            "graphs",
         )
     },
 }
