@@ -13,10 +13,17 @@ import argparse
 from collections.abc import Callable
 from typing import Any
 
+from flambeau.graph.record import Recording
+from flambeau.graph.region import Region
+from flambeau.graph.runner import Runner
+
 import flambeau
 from flambeau.graph.lower import plan
+from flambeau.graph.partition import region_of
 from flambeau.graph.program import Program
 from flambeau.graph.trace import record
+
+MEBI = 1 << 20
 
 
 def peak_of(function: Callable[[], Any]) -> int:
@@ -26,6 +33,40 @@ def peak_of(function: Callable[[], Any]) -> int:
     before = flambeau.cpu.memory_stats()["allocated_bytes"]
     function()
     return flambeau.cpu.memory_stats()["peak_allocated_bytes"] - before
+
+
+def print_region(loss_of: Callable[..., Any], inputs: list[Any], weights: list[Any]) -> None:
+    """The same for forward and backward alone, where the compiled function stands on the tape."""
+    with Recording() as recording:
+        loss = loss_of(*inputs)
+    region = region_of(recording, inputs, [loss])
+    if not isinstance(region, Region):
+        raise SystemExit(f"no region: {region}")
+    del loss, recording
+
+    def eager() -> Any:
+        return flambeau.autograd.grad(loss_of(*inputs), weights)
+
+    def compiled() -> Any:
+        return flambeau.autograd.grad(region(*inputs)[0], weights)
+
+    worst = max((a - b).abs().max().item() for a, b in zip(eager(), compiled()))
+    before, after = peak_of(eager), peak_of(compiled)
+    print(
+        f"forward and backward: eager {before / MEBI:.2f} MiB, region {after / MEBI:.2f} MiB: {after / before:.2f}; "
+        f"worst difference {worst:.1e}"
+    )
+    for name, runner in (("forward", region.forward), ("backward", region.backward)):
+        print(f"  {name}: {described(runner)}")
+
+
+def described(runner: Runner) -> str:
+    """What a plan says of its memory."""
+    use = runner.memory
+    return (
+        f"{runner!r}: arena {use.arena / MEBI:.2f}, results {use.results / MEBI:.2f}, of calls {use.calls / MEBI:.2f}, workspace "
+        f"{runner.workspace / MEBI:.2f}; peak {use.peak / MEBI:.2f}, bound {use.bound / MEBI:.2f} MiB"
+    )
 
 
 def main() -> None:
@@ -54,15 +95,11 @@ def main() -> None:
     runner = plan(program)
     eager, planned = peak_of(lambda: step(x, y, *weights)), peak_of(lambda: runner(x, y, *weights))
     worst = max((a - b).abs().max().item() for a, b in zip(runner(x, y, *weights), step(x, y, *weights)))
-    mebi = 1 << 20
     print(
-        f"eager {eager / mebi:.2f} MiB, plan {planned / mebi:.2f} MiB: {planned / eager:.2f}; worst difference {worst:.1e}"
+        f"whole step: eager {eager / MEBI:.2f} MiB, plan {planned / MEBI:.2f} MiB: {planned / eager:.2f}; worst difference {worst:.1e}"
     )
-    use = runner.memory
-    print(
-        f"{runner!r}: arena {use.arena / mebi:.2f}, results {use.results / mebi:.2f}, of calls {use.calls / mebi:.2f}, "
-        f"workspace {runner.workspace / mebi:.2f}; peak {use.peak / mebi:.2f}, bound {use.bound / mebi:.2f} MiB"
-    )
+    print(f"  {described(runner)}")
+    print_region(lambda x, y, *weights: (net(x) - y).square().mean(), [x, y, *weights], weights)
     called = [repr(s) for s in runner.steps if "Call" in repr(s)]
     print("calls:", ", ".join(sorted({f"{c} x {called.count(c)}" for c in called})))
 
