@@ -37,9 +37,8 @@ class _Assembly:
         calls = [step for step, _ in steps if isinstance(step, Call)]
         self.by_calls = {v for call in calls for v in call.results if v.root is v and v.call is call}
         self.donated = [program.inputs[k] for k in sorted(donated)]
-        roots = [v.root for v in program.inputs]
         for v in self.donated:
-            if v.root in self.returned or roots.count(v.root) > 1:
+            if not program.may_be_donated(v):
                 raise ValueError(
                     f"plan(): input {program.inputs.index(v)} is donated, and returned or part of another"
                 )
@@ -83,7 +82,9 @@ class _Assembly:
         self, root: Value, index: int, step: LoopPlan, values: list[Value], strides: Any, k: int
     ) -> bool:
         """Whether a root is read here for the last time, and by each element of result k just where that is written."""
-        if root.call is None or self.last[root] != index or root in self.returned or root in self.by_calls:
+        if (root.call is None and root not in self.donated) or self.last[root] != index:
+            return False
+        if root in self.returned or root in self.by_calls:
             return False
         width = values[k].dtype.itemsize
         return all(
@@ -105,7 +106,8 @@ class _Assembly:
         use = Use(arena.size, sum(map(_nbytes, made)), arena.called(), arena.bound())
         runner = Runner(len(roots), arena.size, use)
         for v in program.inputs:
-            runner.add_input(number[v], v.place, -1 if v is v.root else program.inputs.index(v.root), v.at)
+            over = -1 if v is v.root else program.inputs.index(v.root)
+            runner.add_input(number[v], v.place, over, v.at, v in self.donated)
         for v in program.constants():
             runner.add_constant(number[v.root], v.tensor, v.place)
         for r, spot in self.spots.items():
@@ -116,6 +118,9 @@ class _Assembly:
         drops: dict[int, list[int]] = {}
         for r in self.by_calls - self.returned:
             drops.setdefault(self.last[r], []).append(number[r])
+        for v in self.donated:
+            hosted = [self.last[r] for r, spot in self.spots.items() if spot.home is v]
+            drops.setdefault(max([0, self.last.get(v, 0), *hosted]), []).append(number[v])
         for index, (step, values) in enumerate(self.steps):
             at = [(number[v.root], v.at) for v in values]
             made_step: Any

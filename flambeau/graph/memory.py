@@ -25,7 +25,7 @@ class Spot(NamedTuple, Generic[K]):
 class Use(NamedTuple):
     """The bytes that a run takes, beside its arguments and what calls use inside.
 
-    `bound` is the most that is alive at one step: no order of places takes less.
+    `bound` is the most that is alive at one step: no order of places takes less, but in the memory of donated arguments.
     """
 
     arena: int
@@ -112,17 +112,24 @@ class Arena(Generic[K]):
 
     def replace(self, key: K, other: K) -> bool:
         """Let a value lie where another does that dies as it is made; whether that can be."""
-        block, own = self.blocks[other], self.blocks[key]
-        lent = self.memories.get(key)
+        own, lent = self.blocks[key], self.memories.get(key)
+        if key in self.apart or other in self.apart or len(own.keys) > 1:
+            return False
+        if other in self.memories:  # its own memory, which is given up
+            given = self.memories[other]
+            if lent is not None or given.begin != own.first or own.nbytes > (given.nbytes or 0):
+                return False
+            own.home = other
+            return True
+        block = self.blocks[other]
+        most = (
+            None if lent is None and block.home is None else self.memories[key if lent else block.home].nbytes
+        )
         if (
-            block.home is not None
-            or other in self.memories
-            or other in self.apart
-            or key in self.apart
+            (block.home is not None and (lent is not None or block.home in self.blocks))
             or block.keys[-1] != other
-            or len(own.keys) > 1
             or own.first != block.last
-            or (lent is not None and lent.nbytes is not None and lent.nbytes < block.nbytes)
+            or (most is not None and max(own.nbytes, block.nbytes) > most)
         ):
             return False
         if lent is not None:

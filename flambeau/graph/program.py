@@ -217,6 +217,11 @@ class Program:
             call.after.clear()
             self._order(call)
 
+    def may_be_donated(self, value: Value) -> bool:
+        """Whether an input may be given up: nothing else lies in its memory, and no result does."""
+        shared = [v for v in self.inputs if v.root is value.root]
+        return len(shared) == 1 and all(v.root is not value for v in self.results())
+
     # --- from nodes ---
     def _value(self, place: Place, call: Call | None = None) -> Value:
         value = Value(len(self.values), place, call, self._storages.get(place.storage))

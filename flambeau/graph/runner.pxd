@@ -38,6 +38,7 @@ cdef struct Stretch:              # launches one after another, or a call
 cdef struct Layout:               # of a new tensor, or of one that is given
     int root, rank, code
     bint dense
+    bint donated                  # an argument that is given up
     int home                      # the root whose memory a placed one lies in
     int64_t at                    # there, in bytes
     int64_t* sizes                # strides follow
@@ -72,10 +73,11 @@ cdef class Runner:
 
     # What the steps compute of these tensors (borrowed, of the recorded geometry: TypeError for others).
     cdef object call(self, PyObject** tensors, Py_ssize_t n)
+    cdef int check(self, PyObject** tensors, Py_ssize_t n) except -1
     # The same for tensors whose number and geometry the caller has checked; whoever calls holds them while it runs.
-    cdef object run(self, PyObject** tensors)
+    cdef object run(self, PyObject** tensors, list consumed=*)
 
-    cdef object execute(self, Run* r, PyObject** tensors, PyObject** storages)
+    cdef object execute(self, Run* r, PyObject** tensors, PyObject** storages, list consumed)
     cdef int finish(self) except -1
     cdef int launch_all(self, const Stretch* s, char** bases, char* workspace) except -1 nogil
     cdef int launch_profiled(self, const Stretch* s, char** bases, char* workspace) except -1

@@ -221,9 +221,14 @@ cdef class Runner:
         free(self.operands)
         free(self.stretches)
 
-    def add_input(self, int root, place, int over=-1, int64_t at=0) -> None:
-        """The next argument of a call; one that shares memory with argument `over` lies so many bytes from where that begins."""
-        self.places[0].append(Geometry(root, place, at, over))
+    def add_input(self, int root, place, int over=-1, int64_t at=0, bint donated=False) -> None:
+        """The next argument of a call; one that shares memory with argument `over` lies so many bytes from where that begins.
+
+        A step may drop one that is `donated`.
+        """
+        cdef Geometry own = Geometry(root, place, at, over)
+        own.layout.donated = donated
+        self.places[0].append(own)
 
     def add_constant(self, int root, TensorBase tensor not None, place) -> None:
         """A tensor that is the same in all runs."""
@@ -265,7 +270,16 @@ cdef class Runner:
     def __call__(self, *tensors):
         return self.call(PySequence_Fast_ITEMS(tensors), len(tensors))
 
+    def consume(self, list tensors not None):
+        """As a call, of a list that is empty then: those that are donated die with their last reader where nothing else holds them."""
+        self.check(PySequence_Fast_ITEMS(tensors), len(tensors))
+        return self.run(PySequence_Fast_ITEMS(tensors), tensors)
+
     cdef object call(self, PyObject** tensors, Py_ssize_t n):
+        self.check(tensors, n)
+        return self.run(tensors)
+
+    cdef int check(self, PyObject** tensors, Py_ssize_t n) except -1:
         cdef Layout* own
         cdef TensorBase t, first
         cdef Py_ssize_t k, i
@@ -282,9 +296,9 @@ cdef class Runner:
                 if t.storage is not first.storage or t.offset * t.width - first.offset * first.width != own.at:
                     raise TypeError(f"the plan was made for argument {k} over the memory of argument {own.home}, {own.at} bytes from where "
                                     "that begins, got another place")
-        return self.run(tensors)
+        return 0
 
-    cdef object run(self, PyObject** tensors):
+    cdef object run(self, PyObject** tensors, list consumed=None):
         cdef Run r
         cdef int k, total = self.roots + 1, given = self.input_count + <int>len(self.constants)
         cdef void* memory = NULL
@@ -305,13 +319,13 @@ cdef class Runner:
         r.arena = NULL
         try:
             if not self.calls:
-                self.execute(&r, tensors, storages)
+                self.execute(&r, tensors, storages, consumed)
             else:
                 grad, casts = grad_enabled(), casting()
                 set_grad(False)
                 set_casting(0)
                 try:
-                    self.execute(&r, tensors, storages)
+                    self.execute(&r, tensors, storages, consumed)
                 finally:
                     set_grad(grad)
                     set_casting(casts)
@@ -324,7 +338,7 @@ cdef class Runner:
             Py_XDECREF(r.arena)
             free(memory)
 
-    cdef object execute(self, Run* r, PyObject** tensors, PyObject** storages):
+    cdef object execute(self, Run* r, PyObject** tensors, PyObject** storages, list consumed):
         """All steps; what inputs lie in is held meanwhile, as another thread may set them to other memory."""
         cdef Layout* own
         cdef Stretch* s
@@ -337,10 +351,14 @@ cdef class Runner:
         for k in range(self.input_count):
             t = <TensorBase>tensors[k]
             own = &self.inputs[k]
-            storages[k] = <PyObject*>t.storage
-            Py_INCREF(t.storage)
+            if not own.donated:
+                storages[k] = <PyObject*>t.storage
+                Py_INCREF(t.storage)
             r.bases[own.root], r.known[own.root] = pointer(t), <PyObject*>t
             Py_INCREF(t)
+        if consumed is not None:
+            t = None
+            consumed.clear()
         for k in range(len(constants)):
             t, own = <TensorBase>(<tuple>constants[k])[0], &(<Geometry>(<tuple>constants[k])[1]).layout
             if not matches(own, t):
@@ -352,6 +370,7 @@ cdef class Runner:
             Py_INCREF(t)
         for k in range(self.written_count):
             check_writable(<TensorBase>r.known[self.written[k]], "compiled function")
+            bump_version(<TensorBase>r.known[self.written[k]])
         if nbytes:
             if nbytes <= ON_STACK and not self.calls:
                 begin = <char*>((<uintptr_t>alloca(nbytes + ALIGN) + ALIGN - 1) & ~<uintptr_t>(ALIGN - 1))
@@ -382,9 +401,6 @@ cdef class Runner:
             for i in range(s.drop_begin, s.drop_end):
                 Py_XDECREF(r.known[self.drops[i]])
                 r.known[self.drops[i]] = NULL
-        for k in range(self.written_count):
-            bump_version(<TensorBase>r.known[self.written[k]])
-
     cdef int launch_all(self, const Stretch* s, char** bases, char* workspace) except -1 nogil:
         cdef char** data = <char**>alloca(self.widest * sizeof(char*))
         cdef const Launch* l

@@ -6,11 +6,14 @@ from functools import partial
 
 import numpy as np
 import pytest
+from flambeau.graph.record import Recording
+from flambeau.graph.region import Region
 
 import flambeau
 from flambeau import nn
 from flambeau.graph.lower import plan
 from flambeau.graph.memory import Arena, Spot
+from flambeau.graph.partition import region_of
 from flambeau.graph.program import Program
 from flambeau.graph.trace import record
 
@@ -210,3 +213,62 @@ def test_results_lie_apart_from_the_arena_and_outlive_the_runner():
         for a, b in zip(found, expected, strict=True):
             np.testing.assert_allclose(a.numpy(), b, rtol=2e-6)
     assert len({t.data_ptr() for found in results for t in found}) == 6
+
+
+def test_what_is_given_up_is_written_over_in_place_and_freed_where_nothing_holds_it():
+    function = lambda x, y, w: (((x * 2).tanh() * 3) @ w, y.sum(0))
+    x, y, w = numbers(64, 64), numbers(64, 64, seed=1), numbers(64, 64, seed=2)
+    runner = planned(function, x, y, w, fused=False, donated=[0, 1])
+    assert runner.nbytes == 0 < planned(function, x, y, w, fused=False).nbytes
+    expected = [t.numpy() for t in function(x, y, w)]
+    given, before = [x.clone(), y.clone(), w], flambeau.cpu.memory_stats()["allocated_bytes"]
+    found = runner.consume(given)
+    assert given == []
+    for a, b in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(a.numpy(), b)
+    sizes = sum(t.numel() * 4 for t in found)
+    assert flambeau.cpu.memory_stats()["allocated_bytes"] == before - 2 * 64 * 64 * 4 + sizes
+    with pytest.raises(TypeError, match="takes 3 tensors"):
+        runner.consume([x])
+
+
+def test_backward_frees_what_the_region_saved_as_it_goes():
+    def loss_of(x, *weights):
+        for w in weights:
+            x = (x @ w).tanh()
+        return x.square().sum()
+
+    x, weights = numbers(256, 64), [(numbers(64, 64, seed=k) * 0.2).requires_grad_() for k in range(8)]
+    with Recording() as recording:
+        loss = loss_of(x, *weights)
+    region = region_of(recording, [x, *weights], [loss])
+    assert isinstance(region, Region)
+    eager = flambeau.autograd.grad(loss_of(x, *weights), weights)
+    for retain in (True, False):  # what is kept is not written over
+        (result,) = region(x, *weights)
+        found = flambeau.autograd.grad(result, weights, retain_graph=retain)
+        if retain:
+            found = flambeau.autograd.grad(result, weights)
+        for a, b in zip(found, eager, strict=True):
+            np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-5, atol=1e-6)
+    del found, eager, result, loss, recording
+    compiled = peak_of(lambda: flambeau.autograd.grad(region(x, *weights)[0], weights))
+    assert compiled < peak_of(lambda: flambeau.autograd.grad(loss_of(x, *weights), weights))
+
+
+def test_saved_tensors_that_hooks_hold_are_not_written_over():
+    x = numbers(40, 40).requires_grad_()
+    with Recording() as recording:
+        y = ((x @ x).tanh() @ x).exp().sum()
+    region = region_of(recording, [x], [y])
+    held: list = []
+
+    def pack(t):
+        held.append(t)
+        return t
+
+    with flambeau.autograd.graph.saved_tensors_hooks(pack, lambda t: t):
+        (result,) = region(x)
+    before = [t.clone() for t in held]
+    flambeau.autograd.grad(result, x)
+    assert held and all(flambeau.equal(a, b) for a, b in zip(held, before, strict=True))
