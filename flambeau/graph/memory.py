@@ -122,9 +122,8 @@ class Arena(Generic[K]):
             own.home = other
             return True
         block = self.blocks[other]
-        most = (
-            None if lent is None and block.home is None else self.memories[key if lent else block.home].nbytes
-        )
+        home = lent if block.home is None else self.memories[block.home]
+        most = None if home is None else home.nbytes
         if (
             (block.home is not None and (lent is not None or block.home in self.blocks))
             or block.keys[-1] != other
