@@ -14,7 +14,12 @@ from flambeau.operations.declare.registry import REGISTRY
 
 MODULES = sorted(m.name for m in pkgutil.walk_packages(flambeau.__path__, "flambeau."))
 ROOT = Path(__file__).parents[1]
-PAGES = {"README.md": 27, "docs/meta.md": 3, "docs/extending.md": 26, "docs/graphs.md": 11}  # and at least so many examples in each
+PAGES = {
+    "README.md": 27,
+    "docs/meta.md": 3,
+    "docs/extending.md": 26,
+    "docs/graphs.md": 11,
+}  # and at least so many examples in each
 FLAGS = doctest.NORMALIZE_WHITESPACE
 
 

@@ -27,7 +27,7 @@ BaseArgumentTypes = (
     str | int | float | bool | complex | dtype | Tensor | device | memory_format | layout | None
 )
 Argument = Any  # base types, nodes, and tuples, lists, dictionaries, slices and ranges of them
-base_types = (str, int, float, bool, complex, dtype, Tensor, device, memory_format, layout)
+base_types: tuple[type, ...] = (str, int, float, bool, complex, dtype, Tensor, device, memory_format, layout)
 P = ParamSpec("P")
 R = TypeVar("R")
 

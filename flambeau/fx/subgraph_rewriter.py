@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from .._compat.absent import refusing
 from ..nn.modules.module import Module
@@ -41,7 +41,7 @@ class ReplacedPatterns:
     replacements: list[Node]
 
 
-Pattern = Callable[..., Any] | Graph | GraphModule
+Pattern: TypeAlias = Callable[..., Any] | Graph | GraphModule
 Filter = Callable[[InternalMatch, Graph, Graph], bool]
 
 

@@ -10,7 +10,7 @@ from collections.abc import Collection
 
 from ...core.base.tensor import TensorBase
 
-FLOATS = frozenset(("float16", "bfloat16", "float32", "float64"))
+FLOATS: frozenset[str] = frozenset(("float16", "bfloat16", "float32", "float64"))
 COMPLEXES = frozenset(("complex64", "complex128"))
 INTEGERS = frozenset(("uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64"))
 

@@ -371,8 +371,8 @@ _LARGEST, _SMALLEST = (
     "max(values=tensor([4, 3]), indices=tensor([1, 0]))",
     "min(values=tensor([1, 2]), indices=tensor([0, 1]))",
 )
-max = _extreme("max", _LARGEST, amax, maximum, max_with_index, -math.inf)  # noqa: A001
-min = _extreme("min", _SMALLEST, amin, minimum, min_with_index, math.inf)  # noqa: A001
+max = _extreme("max", _LARGEST, amax, maximum, max_with_index, -math.inf)  # type: ignore[has-type]  # noqa: A001
+min = _extreme("min", _SMALLEST, amin, minimum, min_with_index, math.inf)  # type: ignore[has-type]  # noqa: A001
 
 aminmax_result = named_result("aminmax", "min", "max")
 
