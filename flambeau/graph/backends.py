@@ -64,6 +64,8 @@ class Backend:
             why = f"it has {len(reasons)} captures (config.recompile_limit)"
         elif sum(entry.launch is None for entry in compiled.entries) >= REFUSALS:
             why = f"{REFUSALS} calls were not captured whole"
+            compiled.closed = True
+            compiled.as_python = all(entry.launch is None for entry in compiled.entries)
         elif (
             reasons
             and isinstance(reasons[0][0], Equals)

@@ -182,6 +182,13 @@ class _Captures(Policy):
     def members(self, value: Any) -> tuple[str, ...]:
         return ("_parameters", "_buffers", "_modules") if isinstance(value, Module) else ()
 
+    def is_made(self, value: Any) -> bool:
+        """Whether a tensor lies in memory that this call has made."""
+        if not isinstance(value, TensorBase):
+            return False
+        before = (*(tensor for _, tensor in self.inputs), *self.recording.inputs)
+        return place(value).storage not in {place(tensor).storage for tensor in before}
+
     def replaced(self, function: Any) -> Any:
         if type(function) is Compiled:
             return function.function
@@ -195,6 +202,10 @@ class _Captures(Policy):
             and isinstance(getattr(function, "__self__", None), TensorBase)
         ):
             name = function.__name__
+        if name == "requires_grad_" and self.is_made(
+            getattr(function, "__self__", args[0] if args else None)
+        ):
+            return None
         return None if name is None else f"looks at, or changes, {name} of a tensor"
 
 

@@ -199,6 +199,7 @@ cdef class Compiled:
     cdef readonly int64_t calls_of_python
     cdef dict misses                   # source of a number -> how often another value was met
     cdef public bint as_python         # from now on
+    cdef public bint closed            # nothing more is captured
     cdef dict __dict__
     cdef object __weakref__
 
@@ -216,7 +217,7 @@ cdef class Compiled:
 
     def forget(self) -> None:
         """Drop all captures."""
-        self.list_of_entries, self.misses, self.as_python, self.captures = [], {}, False, 0
+        self.list_of_entries, self.misses, self.as_python, self.captures, self.closed = [], {}, False, 0, False
 
     def __get__(self, instance, owner):
         return self if instance is None else PyMethod_New(self, instance)
@@ -237,7 +238,8 @@ cdef class Compiled:
         """A call that no entry fits: captured, unless a bound is reached."""
         cdef Py_ssize_t nargs = PyVectorcall_NARGS(flagged), k
         cdef Py_ssize_t named = 0 if names == NULL else len(<tuple>names)
-        cdef Entry entry
+        if self.closed:
+            return None
         positional = tuple([<object>args[k] for k in range(nargs)])
         keywords = {(<tuple>names)[k]: <object>args[nargs + k] for k in range(named)}
         reasons = self.note_misses(state, positional, keywords)

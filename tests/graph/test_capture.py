@@ -262,3 +262,36 @@ def test_tensors_of_hidden_state_are_refused():
         "hands a function in Python"
         in refused(lambda x: flambeau.Tensor.map_(x, x, lambda a, b: a), flambeau.ones(2)).why
     )
+
+
+def test_views_by_attributes_are_computed_of_their_tensor():
+    x = flambeau.randn(3, 3, requires_grad=True)
+    for f in (lambda x: (x @ x.T).exp(), lambda x: x.mT + x, lambda x: x.H * 2, lambda x: x.real + x.data):
+        captured = whole(f, x)
+        assert [t is x for _, t in captured.inputs] == [True]
+        assert flambeau.equal(captured.result, f(x))
+
+
+def test_tensors_of_the_call_may_require_gradients():
+    def f(x):
+        w = flambeau.full((3,), 2.0).requires_grad_()
+        (g,) = flambeau.autograd.grad((w * w * x).sum(), w)
+        return g + x
+
+    captured = whole(f, flambeau.ones(3))
+    assert flambeau.equal(captured.result, flambeau.full((3,), 5.0))
+    assert refused(lambda x: x[0].requires_grad_(), flambeau.ones(2)).why.startswith("looks at, or changes")
+
+
+def test_gradients_to_tensors_of_the_call():
+    def f(x):
+        return (flambeau.full((3,), 2.0).requires_grad_() * x).sum()
+
+    compiled = flambeau.compile(f)
+    for scale in (1.0, 3.0):
+        x = flambeau.full((3,), scale, requires_grad=scale > 1)
+        result = compiled(x)
+        assert result.requires_grad and flambeau.equal(result.detach(), f(x).detach())
+        result.backward()
+        if x.requires_grad:
+            assert flambeau.equal(x.grad, flambeau.full((3,), 2.0))

@@ -149,7 +149,9 @@ class Attributes:
         if found is NULL and space is not None and source is not None:
             self.reads.lacks(Namespace(source), name)
         value = getattr(of, name)
-        if source is not None and (self.policy.is_input(value) or self.policy.is_variable(found)):
+        if self.policy.is_input(value) and not self.policy.is_variable(found):
+            return value  # computed of what is guarded: a view
+        if source is not None and self.policy.is_variable(found):
             return self.reads.read(value, Attribute(source, name))
         if not callable(value) and not self.reads.constant(value) and source is not None:
             self.reads.open(value)
