@@ -41,7 +41,7 @@ def reason(text: str, *patterns: str) -> None:
 
 
 reason(
-    "no compiler of graphs yet", r"compile", r"compiler\..*", r"vmap", r"func\.(vmap|functionalize|debug_unwrap|rearrange)",
+    "not part of this compiler of graphs", r"compile", r"compiler\..*", r"vmap", r"func\.(vmap|functionalize|debug_unwrap|rearrange)",
     r"sym_fresh_size", r"sym_constrain_range.*",
 )  # fmt: skip
 reason(

@@ -46,7 +46,7 @@ ABSENT = {
         "internals of views and of old norms": """
         slice_inverse
         """,
-        "no compiler of graphs yet": """
+        "not part of this compiler of graphs": """
         sym_constrain_range sym_constrain_range_for_size sym_fresh_size
         """,
         "a part of PyTorch's own making": """
@@ -242,7 +242,7 @@ ABSENT = {
         """,
     },
     "func": {
-        "no compiler of graphs yet": """
+        "not part of this compiler of graphs": """
         debug_unwrap functionalize rearrange
         """,
     },

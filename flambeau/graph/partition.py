@@ -146,10 +146,13 @@ class Joint:
         ahead, known = len(recording), len(recording.inputs)
         self.cotangents = [_ones_like(outputs[k]) for k in differentiable]
         asked = [inputs[k] for k in wanted]
-        with WithoutHooks(asked), recording:
-            self.gradients = run_backward(
-                [outputs[k] for k in differentiable], list(self.cotangents), True, False, asked, False
-            )
+        roots = [outputs[k] for k in differentiable]
+        try:
+            with WithoutHooks(asked), recording:
+                self.gradients = run_backward(roots, list(self.cotangents), True, False, asked, False)
+        except Exception as error:  # as a plain call's would
+            self.why = f"its backward raises {type(error).__name__}: {error}"
+            return
         given = {place(t).storage for t in (*self.cotangents, *inputs)}
         if any(place(t).storage not in given for t in recording.inputs[known:]):
             self.why = "the derivative reads a tensor that no recorded call made"

@@ -123,3 +123,19 @@ def test_least_cuts():
         assert 8 not in side
         least, _ = networkx.minimum_cut(reference, 0, 8)
         assert sum(cost for (a, b), cost in costs.items() if a in side and b not in side) == least
+
+
+def test_calls_whose_backward_raises_are_refused():
+    def f(x):
+        y = x.exp()
+        z = (y * y).sum()
+        y.add_(1)
+        return z
+
+    x = torch.ones(3, requires_grad=True)
+    with Recording() as recording:
+        made = f(x)
+    refusal = region_of(recording, [x], [made])
+    assert "modified by an inplace operation" in str(refusal)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        torch.compile(f)(x).backward()
