@@ -10,8 +10,6 @@ from typing import Any, TypeVar
 from .core.base.callbacks import set_callback
 from .core.base.spelling import hint
 from .graph import backends, config
-from .graph.backends import Backend
-from .graph.compiled import Compiled, is_capturing, switch_off
 from .nn.modules.module import Module
 
 __all__ = [
@@ -42,7 +40,7 @@ def is_compiling() -> bool:
     >>> is_compiling()
     False
     """
-    return is_capturing()
+    return backends.is_capturing()
 
 
 def is_dynamo_compiling() -> bool:
@@ -51,7 +49,7 @@ def is_dynamo_compiling() -> bool:
     >>> is_dynamo_compiling()
     False
     """
-    return is_capturing()
+    return backends.is_capturing()
 
 
 def is_exporting() -> bool:
@@ -176,7 +174,7 @@ def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None
         return fn
     if isinstance(fn, OptimizedModule):
         fn = fn._orig_mod
-    if isinstance(fn, Compiled):
+    if isinstance(fn, backends.Compiled):
         fn = fn.function
     if isinstance(fn, Module):
         return OptimizedModule(fn, lambda module: disable(module.__call__, recursive, reason=reason))
@@ -185,11 +183,11 @@ def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None
     def uncompiled(*args: Any, **kwargs: Any) -> Any:
         if not recursive:
             return fn(*args, **kwargs)
-        switch_off(1)
+        backends.switch_off(1)
         try:
             return fn(*args, **kwargs)
         finally:
-            switch_off(-1)
+            backends.switch_off(-1)
 
     uncompiled._torchdynamo_disable = True  # type: ignore[attr-defined]
     uncompiled._torchdynamo_disable_msg = reason  # type: ignore[attr-defined]
@@ -236,7 +234,7 @@ class set_stance:
 
     @staticmethod
     def _switch(before: str, now: str) -> None:
-        switch_off((now == "force_eager") - (before == "force_eager"))
+        backends.switch_off((now == "force_eager") - (before == "force_eager"))
         backends.stance.name = now
 
     def __enter__(self) -> None:
@@ -448,12 +446,14 @@ def compile(
     if disable or config.disable:
         return model
     run = _registered.get(backend) if isinstance(backend, str) else backend
-    made = Backend(run, fullgraph, {} if options is None or run is None else {"options": options}, again)
+    made = backends.Backend(
+        run, fullgraph, {} if options is None or run is None else {"options": options}, again
+    )
     if isinstance(model, OptimizedModule):
         model = model._orig_mod
     if isinstance(model, Module):
         return OptimizedModule(model, _OfModule(again, made, backend))
-    if isinstance(model, Compiled):
+    if isinstance(model, backends.Compiled):
         model = model.function
     return _wrapped(model, made, backend)
 
@@ -461,10 +461,10 @@ def compile(
 class _OfModule:
     """Compiles the call of a module; pickled as what `compile` was given."""
 
-    def __init__(self, again: Callable[..., Any], made: Backend, backend: Any) -> None:
+    def __init__(self, again: Callable[..., Any], made: backends.Backend, backend: Any) -> None:
         self.again, self.made, self.backend = again, made, backend
 
-    def __call__(self, module: Module) -> Compiled:
+    def __call__(self, module: Module) -> backends.Compiled:
         return _wrapped(module, self.made, self.backend)
 
     def __reduce__(self) -> Any:
@@ -475,7 +475,7 @@ def _of_module(again: Callable[..., Any]) -> Any:
     return again(Module()).dynamo_ctx
 
 
-def _wrapped(function: Callable[..., Any], made: Backend, backend: Any) -> Compiled:
+def _wrapped(function: Callable[..., Any], made: backends.Backend, backend: Any) -> backends.Compiled:
     """The compiled function with the name and the text of the other."""
     compiled = made.compiled(function)
     compiled.as_python = backend in _AS_PYTHON if isinstance(backend, str) else False
@@ -490,7 +490,7 @@ def _wrapped(function: Callable[..., Any], made: Backend, backend: Any) -> Compi
 def _compiled_module(module: Module, *args: Any, **kwargs: Any) -> None:
     """What `Module.compile` does."""
     made = compile(module._call_impl, *args, **kwargs)
-    if isinstance(made, Compiled):
+    if isinstance(made, backends.Compiled):
         module.__dict__["_compiled_call_impl"] = made
         module.__dict__["_hooked"] = True  # calls have to look
 
