@@ -14,13 +14,13 @@ from ..core.base.tensor import TensorBase
 from ..core.call.casting import is_cache_enabled, set_cache_enabled
 from ..fx import GraphModule
 from . import config
-from .compiled import Compiled, Entry, is_capturing, switch_off
+from .compiled import Compiled, Entry
+from .compiled import is_capturing as is_capturing  # `compiler` reaches the engine by this module
+from .compiled import switch_off as switch_off
 from .entries import Launch, Unplanned, entry_of, graph_of_capture, log, planned
 from .errors import BackendCompilerFailed, FailOnRecompileLimitHit, RecompileError, Unsupported
 from .guards import Guards
 from .sources import Capture, Equals, Refusal
-
-__all__ = ["Backend", "Compiled", "is_capturing", "reset", "stance", "switch_off"]
 
 SAME_NUMBER = 8  # captures for other values of one number, after which Python runs
 REFUSALS = 8  # calls that were not captured whole, after which Python runs
