@@ -183,11 +183,10 @@ class _Captures(Policy):
         return ("_parameters", "_buffers", "_modules") if isinstance(value, Module) else ()
 
     def is_made(self, value: Any) -> bool:
-        """Whether a tensor lies in memory that this call has made."""
+        """Whether a tensor is an object of this call: none that a source leads to, nor one that a leaf was given from elsewhere."""
         if not isinstance(value, TensorBase):
             return False
-        before = (*(tensor for _, tensor in self.inputs), *self.recording.inputs)
-        return place(value).storage not in {place(tensor).storage for tensor in before}
+        return all(value is not t for t in (*(t for _, t in self.inputs), *self.recording.inputs))
 
     def replaced(self, function: Any) -> Any:
         if type(function) is Compiled:

@@ -35,7 +35,7 @@ from ..operations.declare import flops
 from ..operations.declare.registry import REGISTRY
 from .lower import plan
 from .mincut import ALWAYS, Network
-from .program import Program, written_by
+from .program import Program, draws, written_by
 from .record import Place, Recording, place
 from .region import Region, WithoutHooks, obstacle
 from .runner import Runner
@@ -372,7 +372,7 @@ class Joint:
         for n in self.nodes:
             if n in self.behind or n.op != "call_function":
                 continue
-            if _draws(n.target):
+            if draws(n.target):
                 return None, f"{n.name} draws random numbers"
             written = written_by(n.target, n.args, n.kwargs, Node)
             if any(s in self.lies or self.roots[s].op == "get_attr" for m in written for s in _storages(m)):
@@ -449,7 +449,7 @@ def _work(n: Node) -> int:
     operation: Any = n.target
     entry = getattr(operation, "entry", None)
     elements = max(math.prod(p.shape) for m in (n, *n.all_input_nodes) for p in _places(m))
-    if _draws(operation):
+    if draws(operation):
         return ALWAYS
     if isinstance(operation, (PointwiseOp, RowOp)):
         return elements
@@ -466,12 +466,6 @@ def _work(n: Node) -> int:
 
 
 ALONE = 1 << 16
-
-
-def _draws(operation: Any) -> bool:
-    """Whether a call takes random numbers."""
-    entry = getattr(operation, "entry", None)
-    return entry is not None and entry.kind == "random"
 
 
 def _ones_like(t: TensorBase) -> Any:

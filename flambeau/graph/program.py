@@ -169,6 +169,7 @@ class Program:
         self.outputs: Any = None
         self._made: dict[Node, Any] = {}
         self._storages: dict[int, Value] = {}
+        self._drawn: Call | None = None  # the last call that has drawn random numbers
         self._writers: dict[Value, list[Call]] = {}
         self._readers: dict[Value, list[Call]] = {}
         for node in graph.graph.nodes:
@@ -311,6 +312,12 @@ class Program:
                 writers.append(call)
             else:
                 readers.append(call)
+        if draws(
+            call.operation
+        ):  # in the order of the program, each from where the one before has left the generator
+            if self._drawn is not None:
+                call.after.add(self._drawn)
+            self._drawn = call
         call.after.discard(call)
 
     def __repr__(self) -> str:
@@ -319,6 +326,12 @@ class Program:
         lines += map(repr, self.calls)
         returned = mapped(self.outputs, Value, lambda v: f"%{v.number}")
         return "\n".join([*lines, f"return {returned if isinstance(returned, str) else repr(returned)}"])
+
+
+def draws(operation: Any) -> bool:
+    """Whether a call takes random numbers."""
+    entry = getattr(operation, "entry", None)
+    return entry is not None and entry.kind == "random"
 
 
 def _written(operation: Callable, args: tuple, kwargs: dict[str, Any]) -> frozenset[Value]:

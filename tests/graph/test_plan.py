@@ -259,3 +259,19 @@ def test_results_are_new_and_the_arena_is_reused():
     a, b = runner(x), runner(x)
     assert a.data_ptr() != b.data_ptr()
     np.testing.assert_array_equal(a.numpy(), b.numpy())
+
+
+def test_random_numbers_are_drawn_in_the_order_of_the_program():
+    def f(x):
+        y = x.abs() + 0.5
+        z = y + flambeau.rand_like(y)  # waits for the kernel that the next line would be part of
+        return y * flambeau.randn(y.shape), z * 2
+
+    compiled = flambeau.compile(f)
+    x = flambeau.randn(3, 4)
+    for seed in range(3):
+        flambeau.manual_seed(seed)
+        expected = f(x)
+        flambeau.manual_seed(seed)
+        for a, b in zip(compiled(x), expected, strict=True):
+            assert flambeau.equal(a, b)
