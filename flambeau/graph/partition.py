@@ -465,7 +465,7 @@ def _work(n: Node) -> int:
     return ALWAYS
 
 
-ALONE = 1 << 16
+ALONE = 1 << 16  # what a step of its own costs beside its elements, in bytes saved: smaller values are saved
 
 
 def _ones_like(t: TensorBase) -> Any:
