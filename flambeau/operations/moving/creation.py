@@ -15,42 +15,63 @@ from ..declare.dtype_groups import ALL, EVERY, LONG, NUMBERS, NUMERIC
 from ..declare.registry import REGISTRY, library, register
 from ..declare.results import into
 
-# Rules of `vmap`: sizes and steps are numbers, the same in all slices; what is written or read is not.
-_BATCHING = {
-    **dict.fromkeys(
-        "zeros ones empty arange eye tril_indices triu_indices scalar_tensor".split(), "itemless"
-    ),
-    **dict.fromkeys("numpy __array__ __dlpack__".split(), "itemless"),
-    **dict.fromkeys("linspace logspace".split(), "looped"),
-}
-# What each element is (`element`), of arguments however they are given.
-_ELEMENTS: dict[str, Any] = {
-    **dict.fromkeys("zeros zeros_like new_zeros zero_".split(), lambda *args, **kwargs: 0),
-    **dict.fromkeys("ones ones_like new_ones".split(), lambda *args, **kwargs: 1),
-    "full": lambda size, fill_value, **kwargs: fill_value,
-    "full_like": lambda input, fill_value, **kwargs: fill_value,
-    "new_full": lambda self, size, fill_value, **kwargs: fill_value,
-    "fill_": lambda input, value: value,
-}
-for _module, _dtypes, _names in (
-    (create, EVERY, "empty zeros ones full eye empty_strided scalar_tensor"),
-    (create, NUMERIC, "arange"),
-    (create, NUMBERS, "linspace logspace"),
-    (create, LONG | {"int32"}, "tril_indices triu_indices"),
-    (literal, EVERY, "tensor as_tensor asarray"),
-    (bridge, EVERY, "from_numpy frombuffer"),
+
+def _nought(*args: Any, **kwargs: Any) -> int:
+    """Each element of `zeros` and kin."""
+    return 0
+
+
+def _one(*args: Any, **kwargs: Any) -> int:
+    """Each element of `ones` and kin."""
+    return 1
+
+
+def _of_full(size: Any, fill_value: Any, **kwargs: Any) -> Any:
+    return fill_value
+
+
+def _of_full_like(input: Any, fill_value: Any, **kwargs: Any) -> Any:
+    return fill_value
+
+
+def _of_new_full(self: Any, size: Any, fill_value: Any, **kwargs: Any) -> Any:
+    return fill_value
+
+
+def _of_fill(input: Any, value: Any) -> Any:
+    return value
+
+
+# Sizes and steps are numbers, the same in all slices of `vmap`; what is written or read is not.
+for _function, _dtypes, _batching, _element in (
+    (create.empty, EVERY, "itemless", None),
+    (create.zeros, EVERY, "itemless", _nought),
+    (create.ones, EVERY, "itemless", _one),
+    (create.full, EVERY, None, _of_full),
+    (create.eye, EVERY, "itemless", None),
+    (create.empty_strided, EVERY, None, None),
+    (create.scalar_tensor, EVERY, "itemless", None),
+    (create.arange, NUMERIC, "itemless", None),
+    (create.linspace, NUMBERS, "looped", None),
+    (create.logspace, NUMBERS, "looped", None),
+    (create.tril_indices, LONG | {"int32"}, "itemless", None),
+    (create.triu_indices, LONG | {"int32"}, "itemless", None),
+    (literal.tensor, EVERY, None, None),
+    (literal.as_tensor, EVERY, None, None),
+    (literal.asarray, EVERY, None, None),
+    (bridge.from_numpy, EVERY, None, None),
+    (bridge.frombuffer, EVERY, None, None),
 ):
-    for _name in _names.split():
-        register(
-            _name,
-            "creation",
-            getattr(_module, _name),
-            places=(_name,),
-            differentiable=False,
-            batching=_BATCHING.get(_name),
-            dtypes=_dtypes,
-            element=_ELEMENTS.get(_name),
-        )
+    register(
+        _function.__name__,
+        "creation",
+        _function,
+        places=(_function.__name__,),
+        differentiable=False,
+        batching=_batching,
+        dtypes=_dtypes,
+        element=_element,
+    )
 register(
     "from_dlpack",
     "creation",
@@ -59,7 +80,12 @@ register(
     differentiable=False,
     reads_tensors=True,
 )
-for _function in (create.zeros_like, create.ones_like, create.empty_like, create.full_like):
+for _function, _element in (
+    (create.zeros_like, _nought),
+    (create.ones_like, _one),
+    (create.empty_like, None),
+    (create.full_like, _of_full_like),
+):
     register(
         _function.__name__,
         "creation",
@@ -67,14 +93,14 @@ for _function in (create.zeros_like, create.ones_like, create.empty_like, create
         places=(_function.__name__,),
         differentiable=False,
         like=True,
-        element=_ELEMENTS.get(_function.__name__),
+        element=_element,
     )
-for _function in (
-    create.new_empty,
-    create.new_zeros,
-    create.new_ones,
-    create.new_full,
-    create.new_empty_strided,
+for _function, _element in (
+    (create.new_empty, None),
+    (create.new_zeros, _nought),
+    (create.new_ones, _one),
+    (create.new_full, _of_new_full),
+    (create.new_empty_strided, None),
 ):
     register(
         _function.__name__,
@@ -83,33 +109,38 @@ for _function in (
         places=(f"Tensor.{_function.__name__}",),
         differentiable=False,
         like="type",
-        element=_ELEMENTS.get(_function.__name__),
+        element=_element,
     )
-for _module, _dtypes, _names in (
-    (bridge, EVERY - {"bfloat16"}, "numpy __array__ __array_wrap__"),
-    (interchange, EVERY, "__dlpack__ __dlpack_device__"),
-    (arrow, ALL - {"bfloat16"}, "__arrow_c_array__"),
+for _module, _name, _dtypes, _batching in (
+    (bridge, "numpy", EVERY - {"bfloat16"}, "itemless"),
+    (bridge, "__array__", EVERY - {"bfloat16"}, "itemless"),
+    (bridge, "__array_wrap__", EVERY - {"bfloat16"}, None),
+    (interchange, "__dlpack__", EVERY, "itemless"),
+    (interchange, "__dlpack_device__", EVERY, None),
+    (arrow, "__arrow_c_array__", ALL - {"bfloat16"}, None),
 ):
-    for _name in _names.split():
-        register(
-            _name,
-            "creation",
-            getattr(_module, _name),
-            places=(f"Tensor.{_name}",),
-            differentiable=False,
-            batching=_BATCHING.get(_name),
-            dtypes=_dtypes,
-        )
-for _name, _batching in (("fill_", "filled"), ("zero_", "elements")):
     register(
         _name,
         "creation",
-        getattr(elements, _name),
-        places=(f"Tensor.{_name}", _name),
+        getattr(_module, _name),
+        places=(f"Tensor.{_name}",),
+        differentiable=False,
+        batching=_batching,
+        dtypes=_dtypes,
+    )
+for _function, _batching, _element in (
+    (elements.fill_, "filled", _of_fill),
+    (elements.zero_, "elements", _nought),
+):
+    register(
+        _function.__name__,
+        "creation",
+        _function,
+        places=(f"Tensor.{_function.__name__}", _function.__name__),
         differentiable=False,
         batching=_batching,
         elementwise=True,
-        element=_ELEMENTS[_name],
+        element=_element,
     )
 register(
     "new_tensor",
