@@ -214,6 +214,7 @@ class Program:
         """Enter anew what each call has to wait for."""
         self._writers.clear()
         self._readers.clear()
+        self._drawn = None
         for call in self.calls:
             call.after.clear()
             self._order(call)
