@@ -6,7 +6,7 @@ import operator
 import sys
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..core.base.display import NAME
@@ -24,6 +24,7 @@ from .sources import Capture, Equals, Refusal
 
 SAME_NUMBER = 8  # captures for other values of one number, after which Python runs
 REFUSALS = 8  # calls that were not captured whole, after which Python runs
+SAME_REFUSAL = 3  # the same for calls that were all refused at one place of the program
 
 _compiled: weakref.WeakSet[Compiled] = weakref.WeakSet()
 stance = threading.local()  # .name: what `set_stance` says in this thread
@@ -64,10 +65,11 @@ class Backend:
                     f"{reasons[0][1]}"
                 )
             why = f"it has {len(reasons)} captures (config.recompile_limit)"
-        elif sum(entry.launch is None for entry in compiled.entries) >= REFUSALS:
-            why = f"{REFUSALS} calls were not captured whole"
+        elif _often_refused(compiled.entries):
+            refused = [entry for entry in compiled.entries if entry.launch is None]
+            why = f"{len(refused)} calls were not captured whole"
             compiled.closed = True
-            compiled.as_python = all(entry.launch is None for entry in compiled.entries)
+            compiled.as_python = len(refused) == len(compiled.entries)
         elif (
             reasons
             and isinstance(reasons[0][0], Equals)
@@ -197,6 +199,13 @@ class _Foreign:
             t if wanted or not t.requires_grad else t.detach()
             for t, wanted in zip(made, self.requires, strict=True)
         )
+
+
+def _often_refused(entries: Sequence[Entry]) -> bool:
+    """Whether captures of a function are given up: many were refused, or the first few all at one place."""
+    refusals = [entry.why for entry in entries if entry.launch is None]
+    same = len(refusals) == len(entries) >= SAME_REFUSAL and len(set(map(str, refusals))) == 1
+    return same or len(refusals) >= REFUSALS
 
 
 def _name(function: Any) -> str:

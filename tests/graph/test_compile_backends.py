@@ -110,3 +110,25 @@ def test_what_is_disabled_runs_as_python_says():
     assert len(seen) == 3 and f.entries[0].launch is None
     g = torch.compile(lambda x: x + 1 if compiler.is_compiling() else x)
     assert [g(torch.zeros(1)).item() for _ in range(2)] == [1, 1]
+
+
+def test_a_function_that_is_refused_at_one_place_runs_as_python_after_three_captures():
+    xs = [torch.full((4,), float(k)) for k in range(6)]
+
+    def refused(x, k):
+        y = x + xs[k]
+        return y * 2 if y.sum() > 0 else y
+
+    compiled = torch.compile(refused)
+    for k in range(6):
+        assert torch.equal(compiled(torch.ones(4), k), refused(torch.ones(4), k))
+    assert compiled.captures == 3 and compiled.as_python
+
+    def refused_for_one_branch(x, k):
+        return x * x.sum().item() if k == 0 else x * 3
+
+    compiled = torch.compile(refused_for_one_branch)
+    for _ in range(2):
+        for k in range(4):
+            assert torch.equal(compiled(torch.ones(4), k), refused_for_one_branch(torch.ones(4), k))
+    assert not compiled.as_python and compiled.captures == 4
