@@ -408,8 +408,11 @@ def compile(
 
     A `backend` that is a function is given the graph, an `fx.GraphModule` whose call returns a tuple, and the tensors that the call was
     captured with, and returns what is called with such tensors and returns such a tuple. "eager", "eager_noexcept" and "aot_eager"
-    run as Python. `mode` and `options` change nothing for the library's own compiler, nor does `dynamic`: a new shape costs a plan, and
-    kernels serve all shapes.
+    run as Python. `mode` and `options` change nothing for the library's own compiler: a new shape costs a plan, and kernels serve all shapes.
+
+    Numbers that the call reads are guarded too, until one is another: then the call is captured anew, and the number is read at each
+    call from its place where operations on tensors take it. With `dynamic` numbers among the arguments are so at once, without
+    (`dynamic=False`) never.
 
     Without `model`, a decorator. With `disable`, or TORCH_COMPILE_DISABLE=1 in the environment, what was given. RuntimeError for an unknown
     `mode`, for both `mode` and `options`, and for what is neither a function nor a module; ValueError for an unknown name of a backend;
@@ -447,7 +450,7 @@ def compile(
         return model
     run = _registered.get(backend) if isinstance(backend, str) else backend
     made = backends.Backend(
-        run, fullgraph, {} if options is None or run is None else {"options": options}, again
+        run, fullgraph, {} if options is None or run is None else {"options": options}, again, dynamic
     )
     if isinstance(model, OptimizedModule):
         model = model._orig_mod

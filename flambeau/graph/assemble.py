@@ -10,7 +10,7 @@ from .convolution_step import ConvolutionStep
 from .convolutions import Convolution
 from .memory import Arena, Use
 from .products import Product
-from .program import Call, Program, Value
+from .program import Call, Number, Program, Value
 from .runner import CallStep, LoopStep, ProductStep, Reference, Runner
 from .trace import mapped
 
@@ -153,7 +153,9 @@ class _References(dict[Value, Reference]):
         self.number = number
 
     def __missing__(self, value: Value) -> Reference:
-        if value in self.number:  # a root, or an input
+        if isinstance(value, Number):
+            found = Reference(self.number[value.root], value.place, 0, True, True)
+        elif value in self.number:  # a root, or an input
             found = Reference(self.number[value], value.place, 0, True)
         else:
             found = Reference(self.number[value.root], value.place, value.offset, False)

@@ -6,7 +6,7 @@ import operator
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import Any
 
 from ..core.base.display import NAME
@@ -20,7 +20,7 @@ from .compiled import switch_off as switch_off
 from .entries import Launch, Unplanned, entry_of, graph_of_capture, log, planned
 from .errors import BackendCompilerFailed, FailOnRecompileLimitHit, RecompileError, Unsupported
 from .guards import Guards
-from .sources import Capture, Equals, Refusal
+from .sources import Arguments, Capture, Equals, Item, Keywords, Refusal, Source
 
 SAME_NUMBER = 8  # captures for other values of one number, after which Python runs
 REFUSALS = 8  # calls that were not captured whole, after which Python runs
@@ -42,8 +42,10 @@ class Backend:
         fullgraph: bool,
         options: dict[str, Any],
         remake: Callable[..., Any],
+        dynamic: bool | None = None,
     ) -> None:
         self.run, self.fullgraph, self.options, self.remake = run, fullgraph, options, remake
+        self.dynamic = dynamic
 
     def compiled(self, function: Callable[..., Any]) -> Compiled:
         made = Compiled(function, self)
@@ -81,13 +83,19 @@ class Backend:
             vars(compiled)["_said"] = True
         return not why
 
-    def capture(self, function: Callable[..., Any], args: tuple, kwargs: dict[str, Any]) -> Capture:
+    def variable(self, compiled: Compiled) -> Container[Source]:
+        """The sources of numbers that a capture is to be right for whatever they are."""
+        if self.dynamic is False or self.run is not None:
+            return frozenset()
+        return _Arguments(compiled.varying()) if self.dynamic else compiled.varying()
+
+    def capture(self, compiled: Compiled, args: tuple, kwargs: dict[str, Any]) -> Capture:
         from .capture import capture
 
         cached = is_cache_enabled()
         set_cache_enabled(False)  # a cast that autocast has kept is a tensor that no argument leads to
         try:
-            return capture(function, args, kwargs)
+            return capture(compiled.function, args, kwargs, self.variable(compiled))
         finally:
             set_cache_enabled(cached)
 
@@ -122,7 +130,7 @@ class Backend:
             return planned(capture, made)
         from .partition import region_of
 
-        found = region_of(capture.recording, [t for _, t in capture.inputs], made)
+        found = region_of(capture.recording, [t for _, t in capture.inputs], made, capture.numbers)
         if isinstance(found, Refusal):
             raise Unplanned(str(found))
         return found
@@ -155,6 +163,17 @@ class Backend:
         for part in name.split("."):
             found = getattr(found, part, None)
         return name if found is compiled else (self.remake, (function,))
+
+
+class _Arguments(frozenset[Source]):
+    """These sources, and all arguments."""
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __contains__(self, source: object) -> bool:
+        direct = isinstance(source, Item) and isinstance(source.of, (Arguments, Keywords))
+        return direct or super().__contains__(source)
 
 
 def _same_tape(graph: GraphModule, capture: Capture, made: list[TensorBase]) -> bool:

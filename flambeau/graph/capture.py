@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,9 @@ from ..core.base.memory import _set_inference, is_inference_mode_enabled
 from ..core.base.tensor import TensorBase
 from ..core.call.module import call as call_module
 from ..core.call.operation import Op
+from ..core.call.pointwise import InPlaceOp, PointwiseOp
 from ..core.make import mt19937
+from ..core.make.create import scalar_tensor
 from ..core.tape import _set_grad_enabled, is_grad_enabled
 from ..nn import Module
 from ..nn.parameter import Buffer, Parameter
@@ -46,6 +48,7 @@ from .sources import (
     Keywords,
     Length,
     Made,
+    NumberLike,
     Refusal,
     Source,
     TensorLike,
@@ -71,26 +74,40 @@ GRADIENT = getattr(Tensor, "grad")  # noqa: B009  the descriptor
 LOOKS = {id(getattr(Tensor, n)): n for n in (*_STATE, *_UNSAFE)}
 
 
-def capture(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Capture:
+def capture(
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    variable: Container[Source] = (),
+) -> Capture:
     """`function(*args, **kwargs)`, run once, and what it takes to run it again without Python.
+
+    Numbers from the sources in `variable` are inputs where the program hands them to operations on tensors, and guarded elsewhere.
 
     The call happens exactly once, with its side effects and exceptions, whether it can be captured or not.
 
     Raises: what the function raises; RuntimeError where this thread records already.
     """
-    return _Captures(function, args, kwargs).capture()
+    return _Captures(function, args, kwargs, variable).capture()
 
 
 class _Captures(Policy):
     """One capture; what the interpreter has to know of this library."""
 
-    def __init__(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        variable: Container[Source],
+    ) -> None:
         self.call = function, args, kwargs
         self.inputs: list[tuple[Source, TensorBase]] = []
         self.before: list[tuple[Any, ...]] = []  # of the inputs: what calls must leave as it is
         self.recording = Recording()
         self.lines: list[tuple[str, int]] = []
-        self.machine = Machine(self)
+        self.machine = Machine(self, variable)
+        self.numbers: dict[Source, float] = {}  # that operations were given
         self.machine.observe = self.observe
 
     def capture(self) -> Capture:
@@ -99,10 +116,8 @@ class _Captures(Policy):
         m.library = LIBRARY
         m.reads.guard(Length(Arguments(), len(args)))
         m.reads.guard(Keys(Keywords(), tuple(kwargs)))
-        for k, value in enumerate(args):
-            m.reads.read(value, Item(Arguments(), k))
-        for name, value in kwargs.items():
-            m.reads.read(value, Item(Keywords(), name))
+        args = tuple(m.reads.take(value, Item(Arguments(), k)) for k, value in enumerate(args))
+        kwargs = {name: m.reads.take(value, Item(Keywords(), name)) for name, value in kwargs.items()}
         with self.recording:
             m.reads.hold(function)
             try:
@@ -117,7 +132,17 @@ class _Captures(Policy):
             if made.refusal is None:
                 made.output = _Outputs(self).of(result)
                 made.refusal = m.refusal
+        if made.refusal is None:
+            self.enter_numbers(made)
         return made
+
+    def enter_numbers(self, made: Capture) -> None:
+        """Let the numbers that operations were given be the last inputs."""
+        for source, number in self.numbers.items():
+            made.numbers.append((number, len(made.inputs)))
+            made.guards.append(NumberLike(source, type(number), len(made.inputs)))
+            wide = by_name["float64" if type(number) is float else "int64"]
+            made.inputs.append((source, scalar_tensor(number, dtype=wide, device="cpu")))
 
     def observe(self) -> None:
         """Note the program's line for the leaves that ran since the last instruction."""
@@ -182,6 +207,28 @@ class _Captures(Policy):
     def members(self, value: Any) -> tuple[str, ...]:
         return ("_parameters", "_buffers", "_modules") if isinstance(value, Module) else ()
 
+    def call_with_numbers(
+        self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], numbers: list[float]
+    ) -> tuple[Any, bool]:
+        before, begin = len(self.recording), self.recording.end
+        made = function(*args, **kwargs)
+        if len(self.recording) != before + 1:
+            return made, False
+        (call,) = self.recording.calls(begin)
+        places: list[Place] = []
+        mapped((call.args, call.kwargs), Place, places.append)
+        given = {id(x) for x in (*call.args, *call.kwargs.values())}
+        taken = (
+            isinstance(call.operation, (PointwiseOp, InPlaceOp))
+            and all(id(x) in given for x in numbers)
+            and isinstance(made, TensorBase)
+            and not made.requires_grad
+            and all(p.dtype.is_floating_point or p.dtype in _WIDE for p in places)
+        )
+        if taken:
+            self.numbers.update((self.machine.operand(x), x) for x in numbers)
+        return made, taken
+
     def is_made(self, value: Any) -> bool:
         """Whether a tensor is an object of this call: none that a source leads to, nor one that a leaf was given from elsewhere."""
         if not isinstance(value, TensorBase):
@@ -209,6 +256,10 @@ class _Captures(Policy):
 
 
 boolean = by_name["bool"]
+_WIDE = (
+    boolean,
+    by_name["int64"],
+)  # dtypes that are no narrower than Python's numbers of 64 bits, or any number widens
 NATIVE_OBJECTS = (TensorBase, Op, dtype, device, Size)
 HASHED = (Op, type, types.FunctionType, types.BuiltinFunctionType, type(call_module))
 NATIVE = frozenset(
@@ -288,6 +339,9 @@ class _Outputs:
         self.made: dict[int, Made] = {}
 
     def of(self, value: Any) -> Any:
+        number = self.reads.number_source(value)
+        if number is not None:
+            return number
         if (
             isinstance(value, NATIVE_OBJECTS)
             and not isinstance(value, TensorBase)

@@ -10,9 +10,9 @@ from cpython.object cimport PyObject, PyTypeObject
 from cpython.ref cimport Py_DECREF, Py_INCREF
 from libc.stdint cimport int64_t
 from ..core.base.device cimport default_place, placing
-from ..core.base.dtypes cimport default_code
+from ..core.base.dtypes cimport F64, I64, default_code
 from ..core.base.memory cimport inferring
-from ..core.base.tensor cimport TensorBase, runtime
+from ..core.base.tensor cimport TensorBase, new_tensor, pointer, runtime
 from ..core.call.casting import lower_type
 from ..core.call.interceptors cimport recorder_slot
 from ..core.call.interceptors import no_interceptors
@@ -32,6 +32,8 @@ cdef extern from "Python.h":
     object PyObject_Vectorcall(object callable, PyObject** args, size_t flagged, PyObject* names)
     PyObject* PyVectorcall_Call(PyObject* callable, PyObject* args, PyObject* kwargs)
     object PyMethod_New(object function, object instance)
+    bint PyFloat_CheckExact(object o)
+    double PyFloat_AS_DOUBLE(object o)
     ctypedef struct RawType "PyTypeObject":
         Py_ssize_t tp_vectorcall_offset
         unsigned long tp_flags
@@ -140,8 +142,13 @@ cdef class Entry:
 
     cdef object run(self, PyObject** found, PyObject** values):
         cdef unsigned int before = casting()
-        cdef int k, n = self.guards.inputs
+        cdef int k, n = self.guards.inputs, tensors = n - self.guards.number_count
+        cdef list numbers = None
         self.hits += 1
+        if tensors < n:
+            numbers = [number_tensor(<object>values[<int>slot]) for slot in self.guards.number_slots]
+            for k in range(tensors, n):
+                found[k] = <PyObject*>numbers[k - tensors]
         for k in range(n):        # other threads may drop what a module held
             Py_INCREF(<object>found[k])
         try:
@@ -157,6 +164,19 @@ cdef class Entry:
         if self.build.kind == OUTPUT:
             return (<tuple>made)[self.build.number]
         return self.build.of(found, values, <tuple>made, {} if self.build.items else None)
+
+
+cdef TensorBase number_tensor(object x):
+    """A number as a tensor without dimensions, float64 or int64."""
+    cdef int64_t sizes = 0
+    cdef TensorBase t
+    if PyFloat_CheckExact(x):
+        t = new_tensor(0, &sizes, F64)
+        (<double*>pointer(t))[0] = PyFloat_AS_DOUBLE(x)
+    else:
+        t = new_tensor(0, &sizes, I64)
+        (<int64_t*>pointer(t))[0] = x
+    return t
 
 
 cdef int64_t state_of_thread() except? -1:
@@ -254,7 +274,7 @@ cdef class Compiled:
         cdef Entry entry
         flambeau_capturing += 1
         try:
-            capture = self.backend.capture(self.function, positional, keywords)
+            capture = self.backend.capture(self, positional, keywords)
         finally:
             flambeau_capturing -= 1
         entry = self.backend.entry(self, capture, reasons)
@@ -277,6 +297,10 @@ cdef class Compiled:
             source = reasons[0][0].source
             self.misses[source] = self.misses.get(source, 0) + 1
         return reasons
+
+    def varying(self) -> frozenset:
+        """Sources of numbers that were another than the last capture had."""
+        return frozenset(self.misses)
 
     def misses_of(self, source) -> int:
         """How often another number was met there than the last capture had."""

@@ -51,7 +51,7 @@ def graph_of_capture(capture: Capture, made: list[TensorBase]) -> GraphModule:
     """
     inputs = [t for _, t in capture.inputs]
     try:
-        return graph_of(capture.recording, inputs, tuple(made))
+        return graph_of(capture.recording, inputs, tuple(made), capture.numbers)
     except ValueError as error:  # inputs that share memory
         raise Unplanned(str(error)) from error
 

@@ -18,7 +18,7 @@ from ..core.call.operands import promoted_dtype
 from ..core.call.pointwise import InPlaceOp, PointwiseOp
 from ..core.loops.rows import RowOp
 from ..operations.declare.pointwise import CODES, NO_CODE, NUMBER
-from .program import Call, Value
+from .program import Call, Number, Value
 
 OfValue = Callable[[Value], Expr]
 
@@ -242,26 +242,41 @@ def _pointwise(call: Call, op: PointwiseOp, of: OfValue) -> list[Expr]:
     operands = [given[n] for n in names[: len(declaration.operands)]]
     inputs = []
     for x in operands:
-        if isinstance(x, Value):
+        if isinstance(x, Number):
+            inputs.append((1 if isinstance(x.example, int) else 2, NUMBER))
+        elif isinstance(x, Value):
             inputs.append((CODES[x.dtype.name], 0))
         elif isinstance(x, complex):
             raise Unfused(f"{call.name}: a complex number")
         else:
             inputs.append((0 if isinstance(x, bool) else 1 if isinstance(x, int) else 2, NUMBER))
     counted = [x for x, n in zip(operands, declaration.operands) if n not in declaration.raw]
-    common = promoted_dtype([(x.dtype, len(x.shape)) if isinstance(x, Value) else x for x in counted])
+    common = promoted_dtype([_operand(x) for x in counted])
     results, memory, _, _ = declaration.instance(inputs, CODES[common.name])
-    tensors = [x for x in operands if isinstance(x, Value)]
-    numbers = [x for x in operands if not isinstance(x, Value)] + [given[n] for n in names[len(operands) :]]
+    tensors = [x for x in operands if _is_tensor(x)]
+    numbers = [x for x in operands if not _is_tensor(x)] + [given[n] for n in names[len(operands) :]]
     replace = {}
     for x in ex.walk(results):
         if x.op == "input":
             replace[x] = of(tensors[x.value])
         elif x.op == "param":
-            replace[x] = ex.const(numbers[x.value], x.dtype)
+            number = numbers[x.value]
+            replace[x] = (
+                ex.cast(of(number), x.dtype) if isinstance(number, Value) else ex.const(number, x.dtype)
+            )
         elif x.op == "index":
             raise Unfused(f"{call.name}: reads the number of its element")
     return [ex.cast(r, m) for r, m in zip(ex.substitute(list(results), replace), memory)]
+
+
+def _is_tensor(x: Any) -> bool:
+    """Whether an operand is a tensor, and no number."""
+    return isinstance(x, Value) and not isinstance(x, Number)
+
+
+def _operand(x: Any) -> Any:
+    """An operand as promotion of dtypes takes it."""
+    return (x.dtype, len(x.shape)) if _is_tensor(x) else x.example if isinstance(x, Number) else x
 
 
 def _rows(call: Call, of: OfValue, leaves: Leaves, loop: Loop) -> list[Expr]:

@@ -10,13 +10,17 @@ cdef class Guards:
     cdef int count                # steps
     cdef int tensor_count
     cdef readonly int slots       # values that are looked at, each found once
-    cdef readonly int inputs      # tensors that a check finds
+    cdef readonly int inputs      # tensors that a check finds, and numbers
+    cdef int number_count
+    cdef list number_slots        # where the values of the last inputs are, which are numbers
     cdef list held                # what the steps point at
     cdef list origins             # of each step: the guard or the source that it comes from
     cdef dict numbers             # source -> its slot
     cdef list attributes          # slots whose values a check owns
     cdef int find(self, source) except -1
+    cdef int find_computed(self, source) except -1
     cdef int add(self, guard) except -1
+    cdef int add_number(self, guard, int slot) except -1
     cdef int add_tensor(self, guard, int slot) except -1
     cdef Step* new_step(self, origin) except NULL
     cdef PyObject* hold(self, x)

@@ -36,12 +36,22 @@ cdef extern from *:
     #endif
         return flambeau_version_of(type);
     }
+    static inline PyObject* flambeau_int_of_its_own(PyObject* value, Py_ssize_t bits) {
+        /* An int with the digits of another; small ones too, of which Python's own functions give the one that it has. */
+        Py_ssize_t digits = bits / PyLong_SHIFT + 1;
+        PyObject* made = (PyObject*)_PyLong_New(digits);
+        if (made)
+            memcpy((char*)made + sizeof(PyObject), (char*)value + sizeof(PyObject),
+                   PyLong_Type.tp_basicsize - sizeof(PyObject) + (bits ? (bits - 1) / PyLong_SHIFT + 1 : 0) * sizeof(digit));
+        return made;
+    }
     static inline int flambeau_same_text(PyObject* a, PyObject* b) {
         return a == b || (PyUnicode_CheckExact(a) && PyUnicode_CheckExact(b) && PyUnicode_Compare(a, b) == 0);
     }
     """
     unsigned int flambeau_version_of(PyTypeObject* type) noexcept
     unsigned int flambeau_give_version(PyTypeObject* type, object name)
+    object flambeau_int_of_its_own(object value, Py_ssize_t bits)
     bint flambeau_same_text(PyObject* a, PyObject* b) noexcept
 
 cdef extern from "Python.h":
@@ -65,6 +75,9 @@ cdef extern from "Python.h":
     bint PyList_Check(PyObject* o) noexcept
     bint PyTuple_Check(PyObject* o) noexcept
     bint PyFloat_CheckExact(PyObject* o) noexcept
+    object PyFloat_FromDouble(double x)
+    long long PyLong_AsLongLongAndOverflow(PyObject* o, int* overflow) noexcept
+    PyObject* RawVectorcall "PyObject_Vectorcall" (PyObject* callable, PyObject** args, size_t nargs, PyObject* names) noexcept
     bint PyComplex_CheckExact(PyObject* o) noexcept
     bint PySlice_Check(PyObject* o) noexcept
     double PyFloat_AS_DOUBLE(PyObject* o) noexcept
@@ -85,6 +98,7 @@ cdef enum:
     FIND_NAMESPACE            # the dict of an instance
     FIND_ATTRIBUTE
     FIND_CONTENTS             # of a cell
+    FIND_COMPUTED             # what `value` makes of the values in the slots `of` and, unless that is -1, `index`
     CHECK_IS
     CHECK_EQUALS
     CHECK_CLASS
@@ -92,6 +106,7 @@ cdef enum:
     CHECK_KEYS
     CHECK_LACKS
     CHECK_TENSOR
+    CHECK_NUMBER              # a float, or an int of 64 bits
     CHECK_SAME                # it is the same object as in slot `of`
     CHECK_COUNT               # so many positional arguments
     CHECK_NAMES               # these keyword arguments
@@ -183,7 +198,7 @@ cdef class Guards:
     """
 
     def __init__(self, guards):
-        self.held, self.origins, self.numbers, self.attributes = [], [], {}, []
+        self.held, self.origins, self.numbers, self.attributes, self.number_slots = [], [], {}, [], []
         for guard in guards:
             self.add(guard)
         # Tensors that were captured with are not kept.
@@ -224,6 +239,8 @@ cdef class Guards:
             return self.numbers[source]
         if kind in (sources.Arguments, sources.Keywords):
             raise ValueError(f"guards look at items of {source}, not at {source} itself")
+        if kind is sources.Computed:
+            return self.find_computed(source)
         direct = kind is sources.Item and type(source.of) in (sources.Arguments, sources.Keywords)
         if kind is not sources.Object and not direct:
             of = self.find(source.of)
@@ -251,6 +268,19 @@ cdef class Guards:
         self.slots += 1
         self.numbers[source] = slot
         return slot
+
+    cdef int find_computed(self, source) except -1:
+        cdef Step* step
+        cdef list of = [self.find(x) for x in source.of]
+        if len(of) not in (1, 2):
+            raise NotImplementedError(f"guards compute with one or two numbers, got {len(of)} ({source})")
+        step = self.new_step(source)
+        step.kind, step.value, step.slot, step.of = FIND_COMPUTED, self.hold(source.function), self.slots, of[0]
+        step.index = of[1] if len(of) == 2 else -1
+        self.attributes.append(self.slots)
+        self.numbers[source] = self.slots
+        self.slots += 1
+        return self.slots - 1
 
     cdef int add(self, guard) except -1:
         cdef Step* step
@@ -280,6 +310,8 @@ cdef class Guards:
         other = self.find(guard.other) if kind is sources.Same else 0
         if kind is sources.TensorLike:
             return self.add_tensor(guard, slot)
+        if kind is sources.NumberLike:
+            return self.add_number(guard, slot)
         step = self.new_step(guard)
         step.slot = slot
         if kind is sources.Is:
@@ -306,6 +338,17 @@ cdef class Guards:
             raise NotImplementedError(f"guards check no {kind.__name__}")
         return 0
 
+    cdef int add_number(self, guard, int slot) except -1:
+        cdef Step* step
+        if guard.index != self.inputs or guard.value not in (float, int):
+            raise ValueError(f"numbers are the last inputs, floats or ints: wanted {self.inputs}, got {guard}")
+        step = self.new_step(guard)
+        step.kind, step.slot, step.value = CHECK_NUMBER, slot, self.hold(guard.value)
+        self.number_slots.append(slot)
+        self.number_count += 1
+        self.inputs += 1
+        return 0
+
     cdef int add_tensor(self, guard, int slot) except -1:
         cdef TensorBase t = guard.value, other
         cdef TensorCheck* larger = <TensorCheck*>realloc(self.tensors, (self.tensor_count + 1) * sizeof(TensorCheck))
@@ -315,7 +358,7 @@ cdef class Guards:
         if larger == NULL:
             raise MemoryError
         self.tensors = larger
-        if guard.index != self.tensor_count:
+        if guard.index != self.tensor_count or self.number_count:
             raise ValueError(f"inputs are numbered as they are met: wanted {self.tensor_count}, got {guard.index} ({guard.source})")
         step = self.new_step(guard)
         step.kind, step.slot, step.index = CHECK_TENSOR, slot, self.tensor_count
@@ -357,6 +400,7 @@ cdef class Guards:
         cdef PyObject* x
         cdef PyObject* key
         cdef Py_ssize_t k, at
+        cdef PyObject* operands[2]
         cdef int n, d
         cdef TensorBase t
         cdef TensorCheck* check
@@ -366,7 +410,7 @@ cdef class Guards:
             values[n] = NULL
         for n in range(self.count):
             step = &self.steps[n]
-            if step.kind <= FIND_CONTENTS:
+            if step.kind <= FIND_COMPUTED:
                 x = NULL
                 if step.kind == FIND_ARGUMENT:
                     if step.index < nargs:
@@ -399,6 +443,13 @@ cdef class Guards:
                                 break
                 elif step.kind == FIND_ATTRIBUTE:
                     x = PyObject_GetAttr(values[step.of], step.value)
+                    if x == NULL:
+                        PyErr_Clear()
+                elif step.kind == FIND_COMPUTED:
+                    operands[0] = values[step.of]
+                    if step.index >= 0:
+                        operands[1] = values[step.index]
+                    x = RawVectorcall(step.value, operands, 1 if step.index < 0 else 2, NULL)
                     if x == NULL:
                         PyErr_Clear()
                 else:
@@ -459,6 +510,13 @@ cdef class Guards:
                 if PyErr_Occurred() != NULL:
                     PyErr_Clear()
                     return n
+            elif step.kind == CHECK_NUMBER:
+                if <PyObject*>x.ob_type != step.value:
+                    return n
+                if not PyFloat_CheckExact(x):
+                    PyLong_AsLongLongAndOverflow(x, &d)
+                    if d:
+                        return n
             elif step.kind == CHECK_SAME:
                 if x != values[step.of]:
                     return n
@@ -548,6 +606,8 @@ cdef class Guards:
             return f"keyword arguments {list(names)}, captured with {list(origin.value) if step.value != NULL else step.index}"
         if step.kind == CHECK_NO_KEYWORD:
             return f"keyword argument {origin.value!r}, captured without"
+        if step.kind == FIND_COMPUTED:
+            return f"{origin}: cannot be computed"
         if step.kind <= FIND_CONTENTS:
             return f"{origin}: is not there any more"
         value = <object>values[step.slot]
@@ -568,6 +628,8 @@ cdef class Guards:
             return f"{name}: has {origin.value!r}, captured without"
         if step.kind == CHECK_SAME:
             return f"{name}: another object than {origin.other}, captured with one"
+        if step.kind == CHECK_NUMBER:
+            return f"{name}: {short(value)}, captured with {origin.value.__name__} of 64 bits"
         if step.kind == CHECK_IS and type(origin) is sources.Is:
             return f"{name}: another object ({short(value)}), captured with {short(origin.value)}"
         return f"{name}: {short(value)}, captured with {short(origin.value)}"
@@ -609,3 +671,18 @@ cdef str short(value):
     if not text:
         text = getattr(value, "__qualname__", "") or f"a {type(value).__qualname__}"
     return text if len(text) <= 60 else text[:57] + "..."
+
+
+def renewed(value):
+    """A float or an int as an object that nobody else has.
+
+    >>> from flambeau.graph.guards import renewed
+    >>> one = 1
+    >>> renewed(one) == one, renewed(one) is one
+    (True, False)
+    """
+    if type(value) is float:
+        return PyFloat_FromDouble(value)
+    if type(value) is int:
+        return flambeau_int_of_its_own(value, value.bit_length())
+    raise TypeError(f"renewed(): a float or an int expected, got {type(value).__name__}")

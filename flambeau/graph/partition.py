@@ -46,7 +46,10 @@ INPUT, RESULT, EXTRA = range(3)  # what a saved value is, as `region.pyx` counts
 
 
 def region_of(
-    recording: Recording, inputs: Sequence[TensorBase], outputs: Sequence[TensorBase]
+    recording: Recording,
+    inputs: Sequence[TensorBase],
+    outputs: Sequence[TensorBase],
+    numbers: Sequence[tuple[float, int]] = (),
 ) -> Region | Runner | Refusal:
     """What computes `outputs` from tensors like `inputs`, as a tuple: a `Region` where they have gradients, else a `Runner`.
 
@@ -61,8 +64,8 @@ def region_of(
         return Refusal(why)
     differentiable = [k for k, t in enumerate(outputs) if t.requires_grad and not _is_among(t, inputs)]
     if not differentiable and not any(t.requires_grad for t in outputs):
-        return plan(Program(graph_of(recording, inputs, tuple(outputs))))
-    joint = Joint(recording, inputs, outputs, wanted, differentiable)
+        return plan(Program(graph_of(recording, inputs, tuple(outputs), numbers)))
+    joint = Joint(recording, inputs, outputs, wanted, differentiable, numbers)
     if joint.why is not None:
         return Refusal(joint.why)
     return joint.region()
@@ -138,6 +141,7 @@ class Joint:
         outputs: Sequence[TensorBase],
         wanted: list[int],
         differentiable: list[int],
+        numbers: Sequence[tuple[float, int]] = (),
     ) -> None:
         self.inputs, self.outputs, self.wanted, self.differentiable = inputs, outputs, wanted, differentiable
         self.why: str | None = None
@@ -157,7 +161,8 @@ class Joint:
         if any(place(t).storage not in given for t in recording.inputs[known:]):
             self.why = "the derivative reads a tensor that no recorded call made"
             return
-        graph = graph_of(recording, [*inputs, *self.cotangents], (tuple(self.made), tuple(self.gradients)))
+        results = tuple(self.made), tuple(self.gradients)
+        graph = graph_of(recording, [*inputs, *self.cotangents], results, numbers)
         self.root = graph
         self.nodes = list(graph.graph.nodes)
         self.order = {n: k for k, n in enumerate(self.nodes)}

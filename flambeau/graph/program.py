@@ -15,7 +15,7 @@ from ..core.base.tensor import TensorBase
 from ..fx import GraphModule, Node
 from .decompose import decomposed
 from .record import Place
-from .trace import mapped
+from .trace import mapped, number_of
 
 
 class Value:
@@ -93,6 +93,17 @@ class Value:
 
     def __repr__(self) -> str:
         return f"%{self.number}: {self.dtype.name}{list(self.shape)}"
+
+
+class Number(Value):
+    """The number that an input without dimensions holds: an operand as Python's numbers are, which promote no dtype."""
+
+    __slots__ = ()
+
+    @property
+    def example(self) -> float:
+        """A number of its class."""
+        return 0.0 if self.dtype.is_floating_point else 0
 
 
 class Call:
@@ -244,6 +255,9 @@ class Program:
                 self.inputs.append(value)
             else:
                 value.tensor = operator.attrgetter(str(node.target))(graph)
+        elif node.target is number_of:
+            given = self._made[node.args[0]]
+            self._made[node] = Number(given.number, given.place, None, given.root)
         elif node.target is operator.getitem and isinstance(self._made[node.args[0]], (tuple, list)):
             self._made[node] = self._made[node.args[0]][node.args[1]]
         else:

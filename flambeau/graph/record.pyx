@@ -91,9 +91,14 @@ cdef class Recording:
         self.slot[0] = NULL
         add_interceptors(-1)
 
-    def calls(self) -> list:
-        """What was recorded, as `Call`s."""
-        cdef int64_t at = 0, positional, named, k
+    @property
+    def end(self) -> int:
+        """Where the next call will be written."""
+        return self.used
+
+    def calls(self, int64_t since=0) -> list:
+        """What was recorded, as `Call`s; `since`: what was `end` then."""
+        cdef int64_t at = since, positional, named, k
         cdef list found = []
         while at < self.used:
             op, names = self.objects[self.words[at]], None

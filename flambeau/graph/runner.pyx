@@ -9,7 +9,7 @@ from libc.stdlib cimport calloc, free
 from libc.string cimport memset
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
-from ..core.base.dtypes cimport ITEMSIZE
+from ..core.base.dtypes cimport F64, ITEMSIZE
 from ..core.base.memory cimport Storage, new_storage
 from ..core.base.profiling cimport SPAN, begin as begin_entry, end as end_entry, profiling
 from ..core.base.tensor cimport (
@@ -121,16 +121,19 @@ cdef class CallStep:
 
 
 cdef class Reference:
-    """A tensor of a run: which root it lies in, how, and how many elements from where that begins; `whole`: it is the root's own."""
+    """A tensor of a run: which root it lies in, how, and how many elements from where that begins; `whole`: it is the root's own.
+
+    `number`: not the tensor is meant, but the number that it holds, float64 or int64.
+    """
 
     cdef readonly int root
     cdef readonly object place
-    cdef readonly bint whole
+    cdef readonly bint whole, number
     cdef int64_t offset
     cdef Geometry geometry
 
-    def __init__(self, int root, place, int64_t offset, bint whole):
-        self.root, self.place, self.offset, self.whole = root, place, offset, whole
+    def __init__(self, int root, place, int64_t offset, bint whole, bint number=False):
+        self.root, self.place, self.offset, self.whole, self.number = root, place, offset, whole, number
         self.geometry = Geometry(root, place)
 
     cdef TensorBase of(self, TensorBase t):
@@ -467,8 +470,14 @@ cdef class Runner:
 
     cdef object fill(self, object x, Run* r):
         """An argument with its references replaced."""
+        cdef TensorBase t
         if type(x) is Reference:
-            return (<Reference>x).of(self.tensor((<Reference>x).root, r))
+            t = self.tensor((<Reference>x).root, r)
+            if not (<Reference>x).number:
+                return (<Reference>x).of(t)
+            if t.code == F64:
+                return (<double*>pointer(t))[0]
+            return (<int64_t*>pointer(t))[0]
         if type(x) is tuple:
             return tuple([self.fill(y, r) for y in <tuple>x])
         if type(x) is list:

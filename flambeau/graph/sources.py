@@ -10,6 +10,7 @@ args[0]
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -97,6 +98,17 @@ class Contents(Source):
         return f"{self.of}.cell_contents"
 
 
+@dataclass(frozen=True, repr=False)
+class Computed(Source):
+    """What a function in C makes of one or two numbers, and of nothing else."""
+
+    function: Callable[..., Any]
+    of: tuple[Source, ...]
+
+    def __repr__(self) -> str:
+        return f"{self.function.__name__}({', '.join(map(repr, self.of))})"
+
+
 @dataclass(frozen=True)
 class Guard:
     """What must hold of a source's value."""
@@ -165,6 +177,16 @@ class TensorLike(Guard):
     index: int
 
 
+@dataclass(frozen=True)
+class NumberLike(Guard):
+    """A number of exactly this class (float, or int of 64 bits), whatever it is: input number `index` of the graph, after all tensors,
+    as a tensor without dimensions (float64 or int64).
+    """
+
+    value: type
+    index: int
+
+
 @dataclass
 class Refusal:
     """Why a function was not captured whole, and where."""
@@ -200,6 +222,9 @@ class Capture:
 
     `output` says how to make the result anew: a `Source` for an object that was there before the call, an input among them; a
     tensor that the recording made; a `Made`; else a constant.  `lines` has the program's file and line of each call of the recording.
+
+    `numbers` are objects among the arguments of the recording's calls, each with the input that it is read from; the last inputs are
+    these.
     """
 
     result: Any
@@ -209,3 +234,4 @@ class Capture:
     refusal: Refusal | None = None
     output: Any = None
     lines: list[tuple[str, int]] = field(default_factory=list)
+    numbers: list[tuple[float, int]] = field(default_factory=list)

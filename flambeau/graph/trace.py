@@ -58,28 +58,45 @@ def mapped(x: Any, kind: type | tuple[type, ...], change: Callable[[Any], Any]) 
     return x
 
 
-def graph_of(recording: Recording, inputs: Sequence[TensorBase], outputs: Any) -> GraphModule:
+def number_of(t: TensorBase) -> float:
+    """The number that a tensor without dimensions holds."""
+    return t.item()
+
+
+def graph_of(
+    recording: Recording,
+    inputs: Sequence[TensorBase],
+    outputs: Any,
+    numbers: Sequence[tuple[float, int]] = (),
+) -> GraphModule:
     """A recording as a graph of `inputs` that returns `outputs`, a structure of tensors and other values.
+
+    `numbers` are objects among the arguments of its calls that are read from an input, each with the number of that (`number_of`).
 
     Each call's node has in `meta["places"]` where its results lay, in `meta["call"]` which of the recording's it is.  A tensor that the
     program had before is an attribute of the graph.  A view that was made without a call is `as_strided` of another tensor over its
     storage.
     """
-    return _Builder(recording, inputs).build(outputs)
+    return _Builder(recording, inputs, numbers).build(outputs)
 
 
 class _Builder:
-    def __init__(self, recording: Recording, inputs: Sequence[TensorBase]) -> None:
+    def __init__(
+        self, recording: Recording, inputs: Sequence[TensorBase], numbers: Sequence[tuple[float, int]]
+    ) -> None:
         self.recording, self.graph, self.root = recording, Graph(), Module()
         self.nodes: dict[
             Place, Node | tuple[Node, tuple]
         ] = {}  # what lies there: a node, or a part of its result
         self.storages: dict[int, Place] = {}  # a place in each storage that has a node
         self.objects: dict[int, Node] = {}  # by identity; the recording holds them
+        self.numbers = {id(x): (x, k) for x, k in numbers}
+        self.placeholders: list[Node] = []
         self.before = {place(t).storage: t for t in recording.inputs}
         for k, t in enumerate(inputs):
             node = self.graph.placeholder(f"arg_{k}")
             node.meta["places"] = place(t)
+            self.placeholders.append(node)
             if place(t) not in self.nodes:
                 self.enter(place(t), node)
 
@@ -96,6 +113,11 @@ class _Builder:
 
     def argument(self, x: Any) -> Any:
         """What stands for an argument; one that the graph's text cannot name is an attribute of the graph."""
+        if id(x) in self.numbers:
+            if id(x) not in self.objects:
+                given = self.placeholders[self.numbers[id(x)][1]]
+                self.objects[id(x)] = self.graph.call_function(number_of, (given,))
+            return self.objects[id(x)]
         if x is None or x is ... or isinstance(x, _NAMED):
             return x
         if id(x) not in self.objects:

@@ -39,6 +39,8 @@ class Attributes:
         """`of.name`."""
         if not self.reads.active:
             return getattr(of, name)
+        if self.reads.number_source(of) is not None:
+            self.reads.fix(of)
         if isinstance(of, type):
             return self.class_attribute(of, name)
         if isinstance(of, types.ModuleType):
@@ -80,7 +82,7 @@ class Attributes:
                 return (
                     space[name]
                     if source is None
-                    else self.reads.read(space[name], Item(Namespace(source), name))
+                    else self.reads.take(space[name], Item(Namespace(source), name))
                 )
             if found is not NULL and source is not None:
                 self.reads.lacks(Namespace(source), name)
@@ -115,7 +117,7 @@ class Attributes:
             value = found.__get__(of, kind)
             if found.__name__ in MODULE_NAMES:
                 return self.known_part(value, of, found.__name__)
-            return value if source is None else self.reads.read(value, Attribute(source, found.__name__))
+            return value if source is None else self.reads.take(value, Attribute(source, found.__name__))
         get = in_class(how, "__get__")
         if get is NULL:
             return found

@@ -17,6 +17,14 @@ from .reads import Reads, items_of
 BOUND = (types.BuiltinMethodType, types.MethodWrapperType)
 UNBOUND = (types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType)
 CONVERSIONS = (list, tuple, set, frozenset)
+# Classes that hold what they are made of, and methods of containers that hand on what they are given: an index or a key comes first.
+HOLDING: tuple[Any, ...] = (
+    list, tuple, zip, enumerate, reversed, slice, types.SimpleNamespace, functools.partial, BaseException,
+)  # fmt: skip
+KEYED_FIRST = frozenset("insert pop get setdefault __getitem__ __setitem__".split())
+HANDING = KEYED_FIRST | frozenset(
+    "append appendleft extend extendleft popleft popitem items values keys copy clear reverse __iter__ __len__ __next__".split()
+)
 
 
 def _map(function: Any, *iterables: Any) -> Any:
@@ -116,6 +124,7 @@ class Calls:
         def transparent(self, a: Any, does: str) -> None: ...
         def in_c(self, value: Any, *names: str) -> bool: ...
         def local_names(self) -> dict[str, Any]: ...
+        def with_numbers(self, function: Any, args: tuple, kwargs: dict[str, Any] | None = None) -> Any: ...
 
     def call(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """`function(*args, **kwargs)`."""
@@ -164,7 +173,8 @@ class Calls:
             self.reads.whole(value)
             if any(isinstance(item, (types.FunctionType, types.MethodType)) for item in items_of(value)):
                 self.refuse(f"hands a function in Python to {function.__name__}")
-        return function(*args, **kwargs)
+        made = self.with_numbers(function, args, kwargs)
+        return function(*args, **kwargs) if made is NULL else made
 
     def call_unknown(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         name = getattr(function, "__qualname__", None) or type(function).__qualname__
@@ -197,12 +207,15 @@ class Calls:
             return self.call_unknown(function, args, kwargs)
         if function not in PURE:
             return self.call_unknown(function, args, kwargs)
+        if function is sum and args and isinstance(args[0], types.GeneratorType):
+            args = (self.sequence(args[0]), *args[1:])  # what it makes is seen
         for value in (*args, *kwargs.values()):
             if self.opaque(value):
                 return self.call_unknown(function, args, kwargs)
             self.transparent(value, "reads")
             self.open(value, True)
-        return function(*args, **kwargs)
+        made = self.with_numbers(function, args, kwargs)
+        return function(*args, **kwargs) if made is NULL else made
 
     def call_method(
         self,
@@ -225,6 +238,10 @@ class Calls:
             return self.ordinary_attribute(of, *args)  # type: ignore[attr-defined]
         if writes(type(of), name):
             self.changes(of, f"{type(of).__name__}.{name} of an object that was there before")
+        if name in KEYED_FIRST:
+            self.reads.fix(args[:1])
+        elif name not in HANDING:
+            self.reads.fix((of, args, kwargs))
         if name in ("get", "__getitem__", "__contains__") and isinstance(of, dict):
             return self.dict_method(function, of, name, args, kwargs, given)
         self.transparent(of, "reads")
@@ -254,9 +271,9 @@ class Calls:
         found = function(*(args if given is None else given), **kwargs)
         if source is not None and args:
             if args[0] in of:
-                self.reads.item(of, args[0], of[args[0]])
-            else:
-                self.reads.lacks(source, args[0])
+                value = self.reads.item(of, args[0], of[args[0]])
+                return found if name == "__contains__" else value
+            self.reads.lacks(source, args[0])
         return found
 
     def opaque(self, value: Any, depth: int = 0) -> bool:
@@ -294,6 +311,8 @@ class Calls:
         else:
             for value in (*args, *kwargs.values()):
                 self.open(value)
+            if not issubclass(cls, HOLDING):
+                self.reads.fix((args, kwargs))
             of = new(cls, *args, **kwargs)
         if isinstance(of, cls):
             if isinstance(init, types.FunctionType):
@@ -301,6 +320,8 @@ class Calls:
                     raise TypeError("__init__() should return None")
             elif init is not object.__init__:
                 given = tuple(self.sequence(v) if isinstance(v, types.GeneratorType) else v for v in args)
+                if not issubclass(cls, HOLDING):
+                    self.reads.fix((given, kwargs))
                 init(of, *given, **kwargs)
         return of
 
@@ -334,6 +355,10 @@ class Calls:
             given.append(value)
         for value in kwargs.values():
             self.open(value)
+        if cls not in HOLDING and not issubclass(cls, BaseException):
+            made = self.with_numbers(function, tuple(given), kwargs)
+            if made is not NULL:
+                return made
         return function(*given, **kwargs)
 
     def pairs(self, value: Any) -> Any:
@@ -440,6 +465,7 @@ class Calls:
             if function is sorted or not self.opaque(list(args)):
                 return self.call_builtin(function, args, kwargs)
         if isinstance(kwargs.get("key"), BOUND):
+            self.reads.fix((args, kwargs["key"].__self__))
             return function(*args, **kwargs) if type(kwargs["key"].__self__) is list else NULL
         return self.call(KEYED[function], args, kwargs)
 

@@ -7,13 +7,14 @@ functions that are called run in CPython.
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from typing import Any
 
-from ..sources import Contents, Item, Lacks, Namespace, Object, Refusal
+from ..sources import Contents, Item, Lacks, Namespace, Object, Refusal, Source
 from .attributes import Attributes
 from .calls import Calls
 from .code import ASYNCHRONOUS, GENERATOR, NULL, Frame, bind, decode
+from .numbers import Numbers
 from .opcodes import HANDLERS, RETURNED, finish_send
 from .operators import Operators
 from .policy import Policy
@@ -23,7 +24,7 @@ from .tracebacks import Trail
 DEPTH = 200  # of calls: CPython's own stack holds several frames for each
 
 
-class Machine(Attributes, Calls, Operators):
+class Machine(Attributes, Calls, Operators, Numbers):
     """Runs functions; `reads` has what they read, `refusal` why that is not all that they depend on.
 
     Raises: what a function raises that it runs.
@@ -37,9 +38,9 @@ class Machine(Attributes, Calls, Operators):
     'calls builtins.print, of which nothing is known'
     """
 
-    def __init__(self, policy: Policy | None = None) -> None:
+    def __init__(self, policy: Policy | None = None, variable: Container[Source] = ()) -> None:
         self.policy = policy or Policy()
-        self.reads = Reads(self.policy)
+        self.reads = Reads(self.policy, variable)
         self.refusal: Refusal | None = None
         self.frame: Frame | None = None
         self.depth = 0
@@ -195,7 +196,7 @@ class Machine(Attributes, Calls, Operators):
         if space.get("__package__") == __package__ and name in space:
             return self.reads.hold(space[name])
         if name in space:
-            return self.reads.read(space[name], Item(Object(space), name))
+            return self.reads.take(space[name], Item(Object(space), name))
         built = space.get("__builtins__", {})
         built = built if isinstance(built, dict) else vars(built)
         if name not in built:
@@ -218,7 +219,7 @@ class Machine(Attributes, Calls, Operators):
                 f"cannot access local variable '{name}' where it is not associated with a value"
             ) from None
         source = self.reads.source(cell)
-        return value if source is None else self.reads.read(value, Contents(source))
+        return value if source is None else self.reads.take(value, Contents(source))
 
     def namespace(self, value: Any) -> dict[str, Any] | None:
         """An instance's `__dict__`."""

@@ -389,8 +389,9 @@ def list_extend(m: Machine, f: Frame, i: Instruction) -> None:
 
 @opcode("SET_UPDATE")
 def set_update(m: Machine, f: Frame, i: Instruction) -> None:
-    value = f.stack.pop()
-    f.stack[-i.arg].update(m.sequence(value))
+    items = m.sequence(f.stack.pop())
+    m.reads.fix(items)
+    f.stack[-i.arg].update(items)
 
 
 @opcode("DICT_UPDATE")

@@ -48,6 +48,7 @@ class Operators:
         def call(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any: ...
         def load_special(self, of: Any, name: str) -> Any: ...
         def opaque(self, value: Any, depth: int = 0) -> bool: ...
+        def with_numbers(self, function: Any, args: tuple, kwargs: dict[str, Any] | None = None) -> Any: ...
 
     def in_c(self, value: Any, *names: str) -> bool:
         """Whether these methods of a value's class are no functions in Python that could be interpreted."""
@@ -65,7 +66,9 @@ class Operators:
             self.open(b, symbol == "%" and isinstance(a, str))
             if in_place and not isinstance(a, IMMUTABLE) and not self.policy.is_native_object(a):
                 self.changes(a, f"writes in place ({symbol}=) to an object that was there before")
-            return (IN_PLACE if in_place else FUNCTIONS)[symbol](a, b)
+            function = (IN_PLACE if in_place else FUNCTIONS)[symbol]
+            made = self.with_numbers(function, (a, b))
+            return function(a, b) if made is NULL else made
         tries = [(a, own, b)] if in_place else []
         tries.append((a, forward, b))
         if type(a) is not type(b):
@@ -86,6 +89,7 @@ class Operators:
             if isinstance(
                 in_class(type(of), name), types.WrapperDescriptorType
             ):  # which runs nothing of the other's
+                self.reads.fix((of, other))
                 made = getattr(type(of), name)(of, other)
             else:
                 made = self.call(self.load_special(of, name), (other,), {})
@@ -96,7 +100,8 @@ class Operators:
     def unary(self, name: str, a: Any) -> Any:
         function, method = UNARY[name]
         if self.in_c(a, method):
-            return function(a)
+            made = self.with_numbers(function, (a,))
+            return function(a) if made is NULL else made
         return self.call(self.load_special(a, method), (), {})
 
     def compare(self, symbol: str, a: Any, b: Any) -> Any:
@@ -106,6 +111,9 @@ class Operators:
             if not (self.in_c(a, "__eq__") and self.in_c(b, "__eq__")):
                 return not self.truth(self.compare("==", a, b))
         if self.in_c(a, forward, backward) and self.in_c(b, forward, backward):
+            made = self.with_numbers(function, (a, b))
+            if made is not NULL:
+                return made
             for value in (a, b):
                 self.hashes(value, "compares")
                 self.reads.classed(value)
@@ -127,6 +135,8 @@ class Operators:
 
     def identical(self, a: Any, b: Any) -> bool:
         """`a is b`; two objects from outside have to be these."""
+        if a is not None and b is not None:
+            self.reads.fix([x for x in (a, b) if self.reads.number_source(x) is not None])
         if self.reads.active and a is not b and a is not None and b is not None:
             if self.reads.source(a) is not None and self.reads.source(b) is not None:
                 self.reads.pin(a)
@@ -137,6 +147,9 @@ class Operators:
         """`bool(a)`."""
         if a is True or a is False or a is None:
             return bool(a)
+        made = self.with_numbers(bool, (a,)) if self.reads.number_source(a) is not None else NULL
+        if made is not NULL:
+            return made
         if not self.in_c(a, "__bool__", "__len__"):
             name = "__bool__" if in_class(type(a), "__bool__") is not NULL else "__len__"
             return bool(self.call(self.load_special(a, name), (), {}))
@@ -154,6 +167,7 @@ class Operators:
 
     def hashes(self, a: Any, does: str = "hashes") -> None:
         """Refuse what would run Python's own methods of a value in C, such as `__eq__` and `__hash__` of a key or an item."""
+        self.reads.fix(a)
         if self.reads.active and self.opaque(a):
             self.refuse(f"{does} objects with methods in Python inside of a container")
 
@@ -200,6 +214,8 @@ class Operators:
         self.hashes(key)
         if isinstance(key, slice):
             self.open(value)
+        if not isinstance(of, (list, dict)):
+            self.reads.fix(value)
         if not self.policy.is_native_object(of):
             self.changes(of, f"writes an item of a {type(of).__name__} that was there before")
         of[key] = value
@@ -225,6 +241,7 @@ class Operators:
                     return True
             return False
         self.hashes(key)
+        self.reads.fix(of)
         source = self.reads.source(of)
         if isinstance(of, MAPPINGS) and source is not None:
             self.reads.classed(of)

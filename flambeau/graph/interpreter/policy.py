@@ -144,6 +144,12 @@ class Policy:
         """What is interpreted in place of a function in C: a function in Python, or None."""
         return None
 
+    def call_with_numbers(
+        self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], numbers: list[float]
+    ) -> tuple[Any, bool]:
+        """What a function in C returns, and whether these numbers among its arguments may be others when it is called again."""
+        return function(*args, **kwargs), False
+
     def refuses(self, function: Any, args: tuple[Any, ...]) -> str | None:
         """Why a call, which is native otherwise, cannot be captured."""
         return None

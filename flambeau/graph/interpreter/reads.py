@@ -5,9 +5,10 @@ from __future__ import annotations
 import enum
 import types
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from typing import Any
 
+from ..guards import renewed
 from ..sources import Attribute, ClassIs, Equals, Guard, Is, Item, Keys, Lacks, Length, Object, Same, Source
 from .policy import Policy
 
@@ -30,6 +31,9 @@ PINNED = (
     range,
 )
 MAPPINGS = (dict, OrderedDict)
+SETS = (set, frozenset)
+LARGEST = 1 << 63  # an int below it, and above its negative, is one of 64 bits
+HEAP_TYPE = 1 << 9  # a class made in Python, which no function in C knows the attributes of
 
 
 class Reads:
@@ -38,10 +42,16 @@ class Reads:
     An object is told by its identity, so nothing has to follow a value through the program's own containers.  Constants are
     guarded when they are read; functions, classes and modules are guarded to be these; of other objects only what is
     read of them is guarded.
+
+    A number from a source among `variable` may be another at the next call.  It is an object of its own, told by its identity too, as is
+    what is computed of it; where the program looks at it, or hands it to what cannot take another, it is guarded as a constant is.
     """
 
-    def __init__(self, policy: Policy) -> None:
+    def __init__(self, policy: Policy, variable: Container[Source] = ()) -> None:
         self.policy = policy
+        self.variable = variable
+        self.numbers: dict[int, tuple[float, Source]] = {}
+        self.fresh: dict[Source, float] = {}
         self.known: dict[int, tuple[Any, Source]] = {}
         self.guards: list[Guard] = []
         self.met: set[Any] = set()
@@ -88,6 +98,52 @@ class Reads:
             elif before != source:
                 self.guards.append(Same(source, before))
         return value
+
+    def take(self, value: Any, source: Source) -> Any:
+        """As `read`, where the program gets what is returned: a number that may vary as an object of its own."""
+        if self.active and varies(value) and source in self.variable and source not in self.met:
+            self.guard(ClassIs(source, type(value)))
+            return self.number(value, source)
+        return self.read(value, source)
+
+    def number(self, value: float, source: Source) -> float:
+        """A number as an object of its own."""
+        if source not in self.fresh:
+            made = self.fresh[source] = renewed(value)
+            self.numbers[id(made)] = made, source
+        return self.fresh[source]
+
+    def number_source(self, value: Any) -> Source | None:
+        """The source of a number that may vary; None for any other object."""
+        found = self.numbers.get(id(value))
+        return None if found is None else found[1]
+
+    def fix(self, value: Any, depth: int = 0) -> None:
+        """The program, or a function in C, looks at a number, or at those in a container: they are guarded."""
+        if not self.active or not (self.numbers or self.variable) or type(value) is str:
+            return
+        source = self.number_source(value)
+        if source is not None:
+            self.guard(Equals(source, value))
+        elif isinstance(value, (list, tuple, *SETS)) and depth < 8:
+            for item in value:
+                self.fix(item, depth + 1)
+        elif isinstance(value, dict) and depth < 8:
+            for key, item in dict.items(value):
+                self.fix(key, depth + 1)
+                self.fix(item, depth + 1)
+        elif type(value) is slice:
+            self.fix((value.start, value.stop, value.step), depth + 1)
+        elif not self._plain(value):  # an iterator, or what else in C holds objects
+            for number, source in list(self.numbers.values()):
+                self.guard(Equals(source, number))
+            self.variable = ()
+
+    def _plain(self, value: Any) -> bool:
+        """Whether a function in C finds no number in an object, which is no container of Python's own."""
+        if self.constant(value) or isinstance(value, PINNED) or self.policy.is_pinned(value):
+            return True
+        return self.policy.is_native_object(value) or bool(type(value).__flags__ & HEAP_TYPE)
 
     def hold(self, value: Any) -> Any:
         """The value, which is the same object at each call."""
@@ -171,7 +227,7 @@ class Reads:
             key = key + len(of) if key < 0 else key
         else:
             self.pin(key)
-        return self.read(value, Item(source, key))
+        return self.take(value, Item(source, key))
 
     def lacks(self, of: Source, key: Any) -> None:
         """The program looked for a key that a dict has not."""
@@ -185,6 +241,11 @@ class Reads:
             self.read(method.__func__, Attribute(source, "__func__"))
             self.read(method.__self__, Attribute(source, "__self__"))
         return method.__func__, method.__self__
+
+
+def varies(value: Any) -> bool:
+    """Whether a number of this class may be another at the next call: a float, or an int of 64 bits."""
+    return type(value) is float or (type(value) is int and -LARGEST < value < LARGEST)
 
 
 def items_of(value: Any, depth: int = 0) -> Iterator[Any]:
