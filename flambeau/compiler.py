@@ -408,7 +408,8 @@ def compile(
 
     A `backend` that is a function is given the graph, an `fx.GraphModule` whose call returns a tuple, and the tensors that the call was
     captured with, and returns what is called with such tensors and returns such a tuple. "eager", "eager_noexcept" and "aot_eager"
-    run as Python. `mode` and `options` change nothing for the library's own compiler: a new shape costs a plan, and kernels serve all shapes.
+    run as Python. `mode` and `options` change nothing for the library's own compiler: a new shape costs a plan, and kernels serve all
+    shapes.
 
     Numbers that the call reads are guarded too, until one is another: then the call is captured anew, and the number is read at each
     call from its place where operations on tensors take it. With `dynamic` numbers among the arguments are so at once, without

@@ -131,4 +131,4 @@ def test_a_function_that_is_refused_at_one_place_runs_as_python_after_three_capt
     for _ in range(2):
         for k in range(4):
             assert torch.equal(compiled(torch.ones(4), k), refused_for_one_branch(torch.ones(4), k))
-    assert not compiled.as_python and compiled.captures == 4
+    assert not compiled.as_python and compiled.captures == 2, "k == 0, and any other"
