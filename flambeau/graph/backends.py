@@ -20,6 +20,7 @@ from .compiled import switch_off as switch_off
 from .entries import Launch, Unplanned, entry_of, graph_of_capture, log, planned
 from .errors import BackendCompilerFailed, FailOnRecompileLimitHit, RecompileError, Unsupported
 from .guards import Guards
+from .region import Spent, node_of
 from .sources import Arguments, Capture, Equals, Item, Keywords, Refusal, Source
 
 SAME_NUMBER = 8  # captures for other values of one number, after which Python runs
@@ -126,8 +127,14 @@ class Backend:
     def _launch(self, capture: Capture, made: list[TensorBase]) -> Launch:
         if self.run is not None:
             return self._foreign(capture, made)
-        if not any(t.requires_grad for t in made):
+        on_tape = [k for k, t in enumerate(made) if t.requires_grad]
+        if not on_tape:
             return planned(capture, made)
+        if capture.freed:
+            freed = set(map(id, capture.freed))
+            if any(id(node_of(made[k])) not in freed for k in on_tape):
+                raise Unplanned("a result is on the tape beside the backward pass that runs within it")
+            return Spent(planned(capture, made), tuple(on_tape))
         from .partition import region_of
 
         found = region_of(capture.recording, [t for _, t in capture.inputs], made, capture.numbers)

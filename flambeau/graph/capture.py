@@ -15,6 +15,7 @@ tensor([1., 1.])
 from __future__ import annotations
 
 import contextlib
+import inspect
 import types
 from collections.abc import Callable, Container
 from pathlib import Path
@@ -25,22 +26,27 @@ from ..amp._state import get_autocast_dtype, is_autocast_enabled
 from ..amp.autocast_mode import autocast
 from ..autograd import grad
 from ..core.base.dtypes import Size, by_name, device, dtype, get_default_dtype
+from ..core.base.profiling import is_profiling
 from ..core.base.memory import _set_inference, is_inference_mode_enabled
 from ..core.base.tensor import TensorBase
+from ..core.call.interceptors import has_interceptors, is_recording
 from ..core.call.module import call as call_module
 from ..core.call.operation import Op
 from ..core.call.pointwise import InPlaceOp, PointwiseOp
 from ..core.make import mt19937
-from ..core.make.create import scalar_tensor
+from ..core.make.create import ones_like, scalar_tensor
+from ..core.tape.engine import run_backward
 from ..core.tape import _set_grad_enabled, is_grad_enabled
 from ..nn import Module
 from ..nn.parameter import Buffer, Parameter
 from ..operations.declare.registry import REGISTRY
 from .compiled import Compiled, is_capturing
 from .interpreter import Machine, Policy
+from .region import history
 from .record import Place, Recording, place
 from .sources import (
     Arguments,
+    Attribute,
     Capture,
     Guard,
     Item,
@@ -70,6 +76,7 @@ _UNSAFE = (
     "__delattr__",
     "__setattr__",
 )
+backward = Tensor.backward
 GRADIENT = getattr(Tensor, "grad")  # noqa: B009  the descriptor
 LOOKS = {id(getattr(Tensor, n)): n for n in (*_STATE, *_UNSAFE)}
 
@@ -106,6 +113,7 @@ class _Captures(Policy):
         self.before: list[tuple[Any, ...]] = []  # of the inputs: what calls must leave as it is
         self.recording = Recording()
         self.lines: list[tuple[str, int]] = []
+        self.freed: list[Any] = []  # nodes of the tape that backward passes of the call have run through
         self.machine = Machine(self, variable)
         self.numbers: dict[Source, float] = {}  # that operations were given
         self.machine.observe = self.observe
@@ -130,7 +138,10 @@ class _Captures(Policy):
             made.refusal = self.check(state) or None
             made.lines = self.lines
             if made.refusal is None:
-                made.output = _Outputs(self).of(result)
+                outputs = _Outputs(self)
+                made.output = outputs.of(result)
+                made.writes = [(place, outputs.of(value)) for place, value in m.reads.written.items()]
+                made.freed = self.freed
                 made.refusal = m.refusal
         if made.refusal is None:
             self.enter_numbers(made)
@@ -240,6 +251,41 @@ class _Captures(Policy):
             return function.function
         return _call_module if function is call_module else None
 
+    def run(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A native call.  A backward pass reads and writes `grad` of the leaves that it leads to."""
+        if function is not backward and function is not run_backward:
+            return function(*args, **kwargs)
+        given = inspect.signature(function).bind(*args, **kwargs)
+        given.apply_defaults()
+        options, reads = given.arguments, self.machine.reads
+        if function is run_backward and not options["accumulate"]:
+            return function(*args, **kwargs)
+        roots = options["roots"] if function is run_backward else [args[0]]
+        nodes, leaves, why = history(roots, [t for _, t in self.inputs])
+        if options["create_graph"]:
+            why = "a backward pass within it is recorded (create_graph)"
+        if why is not None:
+            self.machine.refuse(why)
+        before = []
+        for leaf in leaves:
+            source = reads.source(leaf)
+            if source is not None:
+                reads.read(leaf.grad, Attribute(source, "grad"))
+            elif not self.is_made(leaf):
+                self.machine.refuse(
+                    "a backward pass within it leads to a tensor that nothing it read leads to"
+                )
+            before.append((leaf, source, leaf.grad))
+        if function is backward and options["gradient"] is None and args[0].numel() == 1:
+            options["gradient"] = ones_like(args[0])  # by a call that is recorded
+        result = function(*given.args, **given.kwargs)
+        for leaf, source, grad in before:
+            if source is not None and leaf.grad is not grad:
+                reads.write(Attribute(source, "grad"), leaf.grad)
+        if not options.get("retain", options.get("retain_graph")):
+            self.freed += nodes
+        return result
+
     def refuses(self, function: Any, args: tuple[Any, ...]) -> str | None:
         name = LOOKS.get(id(function))
         if (
@@ -265,7 +311,12 @@ HASHED = (Op, type, types.FunctionType, types.BuiltinFunctionType, type(call_mod
 NATIVE = frozenset(
     (
         grad,
+        backward,
+        run_backward,
         is_capturing,
+        is_profiling,
+        is_recording,
+        has_interceptors,
         device,
         dtype,
         Size,

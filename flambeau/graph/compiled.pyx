@@ -124,6 +124,28 @@ cdef class Build:
 
 
 @cython.final
+cdef class Write:
+    """What a call leaves in an object that was there before it, the one in slot `number`: an item, an attribute, or a cell's contents."""
+
+    cdef readonly str kind
+    cdef readonly int number
+    cdef readonly object key
+    cdef readonly Build build
+
+    def __init__(self, str kind, int number, key, Build build not None):
+        self.kind, self.number, self.key, self.build = kind, number, key, build
+
+    cdef int put(self, object of, object value) except -1:
+        if self.kind == "item":
+            of[self.key] = value
+        elif self.kind == "attribute":
+            setattr(of, self.key, value)
+        else:
+            of.cell_contents = value
+        return 0
+
+
+@cython.final
 cdef class Entry:
     """One capture of a function: what must hold, what runs, and what is made of it; without a launch, why not."""
 
@@ -132,11 +154,12 @@ cdef class Entry:
     cdef readonly object launch        # called with the inputs; returns a tuple of tensors
     cdef Runner runner                 # the launch, where it is one
     cdef readonly Build build
+    cdef readonly tuple writes         # what is left in objects that were there before
     cdef readonly object why           # a refusal
     cdef readonly int64_t hits
 
-    def __init__(self, Guards guards not None, launch, build, why=None):
-        self.guards, self.launch, self.build, self.why = guards, launch, build, why
+    def __init__(self, Guards guards not None, launch, build, why=None, tuple writes=()):
+        self.guards, self.launch, self.build, self.why, self.writes = guards, launch, build, why, writes
         if type(launch) is Runner:
             self.runner = launch
 
@@ -144,6 +167,8 @@ cdef class Entry:
         cdef unsigned int before = casting()
         cdef int k, n = self.guards.inputs, tensors = n - self.guards.number_count
         cdef list numbers = None
+        cdef Write write
+        cdef list objects = [<object>values[write.number] for write in self.writes] if self.writes else None
         self.hits += 1
         if tensors < n:
             numbers = [number_tensor(<object>values[<int>slot]) for slot in self.guards.number_slots]
@@ -161,9 +186,22 @@ cdef class Entry:
             set_casting(before)
             for k in range(n):
                 Py_DECREF(<object>found[k])
+        if self.writes:
+            return self.written(found, values, <tuple>made, objects)
         if self.build.kind == OUTPUT:
             return (<tuple>made)[self.build.number]
         return self.build.of(found, values, <tuple>made, {} if self.build.items else None)
+
+
+    cdef object written(self, PyObject** found, PyObject** values, tuple made, list objects):
+        """The result, with what the call leaves elsewhere: all is made before anything is put where it belongs."""
+        cdef dict known = {}
+        cdef Write write
+        result = self.build.of(found, values, made, known)
+        cdef list left = [write.build.of(found, values, made, known) for write in self.writes]
+        for write, of, value in zip(self.writes, objects, left):
+            write.put(of, value)
+        return result
 
 
 cdef TensorBase number_tensor(object x):

@@ -9,12 +9,12 @@ from typing import Any
 
 from ..core.base.tensor import TensorBase
 from ..fx import GraphModule
-from .compiled import Build, Entry, is_silent
+from .compiled import Build, Entry, Write, is_silent
 from .guards import Guards
 from .lower import plan
 from .program import Program
 from .record import place
-from .sources import Capture, Made, Refusal, Source
+from .sources import Attribute, Capture, Contents, Item, Made, Refusal, Source
 from .trace import graph_of
 
 log = logging.getLogger("flambeau.graph")
@@ -38,10 +38,11 @@ def entry_of(capture: Capture, launch_of: Callable[[Capture, list[TensorBase]], 
     try:
         result = _Result(capture, guards)
         build = result.build(capture.output)
+        writes = tuple(result.write(place, value) for place, value in capture.writes)
         launch = launch_of(capture, result.made)
     except Unplanned as error:
         return Entry(guards, None, None, why=Refusal(str(error)))
-    return Entry(guards, launch, build)
+    return Entry(guards, launch, build, writes=writes)
 
 
 def graph_of_capture(capture: Capture, made: list[TensorBase]) -> GraphModule:
@@ -80,6 +81,16 @@ class _Result:
         self.given = [t for _, t in capture.inputs]
         self.before = {place(t).storage for t in capture.recording.inputs}
         self.builds: dict[int, Build] = {}  # of the objects that the call made
+
+    def write(self, where: Source, value: Any) -> Write:
+        """What a call leaves at a place that was there before it."""
+        build = self.build(value)
+        if isinstance(where, Item):
+            return Write("item", self.guards.slot(where.of), where.key, build)
+        if isinstance(where, Contents):
+            return Write("contents", self.guards.slot(where.of), None, build)
+        assert isinstance(where, Attribute), where
+        return Write("attribute", self.guards.slot(where.of), where.name, build)
 
     def build(self, x: Any) -> Build:
         if isinstance(x, Source):

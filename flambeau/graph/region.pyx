@@ -22,6 +22,12 @@ cdef extern from "Python.h":
     Py_ssize_t Py_REFCNT(PyObject* o)
 
 
+cdef str FREED = (
+    "Trying to backward through the graph a second time (or directly access saved tensors after they have already been freed). Saved "
+    "intermediate values of the graph are freed when you call .backward() or autograd.grad(). Specify retain_graph=True if you need to "
+    "backward through the graph a second time.")
+
+
 cdef class Cotangent:
     """The geometry in which the backward plan takes the gradient of a result."""
 
@@ -79,6 +85,8 @@ cdef class RegionNode(Node):
         cdef bint donates
         cdef TensorBase t
         cdef Region region = self.region
+        if region is None:
+            raise RuntimeError(FREED)
         if grad_enabled() & REVERSE:
             return region.differentiated(self, grads)
         for k in range(self.outputs):
@@ -253,10 +261,7 @@ cdef class Region:
             raise RuntimeError(f"{node.name()}: a compiled function cannot be differentiated twice here: {self.why}. Call it without "
                                "compile.")
         if node.inputs is None:
-            raise RuntimeError(
-                "Trying to backward through the graph a second time (or directly access saved tensors after they have already been "
-                "freed). Saved intermediate values of the graph are freed when you call .backward() or autograd.grad(). Specify "
-                "retain_graph=True if you need to backward through the graph a second time.")
+            raise RuntimeError(FREED)
         given = list(node.inputs)
         for k in range(<int>len(given)):
             if given[k] is None:
@@ -284,6 +289,26 @@ cdef class Region:
             return run_backward(roots, arrived, True, bool(before & REVERSE), [given[k] for k in self.wanted], False)
         finally:
             set_grad(before)
+
+
+cdef class Spent:
+    """A plan that runs a backward pass itself: its results on the tape are those whose history that pass has freed."""
+
+    cdef readonly Runner plan
+    cdef readonly tuple results         # their numbers
+
+    def __init__(self, Runner plan not None, tuple results):
+        self.plan, self.results = plan, results
+
+    def __call__(self, *tensors):
+        cdef tuple made = <tuple>self.plan.call(PySequence_Fast_ITEMS(tensors), len(tensors))
+        cdef RegionNode node = RegionNode.__new__(RegionNode)
+        cdef int k
+        node.outputs = <int>len(self.results)
+        node.set_edges(0)
+        for k in range(node.outputs):
+            attach(<TensorBase>made[<int>self.results[k]], node, k)
+        return made
 
 
 # --- recording a backward pass ------------------------------
@@ -348,3 +373,46 @@ def obstacle(outputs, inputs):
             if node.targets[k] != NULL:
                 front.append(<object>node.targets[k])
     return None
+
+
+def node_of(TensorBase t not None):
+    """The node of the tape that a tensor is a result of; None for a leaf."""
+    return t.grad_fn_now()
+
+
+def history(roots, inputs):
+    """What a backward pass from `roots` runs through: the nodes, the leaves, and why a recording of it would not be all that it does.
+
+    `inputs` were there before the recording.
+    """
+    cdef set known = set()
+    cdef list front = [], nodes = [], leaves = []
+    cdef set outside = {id((<TensorBase?>t).grad_fn_now()) for t in inputs if (<TensorBase>t).grad_fn_now() is not None}
+    cdef str why = None
+    cdef Node node
+    cdef int k
+    for x in roots:
+        fn = (<TensorBase?>x).grad_fn_now()
+        front.append(x if fn is None else fn)
+    while front:
+        found = front.pop()
+        if id(found) in known:
+            continue
+        known.add(id(found))
+        if not isinstance(found, Node):
+            if (<TensorBase>found).hooks is not None:
+                why = "a hook is on a tensor that a backward pass within it leads to"
+            leaves.append(found)
+            continue
+        node = <Node>found
+        if id(node) in outside:
+            why = "a backward pass within it leads to what ran before the call"
+        elif isinstance(node, FunctionNode):
+            why = f"the derivative of {node.name()} is Python's"
+        elif node.pre_hooks or node.post_hooks:
+            why = "a hook is on a tensor that is made inside"
+        nodes.append(node)
+        for k in range(node.edges):
+            if node.targets[k] != NULL:
+                front.append(<object>node.targets[k])
+    return nodes, leaves, why

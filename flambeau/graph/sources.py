@@ -221,7 +221,10 @@ class Capture:
     after the call; and that nobody replaces code or defaults of a function.
 
     `output` says how to make the result anew: a `Source` for an object that was there before the call, an input among them; a
-    tensor that the recording made; a `Made`; else a constant.  `lines` has the program's file and line of each call of the recording.
+    tensor that the recording made; a `Made`; else a constant.  `writes` has what the call leaves in objects that were there before it: the
+    places (entries of dicts, of an instance's `__dict__` and of lists, contents of cells, `grad` of tensors), each with what `output`
+    says of a result.  `freed` are nodes of the tape that a backward pass within the call has run through.  `lines` has the program's file
+    and line of each call of the recording.
 
     `numbers` are objects among the arguments of the recording's calls, each with the input that it is read from; the last inputs are
     these.
@@ -233,5 +236,7 @@ class Capture:
     inputs: list[tuple[Source, TensorBase]] = field(default_factory=list)
     refusal: Refusal | None = None
     output: Any = None
+    writes: list[tuple[Source, Any]] = field(default_factory=list)
+    freed: list[Any] = field(default_factory=list)
     lines: list[tuple[str, int]] = field(default_factory=list)
     numbers: list[tuple[float, int]] = field(default_factory=list)

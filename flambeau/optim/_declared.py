@@ -28,7 +28,7 @@ from ..codegen.expr import Expr
 from ..core.base.dtypes import by_name, get_default_dtype
 from ..core.base.spelling import hint
 from ..core.base.tensor import TensorBase
-from ..core.call.interceptors import has_interceptors
+from ..core.call.interceptors import has_interceptors, is_recording
 from ..core.make.create import full, zeros_like
 from ..core.views.views import view_as_real
 from ._fused import Fused, Leaf, which_are_off
@@ -245,16 +245,16 @@ class Declared(Optimizer):
     # --- state ---
     def _complete(self, group: Group, p: Any) -> bool:
         """Makes the entries that a parameter has not yet; whether there were any."""
-        state, made = self.state[p], False
+        made = False
         for name, entry in self.entries.items():
-            if name not in state and (not entry.when or group[entry.when]):
+            if (not entry.when or group[entry.when]) and name not in self.state.get(p, ()):
                 start = _squeezed(group[entry.start]) if isinstance(entry.start, str) else entry.start
                 if entry.is_scalar:
                     value = start if entry.is_plain else _number(start, group, p)
                 else:
                     value = _tensor_like(p, start)
                 if value is not None:
-                    state[name], made = value, True
+                    self.state[p][name], made = value, True
         return made
 
     # --- steps ---
@@ -276,7 +276,10 @@ class Declared(Optimizer):
             params, grads = self._step_sparse(group, params, grads)
         if not params:
             return
-        if not self.elementwise or self.defaults.get("differentiable") or group.get("capturable"):
+        whole = (
+            not self.elementwise or is_recording()
+        )  # a recording has no numbers that change from step to step
+        if whole or self.defaults.get("differentiable") or group.get("capturable"):
             self._step_by_operations(group, params, grads)
         else:
             self._fused_step(group, params, grads)
@@ -454,7 +457,7 @@ class Declared(Optimizer):
     def _step_one(
         self, p: Any, g: Any, numbers: dict[str, Any], on: Mapping[str, Any], differentiable: bool
     ) -> None:
-        state = self.state[p]
+        state = self.state.get(p, {})
         names = [name for name in self._tensors if name in state]
         written = [_real(x) for x in (p, *map(state.__getitem__, names))]
         # What the tape saves must not be written over: the rule sees copies then.
@@ -462,7 +465,10 @@ class Declared(Optimizer):
         scalars: dict[str, Any] = {}
         for name in self._scalars:
             beside = numbers.get("capturable") or (differentiable and self.entries[name].is_taped)
-            scalars[name] = state[name].to(p.device) if beside else float(state[name])
+            if is_recording() and not beside and not self.entries[name].is_plain:
+                scalars[name] = state[name].double()  # in the precision of Python's numbers
+            else:
+                scalars[name] = state[name].to(p.device) if beside else float(state[name])
         if "step" in scalars:
             scalars["step"] = scalars["step"] + 1
         numbers |= scalars

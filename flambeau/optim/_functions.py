@@ -21,13 +21,14 @@ def _for_all(
 ) -> Callable[..., Any]:
     """`bounded`: the operation on a tensor and a number, where `name` takes tensors alone."""
     operation = _operations[name]
+    with_number = None if bounded is None else _operations[bounded]
 
     def function(*given: Any) -> Any:
         if any(isinstance(x, Expr) for x in given):
             return traced(*given)
         tensors = [isinstance(x, TensorBase) for x in given]
-        if bounded is not None and tensors == [True, False]:
-            return _operations[bounded](*given)
+        if with_number is not None and tensors == [True, False]:
+            return with_number(*given)
         return (operation if any(tensors) else plain)(*given)
 
     function.__name__ = name

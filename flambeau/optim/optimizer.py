@@ -130,7 +130,7 @@ def _with_hooks(step: Callable) -> Callable:
                 return between(self, args, kwargs)
             finally:
                 end_span(entry)
-        own = self._optimizer_step_pre_hooks or self._optimizer_step_post_hooks
+        own = vars(self).get("_optimizer_step_pre_hooks") or vars(self).get("_optimizer_step_post_hooks")
         if own or _global_pre_hooks or _global_post_hooks:
             return between(self, args, kwargs)
         return step(self, *args, **kwargs)

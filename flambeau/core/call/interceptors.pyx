@@ -96,6 +96,11 @@ def has_interceptors() -> bool:
     return runtime.interceptors != 0
 
 
+def is_recording() -> bool:
+    """Whether the leaves that this thread calls are written into a recording."""
+    return flambeau_thread.recording != NULL
+
+
 def modes_on(bint upper) -> list:
     """The modes that see what is called now, the outermost first."""
     return list(stack_of(upper))

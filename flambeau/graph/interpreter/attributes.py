@@ -235,28 +235,48 @@ class Attributes:
 
     def store_attribute(self, of: Any, name: str, value: Any) -> None:
         """`of.name = value`."""
-        if self.reads.active:
-            why = f"writes the attribute {name!r} of an object that was there before"
-            if isinstance(of, (type, types.ModuleType)):
-                self.refuse(f"writes the attribute {name!r} of {of.__name__}")
-            elif self.policy.is_native_object(of):
+        if not self.reads.active:
+            setattr(of, name, value)
+            return
+        if isinstance(of, (type, types.ModuleType)):
+            self.refuse(f"writes the attribute {name!r} of {of.__name__}")
+            setattr(of, name, value)
+            return
+        setter = in_class(type(of), "__setattr__")
+        if isinstance(setter, types.FunctionType):
+            self.reads.classed(of)
+            self.call(self.reads.hold(setter), (of, name, value), {})
+            return
+        self.put_attribute(of, name, value)
+
+    def put_attribute(self, of: Any, name: str, value: Any) -> None:
+        """`object.__setattr__(of, name, value)`."""
+        source = self.reads.classed(of)
+        found = in_class(type(of), name)
+        if isinstance(found, property) and isinstance(found.fset, types.FunctionType):
+            self.call(self.reads.hold(found.fset), (of, value), {})
+            return
+        put = in_class(type(found), "__set__")
+        if isinstance(put, types.FunctionType):
+            self.call(self.reads.hold(put), (found, of, value), {})
+            return
+        if self.policy.is_native_object(of):
+            if not self.policy.is_variable(found):
                 self.refuse(f"writes the attribute {name!r} of a {type(of).__name__}")
+            elif source is not None:
+                self.reads.write(Attribute(source, name), value)
+        elif source is not None:
+            space = self.namespace(of)
+            if put is not NULL or space is None:
+                self.refuse(f"writes the attribute {name!r} of an object that was there before")
             else:
-                self.changes(of, why)
-        if self.reads.active:
-            setter = in_class(type(of), "__setattr__")
-            if isinstance(setter, types.FunctionType):
-                self.call(self.reads.hold(setter), (of, name, value), {})
-                return
-            found = in_class(type(of), name)
-            if isinstance(found, property) and isinstance(found.fset, types.FunctionType):
-                self.call(self.reads.hold(found.fset), (of, value), {})
-                return
-            put = in_class(type(found), "__set__")
-            if isinstance(put, types.FunctionType):
-                self.call(self.reads.hold(put), (found, of, value), {})
-                return
-        setattr(of, name, value)
+                if name not in space:
+                    self.reads.changed.add(Namespace(source))
+                self.reads.write(Item(Namespace(source), name), value)
+        if isinstance(in_class(type(of), "__setattr__"), types.FunctionType):
+            object.__setattr__(of, name, value)
+        else:
+            setattr(of, name, value)
 
     def delete_attribute(self, of: Any, name: str) -> None:
         """`del of.name`."""

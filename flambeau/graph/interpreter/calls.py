@@ -92,10 +92,11 @@ HARMLESS = frozenset(
 
 
 @functools.lru_cache(maxsize=4096)
-def interprets(kind: type) -> bool:
-    """Whether a class has methods in Python that operators and functions in C call."""
+def interprets(kind: type, names: tuple[str, ...] = ()) -> bool:
+    """Whether a class has methods in Python that operators and functions in C call; `names`: one of these."""
     return any(
-        name[:2] == name[-2:] == "__" and isinstance(value, types.FunctionType) and name not in HARMLESS
+        isinstance(value, types.FunctionType)
+        and (name in names if names else name[:2] == name[-2:] == "__" and name not in HARMLESS)
         for base in kind.__mro__
         for name, value in vars(base).items()
     )
@@ -174,7 +175,7 @@ class Calls:
             if any(isinstance(item, (types.FunctionType, types.MethodType)) for item in items_of(value)):
                 self.refuse(f"hands a function in Python to {function.__name__}")
         made = self.with_numbers(function, args, kwargs)
-        return function(*args, **kwargs) if made is NULL else made
+        return self.policy.run(function, args, kwargs) if made is NULL else made
 
     def call_unknown(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         name = getattr(function, "__qualname__", None) or type(function).__qualname__
@@ -231,6 +232,8 @@ class Calls:
             return self.call_native(function, args if given is None else given, kwargs)
         if not isinstance(of, VALUES) and name not in OBJECT:
             return self.call_unknown(function, args if given is None else given, kwargs)
+        if name == "__setattr__" and len(args) == 2 and not kwargs and function.__objclass__ is object:
+            return self.put_attribute(of, *args)  # type: ignore[attr-defined]
         if name in ("__setattr__", "__delattr__"):
             self.changes(of, f"writes the attribute {args[0]!r} of an object that was there before")
             return function(*(args if given is None else given), **kwargs)
@@ -276,8 +279,10 @@ class Calls:
             self.reads.lacks(source, args[0])
         return found
 
-    def opaque(self, value: Any, depth: int = 0) -> bool:
-        """Whether a function in C may run Python's methods of a value: those of a class that is no container and not known."""
+    def opaque(self, value: Any, depth: int = 0, names: tuple[str, ...] = ()) -> bool:
+        """Whether a function in C may run Python's methods of a value (`names`: one of these): those of a class that is no container and
+        not known.
+        """
         kind = type(value)
         if isinstance(value, (type, types.FunctionType, types.BuiltinFunctionType, types.ModuleType)):
             return False
@@ -285,9 +290,9 @@ class Calls:
             return False
         if depth < 8 and isinstance(value, (list, tuple, set, frozenset, dict)):
             items = (*value.keys(), *value.values()) if isinstance(value, dict) else value
-            if any(self.opaque(item, depth + 1) for item in items):
+            if any(self.opaque(item, depth + 1, names) for item in items):
                 return True
-        return interprets(kind)  # type: ignore[arg-type]
+        return interprets(kind, names)  # type: ignore[arg-type]
 
     # --- classes --------------------------------------------------------------------------------------------------------
     def call_class(self, cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -429,6 +434,14 @@ class Calls:
             self.reads.sized(args[0])
         return len(args[0])
 
+    def _id(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if len(args) != 1:
+            return NULL
+        if self.reads.source(args[0]) is None:
+            self.refuse("looks at the identity of an object that it made")
+        self.reads.pin(args[0])
+        return id(args[0])
+
     def _iter(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return self.iterate(args[0]) if len(args) == 1 else NULL
 
@@ -515,7 +528,7 @@ SPECIAL: dict[Any, Callable[..., Any]] = {
     globals: Calls._globals,
     vars: Calls._vars,
     callable: lambda m, args, kwargs: (m.reads.classed(args[0]), callable(*args))[1],
-    id: lambda m, args, kwargs: (m.refuse("looks at the identity of an object"), id(*args))[1],
+    id: Calls._id,
     issubclass: lambda m, args, kwargs: issubclass(*args),
     **{f: functools.partial(lambda f, m, a, k: m._keyed(f, a, k), f) for f in KEYED},
     **{f: functools.partial(lambda f, m, a, k: m.call(REPLACED[f], a, k), f) for f in REPLACED},

@@ -7,6 +7,7 @@ functions that are called run in CPython.
 from __future__ import annotations
 
 import types
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Container, Iterator
 from typing import Any
 
@@ -21,6 +22,7 @@ from .policy import Policy
 from .reads import Reads
 from .tracebacks import Trail
 
+DICTS = (dict, OrderedDict, defaultdict)
 DEPTH = 200  # of calls: CPython's own stack holds several frames for each
 
 
@@ -40,8 +42,8 @@ class Machine(Attributes, Calls, Operators, Numbers):
 
     def __init__(self, policy: Policy | None = None, variable: Container[Source] = ()) -> None:
         self.policy = policy or Policy()
-        self.reads = Reads(self.policy, variable)
         self.refusal: Refusal | None = None
+        self.reads = Reads(self.policy, self.refuse, variable)
         self.frame: Frame | None = None
         self.depth = 0
         self.trail = Trail()
@@ -67,6 +69,22 @@ class Machine(Attributes, Calls, Operators, Numbers):
     def changes(self, value: Any, why: str) -> None:
         """The program writes to an object; it may to those that it made itself."""
         if self.reads.active and self.reads.source(value) is not None:
+            self.refuse(why)
+
+    def writes_item(self, of: Any, key: Any, value: Any, why: str) -> None:
+        """The program puts a value under a key of a dict or list; refused where that cannot be done again."""
+        source = self.reads.source(of) if self.reads.active else None
+        if source is None:
+            return
+        if type(of) in DICTS and (self.reads.constant(key) or self.reads.source(key) is not None):
+            if key not in of:
+                self.reads.changed.add(source)
+            self.reads.pin(key)
+            self.reads.write(Item(source, key), value)
+        elif type(of) is list and type(key) is int and -len(of) <= key < len(of):
+            self.reads.sized(of)
+            self.reads.write(Item(source, key % len(of)), value)
+        else:
             self.refuse(why)
 
     def open(self, value: Any, deep: bool = False) -> None:

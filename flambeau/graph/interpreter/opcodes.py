@@ -8,6 +8,7 @@ import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from ..sources import Contents, Item, Object
 from .code import NULL, Frame, Instruction
 
 if TYPE_CHECKING:
@@ -146,9 +147,11 @@ def load_deref(m: Machine, f: Frame, i: Instruction) -> None:
 
 @opcode("STORE_DEREF")
 def store_deref(m: Machine, f: Frame, i: Instruction) -> None:
-    cell = f.locals[i.value]
-    m.changes(cell, f"writes {i.value!r} of an enclosing function")
-    cell.cell_contents = f.stack.pop()
+    cell, value = f.locals[i.value], f.stack.pop()
+    source = m.reads.source(cell) if m.reads.active else None
+    if source is not None:
+        m.reads.write(Contents(source), value)
+    cell.cell_contents = value
 
 
 @opcode("DELETE_DEREF")
@@ -169,8 +172,10 @@ def load_global(m: Machine, f: Frame, i: Instruction) -> None:
 
 @opcode("STORE_GLOBAL")
 def store_global(m: Machine, f: Frame, i: Instruction) -> None:
-    m.refuse(f"writes the global {i.value!r}")
-    f.globals[i.value] = f.stack.pop()
+    value = f.stack.pop()
+    if m.reads.active:
+        m.reads.write(Item(Object(f.globals), i.value), value)
+    f.globals[i.value] = value
 
 
 @opcode("DELETE_GLOBAL")

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import operator
 import types
+from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
-from ..sources import Lacks
+from ..sources import Attribute, Lacks
 from .attributes import in_class
 from .code import NULL
-from .policy import CONTAINERS, ITERATORS, Policy
+from .policy import CALLED_BY_CONTAINERS, CONTAINERS, ITERATORS, Policy
 from .reads import MAPPINGS, Reads
 
 NAMES = {
@@ -44,10 +45,11 @@ class Operators:
 
         def refuse(self, why: str) -> None: ...
         def changes(self, value: Any, why: str) -> None: ...
+        def writes_item(self, of: Any, key: Any, value: Any, why: str) -> None: ...
         def open(self, value: Any, deep: bool = False) -> None: ...
         def call(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any: ...
         def load_special(self, of: Any, name: str) -> Any: ...
-        def opaque(self, value: Any, depth: int = 0) -> bool: ...
+        def opaque(self, value: Any, depth: int = 0, names: tuple[str, ...] = ()) -> bool: ...
         def with_numbers(self, function: Any, args: tuple, kwargs: dict[str, Any] | None = None) -> Any: ...
 
     def in_c(self, value: Any, *names: str) -> bool:
@@ -168,7 +170,7 @@ class Operators:
     def hashes(self, a: Any, does: str = "hashes") -> None:
         """Refuse what would run Python's own methods of a value in C, such as `__eq__` and `__hash__` of a key or an item."""
         self.reads.fix(a)
-        if self.reads.active and self.opaque(a):
+        if self.reads.active and self.opaque(a, names=CALLED_BY_CONTAINERS):
             self.refuse(f"{does} objects with methods in Python inside of a container")
 
     # --- items ----------------------------------------------------------------------------------------------------------
@@ -195,6 +197,11 @@ class Operators:
             if key not in of:
                 self.reads.classed(of)
                 self.reads.lacks(source, key)
+                if type(of) is defaultdict and of.default_factory is not None:
+                    factory = self.reads.read(of.default_factory, Attribute(source, "default_factory"))
+                    made = self.call(factory, (), {})
+                    self.store_item(of, key, made)
+                    return made
             return self.reads.item(of, key, of[key])
         self.transparent(of, "reads an item of")
         return of[key]
@@ -217,7 +224,7 @@ class Operators:
         if not isinstance(of, (list, dict)):
             self.reads.fix(value)
         if not self.policy.is_native_object(of):
-            self.changes(of, f"writes an item of a {type(of).__name__} that was there before")
+            self.writes_item(of, key, value, f"writes an item of a {type(of).__name__} that was there before")
         of[key] = value
 
     def delete_item(self, of: Any, key: Any) -> None:

@@ -77,6 +77,9 @@ WRITES = {
 }
 WRITING = {kind: frozenset(names.split()) for kind, names in WRITES.items()}
 
+# Methods of items that containers call.
+CALLED_BY_CONTAINERS = ("__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__", "__hash__")
+
 # Functions of which neither result nor side effect depends on more than their arguments, which they read whole.
 PURE = frozenset(
     (
@@ -149,6 +152,10 @@ class Policy:
     ) -> tuple[Any, bool]:
         """What a function in C returns, and whether these numbers among its arguments may be others when it is called again."""
         return function(*args, **kwargs), False
+
+    def run(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A native call; what it writes to objects that were there before is noted in `Reads.written`."""
+        return function(*args, **kwargs)
 
     def refuses(self, function: Any, args: tuple[Any, ...]) -> str | None:
         """Why a call, which is native otherwise, cannot be captured."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import types
 from collections import OrderedDict
-from collections.abc import Container, Iterator
+from collections.abc import Callable, Container, Iterator
 from typing import Any
 
 from ..guards import renewed
@@ -47,14 +47,18 @@ class Reads:
     what is computed of it; where the program looks at it, or hands it to what cannot take another, it is guarded as a constant is.
     """
 
-    def __init__(self, policy: Policy, variable: Container[Source] = ()) -> None:
-        self.policy = policy
+    def __init__(
+        self, policy: Policy, refuse: Callable[[str], None], variable: Container[Source] = ()
+    ) -> None:
+        self.policy, self.refuse = policy, refuse
         self.variable = variable
         self.numbers: dict[int, tuple[float, Source]] = {}
         self.fresh: dict[Source, float] = {}
         self.known: dict[int, tuple[Any, Source]] = {}
         self.guards: list[Guard] = []
         self.met: set[Any] = set()
+        self.written: dict[Source, Any] = {}  # places that the program wrote to, and what lies there now
+        self.changed: set[Source] = set()  # containers whose keys are not those before the call any more
         self.active = True
 
     def guard(self, guard: Guard, *key: Any) -> None:
@@ -145,6 +149,11 @@ class Reads:
             return True
         return self.policy.is_native_object(value) or bool(type(value).__flags__ & HEAP_TYPE)
 
+    def write(self, place: Source, value: Any) -> None:
+        """The program wrote there; what it reads there from now on is its own."""
+        self.met.add(place)
+        self.written[place] = value
+
     def hold(self, value: Any) -> Any:
         """The value, which is the same object at each call."""
         if self.active and not self.constant(value) and id(value) not in self.known:
@@ -174,6 +183,8 @@ class Reads:
         source = self.classed(value)
         if source is None:
             return None
+        if source in self.changed:
+            self.refuse(f"reads all of a {type(value).__name__} that it has put something into")
         if isinstance(value, MAPPINGS):
             for key in value:
                 self.pin(key)

@@ -1,0 +1,226 @@
+"""Whole training steps in one compiled function: backward passes, `.grad`, optimisers."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+
+import flambeau as torch
+from flambeau import nn
+from flambeau.nn import functional as F
+
+OPTIMIZERS = {
+    "SGD": dict(lr=0.1),
+    "SGD with momentum": dict(lr=0.1, momentum=0.9, weight_decay=0.01),
+    "SGD, nesterov": dict(lr=0.1, momentum=0.9, nesterov=True, maximize=True),
+    "Adam": dict(lr=0.01, amsgrad=True),
+    "AdamW": dict(lr=0.01),
+    "Adagrad": dict(lr=0.05),
+    "Adadelta": dict(lr=1.0),
+    "Adamax": dict(lr=0.01),
+    "RMSprop": dict(lr=0.01, momentum=0.5, centered=True),
+    "Rprop": dict(lr=0.01),
+    "NAdam": dict(lr=0.01),
+    "RAdam": dict(lr=0.01),
+    "ASGD": dict(lr=0.01),
+}
+
+
+def network():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 3))
+
+
+def batches(n=5):
+    generator = torch.Generator().manual_seed(1)
+    return [
+        (torch.randn(4, 6, generator=generator), torch.randint(0, 3, (4,), generator=generator))
+        for _ in range(n)
+    ]
+
+
+def step_of(net, optimizer):
+    def step(x, y):
+        optimizer.zero_grad()
+        loss = F.cross_entropy(net(x), y)
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    return step
+
+
+def close(a, b):
+    torch.testing.assert_close(a, b, rtol=2e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_a_step_with_an_optimiser_is_captured_whole(name):
+    plain, compiled = network(), network()
+    kind = getattr(torch.optim, name.split()[0].rstrip(","))
+    optimizers = [kind(net.parameters(), **OPTIMIZERS[name]) for net in (plain, compiled)]
+    eager = step_of(plain, optimizers[0])
+    step = torch.compile(step_of(compiled, optimizers[1]), fullgraph=True)
+    for x, y in batches(6):
+        close(step(x, y), eager(x, y))
+        for a, b in zip(compiled.parameters(), plain.parameters()):
+            close(a, b)
+            close(a.grad, b.grad)
+    assert step.captures <= 3  # without gradients and state, then with both
+    states = [optimizer.state_dict()["state"] for optimizer in optimizers]
+    assert states[0].keys() == states[1].keys()
+    for k in states[0]:
+        assert states[0][k].keys() == states[1][k].keys()
+        for entry, value in states[0][k].items():
+            close(torch.as_tensor(states[1][k][entry]), torch.as_tensor(value))
+
+
+@pytest.mark.parametrize("set_to_none", [True, False])
+def test_gradients_add_up_where_they_are_not_cleared(set_to_none):
+    plain, compiled = network(), network()
+
+    def accumulate(net):
+        def step(x, y):
+            for p in net.parameters():
+                if p.grad is not None and x.sum() is None:
+                    p.grad = None
+            F.cross_entropy(net(x), y).backward()
+            (net(x) ** 2).mean().backward()
+
+        return step
+
+    eager, step = accumulate(plain), torch.compile(accumulate(compiled), fullgraph=True)
+    for k, (x, y) in enumerate(batches(6)):
+        eager(x, y)
+        step(x, y)
+        for a, b in zip(compiled.parameters(), plain.parameters()):
+            close(a.grad, b.grad)
+        if k == 3:
+            plain.zero_grad(set_to_none=set_to_none)
+            compiled.zero_grad(set_to_none=set_to_none)
+    first = next(compiled.parameters()).grad
+    step(x, y)
+    assert next(compiled.parameters()).grad is first
+
+
+def test_a_changed_rate_a_frozen_and_a_replaced_parameter():
+    plain, compiled = network(), network()
+    optimizers = [torch.optim.SGD(net.parameters(), lr=0.1) for net in (plain, compiled)]
+    eager, step = step_of(plain, optimizers[0]), torch.compile(step_of(compiled, optimizers[1]))
+    for k, (x, y) in enumerate(batches(8)):
+        close(step(x, y), eager(x, y))
+        for net, optimizer in zip((plain, compiled), optimizers):
+            if k == 2:
+                optimizer.param_groups[0]["lr"] = 0.05
+            if k == 4:
+                net[0].weight.requires_grad_(False)
+            if k == 6:
+                net[2].bias = nn.Parameter(torch.ones(3))
+        for a, b in zip(compiled.parameters(), plain.parameters()):
+            close(a, b)
+
+
+def test_the_result_s_history_is_gone_as_in_a_plain_call():
+    net = network()
+    step = torch.compile(step_of(net, torch.optim.SGD(net.parameters(), lr=0.1)), fullgraph=True)
+    for x, y in batches(3):
+        loss = step(x, y)
+        assert loss.requires_grad and loss.grad_fn is not None
+        with pytest.raises(RuntimeError, match="backward through the graph a second time"):
+            loss.backward()
+
+
+def test_attributes_items_cells_and_globals_are_left_as_a_plain_call_leaves_them():
+    class Counter:
+        def __init__(self):
+            self.last, self.seen, self.log = None, {}, [0, 0]
+
+    counter, total = Counter(), None
+
+    def f(x, name):
+        nonlocal total
+        counter.last = y = x * 2
+        counter.new = (y, name)
+        counter.seen[name] = {"sum": y.sum()}
+        counter.log[1] = y + 1
+        total = counter.last + counter.log[1]
+        return counter.seen[name]["sum"]
+
+    compiled = torch.compile(f, fullgraph=True)
+    for k in range(4):
+        x = torch.full((3,), float(k))
+        found = compiled(x, "a")
+        assert torch.equal(counter.last, x * 2) and torch.equal(total, x * 4 + 1)
+        assert counter.new[0] is counter.last and counter.new[1] == "a"
+        assert counter.seen["a"]["sum"] is found and torch.equal(found, (x * 2).sum())
+        assert torch.equal(counter.log[1], x * 2 + 1) and counter.log[0] == 0
+    assert compiled.captures <= 3
+
+
+def test_objects_that_change_places():
+    class Pair:
+        pass
+
+    pair = Pair()
+    pair.a, pair.b = torch.zeros(2), torch.ones(2)
+
+    def swap(x):
+        pair.a, pair.b = pair.b, pair.a
+        return x + pair.a
+
+    compiled = torch.compile(swap, fullgraph=True)
+    for k in range(4):
+        a, b = pair.a, pair.b
+        assert torch.equal(compiled(torch.zeros(2)), b)
+        assert pair.a is b and pair.b is a
+
+
+def test_hooks_and_derivatives_in_python_are_not_captured():
+    class Double(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, grad):
+            calls.append(1)
+            return grad * 2
+
+    calls = []
+    w = torch.ones(2, requires_grad=True)
+
+    def f():
+        Double.apply(w).sum().backward()
+
+    compiled = torch.compile(f)
+    for k in range(3):
+        compiled()
+        assert len(calls) == k + 1 and torch.equal(w.grad, torch.full((2,), 2.0 * (k + 1)))
+
+    v = torch.ones(2, requires_grad=True)
+    v.register_hook(lambda g: calls.append(g) or g * 3)
+    compiled = torch.compile(lambda: (v * v).sum().backward())
+    for k in range(3):
+        compiled()
+        assert torch.equal(v.grad, torch.full((2,), 6.0 * (k + 1)))
+
+
+def test_an_error_in_the_middle_leaves_what_a_plain_call_leaves():
+    net = network()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+
+    def step(x, fails):
+        optimizer.zero_grad()
+        net(x).sum().backward()
+        if fails:
+            raise ValueError("stop")
+        optimizer.step()
+
+    compiled, before = torch.compile(step), copy.deepcopy(net.state_dict())
+    with pytest.raises(ValueError, match="stop"):
+        compiled(torch.ones(2, 6), True)
+    assert all(torch.equal(v, before[k]) for k, v in net.state_dict().items())
+    assert net[0].weight.grad is not None
+    compiled(torch.ones(2, 6), False)
+    assert not torch.equal(net[2].bias, before["2.bias"])
