@@ -26,24 +26,24 @@ from ..amp._state import get_autocast_dtype, is_autocast_enabled
 from ..amp.autocast_mode import autocast
 from ..autograd import grad
 from ..core.base.dtypes import Size, by_name, device, dtype, get_default_dtype
-from ..core.base.profiling import is_profiling
 from ..core.base.memory import _set_inference, is_inference_mode_enabled
+from ..core.base.profiling import is_profiling
 from ..core.base.tensor import TensorBase
-from ..core.call.interceptors import has_interceptors, is_recording
+from ..core.call.interceptors import has_interceptors, has_recorder
 from ..core.call.module import call as call_module
 from ..core.call.operation import Op
 from ..core.call.pointwise import InPlaceOp, PointwiseOp
 from ..core.make import mt19937
 from ..core.make.create import ones_like, scalar_tensor
-from ..core.tape.engine import run_backward
 from ..core.tape import _set_grad_enabled, is_grad_enabled
+from ..core.tape.engine import run_backward
 from ..nn import Module
 from ..nn.parameter import Buffer, Parameter
 from ..operations.declare.registry import REGISTRY
 from .compiled import Compiled, is_capturing
 from .interpreter import Machine, Policy
-from .region import history
 from .record import Place, Recording, place
+from .region import history
 from .sources import (
     Arguments,
     Attribute,
@@ -222,7 +222,7 @@ class _Captures(Policy):
         self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], numbers: list[float]
     ) -> tuple[Any, bool]:
         before, begin = len(self.recording), self.recording.end
-        made = function(*args, **kwargs)
+        made = self.run(function, args, kwargs)
         if len(self.recording) != before + 1:
             return made, False
         (call,) = self.recording.calls(begin)
@@ -279,8 +279,8 @@ class _Captures(Policy):
         if function is backward and options["gradient"] is None and args[0].numel() == 1:
             options["gradient"] = ones_like(args[0])  # by a call that is recorded
         result = function(*given.args, **given.kwargs)
-        for leaf, source, grad in before:
-            if source is not None and leaf.grad is not grad:
+        for leaf, source, old in before:
+            if source is not None and leaf.grad is not old:
                 reads.write(Attribute(source, "grad"), leaf.grad)
         if not options.get("retain", options.get("retain_graph")):
             self.freed += nodes
@@ -315,7 +315,7 @@ NATIVE = frozenset(
         run_backward,
         is_capturing,
         is_profiling,
-        is_recording,
+        has_recorder,
         has_interceptors,
         device,
         dtype,

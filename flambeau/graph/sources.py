@@ -64,7 +64,12 @@ class Item(Source):
     key: Any
 
     def __repr__(self) -> str:
-        return f"{self.of}[{self.key!r}]"
+        key = (
+            self.key
+            if isinstance(self.key, (str, bytes, int, float, tuple, type(None)))
+            else Object(self.key)
+        )
+        return f"{self.of}[{key!r}]"
 
 
 @dataclass(frozen=True, repr=False)

@@ -28,7 +28,7 @@ from ..codegen.expr import Expr
 from ..core.base.dtypes import by_name, get_default_dtype
 from ..core.base.spelling import hint
 from ..core.base.tensor import TensorBase
-from ..core.call.interceptors import has_interceptors, is_recording
+from ..core.call.interceptors import has_interceptors, has_recorder
 from ..core.make.create import full, zeros_like
 from ..core.views.views import view_as_real
 from ._fused import Fused, Leaf, which_are_off
@@ -277,7 +277,7 @@ class Declared(Optimizer):
         if not params:
             return
         whole = (
-            not self.elementwise or is_recording()
+            not self.elementwise or has_recorder()
         )  # a recording has no numbers that change from step to step
         if whole or self.defaults.get("differentiable") or group.get("capturable"):
             self._step_by_operations(group, params, grads)
@@ -465,7 +465,7 @@ class Declared(Optimizer):
         scalars: dict[str, Any] = {}
         for name in self._scalars:
             beside = numbers.get("capturable") or (differentiable and self.entries[name].is_taped)
-            if is_recording() and not beside and not self.entries[name].is_plain:
+            if has_recorder() and not beside and not self.entries[name].is_plain:
                 scalars[name] = state[name].double()  # in the precision of Python's numbers
             else:
                 scalars[name] = state[name].to(p.device) if beside else float(state[name])

@@ -102,17 +102,17 @@ def test_one_object_by_two_sources():
     assert Same(Item(Arguments(), 1), Item(Arguments(), 0)) in captured.guards
 
 
-def test_write_to_what_was_before_is_refused_and_done_once():
+def test_write_to_what_was_before_is_noted_and_done_once():
     state = {"k": 0}
 
     def f(x):
         state["k"] += 1
         return x + state["k"]
 
-    found = refused(f, flambeau.ones(1))
-    assert state == {"k": 1}
-    assert "writes an item of a dict" in found.why
-    assert (found.filename, found.line) == (__file__, f.__code__.co_firstlineno + 1)
+    found = capture(f, (flambeau.ones(1),), {})
+    assert found.refusal is None and state == {"k": 1}
+    ((place, value),) = found.writes
+    assert (place.key, value) == ("k", 1)
 
 
 @pytest.mark.parametrize(

@@ -170,7 +170,7 @@ def test_objects_that_change_places():
         return x + pair.a
 
     compiled = torch.compile(swap, fullgraph=True)
-    for k in range(4):
+    for _ in range(4):
         a, b = pair.a, pair.b
         assert torch.equal(compiled(torch.zeros(2)), b)
         assert pair.a is b and pair.b is a

@@ -96,7 +96,7 @@ def has_interceptors() -> bool:
     return runtime.interceptors != 0
 
 
-def is_recording() -> bool:
+def has_recorder() -> bool:
     """Whether the leaves that this thread calls are written into a recording."""
     return flambeau_thread.recording != NULL
 
