@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import functools
+import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from .core.base.callbacks import set_callback
@@ -25,7 +27,9 @@ __all__ = [
     "is_dynamo_compiling",
     "is_exporting",
     "list_backends",
+    "load_cache_artifacts",
     "reset",
+    "save_cache_artifacts",
     "set_default_backend",
     "set_stance",
     "wrap_numpy",
@@ -199,7 +203,8 @@ class set_stance:
     """How compiled functions run in this thread from now on, or in a `with` block, or in a function that this decorates.
 
     "default"; "force_eager": as Python; "eager_on_recompile": as Python where they would be captured anew;
-    "fail_on_recompile": a RecompileError there. `skip_guard_eval_unsafe` is refused: guards are always looked at.
+    "fail_on_recompile": a RecompileError there; "eager_then_compile": as Python at a function's first call. `skip_guard_eval_unsafe` is
+    refused: guards are always looked at; so is `force_backend`.
 
     RuntimeError for another word.
 
@@ -209,7 +214,7 @@ class set_stance:
     tensor([2.])
     """
 
-    _words = ("default", "force_eager", "eager_on_recompile", "fail_on_recompile")
+    _words = ("default", "force_eager", "eager_on_recompile", "fail_on_recompile", "eager_then_compile")
 
     def __init__(
         self,
@@ -218,9 +223,8 @@ class set_stance:
         skip_guard_eval_unsafe: bool = False,
         force_backend: Any = None,
     ) -> None:
-        if stance == "eager_then_compile" or force_backend is not None or skip_guard_eval_unsafe:
-            what = "eager_then_compile" if stance == "eager_then_compile" else "force_backend"
-            what = "skip_guard_eval_unsafe" if skip_guard_eval_unsafe else what
+        if force_backend is not None or skip_guard_eval_unsafe:
+            what = "skip_guard_eval_unsafe" if skip_guard_eval_unsafe else "force_backend"
             raise NotImplementedError(f"set_stance(): {what} is not here")
         if stance not in self._words:
             raise RuntimeError(
@@ -317,6 +321,63 @@ def reset() -> None:
     >>> reset()
     """
     backends.reset()
+
+
+@dataclass
+class CacheInfo:
+    """What was saved or loaded: the names of the artifacts by their kind, of which there is one, "kernel".
+
+    >>> from flambeau.compiler import CacheInfo
+    >>> CacheInfo().empty()
+    True
+    """
+
+    artifacts: dict[str, list[str]] = field(default_factory=dict)
+
+    def empty(self) -> bool:
+        """Whether there are none."""
+        return not self.artifacts
+
+
+def save_cache_artifacts() -> tuple[bytes, CacheInfo] | None:
+    """The kernels that this process has used, as bytes for `load_cache_artifacts`, and their names; None where there are none.
+
+    Captures and plans are not among them: a call is captured by running it, and planned in milliseconds.  Kernels are taken from the cache
+    on the disk; where that cannot be written there are none.
+
+    >>> import flambeau as torch
+    >>> _ = torch.compile(lambda x: x * 2 + 1)(torch.ones(2))
+    >>> artifacts, info = torch.compiler.save_cache_artifacts()
+    >>> torch.compiler.load_cache_artifacts(artifacts) == info
+    True
+    """
+    from .codegen.artifacts import packed
+
+    data, names = packed()
+    return (data, CacheInfo({"kernel": names})) if names else None
+
+
+def load_cache_artifacts(serialized_artifacts: bytes) -> CacheInfo | None:
+    """Store kernels that another process has saved in the cache on the disk: calls that need them compile nothing. What they are.
+
+    None, and a warning in the log, for bytes that are damaged or of another version. Kernels of another processor or version of the
+    library are stored and never used. They are machine code: load only what you, or whom you trust, have saved.
+
+    Raises:
+        TypeError: the argument is not bytes
+
+    >>> load_cache_artifacts(b"something else") is None
+    True
+    """
+    from .codegen.artifacts import unpack
+
+    if not isinstance(serialized_artifacts, bytes):
+        raise TypeError(f"load_cache_artifacts(): expected bytes, got {type(serialized_artifacts).__name__}")
+    try:
+        return CacheInfo({"kernel": unpack(serialized_artifacts)})
+    except ValueError as error:
+        logging.getLogger("flambeau.graph").warning("load_cache_artifacts(): nothing is loaded: %s", error)
+        return None
 
 
 def cudagraph_mark_step_begin() -> None:

@@ -176,8 +176,8 @@ ABSENT = {
         keep_portable_guards_unsafe keep_tensor_guards_unsafe set_enable_guard_collectives skip_all_guards_unsafe
         skip_guard_on_all_nn_modules_unsafe skip_guard_on_globals_unsafe skip_guard_on_inbuilt_nn_modules_unsafe
         """,
-        "kernels are cached on disk by themselves, captures are not saved": """
-        load_cache_artifacts load_compiled_function save_cache_artifacts
+        "kernels are cached on disk, captures are made anew": """
+        load_compiled_function
         """,
         "functions are captured whole": """
         nested_compile_region substitute_in_graph

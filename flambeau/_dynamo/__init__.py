@@ -35,6 +35,7 @@ __all__ = [
     "error_on_graph_break",
     "eval_frame",
     "exc",
+    "explain",
     "forbid_in_graph",
     "graph_break",
     "is_compiling",
@@ -75,6 +76,20 @@ def graph_break(msg: str = "") -> None:
     >>> graph_break()
     """
     switch_off(0)
+
+
+def explain(f: Any, *extra_args: Any, **extra_kwargs: Any) -> Any:
+    """A function that calls `f` once and says what it is captured as; see `graph.explain.explain`.
+
+    TypeError where `f` cannot be called; what `f` raises.
+
+    >>> import flambeau as torch
+    >>> torch._dynamo.explain(lambda x: x + 1)(torch.ones(2)).graph_count
+    1
+    """
+    from ..graph.explain import explain
+
+    return explain(f, *extra_args, **extra_kwargs)
 
 
 def _told_of(what: str) -> Any:

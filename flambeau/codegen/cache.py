@@ -33,6 +33,7 @@ MAGIC = b"flambeau2"
 HEAD_BYTES = len(MAGIC) + hashlib.sha256().digest_size
 LIMIT_BYTES = settings.number_of_bytes("FLAMBEAU_CACHE_LIMIT", 256 << 20)  # a kernel is about 3 KB
 LARGEST_BYTES = 256 << 20  # of an entry: a kernel's code, or an image of an accelerator
+used: set[str] = set()  # entries that this process has read or written
 EVERY = 200  # entries written, by any processes, between two looks at the folder's size: on average
 DAY = 86400.0  # seconds
 _OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
@@ -126,6 +127,7 @@ def read(digest: str) -> bytes | None:
             ):  # the last use, to the day: what `trim` deletes goes by it
                 with suppress(OSError):  # root's: the entry was read all the same
                     os.utime(handle)
+            used.add(digest)
             return code
         except OSError:
             return None
@@ -155,6 +157,7 @@ def write(digest: str, code: bytes) -> bool:
         except OSError as error:
             _warn(f"cannot write to {folder()}: {error.strerror}; set FLAMBEAU_CACHE_DIR to another folder")
             return False
+    used.add(digest)
     if zlib.crc32(digest.encode()) % EVERY == 0:
         trim()
     return True

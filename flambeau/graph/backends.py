@@ -60,6 +60,9 @@ class Backend:
             raise RecompileError(f"{NAME}.compile: {name} would be captured anew: {reasons[0][1]}")
         if reasons and getattr(stance, "name", "") == "eager_on_recompile":
             return False
+        if getattr(stance, "name", "") == "eager_then_compile" and not vars(compiled).get("_called"):
+            vars(compiled)["_called"] = True
+            return False
         why = ""
         if len(reasons) >= min(config.recompile_limit, config.cache_size_limit):
             if config.fail_on_recompile_limit_hit or self.fullgraph:
@@ -243,3 +246,4 @@ def reset() -> None:
     for compiled in list(_compiled):
         compiled.forget()
         vars(compiled).pop("_said", None)
+        vars(compiled).pop("_called", None)
