@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import functools
-import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from .core.base.callbacks import set_callback
@@ -323,7 +321,6 @@ def reset() -> None:
     backends.reset()
 
 
-@dataclass
 class CacheInfo:
     """What was saved or loaded: the names of the artifacts by their kind, of which there is one, "kernel".
 
@@ -332,7 +329,16 @@ class CacheInfo:
     True
     """
 
-    artifacts: dict[str, list[str]] = field(default_factory=dict)
+    def __init__(self, artifacts: dict[str, list[str]] | None = None) -> None:
+        self.artifacts = {} if artifacts is None else artifacts
+
+    def __repr__(self) -> str:
+        return f"CacheInfo(artifacts={self.artifacts!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, CacheInfo) and self.artifacts == other.artifacts
+
+    __hash__ = None  # type: ignore[assignment]
 
     def empty(self) -> bool:
         """Whether there are none."""
@@ -369,6 +375,8 @@ def load_cache_artifacts(serialized_artifacts: bytes) -> CacheInfo | None:
     >>> load_cache_artifacts(b"something else") is None
     True
     """
+    import logging
+
     from .codegen.artifacts import unpack
 
     if not isinstance(serialized_artifacts, bytes):
