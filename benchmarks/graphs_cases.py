@@ -1,7 +1,8 @@
 """The functions that `graphs.py` times compiled and eager, each written once against PyTorch's API.
 
 A case is a function of a module (`flambeau` or `torch`) that returns what is compiled and the arguments of a call.  Results are a tensor
-or a tuple of tensors; they are compared with those of the eager call, on numbers other than those of the first call.
+or a tuple of tensors; they are compared with those of the eager call, on numbers other than those of the first call.  A function that
+changes what was there before has a `restart`, which brings it back.
 """
 
 from __future__ import annotations
@@ -35,6 +36,18 @@ def chain_of_64Ki(t):
 @case
 def chain_of_4Mi(t):
     return lambda x: gelu(t, x), (t.randn(1 << 22),)
+
+
+@case
+def chain_of_ten_functions(t):
+    """Each waits for the one before it."""
+
+    def f(x):
+        for _ in range(5):
+            x = t.exp(t.sin(x))
+        return x
+
+    return f, (t.randn(1 << 16),)
 
 
 @case
@@ -143,6 +156,49 @@ def training_step(t):
         return tuple((w - 0.01 * g).detach() for w, g in zip(weights, t.autograd.grad(loss, weights)))
 
     return f, (t.randn(8, 16), t.randn(32, 16) * 0.1, t.zeros(32), t.randn(10, 32) * 0.1, t.zeros(10))
+
+
+def whole_step(t: Any, net: Any, optimizer: Any) -> Callable[..., Any]:
+    """A training step as a function of the input, with `zero_grad`, `backward` and the optimiser's `step`.
+
+    It returns the loss, and a sum over the new parameters.  `restart()` brings back the first parameters and the optimiser's first state.
+    """
+    weights = list(net.parameters())
+    first = [w.detach().clone() for w in weights]
+
+    def f(x):
+        optimizer.zero_grad()
+        loss = net(x).square().mean()
+        loss.backward()
+        optimizer.step()
+        with t.no_grad():
+            return loss.detach(), sum(w.square().sum() for w in weights)
+
+    def restart():
+        with t.no_grad():
+            for w, before in zip(weights, first):
+                w.copy_(before)
+            for state in optimizer.state.values():
+                for value in filter(t.is_tensor, state.values()):
+                    value.zero_()
+
+    f.restart = restart
+    return f
+
+
+@case
+def step_with_adamw(t):
+    """A small network: what is saved is the calls."""
+    n = t.nn
+    net = n.Sequential(n.Linear(16, 32), n.LayerNorm(32), n.GELU(), n.Linear(32, 10))
+    return whole_step(t, net, t.optim.AdamW(net.parameters(), lr=1e-3)), (t.randn(8, 16),)
+
+
+@case
+def mlp_step_with_momentum(t):
+    n = t.nn
+    net = n.Sequential(n.Linear(256, 512), n.GELU(), n.Linear(512, 512), n.GELU(), n.Linear(512, 10))
+    return whole_step(t, net, t.optim.SGD(net.parameters(), lr=1e-3, momentum=0.9)), (t.randn(128, 256),)
 
 
 @case

@@ -277,6 +277,7 @@ from .futures import Future
 from . import compiler, futures, ops, random, torch_version, version
 from .accelerator import get_device_module
 from .compiler import compile
+from .graph.lazy import lazy
 from .random import thread_safe_generator
 from .jit import ScriptFunction, ScriptModule
 from ._files.records import PyTorchFileReader

@@ -4,6 +4,17 @@ from cpython.object cimport PyObject
 from ..core.base.tensor cimport TensorBase
 
 
+cdef enum:                    # what an item begins with, in the low byte of its first word
+    OBJECT                    # a reference: its number among the objects
+    PLACE                     # a tensor: dtype and rank beside, then storage, offset, device, sizes, strides
+    LIST                      # how many items, and these
+    TUPLE                     # its class, how many items, and these
+    DICT                      # how many, the keys' numbers and items
+
+
+cdef uint64_t newest_recording() noexcept      # its number
+
+
 cdef class Recording:
     """The leaves that this thread calls while it is on."""
     cdef int64_t* words
@@ -12,7 +23,9 @@ cdef class Recording:
     cdef readonly list inputs
     cdef uint64_t number          # tells it from all other recordings
     cdef PyObject** slot          # where this thread says whether it records
+    cdef PyObject* outer          # what stood there before, whose calls wait
     cdef readonly int64_t count   # calls
+    cdef bint wait(self) except -1
     cdef object call(self, PyObject* op, PyObject** args, size_t flagged, PyObject* names)
     cdef void undo(self, int64_t used, Py_ssize_t objects) noexcept
     cdef int reserve(self, int64_t words) except -1

@@ -28,14 +28,6 @@ cdef extern from "Python.h":
     int PyList_SetSlice(PyObject* list, Py_ssize_t low, Py_ssize_t high, PyObject* items) noexcept
     Py_ssize_t PY_SSIZE_T_MAX
 
-cdef enum:                    # what an item begins with, in the low byte of its first word
-    OBJECT                    # a reference: its number among the objects
-    PLACE                     # a tensor: dtype and rank beside, then storage, offset, device, sizes, strides
-    LIST                      # how many items, and these
-    TUPLE                     # its class, how many items, and these
-    DICT                      # how many, the keys' numbers and items
-
-
 Place = namedtuple("Place", "storage offset shape stride dtype device")
 Place.__doc__ = """Where a tensor lies: serial number of its storage, elements from its start, sizes, strides, dtype, device."""
 
@@ -44,6 +36,10 @@ Call.__doc__ = """A recorded call; the tensors of its arguments and results are 
 
 
 cdef uint64_t recordings = 0
+
+cdef uint64_t newest_recording() noexcept:
+    return recordings
+
 cdef enum: MOST_SPARE = 1 << 17
 cdef int64_t* spare = NULL    # the memory of a recording that is gone: the first touch of new pages costs more than the words
 cdef int64_t spare_room = 0
@@ -81,15 +77,20 @@ cdef class Recording:
 
     def __enter__(self):
         self.slot = recorder_slot()
-        if self.slot[0] != NULL:
+        self.outer = self.slot[0]
+        if self.outer != NULL and not (<Recording>self.outer).wait():
             raise RuntimeError("Recording: this thread records already")
         self.slot[0] = <PyObject*>self      # borrowed: the `with` statement holds it
         add_interceptors(1)
         return self
 
     def __exit__(self, *exception):
-        self.slot[0] = NULL
+        self.slot[0] = self.outer
         add_interceptors(-1)
+
+    cdef bint wait(self) except -1:
+        """Let another recording take this one's place for a while; whether that can be."""
+        return False
 
     @property
     def end(self) -> int:
@@ -276,7 +277,11 @@ cdef object record(PyObject* recorder, PyObject* op, PyObject** args, size_t fla
     return (<Recording>recorder).call(op, args, flagged, names)
 
 
-dispatch.record = record
+cdef bint rests(PyObject* recorder) except -1:
+    return (<Recording>recorder).wait()
+
+
+dispatch.record, dispatch.rests = record, rests
 
 
 def place(TensorBase t not None) -> Place:

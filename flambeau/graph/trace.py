@@ -65,7 +65,7 @@ def number_of(t: TensorBase) -> float:
 
 def graph_of(
     recording: Recording,
-    inputs: Sequence[TensorBase],
+    inputs: Sequence[TensorBase | Place],
     outputs: Any,
     numbers: Sequence[tuple[float, int]] = (),
 ) -> GraphModule:
@@ -73,16 +73,16 @@ def graph_of(
 
     `numbers` are objects among the arguments of its calls that are read from an input, each with the number of that (`number_of`).
 
-    Each call's node has in `meta["places"]` where its results lay, in `meta["call"]` which of the recording's it is.  A tensor that the
-    program had before is an attribute of the graph.  A view that was made without a call is `as_strided` of another tensor over its
-    storage.
+    Tensors may be given as their places.  Each call's node has in `meta["places"]` where its results lay, in `meta["call"]` which of the
+    recording's it is.  A tensor that the program had before is an attribute of the graph.  A view that was made without a call is
+    `as_strided` of another tensor over its storage.
     """
     return _Builder(recording, inputs, numbers).build(outputs)
 
 
 class _Builder:
     def __init__(
-        self, recording: Recording, inputs: Sequence[TensorBase], numbers: Sequence[tuple[float, int]]
+        self, recording: Recording, inputs: Sequence[TensorBase | Place], numbers: Sequence[tuple[float, int]]
     ) -> None:
         self.recording, self.graph, self.root = recording, Graph(), Module()
         self.nodes: dict[
@@ -95,10 +95,11 @@ class _Builder:
         self.before = {place(t).storage: t for t in recording.inputs}
         for k, t in enumerate(inputs):
             node = self.graph.placeholder(f"arg_{k}")
-            node.meta["places"] = place(t)
+            at = t if isinstance(t, Place) else place(t)
+            node.meta["places"] = at
             self.placeholders.append(node)
-            if place(t) not in self.nodes:
-                self.enter(place(t), node)
+            if at not in self.nodes:
+                self.enter(at, node)
 
     def build(self, outputs: Any) -> GraphModule:
         for number, call in enumerate(self.recording.calls()):
@@ -108,8 +109,11 @@ class _Builder:
             node.meta["places"], node.meta["call"] = call.result, number
             writes = getattr(call.operation, "writes", False) or "out" in kwargs
             self.enter_results(call.result, node, (), writes)
-        self.graph.output(mapped(outputs, TensorBase, lambda t: self.node_at(place(t), t)))
+        self.graph.output(mapped(outputs, (TensorBase, Place), self.result))
         return GraphModule(self.root, self.graph)
+
+    def result(self, t: TensorBase | Place) -> Node:
+        return self.node_at(t) if isinstance(t, Place) else self.node_at(place(t), t)
 
     def argument(self, x: Any) -> Any:
         """What stands for an argument; one that the graph's text cannot name is an attribute of the graph."""

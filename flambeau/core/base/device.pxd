@@ -78,6 +78,7 @@ cdef int check_fork() except -1
 cdef bint is_forked() noexcept
 cpdef Device find_device(str type, object index)
 cdef Device device_for(object value, str who)
+cdef Device the_blank         # "meta"
 cdef int placing              # in how many threads tensors are made elsewhere than on the host
 cdef Device default_place()   # where this thread makes tensors that are told nothing else: None for the host
 

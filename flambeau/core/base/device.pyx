@@ -287,7 +287,7 @@ cdef class Blank(Device):
         return {"name": self.type, "total_memory": 0, "multi_processor_count": 0}
 
 
-cdef Blank the_blank = Blank("meta", 0)
+cdef Device the_blank = Blank("meta", 0)
 
 
 # --- which there are ------------------------------

@@ -47,6 +47,7 @@ cdef signed char PROMOTED[ROOM][ROOM]
 cdef signed char CATEGORY[ROOM]
 cdef signed char ITEMSIZE[ROOM]
 cdef int default_code() noexcept nogil
+cdef void set_default_code(int code) noexcept nogil
 cdef dtype as_dtype(object value, str who)
 cdef object no_promotion(int a, int b)
 cdef object size_from(int n, const int64_t* values)

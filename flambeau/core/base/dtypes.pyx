@@ -149,6 +149,11 @@ cdef int default_code() noexcept nogil:
     return _default
 
 
+cdef void set_default_code(int code) noexcept nogil:
+    global _default
+    _default = code
+
+
 def get_default_dtype() -> dtype:
     """The dtype that Python floats become: float32 unless `set_default_dtype` has changed it.
 

@@ -16,6 +16,8 @@ cdef class Storage:
     cdef bint writable
     cdef uint64_t serial      # tells it from all others, for a recorder; 0 until asked for
     cdef uint64_t met         # the number of the recording that has met it last
+    cdef int64_t met_as       # and the storage's number there
+    cdef bint pending         # its bytes are not computed yet: `owner` computes them
     cdef bint inference       # made in inference mode: never saved by the tape, its writes not counted
 
 cdef bint inferring() noexcept nogil
@@ -26,3 +28,11 @@ cdef void* scratch(int64_t n, int64_t width) except NULL    # for the length of 
 cdef int check_memory(size_t nbytes) except -1
 cdef str out_of_memory_message(object nbytes)
 cdef Storage new_storage_on(Device device, size_t nbytes)
+cdef int trade(Storage a, Storage b) except -1   # each takes the other's bytes
+
+cdef struct Deferred:         # who computes pending storages, which `graph/segment` supplies
+    int (*settle)(Storage s) except -1           # computes one
+    void (*forget)(Storage s) noexcept           # nobody wants it any more
+
+cdef Deferred deferred
+cdef int settle(Storage s) except -1             # have its bytes computed, where they are pending

@@ -303,6 +303,10 @@ cdef Storage storage_over(Mapping mapping):
     return s
 
 
+cdef int settle(Storage s) except -1:
+    return deferred.settle(s) if s.pending else 0
+
+
 cdef int trade(Storage a, Storage b) except -1:
     """Each takes the other's bytes: the tensors over both see it, for they ask their storage."""
     a.data, b.data = b.data, a.data
@@ -406,6 +410,8 @@ cdef class Storage:
         self.length = nbytes
 
     def __dealloc__(self):
+        if self.pending:
+            deferred.forget(self)
         if self.block >= 0:
             if self.data != NULL:
                 release(self.data, self.block)

@@ -96,8 +96,10 @@ cdef inline char* pointer(TensorBase t) except NULL nogil:
         return not_on_host(t)
     return t.storage.data + t.offset * t.width
 
-cdef inline char* data_address(TensorBase t) noexcept nogil:
+cdef inline char* data_address(TensorBase t) except? NULL nogil:
     """Where the first element is on the tensor's own device: for those that hand it on to that device."""
+    if t.storage.pending:
+        return not_on_host(t)
     return (t.storage.data if t.storage.data != NULL else <char*><uintptr_t>t.storage.address) + t.offset * t.width
 
 cdef inline void bump_version(TensorBase t) noexcept:

@@ -10,7 +10,7 @@ from libc.string cimport memcpy
 from libc.stdint cimport int64_t, uint64_t, uintptr_t, int8_t, int16_t, int32_t, uint8_t, uint16_t, uint32_t
 from cpython.object cimport PyObject, PyTypeObject
 from cpython.ref cimport Py_INCREF
-from .memory cimport Storage, new_storage, inferring, new_storage_on, scratch
+from .memory cimport Storage, new_storage, inferring, new_storage_on, scratch, settle
 from .device cimport Device
 from .device import OutOfMemoryError
 from .sizes cimport mul_overflow, product_of, row_major, span_of
@@ -205,6 +205,9 @@ cdef inline object wrapper_info(TensorBase t):
 
 
 cdef char* not_on_host(TensorBase t) except NULL with gil:
+    if t.storage.pending:
+        settle(t.storage)
+        return pointer(t)
     if t.storage.on is None:
         return nothing
     if wrapper_info(t) is not None:
@@ -657,6 +660,7 @@ cdef class TensorBase:
         >>> x.untyped_storage().nbytes(), x[1:].untyped_storage().nbytes()
         (16, 16)
         """
+        settle(self.storage)
         return self.storage
 
     @property
@@ -948,6 +952,7 @@ cdef class TensorBase:
         try:
             if self.count >= MANY_NUMBERS:   # lists that no memory holds are not begun
                 free(scratch(self.count, sizeof(void*)))
+            settle(self.storage)
             return nested(self, 0, self.offset)
         except MemoryError:
             raise OutOfMemoryError(f"tolist(): cannot allocate {<object>self.count * sizeof(void*)} bytes for the references of "

@@ -10,5 +10,6 @@ cdef class FunctionOp(Op):
     cdef public bint loose          # takes objects as they come, as functions of Python do
     cdef int infer_signature(self) except -1
 
+cdef void without_elements(bint now) noexcept     # the next call computes shapes and dtypes alone: its results are on "meta"
 cdef object call_function(PyObject* callable, PyObject** args, size_t flagged, PyObject* names)
 cdef str public_name_of(FunctionOp op)

@@ -7,7 +7,9 @@ a fresh tensor another shape; as `_unsafe_view` in PyTorch, that is no view then
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF
 from ..base.parameters import signature
-from ..base.tensor cimport ON_TAPE, TensorBase
+from ..base.device cimport the_blank
+from ..base.memory cimport Storage, new_storage_on
+from ..base.tensor cimport ON_TAPE, TensorBase, alias
 from ..tape.history cimport lies_in
 from ..tape.formulas import set_derivative_ops
 from .errors import ascribe
@@ -21,6 +23,18 @@ cimport cython
 cdef extern from "Python.h":
     Py_ssize_t PyVectorcall_NARGS(size_t n)
     PyObject* vectorcall "PyObject_Vectorcall"(object callable, PyObject** args, size_t nargs, PyObject* names)
+
+
+cdef extern from *:
+    """
+    static __thread int flambeau_shapes_alone = 0;     /* of the next function that this thread calls */
+    """
+    int flambeau_shapes_alone
+
+
+cdef void without_elements(bint now) noexcept:
+    global flambeau_shapes_alone
+    flambeau_shapes_alone = now
 
 
 cdef class FunctionOp(Op):
@@ -94,6 +108,8 @@ cdef object call_function(PyObject* callable, PyObject** args, size_t flagged, P
             signature.check_all(op.name, args, nargs, names)
     if op.has_out and names != NULL and "out" in <tuple>names:
         return call_with_out(op, args, nargs, <tuple>names)
+    if flambeau_shapes_alone:
+        return call_on_meta(op, args, flagged, names)
     result = vectorcall(op.function, args, flagged, names)
     if result == NULL:
         attribute_error(op)
@@ -108,6 +124,51 @@ cdef object call_function(PyObject* callable, PyObject** args, size_t flagged, P
                 if isinstance(t, TensorBase) and (<TensorBase>t).base is not None:
                     release(<TensorBase>t, args, flagged, names)
     return found
+
+
+cdef object call_on_meta(FunctionOp op, PyObject** args, size_t flagged, PyObject* names):
+    """The function's result for tensors on "meta" that are like the arguments; an argument that it returns is returned itself."""
+    global flambeau_shapes_alone
+    cdef Py_ssize_t nargs = PyVectorcall_NARGS(flagged), n = nargs + (0 if names == NULL else len(<tuple>names)), k
+    cdef dict blanks = {}, storages = {}
+    cdef list given
+    cdef dict named = {}
+    flambeau_shapes_alone = 0
+    given = [on_meta(<object>args[k], blanks, storages) for k in range(n)]
+    for k in range(nargs, n):
+        named[(<tuple>names)[k - nargs]] = given[k]
+    return off_meta(op.function(*given[:nargs], **named), {id(blank): t for t, blank in blanks.values()})
+
+
+cdef object on_meta(object x, dict blanks, dict storages):
+    """`x` with tensors that have no elements in the place of its tensors; those that share a storage still do."""
+    cdef TensorBase t, blank
+    cdef Storage s
+    if isinstance(x, TensorBase):
+        t = <TensorBase>x
+        if id(t) not in blanks:
+            blank = alias(t, t.rank, t.sizes, t.strides, t.offset)
+            s = storages.get(id(t.storage))
+            if s is None:
+                s = storages[id(t.storage)] = new_storage_on(the_blank, t.storage.length)
+            blank.storage = s
+            blanks[id(t)] = (t, blank)
+        return (<tuple>blanks[id(t)])[1]
+    if type(x) is list:
+        return [on_meta(y, blanks, storages) for y in <list>x]
+    if type(x) is tuple:
+        return tuple([on_meta(y, blanks, storages) for y in <tuple>x])
+    return x
+
+
+cdef object off_meta(object x, dict originals):
+    """A result in which tensors that were given are those that they stand for."""
+    if isinstance(x, TensorBase):
+        return originals.get(id(x), x)
+    if isinstance(x, tuple):
+        items = [off_meta(y, originals) for y in x]
+        return type(x)(*items) if hasattr(x, "_fields") else tuple(items)
+    return [off_meta(y, originals) for y in x] if type(x) is list else x
 
 
 cdef object call_with_out(FunctionOp op, PyObject** args, Py_ssize_t nargs, tuple names):

@@ -3,6 +3,8 @@ from cpython.object cimport PyObject
 
 cdef void add_interceptors(int by) noexcept  # so many more are to be asked
 cdef PyObject** recorder_slot() noexcept     # this thread's recording, which leaves are written into; NULL for none
+cdef void leave_interceptors(int* left) noexcept     # no mode, recording or class sees what this thread calls, until it
+cdef void enter_interceptors(const int* left) noexcept   # comes back to where it was
 cdef object run_profiled(PyObject* callable, PyObject** args, size_t flagged, PyObject* names)
 cdef bint only_recorded() noexcept # this thread records, and no mode, class or cast sees its calls
 cdef PyObject* record_leaf(PyObject* callable, PyObject** args, size_t flagged, PyObject* names) noexcept  # an operation where that is so

@@ -98,7 +98,7 @@ def has_interceptors() -> bool:
 
 def has_recorder() -> bool:
     """Whether the leaves that this thread calls are written into a recording."""
-    return flambeau_thread.recording != NULL
+    return flambeau_thread.recording != NULL and not dispatch.rests(flambeau_thread.recording)
 
 
 def modes_on(bint upper) -> list:
@@ -485,6 +485,17 @@ cdef bint holds_wrapper(PyObject** args, Py_ssize_t n):
 
 cdef PyObject** recorder_slot() noexcept:
     return &flambeau_thread.recording
+
+
+cdef void leave_interceptors(int* left) noexcept:
+    cdef ThreadState* state = &flambeau_thread
+    left[0], left[1], left[2] = state.upper, state.lower, state.overrides_off
+    state.upper, state.lower, state.overrides_off = 0, 0, 1
+
+
+cdef void enter_interceptors(const int* left) noexcept:
+    cdef ThreadState* state = &flambeau_thread
+    state.upper, state.lower, state.overrides_off = left[0], left[1], left[2]
 
 
 cdef object run_profiled(PyObject* callable, PyObject** args, size_t flagged, PyObject* names):

@@ -30,6 +30,7 @@ cdef class Op:
     cdef public bint writes  # to its first argument, which it returns
     cdef public object label  # the name of its node on the tape; None for the one that follows from its own
     cdef public object method # the form that is a method of Tensor, which operators show
+    cdef unsigned char deferral  # how a thread whose calls wait calls it (graph/segment.pyx); 0 until asked for
     cdef public unsigned char on_host     # what autocast does with it on the CPU
     cdef public unsigned char elsewhere   # and on accelerators
     cdef dict __dict__        # __doc__, __module__, public_name
@@ -45,6 +46,7 @@ cdef struct DispatchTable:
     vectorcall_t cast         # from autocast on, where it is on; `casting` supplies it
     vectorcall_t from_lower   # from the lower level on, then the operation
     record_t record           # a leaf of a thread that records, which `graph/record` supplies
+    bint (*rests)(PyObject* recording) except -1   # whether a recording lets leaves run that it does not see; it runs its own first
     vectorcall_t on_error     # after an error of the operation
 
 cdef DispatchTable dispatch

@@ -12,7 +12,7 @@ from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF
 from ..base.device cimport Device
 from ..base.dtypes cimport (
-    C32, C64, CATEGORY, F4_E2M1FN_X2, F16, F32, ITEMSIZE, NO_CODE, U8, U32, dtype_of, is_stored,
+    C32, C64, CATEGORY, F4_E2M1FN_X2, F16, F32, ITEMSIZE, NO_CODE, U8, U32, default_code, dtype_of, is_stored,
 )
 from ..base.tensor cimport (
     MAX_DIMS, TensorBase, alias, runtime, new_strided_on, new_tensor, new_tensor_on, data_address, pointer, same_shape, bump_version,
@@ -272,6 +272,11 @@ cdef object run(PointwiseOp op, Operand* operands, double* params, PyObject** gi
     return results
 
 
+cdef inline uint64_t common_key(int common) noexcept nogil:
+    """The common dtype, and the default one, which results of whole numbers may have, as part of a kernel's key."""
+    return <uint64_t>default_code() << 6 | <uint64_t>common
+
+
 cdef inline bint numbers_fit(Operand* operands, int n, int code) noexcept nogil:
     """Whether no number has a higher category than the one tensor."""
     cdef int k
@@ -314,7 +319,7 @@ cdef bint write_simple(PointwiseOp op, Operand* operands, double* params, int co
 
 cdef object run_simple(PointwiseOp op, Operand* operands, double* params, int common, TensorBase first, TensorBase into):
     """All tensors contiguous and of one shape: one loop.  Where the one result is to go `into` a tensor of another dtype, None."""
-    cdef uint64_t key0 = 0, key1 = common
+    cdef uint64_t key0 = 0, key1 = common_key(common)
     cdef int k, n = op.operands, m = op.outputs, memory = m
     cdef uint64_t scalars[MAX_SLOTS]
     cdef char* data[MAX_OPERANDS + MAX_OUTPUTS]
@@ -373,7 +378,7 @@ cdef bint all_on(Operand* operands, int n, Device device) noexcept:
 
 cdef object run_blank(PointwiseOp op, Operand* operands, int common, TensorBase first, Device device):
     """The same on "meta", where results have a geometry and a dtype alone."""
-    cdef uint64_t key0 = ON_DEVICE >> 6 * op.operands, key1 = common
+    cdef uint64_t key0 = ON_DEVICE >> 6 * op.operands, key1 = common_key(common)
     cdef int k
     cdef Kernel* kernel
     for k in range(op.operands):
@@ -395,7 +400,7 @@ cdef int plan_pointwise(PointwiseOp op, PointwisePlan* plan, Operand* operands, 
     """How to walk over operands of these shapes, strides and dtypes, and by which kernel; `given` are results that exist, or NULL."""
     cdef int64_t strides[MAX_ALL * MAX_DIMS]      # of what has memory, along the dimensions of the results
     cdef int rank = 0, k, n = op.operands, m = op.outputs, access, place
-    cdef uint64_t key0 = 0 if device is None else ON_DEVICE >> 6 * n, key1 = common  # the operands' bits shift it to its place
+    cdef uint64_t key0 = 0 if device is None else ON_DEVICE >> 6 * n, key1 = common_key(common)  # the operands' bits shift it to its place
     cdef TensorBase t
     cdef Kernel* kernel
     if given != NULL:
@@ -780,10 +785,10 @@ cdef tuple result_codes(PointwiseOp op, Operand* operands, int common):
             key0 = key0 << 6 | ((<TensorBase>operands[k].tensor).code << 2)
         else:
             key0 = key0 << 6 | (operands[k].category << 2) | NUMBER
-    known = op.declaration.codes.get((key0, common))
+    known = op.declaration.codes.get((key0, common_key(common)))
     if known is None:
         known = op.declaration.result_codes(*describe(op, key0, key1))
-        op.declaration.codes[(key0, common)] = known
+        op.declaration.codes[(key0, common_key(common))] = known
     return known
 
 
@@ -792,7 +797,7 @@ cdef tuple describe(PointwiseOp op, uint64_t key0, uint64_t key1):
     cdef int k
     inputs = [((key0 >> 6 * (op.operands - 1 - k)) >> 2 & 15, (key0 >> 6 * (op.operands - 1 - k)) & 3) for k in range(op.operands)]
     outputs = [((key1 >> 6 * (op.outputs - 1 - k)) >> 2 & 15, (key1 >> 6 * (op.outputs - 1 - k)) & 3) for k in range(op.outputs)]
-    return inputs, outputs, key1 >> 6 * op.outputs
+    return inputs, outputs, key1 >> 6 * op.outputs & 63
 
 
 cdef Kernel* compile_kernel(PointwiseOp op, uint64_t key0, uint64_t key1) except NULL:

@@ -404,7 +404,7 @@ cdef int mirror_rows(TensorBase out, TensorBase input, const int64_t* back, int6
     for d in range(m.rank):
         m.sizes[d], m.back[d] = out.sizes[d], back[d]
     m.to = pointer(out)
-    m.source = input.storage.data + (last - m.length + 1) * m.width
+    m.source = pointer(input) + (last - input.offset - m.length + 1) * m.width
     rows, grain = out.count // m.length, BY_RUNS // (m.length * m.width)
     with nogil:
         parallel_for(mirror_range, &m, rows, grain if grain > 0 else 1)

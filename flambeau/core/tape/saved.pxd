@@ -9,6 +9,7 @@ cdef struct Slot:             # a tensor that a node saves for backward
     uint64_t version          # the storage's version when it was saved
     int output                # -1 for an input, else which of the node's own outputs it is
 
+cdef bint packing() noexcept  # whether saved tensors go through hooks in this thread
 cdef int save_tensor(Slot* slot, TensorBase t, int output, TensorBase written=*) except -1
 cdef TensorBase unpack_tensor(Slot* slot, Node node)
 

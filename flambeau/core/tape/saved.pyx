@@ -95,6 +95,10 @@ cdef class Packed:
 _saving = threading.local()  # .hooks: pairs (pack, unpack), the innermost last; .refused: why there may be none
 
 
+cdef bint packing() noexcept:
+    return flambeau_packing
+
+
 def push_saved_hooks(pack, unpack) -> None:
     """Let tensors saved in this thread go through these hooks, until `pop_saved_hooks`."""
     global flambeau_packing

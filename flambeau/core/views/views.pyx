@@ -6,7 +6,7 @@ from cpython.object cimport PyObject
 from ..base.memory cimport Storage, new_storage_on
 from ..base.dtypes cimport F16, F32, F64, C32, C64, C128, CATEGORY, as_dtype, dtype as DType, dtype_of, size_from
 from ..base.tensor cimport (
-    MAX_DIMS, ON_TAPE, TensorBase, alias, as_int, as_size, storage_error, find_contiguous, numel_error, new_tensor_on, parse_sizes, wrap_dim, bump_version,
+    MAX_DIMS, ON_TAPE, TensorBase, alias, as_int, as_size, storage_error, find_contiguous, numel_error, new_tensor_on, parse_sizes, wrap_dim, bump_version, pointer,
 )
 from ..tape.nodes cimport Node
 from ..tape.history cimport attach
@@ -1182,7 +1182,7 @@ def resize_(TensorBase input not None, *sizes, size=None, memory_format=None):
     if n and needed > <int64_t>input.storage.length:
         larger = new_storage_on(input.storage.on, <size_t>needed)
         if input.storage.on is None:
-            memcpy(larger.data, input.storage.data, input.storage.length)
+            memcpy(larger.data, pointer(input) - input.offset * input.width, input.storage.length)
         elif input.storage.length:
             input.storage.on.copy_within(larger.address, input.storage.address, input.storage.length)
         larger.version = input.storage.version
