@@ -32,6 +32,7 @@ from .kernels import (
 )
 from .lower import ITEMSIZE, MEMORY, REGISTER, Lowering, expanded, settled, walk_until
 from .passes import Together, combined, rounds
+from .stages import Stage, Stages, stages_of
 
 SIGNATURE = (
     "void @kernel(ptr noalias readonly %data, ptr noalias readonly %geometry, ptr noalias readonly %scalars)"
@@ -156,6 +157,9 @@ class Frame:
         left = self.f.op("i32", f"trunc {self.f.binary('sub', n, i)} to i32")
         return self.f.op(low.vector("i1"), f"icmp ugt {low.splat(left)}, {low.iota(32).name}")
 
+    def smaller(self, a: Value, b: Value) -> Value:
+        return self.f.op("i64", f"select {self.f.op('i1', f'icmp slt {a}, {b.name}')}, {a}, {b}")
+
     def vectors(self, n: Value, lanes: int, carried: Sequence[Value], body) -> list[Value]:
         """The loop over whole vectors, then the masked rest: `body(low, i, mask, carried)` returns the new
         carried.
@@ -198,10 +202,20 @@ class PointwiseSchedule:
     def emit(self) -> None:
         self.fixed = self.settle([self.lanes, self.side] if self.turns() else [self.lanes])
         begin = self.tiles() if self.turns() else i64(0)
+        self.stages = None if self.turns() else stages_of(self.kernel.outputs)
+        if self.stages:
+            room = self.stages.elements
+            self.blocks = [
+                self.f.op("ptr", f"alloca [{room} x {MEMORY[d]}], align {VECTOR_BYTES}")
+                for d in self.stages.blocks
+            ]
         self.f.loop(begin, self.n1, i64(1), [], lambda j, _: self.line(j))
 
     def line(self, j: Value):
         rows = self.rows(j)
+        if self.stages:
+            self.by_stages(j, rows, self.stages)
+            return []
         self.frame.vectors(self.n0, self.lanes, [], lambda low, i, mask, _: self.step(low, j, i, rows, mask))
         return []
 
@@ -213,13 +227,34 @@ class PointwiseSchedule:
 
     def step(self, low: Lowering, j: Value, i: Value, rows: list[Value], mask: Value | None, turned=()):
         """One vector from element i of line j on; `turned` holds operands that are in registers already."""
-        f, frame = self.f, self.frame
-        at = [
-            p if o.access == BROADCAST else f.gep(MEMORY[o.dtype], p, f.mul(i, s))
-            for o, p, s in zip(frame.operands, rows, self.inner)
-        ]
+        at = self.at(rows, i)
         leaves = dict(self.fixed[low.lanes])
-        for e in walk_until(self.bodies, leaves, unlikely=True):
+        self.load(low, j, i, at, mask, self.bodies, leaves, turned)
+        for k, v in enumerate(low.values(self.bodies, leaves)):
+            self.frame.store(low, k, v, at[k], self.inner[k], mask)
+        return []
+
+    def at(self, rows: list[Value], i: Value) -> list[Value]:
+        """Where element i of a line stands in each operand."""
+        return [
+            p if o.access == BROADCAST else self.f.gep(MEMORY[o.dtype], p, self.f.mul(i, s))
+            for o, p, s in zip(self.frame.operands, rows, self.inner)
+        ]
+
+    def load(
+        self,
+        low: Lowering,
+        j: Value,
+        i: Value,
+        at: list[Value],
+        mask: Value | None,
+        roots: list[Expr],
+        leaves,
+        turned=(),
+    ) -> None:
+        """Enter the elements that the roots read among the leaves."""
+        f, frame = self.f, self.frame
+        for e in walk_until(roots, leaves, unlikely=True):
             if e.op == "input":
                 k = frame.outputs + e.value
                 if k in turned:
@@ -229,8 +264,43 @@ class PointwiseSchedule:
             elif e.op == "index":
                 start = f.add(self.first, f.mul(j, self.n0))
                 leaves[e] = f.binary("add", low.splat(f.add(start, i)), low.iota(64))
-        for k, v in enumerate(low.values(self.bodies, leaves)):
-            frame.store(low, k, v, at[k], self.inner[k], mask)
+
+    # --- stages ---
+    def by_stages(self, j: Value, rows: list[Value], found: Stages) -> None:
+        """A line in blocks, each computed function by function."""
+        f = self.f
+
+        def block(begin: Value, _) -> list[Value]:
+            end = self.frame.smaller(f.add(begin, i64(found.elements)), self.n0)
+            count = f.binary("sub", end, begin)
+            for stage in found.stages:
+                outputs = [self.kernel.outputs[k] for k in stage.outputs]
+                roots = expanded([*outputs, *(k.value for k in stage.keeps)], {k.value for k in stage.reads})
+                turn = partial(self.stage_step, stage, roots, j, begin, rows)
+                self.frame.vectors(count, self.lanes, [], turn)
+            return []
+
+        f.loop(i64(0), self.n0, i64(found.elements), [], block)
+
+    def stage_step(
+        self, stage: Stage, roots: list[Expr], j: Value, begin: Value, rows: list[Value], *turn: Any
+    ):
+        """One vector of one stage, from element i of the block on."""
+        (low, i, mask, _), f = turn, self.f
+        leaves = dict(self.fixed[low.lanes])
+        for value, k in stage.reads:
+            scalar = MEMORY[value.dtype]
+            read = f.load(low.vector(scalar), f.gep(scalar, self.blocks[k], i), ITEMSIZE[value.dtype])
+            leaves[value] = low.from_memory(read, value.dtype)
+        element = f.add(begin, i)
+        at = self.at(rows, element)
+        self.load(low, j, element, at, mask, roots, leaves)
+        values = low.values(roots, leaves)
+        for number, value in zip(stage.outputs, values):
+            self.frame.store(low, number, value, at[number], self.inner[number], mask)
+        for (e, k), value in zip(stage.keeps, values[len(stage.outputs) :]):
+            place = f.gep(MEMORY[e.dtype], self.blocks[k], i)
+            f.store(low.to_memory(value, e.dtype), place, ITEMSIZE[e.dtype])
         return []
 
     # --- tiles ---
@@ -656,7 +726,7 @@ class RowSchedule:
             """The groups of `unit` from begin to end."""
 
             def group(i: Value, c) -> list[Value]:
-                return joined(c, inner(i, self.smaller(f.add(i, i64(unit)), end)))
+                return joined(c, inner(i, self.frame.smaller(f.add(i, i64(unit)), end)))
 
             return f.loop(begin, end, i64(unit), start, group)
 
@@ -673,9 +743,6 @@ class RowSchedule:
         short = f.when(alone, lambda: rest(i64(0), steps(i64(0), i64(0), whole, start)), start)
         many = f.op("i1", f"xor {alone}, true")
         return f.when(many, lambda: several(i64(0), self.r1, CASCADE, lines), short)
-
-    def smaller(self, a: Value, b: Value) -> Value:
-        return self.f.op("i64", f"select {self.f.op('i1', f'icmp slt {a}, {b.name}')}, {a}, {b}")
 
 
 def _scalar(vector_type: str) -> str:

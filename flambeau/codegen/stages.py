@@ -1,0 +1,101 @@
+"""Chains of math functions cut into stages.
+
+A function of a function waits for it.  A processor hides such waits behind other elements, as many as its schedulers hold
+instructions of, which for a chain are few.  A kernel therefore computes a chain function by function, each over a block of elements that
+stays in the nearest cache.  (Measured on Zen 5, 64 Ki floats, time of the functions one by one / time of one kernel: ten times `tanh`
+0.41 in one loop, ten times `exp` 0.40.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from . import expr as ex
+from .expr import Expr
+
+BLOCK_BYTES = 16 << 10  # of all values that are kept between stages
+MOST_ELEMENTS, FEWEST_ELEMENTS = 512, 64
+
+
+class Kept(NamedTuple):
+    """A value that later stages read, and the block in memory that holds it."""
+
+    value: Expr
+    block: int
+
+
+class Stage(NamedTuple):
+    """What one loop over a block computes: numbers of outputs, and values that are kept; what it reads of those before."""
+
+    outputs: list[int]
+    keeps: list[Kept]
+    reads: list[Kept]
+
+
+class Stages(NamedTuple):
+    """All stages, the dtype of each block in memory, and the elements of a block."""
+
+    stages: list[Stage]
+    blocks: list[str]
+    elements: int
+
+
+def stages_of(outputs: Sequence[Expr]) -> Stages | None:
+    """The stages of a kernel's outputs; None where no function waits for another."""
+    depth = _depths(outputs)
+    last = max(depth.values(), default=0)
+    if last < 2:
+        return None
+    readers: dict[Expr, int] = {}  # the last stage that reads a value
+    for e in ex.walk(outputs):
+        for a in e.args:
+            readers[a] = max(readers.get(a, 0), max(depth[e], 1))
+    blocks: list[str] = []
+    free: list[Kept] = []
+    kept: dict[Expr, Kept] = {}
+    stages: list[Stage] = []
+    for number in range(1, last + 1):
+        own = [k for k, e in enumerate(outputs) if max(depth[e], 1) == number]
+        keeps: list[Kept] = []
+        for e in depth:
+            if depth[e] == number < readers.get(e, 0):  # what has no function in it is as well computed again
+                block = next((k for k in free if k.value.dtype == e.dtype), None)
+                if block is None:
+                    blocks.append(e.dtype)
+                    keeps.append(Kept(e, len(blocks) - 1))
+                else:
+                    free.remove(block)
+                    keeps.append(Kept(e, block.block))
+        reads = _reached([outputs[k] for k in own] + [k.value for k in keeps], kept)
+        stages.append(Stage(own, keeps, reads))
+        kept.update((k.value, k) for k in keeps)
+        free += [k for e, k in kept.items() if readers[e] == number]
+    width = sum(max(ex.BITS[d] // 8, 1) for d in blocks)
+    elements = max(FEWEST_ELEMENTS, min(MOST_ELEMENTS, 1 << (BLOCK_BYTES // width).bit_length() - 1))
+    return Stages([s for s in stages if s.outputs or s.keeps], blocks, elements)
+
+
+def _depths(outputs: Sequence[Expr]) -> dict[Expr, int]:
+    """How many functions of elements follow one another up to each expression."""
+    depth: dict[Expr, int] = {}
+    moves: dict[Expr, bool] = {}
+    for e in ex.walk(outputs):
+        moves[e] = e.op in ("input", "index") or any(moves[a] for a in e.args)
+        depth[e] = (moves[e] and e.op.startswith("call:")) + max((depth[a] for a in e.args), default=0)
+    return depth
+
+
+def _reached(roots: list[Expr], kept: dict[Expr, Kept]) -> list[Kept]:
+    """What is kept of that which the roots are computed of."""
+    found: dict[Expr, Kept] = {}
+    seen: set[Expr] = set()
+    todo = list(roots)
+    while todo:
+        e = todo.pop()
+        if e in kept:
+            found[e] = kept[e]
+        elif e not in seen:
+            seen.add(e)
+            todo.extend(e.args)
+    return list(found.values())

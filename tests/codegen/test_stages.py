@@ -1,0 +1,129 @@
+"""Chains of functions run function by function over blocks: the stages that expressions are cut into, and the bits of eager calls."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+import flambeau
+from flambeau.codegen import expr as ex
+from flambeau.codegen.stages import BLOCK_BYTES, stages_of
+from flambeau.graph.lower import plan
+from flambeau.graph.program import Program
+from flambeau.graph.trace import record
+
+FUNCTIONS = ["exp", "sin", "tanh", "sigmoid", "log1p", "erf"]
+
+
+def leaf(k, dtype="float32"):
+    return ex.make("input", (), dtype, k)
+
+
+def call(name, *args):
+    return ex.make(f"call:{name}", args, args[0].dtype)
+
+
+def test_one_function_needs_no_stages():
+    x = leaf(0)
+    assert stages_of([call("exp", x) * 2, call("sin", x) + 1]) is None
+    number = call("exp", ex.make("param", (), "float32", 0))
+    assert stages_of([call("exp", x * call("sin", number))]) is None  # of numbers: once a call
+
+
+def test_a_chain_keeps_one_value_at_a_time():
+    y = leaf(0)
+    for _ in range(5):
+        y = call("exp", y)
+    found = stages_of([y])
+    assert [(s.outputs, len(s.keeps), len(s.reads)) for s in found.stages] == [
+        ([], 1, 0),
+        ([], 1, 1),
+        ([], 1, 1),
+        ([], 1, 1),
+        ([0], 0, 1),
+    ]
+    assert found.blocks == ["float32"] * 2  # what is read and what is written, in turn
+
+
+def test_outputs_leave_in_the_stage_that_computes_them():
+    x = leaf(0)
+    a = call("exp", x)
+    b = call("sin", a) * a
+    found = stages_of([a, b, x + 1])
+    assert [s.outputs for s in found.stages] == [[0, 2], [1]]
+    assert [k.value is a for k in found.stages[1].reads] == [True]
+
+
+def test_blocks_fit_the_nearest_cache():
+    x = leaf(0, "float64")
+    values = [call("exp", x * k) for k in range(40)]
+    total = values[0]
+    for v in values[1:]:
+        total = total + v
+    product = values[0]
+    for v in values[1:]:
+        product = product * call("sin", v + total)
+    found = stages_of([product])
+    assert len(found.blocks) >= 40 and found.elements * 8 * len(found.blocks) <= max(BLOCK_BYTES, 64 * 8 * 42)
+    assert found.elements % 64 == 0
+
+
+SIZES = (0, 1, 15, 16, 31, 32, 33, 63, 64, 65, 127, 128, 129, 511, 512, 513, 1030)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_each_size_has_the_bits_of_eager(name, dtype):
+    def chained(x):
+        for _ in range(4):
+            x = getattr(x, name)() * 0.5
+        return x
+
+    for size in SIZES:
+        x = flambeau.linspace(0.1, 0.9, size).to(getattr(flambeau, dtype))
+        runner = plan(Program(record(chained, x)[0]))
+        found, expected = runner(x), chained(x)
+        assert np.array_equal(found.double().numpy(), expected.double().numpy())
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_random_bodies(seed):
+    """Several inputs, broadcasts, gaps and transposed operands, conditions, several outputs, values that many read."""
+    draw = random.Random(seed)
+    numbers = [(draw.random(), draw.random(), draw.random()) for _ in range(12)]
+
+    def body(*inputs):
+        values = list(inputs)
+        for a, b, c in numbers:
+            x, y = values[int(a * len(values))], values[int(b * len(values))]
+            kind = int(c * 10)
+            if kind < 6:
+                made = getattr(x.abs() * 0.4 + 0.1, FUNCTIONS[kind])()
+            else:
+                made = (x * y, x + y, flambeau.where(x > y, x, y), (x > 0).float() * 0.5 + x)[kind - 6]
+            values.append(made.clamp(-2, 2))
+        return values[-1], values[-3], values[-5]
+
+    for n in (1, 7, 64, 517):
+        wide = flambeau.linspace(-1, 1, 5 * 2 * n).reshape(5, 2 * n)
+        inputs = [
+            wide[:, :n],
+            flambeau.linspace(0, 1, n),
+            flambeau.linspace(0, 1, 5)[:, None],
+            wide[:, n:].mT.clone().mT,
+        ]
+        runner = plan(Program(record(body, *inputs)[0]))
+        for a, b in zip(runner(*inputs), body(*inputs), strict=True):
+            assert np.array_equal(a.numpy(), b.numpy(), equal_nan=True)
+
+
+def test_complex_numbers_and_conditions_between_functions():
+    def chained(z):
+        y = (z * 0.3).exp().sin()
+        return flambeau.where((y.real.abs() + 0.1).log() > 0, y, z.exp().cos())
+
+    z = flambeau.complex(flambeau.linspace(-1, 1, 700), flambeau.linspace(1, 2, 700))
+    runner = plan(Program(record(chained, z)[0]))
+    assert np.array_equal(runner(z).numpy(), chained(z).numpy())
