@@ -94,6 +94,7 @@ from .core.base.once import is_warn_always_enabled as is_warn_always_enabled
 from . import jit as jit
 from . import kernels as kernels
 from .core.base.formats import layout as layout
+from .graph.lazy import lazy as lazy
 from . import library as library
 from . import linalg as linalg
 from ._files import load as load

@@ -119,7 +119,7 @@ OTHERS = [
         "",
         "Utilities and settings",
         "_compat.switches _compat.as_torch _compat.tags accelerator core.base.device core.base.once devices.streams "
-        "compiler _higher_order_ops.cond futures "
+        "compiler graph.lazy _higher_order_ops.cond futures "
         "core.base.formats",
     ),
     Page("flambeau.symbolic", "", "Symbolic numbers", "_compat.symbolic"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import pickle
+import sys
 import threading
 import warnings
 import weakref
@@ -18,6 +19,10 @@ import flambeau
 from flambeau import lazy, nn
 from flambeau.graph import segment
 from flambeau.operations.declare.registry import REGISTRY
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "operations"))
+
+import samples
 
 
 @pytest.fixture(autouse=True)
@@ -502,15 +507,11 @@ def test_a_fork_while_calls_wait(tmp_path: Path):
 
 
 def cases():
-    import samples
-
     return [(entry, text) for entry, text in samples.ALL if entry.kind not in ("creation", "error")]
 
 
 def outcomes(entry, text, grad):
     """Results of one call, then gradients, or the class of the error."""
-    import samples
-
     operands = samples.Operands(grad=grad)
     try:
         with warnings.catch_warnings():
