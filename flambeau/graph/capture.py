@@ -95,7 +95,11 @@ def capture(
 
     Raises: what the function raises; RuntimeError where this thread records already.
     """
-    return _Captures(function, args, kwargs, variable).capture()
+    captures = _Captures(function, args, kwargs, variable)
+    try:
+        return captures.capture()
+    finally:
+        captures.close()
 
 
 class _Captures(Policy):
@@ -146,6 +150,13 @@ class _Captures(Policy):
         if made.refusal is None:
             self.enter_numbers(made)
         return made
+
+    def close(self) -> None:
+        """Let go of the call's objects: the interpreter and what asks it hold each other."""
+        self.machine.reads.close()
+        self.machine.observe = None
+        self.call, self.inputs, self.before, self.freed = (None, (), {}), [], [], []
+        self.recording = Recording()
 
     def enter_numbers(self, made: Capture) -> None:
         """Let the numbers that operations were given be the last inputs."""

@@ -16,7 +16,7 @@ from ..core.base.tensor import TensorBase
 from ..core.lib.products.product_plan import ProductPlan
 from ..core.make.create import empty_strided
 from .convolutions import Convolution, Images, images_of, prepared
-from .expressions import Leaves, Unfused, expressions, reader
+from .expressions import Leaves, Reader, Unfused, expressions
 from .groups import Group, in_order, wait
 from .products import Operands, Product, example, operands_of
 from .program import Call, Program, Value
@@ -175,7 +175,7 @@ def _expression(group: ProductGroup, wanted: set[Value]) -> tuple[Value, Expr, L
     assert group.loop is not None
     (sums,) = group.product.results
     leaves, known = Leaves(), dict[Value, Expr]()
-    of = reader(known, leaves, group.loop)
+    of = Reader(known, leaves, group.loop)
 
     outputs: list[Value] = []
     for call in group.rest.calls:

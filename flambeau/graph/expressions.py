@@ -76,18 +76,20 @@ class Along(NamedTuple):
     params: tuple[float, ...]
 
 
-def reader(known: Mapping[Value, Expr], leaves: Leaves, loop: Loop) -> OfValue:
+class Reader(NamedTuple):
     """How a kernel reads values: as what it has computed, computes again, or finds in memory."""
 
-    def of(value: Value) -> Expr:
-        if value in known:
-            return known[value]
-        if value.reads is None:
-            return leaves.of(value)
-        assert value.call is not None
-        return expressions(value.call, of, leaves, loop)[0]
+    known: Mapping[Value, Expr]
+    leaves: Leaves
+    loop: Loop
 
-    return of
+    def __call__(self, value: Value) -> Expr:
+        if value in self.known:
+            return self.known[value]
+        if value.reads is None:
+            return self.leaves.of(value)
+        assert value.call is not None
+        return expressions(value.call, self, self.leaves, self.loop)[0]
 
 
 def loop_of(call: Call) -> Loop | None:

@@ -12,7 +12,7 @@ from ..core.loops.plans import Geometry
 from .assemble import assemble
 from .convolutions import convolution_of
 from .epilogues import ProductGroup, product_with, with_epilogues
-from .expressions import Leaves, Unfused, expressions, loop_of, reader
+from .expressions import Leaves, Reader, Unfused, expressions, loop_of
 from .groups import Group, groups_of
 from .logs import log
 from .passes.recompute import recompute
@@ -104,7 +104,7 @@ class _Plan:
         loop = group.loop
         assert loop is not None
         leaves, known = Leaves(), dict[Value, ex.Expr]()
-        of = reader(known, leaves, loop)
+        of = Reader(known, leaves, loop)
 
         latest: dict[Value, Value] = {}  # what a memory holds in the end, where others look
         for call in group.calls:

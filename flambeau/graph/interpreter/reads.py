@@ -61,6 +61,12 @@ class Reads:
         self.changed: set[Source] = set()  # containers whose keys are not those before the call any more
         self.active = True
 
+    def close(self) -> None:
+        """The call is over: let go of what it read and wrote.  A generator that it returned may run on."""
+        self.active = False
+        for held in (self.numbers, self.fresh, self.known, self.met, self.written, self.changed):
+            held.clear()
+
     def guard(self, guard: Guard, *key: Any) -> None:
         """Add a guard, unless the same stands there."""
         mark = (type(guard), guard.source, *key)

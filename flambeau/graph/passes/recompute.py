@@ -11,7 +11,7 @@ import math
 from typing import NamedTuple
 
 from ...codegen import expr as ex
-from ..expressions import Leaves, Unfused, element_of, expressions, loop_of, reader
+from ..expressions import Leaves, Reader, Unfused, element_of, expressions, loop_of
 from ..program import Call, Program, Value
 from ..trace import mapped
 
@@ -91,7 +91,7 @@ def _small(program: Program, call: Call, small: dict[Call, Small]) -> Small | No
     alone.results = call.results
     leaves = Leaves()
     try:
-        found = expressions(alone, reader({}, leaves, loop), leaves, loop)
+        found = expressions(alone, Reader({}, leaves, loop), leaves, loop)
     except Unfused:
         return None
     work = [e.op for e in ex.walk(found) if e.args and e.op != "cast"]
