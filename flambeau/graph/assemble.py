@@ -107,7 +107,9 @@ class _Assembly:
         runner = Runner(len(roots), arena.size, use)
         for v in program.inputs:
             over = -1 if v is v.root else program.inputs.index(v.root)
-            runner.add_input(number[v], v.place, over, v.at, v in self.donated)
+            others = any(w is not v and w.root is v.root for w in program.inputs)
+            unused = not others and v.root not in self.last and v.root not in self.returned
+            runner.add_input(number[v], v.place, over, v.at, v in self.donated, unused)
         for v in program.constants():
             runner.add_constant(number[v.root], v.tensor, v.place)
         for r, spot in self.spots.items():

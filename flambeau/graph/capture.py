@@ -117,6 +117,7 @@ class _Captures(Policy):
         self.before: list[tuple[Any, ...]] = []  # of the inputs: what calls must leave as it is
         self.recording = Recording()
         self.lines: list[tuple[str, int]] = []
+        self.ahead: int | None = None  # calls before the first backward pass
         self.freed: list[Any] = []  # nodes of the tape that backward passes of the call have run through
         self.machine = Machine(self, variable)
         self.numbers: dict[Source, float] = {}  # that operations were given
@@ -145,7 +146,8 @@ class _Captures(Policy):
                 outputs = _Outputs(self)
                 made.output = outputs.of(result)
                 made.writes = [(place, outputs.of(value)) for place, value in m.reads.written.items()]
-                made.freed = self.freed
+                made.freed, made.ahead = self.freed, self.ahead
+                made.cleared = frozenset(m.reads.cleared)
                 made.refusal = m.refusal
         if made.refusal is None:
             self.enter_numbers(made)
@@ -289,6 +291,8 @@ class _Captures(Policy):
             before.append((leaf, source, leaf.grad))
         if function is backward and options["gradient"] is None and args[0].numel() == 1:
             options["gradient"] = ones_like(args[0])  # by a call that is recorded
+        if self.ahead is None:
+            self.ahead = len(self.recording)
         result = function(*given.args, **given.kwargs)
         for leaf, source, old in before:
             if source is not None and leaf.grad is not old:

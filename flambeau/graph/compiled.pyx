@@ -155,11 +155,13 @@ cdef class Entry:
     cdef Runner runner                 # the launch, where it is one
     cdef readonly Build build
     cdef readonly tuple writes         # what is left in objects that were there before
+    cdef readonly tuple early          # gradients that the call clears first: which of the writes, which input
     cdef readonly object why           # a refusal
     cdef readonly int64_t hits
 
-    def __init__(self, Guards guards not None, launch, build, why=None, tuple writes=()):
+    def __init__(self, Guards guards not None, launch, build, why=None, tuple writes=(), tuple early=()):
         self.guards, self.launch, self.build, self.why, self.writes = guards, launch, build, why, writes
+        self.early = early
         if type(launch) is Runner:
             self.runner = launch
 
@@ -170,6 +172,10 @@ cdef class Entry:
         cdef Write write
         cdef list objects = [<object>values[write.number] for write in self.writes] if self.writes else None
         self.hits += 1
+        for number, k in self.early:       # nothing reads them: their memory is free while the plan runs
+            of = objects[number]
+            found[k] = <PyObject*>NOTHING
+            (<TensorBase>of).grad_ = None
         if tensors < n:
             numbers = [number_tensor(<object>values[<int>slot]) for slot in self.guards.number_slots]
             for k in range(tensors, n):
@@ -202,6 +208,10 @@ cdef class Entry:
         for write, of, value in zip(self.writes, objects, left):
             write.put(of, value)
         return result
+
+
+cdef int64_t no_elements = 0
+cdef TensorBase NOTHING = new_tensor(1, &no_elements, F64)     # in the place of a tensor that no plan reads
 
 
 cdef TensorBase number_tensor(object x):

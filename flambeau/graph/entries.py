@@ -42,7 +42,7 @@ def entry_of(capture: Capture, launch_of: Callable[[Capture, list[TensorBase]], 
         launch = launch_of(capture, result.made)
     except Unplanned as error:
         return Entry(guards, None, None, why=Refusal(str(error)))
-    return Entry(guards, launch, build, writes=writes)
+    return Entry(guards, launch, build, writes=writes, early=result.early(launch))
 
 
 def graph_of_capture(capture: Capture, made: list[TensorBase]) -> GraphModule:
@@ -61,7 +61,7 @@ def planned(capture: Capture, made: list[TensorBase]) -> Launch:
     """The launch of a capture whose results need no gradients."""
     if any(t.device.type != "cpu" for _, t in capture.inputs):
         raise Unplanned("inputs on other devices than the CPU")
-    program = Program(graph_of_capture(capture, made))
+    program = Program(graph_of_capture(capture, made), capture.ahead)
     constants = {v.root for v in program.constants()}
     for call in program.calls:
         if any(v.root in constants for v in call.written):
@@ -81,6 +81,9 @@ class _Result:
         self.given = [t for _, t in capture.inputs]
         self.before = {place(t).storage for t in capture.recording.inputs}
         self.builds: dict[int, Build] = {}  # of the objects that the call made
+        self.capture = capture
+        self.found: set[Source] = set()  # places, and numbers of inputs, that results are made of
+        self.viewed: set[int] = set()
 
     def write(self, where: Source, value: Any) -> Write:
         """What a call leaves at a place that was there before it."""
@@ -92,8 +95,21 @@ class _Result:
         assert isinstance(where, Attribute), where
         return Write("attribute", self.guards.slot(where.of), where.name, build)
 
+    def early(self, launch: Launch) -> tuple[tuple[int, int], ...]:
+        """Gradients that the call clears first, and whose tensors no plan reads: which of the writes, and which input."""
+        unused = getattr(launch, "unused", ())
+        inputs = {source: k for k, (source, _) in enumerate(self.capture.inputs)}
+        found = []
+        for number, (where, _) in enumerate(self.capture.writes):
+            k = inputs.get(where, -1)
+            if isinstance(where, Attribute) and where.name == "grad" and where in self.capture.cleared:
+                if k in unused and k not in self.viewed and where not in self.found:
+                    found.append((number, k))
+        return tuple(found)
+
     def build(self, x: Any) -> Build:
         if isinstance(x, Source):
+            self.found.add(x)
             return Build("found", self.guards.slot(x))
         if isinstance(x, TensorBase):
             return self.tensor(x)
@@ -121,6 +137,7 @@ class _Result:
             given = self.given[number]
             if t.dtype != given.dtype or is_silent(t):
                 raise Unplanned("a result in the memory of an input, of another dtype or made by .data")
+            self.viewed.add(number)
             return Build("view", number, (at.shape, at.stride, at.offset - place(given).offset))
         if at.storage in self.before and number < 0:
             raise Unplanned("a result in the memory of a tensor that was there before")

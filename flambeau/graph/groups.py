@@ -88,6 +88,8 @@ def _joined(
     for group in sorted(needed, key=groups.index):
         if group.loop is None or group not in needed or not group.fits(loop):
             continue
+        if group.calls[0].backward != call.backward:
+            continue  # or what backward computes again would be kept for it
         of_group = [v for v in call.values() if v.call is not None and home[v.call] in (group, found)]
         fits = all(group.reads(v, loop) for v in of_group if home[v.call] is group)  # type: ignore[index]
         if not fits or not all(program.is_current(v, call) for v in of_group):

@@ -16,6 +16,7 @@ from .expressions import Leaves, Reader, Unfused, expressions, loop_of
 from .groups import Group, groups_of
 from .logs import log
 from .passes.recompute import recompute
+from .passes.rematerialize import rematerialize
 from .products import product_of
 from .program import Call, Program, Value
 from .report import Report
@@ -53,6 +54,7 @@ class _Plan:
         self.program = program
         program.drop_dead(_is_pure)
         if fused:
+            rematerialize(program)
             recompute(program)
         groups = groups_of(program, fused)
         if fused:

@@ -26,13 +26,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..core.base.tensor import TensorBase
-from ..core.call.pointwise import PointwiseOp
-from ..core.loops.rows import RowOp
 from ..core.tape import run_backward
 from ..fx import Graph, GraphModule, Node
 from ..nn import Module
-from ..operations.declare import flops
 from ..operations.declare.registry import REGISTRY
+from .costs import work
 from .lower import plan
 from .mincut import ALWAYS, Network
 from .program import Program, draws, written_by
@@ -445,32 +443,9 @@ def _nbytes(at: Place) -> int:
 
 
 def _work(n: Node) -> int:
-    """The cost of computing a call again, in bytes that might be saved in its place.
-
-    What goes over elements (norms, which programs have as such operations, and what moves elements) takes a byte for each that it reads
-    or makes: an element is computed in less time than four bytes go to memory and come back in.  A product takes one for 32 of its
-    operations.  What is no part of a generated kernel takes 64 KiB beside, so that small values are saved.
-    """
-    operation: Any = n.target
-    entry = getattr(operation, "entry", None)
+    """What it costs to compute a call again."""
     elements = max(math.prod(p.shape) for m in (n, *n.all_input_nodes) for p in _places(m))
-    if draws(operation):
-        return ALWAYS
-    if isinstance(operation, (PointwiseOp, RowOp)):
-        return elements
-    if entry is None:
-        return ALWAYS
-    if entry.kind in ("copy", "conversion", "join", "view") or entry.details.get("decomposes"):
-        return elements + ALONE
-    if entry.details.get("product") is not None:
-        counted = flops.counted(
-            operation, *mapped((n.args, n.kwargs), Node, lambda m: m.meta["places"].shape)
-        )
-        return ALWAYS if counted is None else counted.flops // 32 + ALONE
-    return ALWAYS
-
-
-ALONE = 1 << 16  # what a step of its own costs beside its elements, in bytes saved: smaller values are saved
+    return work(n.target, (n.args, n.kwargs), elements, Node, lambda m: m.meta["places"].shape)
 
 
 def _ones_like(t: TensorBase) -> Any:

@@ -113,6 +113,7 @@ class Call:
         "_values",
         "after",
         "args",
+        "backward",
         "kwargs",
         "number",
         "operation",
@@ -124,6 +125,7 @@ class Call:
     def __init__(self, number: int, operation: Callable, args: tuple, kwargs: dict[str, Any]) -> None:
         self.number, self.operation, self.args, self.kwargs = number, operation, args, kwargs
         self.recorded: int | None = None  # its number in the recording
+        self.backward = False  # whether it is part of a backward pass within the program
         self._values: tuple[Value, ...] | None = None
         self.results: tuple[Value, ...] = ()
         self.written: frozenset[Value] = frozenset()
@@ -173,7 +175,9 @@ class Program:
     return %3
     """
 
-    def __init__(self, graph: GraphModule) -> None:
+    def __init__(self, graph: GraphModule, backward: int | None = None) -> None:
+        """`backward`: the number of the recorded call with which a backward pass begins."""
+        self._begins, self._behind = backward, False
         self.values: list[Value] = []
         self.inputs: list[Value] = []
         self.calls: list[Call] = []
@@ -215,6 +219,10 @@ class Program:
         """Whether a call finds in the value's memory what made the value, as nothing wrote to it between."""
         made = -1 if value.call is None else value.call.number
         return not any(made < w.number < reader.number for w in self._writers.get(value.root, ()))
+
+    def is_unwritten(self, value: Value, maker: Call, reader: Call) -> bool:
+        """Whether nothing writes to a value's memory from one call to another."""
+        return not any(maker.number < w.number <= reader.number for w in self._writers.get(value.root, ()))
 
     def is_written(self, value: Value) -> bool:
         """Whether something writes to a value's memory after it was made."""
@@ -269,6 +277,9 @@ class Program:
         args, kwargs = mapped((node.args, node.kwargs), Node, self._made.__getitem__)
         call = Call(len(self.calls), operation, args, kwargs)
         call.recorded = node.meta.get("call")
+        if call.recorded is not None and self._begins is not None:
+            self._behind = call.recorded >= self._begins
+        call.backward = self._behind  # those that a leaf decomposes to as the leaf
         given = call.values()
         storages = {v.root.place.storage: v.root for v in given}
         places: list[Place] = []

@@ -300,6 +300,10 @@ cdef class Spent:
     def __init__(self, Runner plan not None, tuple results):
         self.plan, self.results = plan, results
 
+    @property
+    def unused(self) -> list:
+        return self.plan.unused
+
     def __call__(self, *tensors):
         cdef tuple made = <tuple>self.plan.call(PySequence_Fast_ITEMS(tensors), len(tensors))
         cdef RegionNode node = RegionNode.__new__(RegionNode)

@@ -38,6 +38,7 @@ cdef struct Stretch:              # launches one after another, or a call
 cdef struct Layout:               # of a new tensor, or of one that is given
     int root, rank, code
     bint dense
+    bint unused           # by all steps
     bint donated                  # an argument that is given up
     int home                      # the root whose memory a placed one lies in
     int64_t at                    # there, in bytes

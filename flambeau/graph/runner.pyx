@@ -224,13 +224,13 @@ cdef class Runner:
         free(self.operands)
         free(self.stretches)
 
-    def add_input(self, int root, place, int over=-1, int64_t at=0, bint donated=False) -> None:
+    def add_input(self, int root, place, int over=-1, int64_t at=0, bint donated=False, bint unused=False) -> None:
         """The next argument of a call; one that shares memory with argument `over` lies so many bytes from where that begins.
 
-        A step may drop one that is `donated`.
+        A step may drop one that is `donated`.  One that is `unused` may be any tensor.
         """
         cdef Geometry own = Geometry(root, place, at, over)
-        own.layout.donated = donated
+        own.layout.donated, own.layout.unused = donated, unused
         self.places[0].append(own)
 
     def add_constant(self, int root, TensorBase tensor not None, place) -> None:
@@ -255,6 +255,11 @@ cdef class Runner:
             raise TypeError(f"Runner.add_step(): a prepared step or a CallStep expected, got {type(step).__name__}")
         self.steps.append(step)
         self.drop_lists.append(list(drops))
+
+    @property
+    def unused(self) -> list:
+        """The numbers of inputs that no step reads."""
+        return [k for k in range(len(self.places[0])) if (<Geometry>self.places[0][k]).layout.unused]
 
     def describe(self, report, list names) -> None:
         """What the steps compute, and the name of each."""
@@ -292,6 +297,8 @@ cdef class Runner:
             raise TypeError(f"the plan takes {self.input_count} tensors, got {n}")
         for k in range(n):
             own = &self.inputs[k]
+            if own.unused:
+                continue
             if not isinstance(<object>tensors[k], TensorBase) or not matches(own, <TensorBase>tensors[k]):
                 raise TypeError(mismatch(k, (<Geometry>self.places[0][k]).place, <object>tensors[k]))
             if own.home >= 0:

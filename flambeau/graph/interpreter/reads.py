@@ -58,13 +58,14 @@ class Reads:
         self.guards: list[Guard] = []
         self.met: set[Any] = set()
         self.written: dict[Source, Any] = {}  # places that the program wrote to, and what lies there now
+        self.cleared: set[Source] = set()  # places that it set to None first
         self.changed: set[Source] = set()  # containers whose keys are not those before the call any more
         self.active = True
 
     def close(self) -> None:
         """The call is over: let go of what it read and wrote.  A generator that it returned may run on."""
         self.active = False
-        for held in (self.numbers, self.fresh, self.known, self.met, self.written, self.changed):
+        for held in (self.numbers, self.fresh, self.known, self.met, self.written, self.cleared, self.changed):
             held.clear()
 
     def guard(self, guard: Guard, *key: Any) -> None:
@@ -158,6 +159,8 @@ class Reads:
     def write(self, place: Source, value: Any) -> None:
         """The program wrote there; what it reads there from now on is its own."""
         self.met.add(place)
+        if value is None and place not in self.written:
+            self.cleared.add(place)
         self.written[place] = value
 
     def hold(self, value: Any) -> Any:
