@@ -174,7 +174,8 @@ cdef class Entry:
         self.hits += 1
         for number, k in self.early:       # nothing reads them: their memory is free while the plan runs
             of = objects[number]
-            found[k] = <PyObject*>NOTHING
+            if k >= 0:
+                found[k] = <PyObject*>NOTHING
             (<TensorBase>of).grad_ = None
         if tensors < n:
             numbers = [number_tensor(<object>values[<int>slot]) for slot in self.guards.number_slots]

@@ -228,9 +228,8 @@ class Capture:
     `output` says how to make the result anew: a `Source` for an object that was there before the call, an input among them; a
     tensor that the recording made; a `Made`; else a constant.  `writes` has what the call leaves in objects that were there before it: the
     places (entries of dicts, of an instance's `__dict__` and of lists, contents of cells, `grad` of tensors), each with what `output`
-    says of a result; `cleared` those that it set to None first.  `freed` are nodes of the tape that a backward pass within the call has run through, after `ahead` calls.  `lines` has
-    the program's file
-    and line of each call of the recording.
+    says of a result; `cleared` those that it set to None first.  `freed` are nodes of the tape that a backward pass within the call has run
+    through, after `ahead` calls.  `lines` has the program's file and line of each call of the recording.
 
     `numbers` are objects among the arguments of the recording's calls, each with the input that it is read from; the last inputs are
     these.

@@ -65,7 +65,15 @@ class Reads:
     def close(self) -> None:
         """The call is over: let go of what it read and wrote.  A generator that it returned may run on."""
         self.active = False
-        for held in (self.numbers, self.fresh, self.known, self.met, self.written, self.cleared, self.changed):
+        for held in (
+            self.numbers,
+            self.fresh,
+            self.known,
+            self.met,
+            self.written,
+            self.cleared,
+            self.changed,
+        ):
             held.clear()
 
     def guard(self, guard: Guard, *key: Any) -> None:
