@@ -157,7 +157,8 @@ class _Captures(Policy):
         """Let go of the call's objects: the interpreter and what asks it hold each other."""
         self.machine.reads.close()
         self.machine.observe = None
-        self.call, self.inputs, self.before, self.freed = (None, (), {}), [], [], []
+        self.call = type(self), (), {}
+        self.inputs, self.before, self.freed = [], [], []
         self.recording = Recording()
 
     def enter_numbers(self, made: Capture) -> None:

@@ -27,7 +27,10 @@ def work(
     entry = getattr(operation, "entry", None)
     if draws(operation):
         return ALWAYS
-    if isinstance(operation, (PointwiseOp, RowOp)):
+    several = getattr(
+        getattr(operation, "function", None), "__self__", None
+    )  # a row function of several tensors
+    if isinstance(operation, (PointwiseOp, RowOp)) or isinstance(several, RowOp):
         return elements
     if entry is None:
         return ALWAYS

@@ -76,12 +76,11 @@ class Along(NamedTuple):
     params: tuple[float, ...]
 
 
-class Reader(NamedTuple):
+class Reader:
     """How a kernel reads values: as what it has computed, computes again, or finds in memory."""
 
-    known: Mapping[Value, Expr]
-    leaves: Leaves
-    loop: Loop
+    def __init__(self, known: Mapping[Value, Expr], leaves: Leaves, loop: Loop) -> None:
+        self.known, self.leaves, self.loop = known, leaves, loop
 
     def __call__(self, value: Value) -> Expr:
         if value in self.known:

@@ -88,8 +88,8 @@ def _joined(
     for group in sorted(needed, key=groups.index):
         if group.loop is None or group not in needed or not group.fits(loop):
             continue
-        if group.calls[0].backward != call.backward:
-            continue  # or what backward computes again would be kept for it
+        if not _may_meet(group.calls, [call]):
+            continue
         of_group = [v for v in call.values() if v.call is not None and home[v.call] in (group, found)]
         fits = all(group.reads(v, loop) for v in of_group if home[v.call] is group)  # type: ignore[index]
         if not fits or not all(program.is_current(v, call) for v in of_group):
@@ -114,9 +114,18 @@ def _can_merge(a: Group, b: Group, groups: Iterable[Group]) -> bool:
         a.loop.dims != b.loop.dims and None not in (a.loop.dims, b.loop.dims)
     ):
         return False
+    if not _may_meet(a.calls, b.calls):
+        return False
     if a in b.before or b in a.before:  # what one reads of the other would come from memory
         return False
     return not any(g is not a and g is not b and (a in g.before and g in b.before) for g in groups)
+
+
+def _may_meet(a: Iterable[Call], b: Iterable[Call]) -> bool:
+    """Whether a kernel may have both: what backward computes again, computed with forward, would be kept for backward after all."""
+    return not any(
+        any(c.again for c in one) and any(not c.backward for c in other) for one, other in ((a, b), (b, a))
+    )
 
 
 def _one_place(calls: Iterable[Call]) -> bool:

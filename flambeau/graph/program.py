@@ -112,6 +112,7 @@ class Call:
     __slots__ = (
         "_values",
         "after",
+        "again",
         "args",
         "backward",
         "kwargs",
@@ -126,6 +127,7 @@ class Call:
         self.number, self.operation, self.args, self.kwargs = number, operation, args, kwargs
         self.recorded: int | None = None  # its number in the recording
         self.backward = False  # whether it is part of a backward pass within the program
+        self.again = False  # whether it computes there what forward has computed
         self._values: tuple[Value, ...] | None = None
         self.results: tuple[Value, ...] = ()
         self.written: frozenset[Value] = frozenset()
@@ -177,7 +179,8 @@ class Program:
 
     def __init__(self, graph: GraphModule, backward: int | None = None) -> None:
         """`backward`: the number of the recorded call with which a backward pass begins."""
-        self._begins, self._behind = backward, False
+        self._begins, self._inlines = backward, 0
+        self._recorded: int | None = None  # the number of the leaf that is lowered
         self.values: list[Value] = []
         self.inputs: list[Value] = []
         self.calls: list[Call] = []
@@ -276,10 +279,11 @@ class Program:
         operation: Any = node.target
         args, kwargs = mapped((node.args, node.kwargs), Node, self._made.__getitem__)
         call = Call(len(self.calls), operation, args, kwargs)
-        call.recorded = node.meta.get("call")
-        if call.recorded is not None and self._begins is not None:
-            self._behind = call.recorded >= self._begins
-        call.backward = self._behind  # those that a leaf decomposes to as the leaf
+        if not self._inlines:
+            self._recorded = node.meta.get("call")
+        call.recorded = self._recorded  # of the leaf, where this is what a leaf decomposes to
+        if self._begins is not None and self._recorded is not None:
+            call.backward = self._recorded >= self._begins
         given = call.values()
         storages = {v.root.place.storage: v.root for v in given}
         places: list[Place] = []
@@ -309,15 +313,17 @@ class Program:
 
     def _inline(self, graph: GraphModule, given: Sequence[Value]) -> Any:
         """The calls of a leaf, and its results."""
-        arguments = iter(given)
+        arguments, found = iter(given), None
+        self._inlines += 1
         for node in graph.graph.nodes:
             if node.op == "placeholder":
                 self._made[node] = next(arguments)
             elif node.op == "output":
-                return mapped(node.args[0], Node, self._made.__getitem__)
+                found = mapped(node.args[0], Node, self._made.__getitem__)
             else:
                 self._lower(graph, node)
-        raise ValueError("a graph without an output")
+        self._inlines -= 1
+        return found
 
     def _view(self, place: Place, given: Sequence[Value]) -> Value:
         """A view is made when what it is a view of is."""

@@ -43,7 +43,11 @@ def step_of(net, optimizer, clear=True, returns_loss=False):
 
 def run(compiled, clear=True, steps=4, returns_loss=False, sgd=False):
     net = network()
-    make = (lambda p: torch.optim.SGD(p, lr=0.05, momentum=0.9)) if sgd else (lambda p: torch.optim.AdamW(p, eps=1e-2))
+    make = (
+        (lambda p: torch.optim.SGD(p, lr=0.05, momentum=0.9))
+        if sgd
+        else (lambda p: torch.optim.AdamW(p, eps=1e-2))
+    )
     step = step_of(net, make(net.parameters()), clear, returns_loss)
     step = torch.compile(step, fullgraph=True) if compiled else step
     random = torch.Generator().manual_seed(1)

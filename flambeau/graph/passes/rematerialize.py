@@ -2,7 +2,7 @@
 
 A compiled function on the tape is cut in two (`partition.py`); a step that has its backward pass within is one program, in which a value
 that waits for backward takes memory as long.  The least cut says here, too, which values wait and which are computed again: by calls of
-backward's own, which no kernel of forward takes in (`Call.backward`).
+backward's own, which no kernel of forward takes in (`Call.again`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ from ..mincut import ALWAYS, Network
 from ..program import Call, Program, Value
 from ..trace import mapped
 
-WORTH = 2 << 20  # bytes that wait for backward from which it pays: less stays in the caches
+WORTH = (
+    16 << 20
+)  # bytes that wait for backward from which it pays: less stays in the caches, and a step would only be slower
 
 
 def rematerialize(program: Program) -> None:
@@ -108,7 +110,7 @@ class _Backward:
             assert call is not None
             args, kwargs = mapped((call.args, call.kwargs), Value, copied)
             copy = Call(call.number, call.operation, args, kwargs)
-            copy.recorded, copy.backward = call.recorded, True
+            copy.recorded, copy.backward, copy.again = call.recorded, True, True
             copy.results = tuple(Value(v.number, v.place, copy) for v in call.results)
             made.update(zip(call.results, copy.results, strict=True))
             self.program.values.extend(copy.results)
