@@ -2,12 +2,13 @@
 
     python benchmarks/networks.py                            # all, 1 thread, as a Markdown table
     python benchmarks/networks.py --threads 2 --cases 'resnet|train' --rounds 5
+    python benchmarks/networks.py --sides flambeau:compiled,flambeau,torch,torch:compiled      # each run as one compiled function
     python benchmarks/networks.py --profile resnet50.train.16    # where flambeau's time goes
 
 The networks stand in `architectures.py`.  `infer`: evaluation mode without gradients; `train`: gradients set to None, forward,
 cross-entropy, backward, a step of SGD with momentum.  Each library runs in a process of its own and they take turns, run by run;
-times are the least of all rounds.  Before a case is timed both libraries start from the same weights, and their outputs (of a step,
-without dropout, the loss and the norms of gradients) must agree within 1 %.
+times are the least of all rounds.  Before a case is timed all sides start from the same weights, and their outputs (of a step,
+without dropout, the loss and the norms of gradients) must agree within 1 %.  A ratio is another side's time / the first side's.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ SIZES = dict.fromkeys(IMAGES, {1: (224, 128), 16: (224, 64)}) | {
 CASES = [f"{name}.{way}.{batch}" for name in SIZES for way in ("infer", "train") for batch in (1, 16)]
 
 
-def prepared(t, case: str) -> tuple[Callable[[], object], list[float]]:
-    """A run of the case, and numbers that both libraries should find."""
+def prepared(t, case: str, compiled: bool = False) -> tuple[Callable[[], object], list[float]]:
+    """A run of the case, and numbers that all sides should find."""
     name, way, batch = case.split(".")
     size = SIZES[name][int(batch)][way == "train"]
     net = initialise(t, networks(t)[name]())
@@ -55,6 +56,7 @@ def prepared(t, case: str) -> tuple[Callable[[], object], list[float]]:
             with t.no_grad():
                 return net(x)
 
+        ask = t.compile(ask) if compiled else ask
         return ask, ask().flatten()[:: max(1, ask().numel() // 64)].tolist()
 
     optimiser = t.optim.SGD(net.parameters(), lr=1e-3, momentum=0.9)
@@ -66,6 +68,7 @@ def prepared(t, case: str) -> tuple[Callable[[], object], list[float]]:
         optimiser.step()
         return loss
 
+    step = t.compile(step) if compiled else step
     drops = [m for m in net.modules() if isinstance(m, t.nn.Dropout)]
     rnns = [m for m in net.modules() if isinstance(m, t.nn.LSTM)]
     before = [m.p for m in drops], [m.dropout for m in rnns]
@@ -92,8 +95,9 @@ def timed(run: Callable[[], object], seconds: float, clock: Callable[[], float])
             return best
 
 
-def serve(library: str, threads: int, clock: Callable[[], float]) -> None:
+def serve(side: str, threads: int, clock: Callable[[], float]) -> None:
     """Answers lines `[case, seconds]` with the numbers of a new case, or with a time."""
+    library, _, compiled = side.partition(":")
     out = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
     t = importlib.import_module(library)
@@ -103,7 +107,8 @@ def serve(library: str, threads: int, clock: Callable[[], float]) -> None:
         case, seconds = json.loads(line)
         if case not in held:
             held.clear()
-            held[case], found = prepared(t, case)
+            held[case], found = prepared(t, case, bool(compiled))
+            held[case]()
             out.write(json.dumps(found) + "\n")
         else:
             out.write(json.dumps(timed(held[case], seconds, clock)) + "\n")
@@ -134,28 +139,33 @@ class Side:
         return json.loads(line)
 
 
-def table(cases: list[str], threads: int, rounds: int, seconds: float, cpu: bool) -> None:
-    sides = [Side(library, threads, cpu) for library in ("flambeau", "torch")]
-    print(
-        "| network | size | batch | way | flambeau, ms | PyTorch, ms | ratio |\n|---|---|---|---|---|---|---|"
-    )
-    ratios = []
+def table(cases: list[str], names: list[str], threads: int, rounds: int, seconds: float, cpu: bool) -> None:
+    sides = [Side(name, threads, cpu) for name in names]
+    titles = [f"{name.replace('torch', 'PyTorch').replace(':', ', ')}, ms" for name in names]
+    titles += ["ratio"] if len(names) == 2 else [f"/ {title[:-4]}" for title in titles[1:]]
+    print(f"| network | size | batch | way | {' | '.join(titles)} |\n|{'---|' * (4 + len(titles))}")
+    ratios: list[list[float]] = []
     for case in cases:
         name, way, batch = case.split(".")
-        ours, theirs = (np.array(side.ask(case)) for side in sides)
-        if not np.allclose(ours, theirs, rtol=1e-2, atol=1e-3 * np.abs(theirs).max()):
-            print(f"{case}: {ours} here, {theirs} there", file=sys.stderr)
-            raise SystemExit(1)
+        ours, *others = (np.array(side.ask(case)) for side in sides)
+        for theirs in others:
+            if not np.allclose(ours, theirs, rtol=1e-2, atol=1e-3 * np.abs(theirs).max()):
+                print(f"{case}: {ours} here, {theirs} there", file=sys.stderr)
+                raise SystemExit(1)
         times = [[side.ask(case, seconds) for side in sides] for _ in range(rounds)]
-        mine, other = (min(pair[i] for pair in times) for i in (0, 1))
-        ratios.append(other / mine)
+        mine, *other = (min(column) for column in zip(*times))
+        ratios.append([t / mine for t in other])
         size = SIZES[name][int(batch)][way == "train"]
         print(
-            f"| {name} | {size} | {batch} | {way} | {mine * 1e3:.1f} | {other * 1e3:.1f} | {ratios[-1]:.2f} |",
+            f"| {name} | {size} | {batch} | {way} | {' | '.join(f'{t * 1e3:.1f}' for t in (mine, *other))} | "
+            f"{' | '.join(f'{r:.2f}' for r in ratios[-1])} |",
             flush=True,
         )
-    mean = float(np.exp(np.mean(np.log(ratios))))
-    print(f"\n{len(ratios)} cases, {sum(r >= 1 for r in ratios)} at or above 1, geometric mean {mean:.2f}.")
+    for name, column in zip(names[1:], zip(*ratios)):
+        mean, good = float(np.exp(np.mean(np.log(column)))), sum(r >= 1 for r in column)
+        beside = f" beside {name.replace(':', ', ')}" if len(names) > 2 else ""
+        least = f", least {min(column):.2f}" if len(names) > 2 else ""
+        print(f"\n{len(column)} cases{beside}, {good} at or above 1, geometric mean {mean:.2f}{least}.")
 
 
 def profile(case: str, library: str, threads: int) -> None:
@@ -176,6 +186,9 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=0.3, help="a side's time in one round")
     parser.add_argument(
+        "--sides", default="flambeau,torch", help="libraries, each by itself or as `flambeau:compiled`"
+    )
+    parser.add_argument(
         "--cpu", action="store_true", help="time on the processor, for busy machines: 1 thread"
     )
     parser.add_argument("--profile", metavar="CASE", help="show where the time of one case goes")
@@ -187,7 +200,8 @@ def main() -> None:
     elif o.profile:
         profile(o.profile, o.library, o.threads)
     else:
-        table([c for c in CASES if re.search(o.cases, c)], o.threads, o.rounds, o.seconds, o.cpu)
+        cases = [c for c in CASES if re.search(o.cases, c)]
+        table(cases, o.sides.split(","), o.threads, o.rounds, o.seconds, o.cpu)
 
 
 if __name__ == "__main__":
