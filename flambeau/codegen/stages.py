@@ -2,8 +2,8 @@
 
 A function of a function waits for it.  A processor hides such waits behind other elements, as many as its schedulers hold
 instructions of, which for a chain are few.  A kernel therefore computes a chain function by function, each over a block of elements that
-stays in the nearest cache.  (Measured on Zen 5, 64 Ki floats, time of the functions one by one / time of one kernel: ten times `tanh`
-0.41 in one loop, ten times `exp` 0.40.)
+stays in the nearest cache.  (Measured on Zen 5, 64 Ki elements, time of the functions one by one / time of one kernel: ten times `tanh`
+0.41 in one loop and 1.06 in stages, `exp` 0.40 and 1.04; GELU written out in bfloat16 0.68 and 1.28.)
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import NamedTuple
 from . import expr as ex
 from .expr import Expr
 
+HALVES = ("float16", "bfloat16")
 BLOCK_BYTES = 16 << 10  # of all values that are kept between stages
 MOST_ELEMENTS, FEWEST_ELEMENTS = 512, 64
 
@@ -77,12 +78,17 @@ def stages_of(outputs: Sequence[Expr]) -> Stages | None:
 
 
 def _depths(outputs: Sequence[Expr]) -> dict[Expr, int]:
-    """How many functions of elements follow one another up to each expression."""
+    """How many functions of elements follow one another up to each expression.  A rounding to a half type that more follows upon is ten
+    instructions that wait for each other, and counts as one.
+    """
     depth: dict[Expr, int] = {}
     moves: dict[Expr, bool] = {}
+    read = {a for e in ex.walk(outputs) for a in e.args}
     for e in ex.walk(outputs):
         moves[e] = e.op in ("input", "index") or any(moves[a] for a in e.args)
-        depth[e] = (moves[e] and e.op.startswith("call:")) + max((depth[a] for a in e.args), default=0)
+        rounds = e.op == "cast" and e.dtype in HALVES and e in read
+        own = moves[e] and (rounds or e.op.startswith("call:"))
+        depth[e] = own + max((depth[a] for a in e.args), default=0)
     return depth
 
 

@@ -32,6 +32,15 @@ def test_one_function_needs_no_stages():
     assert stages_of([call("exp", x * call("sin", number))]) is None  # of numbers: once a call
 
 
+def test_roundings_to_half_types_count_where_more_follows():
+    x = ex.cast(leaf(0, "bfloat16"), "float32")
+    rounded = ex.cast(call("exp", x), "bfloat16")
+    assert stages_of([rounded]) is None
+    found = stages_of([ex.cast(ex.cast(rounded, "float32") * 2, "bfloat16")])
+    assert [len(s.outputs) for s in found.stages] == [0, 1]
+    assert found.blocks == ["bfloat16"] or found.blocks == ["float32"]
+
+
 def test_a_chain_keeps_one_value_at_a_time():
     y = leaf(0)
     for _ in range(5):
