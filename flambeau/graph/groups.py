@@ -6,18 +6,22 @@ one element a row (a mean, and what follows from it) lives in the same kernel.  
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
-from .expressions import Loop, loop_of
+from .expressions import Loop, element_of, loop_of
 from .program import Call, Program, Value
 from .record import Place
 
+TURNED_FROM = 4096  # elements from which a copy in another order is a step of its own
+
 
 class Group:
-    """Calls that run together; `loop` is None for one call that no generated kernel computes."""
+    """Calls that run together; `loop` is None for one call that no generated kernel computes.  One that is `alone` stays as it is."""
 
     def __init__(self, loop: Loop | None) -> None:
         self.loop, self.calls = loop, list[Call]()
+        self.alone = False
         self.before = set[Group]()  # all groups that must have run
         self.made = set[Value]()
 
@@ -62,9 +66,12 @@ def groups_of(program: Program, fused: bool = True) -> list[Group]:
     for call in program.calls:
         loop = loop_of(call)
         needed = {home[c] for c in call.after}
-        group = _joined(program, call, loop, groups, home, needed) if fused and loop is not None else None
+        alone = turns(call)
+        joins = fused and loop is not None and not alone
+        group = _joined(program, call, loop, groups, home, needed) if joins else None  # type: ignore[arg-type]
         if group is None:
             group = Group(loop)
+            group.alone = alone
             groups.append(group)
         elif loop is not None and loop.dims is not None and group.loop is not None:
             group.loop = Loop(group.loop.shape, loop.dims)
@@ -73,6 +80,19 @@ def groups_of(program: Program, fused: bool = True) -> list[Group]:
         group.made.update(call.results)
         wait(groups, group, {home[c] for c in call.after} - {group})
     return in_order(groups)
+
+
+def turns(call: Call) -> bool:
+    """Whether a call copies what lies in another order: by tiles, which only short kernels have, where others would read element by
+    element.
+    """
+    source = element_of(call)
+    if not isinstance(source, Value) or source.shape != call.results[0].shape:
+        return False
+    inner = [d for d, s in enumerate(call.results[0].strides) if s == 1]
+    if not inner or math.prod(source.shape) < TURNED_FROM:
+        return False
+    return source.strides[inner[-1]] > 1 and 1 in source.strides
 
 
 def _joined(
@@ -86,7 +106,7 @@ def _joined(
     """The group that a call becomes part of, with all others that it joins merged into that."""
     found: Group | None = None
     for group in sorted(needed, key=groups.index):
-        if group.loop is None or group not in needed or not group.fits(loop):
+        if group.loop is None or group.alone or group not in needed or not group.fits(loop):
             continue
         if not _may_meet(group.calls, [call]):
             continue

@@ -88,3 +88,19 @@ def test_groups_do_not_wait_for_each_other_in_a_circle():
 
     found = groups(body, flambeau.ones(4, 4))
     assert sum(map(len, found)) == 8
+
+
+def test_a_copy_in_another_order_is_a_step_of_its_own():
+    """By tiles: a long kernel would gather its elements one by one."""
+
+    def step(p, grad, state):
+        g = grad.contiguous()
+        state = state * 0.9 + g
+        return p - 0.1 * (state * 0.9 + g).tanh(), state
+
+    p, state = flambeau.randn(128, 128), flambeau.randn(128, 128)
+    grad = flambeau.randn(128, 128).mT
+    groups = groups_of(Program(record(step, p, grad, state)[0]))
+    assert [group.name for group in groups][0] == "contiguous" and len(groups) == 2
+    few = groups_of(Program(record(step, p[:4, :4], grad[:4, :4], state[:4, :4])[0]))
+    assert len(few) == 1
