@@ -32,7 +32,7 @@ from .kernels import (
 )
 from .lower import ITEMSIZE, MEMORY, REGISTER, Lowering, expanded, settled, walk_until
 from .passes import Together, combined, rounds
-from .stages import Stage, Stages, stages_of
+from .stages import BLOCK_BYTES, Kept, Stage, Stages, stages_of
 
 SIGNATURE = (
     "void @kernel(ptr noalias readonly %data, ptr noalias readonly %geometry, ptr noalias readonly %scalars)"
@@ -412,6 +412,8 @@ class RowSchedule:
             self.lanes = max(VECTOR_BYTES // max(ITEMSIZE[e.dtype] for group in self.scans for e in group), 8)
         self.stashed = self.stash()
         self.room: Value | None = None  # where a stashed row stands, if not in an output
+        self.kept_room: Value | None = None  # for what is kept between stages
+        self.kept_blocks: Stages | None = None
 
     def stash(self) -> tuple[int, int, Expr] | None:
         """(pass, output, expression): what the pass of a fold computes and later passes need again is left in that output's memory
@@ -448,6 +450,8 @@ class RowSchedule:
 
     def emit(self) -> None:
         stashed = self.stashed
+        if stages_of(self.kernel.outputs):
+            self.kept_room = self.f.op("ptr", f"alloca [{BLOCK_BYTES} x i8], align {VECTOR_BYTES}")
         if self.along and stashed and stashed[2].dtype != self.kernel.outputs[stashed[1]].dtype:
             self.rows_with_room(stashed)
         elif self.along:
@@ -668,20 +672,16 @@ class RowSchedule:
             pairs = zip(frame.operands, self.starts, self.strides)
             return Line(f.mul(r, self.r0), [f.gep(MEMORY[o.dtype], p, f.mul(r, s[1])) for o, p, s in pairs])
 
-        def one_turn(low: Lowering, line: Line, i: Value, mask: Value | None, carried):
-            row = line.first
-            at = [
+        def standing(line: Line, i: Value) -> list[Value]:
+            return [
                 f.gep(MEMORY[o.dtype], p, f.mul(i, s[2]))
                 for o, p, s in zip(frame.operands, line.starts, self.strides)
             ]
-            leaves = dict(fixed)
-            lane = 2 if self.along else 0
-            needed = everything
-            if self.room is not None and self.stashed is not None:
-                at.append(f.gep(REGISTER[self.stashed[2].dtype], self.room, f.add(row, i)))
-            if stashed is not None:
-                leaves[stashed[2]] = self.left(stashed, low, at, mask)
-                needed = list(walk_until(roots, leaves))
+
+        def load(
+            low: Lowering, line: Line, i: Value, at: list[Value], mask: Value | None, needed, leaves
+        ) -> None:
+            row, lane = line.first, 2 if self.along else 0
             for e in needed:
                 if e.op == "input" and e not in leaves:
                     k = frame.outputs + e.value
@@ -695,14 +695,60 @@ class RowSchedule:
                     else:
                         place = f.binary("add", low.splat(place), self.first_index)
                     leaves[e] = place
+
+        def in_block(i: Value, begin: Value) -> Value:
+            place = f.binary("sub", i, begin)
+            return place if self.along else f.mul(place, i64(self.lanes))
+
+        def one_turn(low: Lowering, line: Line, i: Value, mask: Value | None, carried, reads=(), begin=None):
+            row, at, leaves, needed = line.first, standing(line, i), dict(fixed), everything
+            if reads:
+                self.read_kept(low, reads, in_block(i, begin), leaves)
+                needed = list(walk_until(roots, leaves))
+            if self.room is not None and self.stashed is not None:
+                at.append(f.gep(REGISTER[self.stashed[2].dtype], self.room, f.add(row, i)))
+            if stashed is not None:
+                leaves[stashed[2]] = self.left(stashed, low, at, mask)
+                needed = list(walk_until(roots, leaves))
+            load(low, line, i, at, mask, needed, leaves)
             return body(low, at, mask, leaves, carried)
 
         whole = f.binary("and", self.r0, i64(-lanes))
+        staged = None
+        if self.kept_room and stashed is None:
+            staged = stages_of(roots, known, together=True)
+            if staged and staged.elements * sum(ITEMSIZE[d] for d in staged.blocks) > BLOCK_BYTES:
+                staged = None
+            self.kept_blocks = staged
 
         def steps(r: Value, begin: Value, end: Value, carried) -> list[Value]:
             line = line_of(r)
-            turn = lambda i, c: one_turn(low, line, i, None if self.along else self.row_mask, c)
-            return f.loop(begin, end, i64(lanes), carried, turn)
+            mask = None if self.along else self.row_mask
+            turn = lambda i, c: one_turn(low, line, i, mask, c)
+            if not staged:
+                return f.loop(begin, end, i64(lanes), carried, turn)
+
+            steps_of_block = staged.elements // (1 if self.along else self.lanes)
+
+            def block(b: Value, c) -> list[Value]:
+                stop = frame.smaller(f.add(b, i64(steps_of_block)), end)
+                for stage in staged.stages[:-1]:
+                    f.loop(b, stop, i64(lanes), [], partial(keep, stage, line, b))
+                last = staged.stages[-1].reads
+                return f.loop(b, stop, i64(lanes), c, lambda i, c: one_turn(low, line, i, mask, c, last, b))
+
+            return f.loop(begin, end, i64(steps_of_block), carried, block)
+
+        def keep(stage: Stage, line: Line, begin: Value, i: Value, _) -> list[Value]:
+            leaves, at, place = dict(fixed), standing(line, i), in_block(i, begin)
+            self.read_kept(low, stage.reads, place, leaves)
+            values = [k.value for k in stage.keeps]
+            mask = None if self.along else self.row_mask
+            load(low, line, i, at, mask, list(walk_until(values, leaves)), leaves)
+            for (e, k), value in zip(stage.keeps, low.values(values, leaves)):
+                room = f.gep(MEMORY[e.dtype], self.block(k), place)
+                f.store(low.to_memory(value, e.dtype), room, ITEMSIZE[e.dtype])
+            return []
 
         def rest(r: Value, carried) -> list[Value]:
             if not self.along:
@@ -715,6 +761,23 @@ class RowSchedule:
             return f.loop(i64(0), self.r1, i64(1), carried, lambda r, c: rest(r, steps(r, i64(0), whole, c)))
 
         return self.cascade(steps, rest, whole, lanes, carried, joined) if joined else plain()
+
+    def block(self, k: int) -> Value:
+        """Where a block of values that are kept between stages begins."""
+        found = self.kept_blocks
+        assert found is not None and self.kept_room is not None
+        before = sum(ITEMSIZE[d] for d in found.blocks[:k]) * found.elements
+        return self.f.gep("i8", self.kept_room, i64(before))
+
+    def read_kept(
+        self, low: Lowering, reads: Sequence[Kept], place: Value, leaves: dict[Expr, Value]
+    ) -> None:
+        for value, k in reads:
+            scalar = MEMORY[value.dtype]
+            found = self.f.load(
+                low.vector(scalar), self.f.gep(scalar, self.block(k), place), ITEMSIZE[value.dtype]
+            )
+            leaves[value] = low.from_memory(found, value.dtype)
 
     def cascade(self, steps, rest, whole: Value, lanes: int, start, joined) -> list[Value]:
         """A fold in groups of terms, and groups of groups, each from nothing: the error of a sum then grows with the

@@ -8,11 +8,11 @@ stays in the nearest cache.  (Measured on Zen 5, 64 Ki elements, time of the fun
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import NamedTuple
 
-from . import expr as ex
 from .expr import Expr
+from .lower import ITEMSIZE, walk_until
 
 HALVES = ("float16", "bfloat16")
 BLOCK_BYTES = 16 << 10  # of all values that are kept between stages
@@ -42,14 +42,17 @@ class Stages(NamedTuple):
     elements: int
 
 
-def stages_of(outputs: Sequence[Expr]) -> Stages | None:
-    """The stages of a kernel's outputs; None where no function waits for another."""
-    depth = _depths(outputs)
+def stages_of(outputs: Sequence[Expr], known: Container[Expr] = (), together: bool = False) -> Stages | None:
+    """The stages of a kernel's outputs, above what is known; None where no function waits for another.
+
+    `together`: all outputs are read in the last stage, which may compute none of them.
+    """
+    depth = _depths(outputs, known)
     last = max(depth.values(), default=0)
     if last < 2:
         return None
-    readers: dict[Expr, int] = {}  # the last stage that reads a value
-    for e in ex.walk(outputs):
+    readers = dict.fromkeys(outputs, last) if together else {}  # the last stage that reads a value
+    for e in depth:
         for a in e.args:
             readers[a] = max(readers.get(a, 0), max(depth[e], 1))
     blocks: list[str] = []
@@ -57,7 +60,7 @@ def stages_of(outputs: Sequence[Expr]) -> Stages | None:
     kept: dict[Expr, Kept] = {}
     stages: list[Stage] = []
     for number in range(1, last + 1):
-        own = [k for k, e in enumerate(outputs) if max(depth[e], 1) == number]
+        own = [k for k, e in enumerate(outputs) if number == (last if together else max(depth.get(e, 0), 1))]
         keeps: list[Kept] = []
         for e in depth:
             if depth[e] == number < readers.get(e, 0):  # what has no function in it is as well computed again
@@ -72,23 +75,24 @@ def stages_of(outputs: Sequence[Expr]) -> Stages | None:
         stages.append(Stage(own, keeps, reads))
         kept.update((k.value, k) for k in keeps)
         free += [k for e, k in kept.items() if readers[e] == number]
-    width = sum(max(ex.BITS[d] // 8, 1) for d in blocks)
+    width = sum(ITEMSIZE[d] for d in blocks)
     elements = max(FEWEST_ELEMENTS, min(MOST_ELEMENTS, 1 << (BLOCK_BYTES // width).bit_length() - 1))
     return Stages([s for s in stages if s.outputs or s.keeps], blocks, elements)
 
 
-def _depths(outputs: Sequence[Expr]) -> dict[Expr, int]:
+def _depths(outputs: Sequence[Expr], known: Container[Expr]) -> dict[Expr, int]:
     """How many functions of elements follow one another up to each expression.  A rounding to a half type that more follows upon is ten
     instructions that wait for each other, and counts as one.
     """
     depth: dict[Expr, int] = {}
     moves: dict[Expr, bool] = {}
-    read = {a for e in ex.walk(outputs) for a in e.args}
-    for e in ex.walk(outputs):
-        moves[e] = e.op in ("input", "index") or any(moves[a] for a in e.args)
+    order = list(walk_until(list(outputs), known))
+    read = {a for e in order for a in e.args}
+    for e in order:
+        moves[e] = e.op in ("input", "index") or any(moves.get(a, False) for a in e.args)
         rounds = e.op == "cast" and e.dtype in HALVES and e in read
         own = moves[e] and (rounds or e.op.startswith("call:"))
-        depth[e] = own + max((depth[a] for a in e.args), default=0)
+        depth[e] = own + max((depth.get(a, 0) for a in e.args), default=0)
     return depth
 
 

@@ -136,3 +136,41 @@ def test_complex_numbers_and_conditions_between_functions():
     z = flambeau.complex(flambeau.linspace(-1, 1, 700), flambeau.linspace(1, 2, 700))
     runner = plan(Program(record(chained, z)[0]))
     assert np.array_equal(runner(z).numpy(), chained(z).numpy())
+
+
+def chained(x):
+    for _ in range(3):
+        x = (x * 1.01).tanh() - 0.1
+    return x
+
+
+ROWS = {
+    "one sum": lambda x: chained(x).sum(),
+    "a sum of rows": lambda x: chained(x).sum(-1),
+    "a sum of columns": lambda x: chained(x).sum(0),
+    "a maximum": lambda x: chained(x).exp().sin().amax(-1),
+    "softmax": lambda x: chained(x).softmax(-1),
+    "softmax of columns": lambda x: chained(x).softmax(0),
+    "a norm": lambda x: flambeau.nn.functional.layer_norm(chained(x), x.shape[-1:]),
+    "folds of several chains": lambda x: (
+        chained(x).logsumexp(-1) * x.exp().tanh().mean(-1),
+        chained(x).var(-1),
+        x.exp().log1p(),
+    ),
+    "half types": lambda x: (x.bfloat16() * 2 + 1).sigmoid().sum(-1),
+    "a scan": lambda x: chained(x).exp().cumsum(-1),
+}
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_rows(name):
+    function = ROWS[name]
+    for shape in ((64, 33), (3, 1000), (7, 70), (5, 17), (1, 5000), (2, 1), (600, 3)):
+        x = flambeau.linspace(-1, 1, shape[0] * shape[1]).reshape(shape)
+        for given in (x, x.mT.contiguous().mT, x[:, ::2] if shape[1] > 2 else x):
+            runner = plan(Program(record(function, given)[0]))
+            found, expected = runner(given), function(given)
+            pairs = zip(found, expected) if isinstance(found, tuple) else [(found, expected)]
+            for a, b in pairs:
+                rough = 2e-2 if a.dtype == flambeau.bfloat16 else 2e-5
+                np.testing.assert_allclose(a.float().numpy(), b.float().numpy(), rtol=rough, atol=rough)
