@@ -43,10 +43,6 @@ ALLOWED: dict[tuple[str, str], str] = {}
 # Circles, by one use that closes each.
 CLOSING = {
     (
-        "codegen.schedule_cpu",
-        "codegen.schedule_cpu_indexed",
-    ): "the schedule chooses; both share one signature",
-    (
         "codegen.schedule_gpu",
         "codegen.schedule_gpu_indexed",
     ): "the schedule chooses; both share threads and blocks",

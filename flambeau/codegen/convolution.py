@@ -21,7 +21,7 @@ from typing import NamedTuple
 from . import target
 from .irtext import Function, Module, Value, i64
 from .lower import ITEMSIZE, REGISTER, Lowering
-from .schedule_cpu import SIGNATURE
+from .schedule_cpu_frame import SIGNATURE
 
 GROUP = 72  # terms that a sum adds up one after another before it starts anew
 AHEAD = 24  # terms before its use that a line of the grid is asked for

@@ -12,7 +12,7 @@ from .indexed import Indexed
 from .irtext import Function, Module, Value, i64
 from .lower import ITEMSIZE, Lowering
 from .lower_indexed import Evaluation, Form, Ramp, Uniform, expanded_kernel
-from .schedule_cpu import SIGNATURE, VECTOR_BYTES
+from .schedule_cpu_frame import SIGNATURE, VECTOR_BYTES
 
 HEAD = 4  # numbers before the lengths of the axes
 

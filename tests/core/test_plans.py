@@ -396,7 +396,8 @@ def test_errors_of_kernels():
 def test_a_costly_part_is_computed_once():
     """The norm's two passes of folds and its result read one activation, left where the result stands."""
     from flambeau.codegen.irtext import Function, Module
-    from flambeau.codegen.schedule_cpu import Frame, RowSchedule
+    from flambeau.codegen.schedule_cpu_frame import Frame
+    from flambeau.codegen.schedule_cpu_rows import RowSchedule
 
     kernel = kn.fused("norm", [norm_of_gelu()]).kernel
     schedule = RowSchedule(

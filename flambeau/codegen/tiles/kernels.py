@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from .. import target
 from ..irtext import Function, Module, Value, i64
-from ..schedule_cpu import SIGNATURE
+from ..schedule_cpu_frame import SIGNATURE
 from .vectors import Vectors
 
 

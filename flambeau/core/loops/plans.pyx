@@ -22,7 +22,7 @@ cdef extern from "alloca.h" nogil:
     void* alloca(size_t n)
 
 cdef enum:
-    ROW_HEAD = 6              # of a row kernel's geometry, before the strides; see codegen/schedule_cpu.py
+    ROW_HEAD = 6              # of a row kernel's geometry, before the strides; see codegen/schedule_cpu_rows.py
     POINTWISE_HEAD = 3
     APART = 64                # bytes that blocks' states begin at multiples of
 

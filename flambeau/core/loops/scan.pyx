@@ -24,7 +24,7 @@ cdef enum:
     FEWEST = 128               # the same, where more of them would leave threads without work
     PARALLEL_FROM = 1 << 15    # elements from which threads pay off
     MAX_ALL = 2 * MAX_OUTPUTS + 1
-    HEAD = 6                   # of a row kernel's geometry; see codegen/schedule_cpu.py
+    HEAD = 6                   # of a row kernel's geometry; see codegen/schedule_cpu_rows.py
 
 cdef enum:
     WHOLE, TOTALS, JOINED, CONTINUED

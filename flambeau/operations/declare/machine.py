@@ -7,7 +7,7 @@ import time
 import warnings
 from typing import Any
 
-from ...codegen import build, lower, schedule_cpu, target
+from ...codegen import build, lower, target
 from ...core.base import display
 from ...core.base.callbacks import set_callback
 from ...core.base.lazily import use_waiting
@@ -60,8 +60,7 @@ def _before_the_end() -> None:
     """
     if memory_stats()["allocated_bytes"]:
         use_waiting(*(f"{_OWN}.{room}" for room in _OF_CALLS))
-        target.llvm(), target.processor()
-        lower._expansions(), schedule_cpu._indexed()
+        target.llvm(), target.processor(), lower._expansions()
 
 
 atexit.register(_before_the_end)

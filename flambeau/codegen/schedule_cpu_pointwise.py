@@ -1,0 +1,223 @@
+"""Pointwise kernels for a CPU core: loops over vectors, tiles of operands in another order, stages of chained functions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from . import expr as ex
+from .expr import Expr
+from .irtext import Value, i64
+from .kernels import BROADCAST, STRIDED
+from .lower import ITEMSIZE, MEMORY, Lowering, expanded, settled, walk_until
+from .schedule_cpu_frame import VECTOR_BYTES, Frame, lanes_for
+from .stages import Stage, Stages, stages_of
+
+TILE_BODY = 8  # operations an element up to which turning tiles in registers pays
+POINTWISE_HEAD = 3  # n0, n1, number of the first element
+
+
+class PointwiseSchedule:
+    """for j in n1: for i in n0 (vectors): load, compute, store.
+
+    An operand that is strided along i but contiguous along j, as in a transposed copy, is read in square tiles
+    that are turned in registers, where the body is short: gathering its elements one by one costs more.
+    """
+
+    def __init__(self, frame: Frame):
+        self.frame, self.f, self.kernel = frame, frame.f, frame.kernel
+        count = len(frame.operands)
+        self.n0, self.n1, self.first = (frame.geometry(k) for k in range(POINTWISE_HEAD))
+        self.inner = [
+            frame.geometry(POINTWISE_HEAD + k) if frame.operands[k].access == STRIDED else i64(1)
+            for k in range(count)
+        ]
+        self.outer = [frame.geometry(POINTWISE_HEAD + count + k) for k in range(count)]
+        self.lanes = lanes_for(self.kernel.outputs, [o.access for o in frame.operands])
+        self.side = 16 if max(ITEMSIZE[e.dtype] for e in ex.walk(self.kernel.outputs)) <= 4 else 8
+        self.bodies = expanded(list(self.kernel.outputs))
+
+    def settle(self, lanes: Sequence[int]) -> dict[int | None, dict[Expr, Value]]:
+        """What is the same for all elements, computed before the loops; in vectors of so many lanes."""
+        params = {e: self.frame.params[e.value] for e in ex.walk(self.bodies) if e.op == "param"}
+        early = settled(self.bodies, params)
+        known = dict(params)
+        known.update(zip(early, Lowering(self.f, None).values(early, dict(params))))
+        return {n: {e: Lowering(self.f, n).splat(v) for e, v in known.items()} for n in lanes}
+
+    def emit(self) -> None:
+        self.fixed = self.settle([self.lanes, self.side] if self.turns() else [self.lanes])
+        begin = self.tiles() if self.turns() else i64(0)
+        self.stages = None if self.turns() else stages_of(self.kernel.outputs)
+        if self.stages:
+            room = self.stages.elements
+            self.blocks = [
+                self.f.op("ptr", f"alloca [{room} x {MEMORY[d]}], align {VECTOR_BYTES}")
+                for d in self.stages.blocks
+            ]
+        self.f.loop(begin, self.n1, i64(1), [], lambda j, _: self.line(j))
+
+    def line(self, j: Value):
+        rows = self.rows(j)
+        if self.stages:
+            self.by_stages(j, rows, self.stages)
+            return []
+        self.frame.vectors(self.n0, self.lanes, [], lambda low, i, mask, _: self.step(low, j, i, rows, mask))
+        return []
+
+    def rows(self, j: Value) -> list[Value]:
+        return [
+            self.f.gep(MEMORY[o.dtype], b, self.f.mul(j, s))
+            for o, b, s in zip(self.frame.operands, self.frame.base, self.outer)
+        ]
+
+    def step(self, low: Lowering, j: Value, i: Value, rows: list[Value], mask: Value | None, turned=()):
+        """One vector from element i of line j on; `turned` holds operands that are in registers already."""
+        at = self.at(rows, i)
+        leaves = dict(self.fixed[low.lanes])
+        self.load(low, j, i, at, mask, self.bodies, leaves, turned)
+        for k, v in enumerate(low.values(self.bodies, leaves)):
+            self.frame.store(low, k, v, at[k], self.inner[k], mask)
+        return []
+
+    def at(self, rows: list[Value], i: Value) -> list[Value]:
+        """Where element i of a line stands in each operand."""
+        return [
+            p if o.access == BROADCAST else self.f.gep(MEMORY[o.dtype], p, self.f.mul(i, s))
+            for o, p, s in zip(self.frame.operands, rows, self.inner)
+        ]
+
+    def load(
+        self,
+        low: Lowering,
+        j: Value,
+        i: Value,
+        at: list[Value],
+        mask: Value | None,
+        roots: list[Expr],
+        leaves,
+        turned=(),
+    ) -> None:
+        """Enter the elements that the roots read among the leaves."""
+        f, frame = self.f, self.frame
+        for e in walk_until(roots, leaves, unlikely=True):
+            if e.op == "input":
+                k = frame.outputs + e.value
+                if k in turned:
+                    leaves[e] = low.from_memory(turned[k], e.dtype)
+                else:
+                    leaves[e] = frame.load(low, k, at[k], self.inner[k], mask)
+            elif e.op == "index":
+                start = f.add(self.first, f.mul(j, self.n0))
+                leaves[e] = f.binary("add", low.splat(f.add(start, i)), low.iota(64))
+
+    # --- stages ---
+    def by_stages(self, j: Value, rows: list[Value], found: Stages) -> None:
+        """A line in blocks, each computed function by function."""
+        f = self.f
+
+        def block(begin: Value, _) -> list[Value]:
+            end = self.frame.smaller(f.add(begin, i64(found.elements)), self.n0)
+            count = f.binary("sub", end, begin)
+            for stage in found.stages:
+                outputs = [self.kernel.outputs[k] for k in stage.outputs]
+                roots = expanded([*outputs, *(k.value for k in stage.keeps)], {k.value for k in stage.reads})
+                turn = partial(self.stage_step, stage, roots, j, begin, rows)
+                self.frame.vectors(count, self.lanes, [], turn)
+            return []
+
+        f.loop(i64(0), self.n0, i64(found.elements), [], block)
+
+    def stage_step(
+        self, stage: Stage, roots: list[Expr], j: Value, begin: Value, rows: list[Value], *turn: Any
+    ):
+        """One vector of one stage, from element i of the block on."""
+        (low, i, mask, _), f = turn, self.f
+        leaves = dict(self.fixed[low.lanes])
+        for value, k in stage.reads:
+            scalar = MEMORY[value.dtype]
+            read = f.load(low.vector(scalar), f.gep(scalar, self.blocks[k], i), ITEMSIZE[value.dtype])
+            leaves[value] = low.from_memory(read, value.dtype)
+        element = f.add(begin, i)
+        at = self.at(rows, element)
+        self.load(low, j, element, at, mask, roots, leaves)
+        values = low.values(roots, leaves)
+        for number, value in zip(stage.outputs, values):
+            self.frame.store(low, number, value, at[number], self.inner[number], mask)
+        for (e, k), value in zip(stage.keeps, values[len(stage.outputs) :]):
+            place = f.gep(MEMORY[e.dtype], self.blocks[k], i)
+            f.store(low.to_memory(value, e.dtype), place, ITEMSIZE[e.dtype])
+        return []
+
+    # --- tiles ---
+    def turns(self) -> list[int]:
+        """The operands to read in tiles, if that pays."""
+        frame = self.frame
+        strided = [k for k, o in enumerate(frame.operands) if o.access == STRIDED]
+        work = [e for e in ex.walk(self.kernel.outputs) if e.args]
+        if min(strided, default=0) < frame.outputs or len(work) > TILE_BODY:
+            return []
+        return strided
+
+    def tiles(self) -> Value:
+        """All whole tiles, where the strided operands are contiguous along j; how many lines that were."""
+        f, turned = self.f, self.turns()
+        side = self.side
+        fits = f.op("i1", f"icmp sge {self.n0}, {side}")
+        for k in turned:
+            fits = f.binary("and", fits, f.op("i1", f"icmp eq {self.outer[k]}, 1"))
+        lines, whole = (f.binary("and", n, i64(-side)) for n in (self.n1, self.n0))
+        low = Lowering(f, side)
+
+        def strip(j: Value, _):
+            f.loop(i64(0), whole, i64(side), [], lambda i, _: self.tile(low, j, i))
+            rest = f.op("i1", f"icmp slt {whole}, {self.n0.name}")
+            mask = self.frame.mask(low, whole, self.n0)
+
+            def remainder():
+                end = f.add(j, i64(side))
+                f.loop(j, end, i64(1), [], lambda r, _: self.step(low, r, whole, self.rows(r), mask))
+                return []
+
+            f.when(rest, remainder)
+            return []
+
+        def all_strips():
+            f.loop(i64(0), lines, i64(side), [], strip)
+            return [lines]
+
+        return f.when(fits, all_strips, [i64(0)])[0]
+
+    def tile(self, low: Lowering, j: Value, i: Value):
+        f = self.f
+        squares = {k: self.turned(low, k, j, i) for k in self.turns()}
+        for r in range(low.lanes or 1):
+            line = f.add(j, i64(r))
+            self.step(low, line, i, self.rows(line), None, {k: square[r] for k, square in squares.items()})
+        return []
+
+    def turned(self, low: Lowering, k: int, j: Value, i: Value) -> list[Value]:
+        """A square tile, read in vectors along j; vectors along i.  Each round of the butterfly swaps blocks of
+        twice the size across the diagonal.
+        """
+        f, dtype, side = self.f, self.frame.operands[k].dtype, low.lanes or 1
+        corner = f.gep(MEMORY[dtype], f.gep(MEMORY[dtype], self.frame.base[k], j), f.mul(i, self.inner[k]))
+        type, square = low.vector(MEMORY[dtype]), []
+        for _ in range(side):
+            square.append(f.load(type, corner, ITEMSIZE[dtype]))
+            corner = f.gep(MEMORY[dtype], corner, self.inner[k])
+        distance = 1
+        while distance < side:
+            for r in range(side):
+                if not r & distance:
+                    a, b = square[r], square[r + distance]
+                    upper = [side + n - distance if n & distance else n for n in range(side)]
+                    lower = [side + n if n & distance else n + distance for n in range(side)]
+                    square[r], square[r + distance] = self.shuffled(a, b, upper), self.shuffled(a, b, lower)
+            distance *= 2
+        return square
+
+    def shuffled(self, a: Value, b: Value, picks: list[int]) -> Value:
+        picked = ", ".join(f"i32 {n}" for n in picks)
+        return self.f.op(a.type, f"shufflevector {a}, {b}, <{len(picks)} x i32> <{picked}>")
