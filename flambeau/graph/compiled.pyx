@@ -125,7 +125,9 @@ cdef class Build:
 
 @cython.final
 cdef class Write:
-    """What a call leaves in an object that was there before it, the one in slot `number`: an item, an attribute, or a cell's contents."""
+    """What a call leaves in an object that was there before it, the one in slot `number`: an item, at the key or behind the last (append),
+    an attribute, or a cell's contents.
+    """
 
     cdef readonly str kind
     cdef readonly int number
@@ -138,6 +140,8 @@ cdef class Write:
     cdef int put(self, object of, object value) except -1:
         if self.kind == "item":
             of[self.key] = value
+        elif self.kind == "append":
+            (<list>of).append(value)
         elif self.kind == "attribute":
             setattr(of, self.key, value)
         else:

@@ -14,7 +14,7 @@ from .guards import Guards
 from .lower import plan
 from .program import Program
 from .record import place
-from .sources import Attribute, Capture, Contents, Item, Made, Refusal, Source
+from .sources import Attribute, Capture, Contents, End, Item, Made, Refusal, Source
 from .trace import graph_of
 
 log = logging.getLogger("flambeau.graph")
@@ -90,6 +90,8 @@ class _Result:
         build = self.build(value)
         if isinstance(where, Item):
             return Write("item", self.guards.slot(where.of), where.key, build)
+        if isinstance(where, End):
+            return Write("append", self.guards.slot(where.of), None, build)
         if isinstance(where, Contents):
             return Write("contents", self.guards.slot(where.of), None, build)
         assert isinstance(where, Attribute), where

@@ -104,6 +104,17 @@ class Contents(Source):
 
 
 @dataclass(frozen=True, repr=False)
+class End(Source):
+    """Behind the last item of a list, where a call appends its value of that number."""
+
+    of: Source
+    number: int
+
+    def __repr__(self) -> str:
+        return f"{self.of}[len():]"
+
+
+@dataclass(frozen=True, repr=False)
 class Computed(Source):
     """What a function in C makes of one or two numbers, and of nothing else."""
 

@@ -159,6 +159,7 @@ ROWS = {
     ),
     "half types": lambda x: (x.bfloat16() * 2 + 1).sigmoid().sum(-1),
     "a scan": lambda x: chained(x).exp().cumsum(-1),
+    "functions of a scan": lambda x: chained(x).logcumsumexp(-1).sin().exp(),
 }
 
 

@@ -761,8 +761,8 @@ def writes_an_item(p):
     GLOBAL[2]["a"] = (3, 4)
 
 
-def appends(p):
-    events.append(1)
+def extends(p):
+    events.extend([1])
 
 
 def writes_a_global(p):
@@ -800,7 +800,7 @@ COUNTER = itertools.count()
 @pytest.mark.parametrize(
     "function",
     [
-        appends,
+        extends,
         prints,
         makes_a_class,
         adds_in_place,

@@ -251,3 +251,75 @@ def test_captures_leave_no_tensors_behind():
             assert torch.cpu.memory_stats()["allocated_bytes"] <= before + 1024  # constants of the plan
     finally:
         gc.enable()
+
+
+def test_values_are_appended_to_lists_that_were_there_before():
+    losses, seen = [], {"steps": []}
+
+    def step(x, k):
+        loss = (x * 2).tanh().sum()
+        losses.append(loss.detach())
+        seen["steps"].append(k)
+        seen["steps"].append((k, loss * 0 + k))
+        return loss
+
+    compiled = torch.compile(step, fullgraph=True)
+    for k in range(5):
+        compiled(torch.full((3,), k / 10), k)
+    assert [t.item() for t in losses] == pytest.approx(
+        [3 * torch.tanh(torch.tensor(k / 5)).item() for k in range(5)]
+    )
+    assert [s if isinstance(s, int) else (s[0], s[1].item()) for s in seen["steps"]] == [
+        s for k in range(5) for s in (k, (k, k))
+    ]
+    assert len(compiled.entries) <= 2
+
+
+@pytest.mark.parametrize("kind", ["len", "index", "iteration", "stack", "slice", "last", "in"])
+def test_a_list_that_is_read_after_it_was_appended_to_is_right(kind):
+    def step(kept, x):
+        kept.append(x + 1)
+        if kind == "len":
+            return x * len(kept)
+        if kind == "index":
+            return kept[0] * 2
+        if kind == "last":
+            return kept[-1] * 2
+        if kind == "iteration":
+            return sum([t.sum() for t in kept])
+        if kind == "slice":
+            return torch.stack(kept[-2:]).sum()
+        if kind == "in":
+            return x * (3 in [t.shape[0] for t in kept])
+        return torch.stack(kept).sum(0)
+
+    compiled = torch.compile(step)
+    ours, theirs = [], []
+    for k in range(5):
+        x = torch.full((3,), float(k))
+        assert compiled(ours, x).tolist() == step(theirs, x).tolist()
+        assert [t.tolist() for t in ours] == [t.tolist() for t in theirs]
+
+
+def test_one_list_under_two_names_and_classes_of_lists():
+    class Own(list):
+        def append(self, value):
+            super().append(value * 2)
+
+    def step(a, b, x):
+        a.append(x)
+        b.append(x + 1)
+        return x * 2
+
+    compiled = torch.compile(step)
+    x = torch.ones(2)
+    for make in (lambda: ([], []), lambda: ([],) * 2, lambda: (Own(), []), lambda: ([], Own())):
+        for _ in range(3):
+            (a, b), (c, d) = make(), make()
+            if a is b:
+                c = d
+            compiled(a, b, x)
+            step(c, d, x)
+            assert [t.tolist() for t in a] == [t.tolist() for t in c] and [t.tolist() for t in b] == [
+                t.tolist() for t in d
+            ]

@@ -11,7 +11,7 @@ from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Container, Iterator
 from typing import Any
 
-from ..sources import Contents, Item, Lacks, Namespace, Object, Refusal, Source
+from ..sources import Contents, End, Item, Lacks, Namespace, Object, Refusal, Source
 from .attributes import Attributes
 from .calls import Calls
 from .code import ASYNCHRONOUS, GENERATOR, NULL, Frame, bind, decode
@@ -86,6 +86,16 @@ class Machine(Attributes, Calls, Operators, Numbers):
             self.reads.write(Item(source, key % len(of)), value)
         else:
             self.refuse(why)
+
+    def appends(self, of: Any, value: Any) -> bool:
+        """Append to a list that was there before; whether it is one.  What the program reads of the list after that is refused."""
+        source = self.reads.classed(of) if self.reads.active and type(of) is list else None
+        if source is None:
+            return False
+        self.reads.changed.add(source)
+        self.reads.write(End(source, len(self.reads.written)), value)
+        of.append(value)
+        return True
 
     def open(self, value: Any, deep: bool = False) -> None:
         self.reads.open(value, deep)

@@ -251,6 +251,8 @@ class Reads:
         if isinstance(of, slice):
             return self.read(value, Attribute(source, key))
         if isinstance(of, (list, tuple)) and isinstance(key, int):
+            if source in self.changed:
+                self.refuse("reads an item of a list that it has appended to")
             self.guard(Length(source, len(of)))
             key = key + len(of) if key < 0 else key
         else:
