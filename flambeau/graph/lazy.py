@@ -23,7 +23,7 @@ class lazy:  # noqa: N801  a context, as no_grad
     in which calls run as they come.  Shapes, dtypes, and errors that follow from them are there at once.  Looking at elements (`item`,
     `print`, `numpy`, `if x > 0`) computes them, and so does the end of the context.  Errors that depend on elements, such as an index out
     of range, come then.  What draws random numbers, depends on values (`nonzero`), lies on other devices than the CPU or writes to `out=`
-    runs at once, after what waits.  Backward passes and optimisers wait, too.
+    runs at once, after what waits.  Backward passes wait, too; an optimiser's `step()` runs at once.
 
     NumPy arrays that share a tensor's memory must not be written to while calls that read it wait.
 
