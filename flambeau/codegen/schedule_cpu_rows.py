@@ -363,7 +363,7 @@ class RowSchedule:
         whole = f.binary("and", self.r0, i64(-lanes))
         staged = None
         if self.kept_room and stashed is None and not self.scans:  # what follows upon a prefix waits for it
-            staged = stages_of(roots, known, together=True)
+            staged = stages_of(roots, known)
             if staged and staged.elements * sum(ITEMSIZE[d] for d in staged.blocks) > BLOCK_BYTES:
                 staged = None
             self.kept_blocks = staged

@@ -42,16 +42,16 @@ class Stages(NamedTuple):
     elements: int
 
 
-def stages_of(outputs: Sequence[Expr], known: Container[Expr] = (), together: bool = False) -> Stages | None:
+def stages_of(outputs: Sequence[Expr], known: Container[Expr] = ()) -> Stages | None:
     """The stages of a kernel's outputs, above what is known; None where no function waits for another.
 
-    `together`: all outputs are read in the last stage, which may compute none of them.
+    All outputs leave in the last stage: earlier ones would write over inputs that later stages read, where a kernel works in place.
     """
     depth = _depths(outputs, known)
     last = max(depth.values(), default=0)
     if last < 2:
         return None
-    readers = dict.fromkeys(outputs, last) if together else {}  # the last stage that reads a value
+    readers = dict.fromkeys(outputs, last)  # the last stage that reads a value
     for e in depth:
         for a in e.args:
             readers[a] = max(readers.get(a, 0), max(depth[e], 1))
@@ -60,7 +60,7 @@ def stages_of(outputs: Sequence[Expr], known: Container[Expr] = (), together: bo
     kept: dict[Expr, Kept] = {}
     stages: list[Stage] = []
     for number in range(1, last + 1):
-        own = [k for k, e in enumerate(outputs) if number == (last if together else max(depth.get(e, 0), 1))]
+        own = list(range(len(outputs))) if number == last else []
         keeps: list[Kept] = []
         for e in depth:
             if depth[e] == number < readers.get(e, 0):  # what has no function in it is as well computed again

@@ -56,13 +56,47 @@ def test_a_chain_keeps_one_value_at_a_time():
     assert found.blocks == ["float32"] * 2  # what is read and what is written, in turn
 
 
-def test_outputs_leave_in_the_stage_that_computes_them():
+def test_outputs_leave_in_the_last_stage():
+    """Earlier ones would write over what later stages read."""
     x = leaf(0)
     a = call("exp", x)
     b = call("sin", a) * a
     found = stages_of([a, b, x + 1])
-    assert [s.outputs for s in found.stages] == [[0, 2], [1]]
+    assert [s.outputs for s in found.stages] == [[], [0, 1, 2]]
     assert [k.value is a for k in found.stages[1].reads] == [True]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_chains_in_place(seed):
+    """What is written to is read by later functions as it was before, or as it is then, as the program says."""
+    draw = random.Random(seed)
+    numbers = [(draw.random(), draw.random(), draw.random()) for _ in range(10)]
+
+    def body(x, y):
+        values = [x, y]
+        for a, b, c in numbers:
+            p, q = values[int(a * len(values))], values[int(b * len(values))]
+            kind = int(c * 9)
+            if kind < 4:
+                values.append(getattr(p, FUNCTIONS[kind])() * 0.5)
+            elif kind == 4:
+                values.append(p.bfloat16().float() + q)
+            elif kind == 5:
+                values.append(x.mul_(0.5).add_(q.tanh()))
+            elif kind == 6:
+                values.append(y.copy_(p))
+            elif kind == 7:
+                flambeau.tanh(p, out=p)
+            else:
+                values.append(p * q)
+        return values[-1], values[-2]
+
+    for n in (1, 33, 700):
+        x, y = flambeau.linspace(-1, 1, n), flambeau.linspace(0.1, 0.9, n)
+        runner = plan(Program(record(body, x.clone(), y.clone())[0]))
+        ours, theirs = (x.clone(), y.clone()), (x.clone(), y.clone())
+        for a, b in zip((*runner(*ours), *ours), (*body(*theirs), *theirs), strict=True):
+            assert np.array_equal(a.numpy(), b.numpy(), equal_nan=True)
 
 
 def test_blocks_fit_the_nearest_cache():
