@@ -99,6 +99,19 @@ def test_chains_in_place(seed):
             assert np.array_equal(a.numpy(), b.numpy(), equal_nan=True)
 
 
+def test_what_is_written_to_after_it_was_read():
+    def body(x):
+        y = x.exp().sin() * x
+        x.add_(1)
+        return y
+
+    for n in (5, 700):
+        ours, theirs = flambeau.linspace(-1, 1, n), flambeau.linspace(-1, 1, n)
+        runner = plan(Program(record(body, ours.clone())[0]))
+        assert len(runner.steps) == 1
+        assert runner(ours).tolist() == body(theirs).tolist() and ours.tolist() == theirs.tolist()
+
+
 def test_blocks_fit_the_nearest_cache():
     x = leaf(0, "float64")
     values = [call("exp", x * k) for k in range(40)]
