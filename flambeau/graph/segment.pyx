@@ -13,12 +13,12 @@ from libc.stdlib cimport free, realloc
 from libc.string cimport memcmp
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.object cimport PyObject
-from cpython.ref cimport Py_INCREF
 from _thread import RLock
 from types import FunctionType
-from ..core.base.device cimport Device, the_blank
+from ..core.base.device cimport the_blank
 from ..core.base.dtypes cimport F64, ITEMSIZE, default_code, dtype, set_default_code
 from ..core.base.memory cimport Storage, deferred, trade
+from ..core.base.memory import _set_inference
 from ..core.base.tensor cimport TensorBase, alias, new_tensor, pointer, runtime
 from ..core.call.function cimport FunctionOp, without_elements
 from ..core.call.interceptors cimport add_interceptors, enter_interceptors, leave_interceptors, recorder_slot, run_profiled
@@ -29,9 +29,8 @@ from ..core.loops.rows import RowOp
 from ..core.make.elements import FillOp
 from ..core.lib.products.products import ProductOp
 from ..core.places.join import JoinOp
-from ..core.tape.modes cimport REVERSE, casting, grad_enabled, set_casting, set_grad, wants_grad
+from ..core.tape.modes cimport casting, grad_enabled, set_casting, set_grad, wants_grad
 from ..core.tape.saved cimport packing
-from ..core.views.views import SizesOp
 from .record cimport PLACE, Recording, newest_recording
 from .record import Place
 from .runner cimport Runner
@@ -53,11 +52,11 @@ cdef enum:                    # how an operation waits
     UNKNOWN
     NOW                       # it does not
     ASKS                      # it does not, and has what it reads computed itself
-    STRUCK                    # compiled code: its operands' storages are on "meta" meanwhile
-    STRUCK_VIEW               # the same for views of what is pending, which are no calls
-    STRUCK_FILL               # the same for fills, where something that waits is filled
-    STAND_IN                  # a function of Python: called with tensors on "meta" in the place of its arguments
-    STAND_IN_OFF_TAPE         # the same, where nothing is recorded
+    ON_META                    # compiled code: its operands' storages are on "meta" meanwhile
+    ON_META_VIEW               # the same for views of what is pending, which are no calls
+    ON_META_FILL               # the same for fills, where something that waits is filled
+    META_ARGUMENTS                  # a function of Python: called with tensors on "meta" in the place of its arguments
+    META_ARGUMENTS_OFF_TAPE         # the same, where nothing is recorded
 
 cdef enum:                    # what a segment is
     OPEN
@@ -239,12 +238,14 @@ cdef class Segment(Recording):
         set_grad(False)
         set_casting(0)
         set_default_code(self.default)
+        inference = _set_inference(True)   # inference tensors may be written to; where calls were made, that was checked
         if not waiting and not self.writes:
             self.state = DONE
         elif (<raw_compute_t>compute)(self, waiting) == 0:
             self.state = DONE
         else:
             self.state, self.error = FAILED, what_is_raised()
+        _set_inference(inference)
         set_default_code(default)
         set_casting(casts)
         set_grad(grad)
@@ -323,7 +324,6 @@ cdef class Entry:
 
     cdef bytes words
     cdef list objects, live
-    cdef int64_t inputs
     cdef int default
     cdef readonly list varying    # numbers of objects
     cdef bytearray varies         # by object
@@ -335,7 +335,7 @@ cdef class Entry:
         cdef list given
         cdef TensorBase number
         if self.runner is None:
-            return run_each(segment)
+            return call_each(segment)
         given = segment.inputs
         if self.varying:
             given = list(given)
@@ -413,10 +413,6 @@ def segments_seen() -> int:
     return entries
 
 
-cdef object run_each(Segment segment):
-    return call_each(segment)
-
-
 cdef uint64_t hash_of(Segment segment) noexcept:
     """Of the words: four sums at once, each mixed as SplitMix64 does (Steele, Lea and Flood, OOPSLA 2014)."""
     cdef uint64_t h[4]
@@ -440,7 +436,7 @@ cdef Entry entry_for(Segment segment):
     """The entry that a segment is like; planned where it is seen for the second time."""
     global entries
     cdef uint64_t key = hash_of(segment)
-    cdef list known = seen.get(key), other
+    cdef list known = seen.get(key), others = None
     cdef Entry entry, near = None
     cdef list differing
     if known is None:
@@ -456,13 +452,13 @@ cdef Entry entry_for(Segment segment):
                 plan(entry, segment, entry.varying)
             return entry
         if near is None:
-            near = entry
+            near, others = entry, differing
     entry = Entry.__new__(Entry)
     entry.words = PyBytes_FromStringAndSize(<char*>segment.words, segment.used * 8)
     entry.objects, entry.live, entry.default = segment.objects, segment.live, segment.default
     entry.varying, entry.varies = [], bytearray(len(segment.objects))
     if near is not None:
-        if plan(entry, segment, sorted({*near.varying, *(<list>near.differences(segment))})):
+        if plan(entry, segment, sorted({*near.varying, *others})):
             known.remove(near)
             entries -= 1
         elif len(known) > MOST_ALIKE:
@@ -535,11 +531,9 @@ cdef class Lazy(Recording):
         return 0
 
     cdef object call(self, PyObject* callable, PyObject** args, size_t flagged, PyObject* names):
-        cdef Op op = <Op>callable
-        cdef object found
         self.slot[0] = NULL
         try:
-            return self.waiting_or_run(op, args, flagged, names)
+            return self.waiting_or_run(<Op>callable, args, flagged, names)
         finally:
             self.slot[0] = <PyObject*>self
 
@@ -556,7 +550,7 @@ cdef class Lazy(Recording):
         self.look_at(&look, args, n)
         if look.pending:
             self.settle_others(&look)
-        if (how == STRUCK_VIEW and not look.pending) or (how == STRUCK_FILL and not (look.pending or look.met)):
+        if (how == ON_META_VIEW and not look.pending) or (how == ON_META_FILL and not (look.pending or look.met)):
             return run_profiled(<PyObject*>op, args, flagged, names)
         if how != NOW and self.may_wait(op, how, &look, names):
             if self.segment is not None and (self.segment.count >= MOST_CALLS or self.segment.default != default_code()):
@@ -617,9 +611,9 @@ cdef class Lazy(Recording):
             return False
         if names != NULL and "out" in <tuple><object>names:
             return False
-        if op.writes and (tracked or how not in (STRUCK, STRUCK_FILL)):
+        if op.writes and (tracked or how not in (ON_META, ON_META_FILL)):
             return False
-        return not tracked or (how != STAND_IN_OFF_TAPE and not packing())
+        return not tracked or (how != META_ARGUMENTS_OFF_TAPE and not packing())
 
     cdef object defer(self, Op op, int how, Look* look, PyObject** args, size_t flagged, PyObject* names):
         """The results of a call that waits; GIVEN_UP where it cannot."""
@@ -627,7 +621,7 @@ cdef class Lazy(Recording):
         cdef int64_t before
         cdef Py_ssize_t objects
         try:
-            found = struck(op, look, args, flagged, names) if how <= STRUCK_FILL else stand_in(op, args, flagged, names)
+            found = call_on_meta(op, look, args, flagged, names) if how <= ON_META_FILL else call_with_meta_arguments(op, args, flagged, names)
         except NotImplementedError:
             look.unable = True
             return GIVEN_UP
@@ -638,12 +632,12 @@ cdef class Lazy(Recording):
         elif isinstance(found, (tuple, list)):
             results = found
         else:
-            return found if how == STRUCK_VIEW else GIVEN_UP
+            return found if how == ON_META_VIEW else GIVEN_UP
         new = new_among(results)
         if new == OTHER:
             return GIVEN_UP
         if new == NONE_NEW and not op.writes:
-            return found if how == STRUCK_VIEW or all_given(results, args, flagged, names) else GIVEN_UP
+            return found if how == ON_META_VIEW or all_given(results, args, flagged, names) else GIVEN_UP
         segment = self.segment
         if segment is None:
             segment = self.segment = Segment.__new__(Segment)
@@ -655,7 +649,7 @@ cdef class Lazy(Recording):
                 if (<TensorBase>t).storage.on is not None:
                     segment.make(<TensorBase>t)
             segment.write(found, False)
-        except ValueError:
+        except Exception:              # no memory, or a view that begins between two elements
             segment.undo(before, objects)
             return GIVEN_UP
         segment.count += 1
@@ -664,7 +658,7 @@ cdef class Lazy(Recording):
         return found
 
 
-cdef object struck(Op op, Look* look, PyObject** args, size_t flagged, PyObject* names):
+cdef object call_on_meta(Op op, Look* look, PyObject** args, size_t flagged, PyObject* names):
     """The results of compiled code whose operands have no elements while it runs."""
     cdef int k
     cdef bint pending[MOST_STORAGES]
@@ -678,7 +672,7 @@ cdef object struck(Op op, Look* look, PyObject** args, size_t flagged, PyObject*
             (<Storage>look.seen[k]).on, (<Storage>look.seen[k]).pending = None, pending[k]
 
 
-cdef object stand_in(Op op, PyObject** args, size_t flagged, PyObject* names):
+cdef object call_with_meta_arguments(Op op, PyObject** args, size_t flagged, PyObject* names):
     without_elements(True)
     try:
         return run_profiled(<PyObject*>op, args, flagged, names)
@@ -731,14 +725,14 @@ cdef int way_of(Op op) except -1:
     if kind == "question":
         return ASKS
     if isinstance(op, FillOp):
-        return STRUCK_FILL
+        return ON_META_FILL
     if isinstance(op, COMPILED):
-        return STRUCK
+        return ON_META
     if kind == "view":
-        return NOW if op.writes else STRUCK_VIEW
+        return NOW if op.writes else ON_META_VIEW
     if isinstance(op, FunctionOp):
         if kind in ("copy", "conversion"):
-            return STAND_IN_OFF_TAPE if isinstance((<FunctionOp>op).function, FunctionType) else STRUCK
+            return META_ARGUMENTS_OFF_TAPE if isinstance((<FunctionOp>op).function, FunctionType) else ON_META
         if kind in FUNCTIONS:
-            return STAND_IN if isinstance(op, LeafOp) else STAND_IN_OFF_TAPE
+            return META_ARGUMENTS if isinstance(op, LeafOp) else META_ARGUMENTS_OFF_TAPE
     return NOW

@@ -185,7 +185,7 @@ OPTIMIZERS = {
     "adamw": lambda p: flambeau.optim.AdamW(p, lr=0.01),
     "adagrad": lambda p: flambeau.optim.Adagrad(p),
     "rprop": lambda p: flambeau.optim.Rprop(p),
-    "muon": lambda p: flambeau.optim.Adafactor(p),
+    "adafactor": lambda p: flambeau.optim.Adafactor(p),
 }
 
 
@@ -239,6 +239,24 @@ def test_forward_mode_vmap_and_modes():
         with flambeau.inference_mode():
             y = x * 2
         assert y.is_inference() and y.tolist() == (x * 2).tolist()
+
+
+def test_inference_tensors_that_are_written_to_and_looked_at_outside():
+    with flambeau.inference_mode():
+        x = flambeau.ones(3)
+    w = flambeau.ones(3, requires_grad=True)
+    with lazy():
+        for k in range(3):
+            with flambeau.inference_mode():
+                x.add_(1)
+                y = (x * 2).mul_(3)
+            z = w * 2
+            assert x.tolist() == [2.0 + k] * 3 and y.tolist() == [12.0 + 6 * k] * 3
+            assert y.is_inference() and not z.is_inference() and not flambeau.is_inference_mode_enabled()
+            z.sum().backward()
+        with pytest.raises(RuntimeError, match="outside InferenceMode"):
+            x.add_(1)
+    assert w.grad.tolist() == [6.0] * 3
 
 
 def test_saved_tensor_hooks_see_elements():
@@ -472,9 +490,6 @@ def test_empty_and_large_sizes():
 
 
 def test_nothing_is_left_behind():
-    class Watched(flambeau.Tensor):
-        pass
-
     before = flambeau.cpu.memory_stats()["allocated_bytes"]
     for _ in range(3):
         with lazy():
