@@ -25,10 +25,13 @@ cdef class Recording:
     cdef PyObject** slot          # where this thread says whether it records
     cdef PyObject* outer          # what stood there before, whose calls wait
     cdef readonly int64_t count   # calls
+    cdef int64_t begun            # where the call that runs was begun
+    cdef Py_ssize_t begun_objects
     cdef bint wait(self) except -1
     cdef object call(self, PyObject* op, PyObject** args, size_t flagged, PyObject* names)
     cdef void undo(self, int64_t used, Py_ssize_t objects) noexcept
     cdef int reserve(self, int64_t words) except -1
+    cdef int grow(self, int64_t words) except -1
     cdef int64_t refer(self, object x) except -1
     cdef int write_place(self, TensorBase t, bint argument) except -1
     cdef int write(self, object x, bint argument) except -1

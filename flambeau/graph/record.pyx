@@ -11,11 +11,11 @@ Composites are not written: the leaves that they call are.  So are the leaves of
 from collections import namedtuple
 from libc.stdint cimport int64_t, uint64_t
 from libc.stdlib cimport free, realloc
-from cpython.object cimport PyObject
+from cpython.object cimport PyObject, PyTypeObject
 from cpython.ref cimport Py_DECREF, Py_XDECREF
 from ..core.base.device cimport Device
 from ..core.base.dtypes cimport dtype_of
-from ..core.base.memory cimport serial_of
+from ..core.base.memory cimport Storage, serial_of
 from ..core.base.tensor cimport TENSOR, TensorBase
 from ..core.call.operation cimport dispatch, raw_t
 from ..core.call.interceptors cimport add_interceptors, recorder_slot, run_profiled
@@ -40,7 +40,9 @@ cdef uint64_t recordings = 0
 cdef uint64_t newest_recording() noexcept:
     return recordings
 
-cdef enum: MOST_SPARE = 1 << 17
+cdef enum:
+    MOST_SPARE = 1 << 17
+    FEW = 6     # dimensions of tensors for which a call has room from the start
 cdef int64_t* spare = NULL    # the memory of a recording that is gone: the first touch of new pages costs more than the words
 cdef int64_t spare_room = 0
 
@@ -117,19 +119,12 @@ cdef class Recording:
 
     cdef object call(self, PyObject* op, PyObject** args, size_t flagged, PyObject* names):
         """Run a leaf, and write it down."""
-        cdef int64_t before = self.used
-        cdef Py_ssize_t objects = len(self.objects)
         cdef PyObject* found = NULL
-        self.slot[0] = NULL
-        if (<raw_write_call_t>write_call)(self, op, args, flagged, names) == 0:
+        if begin_call(self, op, args, flagged, names):
             found = (<raw_t>run_profiled)(op, args, flagged, names)
-        if found == NULL or (<raw_write_result_t>write_result)(self, found) != 0:
-            self.slot[0] = <PyObject*>self
-            Py_XDECREF(found)
-            self.undo(before, objects)
+        found = end_call(self, found)
+        if found == NULL:
             raised()
-        self.slot[0] = <PyObject*>self
-        self.count += 1
         result = <object>found
         Py_DECREF(result)
         return result
@@ -142,18 +137,20 @@ cdef class Recording:
     # --- writing ------------------------------
     cdef int reserve(self, int64_t words) except -1:
         """Room for so many words more."""
+        return 0 if self.used + words <= self.room else self.grow(words)
+
+    cdef int grow(self, int64_t words) except -1:
         global spare, spare_room
         cdef void* larger
-        if self.used + words > self.room:
-            if self.room == 0 and spare_room >= words:
-                self.words, self.room = spare, spare_room
-                spare, spare_room = NULL, 0
-                return 0
-            self.room = max(1024, 2 * self.room, self.used + words)
-            larger = realloc(self.words, self.room * sizeof(int64_t))
-            if larger == NULL:
-                raise MemoryError("Recording: no memory for further calls")
-            self.words = <int64_t*>larger
+        if self.room == 0 and spare_room >= words:
+            self.words, self.room = spare, spare_room
+            spare, spare_room = NULL, 0
+            return 0
+        self.room = max(1024, 2 * self.room, self.used + words)
+        larger = realloc(self.words, self.room * sizeof(int64_t))
+        if larger == NULL:
+            raise MemoryError("Recording: no memory for further calls")
+        self.words = <int64_t*>larger
         return 0
 
     cdef int64_t refer(self, object x) except -1:
@@ -162,21 +159,8 @@ cdef class Recording:
         return len(self.objects) - 1
 
     cdef int write_place(self, TensorBase t, bint argument) except -1:
-        cdef uint64_t serial = t.storage.serial if t.storage.serial else serial_of(t.storage)
-        cdef int64_t* w
-        cdef int d
-        if t.storage.met != self.number:
-            t.storage.met = self.number
-            if argument:
-                self.inputs.append(t)
         self.reserve(4 + 2 * t.rank)
-        w = self.words + self.used
-        w[0], w[1], w[2] = PLACE | t.code << 8 | <int64_t>t.rank << 16, <int64_t>serial, t.offset
-        w[3] = -1 if t.storage.on is None else self.refer(t.storage.on)
-        for d in range(t.rank):
-            w[4 + d], w[4 + t.rank + d] = t.sizes[d], t.strides[d]
-        self.used += 4 + 2 * t.rank
-        return 0
+        return put_place(self, t, argument)
 
     cdef int write(self, object x, bint argument) except -1:
         """An argument or a result."""
@@ -209,12 +193,18 @@ cdef class Recording:
     cdef int write_call(self, PyObject* op, PyObject** args, Py_ssize_t positional, PyObject* names) except -1:
         """An operation and its arguments."""
         cdef Py_ssize_t named = 0 if names == NULL else len(<tuple>names), k
-        self.reserve(4)
-        self.words[self.used], self.words[self.used + 1] = self.refer(<object>op), positional
-        self.words[self.used + 2], self.words[self.used + 3] = named, -1 if named == 0 else self.refer(<object>names)
+        cdef bint plain = (<PyObject*>self).ob_type == RECORDING     # others write places in their own way
+        cdef int64_t* w
+        self.reserve(4 + (positional + named) * (4 + 2 * FEW))
+        w = self.words + self.used
+        self.objects.append(<object>op)
+        w[0], w[1], w[2], w[3] = len(self.objects) - 1, positional, named, -1 if named == 0 else self.refer(<object>names)
         self.used += 4
         for k in range(positional + named):
-            self.write(<object>args[k], True)
+            if plain and args[k].ob_type == TENSOR and (<TensorBase>args[k]).rank <= FEW:
+                put_place(self, <TensorBase>args[k], True)
+            else:
+                self.write(<object>args[k], True)
         return 0
 
     # --- reading ------------------------------
@@ -246,12 +236,32 @@ cdef class Recording:
         return cls(*items) if hasattr(cls, "_fields") else cls(items)
 
 
+cdef PyTypeObject* RECORDING = <PyTypeObject*>Recording
+
+
 cdef bint has_items(tuple x):
     """Whether something in a tuple has to be written for itself: what is no tensor and never changes need not."""
     for y in x:
         if isinstance(y, TensorBase) or PyList_Check(y) or PyDict_Check(y) or (PyTuple_Check(y) and has_items(<tuple>y)):
             return True
     return False
+
+
+cdef inline int put_place(Recording self, TensorBase t, bint argument) except -1:
+    """Write a tensor where there is room for it."""
+    cdef Storage storage = t.storage
+    cdef int64_t* w = self.words + self.used
+    cdef int d
+    w[0], w[1], w[2] = PLACE | t.code << 8 | <int64_t>t.rank << 16, storage.serial if storage.serial else serial_of(storage), t.offset
+    w[3] = -1 if storage.on is None else self.refer(storage.on)
+    for d in range(t.rank):
+        w[4 + d], w[4 + t.rank + d] = t.sizes[d], t.strides[d]
+    self.used += 4 + 2 * t.rank
+    if storage.met != self.number:
+        storage.met = self.number
+        if argument:
+            self.inputs.append(t)
+    return 0
 
 
 cdef int write_call(Recording recording, PyObject* op, PyObject** args, size_t flagged, PyObject* names) except -1:
@@ -267,6 +277,24 @@ ctypedef int (*raw_write_call_t)(Recording recording, PyObject* op, PyObject** a
 ctypedef int (*raw_write_result_t)(Recording recording, PyObject* result) noexcept
 
 
+cdef bint begin_call(Recording recording, PyObject* op, PyObject** args, size_t flagged, PyObject* names) noexcept:
+    """Write a leaf and its arguments; what it calls itself is not recorded until `end_call`.  False with an error pending."""
+    recording.begun, recording.begun_objects = recording.used, len(recording.objects)
+    recording.slot[0] = NULL
+    return (<raw_write_call_t>write_call)(recording, op, args, flagged, names) == 0
+
+
+cdef PyObject* end_call(Recording recording, PyObject* found) noexcept:
+    """Write the result of the leaf that has begun; one that raised (NULL) leaves nothing in the recording, and its error pending."""
+    recording.slot[0] = <PyObject*>recording
+    if found == NULL or (<raw_write_result_t>write_result)(recording, found) != 0:
+        Py_XDECREF(found)
+        recording.undo(recording.begun, recording.begun_objects)
+        return NULL
+    recording.count += 1
+    return found
+
+
 cdef int raised() except -1:
     """What the interpreter has raised goes on."""
     return -1
@@ -277,11 +305,20 @@ cdef object record(PyObject* recorder, PyObject* op, PyObject** args, size_t fla
     return (<Recording>recorder).call(op, args, flagged, names)
 
 
+cdef bint begin_leaf(PyObject* recorder, PyObject* op, PyObject** args, size_t nargs) noexcept:
+    return begin_call(<Recording>recorder, op, args, nargs, NULL)
+
+
+cdef PyObject* end_leaf(PyObject* recorder, PyObject* found) noexcept:
+    return end_call(<Recording>recorder, found)
+
+
 cdef bint rests(PyObject* recorder) except -1:
     return (<Recording>recorder).wait()
 
 
 dispatch.record, dispatch.rests = record, rests
+dispatch.begin_leaf, dispatch.end_leaf, dispatch.recording = begin_leaf, end_leaf, <PyObject*>Recording
 
 
 def place(TensorBase t not None) -> Place:

@@ -46,6 +46,9 @@ cdef struct DispatchTable:
     vectorcall_t cast         # from autocast on, where it is on; `casting` supplies it
     vectorcall_t from_lower   # from the lower level on, then the operation
     record_t record           # a leaf of a thread that records, which `graph/record` supplies
+    PyObject* recording       # the class of recordings that write leaves down as they run, and of no other
+    bint (*begin_leaf)(PyObject* recording, PyObject* callable, PyObject** args, size_t nargs) noexcept   # its `record` in two halves,
+    PyObject* (*end_leaf)(PyObject* recording, PyObject* result) noexcept                                 # for who runs it by itself
     bint (*rests)(PyObject* recording) except -1   # whether a recording lets leaves run that it does not see; it runs its own first
     vectorcall_t on_error     # after an error of the operation
 

@@ -27,7 +27,7 @@ from .kernels cimport (
 from .layout cimport align, broadcast, launch_plan, layout, make_plan
 from .operands cimport bring_scalars, common_code, pack, read_operand
 from .operation cimport Op, dispatch, make_callable, prepare_op
-from .interceptors cimport only_recorded, operator_of_object, record_leaf
+from .interceptors cimport only_recorded, operator_of_object, record_leaf, recorder_slot
 from .interceptors import no_interceptors
 from .signature cimport MAX_BOUND, TENSOR, NUMBER as NUMBER_KIND, Signature, mistaken
 from .destination cimport GIVEN, KIND, NEW, OVER, ANY, Where, check_destination, check_memory, check_overlap
@@ -811,12 +811,21 @@ cdef Kernel* compile_kernel(PointwiseOp op, uint64_t key0, uint64_t key1) except
 
 
 # --- operators of Tensor ------------------------------
-cdef object record_operator(object op, object a, object b):
+ctypedef PyObject* (*raw_run_t)(PointwiseOp op, Operand* operands, double* params, PyObject** given, Where where) noexcept
+
+
+cdef object record_operator(Op op, Operand* operands, object a, object b):
     """A binary operation where this thread's calls are recorded, and nothing else sees them."""
     cdef PyObject* args[2]
-    cdef PyObject* found
+    cdef PyObject* found = NULL
+    cdef PyObject* recording = recorder_slot()[0]
     args[0], args[1] = <PyObject*>a, <PyObject*>b
-    found = record_leaf(<PyObject*>op, args, 2, NULL)
+    if isinstance(op, PointwiseOp) and <PyObject*>recording.ob_type == dispatch.recording and not profiling.on:
+        if dispatch.begin_leaf(recording, <PyObject*>op, args, 2):
+            found = (<raw_run_t>run)(<PointwiseOp>op, operands, (<PointwiseOp>op).defaults, NULL, NEW)
+        found = dispatch.end_leaf(recording, found)
+    else:
+        found = record_leaf(<PyObject*>op, args, 2, NULL)
     if found == NULL:
         return dispatch.on_error(<PyObject*>op, args, 2, NULL)
     result = <object>found
@@ -826,33 +835,20 @@ cdef object record_operator(object op, object a, object b):
 
 cdef object binary_operator(object op, object a, object b):
     cdef Operand operands[2]
-    cdef double params[MAX_PARAMS]
     cdef PyObject* given[1]
     cdef PointwiseOp pointwise
-    cdef int k
-    if runtime.observers:
-        if only_recorded() and isinstance(op, Op) and read_operand(a, &operands[0]) and read_operand(b, &operands[1]):
-            return record_operator(op, a, b)
-        if read_operand(a, &operands[0]) and read_operand(b, &operands[1]):
-            return op(a, b) if not isinstance(op, Op) or (<Op>op).method is None else (<Op>op).method(a, b)
-        return operator_of_object(op, a, b)
-    if isinstance(op, PointwiseOp):
-        pointwise = <PointwiseOp>op
-        if not read_operand(a, &operands[0]) or not read_operand(b, &operands[1]):
-            return operator_of_object(op, a, b)
-        for k in range(pointwise.params):
-            params[k] = pointwise.defaults[k]
-        return run(pointwise, operands, params, NULL, NEW)
-    if isinstance(op, InPlaceOp):
-        pointwise = (<InPlaceOp>op).op
-        if not read_operand(a, &operands[0]) or not read_operand(b, &operands[1]):
-            return operator_of_object(op, a, b)
-        for k in range(pointwise.params):
-            params[k] = pointwise.defaults[k]
-        given[0] = <PyObject*>a
-        return run(pointwise, operands, params, given, OVER)
     if not read_operand(a, &operands[0]) or not read_operand(b, &operands[1]):
         return operator_of_object(op, a, b)
+    if runtime.observers:
+        if only_recorded() and isinstance(op, Op):
+            return record_operator(<Op>op, operands, a, b)
+        return op(a, b) if not isinstance(op, Op) or (<Op>op).method is None else (<Op>op).method(a, b)
+    if isinstance(op, PointwiseOp):
+        return run(<PointwiseOp>op, operands, (<PointwiseOp>op).defaults, NULL, NEW)
+    if isinstance(op, InPlaceOp):
+        pointwise = (<InPlaceOp>op).op
+        given[0] = <PyObject*>a
+        return run(pointwise, operands, pointwise.defaults, given, OVER)
     return op(a, b)
 
 
