@@ -252,6 +252,10 @@ class GraphModule(Module):
         cls.forward = _compiled(cls, python_code.src, dict(python_code.globals))  # type: ignore[method-assign]
         return python_code
 
+    def real_recompile(self) -> PythonCode:
+        """`recompile`, at once in modules that put it off, too."""
+        return GraphModule.recompile(self)
+
     # --- submodules -------------------------------------------------
 
     def add_submodule(self, target: str, m: Module) -> bool:
@@ -335,7 +339,7 @@ class GraphModule(Module):
         body = self.__dict__.copy()
         del body["_graph"]
         body["_graphmodule_cls_name"] = type(self).__name__
-        python_code = self.recompile()
+        python_code = self.real_recompile()
         body["_code"] = python_code.src
         return reduce_graph_module, (body, _imports(python_code))
 
@@ -359,7 +363,7 @@ class GraphModule(Module):
         import sys
 
         save = sys.modules[OWN].save  # type: ignore[attr-defined]
-        python_code = self.recompile()
+        python_code = self.real_recompile()
         save(self.state_dict(), place / "state_dict.pt")
         lines = [_imports(python_code), f"import {display.NAME}", f"from {display.NAME} import nn", "", ""]
         lines += [f"class {module_name}(nn.Module):", "    def __init__(self):", "        super().__init__()"]

@@ -28,6 +28,7 @@ from typing import Any
 from ..core.base.tensor import TensorBase
 from ..core.tape import run_backward
 from ..fx import Graph, GraphModule, Node
+from ..fx._lazy_graph_module import _LazyGraphModule
 from ..nn import Module
 from ..operations.declare.registry import REGISTRY
 from .costs import work
@@ -420,7 +421,7 @@ class _Part:
 
     def finish(self, results: Iterable[Node]) -> GraphModule:
         self.graph.output(tuple(self.made[n] for n in results))
-        return GraphModule(self.root, self.graph)
+        return _LazyGraphModule(self.root, self.graph)
 
 
 def _places(n: Node) -> list[Place]:

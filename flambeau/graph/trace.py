@@ -10,6 +10,7 @@ from typing import Any
 from ..core.base.tensor import TensorBase
 from ..core.call.operation import Op
 from ..fx import Graph, GraphModule, Node
+from ..fx._lazy_graph_module import _LazyGraphModule
 from ..fx.node import base_types, map_aggregate
 from ..nn import Module
 from ..operations.declare.registry import REGISTRY
@@ -110,7 +111,7 @@ class _Builder:
             writes = getattr(call.operation, "writes", False) or "out" in kwargs
             self.enter_results(call.result, node, (), writes)
         self.graph.output(mapped(outputs, (TensorBase, Place), self.result))
-        return GraphModule(self.root, self.graph)
+        return _LazyGraphModule(self.root, self.graph)
 
     def result(self, t: TensorBase | Place) -> Node:
         return self.node_at(t) if isinstance(t, Place) else self.node_at(place(t), t)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import gc
+import inspect
 import io
 import linecache
 import pickle
@@ -13,6 +14,7 @@ import pytest
 
 import flambeau as torch
 from flambeau import fx, nn
+from flambeau.fx._lazy_graph_module import _LazyGraphModule
 
 
 class Net(nn.Module):
@@ -305,3 +307,40 @@ def test_layers_are_traced(layer):
         return
     graph.lint()
     assert torch.equal(fx.GraphModule(net, graph)(x), want)
+
+
+def lazy():
+    traced = torch.fx.symbolic_trace(lambda x: x.relu() + 1)
+    return _LazyGraphModule(traced, traced.graph)
+
+
+def test_code_that_is_put_off_is_there_for_whoever_looks():
+    looks = [
+        lambda m: m(torch.tensor([-1.0])).tolist() == [1.0],
+        lambda m: "relu" in m.code,
+        lambda m: "relu" in str(m),
+        lambda m: list(inspect.signature(m.forward).parameters) == ["x"],
+        lambda m: type(m).forward(m, torch.tensor([2.0])).tolist() == [3.0],
+        lambda m: pickle.loads(pickle.dumps(m))(torch.tensor([2.0])).tolist() == [3.0],
+        lambda m: copy.deepcopy(m)(torch.tensor([2.0])).tolist() == [3.0],
+        lambda m: "relu" in m.print_readable(print_output=False),
+        lambda m: m._lineno_map is None or isinstance(m._lineno_map, dict),
+    ]
+    for look in looks:
+        module = lazy()
+        assert "_code" not in vars(module)
+        assert look(module)
+
+
+def test_code_that_is_put_off_is_that_of_the_graph_as_it_is_then():
+    module = lazy()
+    assert module(torch.tensor([-1.0])).tolist() == [1.0]
+    next(n for n in module.graph.nodes if n.target == "relu").target = "neg"
+    module.recompile()
+    assert module(torch.tensor([-1.0])).tolist() == [2.0]
+    assert "x.neg()" in module.code
+
+
+def test_an_unknown_attribute_of_a_module_that_puts_off_its_code_is_an_error():
+    with pytest.raises(AttributeError, match="nothing"):
+        lazy().nothing  # noqa: B018

@@ -26,6 +26,7 @@ from .register import (
     _TERMS,
     Register,
     Writer,
+    key_of,
 )
 
 
@@ -168,4 +169,4 @@ def address(tile: Register) -> int:
         _Dots(Function(module, f"define void @{symbol}(ptr noalias %t)"), tile).write()
         return str(module)
 
-    return compiled(text)
+    return compiled(text, ("dots", *key_of(tile)))

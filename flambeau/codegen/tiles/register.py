@@ -16,7 +16,7 @@ the shape alone.  `core/lib/tiles.pxd` has the arguments as a struct.
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import NamedTuple
 
 from ...core.base.callbacks import set_callback
@@ -70,6 +70,11 @@ def width() -> int:
 @functools.cache
 def lanes(dtype: str) -> int:
     return width() // ITEMSIZE[dtype]
+
+
+def key_of(tile: tuple) -> tuple[Hashable, ...]:
+    """All that the text of a tile depends on beside the sources and the processor."""
+    return type(tile).__name__, width(), *(x.key if isinstance(x, Epilogue) else x for x in tile)
 
 
 class Writer(Vectors):
@@ -320,7 +325,7 @@ class Writer(Vectors):
 @functools.cache
 def address(tile: Register) -> int:
     """Where the tile's function stands in this process."""
-    return compiled(tile.text)
+    return compiled(tile.text, key_of(tile))
 
 
 set_callback("tiles.register", address)
