@@ -1,7 +1,8 @@
-"""Draw the README's pictures: the ratios of RESULTS.md, and what the README's tour learns.
+"""Draw pictures of the README and the docs: the ratios of RESULTS.md, what the README's tour learns, a plan.
 
     python benchmarks/picture.py speed             # writes docs/pictures/speed.svg from the table in benchmarks/RESULTS.md
     python benchmarks/picture.py tour              # runs the README's examples and writes docs/pictures/tour.svg
+    python benchmarks/picture.py plan              # runs the examples of docs/graphs.md and writes docs/pictures/plan.svg
     python benchmarks/picture.py speed --check     # exit status 1 where the file is not what would be written
 
 A dot of `speed` is one case of `versus.py`, a bar the geometric mean of its group.  Needs no PyTorch.
@@ -17,6 +18,7 @@ import re
 import statistics
 import sys
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "docs" / "pictures"
@@ -91,14 +93,27 @@ def speed() -> str:
     return "\n".join([*out, "</svg>", ""])
 
 
-def tour() -> str:
-    """The points of the README's tour, over what its network says of every place."""
-    page = ROOT / "README.md"
+def names_of(page: Path) -> dict[str, Any]:
+    """What the examples of a page have made in the end."""
     examples = doctest.DocTestParser().get_doctest(page.read_text(), {}, page.name, str(page), 0)
-    names = examples.globs
     failed, _ = doctest.DocTestRunner().run(examples, clear_globs=False)
     if failed:
-        sys.exit("the README's examples fail")
+        sys.exit(f"the examples of {page.name} fail")
+    return examples.globs
+
+
+def plan() -> str:
+    """The plan of the block in docs/graphs.md."""
+    from flambeau.graph.explain import report
+    from flambeau.graph.picture import svg
+
+    names = names_of(ROOT / "docs" / "graphs.md")
+    return svg(report(names["block"], *names["given"]), "block")
+
+
+def tour() -> str:
+    """The points of the README's tour, over what its network says of every place."""
+    names = names_of(ROOT / "README.md")
     torch, size, cells = names["torch"], 360, 60
     places = torch.linspace(-1, 1, cells)
     grid = torch.cartesian_prod(places, places)
@@ -126,15 +141,18 @@ def tour() -> str:
     return "\n".join([*out, "</svg>", ""])
 
 
+PICTURES = {"speed": speed, "tour": tour, "plan": plan}
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("picture", choices=("speed", "tour"), help="which of them")
+    parser.add_argument("picture", choices=tuple(PICTURES), help="which of them")
     parser.add_argument("--check", action="store_true", help="compare with the file in place of writing it")
     options = parser.parse_args()
     path = FOLDER / f"{options.picture}.svg"
-    text = speed() if options.picture == "speed" else tour()
+    text = PICTURES[options.picture]()
     if options.check:
         return 0 if path.read_text() == text else 1
     path.write_text(text)
