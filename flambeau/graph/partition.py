@@ -27,19 +27,19 @@ from typing import Any
 
 from ..core.base.tensor import TensorBase
 from ..core.tape import run_backward
-from ..fx import Graph, GraphModule, Node
-from ..fx._lazy_graph_module import _LazyGraphModule
-from ..nn import Module
+from ..fx import GraphModule, Node
 from ..operations.declare.registry import REGISTRY
 from .costs import work
 from .lower import plan
 from .mincut import ALWAYS, Network
+from .parts import Part
 from .program import Program, draws, written_by
 from .record import Place, Recording, place
 from .region import Region, WithoutHooks, obstacle
 from .runner import Runner
 from .sources import Refusal
 from .trace import graph_of, mapped
+from .undefined import without
 
 INPUT, RESULT, EXTRA = range(3)  # what a saved value is, as `region.pyx` counts
 
@@ -286,13 +286,13 @@ class Joint:
             else:
                 saved.append(Saved(EXTRA, len(extras), n))
                 extras.append(n)
-        forward = _Part(self.root)
+        forward = Part(self.root)
         for n in self.placeholders[: len(self.inputs)]:
             forward.take(n)
         for n in self.nodes[:-1]:
             if n not in self.behind and n.op != "placeholder":
                 forward.take(n)
-        backward = _Part(self.root)
+        backward = Part(self.root)
         for n in self.placeholders[len(self.inputs) :]:
             backward.take(n)
         for s in saved:
@@ -305,7 +305,7 @@ class Joint:
         self._compute(backward, given, again)
         return forward.finish([*self.results, *extras]), backward.finish(given), saved
 
-    def _compute(self, backward: _Part, wanted: Iterable[Node], again: set[Node]) -> None:
+    def _compute(self, backward: Part, wanted: Iterable[Node], again: set[Node]) -> None:
         """Let backward have these nodes of forward, in the order in which they were made."""
         front = [n for n in wanted if n not in backward.made]
         missing: set[Node] = set()
@@ -355,10 +355,19 @@ class Joint:
         count = iter(range(len(self.inputs)))
         gradients = [-1 if g is None else next(count) for g in self.grads]
         graph, why = self._differentiable_again()
+
+        def undefined(missing: tuple[int, ...]) -> tuple[Runner, tuple[int, ...]] | None:
+            """The plan of a backward pass in which these results have no gradient, and which of its results are whose."""
+            found = without(backward, len(self.cotangents), missing)
+            if found is None:
+                return None
+            return plan(Program(found[0])), tuple(-1 if k < 0 else found[1][k] for k in gradients)
+
         return Region(
             plan(Program(forward)),
             plan(Program(backward), donated=given),
             lambda: plan(Program(backward)),
+            undefined,
             graph,
             why,
             tuple(self.wanted),
@@ -381,7 +390,7 @@ class Joint:
             written = written_by(n.target, n.args, n.kwargs, Node)
             if any(s in self.lies or self.roots[s].op == "get_attr" for m in written for s in _storages(m)):
                 return None, f"{n.name} writes to a tensor that was there before the call"
-        part = _Part(self.root)
+        part = Part(self.root)
         for n in self.nodes[:-1]:
             if n not in self.behind:
                 part.take(n)
@@ -389,39 +398,6 @@ class Joint:
         return part.finish(
             [next(of) if place(t).storage not in self.lies else self.placeholders[0] for t in self.outputs]
         ), ""
-
-
-class _Part:
-    """A graph of nodes of another."""
-
-    def __init__(self, root: GraphModule) -> None:
-        self.source, self.root, self.graph = root, Module(), Graph()
-        self.made: dict[Node, Node] = {}
-
-    def enter(self, n: Node, copy: Node, meta: dict) -> None:
-        copy.meta = dict(meta)
-        self.made[n] = copy
-
-    def take(self, n: Node) -> None:
-        if n.op == "get_attr":
-            held = getattr(self.source, str(n.target))
-            if isinstance(held, TensorBase):
-                self.root.register_buffer(str(n.target), held)
-            else:
-                setattr(self.root, str(n.target), held)
-        self.made[n] = self.graph.node_copy(n, self.made.__getitem__)
-
-    def view(self, n: Node, root: Node) -> None:
-        """A node as a view of the memory that it lies in."""
-        at = n.meta["places"]
-        made = self.graph.call_function(
-            REGISTRY["as_strided"].function, (self.made[root], at.shape, at.stride, at.offset)
-        )
-        self.enter(n, made, n.meta)
-
-    def finish(self, results: Iterable[Node]) -> GraphModule:
-        self.graph.output(tuple(self.made[n] for n in results))
-        return _LazyGraphModule(self.root, self.graph)
 
 
 def _places(n: Node) -> list[Place]:

@@ -14,6 +14,8 @@ cdef class Region:
     cdef readonly Runner forward
     cdef readonly Runner backward               # which writes over what was saved
     cdef readonly object keeping                # makes the plan of a backward pass that may run again, and is that once made
+    cdef readonly object undefined              # makes the plan of one in which some results have no gradient
+    cdef readonly dict defined                  # those plans, by which results these are
     cdef readonly object graph                  # the captured operations, of the inputs: what a second derivative calls
     cdef readonly str why                       # or why it cannot
     cdef readonly tuple wanted                  # which inputs require gradients
@@ -34,4 +36,5 @@ cdef class Region:
 
     cdef tuple finish(self, tuple found, PyObject** tensors)
     cdef int record(self, PyObject** tensors, tuple found, list results) except -1
+    cdef tuple without(self, list grads)
     cdef list differentiated(self, Node given, list grads)

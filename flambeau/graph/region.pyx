@@ -82,7 +82,8 @@ cdef class RegionNode(Node):
     cdef list run(self, list grads):
         cdef list given = []
         cdef int k
-        cdef bint donates
+        cdef bint donates, defined = True
+        cdef tuple partial = None
         cdef TensorBase t
         cdef Region region = self.region
         if region is None:
@@ -91,16 +92,25 @@ cdef class RegionNode(Node):
             return region.differentiated(self, grads)
         for k in range(self.outputs):
             grad = grads[k]
-            if grad is not None and (<PyObject*>grad).ob_type != TENSOR and grad._is_batched:
+            if grad is None:
+                defined = False
+            elif (<PyObject*>grad).ob_type != TENSOR and grad._is_batched:
                 return region.differentiated(self, grads)
-            given.append((<Cotangent>region.cotangents[k]).made_to_fit(grad))
-        donates = self.task is not None and not self.task.retain
+        if not defined:
+            partial = region.without(grads)
+        for k in range(self.outputs):
+            if partial is None or grads[k] is not None:
+                given.append((<Cotangent>region.cotangents[k]).made_to_fit(grads[k]))
+        donates = partial is None and self.task is not None and not self.task.retain
         for k in range(self.slots):
             t = unpack_tensor(&self.slot[k], self)
             given.append(t)
             if donates and region.keep[k].donated:    # held by the slot, the list, and `t`
                 donates = Py_REFCNT(<PyObject*>t) == 3 and Py_REFCNT(<PyObject*>t.storage) == 1
         t = None
+        if partial is not None:
+            found = (<Runner>partial[0]).call(PySequence_Fast_ITEMS(given), len(given))
+            return [None if k < 0 else (<tuple>found)[k] for k in <tuple>partial[1]]
         if donates:
             self.drop()       # whatever happens from here on, the values are gone
             found = region.backward.call(PySequence_Fast_ITEMS(given), len(given))
@@ -140,10 +150,11 @@ cdef class Region:
     Made by `partition.region_of`.
     """
 
-    def __init__(self, Runner forward not None, Runner backward not None, keeping, graph, str why, tuple wanted, tuple results, tuple views,
-                 tuple differentiable, saves, tuple gradients, cotangents, int inputs):
+    def __init__(self, Runner forward not None, Runner backward not None, keeping, undefined, graph, str why, tuple wanted, tuple results,
+                 tuple views, tuple differentiable, saves, tuple gradients, cotangents, int inputs):
         cdef int k
         self.forward, self.backward, self.keeping, self.graph, self.why = forward, backward, keeping, graph, why
+        self.undefined, self.defined = undefined, {}
         self.wanted, self.results, self.views, self.differentiable = wanted, results, views, differentiable
         self.gradients, self.inputs = gradients, inputs
         self.cotangents = [Cotangent(place) for place in cotangents]
@@ -249,6 +260,13 @@ cdef class Region:
         for k in range(node.outputs):
             attach(<TensorBase>results[<int>self.differentiable[k]], node, k)
         return 0
+
+    cdef tuple without(self, list grads):
+        """The plan of a backward pass where some gradients are None, and which of its results are whose; None where zeros stand for them."""
+        cdef tuple missing = tuple([k for k in range(len(grads)) if grads[k] is None])
+        if missing not in self.defined:
+            self.defined[missing] = self.undefined(missing)
+        return self.defined[missing]
 
     cdef list differentiated(self, Node owner, list grads):
         """The gradients with a history of their own: from the captured operations, called one by one."""
