@@ -7,12 +7,16 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Container, Sequence
+from pathlib import Path
+from types import MethodType
 from typing import Any
 
 from ..core.base.display import NAME
 from ..core.base.tensor import TensorBase
 from ..core.call.casting import is_cache_enabled, set_cache_enabled
+from ..core.call.module import call_itself
 from ..fx import GraphModule
+from ..nn import Module
 from . import config
 from .compiled import Compiled, Entry
 from .compiled import is_capturing as is_capturing  # `compiler` reaches the engine by this module
@@ -23,6 +27,7 @@ from .guards import Guards
 from .region import Spent, node_of
 from .sources import Arguments, Capture, Equals, Item, Keywords, Refusal, Source
 
+LIBRARY = str(Path(__file__).parents[1])  # where the library's own files lie
 SAME_NUMBER = 8  # captures for other values of one number, after which Python runs
 REFUSALS = 8  # calls that were not captured whole, after which Python runs
 SAME_REFUSAL = 3  # the same for calls that were all refused at one place of the program
@@ -49,8 +54,21 @@ class Backend:
         self.dynamic = dynamic
 
     def compiled(self, function: Callable[..., Any]) -> Compiled:
-        made = Compiled(function, self)
+        made = Compiled(
+            function, self, MethodType(call_itself, function) if isinstance(function, Module) else None
+        )
         _compiled.add(made)
+        return made
+
+    def inner(self, module: Module) -> Compiled | None:
+        """What is compiled of a module that a refused function calls; None for one of the library's without others in it."""
+        own = vars(module)
+        made = own.get("_compiled_inner")
+        if made is not None and made.backend is self:
+            return made
+        if not module._modules and _is_library(type(module).forward):
+            return None
+        own["_compiled_inner"] = made = self.compiled(module)
         return made
 
     def may_capture(self, compiled: Compiled, reasons: list[tuple[Any, str]]) -> bool:
@@ -175,6 +193,11 @@ class Backend:
         return name if found is compiled else (self.remake, (function,))
 
 
+def _is_library(function: Any) -> bool:
+    code = getattr(function, "__code__", None)
+    return code is not None and code.co_filename.startswith(LIBRARY)
+
+
 class _Arguments(frozenset[Source]):
     """These sources, and all arguments."""
 
@@ -192,9 +215,12 @@ def _same_tape(graph: GraphModule, capture: Capture, made: list[TensorBase]) -> 
     Under `no_grad` fewer were; calls in place may have others.
     """
     recorded: set[Any] = set()
+    before = {t.grad_fn for _, t in capture.inputs}
     todo = [t.grad_fn for t in made if t.grad_fn is not None]
     while todo:
         node = todo.pop()
+        if node in before:  # of what was on the tape before the call
+            continue
         if node not in recorded and node.next_functions:  # what has none gathers a gradient
             recorded.add(node)
             todo.extend(other for other, _ in node.next_functions if other is not None)
@@ -212,7 +238,7 @@ def _same_tape(graph: GraphModule, capture: Capture, made: list[TensorBase]) -> 
             wanted.add(n)
             todo.extend(n.all_input_nodes)
     calls = [n for n in wanted if n.op == "call_function" and n.target is not operator.getitem]
-    return len(calls) == len(recorded) and all(t.grad_fn is None for _, t in capture.inputs)
+    return len(calls) == len(recorded)
 
 
 class _Foreign:

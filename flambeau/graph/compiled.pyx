@@ -3,7 +3,7 @@
 
 A call looks at the state of the thread, then at the guards of the entries, the most recently used first.  An entry has a launch, which
 makes the new tensors of the inputs, and how the result is built of them; one without a launch stands for a call that was not captured
-whole, and Python runs.  Where no entry fits the call is captured, which runs it once.  Where nothing may be captured (under a mode, inside
+whole, and Python runs, the modules that it calls each compiled by itself.  Where no entry fits the call is captured, which runs it once.  Where nothing may be captured (under a mode, inside
 of another recording or of vmap, in forward mode, where tensors are made elsewhere than on the host) Python runs.
 """
 from cpython.object cimport PyObject, PyTypeObject
@@ -16,6 +16,7 @@ from ..core.base.tensor cimport TensorBase, new_tensor, pointer, runtime
 from ..core.call.casting import lower_type
 from ..core.call.interceptors cimport recorder_slot
 from ..core.call.interceptors import no_interceptors
+from ..core.call.module cimport inner
 from ..core.tape.anomaly cimport anomaly_enabled
 from ..core.tape.modes cimport FORWARD, autocast_on, casting, grad_enabled, set_casting
 from .guards cimport Guards
@@ -49,9 +50,11 @@ cdef extern from *:
     """
     static __thread int flambeau_capturing = 0;    /* captures that run in this thread */
     static __thread int flambeau_compile_off = 0;  /* compiled functions run as Python in this thread */
+    static __thread PyObject* flambeau_inner = NULL;   /* borrowed: the backend that compiles the modules that this thread calls */
     """
     int flambeau_capturing
     int flambeau_compile_off
+    PyObject* flambeau_inner
 
 cdef enum:
     UNCAPTURED = -1           # a state of the thread in which nothing is captured
@@ -266,6 +269,7 @@ cdef class Compiled:
 
     cdef vectorcall_t call
     cdef readonly object function      # what is compiled
+    cdef readonly object itself        # what runs it as Python: the function, or the call of a module that is not compiled for itself
     cdef readonly object backend       # who compiles, and with which options; see `compiler.py`
     cdef list list_of_entries          # the most recently used first; replaced, never changed
     cdef readonly int64_t captures     # calls that were captured, or tried to
@@ -280,8 +284,9 @@ cdef class Compiled:
         self.call = <vectorcall_t>call_compiled
         self.list_of_entries, self.misses = [], {}
 
-    def __init__(self, function, backend):
+    def __init__(self, function, backend, itself=None):
         self.function, self.backend = function, backend
+        self.itself = function if itself is None else itself
 
     @property
     def entries(self) -> tuple:
@@ -361,12 +366,24 @@ cdef class Compiled:
 
     cdef object python(self, PyObject** args, size_t flagged, PyObject* names):
         self.calls_of_python += 1
-        return PyObject_Vectorcall(self.function, args, flagged, names)
+        return PyObject_Vectorcall(self.itself, args, flagged, names)
+
+    cdef object refused(self, PyObject** args, size_t flagged, PyObject* names):
+        """Run as Python what was not captured whole; the modules that it calls are compiled, each by itself."""
+        cdef PyObject* before = flambeau_inner
+        global flambeau_inner
+        flambeau_inner = <PyObject*>self.backend
+        inner.running += 1
+        try:
+            return self.python(args, flagged, names)
+        finally:
+            inner.running -= 1
+            flambeau_inner = before
 
 
 cdef object call_compiled(PyObject* callable, PyObject** args, size_t flagged, PyObject* names):
     cdef Compiled self = <Compiled>callable
-    cdef int64_t state = UNCAPTURED if self.as_python else state_of_thread()
+    cdef int64_t state = state_of_thread()
     cdef Entry entry
     cdef Py_ssize_t k, n
     cdef PyObject** values
@@ -376,6 +393,8 @@ cdef object call_compiled(PyObject* callable, PyObject** args, size_t flagged, P
     flagged &= ~PY_VECTORCALL_ARGUMENTS_OFFSET
     if state == UNCAPTURED:
         return self.python(args, flagged, names)
+    if self.as_python:
+        return self.refused(args, flagged, names)
     n = len(entries)
     for k in range(n):
         entry = <Entry>entries[k]
@@ -394,7 +413,7 @@ cdef object call_compiled(PyObject* callable, PyObject** args, size_t flagged, P
         if entry.launch is None:
             if entry.guards.attributes:
                 entry.guards.release(values)
-            return self.python(args, flagged, names)
+            return self.refused(args, flagged, names)
         if not entry.guards.attributes:
             return entry.run(found, values)
         try:
@@ -415,6 +434,25 @@ cdef void make_callable(Compiled example) noexcept:
 
 
 make_callable(Compiled.__new__(Compiled))
+
+
+cdef object call_inner(object module, tuple args, PyObject* kwargs):
+    """A module that a refused function calls: what is compiled of it, where there is anything to gain."""
+    global flambeau_inner
+    cdef PyObject* before = flambeau_inner
+    if before == NULL:
+        return NotImplemented
+    compiled = (<object>before).inner(module)
+    if compiled is None:
+        return NotImplemented
+    flambeau_inner = NULL
+    try:
+        return compiled(*args) if kwargs == NULL else compiled(*args, **<dict><object>kwargs)
+    finally:
+        flambeau_inner = before
+
+
+inner.call = call_inner
 
 
 def is_capturing() -> bool:

@@ -132,3 +132,38 @@ def test_a_function_that_is_refused_at_one_place_runs_as_python_after_three_capt
         for k in range(4):
             assert torch.equal(compiled(torch.ones(4), k), refused_for_one_branch(torch.ones(4), k))
     assert not compiled.as_python and compiled.captures == 2, "k == 0, and any other"
+
+
+def test_a_backend_may_have_inputs_that_are_on_the_tape_before():
+    graphs = []
+
+    def backend(graph, inputs):
+        graphs.append(graph)
+        return graph
+
+    @torch.compile(backend=backend)
+    def f(x, w):
+        return (x * w).sin()
+
+    for grad_of in (lambda y: y, lambda y: y.tanh()):
+        w = torch.full((3,), 2.0, requires_grad=True)
+        x = torch.linspace(-1, 1, 3, requires_grad=True)
+        got = torch.autograd.grad(f(grad_of(x.exp()), w).sum(), (x, w))
+        want = torch.autograd.grad((grad_of(x.exp()) * w).sin().sum(), (x, w))
+        for g, v in zip(got, want):
+            torch.testing.assert_close(g, v)
+    assert len(graphs) == 1  # the same for both
+
+
+def test_a_part_off_the_tape_is_still_seen_where_inputs_are_on_it():
+    @torch.compile(backend=lambda graph, inputs: graph)
+    def f(x):
+        y = x * 2
+        with torch.no_grad():
+            z = y.exp()
+        return y + z
+
+    x = torch.ones(3, requires_grad=True)
+    for _ in range(2):
+        (got,) = torch.autograd.grad(f(x.sin()).sum(), x)
+        torch.testing.assert_close(got, 2 * x.detach().cos())

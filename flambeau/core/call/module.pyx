@@ -63,7 +63,16 @@ cdef PyObject* find(PyObject* self, PyObject* name) except NULL:
 
 
 cdef object run(object self, tuple args, PyObject* kwargs):
-    """Call a module: straight to `forward` while no hook is registered anywhere."""
+    """Call a module, or what is compiled of it where a function runs whose modules are compiled one by one."""
+    if inner.running:
+        made = inner.call(self, args, kwargs)
+        if made is not NotImplemented:
+            return made
+    return run_itself(self, args, kwargs)
+
+
+cdef object run_itself(object self, tuple args, PyObject* kwargs):
+    """Straight to `forward` while no hook is registered anywhere."""
     cdef PyObject* given[FEW + 1]
     cdef PyObject* found
     cdef Py_ssize_t k, n = len(args)
@@ -118,6 +127,11 @@ cdef int note(object self, tuple args, object error) except -1:
 def call(self, *args, **kwargs):
     """Run the hooks and `forward`."""
     return run(self, args, <PyObject*>kwargs if kwargs else NULL)
+
+
+def call_itself(self, *args, **kwargs):
+    """`call`, whoever compiles modules one by one."""
+    return run_itself(self, args, <PyObject*>kwargs if kwargs else NULL)
 
 
 cdef initproc init_in_python = NULL     # CPython's slot for an `__init__` in Python

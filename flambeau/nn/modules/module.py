@@ -149,6 +149,7 @@ class Module(StateDictMixin, ConversionMixin, HooksMixin):
             return state
         state = dict(self.__dict__)
         state.pop("_compiled_call_impl", None)  # of this module, and not of a copy
+        state.pop("_compiled_inner", None)
         return state
 
     def __setstate__(self, state: Any) -> None:
@@ -596,6 +597,7 @@ class Module(StateDictMixin, ConversionMixin, HooksMixin):
         """A copy for another device, to be filled: it has this module's attributes and buffers, and no parameters."""
         copy = object.__new__(type(self))
         copy.__dict__.update(self.__dict__)
+        copy.__dict__.pop("_compiled_inner", None)  # of this module, and not of a copy
         copy.__dict__.update(
             _parameters={}, _buffers=dict(self._buffers), _modules=dict(self._modules), _is_replica=True
         )
