@@ -29,7 +29,7 @@ from ..core.base.dtypes import Size, by_name, device, dtype, get_default_dtype
 from ..core.base.memory import _set_inference, is_inference_mode_enabled
 from ..core.base.profiling import is_profiling
 from ..core.base.tensor import TensorBase
-from ..core.call.interceptors import has_interceptors, has_recorder
+from ..core.call.interceptors import has_interceptors, has_recorder, modes_on, overrides_disabled
 from ..core.call.module import call as call_module
 from ..core.call.operation import Op
 from ..core.call.pointwise import InPlaceOp, PointwiseOp
@@ -333,6 +333,8 @@ NATIVE = frozenset(
         is_profiling,
         has_recorder,
         has_interceptors,
+        modes_on,
+        overrides_disabled,
         device,
         dtype,
         Size,

@@ -8,6 +8,7 @@ cdef void enter_interceptors(const int* left) noexcept   # comes back to where i
 cdef object run_profiled(PyObject* callable, PyObject** args, size_t flagged, PyObject* names)
 cdef bint only_recorded() noexcept # this thread records, and no mode, class or cast sees its calls
 cdef PyObject* record_leaf(PyObject* callable, PyObject** args, size_t flagged, PyObject* names) noexcept  # an operation where that is so
+cdef bint overrides_off() noexcept # classes are not asked in this thread
 cdef bint lower_on() noexcept      # a mode of the lower level is on in this thread
 cdef object operator_of_object(object op, object a, object b)  # what an operator makes of an operand that is neither tensor nor number
 cdef bint has_override_object(PyObject** args, Py_ssize_t n)  # whether an argument that is no tensor overrides operations

@@ -302,6 +302,10 @@ def disable_overrides(int by) -> None:
     flambeau_thread.overrides_off += by
 
 
+cdef bint overrides_off() noexcept:
+    return flambeau_thread.overrides_off != 0
+
+
 def overrides_disabled() -> bool:
     """Whether overrides of classes are disabled in this thread."""
     return flambeau_thread.overrides_off != 0
