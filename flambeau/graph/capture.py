@@ -37,6 +37,7 @@ from ..core.make import mt19937
 from ..core.make.create import ones_like, scalar_tensor
 from ..core.tape import _set_grad_enabled, is_grad_enabled
 from ..core.tape.engine import run_backward
+from ..core.tape.modes import is_forward_open, tracked
 from ..nn import Module
 from ..nn.parameter import Buffer, Parameter
 from ..operations.declare.registry import REGISTRY
@@ -302,6 +303,10 @@ class _Captures(Policy):
             self.freed += nodes
         return result
 
+    def unseen(self, call: Callable[[], Any]) -> tuple[Any, bool]:
+        before = len(self.recording)
+        return call(), len(self.recording) == before
+
     def refuses(self, function: Any, args: tuple[Any, ...]) -> str | None:
         name = LOOKS.get(id(function))
         if (
@@ -339,6 +344,8 @@ NATIVE = frozenset(
         dtype,
         Size,
         is_grad_enabled,
+        is_forward_open,
+        tracked,
         get_default_dtype,
         _set_grad_enabled,
         _set_inference,

@@ -98,7 +98,7 @@ cdef enum:
     FIND_NAMESPACE            # the dict of an instance
     FIND_ATTRIBUTE
     FIND_CONTENTS             # of a cell
-    FIND_COMPUTED             # what `value` makes of the values in the slots `of` and, unless that is -1, `index`
+    FIND_COMPUTED             # what `value` makes of the values in the slots `of` and `index`, as far as these are not -1
     CHECK_IS
     CHECK_EQUALS
     CHECK_CLASS
@@ -274,10 +274,10 @@ cdef class Guards:
     cdef int find_computed(self, source) except -1:
         cdef Step* step
         cdef list of = [self.find(x) for x in source.of]
-        if len(of) not in (1, 2):
-            raise NotImplementedError(f"guards compute with one or two numbers, got {len(of)} ({source})")
+        if len(of) > 2:
+            raise NotImplementedError(f"guards compute with two numbers at most, got {len(of)} ({source})")
         step = self.new_step(source)
-        step.kind, step.value, step.slot, step.of = FIND_COMPUTED, self.hold(source.function), self.slots, of[0]
+        step.kind, step.value, step.slot, step.of = FIND_COMPUTED, self.hold(source.function), self.slots, of[0] if of else -1
         step.index = of[1] if len(of) == 2 else -1
         self.attributes.append(self.slots)
         self.numbers[source] = self.slots
@@ -440,10 +440,11 @@ cdef class Guards:
                     if x == NULL:
                         PyErr_Clear()
                 elif step.kind == FIND_COMPUTED:
-                    operands[0] = values[step.of]
+                    if step.of >= 0:
+                        operands[0] = values[step.of]
                     if step.index >= 0:
                         operands[1] = values[step.index]
-                    x = RawVectorcall(step.value, operands, 1 if step.index < 0 else 2, NULL)
+                    x = RawVectorcall(step.value, operands, (step.of >= 0) + (step.index >= 0), NULL)
                     if x == NULL:
                         PyErr_Clear()
                 else:

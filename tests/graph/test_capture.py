@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import traceback
 
 import pytest
@@ -341,3 +342,24 @@ def test_where_overrides_are_off_python_runs():
     with _DisableTorchFunctionSubclass():
         assert compiled(x).tolist() == [4, 4]
     assert compiled(x).tolist() == [6, 6]
+
+
+def test_tensors_that_a_cache_keeps():
+    @functools.lru_cache
+    def table(n):
+        return flambeau.arange(n) * 2
+
+    def f(x):
+        return x + table(3)
+
+    x = flambeau.ones(3)
+    assert "keeps tensors" in refused(f, x).why
+    captured = whole(f, x)
+    assert operations(captured) == ["add"] and len(captured.inputs) == 2
+
+    compiled = flambeau.compile(f)
+    assert [compiled(x).tolist() for _ in range(2)] == [[1, 3, 5]] * 2
+    table(3)[0] = 7  # the cached tensor is what the call reads
+    assert compiled(x).tolist() == f(x).tolist() == [8, 3, 5]
+    table.cache_clear()
+    assert compiled(x).tolist() == f(x).tolist() == [1, 3, 5]
