@@ -1,8 +1,8 @@
 """Programs with their models compiled: `python clients/run.py --compile`.
 
 While a case runs, the outermost module that the program calls is compiled in its place (`Module.compile`) before its first call.  A call
-that is captured whole and leaves nothing in objects of Python is taken back (parameters, buffers, arguments and random numbers are as
-they were before it) and made again, by its plan: what the program gets, and goes backward through, is what the plan computes.  A model is a
+that is captured whole is taken back (parameters, buffers, arguments, random numbers, and what it left in objects of Python are as they
+were before it) and made again, by its plan: what the program gets, and goes backward through, is what the plan computes.  A model is a
 module with parameters; losses and other modules without are compiled too, and counted apart.
 """
 
@@ -23,8 +23,10 @@ class Calls:
     def __init__(self):
         self.outcomes = Counter()  # (of a model, outcome)
         self.reasons = Counter()  # why calls of models were refused
+        self.refused = Counter()  # (class of a model, reason)
         self.replayed = 0  # captured calls that were made again by their plan
         self.missed = Counter()  # why a plan was not right for the very call that it was captured from
+        self.written = []  # what takes back the last call's writes to objects of Python
         self.models = []  # of each, whether all of its calls were captured whole
 
     def note(self, module, why):
@@ -37,6 +39,9 @@ class Calls:
             self.models[number] &= why is None
             if why is not None:
                 self.reasons[general(why)] += 1
+                self.refused[type(module).__name__, general(why)] += 1
+                if self.refused[type(module).__name__, general(why)] == 1:
+                    print(f"    {type(module).__name__} is not captured whole: {general(why)}", flush=True)
 
     def digest(self):
         return {
@@ -62,10 +67,15 @@ def install():
     """Compile what programs call from now on; the counts, which grow."""
     from flambeau.fx import GraphModule
     from flambeau.graph import capture
+    from flambeau.graph.interpreter.reads import Reads
     from flambeau.nn import Module
 
     calls, inner = Calls(), threading.local()
-    call = Module.__call__
+    call, write = Module.__call__, Reads.write
+
+    def noted(reads, place, value):
+        calls.written.append(taker_back(reads, place))
+        write(reads, place, value)
 
     def outermost(module, *args, **kwargs):
         if getattr(inner, "yes", False) or isinstance(module, GraphModule):  # derivatives of plans are such modules
@@ -76,6 +86,7 @@ def install():
         finally:
             inner.yes = False
 
+    Reads.write = noted
     Module.__call__ = outermost
     capture.call_module = outermost  # the interpreter of bytecode takes it for the call in whose place it stands
     return calls
@@ -87,13 +98,16 @@ def made(calls, module, args, kwargs, call):
         module.compile()
     compiled = module._compiled_call_impl
     back = before(module, args, kwargs)
+    calls.written.clear()
     captures, python = compiled.captures, compiled.calls_of_python
     result = call()
     why = refusal(compiled, captures, python)
     calls.note(module, why)
-    if why is None and compiled.captures > captures and not compiled.entries[0].writes:
+    if why is None and compiled.captures > captures:
         captures, python = compiled.captures, compiled.calls_of_python
         del result
+        for take_back in reversed(calls.written):
+            take_back()
         back()
         result = call()
         if compiled.captures == captures and compiled.calls_of_python == python:
@@ -101,6 +115,31 @@ def made(calls, module, args, kwargs, call):
         else:
             calls.missed[general(failing(compiled, args, kwargs))] += 1
     return result
+
+
+def taker_back(reads, place):
+    """What undoes a write, which is yet to come, to an object that was there before the call."""
+    of = object_at(reads, place.of)
+    if type(place).__name__ == "End":
+        return of.pop
+    if type(place).__name__ == "Attribute":
+        old = getattr(of, place.name)
+        return lambda: setattr(of, place.name, old)
+    if type(place).__name__ == "Contents":
+        old = of.cell_contents
+        return lambda: setattr(of, "cell_contents", old)
+    if isinstance(of, dict) and place.key not in of:
+        return lambda: of.pop(place.key)
+    old = of[place.key]
+    return lambda: of.__setitem__(place.key, old)
+
+
+def object_at(reads, source):
+    if type(source).__name__ == "Object":
+        return source.value
+    if type(source).__name__ == "Namespace":
+        return vars(object_at(reads, source.of))
+    return next(value for value, found in reads.known.values() if found == source)
 
 
 def refusal(compiled, captures, python):

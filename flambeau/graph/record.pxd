@@ -33,4 +33,5 @@ cdef class Recording:
     cdef int write_place(self, TensorBase t, bint argument) except -1
     cdef int write(self, object x, bint argument) except -1
     cdef int write_call(self, PyObject* op, PyObject** args, Py_ssize_t positional, PyObject* names) except -1
+    cdef int write_copy(self, int64_t at, TensorBase source, TensorBase copy) except -1
     cdef object read(self, int64_t* at)

@@ -627,6 +627,15 @@ def uses_cached():
     return cached(3)
 
 
+class Text(str, enum.Enum):
+    A = "a"
+    B = "b"
+
+
+def writes_an_item_of(of, key, value=GLOBAL):
+    of[key] = value
+
+
 class Making(collections.OrderedDict):
     """A dict whose items are made when they are read, by what lies there."""
 
@@ -646,6 +655,22 @@ def items_made_by_a_class():
 
 def signatures(of=MAKING):
     return list(inspect.signature(writes_an_item).parameters), "q" in inspect.signature(Point(1).__init__).parameters
+
+
+def bound_by_a_signature(of=inspect.signature(writes_an_item_of)):  # noqa: B008
+    found = of.bind(3, key=(4, 5))
+    found.apply_defaults()
+    return found.args, found.kwargs, of.parameters["value"].default
+
+
+def compares_members_of_enumerations():
+    return (
+        Colour.RED in (Colour.BLUE, Colour.RED),
+        {Colour.RED: 1}[Colour.RED],
+        Text.A == "a",
+        Text.A != Text.B,
+        [Text.A, 1] == ["a", 1],
+    )
 
 
 def copies_deeply(of={"a": [1, (2, "b")]}):  # noqa: B006
@@ -700,6 +725,8 @@ CAPTURED = [
     uses_cached,
     items_made_by_a_class,
     signatures,
+    bound_by_a_signature,
+    compares_members_of_enumerations,
     copies_deeply,
     decorated,
 ]

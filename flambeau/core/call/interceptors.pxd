@@ -1,8 +1,11 @@
 """Interceptors of operations."""
 from cpython.object cimport PyObject
+from ..base.tensor cimport TensorBase
 
 cdef void add_interceptors(int by) noexcept  # so many more are to be asked
 cdef PyObject** recorder_slot() noexcept     # this thread's recording, which leaves are written into; NULL for none
+cdef PyObject** ask_for_copies(PyObject** place) noexcept  # where the leaf that is recorded leaves the copy of what it overwrites
+cdef void note_copy(TensorBase source, TensorBase copy) noexcept    # which the tape has kept
 cdef void leave_interceptors(int* left) noexcept     # no mode, recording or class sees what this thread calls, until it
 cdef void enter_interceptors(const int* left) noexcept   # comes back to where it was
 cdef object run_profiled(PyObject* callable, PyObject** args, size_t flagged, PyObject* names)

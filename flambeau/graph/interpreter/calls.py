@@ -99,6 +99,7 @@ def interprets(kind: type, names: tuple[str, ...] = ()) -> bool:
         isinstance(value, types.FunctionType)
         and (name in names if names else name[:2] == name[-2:] == "__" and name not in HARMLESS)
         for base in kind.__mro__
+        if base.__module__ != "enum"  # whose methods look at names and values alone
         for name, value in vars(base).items()
     )
 
