@@ -15,6 +15,7 @@ Cases run with the same numbers in both libraries: `fill` gives a module weights
 """
 
 import contextlib
+import gc
 import importlib.metadata
 import json
 import math
@@ -121,6 +122,7 @@ def run_cases(client, chosen):
             traceback.print_exc()
             answer = {"error": shortly(error)}
         found[name] = answer
+        gc.collect()  # models hold themselves where they are compiled
         print(f"  {name}: {answer.get('error', 'ran')} ({time.perf_counter() - start:.1f} s)", flush=True)
     return found
 
@@ -408,7 +410,7 @@ def draws(seed=0, in_place=False):
         np.random.set_state(global_state)
 
 
-def child(path, out, chosen):
+def child(path, out, chosen, compiled=False):
     """Runs one client in this process and writes what came out."""
     import importlib.util
 
@@ -425,6 +427,14 @@ def child(path, out, chosen):
     answer["version"] = versions(client.distributions)
     answer["causes"] = client.causes
     answer["tolerances"] = {name: tolerance for name, (_, tolerance) in client.cases.items()}
-    answer["cases"] = run_cases(client, chosen)
-    answer["suites"] = {name: run_suite(a) for name, a in client.suites.items() if re.search(chosen, name)}
+    answer["suites"] = {}
+    if compiled:
+        from compiled import install
+
+        calls = install()
+        answer["cases"] = run_cases(client, chosen)
+        answer["calls"] = calls.digest()
+    else:
+        answer["cases"] = run_cases(client, chosen)
+        answer["suites"] = {name: run_suite(a) for name, a in client.suites.items() if re.search(chosen, name)}
     out.write_text(json.dumps(answer))

@@ -4,6 +4,7 @@
     python clients/run.py skorch captum         only these
     python clients/run.py captum --only lrp     only the cases and suites that match; writes nothing
     python clients/run.py captum --record       in an environment with PyTorch: keeps its results in clients/pytorch/
+    python clients/run.py captum --compile      its cases with their models compiled (compiled.py); writes clients/compiled/*.json
 
 Each client runs in a process of its own with the interpreter and the paths of this one, so `PYTHONPATH=dropin/src:. python …` tries the
 sources and an environment into which `make clients` installed everything tries what users get.  A check that fails without a cause
@@ -34,11 +35,12 @@ def main():
     parser.add_argument("clients", nargs="*", help="names of files in clients/libraries")
     parser.add_argument("--only", default="", help="a pattern of cases and suites")
     parser.add_argument("--record", action="store_true", help="keep what came out as PyTorch's results")
+    parser.add_argument("--compile", action="store_true", help="run the cases with their models compiled")
     parser.add_argument("--page", action="store_true", help="only write docs/clients.md from clients/results")
     parser.add_argument("--child", nargs=2, metavar=("FILE", "OUT"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:
-        harness.child(Path(options.child[0]), Path(options.child[1]), options.only)
+        harness.child(Path(options.child[0]), Path(options.child[1]), options.only, options.compile)
         return 0
     known = sorted(path.stem for path in (HERE / "libraries").glob("*.py"))
     for name in set(options.clients) - set(known):
@@ -46,19 +48,19 @@ def main():
     troubled = False
     for name in [] if options.page else options.clients or known:
         print(f"{name}:", flush=True)
-        found = run(name, options.only)
+        found = run(name, options.only, options.compile)
         if found is None:
             troubled = True
         elif options.record:
             record(name, found, bool(options.only))
         else:
-            troubled |= judge(name, found, bool(options.only))
+            troubled |= judge(name, found, bool(options.only), "compiled" if options.compile else "results")
     if not options.record and not options.only:
         write_page()
     return int(troubled)
 
 
-def run(name, only):
+def run(name, only, compiled):
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "out.json"
         command = [
@@ -66,6 +68,7 @@ def run(name, only):
             __file__,
             "--only",
             only,
+            *(["--compile"] if compiled else []),
             "--child",
             HERE / "libraries" / f"{name}.py",
             out,
@@ -111,7 +114,7 @@ def record(name, found, partial):
     write_json(path, kept)
 
 
-def judge(name, found, partial):
+def judge(name, found, partial, folder):
     """Compares with PyTorch's results, prints and keeps the comparison; True where something is not explained."""
     if found["torch"].startswith("PyTorch"):
         sys.exit(
@@ -165,13 +168,28 @@ def judge(name, found, partial):
             )
     for what, counts in result["checks"].items():
         print(f"  {what}: {counts['passed']} of {counts['pytorch']} that PyTorch passes")
+    if "calls" in found:
+        result["calls"] = found["calls"]
+        print_calls(found["calls"])
     for failure in result["failed"]:
         print(
             f"  FAILED {failure['check']}: {failure['error']}\n         cause: {failure['cause'] or 'not known'}"
         )
     if not partial:
-        write_json(HERE / "results" / f"{name}.json", result)
+        write_json(HERE / folder / f"{name}.json", result)
     return any(failure["cause"] is None for failure in result["failed"])
+
+
+def print_calls(calls):
+    """What became of calls of compiled modules."""
+    print(
+        f"  models captured whole: {calls['models_whole']} of {calls['models']}; "
+        f"their calls: {calls['calls_whole']} of {calls['calls']}; calls of other modules: {calls['others_whole']} of {calls['others']}; "
+        f"{calls['replayed']} made again by their plans"
+    )
+    for what, words in (("refused", calls["reasons"]), ("MISSED", calls["missed"])):
+        for why, count in words.items():
+            print(f"    {count} {what}: {why}")
 
 
 def cause_of(check, causes):

@@ -29,7 +29,7 @@ from ..core.base.dtypes import Size, by_name, device, dtype, get_default_dtype
 from ..core.base.memory import _set_inference, is_inference_mode_enabled
 from ..core.base.profiling import is_profiling
 from ..core.base.tensor import TensorBase
-from ..core.call.interceptors import has_interceptors, has_recorder
+from ..core.call.interceptors import has_interceptors, has_recorder, modes_on, overrides_disabled
 from ..core.call.module import call as call_module
 from ..core.call.operation import Op
 from ..core.call.pointwise import InPlaceOp, PointwiseOp
@@ -37,6 +37,7 @@ from ..core.make import mt19937
 from ..core.make.create import ones_like, scalar_tensor
 from ..core.tape import _set_grad_enabled, is_grad_enabled
 from ..core.tape.engine import run_backward
+from ..core.tape.modes import is_forward_open, tracked
 from ..nn import Module
 from ..nn.parameter import Buffer, Parameter
 from ..operations.declare.registry import REGISTRY
@@ -302,6 +303,10 @@ class _Captures(Policy):
             self.freed += nodes
         return result
 
+    def unseen(self, call: Callable[[], Any]) -> tuple[Any, bool]:
+        before = len(self.recording)
+        return call(), len(self.recording) == before
+
     def refuses(self, function: Any, args: tuple[Any, ...]) -> str | None:
         name = LOOKS.get(id(function))
         if (
@@ -333,10 +338,14 @@ NATIVE = frozenset(
         is_profiling,
         has_recorder,
         has_interceptors,
+        modes_on,
+        overrides_disabled,
         device,
         dtype,
         Size,
         is_grad_enabled,
+        is_forward_open,
+        tracked,
         get_default_dtype,
         _set_grad_enabled,
         _set_inference,

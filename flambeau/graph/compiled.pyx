@@ -14,7 +14,7 @@ from ..core.base.dtypes cimport F64, I64, default_code
 from ..core.base.memory cimport inferring
 from ..core.base.tensor cimport TensorBase, new_tensor, pointer, runtime
 from ..core.call.casting import lower_type
-from ..core.call.interceptors cimport recorder_slot
+from ..core.call.interceptors cimport overrides_off, recorder_slot
 from ..core.call.interceptors import no_interceptors
 from ..core.call.module cimport inner
 from ..core.tape.anomaly cimport anomaly_enabled
@@ -240,7 +240,7 @@ cdef int64_t state_of_thread() except? -1:
     cdef int grad = grad_enabled()
     cdef int64_t state
     cdef unsigned int types
-    if (grad & FORWARD or anomaly_enabled or flambeau_compile_off or recorder_slot()[0] != NULL
+    if (grad & FORWARD or anomaly_enabled or flambeau_compile_off or recorder_slot()[0] != NULL or overrides_off()
             or (placing and default_place() is not None)):
         return UNCAPTURED
     state = grad | (inferring() << 2) | (default_code() << 3)

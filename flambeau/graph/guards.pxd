@@ -17,6 +17,7 @@ cdef class Guards:
     cdef list origins             # of each step: the guard or the source that it comes from
     cdef dict numbers             # source -> its slot
     cdef list attributes          # slots whose values a check owns
+    cdef dict memories            # while they are made: storage -> the first input in it, and its offset
     cdef int find(self, source) except -1
     cdef int find_computed(self, source) except -1
     cdef int add(self, guard) except -1
@@ -24,7 +25,6 @@ cdef class Guards:
     cdef int add_tensor(self, guard, int slot) except -1
     cdef Step* new_step(self, origin) except NULL
     cdef PyObject* hold(self, x)
-    cdef object held_tensor(self, int number)
     cdef int step_of_tensor(self, int number) noexcept
     cdef object checked(self, tuple args, dict kwargs, bint explained)
     cdef str words(self, int number, PyObject** values, Py_ssize_t nargs, tuple names)

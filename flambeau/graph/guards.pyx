@@ -98,7 +98,7 @@ cdef enum:
     FIND_NAMESPACE            # the dict of an instance
     FIND_ATTRIBUTE
     FIND_CONTENTS             # of a cell
-    FIND_COMPUTED             # what `value` makes of the values in the slots `of` and, unless that is -1, `index`
+    FIND_COMPUTED             # what `value` makes of the values in the slots `of` and `index`, as far as these are not -1
     CHECK_IS
     CHECK_EQUALS
     CHECK_CLASS
@@ -199,8 +199,10 @@ cdef class Guards:
 
     def __init__(self, guards):
         self.held, self.origins, self.numbers, self.attributes, self.number_slots = [], [], {}, [], []
+        self.memories = {}
         for guard in guards:
             self.add(guard)
+        self.memories = None
         # Tensors that were captured with are not kept.
         self.origins = [sources.TensorLike(x.source, None, x.index) if type(x) is sources.TensorLike else x for x in self.origins]
 
@@ -272,10 +274,10 @@ cdef class Guards:
     cdef int find_computed(self, source) except -1:
         cdef Step* step
         cdef list of = [self.find(x) for x in source.of]
-        if len(of) not in (1, 2):
-            raise NotImplementedError(f"guards compute with one or two numbers, got {len(of)} ({source})")
+        if len(of) > 2:
+            raise NotImplementedError(f"guards compute with two numbers at most, got {len(of)} ({source})")
         step = self.new_step(source)
-        step.kind, step.value, step.slot, step.of = FIND_COMPUTED, self.hold(source.function), self.slots, of[0]
+        step.kind, step.value, step.slot, step.of = FIND_COMPUTED, self.hold(source.function), self.slots, of[0] if of else -1
         step.index = of[1] if len(of) == 2 else -1
         self.attributes.append(self.slots)
         self.numbers[source] = self.slots
@@ -350,7 +352,7 @@ cdef class Guards:
         return 0
 
     cdef int add_tensor(self, guard, int slot) except -1:
-        cdef TensorBase t = guard.value, other
+        cdef TensorBase t = guard.value
         cdef TensorCheck* larger = <TensorCheck*>realloc(self.tensors, (self.tensor_count + 1) * sizeof(TensorCheck))
         cdef TensorCheck* check
         cdef Step* step
@@ -375,20 +377,12 @@ cdef class Guards:
             check.sizes[d], check.sizes[t.rank + d] = t.sizes[d], t.strides[d]
         check.last = span(t.rank, t.sizes, t.strides)
         check.shares = -1
-        for d in range(self.tensor_count):
-            other = <TensorBase>self.held_tensor(d)
-            if other.storage is t.storage and check.shares < 0:
-                check.shares, check.offset = d, t.offset - other.offset
+        met = self.memories.setdefault(t.storage, (self.tensor_count, t.offset))
+        if met[0] != self.tensor_count:
+            check.shares, check.offset = met[0], t.offset - <int64_t>met[1]
         self.tensor_count += 1
         self.inputs += 1
         return 0
-
-    cdef object held_tensor(self, int number):
-        """The tensor that an input was captured with."""
-        for origin in self.origins:
-            if type(origin) is sources.TensorLike and origin.index == number:
-                return origin.value
-        return None
 
     # --- checking ------------------------------
     cdef int run(self, PyObject** args, Py_ssize_t nargs, PyObject* names, PyObject** values, PyObject** found) noexcept:
@@ -446,10 +440,11 @@ cdef class Guards:
                     if x == NULL:
                         PyErr_Clear()
                 elif step.kind == FIND_COMPUTED:
-                    operands[0] = values[step.of]
+                    if step.of >= 0:
+                        operands[0] = values[step.of]
                     if step.index >= 0:
                         operands[1] = values[step.index]
-                    x = RawVectorcall(step.value, operands, 1 if step.index < 0 else 2, NULL)
+                    x = RawVectorcall(step.value, operands, (step.of >= 0) + (step.index >= 0), NULL)
                     if x == NULL:
                         PyErr_Clear()
                 else:

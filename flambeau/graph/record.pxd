@@ -27,6 +27,9 @@ cdef class Recording:
     cdef readonly int64_t count   # calls
     cdef int64_t begun            # where the call that runs was begun
     cdef Py_ssize_t begun_objects
+    cdef int64_t begun_count
+    cdef PyObject* copy[2]        # what that call has copied, for it overwrites that, and which argument it is
+    cdef PyObject** kept          # where the call outside of this one leaves its copy
     cdef bint wait(self) except -1
     cdef object call(self, PyObject* op, PyObject** args, size_t flagged, PyObject* names)
     cdef void undo(self, int64_t used, Py_ssize_t objects) noexcept
@@ -36,4 +39,5 @@ cdef class Recording:
     cdef int write_place(self, TensorBase t, bint argument) except -1
     cdef int write(self, object x, bint argument) except -1
     cdef int write_call(self, PyObject* op, PyObject** args, Py_ssize_t positional, PyObject* names) except -1
+    cdef int write_copy(self, int64_t at, TensorBase source, TensorBase copy) except -1
     cdef object read(self, int64_t* at)

@@ -6,11 +6,13 @@ A tensor is written as its place (serial number of the storage, dtype, offset, s
 a tensor that the program had before is kept, for a graph may need it as a constant.  Python's objects are made of the words when the
 recording is read.
 
-Composites are not written: the leaves that they call are.  So are the leaves of backward passes and of optimisers.
+Composites are not written: the leaves that they call are.  So are the leaves of backward passes and of optimisers.  What the tape copies
+before a leaf overwrites it is written as a `clone` before that leaf.
 """
 from collections import namedtuple
 from libc.stdint cimport int64_t, uint64_t
 from libc.stdlib cimport free, realloc
+from libc.string cimport memcpy, memmove
 from cpython.object cimport PyObject, PyTypeObject
 from cpython.ref cimport Py_DECREF, Py_XDECREF
 from ..core.base.device cimport Device
@@ -18,7 +20,8 @@ from ..core.base.dtypes cimport dtype_of
 from ..core.base.memory cimport Storage, serial_of
 from ..core.base.tensor cimport TENSOR, TensorBase
 from ..core.call.operation cimport dispatch, raw_t
-from ..core.call.interceptors cimport add_interceptors, recorder_slot, run_profiled
+from ..core.call.interceptors cimport add_interceptors, ask_for_copies, recorder_slot, run_profiled
+from ..operations.declare.registry import REGISTRY
 
 cdef extern from "Python.h":
     Py_ssize_t PyVectorcall_NARGS(size_t n)
@@ -207,6 +210,25 @@ cdef class Recording:
                 self.write(<object>args[k], True)
         return 0
 
+    cdef int write_copy(self, int64_t at, TensorBase source, TensorBase copy) except -1:
+        """A call that made a copy of an argument, before the call that is written at that place."""
+        cdef int64_t first = self.used, length
+        cdef int64_t* w
+        self.reserve(4)
+        self.words[self.used], self.words[self.used + 1] = self.refer(REGISTRY["clone"].function), 1
+        self.words[self.used + 2], self.words[self.used + 3] = 0, -1
+        self.used += 4
+        self.write_place(source, True)
+        self.write_place(copy, False)
+        length = self.used - first
+        self.reserve(length)
+        w = self.words + at
+        memcpy(self.words + self.used, self.words + first, length * sizeof(int64_t))
+        memmove(w + length, w, (first - at) * sizeof(int64_t))
+        memcpy(w, self.words + self.used, length * sizeof(int64_t))
+        self.count += 1
+        return 0
+
     # --- reading ------------------------------
     cdef object read(self, int64_t* at):
         """The item at a place, which moves behind it."""
@@ -272,24 +294,38 @@ cdef int write_result(Recording recording, PyObject* result) except -1:
     return recording.write(<object>result, False)
 
 
+cdef int write_copy(Recording recording, int64_t at, PyObject* source, PyObject* copy) except -1:
+    return recording.write_copy(at, <TensorBase>source, <TensorBase>copy)
+
+
 # The same, errors left with the interpreter: what `try` saves and restores costs as much as the words.
 ctypedef int (*raw_write_call_t)(Recording recording, PyObject* op, PyObject** args, size_t flagged, PyObject* names) noexcept
 ctypedef int (*raw_write_result_t)(Recording recording, PyObject* result) noexcept
+ctypedef int (*raw_write_copy_t)(Recording recording, int64_t at, PyObject* source, PyObject* copy) noexcept
 
 
 cdef bint begin_call(Recording recording, PyObject* op, PyObject** args, size_t flagged, PyObject* names) noexcept:
     """Write a leaf and its arguments; what it calls itself is not recorded until `end_call`.  False with an error pending."""
-    recording.begun, recording.begun_objects = recording.used, len(recording.objects)
+    recording.begun, recording.begun_objects, recording.begun_count = recording.used, len(recording.objects), recording.count
     recording.slot[0] = NULL
+    recording.copy[0] = NULL
+    recording.kept = ask_for_copies(recording.copy)
     return (<raw_write_call_t>write_call)(recording, op, args, flagged, names) == 0
 
 
 cdef PyObject* end_call(Recording recording, PyObject* found) noexcept:
     """Write the result of the leaf that has begun; one that raised (NULL) leaves nothing in the recording, and its error pending."""
+    cdef PyObject* copy = recording.copy[0]
+    cdef bint written = found != NULL
+    ask_for_copies(recording.kept)
     recording.slot[0] = <PyObject*>recording
-    if found == NULL or (<raw_write_result_t>write_result)(recording, found) != 0:
+    if copy != NULL:
+        written = written and (<raw_write_copy_t>write_copy)(recording, recording.begun, recording.copy[1], copy) == 0
+        Py_XDECREF(copy)
+    if not written or (<raw_write_result_t>write_result)(recording, found) != 0:
         Py_XDECREF(found)
         recording.undo(recording.begun, recording.begun_objects)
+        recording.count = recording.begun_count
         return NULL
     recording.count += 1
     return found

@@ -116,13 +116,14 @@ class End(Source):
 
 @dataclass(frozen=True, repr=False)
 class Computed(Source):
-    """What a function in C makes of one or two numbers, and of nothing else."""
+    """What a function in C makes of one or two numbers, and of nothing else; of none: what a function with a cache gives."""
 
     function: Callable[..., Any]
     of: tuple[Source, ...]
 
     def __repr__(self) -> str:
-        return f"{self.function.__name__}({', '.join(map(repr, self.of))})"
+        name = getattr(self.function, "func", self.function).__name__
+        return f"{name}({', '.join(map(repr, self.of or getattr(self.function, 'args', ())))})"
 
 
 @dataclass(frozen=True)

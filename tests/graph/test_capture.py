@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import traceback
 
 import pytest
@@ -314,3 +315,51 @@ def test_gradients_to_tensors_of_the_call():
         result.backward()
         if x.requires_grad:
             assert flambeau.equal(x.grad, flambeau.full((3,), 2.0))
+
+
+def test_looks_at_modes_are_captured():
+    from flambeau.overrides import has_torch_function
+
+    def f(x):
+        return x + 1 if has_torch_function((x,)) else x * 2
+
+    x = flambeau.ones(2)
+    assert operations(whole(f, x)) == ["mul"]
+
+
+def test_where_overrides_are_off_python_runs():
+    from flambeau.overrides import _DisableTorchFunctionSubclass, has_torch_function
+
+    class Overriding:
+        @classmethod
+        def __torch_function__(cls, function, types, args=(), kwargs=None):
+            raise AssertionError("not called")
+
+    other = Overriding()
+    compiled = flambeau.compile(lambda x: x * 2 if has_torch_function((other,)) else x + 1)
+    x = flambeau.full((2,), 3.0)
+    assert compiled(x).tolist() == [6, 6]
+    with _DisableTorchFunctionSubclass():
+        assert compiled(x).tolist() == [4, 4]
+    assert compiled(x).tolist() == [6, 6]
+
+
+def test_tensors_that_a_cache_keeps():
+    @functools.lru_cache
+    def table(n):
+        return flambeau.arange(n) * 2
+
+    def f(x):
+        return x + table(3)
+
+    x = flambeau.ones(3)
+    assert "keeps tensors" in refused(f, x).why
+    captured = whole(f, x)
+    assert operations(captured) == ["add"] and len(captured.inputs) == 2
+
+    compiled = flambeau.compile(f)
+    assert [compiled(x).tolist() for _ in range(2)] == [[1, 3, 5]] * 2
+    table(3)[0] = 7  # the cached tensor is what the call reads
+    assert compiled(x).tolist() == f(x).tolist() == [8, 3, 5]
+    table.cache_clear()
+    assert compiled(x).tolist() == f(x).tolist() == [1, 3, 5]

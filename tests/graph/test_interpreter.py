@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import copy
 import dataclasses
 import enum
 import functools
+import inspect
 import itertools
 import math
 import operator
@@ -17,11 +19,13 @@ import types
 
 import pytest
 
+from flambeau.graph.guards import Guards
 from flambeau.graph.interpreter import Machine
 from flambeau.graph.sources import (
     Arguments,
     Attribute,
     ClassIs,
+    Computed,
     Equals,
     Is,
     Item,
@@ -623,6 +627,58 @@ def uses_cached():
     return cached(3)
 
 
+class Text(str, enum.Enum):
+    A = "a"
+    B = "b"
+
+
+def writes_an_item_of(of, key, value=GLOBAL):
+    of[key] = value
+
+
+class Making(collections.OrderedDict):
+    """A dict whose items are made when they are read, by what lies there."""
+
+    def __getitem__(self, key):
+        return super().__getitem__(key)(len(key))
+
+    def __iter__(self):
+        raise AssertionError("nobody iterates")
+
+
+MAKING = Making(ab=float, c=str)
+
+
+def items_made_by_a_class():
+    return MAKING["ab"], MAKING["c"], "ab" in MAKING, MAKING.get("none", 3), dict.get(MAKING, "c")
+
+
+def signatures(of=MAKING):
+    return list(inspect.signature(writes_an_item).parameters), "q" in inspect.signature(Point(1).__init__).parameters
+
+
+def bound_by_a_signature(of=inspect.signature(writes_an_item_of)):  # noqa: B008
+    found = of.bind(3, key=(4, 5))
+    found.apply_defaults()
+    return found.args, found.kwargs, of.parameters["value"].default
+
+
+def compares_members_of_enumerations():
+    return (
+        Colour.RED in (Colour.BLUE, Colour.RED),
+        {Colour.RED: 1}[Colour.RED],
+        Text.A == "a",
+        Text.A != Text.B,
+        [Text.A, 1] == ["a", 1],
+    )
+
+
+def copies_deeply(of={"a": [1, (2, "b")]}):  # noqa: B006
+    made = copy.deepcopy(of)
+    made["a"].append(3)
+    return made, of
+
+
 def decorated():
     def twice(f):
         @functools.wraps(f)
@@ -667,6 +723,11 @@ CAPTURED = [
     recursion,
     error_context,
     uses_cached,
+    items_made_by_a_class,
+    signatures,
+    bound_by_a_signature,
+    compares_members_of_enumerations,
+    copies_deeply,
     decorated,
 ]
 
@@ -743,6 +804,25 @@ def test_guards_of_attributes():
     assert guards_of(lambda p: p.x, point) == [ClassIs(FIRST, Point), Equals(Item(Namespace(FIRST), "x"), 1)]
     assert guards_of(lambda p: p.kind, point) == [ClassIs(FIRST, Point), Lacks(Namespace(FIRST), "kind")]
     assert guards_of(lambda s: s.a, Slots()) == [ClassIs(FIRST, Slots), Equals(Attribute(FIRST, "a"), 3)]
+
+
+def test_a_function_with_a_cache_is_asked_again():
+    @functools.lru_cache
+    def named(n, sign=1):
+        return [n * sign * NUMBER]
+
+    def f():
+        return named(3, sign=-1)[0] + named(3, sign=-1)[0] + named(2)[0]
+
+    guards = guards_of(f)
+    (one, other) = {g.source.of: None for g in guards if isinstance(g, Equals) and isinstance(g.source, Item)}
+    assert isinstance(one, Computed) and Equals(Item(one, 0), -21) in guards and Equals(Item(other, 0), 14) in guards
+    checked = Guards(guards)
+    assert checked.check((), {}) == []
+    named(2)[0] = 15
+    assert "15, captured with 14" in checked.explain((), {})
+    named.cache_clear()
+    assert checked.check((), {}) == []
 
 
 def test_guards_of_identity():

@@ -179,3 +179,19 @@ def test_a_step_plays_on_other_numbers():
     assert float(played) == float(step(again, third, other))
     for a, b in zip(others.parameters(), again.parameters(), strict=True):
         np.testing.assert_array_equal(a.detach().numpy(), b.detach().numpy())
+
+
+def test_what_the_tape_copies_before_a_write_is_a_call():
+    x = flambeau.tensor([-1.0, 0.5, 8.0], requires_grad=True)
+    with Recording() as recording:
+        y = x * 2
+        nn.functional.relu6(y[1:], inplace=True)
+        y.sum().backward()
+    copied = names(recording).index("clone")
+    clone, write = recording.calls()[copied : copied + 2]
+    assert write.operation.__name__ == "relu6_" and clone.args[0] == write.args[0]
+    assert len(recording) == len(recording.calls()) and recording.inputs[0] is x
+    assert any(clone.result in call.args for call in recording.calls()[copied + 2 :])
+    with Recording() as recording, flambeau.no_grad():
+        flambeau.relu_(flambeau.ones(2))
+    assert "clone" not in names(recording)

@@ -365,3 +365,32 @@ def test_inputs_that_share_memory_have_no_gradients():
     assert isinstance(region, Region)
     (gradient,) = torch.autograd.grad(region(a, other, other.T)[0].sum(), a)
     torch.testing.assert_close(gradient, (other @ other.T).sum(0)[:, None].expand(3, 4))
+
+
+IN_PLACE = {
+    "relu6": lambda x: nn.functional.relu6(x, inplace=True),
+    "hardswish": lambda x: nn.functional.hardswish(x, inplace=True),
+    "silu": lambda x: nn.functional.silu(x, inplace=True),
+    "elu": lambda x: nn.functional.elu(x, inplace=True),
+    "clamp_": lambda x: x.clamp_(-0.5, 0.5),
+    "pow_": lambda x: x.pow_(3),
+    "mul_": lambda x: x.mul_(x.detach().cos()),
+    "of a view": lambda x: x[1:].sin_().sum() + x,
+    "twice": lambda x: x.sin_().pow_(2),
+}
+
+
+@pytest.mark.parametrize("name", IN_PLACE)
+def test_writes_in_place_whose_derivative_reads_what_was_there(name):
+    def f(x):
+        return IN_PLACE[name](x * 3).exp()
+
+    whole = torch.compile(f, fullgraph=True)
+    for seed in range(3):
+        torch.manual_seed(seed)
+        x = torch.randn(4, 5, dtype=torch.float64, requires_grad=True)
+        (wanted,) = torch.autograd.grad(f(x).sum(), x)
+        y = whole(x)
+        (got,) = torch.autograd.grad(y.sum(), x)
+        assert torch.allclose(got, wanted, rtol=1e-12) and torch.allclose(y, f(x), rtol=1e-12)
+    assert whole.captures == 1

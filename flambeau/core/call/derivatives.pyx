@@ -9,6 +9,7 @@ from ..tape.nodes cimport Node
 from ..tape.saved cimport Slot, clear_slot, save_tensor, unpack_tensor
 from ..tape.inplace cimport after_write, before_write, rebase
 from ..tape.history cimport attach
+from .interceptors cimport note_copy
 from .kernels cimport MAX_OPERANDS, MAX_OUTPUTS, MAX_PARAMS, Operand
 from .destination cimport NEW
 from .pointwise cimport PointwiseOp, copied, run, sum_to, tape_writer
@@ -340,10 +341,13 @@ cdef Operand* no_numbers(int n) except NULL:
 cdef TensorBase overwritten_input(PointwiseOp op, Operand* operands, TensorBase out):
     """A copy of what an in-place operation is about to overwrite, where its derivative reads that."""
     cdef Derivation how = derivation_for(op, operands)
+    cdef TensorBase kept
     cdef int k
     for k in range(how.count):
         if how.kinds[k] == 1 and operands[how.numbers[k]].tensor == <PyObject*>out:
-            return copied(out, out.code, False)
+            kept = copied(out, out.code, False)
+            note_copy(out, kept)
+            return kept
     return None
 
 

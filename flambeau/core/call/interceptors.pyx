@@ -11,7 +11,7 @@ backward passes, too.  Autocast (`casting`) stands between: modes and classes se
 sees them cast.
 """
 from cpython.object cimport PyObject, PyTypeObject
-from cpython.ref cimport Py_DECREF
+from cpython.ref cimport Py_DECREF, Py_INCREF
 from libc.stdint cimport int64_t
 from ..base.profiling cimport OPERATION, begin, end, note_call, profiling
 from ..base.tensor cimport TensorBase, runtime
@@ -38,12 +38,14 @@ cdef extern from *:
         int upper, lower;           /* how many modes are on this thread's stack, on each level */
         int overrides_off;          /* overrides of classes are disabled */
         PyObject* recording;        /* borrowed: what leaves are written into */
+        PyObject** kept;            /* where the leaf that is recorded leaves a copy of what it overwrites, and which argument that is */
     } ThreadState;
-    static __thread ThreadState flambeau_thread = {0, 0, 0, NULL};
+    static __thread ThreadState flambeau_thread = {0, 0, 0, NULL, NULL};
     """
     ctypedef struct ThreadState:
         int upper, lower, overrides_off
         PyObject* recording
+        PyObject** kept
     ThreadState flambeau_thread
 
 cdef PyTypeObject* FORM = <PyTypeObject*>Form
@@ -302,6 +304,10 @@ def disable_overrides(int by) -> None:
     flambeau_thread.overrides_off += by
 
 
+cdef bint overrides_off() noexcept:
+    return flambeau_thread.overrides_off != 0
+
+
 def overrides_disabled() -> bool:
     """Whether overrides of classes are disabled in this thread."""
     return flambeau_thread.overrides_off != 0
@@ -485,6 +491,21 @@ cdef bint holds_wrapper(PyObject** args, Py_ssize_t n):
 
 cdef PyObject** recorder_slot() noexcept:
     return &flambeau_thread.recording
+
+
+cdef PyObject** ask_for_copies(PyObject** place) noexcept:
+    """Where the thread's leaf leaves a copy of what it overwrites, and the argument, borrowed, from now on; where one did before."""
+    cdef PyObject** before = flambeau_thread.kept
+    flambeau_thread.kept = place
+    return before
+
+
+cdef void note_copy(TensorBase source, TensorBase copy) noexcept:
+    """The tape has kept a copy of what the leaf that runs overwrites, one of its arguments."""
+    cdef PyObject** kept = flambeau_thread.kept
+    if kept != NULL and kept[0] == NULL:
+        Py_INCREF(copy)
+        kept[0], kept[1] = <PyObject*>copy, <PyObject*>source
 
 
 cdef void leave_interceptors(int* left) noexcept:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import types
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ from .code import NULL
 from .policy import Policy
 from .reads import Reads
 
+FROZEN = (inspect.Signature, inspect.Parameter)  # classes of objects that stay what they are
 MODULE_NAMES = frozenset(("__dict__", "__class__"))
 
 
@@ -117,6 +119,9 @@ class Attributes:
             value = found.__get__(of, kind)
             if found.__name__ in MODULE_NAMES:
                 return self.known_part(value, of, found.__name__)
+            if kind in FROZEN:
+                self.reads.pin(of)
+                return value if type(value) is types.MappingProxyType else self.reads.hold(value)
             return value if source is None else self.reads.take(value, Attribute(source, found.__name__))
         get = in_class(how, "__get__")
         if get is NULL:

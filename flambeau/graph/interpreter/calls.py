@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import inspect
 import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ..sources import Attribute
+from ..sources import Attribute, Computed
 from .attributes import in_class
 from .code import NULL, Frame
 from .policy import CONSTRUCTED, PURE, VALUES, Policy, writes
-from .reads import Reads, items_of
+from .reads import PINNED, Reads, items_of
 
 BOUND = (types.BuiltinMethodType, types.MethodWrapperType)
 UNBOUND = (types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType)
@@ -98,6 +99,7 @@ def interprets(kind: type, names: tuple[str, ...] = ()) -> bool:
         isinstance(value, types.FunctionType)
         and (name in names if names else name[:2] == name[-2:] == "__" and name not in HARMLESS)
         for base in kind.__mro__
+        if base.__module__ != "enum"  # whose methods look at names and values alone
         for name, value in vars(base).items()
     )
 
@@ -154,7 +156,7 @@ class Calls:
         if kind is functools.partial:
             return self.call_partial(function, args, kwargs)
         if isinstance(function, functools._lru_cache_wrapper):
-            return self.call(self.reads.hold(function.__wrapped__), args, kwargs)
+            return self.call_cached(function, args, kwargs)
         if isinstance(function, (types.BuiltinFunctionType, *BOUND, *UNBOUND)):
             return self.call_builtin(function, args, kwargs)
         found = in_class(kind, "__call__")
@@ -192,6 +194,22 @@ class Calls:
             self.open(self.reads.read(given, Attribute(source, "args")))
             self.open(self.reads.read(named, Attribute(source, "keywords")))
         return self.call(inner, (*given, *args), {**named, **kwargs})
+
+    def call_cached(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A function with a cache: of constants it is called at each check of the guards, which finds what the cache holds."""
+        given = (*args, *kwargs.values())
+        if not all(self.reads.constant(x) or isinstance(x, PINNED) for x in given):
+            return self.call(self.reads.hold(function.__wrapped__), args, kwargs)
+        self.reads.fix(given)
+        key = (function, args, tuple(kwargs.items()))
+        if key not in self.reads.calls:
+            call = functools.partial(function, *args, **kwargs)
+            made, unseen = self.policy.unseen(call)
+            if not unseen:
+                self.refuse(f"calls {function.__name__}, which keeps tensors that it makes")
+                return made
+            self.reads.calls[key] = self.reads.read(made, Computed(call, ()))
+        return self.reads.calls[key]
 
     # --- functions in C -------------------------------------------------------------------------------------------------
     def call_builtin(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -272,15 +290,17 @@ class Calls:
     def dict_method(
         self, function: Any, of: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], given: Any
     ) -> Any:
-        """A method that looks for a key."""
+        """A method that looks for a key, of `dict` itself: what its class has in Python does not run."""
         source = self.reads.classed(of)
-        found = function(*(args if given is None else given), **kwargs)
-        if source is not None and args:
-            if args[0] in of:
-                value = self.reads.item(of, args[0], of[args[0]])
-                return found if name == "__contains__" else value
-            self.reads.lacks(source, args[0])
-        return found
+        if source is None or not args:
+            return function(*(args if given is None else given), **kwargs)
+        if dict.__contains__(of, args[0]):
+            value = self.reads.item(of, args[0], dict.__getitem__(of, args[0]))
+            return True if name == "__contains__" else value
+        self.reads.lacks(source, args[0])
+        if name == "__getitem__" and in_class(type(of), "__missing__") is not NULL:
+            self.refuse(f"reads a key that a {type(of).__name__} has not")
+        return function(*(args if given is None else given), **kwargs)
 
     def opaque(self, value: Any, depth: int = 0, names: tuple[str, ...] = ()) -> bool:
         """Whether a function in C may run Python's methods of a value (`names`: one of these): those of a class that is no container and
@@ -437,6 +457,22 @@ class Calls:
             self.reads.sized(args[0])
         return len(args[0])
 
+    def _signature(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Of a function in Python, which stays what it is."""
+        if len(args) != 1 or kwargs:
+            return NULL
+        function = args[0]
+        if type(function) is types.MethodType:
+            function, _ = self.reads.bound(function)
+        return inspect.signature(args[0]) if type(function) is types.FunctionType else NULL
+
+    def _deepcopy(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Of containers of constants."""
+        if len(args) != 1 or kwargs or not all(map(self.reads.constant, items_of(args[0]))):
+            return NULL
+        self.open(args[0], True)
+        return copy.deepcopy(args[0])
+
     def _id(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if len(args) != 1:
             return NULL
@@ -501,7 +537,7 @@ class Calls:
         return self.call(self.load_special(args[0], name), args[1:], kwargs)
 
 
-HASHED = (type, types.BuiltinFunctionType)
+HASHED = (type, types.BuiltinFunctionType, types.FunctionType)
 OBJECT = (
     "__init__",
     "__setattr__",
@@ -532,6 +568,8 @@ SPECIAL: dict[Any, Callable[..., Any]] = {
     vars: Calls._vars,
     callable: lambda m, args, kwargs: (m.reads.classed(args[0]), callable(*args))[1],
     id: Calls._id,
+    inspect.signature: Calls._signature,
+    copy.deepcopy: Calls._deepcopy,
     issubclass: lambda m, args, kwargs: issubclass(*args),
     **{f: functools.partial(lambda f, m, a, k: m._keyed(f, a, k), f) for f in KEYED},
     **{f: functools.partial(lambda f, m, a, k: m.call(REPLACED[f], a, k), f) for f in REPLACED},

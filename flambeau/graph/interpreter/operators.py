@@ -252,8 +252,8 @@ class Operators:
         source = self.reads.source(of)
         if isinstance(of, MAPPINGS) and source is not None:
             self.reads.classed(of)
-            if key in of:
-                self.reads.item(of, key, of[key])
+            if dict.__contains__(of, key):
+                self.reads.item(of, key, dict.__getitem__(of, key))
                 return True
             self.reads.guard(Lacks(source, key), key)
             return False

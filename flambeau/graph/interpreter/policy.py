@@ -9,6 +9,7 @@ import math
 import operator
 import os
 import types
+from collections.abc import Callable
 from typing import Any
 
 from ..sources import Guard, Source
@@ -156,6 +157,10 @@ class Policy:
     def run(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A native call; what it writes to objects that were there before is noted in `Reads.written`."""
         return function(*args, **kwargs)
+
+    def unseen(self, call: Callable[[], Any]) -> tuple[Any, bool]:
+        """What a function gives that is not interpreted, and whether nothing was recorded meanwhile."""
+        return call(), True
 
     def refuses(self, function: Any, args: tuple[Any, ...]) -> str | None:
         """Why a call, which is native otherwise, cannot be captured."""

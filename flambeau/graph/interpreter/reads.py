@@ -55,6 +55,7 @@ class Reads:
         self.numbers: dict[int, tuple[float, Source]] = {}
         self.fresh: dict[Source, float] = {}
         self.known: dict[int, tuple[Any, Source]] = {}
+        self.calls: dict[Any, Any] = {}  # of functions with caches, and what they gave
         self.guards: list[Guard] = []
         self.met: set[Any] = set()
         self.written: dict[Source, Any] = {}  # places that the program wrote to, and what lies there now
@@ -68,6 +69,7 @@ class Reads:
         for held in (
             self.numbers,
             self.fresh,
+            self.calls,
             self.known,
             self.met,
             self.written,
@@ -144,8 +146,11 @@ class Reads:
         source = self.number_source(value)
         if source is not None:
             self.guard(Equals(source, value))
-        elif isinstance(value, (list, tuple, *SETS)) and depth < 8:
-            for item in value:
+        elif isinstance(value, (list, tuple)) and depth < 8:
+            for _, item in entries(value):
+                self.fix(item, depth + 1)
+        elif isinstance(value, SETS) and depth < 8:
+            for item in (set if isinstance(value, set) else frozenset).__iter__(value):
                 self.fix(item, depth + 1)
         elif isinstance(value, dict) and depth < 8:
             for key, item in dict.items(value):
@@ -203,11 +208,12 @@ class Reads:
         if source in self.changed:
             self.refuse(f"reads all of a {type(value).__name__} that it has put something into")
         if isinstance(value, MAPPINGS):
-            for key in value:
+            keys = tuple(key for key, _ in entries(value))
+            for key in keys:
                 self.pin(key)
-            self.guard(Keys(source, tuple(value)))
+            self.guard(Keys(source, keys))
         elif isinstance(value, (list, tuple)):
-            self.guard(Length(source, len(value)))
+            self.guard(Length(source, len(entries(value))))
         return source
 
     def open(self, value: Any, deep: bool = False, among: tuple[int, ...] = ()) -> None:
@@ -215,10 +221,8 @@ class Reads:
         if not self.active or type(value) in NUMBERS or id(value) in among:
             return
         items: Any = ()
-        if isinstance(value, (list, tuple)):
-            items = enumerate(value)
-        elif isinstance(value, dict):
-            items = value.items()
+        if isinstance(value, (list, tuple, dict)):
+            items = entries(value)
         elif isinstance(value, types.MethodType):
             self.bound(value)
             return
@@ -253,8 +257,9 @@ class Reads:
         if isinstance(of, (list, tuple)) and isinstance(key, int):
             if source in self.changed:
                 self.refuse("reads an item of a list that it has appended to")
-            self.guard(Length(source, len(of)))
-            key = key + len(of) if key < 0 else key
+            length = len(entries(of))
+            self.guard(Length(source, length))
+            key = key + length if key < 0 else key
         else:
             self.pin(key)
         return self.take(value, Item(source, key))
@@ -278,12 +283,17 @@ def varies(value: Any) -> bool:
     return type(value) is float or (type(value) is int and -LARGEST < value < LARGEST)
 
 
+def entries(value: Any) -> list[tuple[Any, Any]]:
+    """What lies in a list, tuple or dict under which key, whatever methods in Python its class has."""
+    if isinstance(value, dict):
+        return list((OrderedDict if isinstance(value, OrderedDict) else dict).items(value))
+    return list(enumerate((list if isinstance(value, list) else tuple).__iter__(value)))
+
+
 def items_of(value: Any, depth: int = 0) -> Iterator[Any]:
     """A value that is no container of Python's own, or those in it."""
-    if isinstance(value, (list, tuple)) and depth < 8:
-        for item in value:
+    if isinstance(value, (list, tuple, dict)) and depth < 8:
+        for _, item in entries(value):
             yield from items_of(item, depth + 1)
-    elif isinstance(value, dict) and depth < 8:
-        yield from items_of(list(value.values()), depth + 1)
     elif not isinstance(value, slice):
         yield value
