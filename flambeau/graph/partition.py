@@ -33,6 +33,7 @@ from ..operations.declare.registry import REGISTRY
 from .costs import work
 from .lower import plan
 from .mincut import ALWAYS, Network
+from .options import DEFAULT, Options
 from .program import Program, draws, written_by
 from .record import Place, Recording, place
 from .region import Region, WithoutHooks, obstacle
@@ -48,6 +49,7 @@ def region_of(
     inputs: Sequence[TensorBase],
     outputs: Sequence[TensorBase],
     numbers: Sequence[tuple[float, int]] = (),
+    options: Options = DEFAULT,
 ) -> Region | Runner | Refusal:
     """What computes `outputs` from tensors like `inputs`, as a tuple: a `Region` where they have gradients, else a `Runner`.
 
@@ -62,11 +64,11 @@ def region_of(
         return Refusal(why)
     differentiable = [k for k, t in enumerate(outputs) if t.requires_grad and not _is_among(t, inputs)]
     if not differentiable and not any(t.requires_grad for t in outputs):
-        return plan(Program(graph_of(recording, inputs, tuple(outputs), numbers)))
+        return plan(Program(graph_of(recording, inputs, tuple(outputs), numbers)), options=options)
     joint = Joint(recording, inputs, outputs, wanted, differentiable, numbers)
     if joint.why is not None:
         return Refusal(joint.why)
-    return joint.region()
+    return joint.region(options=options)
 
 
 def _is_among(t: TensorBase, inputs: Sequence[TensorBase]) -> bool:
@@ -326,7 +328,7 @@ class Joint:
             else:
                 backward.view(n, root)
 
-    def region(self, recompute: bool = True) -> Region:
+    def region(self, recompute: bool = True, options: Options = DEFAULT) -> Region:
         """The plans, and what puts them on the tape."""
         forward, backward, saved = self.halves(recompute)
         numbers: dict[int, int] = {}  # what lies at one place the plan returns once
@@ -355,9 +357,9 @@ class Joint:
         gradients = [-1 if g is None else next(count) for g in self.grads]
         graph, why = self._differentiable_again()
         return Region(
-            plan(Program(forward)),
-            plan(Program(backward), donated=given),
-            lambda: plan(Program(backward)),
+            plan(Program(forward), options=options),
+            plan(Program(backward), donated=given, options=options),
+            lambda: plan(Program(backward), options=options),
             graph,
             why,
             tuple(self.wanted),
