@@ -496,8 +496,8 @@ def compile(
     (`dynamic=False`) never.
 
     Without `model`, a decorator. With `disable`, or TORCH_COMPILE_DISABLE=1 in the environment, what was given. RuntimeError for an unknown
-    `mode` or option, for both `mode` and `options`, and for what is neither a function nor a module; ValueError for an unknown name of a backend;
-    BackendCompilerFailed at the first call where a backend raises.
+    `mode` or option, for both `mode` and `options`, and for what is neither a function nor a module; ValueError for an unknown name of
+    a backend; BackendCompilerFailed at the first call where a backend raises.
 
     >>> import flambeau as torch
     >>> @torch.compile

@@ -143,9 +143,7 @@ class Backend:
             return Spent(planned(capture, made, self.own), tuple(on_tape))
         from .partition import region_of
 
-        found = region_of(
-            capture.recording, [t for _, t in capture.inputs], made, capture.numbers, self.own
-        )
+        found = region_of(capture.recording, [t for _, t in capture.inputs], made, capture.numbers, self.own)
         if isinstance(found, Refusal):
             raise Unplanned(str(found))
         return found

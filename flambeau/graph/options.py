@@ -1,7 +1,7 @@
-"""What `compile` may be told beside the function (`options={...}`): those of the library's own compiler, under PyTorch's names where it has them.
+"""What `compile` may be told beside the function (`options={...}`): options of the library's own compiler, under PyTorch's names.
 
-An option is a field of `Options`, and changes plans.  Others of PyTorch's are known, and change nothing here, for the reason that stands
-beside them: what they choose among is not here, or what they ask for always holds.
+An option is a field of `Options`, and changes plans.  Others of PyTorch's are known, and change nothing here, for the reason that
+stands beside them: what they choose among is not here, or what they ask for always holds.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def options_of(given: Mapping[str, Any] | None) -> Options:
         raise TypeError(f"compile(): options: expected a dict, got {type(given).__name__}")
     own = {f.name: bool for f in dataclasses.fields(Options)}
     kinds: dict[str, type] = {**own, **{name: kind for name, (kind, _) in ACCEPTED.items()}}
-    found: dict[str, bool] = {}
+    found: dict[str, Any] = {}
     for key, value in given.items():
         name = str(key).replace("-", "_")
         if name not in kinds:
@@ -104,5 +104,7 @@ def options_of(given: Mapping[str, Any] | None) -> Options:
             switch_on(logging.DEBUG)
     options = Options(**found)
     if options.eager_numerics and options.use_fast_math:
-        raise RuntimeError("compile(): eager_numerics keeps the bits that use_fast_math changes: give one of them")
+        raise RuntimeError(
+            "compile(): eager_numerics keeps the bits that use_fast_math changes: give one of them"
+        )
     return options

@@ -1,9 +1,9 @@
 """In which order a kernel's folds take their elements, and how a fused kernel keeps that of the operations' own kernels.
 
-The order of a sum decides its last bits.  It follows from whether lanes run along the row or across rows, from how many elements a step has,
-from the loops that a row is walked over in, and from the blocks that a long row is cut into.  A fused kernel reads other operands than an
-operation's own, so it may find other loops good.  `Orders.settle` gives it the steps of the operation's own kernel, and refuses where its loops
-are others: `OutOfOrder` names the calls that are then to be kernels of their own.
+The order of a sum decides its last bits.  It follows from whether lanes run along the row or across rows, from how many elements a step
+has, from the loops that a row is walked over in, and from the blocks that a long row is cut into.  A fused kernel reads other operands
+than an operation's own, so it may find other loops good.  `Orders.settle` gives it the steps of the operation's own kernel, and refuses
+where its loops are others: `OutOfOrder` names the calls that are then to be kernels of their own.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple
 
-from ..codegen import expr as ex
 from ..codegen import kernels as kn
 from ..codegen.passes import rounds
 from ..codegen.schedule_cpu_rows import lanes_of
@@ -75,7 +74,11 @@ class Orders:
         self, calls: Sequence[Call], strides: Sequence[tuple[int, ...]], loop: Loop
     ) -> Callable[[RowLoopPlan, tuple[kn.Row, ...]], tuple[kn.Row, ...]]:
         """What `row_plan` asks before it compiles a kernel of these calls, whose operands have such strides along its loops."""
-        rows = [c for c in calls if along_of(c) is not None and any(_rounded(v) for v in (*c.values(), *c.results))]
+        rows = [
+            c
+            for c in calls
+            if along_of(c) is not None and any(_rounded(v) for v in (*c.values(), *c.results))
+        ]
         natural = _natural(strides, loop)
 
         def settle(plan: RowLoopPlan, kernels: tuple[kn.Row, ...]) -> tuple[kn.Row, ...]:
@@ -146,7 +149,9 @@ def _own_kernels(along: Along, plan: RowLoopPlan) -> list[kn.Row]:
 
 def _mixed(kernel: kn.Row) -> bool:
     """Whether one walk over the row has sums, which cascade, beside folds that do not."""
-    return any(len({rounds(own[0].value) for own in level}) > 1 for level in kn.folds_by_depth(kernel.outputs))
+    return any(
+        len({rounds(own[0].value) for own in level}) > 1 for level in kn.folds_by_depth(kernel.outputs)
+    )
 
 
 def _natural(strides: Sequence[tuple[int, ...]], loop: Loop) -> bool:
