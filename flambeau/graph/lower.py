@@ -17,6 +17,7 @@ from .groups import Group, groups_of
 from .logs import log
 from .options import DEFAULT, Options
 from .orders import Orders, OutOfOrder
+from .passes.common import share
 from .passes.recompute import recompute
 from .passes.rematerialize import rematerialize
 from .products import product_of
@@ -61,6 +62,7 @@ class _Plan:
         self.report = Report(program)
         program.drop_dead(_is_pure)
         if fused:
+            share(program, _is_pure)
             rematerialize(program)
             recompute(program)
         groups = groups_of(program, fused) if self.orders is None else self._groups_in_order()
