@@ -17,6 +17,7 @@ from .groups import Group, groups_of
 from .logs import log
 from .options import DEFAULT, Options
 from .orders import Orders, OutOfOrder
+from .passes.algebra import EXACT, FAST, simplified, simplify
 from .passes.common import share
 from .passes.recompute import recompute
 from .passes.rematerialize import rematerialize
@@ -57,11 +58,13 @@ def plan(
 class _Plan:
     def __init__(self, program: Program, fused: bool, options: Options) -> None:
         self.program = program
+        self.formulas = FAST if options.use_fast_math else EXACT
         self.orders = Orders() if fused and options.eager_numerics else None
         self.steps: list[tuple[Any, list[Value]]] = []  # a step, and the values that it touches
         self.report = Report(program)
         program.drop_dead(_is_pure)
         if fused:
+            simplify(program, self.formulas, _is_pure)
             share(program, _is_pure)
             rematerialize(program)
             recompute(program)
@@ -144,7 +147,7 @@ class _Plan:
         if not latest:
             return
         outputs = list(latest.values())
-        fused = kn.fused(group.name, [known[v] for v in outputs])
+        fused = kn.fused(group.name, simplified([known[v] for v in outputs], self.formulas))
         inputs = [leaves.read[k] for k in fused.inputs]
         rank, dims = len(loop.shape), loop.dims or frozenset()
         geometry = [Geometry(v.dtype, *_along(v, loop.shape, dims)) for v in outputs]
