@@ -9,6 +9,7 @@ python random_programs.py [--programs N] [--seed N] [--unfused | --bits | --lazy
 from __future__ import annotations
 
 import argparse
+import math
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from flambeau.graph.program import Program
 from flambeau.graph.trace import record
 
 SHAPES = [(4, 6), (6,), (4, 1), (1, 6), (), (3, 4, 6), (4, 4), (0, 6)]
+MOST = 1 << 20  # elements of a result
 LARGER = [(3, 700), (700,), (40, 33), (33,), (40, 1), (2, 3, 40, 33), (), (5, 257, 9), (3, 34000), (600, 500)]
 
 
@@ -52,8 +54,10 @@ class Body:
         )
         if choice <= 2:
             try:
-                flambeau.broadcast_shapes(x.shape, y.shape)
+                whole = flambeau.broadcast_shapes(x.shape, y.shape)
             except RuntimeError:
+                whole = None
+            if whole is None or math.prod(whole) > MOST:
                 y = y.sum()
             return (x + y, x * y, flambeau.maximum(x.float(), y.float()), flambeau.where(x > y, x, y))[c % 4]
         if choice == 3:
@@ -85,7 +89,9 @@ class Body:
             )[c % 2]
         if choice <= 16:
             return self.written(x, y, c)
-        return x @ x.mT if x.ndim > 1 and x.is_floating_point() else x.unsqueeze(0)
+        if x.ndim < 2 or not x.is_floating_point() or x.numel() * x.shape[-2] > MOST * max(x.shape[-1], 1):
+            return x.unsqueeze(0)
+        return x @ x.mT
 
     def filled(self, x: Any, c: int) -> Any:
         made = (
