@@ -19,6 +19,7 @@ from .options import DEFAULT, Options
 from .orders import Orders, OutOfOrder
 from .passes.algebra import EXACT, FAST, simplified, simplify
 from .passes.common import share
+from .passes.constants import fold
 from .passes.recompute import recompute
 from .passes.rematerialize import rematerialize
 from .products import product_of
@@ -64,6 +65,8 @@ class _Plan:
         self.report = Report(program)
         program.drop_dead(_is_pure)
         if fused:
+            if options.joint_graph_constant_folding:
+                fold(program, _is_pure)
             simplify(program, self.formulas, _is_pure)
             share(program, _is_pure)
             rematerialize(program)

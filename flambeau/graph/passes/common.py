@@ -6,9 +6,11 @@ two tensors stays two, since who has them may write to one.  Random calls stay.
 Arguments are equal where they are of one class and have the same bits: True, 1 and 1.0 make other dtypes, 0.0 and -0.0 other results.
 
 Elementwise calls without functions stay two, unless one is in memory anyway: in one kernel they are one expression, and in two kernels
-computing again costs less than writing a value to memory and reading it back.  Measured on a Zen 5 core, sums over rows and over columns of
-f(x), f once / f twice, for 64 × 1024 numbers and for 2048 × 4096: x·2 1.70, 2.46; √(x² + 1) 1.07, 1.97; exp 0.59, 0.99; tanh 0.56, 0.71;
-sin(log1p(exp)) 0.44, 0.69.  The pass comes before `rematerialize`, which computes twice what had better not wait.
+computing again costs less than writing a value to memory and reading it back.  (Sums over rows and over columns of f(x), f computed once /
+twice, on an Intel Xeon core with AVX-512, for 64 × 1024 numbers and for 2048 × 4096, `python benchmarks/graph_passes.py --cases twice`: x·2
+1.71, 3.00; √(x² + 1) 1.07, 1.41; exp 0.60, 1.05; tanh 0.56, 0.75; sin(log1p(exp)) 0.53, 0.64.)
+
+The pass comes before `rematerialize`, which computes twice what had better not wait.
 """
 
 from __future__ import annotations
