@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from .core.base.callbacks import set_callback
 from .core.base.spelling import hint
 from .graph import backends, config
+from .graph.options import options_of
 from .nn.modules.module import Module
 
 __all__ = [
@@ -478,16 +479,26 @@ def compile(
 
     A `backend` that is a function is given the graph, an `fx.GraphModule` whose call returns a tuple, and the tensors that the call was
     captured with, and returns what is called with such tensors and returns such a tuple. "eager", "eager_noexcept" and "aot_eager"
-    run as Python. `mode` and `options` change nothing for the library's own compiler: a new shape costs a plan, and kernels serve all
-    shapes.
+    run as Python. `mode` changes nothing for the library's own compiler: a new shape costs a plan, and kernels serve all shapes.
+
+    `options` of the library's own compiler:
+
+    - "eager_numerics" (False): results have the bits of the calls one by one. Sums are then taken in the order in which an eager call
+      takes them, and products end in nothing else.
+    - "use_fast_math" (False): formulas that hold for numbers but change bits, such as x / c = x · (1 / c) and exp(log x) = x.
+    - "epilogue_fusion" (True): products end in the elementwise operations that alone read them.
+    - "joint_graph_constant_folding" (True): what follows from literals alone is computed once.
+
+    Others that PyTorch documents are known, and change nothing (`graph/options.py` says why). A function that is a backend is given
+    `options` as they are.
 
     Numbers that the call reads are guarded too, until one is another: then the call is captured anew, and the number is read at each
     call from its place where operations on tensors take it. With `dynamic` numbers among the arguments are so at once, without
     (`dynamic=False`) never.
 
     Without `model`, a decorator. With `disable`, or TORCH_COMPILE_DISABLE=1 in the environment, what was given. RuntimeError for an unknown
-    `mode`, for both `mode` and `options`, and for what is neither a function nor a module; ValueError for an unknown name of a backend;
-    BackendCompilerFailed at the first call where a backend raises.
+    `mode` or option, for both `mode` and `options`, and for what is neither a function nor a module; ValueError for an unknown name of
+    a backend; BackendCompilerFailed at the first call where a backend raises.
 
     >>> import flambeau as torch
     >>> @torch.compile
@@ -495,6 +506,10 @@ def compile(
     ...     return 2 * x
     >>> double(torch.ones(2))
     tensor([2., 2.])
+    >>> normalised = lambda x: (x - x.mean(-1, keepdim=True)) * torch.rsqrt(x.var(-1, keepdim=True) + 1e-5)
+    >>> x = torch.linspace(0, 1, 3000).reshape(3, 1000)
+    >>> torch.equal(torch.compile(normalised, options={"eager_numerics": True})(x), normalised(x))
+    True
     """
     if mode is not None and options is not None:
         raise RuntimeError(
@@ -504,6 +519,7 @@ def compile(
         raise RuntimeError(f"Unrecognized mode={mode}, should be one of: {', '.join(_MODES)}")
     backend = _default if backend is None else backend
     _check_backend("compile", backend)
+    own = options_of(options if backend in _OWN else None)
     again = functools.partial(
         compile,
         fullgraph=fullgraph,
@@ -521,7 +537,7 @@ def compile(
         return model
     run = _registered.get(backend) if isinstance(backend, str) else backend
     made = backends.Backend(
-        run, fullgraph, {} if options is None or run is None else {"options": options}, again, dynamic
+        run, fullgraph, {} if options is None or run is None else {"options": options}, again, dynamic, own
     )
     if isinstance(model, OptimizedModule):
         model = model._orig_mod

@@ -50,7 +50,8 @@ class Pointwise(NamedTuple):
 
 class Row(NamedTuple):
     """Outputs are expressions that may hold folds.  `lanes_along` says which loop is innermost in memory: the
-    row ("r"), or neighbouring rows ("k"); access patterns are along that loop.
+    row ("r"), or neighbouring rows ("k"); access patterns are along that loop.  `lanes`: elements a step, where the order in which
+    folds take them is to be that of another kernel; 0: as many as the schedule finds good.
     """
 
     name: str
@@ -59,6 +60,7 @@ class Row(NamedTuple):
     inputs: tuple[Operand, ...]
     params: tuple[str, ...]
     lanes_along: str
+    lanes: int = 0
 
     def varying(self) -> dict[int, bool]:
         """`varies` for these operands: an input's access tells where lanes run along the row; elsewhere assume that it does."""
@@ -101,7 +103,8 @@ class Row(NamedTuple):
         return first, self._replace(outputs=found.final, inputs=states)
 
     def text(self) -> str:
-        return f"row {self.lanes_along} {self.output_access} {self.inputs} {self.params}\n{ex.text(self.outputs)}"
+        along = f"{self.lanes_along}{self.lanes or ''}"
+        return f"row {along} {self.output_access} {self.inputs} {self.params}\n{ex.text(self.outputs)}"
 
 
 def _has(roots: Iterable[Expr], op: str) -> bool:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from . import expr as ex
 from .expr import Expr
 from .irtext import Value, i64
-from .kernels import CONTIGUOUS, STRIDED, folds_by_depth, prefixes
+from .kernels import CONTIGUOUS, STRIDED, Row, folds_by_depth, operands, prefixes
 from .lower import ITEMSIZE, MEMORY, REGISTER, Lowering, expanded, settled, walk_until
 from .passes import Together, combined, rounds
 from .schedule_cpu_frame import VECTOR_BYTES, Frame, lanes_for
@@ -21,6 +21,14 @@ COSTLY = CALL  # instructions below which computing again costs no more than a s
 ROOM = 4096  # elements of a row that may be stashed on the stack
 CASCADE = 16  # terms that a sum adds up one after another before it starts anew
 ROW_HEAD = 6  # rows, r1, r0, elements folded in all, index of the first element, index step from row to row
+
+
+def lanes_of(kernel: Row) -> int:
+    """Elements a step; where lanes run along the row, with its length the order in which folds take their elements."""
+    scans = prefixes(kernel.outputs)
+    if scans and kernel.lanes_along == "r":  # one register: each doubling of the lanes is another step
+        return max(VECTOR_BYTES // max(ITEMSIZE[e.dtype] for group in scans for e in group), 8)
+    return kernel.lanes or lanes_for(kernel.outputs, [o.access for o in operands(kernel)])
 
 
 class Line(NamedTuple):
@@ -52,11 +60,9 @@ class RowSchedule:
                 strides[k][lane_axis] = i64(1 if operand.access == CONTIGUOUS else 0)
         self.strides = strides
         self.varying = self.kernel.varying()
-        self.lanes = lanes_for(self.kernel.outputs, [o.access for o in frame.operands])
+        self.lanes = lanes_of(self.kernel)
         self.levels = folds_by_depth(self.kernel.outputs)
         self.scans = prefixes(self.kernel.outputs)
-        if self.scans and self.along:  # one register: each doubling of the lanes is another step
-            self.lanes = max(VECTOR_BYTES // max(ITEMSIZE[e.dtype] for group in self.scans for e in group), 8)
         self.stashed = self.stash()
         self.room: Value | None = None  # where a stashed row stands, if not in an output
         self.kept_room: Value | None = None  # for what is kept between stages

@@ -24,6 +24,7 @@ from .compiled import switch_off as switch_off
 from .entries import Launch, Unplanned, entry_of, graph_of_capture, log, planned
 from .errors import BackendCompilerFailed, FailOnRecompileLimitHit, RecompileError, Unsupported
 from .guards import Guards
+from .options import DEFAULT, Options
 from .region import Spent, node_of
 from .sources import Arguments, Capture, Equals, Item, Keywords, Refusal, Source
 
@@ -39,7 +40,8 @@ stance = threading.local()  # .name: what `set_stance` says in this thread
 class Backend:
     """What `compile` was given beside the function.
 
-    `run` is a backend's function, None for the library's own compiler; `remake` compiles a function in the same way.
+    `run` is a backend's function, None for the library's own compiler, whose options are `own`; `remake` compiles a function in the
+    same way.
     """
 
     def __init__(
@@ -49,9 +51,10 @@ class Backend:
         options: dict[str, Any],
         remake: Callable[..., Any],
         dynamic: bool | None = None,
+        own: Options = DEFAULT,
     ) -> None:
         self.run, self.fullgraph, self.options, self.remake = run, fullgraph, options, remake
-        self.dynamic = dynamic
+        self.dynamic, self.own = dynamic, own
 
     def compiled(self, function: Callable[..., Any]) -> Compiled:
         made = Compiled(
@@ -150,15 +153,15 @@ class Backend:
             return self._foreign(capture, made)
         on_tape = [k for k, t in enumerate(made) if t.requires_grad]
         if not on_tape:
-            return planned(capture, made)
+            return planned(capture, made, self.own)
         if capture.freed:
             freed = set(map(id, capture.freed))
             if any(id(node_of(made[k])) not in freed for k in on_tape):
                 raise Unplanned("a result is on the tape beside the backward pass that runs within it")
-            return Spent(planned(capture, made), tuple(on_tape))
+            return Spent(planned(capture, made, self.own), tuple(on_tape))
         from .partition import region_of
 
-        found = region_of(capture.recording, [t for _, t in capture.inputs], made, capture.numbers)
+        found = region_of(capture.recording, [t for _, t in capture.inputs], made, capture.numbers, self.own)
         if isinstance(found, Refusal):
             raise Unplanned(str(found))
         return found

@@ -12,6 +12,7 @@ from ..fx import GraphModule
 from .compiled import Build, Entry, Write, is_silent
 from .guards import Guards
 from .lower import plan
+from .options import Options
 from .program import Program
 from .record import place
 from .sources import Attribute, Capture, Contents, End, Item, Made, Refusal, Source
@@ -57,7 +58,7 @@ def graph_of_capture(capture: Capture, made: list[TensorBase]) -> GraphModule:
         raise Unplanned(str(error)) from error
 
 
-def planned(capture: Capture, made: list[TensorBase]) -> Launch:
+def planned(capture: Capture, made: list[TensorBase], options: Options) -> Launch:
     """The launch of a capture whose results need no gradients."""
     if any(t.device.type != "cpu" for _, t in capture.inputs):
         raise Unplanned("inputs on other devices than the CPU")
@@ -68,7 +69,7 @@ def planned(capture: Capture, made: list[TensorBase]) -> Launch:
             raise Unplanned(
                 f"{call.operation.__name__}() writes to a tensor that no argument or module leads to"
             )
-    return plan(program)
+    return plan(program, options=options)
 
 
 class _Result:

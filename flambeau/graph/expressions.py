@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from ..codegen import expr as ex
 from ..codegen.expr import Expr
+from ..codegen.lower import fixed
 from ..core.call.operands import promoted_dtype
 from ..core.call.pointwise import InPlaceOp, PointwiseOp
 from ..core.loops.rows import RowOp
@@ -104,7 +105,7 @@ def loop_of(call: Call) -> Loop | None:
         return Loop(broadcast([v.shape for v in values]), None)
     if isinstance(element_of(call), (Value, int, float)):
         return Loop(call.results[0].shape, None)
-    along = None if call.written else _along(call)
+    along = None if call.written else along_of(call)
     if along is None:
         return None
     rank = len(along.tensors[0].shape)
@@ -157,7 +158,7 @@ def element_of(call: Call) -> Any:
     return found if isinstance(found, int) else None
 
 
-def _along(call: Call) -> Along | None:
+def along_of(call: Call) -> Along | None:
     """A call as a reduction or row function; None for another, or with options that no kernel here knows."""
     op: Any = call.operation
     if isinstance(op, RowOp):
@@ -267,7 +268,35 @@ def _pointwise(call: Call, op: PointwiseOp, of: OfValue) -> list[Expr]:
             )
         elif x.op == "index":
             raise Unfused(f"{call.name}: reads the number of its element")
-    return [ex.cast(r, m) for r, m in zip(ex.substitute(list(results), replace), memory)]
+    return [ex.cast(r, m) for r, m in zip(_substituted(results, replace), memory)]
+
+
+def _substituted(results: Sequence[Expr], replace: dict[Expr, Expr]) -> list[Expr]:
+    """The results over other expressions."""
+    new: dict[Expr, Expr] = {}
+    for e in ex.walk(results):
+        if e in replace:
+            new[e] = replace[e]
+        elif e.args:
+            args = tuple([new[a] for a in e.args])
+            new[e] = ex.remade(e, extremes_of(e, args))
+        else:
+            new[e] = e
+    return [new[r] for r in results]
+
+
+def extremes_of(e: Expr, args: tuple[Expr, ...]) -> tuple[Expr, ...]:
+    """Arguments of an expression so that, where it is `max` or `min`, it gives the same one of two equal zeros.
+
+    That is the first where the second is fixed, and else the second (`codegen/lower.py`).  A fill that an eager call reads from memory is
+    not fixed there, and is here; a number that varies is fixed there.
+    """
+    if e.op not in ("max", "min") or fixed(e.args[1]) == fixed(args[1]):
+        return args
+    first, second = args
+    if fixed(second):
+        return first, ex.make("bitcast", (second,), second.dtype)
+    return second, first
 
 
 def _is_tensor(x: Any) -> bool:
@@ -281,7 +310,7 @@ def _operand(x: Any) -> Any:
 
 
 def _rows(call: Call, of: OfValue, leaves: Leaves, loop: Loop) -> list[Expr]:
-    along = _along(call)
+    along = along_of(call)
     assert loop.dims is not None and along is not None
     declaration, wanted = along.operation.declaration, along.dtype
     common = next(v.dtype for v, n in zip(along.tensors, declaration.inputs) if n not in declaration.raw)
@@ -298,4 +327,4 @@ def _rows(call: Call, of: OfValue, leaves: Leaves, loop: Loop) -> list[Expr]:
             replace[x] = inputs[x.value]
         elif x.op == "param":
             replace[x] = ex.const(params[x.value], x.dtype)
-    return [ex.cast(r, m) for r, m in zip(ex.substitute(list(results), replace), memory)]
+    return [ex.cast(r, m) for r, m in zip(_substituted(results, replace), memory)]

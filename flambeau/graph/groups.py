@@ -7,7 +7,7 @@ one element a row (a mean, and what follows from it) lives in the same kernel.  
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 
 from .expressions import Loop, element_of, loop_of
 from .program import Call, Program, Value
@@ -59,14 +59,14 @@ def per_row(shape: tuple[int, ...], dims: frozenset[int]) -> tuple[int, ...]:
     return tuple(1 if d - len(shape) in dims else n for d, n in enumerate(shape))
 
 
-def groups_of(program: Program, fused: bool = True) -> list[Group]:
-    """The groups of a program's calls, in an order in which they may run; each call alone where `fused` is false."""
+def groups_of(program: Program, fused: bool = True, apart: Container[Call] = ()) -> list[Group]:
+    """The groups of a program's calls, in an order in which they may run; each call alone where `fused` is false, and those in `apart`."""
     groups: list[Group] = []
     home: dict[Call, Group] = {}
     for call in program.calls:
         loop = loop_of(call)
         needed = {home[c] for c in call.after}
-        alone = turns(call)
+        alone = turns(call) or call in apart
         joins = fused and loop is not None and not alone
         group = _joined(program, call, loop, groups, home, needed) if joins else None  # type: ignore[arg-type]
         if group is None:

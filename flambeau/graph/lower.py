@@ -15,6 +15,11 @@ from .epilogues import ProductGroup, product_with, with_epilogues
 from .expressions import Leaves, Reader, Unfused, expressions, loop_of
 from .groups import Group, groups_of
 from .logs import log
+from .options import DEFAULT, Options
+from .orders import Orders, OutOfOrder
+from .passes.algebra import EXACT, FAST, simplified, simplify
+from .passes.common import share
+from .passes.constants import fold
 from .passes.recompute import recompute
 from .passes.rematerialize import rematerialize
 from .products import product_of
@@ -24,7 +29,9 @@ from .runner import Runner
 from .trace import mapped
 
 
-def plan(program: Program, fused: bool = True, donated: Iterable[int] = ()) -> Runner:
+def plan(
+    program: Program, fused: bool = True, donated: Iterable[int] = (), options: Options = DEFAULT
+) -> Runner:
     """What runs the program on other tensors of the same geometry; with `fused` false each call by itself.
 
     Inputs whose numbers are `donated` are not read any more once the program has run: their memory is written over as soon as the
@@ -41,7 +48,7 @@ def plan(program: Program, fused: bool = True, donated: Iterable[int] = ()) -> R
     >>> runner(torch.ones(3))
     tensor(4.2426)
     """
-    made = _Plan(program, fused)
+    made = _Plan(program, fused, options)
     runner = assemble(program, made.steps, frozenset(donated))
     made.report.memory = runner.memory
     runner.describe(made.report, [step.name for step in made.report.steps])
@@ -50,22 +57,48 @@ def plan(program: Program, fused: bool = True, donated: Iterable[int] = ()) -> R
 
 
 class _Plan:
-    def __init__(self, program: Program, fused: bool) -> None:
+    def __init__(self, program: Program, fused: bool, options: Options) -> None:
         self.program = program
-        program.drop_dead(_is_pure)
-        if fused:
-            rematerialize(program)
-            recompute(program)
-        groups = groups_of(program, fused)
-        if fused:
-            groups = with_epilogues(program, groups)
-        self.wanted = self._read_from_memory(groups)
+        self.formulas = FAST if options.use_fast_math else EXACT
+        self.orders = Orders() if fused and options.eager_numerics else None
         self.steps: list[tuple[Any, list[Value]]] = []  # a step, and the values that it touches
         self.report = Report(program)
+        program.drop_dead(_is_pure)
+        if fused:
+            if options.joint_graph_constant_folding:
+                fold(program, _is_pure)
+            simplify(program, self.formulas, _is_pure)
+            share(program, _is_pure)
+            rematerialize(program)
+            recompute(program)
+        groups = groups_of(program, fused) if self.orders is None else self._groups_in_order()
+        if fused and options.epilogue_fusion and not options.eager_numerics:
+            groups = with_epilogues(program, groups)
+        self.wanted = self._read_from_memory(groups)
         for group in groups:
             begin = len(self.steps)
             self._enter(group)
             self.report.enter(group.calls, self.steps[begin:])
+
+    def _groups_in_order(self) -> list[Group]:
+        """Groups whose kernels fold in the order of eager calls: calls for which that cannot be so are groups of their own."""
+        apart = set[Call]()
+        while True:
+            groups = groups_of(self.program, True, apart)
+            self.wanted = self._read_from_memory(groups)
+            found = set[Call]()
+            for group in groups:
+                if group.loop is not None and group.loop.dims is not None and len(group.calls) > 1:
+                    try:
+                        self._kernel(group)
+                    except OutOfOrder as error:
+                        found.update(error.calls)
+                    except (Unfused, NotImplementedError):  # each call by itself
+                        continue
+            self.steps.clear()
+            if not found:
+                return groups
+            apart |= found
 
     def _read_from_memory(self, groups: list[Group]) -> set[Value]:
         """Roots that others than the group that makes them read or write, or that the program is given or returns."""
@@ -117,7 +150,7 @@ class _Plan:
         if not latest:
             return
         outputs = list(latest.values())
-        fused = kn.fused(group.name, [known[v] for v in outputs])
+        fused = kn.fused(group.name, simplified([known[v] for v in outputs], self.formulas))
         inputs = [leaves.read[k] for k in fused.inputs]
         rank, dims = len(loop.shape), loop.dims or frozenset()
         geometry = [Geometry(v.dtype, *_along(v, loop.shape, dims)) for v in outputs]
@@ -126,7 +159,9 @@ class _Plan:
         if isinstance(fused.kernel, kn.Row):
             if not inputs:
                 raise Unfused(f"{group.name}: rows of no tensor")
-            made = row_plan(fused.kernel, loop.shape, sorted(d + rank for d in dims), geometry)
+            strides = [strides for _, strides in inputs]
+            settle = None if self.orders is None else self.orders.settle(group.calls, strides, loop)
+            made = row_plan(fused.kernel, loop.shape, sorted(d + rank for d in dims), geometry, settle=settle)
         else:
             made = loop_plan(fused.kernel, loop.shape, geometry)
         self.steps.append((made, touched))

@@ -32,6 +32,7 @@ from ..operations.declare.registry import REGISTRY
 from .costs import work
 from .lower import plan
 from .mincut import ALWAYS, Network
+from .options import DEFAULT, Options
 from .parts import Part
 from .program import Program, draws, written_by
 from .record import Place, Recording, place
@@ -49,6 +50,7 @@ def region_of(
     inputs: Sequence[TensorBase],
     outputs: Sequence[TensorBase],
     numbers: Sequence[tuple[float, int]] = (),
+    options: Options = DEFAULT,
 ) -> Region | Runner | Refusal:
     """What computes `outputs` from tensors like `inputs`, as a tuple: a `Region` where they have gradients, else a `Runner`.
 
@@ -63,11 +65,11 @@ def region_of(
         return Refusal(why)
     differentiable = [k for k, t in enumerate(outputs) if t.requires_grad and not _is_among(t, inputs)]
     if not differentiable and not any(t.requires_grad for t in outputs):
-        return plan(Program(graph_of(recording, inputs, tuple(outputs), numbers)))
+        return plan(Program(graph_of(recording, inputs, tuple(outputs), numbers)), options=options)
     joint = Joint(recording, inputs, outputs, wanted, differentiable, numbers)
     if joint.why is not None:
         return Refusal(joint.why)
-    return joint.region()
+    return joint.region(options=options)
 
 
 def _is_among(t: TensorBase, inputs: Sequence[TensorBase]) -> bool:
@@ -326,7 +328,7 @@ class Joint:
             else:
                 backward.view(n, root)
 
-    def region(self, recompute: bool = True) -> Region:
+    def region(self, recompute: bool = True, options: Options = DEFAULT) -> Region:
         """The plans, and what puts them on the tape."""
         forward, backward, saved = self.halves(recompute)
         numbers: dict[int, int] = {}  # what lies at one place the plan returns once
@@ -360,12 +362,12 @@ class Joint:
             found = without(backward, len(self.cotangents), missing)
             if found is None:
                 return None
-            return plan(Program(found[0])), tuple(-1 if k < 0 else found[1][k] for k in gradients)
+            return plan(Program(found[0]), options=options), tuple(-1 if k < 0 else found[1][k] for k in gradients)
 
         return Region(
-            plan(Program(forward)),
-            plan(Program(backward), donated=given),
-            lambda: plan(Program(backward)),
+            plan(Program(forward), options=options),
+            plan(Program(backward), donated=given, options=options),
+            lambda: plan(Program(backward), options=options),
             undefined,
             graph,
             why,

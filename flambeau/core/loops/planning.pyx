@@ -166,13 +166,16 @@ def loop_plan(kernel, shape, operands, scalars=()) -> LoopPlan:
     return plan
 
 
-def row_plan(kernel, shape, dim, operands, scalars=()) -> RowLoopPlan:
+def row_plan(kernel, shape, dim, operands, scalars=(), settle=None) -> RowLoopPlan:
     """A plan for a kernel along the rows of `shape` that `dim` (a dimension, or several) make up: `operands` are tensors or
     `Geometry`, results first, which broadcast to it from the right.
 
     `kernel` is a `codegen.kernels.Row` of any width.  A result with one value a row has size 1 in the row's dimensions, or strides
     of 0; one that is as long as the row has strides there.  Long rows of a reduction are cut into blocks as those of
     eager calls.  NotImplementedError for rows in more than two pieces.
+
+    `settle(plan, kernels)` sees how rows are walked over before anything is compiled: given the plan and the kernel (two kernels
+    where rows are cut into blocks), it returns those that are compiled in their place, such as ones with other `lanes`.
 
     >>> import flambeau
     >>> from flambeau.codegen import expr as ex
@@ -243,6 +246,13 @@ def row_plan(kernel, shape, dim, operands, scalars=()) -> RowLoopPlan:
     stages = kernel.in_stages() if True not in moves[:plan.outputs] and in_stages(rows, pieces, plan.device is None) else None
     if stages is not None:
         plan.cut([as_dtype(by_name[e.dtype], "row_plan").code for e in stages[0].outputs], ordered)
+    if settle is not None:
+        made = settle(plan, (kernel,) if stages is None else stages)
+        if stages is None:
+            (kernel,) = made
+        else:
+            stages = made
+    if stages is not None:
         first = enter(plan, &plan.stages.part.run, stages[0])
         held = plan.family
         key = first, enter(plan, &plan.stages.last.run, stages[1])

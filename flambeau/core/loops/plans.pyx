@@ -295,6 +295,16 @@ cdef class RowLoopPlan(LoopPlan):
         free(self.stages.last)
         free(self.state_codes)
 
+    @property
+    def along(self) -> bool:
+        """Whether lanes run along the row, else across rows."""
+        return self.rows.along
+
+    @property
+    def block(self) -> int:
+        """Elements of a block that a row is cut into; 0: it is not."""
+        return self.stages.block if self.stages.part != NULL else 0
+
     def loop_sizes(self) -> tuple:
         """How often each loop turns: the outer ones, the lanes' or the rows', then those of a row."""
         return (*[self.rows.outer_size[d] for d in range(self.rows.outer - 1, -1, -1)], self.rows.k, self.rows.r1, self.rows.r0)
