@@ -21,6 +21,7 @@ from .products import product_of
 from .program import Call, Program, Value
 from .report import Report
 from .runner import Runner
+from .schedule import Part, scheduled
 from .trace import mapped
 
 
@@ -41,8 +42,9 @@ def plan(program: Program, fused: bool = True, donated: Iterable[int] = ()) -> R
     >>> runner(torch.ones(3))
     tensor(4.2426)
     """
-    made = _Plan(program, fused)
-    runner = assemble(program, made.steps, frozenset(donated))
+    given = frozenset(donated)
+    made = _Plan(program, fused, given)
+    runner = assemble(program, made.steps, given)
     made.report.memory = runner.memory
     runner.describe(made.report, [step.name for step in made.report.steps])
     log.debug("planned:\n%s", made.report)
@@ -50,7 +52,7 @@ def plan(program: Program, fused: bool = True, donated: Iterable[int] = ()) -> R
 
 
 class _Plan:
-    def __init__(self, program: Program, fused: bool) -> None:
+    def __init__(self, program: Program, fused: bool, donated: Iterable[int]) -> None:
         self.program = program
         program.drop_dead(_is_pure)
         if fused:
@@ -62,10 +64,16 @@ class _Plan:
         self.wanted = self._read_from_memory(groups)
         self.steps: list[tuple[Any, list[Value]]] = []  # a step, and the values that it touches
         self.report = Report(program)
+        parts: list[Part] = []
         for group in groups:
-            begin = len(self.steps)
+            self.steps = []
             self._enter(group)
-            self.report.enter(group.calls, self.steps[begin:])
+            parts.append(Part(group, self.steps))
+        if fused:
+            parts = scheduled(program, parts, donated)
+        self.steps = [step for part in parts for step in part.steps]
+        for part in parts:
+            self.report.enter(part.group.calls, part.steps)
 
     def _read_from_memory(self, groups: list[Group]) -> set[Value]:
         """Roots that others than the group that makes them read or write, or that the program is given or returns."""
