@@ -8,11 +8,16 @@ from typing import Any
 from ..core.loops.plans import LoopPlan, RowLoopPlan
 from .convolution_step import ConvolutionStep
 from .convolutions import Convolution
-from .memory import Arena, Use
+from .memory import NEVER, Arena, Use
 from .products import Product
 from .program import Call, Number, Program, Value
-from .runner import CallStep, LoopStep, ProductStep, Reference, Runner
+from .runner import CallStep, LoopStep, PreparedStep, ProductStep, Reference, Runner
 from .trace import mapped
+
+LARGE = (
+    1 << 15
+)  # bytes from which taking a value's memory when it is made costs little beside the step that makes it
+GAIN = 16  # a plan does so where its peak is lower by one part of so many
 
 Step = tuple[
     Any, list[Value]
@@ -42,10 +47,34 @@ class _Assembly:
                 raise ValueError(
                     f"plan(): input {program.inputs.index(v)} is donated, and returned or part of another"
                 )
+        roots = list(dict.fromkeys([*program.inputs, *(v.root for v in program.values)]))
+        self.number = {r: k for k, r in enumerate(roots)}
+        self.made = [r for r in roots if r in self.returned and r.call is not None and r not in self.by_calls]
+        self.launches = [_launch(step, values, self.number) for step, values in steps]
         self.arena = Arena[Value]()
         self._live()
         self._replace()
-        self.spots = self.arena.solve()
+        once, late = self._use(NEVER), self._use(LARGE)
+        self.use, self.large = late, LARGE
+        if late.peak >= once.peak - once.peak // GAIN:
+            self.use, self.large = self._use(NEVER), NEVER
+
+    def _use(self, large: int) -> Use:
+        """What a run takes where values and workspaces from so many bytes on have memory of their own."""
+        self.spots = self.arena.solve(large)
+        needed = [s.workspace if isinstance(s, PreparedStep) else 0 for s in self.launches]
+        behind = max((n for n in needed if n < large), default=0)
+        made = {r: _nbytes(r) for r in self.made}
+        given = {v: self._end(v) for v in self.donated}
+        return self.arena.use(made, given, [n if n >= large else 0 for n in needed], behind)
+
+    def _hosted(self, given: Value) -> list[Value]:
+        """What lies in the memory of an argument that is given up."""
+        return [r for r, spot in self.spots.items() if spot.home is given and not spot.own]
+
+    def _end(self, given: Value) -> int:
+        """The step that is the last to touch the memory of an argument that is given up."""
+        return max([0, *(self.last.get(r, 0) for r in (given, *self._hosted(given)))])
 
     def _live(self) -> None:
         """From when to when values live, and whose memory is free when."""
@@ -99,12 +128,8 @@ class _Assembly:
 
     def runner(self) -> Runner:
         """The steps with places."""
-        program, arena = self.program, self.arena
-        roots = list(dict.fromkeys([*program.inputs, *(v.root for v in program.values)]))
-        number = {r: k for k, r in enumerate(roots)}
-        made = [r for r in roots if r in self.returned and r.call is not None and r not in self.by_calls]
-        use = Use(arena.size, sum(map(_nbytes, made)), arena.called(), arena.bound())
-        runner = Runner(len(roots), arena.size, use)
+        program, number = self.program, self.number
+        runner = Runner(len(number), self.arena.size, self.use, 0 if self.large == NEVER else self.large)
         for v in program.inputs:
             over = -1 if v is v.root else program.inputs.index(v.root)
             others = any(w is not v and w.root is v.root for w in program.inputs)
@@ -112,36 +137,67 @@ class _Assembly:
             runner.add_input(number[v], v.place, over, v.at, v in self.donated, unused)
         for v in program.constants():
             runner.add_constant(number[v.root], v.tensor, v.place)
+        takes: dict[int, list[int]] = {}
+        frees: dict[int, list[int]] = {}
+        memories: dict[Value, int] = {}
+        for r, (nbytes, first, last) in self.arena.stays().items():
+            memories[r] = runner.add_memory(nbytes)
+            takes.setdefault(first, []).append(memories[r])
+            frees.setdefault(last, []).append(memories[r])
         for r, spot in self.spots.items():
-            runner.add_place(number[r], spot.at, r.place, -1 if spot.home is None else number[spot.home])
-        for r in made:
-            runner.add_result(number[r], r.place)
-        written: set[Value] = {v.root for v in self.donated if any(s.home is v for s in self.spots.values())}
-        drops: dict[int, list[int]] = {}
-        for r in self.by_calls - self.returned:
-            drops.setdefault(self.last[r], []).append(number[r])
-        for v in self.donated:
-            hosted = [self.last[r] for r, spot in self.spots.items() if spot.home is v]
-            drops.setdefault(max([0, self.last.get(v, 0), *hosted]), []).append(number[v])
-        for index, (step, values) in enumerate(self.steps):
-            at = [(number[v.root], v.at) for v in values]
-            made_step: Any
-            if isinstance(step, Call):
-                made_step = _call_step(step, number)
-            elif isinstance(step, Product):
-                made_step = ProductStep(step.plan, at)
-            elif isinstance(step, Convolution):
-                made_step = ConvolutionStep(step, at)
-            else:
-                made_step = LoopStep(step, at)
-            if not isinstance(step, Call):
-                results = values[: step.outputs if isinstance(step, LoopPlan) else 1]
-                written.update(v.root for v in results if v.root.call is None)
-            runner.add_step(made_step, drops.get(index, ()))
-        for r in sorted(written, key=number.__getitem__):
-            runner.add_written(number[r])
+            home = -1 if spot.home is None or spot.own else number[spot.home]
+            memory = memories[spot.home] if spot.home is not None and spot.own else 0
+            runner.add_place(number[r], spot.at, r.place, home, memory)
+        for r in self.made:
+            first = self.arena.made_at(r)
+            result = runner.add_result(number[r], r.place, first > 0)
+            if first > 0:
+                takes.setdefault(first, []).append(-1 - result)
+        drops = self._drops()
+        large = {number[r] for r in number if _nbytes(r) >= self.large}
+        for index, launch in enumerate(self.launches):
+            dropped = drops.get(index, [])
+            ends = not large.isdisjoint(dropped)
+            runner.add_step(launch, dropped, takes.get(index, ()), frees.get(index, ()), ends)
+        for k in self._written():
+            runner.add_written(k)
         runner.set_outputs(mapped(program.outputs, Value, _References(number)))
         return runner
+
+    def _drops(self) -> dict[int, list[int]]:
+        """The roots whose tensors nobody reads any more after a step: so their memory is free."""
+        found: dict[int, list[int]] = {}
+        for r in self.by_calls - self.returned:
+            found.setdefault(self.last[r], []).append(self.number[r])
+        for v in self.donated:
+            found.setdefault(self._end(v), []).extend(self.number[r] for r in (v, *self._hosted(v)))
+        read = {v.root for step, values in self.steps if isinstance(step, Call) for v in values}
+        for r, spot in self.spots.items():
+            if spot.own and r in read:  # a call was given a tensor over it
+                found.setdefault(self.last[r], []).append(self.number[r])
+        return found
+
+    def _written(self) -> list[int]:
+        """Inputs and constants that launches write to, as roots."""
+        hosts = {spot.home for spot in self.spots.values()}
+        found = {v.root for v in self.donated if v in hosts}
+        for step, values in self.steps:
+            if not isinstance(step, Call):
+                results = values[: step.outputs if isinstance(step, LoopPlan) else 1]
+                found.update(v.root for v in results if v.root.call is None)
+        return sorted(map(self.number.__getitem__, found))
+
+
+def _launch(step: Any, values: list[Value], number: dict[Value, int]) -> PreparedStep | CallStep:
+    """A step as the runner has it."""
+    at = [(number[v.root], v.at) for v in values]
+    if isinstance(step, Call):
+        return _call_step(step, number)
+    if isinstance(step, Product):
+        return ProductStep(step.plan, at)
+    if isinstance(step, Convolution):
+        return ConvolutionStep(step, at)
+    return LoopStep(step, at)
 
 
 def _nbytes(root: Value) -> int:

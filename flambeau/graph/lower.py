@@ -26,6 +26,7 @@ from .products import product_of
 from .program import Call, Program, Value
 from .report import Report
 from .runner import Runner
+from .schedule import Part, scheduled
 from .trace import mapped
 
 
@@ -48,8 +49,9 @@ def plan(
     >>> runner(torch.ones(3))
     tensor(4.2426)
     """
-    made = _Plan(program, fused, options)
-    runner = assemble(program, made.steps, frozenset(donated))
+    given = frozenset(donated)
+    made = _Plan(program, fused, given, options)
+    runner = assemble(program, made.steps, given)
     made.report.memory = runner.memory
     runner.describe(made.report, [step.name for step in made.report.steps])
     log.debug("planned:\n%s", made.report)
@@ -57,7 +59,7 @@ def plan(
 
 
 class _Plan:
-    def __init__(self, program: Program, fused: bool, options: Options) -> None:
+    def __init__(self, program: Program, fused: bool, donated: Iterable[int], options: Options) -> None:
         self.program = program
         self.formulas = FAST if options.use_fast_math else EXACT
         self.orders = Orders() if fused and options.eager_numerics else None
@@ -75,10 +77,16 @@ class _Plan:
         if fused and options.epilogue_fusion and not options.eager_numerics:
             groups = with_epilogues(program, groups)
         self.wanted = self._read_from_memory(groups)
+        parts: list[Part] = []
         for group in groups:
-            begin = len(self.steps)
+            self.steps = []
             self._enter(group)
-            self.report.enter(group.calls, self.steps[begin:])
+            parts.append(Part(group, self.steps))
+        if fused:
+            parts = scheduled(program, parts, donated)
+        self.steps = [step for part in parts for step in part.steps]
+        for part in parts:
+            self.report.enter(part.group.calls, part.steps)
 
     def _groups_in_order(self) -> list[Group]:
         """Groups whose kernels fold in the order of eager calls: calls for which that cannot be so are groups of their own."""

@@ -1,42 +1,51 @@
-"""Where values of a program lie: one arena, the memory of results before they are made, and that of arguments that are given up.
+"""Where values of a program lie: in one arena, in memory of their own, in that of results, and in that of arguments that are given up.
 
 A value that neither enters nor leaves a program lies at a place that nothing alive overlaps: first fit, large values first, in the
-smallest memory that is there anyway and free for as long as the value lives, else in the arena.
+smallest memory that is there anyway and free for as long as the value lives, else in the arena.  Large ones may have memories of their
+own instead, which the first step that touches them takes and the last one frees: then a run holds what is alive, and results are
+made when they are written.
 """
 
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
+from ..core.base.memory import bytes_of_block
+
 ALIGN = 64
+NEVER = 1 << 62  # more bytes than a value has
 
 K = TypeVar("K", bound=Hashable)
 
 
 class Spot(NamedTuple, Generic[K]):
-    """So many bytes from where a memory begins: that of another value, or the arena where `home` is None."""
+    """So many bytes from where a memory begins: that of `home`, or the arena where that is None.
+
+    One that is `own` is memory that is taken for it, and for values in its place: `home` is the first of them.
+    """
 
     home: K | None
     at: int
+    own: bool = False
 
 
 class Use(NamedTuple):
-    """The bytes that a run takes, beside its arguments and what calls use inside.
+    """The bytes that a run takes, beside arguments that stay and what calls use inside.
 
-    `bound` is the most that is alive at one step: no order of places takes less, but in the memory of donated arguments.
+    `peak` is the most that it holds at one step, as the allocator counts: the arena, memories that come and go (`own`), results, what calls
+    have returned (each of these alone: the most at one step), workspaces, and arguments that it is given up (`given`).  `bound` is the most
+    that is alive at one step, of what it makes: no order of places takes less, but in the memory of such arguments.
     """
 
     arena: int
+    own: int
     results: int
     calls: int
+    given: int
     bound: int
-
-    @property
-    def peak(self) -> int:
-        """The arena, the results, and what calls have returned."""
-        return self.arena + self.results + self.calls
+    peak: int
 
 
 class _Block(Generic[K]):
@@ -81,9 +90,11 @@ class Arena(Generic[K]):
     ...     arena.touch(name, 100, first)
     ...     arena.touch(name, 100, last)
     >>> arena.solve()
-    {'a': Spot(home=None, at=0), 'b': Spot(home=None, at=128), 'c': Spot(home=None, at=0)}
+    {'a': Spot(home=None, at=0, own=False), 'b': Spot(home=None, at=128, own=False), 'c': Spot(home=None, at=0, own=False)}
     >>> arena.size
     256
+    >>> arena.solve(own=100)["b"], arena.size
+    (Spot(home='b', at=0, own=True), 0)
     """
 
     def __init__(self) -> None:
@@ -92,6 +103,7 @@ class Arena(Generic[K]):
         self.memories: dict[K, _Memory] = {}
         self.apart: dict[K, bool] = {}
         self.size = 0
+        self.own: int = NEVER
 
     def touch(self, key: K, nbytes: int, step: int) -> None:
         """A step reads or writes the value; steps come in their order."""
@@ -138,25 +150,38 @@ class Arena(Generic[K]):
         self.blocks[key] = block
         return True
 
-    def solve(self) -> dict[K, Spot[K]]:
-        """The place of each value that has no memory of its own."""
+    def solve(self, own: int = NEVER) -> dict[K, Spot[K]]:
+        """The place of each value that is no result, and not apart.
+
+        From `own` bytes on, values have memory of their own.  Then no others lie in results, which are made when they are written.
+        """
+        self.own = own
         spots: dict[K, Spot[K]] = {}
         common = _Memory(None, -1, float("inf"))
-        blocks = list({id(b): b for key, b in self.blocks.items()}.values())
-        for block in blocks:
+        for memory in self.memories.values():
+            memory.placed = []
+        for block in self._blocks():
             if block.home is not None:  # until the value whose memory it is takes its place
                 self.memories[block.home].placed.append(
                     (0, _aligned(block.nbytes), block.first, float("inf"))
                 )
                 spots.update((key, Spot(block.home, 0)) for key in block.keys)
-        lent = sorted(self.memories.items(), key=lambda item: item[1].nbytes or 0)
-        for block in sorted(blocks, key=lambda b: (-_aligned(b.nbytes), b.first)):
-            if block.home is not None or block.keys[-1] in self.memories or block.keys[-1] in self.apart:
+        lent = [(key, m) for key, m in self.memories.items() if own == NEVER]
+        lent.sort(key=lambda item: item[1].nbytes or 0)
+        for block in sorted(self._blocks(), key=lambda b: (-_aligned(b.nbytes), b.first)):
+            if not self._is_placed(block):
                 continue
-            spot = self._spot(block, lent, common)
+            spot = Spot(block.keys[0], 0, True) if block.nbytes >= own else self._spot(block, lent, common)
             spots.update((key, spot) for key in block.keys)
         self.size = max((end for _, end, _, _ in common.placed), default=0)
         return {key: spots[key] for key in self.lives if key in spots and key not in self.memories}
+
+    def _blocks(self) -> list[_Block[K]]:
+        return list({id(b): b for b in self.blocks.values()}.values())
+
+    def _is_placed(self, block: _Block[K]) -> bool:
+        """Whether a block is in the arena, or has memory of its own."""
+        return block.home is None and block.keys[-1] not in self.memories and block.keys[-1] not in self.apart
 
     def _spot(self, block: _Block[K], lent: list[tuple[K, _Memory]], common: _Memory) -> Spot[K]:
         homes: list[tuple[K | None, _Memory]] = [*lent, (None, common)]
@@ -167,26 +192,61 @@ class Arena(Generic[K]):
                 return Spot(key, at)
         raise AssertionError("the arena has no end")
 
+    def stays(self) -> dict[K, tuple[int, int, int]]:
+        """Bytes, first and last step of each memory that comes and goes, by the first value that lies in it."""
+        return {
+            b.keys[0]: (b.nbytes, b.first, b.last)
+            for b in self._blocks()
+            if self._is_placed(b) and b.nbytes >= self.own
+        }
+
+    def made_at(self, key: K) -> int:
+        """The step before which a result is made: that which first touches its memory, or the first one."""
+        return self.blocks[key].first if key in self.blocks and self.own != NEVER else 0
+
+    def use(
+        self, results: dict[K, int], given: dict[K, int], workspaces: Sequence[int], behind: int = 0
+    ) -> Use:
+        """What a run takes: the bytes of `results`, what each step needs for itself beside, and what lies `behind` the arena.
+
+        `given` are the values that are given up, each to some step.
+        """
+        always = float("inf")
+        held = [(bytes_of_block(self.memories[key].nbytes or 0), 0, last) for key, last in given.items()]
+        arena = [(bytes_of_block(self.size + behind), 0, always)] if self.size + behind else []
+        own = [(bytes_of_block(n), first, last) for n, first, last in self.stays().values()]
+        made = [(bytes_of_block(n), self.made_at(key), always) for key, n in results.items()]
+        called = [
+            (
+                bytes_of_block(self.lives[key][0]),
+                self.lives[key][1],
+                always if lasting else self.lives[key][2],
+            )
+            for key, lasting in self.apart.items()
+        ]
+        beside = [(bytes_of_block(n), step, step) for step, n in enumerate(workspaces) if n]
+        return Use(
+            self.size,
+            _most_alive(own),
+            sum(n for n, _, _ in made),
+            _most_alive(called),
+            sum(n for n, _, _ in held),
+            self.bound(),
+            _most_alive([*held, *arena, *own, *made, *called, *beside]),
+        )
+
     def bound(self) -> int:
         """The most bytes alive at one step, where values in place of others count once."""
         return _most_alive(
             (_aligned(b.nbytes), b.first, float("inf") if self._lasts(b.keys[-1]) else b.last)
-            for b in {id(b): b for b in self.blocks.values()}.values()
-        )
-
-    def called(self) -> int:
-        """The most bytes at one step of values that calls have made."""
-        return _most_alive(
-            (_aligned(b.nbytes), b.first, float("inf") if self._lasts(key) else b.last)
-            for key, b in self.blocks.items()
-            if key in self.apart
+            for b in self._blocks()
         )
 
     def _lasts(self, key: K) -> bool:
         return key in self.memories or self.apart.get(key, False)
 
 
-def _most_alive(lives: Iterable[tuple[int, int, float]]) -> int:
+def _most_alive(lives: Iterable[tuple[int, float, float]]) -> int:
     """The most of bytes that live from a step to another."""
     changes: dict[float, int] = {}
     for nbytes, first, last in lives:

@@ -33,12 +33,12 @@ from .costs import work
 from .lower import plan
 from .mincut import ALWAYS, Network
 from .options import DEFAULT, Options
-from .parts import Part
 from .program import Program, draws, written_by
 from .record import Place, Recording, place
 from .region import Region, WithoutHooks, obstacle
 from .runner import Runner
 from .sources import Refusal
+from .subgraph import Subgraph
 from .trace import graph_of, mapped
 from .undefined import without
 
@@ -192,7 +192,9 @@ class Joint:
         self.results, self.grads = self.nodes[-1].args[0]
         if any(n.op == "get_attr" for n in (*self.results, *self.grads) if n is not None):
             self.why = "a result or a gradient is a tensor that no recorded call made"
-        types = {(p.storage, p.dtype) for n in self.nodes[:-1] for p in _places(n) if p.storage in self.writers}
+        types = {
+            (p.storage, p.dtype) for n in self.nodes[:-1] for p in _places(n) if p.storage in self.writers
+        }
         if len(types) > len({storage for storage, _ in types}):
             self.why = "memory that it writes to is read in two dtypes"
 
@@ -287,13 +289,13 @@ class Joint:
             else:
                 saved.append(Saved(EXTRA, len(extras), n))
                 extras.append(n)
-        forward = Part(self.root)
+        forward = Subgraph(self.root)
         for n in self.placeholders[: len(self.inputs)]:
             forward.take(n)
         for n in self.nodes[:-1]:
             if n not in self.behind and n.op != "placeholder":
                 forward.take(n)
-        backward = Part(self.root)
+        backward = Subgraph(self.root)
         for n in self.placeholders[len(self.inputs) :]:
             backward.take(n)
         for s in saved:
@@ -306,7 +308,7 @@ class Joint:
         self._compute(backward, given, again)
         return forward.finish([*self.results, *extras]), backward.finish(given), saved
 
-    def _compute(self, backward: Part, wanted: Iterable[Node], again: set[Node]) -> None:
+    def _compute(self, backward: Subgraph, wanted: Iterable[Node], again: set[Node]) -> None:
         """Let backward have these nodes of forward, in the order in which they were made."""
         front = [n for n in wanted if n not in backward.made]
         missing: set[Node] = set()
@@ -362,7 +364,9 @@ class Joint:
             found = without(backward, len(self.cotangents), missing)
             if found is None:
                 return None
-            return plan(Program(found[0]), options=options), tuple(-1 if k < 0 else found[1][k] for k in gradients)
+            return plan(Program(found[0]), options=options), tuple(
+                -1 if k < 0 else found[1][k] for k in gradients
+            )
 
         return Region(
             plan(Program(forward), options=options),
@@ -391,7 +395,7 @@ class Joint:
             written = written_by(n.target, n.args, n.kwargs, Node)
             if any(s in self.lies or self.roots[s].op == "get_attr" for m in written for s in _storages(m)):
                 return None, f"{n.name} writes to a tensor that was there before the call"
-        part = Part(self.root)
+        part = Subgraph(self.root)
         for n in self.nodes[:-1]:
             if n not in self.behind:
                 part.take(n)

@@ -7,6 +7,7 @@ for: what made the memory it reads, and what read or wrote the memory that it wr
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -73,6 +74,17 @@ class Value:
             stride=(*p.stride[:-2], p.stride[-1], p.stride[-2]),
         )
         return Value(self.number, turned, self.call, self.root)
+
+    def flatten(self, start: int, end: int) -> Value:
+        """The value with dimensions from `start` to `end` as one; its elements lie one after another."""
+        begin, until = start % len(self.shape), end % len(self.shape) + 1
+        shape = (*self.shape[:begin], math.prod(self.shape[begin:until]), *self.shape[until:])
+        stride = tuple(math.prod(shape[d + 1 :]) for d in range(len(shape)))
+        return Value(self.number, self.place._replace(shape=shape, stride=stride), self.call, self.root)
+
+    def is_contiguous(self) -> bool:
+        """`contiguous`, as a tensor says it."""
+        return self.contiguous
 
     @property
     def contiguous(self) -> bool:

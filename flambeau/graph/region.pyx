@@ -11,7 +11,7 @@ from ..core.base.tensor cimport MAX_DIMS, TENSOR, TensorBase, alias, new_strided
 from ..core.tape.functions import FunctionNode
 from ..core.tape.history cimport attach
 from ..core.tape.modes cimport REVERSE, grad_enabled, set_grad, wants_grad
-from ..core.tape.nodes cimport IdentityNode, Node
+from ..core.tape.nodes cimport IdentityNode, Node, drain
 from ..core.tape.saved cimport Slot, clear_slot, save_tensor, unpack_tensor
 from ..core.tape.engine import run_backward
 from .runner cimport Runner
@@ -113,7 +113,8 @@ cdef class RegionNode(Node):
             return [None if k < 0 else (<tuple>found)[k] for k in <tuple>partial[1]]
         if donates:
             self.drop()       # whatever happens from here on, the values are gone
-            found = region.backward.call(PySequence_Fast_ITEMS(given), len(given))
+            drain()
+            found = region.backward.consume(given)
         else:
             if not isinstance(region.keeping, Runner):
                 region.keeping = region.keeping()

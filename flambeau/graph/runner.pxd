@@ -10,7 +10,7 @@ cdef class PreparedStep:
     cdef int count
     cdef int* roots
     cdef int64_t* offsets
-    cdef int64_t workspace        # bytes, from an address that 64 divides
+    cdef readonly int64_t workspace   # bytes, from an address that 64 divides
     cdef double work              # about so many elementary operations
 
     # May raise; signals are looked at where it takes long.
@@ -32,7 +32,10 @@ cdef struct Launch:
 cdef struct Stretch:              # launches one after another, or a call
     int begin, end                # of the launches
     PyObject* call                # borrowed; NULL: launches
+    int take_begin, take_end      # memories that it is the first to touch: of the runner's own k, of results -1 - k
     int drop_begin, drop_end      # roots whose tensors nobody reads any more
+    int free_begin, free_end      # memories of the runner's own that nobody touches any more
+    int64_t workspace             # bytes that are taken for it alone; 0: what lies behind the arena is enough
     bint releases                 # enough work to give up the GIL
 
 cdef struct Layout:               # of a new tensor, or of one that is given
@@ -40,14 +43,15 @@ cdef struct Layout:               # of a new tensor, or of one that is given
     bint dense
     bint unused           # by all steps
     bint donated                  # an argument that is given up
-    int home                      # the root whose memory a placed one lies in
+    int home                      # the root whose memory a placed one lies in; -1 - k: memory k of the runner's own, 0 the arena
+    bint late                     # of a result: made when the first step writes to it
     int64_t at                    # there, in bytes
     int64_t* sizes                # strides follow
 
 cdef struct Run:
     char** bases                  # where each root's memory is
     PyObject** known              # owned: a tensor over each root, where there is one
-    PyObject* arena               # owned Storage, NULL where the arena is on the stack or empty
+    PyObject** memories           # owned Storages: the arena (NULL where it is on the stack or empty), then those that steps begin and end
 
 cdef class Runner:
     cdef readonly int roots
@@ -63,14 +67,18 @@ cdef class Runner:
     cdef Layout* placed
     cdef Layout* made
     cdef int* place_of                          # of a root among those that are placed; -1: none
-    cdef int input_count, placed_count, made_count, launch_count, stretch_count, drop_count, widest, written_count
+    cdef int input_count, placed_count, made_count, launch_count, stretch_count, widest, written_count, memory_count
     cdef int* written
     cdef int* drops
+    cdef int* takes
+    cdef int* frees
+    cdef int64_t* sizes                         # of memories, the arena's first
     cdef Launch* launches
     cdef Operand* operands
     cdef Stretch* stretches
     cdef bint calls
-    cdef list constants, drop_lists, written_roots
+    cdef int64_t late                           # bytes from which memory is taken for the steps that touch it; 0: none is
+    cdef list constants, drop_lists, take_lists, free_lists, ends, written_roots, memory_sizes
 
     # What the steps compute of these tensors (borrowed, of the recorded geometry: TypeError for others).
     cdef object call(self, PyObject** tensors, Py_ssize_t n)
@@ -79,7 +87,10 @@ cdef class Runner:
     cdef object run(self, PyObject** tensors, list consumed=*)
 
     cdef object execute(self, Run* r, PyObject** tensors, PyObject** storages, list consumed)
+    cdef int make(self, Layout* own, Run* r) except -1
+    cdef int take(self, int which, Run* r) except -1
     cdef int finish(self) except -1
+    cdef bint is_late(self, int64_t nbytes) noexcept
     cdef int launch_all(self, const Stretch* s, char** bases, char* workspace) except -1 nogil
     cdef int launch_profiled(self, const Stretch* s, char** bases, char* workspace) except -1
     cdef int run_call(self, Stretch* s, Run* r) except -1

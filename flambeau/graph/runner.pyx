@@ -1,8 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 """A plan run in compiled code: prepared launches and calls one after another.
 
-Every run has memory of its own (one arena, new results), so that runs of several threads, and one inside another, are apart.  Launches
-between two calls are a stretch: short ones run under Python's lock, long ones give it up once and look at signals now and then.
+Every run has memory of its own (an arena, memories that a step takes and a later one frees, new results), so that runs of several
+threads, and one inside another, are apart.  Launches between which no memory changes hands are a stretch: short ones run under Python's
+lock, long ones give it up once and look at signals now and then.
 """
 from libc.stdint cimport int64_t, uintptr_t
 from libc.stdlib cimport calloc, free
@@ -184,6 +185,17 @@ cdef class Geometry:
         free(self.layout.sizes)
 
 
+cdef int64_t nbytes_of(const Layout* own) noexcept:
+    """From the first element to the last."""
+    cdef int64_t count = 1
+    cdef int d
+    for d in range(own.rank):
+        if own.sizes[d] == 0:
+            return 0
+        count += (own.sizes[d] - 1) * own.sizes[own.rank + d]
+    return count * ITEMSIZE[own.code]
+
+
 cdef bint matches(const Layout* own, TensorBase t) noexcept:
     """Whether a tensor is on the host and like that."""
     cdef int d
@@ -205,13 +217,15 @@ cdef class Runner:
     """A program as steps, called with tensors of the geometry that it was recorded with; TypeError for others.
 
     What it is made of is added by `lower.plan`, its outputs last.  Roots are memories of the program, by number: those of inputs,
-    constants, places in the arena, results, and what calls return.  `memory` says how many bytes a run takes.
+    constants, places in the arena, results, and what calls return.  `memory` says how many bytes a run takes.  Workspaces of `late` bytes
+    and more are taken for their step alone; 0: none is.
     """
 
-    def __init__(self, int roots, int64_t nbytes, memory=None):
-        self.roots, self.nbytes, self.memory = roots, nbytes, memory
+    def __init__(self, int roots, int64_t nbytes, memory=None, int64_t late=0):
+        self.roots, self.nbytes, self.memory, self.late = roots, nbytes, memory, late
         self.places, self.constants, self.steps, self.held = [[], [], []], [], [], []
-        self.drop_lists, self.written_roots = [], []
+        self.drop_lists, self.take_lists, self.free_lists, self.written_roots, self.memory_sizes = [], [], [], [], [nbytes]
+        self.ends = []
 
     def __dealloc__(self):
         free(self.inputs)
@@ -219,6 +233,9 @@ cdef class Runner:
         free(self.made)
         free(self.place_of)
         free(self.drops)
+        free(self.takes)
+        free(self.frees)
+        free(self.sizes)
         free(self.written)
         free(self.launches)
         free(self.operands)
@@ -237,24 +254,38 @@ cdef class Runner:
         """A tensor that is the same in all runs."""
         self.constants.append((tensor, Geometry(root, place)))
 
-    def add_place(self, int root, int64_t at, place, int home=-1) -> None:
-        """A memory in the arena, or in that of the result `home`, so many bytes from where that begins."""
-        self.places[1].append(Geometry(root, place, at, home))
+    def add_memory(self, int64_t nbytes) -> int:
+        """A memory that a step takes and a later one frees; its number."""
+        self.memory_sizes.append(nbytes)
+        return len(self.memory_sizes) - 1
 
-    def add_result(self, int root, place) -> None:
-        """A memory that a run makes anew, and returns."""
-        self.places[2].append(Geometry(root, place))
+    def add_place(self, int root, int64_t at, place, int home=-1, int memory=0) -> None:
+        """A value in the arena or another memory, or in that of the root `home`, so many bytes from where that begins."""
+        self.places[1].append(Geometry(root, place, at, -1 - memory if home < 0 else home))
+
+    def add_result(self, int root, place, bint late=False) -> int:
+        """A memory that a run makes anew, and returns; its number.  One that is `late` is made before the step that takes it."""
+        cdef Geometry own = Geometry(root, place)
+        own.layout.late = late
+        self.places[2].append(own)
+        return len(self.places[2]) - 1
 
     def add_written(self, int root) -> None:
         """An input or a constant that launches write to."""
         self.written_roots.append(root)
 
-    def add_step(self, step, drops=()) -> None:
-        """The next step, after which nothing reads the tensors over the roots `drops`."""
+    def add_step(self, step, drops=(), takes=(), frees=(), bint ends=False) -> None:
+        """The next step, after which nothing reads the tensors over the roots `drops`: at once, where it `ends` a stretch.
+
+        It is the first to touch the memories `takes` (results as -1 less their number), and the last to touch `frees`.
+        """
         if not isinstance(step, (PreparedStep, CallStep)):
             raise TypeError(f"Runner.add_step(): a prepared step or a CallStep expected, got {type(step).__name__}")
         self.steps.append(step)
         self.drop_lists.append(list(drops))
+        self.take_lists.append(list(takes))
+        self.free_lists.append(list(frees))
+        self.ends.append(ends)
 
     @property
     def unused(self) -> list:
@@ -310,7 +341,7 @@ cdef class Runner:
 
     cdef object run(self, PyObject** tensors, list consumed=None):
         cdef Run r
-        cdef int k, total = self.roots + 1, given = self.input_count + <int>len(self.constants)
+        cdef int k, total = self.roots + self.memory_count, given = self.input_count + <int>len(self.constants)
         cdef void* memory = NULL
         cdef size_t nbytes = total * (sizeof(char*) + sizeof(PyObject*)) + given * sizeof(PyObject*)
         cdef PyObject** storages
@@ -324,9 +355,9 @@ cdef class Runner:
         else:
             r.known = <PyObject**>alloca(nbytes)
             memset(r.known, 0, nbytes)
+        r.memories = r.known + self.roots
         r.bases = <char**>(r.known + total)
         storages = <PyObject**>(r.bases + total)
-        r.arena = NULL
         try:
             if not self.calls:
                 self.execute(&r, tensors, storages, consumed)
@@ -345,7 +376,6 @@ cdef class Runner:
                 Py_XDECREF(r.known[k])
             for k in range(given):
                 Py_XDECREF(storages[k])
-            Py_XDECREF(r.arena)
             free(memory)
 
     cdef object execute(self, Run* r, PyObject** tensors, PyObject** storages, list consumed):
@@ -356,6 +386,7 @@ cdef class Runner:
         cdef Storage arena
         cdef int64_t nbytes = self.nbytes + self.workspace
         cdef char* begin = NULL
+        cdef char* workspace
         cdef int k, i
         cdef list constants = self.constants
         for k in range(self.input_count):
@@ -386,31 +417,57 @@ cdef class Runner:
                 begin = <char*>((<uintptr_t>alloca(nbytes + ALIGN) + ALIGN - 1) & ~<uintptr_t>(ALIGN - 1))
             else:
                 arena = new_storage(nbytes)
-                begin, r.arena = arena.data, <PyObject*>arena
+                begin, r.memories[0] = arena.data, <PyObject*>arena
                 Py_INCREF(arena)
         r.bases[self.roots] = begin
         for k in range(self.made_count):
-            own = &self.made[k]
-            if own.dense:
-                t = new_tensor(own.rank, own.sizes, own.code)
-            else:
-                t = new_strided(own.rank, own.sizes, own.sizes + own.rank, own.code)
-            r.bases[own.root], r.known[own.root] = pointer(t), <PyObject*>t
-            Py_INCREF(t)
+            if not self.made[k].late:
+                self.make(&self.made[k], r)
         for k in range(self.stretch_count):
             s = &self.stretches[k]
+            for i in range(s.take_begin, s.take_end):
+                self.take(self.takes[i], r)
             if s.call != NULL:
                 self.run_call(s, r)
-            elif profiling.on and self.launch_names is not None:
-                self.launch_profiled(s, r.bases, begin + self.nbytes)
-            elif s.releases:
-                with nogil:
-                    self.launch_all(s, r.bases, begin + self.nbytes)
             else:
-                self.launch_all(s, r.bases, begin + self.nbytes)
+                workspace = begin + self.nbytes
+                if s.workspace:
+                    arena = new_storage(s.workspace)
+                    workspace = arena.data
+                if profiling.on and self.launch_names is not None:
+                    self.launch_profiled(s, r.bases, workspace)
+                elif s.releases:
+                    with nogil:
+                        self.launch_all(s, r.bases, workspace)
+                else:
+                    self.launch_all(s, r.bases, workspace)
+                arena = None
             for i in range(s.drop_begin, s.drop_end):
-                Py_XDECREF(r.known[self.drops[i]])
-                r.known[self.drops[i]] = NULL
+                let_go(&r.known[self.drops[i]])
+            for i in range(s.free_begin, s.free_end):
+                let_go(&r.memories[self.frees[i]])
+
+    cdef int make(self, Layout* own, Run* r) except -1:
+        """The tensor of a result."""
+        cdef TensorBase t
+        if own.dense:
+            t = new_tensor(own.rank, own.sizes, own.code)
+        else:
+            t = new_strided(own.rank, own.sizes, own.sizes + own.rank, own.code)
+        r.bases[own.root], r.known[own.root] = pointer(t), <PyObject*>t
+        Py_INCREF(t)
+        return 0
+
+    cdef int take(self, int which, Run* r) except -1:
+        """Memory that the next stretch is the first to touch."""
+        cdef Storage storage
+        if which < 0:
+            return self.make(&self.made[-1 - which], r)
+        storage = new_storage(self.sizes[which])
+        r.bases[self.roots + which], r.memories[which] = storage.data, <PyObject*>storage
+        Py_INCREF(storage)
+        return 0
+
     cdef int launch_all(self, const Stretch* s, char** bases, char* workspace) except -1 nogil:
         cdef char** data = <char**>alloca(self.widest * sizeof(char*))
         cdef const Launch* l
@@ -509,7 +566,7 @@ cdef class Runner:
                 t.sizes[d], t.strides[d] = own.sizes[d], own.sizes[own.rank + d]
                 t.count *= own.sizes[d]
             t.code, t.width = own.code, ITEMSIZE[own.code]
-            t.storage = <Storage>r.arena if own.home < 0 else (<TensorBase>r.known[own.home]).storage
+            t.storage = <Storage>r.memories[-1 - own.home] if own.home < 0 else (<TensorBase>r.known[own.home]).storage
             t.offset = own.at // t.width
             find_contiguous(t)
             r.known[root] = <PyObject*>t
@@ -534,7 +591,8 @@ cdef class Runner:
 
     # --- steps and memories as arrays ------------------------------
     cdef int finish(self) except -1:
-        cdef int k, i, d, drops = 0, operands = 0, first = 0
+        cdef int k, i, d, operands = 0, first = 0, taken = 0, dropped = 0, freed = 0
+        cdef bint begins              # a new stretch
         cdef Layout* own
         cdef Launch* l
         cdef Stretch* s = NULL
@@ -554,31 +612,38 @@ cdef class Runner:
         self.written = <int*>room(self.written_count, sizeof(int))
         for k in range(self.written_count):
             self.written[k] = self.written_roots[k]
+        self.memory_count = <int>len(self.memory_sizes)
+        self.sizes = <int64_t*>room(self.memory_count, sizeof(int64_t))
+        for k in range(self.memory_count):
+            self.sizes[k] = self.memory_sizes[k]
+        self.drops, self.takes, self.frees = numbers(self.drop_lists), numbers(self.take_lists), numbers(self.free_lists)
         for k in range(len(self.steps)):
-            drops += <int>len(self.drop_lists[k])
             if isinstance(self.steps[k], PreparedStep):
                 self.launch_count += 1
                 step = <PreparedStep>self.steps[k]
                 operands += step.count
                 self.widest = max(self.widest, step.count)
-                self.workspace = max(self.workspace, step.workspace)
+                if not self.is_late(step.workspace):
+                    self.workspace = max(self.workspace, step.workspace)
             else:
                 self.calls = True
-        self.drops = <int*>room(drops, sizeof(int))
         self.launches = <Launch*>room(self.launch_count, sizeof(Launch))
         self.operands = <Operand*>room(operands, sizeof(Operand))
         self.stretches = <Stretch*>room(len(self.steps), sizeof(Stretch))
         operands = 0
         for k in range(len(self.steps)):
-            if isinstance(self.steps[k], CallStep):
+            begins = s == NULL or s.call != NULL or s.workspace != 0 or isinstance(self.steps[k], CallStep)
+            if isinstance(self.steps[k], PreparedStep):
+                begins = begins or self.is_late((<PreparedStep>self.steps[k]).workspace)
+            for which in self.take_lists[k]:
+                begins = begins or which >= 0 or self.is_late(nbytes_of(&self.made[-1 - <int>which]))
+            if begins or self.ends[k - 1] or self.free_lists[k - 1]:
                 s = &self.stretches[self.stretch_count]
                 self.stretch_count += 1
-                s.call, s.drop_begin, work = <PyObject*>self.steps[k], self.drop_count, 0
+                s.begin, s.take_begin, s.drop_begin, s.free_begin, work = first, taken, dropped, freed, 0
+            if isinstance(self.steps[k], CallStep):
+                s.call = <PyObject*>self.steps[k]
             else:
-                if s == NULL or s.call != NULL:
-                    s = &self.stretches[self.stretch_count]
-                    self.stretch_count += 1
-                    s.begin, s.drop_begin = first, self.drop_count
                 step, l = <PreparedStep>self.steps[k], &self.launches[first]
                 first += 1
                 l.step, l.count, l.work, l.operands = <PyObject*>step, step.count, step.work, self.operands + operands
@@ -588,7 +653,7 @@ cdef class Runner:
                     l.operands[i].root, l.operands[i].offset = step.roots[i], step.offsets[i]
                     if d >= 0:
                         own = &self.placed[d]
-                        l.operands[i].root = self.roots if own.home < 0 else own.home
+                        l.operands[i].root = self.roots - 1 - own.home if own.home < 0 else own.home
                         l.operands[i].offset += own.at
                 if type(step) is LoopStep:
                     plan = (<LoopStep>step).plan
@@ -596,12 +661,33 @@ cdef class Runner:
                         l.kernel, l.geometry, l.scalars = plan.run, plan.geometry, plan.scalars
                 work += step.work
                 s.end, s.releases = first, work >= PARALLEL_FROM
-            for root in self.drop_lists[k]:
-                self.drops[self.drop_count] = root
-                self.drop_count += 1
-            s.drop_end = self.drop_count
+                s.workspace = step.workspace if self.is_late(step.workspace) else 0
+            taken += <int>len(self.take_lists[k])
+            dropped += <int>len(self.drop_lists[k])
+            freed += <int>len(self.free_lists[k])
+            s.take_end, s.drop_end, s.free_end = taken, dropped, freed
         self.complete = True
         return 0
+
+    cdef bint is_late(self, int64_t nbytes) noexcept:
+        return 0 < self.late <= nbytes
+
+
+cdef inline void let_go(PyObject** held) noexcept:
+    """Give up a reference, if there is one."""
+    cdef PyObject* o = held[0]
+    held[0] = NULL
+    Py_XDECREF(o)
+
+
+cdef int* numbers(list lists) except NULL:
+    """All of these lists, one after another."""
+    cdef list flat = [x for own in lists for x in own]
+    cdef int* to = <int*>room(len(flat), sizeof(int))
+    cdef int k
+    for k in range(len(flat)):
+        to[k] = flat[k]
+    return to
 
 
 cdef void* room(size_t count, size_t size) except NULL:

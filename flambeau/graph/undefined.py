@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from ..core.make.create import empty_strided
 from ..fx import GraphModule, Node
 from ..operations.declare.registry import REGISTRY
-from .parts import Part
 from .program import written_by
 from .record import Place, place
+from .subgraph import Subgraph
 
 
 def without(
@@ -67,7 +67,7 @@ def without(
     return part.finish(given), [numbers.get(n, -1) for n in results]
 
 
-class _Rest(Part):
+class _Rest(Subgraph):
     """What is left of a backward graph."""
 
     def fill(self, undefined: Sequence[Node]) -> None:

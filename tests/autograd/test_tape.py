@@ -375,3 +375,22 @@ def test_only_inputs_is_ignored_with_a_warning():
     with pytest.warns(FutureWarning, match="only_inputs"):
         assert flambeau.autograd.grad(x * x, x, only_inputs=False)[0] == 6.0
     assert x.grad is None
+
+
+@pytest.mark.parametrize("held", [False, True])
+def test_what_nodes_saved_is_free_for_the_nodes_after_them(held):
+    """Each node's values go with it while the pass runs, whoever holds the loss."""
+    x = flambeau.ones(1 << 16, requires_grad=True)
+    y = x
+    for _ in range(10):
+        y = y.tanh()
+    loss = y.sum()
+    del y
+    before, seen = flambeau.cpu.memory_stats()["allocated_bytes"], []
+    x.register_hook(lambda grad: seen.append(flambeau.cpu.memory_stats()["allocated_bytes"]))
+    if held:
+        loss.backward()
+    else:
+        autograd.grad(loss, [x])
+    saved = 10 * (1 << 18)
+    assert seen[0] <= before - saved + 3 * (1 << 18)

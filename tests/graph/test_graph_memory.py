@@ -128,9 +128,10 @@ def test_a_chain_of_loops_needs_its_results_memory_alone():
 
     runner = planned(chain, numbers(300, 50), fused=False)
     assert len(runner.steps) == 10 and runner.nbytes == 0
-    assert runner.memory.peak == runner.memory.results == 60000
+    assert runner.memory.own == runner.memory.arena == 0
     x = numbers(300, 50, seed=1)
     np.testing.assert_array_equal(runner(x).numpy(), chain(x).numpy())
+    assert peak_of(partial(runner, x)) == runner.memory.peak == runner.memory.results >= 60000
 
 
 def test_a_result_of_another_geometry_or_width_is_not_in_place():
@@ -187,7 +188,7 @@ def test_what_calls_return_dies_with_its_last_reader():
     runner = planned(function, x)
     runner(x)
     peak = peak_of(lambda: runner(x))
-    assert peak <= 5 * 200 * 200 * 4 and runner.memory.calls <= 4 * 200 * 200 * 4
+    assert runner.memory.calls <= peak <= 5 * 200 * 200 * 4
 
 
 def test_inputs_that_are_given_up_hold_what_comes_after():

@@ -654,7 +654,9 @@ def items_made_by_a_class():
 
 
 def signatures(of=MAKING):
-    return list(inspect.signature(writes_an_item).parameters), "q" in inspect.signature(Point(1).__init__).parameters
+    return list(inspect.signature(writes_an_item).parameters), "q" in inspect.signature(
+        Point(1).__init__
+    ).parameters
 
 
 def bound_by_a_signature(of=inspect.signature(writes_an_item_of)):  # noqa: B008
@@ -816,7 +818,11 @@ def test_a_function_with_a_cache_is_asked_again():
 
     guards = guards_of(f)
     (one, other) = {g.source.of: None for g in guards if isinstance(g, Equals) and isinstance(g.source, Item)}
-    assert isinstance(one, Computed) and Equals(Item(one, 0), -21) in guards and Equals(Item(other, 0), 14) in guards
+    assert (
+        isinstance(one, Computed)
+        and Equals(Item(one, 0), -21) in guards
+        and Equals(Item(other, 0), 14) in guards
+    )
     checked = Guards(guards)
     assert checked.check((), {}) == []
     named(2)[0] = 15

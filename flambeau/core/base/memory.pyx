@@ -135,6 +135,11 @@ cdef int check_memory(size_t nbytes) except -1:
     return 0
 
 
+def bytes_of_block(nbytes: int) -> int:
+    """The bytes of the block that the allocator hands out for so many."""
+    return class_bytes(block_for(nbytes))
+
+
 def require(nbytes: int) -> None:
     """OutOfMemoryError where the limit, or any machine, has no room for so many bytes: for what others will allocate."""
     if nbytes > MOST_BYTES:

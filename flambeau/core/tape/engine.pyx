@@ -6,7 +6,7 @@ from cpython.object cimport PyObject
 from ..base.profiling cimport EVALUATION, NODE, begin, end, number, profiling
 from ..base.tensor cimport TensorBase, runtime, new_tensor_on, OP_ADD, operator_for
 from .modes cimport FORWARD, REVERSE, casting, grad_enabled, set_casting, set_grad, wants_grad
-from .nodes cimport Node, swapped_error
+from .nodes cimport Node, drain, swapped_error
 from .hooks cimport run_post_hooks, run_pre_hooks
 from .anomaly cimport anomaly_enabled, checked
 from .gradients cimport accumulate
@@ -273,6 +273,7 @@ cdef class Task:
                 raise RuntimeError(f"{node.name()} returned {len(results)} gradients for its {node.edges} inputs")
         if not self.retain and results is not None:
             node.drop()
+            drain()              # what it saved is free for the nodes that are still to run
             node.released = True
         for k in range(node.edges):
             if node.targets[k] != NULL:

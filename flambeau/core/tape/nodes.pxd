@@ -33,6 +33,7 @@ cdef class IdentityNode(Node):
     pass
 
 cdef void decref_deferred(PyObject* p) noexcept
+cdef void drain() noexcept           # drop what has been deferred, now
 cdef void record_places(recorder) noexcept
 cdef tuple leaf_hooks(TensorBase t)
 cdef IdentityNode identity_node(TensorBase leaf)

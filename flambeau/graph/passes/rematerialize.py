@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import math
 
-from ..costs import work
+from ..costs import flops_of, within_budget, work
 from ..mincut import ALWAYS, Network
 from ..program import Call, Program, Value
 from ..trace import mapped
 
 WORTH = (
-    16 << 20
+    2 << 20
 )  # bytes that wait for backward from which it pays: less stays in the caches, and a step would only be slower
 
 
@@ -32,7 +32,8 @@ def rematerialize(program: Program) -> None:
     """
     found = _Backward(program)
     if sum(map(found.keep, found.waiting())) >= WORTH:
-        found.rebuild(found.cheapest())
+        total = sum(map(_flops, program.calls))
+        found.rebuild(within_budget(total, found.cheapest, lambda again: sum(_flops(r.call) for r in again)))
 
 
 class _Backward:
@@ -56,18 +57,18 @@ class _Backward:
         """What it costs to keep a memory for backward: nothing where it lives anyway."""
         return 0 if root.call is None or root in self.kept else root.span * root.dtype.itemsize
 
-    def again(self, root: Value) -> int:
-        """What it costs to compute a memory again."""
+    def again(self, root: Value, rate: int) -> int:
+        """What it costs to compute a memory again, at so many operations of products a byte."""
         call, program = root.call, self.program
         if call is None or call.written or program.is_written(root):
             return ALWAYS
         if self.calls and not all(program.is_unwritten(v, call, self.calls[-1]) for v in call.values()):
             return ALWAYS
         elements = max(math.prod(v.shape) for v in (*call.results, *call.values()))
-        return work(call.operation, (call.args, call.kwargs), elements, Value, lambda v: v.shape)
+        return work(call.operation, (call.args, call.kwargs), elements, Value, lambda v: v.shape, rate)
 
-    def cheapest(self) -> set[Value]:
-        """The memories that are computed again."""
+    def cheapest(self, rate: int) -> set[Value]:
+        """The memories that are computed again at that rate."""
         network = Network[tuple[Value, str] | str]()
         front = self.waiting()
         for root in front:
@@ -75,7 +76,7 @@ class _Backward:
         met = set(front)
         for root in front:
             network.add((root, "in"), (root, "out"), self.keep(root))
-            cost = self.again(root)
+            cost = self.again(root, rate)
             network.add("forward", (root, "in"), cost)
             if cost >= ALWAYS:
                 continue
@@ -126,6 +127,13 @@ class _Backward:
         for number, call in enumerate(calls):
             call.number = number
         self.program.order()
+
+
+def _flops(call: Call | None) -> int:
+    """The operations of a product."""
+    if call is None:
+        return 0
+    return flops_of(call.operation, (call.args, call.kwargs), Value, lambda v: v.shape) or 0
 
 
 def _writes_outside(call: Call) -> bool:

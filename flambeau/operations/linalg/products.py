@@ -22,7 +22,7 @@ def _inner_cast(on_host: bool, input: Any, other: Any, **_: Any) -> str:
 
 
 # What a call computes as one product: left, right, addend, and the factors of the product and of the addend; None for another thing.
-# Arguments are tensors, or what has their shapes and `mT`.
+# Arguments are tensors, or what has their shapes, `mT`, `is_contiguous`, and `flatten` where they are.
 def _of_two(input: Any, other: Any, **_: Any) -> tuple | None:
     return (input, other, None, 1, 1) if min(len(input.shape), len(other.shape)) > 1 else None
 
@@ -40,9 +40,13 @@ def _of_layer(input: Any, weight: Any, bias: Any = None) -> tuple | None:
 def _of_gradient(
     a: Any, a_form: int, b: Any, b_form: int, sizes: tuple, form: int, alpha: tuple
 ) -> tuple | None:
-    """Where both are read as matrices, and none are added up."""
+    """Where both are read as matrices: those that are added up lie one after another in both, as one longer product."""
     if form or max(a_form, b_form) > 1:
         return None
+    if len(sizes) == 2 < len(a.shape) == len(b.shape) and a_form == 1 and b_form == 0:
+        if a.shape[:-2] != b.shape[:-2] or not (a.is_contiguous() and b.is_contiguous()):
+            return None
+        a, b = a.flatten(0, -2), b.flatten(0, -2)
     left, right = a.mT if a_form else a, b.mT if b_form else b
     ahead = left.shape[:-2] if len(left.shape) >= len(right.shape) else right.shape[:-2]
     whole = tuple(ahead) + (left.shape[-2], right.shape[-1]) == sizes

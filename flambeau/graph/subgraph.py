@@ -11,7 +11,7 @@ from ..nn import Module
 from ..operations.declare.registry import REGISTRY
 
 
-class Part:
+class Subgraph:
     """Some nodes of a graph; `made` has the copy of each."""
 
     def __init__(self, root: GraphModule) -> None:
