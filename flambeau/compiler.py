@@ -474,8 +474,8 @@ def compile(
     A call is captured by running it once, in Python, while the operations that it calls are recorded. What it read (arguments, globals,
     attributes of modules) is guarded: a call for which all of that is the same, with other numbers in its tensors, runs the plan.
     Others are captured anew, up to `compiler.config.recompile_limit` times. What cannot be captured whole (control flow by values, side
-    effects) runs as Python says, and the modules that it calls are compiled one by one; with `fullgraph`, `_dynamo.exc.Unsupported` names its
-    line. `FLAMBEAU_LOG=graph` tells why.
+    effects) runs as Python says, and the modules that it calls are compiled one by one; with `fullgraph`, `_dynamo.exc.Unsupported`
+    names its line. `FLAMBEAU_LOG=graph` tells why.
 
     A `backend` that is a function is given the graph, an `fx.GraphModule` whose call returns a tuple, and the tensors that the call was
     captured with, and returns what is called with such tensors and returns such a tuple. "eager", "eager_noexcept" and "aot_eager"

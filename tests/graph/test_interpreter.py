@@ -18,8 +18,8 @@ import operator
 import types
 
 import pytest
-
 from flambeau.graph.guards import Guards
+
 from flambeau.graph.interpreter import Machine
 from flambeau.graph.sources import (
     Arguments,
@@ -627,7 +627,7 @@ def uses_cached():
     return cached(3)
 
 
-class Text(str, enum.Enum):
+class Text(str, enum.Enum):  # noqa: UP042  as programs write it
     A = "a"
     B = "b"
 

@@ -150,7 +150,7 @@ class Reads:
             for _, item in entries(value):
                 self.fix(item, depth + 1)
         elif isinstance(value, SETS) and depth < 8:
-            for item in (set if isinstance(value, set) else frozenset).__iter__(value):
+            for item in (set if isinstance(value, set) else frozenset).__iter__(value):  # type: ignore[arg-type]
                 self.fix(item, depth + 1)
         elif isinstance(value, dict) and depth < 8:
             for key, item in dict.items(value):
