@@ -394,3 +394,22 @@ def test_writes_in_place_whose_derivative_reads_what_was_there(name):
         (got,) = torch.autograd.grad(y.sum(), x)
         assert torch.allclose(got, wanted, rtol=1e-12) and torch.allclose(y, f(x), rtol=1e-12)
     assert whole.captures == 1
+
+
+@pytest.mark.parametrize("options", [{"padding_idx": 1}, {"scale_grad_by_freq": True}], ids=lambda x: [*x][0])
+def test_embeddings_whose_rows_get_uneven_gradients(options):
+    def f(words, table):
+        return nn.functional.embedding(words, table, **options).sin()
+
+    words = torch.tensor([[1, 0, 2], [2, 1, 4]])
+    whole = torch.compile(f, fullgraph=True)
+    for _ in range(2):
+        table = torch.randn(5, 3, dtype=torch.float64, requires_grad=True)
+        whole(words, table).sum().backward()
+        slopes = table.detach().cos()
+        counts = torch.tensor([1, 2, 2, 0, 1]).unsqueeze(1)
+        if "padding_idx" in options:
+            wanted = slopes * counts * torch.tensor([1, 0, 1, 1, 1]).unsqueeze(1)
+        else:
+            wanted = slopes * (counts > 0)
+        assert torch.allclose(table.grad, wanted)

@@ -6,6 +6,7 @@ from ....core.base.callbacks import callbacks
 from ....core.base.tensor import TensorBase
 from ....core.make.create import arange, ones_like
 from ....core.tape.contexts import unrecorded
+from ....core.tape.modes import is_forward_open
 from ...declare import checks
 from ...declare.dtype_groups import LONG
 from ...declare.host import holds
@@ -49,14 +50,43 @@ def embedding(
     if sparse:
         found = embedding_rows(weight, flat, weight.shape[0], padding_idx, bool(scale_grad_by_freq))
         return found.reshape([*input.shape, weight.shape[1]])
-    found = weight.index_select(0, flat)
-    if padding_idx is not None and found.requires_grad:
-        hidden = (flat == padding_idx).unsqueeze(1)
-        found.register_hook(lambda grad: grad.masked_fill(hidden, 0.0))
-    if scale_grad_by_freq and found.requires_grad:
-        times = flat.new_zeros([weight.shape[0]]).index_add(0, flat, ones_like(flat)).index_select(0, flat)
-        found.register_hook(lambda grad: grad / times.unsqueeze(1))
+    shared = bool(scale_grad_by_freq)
+    if (padding_idx is None and not shared) or not weight.requires_grad:
+        found = weight.index_select(0, flat)
+    elif is_forward_open():  # tangents of all rows pass
+        found = weight.index_select(0, flat)
+        found.register_hook(lambda grad: _uneven(grad, flat, weight.shape[0], padding_idx, shared))
+    else:
+        found = embedding_unevenly(weight, flat, weight.shape[0], padding_idx, shared)
     return found.reshape([*input.shape, weight.shape[1]])
+
+
+def _uneven(
+    grad: TensorBase, flat: TensorBase, rows: int, padding_idx: int | None, shared: bool
+) -> TensorBase:
+    """What arrives of gradients of rows: none at `padding_idx`, with `shared` the share of each occurrence."""
+    if padding_idx is not None:
+        grad = grad.masked_fill((flat == padding_idx).unsqueeze(1), 0.0)
+    if shared:
+        times = flat.new_zeros([rows]).index_add(0, flat, ones_like(flat)).index_select(0, flat)
+        grad = grad / times.unsqueeze(1)
+    return grad
+
+
+@leaf("library", inputs=("weight",), label="EmbeddingBackward")
+def embedding_unevenly(
+    weight: TensorBase, flat: TensorBase, rows: int, padding_idx: int | None, shared: bool
+) -> TensorBase:
+    """Rows of `weight`, of which it has so many, whose gradients are uneven: see `_uneven`."""
+    return weight.index_select(0, flat)
+
+
+@embedding_unevenly.derivative
+def _uneven_rows(
+    grad: TensorBase, flat: TensorBase, rows: int, padding_idx: int | None, shared: bool
+) -> TensorBase:
+    grad = _uneven(grad, flat, rows, padding_idx, shared)
+    return grad.new_zeros([rows, grad.shape[1]]).index_add(0, flat, grad)
 
 
 @leaf("library", inputs=("weight",), label="EmbeddingBackward")
