@@ -6,12 +6,10 @@ stands beside them: what they choose among is not here, or what they ask for alw
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from ..core.base.spelling import hint
-from .logs import switch_on
 
 
 class Options(NamedTuple):
@@ -100,7 +98,9 @@ def options_of(given: Mapping[str, Any] | None) -> Options:
         if name in Options._fields:
             found[name] = value
         elif name == "trace.enabled" and value:
-            switch_on(logging.DEBUG)
+            from .logs import DEBUG, switch_on  # not at the start of programs, which need no logs
+
+            switch_on(DEBUG)
     options = Options(**found)
     if options.eager_numerics and options.use_fast_math:
         raise RuntimeError(
