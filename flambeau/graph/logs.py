@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Mapping
+from logging import DEBUG
 
 log = logging.getLogger("flambeau.graph")
 
@@ -22,7 +23,7 @@ def level_of(environment: Mapping[str, str]) -> int | None:
     """
     wanted = [word.strip() for word in environment.get("FLAMBEAU_LOG", "").split(",")]
     if "+graph" in wanted:
-        return logging.DEBUG
+        return DEBUG
     return logging.INFO if "graph" in wanted else None
 
 

@@ -6,18 +6,13 @@ stands beside them: what they choose among is not here, or what they ask for alw
 
 from __future__ import annotations
 
-import dataclasses
-import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..core.base.spelling import hint
-from .logs import switch_on
 
 
-@dataclass(frozen=True)
-class Options:
+class Options(NamedTuple):
     """How programs are planned.
 
     >>> from flambeau.graph.options import Options
@@ -67,7 +62,7 @@ def list_options() -> list[str]:
     >>> [name for name in list_options() if "numerics" in name]
     ['eager_numerics', 'eager_numerics.disable_ftz', 'eager_numerics.division_rounding']
     """
-    return sorted([*(f.name for f in dataclasses.fields(Options)), *ACCEPTED])
+    return sorted([*Options._fields, *ACCEPTED])
 
 
 def options_of(given: Mapping[str, Any] | None) -> Options:
@@ -85,8 +80,10 @@ def options_of(given: Mapping[str, Any] | None) -> Options:
         return DEFAULT
     if not isinstance(given, Mapping):
         raise TypeError(f"compile(): options: expected a dict, got {type(given).__name__}")
-    own = {f.name: bool for f in dataclasses.fields(Options)}
-    kinds: dict[str, type] = {**own, **{name: kind for name, (kind, _) in ACCEPTED.items()}}
+    kinds: dict[str, type] = {
+        **dict.fromkeys(Options._fields, bool),
+        **{name: kind for name, (kind, _) in ACCEPTED.items()},
+    }
     found: dict[str, Any] = {}
     for key, value in given.items():
         name = str(key).replace("-", "_")
@@ -98,10 +95,12 @@ def options_of(given: Mapping[str, Any] | None) -> Options:
             raise RuntimeError(
                 f"Unexpected type of attr {key}, got {type(value).__name__} should be {kinds[name].__name__}"
             )
-        if name in own:
+        if name in Options._fields:
             found[name] = value
         elif name == "trace.enabled" and value:
-            switch_on(logging.DEBUG)
+            from .logs import DEBUG, switch_on  # not at the start of programs, which need no logs
+
+            switch_on(DEBUG)
     options = Options(**found)
     if options.eager_numerics and options.use_fast_math:
         raise RuntimeError(
