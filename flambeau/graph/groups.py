@@ -142,10 +142,23 @@ def _can_merge(a: Group, b: Group, groups: Iterable[Group]) -> bool:
 
 
 def _may_meet(a: Iterable[Call], b: Iterable[Call]) -> bool:
-    """Whether a kernel may have both: what backward computes again, computed with forward, would be kept for backward after all."""
+    """Whether a kernel may have both.
+
+    What backward computes again, computed with forward, would be kept for backward after all.  Rows that are computed again are computed
+    alone: a kernel with other rows would hold the operands and results of both at once, and might fold in another order than forward.
+    """
     return not any(
-        any(c.again for c in one) and any(not c.backward for c in other) for one, other in ((a, b), (b, a))
+        any(c.again for c in one)
+        and any(not c.backward for c in other)
+        or any(c.again and _has_rows(c) for c in one)
+        and any(_has_rows(c) for c in other)
+        for one, other in ((a, b), (b, a))
     )
+
+
+def _has_rows(call: Call) -> bool:
+    loop = loop_of(call)
+    return loop is not None and loop.dims is not None
 
 
 def _one_place(calls: Iterable[Call]) -> bool:

@@ -29,7 +29,7 @@ from ..core.base.tensor import TensorBase
 from ..core.tape import run_backward
 from ..fx import GraphModule, Node
 from ..operations.declare.registry import REGISTRY
-from .costs import work
+from .costs import flops_of, within_budget, work
 from .lower import plan
 from .mincut import ALWAYS, Network
 from .options import DEFAULT, Options
@@ -215,8 +215,8 @@ class Joint:
             return self.roots[at.storage]
         return n
 
-    def _again(self, n: Node) -> int:
-        """What it costs to compute a node again in backward."""
+    def _again(self, n: Node, rate: int) -> int:
+        """What it costs to compute a node again in backward, at so many operations of products a byte."""
         if n.op != "call_function" or any(s in self.writers for s in _storages(n)):
             return ALWAYS
         if _storages(n) <= {s for m in n.all_input_nodes for s in _storages(m)}:  # a view
@@ -225,7 +225,7 @@ class Joint:
             for s in _storages(m):
                 if any(self.order[w] > self.order[n] for w in self.writers.get(s, ())):
                     return ALWAYS
-        return _work(n)
+        return _work(n, rate)
 
     def _keep(self, n: Node, results: set[int]) -> int:
         """What it costs to save a node's value."""
@@ -242,6 +242,13 @@ class Joint:
 
     def choose(self, recompute: bool = True) -> tuple[list[Node], set[Node]]:
         """The nodes that are saved, and those that are computed again."""
+        total = sum(map(_flops, self.nodes))
+        return within_budget(
+            total, lambda rate: self._cut(recompute, rate), lambda found: sum(map(_flops, found[1]))
+        )
+
+    def _cut(self, recompute: bool, rate: int) -> tuple[list[Node], set[Node]]:
+        """The same at a rate."""
         network = Network[Any]()
         results = {n.meta["places"].storage for n in self.results}
         front = [self._vertex(n) for n in self._reads()]
@@ -250,7 +257,7 @@ class Joint:
         met = set(front)
         for n in front:
             network.add((n, "in"), (n, "out"), self._keep(n, results))
-            cost = self._again(n)
+            cost = self._again(n, rate)
             if cost and not recompute:
                 cost = ALWAYS
             if cost:
@@ -325,6 +332,7 @@ class Joint:
                 if n.op == "call_function" and n not in again:
                     raise RuntimeError(f"partition: {n.name} is neither saved nor computed again")
                 backward.take(n)
+                backward.made[n].meta["again"] = True
             elif root.meta["places"] == n.meta["places"]:
                 backward.made[n] = backward.made[root]
             else:
@@ -364,14 +372,14 @@ class Joint:
             found = without(backward, len(self.cotangents), missing)
             if found is None:
                 return None
-            return plan(Program(found[0]), options=options), tuple(
+            return plan(Program(found[0], 0), options=options), tuple(
                 -1 if k < 0 else found[1][k] for k in gradients
             )
 
         return Region(
             plan(Program(forward), options=options),
-            plan(Program(backward), donated=given, options=options),
-            lambda: plan(Program(backward), options=options),
+            plan(Program(backward, 0), donated=given, options=options),
+            lambda: plan(Program(backward, 0), options=options),
             undefined,
             graph,
             why,
@@ -424,10 +432,19 @@ def _nbytes(at: Place) -> int:
     )
 
 
-def _work(n: Node) -> int:
+def _work(n: Node, rate: int) -> int:
     """What it costs to compute a call again."""
     elements = max(math.prod(p.shape) for m in (n, *n.all_input_nodes) for p in _places(m))
-    return work(n.target, (n.args, n.kwargs), elements, Node, lambda m: m.meta["places"].shape)
+    return work(n.target, (n.args, n.kwargs), elements, Node, _shape, rate)
+
+
+def _flops(n: Node) -> int:
+    """The operations of a product."""
+    return 0 if n.op != "call_function" else flops_of(n.target, (n.args, n.kwargs), Node, _shape) or 0
+
+
+def _shape(n: Node) -> tuple[int, ...]:
+    return n.meta["places"].shape
 
 
 def _ones_like(t: TensorBase) -> Any:

@@ -193,6 +193,7 @@ class Program:
         """`backward`: the number of the recorded call with which a backward pass begins."""
         self._begins, self._inlines = backward, 0
         self._recorded: int | None = None  # the number of the leaf that is lowered
+        self._again = False  # whether it is computed again
         self.values: list[Value] = []
         self.inputs: list[Value] = []
         self.calls: list[Call] = []
@@ -296,6 +297,7 @@ class Program:
         call.recorded = self._recorded  # of the leaf, where this is what a leaf decomposes to
         if self._begins is not None and self._recorded is not None:
             call.backward = self._recorded >= self._begins
+        call.again = node.meta.get("again", self._again)
         given = call.values()
         storages = {v.root.place.storage: v.root for v in given}
         places: list[Place] = []
@@ -310,7 +312,9 @@ class Program:
         distinct = list(dict.fromkeys(given))
         inner = None if call.written else decomposed(operation, args, kwargs, distinct, node.meta["places"])
         if inner is not None:
+            self._again = call.again
             self._made[node] = self._inline(inner, distinct)
+            self._again = False
             return
         results: list[Value] = []
 
