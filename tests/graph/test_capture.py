@@ -363,3 +363,38 @@ def test_tensors_that_a_cache_keeps():
     assert compiled(x).tolist() == f(x).tolist() == [8, 3, 5]
     table.cache_clear()
     assert compiled(x).tolist() == f(x).tolist() == [1, 3, 5]
+
+
+def test_tensors_of_the_call_may_be_told_to_require_gradients():
+    def f(x):
+        y = x[:1]
+        y.requires_grad = True
+        return y * 2
+
+    x = flambeau.ones(2)
+    assert whole(f, x).result.requires_grad and not x.requires_grad
+
+    def g(x):
+        x.requires_grad = True
+        return x * 2
+
+    assert "requires_grad" in refused(g, x).why
+
+
+def test_functions_with_derivatives_of_their_own_without_a_tape():
+    class Doubled(flambeau.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad * 2
+
+    x = flambeau.ones(2)
+    assert operations(whole(lambda x: Doubled.apply(x) + 1, x)) == ["mul", "add"]
+    compiled = flambeau.compile(lambda x: Doubled.apply(x) + 1)
+    x.requires_grad_()
+    compiled(x).sum().backward()
+    assert compiled.entries[0].launch is None and x.grad.tolist() == [2, 2]

@@ -267,6 +267,9 @@ class Attributes:
             return
         if self.policy.is_native_object(of):
             if not self.policy.is_variable(found):
+                if self.policy.may_write(of, name):
+                    setattr(of, name, value)
+                    return
                 self.refuse(f"writes the attribute {name!r} of a {type(of).__name__}")
             elif source is not None:
                 self.reads.write(Attribute(source, name), value)

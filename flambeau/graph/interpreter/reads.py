@@ -3,13 +3,28 @@
 from __future__ import annotations
 
 import enum
+import re
 import types
 from collections import OrderedDict
 from collections.abc import Callable, Container, Iterator
 from typing import Any
 
 from ..guards import renewed
-from ..sources import Attribute, ClassIs, Equals, Guard, Is, Item, Keys, Lacks, Length, Object, Same, Source
+from ..sources import (
+    Attribute,
+    ClassIs,
+    Computed,
+    Equals,
+    Guard,
+    Is,
+    Item,
+    Keys,
+    Lacks,
+    Length,
+    Object,
+    Same,
+    Source,
+)
 from .policy import Policy
 
 NUMBERS = (int, float, complex, bool, str, bytes, type(None), type(Ellipsis), type(NotImplemented))
@@ -29,6 +44,7 @@ PINNED = (
     classmethod,
     enum.Enum,
     range,
+    re.Pattern,
 )
 MAPPINGS = (dict, OrderedDict)
 SETS = (set, frozenset)
@@ -246,6 +262,18 @@ class Reads:
         for item in items_of(value):
             if not self.constant(item) and not self.policy.is_input(item):
                 self.pin(item)
+
+    def guard_set(self, value: Any, orderless: bool) -> bool:
+        """Guard what is in a set from outside, where that can be done; `orderless`: what is made of it is the same in any order."""
+        source = self.classed(value)
+        if source is None or not all(self.constant(x) or isinstance(x, PINNED) for x in value):
+            return False
+        orderless = orderless or len(value) < 2
+        if isinstance(value, frozenset):
+            self.pin(value)
+        elif orderless:
+            self.guard(Equals(Computed(frozenset, (source,)), frozenset(value)))
+        return orderless or isinstance(value, frozenset)
 
     def item(self, of: Any, key: Any, value: Any) -> Any:
         """The value, read at a key of an exact container or as an attribute of a slice."""
