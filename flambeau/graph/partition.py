@@ -189,7 +189,9 @@ class Joint:
         self.results, self.grads = self.nodes[-1].args[0]
         if any(n.op == "get_attr" for n in (*self.results, *self.grads) if n is not None):
             self.why = "a result or a gradient is a tensor that no recorded call made"
-        types = {(p.storage, p.dtype) for n in self.nodes[:-1] for p in _places(n) if p.storage in self.writers}
+        types = {
+            (p.storage, p.dtype) for n in self.nodes[:-1] for p in _places(n) if p.storage in self.writers
+        }
         if len(types) > len({storage for storage, _ in types}):
             self.why = "memory that it writes to is read in two dtypes"
 

@@ -166,7 +166,7 @@ class Reads:
             for _, item in entries(value):
                 self.fix(item, depth + 1)
         elif isinstance(value, SETS) and depth < 8:
-            for item in (set if isinstance(value, set) else frozenset).__iter__(value):
+            for item in frozenset(value):
                 self.fix(item, depth + 1)
         elif isinstance(value, dict) and depth < 8:
             for key, item in dict.items(value):
@@ -229,7 +229,7 @@ class Reads:
                 self.pin(key)
             self.guard(Keys(source, keys))
         elif isinstance(value, (list, tuple)):
-            self.guard(Length(source, len(entries(value))))
+            self.guard(Length(source, length_of(value)))
         return source
 
     def open(self, value: Any, deep: bool = False, among: tuple[int, ...] = ()) -> None:
@@ -285,7 +285,7 @@ class Reads:
         if isinstance(of, (list, tuple)) and isinstance(key, int):
             if source in self.changed:
                 self.refuse("reads an item of a list that it has appended to")
-            length = len(entries(of))
+            length = length_of(of)
             self.guard(Length(source, length))
             key = key + length if key < 0 else key
         else:
@@ -316,6 +316,11 @@ def entries(value: Any) -> list[tuple[Any, Any]]:
     if isinstance(value, dict):
         return list((OrderedDict if isinstance(value, OrderedDict) else dict).items(value))
     return list(enumerate((list if isinstance(value, list) else tuple).__iter__(value)))
+
+
+def length_of(value: Any) -> int:
+    """How many items a list or tuple has, whatever `__len__` its class has."""
+    return (list if isinstance(value, list) else tuple).__len__(value)
 
 
 def items_of(value: Any, depth: int = 0) -> Iterator[Any]:
