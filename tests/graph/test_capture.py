@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import functools
+import threading
 import traceback
 
 import pytest
@@ -398,3 +400,29 @@ def test_functions_with_derivatives_of_their_own_without_a_tape():
     x.requires_grad_()
     compiled(x).sum().backward()
     assert compiled.entries[0].launch is None and x.grad.tolist() == [2, 2]
+
+
+def test_attributes_of_a_thread():
+    state = threading.local()
+    state.scale, state.counts = 2.0, collections.defaultdict(int)
+
+    def f(x):
+        state.counts["calls"] += 1
+        return x * state.scale
+
+    x = flambeau.ones(2)
+    compiled = flambeau.compile(f)
+    assert [compiled(x).tolist() for _ in range(2)] == [[2, 2]] * 2 and state.counts == {"calls": 2}
+    state.scale = 3.0
+    assert compiled(x).tolist() == [3, 3] and state.counts == {"calls": 3}
+
+    def other():
+        state.scale, state.counts = 5.0, collections.defaultdict(int)
+        found.append(compiled(x).tolist())
+
+    found = []
+    thread = threading.Thread(target=other)
+    thread.start()
+    thread.join()
+    assert found == [[5, 5]] and state.counts == {"calls": 3}
+    assert "none" in refused(lambda x: x * getattr(state, "none", 2), x).why

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import inspect
+import threading
 import types
+import weakref
 from typing import TYPE_CHECKING, Any
 
 from ..sources import Attribute, Item, Lacks, Namespace, Object
@@ -12,6 +14,7 @@ from .policy import Policy
 from .reads import Reads
 
 FROZEN = (inspect.Signature, inspect.Parameter)  # classes of objects that stay what they are
+FOREIGN = (vars(threading.local)["__getattribute__"], vars(weakref.ProxyType)["__getattribute__"])  # not Python's usual way
 MODULE_NAMES = frozenset(("__dict__", "__class__"))
 
 
@@ -60,6 +63,8 @@ class Attributes:
             if isinstance(found, types.FunctionType):
                 self.reads.classed(of)
                 return self.call(self.reads.hold(found), (of, name), {})
+            if found in FOREIGN:
+                return self.foreign_attribute(of, name)
             return self.ordinary_attribute(of, name)
         except AttributeError:
             fallback = in_class(kind, "__getattr__")
@@ -96,6 +101,19 @@ class Attributes:
         if space is not None and source is not None:
             self.reads.lacks(Namespace(source), name)
         return object.__getattribute__(of, name)  # which says that there is none
+
+    def foreign_attribute(self, of: Any, name: str) -> Any:
+        """An attribute of an object whose class finds it in a way of its own, in C."""
+        source = self.reads.classed(of)
+        if source is not None and not (isinstance(of, threading.local) and in_class(type(of), name) is NULL):
+            self.refuse(f"reads the attribute {name!r} of a {type(of).__qualname__}")
+        try:
+            value = getattr(of, name)
+        except AttributeError:
+            if source is not None:
+                self.refuse(f"looks for the attribute {name!r} of a {type(of).__qualname__}")
+            raise
+        return value if source is None else self.reads.take(value, Attribute(source, name))
 
     def described(self, found: Any, of: Any, kind: type) -> Any:
         """What lies in a class, bound to an instance."""
