@@ -174,7 +174,8 @@ def before(module, args, kwargs):
     import torch
 
     tensors = {id(t): t for t in (*module.parameters(), *module.buffers(), *tensors_in((args, kwargs)))}
-    kept = [(t, t.detach().clone()) for t in tensors.values() if not t.is_meta]
+    there = [t for t in tensors.values() if not t.is_meta and not torch.nn.parameter.is_lazy(t)]
+    kept = [(t, t.detach().clone()) for t in there]
     numbers, python, numpy = torch.get_rng_state(), random.getstate(), np.random.get_state()
 
     def back():
