@@ -234,7 +234,8 @@ class _Captures(Policy):
         return name == "requires_grad" and self.is_made(value)
 
     def members(self, value: Any) -> tuple[str, ...]:
-        return ("_parameters", "_buffers", "_modules") if isinstance(value, Module) else ()
+        found = isinstance(value, Module) and type(value).__getattr__ is Module.__getattr__
+        return ("_parameters", "_buffers", "_modules") if found else ()
 
     def call_with_numbers(
         self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], numbers: list[float]

@@ -426,3 +426,16 @@ def test_attributes_of_a_thread():
     thread.join()
     assert found == [[5, 5]] and state.counts == {"calls": 3}
     assert "none" in refused(lambda x: x * getattr(state, "none", 2), x).why
+
+
+def test_modules_whose_class_finds_attributes_in_its_own_way():
+    class Scaled(nn.Linear):
+        def __getattr__(self, name):
+            found = super().__getattr__(name)
+            return found * 2 if name == "weight" else found
+
+    layer, x = Scaled(2, 2), flambeau.ones(1, 2)
+    assert flambeau.equal(whole(layer, x).result, layer(x))
+    compiled = flambeau.compile(layer, fullgraph=True)
+    for _ in range(2):
+        assert flambeau.allclose(compiled(x), x @ (2 * layer._parameters["weight"]).T + layer.bias)
