@@ -132,6 +132,8 @@ def taker_back(reads, place):
     if type(place).__name__ == "End":
         return of.pop
     if type(place).__name__ == "Attribute":
+        if not hasattr(of, place.name):
+            return lambda: delattr(of, place.name)
         old = getattr(of, place.name)
         return lambda: setattr(of, place.name, old)
     if type(place).__name__ == "Contents":

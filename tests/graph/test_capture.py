@@ -425,7 +425,32 @@ def test_attributes_of_a_thread():
     thread.start()
     thread.join()
     assert found == [[5, 5]] and state.counts == {"calls": 3}
-    assert "none" in refused(lambda x: x * getattr(state, "none", 2), x).why
+
+    absent = flambeau.compile(lambda x: x * getattr(state, "none", 2), fullgraph=True)
+    assert [absent(x).tolist() for _ in range(2)] == [[2, 2]] * 2 and absent.captures == 1
+    state.none = 7
+    assert absent(x).tolist() == [7, 7]
+
+
+def test_attributes_of_a_thread_are_written():
+    state = threading.local()
+
+    def f(x):
+        before = getattr(state, "depth", 0)
+        state.depth = before + 1
+        try:
+            return x * state.depth
+        finally:
+            state.last, state.depth = state.depth, before
+
+    x = flambeau.ones(2)
+    compiled = flambeau.compile(f, fullgraph=True)
+    for _ in range(3):
+        assert compiled(x).tolist() == [1, 1] and state.depth == 0 and state.last == 1
+        state.last = None
+    assert compiled.captures == 2
+    state.depth = 4
+    assert compiled(x).tolist() == [5, 5] and state.depth == 4 and state.last == 5
 
 
 def test_modules_whose_class_finds_attributes_in_its_own_way():

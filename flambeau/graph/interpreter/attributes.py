@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import threading
 import types
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from ..sources import Attribute, Item, Lacks, Namespace, Object
+from ..sources import Attribute, Computed, Is, Item, Lacks, Namespace, Object
 from .code import NULL
 from .policy import Policy
 from .reads import Reads
@@ -105,15 +106,21 @@ class Attributes:
     def foreign_attribute(self, of: Any, name: str) -> Any:
         """An attribute of an object whose class finds it in a way of its own, in C."""
         source = self.reads.classed(of)
-        if source is not None and not (isinstance(of, threading.local) and in_class(type(of), name) is NULL):
+        if source is not None and not self.of_thread(of, name):
             self.refuse(f"reads the attribute {name!r} of a {type(of).__qualname__}")
         try:
             value = getattr(of, name)
         except AttributeError:
             if source is not None:
-                self.refuse(f"looks for the attribute {name!r} of a {type(of).__qualname__}")
+                self.reads.pin(of)
+                self.reads.guard(Is(Computed(functools.partial(getattr, of, name, NULL), ()), NULL), (of, name))
             raise
         return value if source is None else self.reads.take(value, Attribute(source, name))
+
+    @staticmethod
+    def of_thread(of: Any, name: str) -> bool:
+        """Whether an attribute is one that each thread has of its own."""
+        return isinstance(of, threading.local) and in_class(type(of), name) is NULL
 
     def described(self, found: Any, of: Any, kind: type) -> Any:
         """What lies in a class, bound to an instance."""
@@ -293,7 +300,9 @@ class Attributes:
                 self.reads.write(Attribute(source, name), value)
         elif source is not None:
             space = self.namespace(of)
-            if put is not NULL or space is None:
+            if self.of_thread(of, name):
+                self.reads.write(Attribute(source, name), value)
+            elif put is not NULL or space is None:
                 self.refuse(f"writes the attribute {name!r} of an object that was there before")
             else:
                 if name not in space:
