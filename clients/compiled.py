@@ -65,6 +65,8 @@ def general(why):
 
 def install():
     """Compile what programs call from now on; the counts, which grow."""
+    from flambeau.core.tape.engine import current_pass
+
     from flambeau.fx import GraphModule
     from flambeau.graph import capture
     from flambeau.graph.interpreter.reads import Reads
@@ -78,7 +80,10 @@ def install():
         write(reads, place, value)
 
     def outermost(module, *args, **kwargs):
-        if getattr(inner, "yes", False) or isinstance(module, GraphModule):  # derivatives of plans are such modules
+        again = current_pass() is not None or isinstance(
+            module, GraphModule
+        )  # a derivative calls it, and no program
+        if getattr(inner, "yes", False) or again:
             return call(module, *args, **kwargs)
         inner.yes = True
         try:
@@ -88,14 +93,18 @@ def install():
 
     Reads.write = noted
     Module.__call__ = outermost
-    capture.call_module = outermost  # the interpreter of bytecode takes it for the call in whose place it stands
+    capture.call_module = (
+        outermost  # the interpreter of bytecode takes it for the call in whose place it stands
+    )
     return calls
 
 
 def made(calls, module, args, kwargs, call):
     """The result of a module's call, which is compiled."""
+    from flambeau.nn import Module
+
     if module._compiled_call_impl is None:
-        module.compile()
+        Module.compile(module)  # a class may have a `compile` of its own
     compiled = module._compiled_call_impl
     back = before(module, args, kwargs)
     calls.written.clear()
@@ -123,6 +132,8 @@ def taker_back(reads, place):
     if type(place).__name__ == "End":
         return of.pop
     if type(place).__name__ == "Attribute":
+        if not hasattr(of, place.name):
+            return lambda: delattr(of, place.name)
         old = getattr(of, place.name)
         return lambda: setattr(of, place.name, old)
     if type(place).__name__ == "Contents":
@@ -165,7 +176,8 @@ def before(module, args, kwargs):
     import torch
 
     tensors = {id(t): t for t in (*module.parameters(), *module.buffers(), *tensors_in((args, kwargs)))}
-    kept = [(t, t.detach().clone()) for t in tensors.values() if not t.is_meta]
+    there = [t for t in tensors.values() if not t.is_meta and not torch.nn.parameter.is_lazy(t)]
+    kept = [(t, t.detach().clone()) for t in there]
     numbers, python, numpy = torch.get_rng_state(), random.getstate(), np.random.get_state()
 
     def back():
@@ -185,6 +197,12 @@ def tensors_in(value, depth=0):
         yield value
     elif depth < 4:
         with contextlib.suppress(Exception):  # an object of a class that only looks like a container
-            items = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ()
+            items = (
+                value.values()
+                if isinstance(value, dict)
+                else value
+                if isinstance(value, (list, tuple))
+                else ()
+            )
             for item in items:
                 yield from tensors_in(item, depth + 1)

@@ -436,5 +436,7 @@ def child(path, out, chosen, compiled=False):
         answer["calls"] = calls.digest()
     else:
         answer["cases"] = run_cases(client, chosen)
-        answer["suites"] = {name: run_suite(a) for name, a in client.suites.items() if re.search(chosen, name)}
+        answer["suites"] = {
+            name: run_suite(a) for name, a in client.suites.items() if re.search(chosen, name)
+        }
     out.write_text(json.dumps(answer))

@@ -18,6 +18,7 @@ import re
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -243,7 +244,56 @@ def page():
         lines.append(f"- **{name}**: {cause} ({shown}{more})")
     if not by_cause:
         lines.append("Nothing.")
+    lines += compiled_section()
     return "\n".join(lines) + "\n"
+
+
+def compiled_section():
+    """The part of the page on models that are compiled."""
+    lines = [
+        "",
+        "## With their models compiled",
+        "",
+        "`python clients/run.py --compile` runs *our programs* with each model that they call compiled in its place: the outermost",
+        "`nn.Module` with parameters.  A call that is captured whole is taken back and made again by its plan, so values and",
+        "gradients are the plan's, and are compared with PyTorch's as above.  *Whole* is a model all of whose calls were captured whole,",
+        "and a call that was.",
+        "",
+        "| library | programs | right | models | whole | calls of models | whole | made again |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    total, reasons = Counter(), Counter()
+    for path in sorted((HERE / "compiled").glob("*.json")):
+        result = json.loads(path.read_text())
+        checks, calls = result["checks"].get("our programs", {"pytorch": 0, "passed": 0}), result["calls"]
+        counts = {"programs": checks["pytorch"], "right": checks["passed"]} | {
+            key: calls[key] for key in ("models", "models_whole", "calls", "calls_whole", "replayed")
+        }
+        total.update(counts)
+        for why, count in calls["reasons"].items():
+            reasons[refused(why)] += count
+        lines.append(compiled_row(result["version"], counts))
+    lines += [
+        compiled_row("**all**", total),
+        "",
+        "Calls of models that were not captured whole, by the most frequent reasons:",
+        "",
+    ]
+    lines += [f"- {count}: {why}" for why, count in reasons.most_common(25) if count]
+    return lines
+
+
+def compiled_row(name, counts):
+    cells = [counts["programs"], counts["right"]]
+    for what in ("models", "calls"):
+        whole = counts[what + "_whole"]
+        cells += [counts[what], f"{whole} ({100 * whole / max(counts[what], 1):.0f} %)"]
+    return f"| {' | '.join(map(str, [name, *cells, counts['replayed']]))} |"
+
+
+def refused(why):
+    """A reason without the line at which it was met."""
+    return re.sub(r"^\S+?:\d+: ", "", why)
 
 
 if __name__ == "__main__":

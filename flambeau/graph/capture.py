@@ -35,7 +35,7 @@ from ..core.call.operation import Op
 from ..core.call.pointwise import InPlaceOp, PointwiseOp
 from ..core.make import mt19937
 from ..core.make.create import ones_like, scalar_tensor
-from ..core.tape import _set_grad_enabled, is_grad_enabled
+from ..core.tape import _set_grad_enabled, _set_tracking, is_grad_enabled, record_function
 from ..core.tape.engine import run_backward
 from ..core.tape.modes import is_forward_open, tracked
 from ..nn import Module
@@ -230,8 +230,12 @@ class _Captures(Policy):
     def is_variable(self, found: Any) -> bool:
         return found is GRADIENT
 
+    def may_write(self, value: Any, name: str) -> bool:
+        return name == "requires_grad" and self.is_made(value)
+
     def members(self, value: Any) -> tuple[str, ...]:
-        return ("_parameters", "_buffers", "_modules") if isinstance(value, Module) else ()
+        found = isinstance(value, Module) and type(value).__getattr__ is Module.__getattr__
+        return ("_parameters", "_buffers", "_modules") if found else ()
 
     def call_with_numbers(
         self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], numbers: list[float]
@@ -348,6 +352,8 @@ NATIVE = frozenset(
         tracked,
         get_default_dtype,
         _set_grad_enabled,
+        _set_tracking,
+        record_function,
         _set_inference,
         is_inference_mode_enabled,
         mt19937.source,

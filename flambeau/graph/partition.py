@@ -25,6 +25,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ..core.base.formats import strided
 from ..core.base.tensor import TensorBase
 from ..core.tape import run_backward
 from ..fx import GraphModule, Node
@@ -157,6 +158,9 @@ class Joint:
                 self.gradients = run_backward(roots, list(self.cotangents), True, False, asked, False)
         except Exception as error:  # as a plain call's would
             self.why = f"its backward raises {type(error).__name__}: {error}"
+            return
+        if any(g is not None and (g._is_wrapper or g.layout is not strided) for g in self.gradients):
+            self.why = "a gradient is no tensor of elements in one memory: sparse, masked or nested"
             return
         given = {place(t).storage for t in (*self.cotangents, *inputs)}
         if any(place(t).storage not in given for t in recording.inputs[known:]):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import functools
+import threading
 import traceback
 
 import pytest
@@ -363,3 +365,102 @@ def test_tensors_that_a_cache_keeps():
     assert compiled(x).tolist() == f(x).tolist() == [8, 3, 5]
     table.cache_clear()
     assert compiled(x).tolist() == f(x).tolist() == [1, 3, 5]
+
+
+def test_tensors_of_the_call_may_be_told_to_require_gradients():
+    def f(x):
+        y = x[:1]
+        y.requires_grad = True
+        return y * 2
+
+    x = flambeau.ones(2)
+    assert whole(f, x).result.requires_grad and not x.requires_grad
+
+    def g(x):
+        x.requires_grad = True
+        return x * 2
+
+    assert "requires_grad" in refused(g, x).why
+
+
+def test_functions_with_derivatives_of_their_own_without_a_tape():
+    class Doubled(flambeau.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad * 2
+
+    x = flambeau.ones(2)
+    assert operations(whole(lambda x: Doubled.apply(x) + 1, x)) == ["mul", "add"]
+    compiled = flambeau.compile(lambda x: Doubled.apply(x) + 1)
+    x.requires_grad_()
+    compiled(x).sum().backward()
+    assert compiled.entries[0].launch is None and x.grad.tolist() == [2, 2]
+
+
+def test_attributes_of_a_thread():
+    state = threading.local()
+    state.scale, state.counts = 2.0, collections.defaultdict(int)
+
+    def f(x):
+        state.counts["calls"] += 1
+        return x * state.scale
+
+    x = flambeau.ones(2)
+    compiled = flambeau.compile(f)
+    assert [compiled(x).tolist() for _ in range(2)] == [[2, 2]] * 2 and state.counts == {"calls": 2}
+    state.scale = 3.0
+    assert compiled(x).tolist() == [3, 3] and state.counts == {"calls": 3}
+
+    def other():
+        state.scale, state.counts = 5.0, collections.defaultdict(int)
+        found.append(compiled(x).tolist())
+
+    found = []
+    thread = threading.Thread(target=other)
+    thread.start()
+    thread.join()
+    assert found == [[5, 5]] and state.counts == {"calls": 3}
+
+    absent = flambeau.compile(lambda x: x * getattr(state, "none", 2), fullgraph=True)
+    assert [absent(x).tolist() for _ in range(2)] == [[2, 2]] * 2 and absent.captures == 1
+    state.none = 7
+    assert absent(x).tolist() == [7, 7]
+
+
+def test_attributes_of_a_thread_are_written():
+    state = threading.local()
+
+    def f(x):
+        before = getattr(state, "depth", 0)
+        state.depth = before + 1
+        try:
+            return x * state.depth
+        finally:
+            state.last, state.depth = state.depth, before
+
+    x = flambeau.ones(2)
+    compiled = flambeau.compile(f, fullgraph=True)
+    for _ in range(3):
+        assert compiled(x).tolist() == [1, 1] and state.depth == 0 and state.last == 1
+        state.last = None
+    assert compiled.captures == 2
+    state.depth = 4
+    assert compiled(x).tolist() == [5, 5] and state.depth == 4 and state.last == 5
+
+
+def test_modules_whose_class_finds_attributes_in_its_own_way():
+    class Scaled(nn.Linear):
+        def __getattr__(self, name):
+            found = super().__getattr__(name)
+            return found * 2 if name == "weight" else found
+
+    layer, x = Scaled(2, 2), flambeau.ones(1, 2)
+    assert flambeau.equal(whole(layer, x).result, layer(x))
+    compiled = flambeau.compile(layer, fullgraph=True)
+    for _ in range(2):
+        assert flambeau.allclose(compiled(x), x @ (2 * layer._parameters["weight"]).T + layer.bias)

@@ -15,6 +15,7 @@ import inspect
 import itertools
 import math
 import operator
+import re
 import types
 
 import pytest
@@ -627,7 +628,11 @@ def uses_cached():
     return cached(3)
 
 
-class Text(str, enum.Enum):  # noqa: UP042  as programs write it
+QUEUE = collections.deque([1])
+NAMES, ONE, FROZEN, PATTERN = {1, 2}, {"one"}, frozenset("ab"), re.compile(r"\d+")
+
+
+class Text(enum.StrEnum):
     A = "a"
     B = "b"
 
@@ -673,6 +678,40 @@ def compares_members_of_enumerations():
         Text.A != Text.B,
         [Text.A, 1] == ["a", 1],
     )
+
+
+def looks_into_sets():
+    found = [
+        2 in NAMES,
+        bool(NAMES),
+        len(NAMES),
+        sorted(NAMES),
+        max(NAMES),
+        NAMES == {1, 2},
+        [*ONE],
+        {1}.issubset(NAMES),
+    ]
+    return found, [*FROZEN], FROZEN | {7}, "a" in FROZEN
+
+
+def patterns(text="v12.3"):
+    found = re.match(r"v(\d+)\.(\d+)", text)
+    return found.groups(), PATTERN.fullmatch(text) is None, PATTERN.sub("x", text), re.split("[.v]", text)
+
+
+class Settings:
+    def __init__(self):
+        self.sizes, self.kind, self.inner = [1, 2], "plain", {"a": None}
+
+
+SETTINGS = Settings()
+SETTINGS.deeper = Settings()
+
+
+def copies_settings_deeply():
+    made = copy.deepcopy(SETTINGS)
+    made.deeper.sizes.append(made.kind)
+    return made.deeper.sizes, SETTINGS.deeper.sizes, type(made) is Settings
 
 
 def copies_deeply(of={"a": [1, (2, "b")]}):  # noqa: B006
@@ -730,6 +769,9 @@ CAPTURED = [
     bound_by_a_signature,
     compares_members_of_enumerations,
     copies_deeply,
+    copies_settings_deeply,
+    looks_into_sets,
+    patterns,
     decorated,
 ]
 
@@ -831,6 +873,27 @@ def test_a_function_with_a_cache_is_asked_again():
     assert checked.check((), {}) == []
 
 
+def test_sets_are_guarded_by_what_is_in_them():
+    names = {1, 2}
+    checked = Guards(guards_of(lambda names: 2 in names, names))
+    assert checked.check(({2, 1},), {}) == [] and checked.check((names,), {}) == []
+    names.add(3)
+    assert checked.check((names,), {}) is None and checked.check((frozenset({1, 2}),), {}) is None
+    frozen = frozenset({1, 2})
+    assert guards_of(lambda names: [*names], frozen) == [ClassIs(FIRST, frozenset), Is(FIRST, frozen)]
+
+
+def test_what_a_deep_copy_reads_is_guarded():
+    settings = Settings()
+    checked = Guards(guards_of(lambda of: copy.deepcopy(of).kind, settings))
+    assert checked.check((Settings(),), {}) == []
+    settings.inner["a"] = 1
+    assert "inner" in checked.explain((settings,), {})
+    other = Settings()
+    other.more = 1
+    assert "keys" in checked.explain((other,), {})
+
+
 def test_guards_of_identity():
     a, b = Point(1), Point(2)
     assert Same(SECOND, FIRST) in guards_of(lambda a, b: a.x, a, a)
@@ -841,6 +904,18 @@ def test_guards_of_identity():
 # --- what is refused ----------------------------------------------------------------------------------------------------
 def writes_an_attribute(p):
     p.x = 5
+
+
+def iterates_over_a_set(p):
+    return [*NAMES]
+
+
+def adds_sets(p):
+    return NAMES | {4}
+
+
+def adds_deques(p):
+    return QUEUE + QUEUE
 
 
 def writes_an_item(p):
@@ -891,6 +966,9 @@ COUNTER = itertools.count()
         makes_a_class,
         adds_in_place,
         advances,
+        iterates_over_a_set,
+        adds_sets,
+        adds_deques,
     ],
     ids=lambda f: f.__name__,
 )

@@ -413,3 +413,14 @@ def test_embeddings_whose_rows_get_uneven_gradients(options):
         else:
             wanted = slopes * (counts > 0)
         assert torch.allclose(table.grad, wanted)
+
+
+def test_sparse_gradients_are_left_to_python():
+    layer = nn.Embedding(5, 3, sparse=True)
+    whole = torch.compile(layer)
+    words = torch.tensor([[1, 0], [1, 4]])
+    for _ in range(2):
+        layer.zero_grad()
+        whole(words).sum().backward()
+        assert layer.weight.grad.is_sparse
+        assert layer.weight.grad.to_dense().sum(1).tolist() == [3, 6, 0, 0, 3]

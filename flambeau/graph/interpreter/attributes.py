@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
+import threading
 import types
+import weakref
 from typing import TYPE_CHECKING, Any
 
-from ..sources import Attribute, Item, Lacks, Namespace, Object
+from ..sources import Attribute, Computed, Is, Item, Lacks, Namespace, Object
 from .code import NULL
 from .policy import Policy
 from .reads import Reads
 
 FROZEN = (inspect.Signature, inspect.Parameter)  # classes of objects that stay what they are
+FOREIGN = (vars(threading.local)["__getattribute__"], vars(weakref.ProxyType)["__getattribute__"])  # not Python's usual way
 MODULE_NAMES = frozenset(("__dict__", "__class__"))
 
 
@@ -60,6 +64,8 @@ class Attributes:
             if isinstance(found, types.FunctionType):
                 self.reads.classed(of)
                 return self.call(self.reads.hold(found), (of, name), {})
+            if found in FOREIGN:
+                return self.foreign_attribute(of, name)
             return self.ordinary_attribute(of, name)
         except AttributeError:
             fallback = in_class(kind, "__getattr__")
@@ -96,6 +102,25 @@ class Attributes:
         if space is not None and source is not None:
             self.reads.lacks(Namespace(source), name)
         return object.__getattribute__(of, name)  # which says that there is none
+
+    def foreign_attribute(self, of: Any, name: str) -> Any:
+        """An attribute of an object whose class finds it in a way of its own, in C."""
+        source = self.reads.classed(of)
+        if source is not None and not self.of_thread(of, name):
+            self.refuse(f"reads the attribute {name!r} of a {type(of).__qualname__}")
+        try:
+            value = getattr(of, name)
+        except AttributeError:
+            if source is not None:
+                self.reads.pin(of)
+                self.reads.guard(Is(Computed(functools.partial(getattr, of, name, NULL), ()), NULL), (of, name))
+            raise
+        return value if source is None else self.reads.take(value, Attribute(source, name))
+
+    @staticmethod
+    def of_thread(of: Any, name: str) -> bool:
+        """Whether an attribute is one that each thread has of its own."""
+        return isinstance(of, threading.local) and in_class(type(of), name) is NULL
 
     def described(self, found: Any, of: Any, kind: type) -> Any:
         """What lies in a class, bound to an instance."""
@@ -267,12 +292,17 @@ class Attributes:
             return
         if self.policy.is_native_object(of):
             if not self.policy.is_variable(found):
+                if self.policy.may_write(of, name):
+                    setattr(of, name, value)
+                    return
                 self.refuse(f"writes the attribute {name!r} of a {type(of).__name__}")
             elif source is not None:
                 self.reads.write(Attribute(source, name), value)
         elif source is not None:
             space = self.namespace(of)
-            if put is not NULL or space is None:
+            if self.of_thread(of, name):
+                self.reads.write(Attribute(source, name), value)
+            elif put is not NULL or space is None:
                 self.refuse(f"writes the attribute {name!r} of an object that was there before")
             else:
                 if name not in space:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 import inspect
+import re
 import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -12,11 +13,13 @@ from typing import TYPE_CHECKING, Any
 from ..sources import Attribute, Computed
 from .attributes import in_class
 from .code import NULL, Frame
+from .known import deepcopied, pattern_of, signature_of
 from .policy import CONSTRUCTED, PURE, VALUES, Policy, writes
 from .reads import PINNED, Reads, items_of
 
 BOUND = (types.BuiltinMethodType, types.MethodWrapperType)
 UNBOUND = (types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType)
+SORTING = (sorted, min, max, any, all)  # what they make of a set is the same in any order
 CONVERSIONS = (list, tuple, set, frozenset)
 # Classes that hold what they are made of, and methods of containers that hand on what they are given: an index or a key comes first.
 HOLDING: tuple[Any, ...] = (
@@ -232,7 +235,7 @@ class Calls:
         for value in (*args, *kwargs.values()):
             if self.opaque(value):
                 return self.call_unknown(function, args, kwargs)
-            self.transparent(value, "reads")
+            self.transparent(value, "compares" if function in SORTING else "reads")
             self.open(value, True)
         made = self.with_numbers(function, args, kwargs)
         return function(*args, **kwargs) if made is NULL else made
@@ -268,7 +271,7 @@ class Calls:
             self.reads.fix((of, args, kwargs))
         if name in ("get", "__getitem__", "__contains__") and isinstance(of, dict):
             return self.dict_method(function, of, name, args, kwargs, given)
-        self.transparent(of, "reads")
+        self.transparent(of, "looks for something in" if name in MEMBERSHIP else "reads")
         self.open(of)
         deep = isinstance(of, (str, bytes, int, float)) or name in (
             "index",
@@ -279,7 +282,7 @@ class Calls:
             "__repr__",
         )
         for value in (*args, *kwargs.values()):
-            if deep and self.opaque(value) or (callable(value) and name == "sort"):
+            if deep and self.opaque(value) or (callable(value) and name in ("sort", "sub", "subn")):
                 return self.call_unknown(function, args if given is None else given, kwargs)
             self.open(value, deep)
         if name in ITERATING and args and not self.in_c(args[0], "__iter__", "__next__", "keys"):
@@ -457,22 +460,6 @@ class Calls:
             self.reads.sized(args[0])
         return len(args[0])
 
-    def _signature(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Of a function in Python, which stays what it is."""
-        if len(args) != 1 or kwargs:
-            return NULL
-        function = args[0]
-        if type(function) is types.MethodType:
-            function, _ = self.reads.bound(function)
-        return inspect.signature(args[0]) if type(function) is types.FunctionType else NULL
-
-    def _deepcopy(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Of containers of constants."""
-        if len(args) != 1 or kwargs or not all(map(self.reads.constant, items_of(args[0]))):
-            return NULL
-        self.open(args[0], True)
-        return copy.deepcopy(args[0])
-
     def _id(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if len(args) != 1:
             return NULL
@@ -548,6 +535,7 @@ OBJECT = (
     "__ne__",
     "__hash__",
 )
+MEMBERSHIP = frozenset("__contains__ __len__ isdisjoint issubset issuperset".split())
 ITERATING = frozenset(
     ("extend", "join", "update", "union", "intersection", "difference", "extendleft", "fromkeys")
 )
@@ -568,8 +556,9 @@ SPECIAL: dict[Any, Callable[..., Any]] = {
     vars: Calls._vars,
     callable: lambda m, args, kwargs: (m.reads.classed(args[0]), callable(*args))[1],
     id: Calls._id,
-    inspect.signature: Calls._signature,
-    copy.deepcopy: Calls._deepcopy,
+    inspect.signature: signature_of,
+    copy.deepcopy: deepcopied,
+    re._compile: pattern_of,  # type: ignore[attr-defined]
     issubclass: lambda m, args, kwargs: issubclass(*args),
     **{f: functools.partial(lambda f, m, a, k: m._keyed(f, a, k), f) for f in KEYED},
     **{f: functools.partial(lambda f, m, a, k: m.call(REPLACED[f], a, k), f) for f in REPLACED},

@@ -11,7 +11,7 @@ from ..sources import Attribute, Lacks
 from .attributes import in_class
 from .code import NULL
 from .policy import CALLED_BY_CONTAINERS, CONTAINERS, ITERATORS, Policy
-from .reads import MAPPINGS, Reads
+from .reads import MAPPINGS, SETS, Reads
 
 NAMES = {
     "+": "add", "&": "and", "//": "floordiv", "<<": "lshift", "@": "matmul", "*": "mul", "%": "mod", "|": "or", "**": "pow",
@@ -32,6 +32,8 @@ COMPARED = {
     ">": (operator.gt, "__gt__", "__lt__"),
     ">=": (operator.ge, "__ge__", "__le__"),
 }
+ITERATES = tuple(vars(kind)["__iter__"] for kind in SETS)
+ORDERLESS = ("looks for something in", "looks at the truth of", "looks at the length of", "compares")
 IMMUTABLE = (tuple, str, bytes, int, float, complex, frozenset)
 
 
@@ -64,6 +66,8 @@ class Operators:
         name = NAMES[symbol]
         forward, backward, own = f"__{name}__", f"__r{name}__", f"__i{name}__"
         if self.in_c(a, forward, backward, own) and self.in_c(b, forward, backward):
+            self.transparent(a, "computes with")
+            self.transparent(b, "computes with")
             self.open(a)
             self.open(b, symbol == "%" and isinstance(a, str))
             if in_place and not isinstance(a, IMMUTABLE) and not self.policy.is_native_object(a):
@@ -161,8 +165,11 @@ class Operators:
         return bool(a)
 
     def transparent(self, a: Any, does: str) -> None:
-        """Refuse to look into a container from outside that no guard describes."""
+        """Refuse to look into a container from outside that no guard describes.  Of sets order is not guarded, but for frozen ones."""
         if not self.reads.active or self.reads.source(a) is None or isinstance(a, (list, tuple, *MAPPINGS)):
+            return
+        own = in_class(type(a), "__iter__")
+        if own in ITERATES and self.reads.guard_set(a, does in ORDERLESS):
             return
         if isinstance(a, (*CONTAINERS, *ITERATORS, bytearray)):
             self.refuse(f"{does} a {type(a).__name__} that was there before")

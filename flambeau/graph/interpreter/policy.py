@@ -8,6 +8,7 @@ import itertools
 import math
 import operator
 import os
+import re
 import types
 from collections.abc import Callable
 from typing import Any
@@ -44,6 +45,8 @@ VALUES: tuple[Any, ...] = (
     types.SimpleNamespace,
     types.GeneratorType,
     BaseException,
+    re.Pattern,
+    re.Match,
     *CONTAINERS,
 )
 _EMPTY: tuple[Any, ...] = ([], (), {}, {}.keys(), {}.values(), {}.items(), set(), "", b"", range(0))
@@ -63,6 +66,8 @@ CONSTRUCTED = frozenset((*VALUES, *ITERATORS, functools.partial)) - {
     filter,
     types.GeneratorType,
     BaseException,
+    re.Pattern,
+    re.Match,
 }
 
 # Methods that change the object that they are called on.
@@ -143,6 +148,10 @@ class Policy:
     def members(self, value: Any) -> tuple[str, ...]:
         """Dicts in an object's `__dict__` that are searched for attributes after its class."""
         return ()
+
+    def may_write(self, value: Any, name: str) -> bool:
+        """Whether an attribute of a native object may be written to, which `is_variable` does not tell of."""
+        return False
 
     def replaced(self, function: Any) -> Any:
         """What is interpreted in place of a function in C: a function in Python, or None."""

@@ -3,13 +3,28 @@
 from __future__ import annotations
 
 import enum
+import re
 import types
 from collections import OrderedDict
 from collections.abc import Callable, Container, Iterator
 from typing import Any
 
 from ..guards import renewed
-from ..sources import Attribute, ClassIs, Equals, Guard, Is, Item, Keys, Lacks, Length, Object, Same, Source
+from ..sources import (
+    Attribute,
+    ClassIs,
+    Computed,
+    Equals,
+    Guard,
+    Is,
+    Item,
+    Keys,
+    Lacks,
+    Length,
+    Object,
+    Same,
+    Source,
+)
 from .policy import Policy
 
 NUMBERS = (int, float, complex, bool, str, bytes, type(None), type(Ellipsis), type(NotImplemented))
@@ -29,6 +44,7 @@ PINNED = (
     classmethod,
     enum.Enum,
     range,
+    re.Pattern,
 )
 MAPPINGS = (dict, OrderedDict)
 SETS = (set, frozenset)
@@ -150,7 +166,7 @@ class Reads:
             for _, item in entries(value):
                 self.fix(item, depth + 1)
         elif isinstance(value, SETS) and depth < 8:
-            for item in (set if isinstance(value, set) else frozenset).__iter__(value):  # type: ignore[arg-type]
+            for item in frozenset(value):
                 self.fix(item, depth + 1)
         elif isinstance(value, dict) and depth < 8:
             for key, item in dict.items(value):
@@ -213,7 +229,7 @@ class Reads:
                 self.pin(key)
             self.guard(Keys(source, keys))
         elif isinstance(value, (list, tuple)):
-            self.guard(Length(source, len(entries(value))))
+            self.guard(Length(source, length_of(value)))
         return source
 
     def open(self, value: Any, deep: bool = False, among: tuple[int, ...] = ()) -> None:
@@ -247,6 +263,18 @@ class Reads:
             if not self.constant(item) and not self.policy.is_input(item):
                 self.pin(item)
 
+    def guard_set(self, value: Any, orderless: bool) -> bool:
+        """Guard what is in a set from outside, where that can be done; `orderless`: what is made of it is the same in any order."""
+        source = self.classed(value)
+        if source is None or not all(self.constant(x) or isinstance(x, PINNED) for x in value):
+            return False
+        orderless = orderless or len(value) < 2
+        if isinstance(value, frozenset):
+            self.pin(value)
+        elif orderless:
+            self.guard(Equals(Computed(frozenset, (source,)), frozenset(value)))
+        return orderless or isinstance(value, frozenset)
+
     def item(self, of: Any, key: Any, value: Any) -> Any:
         """The value, read at a key of an exact container or as an attribute of a slice."""
         source = self.classed(of)
@@ -257,7 +285,7 @@ class Reads:
         if isinstance(of, (list, tuple)) and isinstance(key, int):
             if source in self.changed:
                 self.refuse("reads an item of a list that it has appended to")
-            length = len(entries(of))
+            length = length_of(of)
             self.guard(Length(source, length))
             key = key + length if key < 0 else key
         else:
@@ -288,6 +316,11 @@ def entries(value: Any) -> list[tuple[Any, Any]]:
     if isinstance(value, dict):
         return list((OrderedDict if isinstance(value, OrderedDict) else dict).items(value))
     return list(enumerate((list if isinstance(value, list) else tuple).__iter__(value)))
+
+
+def length_of(value: Any) -> int:
+    """How many items a list or tuple has, whatever `__len__` its class has."""
+    return (list if isinstance(value, list) else tuple).__len__(value)
 
 
 def items_of(value: Any, depth: int = 0) -> Iterator[Any]:
