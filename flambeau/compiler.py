@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from .core.base.callbacks import set_callback
 from .core.base.spelling import hint
 from .graph import backends, config
-from .graph.options import options_of
+from .graph.options import list_mode_options, options_of
 from .nn.modules.module import Module
 
 __all__ = [
@@ -413,7 +413,6 @@ def error_on_graph_break(error: bool = True) -> Iterator[None]:
 
 
 # --- compile ------------------------------
-_MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs", "lite")
 
 
 class OptimizedModule(Module):
@@ -515,8 +514,8 @@ def compile(
         raise RuntimeError(
             "Either mode or options can be specified, but both can't be specified at the same time."
         )
-    if mode is not None and mode not in _MODES:
-        raise RuntimeError(f"Unrecognized mode={mode}, should be one of: {', '.join(_MODES)}")
+    if mode is not None:
+        list_mode_options(mode)
     backend = _default if backend is None else backend
     _check_backend("compile", backend)
     own = options_of(options if backend in _OWN else None)

@@ -41,6 +41,9 @@ NAMES = {
     "_functorch.partitioners": """
         InvalidNodeBase() MinCutOptions() NodeInfo() OpTypes() _is_primal _is_tangent default_partition
     """,
+    "_inductor": """
+        list_mode_options=graph.options.list_mode_options list_options=graph.options.list_options
+    """,
     "_inductor.config": """
     """,
     "_ops": """

@@ -55,6 +55,26 @@ ACCEPTED: dict[str, tuple[type, str]] = {
 }
 
 
+MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs", "lite")
+
+
+def list_mode_options(mode: str | None = None, dynamic: bool | None = None) -> dict[str, Any]:
+    """The options that a mode of `compile` sets, or those of each mode: none, for there is one way to make a kernel.
+
+    Raises:
+        RuntimeError: an unknown mode
+
+    >>> from flambeau.graph.options import list_mode_options
+    >>> list_mode_options("reduce-overhead"), len(list_mode_options())
+    ({}, 5)
+    """
+    if mode is None:
+        return {name: {} for name in MODES}
+    if mode not in MODES:
+        raise RuntimeError(f"Unrecognized mode={mode}, should be one of: {', '.join(MODES)}")
+    return {}
+
+
 def list_options() -> list[str]:
     """The names that `compile(options=...)` knows.
 

@@ -32,6 +32,7 @@ from ..core.call.interceptors import has_interceptors, has_recorder
 from ..core.make.create import full, zeros_like
 from ..core.views.views import view_as_real
 from ._fused import Fused, Leaf, which_are_off
+from ._once import once, value_of
 from .optimizer import Group, Optimizer, Params
 
 # The options that all optimisers share, where they have them, and what they are by default.
@@ -472,8 +473,13 @@ class Declared(Optimizer):
         if "step" in scalars:
             scalars["step"] = scalars["step"] + 1
         numbers |= scalars
-        results, updates = self._applied(seen[0], _real(g), dict(zip(names, seen[1:])), numbers, on)
-        for old, new in zip(written, results):
+        operands = [*seen, _real(g)]
+        if has_recorder() and self.elementwise and not differentiable:
+            operands = [once(x) for x in operands]
+        results, updates = self._applied(
+            operands[0], operands[-1], dict(zip(names, operands[1:])), numbers, on
+        )
+        for old, new in zip(written, [value_of(x) for x in results]):
             if new is not old:
                 old.copy_(new)
         scalars |= updates

@@ -12,6 +12,7 @@ from ..codegen.expr import Expr
 from ..core.base.dtypes import get_default_dtype
 from ..core.base.tensor import TensorBase
 from ..operations.declare.registry import published
+from ._once import Once, value_of
 
 _operations = published("")
 
@@ -26,6 +27,8 @@ def _for_all(
     def function(*given: Any) -> Any:
         if any(isinstance(x, Expr) for x in given):
             return traced(*given)
+        if Once in [type(x) for x in given]:
+            return Once(function(*[value_of(x) for x in given]))
         tensors = [isinstance(x, TensorBase) for x in given]
         if with_number is not None and tensors == [True, False]:
             return with_number(*given)
@@ -63,8 +66,10 @@ def kept(x: Any) -> Any:
     """A number as the state keeps it: rounded to float32, unless float64 is the default dtype."""
     if isinstance(x, Expr):
         return ex.call("kept", x)
-    if isinstance(x, TensorBase) or get_default_dtype().name == "float64":
+    if get_default_dtype().name == "float64":
         return x
+    if isinstance(x, TensorBase):
+        return x.float().double() if x.dtype.name == "float64" else x  # a number of a recording
     return ctypes.c_float(x).value
 
 

@@ -17,7 +17,6 @@ from ..codegen import expr as ex
 from ..codegen.expr import Expr
 from ..core.call.pointwise import PointwiseOp
 from ..operations.declare.pointwise import FLOATING, Pointwise
-from ._functions import kept
 
 # How an operation on numbers is written in Python; `{1} if {0} else {2}` computes one choice alone.
 _WRITTEN = {
@@ -175,6 +174,8 @@ def _function(
         *dict.fromkeys(leaf.statement for leaf in used if leaf.statement),
         f"return {{{numbers}}}, ({after})",
     ]
+    from ._functions import kept  # which needs this module
+
     scope: dict[str, Any] = {**vars(math), "kept": kept}
     exec("\n    ".join(lines), scope)
     return scope["numbers"]

@@ -14,6 +14,7 @@ from flambeau.core.loops.rows import RowOp
 import flambeau
 from flambeau.codegen import expr as ex
 from flambeau.codegen import kernels as kn
+from flambeau.codegen.schedule_cpu_rows import lanes_of
 from flambeau.operations.declare.registry import REGISTRY
 
 POINTWISE = [e for e in REGISTRY.values() if isinstance(e.function, PointwiseOp)]
@@ -230,6 +231,36 @@ def test_long_rows_of_fused_reductions_are_cut():
     assert "blocks" in repr(alone) and "blocks" not in repr(scaled)
     flambeau.testing.assert_close(alone.launch([x]), x.exp().sum(1, True))
     flambeau.testing.assert_close(scaled.launch([x, scale]), x.exp().sum(1, True) * scale)
+
+
+def test_kernels_settled_before_they_are_compiled():
+    """Steps of other lengths add in another order: terms that only the order keeps apart tell which."""
+    seen = []
+
+    def with_lanes(count):
+        def settle(plan, kernels):
+            seen.append((plan.along, plan.loop_sizes()[-2:], plan.block, len(kernels)))
+            return tuple(k._replace(lanes=count) for k in kernels)
+
+        return settle
+
+    kernel = kn.fused("summed", [kn.sum(leaf(0))]).kernel
+    row = np.zeros(64, np.float32)
+    row[[0, 16, 8]] = 1e8, -1e8, 1.0  # with 8 lanes the first is met by 1 before -1e8 is there, with 16 after
+    x, out = flambeau.from_numpy(row), flambeau.empty(())
+    for lanes, wanted in ((8, 0.0), (16, 1.0)):
+        plan = row_plan(kernel, (64,), 0, [out, x], settle=with_lanes(lanes))
+        assert plan.launch([x]).item() == wanted
+        assert lanes_of(kernel._replace(lanes=lanes)) == lanes
+    long = flambeau.ones(1 << 16)
+    assert row_plan(kernel, (1 << 16,), 0, [out, long], settle=with_lanes(0)).launch([long]).item() == 1 << 16
+    assert seen == [(True, (1, 64), 0, 1)] * 2 + [(True, (1, 1 << 16), 16384, 2)]
+
+    def refuse(plan, kernels):
+        raise ValueError("another order")
+
+    with pytest.raises(ValueError, match="another order"):
+        row_plan(kernel, (64,), 0, [out, x], settle=refuse)
 
 
 def test_rows_without_elements():

@@ -49,6 +49,13 @@ def test_all_that_are_listed_are_taken():
     assert options_of({}) == options_of(None) == DEFAULT
 
 
+def test_pytorchs_names_of_the_lists():
+    assert torch._inductor.list_options() == list_options()
+    assert torch._inductor.list_mode_options("max-autotune") == {}
+    with pytest.raises(RuntimeError, match="Unrecognized mode=fast, should be one of: default"):
+        torch._inductor.list_mode_options("fast")
+
+
 def test_options_of_a_backend_that_is_a_function_are_its_own():
     seen = []
 

@@ -142,6 +142,78 @@ def test_a_step_with_its_backward_pass_within():
     assert all(map(same_bits, *made))
 
 
+def step(make, **how):
+    """Losses and parameters of a few training steps."""
+    torch.manual_seed(0)
+    layer = torch.nn.TransformerEncoderLayer(32, 2, 64, dropout=0.0, batch_first=True, norm_first=True)
+    net = torch.nn.Sequential(layer, torch.nn.Linear(32, 10))
+    optimizer = make(net.parameters())
+
+    def train(x, y):
+        optimizer.zero_grad()
+        loss = F.cross_entropy(net(x).flatten(0, 1), y)
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    run = torch.compile(train, **how) if how else train
+    random = torch.Generator().manual_seed(1)
+    made = []
+    for _ in range(4):
+        x = torch.randn(4, 16, 32, generator=random)
+        made.append(run(x, torch.randint(0, 10, (64,), generator=random)))
+    return made + [p.detach() for p in net.parameters()]
+
+
+@pytest.mark.parametrize("optimizer", ["SGD", "AdamW"])
+def test_training_steps(optimizer):
+    make = lambda parameters: getattr(torch.optim, optimizer)(parameters, lr=0.01)
+    found = step(make, fullgraph=True, options={"eager_numerics": True})
+    assert all(map(same_bits, found, step(make)))
+
+
+OPTIMIZERS = {
+    "SGD": dict(lr=0.1),
+    "SGD with momentum": dict(lr=0.1, momentum=0.9, nesterov=True, weight_decay=0.1),
+    "AdamW": {},
+    "Adam": dict(amsgrad=True, weight_decay=0.01),
+    "Adam, maximizing": dict(maximize=True),
+    "NAdam": {},
+    "RAdam": {},
+    "Adagrad": {},
+    "RMSprop": dict(momentum=0.5, centered=True),
+    "Adadelta": {},
+    "Adamax": {},
+    "ASGD": {},
+    "Rprop": {},
+}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_updates_round_as_the_kernels_of_optimisers(name, dtype):
+    """c + a · b is rounded once, and halves when they are written."""
+    kind, options = name.split()[0].strip(","), OPTIMIZERS[name]
+    start = numbers(300).to(getattr(torch, dtype))
+    made = []
+    for compiled in (False, True):
+        w = start.clone().requires_grad_()
+        optimizer = getattr(torch.optim, kind)([w], **options)
+
+        def train(x, w=w, optimizer=optimizer):
+            optimizer.zero_grad()
+            loss = (w * x).abs().sin().sum()
+            loss.backward()
+            optimizer.step()
+            return loss.detach()
+
+        run = torch.compile(train, fullgraph=True, options={"eager_numerics": True}) if compiled else train
+        losses = [run(numbers(300, seed=k).to(w.dtype)) for k in range(5)]
+        state = [v for v in optimizer.state[w].values() if isinstance(v, torch.Tensor)]
+        made.append([*losses, w.detach(), *state])
+    assert all(map(same_bits, *made))
+
+
 def test_gradients_of_compiled_functions():
     x, w = numbers(9, 700), numbers(700, seed=1)
     function = lambda x, w: (F.layer_norm(x.tanh(), (700,)) * w).softmax(-1).logsumexp(0)
