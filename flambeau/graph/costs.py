@@ -14,7 +14,12 @@ from .trace import mapped
 
 Chosen = TypeVar("Chosen")
 
-RATES = (256, 128, 64, 32)  # operations of products that a byte saved is worth: the last, or the first for which
+RATES = (
+    256,
+    128,
+    64,
+    32,
+)  # operations of products that a byte saved is worth: the last, or the first for which
 SHARE = 32  # products that are computed again are no more than one part in so many of all
 ALONE = 1 << 16  # what a step of its own costs beside its elements, in bytes saved: smaller values are saved
 
@@ -62,9 +67,7 @@ def flops_of(
     return None if counted is None else counted.flops
 
 
-def within_budget(
-    total: int, cut: Callable[[int], Chosen], flops_in: Callable[[Chosen], int]
-) -> Chosen:
+def within_budget(total: int, cut: Callable[[int], Chosen], flops_in: Callable[[Chosen], int]) -> Chosen:
     """What is computed again: `cut` says what pays at a rate, `flops_in` how many operations of products that takes, of `total`.
 
     The highest rate that keeps to the budget is taken: so the products of attention are computed again, which are short beside what

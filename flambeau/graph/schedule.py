@@ -152,5 +152,10 @@ def _replaced(part: Part, given: Container[Value]) -> list[tuple[Value, Value]]:
         if isinstance(step, LoopPlan) and not isinstance(step, RowLoopPlan):
             made = [v for v in values[: step.outputs] if v is v.root and v.call is not None]
             read = [v.root for v in values[step.outputs :] if v.root.call is not None or v.root in given]
-            found += [(m, r) for m in made for r in read if m.span == r.span and m.dtype.itemsize == r.dtype.itemsize]
+            found += [
+                (m, r)
+                for m in made
+                for r in read
+                if m.span == r.span and m.dtype.itemsize == r.dtype.itemsize
+            ]
     return found
