@@ -3,8 +3,9 @@
 python tools/graph_memory.py [--layers 2 --width 128 --heads 4 --batch 8 --length 64]
 
 The first lines are of a whole step with AdamW as one function, the others of forward and backward alone, where the compiled function
-stands on the tape.  Bytes are the allocator's own counters, beside what is held before; then what the plan itself says of them.
-`bound` is what is alive at the plan's worst step: only computing again takes less.
+stands on the tape.  Bytes are the allocator's own counters, beside what is held before; then what the plan itself says of them: its peak is
+what is measured and the gradients of the step before, which are let go of before it runs.  `own` are memories that come and go, `given`
+what backward is given and frees.  `bound` is what is alive at the plan's worst step: only computing again takes less.
 """
 
 from __future__ import annotations
@@ -48,8 +49,10 @@ def print_step(net: Any, x: Any, y: Any) -> Runner:
 
     compiled = flambeau.compile(step, fullgraph=True)
     eager, planned = peak_of(step), peak_of(compiled)
+    gone = sum(p.grad.nbytes for p in net.parameters())
     print(
-        f"whole step: eager {eager / MEBI:.2f} MiB, compiled {planned / MEBI:.2f} MiB: {planned / eager:.2f}"
+        f"whole step: eager {eager / MEBI:.2f} MiB, compiled {planned / MEBI:.2f} MiB: {planned / eager:.2f}; "
+        f"gradients of the step before {gone / MEBI:.2f}"
     )
     runner = next(entry.launch for entry in compiled.entries if entry.launch is not None)
     print(f"  {described(runner)}")
@@ -85,8 +88,8 @@ def described(runner: Runner) -> str:
     """What a plan says of its memory."""
     use = runner.memory
     return (
-        f"{runner!r}: arena {use.arena / MEBI:.2f}, results {use.results / MEBI:.2f}, of calls {use.calls / MEBI:.2f}, workspace "
-        f"{runner.workspace / MEBI:.2f}; peak {use.peak / MEBI:.2f}, bound {use.bound / MEBI:.2f} MiB"
+        f"{runner!r}: arena {use.arena / MEBI:.2f}, own {use.own / MEBI:.2f}, results {use.results / MEBI:.2f}, of calls "
+        f"{use.calls / MEBI:.2f}, given {use.given / MEBI:.2f}; peak {use.peak / MEBI:.2f}, bound {use.bound / MEBI:.2f} MiB"
     )
 
 

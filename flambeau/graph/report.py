@@ -124,7 +124,8 @@ class Report:
         if self.memory is not None:
             use = self.memory
             lines.append(
-                f"a run takes {use.peak} bytes: {use.arena} of the arena, {use.results} of results, {use.calls} of calls"
+                f"a run takes {use.peak} bytes at most: {use.arena} of the arena, {use.own} that come and go, {use.results} of results, "
+                f"{use.calls} of calls"
             )
         return "\n".join([*lines, *(f"apart: {why}" for why in self.apart())])
 

@@ -36,6 +36,7 @@ cdef struct Stretch:              # launches one after another, or a call
     int drop_begin, drop_end      # roots whose tensors nobody reads any more
     int free_begin, free_end      # memories of the runner's own that nobody touches any more
     int64_t workspace             # bytes that are taken for it alone; 0: what lies behind the arena is enough
+    double work                   # of its launches
     bint releases                 # enough work to give up the GIL
 
 cdef struct Layout:               # of a new tensor, or of one that is given

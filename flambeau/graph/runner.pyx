@@ -387,6 +387,7 @@ cdef class Runner:
         cdef int64_t nbytes = self.nbytes + self.workspace
         cdef char* begin = NULL
         cdef char* workspace
+        cdef double since = 0
         cdef int k, i
         cdef list constants = self.constants
         for k in range(self.input_count):
@@ -442,6 +443,10 @@ cdef class Runner:
                 else:
                     self.launch_all(s, r.bases, workspace)
                 arena = None
+                since += s.work
+            if since > LOOK:
+                since = 0
+                PyErr_CheckSignals()
             for i in range(s.drop_begin, s.drop_end):
                 let_go(&r.known[self.drops[i]])
             for i in range(s.free_begin, s.free_end):
@@ -660,7 +665,7 @@ cdef class Runner:
                     if plan.geometry != NULL and plan.offsets == NULL and plan.repeated < 0 and not plan.many:
                         l.kernel, l.geometry, l.scalars = plan.run, plan.geometry, plan.scalars
                 work += step.work
-                s.end, s.releases = first, work >= PARALLEL_FROM
+                s.end, s.work, s.releases = first, work, work >= PARALLEL_FROM
                 s.workspace = step.workspace if self.is_late(step.workspace) else 0
             taken += <int>len(self.take_lists[k])
             dropped += <int>len(self.drop_lists[k])

@@ -14,9 +14,8 @@ from ..mincut import ALWAYS, Network
 from ..program import Call, Program, Value
 from ..trace import mapped
 
-WORTH = (
-    2 << 20
-)  # bytes that wait for backward from which it pays: less stays in the caches, and a step would only be slower
+# Bytes that wait for backward from which it pays.  Less stays in the caches, and a step would only be slower.
+WORTH = 2 << 20
 
 
 def rematerialize(program: Program) -> None:
