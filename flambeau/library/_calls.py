@@ -1,0 +1,435 @@
+"""Calls by ATen's schemas, both ways: what `aten::name` with values computes here, and as what ATen a call of ours may be written.
+
+Archives of programs (`jit`) name operations as ATen does.  An overload's arguments are those of the operation of that name here: by their
+names, else by their places; what has no counterpart here (which library computes, pinned memory) may only say what is so anyway.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from .._tensor import Tensor
+from ..core.base import formats
+from ..core.base.dtypes import by_name
+from ..core.base.dtypes import device as Device
+from ..core.base.dtypes import dtype as DType
+from ..core.call.operation import Op
+from . import _aten, _aten_steps  # noqa: F401  the second defines its operations
+from ._packets import DEFINED
+from ._schema import Argument, FunctionSchema, parse_schema
+
+# ATen's numbers of dtypes, layouts and memory formats, which archives have in their place.
+_CODES = {
+    "uint8": 0,
+    "int8": 1,
+    "int16": 2,
+    "int32": 3,
+    "int64": 4,
+    "float16": 5,
+    "float32": 6,
+    "float64": 7,
+    "complex32": 8,
+    "complex64": 9,
+    "complex128": 10,
+    "bool": 11,
+    "bfloat16": 15,
+    "float8_e5m2": 23,
+    "float8_e4m3fn": 24,
+    "uint16": 27,
+    "uint32": 28,
+    "uint64": 29,
+}
+DTYPES: dict[int, DType] = {code: by_name[name] for name, code in _CODES.items() if name in by_name}
+LAYOUTS = {0: formats.strided, 1: formats.sparse_coo, 2: formats.sparse_csr}
+FORMATS = {
+    0: formats.contiguous_format,
+    1: formats.preserve_format,
+    2: formats.channels_last,
+    3: formats.channels_last_3d,
+}
+CODES: dict[Any, int] = {value: code for table in (DTYPES, LAYOUTS, FORMATS) for code, value in table.items()}
+_TABLES = {"ScalarType": DTYPES, "Layout": LAYOUTS, "MemoryFormat": FORMATS}
+REDUCTIONS = ("none", "mean", "sum")
+# Which library computes, and where memory lies: nothing of what comes out.
+_HINTS = frozenset(
+    (
+        "cudnn_enabled",
+        "cudnn_enable",
+        "benchmark",
+        "deterministic",
+        "allow_tf32",
+        "pin_memory",
+        "non_blocking",
+        "path",
+    )
+)
+_NONE = object()
+
+
+class Unfit(Exception):
+    """A call that an overload does not take."""
+
+
+# --- values ------------------------------
+def kind_of(value: Any) -> type:
+    """The class of a value; of what stands for a number while a program is traced, that of the number."""
+    return getattr(type(value), "stands_for", type(value))
+
+
+def is_tensor(value: Any) -> bool:
+    """Whether it is a Tensor, and no number that one stands for."""
+    return isinstance(value, Tensor)
+
+
+def _number(value: Any, kinds: tuple[type, ...], loosely: bool) -> Any:
+    kind = kind_of(value)
+    if kind in kinds:
+        return value
+    if kind is int and float in kinds:
+        return float(value) if type(value) is int else value
+    if loosely and is_tensor(value) and value.numel() == 1:
+        found = value.item()
+        return int(found) if kinds == (int,) else float(found) if kinds == (float,) else found
+    raise Unfit
+
+
+_KINDS = {
+    "int": (int,),
+    "SymInt": (int,),
+    "float": (float,),
+    "double": (float,),
+    "bool": (bool,),
+    "SymBool": (bool,),
+    "str": (str,),
+    "complex": (complex, float, int),
+    "Scalar": (int, float, bool, complex),
+    "number": (int, float, bool, complex),
+}
+
+
+def fitted(value: Any, base: str, form: str, length: int | None, loosely: bool) -> Any:
+    """The value as one of a schema's type; Unfit where it is none.  `loosely`: tensors of one element are numbers."""
+    if form.endswith("?"):
+        return None if value is None else fitted(value, base, form[:-1], length, loosely)
+    if form.endswith("[]"):
+        if isinstance(value, (list, tuple)):
+            return [fitted(v, base, form[:-2], None, loosely) for v in value]
+        if length is None or value is None:
+            raise Unfit
+        return [fitted(value, base, form[:-2], None, loosely)] * length
+    if base == "Tensor":
+        if is_tensor(value):
+            return value
+        raise Unfit
+    if base in _KINDS:
+        return _number(value, _KINDS[base], loosely)
+    if base in _TABLES:
+        if type(value) is int and value in _TABLES[base]:
+            return _TABLES[base][value]
+        if value in _TABLES[base].values():
+            return value
+        raise Unfit
+    if base == "Device":
+        if isinstance(value, (Device, str)):
+            return Device(value) if isinstance(value, str) else value
+        raise Unfit
+    if base == "Any":
+        return value
+    raise Unfit
+
+
+def _same(a: Any, b: Any) -> bool:
+    if is_tensor(a) or is_tensor(b):
+        return a is b
+    if isinstance(a, (list, tuple)) or isinstance(b, (list, tuple)):
+        both = isinstance(a, (list, tuple)) and isinstance(b, (list, tuple))
+        return both and len(a) == len(b) and all(map(_same, a, b))
+    return kind_of(a) is type(a) and kind_of(b) is type(b) and (a is b or a == b)
+
+
+# --- overloads ------------------------------
+class Written(NamedTuple):
+    """A call as ATen has it: the values of its arguments in the schema's order; those left out at the end are not there."""
+
+    overload: Overload
+    values: list[tuple[str, Any]]  # names are "" for arguments by position
+
+
+class Overload:
+    """An overload of ATen, or of another namespace: its schema, and what computes it here."""
+
+    def __init__(self, schema: FunctionSchema, function: Any, own: bool) -> None:
+        self.schema, self.function, self.own = schema, function, own
+        self.arguments: tuple[Argument, ...] = schema.arguments
+        self.names = {a.name: k for k, a in enumerate(self.arguments)}
+
+    @functools.cached_property
+    def plan(self) -> list[Any]:
+        """For each argument the parameter that it is here; `_NONE` where there is none."""
+        if not self.own:
+            return [_Target(a.name, k, False) for k, a in enumerate(self.arguments)]
+        return _matched(self.arguments, _aten._parameters(self.function))
+
+    def bind(self, args: Sequence[Any], kwargs: dict[str, Any], loosely: bool = False) -> list[Any]:
+        """The values in the schema's order, `_NONE` for those left out; Unfit where they are no call of it."""
+        if len(args) > len(self.arguments):
+            raise Unfit
+        values = [*args, *[_NONE] * (len(self.arguments) - len(args))]
+        for name, value in kwargs.items():
+            k = self.names.get(name)
+            if k is None or values[k] is not _NONE:
+                raise Unfit
+            values[k] = value
+        for k, (argument, value) in enumerate(zip(self.arguments, values)):
+            if value is _NONE:
+                if not argument.defaulted:
+                    raise Unfit
+                continue
+            if k < len(args) and argument.kwarg_only:
+                raise Unfit
+            t = argument.type
+            if t.base == "Generator":
+                if value is not None:
+                    raise Unfit
+                continue
+            values[k] = fitted(value, t.base, t.form, t.length, loosely)
+        return values
+
+    def call(self, values: list[Any], out: Any = None) -> Any:
+        """What it computes of values that `bind` gave, written to `out` where that is given."""
+        args: list[Any] = []
+        kwargs: dict[str, Any] = {} if out is None else {"out": out}
+        for argument, target, value in zip(self.arguments, self.plan, values):
+            if value is _NONE:
+                if target is None or not target.differs:
+                    continue
+                value = argument.default_value
+                if argument.type.base in _TABLES and value is not None:
+                    value = _TABLES[argument.type.base][value]
+            if target is None:
+                _require_default(self, argument, value)
+                continue
+            if target.reduces:
+                value = REDUCTIONS[value]
+            if target.spreads:
+                args.extend(value if isinstance(value, list) and target.alone else [value])
+            elif target.place == len(args) and not kwargs:
+                args.append(value)
+            elif value is None and target.drops_none:
+                continue
+            else:
+                kwargs[target.name] = value
+        return self.function(*args, **kwargs)
+
+    def of(self, given: dict[str, Any], defaults: dict[str, Any]) -> Written:
+        """A call of the operation here, with its bound arguments, as a call of this overload; Unfit where it cannot be one."""
+        left = dict(given)
+        found: list[tuple[Argument, Any]] = []
+        for argument, target in zip(self.arguments, self.plan):
+            if target is not None and target.spreads and not target.alone:
+                value = _item(left, target)
+            elif target is None or target.name not in left:
+                if target is not None and target.name in defaults:
+                    value = defaults[target.name]
+                    if value is None and argument.defaulted and argument.default_value is None:
+                        continue
+                elif not argument.defaulted:
+                    if argument.name in _HINTS:
+                        found.append((argument, argument.type.base == "bool"))
+                        continue
+                    raise Unfit
+                else:
+                    continue
+            else:
+                value = left.pop(target.name)
+            if target.reduces:
+                if value not in REDUCTIONS:
+                    raise Unfit
+                value = REDUCTIONS.index(value)
+            if target.spreads and target.alone and len(value) == 1 and isinstance(value[0], (list, tuple)):
+                value = value[0]
+            t = argument.type
+            if t.base == "Generator":
+                if value is not None:
+                    raise Unfit
+                continue
+            if argument.defaulted and _same(value, argument.default_value):
+                continue
+            found.append((argument, fitted(value, t.base, t.form, t.length, False)))
+        for name, value in left.items():
+            if value != () and (name not in defaults or not _same(value, defaults[name])):
+                raise Unfit
+        return Written(self, _in_order(self.arguments, found))
+
+
+class _Target:
+    """The parameter that an argument is."""
+
+    def __init__(self, name: str, place: int, differs: bool) -> None:
+        self.name, self.place, self.differs = name, place, differs
+        self.spreads = self.reduces = self.drops_none = False
+        self.alone = True  # the only argument that a parameter for many takes
+
+
+def _item(left: dict[str, Any], target: _Target) -> Any:
+    """The next of the values that a parameter for many was given."""
+    if not left.get(target.name):
+        raise Unfit
+    value, *rest = left[target.name]
+    left[target.name] = tuple(rest)
+    return value
+
+
+def _in_order(
+    arguments: Sequence[Argument], found: list[tuple[Argument, Any]]
+) -> list[tuple[str, Any]]:
+    """By position as far as all before it are there, by name from then on."""
+    written, by_name = [], False
+    for k, (argument, value) in enumerate(found):
+        by_name = by_name or argument.kwarg_only or arguments[k] is not argument
+        written.append((argument.name if by_name else "", value))
+    return written
+
+
+def _require_default(overload: Overload, argument: Argument, value: Any) -> None:
+    told = argument.default_value if argument.defaulted else None
+    if value is None or argument.name in _HINTS or (argument.defaulted and value == told):
+        return
+    if argument.type.base == "Layout" and value is formats.strided:
+        return
+    raise NotImplementedError(
+        f"{overload.schema.name}(): argument {argument.name!r} must be {told!r} here, got {value!r}"
+    )
+
+
+def _matched(arguments: Sequence[Argument], signature: inspect.Signature) -> list[Any]:
+    """The parameter for each argument: of its name, else the one at its place where neither has another match."""
+    parameters = list(signature.parameters.values())
+    by_name = {p.name: p for p in parameters}
+    wanted = {a.name for a in arguments}
+    more = any(p.kind is p.VAR_KEYWORD for p in parameters)
+    found: list[Any] = []
+    many = next((k for k, p in enumerate(parameters) if p.kind is p.VAR_POSITIONAL), None)
+    for k, argument in enumerate(arguments):
+        p = by_name.get(argument.name) or by_name.get(argument.name + "_")
+        if p is None and not argument.kwarg_only and k < len(parameters):
+            at = parameters[k]
+            p = at if at.name not in wanted and at.kind is not at.KEYWORD_ONLY else None
+            p = None if p is not None and p.kind is p.VAR_KEYWORD else p
+        if p is None and many is not None and k > many and not argument.kwarg_only:
+            p = parameters[many]
+        if p is None and more and argument.kwarg_only:
+            target = _Target(argument.name, -1, False)
+            target.drops_none = True
+            found.append(target)
+            continue
+        if p is None:
+            found.append(None)
+            continue
+        place = parameters.index(p) if p.kind is not p.KEYWORD_ONLY else -1
+        own = None if p.default is p.empty else p.default
+        differs = argument.defaulted and not _same(own, argument.default_value)
+        target = _Target(p.name, place, differs and argument.default_value is not None)
+        target.spreads = p.kind is p.VAR_POSITIONAL
+        target.reduces = argument.name == "reduction" and argument.type.base == "int" and isinstance(own, str)
+        found.append(target)
+    spread = [t for t in found if t is not None and t.spreads]
+    for target in spread:
+        target.alone = len(spread) == 1 and "[" in arguments[found.index(target)].type.form
+    return found
+
+
+@functools.cache
+def _texts() -> dict[str, list[str]]:
+    """ATen's schemas by name."""
+    found: dict[str, list[str]] = {}
+    for line in (Path(__file__).parent / "aten_schemas.txt").read_text().splitlines():
+        found.setdefault(line.partition("(")[0].partition(".")[0], []).append(line)
+    return found
+
+
+@functools.cache
+def _declared(name: str) -> tuple[Overload, ...]:
+    """The overloads of ATen of an operation that is declared here."""
+    op = _aten.names().get(name)
+    if op is None:
+        return ()
+    found = (Overload(parse_schema("aten::" + text), op, True) for text in _texts().get(name, ()))
+    return tuple(overload for overload in found if _is_covered(overload))
+
+
+def _is_covered(overload: Overload) -> bool:
+    """Whether every argument that must be given is a parameter here, and the other way round."""
+    for argument, target in zip(overload.arguments, overload.plan):
+        if target is None and not argument.defaulted and argument.name not in _HINTS:
+            return False
+    reached = {t.name for t in overload.plan if t is not None}
+    plain = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.POSITIONAL_ONLY)
+    signature = _aten._parameters(overload.function)
+    return all(p.name in reached or p.default is not p.empty or p.kind not in plain for p in signature.parameters.values())
+
+
+def overloads(namespace: str, name: str) -> tuple[Overload, ...]:
+    """The overloads of a name: those that programs have added, ATen's steps, then those declared here."""
+    added = DEFINED.get(namespace, {}).get(name, {})
+    found = tuple(Overload(op._schema, op, False) for op in added.values())
+    if namespace == "aten":
+        return found + _declared(name)
+    return found
+
+
+@functools.cache
+def _names_of() -> dict[Op, list[str]]:
+    found: dict[Op, list[str]] = {}
+    for name, op in _aten.names().items():
+        found.setdefault(op, []).append(name)
+    return found
+
+
+def bound(op: Op, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The arguments of a call by parameter, those named beside a catch-all too, and the defaults."""
+    signature = _aten._parameters(op)
+    try:
+        found = signature.bind(*args, **kwargs).arguments
+    except TypeError as error:
+        raise Unfit(str(error)) from None
+    for p in signature.parameters.values():
+        if p.kind is p.VAR_KEYWORD and p.name in found:
+            found.update(found.pop(p.name))
+    defaults = {p.name: p.default for p in signature.parameters.values() if p.default is not p.empty}
+    return dict(found), defaults
+
+
+def written(op: Op, args: Sequence[Any], kwargs: dict[str, Any]) -> Written | None:
+    """A call of one of our operations as ATen has it; None where ATen has no such call."""
+    known = _names_of().get(op, ())
+    if not known:
+        return None
+    try:
+        given, defaults = bound(op, args, kwargs)
+    except Unfit:
+        return None
+    for name in known:
+        for overload in _declared(name):
+            try:
+                return overload.of(given, defaults)
+            except Unfit:
+                continue
+    return None
+
+
+def choice(
+    candidates: Sequence[Overload], args: Sequence[Any], kwargs: dict[str, Any]
+) -> tuple[Overload, list[Any]]:
+    """The first overload that takes the arguments, and they in its order; Unfit where none does."""
+    for loosely in (False, True):
+        for overload in candidates:
+            try:
+                return overload, overload.bind(args, kwargs, loosely)
+            except Unfit:
+                continue
+    raise Unfit
