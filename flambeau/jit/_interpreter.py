@@ -194,7 +194,7 @@ class Compiler:
     # --- expressions ------------------------------
     def expression(self, node: ast.expr) -> Expression:
         if isinstance(node, ast.Constant):
-            value = node.value
+            value = _text(node.value) if isinstance(node.value, str) else node.value
             return lambda frame: value
         if isinstance(node, ast.Name):
             return self.name(node)
@@ -366,6 +366,13 @@ class Compiler:
 
 
 _NOTHING: dict[str, Any] = {}
+
+
+def _text(text: str) -> str:
+    """A text whose bytes beyond ASCII stand as octal numbers, as PyTorch writes them."""
+    if text.isascii() or any(ord(c) > 255 for c in text):
+        return text
+    return text.encode("latin-1").decode("utf-8", "replace")
 
 
 def _evaluated(expressions: dict[str, Expression], frame: Frame) -> dict[str, Any]:

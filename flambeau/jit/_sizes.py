@@ -1,0 +1,306 @@
+"""Sizes while a program is traced: numbers that know the call that gave them.
+
+`x.shape[0]` is one, and what is computed of it is a call of the program, too.  Whoever needs a plain number of it (a loop's count, a branch,
+a key) gets one, and the program a check that the number is the same: other sizes are then an error in place of a wrong result.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from .._tensor import Tensor
+from ..core.base.dtypes import Size
+from ..core.base.tensor import TensorBase
+
+if TYPE_CHECKING:
+    from ._trace import Tracer
+
+
+class Tracing(threading.local):
+    """What this thread traces."""
+
+    tracer: Tracer | None = None
+
+
+TRACING = Tracing()
+
+
+class TracedNumber:
+    """An int or a float that a traced program computes of sizes; `value` is that of the example."""
+
+    __slots__ = ("name", "tracer", "value")
+    stands_for: type = float
+
+    def __init__(self, tracer: Tracer, name: str, value: Any) -> None:
+        self.tracer, self.name, self.value = tracer, name, value
+
+    # --- where a plain number is needed ---
+    def _fixed(self) -> Any:
+        self.tracer.require_equal(self)
+        return self.value
+
+    def __int__(self) -> int:
+        return int(self._fixed())
+
+    def __float__(self) -> float:
+        return float(self._fixed())
+
+    def __complex__(self) -> complex:
+        return complex(self._fixed())
+
+    def __round__(self, digits: int | None = None) -> Any:
+        return round(self._fixed(), digits)
+
+    def __floor__(self) -> int:
+        return math.floor(self._fixed())
+
+    def __ceil__(self) -> int:
+        return math.ceil(self._fixed())
+
+    def __trunc__(self) -> int:
+        return math.trunc(self._fixed())
+
+    def __hash__(self) -> int:
+        return hash(self._fixed())
+
+    def __bool__(self) -> bool:
+        return bool(self.tracer.require(_compared("ne", operator.ne), self, 0))
+
+    def __repr__(self) -> str:
+        return repr(self.value)
+
+    def __format__(self, form: str) -> str:
+        return format(self.value, form)
+
+    def __deepcopy__(self, memo: Any) -> TracedNumber:
+        return self
+
+
+class TracedInt(TracedNumber):
+    """An int that a traced program computes of sizes."""
+
+    __slots__ = ()
+    stands_for = int
+
+    def __index__(self) -> int:
+        return int(self._fixed())
+
+    def bit_length(self) -> int:
+        """As of an int."""
+        return int(self._fixed()).bit_length()
+
+    def is_integer(self) -> bool:
+        """True."""
+        return True
+
+
+class TracedFloat(TracedNumber):
+    """A float that a traced program computes of sizes."""
+
+    __slots__ = ()
+
+    def is_integer(self) -> bool:
+        """Whether it is one."""
+        return bool(self._fixed().is_integer())
+
+
+def _compared(name: str, function: Callable[[Any, Any], bool]) -> tuple[str, Callable[[Any, Any], bool]]:
+    return name, function
+
+
+def plain(x: Any) -> Any:
+    """The number of the example, of what stands for one."""
+    return x.value if isinstance(x, TracedNumber) else x
+
+
+def _arithmetic(name: str, called: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    function = getattr(operator, name)
+
+    def forward(self: TracedNumber, other: Any) -> Any:
+        if isinstance(other, TensorBase):
+            return getattr(other, f"__r{name}__")(self)
+        if not isinstance(other, (int, float, TracedNumber)):
+            return NotImplemented
+        return self.tracer.computed(called, function, self, other)
+
+    def backward(self: TracedNumber, other: Any) -> Any:
+        if isinstance(other, TensorBase):
+            return _of_tensor(name, other, self)
+        if not isinstance(other, (int, float)):
+            return NotImplemented
+        return self.tracer.computed(called, function, other, self)
+
+    return forward, backward
+
+
+_METHODS = {"truediv": "div", "floordiv": "floor_divide", "mod": "remainder"}
+
+
+def _of_tensor(name: str, tensor: Any, number: TracedNumber) -> Any:
+    """A tensor and such a number: as the tensor's method, which the tracer sees."""
+    return getattr(tensor, _METHODS.get(name, name))(number)
+
+
+def _comparison(name: str) -> Callable[..., Any]:
+    function = getattr(operator, name)
+
+    def compare(self: TracedNumber, other: Any) -> Any:
+        if isinstance(other, TensorBase):
+            return getattr(other, {"lt": "gt", "gt": "lt", "le": "ge", "ge": "le"}.get(name, name))(self)
+        if not isinstance(other, (int, float, TracedNumber)):
+            return NotImplemented
+        return self.tracer.require((name, function), self, other)
+
+    return compare
+
+
+for _name, _called in (("add", "add"), ("sub", "sub"), ("mul", "mul"), ("truediv", "div"), ("floordiv", "floordiv"), ("mod", "remainder")):
+    _forward, _backward = _arithmetic(_name, _called)
+    setattr(TracedNumber, f"__{_name}__", _forward)
+    setattr(TracedNumber, f"__r{_name}__", _backward)
+for _name in ("eq", "ne", "lt", "le", "gt", "ge"):
+    setattr(TracedNumber, f"__{_name}__", _comparison(_name))
+
+
+def _negated(self: TracedNumber) -> Any:
+    return self.tracer.computed("neg", operator.neg, self)
+
+
+def _fixed_power(self: TracedNumber, other: Any) -> Any:
+    return plain(self._fixed()) ** other
+
+
+def _fixed_base(self: TracedNumber, other: Any) -> Any:
+    return other ** self._fixed()
+
+
+TracedNumber.__neg__ = _negated  # type: ignore[attr-defined]
+TracedNumber.__pos__ = lambda self: self  # type: ignore[attr-defined]
+TracedNumber.__abs__ = lambda self: self if plain(self >= 0) else -self  # type: ignore[attr-defined,operator]
+TracedNumber.__pow__, TracedNumber.__rpow__ = _fixed_power, _fixed_base  # type: ignore[attr-defined]
+TracedNumber.__divmod__ = lambda self, other: (self // other, self % other)  # type: ignore[attr-defined]
+
+
+class TracedSize(Size):
+    """The shape of a tensor while a program is traced."""
+
+    def __new__(cls, items: Any = ()) -> TracedSize:
+        return tuple.__new__(cls, items)
+
+    def numel(self) -> Any:
+        """The product of the sizes."""
+        count: Any = 1
+        for n in self:
+            count = n * count
+        return count
+
+    def __getitem__(self, key: Any) -> Any:
+        found = tuple.__getitem__(self, key)
+        return TracedSize(found) if isinstance(key, slice) else found
+
+    def __add__(self, other: Any) -> Any:
+        return TracedSize((*self, *other))
+
+    def __radd__(self, other: Any) -> Any:
+        return TracedSize((*other, *self))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, (tuple, list)) or len(self) != len(other):
+            return False
+        return all([a is b or bool(a == b) for a, b in zip(self, other)])
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __hash__(self) -> int:
+        return hash(tuple([plain(n) for n in self if int(n) >= 0]))
+
+
+# --- what a tensor says of its sizes while its thread traces ------------------------------
+def _tracer_of(t: Any) -> Tracer | None:
+    tracer = TRACING.tracer
+    return tracer if tracer is not None and not tracer.suspended and tracer.knows(t) else None
+
+
+def _shape(t: Any) -> Any:
+    tracer = _tracer_of(t)
+    found = TensorBase.shape.__get__(t)
+    return found if tracer is None else TracedSize([tracer.asked("size", t, d, n) for d, n in enumerate(found)])
+
+
+def _size(t: Any, dim: Any = None) -> Any:
+    if dim is None:
+        return t.shape
+    tracer = _tracer_of(t)
+    found = TensorBase.size(t, dim)
+    return found if tracer is None else tracer.asked("size", t, dim, found)
+
+
+def _stride(t: Any, dim: Any = None) -> Any:
+    tracer = _tracer_of(t)
+    found = TensorBase.stride(t) if dim is None else TensorBase.stride(t, dim)
+    if tracer is None:
+        return found
+    if dim is not None:
+        return tracer.asked("stride", t, dim, found)
+    return tuple([tracer.asked("stride", t, d, n) for d, n in enumerate(found)])
+
+
+def _numel(t: Any) -> Any:
+    tracer = _tracer_of(t)
+    found = TensorBase.numel(t)
+    return found if tracer is None else tracer.asked("numel", t, None, found)
+
+
+def _storage_offset(t: Any) -> Any:
+    tracer = _tracer_of(t)
+    found = TensorBase.storage_offset(t)
+    return found if tracer is None else tracer.asked("storage_offset", t, None, found)
+
+
+def _len(t: Any) -> int:
+    if _tracer_of(t) is None or t.dim() == 0:
+        return TensorBase.__len__(t)
+    return int(t.shape[0])
+
+
+def _nbytes(t: Any) -> Any:
+    return t.numel() * t.itemsize if _tracer_of(t) is not None else TensorBase.nbytes.__get__(t)
+
+
+_PATCHES = {
+    "shape": property(_shape),
+    "size": _size,
+    "stride": _stride,
+    "numel": _numel,
+    "nelement": _numel,
+    "storage_offset": _storage_offset,
+    "__len__": _len,
+    "nbytes": property(_nbytes),
+}
+_lock = threading.Lock()
+_traces = 0
+
+
+def watch_sizes() -> None:
+    """Let tensors ask the thread's tracer; until as many `unwatch_sizes` follow."""
+    global _traces
+    with _lock:
+        _traces += 1
+        if _traces == 1:
+            for name, value in _PATCHES.items():
+                setattr(Tensor, name, value)
+
+
+def unwatch_sizes() -> None:
+    """End what `watch_sizes` began."""
+    global _traces
+    with _lock:
+        _traces -= 1
+        if _traces == 0:
+            for name in _PATCHES:
+                delattr(Tensor, name)
