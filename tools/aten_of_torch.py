@@ -51,7 +51,14 @@ def main() -> None:
     head, _, rest = PAGE.read_text().partition(BEGIN)
     _, _, tail = rest.partition(END)
     PAGE.write_text(head + BEGIN + "\n\n".join(blocks) + END + tail)
-    SCHEMAS.write_text("\n".join(schemas(set(overloads) & set(candidates()))) + "\n")
+    SCHEMAS.write_text("\n".join(schemas((set(overloads) & set(candidates())) | steps())) + "\n")
+
+
+def steps() -> set[str]:
+    """The names of what is a step in ATen, and computed by others here."""
+    from flambeau.library._aten_steps import STEPS
+
+    return {schema.partition("(")[0].partition(".")[0] for schema in STEPS}
 
 
 def schemas(names: set[str]) -> list[str]:

@@ -15,6 +15,9 @@ from typing import TYPE_CHECKING, Any
 from .._tensor import Tensor
 from ..core.base.dtypes import Size
 from ..core.base.tensor import TensorBase
+from ..nn.modules.rnn import RNNBase
+from ..operations.declare.registry import REGISTRY
+from ..operations.neural.recurrent.sequences import EVEN
 
 if TYPE_CHECKING:
     from ._trace import Tracer
@@ -282,6 +285,21 @@ _PATCHES = {
     "__len__": _len,
     "nbytes": property(_nbytes),
 }
+
+
+def _recurrent_layers(module: Any, sequence: Any, layout: Any, state: Any) -> Any:
+    """The layers of a recurrent module as the one call that ATen has; as ever for packed batches."""
+    if TRACING.tracer is None or layout is not EVEN:
+        return _LAYERS(module, sequence, layout, state)
+    op = REGISTRY["flat_" + module.mode.lower()].function
+    weights = [getattr(module, name) for names in module._all_weights for name in names]
+    hx = list(state) if len(state) > 1 else state[0]
+    options = (module.bias, module.num_layers, module.dropout, module.training, module.bidirectional, False)
+    output, *found = op(sequence, hx, weights, *options)
+    return output, tuple(found)
+
+
+_LAYERS = RNNBase._layers
 _lock = threading.Lock()
 _traces = 0
 
@@ -294,6 +312,7 @@ def watch_sizes() -> None:
         if _traces == 1:
             for name, value in _PATCHES.items():
                 setattr(Tensor, name, value)
+            RNNBase._layers = _recurrent_layers  # type: ignore[method-assign]
 
 
 def unwatch_sizes() -> None:
@@ -304,3 +323,4 @@ def unwatch_sizes() -> None:
         if _traces == 0:
             for name in _PATCHES:
                 delattr(Tensor, name)
+            RNNBase._layers = _LAYERS  # type: ignore[method-assign]

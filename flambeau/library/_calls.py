@@ -383,42 +383,94 @@ def overloads(namespace: str, name: str) -> tuple[Overload, ...]:
 
 
 @functools.cache
-def _names_of() -> dict[Op, list[str]]:
-    found: dict[Op, list[str]] = {}
-    for name, op in _aten.names().items():
-        found.setdefault(op, []).append(name)
-    return found
+def _writable(op: Op) -> tuple[Overload, ...]:
+    """The overloads that calls of an operation may be written as: those of its names in ATen, and of its public places there."""
+    names = [name for name, known in _aten.names().items() if known is op]
+    entry = op.entry
+    if entry is not None:
+        ending = "_" if op is entry.in_place else ""
+        for place in entry.places:
+            name = place.rpartition(".")[2] + ending
+            if name not in names and name in _texts():
+                names.append(name)
+    found = (Overload(parse_schema("aten::" + text), op, True) for name in names for text in _texts().get(name, ()))
+    return tuple(overload for overload in found if _is_covered(overload))
+
+
+def _one_list(values: Sequence[Any]) -> Any:
+    """What a parameter for many was given: the numbers themselves, or a list of them."""
+    return values[0] if len(values) == 1 and isinstance(values[0], (list, tuple)) else values
 
 
 def bound(op: Op, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """The arguments of a call by parameter, those named beside a catch-all too, and the defaults."""
     signature = _aten._parameters(op)
+    parameters = list(signature.parameters.values())
+    sized = next((k for k, p in enumerate(parameters) if p.name == "size"), len(args))
+    if len(args) > sized and kind_of(args[sized]) is int:  # `zeros(2, 3)`
+        args = (*args[:sized], args[sized:])
     try:
         found = signature.bind(*args, **kwargs).arguments
     except TypeError as error:
         raise Unfit(str(error)) from None
-    for p in signature.parameters.values():
+    for k, p in enumerate(parameters):
         if p.kind is p.VAR_KEYWORD and p.name in found:
             found.update(found.pop(p.name))
-    defaults = {p.name: p.default for p in signature.parameters.values() if p.default is not p.empty}
+        if p.kind is p.VAR_POSITIONAL and found.get(p.name) and k + 1 < len(parameters):
+            named = parameters[k + 1]  # the same by name: `view(*shape, size=None, dtype=None)`
+            if named.kind is named.KEYWORD_ONLY and named.default is None:
+                value = _one_list(found.pop(p.name))
+                alone = isinstance(value, tuple) and len(value) == 1 and isinstance(value[0], DType)
+                found["dtype" if alone else named.name] = value[0] if alone else value
+    defaults = {p.name: p.default for p in parameters if p.default is not p.empty}
     return dict(found), defaults
 
 
 def written(op: Op, args: Sequence[Any], kwargs: dict[str, Any]) -> Written | None:
     """A call of one of our operations as ATen has it; None where ATen has no such call."""
-    known = _names_of().get(op, ())
-    if not known:
-        return None
+    from ._aten_forms import FORMS
+
     try:
         given, defaults = bound(op, args, kwargs)
     except Unfit:
         return None
-    for name in known:
-        for overload in _declared(name):
-            try:
-                return overload.of(given, defaults)
-            except Unfit:
-                continue
+    form = FORMS.get(op.entry.name) if op.entry is not None and op is op.entry.function else None
+    if form is not None:
+        return _formed(form, given)
+    in_place = given.get("inplace") is True
+    if in_place:
+        given["inplace"] = False
+    for overload in _writable(op):
+        try:
+            found = overload.of(given, defaults)
+        except Unfit:
+            continue
+        if not in_place:
+            return found
+        name = overload.schema.name.removeprefix("aten::") + "_"
+        values = {overload.arguments[k].name if not n else n: v for k, (n, v) in enumerate(found.values)}
+        return _fitting(name, (), values)
+    return None
+
+
+def _formed(form: Callable[..., Any], given: dict[str, Any]) -> Written | None:
+    try:
+        found = form(**given)
+    except (TypeError, Unfit):
+        return None
+    return None if found is None else _fitting(*found)
+
+
+def _fitting(name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Written | None:
+    """A call of ATen with these arguments as the first overload that takes them has it."""
+    for text in _texts().get(name, ()):
+        overload = Overload(parse_schema("aten::" + text), None, False)
+        try:
+            values = overload.bind(args, kwargs)
+        except Unfit:
+            continue
+        given = [(a, v) for a, v in zip(overload.arguments, values) if v is not _NONE]
+        return Written(overload, _in_order(overload.arguments, given))
     return None
 
 
