@@ -55,10 +55,16 @@ def main() -> None:
 
 
 def steps() -> set[str]:
-    """The names of what is a step in ATen, and computed by others here."""
+    """The names of what is a step in ATen, and computed by others here; and of what calls are written as."""
+    import re
+
+    from flambeau.library import _aten_forms
     from flambeau.library._aten_steps import STEPS
 
-    return {schema.partition("(")[0].partition(".")[0] for schema in STEPS}
+    source = pathlib.Path(_aten_forms.__file__).read_text()
+    named = set(re.findall(r'"(\w+)", \(', source)) | {"split_with_sizes"}
+    sampled = {f"{name}{n}d" for name, ranks in _aten_forms._SAMPLED.values() for n in ranks}
+    return {schema.partition("(")[0].partition(".")[0] for schema in STEPS} | named | sampled
 
 
 def schemas(names: set[str]) -> list[str]:
@@ -75,7 +81,7 @@ def schemas(names: set[str]) -> list[str]:
         written = lists or any(a.is_out or ("out" in schema.overload_name and a.alias_info) for a in schema.arguments)
         if not written and any("Tensor" in str(a.type) for a in given):
             found.append(str(schema).removeprefix("aten::"))
-    return sorted(found)
+    return sorted(found, key=lambda text: text.partition("(")[0].partition(".")[0])  # overloads as PyTorch tries them
 
 
 def arguments(schema: Any) -> list[tuple[str, str, bool]]:

@@ -86,6 +86,8 @@ class Tracer:
         self.recording = Recording()
         self.read_calls = 0
         self.made: set[int] = set()  # storages of what leaves gave
+        self.count: int | None = None  # of the results that ATen's call has, which is being written
+        self.listed = False  # they are one list
         self.began_with_grad = is_grad_enabled()
 
     def __enter__(self) -> Tracer:
@@ -266,6 +268,9 @@ class Tracer:
         self.uses = uses
         if isinstance(result, (bool, int, float, complex)) or op.entry.name in _LOOKS:
             self._look(op, result)
+        elif text is not None and self.count is not None and self.count != _count(result, found_list=self.listed):
+            self.uses = set()
+            self._results(self._own(op, args, kwargs), result, given if op.writes else set(), False)
         elif text is None:
             self._given_values(op, args, result)
         else:
@@ -275,6 +280,7 @@ class Tracer:
 
     def written(self, op: Op, args: tuple, kwargs: dict[str, Any]) -> str | None:
         """The call as code; None for one that makes a tensor of Python's values."""
+        self.count = None
         name = op.entry.name
         if name == "__getitem__":
             return read(self, *args) or self._own(op, args, kwargs)
@@ -294,7 +300,11 @@ class Tracer:
             for k, (label, value) in enumerate(found.values):
                 kind = found.overload.arguments[arguments[label] if label else k].type
                 parts.append((f"{label}=" if label else "") + aten_text(value, kind, self.reference))
-            return f"torch.{found.overload.schema.name.removeprefix('aten::')}({', '.join(parts)}{ending})"
+            returns = found.overload.schema.returns
+            self.count = len(returns) if found.item is None else 1
+            self.listed = len(returns) == 1 and "[]" in returns[0].type.form
+            text = f"torch.{found.overload.schema.name.removeprefix('aten::')}({', '.join(parts)}{ending})"
+            return text if found.item is None else f"({text})[{found.item}]"
         return self._own(op, args, kwargs)
 
     def _own(self, op: Op, args: tuple, kwargs: dict[str, Any]) -> str:
@@ -368,6 +378,13 @@ class Tracer:
         self.uses.add(name)
         self.add(f"{copied} = torch.clone({name})", (copied,), pure=True)  # each run has its own, as in the program
         return copied
+
+
+def _count(result: Any, found_list: bool) -> int:
+    """How many results a call gave; a list of tensors is one."""
+    if result is None:
+        return 0
+    return len(result) if isinstance(result, (tuple, list)) and not found_list else 1
 
 
 _LOOKS = ("numpy", "tolist")

@@ -90,6 +90,12 @@ def _index(x, indices):
     return x[tuple(slice(None) if index is None else index for index in indices)]
 
 
+step("numpy_T(Tensor(a) self) -> Tensor(a)")(lambda x: x.permute(*reversed(range(x.dim()))))
+step("mT(Tensor(a) self) -> Tensor(a)")(lambda x: x.mT)
+step("matrix_H(Tensor(a) self) -> Tensor(a)")(lambda x: x.H)
+step("mH(Tensor(a) self) -> Tensor(a)")(lambda x: x.mH)
+
+
 # --- shapes ------------------------------
 step("sym_size.int(Tensor self, int dim) -> SymInt")(lambda x, dim: x.size(dim))
 step("sym_size(Tensor self) -> SymInt[]")(lambda x: list(x.shape))

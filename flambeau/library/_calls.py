@@ -157,6 +157,7 @@ class Written(NamedTuple):
 
     overload: Overload
     values: list[tuple[str, Any]]  # names are "" for arguments by position
+    item: int | None = None  # which of ATen's results is the call's one
 
 
 class Overload:
@@ -213,6 +214,8 @@ class Overload:
             if target is None:
                 _require_default(self, argument, value)
                 continue
+            if value == [] and argument.default_value == [] and not target.spreads:
+                continue  # what is left out there is None here
             if target.reduces:
                 value = REDUCTIONS[value]
             if target.spreads:
@@ -235,7 +238,7 @@ class Overload:
             elif target is None or target.name not in left:
                 if target is not None and target.name in defaults:
                     value = defaults[target.name]
-                    if value is None and argument.defaulted and argument.default_value is None:
+                    if value is None and argument.defaulted:
                         continue
                 elif not argument.defaulted:
                     if argument.name in _HINTS:
@@ -257,7 +260,7 @@ class Overload:
                 if value is not None:
                     raise Unfit
                 continue
-            if argument.defaulted and _same(value, argument.default_value):
+            if argument.defaulted and (_same(value, argument.default_value) or (value is None and argument.default_value == [])):
                 continue
             found.append((argument, fitted(value, t.base, t.form, t.length, False)))
         for name, value in left.items():
@@ -306,6 +309,13 @@ def _require_default(overload: Overload, argument: Argument, value: Any) -> None
     )
 
 
+def _is_alike(parameter: inspect.Parameter, argument: Argument) -> bool:
+    """Whether a parameter may be an argument of another name: not by its default."""
+    if parameter.name == "inplace":
+        return False
+    return parameter.default in (parameter.empty, None) or (type(parameter.default) is bool) == (argument.type.base == "bool")
+
+
 def _matched(arguments: Sequence[Argument], signature: inspect.Signature) -> list[Any]:
     """The parameter for each argument: of its name, else the one at its place where neither has another match."""
     parameters = list(signature.parameters.values())
@@ -318,7 +328,8 @@ def _matched(arguments: Sequence[Argument], signature: inspect.Signature) -> lis
         p = by_name.get(argument.name) or by_name.get(argument.name + "_")
         if p is None and not argument.kwarg_only and k < len(parameters):
             at = parameters[k]
-            p = at if at.name not in wanted and at.kind is not at.KEYWORD_ONLY else None
+            fits = at.name not in wanted and at.kind is not at.KEYWORD_ONLY and _is_alike(at, argument)
+            p = at if fits else None
             p = None if p is not None and p.kind is p.VAR_KEYWORD else p
         if p is None and many is not None and k > many and not argument.kwarg_only:
             p = parameters[many]
@@ -394,7 +405,14 @@ def _writable(op: Op) -> tuple[Overload, ...]:
             if name not in names and name in _texts():
                 names.append(name)
     found = (Overload(parse_schema("aten::" + text), op, True) for name in names for text in _texts().get(name, ()))
-    return tuple(overload for overload in found if _is_covered(overload))
+    return tuple(sorted((overload for overload in found if _is_covered(overload)), key=_left_out))
+
+
+def _left_out(overload: Overload) -> int:
+    """How many parameters that matter by default an overload does not have."""
+    reached = {t.name for t in overload.plan if t is not None}
+    own = _aten._parameters(overload.function).parameters.values()
+    return sum(p.name not in reached and p.default not in (p.empty, None, False) for p in own)
 
 
 def _one_list(values: Sequence[Any]) -> Any:
@@ -406,7 +424,8 @@ def bound(op: Op, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[dict[str
     """The arguments of a call by parameter, those named beside a catch-all too, and the defaults."""
     signature = _aten._parameters(op)
     parameters = list(signature.parameters.values())
-    sized = next((k for k, p in enumerate(parameters) if p.name == "size"), len(args))
+    positional = [p for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
+    sized = len(positional) - 1 if positional and positional[-1].name == "size" else len(args)
     if len(args) > sized and kind_of(args[sized]) is int:  # `zeros(2, 3)`
         args = (*args[:sized], args[sized:])
     try:
@@ -418,7 +437,8 @@ def bound(op: Op, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[dict[str
             found.update(found.pop(p.name))
         if p.kind is p.VAR_POSITIONAL and found.get(p.name) and k + 1 < len(parameters):
             named = parameters[k + 1]  # the same by name: `view(*shape, size=None, dtype=None)`
-            if named.kind is named.KEYWORD_ONLY and named.default is None:
+            alike = named.name in p.name or (p.name, named.name) == ("shape", "size")
+            if named.kind is named.KEYWORD_ONLY and alike:
                 value = _one_list(found.pop(p.name))
                 alone = isinstance(value, tuple) and len(value) == 1 and isinstance(value[0], DType)
                 found["dtype" if alone else named.name] = value[0] if alone else value
@@ -436,7 +456,9 @@ def written(op: Op, args: Sequence[Any], kwargs: dict[str, Any]) -> Written | No
         return None
     form = FORMS.get(op.entry.name) if op.entry is not None and op is op.entry.function else None
     if form is not None:
-        return _formed(form, given)
+        found = _formed(form, given)
+        if found is not None:
+            return found
     in_place = given.get("inplace") is True
     if in_place:
         given["inplace"] = False
@@ -446,11 +468,36 @@ def written(op: Op, args: Sequence[Any], kwargs: dict[str, Any]) -> Written | No
         except Unfit:
             continue
         if not in_place:
-            return found
+            return _settled(overload, found, defaults)
         name = overload.schema.name.removeprefix("aten::") + "_"
         values = {overload.arguments[k].name if not n else n: v for k, (n, v) in enumerate(found.values)}
         return _fitting(name, (), values)
     return None
+
+
+def _settled(overload: Overload, found: Written, defaults: dict[str, Any]) -> Written:
+    """The call with so many of its defaults written out that ATen takes this overload of the name and no other."""
+    args = [v for n, v in found.values if not n]
+    kwargs = {n: v for n, v in found.values if n}
+    for text in _texts()[overload.schema.name.removeprefix("aten::")]:
+        other = parse_schema("aten::" + text)
+        if str(other) == str(overload.schema):
+            return found
+        try:
+            Overload(other, None, False).bind(args, kwargs)
+        except Unfit:
+            continue
+        break
+    given = {overload.arguments[k].name if not n else n: v for k, (n, v) in enumerate(found.values)}
+    whole = []
+    for argument, target in zip(overload.arguments, overload.plan):
+        if argument.name in given:
+            whole.append((argument, given[argument.name]))
+        elif target is not None and defaults.get(target.name) is not None:
+            value = defaults[target.name]
+            value = REDUCTIONS.index(value) if target.reduces else value
+            whole.append((argument, value))
+    return Written(overload, _in_order(overload.arguments, whole), found.item)
 
 
 def _formed(form: Callable[..., Any], given: dict[str, Any]) -> Written | None:
@@ -461,7 +508,16 @@ def _formed(form: Callable[..., Any], given: dict[str, Any]) -> Written | None:
     return None if found is None else _fitting(*found)
 
 
-def _fitting(name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Written | None:
+class First(NamedTuple):
+    """What a form gives where the call's result is the first of several that ATen has."""
+
+    name: str
+    args: Sequence[Any]
+    kwargs: dict[str, Any]
+    item: int = 0
+
+
+def _fitting(name: str, args: Sequence[Any], kwargs: dict[str, Any], item: int | None = None) -> Written | None:
     """A call of ATen with these arguments as the first overload that takes them has it."""
     for text in _texts().get(name, ()):
         overload = Overload(parse_schema("aten::" + text), None, False)
@@ -470,7 +526,7 @@ def _fitting(name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Written 
         except Unfit:
             continue
         given = [(a, v) for a, v in zip(overload.arguments, values) if v is not _NONE]
-        return Written(overload, _in_order(overload.arguments, given))
+        return Written(overload, _in_order(overload.arguments, given), item)
     return None
 
 
