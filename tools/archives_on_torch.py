@@ -187,7 +187,7 @@ def operations(torch: Any, only: str, verbose: bool) -> None:
             try:
                 compare(torch, program, tuple(tensors), 1e-3)
             except Exception as error:  # noqa: BLE001
-                wrong.append(" ".join(str(error).split())[:200])
+                wrong.append(" ".join(str(error).split())[:900])
         tried += count > 0
         whole += count > 0 and not wrong
         if wrong and verbose:

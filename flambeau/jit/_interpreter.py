@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .._tensor import Tensor
-from ..library._calls import Overload, Unfit, choice, overloads
+from ..library._calls import Overload, Prepared, Unfit, choice, overloads
 from ._builtins import HOST, PRIMITIVES, TENSORS, TEXTS, Error, device_of, formatted, number, shown
 from ._objects import Enumeration, Function, Namespace, ScriptClass, ScriptObject, attribute, construct, method, set_attribute
 from ._own import OWN, own_call, run_own
@@ -30,6 +30,7 @@ class Compiler:
     def __init__(self, program: Namespace, source: Source, definition: ast.FunctionDef) -> None:
         self.program, self.source, self.definition = program, source, definition
         self.slots: dict[str, int] = {}
+        self.touched: set[int] = set()  # variables that the statement names
         self.parameters = [a.arg for a in definition.args.args]
         if len(set(self.parameters)) < len(self.parameters):
             source.refuse(f"two parameters of {definition.name} have the same name", definition.lineno)
@@ -38,7 +39,9 @@ class Compiler:
 
     def slot(self, name: str) -> int:
         """The place of a variable in the frame."""
-        return self.slots.setdefault(name, len(self.slots))
+        slot = self.slots.setdefault(name, len(self.slots))
+        self.touched.add(slot)
+        return slot
 
     def refuse(self, node: ast.AST, why: str) -> Any:
         self.source.refuse(f"{why} (in {self.definition.name})", getattr(node, "lineno", self.definition.lineno))
@@ -57,41 +60,34 @@ class Compiler:
     # --- statements ------------------------------
     def block(self, statements: Sequence[ast.stmt], dying: bool = False) -> Statement:
         """Statements one after another; with `dying`, variables are let go of after the last statement that names them."""
-        steps = [self.statement(s) for s in statements]
-        if dying:
-            steps = self._letting_go(statements, steps)
-        if len(steps) == 1:
-            return steps[0]
+        steps: list[tuple[Statement, int, list[int]]] = []
+        last: dict[int, int] = {}
+        for k, statement in enumerate(statements):
+            outer, self.touched = self.touched, set()
+            step = self.statement(statement)
+            last.update(dict.fromkeys(self.touched, k))
+            self.touched |= outer
+            steps.append((step, statement.lineno, []))
+        for slot, k in last.items():
+            if dying and k < len(steps) - 1:
+                steps[k][2].append(slot)
+        file, name = self.source.name, self.definition.name
 
         def run(frame: Frame) -> tuple[Any] | None:
-            for step in steps:
-                found = step(frame)
-                if found is not None:
-                    return found
+            line = 0
+            try:
+                for step, line, ends in steps:
+                    found = step(frame)
+                    if found is not None:
+                        return found
+                    for slot in ends:
+                        frame[slot] = None
+            except Exception as error:
+                _note(error, f'  File "{file}", line ', line, f", in {name}")
+                raise
             return None
 
         return run
-
-    def _letting_go(self, statements: Sequence[ast.stmt], steps: list[Statement]) -> list[Statement]:
-        last: dict[int, int] = {}
-        for k, statement in enumerate(statements):
-            for node in ast.walk(statement):
-                if isinstance(node, ast.Name) and node.id in self.slots:
-                    last[self.slots[node.id]] = k
-        ends: dict[int, list[int]] = {}
-        for slot, k in last.items():
-            ends.setdefault(k, []).append(slot)
-
-        def with_end(step: Statement, slots: list[int]) -> Statement:
-            def run(frame: Frame) -> tuple[Any] | None:
-                found = step(frame)
-                for slot in slots:
-                    frame[slot] = None
-                return found
-
-            return run
-
-        return [with_end(step, ends[k]) if k in ends else step for k, step in enumerate(steps)]
 
     def statement(self, node: ast.stmt) -> Statement:
         if isinstance(node, ast.Assign) and len(node.targets) == 1:
@@ -133,7 +129,7 @@ class Compiler:
             def store_attribute(frame: Frame) -> None:
                 set_attribute(owner(frame), name, value(frame))
 
-            return self.located(store_attribute, node)
+            return store_attribute
         if isinstance(target, ast.Tuple) and all(isinstance(e, ast.Name) for e in target.elts):
             slots = [self.slot(e.id) for e in target.elts if isinstance(e, ast.Name)]
 
@@ -145,11 +141,11 @@ class Compiler:
                 for slot, item in zip(slots, found):
                     frame[slot] = item
 
-            return self.located(unpack, node)
+            return unpack
         return self.refuse(node, "an assignment to something else than names and attributes")
 
     def conditional(self, node: ast.If) -> Statement:
-        test, yes = self.truth(node.test), self.block(node.body)
+        test, yes = self.expression(node.test), self.block(node.body)
         no = self.block(node.orelse) if node.orelse else None
 
         def run(frame: Frame) -> tuple[Any] | None:
@@ -159,11 +155,10 @@ class Compiler:
 
         return run
 
-    def truth(self, node: ast.expr) -> Expression:
-        return self.expression(node)
-
     def repeated(self, node: ast.While) -> Statement:
-        test, body = self.truth(node.test), self.block(node.body)
+        if node.orelse:
+            return self.refuse(node, "a loop with else")
+        test, body = self.expression(node.test), self.block(node.body)
 
         def run(frame: Frame) -> tuple[Any] | None:
             while test(frame):
@@ -177,7 +172,7 @@ class Compiler:
     def counted(self, node: ast.For) -> Statement:
         call = node.iter
         ranged = isinstance(call, ast.Call) and dotted(call.func) == ["range"] and len(call.args) == 1
-        if not isinstance(node.target, ast.Name) or not ranged or not isinstance(call, ast.Call):
+        if node.orelse or not isinstance(node.target, ast.Name) or not ranged or not isinstance(call, ast.Call):
             return self.refuse(node, "a for loop over something else than range(n)")
         slot, count, body = self.slot(node.target.id), self.expression(call.args[0]), self.block(node.body)
 
@@ -194,33 +189,35 @@ class Compiler:
     # --- expressions ------------------------------
     def expression(self, node: ast.expr) -> Expression:
         if isinstance(node, ast.Constant):
+            if not isinstance(node.value, (int, float, complex, str, type(None))):
+                return self.refuse(node, f"a constant of type {type(node.value).__name__}")
             value = _text(node.value) if isinstance(node.value, str) else node.value
             return lambda frame: value
         if isinstance(node, ast.Name):
             return self.name(node)
         if isinstance(node, ast.Call):
-            return self.located(self.call(node), node)
+            return self.call(node)
         if isinstance(node, ast.List):
             items = [self.expression(e) for e in node.elts]
             return lambda frame: [item(frame) for item in items]
         if isinstance(node, ast.Tuple):
             items = [self.expression(e) for e in node.elts]
             return lambda frame: tuple([item(frame) for item in items])
-        if isinstance(node, ast.Dict):
+        if isinstance(node, ast.Dict) and None not in node.keys:
             pairs = [(self.expression(k), self.expression(v)) for k, v in zip(node.keys, node.values) if k is not None]
             return lambda frame: {k(frame): v(frame) for k, v in pairs}
         if isinstance(node, ast.Subscript):
-            return self.located(self.subscript(node), node)
+            return self.subscript(node)
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
             negated = self.expression(node.operand)
             return lambda frame: -negated(frame)
         if isinstance(node, ast.Attribute):
-            return self.located(self.attribute(node), node)
+            return self.attribute(node)
         return self.refuse(node, f"{type(node).__name__} in an expression")
 
     def name(self, node: ast.Name) -> Expression:
-        slot = self.slots.get(node.id)
-        if slot is not None:
+        if node.id in self.slots:
+            slot = self.slot(node.id)
             return lambda frame: frame[slot]
         if node.id in _CONSTANTS:
             value = _CONSTANTS[node.id]
@@ -253,6 +250,8 @@ class Compiler:
             found = self.program.find(names)
         if found is None:
             return self.refuse(node, f"undefined value {'.'.join(names)}")
+        if isinstance(found, Function):
+            found.compile()
         return found
 
     # --- calls ------------------------------
@@ -279,6 +278,8 @@ class Compiler:
         return run
 
     def arguments(self, node: ast.Call) -> tuple[list[Expression], dict[str, Expression]]:
+        if any(k.arg is None for k in node.keywords):
+            self.refuse(node, "** in a call")
         return [self.expression(a) for a in node.args], {
             k.arg: self.expression(k.value) for k in node.keywords if k.arg is not None
         }
@@ -348,21 +349,12 @@ class Compiler:
 
         return run
 
-    def located(self, run: Any, node: ast.AST) -> Any:
-        """The same with the place in its errors."""
-        line, name, file = getattr(node, "lineno", 0), self.definition.name, self.source.name
-        text = f'  File "{file}", line {line}, in {name}'
 
-        def located(frame: Frame) -> Any:
-            try:
-                return run(frame)
-            except Exception as error:
-                notes = getattr(error, "__notes__", ())
-                if text not in notes and len(notes) < 64:
-                    error.add_note(text)
-                raise
-
-        return located
+def _note(error: Exception, begin: str, line: int, end: str) -> None:
+    """Say in an error's notes where it was raised: once for each function on the way."""
+    notes = getattr(error, "__notes__", ())
+    if not (notes and notes[-1].startswith(begin) and notes[-1].endswith(end)) and len(notes) < 32:
+        error.add_note(f"{begin}{line}{end}")
 
 
 _NOTHING: dict[str, Any] = {}
@@ -380,48 +372,66 @@ def _evaluated(expressions: dict[str, Expression], frame: Frame) -> dict[str, An
 
 
 class Site:
-    """A call of an operation in code: which overload, by the classes of its arguments, which are found once."""
+    """A call of an operation in code: which overload takes it follows from the classes of its arguments, and is found once for each."""
 
-    __slots__ = ("candidates", "host", "name", "space", "tensors")
+    __slots__ = ("candidates", "host", "known", "name", "space", "tensors", "texts")
 
     def __init__(self, space: str, name: str) -> None:
         self.space, self.name = space, name
         known = space == "aten"
         self.host = HOST.get(name) if known else None
         self.tensors = TENSORS.get(name) if known else None
+        self.texts = TEXTS.get(name) if known else None
         self.candidates: tuple[Overload, ...] = () if space == OWN else overloads(space, name)
+        self.known: dict[Any, Prepared] = {}
 
     def is_known(self) -> bool:
         """Whether there is anything of that name."""
         own = self.space == OWN and own_call(self.name) is not None
-        return bool(own or self.candidates or self.host or self.tensors or (self.space == "aten" and self.name in TEXTS))
+        return bool(own or self.candidates or self.host or self.tensors or self.texts)
 
     def __call__(self, args: list[Any], kwargs: dict[str, Any]) -> Any:
         if self.space == OWN:
             return run_own(self.name, args, kwargs)
-        if self.tensors is not None and args and isinstance(args[0], Tensor):
+        first = args[0] if args else None
+        if self.tensors is not None and isinstance(first, Tensor):
             return self.tensors(*args, **kwargs)
-        if self.name in TEXTS and args and type(args[0]) is str:
-            return TEXTS[self.name](*args, **kwargs)
+        if self.texts is not None and type(first) is str:
+            return self.texts(*args, **kwargs)
         if self.host is not None and not _has_tensors(args):
             return self.host(*args, **kwargs)
+        return self.dispatch(args, kwargs)
+
+    def dispatch(self, args: list[Any], kwargs: dict[str, Any]) -> Any:
+        """The result of the overload that takes the arguments."""
         out = kwargs.get("out")
         if out is not None:
             kwargs = {k: v for k, v in kwargs.items() if k != "out"}
+        key = (*map(_class_of, args), *((k, _class_of(v)) for k, v in kwargs.items())) if kwargs else tuple(map(_class_of, args))
+        prepared = self.known.get(key)
+        if prepared is not None and out is None:
+            return prepared(args, kwargs)
         try:
-            overload, values = choice(self.candidates, args, kwargs)
+            overload, values, loosely = choice(self.candidates, args, kwargs)
         except Unfit:
             if self.host is not None:
                 return self.host(*args, **kwargs)
             raise RuntimeError(self.unfit(args, kwargs)) from None
-        if out is not None:
-            return overload.call(values, out)
-        return overload.call(values)
+        if out is None:
+            found = overload.prepared(args, kwargs, loosely)
+            if found is not None:
+                self.known[key] = found
+        return overload.call(values, out)
 
     def unfit(self, args: list[Any], kwargs: dict[str, Any]) -> str:
         given = ", ".join([type(a).__name__ for a in args] + [f"{k}={type(v).__name__}" for k, v in kwargs.items()])
         known = "\n".join(f"  {o.schema}" for o in self.candidates)
         return f"{self.space}::{self.name} takes no ({given}); there are:\n{known}"
+
+
+def _class_of(x: Any) -> Any:
+    """The class of an argument; of a list with that of its first item."""
+    return (list, type(x[0])) if type(x) is list and x else type(x)
 
 
 def _has_tensors(args: list[Any]) -> bool:

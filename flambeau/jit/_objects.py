@@ -9,7 +9,6 @@ import ast
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .._tensor import Tensor
 from ._builtins import Error
 from ._parser import Source, parse
 
@@ -24,6 +23,7 @@ class Function:
         self.program, self.source, self.definition, self.name = program, source, definition, name
         self.parameters = [a.arg for a in definition.args.args]
         self._body: tuple[Callable[[list[Any]], Any], int, list[Any]] | None = None
+        self._compiling = False
 
     def __deepcopy__(self, memo: Any) -> Function:
         return self
@@ -33,7 +33,11 @@ class Function:
         if self._body is None:
             from ._interpreter import Compiler
 
+            if self._compiling:
+                self.source.refuse(f"{self.name} calls itself", self.definition.lineno)
+            self._compiling = True
             self._body = Compiler(self.program, self.source, self.definition).compiled()
+            self._compiling = False
         return self._body
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -103,7 +107,7 @@ class ScriptClass:
                 self.constants[node.target.id] = self._literal(node.value)
         elif isinstance(node, ast.AnnAssign) or (isinstance(node, ast.Assign) and len(node.targets) == 1):
             self._assign(node)
-        elif not isinstance(node, (ast.Pass, ast.Expr)):
+        elif not isinstance(node, ast.Pass):
             self.source.refuse(f"{type(node).__name__} in class {self.name}", node.lineno)
 
     def _assign(self, node: ast.Assign | ast.AnnAssign) -> None:
@@ -284,6 +288,9 @@ def construct(kind: ScriptClass | Enumeration, args: list[Any], kwargs: dict[str
 
 def attribute(owner: Any, name: str) -> Any:
     """`owner.name` in code."""
+    find = getattr(type(owner), "script_attribute", None)
+    if find is not None:
+        return find(owner, name)
     if isinstance(owner, ScriptObject):
         if name in owner.values:
             return owner.values[name]
@@ -295,8 +302,6 @@ def attribute(owner: Any, name: str) -> Any:
     elif isinstance(owner, tuple):
         if name in getattr(type(owner), "_fields", ()):
             return owner[type(owner)._fields.index(name)]  # type: ignore[attr-defined]
-    elif not isinstance(owner, Tensor) and hasattr(type(owner), "script_attribute"):
-        return owner.script_attribute(name)
     raise Error(f"a {_shown(owner)} has no attribute {name!r}")
 
 

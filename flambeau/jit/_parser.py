@@ -1,4 +1,4 @@
-"""TorchScript's serialised code, read: a lexer that knows its words, then Python's `ast`, then a list of node kinds.
+"""TorchScript's serialised code, read: a lexer that knows its words, then Python's `ast`, then what the compiler knows of its nodes.
 
 Nothing of a file is run.  What is not of the dialect is an error that names the file and the line, before anything is made of it; nesting is
 bounded before `ast` sees the text, since that recurses.
@@ -49,9 +49,12 @@ def parse(source: Source) -> list[ast.stmt]:
     except (ValueError, RecursionError, MemoryError, OverflowError) as error:
         source.refuse(f"this is no TorchScript: {error}", 1)
     for node in tree.body:
-        if not isinstance(node, (ast.ClassDef, ast.FunctionDef)):
+        if isinstance(node, ast.FunctionDef):
+            _check_function(source, node)
+        elif isinstance(node, ast.ClassDef):
+            _check_class(source, node)
+        else:
             source.refuse("only classes and functions stand in a file", node.lineno)
-        _check(source, node)
     return tree.body
 
 
@@ -89,37 +92,20 @@ def _check_words(source: Source) -> None:
         before = text if kind == "sign" else kind or ""
 
 
-_STATEMENTS = (ast.Assign, ast.AnnAssign, ast.If, ast.While, ast.For, ast.Return, ast.Pass, ast.Expr, ast.FunctionDef, ast.ClassDef)
-_EXPRESSIONS = (
-    *(ast.Name, ast.Attribute, ast.Call, ast.Constant, ast.List, ast.Tuple, ast.Dict, ast.Subscript, ast.UnaryOp),
-    *(ast.keyword, ast.arguments, ast.arg, ast.expr_context, ast.USub),
-)
-
-
-def _check(source: Source, tree: ast.AST) -> None:
-    """Every node of a kind that the dialect has."""
-    for node in ast.walk(tree):
-        line = getattr(node, "lineno", 1)
-        if not isinstance(node, _STATEMENTS + _EXPRESSIONS):
-            source.refuse(f"{type(node).__name__} is not of TorchScript's serialised code", line)
-        if isinstance(node, ast.FunctionDef):
-            _check_function(source, node)
-        elif isinstance(node, ast.ClassDef) and (node.decorator_list or node.keywords or len(node.bases) > 1):
-            source.refuse(f"class {node.name} has decorators, keywords or several bases", line)
-        elif isinstance(node, (ast.For, ast.While)) and node.orelse:
-            source.refuse("a loop with else", line)
-        elif isinstance(node, ast.Call) and any(k.arg is None for k in node.keywords):
-            source.refuse("** in a call", line)
-        elif isinstance(node, ast.Dict) and None in node.keys:
-            source.refuse("** in a dict", line)
-        elif isinstance(node, ast.Constant) and not isinstance(node.value, (int, float, complex, str, type(None))):
-            source.refuse(f"a constant of type {type(node.value).__name__}", line)
-
-
 def _check_function(source: Source, node: ast.FunctionDef) -> None:
     given = node.args
     if node.decorator_list or given.vararg or given.kwarg or given.kwonlyargs or given.posonlyargs:
         source.refuse(f"function {node.name} has decorators or parameters other than plain ones", node.lineno)
+
+
+def _check_class(source: Source, node: ast.ClassDef) -> None:
+    if node.decorator_list or node.keywords or len(node.bases) > 1:
+        source.refuse(f"class {node.name} has decorators, keywords or several bases", node.lineno)
+    for member in node.body:
+        if isinstance(member, ast.FunctionDef):
+            _check_function(source, member)
+        elif not isinstance(member, (ast.Assign, ast.AnnAssign, ast.Pass)):
+            source.refuse(f"{type(member).__name__} in class {node.name}", member.lineno)
 
 
 def dotted(node: ast.expr) -> list[str] | None:

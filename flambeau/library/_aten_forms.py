@@ -53,6 +53,8 @@ def _embedding_bag(
 ):
     if max_norm is not None or offsets is None or mode not in ("sum", "mean", "max"):
         return None
+    if input.is_floating_point():  # the order of before, which is taken, too
+        input, weight = weight, input
     number = ("sum", "mean", "max").index(mode)
     options = (scale_grad_by_freq, number, sparse, per_sample_weights, include_last_offset, padding_idx)
     return "embedding_bag", (weight, input, offsets, *options), {}, 0

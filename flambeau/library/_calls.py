@@ -228,6 +228,38 @@ class Overload:
                 kwargs[target.name] = value
         return self.function(*args, **kwargs)
 
+    def prepared(self, args: Sequence[Any], kwargs: dict[str, Any], loosely: bool) -> Prepared | None:
+        """The call for arguments of these classes, without looking at each again; None where it depends on the values."""
+        positions = {a.name: k for k, a in enumerate(self.arguments[: len(args)])}
+        parts: list[Part] = []
+        named: list[tuple[str, Part]] = []
+        for argument, target in zip(self.arguments, self.plan):
+            key: Any = positions.get(argument.name, argument.name)
+            if isinstance(key, str) and key not in kwargs:
+                if target is None or not target.differs:
+                    continue
+                value = argument.default_value
+                table = _TABLES.get(argument.type.base)
+                part = Part(None, None, value if table is None or value is None else table[value])
+            else:
+                given = kwargs[key] if isinstance(key, str) else args[key]
+                if given == [] and argument.default_value == [] if isinstance(given, list) else False:
+                    continue
+                if target is None and (argument.name in _HINTS or given is None):
+                    continue
+                if target is None or target.spreads or argument.type.base == "Generator":
+                    return None
+                part = Part(key, _converter(argument.type, given, loosely), None)
+                if target.drops_none and given is None:
+                    continue
+            if target.reduces:
+                part = part._replace(convert=REDUCTIONS.__getitem__)
+            if target.place == len(parts) and not named:
+                parts.append(part)
+            else:
+                named.append((target.name, part))
+        return Prepared(self.function, parts, named, len(args))
+
     def of(self, given: dict[str, Any], defaults: dict[str, Any]) -> Written:
         """A call of the operation here, with its bound arguments, as a call of this overload; Unfit where it cannot be one."""
         left = dict(given)
@@ -267,6 +299,54 @@ class Overload:
             if value != () and (name not in defaults or not _same(value, defaults[name])):
                 raise Unfit
         return Written(self, _in_order(self.arguments, found))
+
+
+class Part(NamedTuple):
+    """Where an argument of a prepared call comes from: a place or a name, or a value of its own."""
+
+    key: int | str | None
+    convert: Callable[[Any], Any] | None
+    value: Any
+
+    def take(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """The argument of a call."""
+        if self.key is None:
+            return self.value
+        value = kwargs[self.key] if isinstance(self.key, str) else args[self.key]
+        return value if self.convert is None else self.convert(value)
+
+
+class Prepared:
+    """A call whose overload is chosen and whose arguments are in order."""
+
+    __slots__ = ("function", "named", "parts", "plain")
+
+    def __init__(self, function: Any, parts: list[Part], named: list[tuple[str, Part]], count: int) -> None:
+        self.function, self.parts, self.named = function, parts, named
+        keys = [p.key for p in parts]
+        whole = keys == list(range(count)) and not named
+        self.plain = whole and all(p.convert is None for p in parts)
+
+    def __call__(self, args: list[Any], kwargs: dict[str, Any]) -> Any:
+        if self.plain:
+            return self.function(*args)
+        given = [part.take(args, kwargs) for part in self.parts]
+        if self.named:
+            return self.function(*given, **{name: part.take(args, kwargs) for name, part in self.named})
+        return self.function(*given)
+
+
+def _converter(kind: Any, value: Any, loosely: bool) -> Callable[[Any], Any] | None:
+    """What makes values like this one those of a type; None where they are."""
+    base, form, length = kind.base, kind.form, kind.length
+    if value is None or (base == "Any"):
+        return None
+    listed = form.removesuffix("?").endswith("[]")
+    if listed != isinstance(value, (list, tuple)) or (loosely and base != "Tensor") or base in _TABLES or base == "Device":
+        return lambda v: fitted(v, base, form, length, loosely)
+    if not listed and base in _KINDS and type(value) not in _KINDS[base]:
+        return lambda v: fitted(v, base, form, length, loosely)
+    return None
 
 
 class _Target:
@@ -397,6 +477,7 @@ def overloads(namespace: str, name: str) -> tuple[Overload, ...]:
 def _writable(op: Op) -> tuple[Overload, ...]:
     """The overloads that calls of an operation may be written as: those of its names in ATen, and of its public places there."""
     names = [name for name, known in _aten.names().items() if known is op]
+    names.sort(key=lambda name: name != getattr(op, "aten", None))  # what the declaration says comes first
     entry = op.entry
     if entry is not None:
         ending = "_" if op is entry.in_place else ""
@@ -532,12 +613,12 @@ def _fitting(name: str, args: Sequence[Any], kwargs: dict[str, Any], item: int |
 
 def choice(
     candidates: Sequence[Overload], args: Sequence[Any], kwargs: dict[str, Any]
-) -> tuple[Overload, list[Any]]:
-    """The first overload that takes the arguments, and they in its order; Unfit where none does."""
+) -> tuple[Overload, list[Any], bool]:
+    """The first overload that takes the arguments, they in its order, and whether tensors stand for numbers; Unfit where none does."""
     for loosely in (False, True):
         for overload in candidates:
             try:
-                return overload, overload.bind(args, kwargs, loosely)
+                return overload, overload.bind(args, kwargs, loosely), loosely
             except Unfit:
                 continue
     raise Unfit
