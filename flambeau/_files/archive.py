@@ -301,7 +301,8 @@ class Archive:
                 packed, size, place = _wide(extra, name, packed, size, place)
             deflated = self.inflating and method == 8
             plain = (deflated or (method == 0 and packed == size)) and not flags & _ENCRYPTED and disk == 0
-            require(plain, f"entry {name!r} is compressed or encrypted, which is not read")
+            kept = " (a TorchScript archive, which jit.load reads)" if "/code/" in name else ""
+            require(plain, f"entry {name!r} is compressed or encrypted, which is not read{kept}")
             if deflated:
                 require(size <= _MOST_INFLATED * (packed + 1), f"entry {name!r}: {packed} bytes cannot be {size}")
             require(name not in names, f"two entries of the archive have the same name, {name!r}")

@@ -13,13 +13,21 @@ from .._files.reading import Zip
 from .._files.unpickling import Unpickler
 from .._tensor import Tensor
 from ..core.base import display
+from ..nn.modules.module import Module
 from ..nn.parameter import Parameter
 from ._modules import RecursiveScriptModule
 from ._objects import Enumeration, Namespace, ScriptClass, ScriptObject, construct
 from ._parser import Refused
 
 MOST_CODE = 1 << 28  # bytes of all code in an archive
+_TAKEN = (frozenset(vars(Module())) | {"script_class", "_attributes"}) - {"training", "_is_full_backward_hook"}
 _LISTS = ("build_intlist", "build_tensorlist", "build_doublelist", "build_boollist")
+
+
+def _holds_unmade(x: Any) -> bool:
+    if isinstance(x, (list, tuple)):
+        return any(isinstance(v, _Made) for v in x)
+    return isinstance(x, (_Made, _Helper, ScriptClass, Enumeration, type))
 
 
 class _Made:
@@ -87,6 +95,10 @@ class _Objects(Unpickler):
         for name in state:
             if name not in kind.annotations:
                 raise UnpicklingError(f"{kind.name} declares no attribute {name[:60]!r}")
+            if name in _TAKEN or name.startswith("__") or "." in name or not name:
+                raise UnpicklingError(f"{kind.name} has an attribute of the name {name[:60]!r}, which modules keep for themselves")
+            if _holds_unmade(state[name]):
+                raise UnpicklingError(f"attribute {name!r} of {kind.name} is an object that holds itself")
         self.charge(state)
         if not kind.is_module:
             found = ScriptObject(kind)

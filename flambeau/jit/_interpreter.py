@@ -414,7 +414,7 @@ class Site:
         try:
             overload, values, loosely = choice(self.candidates, args, kwargs)
         except Unfit:
-            if self.host is not None:
+            if self.host is not None and not (self.candidates and isinstance(args[0], Tensor)):
                 return self.host(*args, **kwargs)
             raise RuntimeError(self.unfit(args, kwargs)) from None
         if out is None:

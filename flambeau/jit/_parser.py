@@ -43,7 +43,7 @@ def parse(source: Source) -> list[ast.stmt]:
         source.refuse(f"the file has {len(source.text)} characters, more than {MOST_CHARACTERS}", 1)
     _check_words(source)
     try:
-        tree = ast.parse(source.text)
+        tree = ast.parse(source.text, filename="")  # Python opens a file of that name for its error: there is none
     except SyntaxError as error:
         source.refuse(f"this is no TorchScript: {error.msg}", error.lineno or 1)
     except (ValueError, RecursionError, MemoryError, OverflowError) as error:

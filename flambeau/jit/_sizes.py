@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from .._tensor import Tensor
-from ..core.base.dtypes import Size
+from ..core.base.dtypes import Size, by_name
 from ..core.base.tensor import TensorBase
 from ..nn.modules.rnn import RNNBase
 from ..operations.declare.registry import REGISTRY
@@ -125,7 +125,7 @@ def _arithmetic(name: str, called: str) -> tuple[Callable[..., Any], Callable[..
 
     def forward(self: TracedNumber, other: Any) -> Any:
         if isinstance(other, TensorBase):
-            return getattr(other, f"__r{name}__")(self)
+            return function(_full_like(other, self), other)
         if not isinstance(other, (int, float, TracedNumber)):
             return NotImplemented
         return self.tracer.computed(called, function, self, other)
@@ -140,6 +140,13 @@ def _arithmetic(name: str, called: str) -> tuple[Callable[..., Any], Callable[..
     return forward, backward
 
 
+def _full_like(tensor: Any, number: TracedNumber) -> Any:
+    """A number as a tensor like another, for operations that take numbers behind tensors alone."""
+    whole = isinstance(number, TracedFloat) and not (tensor.is_floating_point() or tensor.is_complex())
+    return REGISTRY["full_like"].function(tensor, float(number) if whole else number, **_FLOAT if whole else {})
+
+
+_FLOAT = {"dtype": by_name["float32"]}
 _METHODS = {"truediv": "div", "floordiv": "floor_divide", "mod": "remainder"}
 
 
