@@ -11,7 +11,7 @@ import json
 import sys
 from enum import Enum
 from pathlib import Path
-from typing import Any, Final, NamedTuple, Optional
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import torch
@@ -93,7 +93,9 @@ class Loop(nn.Module):
 
 
 class Containers(nn.Module):
-    def forward(self, x: Tensor, names: list[str]) -> tuple[dict[str, Tensor], list[int], tuple[Tensor, float]]:
+    def forward(
+        self, x: Tensor, names: list[str]
+    ) -> tuple[dict[str, Tensor], list[int], tuple[Tensor, float]]:
         found: dict[str, Tensor] = {}
         lengths: list[int] = []
         for k, name in enumerate(names):
@@ -107,7 +109,7 @@ class Containers(nn.Module):
 
 
 class Options(nn.Module):
-    def forward(self, x: Tensor, mask: Optional[Tensor] = None, scale: Optional[float] = None) -> Tensor:
+    def forward(self, x: Tensor, mask: Tensor | None = None, scale: float | None = None) -> Tensor:
         if mask is not None:
             x = x.masked_fill(mask, 0.0)
         if scale is None:
@@ -118,10 +120,15 @@ class Options(nn.Module):
 class Texts(nn.Module):
     def forward(self, x: Tensor, text: str) -> tuple[str, int, bool, list[str]]:
         words = text.strip().split(" ")
-        shown = "{} words, {}".format(len(words), x.size(0))
+        shown = f"{len(words)} words, {x.size(0)}"
         if text.startswith("a"):
             shown += "!"
-        return (shown.upper().replace("WORDS", "w"), text.find("b"), "b" in text, [w[1:] + w[0] for w in words])
+        return (
+            shown.upper().replace("WORDS", "w"),
+            text.find("b"),
+            "b" in text,
+            [w[1:] + w[0] for w in words],
+        )
 
 
 class Raising(nn.Module):
@@ -182,7 +189,7 @@ class Counting(nn.Module):
 
 class Pair(NamedTuple):
     left: Tensor
-    right: Optional[int]
+    right: int | None
 
 
 class Colour(Enum):
@@ -227,7 +234,7 @@ class Attention(nn.Module):
         super().__init__()
         self.attend = nn.MultiheadAttention(4, 2, batch_first=True)
 
-    def forward(self, x: Tensor) -> tuple[Tensor, Optional[Tensor]]:
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor | None]:
         return self.attend(x, x, x)
 
 
@@ -264,7 +271,9 @@ def function(x: Tensor, y: Tensor) -> Tensor:
 
 def losses(x, y):
     f = nn.functional
-    return f.mse_loss(x, y) + f.smooth_l1_loss(x, y, reduction="sum"), f.cross_entropy(x, torch.tensor([0, 1]))
+    return f.mse_loss(x, y) + f.smooth_l1_loss(x, y, reduction="sum"), f.cross_entropy(
+        x, torch.tensor([0, 1])
+    )
 
 
 def models() -> dict[str, tuple[Any, tuple[Any, ...]]]:

@@ -3,9 +3,10 @@
 python tools/archives_on_torch.py [--check]      # needs torch 2.13 beside flambeau
 python tools/archives_on_torch.py --operations [--only REGEX] [-v]
 
-Networks are traced here on examples, saved, loaded by PyTorch, and run on inputs of other sizes.  With `--check` the exit status is 1 where
-one differs.  `--operations` does the same with PyTorch's own samples of every operation, and prints how many archives PyTorch reads with the
-same values: what ATen does not have stands in an archive under `ops.flambeau`, which PyTorch refuses by that name.
+Networks are traced here on examples, saved, loaded by PyTorch, and run on inputs of other sizes.  With `--check` the exit status is 1
+where one differs.  `--operations` does the same with PyTorch's own samples of every operation (needs `opinfo.py` in the folder PARITY), and
+prints how many archives PyTorch reads with the same values: what ATen does not have stands in an archive under `ops.flambeau`, which
+PyTorch refuses by that name.
 """
 
 from __future__ import annotations
@@ -87,10 +88,19 @@ def cases() -> dict[str, Case]:
     """A network, and inputs for a number that sets their sizes."""
     r = flambeau.randn
     conv = lambda: nn.Sequential(
-        nn.Conv2d(1, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(16, 3), nn.LogSoftmax(1)
+        nn.Conv2d(1, 4, 3, padding=1),
+        nn.BatchNorm2d(4),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+        nn.Linear(16, 3),
+        nn.LogSoftmax(1),
     )
     return {
-        "mlp": (lambda: nn.Sequential(nn.Linear(3, 8), nn.GELU(), nn.Dropout(0.5), nn.Linear(8, 2)).eval(), lambda n: (r(n, 3),)),
+        "mlp": (
+            lambda: nn.Sequential(nn.Linear(3, 8), nn.GELU(), nn.Dropout(0.5), nn.Linear(8, 2)).eval(),
+            lambda n: (r(n, 3),),
+        ),
         "convolutions": (lambda: conv().eval(), lambda n: (r(n, 1, 4, 4),)),
         "training": (conv, lambda n: (r(n, 1, 4, 4),)),
         "lstm": (Lstm, lambda n: (r(n, 5, 3),)),
@@ -98,10 +108,22 @@ def cases() -> dict[str, Case]:
         "words": (Words, lambda n: (flambeau.randint(0, 7, (n, 3)),)),
         "pieces": (Pieces, lambda n: (r(n, 4, 3), {"bias": r(n)})),
         "shared": (Shared, lambda n: (r(n, 3),)),
-        "encoder": (lambda: nn.TransformerEncoderLayer(8, 2, 16, batch_first=True).eval(), lambda n: (r(n, 3, 8),)),
-        "attention": (lambda: nn.MultiheadAttention(8, 2, batch_first=True), lambda n: (r(n, 3, 8), r(n, 4, 8), r(n, 4, 8))),
-        "transposed": (lambda: nn.Sequential(nn.ConvTranspose2d(2, 3, 2), nn.PReLU(), nn.AvgPool2d(2)), lambda n: (r(n, 2, 3, 3),)),
-        "norms": (lambda: nn.Sequential(nn.LayerNorm(4), nn.GroupNorm(2, 4), nn.Softplus()), lambda n: (r(n, 4, 4),)),
+        "encoder": (
+            lambda: nn.TransformerEncoderLayer(8, 2, 16, batch_first=True).eval(),
+            lambda n: (r(n, 3, 8),),
+        ),
+        "attention": (
+            lambda: nn.MultiheadAttention(8, 2, batch_first=True),
+            lambda n: (r(n, 3, 8), r(n, 4, 8), r(n, 4, 8)),
+        ),
+        "transposed": (
+            lambda: nn.Sequential(nn.ConvTranspose2d(2, 3, 2), nn.PReLU(), nn.AvgPool2d(2)),
+            lambda n: (r(n, 2, 3, 3),),
+        ),
+        "norms": (
+            lambda: nn.Sequential(nn.LayerNorm(4), nn.GroupNorm(2, 4), nn.Softplus()),
+            lambda n: (r(n, 4, 4),),
+        ),
         "half": (lambda: nn.Linear(3, 2).half(), lambda n: (r(n, 3).half(),)),
         "bfloat16": (lambda: nn.Linear(3, 2).bfloat16(), lambda n: (r(n, 3).bfloat16(),)),
     }
@@ -170,7 +192,12 @@ def operations(torch: Any, only: str, verbose: bool) -> None:
         name = opinfo.label(op)
         adapt = opinfo.ADAPTED.get(name) or opinfo.ADAPTED.get(op.name)
         f = adapt(flambeau) if adapt else opinfo.resolve(flambeau, op.name)
-        if f is None or not re.search(only, name) or opinfo.VALUES_FREE.match(op.name) or torch.float32 not in op.supported_dtypes("cpu"):
+        if (
+            f is None
+            or not re.search(only, name)
+            or opinfo.VALUES_FREE.match(op.name)
+            or torch.float32 not in op.supported_dtypes("cpu")
+        ):
             continue
         samples = list(op.sample_inputs("cpu", torch.float32))
         wrong: list[str] = []
@@ -187,7 +214,7 @@ def operations(torch: Any, only: str, verbose: bool) -> None:
             try:
                 compare(torch, program, tuple(tensors), 1e-3)
             except Exception as error:  # noqa: BLE001
-                wrong.append(" ".join(str(error).split())[:900])
+                wrong.append(" ".join(str(error).split())[:200])
         tried += count > 0
         whole += count > 0 and not wrong
         if wrong and verbose:

@@ -77,11 +77,17 @@ def schemas(names: set[str]) -> list[str]:
         if space != "aten" or name not in names or name.startswith("_foreach"):
             continue
         given = [*schema.arguments, *schema.returns]
-        lists = any(a.alias_info and a.alias_info.is_write and "List" in str(a.type) for a in schema.arguments)
-        written = lists or any(a.is_out or ("out" in schema.overload_name and a.alias_info) for a in schema.arguments)
+        lists = any(
+            a.alias_info and a.alias_info.is_write and "List" in str(a.type) for a in schema.arguments
+        )
+        written = lists or any(
+            a.is_out or ("out" in schema.overload_name and a.alias_info) for a in schema.arguments
+        )
         if not written and any("Tensor" in str(a.type) for a in given):
             found.append(str(schema).removeprefix("aten::"))
-    return sorted(found, key=lambda text: text.partition("(")[0].partition(".")[0])  # overloads as PyTorch tries them
+    return sorted(
+        found, key=lambda text: text.partition("(")[0].partition(".")[0]
+    )  # overloads as PyTorch tries them
 
 
 def arguments(schema: Any) -> list[tuple[str, str, bool]]:

@@ -265,9 +265,7 @@ class Archive:
         require(n * _CENTRAL.size <= size, f"a directory of {size} bytes cannot have {n} entries")
         return begin, size, n
 
-    def _read_directory(
-        self, directory: bytes, n: int
-    ) -> list[tuple[int, str, int, int, int, int | None]]:
+    def _read_directory(self, directory: bytes, n: int) -> list[tuple[int, str, int, int, int, int | None]]:
         """Of each entry: its place, name, flags, size, checksum, and how many bytes it has where it is deflated."""
         at, found, names = 0, [], set()
         for _ in range(n):
@@ -304,7 +302,9 @@ class Archive:
             kept = " (a TorchScript archive, which jit.load reads)" if "/code/" in name else ""
             require(plain, f"entry {name!r} is compressed or encrypted, which is not read{kept}")
             if deflated:
-                require(size <= _MOST_INFLATED * (packed + 1), f"entry {name!r}: {packed} bytes cannot be {size}")
+                require(
+                    size <= _MOST_INFLATED * (packed + 1), f"entry {name!r}: {packed} bytes cannot be {size}"
+                )
             require(name not in names, f"two entries of the archive have the same name, {name!r}")
             names.add(name)
             found.append((place, name, flags, size, crc, packed if deflated else None))
@@ -319,7 +319,8 @@ class Archive:
         )
         wanted = 8 if deflated else 0
         require(
-            mark == b"PK\3\4" and method == wanted, f"entry {name!r} has no header of an entry like the directory's"
+            mark == b"PK\3\4" and method == wanted,
+            f"entry {name!r} has no header of an entry like the directory's",
         )
         require(not (own ^ flags) & ~_UTF8, f"entry {name!r}: its header and the directory disagree")
         start = place + _LOCAL.size + n_name + n_extra

@@ -228,7 +228,5 @@ def pickled(archive: Archive, root: str, map_location: Any, mapped: memoryview |
     """The object of a zip file."""
     loader = Zip(archive, root, map_location, mapped)
     if "constants.pkl" in {name.rpartition("/")[2] for name in archive.entries}:
-        raise Damaged(
-            "this is a TorchScript archive, made by torch.jit.save, which torch.jit.load reads"
-        )
+        raise Damaged("this is a TorchScript archive, made by torch.jit.save, which torch.jit.load reads")
     return unpickle(archive.read(f"{root}/data.pkl"), 0, loader.persistent_load, options)[0]

@@ -20,7 +20,10 @@ from ._objects import Enumeration, Namespace, ScriptClass, ScriptObject, constru
 from ._parser import Refused
 
 MOST_CODE = 1 << 28  # bytes of all code in an archive
-_TAKEN = (frozenset(vars(Module())) | {"script_class", "_attributes"}) - {"training", "_is_full_backward_hook"}
+_TAKEN = (frozenset(vars(Module())) | {"script_class", "_attributes"}) - {
+    "training",
+    "_is_full_backward_hook",
+}
 _LISTS = ("build_intlist", "build_tensorlist", "build_doublelist", "build_boollist")
 
 
@@ -50,7 +53,9 @@ class _Objects(Unpickler):
     def __init__(self, data: Any, program: Namespace, loader: Any) -> None:
         super().__init__(data, persistent_load=loader)
         self.program = program
-        self.parameters: dict[int, tuple[Parameter, Tensor]] = {}  # by the tensor of the pickle, which is kept for its identity
+        self.parameters: dict[
+            int, tuple[Parameter, Tensor]
+        ] = {}  # by the tensor of the pickle, which is kept for its identity
 
     def find(self, module: str, name: str) -> Any:
         if module == "__torch__" or module.startswith("__torch__."):
@@ -89,14 +94,18 @@ class _Objects(Unpickler):
             return super().build(made, state)
         kind = made.kind
         if "__setstate__" in kind.methods:
-            raise UnpicklingError(f"{kind.name} has a __setstate__, which would be run to load it: that is not done")
+            raise UnpicklingError(
+                f"{kind.name} has a __setstate__, which would be run to load it: that is not done"
+            )
         if type(state) is not dict or any(type(k) is not str for k in state):
             raise UnpicklingError(f"the attributes of {kind.name} are no dictionary of names")
         for name in state:
             if name not in kind.annotations:
                 raise UnpicklingError(f"{kind.name} declares no attribute {name[:60]!r}")
             if name in _TAKEN or name.startswith("__") or "." in name or not name:
-                raise UnpicklingError(f"{kind.name} has an attribute of the name {name[:60]!r}, which modules keep for themselves")
+                raise UnpicklingError(
+                    f"{kind.name} has an attribute of the name {name[:60]!r}, which modules keep for themselves"
+                )
             if _holds_unmade(state[name]):
                 raise UnpicklingError(f"attribute {name!r} of {kind.name} is an object that holds itself")
         self.charge(state)
@@ -160,7 +169,9 @@ def _root(archive: Archive) -> str:
     if len(found) != 1:
         if any(n.endswith(("/model.json", "/attributes.pkl")) for n in archive.entries):
             raise Damaged("the archive is of PyTorch before 1.4, whose programs are not read")
-        raise Damaged("the archive has no constants.pkl: it is no program that jit.save wrote (load reads what save wrote)")
+        raise Damaged(
+            "the archive has no constants.pkl: it is no program that jit.save wrote (load reads what save wrote)"
+        )
     root = found[0].rpartition("/")[0]
     if f"{root}/data.pkl" not in archive.entries:
         raise Damaged("the archive has no data.pkl")

@@ -54,11 +54,19 @@ for _name in dir(operator):  # add, sub, lt …, by ATen's names
 for _name in [n for n in dir(math) if not n.startswith("_")]:
     if callable(getattr(math, _name)):
         HOST[_name] = getattr(math, _name)
-_WIDE = ("format", "format_map", "encode", "translate", "maketrans")  # they reach attributes, or are of no TorchScript
+_WIDE = (
+    "format",
+    "format_map",
+    "encode",
+    "translate",
+    "maketrans",
+)  # they reach attributes, or are of no TorchScript
 TEXTS = {n: getattr(str, n) for n in dir(str) if not n.startswith("_") and n not in _WIDE}
 
 
-def host(*names: str, of: dict[str, Callable[..., Any]] = HOST) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def host(
+    *names: str, of: dict[str, Callable[..., Any]] = HOST
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Enter a function under ATen's names."""
 
     def enter(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -242,7 +250,9 @@ _told("__not__")(lambda a: not a)
 _told("format")(formatted)
 _told("str")(shown)
 _told("__getitem__")(lambda x, k: x[k])
-_told("tensor")(lambda x, *, dtype=None, device=None, requires_grad=False: _tensor(x.item(), dtype=dtype, device=device))
+_told("tensor")(
+    lambda x, *, dtype=None, device=None, requires_grad=False: _tensor(x.item(), dtype=dtype, device=device)
+)
 
 
 # --- ops.prim ------------------------------

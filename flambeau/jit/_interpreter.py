@@ -13,7 +13,17 @@ from typing import Any
 from .._tensor import Tensor
 from ..library._calls import Overload, Prepared, Unfit, choice, overloads
 from ._builtins import HOST, PRIMITIVES, TENSORS, TEXTS, Error, device_of, formatted, number, shown
-from ._objects import Enumeration, Function, Namespace, ScriptClass, ScriptObject, attribute, construct, method, set_attribute
+from ._objects import (
+    Enumeration,
+    Function,
+    Namespace,
+    ScriptClass,
+    ScriptObject,
+    attribute,
+    construct,
+    method,
+    set_attribute,
+)
 from ._own import OWN, own_call, run_own
 from ._parser import Source, dotted
 from ._types import annotated, check_of
@@ -21,7 +31,12 @@ from ._types import annotated, check_of
 Frame = list[Any]
 Expression = Callable[[Frame], Any]
 Statement = Callable[[Frame], "tuple[Any] | None"]  # (value,) where the function returns
-_CONSTANTS = {"inf": float("inf"), "nan": float("nan"), "infj": complex(0, float("inf")), "nanj": complex(0, float("nan"))}
+_CONSTANTS = {
+    "inf": float("inf"),
+    "nan": float("nan"),
+    "infj": complex(0, float("inf")),
+    "nanj": complex(0, float("nan")),
+}
 
 
 class Compiler:
@@ -44,7 +59,9 @@ class Compiler:
         return slot
 
     def refuse(self, node: ast.AST, why: str) -> Any:
-        self.source.refuse(f"{why} (in {self.definition.name})", getattr(node, "lineno", self.definition.lineno))
+        self.source.refuse(
+            f"{why} (in {self.definition.name})", getattr(node, "lineno", self.definition.lineno)
+        )
 
     def compiled(self) -> tuple[Callable[[Frame], Any], int, list[Any]]:
         """The body, how many variables its frames have, and the defaults of the last parameters."""
@@ -74,16 +91,17 @@ class Compiler:
         file, name = self.source.name, self.definition.name
 
         def run(frame: Frame) -> tuple[Any] | None:
-            line = 0
+            at = 0
             try:
                 for step, line, ends in steps:
+                    at = line
                     found = step(frame)
                     if found is not None:
                         return found
                     for slot in ends:
                         frame[slot] = None
             except Exception as error:
-                _note(error, f'  File "{file}", line ', line, f", in {name}")
+                _note(error, f'  File "{file}", line ', at, f", in {name}")
                 raise
             return None
 
@@ -172,7 +190,12 @@ class Compiler:
     def counted(self, node: ast.For) -> Statement:
         call = node.iter
         ranged = isinstance(call, ast.Call) and dotted(call.func) == ["range"] and len(call.args) == 1
-        if node.orelse or not isinstance(node.target, ast.Name) or not ranged or not isinstance(call, ast.Call):
+        if (
+            node.orelse
+            or not isinstance(node.target, ast.Name)
+            or not ranged
+            or not isinstance(call, ast.Call)
+        ):
             return self.refuse(node, "a for loop over something else than range(n)")
         slot, count, body = self.slot(node.target.id), self.expression(call.args[0]), self.block(node.body)
 
@@ -204,7 +227,11 @@ class Compiler:
             items = [self.expression(e) for e in node.elts]
             return lambda frame: tuple([item(frame) for item in items])
         if isinstance(node, ast.Dict) and None not in node.keys:
-            pairs = [(self.expression(k), self.expression(v)) for k, v in zip(node.keys, node.values) if k is not None]
+            pairs = [
+                (self.expression(k), self.expression(v))
+                for k, v in zip(node.keys, node.values)
+                if k is not None
+            ]
             return lambda frame: {k(frame): v(frame) for k, v in pairs}
         if isinstance(node, ast.Subscript):
             return self.subscript(node)
@@ -266,7 +293,9 @@ class Compiler:
         args, kwargs = self.arguments(node)
         if isinstance(node.func, ast.Attribute):
             owner, name = self.expression(node.func.value), node.func.attr
-            return lambda frame: method(owner(frame), name)(*[a(frame) for a in args], **_evaluated(kwargs, frame))
+            return lambda frame: method(owner(frame), name)(
+                *[a(frame) for a in args], **_evaluated(kwargs, frame)
+            )
         function = self.expression(node.func)
 
         def run(frame: Frame) -> Any:
@@ -308,9 +337,16 @@ class Compiler:
         if name == "isinstance" and len(given) == 2:
             value, check = self.expression(given[0]), check_of(given[1], self.program.class_check)
             if check is None:
-                return self.refuse(node, f"isinstance with a type that is not known: {ast.unparse(given[1])[:60]}")
+                return self.refuse(
+                    node, f"isinstance with a type that is not known: {ast.unparse(given[1])[:60]}"
+                )
             return lambda frame: check(value(frame))
-        if name == "getattr" and len(given) == 2 and isinstance(given[1], ast.Constant) and type(given[1].value) is str:
+        if (
+            name == "getattr"
+            and len(given) == 2
+            and isinstance(given[1], ast.Constant)
+            and type(given[1].value) is str
+        ):
             owner, named = self.expression(given[0]), given[1].value
             return lambda frame: attribute(owner(frame), named)
         if name not in _FUNCTIONS:
@@ -407,7 +443,11 @@ class Site:
         out = kwargs.get("out")
         if out is not None:
             kwargs = {k: v for k, v in kwargs.items() if k != "out"}
-        key = (*map(_class_of, args), *((k, _class_of(v)) for k, v in kwargs.items())) if kwargs else tuple(map(_class_of, args))
+        key = (
+            (*map(_class_of, args), *((k, _class_of(v)) for k, v in kwargs.items()))
+            if kwargs
+            else tuple(map(_class_of, args))
+        )
         prepared = self.known.get(key)
         if prepared is not None and out is None:
             return prepared(args, kwargs)
@@ -424,7 +464,9 @@ class Site:
         return overload.call(values, out)
 
     def unfit(self, args: list[Any], kwargs: dict[str, Any]) -> str:
-        given = ", ".join([type(a).__name__ for a in args] + [f"{k}={type(v).__name__}" for k, v in kwargs.items()])
+        given = ", ".join(
+            [type(a).__name__ for a in args] + [f"{k}={type(v).__name__}" for k, v in kwargs.items()]
+        )
         known = "\n".join(f"  {o.schema}" for o in self.candidates)
         return f"{self.space}::{self.name} takes no ({given}); there are:\n{known}"
 

@@ -226,7 +226,9 @@ class ScriptFunction:
     @property
     def code(self) -> str:
         """The text of the function."""
-        return self._module.code.replace("def forward(self,\n    ", f"def {self.name}(").replace("def forward(self)", f"def {self.name}()")
+        return self._module.code.replace("def forward(self,\n    ", f"def {self.name}(").replace(
+            "def forward(self)", f"def {self.name}()"
+        )
 
     def save(self, f: Any, _extra_files: dict[str, Any] | None = None) -> None:
         """Write the function to a path or binary file: `jit.save`."""

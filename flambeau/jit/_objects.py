@@ -93,7 +93,9 @@ class ScriptClass:
         for node in definition.body:
             self._declare(node)
         self.fields = tuple(self.annotations) if self.base == "NamedTuple" else ()
-        self.tuple_class = _named_tuple(name.rpartition(".")[2], self.fields) if self.base == "NamedTuple" else None
+        self.tuple_class = (
+            _named_tuple(name.rpartition(".")[2], self.fields) if self.base == "NamedTuple" else None
+        )
 
     def __deepcopy__(self, memo: Any) -> ScriptClass:
         return self
@@ -141,7 +143,9 @@ class ScriptClass:
             items = [self._literal(e) for e in node.elts]
             return items if isinstance(node, ast.List) else tuple(items)
         if isinstance(node, ast.Dict):
-            return {self._literal(k): self._literal(v) for k, v in zip(node.keys, node.values) if k is not None}
+            return {
+                self._literal(k): self._literal(v) for k, v in zip(node.keys, node.values) if k is not None
+            }
         if isinstance(node, ast.Name) and node.id in ("inf", "nan"):
             return float(node.id)
         return self.source.refuse(f"class {self.name} declares a value that is no literal", node.lineno)
@@ -172,7 +176,9 @@ class Enumeration:
 
     def __init__(self, declared: ScriptClass) -> None:
         self.name = declared.name
-        self.members = {n: EnumValue(self, n, v) for n, v in declared.constants.items() if not n.startswith("__")}
+        self.members = {
+            n: EnumValue(self, n, v) for n, v in declared.constants.items() if not n.startswith("__")
+        }
 
 
 class EnumValue:
@@ -220,7 +226,12 @@ class Namespace:
     def constant(self, name: str) -> Any:
         """`CONSTANTS.c3`; None where there is none."""
         number = name[1:]
-        if not name.startswith("c") or not number.isdecimal() or len(number) > 9 or int(number) >= len(self.constants):
+        if (
+            not name.startswith("c")
+            or not number.isdecimal()
+            or len(number) > 9
+            or int(number) >= len(self.constants)
+        ):
             return None
         return self.constants[int(number)]
 
@@ -307,7 +318,9 @@ def attribute(owner: Any, name: str) -> Any:
 
 def set_attribute(owner: Any, name: str, value: Any) -> None:
     """`owner.name = value` in code."""
-    kind = owner.kind if isinstance(owner, ScriptObject) else getattr(type(owner), "set_script_attribute", None)
+    kind = (
+        owner.kind if isinstance(owner, ScriptObject) else getattr(type(owner), "set_script_attribute", None)
+    )
     if isinstance(owner, ScriptObject) and name in owner.kind.annotations:
         owner.values[name] = value
     elif kind is not None and not isinstance(owner, ScriptObject):

@@ -18,7 +18,15 @@ from ..operations.declare.registry import REGISTRY
 OWN = "flambeau"
 FORMATS = {
     str(getattr(formats, n)).rpartition(".")[2]: getattr(formats, n)
-    for n in ("strided", "sparse_coo", "sparse_csr", "contiguous_format", "preserve_format", "channels_last", "channels_last_3d")
+    for n in (
+        "strided",
+        "sparse_coo",
+        "sparse_csr",
+        "contiguous_format",
+        "preserve_format",
+        "channels_last",
+        "channels_last_3d",
+    )
 }
 
 

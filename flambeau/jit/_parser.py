@@ -1,7 +1,7 @@
 """TorchScript's serialised code, read: a lexer that knows its words, then Python's `ast`, then what the compiler knows of its nodes.
 
-Nothing of a file is run.  What is not of the dialect is an error that names the file and the line, before anything is made of it; nesting is
-bounded before `ast` sees the text, since that recurses.
+Nothing of a file is run.  What is not of the dialect is an error that names the file and the line, before anything is made of it;
+nesting is bounded before `ast` sees the text, since that recurses.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ from typing import NamedTuple, NoReturn
 MOST_CHARACTERS = 1 << 26
 MOST_DEPTH = 90  # of brackets; of blocks Python's own limit is 100
 MOST_CHAIN = 200  # dots, calls and subscripts on one line behind one another
-_WORDS = frozenset(("class", "def", "return", "if", "else", "while", "for", "in", "pass", "True", "False", "None"))
+_WORDS = frozenset(
+    ("class", "def", "return", "if", "else", "while", "for", "in", "pass", "True", "False", "None")
+)
 _TOKENS = re.compile(
     r"""(?P<string>[A-Za-z]*(?:"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')) | (?P<word>[A-Za-z_]\w*)
     | (?P<number>\d[\w.]*(?:(?<=[eE])[+-]\d+)?j?) | (?P<comment>\#[^\n]*) | (?P<space>[ \t\r]+) | (?P<line>\n)
@@ -43,7 +45,9 @@ def parse(source: Source) -> list[ast.stmt]:
         source.refuse(f"the file has {len(source.text)} characters, more than {MOST_CHARACTERS}", 1)
     _check_words(source)
     try:
-        tree = ast.parse(source.text, filename="")  # Python opens a file of that name for its error: there is none
+        tree = ast.parse(
+            source.text, filename=""
+        )  # Python opens a file of that name for its error: there is none
     except SyntaxError as error:
         source.refuse(f"this is no TorchScript: {error.msg}", error.lineno or 1)
     except (ValueError, RecursionError, MemoryError, OverflowError) as error:

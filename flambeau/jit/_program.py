@@ -29,12 +29,16 @@ def type_of(x: Any, what: str) -> str:
     if isinstance(x, list):
         kinds = {type_of(v, what) for v in x} or {"Tensor"}
         if len(kinds) > 1:
-            raise RuntimeError(f"jit.trace(): {what} is a list of several types ({', '.join(sorted(kinds))}): use a tuple")
+            raise RuntimeError(
+                f"jit.trace(): {what} is a list of several types ({', '.join(sorted(kinds))}): use a tuple"
+            )
         return f"List[{kinds.pop()}]"
     if isinstance(x, dict):
         kinds = {type_of(v, what) for v in x.values()} or {"Tensor"}
         if len(kinds) > 1 or any(not isinstance(k, str) for k in x):
-            raise RuntimeError(f"jit.trace(): {what} is a dictionary of several types, or its keys are no texts")
+            raise RuntimeError(
+                f"jit.trace(): {what} is a dictionary of several types, or its keys are no texts"
+            )
         return f"Dict[str, {kinds.pop()}]"
     raise RuntimeError(f"Type '{type(x).__name__}' cannot be traced. {_NOT_TRACEABLE}: {what} is one")
 
@@ -79,8 +83,8 @@ def cloned(x: Any) -> Any:
         made = x.detach().clone()
         return made.requires_grad_(True) if x.requires_grad else made
     if isinstance(x, tuple):
-        made = [cloned(v) for v in x]
-        return type(x)(*made) if hasattr(x, "_fields") else tuple(made)
+        items = [cloned(v) for v in x]
+        return type(x)(*items) if hasattr(x, "_fields") else tuple(items)
     if isinstance(x, list):
         return [cloned(v) for v in x]
     return {k: cloned(v) for k, v in x.items()} if isinstance(x, dict) else x
@@ -135,22 +139,35 @@ def _listed(names: Sequence[str]) -> str:
 def _class_text(name: str, module: Module, children: Mapping[str, str]) -> str:
     parameters = [n for n, p in module._parameters.items() if p is not None]
     buffers = [n for n, b in module._buffers.items() if b is not None]
-    lines = [f"class {name}(Module):", f"  __parameters__ = {_listed(parameters)}", f"  __buffers__ = {_listed(buffers)}"]
-    kinds = dict.fromkeys((*parameters, *buffers), "Tensor") | {"training": "bool", "_is_full_backward_hook": "Optional[bool]"}
+    lines = [
+        f"class {name}(Module):",
+        f"  __parameters__ = {_listed(parameters)}",
+        f"  __buffers__ = {_listed(buffers)}",
+    ]
+    kinds = dict.fromkeys((*parameters, *buffers), "Tensor") | {
+        "training": "bool",
+        "_is_full_backward_hook": "Optional[bool]",
+    }
     kinds |= {n: f"__torch__.{c}" for n, c in children.items()}
     for attribute, kind in kinds.items():
         plain = is_plain_name(attribute)
-        lines.append(f"  {attribute} : {kind}" if plain else f"  __annotations__[{quoted(attribute)}] = {kind}")
+        lines.append(
+            f"  {attribute} : {kind}" if plain else f"  __annotations__[{quoted(attribute)}] = {kind}"
+        )
     return "\n".join(lines) + "\n"
 
 
-def built(declared: Declarations, program: Namespace, module: Module, known: dict[int, RecursiveScriptModule]) -> RecursiveScriptModule:
+def built(
+    declared: Declarations, program: Namespace, module: Module, known: dict[int, RecursiveScriptModule]
+) -> RecursiveScriptModule:
     """The traced module of a module: it shares its parameters and buffers."""
     if id(module) in known:
         return known[id(module)]
     kind = program.find(["__torch__", declared.classes[id(module)]])
     assert isinstance(kind, ScriptClass)
-    state: dict[str, Any] = {n: v for n, v in (*module._parameters.items(), *module._buffers.items()) if v is not None}
+    state: dict[str, Any] = {
+        n: v for n, v in (*module._parameters.items(), *module._buffers.items()) if v is not None
+    }
     state |= {"training": module.training, "_is_full_backward_hook": None}
     made = known[id(module)] = RecursiveScriptModule._of(kind, state)
     for name, child in module._modules.items():
@@ -163,7 +180,9 @@ def built(declared: Declarations, program: Namespace, module: Module, known: dic
 class Call:
     """A call that is traced: a function of example inputs, as the method of a name."""
 
-    def __init__(self, name: str, function: Callable[..., Any], inputs: tuple[Any, ...], named: dict[str, Any]) -> None:
+    def __init__(
+        self, name: str, function: Callable[..., Any], inputs: tuple[Any, ...], named: dict[str, Any]
+    ) -> None:
         self.name, self.function = name, function
         self.inputs, self.named = inputs, named
         self.parameters = _parameter_names(function, len(inputs), named)
@@ -188,7 +207,9 @@ class Call:
         tracer.uses = set()
         given = _give(tracer, found)
         lines = [*tracer.body(set(tracer.uses)), f"return {given}"]
-        head = ",\n    ".join([f"self: __torch__.{owner}", *(f"{p}: {k}" for p, k in zip(self.parameters, kinds))])
+        head = ",\n    ".join(
+            [f"self: __torch__.{owner}", *(f"{p}: {k}" for p, k in zip(self.parameters, kinds))]
+        )
         body = "\n".join("    " + part for line in lines for part in line.split("\n"))
         return f"  def {self.name}({head}) -> {result}:\n{body}\n"
 
@@ -208,7 +229,9 @@ def _parameter_names(function: Any, count: int, named: dict[str, Any]) -> list[s
         ]
     except (TypeError, ValueError):
         found = []
-    names = [n if is_plain_name(n) and n != "self" else f"argument_{k + 1}" for k, n in enumerate(found[:count])]
+    names = [
+        n if is_plain_name(n) and n != "self" else f"argument_{k + 1}" for k, n in enumerate(found[:count])
+    ]
     names += [f"argument_{k + 1}" for k in range(len(names), count)]
     return names + list(named)
 
@@ -271,7 +294,10 @@ def difference(found: Any, wanted: Any, tolerance: float) -> str | None:
         try:
             assert_close(x.detach(), y.detach(), rtol=tolerance, atol=tolerance, equal_nan=True)
         except AssertionError as error:
-            return f"output nr {k + 1}. of the traced function does not match the corresponding output of the Python function. Detailed error:\n{error}"
+            return (
+                f"output nr {k + 1}. of the traced function does not match the corresponding output of the Python function. "
+                f"Detailed error:\n{error}"
+            )
     return None
 
 

@@ -83,7 +83,8 @@ def trace(
     """
     if isinstance(func, (RecursiveScriptModule, ScriptFunction)):
         warnings.warn(
-            "The input to trace is already a ScriptModule, tracing it is a no-op. Returning the object as is.", stacklevel=2
+            "The input to trace is already a ScriptModule, tracing it is a no-op. Returning the object as is.",
+            stacklevel=2,
         )
         return func
     if not callable(func):
@@ -162,11 +163,15 @@ def _traced(root: Module, calls: list[Call], strict: bool, who: str) -> Recursiv
     from ..amp.autocast_mode import is_autocast_enabled
 
     if any(is_autocast_enabled(d) for d in ("cpu", "cuda") if is_autocast_available(d)):
-        raise NotImplementedError(f"{who}: autocast is on, and its casts would not be kept: trace outside of it")
+        raise NotImplementedError(
+            f"{who}: autocast is on, and its casts would not be kept: trace outside of it"
+        )
     return traced(root, calls, strict, who)
 
 
-def _check(made: RecursiveScriptModule, call: Call, root: Module, others: list[tuple[Any, ...]], tolerance: float) -> None:
+def _check(
+    made: RecursiveScriptModule, call: Call, root: Module, others: list[tuple[Any, ...]], tolerance: float
+) -> None:
     """Compare the traced program with the one that was traced, on the example and on other inputs."""
     method = made if call.name == "forward" else getattr(made, call.name)
     for k, inputs in enumerate([call.inputs, *others]):
@@ -179,11 +184,17 @@ def _check(made: RecursiveScriptModule, call: Call, root: Module, others: list[t
                 found = method(*cloned(inputs), **cloned(named))
             wrong = difference(found, wanted, tolerance)
         except (RuntimeError, NotImplementedError, TypeError, ValueError, IndexError) as error:
-            wrong = f"Encountered an exception while running the trace with test inputs.\nException:\n\t{error}"
+            wrong = (
+                f"Encountered an exception while running the trace with test inputs.\nException:\n\t{error}"
+            )
         if wrong is None:
             continue
         if k == 0:
-            warnings.warn(f"Trace had nondeterministic nodes, or depends on the data: {wrong}", TracerWarning, stacklevel=3)
+            warnings.warn(
+                f"Trace had nondeterministic nodes, or depends on the data: {wrong}",
+                TracerWarning,
+                stacklevel=3,
+            )
         else:
             raise TracingCheckError(
                 f"Tracing failed sanity checks!\nFor check_inputs[{k - 1}]: {wrong}\nThe program decides by values or sizes in Python, "

@@ -1,7 +1,7 @@
 """Sizes while a program is traced: numbers that know the call that gave them.
 
-`x.shape[0]` is one, and what is computed of it is a call of the program, too.  Whoever needs a plain number of it (a loop's count, a branch,
-a key) gets one, and the program a check that the number is the same: other sizes are then an error in place of a wrong result.
+`x.shape[0]` is one, and what is computed of it is a call of the program, too.  Whoever needs a plain number of it (a loop's count, a
+branch, a key) gets one, and the program a check that the number is the same: other sizes are then an error in place of a wrong result.
 """
 
 from __future__ import annotations
@@ -71,7 +71,26 @@ class TracedNumber:
         return hash(self._fixed())
 
     def __bool__(self) -> bool:
-        return bool(self.tracer.require(_compared("ne", operator.ne), self, 0))
+        return self.tracer.require(("ne", operator.ne), self, 0)
+
+    # --- what needs none ---
+    def __neg__(self) -> Any:
+        return self.tracer.computed("neg", operator.neg, self)
+
+    def __pos__(self) -> TracedNumber:
+        return self
+
+    def __abs__(self) -> Any:
+        return self if self.tracer.require(("ge", operator.ge), self, 0) else -self
+
+    def __pow__(self, other: Any) -> Any:
+        return self._fixed() ** plain(other)
+
+    def __rpow__(self, other: Any) -> Any:
+        return other ** self._fixed()
+
+    def __divmod__(self, other: Any) -> Any:
+        return operator.floordiv(self, other), operator.mod(self, other)
 
     def __repr__(self) -> str:
         return repr(self.value)
@@ -111,10 +130,6 @@ class TracedFloat(TracedNumber):
         return bool(self._fixed().is_integer())
 
 
-def _compared(name: str, function: Callable[[Any, Any], bool]) -> tuple[str, Callable[[Any, Any], bool]]:
-    return name, function
-
-
 def plain(x: Any) -> Any:
     """The number of the example, of what stands for one."""
     return x.value if isinstance(x, TracedNumber) else x
@@ -132,7 +147,7 @@ def _arithmetic(name: str, called: str) -> tuple[Callable[..., Any], Callable[..
 
     def backward(self: TracedNumber, other: Any) -> Any:
         if isinstance(other, TensorBase):
-            return _of_tensor(name, other, self)
+            return getattr(other, _METHODS.get(name, name))(self)
         if not isinstance(other, (int, float)):
             return NotImplemented
         return self.tracer.computed(called, function, other, self)
@@ -143,16 +158,13 @@ def _arithmetic(name: str, called: str) -> tuple[Callable[..., Any], Callable[..
 def _full_like(tensor: Any, number: TracedNumber) -> Any:
     """A number as a tensor like another, for operations that take numbers behind tensors alone."""
     whole = isinstance(number, TracedFloat) and not (tensor.is_floating_point() or tensor.is_complex())
-    return REGISTRY["full_like"].function(tensor, float(number) if whole else number, **_FLOAT if whole else {})
+    return REGISTRY["full_like"].function(
+        tensor, float(number) if whole else number, **_FLOAT if whole else {}
+    )
 
 
 _FLOAT = {"dtype": by_name["float32"]}
-_METHODS = {"truediv": "div", "floordiv": "floor_divide", "mod": "remainder"}
-
-
-def _of_tensor(name: str, tensor: Any, number: TracedNumber) -> Any:
-    """A tensor and such a number: as the tensor's method, which the tracer sees."""
-    return getattr(tensor, _METHODS.get(name, name))(number)
+_METHODS = {"truediv": "div", "floordiv": "floor_divide", "mod": "remainder"}  # of tensors
 
 
 def _comparison(name: str) -> Callable[..., Any]:
@@ -168,31 +180,19 @@ def _comparison(name: str) -> Callable[..., Any]:
     return compare
 
 
-for _name, _called in (("add", "add"), ("sub", "sub"), ("mul", "mul"), ("truediv", "div"), ("floordiv", "floordiv"), ("mod", "remainder")):
+for _name, _called in (
+    ("add", "add"),
+    ("sub", "sub"),
+    ("mul", "mul"),
+    ("truediv", "div"),
+    ("floordiv", "floordiv"),
+    ("mod", "remainder"),
+):
     _forward, _backward = _arithmetic(_name, _called)
     setattr(TracedNumber, f"__{_name}__", _forward)
     setattr(TracedNumber, f"__r{_name}__", _backward)
 for _name in ("eq", "ne", "lt", "le", "gt", "ge"):
     setattr(TracedNumber, f"__{_name}__", _comparison(_name))
-
-
-def _negated(self: TracedNumber) -> Any:
-    return self.tracer.computed("neg", operator.neg, self)
-
-
-def _fixed_power(self: TracedNumber, other: Any) -> Any:
-    return plain(self._fixed()) ** other
-
-
-def _fixed_base(self: TracedNumber, other: Any) -> Any:
-    return other ** self._fixed()
-
-
-TracedNumber.__neg__ = _negated  # type: ignore[attr-defined]
-TracedNumber.__pos__ = lambda self: self  # type: ignore[attr-defined]
-TracedNumber.__abs__ = lambda self: self if plain(self >= 0) else -self  # type: ignore[attr-defined,operator]
-TracedNumber.__pow__, TracedNumber.__rpow__ = _fixed_power, _fixed_base  # type: ignore[attr-defined]
-TracedNumber.__divmod__ = lambda self, other: (self // other, self % other)  # type: ignore[attr-defined]
 
 
 class TracedSize(Size):
@@ -239,7 +239,9 @@ def _tracer_of(t: Any) -> Tracer | None:
 def _shape(t: Any) -> Any:
     tracer = _tracer_of(t)
     found = TensorBase.shape.__get__(t)
-    return found if tracer is None else TracedSize([tracer.asked("size", t, d, n) for d, n in enumerate(found)])
+    return (
+        found if tracer is None else TracedSize([tracer.asked("size", t, d, n) for d, n in enumerate(found)])
+    )
 
 
 def _size(t: Any, dim: Any = None) -> Any:
@@ -252,7 +254,7 @@ def _size(t: Any, dim: Any = None) -> Any:
 
 def _stride(t: Any, dim: Any = None) -> Any:
     tracer = _tracer_of(t)
-    found = TensorBase.stride(t) if dim is None else TensorBase.stride(t, dim)
+    found: Any = TensorBase.stride(t) if dim is None else TensorBase.stride(t, dim)
     if tracer is None:
         return found
     if dim is not None:
@@ -319,7 +321,7 @@ def watch_sizes() -> None:
         if _traces == 1:
             for name, value in _PATCHES.items():
                 setattr(Tensor, name, value)
-            RNNBase._layers = _recurrent_layers  # type: ignore[method-assign]
+            RNNBase._layers = _recurrent_layers  # type: ignore[method-assign,assignment]
 
 
 def unwatch_sizes() -> None:

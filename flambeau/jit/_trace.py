@@ -12,7 +12,8 @@ from ..core.base.tensor import TensorBase
 from ..core.call.operation import Op, behind
 from ..core.tape import is_grad_enabled
 from ..graph.record import Recording, place, serial
-from ..library._calls import CODES, written
+from ..library._calls import CODES
+from ..library._written import written
 from ..overrides import TorchFunctionMode
 from ._indexing import read, write
 from ._own import OWN, own_name
@@ -68,9 +69,11 @@ class _Mode(TorchFunctionMode):
 
 
 class Tracer:
-    """Within it, what a thread's tensors go through becomes code; `attributes` are the tensors of a module by identity, with their paths."""
+    """Within it, what a thread's tensors go through becomes code; `attributes` are a module's tensors by identity, with their paths."""
 
-    def __init__(self, who: str, attributes: dict[int, tuple[Any, tuple[str, ...]]], taken: Sequence[str]) -> None:
+    def __init__(
+        self, who: str, attributes: dict[int, tuple[Any, tuple[str, ...]]], taken: Sequence[str]
+    ) -> None:
         self.mode = _Mode(self)
         self.who, self.attributes = who, attributes
         self.suspended = 0
@@ -113,7 +116,11 @@ class Tracer:
 
     def named(self, wish: str) -> str:
         """A variable's name that is like `wish`."""
-        base = wish if is_plain_name(wish) else f"_{''.join(c if c.isalnum() and c.isascii() else '_' for c in wish)}"
+        base = (
+            wish
+            if is_plain_name(wish)
+            else f"_{''.join(c if c.isalnum() and c.isascii() else '_' for c in wish)}"
+        )
         name, k = base, 0
         while name in self.taken or name[:1] == "_" and name[1:].isdecimal():
             name, k = f"{base}{k}", k + 1
@@ -232,7 +239,9 @@ class Tracer:
         found = bool(function(plain(a), plain(b)))
         outer, self.uses = self.uses, set()
         test = f"torch.{called}({self._note(a)}, {self._note(b)})"
-        if test not in self.checked and not (isinstance(a, TracedNumber) and isinstance(b, TracedNumber) and a.name == b.name):
+        if test not in self.checked and not (
+            isinstance(a, TracedNumber) and isinstance(b, TracedNumber) and a.name == b.name
+        ):
             self.checked.add(test)
             why = quoted(
                 f"the program was traced where a size of {plain(a)} {'is' if found else 'is not'} {called} {plain(b)}{_at_line()}, "
@@ -268,7 +277,11 @@ class Tracer:
         self.uses = uses
         if isinstance(result, (bool, int, float, complex)) or op.entry.name in _LOOKS:
             self._look(op, result)
-        elif text is not None and self.count is not None and self.count != _count(result, found_list=self.listed):
+        elif (
+            text is not None
+            and self.count is not None
+            and self.count != _count(result, found_list=self.listed)
+        ):
             self.uses = set()
             self._results(self._own(op, args, kwargs), result, given if op.writes else set(), False)
         elif text is None:
@@ -361,7 +374,12 @@ class Tracer:
     def _given_values(self, op: Op, args: tuple, result: Any) -> None:
         """A tensor that was made of Python's values: a constant, or what a size is."""
         if len(args) == 1 and isinstance(args[0], TracedNumber):
-            self._results(f"torch.to(ops.prim.NumToTensor({self._note(args[0])}), {CODES[result.dtype]})", result, set(), True)
+            self._results(
+                f"torch.to(ops.prim.NumToTensor({self._note(args[0])}), {CODES[result.dtype]})",
+                result,
+                set(),
+                True,
+            )
             return
         for number in _numbers(args):
             self.require_equal(number)
@@ -376,7 +394,9 @@ class Tracer:
         name, copied = self.fresh(), self.fresh()
         self.add(f"{name} = CONSTANTS.c{len(self.constants) - 1}", (name,), pure=True)
         self.uses.add(name)
-        self.add(f"{copied} = torch.clone({name})", (copied,), pure=True)  # each run has its own, as in the program
+        self.add(
+            f"{copied} = torch.clone({name})", (copied,), pure=True
+        )  # each run has its own, as in the program
         return copied
 
 

@@ -1,4 +1,4 @@
-"""Types as serialised code writes them: `Optional[List[int]]`, `__torch__.Foo`; whether a value is of one, and what `annotate` makes of it."""
+"""Types as serialised code writes them: `Optional[List[int]]`, `__torch__.Foo`; whether a value is of one."""
 
 from __future__ import annotations
 

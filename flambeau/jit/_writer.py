@@ -18,7 +18,12 @@ from ..core.base.tensor import TensorBase
 from ._modules import RecursiveScriptModule
 from ._objects import EnumValue, ScriptClass, ScriptObject
 
-_LISTS = {"int": "build_intlist", "float": "build_doublelist", "bool": "build_boollist", "Tensor": "build_tensorlist"}
+_LISTS = {
+    "int": "build_intlist",
+    "float": "build_doublelist",
+    "bool": "build_boollist",
+    "Tensor": "build_tensorlist",
+}
 _INT64 = 1 << 63
 
 
@@ -31,7 +36,8 @@ class _Pickle:
         self.memo: dict[Any, int] = {}
         self.held: list[Any] = []  # whose identities are keys of the memo
 
-    def bytes(self) -> bytes:
+    def content(self) -> bytes:
+        """The pickle."""
         return b"".join([*self.parts, b"."])
 
     def put(self, *parts: bytes) -> None:
@@ -110,7 +116,9 @@ class _Pickle:
             self.text(str(x))
             self.put(b"tR")
         else:
-            raise RuntimeError(f"{display.NAME}.jit.save: an attribute of type {type(x).__name__} cannot be saved")
+            raise RuntimeError(
+                f"{display.NAME}.jit.save: an attribute of type {type(x).__name__} cannot be saved"
+            )
 
     def list(self, x: list[Any], kind: ast.expr | None, element: ast.expr | None) -> None:
         special = _LISTS.get(element.id) if isinstance(element, ast.Name) else None
@@ -183,7 +191,11 @@ def _inner(kind: ast.expr | None) -> list[ast.expr]:
 
 def state_of(module: RecursiveScriptModule) -> dict[str, Any]:
     """The attributes that a module's class declares, in its order."""
-    return {n: module.script_attribute(n) for n in module.script_class.annotations if n not in module.script_class.constants}
+    return {
+        n: module.script_attribute(n)
+        for n in module.script_class.annotations
+        if n not in module.script_class.constants
+    }
 
 
 def archive(module: RecursiveScriptModule, root: str, extra: dict[str, Any]) -> Callable[[Any], None]:
@@ -196,7 +208,7 @@ def archive(module: RecursiveScriptModule, root: str, extra: dict[str, Any]) -> 
         storages = Storages(legacy=False)
         pickle = _Pickle(storages)
         pickle.value(value)
-        pickles[what] = pickle.bytes(), storages
+        pickles[what] = pickle.content(), storages
     records = {f"extra/{n}": v.encode() if isinstance(v, str) else bytes(v) for n, v in extra.items()}
 
     def write(file: Any) -> None:
@@ -222,5 +234,3 @@ def archive(module: RecursiveScriptModule, root: str, extra: dict[str, Any]) -> 
         written.close()
 
     return write
-
-

@@ -9,8 +9,8 @@ FORMS: dict[str, Callable[..., Any]] = {}
 
 
 def form(*operations: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """The function of an operation's arguments that gives ATen's name, arguments by position and by name, and where ATen has several results which
-    one it is; None where there is no such call there."""
+    """The function of an operation's arguments that gives ATen's name, arguments by position and by name, and where ATen has several
+    results which one it is; None where there is no such call there."""
 
     def declare(function: Callable[..., Any]) -> Callable[..., Any]:
         FORMS.update(dict.fromkeys(operations, function))
@@ -123,7 +123,11 @@ def _interpolate(
 @form("grid_sample")
 def _grid_sample(input, grid, mode="bilinear", padding_mode="zeros", align_corners=None):
     modes = ("bilinear", "nearest", "bicubic"), ("zeros", "border", "reflection")
-    return "grid_sampler", (input, grid, modes[0].index(mode), modes[1].index(padding_mode), bool(align_corners)), {}
+    return (
+        "grid_sampler",
+        (input, grid, modes[0].index(mode), modes[1].index(padding_mode), bool(align_corners)),
+        {},
+    )
 
 
 def _pools(n: int) -> None:

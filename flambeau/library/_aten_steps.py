@@ -243,6 +243,7 @@ def _fft_c2r(x, dims, normalization, size):
     made = names()["fft_irfftn"](x, s=sizes, dim=dims, norm="forward")
     return _scaled(made, dims, normalization, made.shape)
 
+
 def _upsampled(mode: str, aligned: bool) -> Callable[..., Any]:
     """A resampling by sizes or factors; factors win where both are given, as sizes of a trace are those of its example."""
 

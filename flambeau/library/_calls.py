@@ -17,7 +17,6 @@ from ..core.base import formats
 from ..core.base.dtypes import by_name
 from ..core.base.dtypes import device as Device
 from ..core.base.dtypes import dtype as DType
-from ..core.call.operation import Op
 from . import _aten, _aten_steps  # noqa: F401  the second defines its operations
 from ._packets import DEFINED
 from ._schema import Argument, FunctionSchema, parse_schema
@@ -52,10 +51,10 @@ FORMATS = {
     3: formats.channels_last_3d,
 }
 CODES: dict[Any, int] = {value: code for table in (DTYPES, LAYOUTS, FORMATS) for code, value in table.items()}
-_TABLES = {"ScalarType": DTYPES, "Layout": LAYOUTS, "MemoryFormat": FORMATS}
+_TABLES: dict[str, dict[int, Any]] = {"ScalarType": DTYPES, "Layout": LAYOUTS, "MemoryFormat": FORMATS}
 REDUCTIONS = ("none", "mean", "sum")
 # Which library computes, and where memory lies: nothing of what comes out.
-_HINTS = frozenset(
+HINTS = frozenset(
     (
         "cudnn_enabled",
         "cudnn_enable",
@@ -67,7 +66,7 @@ _HINTS = frozenset(
         "path",
     )
 )
-_NONE = object()
+ABSENT = object()
 
 
 class Unfit(Exception):
@@ -142,24 +141,16 @@ def fitted(value: Any, base: str, form: str, length: int | None, loosely: bool) 
     raise Unfit
 
 
-def _same(a: Any, b: Any) -> bool:
+def same(a: Any, b: Any) -> bool:
     if is_tensor(a) or is_tensor(b):
         return a is b
     if isinstance(a, (list, tuple)) or isinstance(b, (list, tuple)):
         both = isinstance(a, (list, tuple)) and isinstance(b, (list, tuple))
-        return both and len(a) == len(b) and all(map(_same, a, b))
+        return both and len(a) == len(b) and all(map(same, a, b))
     return kind_of(a) is type(a) and kind_of(b) is type(b) and (a is b or a == b)
 
 
 # --- overloads ------------------------------
-class Written(NamedTuple):
-    """A call as ATen has it: the values of its arguments in the schema's order; those left out at the end are not there."""
-
-    overload: Overload
-    values: list[tuple[str, Any]]  # names are "" for arguments by position
-    item: int | None = None  # which of ATen's results is the call's one
-
-
 class Overload:
     """An overload of ATen, or of another namespace: its schema, and what computes it here."""
 
@@ -170,23 +161,23 @@ class Overload:
 
     @functools.cached_property
     def plan(self) -> list[Any]:
-        """For each argument the parameter that it is here; `_NONE` where there is none."""
+        """For each argument the parameter that it is here; `ABSENT` where there is none."""
         if not self.own:
-            return [_Target(a.name, k, False) for k, a in enumerate(self.arguments)]
+            return [Target(a.name, k, False) for k, a in enumerate(self.arguments)]
         return _matched(self.arguments, _aten._parameters(self.function))
 
     def bind(self, args: Sequence[Any], kwargs: dict[str, Any], loosely: bool = False) -> list[Any]:
-        """The values in the schema's order, `_NONE` for those left out; Unfit where they are no call of it."""
+        """The values in the schema's order, `ABSENT` for those left out; Unfit where they are no call of it."""
         if len(args) > len(self.arguments):
             raise Unfit
-        values = [*args, *[_NONE] * (len(self.arguments) - len(args))]
+        values = [*args, *[ABSENT] * (len(self.arguments) - len(args))]
         for name, value in kwargs.items():
             k = self.names.get(name)
-            if k is None or values[k] is not _NONE:
+            if k is None or values[k] is not ABSENT:
                 raise Unfit
             values[k] = value
         for k, (argument, value) in enumerate(zip(self.arguments, values)):
-            if value is _NONE:
+            if value is ABSENT:
                 if not argument.defaulted:
                     raise Unfit
                 continue
@@ -205,7 +196,7 @@ class Overload:
         args: list[Any] = []
         kwargs: dict[str, Any] = {} if out is None else {"out": out}
         for argument, target, value in zip(self.arguments, self.plan, values):
-            if value is _NONE:
+            if value is ABSENT:
                 if target is None or not target.differs:
                     continue
                 value = argument.default_value
@@ -245,7 +236,7 @@ class Overload:
                 given = kwargs[key] if isinstance(key, str) else args[key]
                 if given == [] and argument.default_value == [] if isinstance(given, list) else False:
                     continue
-                if target is None and (argument.name in _HINTS or given is None):
+                if target is None and (argument.name in HINTS or given is None):
                     continue
                 if target is None or target.spreads or argument.type.base == "Generator":
                     return None
@@ -259,46 +250,6 @@ class Overload:
             else:
                 named.append((target.name, part))
         return Prepared(self.function, parts, named, len(args))
-
-    def of(self, given: dict[str, Any], defaults: dict[str, Any]) -> Written:
-        """A call of the operation here, with its bound arguments, as a call of this overload; Unfit where it cannot be one."""
-        left = dict(given)
-        found: list[tuple[Argument, Any]] = []
-        for argument, target in zip(self.arguments, self.plan):
-            if target is not None and target.spreads and not target.alone:
-                value = _item(left, target)
-            elif target is None or target.name not in left:
-                if target is not None and target.name in defaults:
-                    value = defaults[target.name]
-                    if value is None and argument.defaulted:
-                        continue
-                elif not argument.defaulted:
-                    if argument.name in _HINTS:
-                        found.append((argument, argument.type.base == "bool"))
-                        continue
-                    raise Unfit
-                else:
-                    continue
-            else:
-                value = left.pop(target.name)
-            if target.reduces:
-                if value not in REDUCTIONS:
-                    raise Unfit
-                value = REDUCTIONS.index(value)
-            if target.spreads and target.alone and len(value) == 1 and isinstance(value[0], (list, tuple)):
-                value = value[0]
-            t = argument.type
-            if t.base == "Generator":
-                if value is not None:
-                    raise Unfit
-                continue
-            if argument.defaulted and (_same(value, argument.default_value) or (value is None and argument.default_value == [])):
-                continue
-            found.append((argument, fitted(value, t.base, t.form, t.length, False)))
-        for name, value in left.items():
-            if value != () and (name not in defaults or not _same(value, defaults[name])):
-                raise Unfit
-        return Written(self, _in_order(self.arguments, found))
 
 
 class Part(NamedTuple):
@@ -342,14 +293,19 @@ def _converter(kind: Any, value: Any, loosely: bool) -> Callable[[Any], Any] | N
     if value is None or (base == "Any"):
         return None
     listed = form.removesuffix("?").endswith("[]")
-    if listed != isinstance(value, (list, tuple)) or (loosely and base != "Tensor") or base in _TABLES or base == "Device":
+    if (
+        listed != isinstance(value, (list, tuple))
+        or (loosely and base != "Tensor")
+        or base in _TABLES
+        or base == "Device"
+    ):
         return lambda v: fitted(v, base, form, length, loosely)
     if not listed and base in _KINDS and type(value) not in _KINDS[base]:
         return lambda v: fitted(v, base, form, length, loosely)
     return None
 
 
-class _Target:
+class Target:
     """The parameter that an argument is."""
 
     def __init__(self, name: str, place: int, differs: bool) -> None:
@@ -358,29 +314,9 @@ class _Target:
         self.alone = True  # the only argument that a parameter for many takes
 
 
-def _item(left: dict[str, Any], target: _Target) -> Any:
-    """The next of the values that a parameter for many was given."""
-    if not left.get(target.name):
-        raise Unfit
-    value, *rest = left[target.name]
-    left[target.name] = tuple(rest)
-    return value
-
-
-def _in_order(
-    arguments: Sequence[Argument], found: list[tuple[Argument, Any]]
-) -> list[tuple[str, Any]]:
-    """By position as far as all before it are there, by name from then on."""
-    written, by_name = [], False
-    for k, (argument, value) in enumerate(found):
-        by_name = by_name or argument.kwarg_only or arguments[k] is not argument
-        written.append((argument.name if by_name else "", value))
-    return written
-
-
 def _require_default(overload: Overload, argument: Argument, value: Any) -> None:
     told = argument.default_value if argument.defaulted else None
-    if value is None or argument.name in _HINTS or (argument.defaulted and value == told):
+    if value is None or argument.name in HINTS or (argument.defaulted and value == told):
         return
     if argument.type.base == "Layout" and value is formats.strided:
         return
@@ -393,7 +329,9 @@ def _is_alike(parameter: inspect.Parameter, argument: Argument) -> bool:
     """Whether a parameter may be an argument of another name: not by its default."""
     if parameter.name == "inplace":
         return False
-    return parameter.default in (parameter.empty, None) or (type(parameter.default) is bool) == (argument.type.base == "bool")
+    return parameter.default in (parameter.empty, None) or (type(parameter.default) is bool) == (
+        argument.type.base == "bool"
+    )
 
 
 def _matched(arguments: Sequence[Argument], signature: inspect.Signature) -> list[Any]:
@@ -414,7 +352,7 @@ def _matched(arguments: Sequence[Argument], signature: inspect.Signature) -> lis
         if p is None and many is not None and k > many and not argument.kwarg_only:
             p = parameters[many]
         if p is None and more and argument.kwarg_only:
-            target = _Target(argument.name, -1, False)
+            target = Target(argument.name, -1, False)
             target.drops_none = True
             found.append(target)
             continue
@@ -423,8 +361,8 @@ def _matched(arguments: Sequence[Argument], signature: inspect.Signature) -> lis
             continue
         place = parameters.index(p) if p.kind is not p.KEYWORD_ONLY else -1
         own = None if p.default is p.empty else p.default
-        differs = argument.defaulted and not _same(own, argument.default_value)
-        target = _Target(p.name, place, differs and argument.default_value is not None)
+        differs = argument.defaulted and not same(own, argument.default_value)
+        target = Target(p.name, place, differs and argument.default_value is not None)
         target.spreads = p.kind is p.VAR_POSITIONAL
         target.reduces = argument.name == "reduction" and argument.type.base == "int" and isinstance(own, str)
         found.append(target)
@@ -435,7 +373,7 @@ def _matched(arguments: Sequence[Argument], signature: inspect.Signature) -> lis
 
 
 @functools.cache
-def _texts() -> dict[str, list[str]]:
+def texts() -> dict[str, list[str]]:
     """ATen's schemas by name."""
     found: dict[str, list[str]] = {}
     for line in (Path(__file__).parent / "aten_schemas.txt").read_text().splitlines():
@@ -449,19 +387,22 @@ def _declared(name: str) -> tuple[Overload, ...]:
     op = _aten.names().get(name)
     if op is None:
         return ()
-    found = (Overload(parse_schema("aten::" + text), op, True) for text in _texts().get(name, ()))
-    return tuple(overload for overload in found if _is_covered(overload))
+    found = (Overload(parse_schema("aten::" + text), op, True) for text in texts().get(name, ()))
+    return tuple(overload for overload in found if is_covered(overload))
 
 
-def _is_covered(overload: Overload) -> bool:
+def is_covered(overload: Overload) -> bool:
     """Whether every argument that must be given is a parameter here, and the other way round."""
     for argument, target in zip(overload.arguments, overload.plan):
-        if target is None and not argument.defaulted and argument.name not in _HINTS:
+        if target is None and not argument.defaulted and argument.name not in HINTS:
             return False
     reached = {t.name for t in overload.plan if t is not None}
     plain = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.POSITIONAL_ONLY)
     signature = _aten._parameters(overload.function)
-    return all(p.name in reached or p.default is not p.empty or p.kind not in plain for p in signature.parameters.values())
+    return all(
+        p.name in reached or p.default is not p.empty or p.kind not in plain
+        for p in signature.parameters.values()
+    )
 
 
 def overloads(namespace: str, name: str) -> tuple[Overload, ...]:
@@ -471,144 +412,6 @@ def overloads(namespace: str, name: str) -> tuple[Overload, ...]:
     if namespace == "aten":
         return found + _declared(name)
     return found
-
-
-@functools.cache
-def _writable(op: Op) -> tuple[Overload, ...]:
-    """The overloads that calls of an operation may be written as: those of its names in ATen, and of its public places there."""
-    names = [name for name, known in _aten.names().items() if known is op]
-    names.sort(key=lambda name: name != getattr(op, "aten", None))  # what the declaration says comes first
-    entry = op.entry
-    if entry is not None:
-        ending = "_" if op is entry.in_place else ""
-        for place in entry.places:
-            name = place.rpartition(".")[2] + ending
-            if name not in names and name in _texts():
-                names.append(name)
-    found = (Overload(parse_schema("aten::" + text), op, True) for name in names for text in _texts().get(name, ()))
-    return tuple(sorted((overload for overload in found if _is_covered(overload)), key=_left_out))
-
-
-def _left_out(overload: Overload) -> int:
-    """How many parameters that matter by default an overload does not have."""
-    reached = {t.name for t in overload.plan if t is not None}
-    own = _aten._parameters(overload.function).parameters.values()
-    return sum(p.name not in reached and p.default not in (p.empty, None, False) for p in own)
-
-
-def _one_list(values: Sequence[Any]) -> Any:
-    """What a parameter for many was given: the numbers themselves, or a list of them."""
-    return values[0] if len(values) == 1 and isinstance(values[0], (list, tuple)) else values
-
-
-def bound(op: Op, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The arguments of a call by parameter, those named beside a catch-all too, and the defaults."""
-    signature = _aten._parameters(op)
-    parameters = list(signature.parameters.values())
-    positional = [p for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
-    sized = len(positional) - 1 if positional and positional[-1].name == "size" else len(args)
-    if len(args) > sized and kind_of(args[sized]) is int:  # `zeros(2, 3)`
-        args = (*args[:sized], args[sized:])
-    try:
-        found = signature.bind(*args, **kwargs).arguments
-    except TypeError as error:
-        raise Unfit(str(error)) from None
-    for k, p in enumerate(parameters):
-        if p.kind is p.VAR_KEYWORD and p.name in found:
-            found.update(found.pop(p.name))
-        if p.kind is p.VAR_POSITIONAL and found.get(p.name) and k + 1 < len(parameters):
-            named = parameters[k + 1]  # the same by name: `view(*shape, size=None, dtype=None)`
-            alike = named.name in p.name or (p.name, named.name) == ("shape", "size")
-            if named.kind is named.KEYWORD_ONLY and alike:
-                value = _one_list(found.pop(p.name))
-                alone = isinstance(value, tuple) and len(value) == 1 and isinstance(value[0], DType)
-                found["dtype" if alone else named.name] = value[0] if alone else value
-    defaults = {p.name: p.default for p in parameters if p.default is not p.empty}
-    return dict(found), defaults
-
-
-def written(op: Op, args: Sequence[Any], kwargs: dict[str, Any]) -> Written | None:
-    """A call of one of our operations as ATen has it; None where ATen has no such call."""
-    from ._aten_forms import FORMS
-
-    try:
-        given, defaults = bound(op, args, kwargs)
-    except Unfit:
-        return None
-    form = FORMS.get(op.entry.name) if op.entry is not None and op is op.entry.function else None
-    if form is not None:
-        found = _formed(form, given)
-        if found is not None:
-            return found
-    in_place = given.get("inplace") is True
-    if in_place:
-        given["inplace"] = False
-    for overload in _writable(op):
-        try:
-            found = overload.of(given, defaults)
-        except Unfit:
-            continue
-        if not in_place:
-            return _settled(overload, found, defaults)
-        name = overload.schema.name.removeprefix("aten::") + "_"
-        values = {overload.arguments[k].name if not n else n: v for k, (n, v) in enumerate(found.values)}
-        return _fitting(name, (), values)
-    return None
-
-
-def _settled(overload: Overload, found: Written, defaults: dict[str, Any]) -> Written:
-    """The call with so many of its defaults written out that ATen takes this overload of the name and no other."""
-    args = [v for n, v in found.values if not n]
-    kwargs = {n: v for n, v in found.values if n}
-    for text in _texts()[overload.schema.name.removeprefix("aten::")]:
-        other = parse_schema("aten::" + text)
-        if str(other) == str(overload.schema):
-            return found
-        try:
-            Overload(other, None, False).bind(args, kwargs)
-        except Unfit:
-            continue
-        break
-    given = {overload.arguments[k].name if not n else n: v for k, (n, v) in enumerate(found.values)}
-    whole = []
-    for argument, target in zip(overload.arguments, overload.plan):
-        if argument.name in given:
-            whole.append((argument, given[argument.name]))
-        elif target is not None and defaults.get(target.name) is not None:
-            value = defaults[target.name]
-            value = REDUCTIONS.index(value) if target.reduces else value
-            whole.append((argument, value))
-    return Written(overload, _in_order(overload.arguments, whole), found.item)
-
-
-def _formed(form: Callable[..., Any], given: dict[str, Any]) -> Written | None:
-    try:
-        found = form(**given)
-    except (TypeError, Unfit):
-        return None
-    return None if found is None else _fitting(*found)
-
-
-class First(NamedTuple):
-    """What a form gives where the call's result is the first of several that ATen has."""
-
-    name: str
-    args: Sequence[Any]
-    kwargs: dict[str, Any]
-    item: int = 0
-
-
-def _fitting(name: str, args: Sequence[Any], kwargs: dict[str, Any], item: int | None = None) -> Written | None:
-    """A call of ATen with these arguments as the first overload that takes them has it."""
-    for text in _texts().get(name, ()):
-        overload = Overload(parse_schema("aten::" + text), None, False)
-        try:
-            values = overload.bind(args, kwargs)
-        except Unfit:
-            continue
-        given = [(a, v) for a, v in zip(overload.arguments, values) if v is not _NONE]
-        return Written(overload, _in_order(overload.arguments, given), item)
-    return None
 
 
 def choice(

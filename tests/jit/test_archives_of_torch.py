@@ -83,7 +83,9 @@ def test_values_and_gradients(expected):
         assert {f"grad{k}" for k, g in enumerate(grads) if g is not None} == set(wanted)
         for k, g in enumerate(grads):
             if g is not None:
-                np.testing.assert_allclose(g.float().numpy(), wanted[f"grad{k}"], rtol=expected.tolerance * 10, atol=1e-3)
+                np.testing.assert_allclose(
+                    g.float().numpy(), wanted[f"grad{k}"], rtol=expected.tolerance * 10, atol=1e-3
+                )
 
 
 def test_saved_again(expected):
@@ -97,7 +99,9 @@ def test_saved_again(expected):
 def test_copied_and_moved(expected):
     twin = copy.deepcopy(expected.program)
     expected.check(twin.to("cpu"))
-    assert [id(p) for p in twin.parameters()] != [id(p) for p in expected.program.parameters()] or not list(twin.parameters())
+    assert [id(p) for p in twin.parameters()] != [id(p) for p in expected.program.parameters()] or not list(
+        twin.parameters()
+    )
     assert twin.train(False) is twin and not any(m.training for m in twin.modules())
 
 

@@ -20,7 +20,19 @@ from flambeau._files.archive import Writer
 
 FOLDER = Path(__file__).resolve().parents[1] / "data" / "torch" / "jit"
 REFUSALS = (RuntimeError, UnpicklingError, EOFError)
-WATCHED = ("exec", "os.", "subprocess.", "socket.", "shutil.", "ctypes.", "import", "winreg", "webbrowser", "ftplib", "urllib")
+WATCHED = (
+    "exec",
+    "os.",
+    "subprocess.",
+    "socket.",
+    "shutil.",
+    "ctypes.",
+    "import",
+    "winreg",
+    "webbrowser",
+    "ftplib",
+    "urllib",
+)
 
 
 class Watch:
@@ -45,7 +57,9 @@ def loaded(data: bytes) -> Any:
         return jit.load(io.BytesIO(data))
     finally:
         Watch.thread = None
-        seen = [e for e in Watch.seen if e != ("open", ("", "rb"))]  # Python's, for an error in a text without a file
+        seen = [
+            e for e in Watch.seen if e != ("open", ("", "rb"))
+        ]  # Python's, for an error in a text without a file
         assert not seen, seen
 
 
@@ -72,7 +86,9 @@ def packed(entries: dict[str, bytes]) -> bytes:
 
 def entries_of(path: Path) -> dict[str, bytes]:
     with zipfile.ZipFile(path) as archive:
-        return {n.partition("/")[2]: archive.read(n) for n in archive.namelist() if not n.endswith("debug_pkl")}
+        return {
+            n.partition("/")[2]: archive.read(n) for n in archive.namelist() if not n.endswith("debug_pkl")
+        }
 
 
 PICKLE = b"\x80\x02c__torch__\nNet\n)\x81}(X\x08\x00\x00\x00training\x89ub."
@@ -260,7 +276,9 @@ def text(t: str) -> bytes:
 
 def attribute(name: str, value: bytes, declared: str = "int") -> bytes:
     """An archive whose module has one attribute."""
-    code = CLASS + (f"  {name} : {declared}\n" if name.isidentifier() else f'  __annotations__["{name}"] = {declared}\n')
+    code = CLASS + (
+        f"  {name} : {declared}\n" if name.isidentifier() else f'  __annotations__["{name}"] = {declared}\n'
+    )
     return archive(code + METHOD + "    return x\n", PICKLE[:-3] + text(name) + value + b"ub.")
 
 
@@ -291,7 +309,9 @@ PICKLES = {
     "helper_value": attribute("a", b"ctorch.jit._pickle\nbuild_intlist\n"),
     "other_helper": attribute("a", b"ctorch.jit._pickle\nbuild_tensor_from_id\n(K\x01tR"),
     "helper_of_number": attribute("a", b"ctorch.jit._pickle\nbuild_intlist\n(K\x01tR"),
-    "holds_itself": archive(CLASS + "  a : __torch__.Net\n", b"\x80\x02c__torch__\nNet\n)\x81q\x00}(" + text("a") + b"h\x00ub."),
+    "holds_itself": archive(
+        CLASS + "  a : __torch__.Net\n", b"\x80\x02c__torch__\nNet\n)\x81q\x00}(" + text("a") + b"h\x00ub."
+    ),
     "arguments_of_new": archive(data=b"\x80\x02c__torch__\nNet\nK\x01\x85\x81}b."),
     "state_that_is_no_dictionary": archive(data=b"\x80\x02c__torch__\nNet\n)\x81]b."),
     "setstate": archive(CLASS + "  def __setstate__(self, state: int) -> NoneType:\n    return None\n"),
@@ -303,16 +323,24 @@ PICKLES = {
     ),
     "huge_tensor": archive(
         CLASS + "  a : Tensor\n",
-        PICKLE[:-3] + text("a") + tensor(b"K\x02", b"K\x00\x8a\x08\xff\xff\xff\xff\xff\xff\xff\x7f\x85K\x01\x85") + b"ub.",
+        PICKLE[:-3]
+        + text("a")
+        + tensor(b"K\x02", b"K\x00\x8a\x08\xff\xff\xff\xff\xff\xff\xff\x7f\x85K\x01\x85")
+        + b"ub.",
         **{"data/0": bytes(8)},
     ),
     "wrong_length": archive(
         CLASS + "  a : Tensor\n",
-        PICKLE[:-3] + text("a") + tensor(b"\x8a\x08\xff\xff\xff\xff\xff\xff\xff\x0f", b"K\x00K\x02\x85K\x01\x85") + b"ub.",
+        PICKLE[:-3]
+        + text("a")
+        + tensor(b"\x8a\x08\xff\xff\xff\xff\xff\xff\xff\x0f", b"K\x00K\x02\x85K\x01\x85")
+        + b"ub.",
         **{"data/0": bytes(8)},
     ),
     "tuple_of_tuples": archive(data=b"\x80\x02}(" + b"(" * 3000 + b"t" * 3000 + b"K\x01u."),
-    "copies": archive(data=b"\x80\x02]q\x00(" + b"K\x01" * 100 + b"e0" + b"ctorch\nSize\n(h\x00tR0" * 400 + b"K\x01."),
+    "copies": archive(
+        data=b"\x80\x02]q\x00(" + b"K\x01" * 100 + b"e0" + b"ctorch\nSize\n(h\x00tR0" * 400 + b"K\x01."
+    ),
     "truncated": archive(data=PICKLE[:-8]),
     "constants_that_are_no_tuple": archive(**{"constants.pkl": b"\x80\x02]."}),
     "constants_with_code": archive(**{"constants.pkl": b"\x80\x02cos\nsystem\n(" + text("ls") + b"tR."}),
@@ -387,7 +415,12 @@ def compressed_storage() -> bytes:
 def test_names_that_leave_the_folder():
     """They are names and nothing else: nothing is written anywhere."""
     code = (CLASS + METHOD + "    return x\n").encode()
-    entries = {"code/../../../../tmp/evil.py": code, "../x": b"1", "/etc/passwd": b"1", "code/__torch__/../evil.py": code}
+    entries = {
+        "code/../../../../tmp/evil.py": code,
+        "../x": b"1",
+        "/etc/passwd": b"1",
+        "code/__torch__/../evil.py": code,
+    }
     assert loaded(archive(**entries)) is not None  # type: ignore[arg-type]
     extra = {"../../data.pkl": "", "../data.pkl": "", "/etc/passwd": ""}
     jit.load(io.BytesIO(archive()), _extra_files=extra)
@@ -405,7 +438,15 @@ def test_two_entries_of_a_name():
 
 
 # --- mutations ------------------------------
-NAMES = ("mlp_traced", "flow_scripted", "counting_scripted", "classes_scripted", "containers_scripted", "nested_scripted", "indexing_traced")
+NAMES = (
+    "mlp_traced",
+    "flow_scripted",
+    "counting_scripted",
+    "classes_scripted",
+    "containers_scripted",
+    "nested_scripted",
+    "indexing_traced",
+)
 
 
 def mutated(data: bytes, rng: random.Random) -> bytes:
@@ -423,7 +464,19 @@ def mutated(data: bytes, rng: random.Random) -> bytes:
         elif kind == 3:
             made[at:at] = made[at : at + rng.randrange(1, 40)]
         else:
-            made[at:at] = rng.choice((b"__class__", b"(", b"os.system", b"\n  ", b"R", b"c", b"\xff\xff\xff\x7f", b"lambda: ", b"-"))
+            made[at:at] = rng.choice(
+                (
+                    b"__class__",
+                    b"(",
+                    b"os.system",
+                    b"\n  ",
+                    b"R",
+                    b"c",
+                    b"\xff\xff\xff\x7f",
+                    b"lambda: ",
+                    b"-",
+                )
+            )
     return bytes(made)
 
 

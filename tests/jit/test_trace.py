@@ -80,8 +80,12 @@ PROGRAMS = {
     "unflatten": lambda x: x.unflatten(1, (2, -1)).transpose(1, 2),
     "linspace": lambda x: x + flambeau.linspace(0, 1, x.shape[1]),
     "tril": lambda x: flambeau.tril(flambeau.ones(x.shape[0], x.shape[0])) @ x,
-    "positions": lambda x: F.one_hot(flambeau.arange(x.shape[0]), x.shape[0] + 1).float().T @ x.new_ones(x.shape[0]),
-    "casts": lambda x: (x.double().float() + x.long() + x.to(flambeau.float64) + x.half().float() + x.bool().int()),
+    "positions": lambda x: (
+        F.one_hot(flambeau.arange(x.shape[0]), x.shape[0] + 1).float().T @ x.new_ones(x.shape[0])
+    ),
+    "casts": lambda x: (
+        x.double().float() + x.long() + x.to(flambeau.float64) + x.half().float() + x.bool().int()
+    ),
     "half_dtype": lambda x: x.bfloat16().sum().float(),
     "compare_sizes": lambda x: x * 2 if x.shape == x.clone().shape else x,
     "einsum": lambda x: flambeau.einsum("ij,ik->jk", x, x),
@@ -117,16 +121,30 @@ def test_other_sizes(name):
     check(PROGRAMS[name], (r(2, 4),), (r(3, 4),), (r(5, 4),))
 
 
-@pytest.mark.parametrize("make, shapes", [
-    (lambda: nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.LayerNorm(4), nn.Linear(4, 2)), ((2, 3), (5, 3), (2, 2, 3))),
-    (lambda: nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2), nn.MaxPool2d(2), nn.Flatten()).eval(), ((2, 1, 6, 6), (3, 1, 8, 8))),
-    (lambda: nn.LSTM(3, 4, 2, bidirectional=True), ((5, 2, 3), (3, 4, 3))),
-    (lambda: nn.GRU(3, 4, batch_first=True), ((2, 5, 3), (4, 3, 3))),
-    (lambda: nn.RNN(3, 4), ((5, 2, 3), (2, 1, 3))),
-    (lambda: nn.TransformerEncoderLayer(4, 2, 8, batch_first=True).eval(), ((2, 3, 4), (5, 7, 4))),
-    (lambda: nn.Sequential(nn.Unflatten(1, (2, 3)), nn.ConvTranspose1d(2, 2, 2), nn.PReLU()), ((2, 6), (3, 6))),
-    (lambda: nn.utils.parametrizations.weight_norm(nn.Linear(3, 2)), ((2, 3), (4, 3))),
-])
+@pytest.mark.parametrize(
+    "make, shapes",
+    [
+        (
+            lambda: nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.LayerNorm(4), nn.Linear(4, 2)),
+            ((2, 3), (5, 3), (2, 2, 3)),
+        ),
+        (
+            lambda: nn.Sequential(
+                nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2), nn.MaxPool2d(2), nn.Flatten()
+            ).eval(),
+            ((2, 1, 6, 6), (3, 1, 8, 8)),
+        ),
+        (lambda: nn.LSTM(3, 4, 2, bidirectional=True), ((5, 2, 3), (3, 4, 3))),
+        (lambda: nn.GRU(3, 4, batch_first=True), ((2, 5, 3), (4, 3, 3))),
+        (lambda: nn.RNN(3, 4), ((5, 2, 3), (2, 1, 3))),
+        (lambda: nn.TransformerEncoderLayer(4, 2, 8, batch_first=True).eval(), ((2, 3, 4), (5, 7, 4))),
+        (
+            lambda: nn.Sequential(nn.Unflatten(1, (2, 3)), nn.ConvTranspose1d(2, 2, 2), nn.PReLU()),
+            ((2, 6), (3, 6)),
+        ),
+        (lambda: nn.utils.parametrizations.weight_norm(nn.Linear(3, 2)), ((2, 3), (4, 3))),
+    ],
+)
 def test_modules(make, shapes):
     net = make()
     traced = check(net, (r(*shapes[0]),), *[(r(*s),) for s in shapes[1:]])
@@ -161,12 +179,15 @@ def test_inputs_by_name():
     agree(mixed(x, scale=s, y=y), f(x, y, s))
 
 
-@pytest.mark.parametrize("f, what", [
-    (lambda x: {"a": x}, "dict or a list at the output"),
-    (lambda x: [x], "dict or a list at the output"),
-    (lambda x: (x, 3), "Type 'int' cannot be traced"),
-    (lambda x: None, "Type 'NoneType' cannot be traced"),
-])
+@pytest.mark.parametrize(
+    "f, what",
+    [
+        (lambda x: {"a": x}, "dict or a list at the output"),
+        (lambda x: [x], "dict or a list at the output"),
+        (lambda x: (x, 3), "Type 'int' cannot be traced"),
+        (lambda x: None, "Type 'NoneType' cannot be traced"),
+    ],
+)
 def test_results_that_cannot_be_traced(f, what):
     with pytest.raises(RuntimeError, match=what):
         jit.trace(f, r(2))
@@ -183,23 +204,26 @@ def test_inputs_that_cannot_be_traced():
 
 
 # --- what Python decides ------------------------------
-@pytest.mark.parametrize("f, good, bad", [
-    (lambda x: x * 2 if x.shape[0] > 1 else x, (3, 2), (1, 2)),
-    (lambda x: x.sum() * sum(range(x.shape[0])), (2, 5), (3, 2)),
-    (lambda x: sum(x[k] for k in range(len(x))), (2, 5), (4, 2)),
-    (lambda x: [x, x * 2, x * 3][x.shape[0] - 1], (2, 5), (3, 2)),
-    (lambda x: x * {2: 5.0, 3: 6.0}[x.shape[0]], (2, 5), (3, 2)),
-    (lambda x: x.reshape([2] * x.shape[0] + [-1]), (2, 4), (3, 8)),
-    (lambda x: x * float(x.shape[0]), (2, 5), (3, 2)),
-    (lambda x: x * max(x.shape[0], 1), (3, 3), (0, 3)),
-    (lambda x: x * x.shape[0] ** 2, (2, 5), (3, 2)),
-    (lambda x: x * np.zeros(x.shape[0]).size, (2, 5), (3, 2)),
-    (lambda x: x if x.shape[0] == x.shape[1] else x.T, (3, 3), (2, 3)),
-    (lambda x: x * 2 if x.numel() else x, (1, 2), (0, 2)),
-    (lambda x: flambeau.stack([row * k for k, row in enumerate(x)]), (2, 4), (3, 4)),
-    (lambda x: x.flatten()[: 2 * round(x.shape[0] / 2)], (2, 5), (5, 2)),
-    (lambda x: x * (7 if x.shape == (2, 2) else 1), (2, 2), (2, 3)),
-])
+@pytest.mark.parametrize(
+    "f, good, bad",
+    [
+        (lambda x: x * 2 if x.shape[0] > 1 else x, (3, 2), (1, 2)),
+        (lambda x: x.sum() * sum(range(x.shape[0])), (2, 5), (3, 2)),
+        (lambda x: sum(x[k] for k in range(len(x))), (2, 5), (4, 2)),
+        (lambda x: [x, x * 2, x * 3][x.shape[0] - 1], (2, 5), (3, 2)),
+        (lambda x: x * {2: 5.0, 3: 6.0}[x.shape[0]], (2, 5), (3, 2)),
+        (lambda x: x.reshape([2] * x.shape[0] + [-1]), (2, 4), (3, 8)),
+        (lambda x: x * float(x.shape[0]), (2, 5), (3, 2)),
+        (lambda x: x * max(x.shape[0], 1), (3, 3), (0, 3)),
+        (lambda x: x * x.shape[0] ** 2, (2, 5), (3, 2)),
+        (lambda x: x * np.zeros(x.shape[0]).size, (2, 5), (3, 2)),
+        (lambda x: x if x.shape[0] == x.shape[1] else x.T, (3, 3), (2, 3)),
+        (lambda x: x * 2 if x.numel() else x, (1, 2), (0, 2)),
+        (lambda x: flambeau.stack([row * k for k, row in enumerate(x)]), (2, 4), (3, 4)),
+        (lambda x: x.flatten()[: 2 * round(x.shape[0] / 2)], (2, 5), (5, 2)),
+        (lambda x: x * (7 if x.shape == (2, 2) else 1), (2, 2), (2, 3)),
+    ],
+)
 def test_sizes_that_python_looks_at(f, good, bad):
     """Right where what Python decided holds, an error that says so where it does not: never another value."""
     traced = jit.trace(f, r(2, 2))
@@ -223,18 +247,24 @@ def test_the_check_names_the_line():
         traced(r(1))
 
 
-@pytest.mark.parametrize("look, kind", [
-    (lambda x: x + 1 if x.sum() > 0 else x - 1, "boolean"),
-    (lambda x: x * float(x.sum()), "float"),
-    (lambda x: x * int(x.sum()), "float"),
-    (lambda x: x * x.sum().item(), "float"),
-    (lambda x: x * sum(x.tolist()), "list"),
-    (lambda x: x + flambeau.from_numpy(x.detach().numpy() * 2), "ndarray"),
-    (lambda x: x * (2 if flambeau.equal(x, x) else 3), "boolean"),
-])
+@pytest.mark.parametrize(
+    "look, kind",
+    [
+        (lambda x: x + 1 if x.sum() > 0 else x - 1, "boolean"),
+        (lambda x: x * float(x.sum()), "float"),
+        (lambda x: x * int(x.sum()), "float"),
+        (lambda x: x * x.sum().item(), "float"),
+        (lambda x: x * sum(x.tolist()), "list"),
+        (lambda x: x + flambeau.from_numpy(x.detach().numpy() * 2), "ndarray"),
+        (lambda x: x * (2 if flambeau.equal(x, x) else 3), "boolean"),
+    ],
+)
 def test_values_that_python_looks_at(look, kind):
     x = flambeau.tensor([1.0, 2.0])
-    with pytest.warns(jit.TracerWarning, match=f"Converting a tensor to a Python {kind} might cause the trace to be incorrect") as seen:
+    with pytest.warns(
+        jit.TracerWarning,
+        match=f"Converting a tensor to a Python {kind} might cause the trace to be incorrect",
+    ) as seen:
         traced = jit.trace(look, x, check_trace=False)
     assert seen[0].filename == __file__ and seen[0].lineno == look.__code__.co_firstlineno
     agree(kept(traced)(x), look(x))
@@ -278,7 +308,9 @@ def test_constants_are_copied():
 
 def test_constants_that_want_gradients_are_refused():
     weight = flambeau.ones(2, requires_grad=True)
-    with pytest.raises(RuntimeError, match=r"Cannot insert a Tensor that requires grad as a constant.*[\s\S]*test_trace.py"):
+    with pytest.raises(
+        RuntimeError, match=r"Cannot insert a Tensor that requires grad as a constant.*[\s\S]*test_trace.py"
+    ):
         jit.trace(lambda x: x * weight, r(2))
 
 
@@ -288,7 +320,9 @@ def test_what_is_not_traced_is_refused():
             y = x.detach().requires_grad_()
             return flambeau.autograd.grad((y**3).sum(), y)[0] * x
 
-    with pytest.raises(RuntimeError, match="comes of calls which are not traced, such as those of a backward pass"):
+    with pytest.raises(
+        RuntimeError, match="comes of calls which are not traced, such as those of a backward pass"
+    ):
         jit.trace(f, r(2))
     with pytest.raises(NotImplementedError, match="autocast is on"), flambeau.autocast("cpu"):
         jit.trace(lambda x: x + 1, r(2))
