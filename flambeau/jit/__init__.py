@@ -22,17 +22,15 @@ from __future__ import annotations
 
 import builtins as _builtins
 from collections.abc import Callable as _Callable
+from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 from typing import Final
 from typing import TypeVar as _TypeVar
 
-from .._compat.absent import refusing as _refusing
+from ..core.base.lazily import lazily as _lazily
 from ..futures import Future
-from ._builtins import Error
 from ._modules import RecursiveScriptModule, ScriptFunction, ScriptModule
-from ._program import TracingCheckError
-from ._public import is_tracing, load, save, trace, trace_module
-from ._trace import TracerWarning
+from ._state import is_tracing
 from .annotations import BroadcastingList1 as _  # noqa: F401  `jit.annotations`, until here a feature of __future__
 
 __all__ = [
@@ -188,4 +186,15 @@ def isinstance(obj: _Any, target_type: _Any) -> bool:
 
 _overload = _overload_method = export  # PyTorch's own spellings of marks for scripts
 _script_if_tracing = script_if_tracing
-__getattr__ = _refusing("jit")
+_WHERE = {
+    "Error": "._host",
+    "TracerWarning": "._trace",
+    "TracingCheckError": "._program",
+    **dict.fromkeys(("load", "save", "trace", "trace_module"), "._public"),
+}
+__getattr__, __dir__ = _lazily(__name__, names=_WHERE)
+if _TYPE_CHECKING:
+    from ._host import Error
+    from ._program import TracingCheckError
+    from ._public import load, save, trace, trace_module
+    from ._trace import TracerWarning

@@ -15,8 +15,9 @@ from .._tensor import Tensor
 from ..core.base import display
 from ..nn.modules.module import Module
 from ..nn.parameter import Parameter
+from ._interpreter import Program
 from ._modules import RecursiveScriptModule
-from ._objects import Enumeration, Namespace, ScriptClass, ScriptObject, construct
+from ._objects import Enumeration, ScriptClass, ScriptObject, construct
 from ._parser import Refused
 
 MOST_CODE = 1 << 28  # bytes of all code in an archive
@@ -50,7 +51,7 @@ class _Helper:
 class _Objects(Unpickler):
     """An unpickler that knows the classes of an archive, and makes modules and objects of them."""
 
-    def __init__(self, data: Any, program: Namespace, loader: Any) -> None:
+    def __init__(self, data: Any, program: Program, loader: Any) -> None:
         super().__init__(data, persistent_load=loader)
         self.program = program
         self.parameters: dict[
@@ -145,7 +146,7 @@ def load(file: Any, map_location: Any, extra_files: dict[str, Any] | None) -> Re
         raise Damaged("this is no zip archive, so no program that jit.save wrote")
     archive = Archive(source, inflating=True)
     root = _root(archive)
-    program = Namespace(_sources(archive, root), ())
+    program = Program(_sources(archive, root), ())
     constants = _reader(archive, root, "constants", program, map_location).load()
     if type(constants) is not tuple:
         raise Damaged(f"constants.pkl holds a {type(constants).__name__}, not a tuple")
@@ -195,7 +196,7 @@ def _sources(archive: Archive, root: str) -> dict[str, str]:
     return found
 
 
-def _reader(archive: Archive, root: str, what: str, program: Namespace, map_location: Any) -> _Objects:
+def _reader(archive: Archive, root: str, what: str, program: Program, map_location: Any) -> _Objects:
     data = archive.read(f"{root}/{what}.pkl")
     loader = Zip(archive, root, map_location, None, folder=what)
     return _Objects(data, program, loader.persistent_load)

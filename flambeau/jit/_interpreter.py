@@ -12,7 +12,7 @@ from typing import Any
 
 from .._tensor import Tensor
 from ..library._calls import Overload, Prepared, Unfit, choice, overloads
-from ._builtins import HOST, PRIMITIVES, TENSORS, TEXTS, Error, device_of, formatted, number, shown
+from ._host import HOST, PRIMITIVES, TENSORS, TEXTS, Error, device_of, formatted, number, shown
 from ._objects import (
     Enumeration,
     Function,
@@ -495,4 +495,16 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "ord": ord,
     "format": formatted,
 }
-__all__ = ["Compiler", "Error", "Site"]
+
+
+class Program(Namespace):
+    """The code of an archive, whose functions can be called."""
+
+    def compiled(
+        self, source: Source, definition: ast.FunctionDef
+    ) -> tuple[Callable[[list[Any]], Any], int, list[Any]]:
+        """The function as closures."""
+        return Compiler(self, source, definition).compiled()
+
+
+__all__ = ["Compiler", "Error", "Program", "Site"]

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import ast
-import textwrap
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .._tensor import Tensor
 from ..core.base import display
 from ..nn.modules.module import Module
 from ..nn.parameter import Parameter
-from ._objects import Function, ScriptClass
+
+if TYPE_CHECKING:
+    from ._objects import Function, ScriptClass
 
 
 class ScriptModule(Module):
@@ -37,7 +37,11 @@ class ScriptModule(Module):
 class RecursiveScriptModule(ScriptModule):
     """A module out of an archive, or of a trace: parameters, buffers, submodules, attributes, and methods in TorchScript's code.
 
-    It is a `Module` in all that modules do: `state_dict`, `to`, `train`, hooks, gradients.  `code` is the text of `forward`.
+    It is a `Module` in all that modules do: `state_dict`, `to`, `train`, hooks, gradients.  `code` is the text of `forward`, whose
+    inputs and results have whatever shapes and dtypes the program takes and gives.
+
+    Raises:
+        RuntimeError: it is made by its class
 
     >>> import flambeau as torch
     >>> traced = torch.jit.trace(torch.nn.Linear(2, 1), torch.ones(3, 2))
@@ -45,10 +49,11 @@ class RecursiveScriptModule(ScriptModule):
     ('RecursiveScriptModule', ['weight', 'bias'])
     >>> print(traced.code)
     def forward(self,
-        input: Tensor) -> Tensor:
+      input: Tensor) -> Tensor:
       weight = self.weight
       bias = self.bias
-      return torch.linear(input, weight, bias)
+      _0 = torch.linear(input, weight, bias)
+      return _0
     <BLANKLINE>
     """
 
@@ -169,18 +174,16 @@ class RecursiveScriptModule(ScriptModule):
 
     def save(self, f: Any, _extra_files: dict[str, Any] | None = None) -> None:
         """Write the module to a path or binary file: `jit.save`."""
-        from . import save
+        from ._writer import save_to
 
-        save(self, f, _extra_files=_extra_files)
+        save_to(self, f, _extra_files or {})
 
     def save_to_buffer(self, _extra_files: dict[str, Any] | None = None) -> bytes:
         """The bytes of the file that `save` writes."""
         from io import BytesIO
 
-        from . import save
-
         file = BytesIO()
-        save(self, file, _extra_files=_extra_files)
+        self.save(file, _extra_files)
         return file.getvalue()
 
 
@@ -226,7 +229,7 @@ class ScriptFunction:
     @property
     def code(self) -> str:
         """The text of the function."""
-        return self._module.code.replace("def forward(self,\n    ", f"def {self.name}(").replace(
+        return self._module.code.replace("def forward(self,\n  ", f"def {self.name}(").replace(
             "def forward(self)", f"def {self.name}()"
         )
 
@@ -241,6 +244,9 @@ class ScriptFunction:
 
 def code_of(function: Function) -> str:
     """The text of a function as its file has it, types of the archive's own for `self` left out."""
+    import ast
+    import textwrap
+
     node = function.definition
     lines = function.source.text.splitlines()[node.lineno - 1 : node.end_lineno]
     text = textwrap.dedent("\n".join(lines)) + "\n"

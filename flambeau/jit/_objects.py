@@ -9,7 +9,7 @@ import ast
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ._builtins import Error
+from ._host import Error
 from ._parser import Source, parse
 
 _ROOT = "__torch__"
@@ -31,12 +31,10 @@ class Function:
     def compile(self) -> tuple[Callable[[list[Any]], Any], int, list[Any]]:
         """The body as a function of a frame; Refused for code that does not hold together."""
         if self._body is None:
-            from ._interpreter import Compiler
-
             if self._compiling:
                 self.source.refuse(f"{self.name} calls itself", self.definition.lineno)
             self._compiling = True
-            self._body = Compiler(self.program, self.source, self.definition).compiled()
+            self._body = self.program.compiled(self.source, self.definition)
             self._compiling = False
         return self._body
 
@@ -222,6 +220,12 @@ class Namespace:
 
     def __deepcopy__(self, memo: Any) -> Namespace:
         return self
+
+    def compiled(
+        self, source: Source, definition: ast.FunctionDef
+    ) -> tuple[Callable[[list[Any]], Any], int, list[Any]]:
+        """A function's body as a function of a frame, how many variables frames have, and the last parameters' defaults."""
+        raise NotImplementedError
 
     def constant(self, name: str) -> Any:
         """`CONSTANTS.c3`; None where there is none."""

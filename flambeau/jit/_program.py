@@ -10,8 +10,9 @@ from typing import Any
 from .._tensor import Tensor
 from ..core.base.tensor import TensorBase
 from ..nn.modules.module import Module
+from ._interpreter import Program
 from ._modules import RecursiveScriptModule, ScriptFunction
-from ._objects import Namespace, ScriptClass
+from ._objects import ScriptClass
 from ._sizes import TracedNumber
 from ._text import is_plain_name, quoted
 from ._trace import Tracer
@@ -158,7 +159,7 @@ def _class_text(name: str, module: Module, children: Mapping[str, str]) -> str:
 
 
 def built(
-    declared: Declarations, program: Namespace, module: Module, known: dict[int, RecursiveScriptModule]
+    declared: Declarations, program: Program, module: Module, known: dict[int, RecursiveScriptModule]
 ) -> RecursiveScriptModule:
     """The traced module of a module: it shares its parameters and buffers."""
     if id(module) in known:
@@ -247,7 +248,7 @@ def traced(root: Module, calls: Sequence[Call], strict: bool, who: str) -> Recur
         tracer.constants = constants
         methods.append(call.text(tracer, owner, strict))
     text = "".join(declared.texts) + "".join(methods)  # the root's class is the last
-    program = Namespace({"__torch__.py": text}, tuple(constants))
+    program = Program({"__torch__.py": text}, tuple(constants))
     module = built(declared, program, root, {})
     for method in module.script_class.methods.values():
         method.compile()

@@ -5,25 +5,13 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO
 
 from ..core.base.tensor import TensorBase
 from ..nn.modules.module import Module
 from ._modules import RecursiveScriptModule, ScriptFunction
 from ._program import Call, TracingCheckError, as_before, cloned, difference, function_of, traced
-from ._sizes import TRACING
 from ._trace import TracerWarning
-
-
-def is_tracing() -> bool:
-    """Whether this thread traces a program.
-
-    Raises nothing.
-
-    >>> is_tracing()
-    False
-    """
-    return TRACING.tracer is not None
 
 
 def _given(inputs: Any) -> tuple[Any, ...]:
@@ -217,25 +205,12 @@ def save(m: Any, f: str | os.PathLike[str] | BinaryIO, _extra_files: dict[str, A
     Traceback (most recent call last):
     AttributeError: jit.save(): expected a program of jit.trace or jit.load, got ReLU...
     """
-    from .._files.replacing import replacing
-    from .._files.writing import _root
-    from ._writer import archive
-
     module = m._module if isinstance(m, ScriptFunction) else m
     if not isinstance(module, RecursiveScriptModule):
         raise AttributeError(
             f"jit.save(): expected a program of jit.trace or jit.load, got {type(m).__name__}: trace it first"
         )
-    if hasattr(f, "write"):
-        file = cast(BinaryIO, f)
-        archive(module, "archive", dict(_extra_files or {}))(file)
-        if hasattr(file, "flush"):
-            file.flush()
-        return
-    path = os.fsdecode(cast(str, f))
-    write = archive(module, _root(path), dict(_extra_files or {}))
-    with replacing(path, False) as file:
-        write(file)
+    module.save(f, _extra_files)
 
 
 def load(

@@ -18,18 +18,10 @@ from ..core.base.tensor import TensorBase
 from ..nn.modules.rnn import RNNBase
 from ..operations.declare.registry import REGISTRY
 from ..operations.neural.recurrent.sequences import EVEN
+from ._state import TRACING
 
 if TYPE_CHECKING:
     from ._trace import Tracer
-
-
-class Tracing(threading.local):
-    """What this thread traces."""
-
-    tracer: Tracer | None = None
-
-
-TRACING = Tracing()
 
 
 class TracedNumber:

@@ -17,7 +17,8 @@ from ..library._written import written
 from ..overrides import TorchFunctionMode
 from ._indexing import read, write
 from ._own import OWN, own_name
-from ._sizes import TRACING, TracedFloat, TracedInt, TracedNumber, plain, unwatch_sizes, watch_sizes
+from ._sizes import TracedFloat, TracedInt, TracedNumber, plain, unwatch_sizes, watch_sizes
+from ._state import TRACING
 from ._text import Unwritable, aten_text, is_plain_name, own_text, quoted
 
 _PACKAGE = str(Path(__file__).resolve().parents[1])
@@ -299,7 +300,7 @@ class Tracer:
             return read(self, *args) or self._own(op, args, kwargs)
         if name == "__setitem__":
             return write(self, *args) or self._own(op, args, kwargs)
-        if name in _FROM_PYTHON and not _tensors(args[:1]):
+        if op.entry.details.get("of_values"):
             return None
         out = kwargs.get("out")
         if isinstance(out, TensorBase):
@@ -362,8 +363,6 @@ class Tracer:
 
     def _look(self, op: Op, result: Any) -> None:
         """A value that the program took out of tensors: a constant from here on."""
-        if op.entry.name in _STATIC:
-            return
         kind = {bool: "boolean", int: "integer", float: "float"}.get(type(result), type(result).__name__)
         _warn(
             f"Converting a tensor to a Python {kind} might cause the trace to be incorrect. We can't record the data flow of Python "
@@ -380,6 +379,11 @@ class Tracer:
                 set(),
                 True,
             )
+            return
+        if args and isinstance(args[0], TensorBase):  # `tensor(x)`, `as_tensor(x)`
+            text = f"torch.to({self.reference(args[0])}, {_conversion(result)})"
+            shared = result.untyped_storage() is args[0].untyped_storage()
+            self._results(text if shared else f"torch.clone(torch.detach({text}))", result, set(), False)
             return
         for number in _numbers(args):
             self.require_equal(number)
@@ -408,8 +412,6 @@ def _count(result: Any, found_list: bool) -> int:
 
 
 _LOOKS = ("numpy", "tolist")
-_STATIC = ("is_same_size", "is_signed_of", "dim_order")
-_FROM_PYTHON = ("tensor", "as_tensor", "asarray", "from_numpy", "frombuffer", "scalar_tensor")
 _PURE = ("pointwise", "view", "shape", "copy", "conversion", "reduction", "row", "creation")
 
 

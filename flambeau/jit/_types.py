@@ -8,7 +8,7 @@ from typing import Any
 
 from .._tensor import Tensor
 from ..core.base.dtypes import device as Device
-from ._builtins import number
+from ._host import number
 from ._parser import dotted
 
 Check = Callable[[Any], bool]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import struct
 import sys
 from collections.abc import Callable
@@ -11,11 +12,12 @@ from typing import Any
 from .._files import names
 from .._files.archive import Writer
 from .._files.pickling import Storages
-from .._files.writing import host_bytes
+from .._files.replacing import replacing
+from .._files.writing import _root, host_bytes
 from ..core.base import display
 from ..core.base.dtypes import device as Device
 from ..core.base.tensor import TensorBase
-from ._modules import RecursiveScriptModule
+from ..nn.modules.module import Module
 from ._objects import EnumValue, ScriptClass, ScriptObject
 
 _LISTS = {
@@ -80,7 +82,7 @@ class _Pickle:
             self.text(x)
         elif isinstance(x, TensorBase):
             self.tensor(x)
-        elif isinstance(x, RecursiveScriptModule):
+        elif isinstance(x, Module):
             self.object(x, x.script_class, state_of(x))
         elif isinstance(x, ScriptObject):
             self.object(x, x.kind, x.values)
@@ -189,7 +191,7 @@ def _inner(kind: ast.expr | None) -> list[ast.expr]:
     return _inner(found[0]) if isinstance(kind.value, ast.Name) and kind.value.id == "Optional" else found
 
 
-def state_of(module: RecursiveScriptModule) -> dict[str, Any]:
+def state_of(module: Any) -> dict[str, Any]:
     """The attributes that a module's class declares, in its order."""
     return {
         n: module.script_attribute(n)
@@ -198,7 +200,7 @@ def state_of(module: RecursiveScriptModule) -> dict[str, Any]:
     }
 
 
-def archive(module: RecursiveScriptModule, root: str, extra: dict[str, Any]) -> Callable[[Any], None]:
+def archive(module: Any, root: str, extra: dict[str, Any]) -> Callable[[Any], None]:
     """What writes the archive of a module to a binary file; everything is checked before."""
     if sys.byteorder != "little":
         raise RuntimeError(f"{display.NAME}.jit.save: files are little-endian, this processor is not")
@@ -234,3 +236,16 @@ def archive(module: RecursiveScriptModule, root: str, extra: dict[str, Any]) -> 
         written.close()
 
     return write
+
+
+def save_to(module: Any, f: Any, extra: dict[str, Any]) -> None:
+    """Write the archive of a module to a path or binary file; a file at a path is replaced in one go."""
+    if hasattr(f, "write"):
+        archive(module, "archive", extra)(f)
+        if hasattr(f, "flush"):
+            f.flush()
+        return
+    path = os.fsdecode(f)
+    write = archive(module, _root(path), extra)
+    with replacing(path, False) as file:
+        write(file)

@@ -264,7 +264,7 @@ def test_functions_that_call_themselves():
 
 
 def test_percent_formats_have_no_width():
-    from flambeau.jit._builtins import percent_formatted
+    from flambeau.jit._host import percent_formatted
 
     assert percent_formatted("%s %d %999999999d", "a", 3, 4) == "a 3 %999999999d"
 

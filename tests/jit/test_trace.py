@@ -502,9 +502,9 @@ def test_custom_operators_are_kept_by_name():
     lib.define("scale(Tensor x, float by) -> Tensor")
     lib.impl("scale", lambda x, by: x * by, "CompositeImplicitAutograd")
     text = "class Plain(Module):\n  __parameters__ = []\n  def forward(self, x: Tensor) -> Tensor:\n    return ops.tracetests.scale(x, 3.)\n"
-    from flambeau.jit._objects import Namespace
+    from flambeau.jit._interpreter import Program
 
-    forward = Namespace({"__torch__.py": text}, ()).find(["__torch__", "Plain"]).methods["forward"]
+    forward = Program({"__torch__.py": text}, ()).find(["__torch__", "Plain"]).methods["forward"]
     agree(forward(None, flambeau.ones(2)), flambeau.full((2,), 3.0))
 
 
