@@ -227,7 +227,7 @@ class Overload:
         for argument, target in zip(self.arguments, self.plan):
             key: Any = positions.get(argument.name, argument.name)
             if isinstance(key, str) and key not in kwargs:
-                if target is None or not target.differs:
+                if target is None or not target.differs or argument.default_value == []:
                     continue
                 value = argument.default_value
                 table = _TABLES.get(argument.type.base)
@@ -245,6 +245,7 @@ class Overload:
                     continue
             if target.reduces:
                 part = part._replace(convert=REDUCTIONS.__getitem__)
+                part = part if part.key is not None else Part(None, None, REDUCTIONS[part.value])
             if target.place == len(parts) and not named:
                 parts.append(part)
             else:

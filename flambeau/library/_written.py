@@ -72,7 +72,7 @@ def _of(overload: Overload, given: dict[str, Any], defaults: dict[str, Any]) -> 
             continue
         found.append((argument, fitted(value, t.base, t.form, t.length, False)))
     for name, value in left.items():
-        if value != () and (name not in defaults or not same(value, defaults[name])):
+        if name not in defaults or not same(value, defaults[name]):
             raise Unfit
     return Written(overload, _in_order(overload.arguments, found))
 
@@ -83,6 +83,8 @@ def _item(left: dict[str, Any], target: Target) -> Any:
         raise Unfit
     value, *rest = left[target.name]
     left[target.name] = tuple(rest)
+    if not rest:
+        del left[target.name]
     return value
 
 
@@ -95,6 +97,9 @@ def _in_order(arguments: Sequence[Argument], found: list[tuple[Argument, Any]]) 
     return written
 
 
+_HOMES = ("", "Tensor", "nn.functional")  # where ATen's names are ours
+
+
 @functools.cache
 def _writable(op: Op) -> tuple[Overload, ...]:
     """The overloads that calls of an operation may be written as: those of its names in ATen, and of its public places there."""
@@ -104,8 +109,9 @@ def _writable(op: Op) -> tuple[Overload, ...]:
     if entry is not None:
         ending = "_" if op is entry.in_place else ""
         for place in entry.places:
-            name = place.rpartition(".")[2] + ending
-            if name not in names and name in texts():
+            home, _, name = place.rpartition(".")
+            name += ending
+            if home in _HOMES and name not in names and name in texts():
                 names.append(name)
     found = (
         Overload(parse_schema("aten::" + text), op, True) for name in names for text in texts().get(name, ())

@@ -45,7 +45,7 @@ def check(f: Any, example: tuple, *others: tuple, **options: Any) -> Any:
     loaded = kept(traced)
     for inputs in (example, *others):
         wanted = f(*[flambeau.Tensor.clone(t) if isinstance(t, flambeau.Tensor) else t for t in inputs])
-        for program in (traced, loaded):
+        for program in (traced, loaded, loaded):  # the second call goes another way
             agree(program(*[t.clone() if isinstance(t, flambeau.Tensor) else t for t in inputs]), wanted)
     return traced
 
@@ -96,6 +96,18 @@ PROGRAMS = {
     "where": lambda x: flambeau.where(x > 0, x, flambeau.zeros_like(x)),
     "complex": lambda x: flambeau.fft.rfft(x, norm="ortho").abs() + (x * (1 + 2j)).imag.sum(),
     "strings": lambda x: F.gelu(x, approximate="tanh") + F.mse_loss(x, x * 2, reduction="sum"),
+    "losses": lambda x: (
+        F.mse_loss(x, x * 2) + F.l1_loss(x, x + 1, reduction="none").sum() + F.huber_loss(x, -x)
+    ),
+    "classes": lambda x: F.cross_entropy(x, flambeau.arange(x.shape[0]) % 4, reduction="sum"),
+    "rolled": lambda x: x.roll(1) + x.roll((1, 2), (0, 1)) + x.sum().roll(3),
+    "squeezed": lambda x: x[:, None].squeeze(()) + x[:, None].squeeze() + x[None].squeeze((0,)),
+    "pooled": lambda x: (
+        F.max_pool1d(x[None], 2) + F.avg_pool1d(x[None], 2) + F.adaptive_avg_pool1d(x[None], 2)
+    ),
+    "defaults": lambda x: (
+        x.std() + x.var(0, correction=0).sum() + x.amax() + x.flip((0, 1)).norm() + x.std(1, True).sum()
+    ),
     "infinities": lambda x: x.masked_fill(x > 0, float("-inf")).softmax(0).nan_to_num(posinf=float("inf")),
     "numbers": lambda x: x.clamp(-0.5, 1e-3) * 1e30 / 1e30,
     "set_values": lambda x: _written(x),
