@@ -2,11 +2,12 @@
 
 python tools/archives_on_torch.py [--check]      # needs torch 2.13 beside flambeau
 python tools/archives_on_torch.py --operations [--only REGEX] [-v]
+python tools/archives_on_torch.py --back [--only REGEX] [-v]
 
 Networks are traced here on examples, saved, loaded by PyTorch, and run on inputs of other sizes.  With `--check` the exit status is 1
 where one differs.  `--operations` does the same with PyTorch's own samples of every operation (needs `opinfo.py` in the folder PARITY), and
-prints how many archives PyTorch reads with the same values: what ATen does not have stands in an archive under `ops.flambeau`, which
-PyTorch refuses by that name.
+prints how many archives PyTorch reads with the same values; `--back` has PyTorch trace the samples, and reads its archives here.  What ATen
+does not have stands in an archive under `ops.flambeau`, which PyTorch refuses by that name.
 """
 
 from __future__ import annotations
@@ -182,6 +183,57 @@ def networks(torch: Any) -> int:
     return wrong
 
 
+def back(torch: Any, only: str, verbose: bool) -> None:
+    """Print for how many operations the archives that PyTorch traced of all samples give the same values here."""
+    sys.path.insert(0, os.environ.get("PARITY", "parity"))
+    import opinfo
+
+    whole = tried = 0
+    for _, op in opinfo.public_ops():
+        name = opinfo.label(op)
+        if (
+            not re.search(only, name)
+            or opinfo.VALUES_FREE.match(op.name)
+            or torch.float32 not in op.supported_dtypes("cpu")
+        ):
+            continue
+        samples = list(op.sample_inputs("cpu", torch.float32))
+        wrong: list[str] = []
+        count = 0
+        for sample in samples[:: max(1, len(samples) // 4)]:
+            args, kwargs = (sample.input, *sample.args), sample.kwargs
+            tensors = tuple(t.detach() for t in leaves(torch, (args, kwargs)))
+            file = io.BytesIO()
+            try:
+                traced = torch.jit.trace(caller(op.op, args, kwargs, torch), tensors, check_trace=False)
+                torch.jit.save(traced, file)
+                wanted = leaves(torch, traced(*[t.clone() for t in tensors]))
+            except Exception:  # noqa: BLE001  PyTorch refuses
+                continue
+            count += 1
+            file.seek(0)
+            try:
+                given = [flambeau.from_numpy(t.resolve_conj().numpy().copy()) for t in tensors]
+                found = leaves(flambeau, flambeau.jit.load(file)(*given))
+                assert len(found) == len(wanted), f"{len(found)} tensors, {len(wanted)} there"
+                for a, b in zip(found, wanted):
+                    assert str(b.dtype).rpartition(".")[2] == a.dtype.name, f"{a.dtype} is not {b.dtype}"
+                    np.testing.assert_allclose(
+                        a.numpy(),
+                        b.resolve_conj().resolve_neg().numpy(),
+                        rtol=1e-3,
+                        atol=1e-3,
+                        equal_nan=True,
+                    )
+            except Exception as error:  # noqa: BLE001
+                wrong.append(" ".join(str(error).split())[:200])
+        tried += count > 0
+        whole += count > 0 and not wrong
+        if wrong and verbose:
+            print(f"{name}: {len(wrong)} of {count}: {wrong[0]}")
+    print(f"{whole} of {tried} operations: PyTorch's archives of all samples give the same values here")
+
+
 def operations(torch: Any, only: str, verbose: bool) -> None:
     """Print for how many operations PyTorch reads the archives of all samples with the same values."""
     sys.path.insert(0, os.environ.get("PARITY", "parity"))
@@ -222,9 +274,11 @@ def operations(torch: Any, only: str, verbose: bool) -> None:
     print(f"{whole} of {tried} operations: PyTorch reads the archives of all samples, with the same values")
 
 
-def caller(f: Any, args: Any, kwargs: Any) -> Callable[..., Any]:
+def caller(f: Any, args: Any, kwargs: Any, lib: Any = flambeau) -> Callable[..., Any]:
+    """A function of the tensors of a call, in their order."""
+
     def put(x: Any, given: Any) -> Any:
-        if isinstance(x, flambeau.Tensor):
+        if isinstance(x, lib.Tensor):
             return next(given)
         if isinstance(x, dict):
             return {k: put(v, given) for k, v in x.items()}
@@ -233,7 +287,7 @@ def caller(f: Any, args: Any, kwargs: Any) -> Callable[..., Any]:
     def call(*tensors: Any) -> Any:
         given = iter(tensors)
         a = put(args, given)
-        return tuple(leaves(flambeau, f(*a, **put(kwargs, given))))
+        return tuple(leaves(lib, f(*a, **put(kwargs, given))))
 
     return call
 
@@ -243,10 +297,11 @@ def main() -> int:
     import torch
 
     warnings.simplefilter("ignore")
-    if "--operations" in sys.argv:
-        only = sys.argv[sys.argv.index("--only") + 1] if "--only" in sys.argv else ""
-        operations(torch, only, "-v" in sys.argv)
-        return 0
+    only = sys.argv[sys.argv.index("--only") + 1] if "--only" in sys.argv else ""
+    for flag, compare_all in (("--operations", operations), ("--back", back)):
+        if flag in sys.argv:
+            compare_all(torch, only, "-v" in sys.argv)
+            return 0
     return int(networks(torch) > 0 and "--check" in sys.argv)
 
 

@@ -305,7 +305,7 @@ def _tensor(value: Any, *, dtype: Any = None, device: Any = None, requires_grad:
     return made.requires_grad_() if requires_grad else made
 
 
-host("tensor", "as_tensor", "scalar_tensor")(_tensor)
+host("tensor", "as_tensor")(_tensor)
 
 
 @primitive("TupleIndex")

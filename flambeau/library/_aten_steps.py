@@ -258,6 +258,16 @@ def _upsampled(mode: str, aligned: bool) -> Callable[..., Any]:
     return resample
 
 
+def _resized(mode: str, aligned: bool) -> Callable[..., Any]:
+    """A resampling to sizes; factors beside them say what the sizes were computed of."""
+
+    def resample(x, output_size, *rest):
+        named = {"align_corners": rest[0]} if aligned else {}
+        return REGISTRY["interpolate"].function(x, size=list(output_size), mode=mode, **named)
+
+    return resample
+
+
 for _mode, _name, _ranks in (
     ("nearest", "upsample_nearest", (1, 2, 3)),
     ("nearest-exact", "_upsample_nearest_exact", (1, 2, 3)),
@@ -268,6 +278,12 @@ for _mode, _name, _ranks in (
 ):
     for _n in _ranks:
         _aligned = "bool align_corners, " if "linear" in _mode or "cubic" in _mode else ""
+        _parts = ", ".join(
+            f"float? scales{_axis}=None" for _axis in (("",), ("_h", "_w"), ("_d", "_h", "_w"))[_n - 1]
+        )
+        step(f"{_name}{_n}d(Tensor self, SymInt[{_n}] output_size, {_aligned}{_parts}) -> Tensor")(
+            _resized(_mode, bool(_aligned))
+        )
         _head = f"{_name}{_n}d.vec(Tensor input, SymInt[]? output_size, {_aligned}float[]? scale_factors) -> Tensor"
         step(_head)(_upsampled(_mode, bool(_aligned)))
 

@@ -18,6 +18,7 @@ from ..core.base.dtypes import by_name
 from ..core.base.dtypes import device as Device
 from ..core.base.dtypes import dtype as DType
 from . import _aten, _aten_steps  # noqa: F401  the second defines its operations
+from ._aten_calls import OVERLOADS
 from ._packets import DEFINED
 from ._schema import Argument, FunctionSchema, parse_schema
 
@@ -384,12 +385,15 @@ def texts() -> dict[str, list[str]]:
 
 @functools.cache
 def _declared(name: str) -> tuple[Overload, ...]:
-    """The overloads of ATen of an operation that is declared here."""
+    """The overloads of ATen of an operation that is declared here, those with arguments of their own first."""
+    own = [
+        Overload(parse_schema("aten::" + text), function, False) for text, function in OVERLOADS.get(name, ())
+    ]
     op = _aten.names().get(name)
     if op is None:
-        return ()
+        return tuple(own)
     found = (Overload(parse_schema("aten::" + text), op, True) for text in texts().get(name, ()))
-    return tuple(overload for overload in found if is_covered(overload))
+    return (*own, *(overload for overload in found if is_covered(overload)))
 
 
 def is_covered(overload: Overload) -> bool:
