@@ -92,6 +92,7 @@ class Tracer:
         self.made: set[int] = set()  # storages of what leaves gave
         self.count: int | None = None  # of the results that ATen's call has, which is being written
         self.listed = False  # they are one list
+        self.is_own = False  # the call that is being written is none of ATen's
         self.began_with_grad = is_grad_enabled()
 
     def __enter__(self) -> Tracer:
@@ -268,6 +269,8 @@ class Tracer:
             raise RuntimeError(
                 f"{self.who}: {op.__name__}() is called with {error}, which archives cannot hold{_at_line()}"
             ) from None
+        if self.is_own and (found := self._composed(op, args, kwargs)) is not _NOTHING:
+            return found
         uses, self.uses = self.uses, set()
         given = {id(t) for t in _tensors((args, kwargs))}
         self.suspended += 1
@@ -292,9 +295,39 @@ class Tracer:
             self._results(text, result, given if in_place else set(), not in_place and op.entry.kind in _PURE)
         return result
 
+    def _composed(self, op: Op, args: tuple, kwargs: dict[str, Any]) -> Any:
+        """The result of an operation that ATen has not, by those that it calls: where all of these are ATen's, whatever the sizes."""
+        body = getattr(op, "composite", None)
+        if body is None or op.writes or "out" in kwargs or self._touches_buffers((args, kwargs)):
+            return _NOTHING
+        tables = (self.names, self.places, self.asked_for)
+        before = [dict(t) for t in tables], set(self.taken), set(self.checked), list(self.constants), len(self.lines)
+        outer, self.uses = self.uses, set()
+        try:
+            with self.mode:
+                found = body(*args, **kwargs)
+            made = self.lines[before[4] :]
+            if all(t is None or id(t) in self.names for t in _tensors(found)) and not any(map(_is_particular, made)):
+                return found
+        except Exception:  # noqa: BLE001  a body that takes no sizes but numbers; the operation itself is called below
+            found = _NOTHING
+        self.uses = outer
+        for table, entries in zip(tables, before[0]):
+            table.clear()
+            table.update(entries)
+        self.taken, self.checked = before[1], before[2]
+        self.constants[:] = before[3]
+        del self.lines[before[4] :]
+        return _NOTHING
+
+    def _touches_buffers(self, given: Any) -> bool:
+        from ..nn.parameter import Parameter
+
+        return any(id(t) in self.attributes and not isinstance(t, Parameter) for t in _tensors(given))
+
     def written(self, op: Op, args: tuple, kwargs: dict[str, Any]) -> str | None:
         """The call as code; None for one that makes a tensor of Python's values."""
-        self.count = None
+        self.count, self.is_own = None, False
         name = op.entry.name
         if name == "__getitem__":
             return read(self, *args) or self._own(op, args, kwargs)
@@ -322,6 +355,7 @@ class Tracer:
         return self._own(op, args, kwargs)
 
     def _own(self, op: Op, args: tuple, kwargs: dict[str, Any]) -> str:
+        self.is_own = True
         name = own_name(op)
         if name is None:
             raise Unwritable("arguments of its own")
@@ -411,6 +445,12 @@ def _count(result: Any, found_list: bool) -> int:
     return len(result) if isinstance(result, (tuple, list)) and not found_list else 1
 
 
+def _is_particular(line: Line) -> bool:
+    """Whether a line is read here alone, or holds for the example's sizes alone."""
+    return f"ops.{OWN}." in line.text or line.text.startswith("if ")
+
+
+_NOTHING = object()
 _LOOKS = ("numpy", "tolist")
 _PURE = ("pointwise", "view", "shape", "copy", "conversion", "reduction", "row", "creation")
 
