@@ -29,6 +29,8 @@ from .devices.streams import Event as Event
 from .futures import Future as Future
 from .amp.grad_scaler import GradScaler as GradScaler
 from ._files.records import PyTorchFileReader as PyTorchFileReader
+from .jit._modules import ScriptFunction as ScriptFunction
+from .jit._modules import ScriptModule as ScriptModule
 from .devices.streams import Stream as Stream
 from ._compat.symbolic import SymBool as SymBool
 from ._compat.symbolic import SymFloat as SymFloat
@@ -343,14 +345,6 @@ class PyObjectType:
     def __getattr__(self, name: _str) -> _Any: ...
 
 class RRefType:
-    def __init__(self, *args: _Any, **kwargs: _Any) -> None: ...
-    def __getattr__(self, name: _str) -> _Any: ...
-
-class ScriptFunction:
-    def __init__(self, *args: _Any, **kwargs: _Any) -> None: ...
-    def __getattr__(self, name: _str) -> _Any: ...
-
-class ScriptModule:
     def __init__(self, *args: _Any, **kwargs: _Any) -> None: ...
     def __getattr__(self, name: _str) -> _Any: ...
 

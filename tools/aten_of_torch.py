@@ -1,4 +1,5 @@
-"""Writes `flambeau/library/_overloads.py`: ATen's overloads of the operations that are declared here.
+"""Writes `flambeau/library/_overloads.py`, ATen's overloads of the operations that are declared here, and `aten_schemas.txt`, what these
+take and return.
 
 python tools/aten_of_torch.py [--schemas [-v]]      # needs torch 2.13 beside flambeau
 
@@ -15,6 +16,7 @@ from collections import Counter, defaultdict
 from typing import Any
 
 PAGE = pathlib.Path(__file__).parent.parent / "flambeau" / "library" / "_overloads.py"
+SCHEMAS = PAGE.parent / "aten_schemas.txt"
 
 BEGIN, END = (
     '_TABLE = """\n',
@@ -49,6 +51,43 @@ def main() -> None:
     head, _, rest = PAGE.read_text().partition(BEGIN)
     _, _, tail = rest.partition(END)
     PAGE.write_text(head + BEGIN + "\n\n".join(blocks) + END + tail)
+    SCHEMAS.write_text("\n".join(schemas((set(overloads) & set(candidates())) | steps())) + "\n")
+
+
+def steps() -> set[str]:
+    """The names of what is a step in ATen, and computed by others here; and of what calls are written as."""
+    import re
+
+    from flambeau.library import _aten_forms
+    from flambeau.library._aten_steps import STEPS
+
+    source = pathlib.Path(_aten_forms.__file__).read_text()
+    named = set(re.findall(r'"(\w+)", \(', source)) | {"split_with_sizes"}
+    sampled = {f"{name}{n}d" for name, ranks in _aten_forms._SAMPLED.values() for n in ranks}
+    return {schema.partition("(")[0].partition(".")[0] for schema in STEPS} | named | sampled
+
+
+def schemas(names: set[str]) -> list[str]:
+    """The schemas of these names that take or return tensors, without those that write to `out` and those of lists of tensors."""
+    import torch
+
+    found = []
+    for schema in torch._C._jit_get_all_schemas():
+        space, _, name = schema.name.partition("::")
+        if space != "aten" or name not in names or name.startswith("_foreach"):
+            continue
+        given = [*schema.arguments, *schema.returns]
+        lists = any(
+            a.alias_info and a.alias_info.is_write and "List" in str(a.type) for a in schema.arguments
+        )
+        written = lists or any(
+            a.is_out or ("out" in schema.overload_name and a.alias_info) for a in schema.arguments
+        )
+        if not written and any("Tensor" in str(a.type) for a in given):
+            found.append(str(schema).removeprefix("aten::"))
+    return sorted(
+        found, key=lambda text: text.partition("(")[0].partition(".")[0]
+    )  # overloads as PyTorch tries them
 
 
 def arguments(schema: Any) -> list[tuple[str, str, bool]]:

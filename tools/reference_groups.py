@@ -119,11 +119,11 @@ OTHERS = [
         "",
         "Utilities and settings",
         "_compat.switches _compat.as_torch _compat.tags accelerator core.base.device core.base.once devices.streams "
-        "compiler graph.lazy _higher_order_ops.cond futures "
+        "compiler graph.lazy _higher_order_ops.cond futures jit jit._modules "
         "core.base.formats",
     ),
     Page("flambeau.symbolic", "", "Symbolic numbers", "_compat.symbolic"),
-    Page("flambeau.absent", "", "Classes without instances", "_compat.absent jit"),
+    Page("flambeau.absent", "", "Classes without instances", "_compat.absent"),
     Page("flambeau.storage", "", "Storages and tensors by type", "storage _compat.typed"),
     Page("sparse", "sparse", "flambeau.sparse", "sparse"),
     Page("fx", "fx", "flambeau.fx", "fx"),

@@ -43,7 +43,7 @@ NAMESPACES = {
     "nn.cpp": "it holds modules written in C++ with LibTorch, which is not here",
     "utils.data.datapipes": "PyTorch deprecated it",
     "utils.hipify": "it rewrites CUDA sources, and no CUDA sources are compiled here",
-    "utils.jit": "there are no graphs yet",
+    "utils.jit": "it serves PyTorch's own compiler",
     "utils.bundled_inputs": "it serves TorchScript",
     "utils.mobile_optimizer": "it serves TorchScript",
     "utils.model_dump": "it serves TorchScript",
@@ -61,7 +61,7 @@ NAMESPACES = {
     "fx.experimental": "sizes are numbers here; of PyTorch's experiments with graphs, `proxy_tensor.make_fx` is here",
     "fx.tensor_type": "sizes are numbers, and types of graphs are not checked",
     "fx.annotate": "TorchScript's types of values",
-    "jit": "there are no graphs yet",
+    "jit": "TorchScript is not compiled here, but traced and loaded",
     "nativert": "it runs exported graphs, and graphs are not kept yet",
     "onnx": "there are no graphs yet",
     "package": "it runs code when an archive is loaded; `save` keeps state, Python's own tools keep code",
@@ -74,7 +74,7 @@ NAMESPACES = {
     "_prims": "operations are declared otherwise here",
     "_prims_common": "operations are declared otherwise here",
     "_decomp": "operations are declared otherwise here, and not made of others",
-    "_jit_internal": "there are no graphs yet",
+    "_jit_internal": "TorchScript is not compiled here",
     "_ops.HigherOrderOperator": "there are no graphs in which an operation could take functions",
     "profiler._memory_profiler": "memory is not told by what it is used for",
     "_guards": "there are no graphs yet",
@@ -135,7 +135,7 @@ def message(name: str, called: str | None = None) -> str:
 
     >>> from flambeau._compat.absent import message
     >>> message("jit.freeze")
-    'flambeau.jit.freeze is not here: there are no graphs yet (docs/coverage.md lists what is here)'
+    'flambeau.jit.freeze is not here: TorchScript is not compiled here, but traced and loaded (docs/coverage.md lists what is here)'
     """
     return f"{called or display.public(name)} is not here: {why(name)} ({PAGE})"
 

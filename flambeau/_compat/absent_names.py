@@ -251,8 +251,7 @@ NAMES = {
         TrackedFake() ValueRangesSLoc()
     """,
     "jit": """
-        Attribute() CompilationUnit() Error(Exception) TracerWarning(Warning) _get_trace_graph
-        strict_fusion()
+        Attribute() CompilationUnit() _get_trace_graph strict_fusion()
     """,
     "jit.annotations": """
         AnyType=AnyType ComplexType=ComplexType DictType=DictType FloatType=FloatType IntType=IntType

@@ -18,6 +18,7 @@ from .checksums import BLOCK
 from .errors import Damaged, require
 
 ALIGNMENT = 64
+_MOST_INFLATED = 1032  # bytes that deflate makes of one
 _LIMIT = 0xFFFFFFFF  # sizes and places from here on stand in the fields of zip64
 _DESCRIBED, _UTF8, _ENCRYPTED = 0x8, 0x800, 0x1
 _LOCAL = struct.Struct("<4sHHHHHLLLHH")
@@ -28,12 +29,13 @@ _LOCATOR = struct.Struct("<4sLQL")
 
 
 class Entry(NamedTuple):
-    """One member: where its bytes lie in the file, and what they should sum up to."""
+    """One member: where its bytes lie in the file, and what they should sum up to; `packed`: how many they are there, deflated."""
 
     name: str
     start: int
     size: int
     crc: int
+    packed: int | None = None
 
 
 # --- writing ------------------------------
@@ -198,29 +200,34 @@ def _descriptor(file: Any) -> int | None:
 class Archive:
     """The entries of a zip archive by name, once everything that its headers say is found to fit the file."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, inflating: bool = False) -> None:
         self.source = source
+        self.inflating = inflating  # deflated entries are read, too
         self.entries: dict[str, Entry] = {}
         begin, size, n = self._find_directory()
         places = self._read_directory(source.read(begin, size), n)
         places.sort()
         end = 0
-        for place, name, flags, nbytes, crc in places:
+        for place, name, flags, nbytes, crc, packed in places:
             require(place >= end, f"entry {name!r} overlaps the one before it")
-            start = self._after_local_header(place, name, flags)
-            end = start + nbytes
+            start = self._after_local_header(place, name, flags, packed is not None)
+            end = start + (nbytes if packed is None else packed)
             require(end <= begin, f"entry {name!r} of {nbytes} bytes is larger than the file")
-            self.entries[name] = Entry(name, start, nbytes, crc)
+            self.entries[name] = Entry(name, start, nbytes, crc, packed)
 
     def read(self, name: str) -> bytes:
         """The bytes of a small entry."""
         entry = self.entries[name]
-        data = self.source.read(entry.start, entry.size)
+        if entry.packed is None:
+            data = self.source.read(entry.start, entry.size)
+        else:
+            data = _inflated(entry, self.source.read(entry.start, entry.packed))
         self._compare(entry, crc32(data))
         return data
 
     def fill(self, entry: Entry, view: memoryview) -> None:
         """Fill `view` with an entry's bytes, whose checksum is compared."""
+        require(entry.packed is None, f"entry {entry.name!r} is compressed, and so no storage")
         self._compare(entry, self.source.fill(entry.start, view, bool(entry.crc)))
 
     def _compare(self, entry: Entry, crc: int) -> None:
@@ -258,8 +265,8 @@ class Archive:
         require(n * _CENTRAL.size <= size, f"a directory of {size} bytes cannot have {n} entries")
         return begin, size, n
 
-    def _read_directory(self, directory: bytes, n: int) -> list[tuple[int, str, int, int, int]]:
-        """Of each entry: its place, name, flags, size and checksum."""
+    def _read_directory(self, directory: bytes, n: int) -> list[tuple[int, str, int, int, int, int | None]]:
+        """Of each entry: its place, name, flags, size, checksum, and how many bytes it has where it is deflated."""
         at, found, names = 0, [], set()
         for _ in range(n):
             require(at + _CENTRAL.size <= len(directory), "the directory of the archive is cut short")
@@ -290,26 +297,49 @@ class Archive:
             if _LIMIT in (packed, size, place):
                 extra = directory[begin + n_name : begin + n_name + n_extra]
                 packed, size, place = _wide(extra, name, packed, size, place)
-            plain = method == 0 and packed == size and not flags & _ENCRYPTED and disk == 0
-            require(plain, f"entry {name!r} is compressed or encrypted, which is not read")
+            deflated = self.inflating and method == 8
+            plain = (deflated or (method == 0 and packed == size)) and not flags & _ENCRYPTED and disk == 0
+            kept = " (a TorchScript archive, which jit.load reads)" if "/code/" in name else ""
+            require(plain, f"entry {name!r} is compressed or encrypted, which is not read{kept}")
+            if deflated:
+                require(
+                    size <= _MOST_INFLATED * (packed + 1), f"entry {name!r}: {packed} bytes cannot be {size}"
+                )
             require(name not in names, f"two entries of the archive have the same name, {name!r}")
             names.add(name)
-            found.append((place, name, flags, size, crc))
+            found.append((place, name, flags, size, crc, packed if deflated else None))
         require(at == len(directory), "the directory of the archive has bytes left over")
         return found
 
-    def _after_local_header(self, place: int, name: str, flags: int) -> int:
+    def _after_local_header(self, place: int, name: str, flags: int, deflated: bool) -> int:
         """Where an entry's bytes begin: after a header that ends in its name and an extra field."""
         require(place + _LOCAL.size <= self.source.size, f"entry {name!r} begins after the file")
         mark, _, own, method, _, _, _, _, _, n_name, n_extra = _LOCAL.unpack(
             self.source.read(place, _LOCAL.size)
         )
-        require(mark == b"PK\3\4" and method == 0, f"entry {name!r} has no header of an uncompressed entry")
+        wanted = 8 if deflated else 0
+        require(
+            mark == b"PK\3\4" and method == wanted,
+            f"entry {name!r} has no header of an entry like the directory's",
+        )
         require(not (own ^ flags) & ~_UTF8, f"entry {name!r}: its header and the directory disagree")
         start = place + _LOCAL.size + n_name + n_extra
         same = _decoded(self.source.read(place + _LOCAL.size, n_name)) == name
         require(same, f"entry {name!r} has another name in its own header")
         return start
+
+
+def _inflated(entry: Entry, data: bytes) -> bytes:
+    """The content of a deflated entry, of exactly the size that the directory says; no more is ever made."""
+    from zlib import decompressobj, error
+
+    machine = decompressobj(-15)
+    try:
+        found = machine.decompress(data, entry.size + 1)
+    except error as wrong:
+        raise Damaged(f"entry {entry.name!r} is damaged: {wrong}") from wrong
+    require(len(found) == entry.size, f"entry {entry.name!r} has other than {entry.size} bytes")
+    return found
 
 
 def _decoded(name: bytes) -> str:

@@ -21,9 +21,11 @@ from .errors import Damaged, count, require, short
 class Zip:
     """What `persistent_load` of a zip file's pickle needs."""
 
-    def __init__(self, archive: Archive, root: str, map_location: Any, mapped: memoryview | None) -> None:
+    def __init__(
+        self, archive: Archive, root: str, map_location: Any, mapped: memoryview | None, folder: str = "data"
+    ) -> None:
         self.archive = archive
-        self.root = root
+        self.root, self.folder = root, folder
         self.mapped = mapped
         self._restore = locations.restorer(map_location)
         self._blank = locations.is_meta(map_location)
@@ -43,9 +45,9 @@ class Zip:
         kind, key, location, elements = described_storage(described, 5)
         storage = self._storages.get(key)
         if storage is None:
-            entry = self.archive.entries.get(f"{self.root}/data/{key}")
+            entry = self.archive.entries.get(f"{self.root}/{self.folder}/{key}")
             if entry is None:
-                raise Damaged(f"the archive has no entry 'data/{key}'")
+                raise Damaged(f"the archive has no entry '{self.folder}/{key}'")
             nbytes = elements * kind.itemsize
             require(
                 entry.size == nbytes,
@@ -226,7 +228,5 @@ def pickled(archive: Archive, root: str, map_location: Any, mapped: memoryview |
     """The object of a zip file."""
     loader = Zip(archive, root, map_location, mapped)
     if "constants.pkl" in {name.rpartition("/")[2] for name in archive.entries}:
-        raise Damaged(
-            "this is a TorchScript archive, made by torch.jit.save; what it holds is code, which is not read"
-        )
+        raise Damaged("this is a TorchScript archive, made by torch.jit.save, which torch.jit.load reads")
     return unpickle(archive.read(f"{root}/data.pkl"), 0, loader.persistent_load, options)[0]

@@ -183,6 +183,15 @@ class Unpickler:
             "this class/function."
         )
 
+    def new(self, cls: Any, args: Any, keywords: Any) -> Any:
+        """An object of a class, without its state; archives of programs have classes of their own."""
+        return _made(self, cls, args, keywords)
+
+    def build(self, made: Any, state: Any) -> Any:
+        """An object with its state."""
+        _set_state_of(self, made, state)
+        return made
+
     def call(self, function: Any, args: Any) -> Any:
         if self.wanted is not None:
             return None
@@ -448,13 +457,13 @@ def _reduce(m: Unpickler) -> None:
 @_step(b"\x81")
 def _new(m: Unpickler) -> None:
     args, cls = m.stack.pop(), m.stack.pop()
-    m.stack.append(_made(m, cls, args, {}))
+    m.stack.append(m.new(cls, args, {}))
 
 
 @_step(b"\x92")
 def _new_with_keywords(m: Unpickler) -> None:
     keywords, args, cls = m.stack.pop(), m.stack.pop(), m.stack.pop()
-    m.stack.append(_made(m, cls, args, keywords))
+    m.stack.append(m.new(cls, args, keywords))
 
 
 def _made(m: Unpickler, cls: Any, args: Any, keywords: Any) -> Any:
@@ -475,8 +484,11 @@ def _made(m: Unpickler, cls: Any, args: Any, keywords: Any) -> Any:
 @_step(b"b")
 def _build(m: Unpickler) -> None:
     state, made = m.stack.pop(), m.stack[-1]
-    if m.wanted is not None:
-        return
+    if m.wanted is None:
+        m.stack[-1] = m.build(made, state)
+
+
+def _set_state_of(m: Unpickler, made: Any, state: Any) -> None:
     m.charge(state)
     if m.is_users(type(made)):
         m.foreign(_set_state, made, state)

@@ -1,9 +1,16 @@
-"""TorchScript, as it is where it is switched off (PyTorch's `PYTORCH_JIT=0`): there are no graphs, so scripts are the Python they
-are written in, and nothing is being scripted or traced.
+"""TorchScript: programs that are kept.  `trace` writes down what a function or a module does with example inputs, `save` writes that to
+an archive, `load` reads it back, and those that PyTorch wrote, scripted ones too.
 
-What would need a graph (`trace`, `freeze`, `save`) is an AttributeError that says so.
+`script` is as where it is switched off in PyTorch (`PYTORCH_JIT=0`): scripts are the Python they are written in.
 
+>>> import io
 >>> import flambeau as torch
+>>> traced = torch.jit.trace(lambda x: x.relu() * 2, torch.ones(2))
+>>> file = io.BytesIO()
+>>> torch.jit.save(traced, file)
+>>> _ = file.seek(0)
+>>> torch.jit.load(file)(torch.tensor([-1.0, 3.0]))
+tensor([0., 6.])
 >>> @torch.jit.script
 ... def double(x: torch.Tensor) -> torch.Tensor:
 ...     return 2 * x
@@ -15,21 +22,25 @@ from __future__ import annotations
 
 import builtins as _builtins
 from collections.abc import Callable as _Callable
+from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 from typing import Final
 from typing import TypeVar as _TypeVar
 
-from .._compat.absent import refusing as _refusing
-from .._compat.absent import unmakeable as _unmakeable
+from ..core.base.lazily import lazily as _lazily
 from ..futures import Future
-from ..nn.modules.module import Module as _Module
+from ._modules import RecursiveScriptModule, ScriptFunction, ScriptModule
+from ._state import is_tracing
 from .annotations import BroadcastingList1 as _  # noqa: F401  `jit.annotations`, until here a feature of __future__
 
 __all__ = [
+    "Error",
     "Final",
     "RecursiveScriptModule",
     "ScriptFunction",
     "ScriptModule",
+    "TracerWarning",
+    "TracingCheckError",
     "annotate",
     "Future",
     "export",
@@ -38,33 +49,24 @@ __all__ = [
     "is_scripting",
     "is_tracing",
     "isinstance",
+    "load",
+    "save",
     "script",
     "script_if_tracing",
     "script_method",
+    "trace",
+    "trace_module",
     "unused",
 ]
 
 T = _TypeVar("T")
 F = _TypeVar("F", bound=_Callable)
 
-ScriptModule = _unmakeable("jit.ScriptModule", (_Module,))
-RecursiveScriptModule = _unmakeable("jit.RecursiveScriptModule", (ScriptModule,))
-ScriptFunction = _unmakeable("jit.ScriptFunction")
-
 
 def is_scripting() -> bool:
     """Whether a script is being compiled: False.
 
     >>> is_scripting()
-    False
-    """
-    return False
-
-
-def is_tracing() -> bool:
-    """Whether a function is being traced: False.
-
-    >>> is_tracing()
     False
     """
     return False
@@ -184,4 +186,15 @@ def isinstance(obj: _Any, target_type: _Any) -> bool:
 
 _overload = _overload_method = export  # PyTorch's own spellings of marks for scripts
 _script_if_tracing = script_if_tracing
-__getattr__ = _refusing("jit")
+_WHERE = {
+    "Error": "._host",
+    "TracerWarning": "._trace",
+    "TracingCheckError": "._program",
+    **dict.fromkeys(("load", "save", "trace", "trace_module"), "._public"),
+}
+__getattr__, __dir__ = _lazily(__name__, names=_WHERE)
+if _TYPE_CHECKING:
+    from ._host import Error
+    from ._program import TracingCheckError
+    from ._public import load, save, trace, trace_module
+    from ._trace import TracerWarning

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..core.base.tensor import TensorBase
+from ..operations.declare.registry import REGISTRY
 from ..sparse import mm
 from ..sparse.tensors import overrides
 from ._aten import names
@@ -87,6 +88,12 @@ def _select_backward(grad, sizes, dim, index):
 )
 def _index(x, indices):
     return x[tuple(slice(None) if index is None else index for index in indices)]
+
+
+step("numpy_T(Tensor(a) self) -> Tensor(a)")(lambda x: x.permute(*reversed(range(x.dim()))))
+step("mT(Tensor(a) self) -> Tensor(a)")(lambda x: x.mT)
+step("matrix_H(Tensor(a) self) -> Tensor(a)")(lambda x: x.H)
+step("mH(Tensor(a) self) -> Tensor(a)")(lambda x: x.mH)
 
 
 # --- shapes ------------------------------
@@ -235,6 +242,50 @@ def _fft_c2r(x, dims, normalization, size):
     sizes = [*(x.shape[dim] for dim in dims[:-1]), size]
     made = names()["fft_irfftn"](x, s=sizes, dim=dims, norm="forward")
     return _scaled(made, dims, normalization, made.shape)
+
+
+def _upsampled(mode: str, aligned: bool) -> Callable[..., Any]:
+    """A resampling by sizes or factors; factors win where both are given, as sizes of a trace are those of its example."""
+
+    def resample(x, output_size, *align, **factors):
+        given = align[1:] if aligned else align
+        scales = list(factors.values())[0] if factors else (given[0] if given else None)
+        scales = None if scales is None else list(scales)
+        named = {"align_corners": align[0]} if aligned else {}
+        size = output_size if scales is None else None
+        return REGISTRY["interpolate"].function(x, size=size, scale_factor=scales, mode=mode, **named)
+
+    return resample
+
+
+def _resized(mode: str, aligned: bool) -> Callable[..., Any]:
+    """A resampling to sizes; factors beside them say what the sizes were computed of."""
+
+    def resample(x, output_size, *rest):
+        named = {"align_corners": rest[0]} if aligned else {}
+        return REGISTRY["interpolate"].function(x, size=list(output_size), mode=mode, **named)
+
+    return resample
+
+
+for _mode, _name, _ranks in (
+    ("nearest", "upsample_nearest", (1, 2, 3)),
+    ("nearest-exact", "_upsample_nearest_exact", (1, 2, 3)),
+    ("linear", "upsample_linear", (1,)),
+    ("bilinear", "upsample_bilinear", (2,)),
+    ("bicubic", "upsample_bicubic", (2,)),
+    ("trilinear", "upsample_trilinear", (3,)),
+):
+    for _n in _ranks:
+        _aligned = "bool align_corners, " if "linear" in _mode or "cubic" in _mode else ""
+        _parts = ", ".join(
+            f"float? scales{_axis}=None" for _axis in (("",), ("_h", "_w"), ("_d", "_h", "_w"))[_n - 1]
+        )
+        step(f"{_name}{_n}d(Tensor self, SymInt[{_n}] output_size, {_aligned}{_parts}) -> Tensor")(
+            _resized(_mode, bool(_aligned))
+        )
+        _head = f"{_name}{_n}d.vec(Tensor input, SymInt[]? output_size, {_aligned}float[]? scale_factors) -> Tensor"
+        step(_head)(_upsampled(_mode, bool(_aligned)))
 
 
 _library = Library("aten", "FRAGMENT")

@@ -79,7 +79,7 @@ def test_absent_names_have_reasons():
         (
             "from flambeau.jit import freeze",
             ImportError,
-            "flambeau.jit.freeze is not here: there are no graphs",
+            "flambeau.jit.freeze is not here: TorchScript is not compiled here",
         ),
         (
             "from flambeau.utils import hipify",

@@ -198,6 +198,7 @@ def register(
     `additive`: f(a + b) = f(a) + f(b).  `loss_of_each`: a loss of `input` and `target` that is a number for each element, or the mean or
     the sum of these.  `product`: a function of a call's arguments that gives the one product that it computes
     (`operations/linalg/products.py`).  `gain`: the factor of initial weights before it (`nn.init.calculate_gain`).
+    `of_values`: its elements are values of Python's or of another library's, which a trace keeps as constants.
     `writes`: it writes to its first argument and returns it; that is what an underscore at the end of a name means in PyTorch, and it is
     read here alone.
     `dtypes`: which its tensors may have, indices and conditions apart, or those that it makes; a public one that does not say it takes

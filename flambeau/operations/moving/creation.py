@@ -42,6 +42,7 @@ def _of_fill(input: Any, value: Any) -> Any:
     return value
 
 
+_OF_VALUES = (literal.tensor, literal.as_tensor, literal.asarray, bridge.from_numpy, bridge.frombuffer)
 # Sizes and steps are numbers, the same in all slices of `vmap`; what is written or read is not.
 for _function, _dtypes, _batching, _element in (
     (create.empty, EVERY, "itemless", None),
@@ -71,6 +72,7 @@ for _function, _dtypes, _batching, _element in (
         batching=_batching,
         dtypes=_dtypes,
         element=_element,
+        of_values=_function in _OF_VALUES,
     )
 register(
     "from_dlpack",
