@@ -1,23 +1,27 @@
-"""ONNX, which is not written yet: nothing is being exported, and every other name says that it is absent."""
+"""Models as ONNX ([docs/onnx.md](../../docs/onnx.md)): `export` writes one; names that are not here say that they are absent."""
 
 from collections.abc import Callable as _Callable
 from typing import Any as _Any
 
 from .._compat.absent import refusing as _refusing
-from . import operators
+from . import errors, operators
+from ._export import export
+from ._program import ONNXProgram
+from ._record import is_in_onnx_export
+from .errors import OnnxExporterError
 
-__all__ = ["is_in_onnx_export", "operators", "register_custom_op_symbolic", "unregister_custom_op_symbolic"]
+__all__ = [
+    "ONNXProgram",
+    "OnnxExporterError",
+    "errors",
+    "export",
+    "is_in_onnx_export",
+    "operators",
+    "register_custom_op_symbolic",
+    "unregister_custom_op_symbolic",
+]
 
 _forms: dict[tuple[str, int], _Callable[..., _Any]] = {}
-
-
-def is_in_onnx_export() -> bool:
-    """Whether a model is being exported: False.
-
-    >>> is_in_onnx_export()
-    False
-    """
-    return False
 
 
 def register_custom_op_symbolic(
