@@ -47,10 +47,11 @@ class Body:
         self.known: dict[Expr, Value] = {}
 
     def write(self, roots: Sequence[Expr]) -> list[Value]:
-        for e in ex.walk(_functions_written(roots)):
+        written = folded(_functions_written(roots))
+        for e in ex.walk(written):
             if e not in self.known:
                 self.known[e] = self.made(e)
-        return [self.known[r] for r in _functions_written(roots)]
+        return [self.known[r] for r in written]
 
     def made(self, e: Expr) -> Value:
         g, args = self.g, [self.known[a] for a in e.args]
@@ -64,6 +65,11 @@ class Body:
             return g.size(self.along().count, "int64")
         if e.op.startswith("call:"):
             return self.call(e.op[5:], e, args)
+        if e.op == "index" and e.value == 1 and len(self.along().dims) < 2:
+            row = self.along()
+            if not row.dims:
+                return g.number(0, "int64")
+            return g.unsqueeze(g.range(row.count), list(range(1, -row.dims[0])))
         if not e.args:
             return self.of(e)
         written = self.logic(e, args) or self.arithmetic(e, args)
@@ -163,6 +169,8 @@ class Body:
             for x in ex.walk([rule.combine[0]])
         )
         kind, x = "Max" if largest else "Min", g.wider(args[0])
+        if not dims:
+            return args[rule.which]
         if rule.which == 0:
             return g.cast(g.reduce(f"Reduce{kind}", x, dims, True), e.dtype)
         if len(dims) != 1:
@@ -187,6 +195,23 @@ def _functions_written(roots: Sequence[Expr]) -> list[Expr]:
         if not replace:
             return found
         found = ex.substitute(found, _inner_first(replace))
+
+
+_RULES = {"add": ex.add, "sub": ex.sub, "mul": ex.mul, "div": ex.div, "neg": ex.neg}
+
+
+def folded(roots: Sequence[Expr]) -> list[Expr]:
+    """The expressions once numbers stand for parameters: sums and products of numbers are numbers."""
+    new: dict[int, Expr] = {}
+    for e in ex.walk(roots):
+        args = tuple(new[id(a)] for a in e.args)
+        if e.op in _RULES and not ex.is_complex(e.dtype):
+            new[id(e)] = _RULES[e.op](*args)
+        elif e.op == "cast" and not ex.is_complex(args[0].dtype):
+            new[id(e)] = ex.cast(args[0], e.dtype)
+        else:
+            new[id(e)] = ex.remade(e, args) if e.args else e
+    return [new[id(r)] for r in roots]
 
 
 def _inner_first(replace: dict[Expr, Expr]) -> dict[Expr, Expr]:

@@ -15,6 +15,7 @@ from ..autograd.grad_mode import no_grad
 from ..codegen import expr as ex
 from ..codegen.expr import Expr
 from ..core.base.tensor import TensorBase
+from ..core.loops.rows import RowOp
 from ..fx import GraphModule, Node
 from ..graph import program
 from ..graph.decompose import decomposed
@@ -247,12 +248,12 @@ class Lowering:
         if entry is not None and entry.kind == "view" and len(made) == 1 and args:  # one that had to copy
             return [self.g.reshape(self.read(args[0]), made[0].shape)]
         call, values = self.lowered(op, args, kwargs, made)
-        if not values and (entry is None or entry.kind != "random"):
-            return self.computed(op, call)
         try:
             found = self.expressed(call, values)
             if found is not None:
                 return found
+            if not values and (entry is None or entry.kind != "random"):
+                return self.computed(op, call)
         except UnsupportedOperatorError as error:
             refused = error
         found = self.inlined(op, node, args, kwargs, list(values))
@@ -312,7 +313,12 @@ class Lowering:
 
     def expressed(self, call: program.Call, values: dict[program.Value, Place]) -> list[Value] | None:
         """The results by the expressions of the declaration's body; None where there is none."""
-        g, loop = self.g, loop_of(call)
+        g = self.g
+        if len(call.args) == 6 and call.args[1] in ((), []):  # along all dimensions
+            call.set_arguments((call.args[0], None, *call.args[2:]), call.kwargs)
+        elif isinstance(call.operation, RowOp) and call.args[1:2] in (((),), ([],)) and not call.args[0].shape:
+            call.set_arguments((call.args[0], None, *call.args[2:]), call.kwargs)
+        loop = loop_of(call)
         if loop is None and pointwise_of(call) is not None:
             shapes = [v.shape for v in (*values, *call.results)]
             loop = Loop(max(shapes, key=len), None)
@@ -321,7 +327,7 @@ class Lowering:
         numbered = {v.number: self.read(p) for v, p in values.items()}
         row = None
         if loop.dims is not None:
-            row = Row(sorted(loop.dims), math.prod(loop.shape[d] for d in loop.dims) if loop.shape else 1)
+            row = Row(sorted(loop.dims) if loop.shape else (), math.prod(loop.shape[d] for d in loop.dims) if loop.shape else 1)
 
         def of(value: program.Value) -> Expr:
             return ex.make("operand", (), value.dtype.name, value.number)

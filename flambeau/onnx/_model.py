@@ -44,6 +44,8 @@ class Model:
         living = []
         for node in reversed(self.nodes):
             if read.intersection(node.outputs):
+                while len(node.outputs) > 1 and node.kind != "Split" and node.outputs[-1] not in read:
+                    node.outputs.pop()
                 living.append(node)
                 read.update(node.inputs)
         self.nodes = living[::-1]

@@ -205,7 +205,7 @@ class _Sizes:
             self.refuse(columns[unknown[0]], "Reshape")
         rest = unknown or varying[:1] if 0 not in [c[0] for c in columns] else unknown
         return [
-            self.line([-1]) if k in rest else exact[k] or self.line([c[0]]) for k, c in enumerate(columns)
+            self.line([-1]) if k in rest else exact.get(k) or self.line([c[0]]) for k, c in enumerate(columns)
         ]
 
     def part(self, column: tuple[int, ...], node: Node, nodes: list[Node]) -> str:

@@ -111,6 +111,8 @@ class Writer:
         first = [x for x in inputs if isinstance(x, Value)]
         like = first[1] if kind == "Where" and len(first) > 1 else first[0] if first else None
         given = ["" if x is None else self.value(x, like).name for x in inputs]
+        while given and not given[-1]:  # left out at the end
+            given.pop()
         names = [self.name(kind) for _ in range(outputs)]
         if dtype is None:
             if kind in _BOOLEAN:

@@ -177,7 +177,7 @@ def _(g: Any, input: Any, src: Any, size: Any, stride: Any, storage_offset: Any 
 # --- indices ------------------------------
 def _entries(key: Any, rank: int) -> list[Any]:
     """The parts of a key, an ellipsis written out; masks count for as many dimensions as they have."""
-    parts = list(key) if isinstance(key, tuple) else [key]
+    parts = [_listed(p) for p in (key if isinstance(key, tuple) else (key,))]
     taken = sum(
         0 if p is None or p is ... else p.rank if _is_mask(p) else 1 for p in parts
     )
@@ -187,7 +187,15 @@ def _entries(key: Any, rank: int) -> list[Any]:
 
 
 def _is_tensor(x: Any) -> bool:
-    return hasattr(x, "dtype") and hasattr(x, "name")
+    return hasattr(x, "floating")
+
+
+def _listed(p: Any) -> Any:
+    """A part of a key: a list of places is a line of them."""
+    if not isinstance(p, (list, np.ndarray)):
+        return p
+    line = np.asarray(p)
+    return line if line.dtype == bool else line.astype(np.int64)
 
 
 def _is_mask(x: Any) -> bool:
@@ -202,7 +210,9 @@ def _of_mask(g: Any, mask: Any) -> list[Any]:
 
 def _read(g: Any, x: Any, key: Any) -> Any:
     """`x[key]`."""
-    parts = _entries(key, x.rank)
+    parts = [
+        g.constant(p, str(p.dtype)) if isinstance(p, np.ndarray) else p for p in _entries(key, x.rank)
+    ]
     if [p for p in parts if _is_mask(p)] and all(
         p == slice(None) for p in parts if not _is_tensor(p)
     ) and len([p for p in parts if _is_tensor(p)]) == 1 and _is_mask(parts[0]):
@@ -220,6 +230,8 @@ def _read(g: Any, x: Any, key: Any) -> Any:
             kept += 1
         elif _is_tensor(p):
             for places in _of_mask(g, p) if _is_mask(p) else [p]:
+                if places.dtype not in ("int32", "int64"):
+                    places = g.cast(places, "int64").of(places.shape)
                 at.append((kept, places))
                 dim, kept = dim + 1, kept + 1
         elif isinstance(p, slice):
@@ -271,7 +283,7 @@ def _shape_of(x: Any, key: Any) -> tuple[int, ...] | None:
     parts = tuple(
         np.zeros(p.shape, np.int64) if _is_tensor(p) else p for p in _entries(key, len(x.shape))
     )
-    if any(_is_mask(p) for p in (key if isinstance(key, tuple) else [key])):
+    if any(_is_mask(p) or getattr(p, "dtype", None) == bool for p in _entries(key, len(x.shape))):
         return None
     plain = tuple(p for p in parts)
     ints = tuple(p if isinstance(p, (int, np.integer)) else slice(None) for p in plain if p is not None)
@@ -330,7 +342,9 @@ def _(g: Any, input: Any, dim: int, index: Any, **_: Any) -> Any:
 
 @onnx_form("gather")
 def _(g: Any, input: Any, dim: int, index: Any, **_: Any) -> Any:
-    found = g.GatherElements(_vector(g, input), _vector(g, index), axis=dim)
+    if 0 in index.shape:
+        return g.expand(g.number(0, input.dtype), index.shape)
+    found = g.GatherElements(_vector(g, input), g.cast(_vector(g, index), "int64"), axis=dim)
     return g.reshape(found.of((-1,)), index.shape) if not (input.rank and index.rank) else found
 
 
@@ -487,9 +501,11 @@ def _(g: Any, input: Any, mask: Any, source: Any) -> Any:
 
 @onnx_form("nonzero", "argwhere")
 def _(g: Any, input: Any, as_tuple: bool = False, **_: Any) -> Any:
-    if as_tuple or not input.rank:
-        return NotImplemented
-    return g.op("Transpose", g.NonZero(input), perm=[1, 0])
+    x = input if input.dtype in ("bool", "float32", "int32", "int64", "uint8") else g.Not(g.Equal(input, 0))
+    rows = g.NonZero(_vector(g, x))
+    if as_tuple:
+        return [g.squeeze(g.slice(rows, 0, d, d + 1), [0]) for d in range(max(input.rank, 1))]
+    return g.op("Transpose", rows if input.rank else g.slice(rows, 0, 0, 0), perm=[1, 0])
 
 
 # --- sorting ------------------------------
@@ -589,7 +605,7 @@ def _(g: Any, input: Any, dim: int = -1, keepdim: bool = False, **_: Any) -> Any
 # --- searching ------------------------------
 def _counted(g: Any, line: Any, x: Any, right: bool) -> Any:
     """How many of the boundaries in the last dimension are below each element; with `right`, or equal to it."""
-    both = g.unsqueeze(line, [line.rank - 1] if line.rank > 1 else [0])
+    both = g.unsqueeze(line, [line.rank - 1]) if line.rank > 1 else line
     each = g.unsqueeze(x, [x.rank])
     hits = (g.LessOrEqual if right else g.Less)(both, each)
     return g.reduce("ReduceSum", g.cast(hits, "int64"), [-1])
@@ -663,17 +679,19 @@ def _(
 def _(
     g: Any, input: Any, return_inverse: bool = False, return_counts: bool = False, dim: Any = None
 ) -> Any:
-    count = math.prod(input.shape)
-    if dim is not None or count < 1:
+    if 0 in input.shape:
         return NotImplemented
-    flat = g.reshape(input, [count])
-    end = (1 << 63) - 1
-    changes = g.Not(g.Equal(g.slice(flat, 0, 1, end), g.slice(flat, 0, 0, -1)))
+    axis = 0 if dim is None else dim % input.rank
+    rows = g.reshape(input, [math.prod(input.shape)]) if dim is None else input
+    count, end = rows.shape[axis], (1 << 63) - 1
+    changes = g.Not(g.Equal(g.slice(rows, axis, 1, end), g.slice(rows, axis, 0, -1)))
+    others = [d for d in range(rows.rank) if d != axis]
+    changes = g.cast(g.reduce("ReduceMax", g.cast(changes, "int32"), others), "bool")
     first = g.op("Concat", g.constant(np.array([True]), "bool"), changes, axis=0)
-    wanted = [g.op("Compress", flat, first, axis=0)]
+    wanted = [g.op("Compress", rows, first, axis=axis)]
     if return_inverse:
         run = g.Sub(g.CumSum(g.cast(first, "int64"), g.number(0, "int64")), 1)
-        wanted.append(g.reshape(run, input.shape))
+        wanted.append(g.reshape(run, input.shape) if dim is None else run)
     if return_counts:
         begins = g.squeeze(g.NonZero(first), [0])
         ends = g.op("Concat", g.slice(begins, 0, 1, end), [count], axis=0)
@@ -682,6 +700,52 @@ def _(
 
 
 # --- making ------------------------------
+@onnx_form("fill")
+def _(g: Any, input: Any, value: Any) -> Any:
+    dtype = g.results[0].dtype
+    value = g.cast(value, dtype) if _is_tensor(value) else g.number(value, dtype)
+    return g.expand(value.of(()), g.results[0].shape)
+
+
+@onnx_form("new_empty", "empty", "empty_like")
+def _(g: Any, *_: Any, **__: Any) -> Any:
+    """Memory that the program has yet to write to: zeros."""
+    dtype = g.results[0].dtype
+    return g.expand(g.number(0, dtype), g.results[0].shape)
+
+
+def _steps(g: Any, start: Any, end: Any, steps: int) -> Any:
+    dtype = g.results[0].dtype
+    a, b = (g.cast(x, dtype) if _is_tensor(x) else g.number(x, dtype) for x in (start, end))
+    at = g.constant(np.arange(steps).astype(dtype), dtype)
+    step = g.Div(g.Sub(b, a), max(steps - 1, 1))
+    ahead = g.Add(a, g.Mul(at, step))
+    behind = g.Sub(b, g.Mul(g.Sub(g.number(steps - 1, dtype), at), step))
+    return g.Where(np.arange(steps) * 2 < steps, ahead, behind)
+
+
+@onnx_form("new_tensor")
+def _(g: Any, input: Any, data: Any, **_: Any) -> Any:
+    made = g.results[0]
+    if _is_tensor(data):
+        return g.cast(data, made.dtype)
+    return g.constant(np.array(data).astype(made.dtype), made.dtype)
+
+
+@onnx_form("linspace")
+def _(g: Any, start: Any, end: Any, steps: int, **_: Any) -> Any:
+    if not g.results[0].floating or not (_is_tensor(start) or _is_tensor(end)):
+        return NotImplemented
+    return _steps(g, start, end, steps)
+
+
+@onnx_form("logspace")
+def _(g: Any, start: Any, end: Any, steps: int, base: float = 10.0, **_: Any) -> Any:
+    if not g.results[0].floating or not (_is_tensor(start) or _is_tensor(end)):
+        return NotImplemented
+    return g.Pow(g.number(base, g.results[0].dtype), _steps(g, start, end, steps))
+
+
 @onnx_form("arange")
 def _(g: Any, *given: Any, **options: Any) -> Any:
     numbers = [n for n in given if n is not None]

@@ -86,9 +86,24 @@ def _(g: Any, input: Any, weight: Any, bias: Any, geometry: Any, out: Any, trans
             o - ((n - 1) * s - 2 * p + d * (k - 1) + 1)
             for o, n, s, p, d, k in zip(out, sizes, stride, before, dilation, kernel)
         ]
-        return g.op(
-            "ConvTranspose", input, weight, bias, pads=[*before, *before], output_padding=rest, **shared
-        )
+        given = [max(r, 0) for r in rest]
+        if all(0 <= r < max(s, d) for r, s, d in zip(rest, stride, dilation)) and all(
+            r < s for r, s in zip(rest, stride)
+        ):
+            return g.op(
+                "ConvTranspose", input, weight, bias, pads=[*before, *before], output_padding=rest, **shared
+            )
+        behind = [p - r for p, r in zip(before, given)]
+        if any(p < 0 for p in behind):
+            found = g.op("ConvTranspose", input, weight, None, pads=[*before, *([0] * len(out))], **shared)
+            ends = [r - p for p, r in zip(before, given)]
+            short = [max(e, 0) for e in ends]
+            found = g.Pad(found, [0] * (len(out) + 2) + [0, 0, *short], g.number(0, input.dtype))
+            dims = list(range(2, 2 + len(out)))
+            found = g.op("Slice", found, [0] * len(out), list(out), dims)
+            line = None if bias is None else g.unsqueeze(bias, list(range(1, len(out) + 1)))
+            return found if line is None else g.Add(found, line)
+        return g.op("ConvTranspose", input, weight, bias, pads=[*before, *behind], **shared)
     ends = [_ends(*numbers) for numbers in zip(sizes, out, kernel, stride, before, dilation)]
     return g.op("Conv", input, weight, bias, pads=[*before, *ends], **shared)
 
@@ -303,33 +318,43 @@ def _(g: Any, grid: Any, shape: Any, mode: str, padding: str, aligned: bool) -> 
     made = []
     for result in g.results:
         name = g.name("grid")
-        g.notes[name] = "grid", grid, mode, padding, aligned
+        g.notes[name] = "grid", grid, shape, mode, padding, aligned
         made.append(type(grid)(name, result.dtype, result.shape))
     return made
 
 
 @onnx_form("channels_together")
 def _(g: Any, input: Any) -> Any:
-    return input
+    """Rows of channels, one row of zeros behind them; the sum over the grid is told the images as they were."""
+    n, c, *shape = input.shape
+    flat = g.reshape(input, [n, c, math.prod(shape)])
+    rows = g.Pad(g.op("Transpose", flat, perm=[0, 2, 1]), [0, 0, 0, 0, 1, 0], g.number(0, input.dtype))
+    g.notes[rows.name] = "channels", input
+    return rows
 
 
 @onnx_form("grid_summed_2d", "grid_summed_3d")
 def _(g: Any, image: Any, at: Any, weight: Any, places: int, planes: bool) -> Any:
-    note = g.notes.get(at.name)
+    note, rows = g.notes.get(at.name), g.notes.get(image.name)
     if note is None or note[0] != "grid":
         return NotImplemented
-    _, grid, mode, padding, aligned = note
-    if image.rank == 5 and g.opset < 20:
+    _, grid, shape, mode, padding, aligned = note
+    if len(shape) == 3 and g.opset < 20:
         raise g.unsupported("volumes are sampled from opset 20 on")
+    n, count, rank = grid.shape
+    image = rows[1] if rows is not None else g.reshape(image, [n, image.shape[1], *shape])
+    points = g.reshape(grid, [n, count, *([1] * (rank - 1)), rank])
     kinds = {"bilinear": "linear", "bicubic": "cubic"} if g.opset >= 20 else {}
-    return g.op(
+    found = g.op(
         "GridSample",
         image,
-        grid,
+        points,
         mode=kinds.get(mode, mode),
         padding_mode=padding,
         align_corners=int(aligned),
     )
+    channels = g.reshape(found.of(()), [n, image.shape[1], count])
+    return channels if planes else g.op("Transpose", channels, perm=[0, 2, 1])
 
 
 # --- normalisation ------------------------------

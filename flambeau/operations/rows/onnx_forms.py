@@ -28,7 +28,7 @@ def _(g: Any, input: Any, dim: int, dtype: Any = None, **_: Any) -> Any:
 def _along(g: Any, kind: str, input: Any, dim: int) -> Any:
     x = g.cast(input, g.results[0].dtype)
     if input.rank == 0:
-        return g.Softmax(g.reshape(x, [1]), axis=0) if kind == "Softmax" else g.Sub(x, x)
+        return g.reshape(g.op(kind, g.reshape(x.of(()), [1]), axis=0).of((1,)), [])
     return g.op(kind, x, axis=dim)
 
 
@@ -56,7 +56,8 @@ onnx_form("argmin")(_extreme("ArgMin"))
 
 @onnx_form("prod")
 def _(g: Any, input: Any, dim: Any = None, keepdim: bool = False, **_: Any) -> Any:
-    return g.reduce("ReduceProd", g.cast(input, g.results[0].dtype), _dims(dim, input.rank), keepdim)
+    dims = _dims(dim, input.rank) if input.rank else []
+    return g.reduce("ReduceProd", g.cast(input, g.results[0].dtype), dims, keepdim)
 
 
 def _moments(g: Any, x: Any, dims: list[int], keepdim: bool, correction: float) -> tuple[Any, Any]:
