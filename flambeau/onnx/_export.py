@@ -22,6 +22,14 @@ from ._writer import DATA_TYPES, Value, Writer
 from .errors import OnnxExporterError
 
 LEAST_OPSET = 18
+_FORMS = (
+    "linalg.onnx_forms",
+    "moving.onnx_forms",
+    "neural.onnx_forms",
+    "pointwise.onnx_forms",
+    "pointwise.onnx_special",
+    "rows.onnx_forms",
+)
 
 
 def export(
@@ -128,8 +136,8 @@ def require_onnx() -> None:
 
 def _read_forms() -> None:
     """The forms of operations, which their families declare in modules of their own."""
-    for family in ("linalg", "moving", "neural", "pointwise", "rows"):
-        importlib.import_module(f"...operations.{family}.onnx_forms", __name__)
+    for module in _FORMS:
+        importlib.import_module(f"...operations.{module}", __name__)
 
 
 def _check_path(f: Any) -> None:

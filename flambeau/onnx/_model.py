@@ -10,7 +10,7 @@ import numpy as np
 from ._writer import DATA_TYPES, Node, Value
 
 if TYPE_CHECKING:
-    from onnx import ModelProto, TensorProto, ValueInfoProto
+    from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto
 
 RANDOM = frozenset(("RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Bernoulli", "Multinomial"))
 # Versions of the file's form, by the first version of the operators that came with them.
@@ -44,10 +44,10 @@ class Model:
         living = []
         for node in reversed(self.nodes):
             if read.intersection(node.outputs):
-                while len(node.outputs) > 1 and node.kind != "Split" and node.outputs[-1] not in read:
+                while len(node.outputs) > 1 and node.kind not in ("Split", "Loop") and node.outputs[-1] not in read:
                     node.outputs.pop()
                 living.append(node)
-                read.update(node.inputs)
+                read.update(node.reads())
         self.nodes = living[::-1]
         self.constants = {k: v for k, v in self.constants.items() if k in read}
 
@@ -63,8 +63,8 @@ class Model:
         kept = []
         done: dict[Any, list[str]] = {}
         for node in self.nodes:
-            node.inputs = [renamed.get(n, n) for n in node.inputs]
-            key = node.kind, tuple(node.inputs), repr(sorted(node.attributes.items())), len(node.outputs)
+            node.rename(renamed)
+            key = node.spelled()
             if node.kind not in RANDOM and key in done:
                 renamed.update(zip(node.outputs, done[key]))
                 continue
@@ -81,7 +81,7 @@ class Model:
         """Rename values within the graph that have names which are wanted."""
         renamed = {n: prefix + n for n in names if n not in self.weights}
         for node in self.nodes:
-            node.inputs = [renamed.get(n, n) for n in node.inputs]
+            node.rename(renamed)
             node.outputs = [renamed.get(n, n) for n in node.outputs]
         for old, new in renamed.items():
             if old in self.constants:
@@ -104,7 +104,7 @@ class Model:
             self.dtypes[name] = value.dtype
             outputs.append((Value(name, value.dtype, value.shape), sizes))
         for node in self.nodes:
-            node.inputs = [renamed.get(n, n) for n in node.inputs]
+            node.rename(renamed)
         self.outputs = outputs
 
     def proto(self, opset: int, *, initializers: bool = True, as_inputs: bool = False) -> ModelProto:
@@ -120,10 +120,7 @@ class Model:
             for name, array in self.constants.items()
             if initializers or name not in self.weights
         ]
-        nodes = [
-            helper.make_node(n.kind, n.inputs, n.outputs, name=f"{n.kind}_{k}", **n.attributes)
-            for k, n in enumerate(self.nodes)
-        ]
+        nodes = [_node(n, f"{n.kind}_{k}") for k, n in enumerate(self.nodes)]
         graph = helper.make_graph(nodes, "main_graph", given, [_info(v, s) for v, s in self.outputs], held)
         model = helper.make_model(
             graph, producer_name="flambeau", opset_imports=[helper.make_opsetid("", opset)]
@@ -139,10 +136,22 @@ class Model:
         return iter(sorted({n.kind for n in self.nodes}))
 
 
-def _info(value: Value, sizes: Sequence[Any]) -> ValueInfoProto:
+def _node(node: Node, name: str) -> NodeProto:
     from onnx import helper
 
-    return helper.make_tensor_value_info(value.name, DATA_TYPES[value.dtype], list(sizes))
+    attributes = dict(node.attributes)
+    if node.body is not None:
+        inner = [_node(n, f"{name}_{n.kind}_{k}") for k, n in enumerate(node.body.nodes)]
+        given = [_info(v, v.shape) for v in node.body.inputs]
+        made = [_info(v, v.shape) for v in node.body.outputs]
+        attributes["body"] = helper.make_graph(inner, f"{name}_body", given, made)
+    return helper.make_node(node.kind, node.inputs, node.outputs, name=name, **attributes)
+
+
+def _info(value: Value, sizes: Sequence[Any] | None) -> ValueInfoProto:
+    from onnx import helper
+
+    return helper.make_tensor_value_info(value.name, DATA_TYPES[value.dtype], None if sizes is None else list(sizes))
 
 
 def _tensor(name: str, dtype: str, array: np.ndarray) -> TensorProto:

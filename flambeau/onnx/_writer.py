@@ -64,12 +64,52 @@ class Value:
 
 
 class Node:
-    """An operator on values, by their names ("" for one that is left out)."""
+    """An operator on values, by their names ("" for one that is left out); that of a loop has a `body`."""
 
-    __slots__ = ("attributes", "inputs", "kind", "outputs")
+    __slots__ = ("attributes", "body", "inputs", "kind", "outputs")
 
-    def __init__(self, kind: str, inputs: list[str], outputs: list[str], attributes: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        kind: str,
+        inputs: list[str],
+        outputs: list[str],
+        attributes: dict[str, Any],
+        body: Body | None = None,
+    ) -> None:
         self.kind, self.inputs, self.outputs, self.attributes = kind, inputs, outputs, attributes
+        self.body = body
+
+    def reads(self) -> list[str]:
+        """The values that it reads, those in its body included."""
+        return self.inputs if self.body is None else [*self.inputs, *self.body.reads()]
+
+    def rename(self, names: dict[str, str]) -> None:
+        """Read others in the place of some values."""
+        self.inputs = [names.get(n, n) for n in self.inputs]
+        if self.body is not None:
+            for node in self.body.nodes:
+                node.rename(names)
+
+    def spelled(self) -> str:
+        """Kind, inputs and attributes as text: what makes two nodes compute the same."""
+        inner = "" if self.body is None else self.body.spelled()
+        return f"{self.kind}{self.inputs}{sorted(self.attributes.items())}{len(self.outputs)}{inner}"
+
+
+class Body:
+    """The nodes of a loop's turn over the number of the turn, a condition and the states; it reads values outside of it, too."""
+
+    def __init__(self, nodes: list[Node], inputs: list[Value], outputs: list[Value]) -> None:
+        self.nodes, self.inputs, self.outputs = nodes, inputs, outputs
+
+    def reads(self) -> list[str]:
+        """The values outside of it that it reads."""
+        own = {v.name for v in self.inputs} | {n for node in self.nodes for n in node.outputs}
+        read = [n for node in self.nodes for n in node.reads()] + [v.name for v in self.outputs]
+        return [n for n in read if n not in own]
+
+    def spelled(self) -> str:
+        return f"{[v.name for v in self.outputs]}{[(n.spelled(), n.outputs) for n in self.nodes]}"
 
 
 class Writer:
@@ -230,6 +270,32 @@ class Writer:
         places = self.reshape(at, [count]) if isinstance(at, Value) else at.reshape(-1).astype(np.int64)
         found = self.op("ScatterElements", flat, places, self.reshape(source, [count]), axis=0, reduction=reduction)
         return self.reshape(found, x.shape or ())
+
+    def loop(
+        self, count: Any, states: Sequence[Value], turn: Callable[[Value, Sequence[Value]], Sequence[Value]]
+    ) -> list[Value]:
+        """`states` after `count` turns of `turn(number, states)`, which gives the next ones, of the same dtypes and sizes."""
+        outside, self.nodes = self.nodes, []
+        number, going = Value(self.name("turn"), "int64", ()), Value(self.name("going"), "bool", ())
+        before = [Value(self.name("state"), s.dtype, s.shape) for s in states]
+        after = [self.op("Identity", v) for v in turn(number, before)]
+        still = self.op("Identity", going)
+        body = Body(self.nodes, [number, going, *before], [still, *after])
+        self.nodes = outside
+        names = [self.name("Loop") for _ in states]
+        for n, v in zip(names, states):
+            self.dtypes[n] = v.dtype
+        inputs = [self.value(count).name, "", *[v.name for v in states]]
+        self.nodes.append(Node("Loop", inputs, names, {}, body))
+        return [Value(n, v.dtype, v.shape) for n, v in zip(names, states)]
+
+    def express(self, function: Callable[..., Any], *values: Value) -> Value:
+        """A function of expressions (`codegen.expr`) of values, element by element."""
+        from ..codegen import expr as ex
+        from ._bodies import Body as Written
+
+        leaves = [ex.make("operand", (), v.dtype, k) for k, v in enumerate(values)]
+        return Written(self, lambda e: values[e.value]).write([function(*leaves)])[0]
 
     def maker(self, x: Value) -> Node | None:
         """The node that makes a value."""
