@@ -24,6 +24,7 @@ from .errors import OnnxExporterError
 LEAST_OPSET = 18
 _FORMS = (
     "linalg.onnx_forms",
+    "linalg.onnx_solvers",
     "moving.onnx_forms",
     "neural.onnx_forms",
     "pointwise.onnx_forms",

@@ -44,7 +44,7 @@ class Model:
         living = []
         for node in reversed(self.nodes):
             if read.intersection(node.outputs):
-                while len(node.outputs) > 1 and node.kind not in ("Split", "Loop") and node.outputs[-1] not in read:
+                while len(node.outputs) > _fewest(node.kind) and node.outputs[-1] not in read:
                     node.outputs.pop()
                 living.append(node)
                 read.update(node.reads())
@@ -134,6 +134,15 @@ class Model:
     def operators(self) -> Iterator[str]:
         """The operators of ONNX that it has."""
         return iter(sorted({n.kind for n in self.nodes}))
+
+
+def _fewest(kind: str) -> int:
+    """How many results an operator has at least: those that may be left out are, at the end."""
+    from onnx import defs
+
+    schema = defs.get_schema(kind)
+    variadic = schema.outputs[-1].option == defs.OpSchema.FormalParameterOption.Variadic
+    return 1 << 30 if variadic else max(schema.min_output, 1)
 
 
 def _node(node: Node, name: str) -> NodeProto:

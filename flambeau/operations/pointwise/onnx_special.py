@@ -210,11 +210,17 @@ _LINE = np.arange(0, 8.5, _STEP)
 
 
 def _k_scaled(g: Any, x: Any, order: float) -> Any:
-    """exp(x) · K(x) = ∫ exp(-x · (cosh t - 1)) · cosh(order · t) dt over t > 0 (DLMF 10.32), for x of 1/10 and more."""
-    exponent = g.Mul(g.unsqueeze(x, [x.rank]), _row(g, 1 - np.cosh(_LINE)))
-    weights = np.cosh(order * _LINE) * _STEP
+    """exp(x) · K(x) = ∫ exp(-x · (cosh t - 1)) · cosh(order · t) dt over t > 0 (DLMF 10.32), for x of 1 and more; t = u / √x."""
+    root = g.unsqueeze(g.Sqrt(x), [x.rank])
+    half = g.Exp(g.Div(_row(g, _LINE / 2), root))
+    inverse = g.Reciprocal(half)
+    sine = g.Sub(half, inverse)  # 2 sinh(t / 2), whose square is 2 cosh t - 2
+    exponent = g.Mul(g.Mul(g.unsqueeze(x, [x.rank]), g.Mul(sine, sine)), -0.5)
+    both = g.Add(g.Pow(half, g.number(2 * order, "float64")), g.Pow(inverse, g.number(2 * order, "float64")))
+    weights = np.full(len(_LINE), _STEP / 2)
     weights[0] /= 2
-    return _summed(g, g.Mul(g.Exp(exponent), _row(g, weights)))
+    total = _summed(g, g.Mul(g.Mul(g.Exp(exponent), both), _row(g, weights)))
+    return g.Div(total, g.Sqrt(x))
 
 
 def _k_small(g: Any, x: Any, order: int) -> Any:
