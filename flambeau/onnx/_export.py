@@ -29,6 +29,7 @@ _FORMS = (
     "neural.onnx_forms",
     "pointwise.onnx_forms",
     "pointwise.onnx_special",
+    "random.onnx_forms",
     "rows.onnx_forms",
 )
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ._writer import DATA_TYPES, Node, Value
+from .errors import UnsupportedOperatorError
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto
@@ -36,8 +37,20 @@ class Model:
     def simplify(self) -> None:
         """Leave out what nobody reads, and make one of what is equal."""
         self.drop_dead()
+        self.check_defined()
         self.merge_equal()
         self.drop_dead()
+
+    def check_defined(self) -> None:
+        """UnsupportedOperatorError where a node reads a result that the form of its operation leaves out."""
+        defined = {v.name for v, _ in self.inputs} | set(self.constants) | {""}
+        defined.update(n for node in self.nodes for n in node.outputs)
+        for node in self.nodes:
+            if not defined.issuperset(node.reads()):
+                raise UnsupportedOperatorError(
+                    f"onnx.export(): {node.kind} reads a result that is not written in ONNX: what only backward passes or a sum over "
+                    "a grid read"
+                )
 
     def drop_dead(self) -> None:
         read = {v.name for v, _ in self.outputs}

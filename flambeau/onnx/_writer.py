@@ -297,6 +297,10 @@ class Writer:
         leaves = [ex.make("operand", (), v.dtype, k) for k, v in enumerate(values)]
         return Written(self, lambda e: values[e.value]).write([function(*leaves)])[0]
 
+    def absent(self) -> list[Value]:
+        """Values for the results that no node makes: an error where one is read (`Model.check_defined`)."""
+        return [Value(self.name("absent"), r.dtype, r.shape) for r in self.results]
+
     def maker(self, x: Value) -> Node | None:
         """The node that makes a value."""
         return next((n for n in reversed(self.nodes) if x.name in n.outputs), None)

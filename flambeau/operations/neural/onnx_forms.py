@@ -315,11 +315,8 @@ onnx_form("upsample_bicubic2d_tables")(_resize("cubic", _half(taps.cubic), cubic
 @onnx_form("grid_taps")
 def _(g: Any, grid: Any, shape: Any, mode: str, padding: str, aligned: bool) -> Any:
     """What the sum over the grid is told: GridSample does both at once."""
-    made = []
-    for result in g.results:
-        name = g.name("grid")
-        g.notes[name] = "grid", grid, shape, mode, padding, aligned
-        made.append(type(grid)(name, result.dtype, result.shape))
+    made = g.absent()
+    g.notes[made[0].name] = "grid", grid, shape, mode, padding, aligned
     return made
 
 
@@ -565,10 +562,10 @@ def _(
     g: Any, gates: Any, hidden: Any, cell: Any, weight: Any, sizes: Any, turned: bool, keep: bool
 ) -> Any:
     _one_length(g, sizes)
-    if keep or weight.shape[1] != hidden.shape[-1]:
+    if keep:
         return NotImplemented
     outputs, _, last = _layer(g, "LSTM", gates, weight, [hidden, cell], (0, 3, 1, 2), None, turned)
-    return outputs, last
+    return outputs, last, *g.absent()[2:]  # what backward reads
 
 
 @onnx_form("gru_sequence")
@@ -603,3 +600,24 @@ def _(g: Any, input: Any, target: Any, ignore_index: int, how: str) -> Any:
     kept = g.reduce("ReduceSum", g.cast(counts, x.dtype), [0])
     loss = g.op("SoftmaxCrossEntropyLoss", x, target, reduction=how, ignore_index=ignore_index)
     return loss, top, total, kept
+
+
+@onnx_form("linear_cross_entropy_rows")
+def _(
+    g: Any,
+    input: Any,
+    linear_weight: Any,
+    linear_bias: Any,
+    target: Any,
+    weight: Any,
+    steps: int,
+    dtype: Any,
+    how: str,
+    ignore_index: int,
+) -> Any:
+    given = [None if v is None else g.cast(v, "float32") for v in (input, linear_weight, linear_bias, weight)]
+    x, w, b, of_class = given
+    scores = g.MatMul(x, g.op("Transpose", w, perm=[1, 0]))
+    scores = scores if b is None else g.Add(scores, b)
+    options = {"reduction": how, "ignore_index": ignore_index}
+    return g.op("SoftmaxCrossEntropyLoss", scores, target, of_class, **options)
