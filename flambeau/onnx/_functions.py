@@ -180,7 +180,8 @@ def digamma(x: Expr) -> Expr:
     found = call("log", raised) - 0.5 / raised - series
     found = where(small, found - sums, found)
     part = _fraction(x)
-    turned = found - math.pi / call("tan", part * math.pi)
+    angle = part * math.pi
+    turned = found - math.pi * call("cos", angle) / call("sin", angle)
     found = where(below, where((part == 0) & (x < 0), like(x, math.nan), turned), found)
     return where(x == 0, -ex.copysign(like(x, math.inf), x), where(x == math.inf, x, found))
 

@@ -26,8 +26,7 @@ def take(g: Writer, value: Value, base: Place, place: Place) -> Value:
     check(base, place)
     if same_order(base, place):
         return g.reshape(value, place.shape)
-    flat = g.reshape(value, [math.prod(base.shape)])
-    return g.op("Gather", flat, indices(g, base, place), axis=0, shape=place.shape)
+    return g.op("Gather", g.flat(value.of(base.shape)), indices(g, base, place), axis=0, shape=place.shape)
 
 
 def put(g: Writer, value: Value, base: Place, place: Place, new: Value) -> Value:
@@ -35,10 +34,7 @@ def put(g: Writer, value: Value, base: Place, place: Place, new: Value) -> Value
     check(base, place)
     if same_order(base, place):
         return g.reshape(new, base.shape)
-    flat, count = g.reshape(value, [math.prod(base.shape)]), math.prod(place.shape)
-    at = g.reshape(indices(g, base, place), [count])
-    written = g.op("ScatterElements", flat, at, g.reshape(new, [count]), axis=0)
-    return g.reshape(written, base.shape)
+    return g.scatter(value.of(base.shape), indices(g, base, place), new.of(place.shape))
 
 
 def same_order(base: Place, place: Place) -> bool:

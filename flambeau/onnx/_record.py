@@ -16,6 +16,7 @@ from ..graph.lines import Lines
 from ..graph.record import Recording
 from ..graph.trace import graph_of
 from ..nn import Module
+from ..operations.pointwise.arithmetic import equal
 from ..overrides import TorchFunctionMode
 from ..utils._trees import tree_flatten, tree_flatten_with_path, tree_unflatten
 from .errors import OnnxExporterError
@@ -81,7 +82,7 @@ def record(model: Callable[..., Any], args: tuple, kwargs: dict[str, Any]) -> Re
     global _exporting
     weights = _weights(model)
     buffers = dict(model.named_buffers()) if isinstance(model, Module) else {}
-    before = {name: (t._version, t.detach().clone()) for name, t in buffers.items()}
+    before = {name: t.detach().clone() for name, t in buffers.items()}
     versions = {name: t._version for name, t in weights.items()}
     leaves, spec = tree_flatten((args, kwargs))
     leaves = [t.detach().clone() if isinstance(t, TensorBase) else t for t in leaves]
@@ -93,9 +94,9 @@ def record(model: Callable[..., Any], args: tuple, kwargs: dict[str, Any]) -> Re
             result = model(*args, **kwargs)
     finally:
         _exporting -= 1
-        for name, (version, copy) in before.items():
-            if buffers[name]._version != version:
-                with no_grad():
+        with no_grad():
+            for name, copy in before.items():
+                if not equal(buffers[name], copy):  # versions do not tell of writes through `.data`
                     buffers[name].copy_(copy)
     for name, t in weights.items():
         if name not in buffers and t._version != versions[name]:
@@ -133,15 +134,13 @@ def input_names(model: Any, args: tuple, kwargs: dict[str, Any]) -> list[str]:
         parameters = list(inspect.signature(forward).parameters.values())
     except (TypeError, ValueError):
         parameters = []
+    kinds = inspect.Parameter
+    positional = [p.name for p in parameters if p.kind in (kinds.POSITIONAL_ONLY, kinds.POSITIONAL_OR_KEYWORD)]
+    rest = next((p.name for p in parameters if p.kind is kinds.VAR_POSITIONAL), "input")
     names = []
     for k, x in enumerate(args):
-        if k < len(parameters) and parameters[k].kind is not inspect.Parameter.VAR_POSITIONAL:
-            names += _names(parameters[k].name, x)
-            continue
-        rest = parameters[-1].name if parameters else "input"
-        last = next((p.name for p in parameters if p.kind is inspect.Parameter.VAR_POSITIONAL), rest)
-        first = next((i for i, p in enumerate(parameters) if p.kind is inspect.Parameter.VAR_POSITIONAL), 0)
-        names += _names(f"{last}_{k - first}", x)
+        head = positional[k] if k < len(positional) else f"{rest}_{k - len(positional)}"
+        names += _names(head, x)
     for key, x in kwargs.items():
         names += _names(key, x)
     return names

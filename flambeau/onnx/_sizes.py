@@ -317,7 +317,7 @@ class _Sizes:
     # --- nodes ------------------------------
     def add(self, nodes: list[Node], kind: str, inputs: Sequence[str], **attributes: Any) -> str:
         self.count += 1
-        name = f"size_{self.count}"
+        name = f"dim_{self.count}"
         nodes.append(Node(kind, list(inputs), [name], attributes))
         return name
 
@@ -329,7 +329,7 @@ class _Sizes:
 
     def keep(self, array: np.ndarray, dtype: str) -> str:
         self.count += 1
-        name = f"size_{self.count}"
+        name = f"dim_{self.count}"
         self.whole.constants[name], self.whole.dtypes[name] = array, dtype
         return name
 

@@ -221,6 +221,20 @@ class Writer:
         options = {"allowzero": 1} if 0 in shape else {}
         return self.op("Reshape", x, list(shape), shape=shape, **options)
 
+    def flat(self, x: Value) -> Value:
+        """The elements in a row."""
+        count = math.prod(x.shape or ())
+        if x.shape == (count,):
+            return x
+        return self.op("Reshape", x, [-1 if count else 0], shape=(count,), **({} if count else {"allowzero": 1}))
+
+    def places(self, x: Value) -> Value:
+        """The number of each element, counted in the order of the dimensions."""
+        if not self.varying:
+            return self.constant(np.arange(math.prod(x.shape or ())).reshape(x.shape or ()), "int64")
+        line = self.op("Range", self.number(0, "int64"), self.Size(x), self.number(1, "int64"))
+        return self.op("Reshape", line, self.Shape(x), shape=x.shape)
+
     def transpose(self, x: Value, perm: Sequence[int]) -> Value:
         if list(perm) == list(range(len(perm))):
             return x
@@ -264,11 +278,11 @@ class Writer:
         """Integers below 32 bits, and bools, as int32, in which operators of ONNX are there; others as they are."""
         return self.cast(x, "int32") if x.dtype in ("int8", "uint8", "int16", "uint16", "bool") else x
 
-    def scatter(self, x: Value, at: Any, source: Value, count: int, reduction: str | None = None) -> Value:
-        """`x`, whose sizes are known, with `count` elements of `source` at those places of its elements in a row."""
-        flat = self.reshape(x, [math.prod(x.shape or ())])
-        places = self.reshape(at, [count]) if isinstance(at, Value) else at.reshape(-1).astype(np.int64)
-        found = self.op("ScatterElements", flat, places, self.reshape(source, [count]), axis=0, reduction=reduction)
+    def scatter(self, x: Value, at: Any, source: Value, reduction: str | None = None) -> Value:
+        """`x` with the elements of `source` at those places of its elements in a row."""
+        places = self.flat(at) if isinstance(at, Value) else at.reshape(-1).astype(np.int64)
+        given = self.flat(x), places, self.flat(source)
+        found = self.op("ScatterElements", *given, axis=0, reduction=reduction)
         return self.reshape(found, x.shape or ())
 
     def loop(

@@ -78,3 +78,13 @@ def _(g: Any, input: Any, matrix: Any) -> Any:
 @onnx_form("linalg_det")
 def _(g: Any, A: Any, *_: Any, **__: Any) -> Any:
     return g.Det(A) if len(g.results) == 1 else NotImplemented
+
+
+@onnx_form("product_as")
+def _(g: Any, a: Any, a_form: int, b: Any, b_form: int, sizes: Any, form: int, alpha: Any) -> Any:
+    """The gradient of a product: matrices, or matrices turned; others have no form."""
+    if form or max(a_form, b_form) > 1 or min(a.rank, b.rank) < 2 or alpha[1]:
+        return NotImplemented
+    left, right = (g.transpose(x, [*range(x.rank - 2), x.rank - 1, x.rank - 2]) if turned else x for x, turned in ((a, a_form), (b, b_form)))
+    found = g.MatMul(left, right)
+    return found if alpha[0] == 1 else g.Mul(found, g.number(alpha[0], found.dtype))

@@ -55,7 +55,7 @@ def _(g: Any, input: Any, shifts: Any, dims: Any = None) -> Any:
     if 0 in input.shape or not input.rank:
         return input
     if dims is None or (isinstance(dims, (list, tuple)) and not dims):
-        flat = g.reshape(input, [math.prod(input.shape)])
+        flat = g.flat(input)
         by = shifts if isinstance(shifts, int) else shifts[0]
         return g.reshape(_rolled(g, flat, 0, by % math.prod(input.shape)), input.shape)
     by_dim = zip([dims] if isinstance(dims, int) else dims, [shifts] if isinstance(shifts, int) else shifts)
@@ -87,12 +87,12 @@ def _(g: Any, input: Any, k: int = 1, dims: Sequence[int] = (0, 1)) -> Any:
     return _flipped(g, g.op("Transpose", input, perm=perm), [b])
 
 
-@onnx_form("tril")
+@onnx_form("tril", "tril_")
 def _(g: Any, input: Any, diagonal: int = 0, **_: Any) -> Any:
     return _triangle(g, input, diagonal, 0)
 
 
-@onnx_form("triu")
+@onnx_form("triu", "triu_")
 def _(g: Any, input: Any, diagonal: int = 0, **_: Any) -> Any:
     return _triangle(g, input, diagonal, 1)
 
@@ -145,7 +145,7 @@ def _places(x: Any) -> np.ndarray:
 def _put(g: Any, x: Any, at: np.ndarray, source: Any) -> Any:
     dtype = g.results[0].dtype
     source = g.expand(g.cast(source, dtype), at.shape)
-    return g.scatter(g.cast(x, dtype).of(x.shape), np.ascontiguousarray(at), source, at.size)
+    return g.scatter(g.cast(x, dtype).of(x.shape), np.ascontiguousarray(at), source)
 
 
 @onnx_form("diagonal_scatter")
@@ -218,7 +218,7 @@ def _read(g: Any, x: Any, key: Any) -> Any:
     ) and len([p for p in parts if _is_tensor(p)]) == 1 and _is_mask(parts[0]):
         mask = parts[0]
         flat = g.reshape(x, [math.prod(x.shape[: mask.rank]), *x.shape[mask.rank :]])
-        return g.op("Compress", flat, g.reshape(mask, [math.prod(mask.shape)]), axis=0)
+        return g.op("Compress", flat, g.flat(mask), axis=0)
     at: list[tuple[int, Any]] = []  # the dimensions that tensors index, in `x` after the rest was done
     dim = kept = 0
     cuts: list[tuple[int, int, int, int]] = []
@@ -311,14 +311,13 @@ def _written(g: Any, x: Any, key: Any, value: Any, reduction: str | None) -> Any
         if math.prod(value.shape) == 1 and reduction is None:
             shown = g.unsqueeze(mask, list(range(mask.rank, x.rank)))
             return g.where(shown, g.reshape(value, []), x)
-    table = g.reshape(g.range(math.prod(x.shape)), x.shape)
-    places = _read(g, table, key)
+    places = _read(g, g.places(x), key)
     shape = _shape_of(x, key)
     if shape is None:
         shape = ()
         sizes = g.Shape(places)
         source = g.op("Expand", value, sizes)
-        flat = g.reshape(x, [math.prod(x.shape)])
+        flat = g.flat(x)
         found = g.op(
             "ScatterElements",
             flat,
@@ -331,7 +330,7 @@ def _written(g: Any, x: Any, key: Any, value: Any, reduction: str | None) -> Any
     extra = value.rank - len(shape)
     if extra > 0:
         value = g.reshape(value, value.shape[extra:])
-    return g.scatter(x, places.of(shape), g.expand(value, shape), math.prod(shape), reduction)
+    return g.scatter(x, places.of(shape), g.expand(value, shape), reduction)
 
 
 @onnx_form("index_select")
@@ -350,14 +349,14 @@ def _(g: Any, input: Any, dim: int, index: Any, **_: Any) -> Any:
 
 @onnx_form("take")
 def _(g: Any, input: Any, index: Any, **_: Any) -> Any:
-    return g.op("Gather", g.reshape(input, [math.prod(input.shape)]), index, axis=0)
+    return g.op("Gather", g.flat(input), index, axis=0)
 
 
 @onnx_form("take_along_dim")
 def _(g: Any, input: Any, indices: Any, dim: Any = None, **_: Any) -> Any:
     if dim is None:
-        flat = g.reshape(input, [math.prod(input.shape)])
-        return g.GatherElements(flat, g.reshape(indices, [math.prod(indices.shape)]), axis=0)
+        flat = g.flat(input)
+        return g.GatherElements(flat, g.flat(indices), axis=0)
     if not input.rank:
         return NotImplemented
     d = dim % input.rank
@@ -472,10 +471,9 @@ def _(
 
 @onnx_form("put")
 def _(g: Any, input: Any, index: Any, source: Any, accumulate: bool = False) -> Any:
-    count = math.prod(index.shape)
-    if not count:
+    if 0 in index.shape:
         return input
-    return g.scatter(input, index, g.cast(source, input.dtype), count, "add" if accumulate else None)
+    return g.scatter(input, index, g.cast(source, input.dtype).of(source.shape), "add" if accumulate else None)
 
 
 @onnx_form("masked_select")
@@ -682,7 +680,7 @@ def _(
     if 0 in input.shape:
         return NotImplemented
     axis = 0 if dim is None else dim % input.rank
-    rows = g.reshape(input, [math.prod(input.shape)]) if dim is None else input
+    rows = g.flat(input) if dim is None else input
     count, end = rows.shape[axis], (1 << 63) - 1
     changes = g.Not(g.Equal(g.slice(rows, axis, 1, end), g.slice(rows, axis, 0, -1)))
     others = [d for d in range(rows.rank) if d != axis]

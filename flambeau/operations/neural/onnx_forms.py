@@ -122,6 +122,23 @@ def _(g: Any, input: Any, way: Any, sizes: Any) -> Any:
     return g.op("Transpose", x, perm=order)
 
 
+@onnx_form("sum_of_blocks")
+def _(g: Any, input: Any, way: Any, sizes: Any) -> Any:
+    if len(sizes) != 2 or input.dtype != "float32":
+        return NotImplemented
+    n, c = input.shape[:2]
+    columns = g.reshape(input, [n, c * math.prod(way.kernel), math.prod(way.places(sizes))])
+    return g.op(
+        "Col2Im",
+        columns,
+        list(sizes),
+        list(way.kernel),
+        dilations=list(way.dilation),
+        pads=[*way.padding, *way.padding],
+        strides=list(way.stride),
+    )
+
+
 # --- pooling ------------------------------
 def _max_pool(g: Any, input: Any, w: Any, outputs: int) -> Any:
     ends = [_ends(*n) for n in zip(w.sizes, w.out, w.kernel, w.stride, w.padding, w.dilation)]
@@ -586,7 +603,7 @@ def _(
     _one_length(g, sizes)
     if keep:
         return NotImplemented
-    name = "Relu" if kind == "relu" else "Tanh"
+    name = "Relu" if kind == "rnn_relu" else "Tanh"
     return _layer(g, "RNN", gates, weight, [hidden], (0,), None, turned, activations=[name])[0]
 
 

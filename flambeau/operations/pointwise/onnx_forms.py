@@ -21,11 +21,6 @@ def _(g: Any, input: Any) -> Any:
     return g.Less(g.where(g.Equal(input, 0), g.Reciprocal(input), input), 0)
 
 
-@onnx_form("sign", "sgn")
-def _(g: Any, input: Any) -> Any:
-    return g.Sign(input) if input.dtype in ("float32", "float64", "int32", "int64") else NotImplemented
-
-
 @onnx_form("reciprocal")
 def _(g: Any, input: Any) -> Any:
     return g.Reciprocal(input) if input.dtype in ("float32", "float64") else NotImplemented

@@ -157,7 +157,7 @@ onnx_form("cummin")(_extremes(False))
 
 @onnx_form("histc")
 def _(g: Any, input: Any, bins: int = 100, min: float = 0, max: float = 0, **_: Any) -> Any:
-    x = g.reshape(input, [math.prod(input.shape)])
+    x = g.flat(input)
     low, high = g.number(min, x.dtype), g.number(max, x.dtype)
     if min == max == 0:
         low, high = g.reduce("ReduceMin", x, [0]), g.reduce("ReduceMax", x, [0])
