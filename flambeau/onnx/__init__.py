@@ -5,6 +5,7 @@ from typing import Any as _Any
 
 from .._compat.absent import refusing as _refusing
 from . import errors, operators
+from ._constants import TrainingMode
 from ._export import export
 from ._program import ONNXProgram
 from ._record import is_in_onnx_export
@@ -13,6 +14,7 @@ from .errors import OnnxExporterError
 __all__ = [
     "ONNXProgram",
     "OnnxExporterError",
+    "TrainingMode",
     "errors",
     "export",
     "is_in_onnx_export",

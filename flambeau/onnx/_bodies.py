@@ -5,9 +5,7 @@ A leaf broadcasts by itself, so an expression needs no shapes.  A fold is a redu
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from ..codegen import expr as ex
 from ..codegen.expr import Expr
@@ -19,7 +17,15 @@ from .errors import UnsupportedOperatorError
 # What primitives and functions of expressions are in ONNX.
 _OPERATORS = {
     **{"add": "Add", "sub": "Sub", "mul": "Mul", "div": "Div", "neg": "Neg", "abs": "Abs", "floor": "Floor"},
-    **{"ceil": "Ceil", "rint": "Round", "sqrt": "Sqrt", "min": "Min", "max": "Max", "eq": "Equal", "lt": "Less"},
+    **{
+        "ceil": "Ceil",
+        "rint": "Round",
+        "sqrt": "Sqrt",
+        "min": "Min",
+        "max": "Max",
+        "eq": "Equal",
+        "lt": "Less",
+    },
     **{"le": "LessOrEqual", "gt": "Greater", "ge": "GreaterOrEqual"},
 }
 _FUNCTIONS = {
@@ -197,7 +203,13 @@ def _functions_written(roots: Sequence[Expr]) -> list[Expr]:
         found = ex.substitute(found, _inner_first(replace))
 
 
-_RULES = {"add": ex.add, "sub": ex.sub, "mul": ex.mul, "div": ex.div, "neg": ex.neg}
+_RULES: dict[str, Callable[..., Expr]] = {
+    "add": ex.add,
+    "sub": ex.sub,
+    "mul": ex.mul,
+    "div": ex.div,
+    "neg": ex.neg,
+}
 
 
 def folded(roots: Sequence[Expr]) -> list[Expr]:
@@ -216,9 +228,7 @@ def folded(roots: Sequence[Expr]) -> list[Expr]:
 
 def _inner_first(replace: dict[Expr, Expr]) -> dict[Expr, Expr]:
     """Those whose arguments need no replacing: the others come when they are looked at again."""
-    return {
-        e: new for e, new in replace.items() if not any(x in replace for x in ex.walk(list(e.args)))
-    }
+    return {e: new for e, new in replace.items() if not any(x in replace for x in ex.walk(list(e.args)))}
 
 
 def reached(roots: Sequence[Expr]) -> set[Expr]:
@@ -236,7 +246,3 @@ def reached(roots: Sequence[Expr]) -> set[Expr]:
             found.add(e)
         stack.extend(e.args)
     return found
-
-
-def is_finite_number(x: Any) -> bool:
-    return isinstance(x, (int, float)) and math.isfinite(x)

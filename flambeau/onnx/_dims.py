@@ -11,7 +11,7 @@ from ..nn import Module
 
 
 class Axes(NamedTuple):
-    """`dims`: by name, the (input, dimension) pairs that have that size; `named`: names for dimensions of outputs; `least` and `most`: bounds."""
+    """`dims`: by name, the (input, dimension) pairs of that size; `named`: names for dimensions of outputs; `bounds`: least and most."""
 
     dims: dict[str, list[tuple[int, int]]]
     named: dict[tuple[str, int], str]
@@ -49,7 +49,9 @@ def axes_of(
     for name, said in (dynamic_axes or {}).items():
         listed = said.items() if isinstance(said, Mapping) else enumerate(said)
         for key, what in listed:
-            axis, label = (key, what) if isinstance(said, Mapping) else (what, f"{name}_dynamic_axes_{key + 1}")
+            axis, label = (
+                (key, what) if isinstance(said, Mapping) else (what, f"{name}_dynamic_axes_{key + 1}")
+            )
             if name in names:
                 _enter(found, tensors, names.index(name), axis, str(label), name)
             else:

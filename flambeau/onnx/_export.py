@@ -9,11 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ..core.base.tensor import TensorBase
-from ..nn import Module
 from ..utils._trees import tree_flatten, tree_unflatten
 from . import _constants as constants
 from ._dims import Axes, axes_of
-from ._lower import Lowering
+from ._lower import Lowering, held_value
 from ._model import Model
 from ._program import ONNXProgram
 from ._record import Recorded, in_mode, input_names, others, record
@@ -26,7 +25,11 @@ _FORMS = (
     "linalg.onnx_forms",
     "linalg.onnx_solvers",
     "moving.onnx_forms",
+    "moving.onnx_indexing",
+    "moving.onnx_sorting",
     "neural.onnx_forms",
+    "neural.onnx_layers",
+    "neural.onnx_windows",
     "pointwise.onnx_forms",
     "pointwise.onnx_special",
     "random.onnx_forms",
@@ -53,6 +56,7 @@ def export(
     dynamic_axes: Mapping[str, Any] | None = None,
     training: Any = None,
     do_constant_folding: bool = True,
+    optimize: bool = True,
 ) -> ONNXProgram:
     """The model as ONNX, written to the file `f` where one is given.
 
@@ -76,7 +80,7 @@ def export(
         keep_initializers_as_inputs: name weights among the inputs, too.
         dynamic_axes: the same by names of inputs and outputs: `{"x": {0: "batch"}}` or `{"x": [0]}`.
         training: True or `TrainingMode.TRAINING` for training mode, `PRESERVE` for the mode that the model is in.
-        do_constant_folding: taken as in PyTorch, where it is always on.
+        do_constant_folding, optimize: taken as in PyTorch; what is equal or is not read is left out in any case.
 
     Raises:
         ImportError: onnx is not installed: `pip install flambeau[onnx]`
@@ -104,12 +108,10 @@ def export(
     called, named = _arguments(args, kwargs, dynamo)
     names = _named(model, called, named, input_names)
     tensors = [t for t in tree_flatten((called, named))[0] if isinstance(t, TensorBase)]
-    if f is None and isinstance(dynamic_axes, (str, os.PathLike)):
-        raise TypeError("onnx.export(): dynamic_axes must be a dict of names")
     axes = axes_of(tensors, names, called, named, dynamic_axes, dynamic_shapes, model)
     with in_mode(model, _mode(training)):
         written = _written(model, called, named, names, opset, axes)
-    _name_outputs(written, output_names, dynamic_axes)
+    _name_outputs(written, output_names, axes)
     program = ONNXProgram(written, opset, names)
     program._check()
     if verbose:
@@ -212,14 +214,16 @@ def _once(recorded: Recorded, names: Sequence[str], opset: int, varying: bool) -
     inputs = []
     for name, t in zip(names, recorded.tensors, strict=True):
         if t.dtype.name not in DATA_TYPES:
-            raise OnnxExporterError(f"onnx.export(): input '{name}' is {t.dtype}, which ONNX's runtimes do not take")
+            raise OnnxExporterError(
+                f"onnx.export(): input '{name}' is {t.dtype}, which ONNX's runtimes do not take"
+            )
         inputs.append(Value(name, t.dtype.name, tuple(t.shape)))
         g.dtypes[name] = t.dtype.name
     taken, weights = set(names), []
     for name, t in recorded.weights.items():
         kept = name if name not in taken else f"{name}_weight"
         taken.add(kept)
-        weights.append(held_weight(g, t, kept))
+        weights.append(_held_weight(g, t, kept))
     written = Lowering(g, recorded.graph, [*inputs, *weights], recorded.lines)
     outputs = [written.read(p).of(p.shape) for p in written.outputs]
     return Model(
@@ -233,15 +237,13 @@ def _once(recorded: Recorded, names: Sequence[str], opset: int, varying: bool) -
     )
 
 
-def held_weight(g: Writer, t: TensorBase, name: str) -> Value:
-    from ._lower import held_value
-
+def _held_weight(g: Writer, t: TensorBase, name: str) -> Value:
     if t.dtype.name not in DATA_TYPES:
         return Value(name, t.dtype.name, tuple(t.shape))  # an error where it is read
     return held_value(g, t, name)
 
 
-def _name_outputs(model: Model, given: Sequence[str] | None, dynamic_axes: Mapping[str, Any] | None) -> None:
+def _name_outputs(model: Model, given: Sequence[str] | None, axes: Axes) -> None:
     count = len(model.outputs)
     names = ["output"] if count == 1 else [f"output_{k}" for k in range(count)]
     if given is not None:
@@ -257,14 +259,14 @@ def _name_outputs(model: Model, given: Sequence[str] | None, dynamic_axes: Mappi
     if inner.intersection(names):
         model.prefix_values("value_", set(names))
     model.name_outputs(names)
-    known = {*names, *taken}
-    for name in dynamic_axes or ():
-        if name not in known:
+    for (name, axis), label in axes.named.items():
+        if name not in names:
+            known = sorted({*names, *taken})
             warnings.warn(
-                f"onnx.export(): dynamic_axes names '{name}', which is no input or output: {sorted(known)}",
+                f"onnx.export(): dynamic_axes names '{name}', which is no input or output: {known}",
                 stacklevel=3,
             )
-
-
-def is_module(model: Any) -> bool:
-    return isinstance(model, Module)
+            continue
+        sizes = model.outputs[names.index(name)][1]
+        if isinstance(sizes[axis], str) and not any(sizes[axis] == known for known in axes.dims):
+            sizes[axis] = label

@@ -136,7 +136,9 @@ def _merged(place: Place) -> list[tuple[int, int]]:
 
 def _sliced(g: Writer, value: Value, source: Place, cuts: dict[int, tuple[int, int, int]]) -> Value:
     """`cuts`: by dimension, where to start, how many elements, how far apart."""
-    needed = [d for d, (start, n, step) in sorted(cuts.items()) if (start, n, step) != (0, source.shape[d], 1)]
+    needed = [
+        d for d, (start, n, step) in sorted(cuts.items()) if (start, n, step) != (0, source.shape[d], 1)
+    ]
     if not needed:
         return value
     starts = [cuts[d][0] for d in needed]
@@ -164,19 +166,20 @@ def _matched(
     if delta:
         return None
     cuts = {d: (starts.get(d, 0), 1, 1) for d in range(len(source.shape))}
-    free, order = list(range(len(source.shape))), []
+    free = list(range(len(source.shape)))
+    order: list[int | None] = []
     for n, stride in zip(made.shape, made.stride):
         if n == 1:
             order.append(None)
             continue
-        d = _dimension(source, free, starts, n, stride)
-        if d is None and stride != 0:
+        found = _dimension(source, free, starts, n, stride)
+        if found is None and stride != 0:
             return None
-        order.append(d)
-        if d is not None:
-            free.remove(d)
-            step = stride // source.stride[d] if source.stride[d] else 1
-            cuts[d] = (starts.get(d, 0), n, step)
+        order.append(found)
+        if found is not None:
+            free.remove(found)
+            step = stride // source.stride[found] if source.stride[found] else 1
+            cuts[found] = (starts.get(found, 0), n, step)
     _keep_units(source, made, free, order)
     return cuts, order, free
 

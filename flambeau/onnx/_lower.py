@@ -172,7 +172,9 @@ class Lowering:
             return
         for p in (*made, *given):
             if p.device is not None or p.dtype.name not in DATA_TYPES:
-                raise UnsupportedOperatorError(f"a tensor of {p.dtype.name}, which ONNX's runtimes do not take")
+                raise UnsupportedOperatorError(
+                    f"a tensor of {p.dtype.name}, which ONNX's runtimes do not take"
+                )
         if written:
             self.overwrite(op, node, args, kwargs, written, made)
             return
@@ -188,7 +190,13 @@ class Lowering:
                 self.new(p, value)
 
     def overwrite(
-        self, op: Any, node: Node, args: tuple, kwargs: dict[str, Any], written: list[Place], made: list[Place]
+        self,
+        op: Any,
+        node: Node,
+        args: tuple,
+        kwargs: dict[str, Any],
+        written: list[Place],
+        made: list[Place],
     ) -> None:
         """A call that writes: what it writes to becomes what it computes."""
         kwargs = {k: v for k, v in kwargs.items() if k != "out"}
@@ -316,7 +324,9 @@ class Lowering:
         g = self.g
         if len(call.args) == 6 and call.args[1] in ((), []):  # along all dimensions
             call.set_arguments((call.args[0], None, *call.args[2:]), call.kwargs)
-        elif isinstance(call.operation, RowOp) and call.args[1:2] in (((),), ([],)) and not call.args[0].shape:
+        elif (
+            isinstance(call.operation, RowOp) and call.args[1:2] in (((),), ([],)) and not call.args[0].shape
+        ):
             call.set_arguments((call.args[0], None, *call.args[2:]), call.kwargs)
         loop = loop_of(call)
         if loop is None and pointwise_of(call) is not None:
@@ -327,7 +337,10 @@ class Lowering:
         numbered = {v.number: self.read(p) for v, p in values.items()}
         row = None
         if loop.dims is not None:
-            row = Row(sorted(loop.dims) if loop.shape else (), math.prod(loop.shape[d] for d in loop.dims) if loop.shape else 1)
+            row = Row(
+                sorted(loop.dims) if loop.shape else (),
+                math.prod(loop.shape[d] for d in loop.dims) if loop.shape else 1,
+            )
 
         def of(value: program.Value) -> Expr:
             return ex.make("operand", (), value.dtype.name, value.number)

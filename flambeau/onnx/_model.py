@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +13,9 @@ from .errors import UnsupportedOperatorError
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto
 
-RANDOM = frozenset(("RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Bernoulli", "Multinomial"))
+RANDOM = frozenset(
+    ("RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Bernoulli", "Multinomial")
+)
 # Versions of the file's form, by the first version of the operators that came with them.
 _FILE_VERSIONS = ((25, 12), (24, 11), (23, 11), (21, 10), (19, 9), (0, 8))
 
@@ -113,7 +115,9 @@ class Model:
                 self.nodes.append(Node("Identity", [source], [name], {}))
             else:
                 renamed[value.name] = name
-                makers[value.name].outputs = [name if n == value.name else n for n in makers[value.name].outputs]
+                makers[value.name].outputs = [
+                    name if n == value.name else n for n in makers[value.name].outputs
+                ]
             self.dtypes[name] = value.dtype
             outputs.append((Value(name, value.dtype, value.shape), sizes))
         for node in self.nodes:
@@ -144,10 +148,6 @@ class Model:
     def bytes_of_weights(self) -> int:
         return sum(a.nbytes for a in self.constants.values())
 
-    def operators(self) -> Iterator[str]:
-        """The operators of ONNX that it has."""
-        return iter(sorted({n.kind for n in self.nodes}))
-
 
 def _fewest(kind: str) -> int:
     """How many results an operator has at least: those that may be left out are, at the end."""
@@ -173,7 +173,9 @@ def _node(node: Node, name: str) -> NodeProto:
 def _info(value: Value, sizes: Sequence[Any] | None) -> ValueInfoProto:
     from onnx import helper
 
-    return helper.make_tensor_value_info(value.name, DATA_TYPES[value.dtype], None if sizes is None else list(sizes))
+    return helper.make_tensor_value_info(
+        value.name, DATA_TYPES[value.dtype], None if sizes is None else list(sizes)
+    )
 
 
 def _tensor(name: str, dtype: str, array: np.ndarray) -> TensorProto:

@@ -75,7 +75,9 @@ class ONNXProgram:
             raise TypeError(f"save(): destination must be a path, got {type(destination).__name__}")
         large = include_initializers and self._model.bytes_of_weights() > LIMIT
         if large and external_data is False:
-            raise ValueError("save(): the model has 2 GiB of weights or more: external_data must not be False")
+            raise ValueError(
+                "save(): the model has 2 GiB of weights or more: external_data must not be False"
+            )
         path = os.fspath(destination)
         proto = self._model.proto(
             self._opset, initializers=include_initializers, as_inputs=keep_initializers_as_inputs

@@ -135,7 +135,9 @@ def input_names(model: Any, args: tuple, kwargs: dict[str, Any]) -> list[str]:
     except (TypeError, ValueError):
         parameters = []
     kinds = inspect.Parameter
-    positional = [p.name for p in parameters if p.kind in (kinds.POSITIONAL_ONLY, kinds.POSITIONAL_OR_KEYWORD)]
+    positional = [
+        p.name for p in parameters if p.kind in (kinds.POSITIONAL_ONLY, kinds.POSITIONAL_OR_KEYWORD)
+    ]
     rest = next((p.name for p in parameters if p.kind is kinds.VAR_POSITIONAL), "input")
     names = []
     for k, x in enumerate(args):

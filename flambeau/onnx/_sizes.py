@@ -17,7 +17,7 @@ import numpy as np
 from ..core.base.tensor import TensorBase
 from ._dims import Axes
 from ._model import Model
-from ._writer import Node, Value
+from ._writer import DATA_TYPES, Node
 from .errors import OnnxExporterError
 
 At = Callable[[Mapping[str, int]], Model]
@@ -27,8 +27,8 @@ def unified(at: At, axes: Axes, tensors: Sequence[TensorBase], names: Sequence[s
     """The model that `at` writes for given sizes, with the sizes as names."""
     assignments, models = _recorded(at, axes, axes.own(tensors))
     whole = models[0]
-    for model, sizes in zip(models[1:], assignments[1:]):
-        _check_same(whole, model, assignments[0], sizes)
+    for model, changed in zip(models[1:], assignments[1:]):
+        _check_same(whole, model, assignments[0], changed)
     _Sizes(whole, models, assignments, axes, names).replace()
     for k, (value, sizes) in enumerate(whole.inputs):
         labels = {d: label for label, places in axes.dims.items() for j, d in places if j == k}
@@ -73,7 +73,9 @@ def _recorded(at: At, axes: Axes, own: dict[str, int]) -> tuple[list[dict[str, i
             raise OnnxExporterError(
                 f"onnx.export(): the model does not run with another size '{name}' than {begin[name]}: {failed}"
             ) from failed
-    joint = {name: next((a[name] for a in assignments if a[name] != begin[name]), begin[name]) for name in own}
+    joint = {
+        name: next((a[name] for a in assignments if a[name] != begin[name]), begin[name]) for name in own
+    }
     attempt({name: n for name, n in joint.items()})
     return assignments, models
 
@@ -308,7 +310,7 @@ class _Sizes:
                 if arrays[0].ndim == 0 and np.allclose(shares, shares[0], rtol=1e-6, atol=0):
                     factor = self.keep(np.array(shares[0], arrays[0].dtype), dtype)
                     size = self.of_inputs("Squeeze", [self.size(s), self.line([0])])
-                    cast = self.add(self.head, "Cast", [size], to=_code(dtype))
+                    cast = self.add(self.head, "Cast", [size], to=DATA_TYPES[dtype])
                     return self.add(self.head, kind, [factor, cast])
         raise OnnxExporterError(
             f"onnx.export(): the numbers {values} follow from the sizes {self.sizes} in a way that is not known: such a size cannot vary"
@@ -336,13 +338,3 @@ class _Sizes:
 
 def _equal(a: np.ndarray, b: np.ndarray) -> bool:
     return a.shape == b.shape and a.dtype == b.dtype and a.tobytes() == b.tobytes()
-
-
-def _code(dtype: str) -> int:
-    from ._writer import DATA_TYPES
-
-    return DATA_TYPES[dtype]
-
-
-def sized(value: Value) -> int:
-    return math.prod(value.shape or ())

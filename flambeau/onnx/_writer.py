@@ -218,7 +218,7 @@ class Writer:
     def reshape(self, x: Value, shape: Sequence[int]) -> Value:
         if x.shape == tuple(shape):
             return x
-        options = {"allowzero": 1} if 0 in shape else {}
+        options: dict[str, Any] = {"allowzero": 1} if 0 in shape else {}
         return self.op("Reshape", x, list(shape), shape=shape, **options)
 
     def flat(self, x: Value) -> Value:
@@ -226,7 +226,7 @@ class Writer:
         count = math.prod(x.shape or ())
         if x.shape == (count,):
             return x
-        return self.op("Reshape", x, [-1 if count else 0], shape=(count,), **({} if count else {"allowzero": 1}))
+        return self.op("Reshape", x, [-1 if count else 0], shape=(count,), allowzero=None if count else 1)
 
     def places(self, x: Value) -> Value:
         """The number of each element, counted in the order of the dimensions."""
@@ -260,7 +260,9 @@ class Writer:
         """0, 1 … size - 1."""
         if not self.varying:
             return self.constant(np.arange(size), "int64")
-        return self.op("Range", self.number(0, "int64"), self.squeeze(self.ints([size]), [0]), 1, shape=(size,))
+        return self.op(
+            "Range", self.number(0, "int64"), self.squeeze(self.ints([size]), [0]), 1, shape=(size,)
+        )
 
     def size(self, n: int, dtype: str) -> Value:
         """A size, as a number of that dtype."""
@@ -320,5 +322,5 @@ class Writer:
         return next((n for n in reversed(self.nodes) if x.name in n.outputs), None)
 
     def unsupported(self, what: str) -> UnsupportedOperatorError:
-        """The error that says that an operation, called like that, has no form."""
+        """An error that says why a form is not written."""
         return UnsupportedOperatorError(what)

@@ -28,7 +28,9 @@ def session(program: Any) -> onnxruntime.InferenceSession:
     options.log_severity_level, options.intra_op_num_threads = 4, 1
     model = program.model_proto
     onnx.checker.check_model(model, full_check=True)
-    return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    return onnxruntime.InferenceSession(
+        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
 
 
 def leaves(x: Any) -> list:
@@ -48,10 +50,14 @@ def agree(found: Sequence[np.ndarray], expected: Any, what: str = "") -> None:
     assert len(found) == len(wanted), f"{what}: {len(found)} results, {len(wanted)} expected"
     for x, t in zip(found, wanted):
         y = t.detach().numpy()
-        assert x.shape == y.shape and x.dtype == y.dtype, f"{what}: {x.dtype}{x.shape}, not {y.dtype}{y.shape}"
+        assert x.shape == y.shape and x.dtype == y.dtype, (
+            f"{what}: {x.dtype}{x.shape}, not {y.dtype}{y.shape}"
+        )
         if y.dtype.kind == "f":
             tolerance = CLOSE[str(y.dtype)]
-            np.testing.assert_allclose(x, y, rtol=tolerance, atol=tolerance / 10, equal_nan=True, err_msg=what)
+            np.testing.assert_allclose(
+                x, y, rtol=tolerance, atol=tolerance / 10, equal_nan=True, err_msg=what
+            )
         else:
             np.testing.assert_array_equal(x, y, err_msg=what)
 
@@ -117,4 +123,6 @@ def refusal(entry: Entry, text: str) -> str | None:
     return None
 
 
-FAMILIES = sorted({e.module.split(".")[2] for e in REGISTRY.values() if e.module.startswith("flambeau.operations.")})
+FAMILIES = sorted(
+    {e.module.split(".")[2] for e in REGISTRY.values() if e.module.startswith("flambeau.operations.")}
+)

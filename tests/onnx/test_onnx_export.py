@@ -40,7 +40,8 @@ def test_names_follow_from_parameters_and_weights():
     assert [i.name for i in graph.input] == ["pair_0", "pair_1_a", "rest_0", "rest_1", "scale"]
     assert [o.name for o in graph.output] == ["output_0", "output_1", "output_2"]
     exported.agree(
-        [t.numpy() for t in program(*args, **{"scale": torch.tensor(3.0)})], Nested()(*args, scale=torch.tensor(3.0))
+        [t.numpy() for t in program(*args, **{"scale": torch.tensor(3.0)})],
+        Nested()(*args, scale=torch.tensor(3.0)),
     )
     weights = torch.onnx.export(model(), (torch.ones(1, 3),), input_names=["x"], output_names=["y"])
     graph = weights.model_proto.graph
@@ -65,7 +66,9 @@ def test_keywords_as_the_older_way_takes_them():
 def test_a_result_that_is_an_input_or_a_weight():
     layer = nn.Linear(2, 2)
     program = torch.onnx.export(lambda x: (x, x, layer.weight, x + 0), (torch.ones(2),))
-    exported.agree(exported.run(program, [torch.ones(2)]), (torch.ones(2), torch.ones(2), layer.weight, torch.ones(2)))
+    exported.agree(
+        exported.run(program, [torch.ones(2)]), (torch.ones(2), torch.ones(2), layer.weight, torch.ones(2))
+    )
 
 
 def test_inputs_that_nothing_reads_stay():
@@ -114,7 +117,9 @@ def test_dtypes_beside_float32():
         exported.check(lambda x: (x.exp() + 1).sum(0) * 2, torch.randn(3, 4).to(dtype))
     for dtype in (torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64):
         x = torch.tensor([1, 5, 7], dtype=dtype)
-        exported.check(lambda x: (x * 3, x // 2, x % 3, x > 4, x.sum(), x / 2, x.clamp(2, 6), (x > 4) & (x < 7)), x)
+        exported.check(
+            lambda x: (x * 3, x // 2, x % 3, x > 4, x.sum(), x / 2, x.clamp(2, 6), (x > 4) & (x < 7)), x
+        )
     x = torch.randn(3, 4).bfloat16()
     program = torch.onnx.export(lambda x: (x * 2 + 1).float(), (x.float(),))
     exported.agree(exported.run(program, [x.float()]), x.float() * 2 + 1)
@@ -131,8 +136,12 @@ def test_nan_and_infinity():
     x = torch.tensor([float("nan"), float("inf"), -float("inf"), -0.0, 0.0, 1.0, -2.5])
     functions = "abs neg exp relu sigmoid tanh floor ceil round sign sqrt log log1p expm1 erf isnan isinf isfinite trunc frac".split()
     exported.check(lambda x: [getattr(torch, f)(x) for f in functions], x)
-    exported.check(lambda x: (x.clamp(-1, 1), x.nan_to_num(), x.maximum(x.flip(0)), x.fmax(x.flip(0)), x > 0, x == x), x)
-    exported.check(lambda x: (x.signbit(), x.reciprocal(), torch.atan2(x, x.flip(0)), torch.hypot(x, x.flip(0))), x)
+    exported.check(
+        lambda x: (x.clamp(-1, 1), x.nan_to_num(), x.maximum(x.flip(0)), x.fmax(x.flip(0)), x > 0, x == x), x
+    )
+    exported.check(
+        lambda x: (x.signbit(), x.reciprocal(), torch.atan2(x, x.flip(0)), torch.hypot(x, x.flip(0))), x
+    )
 
 
 # --- bad input ------------------------------
@@ -146,7 +155,9 @@ def test_an_operation_without_form_says_which_and_where():
     def transforms(x):
         return torch.fft.rfft(x).abs()
 
-    with pytest.raises(UnsupportedOperatorError, match=r"fft_r2c\(\) at .*test_onnx_export.py:\d+ has no form"):
+    with pytest.raises(
+        UnsupportedOperatorError, match=r"fft_r2c\(\) at .*test_onnx_export.py:\d+ has no form"
+    ):
         torch.onnx.export(transforms, (torch.ones(4),))
     exported.check(lambda x: x + 1, torch.ones(4))  # and the next one is exported
 
@@ -156,7 +167,8 @@ def branches(x):
 
 
 @pytest.mark.parametrize(
-    "function", [branches, lambda x: x * x.sum().item(), lambda x: x * len(x.tolist()), lambda x: x + x.numpy()[0]]
+    "function",
+    [branches, lambda x: x * x.sum().item(), lambda x: x * len(x.tolist()), lambda x: x + x.numpy()[0]],
 )
 def test_a_program_that_looks_at_values(function):
     with pytest.raises(OnnxExporterError, match=r"looks at a value of a tensor .*test_onnx_export.py:\d+"):
@@ -196,7 +208,9 @@ def test_sizes_that_cannot_vary():
     with pytest.raises(OnnxExporterError, match="does not run with another size 'n'"):
         torch.onnx.export(model(), (torch.ones(1, 3),), dynamic_axes={"input": {1: "n"}})
     with pytest.raises(ValueError, match="size 'n' is 2 and"):
-        torch.onnx.export(lambda x, y: x, (torch.ones(2), torch.ones(3)), dynamic_axes={"x": {0: "n"}, "y": {0: "n"}})
+        torch.onnx.export(
+            lambda x, y: x, (torch.ones(2), torch.ones(3)), dynamic_axes={"x": {0: "n"}, "y": {0: "n"}}
+        )
 
 
 class Dim:
@@ -207,7 +221,8 @@ class Dim:
 
 
 @pytest.mark.parametrize(
-    "shapes", [{"x": {0: "n"}, "y": {0: "n"}}, ({0: Dim("n", 2, 9)}, {0: Dim("n")}), [["n", None], ("n", None)]]
+    "shapes",
+    [{"x": {0: "n"}, "y": {0: "n"}}, ({0: Dim("n", 2, 9)}, {0: Dim("n")}), [["n", None], ("n", None)]],
 )
 def test_dynamic_shapes(shapes):
     function = lambda x, y: (x + y).sum(0)
@@ -259,21 +274,27 @@ def test_without_the_packages():
     except ImportError as error:
         print(error)
     """
-    done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=True
+    )
     assert "pip install 'flambeau[onnx]'" in done.stdout
 
 
 def test_verify_finds_what_is_not_the_same(monkeypatch):
     layer = model()
     torch.onnx.export(layer, (torch.ones(1, 3),), verify=True)
-    monkeypatch.setattr(torch.onnx.ONNXProgram, "__call__", lambda self, *args, **kwargs: (torch.full((1, 2), 9.0),))
+    monkeypatch.setattr(
+        torch.onnx.ONNXProgram, "__call__", lambda self, *args, **kwargs: (torch.full((1, 2), 9.0),)
+    )
     with pytest.raises(OnnxExporterError, match="result 0 of onnxruntime"):
         torch.onnx.export(layer, (torch.ones(1, 3),), verify=True)
 
 
 def test_a_program_is_called_with_as_many_tensors_as_it_has_inputs():
     program = torch.onnx.export(model(), (torch.ones(1, 3),))
-    np.testing.assert_allclose(program(torch.zeros(1, 3))[0].numpy(), model()(torch.zeros(1, 3)).detach().numpy(), rtol=1e-5)
+    np.testing.assert_allclose(
+        program(torch.zeros(1, 3))[0].numpy(), model()(torch.zeros(1, 3)).detach().numpy(), rtol=1e-5
+    )
     with pytest.raises(ValueError, match="1 tensors expected, got 0"):
         program()
     assert "Gemm" in repr(program)

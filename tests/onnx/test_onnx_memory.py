@@ -41,7 +41,9 @@ def columns_and_masks(x):
 
 def index_put(x):
     y = x.clone()
-    y.index_put_((torch.tensor([0, 0, 1]), torch.tensor([1, 1, 2])), torch.tensor([1.0, 2.0, 3.0]), accumulate=True)
+    y.index_put_(
+        (torch.tensor([0, 0, 1]), torch.tensor([1, 1, 2])), torch.tensor([1.0, 2.0, 3.0]), accumulate=True
+    )
     y.scatter_(1, torch.tensor([[0], [1], [2]]), -1.0)
     return y
 
@@ -85,7 +87,15 @@ def converted(x):
 
 
 FUNCTIONS = [
-    *(through_a_view, view_sees_the_write, view_of_a_view, columns_and_masks, index_put, diagonal, out_of_a_call),
+    *(
+        through_a_view,
+        view_sees_the_write,
+        view_of_a_view,
+        columns_and_masks,
+        index_put,
+        diagonal,
+        out_of_a_call,
+    ),
     *(the_input_itself, chunks, in_a_loop, converted),
 ]
 

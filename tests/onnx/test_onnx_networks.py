@@ -24,7 +24,9 @@ class Residual(nn.Module):
 class Classifier(nn.Module):
     def __init__(self):
         super().__init__()
-        self.stem = nn.Sequential(nn.Conv2d(3, 8, 7, 2, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(3, 2, 1))
+        self.stem = nn.Sequential(
+            nn.Conv2d(3, 8, 7, 2, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(3, 2, 1)
+        )
         self.blocks = nn.Sequential(Residual(8), Residual(8))
         self.head = nn.Linear(8, 10)
 
@@ -87,7 +89,12 @@ def test_networks_agree(name):
 
 def test_operators_that_engines_know_stand_for_layers():
     torch.manual_seed(0)
-    assert kinds(exported.check(perceptron().eval(), torch.randn(3, 4))) == ["Gemm", "Relu", "LayerNormalization", "Gemm"]
+    assert kinds(exported.check(perceptron().eval(), torch.randn(3, 4))) == [
+        "Gemm",
+        "Relu",
+        "LayerNormalization",
+        "Gemm",
+    ]
     found = kinds(exported.check(Classifier().eval(), torch.randn(2, 3, 32, 32)))
     assert found.count("Conv") == 5 and found.count("BatchNormalization") == 5 and found.count("Relu") == 5
     assert {"MaxPool", "Gemm"} <= set(found)
@@ -98,7 +105,12 @@ def test_operators_that_engines_know_stand_for_layers():
     assert kinds(exported.check(nn.AvgPool2d(3, 2, 1), image)) == ["AveragePool"]
     assert kinds(exported.check(nn.Upsample(scale_factor=2), image)) == ["Resize"]
     assert kinds(exported.check(nn.Upsample(scale_factor=2, mode="bilinear"), image)) == ["Resize"]
-    for layer, kind in ((nn.Softmax(-1), "Softmax"), (nn.GELU(), "Gelu"), (nn.Sigmoid(), "Sigmoid"), (nn.ELU(), "Elu")):
+    for layer, kind in (
+        (nn.Softmax(-1), "Softmax"),
+        (nn.GELU(), "Gelu"),
+        (nn.Sigmoid(), "Sigmoid"),
+        (nn.ELU(), "Elu"),
+    ):
         assert kinds(exported.check(layer, image)) == [kind]
 
 

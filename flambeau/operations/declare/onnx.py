@@ -45,3 +45,8 @@ def onnx_form(*operations: Any) -> Callable[[Callable], Callable]:
         return form
 
     return enter
+
+
+def is_value(x: Any) -> bool:
+    """Whether an argument of a form is a value of the graph: one that a tensor was given for."""
+    return hasattr(x, "floating")

@@ -85,6 +85,9 @@ def _(g: Any, a: Any, a_form: int, b: Any, b_form: int, sizes: Any, form: int, a
     """The gradient of a product: matrices, or matrices turned; others have no form."""
     if form or max(a_form, b_form) > 1 or min(a.rank, b.rank) < 2 or alpha[1]:
         return NotImplemented
-    left, right = (g.transpose(x, [*range(x.rank - 2), x.rank - 1, x.rank - 2]) if turned else x for x, turned in ((a, a_form), (b, b_form)))
+    left, right = (
+        g.transpose(x, [*range(x.rank - 2), x.rank - 1, x.rank - 2]) if turned else x
+        for x, turned in ((a, a_form), (b, b_form))
+    )
     found = g.MatMul(left, right)
     return found if alpha[0] == 1 else g.Mul(found, g.number(alpha[0], found.dtype))

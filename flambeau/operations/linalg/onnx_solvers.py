@@ -72,7 +72,12 @@ def _eliminated(g: Any, A: Any, B: Any) -> tuple[Any, Any, Any, Any]:
     rows, columns = _rows(g, n), _columns(g, n + m)
     start = g.op("Concat", A, B, axis=-1).of((*batch, n, n + m))
     one = (*batch, 1, 1)
-    states = [start, g.expand(g.number(1, "float64"), one), g.expand(_zero(g), one), g.expand(g.number(0, "int64"), one)]
+    states = [
+        start,
+        g.expand(g.number(1, "float64"), one),
+        g.expand(_zero(g), one),
+        g.expand(g.number(0, "int64"), one),
+    ]
 
     def turn(k: Any, states: Any) -> list[Any]:
         x, sign, log, info = states
@@ -140,7 +145,11 @@ def _(g: Any, A: Any) -> Any:
     *batch, m, n = A.shape
     steps = min(m, n)
     rows, columns, places = _rows(g, m), _columns(g, n), _columns(g, steps)
-    states = [a, g.expand(g.number(0, "int64"), (*batch, steps)), g.expand(g.number(0, "int64"), (*batch, 1, 1))]
+    states = [
+        a,
+        g.expand(g.number(0, "int64"), (*batch, steps)),
+        g.expand(g.number(0, "int64"), (*batch, 1, 1)),
+    ]
 
     def turn(k: Any, states: Any) -> list[Any]:
         x, pivots, info = states
@@ -205,7 +214,8 @@ def _triangular(g: Any, A: Any, B: Any, upper: bool, unit: bool) -> Any:
 def _(g: Any, A: Any, B: Any, upper: bool, unit: bool) -> Any:
     if 0 in A.shape or 0 in B.shape:
         return _empty(g)
-    return _ends(g, _triangular(g, *_wide(g, A, B), bool(upper), bool(unit)))[0]
+    a, b = _wide(g, A, B)
+    return _ends(g, _triangular(g, a, b, bool(upper), bool(unit)))[0]
 
 
 @onnx_form("linalg_cholesky_solve")
@@ -270,7 +280,9 @@ def _(g: Any, A: Any, mode: str) -> Any:
         below = g.reduce("ReduceSum", g.Abs(g.Where(at_row, _zero(g), x)), [-2], True)
         square = g.reduce("ReduceSum", g.Mul(v, v), [-2], True)
         plain = g.Equal(below, 0)
-        factor = g.Where(plain, _zero(g), g.Div(g.number(2, "float64"), g.Where(plain, g.number(1, "float64"), square)))
+        factor = g.Where(
+            plain, _zero(g), g.Div(g.number(2, "float64"), g.Where(plain, g.number(1, "float64"), square))
+        )
         turned = _turned(g, v)
         left = g.Mul(factor, g.Mul(v, g.MatMul(turned, r)))
         right = g.Mul(factor, g.Mul(g.MatMul(q, v), turned))
@@ -319,7 +331,12 @@ def _eigen(g: Any, A: Any) -> tuple[Any, Any]:
         a, v = states
         at = g.op("Mod", number, g.number(len(pairs), "int64"))
         p, q = (g.op("Gather", t, at, axis=0) for t in (firsts, seconds))
-        row_p, row_q, column_p, column_q = g.Equal(rows, p), g.Equal(rows, q), g.Equal(columns, p), g.Equal(columns, q)
+        row_p, row_q, column_p, column_q = (
+            g.Equal(rows, p),
+            g.Equal(rows, q),
+            g.Equal(columns, p),
+            g.Equal(columns, q),
+        )
         column = _column_at(g, a, column_q)
         x, y = _row_at(g, _column_at(g, a, column_p), row_p), _row_at(g, column, row_q)
         off = _row_at(g, column, row_p)
@@ -425,7 +442,11 @@ def _(g: Any, A: Any, B: Any, rcond: Any, driver: str) -> Any:
     found = g.MatMul(inverse, b)
     rest = g.Sub(g.MatMul(a, found), b)
     _, residuals, rank, values = g.results
-    made = [found, g.reduce("ReduceSum", g.Mul(rest, rest), [-2]), g.reduce("ReduceSum", g.cast(kept, "int64"), [-1])]
+    made = [
+        found,
+        g.reduce("ReduceSum", g.Mul(rest, rest), [-2]),
+        g.reduce("ReduceSum", g.cast(kept, "int64"), [-1]),
+    ]
     _, ascending, _ = _gram(g, A)
     made.append(g.op("Slice", ascending, [-1], [-(1 << 63)], [-1], [-1]))
     return [

@@ -1,6 +1,6 @@
-"""ONNX forms of the functions that SciPy computes here: series, recurrences, and integrals whose trapezoidal sums converge at once.
+"""ONNX forms of the functions that SciPy computes here: series, recurrences, integrals whose trapezoidal sums converge at once.
 
-All are computed in float64, and rounded to the dtype of the result.  An integral or a series of n terms is one more dimension of n elements.
+They are computed in float64, and rounded to the dtype of the result.  What has n terms is one more dimension of n elements.
 """
 
 from __future__ import annotations
@@ -425,11 +425,25 @@ def _(g: Any, x: Any) -> Any:
 
 
 _CENTRE = (
-    [-39.69683028665376, 220.9460984245205, -275.9285104469687, 138.3577518672690, -30.66479806614716, 2.506628277459239],
+    [
+        -39.69683028665376,
+        220.9460984245205,
+        -275.9285104469687,
+        138.3577518672690,
+        -30.66479806614716,
+        2.506628277459239,
+    ],
     [-54.47609879822406, 161.5858368580409, -155.6989798598866, 66.80131188771972, -13.28068155288572, 1.0],
 )
 _TAIL = (
-    [-0.007784894002430293, -0.3223964580411365, -2.400758277161838, -2.549732539343734, 4.374664141464968, 2.938163982698783],
+    [
+        -0.007784894002430293,
+        -0.3223964580411365,
+        -2.400758277161838,
+        -2.549732539343734,
+        4.374664141464968,
+        2.938163982698783,
+    ],
     [0.007784695709041462, 0.3224671290700398, 2.445134137142996, 3.754408661907416, 1.0],
 )
 

@@ -568,9 +568,7 @@ _polynomial(
     "laguerre_polynomial_l",
     "Laguerre polynomial",
     "(x² - 4x + 2) / 2 -> -0.5000",
-    Recurrence(
-        lambda x: 1 - x, lambda x, k, here, before: ((2 * k + 1 - x) * here - k * before) / (k + 1)
-    ),
+    Recurrence(lambda x: 1 - x, lambda x, k, here, before: ((2 * k + 1 - x) * here - k * before) / (k + 1)),
 )
 _polynomial(
     "legendre_polynomial_p",
