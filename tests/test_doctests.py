@@ -19,6 +19,7 @@ PAGES = {
     "docs/meta.md": 3,
     "docs/extending.md": 26,
     "docs/graphs.md": 11,
+    "docs/onnx.md": 14,
 }  # and at least so many examples in each
 FLAGS = doctest.NORMALIZE_WHITESPACE
 

@@ -63,7 +63,7 @@ NAMESPACES = {
     "fx.annotate": "TorchScript's types of values",
     "jit": "there are no graphs yet",
     "nativert": "it runs exported graphs, and graphs are not kept yet",
-    "onnx": "there are no graphs yet",
+    "onnx": "`onnx.export` writes models here; PyTorch's tables of symbolic functions and its ONNX Script are not carried over",
     "package": "it runs code when an archive is loaded; `save` keeps state, Python's own tools keep code",
     "_C": "it is PyTorch's compiled module, of which only what programs take from it has a place here",
     "_dynamo": "of PyTorch's compiler only what programs set, ask and catch has a place here",
