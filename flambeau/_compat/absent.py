@@ -31,7 +31,7 @@ OWN = __name__.partition(".")[0]
 NO_GROUP = "Default process group has not been initialized, please make sure to call init_process_group."
 PAGE = "docs/coverage.md lists what is here"
 
-# Rooms, and why they are absent; `distributed`, `export`, `jit`, `onnx`, `ao` and `_dynamo` answer questions.
+# Rooms, and why they are absent; `distributed`, `export`, `jit`, `ao` and `_dynamo` answer questions.
 NAMESPACES = {
     "ao": "there is no quantised dtype",
     "quantization": "there is no quantised dtype",
@@ -63,7 +63,6 @@ NAMESPACES = {
     "fx.annotate": "TorchScript's types of values",
     "jit": "there are no graphs yet",
     "nativert": "it runs exported graphs, and graphs are not kept yet",
-    "onnx": "`onnx.export` writes models here; PyTorch's tables of symbolic functions and its ONNX Script are not carried over",
     "package": "it runs code when an archive is loaded; `save` keeps state, Python's own tools keep code",
     "_C": "it is PyTorch's compiled module, of which only what programs take from it has a place here",
     "_dynamo": "of PyTorch's compiler only what programs set, ask and catch has a place here",
@@ -97,6 +96,15 @@ NAMESPACES = {
 TYPES = (
     "Any Await Bool Class Complex DeviceObj Dict Enum Float Future Inferred Int Interface List None Number Optional PyObject RRef "
     "StreamObj String SymBool SymInt Tensor Tuple Union"
+)
+# PyTorch's two exporters in pieces: what is here writes models by one way (`onnx.export`).
+EXPORTERS = (
+    "ops testing utils verification symbolic_helper symbolic_opset9 symbolic_opset10 symbolic_opset11 "
+    "ExportableModule InputObserver"
+)
+NAMESPACES |= dict.fromkeys(
+    (f"onnx.{name}" for name in EXPORTERS.split()),
+    "a part of PyTorch's own exporters; `onnx.export` writes models here",
 )
 NAMESPACES |= dict.fromkeys((f"{kind}Type" for kind in TYPES.split()), NAMESPACES["jit"])
 # Passes over graphs that PyTorch has for compilers, accelerators and debuggers of its own.

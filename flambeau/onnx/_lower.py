@@ -27,6 +27,7 @@ from ..graph.trace import mapped
 from ..operations.declare.onnx import entry_of
 from . import _geometry as geometry
 from ._bodies import Body, Row, reached
+from ._symbolic import registered
 from ._writer import DATA_TYPES, Value, Writer
 from .errors import UnsupportedOperatorError
 
@@ -247,7 +248,7 @@ class Lowering:
     ) -> list[Value]:
         """The values of a call's results."""
         entry = entry_of(op)
-        form = None if entry is None else entry.details.get("onnx")
+        form = registered(op, self.g.opset) if entry is None else entry.details.get("onnx")
         refused: UnsupportedOperatorError | None = None
         if form is not None:
             found = self.formed(form, args, kwargs, made)

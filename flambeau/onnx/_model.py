@@ -139,9 +139,9 @@ class Model:
         ]
         nodes = [_node(n, f"{n.kind}_{k}") for k, n in enumerate(self.nodes)]
         graph = helper.make_graph(nodes, "main_graph", given, [_info(v, s) for v, s in self.outputs], held)
-        model = helper.make_model(
-            graph, producer_name="flambeau", opset_imports=[helper.make_opsetid("", opset)]
-        )
+        domains = sorted({n.kind.partition("::")[0] for n in self.nodes if "::" in n.kind})
+        imports = [helper.make_opsetid("", opset), *(helper.make_opsetid(domain, 1) for domain in domains)]
+        model = helper.make_model(graph, producer_name="flambeau", opset_imports=imports)
         model.ir_version = next(version for first, version in _FILE_VERSIONS if opset >= first)
         return model
 
@@ -153,6 +153,8 @@ def _fewest(kind: str) -> int:
     """How many results an operator has at least: those that may be left out are, at the end."""
     from onnx import defs
 
+    if "::" in kind:
+        return 1 << 30
     schema = defs.get_schema(kind)
     variadic = schema.outputs[-1].option == defs.OpSchema.FormalParameterOption.Variadic
     return 1 << 30 if variadic else max(schema.min_output, 1)
@@ -167,7 +169,8 @@ def _node(node: Node, name: str) -> NodeProto:
         given = [_info(v, v.shape) for v in node.body.inputs]
         made = [_info(v, v.shape) for v in node.body.outputs]
         attributes["body"] = helper.make_graph(inner, f"{name}_body", given, made)
-    return helper.make_node(node.kind, node.inputs, node.outputs, name=name, **attributes)
+    domain, _, kind = node.kind.rpartition("::")
+    return helper.make_node(kind, node.inputs, node.outputs, name=name, domain=domain, **attributes)
 
 
 def _info(value: Value, sizes: Sequence[Any] | None) -> ValueInfoProto:

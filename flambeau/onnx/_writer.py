@@ -136,7 +136,7 @@ class Writer:
 
     def name(self, hint: str) -> str:
         self.names += 1
-        return f"{hint.lower()}_{self.names}"
+        return f"{hint.lower().replace('::', '_')}_{self.names}"
 
     def op(
         self,

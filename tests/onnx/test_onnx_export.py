@@ -144,6 +144,34 @@ def test_nan_and_infinity():
     )
 
 
+# --- operations of programs ------------------------------
+@torch.library.custom_op("onnxtests::scaled", mutates_args=())
+def scaled(x: torch.Tensor, by: float) -> torch.Tensor:
+    return torch.from_numpy(x.numpy() * np.float32(by))
+
+
+def test_operations_of_programs():
+    register, forget = torch.onnx.register_custom_op_symbolic, torch.onnx.unregister_custom_op_symbolic
+    function = lambda x: scaled(x + 1, 3.0).relu()
+    with pytest.raises(UnsupportedOperatorError, match="scaled"):
+        torch.onnx.export(function, (torch.ones(2),))
+    register("onnxtests::scaled", lambda g, x, by: g.op("Mul", x, by), 18)
+    register("onnxtests::scaled", lambda g, x, by: g.op("mine::Scaled", x, by_f=by), 21)
+    try:
+        exported.check(function, torch.randn(4))
+        model = torch.onnx.export(function, (torch.ones(2),), opset_version=21).model_proto
+        assert [(n.domain, n.op_type) for n in model.graph.node] == [
+            ("", "Add"),
+            ("mine", "Scaled"),
+            ("", "Relu"),
+        ]
+        assert model.graph.node[1].attribute[0].f == 3.0
+        assert [(i.domain, i.version) for i in model.opset_import] == [("", 21), ("mine", 1)]
+    finally:
+        forget("onnxtests::scaled", 18)
+        forget("onnxtests::scaled", 21)
+
+
 # --- bad input ------------------------------
 @pytest.mark.parametrize("opset", [7, 17, 24, 99])
 def test_versions_that_are_not_written(opset):
