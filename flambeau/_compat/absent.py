@@ -99,11 +99,11 @@ TYPES = (
 )
 # PyTorch's two exporters in pieces: what is here writes models by one way (`onnx.export`).
 EXPORTERS = (
-    "ops testing utils verification symbolic_helper symbolic_opset9 symbolic_opset10 symbolic_opset11 "
-    "ExportableModule InputObserver"
+    "_internal _type_utils ops testing utils verification symbolic_helper ExportableModule InputObserver",
+    *(f"symbolic_opset{version}" for version in range(7, 21)),
 )
 NAMESPACES |= dict.fromkeys(
-    (f"onnx.{name}" for name in EXPORTERS.split()),
+    (f"onnx.{name}" for names in EXPORTERS for name in names.split()),
     "a part of PyTorch's own exporters; `onnx.export` writes models here",
 )
 NAMESPACES |= dict.fromkeys((f"{kind}Type" for kind in TYPES.split()), NAMESPACES["jit"])

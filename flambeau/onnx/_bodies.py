@@ -184,6 +184,12 @@ class Body:
         return g.op(f"Arg{kind}", x, axis=dims[0], keepdims=1)
 
 
+def express(g: Writer, function: Callable[..., Expr], values: Sequence[Value]) -> Value:
+    """A function of expressions, of values."""
+    leaves = [ex.make("operand", (), v.dtype, k) for k, v in enumerate(values)]
+    return Body(g, lambda e: values[e.value]).write([function(*leaves)])[0]
+
+
 def negative(g: Writer, x: Value) -> Value:
     """Whether numbers are below 0, or are -0."""
     return g.Less(g.where(g.Equal(x, 0), g.Reciprocal(x), x), 0)

@@ -11,6 +11,7 @@ from typing import Any
 from ..core.base.tensor import TensorBase
 from ..utils._trees import tree_flatten, tree_unflatten
 from . import _constants as constants
+from ._bodies import express
 from ._dims import Axes, axes_of
 from ._lower import Lowering, held_value
 from ._model import Model
@@ -211,6 +212,7 @@ def _written(
 def _once(recorded: Recorded, names: Sequence[str], opset: int, varying: bool) -> Model:
     """What was recorded, in ONNX's operators."""
     g = Writer(opset, varying)
+    g.expressed = express
     inputs = []
     for name, t in zip(names, recorded.tensors, strict=True):
         if t.dtype.name not in DATA_TYPES:

@@ -23,7 +23,10 @@ LIMIT = (1 << 31) - (1 << 20)  # bytes of one file of ONNX, with room for the gr
 
 
 class ONNXProgram:
-    """An exported model.
+    """An exported model, which `export` makes: called, it runs in onnxruntime.
+
+    Raises:
+        ImportError: onnx, or for a call onnxruntime, is not installed
 
     >>> import flambeau as torch
     >>> program = torch.onnx.export(torch.nn.Softmax(-1), (torch.zeros(1, 2),))

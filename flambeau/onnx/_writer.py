@@ -112,6 +112,10 @@ class Body:
         return f"{[v.name for v in self.outputs]}{[(n.spelled(), n.outputs) for n in self.nodes]}"
 
 
+def _not_expressed(g: Writer, function: Callable[..., Any], values: Sequence[Value]) -> Value:
+    raise RuntimeError("Writer: nothing writes expressions")
+
+
 class Writer:
     """Nodes and constants in the order in which they are written; `opset` is the version of ONNX's operators.
 
@@ -128,6 +132,7 @@ class Writer:
         self.results: list[Value] = []
         self.notes: dict[str, tuple[Any, ...]] = {}  # by value: what forms say to forms that read it
         self.names = 0
+        self.expressed: Callable[..., Value] = _not_expressed  # `_bodies.express`, where that is there
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         if not name[0].isupper():
@@ -307,11 +312,7 @@ class Writer:
 
     def express(self, function: Callable[..., Any], *values: Value) -> Value:
         """A function of expressions (`codegen.expr`) of values, element by element."""
-        from ..codegen import expr as ex
-        from ._bodies import Body as Written
-
-        leaves = [ex.make("operand", (), v.dtype, k) for k, v in enumerate(values)]
-        return Written(self, lambda e: values[e.value]).write([function(*leaves)])[0]
+        return self.expressed(self, function, values)
 
     def absent(self) -> list[Value]:
         """Values for the results that no node makes: an error where one is read (`Model.check_defined`)."""

@@ -4,19 +4,65 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..declare.onnx import onnx_form
+from ..declare.onnx import is_value, onnx_form
 
 
-def _drawn(kind: str) -> Any:
-    def form(g: Any, *_: Any, **__: Any) -> Any:
-        made = g.results[0]
-        if made.dtype not in ("float16", "float32", "float64"):
-            return NotImplemented
-        like = g.expand(g.number(0, made.dtype), made.shape)
-        return g.op(f"Random{kind}Like", like)
-
-    return form
+def _like(g: Any, kind: str, **options: float) -> Any:
+    """Numbers of that distribution in the shape of the result."""
+    made = g.results[0]
+    if made.dtype not in ("float16", "float32", "float64"):
+        return NotImplemented
+    return g.op(kind, g.expand(g.number(0, made.dtype), made.shape), **options)
 
 
-onnx_form("rand", "rand_like")(_drawn("Uniform"))
-onnx_form("randn", "randn_like")(_drawn("Normal"))
+@onnx_form("rand", "rand_like")
+def _(g: Any, *_: Any, **__: Any) -> Any:
+    return _like(g, "RandomUniformLike")
+
+
+@onnx_form("randn", "randn_like")
+def _(g: Any, *_: Any, **__: Any) -> Any:
+    return _like(g, "RandomNormalLike")
+
+
+@onnx_form("uniform_")
+def _(g: Any, self: Any, from_: float = 0.0, to: float = 1.0, **_: Any) -> Any:
+    return _like(g, "RandomUniformLike", low=float(from_), high=float(to))
+
+
+@onnx_form("normal_")
+def _(g: Any, self: Any, mean: float = 0.0, std: float = 1.0, **_: Any) -> Any:
+    return _like(g, "RandomNormalLike", mean=float(mean), scale=float(std))
+
+
+@onnx_form("normal")
+def _(g: Any, mean: Any, std: Any = 1.0, size: Any = None, **_: Any) -> Any:
+    drawn = _like(g, "RandomNormalLike")
+    return NotImplemented if drawn is NotImplemented else g.Add(g.Mul(drawn, std), mean)
+
+
+@onnx_form("exponential_")
+def _(g: Any, self: Any, lambd: float = 1.0, **_: Any) -> Any:
+    drawn = _like(g, "RandomUniformLike", low=2.0**-24)
+    return NotImplemented if drawn is NotImplemented else g.Mul(g.Neg(g.Log(drawn)), 1 / lambd)
+
+
+@onnx_form("bernoulli")
+def _(g: Any, input: Any, p: Any = None, **_: Any) -> Any:
+    if not input.floating:
+        return NotImplemented
+    chance = input if p is None else g.expand(g.number(p, input.dtype), input.shape)
+    return g.Bernoulli(chance)
+
+
+@onnx_form("bernoulli_")
+def _(g: Any, self: Any, p: Any = 0.5, **_: Any) -> Any:
+    if not self.floating:
+        return NotImplemented
+    chance = g.cast(p, self.dtype).of(p.shape) if is_value(p) else g.number(p, self.dtype)
+    return g.Bernoulli(g.expand(chance, self.shape))
+
+
+@onnx_form("bernoulli_like")
+def _(g: Any, input: Any, p: float) -> Any:
+    return g.Bernoulli(g.expand(g.number(p, input.dtype), input.shape)) if input.floating else NotImplemented

@@ -34,7 +34,7 @@ def _along(g: Any, kind: str, input: Any, dim: int) -> Any:
 
 @onnx_form("mean")
 def _(g: Any, input: Any, dim: Any = None, keepdim: bool = False, **_: Any) -> Any:
-    dims = _dims(dim, input.rank)
+    dims = _dims(dim, input.rank) if input.rank else []
     if not dims or 0 in (input.shape[d] for d in dims):
         return NotImplemented
     return g.reduce("ReduceMean", g.cast(input, g.results[0].dtype), dims, keepdim)
