@@ -140,6 +140,16 @@ def test_random_numbers_are_drawn_at_each_run():
     assert abs(first[1].mean()) < 0.03 and abs(first[1].std() - 1) < 0.03
 
 
+def test_chances():
+    x = torch.full((1000, 50), 0.25)
+    program = torch.onnx.export(
+        lambda x: (torch.bernoulli(x), x.clone().bernoulli_(0.1), x * 0 + torch.normal(x, 2.0)), (x,)
+    )
+    first, second, third = exported.run(program, [x])
+    assert abs(first.mean() - 0.25) < 0.02 and abs(second.mean() - 0.1) < 0.02
+    assert abs(third.mean() - 0.25) < 0.06 and abs(third.std() - 2) < 0.06
+
+
 def test_dropout_in_training_mode():
     x = torch.ones(1000, 50)
     assert [n.op_type for n in exported.check(nn.Dropout(0.25).eval(), x).model_proto.graph.node] == [

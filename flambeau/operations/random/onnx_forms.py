@@ -47,22 +47,22 @@ def _(g: Any, self: Any, lambd: float = 1.0, **_: Any) -> Any:
     return NotImplemented if drawn is NotImplemented else g.Mul(g.Neg(g.Log(drawn)), 1 / lambd)
 
 
+def _successes(g: Any, chance: Any) -> Any:
+    """1 with those chances: by comparison, since the standard's own function of Bernoulli gave the failures in some versions."""
+    drawn = _like(g, "RandomUniformLike")
+    return NotImplemented if drawn is NotImplemented else g.cast(g.Less(drawn, chance), g.results[0].dtype)
+
+
 @onnx_form("bernoulli")
 def _(g: Any, input: Any, p: Any = None, **_: Any) -> Any:
-    if not input.floating:
-        return NotImplemented
-    chance = input if p is None else g.expand(g.number(p, input.dtype), input.shape)
-    return g.Bernoulli(chance)
+    return _successes(g, input if p is None else g.number(p, input.dtype))
 
 
 @onnx_form("bernoulli_")
 def _(g: Any, self: Any, p: Any = 0.5, **_: Any) -> Any:
-    if not self.floating:
-        return NotImplemented
-    chance = g.cast(p, self.dtype).of(p.shape) if is_value(p) else g.number(p, self.dtype)
-    return g.Bernoulli(g.expand(chance, self.shape))
+    return _successes(g, g.cast(p, self.dtype) if is_value(p) else g.number(p, self.dtype))
 
 
 @onnx_form("bernoulli_like")
 def _(g: Any, input: Any, p: float) -> Any:
-    return g.Bernoulli(g.expand(g.number(p, input.dtype), input.shape)) if input.floating else NotImplemented
+    return _successes(g, g.number(p, input.dtype))
