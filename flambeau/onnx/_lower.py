@@ -202,7 +202,7 @@ class Lowering:
         """A call that writes: what it writes to becomes what it computes."""
         kwargs = {k: v for k, v in kwargs.items() if k != "out"}
         results = made if made and made[0].shape == written[0].shape else written
-        found = self.compute(op, node, args, kwargs, results)
+        found = self.compute(op, node, args, kwargs, results, True)
         for p, to, value in zip(results, written, found, strict=False):
             if p.shape != to.shape:
                 raise UnsupportedOperatorError("it resizes the tensor that it writes to")
@@ -244,9 +244,15 @@ class Lowering:
 
     # --- what computes ------------------------------
     def compute(
-        self, op: Any, node: Node, args: tuple, kwargs: dict[str, Any], made: Sequence[Place]
+        self,
+        op: Any,
+        node: Node,
+        args: tuple,
+        kwargs: dict[str, Any],
+        made: Sequence[Place],
+        writes: bool = False,
     ) -> list[Value]:
-        """The values of a call's results."""
+        """The values of a call's results; what it `writes` is in the dtype of the tensor that it is written to."""
         entry = entry_of(op)
         form = registered(op, self.g.opset) if entry is None else entry.details.get("onnx")
         refused: UnsupportedOperatorError | None = None
@@ -258,7 +264,7 @@ class Lowering:
             return [self.g.reshape(self.read(args[0]), made[0].shape)]
         call, values = self.lowered(op, args, kwargs, made)
         try:
-            found = self.expressed(call, values)
+            found = self.expressed(call, values, writes)
             if found is not None:
                 return found
             if not values and (entry is None or entry.kind != "random"):
@@ -320,7 +326,9 @@ class Lowering:
         call.results = tuple(program.Value(-1 - k, p) for k, p in enumerate(made))
         return call, values
 
-    def expressed(self, call: program.Call, values: dict[program.Value, Place]) -> list[Value] | None:
+    def expressed(
+        self, call: program.Call, values: dict[program.Value, Place], writes: bool
+    ) -> list[Value] | None:
         """The results by the expressions of the declaration's body; None where there is none."""
         g = self.g
         if len(call.args) == 6 and call.args[1] in ((), []):  # along all dimensions
@@ -358,6 +366,7 @@ class Lowering:
                 return found
             raise UnsupportedOperatorError("it reads the number of its element")
 
+        call.written = frozenset(call.results) if writes else frozenset()
         try:
             exprs = expressions(call, of, _RowLeaves(), loop)
         except Unfused as error:

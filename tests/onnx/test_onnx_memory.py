@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
 import exported
 import numpy as np
 import pytest
 
 import flambeau as torch
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "graph"))
+import random_programs  # noqa: E402
 
 
 def through_a_view(x):
@@ -181,3 +187,15 @@ def test_views_and_indices(make):
     torch.manual_seed(0)
     exported.check(lambda x: make(x) * 1, torch.randn(4, 4))
     exported.check(make, torch.randn(4, 4))
+
+
+@pytest.mark.parametrize("seed", [*range(0, 60), 748, 752])
+def test_random_programs(seed):
+    """Views, broadcasts, fills, copies, writes (also through views, and to arguments), reductions, dtypes, products."""
+    body = random_programs.Body(seed)
+    program = torch.onnx.export(lambda *tensors: body(*tensors), tuple(body.inputs(seed)))
+    given = body.inputs(seed + 1)
+    found = exported.run(program, given)
+    for x, t in zip(found, body(*given), strict=True):
+        assert x.dtype == t.numpy().dtype and x.shape == tuple(t.shape)
+        np.testing.assert_allclose(x, t.numpy(), rtol=1e-3, atol=1e-3)
