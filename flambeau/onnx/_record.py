@@ -16,6 +16,7 @@ from ..graph.lines import Lines
 from ..graph.record import Recording
 from ..graph.trace import graph_of
 from ..nn import Module
+from ..nn.attention import SDPBackend, sdpa_kernel
 from ..operations.pointwise.arithmetic import equal
 from ..overrides import TorchFunctionMode
 from ..utils._trees import tree_flatten, tree_flatten_with_path, tree_unflatten
@@ -90,8 +91,10 @@ def record(model: Callable[..., Any], args: tuple, kwargs: dict[str, Any]) -> Re
     tensors = [t for t in leaves if isinstance(t, TensorBase)]
     _exporting += 1
     try:
-        with no_grad(), _Looks(), Recording() as recording, Lines(recording) as lines:
-            result = model(*args, **kwargs)
+        # Attention by all scores is the same graph for any length; tiles are chosen by sizes.
+        with no_grad(), sdpa_kernel(SDPBackend.MATH), _Looks():
+            with Recording() as recording, Lines(recording) as lines:
+                result = model(*args, **kwargs)
     finally:
         _exporting -= 1
         with no_grad():

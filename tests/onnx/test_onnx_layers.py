@@ -159,3 +159,40 @@ def test_dropout_in_training_mode():
     assert (
         set(np.unique(found.round(4))) == {0.0, np.float32(1.3333)} and abs((found == 0).mean() - 0.25) < 0.02
     )
+
+
+LONG, HALF, MANY = (1, 2, 3, 20000), (2, 3, 20, 20), (4, 3000)
+LARGE = {  # which other functions compute, since their lines are long, their scores many, or their dtype another
+    "padding": (
+        lambda x: [F.pad(x, (3, 4, 1, 1), mode=m) for m in ("reflect", "replicate", "circular")],
+        LONG,
+    ),
+    "pooling": (lambda x: [F.avg_pool2d(x, (1, 3), (1, 2), (0, 1)), F.adaptive_avg_pool2d(x, (2, 7))], LONG),
+    "resizing": (
+        lambda x: [F.interpolate(x, scale_factor=(1, 2), mode=m) for m in ("bilinear", "nearest")],
+        LONG,
+    ),
+    "halves": (
+        lambda x: [F.max_pool2d(x.half(), 3, 2, 1), F.avg_pool2d(x.half(), 3), F.layer_norm(x.half(), (20,))],
+        HALF,
+    ),
+    "distances": (
+        lambda x: [torch.cdist(x[:, :300].mT, x[:, :300].mT, p=p) for p in (0.0, 1.0, 3.0, float("inf"))],
+        MANY,
+    ),
+    "attention": (
+        lambda x: F.scaled_dot_product_attention(x, x * 2, x.sin(), is_causal=True),
+        (2, 4, 200, 32),
+    ),
+    "rows": (
+        lambda x: [x.sort(-1), x.topk(5), x.median(-1), x.std(1), x.logsumexp(1), x.softmax(1), x.cumsum(1)],
+        MANY,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_large_sizes(name):
+    torch.manual_seed(0)
+    function, shape = LARGE[name]
+    exported.check(function, torch.randn(shape))

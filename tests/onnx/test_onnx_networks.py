@@ -55,6 +55,25 @@ class Causal(nn.Module):
         return self.layer(x, src_mask=mask)
 
 
+class Writer(nn.Module):
+    """A small transformer that writes texts, with positions and tied weights."""
+
+    def __init__(self):
+        super().__init__()
+        self.words, self.places = nn.Embedding(20, 8), nn.Embedding(64, 8)
+        self.norm, self.again = nn.LayerNorm(8), nn.LayerNorm(8)
+        self.all, self.out = nn.Linear(8, 24), nn.Linear(8, 8)
+        self.head = nn.Linear(8, 20, bias=False)
+        self.head.weight = self.words.weight
+
+    def forward(self, words):
+        x = self.words(words) + self.places(torch.arange(words.shape[1]))
+        b, n, d = x.shape
+        q, k, v = self.all(self.norm(x)).view(b, n, 3, 2, d // 2).permute(2, 0, 3, 1, 4)
+        found = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return self.head(self.again(x + self.out(found.transpose(1, 2).reshape(b, n, d))))
+
+
 def kinds(program):
     return [node.op_type for node in program.model_proto.graph.node]
 
@@ -76,6 +95,7 @@ NETWORKS = {
     "projected": (lambda: Tagger(nn.LSTM, proj_size=3), lambda: words(2, 3)),
     "encoder": (lambda: nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), lambda: torch.randn(2, 5, 8)),
     "causal": (Causal, lambda: torch.randn(2, 5, 8)),
+    "writer": (Writer, lambda: words(2, 7)),
 }
 
 
@@ -138,13 +158,13 @@ def test_sizes_that_vary(name):
             exported.agree(exported.run(program, [x]), model(x), f"{shape}")
 
 
-@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, nn.RNN])
-def test_batch_and_length_of_recurrent_layers_vary(kind):
+@pytest.mark.parametrize("make", [*(lambda k=k: Tagger(k) for k in (nn.LSTM, nn.GRU, nn.RNN)), Writer])
+def test_batch_and_length_of_texts_vary(make):
     torch.manual_seed(0)
-    model = Tagger(kind).eval()
+    model = make().eval()
     axes = {"words": {0: "batch", 1: "length"}}
-    program = torch.onnx.export(model, (words(2, 4),), dynamic_axes=axes)
-    for shape in ((1, 1), (5, 9)):
+    program = torch.onnx.export(model, (words(1, 4),), dynamic_axes=axes)
+    for shape in ((1, 1), (5, 9), (2, 60)):
         x = words(*shape)
         with torch.no_grad():
             exported.agree(exported.run(program, [x]), model(x))

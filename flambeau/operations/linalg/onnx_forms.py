@@ -91,3 +91,20 @@ def _(g: Any, a: Any, a_form: int, b: Any, b_form: int, sizes: Any, form: int, a
     )
     found = g.MatMul(left, right)
     return found if alpha[0] == 1 else g.Mul(found, g.number(alpha[0], found.dtype))
+
+
+@onnx_form("columns_summed")
+def _(g: Any, input: Any) -> Any:
+    return g.reduce("ReduceSum", input, list(range(input.rank - 1)))
+
+
+@onnx_form("cdist_forward")
+def _(g: Any, a: Any, b: Any, p: float) -> Any:
+    far = g.Abs(g.Sub(g.unsqueeze(a, [2]), g.unsqueeze(b, [1])))
+    if not a.shape[-1]:
+        return g.expand(g.number(0, a.dtype), g.results[0].shape)
+    if p == 0:
+        return g.reduce("ReduceSum", g.cast(g.Not(g.Equal(far, 0)), a.dtype), [-1])
+    if p in (1, 2, float("inf")):
+        return g.reduce({1: "ReduceSum", 2: "ReduceL2"}.get(p, "ReduceMax"), far, [-1])
+    return g.Pow(g.reduce("ReduceSum", g.Pow(far, g.number(p, a.dtype)), [-1]), g.number(1 / p, a.dtype))

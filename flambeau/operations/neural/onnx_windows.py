@@ -244,3 +244,63 @@ def _(g: Any, image: Any, at: Any, weight: Any, places: int, planes: bool) -> An
     )
     channels = g.reshape(found.of(()), [n, image.shape[1], count])
     return channels if planes else g.op("Transpose", channels, perm=[0, 2, 1])
+
+
+# --- where lines are too long for tables ------------------------------
+def _line(mode: str, before: int, size: int, out: int) -> np.ndarray:
+    """Which element of a line of `size` each place of a longer one shows."""
+    at = np.arange(out) - before
+    if mode == "reflect":
+        return size - 1 - np.abs(size - 1 - np.abs(at))
+    return np.clip(at, 0, size - 1) if mode == "replicate" else at % size
+
+
+def _longer(g: Any, input: Any, sides: Any) -> Any:
+    x, first = input, input.rank - len(sides.out)
+    for d, (before, size, out) in enumerate(zip(sides.before, sides.sizes, sides.out)):
+        if (before, size) != (0, out):
+            x = g.op("Gather", x, _line(sides.mode, before, size, out), axis=first + d)
+    return x
+
+
+def _window_means(g: Any, input: Any, windows: Any) -> Any:
+    if (
+        not windows.whole
+        or windows.divisor is not None
+        or input.dtype not in ("float32", "float16", "float64")
+    ):
+        return NotImplemented
+    ends = [
+        padding_behind(n, o, k, s, p, 1)
+        for n, o, k, s, p in zip(windows.sizes, windows.out, windows.kernel, windows.stride, windows.padding)
+    ]
+    pooled = g.op(
+        "AveragePool",
+        g.unsqueeze(input, [0]),
+        kernel_shape=list(windows.kernel),
+        strides=list(windows.stride),
+        pads=[*windows.padding, *ends],
+        count_include_pad=int(windows.include),
+    )
+    return g.squeeze(pooled, [0])
+
+
+for _d in (1, 2, 3):
+    onnx_form(f"avg_pool{_d}d_windows")(_window_means)
+    for _mode in ("reflection", "replication", "circular"):
+        onnx_form(f"{_mode}_pad{_d}d")(_longer)
+
+
+@onnx_form("adaptive_avg_pool_parts")
+def _(g: Any, input: Any, sizes: Any, parts: Any) -> Any:
+    x = input
+    for d, (n, k) in enumerate(zip(sizes, parts)):
+        shares = np.zeros((n, k))
+        for i in range(k):
+            begin, end = i * n // k, -(-(i + 1) * n // k)
+            shares[begin:end, i] = 1 / (end - begin)
+        perm = list(range(input.rank))
+        perm[d + 1], perm[-1] = perm[-1], perm[d + 1]
+        product = g.MatMul(g.transpose(x, perm), g.constant(shares.astype(input.dtype), input.dtype))
+        x = g.transpose(product.of((0,) * input.rank), perm)
+    return x
