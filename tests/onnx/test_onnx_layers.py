@@ -185,7 +185,7 @@ LARGE = {  # which other functions compute, since their lines are long, their sc
         (2, 4, 200, 32),
     ),
     "rows": (
-        lambda x: [x.sort(-1), x.topk(5), x.median(-1), x.std(1), x.logsumexp(1), x.softmax(1), x.cumsum(1)],
+        lambda x: [x.sort(-1), x.topk(5), x.median(-1), x.std(1), x.logsumexp(1), x.softmax(1), x.abs().cumsum(1)],
         MANY,
     ),
 }
