@@ -61,7 +61,9 @@ class Body:
 
     def made(self, e: Expr) -> Value:
         g, args = self.g, [self.known[a] for a in e.args]
-        if ex.is_complex(e.dtype) or any(ex.is_complex(a.dtype) for a in e.args):
+        if e.op in ("real", "imag") and args:
+            return g.part(args[0], int(e.op == "imag"))
+        if e.args and (ex.is_complex(e.dtype) or any(ex.is_complex(a.dtype) for a in e.args)):
             raise UnsupportedOperatorError("arithmetic of complex numbers")
         if e.op == "const":
             return g.number(e.value, e.dtype)

@@ -35,6 +35,7 @@ _FORMS = (
     "pointwise.onnx_special",
     "random.onnx_forms",
     "rows.onnx_forms",
+    "signal.onnx_forms",
 )
 
 
@@ -228,6 +229,11 @@ def _once(recorded: Recorded, names: Sequence[str], opset: int, varying: bool) -
         weights.append(_held_weight(g, t, kept))
     written = Lowering(g, recorded.graph, [*inputs, *weights], recorded.lines)
     outputs = [written.read(p).of(p.shape) for p in written.outputs]
+    for k, v in enumerate(outputs):
+        if v.dtype not in DATA_TYPES:
+            raise OnnxExporterError(
+                f"onnx.export(): result {k} is {v.dtype}, which ONNX's runtimes do not give: return view_as_real of it"
+            )
     return Model(
         g.nodes,
         g.constants,

@@ -13,13 +13,16 @@ from typing import Any
 
 from ..autograd.grad_mode import no_grad
 from ..codegen import expr as ex
+from ..codegen.complex import parts_only
 from ..codegen.expr import Expr
+from ..core.base.dtypes import by_name
 from ..core.base.tensor import TensorBase
 from ..core.loops.rows import RowOp
+from ..core.views.views import view_as_real
 from ..fx import GraphModule, Node
 from ..graph import program
 from ..graph.decompose import decomposed
-from ..graph.expressions import Leaves, Loop, Unfused, expressions, loop_of, pointwise_of
+from ..graph.expressions import Leaves, Loop, Unfused, element_of, expressions, loop_of, pointwise_of
 from ..graph.expressions import broadcast as broadcast_shapes
 from ..graph.program import written_by
 from ..graph.record import Place
@@ -28,8 +31,21 @@ from ..operations.declare.onnx import entry_of
 from . import _geometry as geometry
 from ._bodies import Body, Row, reached
 from ._symbolic import registered
-from ._writer import DATA_TYPES, Value, Writer
+from ._writer import DATA_TYPES, PAIRS, Value, Writer
 from .errors import UnsupportedOperatorError
+
+
+def floats(place: Place) -> Place:
+    """Where the floats lie that a complex tensor's numbers are pairs of; another tensor's own place."""
+    part = PAIRS.get(place.dtype.name)
+    if part is None:
+        return place
+    return place._replace(
+        offset=2 * place.offset,
+        shape=(*place.shape, 2),
+        stride=(*(2 * s for s in place.stride), 1),
+        dtype=by_name[part],
+    )
 
 
 class Memory:
@@ -120,11 +136,13 @@ class Lowering:
         """A tensor that the program had before, and that is no parameter."""
         value = held_value(self.g, tensor, None)
         self.memories[place.storage] = Memory(
-            place, value, "a tensor that is no input, parameter or buffer of the model"
+            floats(place), value, "a tensor that is no input, parameter or buffer of the model"
         )
 
     def read(self, place: Place) -> Value:
         """What lies there now."""
+        if place.dtype.name in PAIRS:
+            return self.g.as_complex(self.read(floats(place)), place.dtype.name)
         memory = self.memories[place.storage]
         found = memory.known.get(place)
         if found is not None and found[0] == memory.version:
@@ -143,7 +161,10 @@ class Lowering:
         memory = self.memories[place.storage]
         if memory.fixed:
             raise UnsupportedOperatorError(f"it writes to {memory.fixed}; register it as a buffer")
-        value = self.sized(self.g.cast(value, place.dtype.name), place)
+        value = self.g.cast(value, place.dtype.name).of(place.shape)
+        if place.dtype.name in PAIRS:
+            place, value = floats(place), self.g.as_floats(value)
+        value = self.sized(value, place)
         if place == memory.base:
             memory.value = value
         else:
@@ -152,8 +173,10 @@ class Lowering:
         memory.known[place] = memory.version, value
 
     def new(self, place: Place, value: Value) -> None:
-        value = self.sized(self.g.cast(value, place.dtype.name), place)
-        self.memories[place.storage] = Memory(place, value)
+        value = self.g.cast(value, place.dtype.name).of(place.shape)
+        if place.dtype.name in PAIRS:
+            place, value = floats(place), self.g.as_floats(value)
+        self.memories[place.storage] = Memory(place, self.sized(value, place))
 
     def argument(self, node: Node) -> Any:
         """An argument of a call: a place, or an object."""
@@ -172,7 +195,7 @@ class Lowering:
             self.objects[node] = node.meta["places"]  # an answer that is no tensor
             return
         for p in (*made, *given):
-            if p.device is not None or p.dtype.name not in DATA_TYPES:
+            if p.device is not None or (p.dtype.name not in DATA_TYPES and p.dtype.name not in PAIRS):
                 raise UnsupportedOperatorError(
                     f"a tensor of {p.dtype.name}, which ONNX's runtimes do not take"
                 )
@@ -183,7 +206,7 @@ class Lowering:
         if all(p in given for p in made):
             return
         if all(p.storage in known for p in made):
-            self.view(args, kwargs, made)
+            self.view([floats(p) for p in given], [floats(p) for p in made])
             return
         found = self.compute(op, node, args, kwargs, made)
         for p, value in zip(made, found, strict=True):
@@ -208,17 +231,15 @@ class Lowering:
                 raise UnsupportedOperatorError("it resizes the tensor that it writes to")
             self.write(to, value.of(p.shape))
 
-    def view(self, args: tuple, kwargs: dict[str, Any], made: list[Place]) -> None:
+    def view(self, sources: list[Place], made: list[Place]) -> None:
         """Views are made when they are read, of what lies there then."""
         runs: dict[tuple, list[Value]] = {}
-        sources: list[Place] = []
-        mapped((args, kwargs), Place, sources.append)
 
         def taken(k: int) -> Callable[[], Value]:
             def make() -> Value:
                 state = tuple(self.memories[p.storage].version for p in sources)
                 if state not in runs:
-                    runs[state] = self.viewed(args, kwargs, made)
+                    runs[state] = self.viewed(sources, made)
                 return runs[state][k]
 
             return make
@@ -228,10 +249,8 @@ class Lowering:
             if p != memory.base and p not in sources:
                 memory.views.setdefault(p, taken(k))
 
-    def viewed(self, args: tuple, kwargs: dict[str, Any], made: list[Place]) -> list[Value]:
+    def viewed(self, sources: list[Place], made: list[Place]) -> list[Value]:
         """The values of views: as they were made of a tensor, else by where they lie."""
-        sources: list[Place] = []
-        mapped((args, kwargs), Place, sources.append)
         values = []
         for p in made:
             source = next(s for s in sources if s.storage == p.storage)
@@ -256,12 +275,17 @@ class Lowering:
         entry = entry_of(op)
         form = registered(op, self.g.opset) if entry is None else entry.details.get("onnx")
         refused: UnsupportedOperatorError | None = None
-        if form is not None:
+        given: list[Place] = []
+        mapped((args, kwargs), Place, given.append)
+        pairs = any(p.dtype.name in PAIRS for p in (*given, *made))
+        if form is not None and (not pairs or getattr(form, "pairs", False)):
             found = self.formed(form, args, kwargs, made)
             if found is not None:
                 return found
         if entry is not None and entry.kind == "view" and len(made) == 1 and args:  # one that had to copy
-            return [self.g.reshape(self.read(args[0]), made[0].shape)]
+            copied = self.g.reshape(self.read(floats(args[0])), floats(made[0]).shape)
+            dtype = made[0].dtype.name
+            return [self.g.as_complex(copied, dtype) if dtype in PAIRS else copied]
         call, values = self.lowered(op, args, kwargs, made)
         try:
             found = self.expressed(call, values, writes)
@@ -338,7 +362,7 @@ class Lowering:
         ):
             call.set_arguments((call.args[0], None, *call.args[2:]), call.kwargs)
         loop = loop_of(call)
-        if loop is None and pointwise_of(call) is not None:
+        if loop is None and (pointwise_of(call) is not None or element_of(call) is not None):
             shapes = [v.shape for v in (*values, *call.results)]
             loop = Loop(max(shapes, key=len), None)
         if loop is None:
@@ -371,11 +395,32 @@ class Lowering:
             exprs = expressions(call, of, _RowLeaves(), loop)
         except Unfused as error:
             raise UnsupportedOperatorError(str(error)) from None
+        if any(ex.is_complex(e.dtype) for e in ex.walk(exprs)):
+            return self.of_pairs(Body(g, leaf, row), parts_only(exprs), call, numbered, loop)
         found = Body(g, leaf, row).write(exprs)
         return [
             self.shaped(e, v, r.shape, numbered, loop)
             for e, v, r in zip(exprs, found, call.results, strict=True)
         ]
+
+    def of_pairs(
+        self,
+        body: Body,
+        exprs: Sequence[Expr],
+        call: program.Call,
+        numbered: dict[int, Value],
+        loop: Loop,
+    ) -> list[Value]:
+        """The results of expressions of complex numbers, which are written out in real numbers."""
+        made = []
+        for e, result in zip(exprs, call.results, strict=True):
+            parts = [ex.real(e), ex.imag(e)] if ex.is_complex(e.dtype) else [e]
+            values = body.write(parts)
+            shaped = [
+                self.shaped(p, v, result.shape, numbered, loop) for p, v in zip(parts, values, strict=True)
+            ]
+            made.append(shaped[0] if len(shaped) == 1 else self.g.pair(shaped[0], shaped[1], result.shape))
+        return made
 
     def shaped(
         self, e: Expr, value: Value, shape: tuple[int, ...], numbered: dict[int, Value], loop: Loop
@@ -413,10 +458,10 @@ def broadcast(shapes: Sequence[Sequence[int]]) -> tuple[int, ...]:
 def held_value(g: Writer, tensor: Any, name: str | None) -> Value:
     """A tensor as a constant of the graph."""
     dtype = tensor.dtype.name
+    if dtype in PAIRS:
+        return held_value(g, view_as_real(tensor.detach().resolve_conj()), name)
     if dtype not in DATA_TYPES:
         raise UnsupportedOperatorError(f"a tensor of {dtype}, which ONNX's runtimes do not take")
     if dtype == "bfloat16":
-        from ..core.base.dtypes import by_name
-
         return g.constant(tensor.detach().view(by_name["int16"]).numpy().view("uint16"), dtype, name)
     return g.constant(tensor.detach().contiguous().numpy(), dtype, name)

@@ -31,6 +31,8 @@ DATA_TYPES = {
     "uint64": 13,
     "bfloat16": 16,
 }
+# Complex numbers are pairs, real and imaginary part, in one more dimension of two elements; ONNX's runtimes have no dtype for them.
+PAIRS = {"complex64": "float32", "complex128": "float64"}
 FLOATS = frozenset(("float16", "bfloat16", "float32", "float64"))
 _BOOLEAN = frozenset(
     "Equal Less LessOrEqual Greater GreaterOrEqual Not And Or Xor IsNaN IsInf".split()
@@ -208,9 +210,42 @@ class Writer:
         """The value in another dtype, as C converts."""
         if x.dtype == dtype:
             return x
+        if dtype in PAIRS:
+            return self.paired(x, dtype)
+        if x.dtype in PAIRS:
+            return self.cast(self.part(x, 0), dtype)
         if dtype not in DATA_TYPES:
             raise UnsupportedOperatorError(f"a conversion to {dtype}")
         return self.op("Cast", x, to=DATA_TYPES[dtype], dtype=dtype, shape=x.shape)
+
+    def paired(self, x: Value, dtype: str) -> Value:
+        """A value as complex numbers."""
+        part = PAIRS[dtype]
+        if x.dtype in PAIRS:
+            wide = self.op("Cast", x, to=DATA_TYPES[part], dtype=part)
+            return Value(wide.name, dtype, x.shape)
+        real = self.cast(x, part)
+        return self.pair(real, self.op("Expand", self.number(0, part), self.Shape(real), dtype=part), x.shape)
+
+    def pair(self, real: Value, imaginary: Value, shape: Sequence[int] | None) -> Value:
+        """Complex numbers of their parts, which have the same sizes."""
+        parts = [self.op("Unsqueeze", v, [-1]) for v in (real, imaginary)]
+        made = self.op("Concat", *parts, axis=-1)
+        dtype = next(name for name, part in PAIRS.items() if part == real.dtype)
+        return Value(made.name, dtype, None if shape is None else tuple(shape))
+
+    def part(self, z: Value, which: int) -> Value:
+        """The real (0) or imaginary (1) parts of complex numbers."""
+        floats = self.as_floats(z)
+        return self.op("Gather", floats, self.number(which, "int64"), axis=-1, shape=z.shape)
+
+    def as_floats(self, z: Value) -> Value:
+        """Complex numbers as the floats that they are pairs of."""
+        return Value(z.name, PAIRS[z.dtype], None if z.shape is None else (*z.shape, 2))
+
+    def as_complex(self, x: Value, dtype: str) -> Value:
+        """Floats whose last dimension holds pairs, as complex numbers."""
+        return Value(x.name, dtype, None if x.shape is None else x.shape[:-1])
 
     def where(self, condition: Value, a: Any, b: Any) -> Value:
         """`a` where the condition holds, else `b`; of bools, by logic."""

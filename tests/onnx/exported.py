@@ -86,7 +86,7 @@ def real_calls(family: str) -> Iterator[tuple[Entry, str]]:
 
 
 def of_sample(entry: Entry, text: str) -> tuple[Callable, list[flambeau.Tensor]] | None:
-    """A sample call as a function of its operands; None where nothing real comes out of, or goes in as, float32."""
+    """A sample call as a function of its operands; None where complex numbers come out or go in, or nothing goes in as float32."""
     operands = Singles()
     with flambeau.no_grad():
         results = samples.run(entry, text, operands)

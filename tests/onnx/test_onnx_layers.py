@@ -161,6 +161,62 @@ def test_dropout_in_training_mode():
     )
 
 
+def _written(x):
+    z = torch.zeros(3, 8, dtype=torch.complex64)
+    z.real.copy_(x)
+    z.imag.add_(1)
+    z[1:].mul_(2)
+    return z.abs(), torch.view_as_real(z)
+
+
+WINDOW = torch.hann_window(4)
+COMPLEX = {
+    "spectra": lambda x: [
+        torch.fft.rfft(x).abs(),
+        torch.fft.fft(x).real,
+        torch.fft.fft2(x).angle(),
+        torch.fft.ifft(x).imag,
+    ],
+    "back": lambda x: [torch.fft.irfft(torch.fft.rfft(x) * torch.fft.rfft(x.flip(1)), n=n) for n in (7, 8)],
+    "other transforms": lambda x: [torch.fft.hfft(x), torch.fft.irfft2(x), torch.fft.irfftn(x, norm="ortho")],
+    "frames": lambda x: x.flatten().stft(4, window=WINDOW, return_complex=True).abs().log1p(),
+    "frames and back": lambda x: x[0].stft(4, window=WINDOW, return_complex=True).istft(4, window=WINDOW),
+    "made of parts": lambda x: [
+        torch.polar(x.abs(), x).real,
+        torch.complex(x, x * 2).abs(),
+        (torch.complex(x, x) * 2 + 1).imag,
+    ],
+    "functions": lambda x: [
+        torch.complex(x, x).exp().real,
+        torch.complex(x, -x).sqrt().imag,
+        torch.complex(x, x).conj().imag,
+    ],
+    "views": lambda x: [
+        torch.complex(x, x * 2).T.reshape(-1)[3:9].real,
+        torch.view_as_real(torch.complex(x, x)[:, ::2] ** 2),
+    ],
+    "turned positions": lambda x: torch.view_as_real(
+        torch.view_as_complex(x.reshape(3, 4, 2)) * torch.polar(torch.ones(4), torch.arange(4.0))
+    ).flatten(1),
+    "chosen": lambda x: torch.where(x > 0, torch.complex(x, x), torch.complex(-x, x)).real,
+    "written": _written,
+}
+
+
+@pytest.mark.parametrize("opset", [18, 20])
+@pytest.mark.parametrize("name", COMPLEX)
+def test_complex_numbers_on_the_way(name, opset):
+    torch.manual_seed(0)
+    exported.check(COMPLEX[name], torch.randn(3, 8), opset_version=opset)
+
+
+def test_spectra_of_any_number_of_rows():
+    function = lambda x: torch.fft.rfft(x).abs()
+    program = torch.onnx.export(function, (torch.randn(2, 8),), dynamic_axes={"x": {0: "rows"}})
+    x = torch.randn(5, 8)
+    exported.agree(exported.run(program, [x]), function(x))
+
+
 LONG, HALF, MANY = (1, 2, 3, 20000), (2, 3, 20, 20), (4, 3000)
 LARGE = {  # which other functions compute, since their lines are long, their scores many, or their dtype another
     "padding": (
@@ -185,7 +241,15 @@ LARGE = {  # which other functions compute, since their lines are long, their sc
         (2, 4, 200, 32),
     ),
     "rows": (
-        lambda x: [x.sort(-1), x.topk(5), x.median(-1), x.std(1), x.logsumexp(1), x.softmax(1), x.abs().cumsum(1)],
+        lambda x: [
+            x.sort(-1),
+            x.topk(5),
+            x.median(-1),
+            x.std(1),
+            x.logsumexp(1),
+            x.softmax(1),
+            x.abs().cumsum(1),
+        ],
         MANY,
     ),
 }

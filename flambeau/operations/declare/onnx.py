@@ -33,10 +33,14 @@ def entry_of(operation: Any) -> Entry | None:
     return None
 
 
-def onnx_form(*operations: Any) -> Callable[[Callable], Callable]:
-    """Declare how calls of these operations, or of those declared under these names, are written in ONNX."""
+def onnx_form(*operations: Any, pairs: bool = False) -> Callable[[Callable], Callable]:
+    """Declare how calls of these operations, or of those declared under these names, are written in ONNX.
+
+    `pairs`: the form takes complex numbers, too, whose values have one more dimension with both parts.
+    """
 
     def enter(form: Callable) -> Callable:
+        form.pairs = pairs  # type: ignore[attr-defined]
         for operation in operations:
             entry = REGISTRY[operation] if isinstance(operation, str) else entry_of(operation)
             if entry is None:
