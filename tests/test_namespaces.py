@@ -42,7 +42,7 @@ def test_what_programs_ask_first_has_its_answer(name, answer):
     assert reach(name)() is answer
 
 
-@pytest.mark.parametrize("room", ["ao", "classes", "distributed", "export", "jit", "onnx", "_C", "_dynamo"])
+@pytest.mark.parametrize("room", ["ao", "classes", "distributed", "export", "jit", "_C", "_dynamo"])
 def test_what_is_absent_says_so_by_name_and_why(room):
     module = reach(room)
     assert not hasattr(module, "nowhere")

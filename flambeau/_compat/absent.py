@@ -31,7 +31,7 @@ OWN = __name__.partition(".")[0]
 NO_GROUP = "Default process group has not been initialized, please make sure to call init_process_group."
 PAGE = "docs/coverage.md lists what is here"
 
-# Rooms, and why they are absent; `distributed`, `export`, `jit`, `onnx`, `ao` and `_dynamo` answer questions.
+# Rooms, and why they are absent; `distributed`, `export`, `jit`, `ao` and `_dynamo` answer questions.
 NAMESPACES = {
     "ao": "there is no quantised dtype",
     "quantization": "there is no quantised dtype",
@@ -63,7 +63,6 @@ NAMESPACES = {
     "fx.annotate": "TorchScript's types of values",
     "jit": "TorchScript is not compiled here, but traced and loaded",
     "nativert": "it runs exported graphs, and graphs are not kept yet",
-    "onnx": "there are no graphs yet",
     "package": "it runs code when an archive is loaded; `save` keeps state, Python's own tools keep code",
     "_C": "it is PyTorch's compiled module, of which only what programs take from it has a place here",
     "_dynamo": "of PyTorch's compiler only what programs set, ask and catch has a place here",
@@ -97,6 +96,15 @@ NAMESPACES = {
 TYPES = (
     "Any Await Bool Class Complex DeviceObj Dict Enum Float Future Inferred Int Interface List None Number Optional PyObject RRef "
     "StreamObj String SymBool SymInt Tensor Tuple Union"
+)
+# PyTorch's two exporters in pieces: what is here writes models by one way (`onnx.export`).
+EXPORTERS = (
+    "_internal _type_utils ops testing utils verification symbolic_helper ExportableModule InputObserver",
+    *(f"symbolic_opset{version}" for version in range(7, 21)),
+)
+NAMESPACES |= dict.fromkeys(
+    (f"onnx.{name}" for names in EXPORTERS for name in names.split()),
+    "a part of PyTorch's own exporters; `onnx.export` writes models here",
 )
 NAMESPACES |= dict.fromkeys((f"{kind}Type" for kind in TYPES.split()), NAMESPACES["jit"])
 # Passes over graphs that PyTorch has for compilers, accelerators and debuggers of its own.

@@ -275,8 +275,7 @@ NAMES = {
         Sigmoid(nn.modules.activation.Sigmoid) Softmax(nn.modules.activation.Softmax)
     """,
     "onnx": """
-        ExportableModule(nn.modules.module.Module) InputObserver() ONNXProgram()
-        OnnxExporterError(RuntimeError) OperatorExportTypes=_C._onnx.OperatorExportTypes
+        ExportableModule(nn.modules.module.Module) InputObserver() OperatorExportTypes=_C._onnx.OperatorExportTypes
     """,
     "onnx._constants": """
     """,

@@ -256,7 +256,10 @@ def _pointwise(call: Call, op: PointwiseOp, of: OfValue) -> list[Expr]:
     common = promoted_dtype([_operand(x) for x in counted])
     results, memory, _, _ = declaration.instance(inputs, CODES[common.name])
     tensors = [x for x in operands if _is_tensor(x)]
-    numbers = [x for x in operands if not _is_tensor(x)] + [given[n] for n in names[len(operands) :]]
+    numbers = [x for x in operands if not _is_tensor(x)]
+    if common.is_complex:  # which take both parts of a number
+        numbers = [part for x in numbers for part in (x.real, x.imag)]
+    numbers += [given[n] for n in names[len(operands) :]]
     replace = {}
     for x in ex.walk(results):
         if x.op == "input":

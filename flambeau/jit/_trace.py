@@ -301,13 +301,21 @@ class Tracer:
         if body is None or op.writes or "out" in kwargs or self._touches_buffers((args, kwargs)):
             return _NOTHING
         tables = (self.names, self.places, self.asked_for)
-        before = [dict(t) for t in tables], set(self.taken), set(self.checked), list(self.constants), len(self.lines)
+        before = (
+            [dict(t) for t in tables],
+            set(self.taken),
+            set(self.checked),
+            list(self.constants),
+            len(self.lines),
+        )
         outer, self.uses = self.uses, set()
         try:
             with self.mode:
                 found = body(*args, **kwargs)
             made = self.lines[before[4] :]
-            if all(t is None or id(t) in self.names for t in _tensors(found)) and not any(map(_is_particular, made)):
+            if all(t is None or id(t) in self.names for t in _tensors(found)) and not any(
+                map(_is_particular, made)
+            ):
                 return found
         except Exception:  # noqa: BLE001  a body that takes no sizes but numbers; the operation itself is called below
             found = _NOTHING

@@ -1,4 +1,15 @@
-"""Versions of ONNX's operator sets that PyTorch 2.13 writes."""
+"""Versions of ONNX's operator sets that PyTorch 2.13 writes, and the modes that models are exported in."""
+
+import enum
+
+
+class TrainingMode(enum.IntEnum):
+    """The mode that a model is exported in; PRESERVE is the one that it is in."""
+
+    EVAL = 0
+    PRESERVE = 1
+    TRAINING = 2
+
 
 ONNX_BASE_OPSET = 9
 ONNX_MIN_OPSET = 7

@@ -419,12 +419,34 @@ except ImportError as error:
     assert "tensorboard is not installed" in done.stdout and "the extra 'tensorboard'" in done.stdout, done
 
 
-def test_graphs_are_refused_by_name(writer):
-    said = r"^SummaryWriter.{} is not here: there are no graphs yet \(docs/"
-    with pytest.raises(NotImplementedError, match=said.format("add_graph")):
-        writer.add_graph(torch.nn.Linear(2, 2), torch.ones(1, 2))
-    with pytest.raises(NotImplementedError, match=said.format("add_onnx_graph")):
-        writer.add_onnx_graph("model.onnx")
+def test_graphs(writer):
+    model = torch.nn.Sequential(
+        torch.nn.Linear(2, 3), torch.nn.Sequential(torch.nn.ReLU(), torch.nn.Linear(3, 1))
+    )
+    writer.add_graph(model, torch.ones(4, 2))
+    nodes = {n.name: n for n in read(writer).Graph().node}
+    first, last = nodes["Sequential/Linear[0]/linear"], nodes["Sequential/Sequential[1]/Linear[1]/linear_1"]
+    assert list(first.input) == ["input_0", "weight/0.weight", "weight/0.bias"] and first.op == "linear"
+    assert list(nodes["Sequential/Sequential[1]/ReLU[0]/relu"].input) == [first.name]
+    assert list(nodes["output_0"].input) == [last.name]
+    sizes = [d.size for d in last.attr["_output_shapes"].list.shape[0].dim]
+    assert sizes == [4, 1] and not model._forward_hooks
+    assert {x for n in nodes.values() for x in n.input} <= set(nodes)
+    with pytest.raises(TypeError, match="model must be a Module, got function"):
+        writer.add_graph(lambda x: x, torch.ones(1))
+
+
+def test_graphs_of_onnx(writer, tmp_path, capsys):
+    path = tmp_path / "model.onnx"
+    model = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.ReLU())
+    torch.onnx.export(model, (torch.ones(1, 2),), path, input_names=["x"], output_names=["y"])
+    writer.add_onnx_graph(path)
+    nodes = {n.name: n for n in read(writer).Graph().node}
+    assert list(nodes["Gemm_0"].input) == ["x", "0.weight", "0.bias"] and list(nodes["y"].input) == ["Relu_1"]
+    other = torch.utils.tensorboard.SummaryWriter(tmp_path / "other")
+    other.add_graph(model, (torch.ones(1, 2),), verbose=True)
+    other.close()
+    assert "Sequential/ReLU[1]/relu: relu(Sequential/Linear[0]/linear)" in capsys.readouterr().out
 
 
 def test_loggers_of_others_write_events_of_their_own(writer):

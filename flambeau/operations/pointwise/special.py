@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...codegen import functions as fn
 from ...core.base.tensor import TensorBase
@@ -484,7 +484,7 @@ def mvlgamma(input: TensorBase, p: int, *, out: TensorBase | None = None) -> Ten
 
 
 # --- orthogonal polynomials ----------------------------------------------------------------------------------------------------
-def _polynomial(name: str, what: str, second: str, function: Callable) -> LeafOp:
+def _polynomial(name: str, what: str, second: str, function: Recurrence) -> LeafOp:
     """A polynomial of degree n (rounded towards zero; a negative one gives 0); `second` is the one of degree 2, and its value at 3."""
 
     def body(input, n):
@@ -499,33 +499,32 @@ def _polynomial(name: str, what: str, second: str, function: Callable) -> LeafOp
         f"{what} of degree n at input; 0 where n is negative.\n\nElement by element; that of degree 2 is {shown}."
         + of_call(f"special.{name}(flambeau.tensor([3.0]), 2)", f"tensor([{value}])")
     )
-    return cpu_fallback(f"special.{name}", numbers=True, differentiable=False)(body)
+    return cpu_fallback(f"special.{name}", numbers=True, differentiable=False, recurrence=function)(body)
 
 
-def _by_recurrence(first: Callable, step: Callable) -> Callable:
-    """p₀ = 1, p₁ = first(x), p_{k+1} = step(x, k, p_k, p_{k-1}): for all elements at once, up to the largest degree."""
+class Recurrence(NamedTuple):
+    """p₀ = 1, p₁ = first(x), p_{k+1} = step(x, k, p_k, p_{k-1}), of 2x - 1 in place of x where that is `shifted`."""
 
-    def values(degree, x):
+    first: Callable
+    step: Callable
+    shifted: bool = False
+
+    def __call__(self, degree: Any, x: Any) -> Any:
+        """Values at arrays: for all elements at once, up to the largest degree."""
         import numpy as np
 
         degree, x = np.broadcast_arrays(degree, np.asarray(x))
-        before, here = np.ones_like(x), first(x)
+        x = 2 * x - 1 if self.shifted else x
+        before, here = np.ones_like(x), self.first(x)
         found = np.where(degree == 0, before, here)
         for k in range(1, int(degree.max(initial=0))):
-            before, here = here, step(x, k, here, before)
+            before, here = here, self.step(x, k, here, before)
             found = np.where(degree == k + 1, here, found)
         return found
 
-    return values
 
-
-def _chebyshev(first: Callable) -> Callable:
-    return _by_recurrence(first, lambda x, k, here, before: 2 * x * here - before)
-
-
-def _shifted(first: Callable) -> Callable:
-    plain = _chebyshev(first)
-    return lambda degree, x: plain(degree, 2 * x - 1)
+def _chebyshev(first: Callable, shifted: bool = False) -> Recurrence:
+    return Recurrence(first, lambda x, k, here, before: 2 * x * here - before, shifted)
 
 
 _FIRST = {  # with the polynomial of degree 2, its value at 3 and, shifted, at 3
@@ -551,31 +550,29 @@ for _letter, (
         f"shifted_chebyshev_polynomial_{_letter}",
         f"Chebyshev polynomial of the {_kind} kind, shifted to [0, 1],",
         f"{_second}, of 2x - 1 for x -> {_moved}.",
-        _shifted(_start),
+        _chebyshev(_start, True),
     )
 _polynomial(
     "hermite_polynomial_h",
     "Physicists' Hermite polynomial",
     "4x² - 2 -> 34.",
-    _by_recurrence(lambda x: 2 * x, lambda x, k, here, before: 2 * x * here - 2 * k * before),
+    Recurrence(lambda x: 2 * x, lambda x, k, here, before: 2 * x * here - 2 * k * before),
 )
 _polynomial(
     "hermite_polynomial_he",
     "Probabilists' Hermite polynomial",
     "x² - 1 -> 8.",
-    _by_recurrence(lambda x: x, lambda x, k, here, before: x * here - k * before),
+    Recurrence(lambda x: x, lambda x, k, here, before: x * here - k * before),
 )
 _polynomial(
     "laguerre_polynomial_l",
     "Laguerre polynomial",
     "(x² - 4x + 2) / 2 -> -0.5000",
-    _by_recurrence(
-        lambda x: 1 - x, lambda x, k, here, before: ((2 * k + 1 - x) * here - k * before) / (k + 1)
-    ),
+    Recurrence(lambda x: 1 - x, lambda x, k, here, before: ((2 * k + 1 - x) * here - k * before) / (k + 1)),
 )
 _polynomial(
     "legendre_polynomial_p",
     "Legendre polynomial",
     "(3x² - 1) / 2 -> 13.",
-    _by_recurrence(lambda x: x, lambda x, k, here, before: ((2 * k + 1) * x * here - k * before) / (k + 1)),
+    Recurrence(lambda x: x, lambda x, k, here, before: ((2 * k + 1) * x * here - k * before) / (k + 1)),
 )

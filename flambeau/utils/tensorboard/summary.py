@@ -34,7 +34,10 @@ __all__ = [
 
 # tensorboard's modules of messages, and of what its plug-ins say about themselves.
 _MODULES = {
+    "attr_value_pb2": "compat.proto.attr_value_pb2",
     "event_pb2": "compat.proto.event_pb2",
+    "graph_pb2": "compat.proto.graph_pb2",
+    "versions_pb2": "compat.proto.versions_pb2",
     "summary_pb2": "compat.proto.summary_pb2",
     "tensor_pb2": "compat.proto.tensor_pb2",
     "tensor_shape_pb2": "compat.proto.tensor_shape_pb2",

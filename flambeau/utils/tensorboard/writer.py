@@ -7,10 +7,13 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..._compat import absent
+from ...core.base.callbacks import callbacks, callbacks_in
+from ...nn.modules.module import Module
 from . import summary
 
 __all__ = ["FileWriter", "SummaryWriter"]
+
+callbacks_in("flambeau.graph.scopes", "drawn")
 
 
 class FileWriter:
@@ -326,13 +329,52 @@ class SummaryWriter:
         made = summary.pr_curve_raw(tag, *counts, precision, recall, num_thresholds)
         self._add(made, global_step, walltime)
 
-    def add_graph(self, model: Any, input_to_model: Any = None, **options: Any) -> None:
-        """NotImplementedError: there are no graphs of models yet."""
-        raise NotImplementedError(absent.message("jit.trace", "SummaryWriter.add_graph"))
+    def add_graph(
+        self, model: Any, input_to_model: Any = None, verbose: bool = False, use_strict_trace: bool = True
+    ) -> None:
+        """The operations that a module runs on `input_to_model`, a tensor or a tuple of arguments, within its submodules.
 
-    def add_onnx_graph(self, prototxt: Any) -> None:
-        """NotImplementedError: there are no graphs of models yet."""
-        raise NotImplementedError(absent.message("onnx.export", "SummaryWriter.add_onnx_graph"))
+        The module runs once.  `verbose` prints the nodes; `use_strict_trace` is taken as in PyTorch.  TypeError where the model is no
+        module.
+        """
+        if not isinstance(model, Module):
+            raise TypeError(f"add_graph(): model must be a Module, got {type(model).__name__}")
+        args = input_to_model if isinstance(input_to_model, (tuple, list)) else (input_to_model,)
+        nodes = callbacks["drawn"](model, args)
+        if verbose:
+            print("\n".join(f"{n.name}: {n.operation}({', '.join(n.inputs)})" for n in nodes))
+        self._add_graph([(n.name, n.operation, n.inputs, n.shapes) for n in nodes])
+
+    def add_onnx_graph(self, prototxt: str | os.PathLike[str]) -> None:
+        """The graph of a file of ONNX.  ImportError without the package onnx."""
+        import onnx
+
+        graph = onnx.load(os.fspath(prototxt), load_external_data=False).graph
+        nodes: list[Any] = [(i.name, "Input", (), ()) for i in graph.input]
+        nodes += [(i.name, "Parameter", (), (tuple(i.dims),)) for i in graph.initializer]
+        makers: dict[str, str] = {}
+        for k, node in enumerate(graph.node):
+            name = node.name or f"{node.op_type}_{k}"
+            inputs = tuple(makers.get(x, x) for x in node.input if x)
+            nodes.append((name, node.op_type, inputs, ()))
+            makers.update(dict.fromkeys(node.output, name))
+        nodes += [
+            (o.name, "Output", (makers.get(o.name, o.name),), ())
+            for o in graph.output
+            if makers.get(o.name) != o.name
+        ]
+        self._add_graph(nodes)
+
+    def _add_graph(self, nodes: Sequence[Any]) -> None:
+        """Name, operation, names of inputs and shapes of results of each node, as an event."""
+        p = summary.protos()
+        made = p.graph_pb2.GraphDef(versions=p.versions_pb2.VersionDef(producer=22))
+        for name, operation, inputs, shapes in nodes:
+            node = made.node.add(name=name, op=operation, input=inputs)
+            for shape in shapes:
+                sizes = node.attr["_output_shapes"].list.shape.add()
+                sizes.dim.extend([p.tensor_shape_pb2.TensorShapeProto.Dim(size=n) for n in shape])
+        self._writer().add_event(p.event_pb2.Event(graph_def=made.SerializeToString()))
 
     def add_custom_scalars(self, layout: Mapping[str, Mapping[str, Sequence[Any]]]) -> None:
         """Charts of several scalars, `{category: {title: ["Multiline", tags]}}`, or with margins

@@ -1,0 +1,211 @@
+"""What `onnx.export` returns: the model, to be saved, looked at, and run by onnxruntime."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..core.base.tensor import TensorBase
+from ..core.make.literal import from_numpy
+from ..utils._trees import tree_leaves
+from ._model import Model
+from .errors import OnnxExporterError
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+LIMIT = (1 << 31) - (1 << 20)  # bytes of one file of ONNX, with room for the graph beside the weights
+
+
+class ONNXProgram:
+    """An exported model, which `export` makes: called, it runs in onnxruntime.
+
+    Raises:
+        ImportError: onnx, or for a call onnxruntime, is not installed
+
+    >>> import flambeau as torch
+    >>> program = torch.onnx.export(torch.nn.Softmax(-1), (torch.zeros(1, 2),))
+    >>> program.model_proto.graph.node[0].op_type
+    'Softmax'
+    >>> program(torch.zeros(1, 2))
+    (tensor([[0.5000, 0.5000]]),)
+    """
+
+    def __init__(self, model: Model, opset: int, names: Sequence[str]) -> None:
+        self._model, self._opset, self._names = model, opset, list(names)
+        self._session: Any = None
+
+    @property
+    def model_proto(self) -> ModelProto:
+        """The model as onnx has it, made anew at each call."""
+        return self._model.proto(self._opset)
+
+    def save(
+        self,
+        destination: str | os.PathLike,
+        *,
+        include_initializers: bool = True,
+        keep_initializers_as_inputs: bool = False,
+        external_data: bool | None = None,
+    ) -> None:
+        """Write the model to a file, which is replaced once the whole model is written.
+
+        Args:
+            destination: its path.
+            include_initializers: with the weights; without, they have to be given where the model runs.
+            keep_initializers_as_inputs: weights are named among the inputs, so that others can be given.
+            external_data: weights in a file of their own beside it, "NAME.data"; None: where there are 2 GiB and more.
+
+        Raises:
+            TypeError: the destination is no path
+            OSError: the file cannot be written; nothing is left of it
+            ValueError: the model is too large for one file, and external_data is False
+
+        >>> import os, tempfile
+        >>> import flambeau as torch
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = os.path.join(folder, "tanh.onnx")
+        ...     torch.onnx.export(torch.nn.Tanh(), (torch.zeros(2),)).save(path)
+        ...     os.path.exists(path)
+        True
+        """
+        if not isinstance(destination, (str, os.PathLike)):
+            raise TypeError(f"save(): destination must be a path, got {type(destination).__name__}")
+        large = include_initializers and self._model.bytes_of_weights() > LIMIT
+        if large and external_data is False:
+            raise ValueError(
+                "save(): the model has 2 GiB of weights or more: external_data must not be False"
+            )
+        path = os.fspath(destination)
+        proto = self._model.proto(
+            self._opset, initializers=include_initializers, as_inputs=keep_initializers_as_inputs
+        )
+        if large or external_data:
+            _save_apart(proto, path)
+        else:
+            _replace(path, proto.SerializeToString())
+
+    def _check(self) -> None:
+        """onnx's own checker, shapes included, on what is small enough for it."""
+        import onnx
+
+        if self._model.bytes_of_weights() <= LIMIT:
+            onnx.checker.check_model(self.model_proto, full_check=True)
+
+    # --- running ------------------------------
+    def initialize_inference_session(self, initializer: Callable[[bytes], Any] | None = None) -> None:
+        """Make the session of onnxruntime that calls run in; `initializer` makes one of the model's bytes."""
+        made = _session if initializer is None else initializer
+        self._session = made(self.model_proto.SerializeToString())
+
+    def release(self) -> None:
+        """Let go of the session."""
+        self._session = None
+
+    def __call__(self, *args: Any, **kwargs: Any) -> tuple[TensorBase, ...]:
+        """The results that onnxruntime computes of arguments like those that were exported.
+
+        Raises:
+            ImportError: onnxruntime is not installed
+            ValueError: there are more or fewer tensors than inputs
+        """
+        if self._session is None:
+            self.initialize_inference_session()
+        tensors = [t for t in tree_leaves((args, kwargs)) if isinstance(t, TensorBase)]
+        if len(tensors) != len(self._names):
+            raise ValueError(f"ONNXProgram: {len(self._names)} tensors expected, got {len(tensors)}")
+        feeds = {n: t.detach().numpy() for n, t in zip(self._names, tensors)}
+        return tuple(from_numpy(np.array(x)) for x in self._session.run(None, feeds))
+
+    def _verify(self, model: Callable[..., Any], args: tuple, kwargs: Mapping[str, Any]) -> None:
+        """OnnxExporterError where onnxruntime gives other results than the model."""
+        from ..autograd.grad_mode import no_grad
+
+        with no_grad():
+            expected = [t for t in tree_leaves(model(*args, **kwargs)) if isinstance(t, TensorBase)]
+        for k, (x, y) in enumerate(zip(self(*args, **kwargs), expected, strict=True)):
+            if not np.allclose(x.numpy(), y.detach().numpy(), rtol=1e-3, atol=1e-4, equal_nan=True):
+                raise OnnxExporterError(f"onnx.export(): result {k} of onnxruntime is not the model's")
+
+    # --- looking ------------------------------
+    def apply_weights(self, state_dict: Mapping[str, TensorBase]) -> None:
+        """Replace weights by others, by their names.
+
+        Raises:
+            ValueError: a tensor has another shape than the weight
+        """
+        for name, t in state_dict.items():
+            if name in self._model.weights and name in self._model.constants:
+                array = t.detach().contiguous().numpy()
+                if array.shape != self._model.constants[name].shape:
+                    raise ValueError(
+                        f"apply_weights(): '{name}' has shape {self._model.constants[name].shape}, got {array.shape}"
+                    )
+                self._model.constants[name] = array.astype(self._model.constants[name].dtype)
+        self.release()
+
+    def __repr__(self) -> str:
+        from onnx import printer
+
+        return f"ONNXProgram(\n{printer.to_text(self._model.proto(self._opset, initializers=False))}\n)"
+
+
+def _session(model: bytes) -> Any:
+    try:
+        import onnxruntime
+    except ImportError as error:
+        raise ImportError(
+            "ONNXProgram: running models needs the package onnxruntime: pip install 'flambeau[onnx]'"
+        ) from error
+    return onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
+
+
+def _replace(path: str, data: bytes) -> None:
+    """Write a file beside the path, then put it in its place."""
+    folder = os.path.dirname(os.path.abspath(path))
+    number, beside = tempfile.mkstemp(dir=folder, prefix=".onnx-")
+    try:
+        with os.fdopen(number, "wb") as file:
+            file.write(data)
+        os.chmod(beside, _rights(path))
+        os.replace(beside, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(beside)
+        raise
+
+
+def _rights(path: str) -> int:
+    """Those of the file that is there, or what new files get."""
+    if os.path.exists(path):
+        return os.stat(path).st_mode & 0o777
+    mask = os.umask(0)
+    os.umask(mask)
+    return 0o666 & ~mask
+
+
+def _save_apart(proto: ModelProto, path: str) -> None:
+    """The weights in a file of their own, which the model names."""
+    from onnx.external_data_helper import set_external_data
+
+    name = f"{os.path.basename(path)}.data"
+    parts, at = [], 0
+    for tensor in proto.graph.initializer:
+        data = tensor.raw_data
+        if len(data) < 1024:
+            continue
+        at += -at % 4096
+        set_external_data(tensor, name, at, len(data))
+        tensor.ClearField("raw_data")
+        parts.append((at, data))
+        at += len(data)
+    whole = bytearray(at)
+    for begin, data in parts:
+        whole[begin : begin + len(data)] = data
+    _replace(os.path.join(os.path.dirname(os.path.abspath(path)), name), bytes(whole))
+    _replace(path, proto.SerializeToString())
