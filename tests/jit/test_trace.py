@@ -513,7 +513,7 @@ def test_custom_operators_are_kept_by_name():
     lib = flambeau.library.Library("tracetests", "DEF")
     lib.define("scale(Tensor x, float by) -> Tensor")
     lib.impl("scale", lambda x, by: x * by, "CompositeImplicitAutograd")
-    text = "class Plain(Module):\n  __parameters__ = []\n  def forward(self, x: Tensor) -> Tensor:\n    return ops.tracetests.scale(x, 3.)\n"
+    text = "class Plain(Module):\n  __parameters__ = []\n  def forward(self, x: Tensor) -> Tensor:\n    return ops.tracetests.scale(x, 3.)\n"  # noqa: E501
     from flambeau.jit._interpreter import Program
 
     forward = Program({"__torch__.py": text}, ()).find(["__torch__", "Plain"]).methods["forward"]
