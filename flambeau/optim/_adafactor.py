@@ -7,7 +7,7 @@ from ..operations.rows.norms import norm2
 from ._declared import Declared, Option, like, scalar
 from ._functional import function_of
 from ._functions import maximum, sqrt
-from ._fused import kernel
+from ._kernel import kernel
 
 
 def _rows(p):

@@ -7,7 +7,6 @@ gradient and its state in one pass.
 
 from __future__ import annotations
 
-import inspect
 import math
 from collections.abc import Callable, Sequence
 from operator import itemgetter
@@ -17,6 +16,7 @@ from ..codegen import expr as ex
 from ..codegen.expr import Expr
 from ..core.call.pointwise import PointwiseOp
 from ..operations.declare.pointwise import FLOATING, Pointwise
+from ._functions import kept
 
 # How an operation on numbers is written in Python; `{1} if {0} else {2}` computes one choice alone.
 _WRITTEN = {
@@ -41,16 +41,6 @@ _WRITTEN = {
     "gt": "({} > {})",
     "ge": "({} >= {})",
 }
-
-
-def kernel(body: Callable[..., Any]) -> PointwiseOp:
-    """A function of expressions as one pass over tensors: operands by position, numbers by keyword, and `out=`."""
-    parameters = inspect.signature(body).parameters.values()
-    operands = [p.name for p in parameters if p.kind is not p.KEYWORD_ONLY]
-    numbers = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]
-    return Pointwise(body.__name__.strip("_"), body, operands, numbers, dtypes=FLOATING).make_op(
-        differentiable=False
-    )
 
 
 class Leaf(NamedTuple):
@@ -174,8 +164,6 @@ def _function(
         *dict.fromkeys(leaf.statement for leaf in used if leaf.statement),
         f"return {{{numbers}}}, ({after})",
     ]
-    from ._functions import kept  # which needs this module
-
     scope: dict[str, Any] = {**vars(math), "kept": kept}
     exec("\n    ".join(lines), scope)
     return scope["numbers"]

@@ -6,7 +6,7 @@ import math
 
 from ._declared import Declared, Option, anything, like
 from ._functional import function_of
-from ._fused import kernel
+from ._kernel import kernel
 
 
 class Muon(Declared):

@@ -14,7 +14,7 @@ from typing import Any
 from ..codegen import expr as ex
 from ..core.base.dtypes import by_name
 from ..core.base.tensor import TensorBase
-from ._fused import kernel
+from ._kernel import kernel
 
 _HALVES = (by_name["float16"], by_name["bfloat16"])
 
