@@ -68,6 +68,30 @@ def test_gradients_of_products_are_products():
         np.testing.assert_array_equal(a.numpy(), b.numpy())
 
 
+@pytest.mark.parametrize("shape", [(3, 6, 4), (2, 3, 7, 4), (1, 5, 4), (16, 64, 96)])
+@pytest.mark.parametrize("turned", [False, True])
+def test_gradients_of_weights_of_stacks_are_one_product_with_the_bits_of_calls(shape, turned):
+    """Where the stacked matrices lie one after another; a call where they do not."""
+
+    def step(x, w, g):
+        y = F.linear(x.mT if turned else x, w)
+        return flambeau.autograd.grad(y, (w,), g)
+
+    rows, columns = shape[-2:]
+    if turned:
+        rows, columns = columns, rows
+
+    def made(seed):
+        w = numbers(5, columns, seed=seed + 1).requires_grad_()
+        return numbers(*shape, seed=seed), w, numbers(*shape[:-2], rows, 5, seed=seed + 2)
+
+    program = Program(record(step, *made(0))[0])
+    (gradient,) = [c for c in program.calls if c.name == "product_as"]
+    assert (product_of(gradient) is None) == turned
+    for a, b in zip(plan(program)(*made(7)), step(*made(7)), strict=True):
+        np.testing.assert_array_equal(a.numpy(), b.numpy())
+
+
 @pytest.mark.parametrize(
     "function, shapes",
     [

@@ -9,6 +9,7 @@ import pytest
 
 import flambeau as torch
 from flambeau import nn
+from flambeau.graph import costs
 from flambeau.graph.passes import rematerialize as passes
 
 
@@ -188,3 +189,16 @@ def test_a_step_that_returns_the_old_gradient():
         [2.0] * 3,
         [3.0] * 3,
     ]
+
+
+def test_products_are_computed_again_within_a_budget():
+    """The highest rate at which they are a small part of all; the lowest one, whatever they are then."""
+    asked: list[int] = []
+
+    def cut(rate):
+        asked.append(rate)
+        return rate
+
+    assert costs.within_budget(costs.SHARE * 100, cut, lambda rate: rate) == 64
+    assert asked == [256, 128, 64]
+    assert costs.within_budget(0, cut, lambda rate: rate) == costs.RATES[-1]
