@@ -328,7 +328,9 @@ class SummaryWriter:
 
     def add_graph(self, model: Any, input_to_model: Any = None, **options: Any) -> None:
         """NotImplementedError: there are no graphs of models yet."""
-        raise NotImplementedError(absent.message("jit.trace", "SummaryWriter.add_graph"))
+        raise NotImplementedError(
+            f"SummaryWriter.add_graph is not here: there are no graphs of models yet ({absent.PAGE})"
+        )
 
     def add_onnx_graph(self, prototxt: Any) -> None:
         """NotImplementedError: there are no graphs of models yet."""
