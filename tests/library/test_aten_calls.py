@@ -56,7 +56,9 @@ def test_overloads(name, args, kwargs, overload):
 
 def test_numbers_for_what_has_none():
     assert call("zeros", [2], dtype=7, layout=0, device=None).dtype == torch.float64
-    assert call("clone", torch.ones(2, 3, 4, 5), memory_format=2).is_contiguous(memory_format=torch.channels_last)
+    assert call("clone", torch.ones(2, 3, 4, 5), memory_format=2).is_contiguous(
+        memory_format=torch.channels_last
+    )
     close(call("mse_loss", x, x * 0, 2), (x.numpy() ** 2).sum())
     close(call("mse_loss", x, x * 0), (x.numpy() ** 2).mean())
     close(
