@@ -83,7 +83,7 @@ def schemas(names: set[str]) -> list[str]:
         written = lists or any(
             a.is_out or ("out" in schema.overload_name and a.alias_info) for a in schema.arguments
         )
-        if not written and any("Tensor" in str(a.type) for a in given):
+        if not written and "Dict(" not in str(schema) and any("Tensor" in str(a.type) for a in given):
             found.append(str(schema).removeprefix("aten::"))
     return sorted(
         found, key=lambda text: text.partition("(")[0].partition(".")[0]

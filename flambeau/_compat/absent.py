@@ -139,7 +139,7 @@ def _listed() -> dict[str, str]:
 
 
 def message(name: str, called: str | None = None) -> str:
-    """What is said of an absent name such as "jit.trace"; `called` is another name for what needs it.
+    """What is said of an absent name such as "jit.freeze"; `called` is another name for what needs it.
 
     >>> from flambeau._compat.absent import message
     >>> message("jit.freeze")

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from .._tensor import Tensor
 from ..core.base.dtypes import Size, by_name
 from ..core.base.tensor import TensorBase
+from ..nn.modules import rnn
 from ..nn.modules.rnn import RNNBase
 from ..operations.declare.registry import REGISTRY
 from ..operations.neural.recurrent.sequences import EVEN
@@ -300,7 +301,16 @@ def _recurrent_layers(module: Any, sequence: Any, layout: Any, state: Any) -> An
     return output, tuple(found)
 
 
-_LAYERS = RNNBase._layers
+def _recurrent_step(mode: str, x: Any, state: Any, weights: Any) -> Any:
+    """A step of a recurrent cell as the one call that ATen has."""
+    if TRACING.tracer is None or not TRACING.tracer.is_on():
+        return _STEP(mode, x, state, weights)
+    op = REGISTRY[f"flat_{mode.lower()}_cell"].function
+    found = op(x, list(state) if len(state) > 1 else state[0], *weights[:4])
+    return found if isinstance(found, tuple) else (found,)
+
+
+_LAYERS, _STEP = RNNBase._layers, rnn.step_once
 _lock = threading.Lock()
 _traces = 0
 
@@ -314,6 +324,7 @@ def watch_sizes() -> None:
             for name, value in _PATCHES.items():
                 setattr(Tensor, name, value)
             RNNBase._layers = _recurrent_layers  # type: ignore[method-assign,assignment]
+            rnn.step_once = _recurrent_step
 
 
 def unwatch_sizes() -> None:
@@ -325,3 +336,4 @@ def unwatch_sizes() -> None:
             for name in _PATCHES:
                 delattr(Tensor, name)
             RNNBase._layers = _LAYERS  # type: ignore[method-assign]
+            rnn.step_once = _STEP

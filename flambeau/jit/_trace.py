@@ -92,6 +92,8 @@ class Tracer:
         self.made: set[int] = set()  # storages of what leaves gave
         self.count: int | None = None  # of the results that ATen's call has, which is being written
         self.listed = False  # they are one list
+        self.inside = 0  # bodies of composites that are being traced
+        self.sized = False  # one of them has read a size
         self.is_own = False  # the call that is being written is none of ATen's
         self.began_with_grad = is_grad_enabled()
 
@@ -209,14 +211,21 @@ class Tracer:
         return kept[::-1]
 
     # --- sizes ------------------------------
+    def is_on(self) -> bool:
+        """Whether what this thread does now is written down."""
+        return TRACING.tracer is self and not self.suspended
+
     def _note(self, x: Any) -> str:
         if isinstance(x, TracedNumber):
             self.uses.add(x.name)
             return x.name
         return repr(x)
 
-    def asked(self, what: str, t: Any, dim: int | None, value: int) -> TracedInt:
+    def asked(self, what: str, t: Any, dim: int | None, value: int) -> Any:
         """What a tensor answers of its sizes."""
+        if self.inside:  # a body of the library, where numbers would come into its caches
+            self.sized = True
+            return value
         key = (what, id(t), dim, value)
         if key not in self.asked_for:
             outer, self.uses = self.uses, set()
@@ -229,6 +238,8 @@ class Tracer:
     def computed(self, called: str, function: Callable[..., Any], *operands: Any) -> Any:
         """A number that is computed of sizes."""
         value = function(*map(plain, operands))
+        if not self.is_on():  # a number that outlives its trace, in somebody's cache
+            return value
         outer, self.uses = self.uses, set()
         name = self.fresh()
         self.add(f"{name} = torch.{called}({', '.join(map(self._note, operands))})", (name,), pure=True)
@@ -239,6 +250,8 @@ class Tracer:
         """The outcome of a comparison of sizes, which runs check from here on."""
         called, function = comparison
         found = bool(function(plain(a), plain(b)))
+        if not self.is_on():
+            return found
         outer, self.uses = self.uses, set()
         test = f"torch.{called}({self._note(a)}, {self._note(b)})"
         if test not in self.checked and not (
@@ -296,10 +309,14 @@ class Tracer:
         return result
 
     def _composed(self, op: Op, args: tuple, kwargs: dict[str, Any]) -> Any:
-        """The result of an operation that ATen has not, by those that it calls: where all of these are ATen's, whatever the sizes."""
+        """The result of what ATen has not, by the operations that it calls: where all of these are ATen's, and none depends on sizes."""
         body = getattr(op, "composite", None)
         if body is None or op.writes or "out" in kwargs or self._touches_buffers((args, kwargs)):
             return _NOTHING
+        if _numbers((*args, *kwargs.values())):
+            return _NOTHING
+        was_sized, self.sized = self.sized, False
+        self.inside += 1
         tables = (self.names, self.places, self.asked_for)
         before = (
             [dict(t) for t in tables],
@@ -313,12 +330,14 @@ class Tracer:
             with self.mode:
                 found = body(*args, **kwargs)
             made = self.lines[before[4] :]
-            if all(t is None or id(t) in self.names for t in _tensors(found)) and not any(
-                map(_is_particular, made)
-            ):
+            whole = all(id(t) in self.names for t in _tensors(found))
+            if whole and not self.sized and not any(map(_is_particular, made)):
                 return found
         except Exception:  # noqa: BLE001  a body that takes no sizes but numbers; the operation itself is called below
             found = _NOTHING
+        finally:
+            self.inside -= 1
+            self.sized = self.sized or was_sized
         self.uses = outer
         for table, entries in zip(tables, before[0]):
             table.clear()

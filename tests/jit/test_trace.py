@@ -149,6 +149,11 @@ def test_other_sizes(name):
         (lambda: nn.LSTM(3, 4, 2, bidirectional=True), ((5, 2, 3), (3, 4, 3))),
         (lambda: nn.GRU(3, 4, batch_first=True), ((2, 5, 3), (4, 3, 3))),
         (lambda: nn.RNN(3, 4), ((5, 2, 3), (2, 1, 3))),
+        (lambda: nn.LSTMCell(3, 4), ((2, 3), (5, 3))),
+        (lambda: nn.GRUCell(3, 4), ((2, 3), (5, 3))),
+        (lambda: nn.Softmin(0), ((2, 3), (5, 3))),
+        (lambda: nn.LPPool1d(2, 2), ((2, 3, 6), (1, 2, 8))),
+        (lambda: nn.LocalResponseNorm(2), ((2, 3, 6), (1, 2, 8))),
         (lambda: nn.TransformerEncoderLayer(4, 2, 8, batch_first=True).eval(), ((2, 3, 4), (5, 7, 4))),
         (
             lambda: nn.Sequential(nn.Unflatten(1, (2, 3)), nn.ConvTranspose1d(2, 2, 2), nn.PReLU()),
@@ -513,7 +518,7 @@ def test_custom_operators_are_kept_by_name():
     lib = flambeau.library.Library("tracetests", "DEF")
     lib.define("scale(Tensor x, float by) -> Tensor")
     lib.impl("scale", lambda x, by: x * by, "CompositeImplicitAutograd")
-    text = "class Plain(Module):\n  __parameters__ = []\n  def forward(self, x: Tensor) -> Tensor:\n    return ops.tracetests.scale(x, 3.)\n"  # noqa: E501
+    text = "class Plain(Module):\n  def forward(self, x: Tensor) -> Tensor:\n    return ops.tracetests.scale(x, 3.)\n"
     from flambeau.jit._interpreter import Program
 
     forward = Program({"__torch__.py": text}, ()).find(["__torch__", "Plain"]).methods["forward"]
