@@ -100,6 +100,15 @@ def test_weights_in_a_file_of_their_own(tmp_path):
     exported.agree(session.run(None, {"input": x.numpy()}), large(x))
 
 
+def test_a_program_keeps_its_own_weights():
+    layer, x = model(), torch.ones(1, 3)
+    program, before = torch.onnx.export(layer, (x,)), layer(x).detach().clone()
+    with torch.no_grad():
+        for p in layer.parameters():
+            p.zero_()
+    exported.agree(exported.run(program, [x]), before)
+
+
 def test_other_weights():
     program, other = torch.onnx.export(model(), (torch.ones(1, 3),)), model()
     with torch.no_grad():

@@ -10,11 +10,9 @@ import flambeau
 # What is refused, and why.  Everything else is exported, and agrees.
 VECTORS = {"svd", "old_svd", "svd_lowrank", "pca_lowrank", "lobpcg", "geqrf"}  # LAPACK's own vectors
 BUNCH_KAUFMAN = {"ldl_factor", "ldl_factor_ex", "ldl_solve"}
-QUANTISED = {"fake_quantize_per_tensor_affine", "fake_quantize_per_channel_affine"}
 FRACTIONAL = {f"fractional_max_pool{n}d{rest}" for n in (2, 3) for rest in ("", "_with_indices")}
-BINS = {"histogram", "histogramdd"}
 SIZES = {"nonzero_static"}  # a size that depends on values
-REFUSED = VECTORS | BUNCH_KAUFMAN | QUANTISED | FRACTIONAL | BINS | SIZES
+REFUSED = VECTORS | BUNCH_KAUFMAN | FRACTIONAL | SIZES
 # Calls whose results are not determined: eigenvectors have any sign, boundaries are not sorted.
 UNDETERMINED = {"eigh", "bucketize", "searchsorted"}
 
