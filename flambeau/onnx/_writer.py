@@ -349,6 +349,20 @@ class Writer:
         """A function of expressions (`codegen.expr`) of values, element by element."""
         return self.expressed(self, function, values)
 
+    def varies(self, x: Value) -> bool:
+        """Whether a value depends on inputs of the graph, and not on constants alone."""
+        makers = {n: node for node in self.nodes for n in node.outputs}
+        waiting, seen = [x.name], set()
+        while waiting:
+            name = waiting.pop()
+            if name in seen or name in self.constants or not name:
+                continue
+            seen.add(name)
+            if name not in makers:
+                return True
+            waiting += makers[name].reads()
+        return False
+
     def absent(self) -> list[Value]:
         """Values for the results that no node makes: an error where one is read (`Model.check_defined`)."""
         return [Value(self.name("absent"), r.dtype, r.shape) for r in self.results]

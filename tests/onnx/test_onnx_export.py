@@ -213,6 +213,18 @@ def test_a_program_that_looks_at_values(function):
     assert not torch.onnx.is_in_onnx_export()
 
 
+def test_the_library_says_where_it_looks_at_values():
+    scores, classes = torch.randn(6, 1, 4).log_softmax(-1), torch.tensor([[1, 2]])
+
+    def loss(x, lengths):
+        return torch.nn.functional.ctc_loss(x, classes, lengths, torch.tensor([2]))
+
+    with pytest.warns(
+        torch.onnx.errors.OnnxExporterWarning, match=r"tolist\(\) at .*test_onnx_export.py.* looks at values"
+    ):
+        torch.onnx.export(loss, (scores, torch.tensor([6])))
+
+
 def test_results_and_arguments_that_are_no_tensors():
     with pytest.raises(OnnxExporterError, match="returns a int"):
         torch.onnx.export(lambda x: (x, 3), (torch.ones(2),))
