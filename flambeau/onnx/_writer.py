@@ -57,6 +57,11 @@ class Value:
     def floating(self) -> bool:
         return self.dtype in FLOATS
 
+    @property
+    def is_complex(self) -> bool:
+        """Whether its elements are pairs, in one more dimension than its sizes say."""
+        return self.dtype in PAIRS
+
     def of(self, shape: Sequence[int]) -> Value:
         """The value with its sizes said."""
         return Value(self.name, self.dtype, tuple(shape))

@@ -194,6 +194,10 @@ COMPLEX = {
         torch.fft.ifft(x).imag,
     ],
     "back": lambda x: [torch.fft.irfft(torch.fft.rfft(x) * torch.fft.rfft(x.flip(1)), n=n) for n in (7, 8)],
+    "longer and joined": lambda x: [
+        torch.fft.irfft(torch.fft.rfft(x), n=12),
+        torch.cat([torch.complex(x, x), x], -1).abs(),
+    ],
     "other transforms": lambda x: [torch.fft.hfft(x), torch.fft.irfft2(x), torch.fft.irfftn(x, norm="ortho")],
     "frames": lambda x: x.flatten().stft(4, window=WINDOW, return_complex=True).abs().log1p(),
     "frames and back": lambda x: x[0].stft(4, window=WINDOW, return_complex=True).istft(4, window=WINDOW),
