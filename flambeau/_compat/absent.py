@@ -99,7 +99,8 @@ TYPES = (
 )
 # PyTorch's two exporters in pieces: what is here writes models by one way (`onnx.export`).
 EXPORTERS = (
-    "_internal _type_utils ops testing utils verification symbolic_helper ExportableModule InputObserver",
+    "_internal _type_utils ops testing utils verification symbolic_helper ExportableModule InputObserver "
+    "JitScalarType producer_name producer_version select_model_mode_for_export",
     *(f"symbolic_opset{version}" for version in range(7, 21)),
 )
 NAMESPACES |= dict.fromkeys(

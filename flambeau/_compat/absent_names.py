@@ -276,6 +276,7 @@ NAMES = {
     """,
     "onnx": """
         ExportableModule(nn.modules.module.Module) InputObserver() OperatorExportTypes=_C._onnx.OperatorExportTypes
+        TensorProtoDataType=_C._onnx.TensorProtoDataType
     """,
     "onnx._constants": """
     """,

@@ -100,6 +100,8 @@ class Body:
             return g.where(*args)
         if op == "cast":
             return g.cast(args[0], e.dtype)
+        if op == "bitcast" and e.dtype == e.args[0].dtype:  # which only says that a number is not fixed
+            return args[0]
         if op == "ne":
             if e.args[0] is e.args[1] and args[0].floating:
                 return g.IsNaN(args[0])

@@ -114,6 +114,7 @@ def export(
     with in_mode(model, _mode(training)):
         written = _written(model, called, named, names, opset, axes)
     _name_outputs(written, output_names, axes)
+    written.own_constants()
     program = ONNXProgram(written, opset, names)
     program._check()
     if verbose:

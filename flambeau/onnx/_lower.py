@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import operator
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -32,7 +33,7 @@ from . import _geometry as geometry
 from ._bodies import Body, Row, reached
 from ._symbolic import registered
 from ._writer import DATA_TYPES, PAIRS, Value, Writer
-from .errors import UnsupportedOperatorError
+from .errors import OnnxExporterWarning, UnsupportedOperatorError
 
 
 def floats(place: Place) -> Place:
@@ -108,16 +109,19 @@ class Lowering:
         """The error with the operation and its line in the program."""
         if getattr(error, "is_told", False):
             return error
-        name, number = getattr(node.target, "__name__", str(node.target)), node.meta.get("call", -1)
-        where = ""
-        if 0 <= number < len(self.lines) and self.lines[number][0]:
-            where = " at {}:{}".format(*self.lines[number])
         told = UnsupportedOperatorError(
-            f"onnx.export(): {name}(){where} has no form in ONNX: {error}. Write it in operations that have one, or leave that part "
+            f"onnx.export(): {self.where(node)} has no form in ONNX: {error}. Write it in operations that have one, or leave that part "
             f"out of the exported module (docs/onnx.md)"
         )
         told.is_told = True  # type: ignore[attr-defined]
         return told
+
+    def where(self, node: Node) -> str:
+        """An operation and its line in the program."""
+        name, number = getattr(node.target, "__name__", str(node.target)), node.meta.get("call", -1)
+        if 0 <= number < len(self.lines) and self.lines[number][0]:
+            return "{}() at {}:{}".format(name, *self.lines[number])
+        return f"{name}()"
 
     # --- memory ------------------------------
     def sized(self, value: Value, place: Place) -> Value:
@@ -192,7 +196,7 @@ class Lowering:
         mapped(node.meta["places"], Place, made.append)
         written = written_by(op, args, kwargs, Place)
         if not made and not written:
-            self.objects[node] = node.meta["places"]  # an answer that is no tensor
+            self.answer(node, given)
             return
         for p in (*made, *given):
             if p.device is not None or (p.dtype.name not in DATA_TYPES and p.dtype.name not in PAIRS):
@@ -212,6 +216,20 @@ class Lowering:
         for p, value in zip(made, found, strict=True):
             if p not in given:
                 self.new(p, value)
+
+    def answer(self, node: Node, given: list[Place]) -> None:
+        """A call that gives no tensor: what it gave is fixed, which is said where it depends on elements of inputs."""
+        self.objects[node] = node.meta["places"]
+        entry = entry_of(node.target)
+        if entry is None or entry.batching != "itemless":
+            return
+        if any(p.dtype.name in DATA_TYPES and self.g.varies(self.read(p)) for p in given):
+            warnings.warn(
+                f"onnx.export(): {self.where(node)} looks at values of an input within the library, and chooses by them: the model is "
+                "right for inputs for which it would choose the same",
+                OnnxExporterWarning,
+                stacklevel=2,
+            )
 
     def overwrite(
         self,

@@ -43,6 +43,10 @@ class Model:
         self.merge_equal()
         self.drop_dead()
 
+    def own_constants(self) -> None:
+        """Copy what lies in the memory of tensors, which may be written to."""
+        self.constants = {name: np.array(array) for name, array in self.constants.items()}
+
     def check_defined(self) -> None:
         """UnsupportedOperatorError where a node reads a result that the form of its operation leaves out."""
         defined = {v.name for v, _ in self.inputs} | set(self.constants) | {""}

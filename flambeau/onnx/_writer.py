@@ -57,6 +57,11 @@ class Value:
     def floating(self) -> bool:
         return self.dtype in FLOATS
 
+    @property
+    def is_complex(self) -> bool:
+        """Whether its elements are pairs, in one more dimension than its sizes say."""
+        return self.dtype in PAIRS
+
     def of(self, shape: Sequence[int]) -> Value:
         """The value with its sizes said."""
         return Value(self.name, self.dtype, tuple(shape))
@@ -348,6 +353,20 @@ class Writer:
     def express(self, function: Callable[..., Any], *values: Value) -> Value:
         """A function of expressions (`codegen.expr`) of values, element by element."""
         return self.expressed(self, function, values)
+
+    def varies(self, x: Value) -> bool:
+        """Whether a value depends on inputs of the graph, and not on constants alone."""
+        makers = {n: node for node in self.nodes for n in node.outputs}
+        waiting, seen = [x.name], set()
+        while waiting:
+            name = waiting.pop()
+            if name in seen or name in self.constants or not name:
+                continue
+            seen.add(name)
+            if name not in makers:
+                return True
+            waiting += makers[name].reads()
+        return False
 
     def absent(self) -> list[Value]:
         """Values for the results that no node makes: an error where one is read (`Model.check_defined`)."""

@@ -103,7 +103,7 @@ def of_sample(entry: Entry, text: str) -> tuple[Callable, list[flambeau.Tensor]]
     return call, [t.clone() for t in tensors]
 
 
-def refusal(entry: Entry, text: str) -> str | None:
+def refusal(entry: Entry, text: str, **options: Any) -> str | None:
     """Why a sample call is not exported; None where it is, and agrees."""
     sample = of_sample(entry, text)
     if sample is None:
@@ -112,7 +112,7 @@ def refusal(entry: Entry, text: str) -> str | None:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            program = flambeau.onnx.export(call, tuple(t.clone() for t in tensors))
+            program = flambeau.onnx.export(call, tuple(t.clone() for t in tensors), **options)
     except UnsupportedOperatorError as error:
         return str(error)
     except OnnxExporterError as error:

@@ -100,6 +100,15 @@ def test_weights_in_a_file_of_their_own(tmp_path):
     exported.agree(session.run(None, {"input": x.numpy()}), large(x))
 
 
+def test_a_program_keeps_its_own_weights():
+    layer, x = model(), torch.ones(1, 3)
+    program, before = torch.onnx.export(layer, (x,)), layer(x).detach().clone()
+    with torch.no_grad():
+        for p in layer.parameters():
+            p.zero_()
+    exported.agree(exported.run(program, [x]), before)
+
+
 def test_other_weights():
     program, other = torch.onnx.export(model(), (torch.ones(1, 3),)), model()
     with torch.no_grad():
@@ -202,6 +211,18 @@ def test_a_program_that_looks_at_values(function):
     with pytest.raises(OnnxExporterError, match=r"looks at a value of a tensor .*test_onnx_export.py:\d+"):
         torch.onnx.export(function, (torch.ones(4),))
     assert not torch.onnx.is_in_onnx_export()
+
+
+def test_the_library_says_where_it_looks_at_values():
+    scores, classes = torch.randn(6, 1, 4).log_softmax(-1), torch.tensor([[1, 2]])
+
+    def loss(x, lengths):
+        return torch.nn.functional.ctc_loss(x, classes, lengths, torch.tensor([2]))
+
+    with pytest.warns(
+        torch.onnx.errors.OnnxExporterWarning, match=r"tolist\(\) at .*test_onnx_export.py.* looks at values"
+    ):
+        torch.onnx.export(loss, (scores, torch.tensor([6])))
 
 
 def test_results_and_arguments_that_are_no_tensors():

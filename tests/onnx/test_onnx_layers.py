@@ -106,6 +106,22 @@ MORE = {
         ],
         WINDOWS,
     ),
+    "histograms": (
+        lambda x: [
+            torch.histogram(x, 5),
+            torch.histogram(x, 4, range=(-1.0, 1.0), density=True),
+            torch.histogram(x, torch.tensor([-1.0, 0.0, 0.5, 2.0]), weight=x.abs()),
+            torch.histogramdd(x.reshape(-1, 2), (3, 4)),
+            torch.histc(x, 6),
+        ],
+        WINDOWS,
+    ),
+    "rounded to quanta": (
+        lambda x: torch.fake_quantize_per_channel_affine(
+            x, torch.tensor([0.1, 0.2]), torch.tensor([3, 0], dtype=torch.int32), 0, 0, 15
+        ),
+        WINDOWS,
+    ),
     "cumulative": (
         lambda x: [x.cumsum(1), x.cumprod(2), x.cummax(1), x.logcumsumexp(0), x.diff(dim=1)],
         WINDOWS,
@@ -178,6 +194,10 @@ COMPLEX = {
         torch.fft.ifft(x).imag,
     ],
     "back": lambda x: [torch.fft.irfft(torch.fft.rfft(x) * torch.fft.rfft(x.flip(1)), n=n) for n in (7, 8)],
+    "longer and joined": lambda x: [
+        torch.fft.irfft(torch.fft.rfft(x), n=12),
+        torch.cat([torch.complex(x, x), x], -1).abs(),
+    ],
     "other transforms": lambda x: [torch.fft.hfft(x), torch.fft.irfft2(x), torch.fft.irfftn(x, norm="ortho")],
     "frames": lambda x: x.flatten().stft(4, window=WINDOW, return_complex=True).abs().log1p(),
     "frames and back": lambda x: x[0].stft(4, window=WINDOW, return_complex=True).istft(4, window=WINDOW),

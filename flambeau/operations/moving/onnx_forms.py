@@ -14,11 +14,16 @@ LAST = -(1 << 63)  # where a slice that goes backwards ends
 
 
 # --- joining ------------------------------
-@onnx_form("cat")
+@onnx_form("cat", pairs=True)
 def _(g: Any, tensors: Any, dim: int = 0, **_: Any) -> Any:
     made = g.results[0]
     parts = [g.cast(t, made.dtype) for t in tensors if t.shape != (0,) or len(made.shape) == 1]
-    return parts[0] if len(parts) == 1 else g.op("Concat", *parts, axis=dim)
+    if len(parts) == 1:
+        return parts[0]
+    axis = dim % len(made.shape)
+    if made.is_complex:
+        return g.as_complex(g.op("Concat", *map(g.as_floats, parts), axis=axis), made.dtype)
+    return g.op("Concat", *parts, axis=axis)
 
 
 @onnx_form("stack")

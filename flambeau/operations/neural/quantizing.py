@@ -45,6 +45,7 @@ _PER_TENSOR, _PER_CHANNEL = (
         inputs=("input",),
         label=f"FakeQuantizePer{each.capitalize()}AffineCachemaskBackward0",
         batching="pointwise",
+        decomposes=True,
     )(_with_mask)
     for each in ("tensor", "channel")
 )

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..declare.onnx import onnx_form
+from ..declare.onnx import is_value, onnx_form
 
 
 def _dims(dim: Any, rank: int) -> list[int]:
@@ -169,3 +169,51 @@ def _(g: Any, input: Any, bins: int = 100, min: float = 0, max: float = 0, **_: 
     bin = g.cast(g.where(inside, bin, -1), "int64")
     hits = g.Equal(g.unsqueeze(bin, [0]), np.arange(bins)[:, None])
     return g.reduce("ReduceSum", g.cast(hits, x.dtype), [1])
+
+
+def _edges(g: Any, x: Any, bins: Any, limits: Any) -> Any:
+    """The ends of bins: those given, or as far from each other over the range or over the values."""
+    if is_value(bins):
+        return g.cast(bins, x.dtype).of(bins.shape)
+    if limits is None:
+        low, high = g.reduce("ReduceMin", x, [0]), g.reduce("ReduceMax", x, [0])
+    else:
+        low, high = (g.number(v, x.dtype) for v in limits)
+    same = g.Equal(low, high)
+    low, high = g.Where(same, g.Sub(low, 0.5), low), g.Where(same, g.Add(high, 0.5), high)
+    step = g.Div(g.Sub(high, low), bins)
+    inner = g.Add(low, g.Mul(np.arange(bins).astype(x.dtype), step))
+    return g.op("Concat", inner, g.unsqueeze(high, [0]), axis=0).of((bins + 1,))
+
+
+@onnx_form("histogram_of_points")
+def _(g: Any, input: Any, weight: Any, bins: Any, limits: Any, counts: Any, density: bool) -> Any:
+    """Each point's box by how many edges are not beyond it; edges have to ascend."""
+    if not input.floating or not math.prod(input.shape):
+        return NotImplemented
+    dims = len(counts)
+    points = g.reshape(input, [math.prod(input.shape) // dims, dims])
+    place, inside, edges = g.number(0, "int64"), g.constant(np.array(True), "bool"), []
+    for k, count in enumerate(counts):
+        x = g.squeeze(g.slice(points, 1, k, k + 1), [1])
+        line = _edges(g, x, bins[k], limits[k])
+        edges.append(line)
+        column = g.unsqueeze(x, [1])
+        before = g.reduce("ReduceSum", g.cast(g.LessOrEqual(line, column), "int64"), [1])
+        place = g.Add(g.Mul(place, count), g.Min(g.Sub(before, 1), count - 1))
+        end = g.slice(line, 0, -1, (1 << 63) - 1)
+        inside = g.And(inside, g.And(g.GreaterOrEqual(x, g.slice(line, 0, 0, 1)), g.LessOrEqual(x, end)))
+    hits = g.And(g.Equal(place, np.arange(math.prod(counts))[:, None]), inside)
+    each = (
+        g.number(1, input.dtype) if weight is None else g.flat(g.cast(weight, input.dtype).of(weight.shape))
+    )
+    found = g.reduce("ReduceSum", g.Where(hits, each, g.number(0, input.dtype)), [1])
+    if density:
+        total = g.reduce("ReduceSum", found, [0])
+    found = g.reshape(found.of((math.prod(counts),)), counts)
+    if density:
+        for k, line in enumerate(edges):
+            wide = g.Sub(g.slice(line, 0, 1, (1 << 63) - 1), g.slice(line, 0, 0, -1))
+            found = g.Div(found, g.op("Reshape", wide, [-1 if d == k else 1 for d in range(dims)]))
+        found = g.Div(found, total)
+    return [found, *edges]

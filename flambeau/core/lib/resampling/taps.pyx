@@ -162,7 +162,7 @@ cdef class Taps:
         return 0
 
     def rows_of(self) -> list:
-        """For each place, its (element, weight / divisor): for tests."""
+        """For each place, its (element, weight / divisor)."""
         found = []
         for j in range(self.out):
             share = 1.0 if self.divisor == NULL else self.divisor[j]
