@@ -15,7 +15,10 @@ from .policy import Policy
 from .reads import Reads
 
 FROZEN = (inspect.Signature, inspect.Parameter)  # classes of objects that stay what they are
-FOREIGN = (vars(threading.local)["__getattribute__"], vars(weakref.ProxyType)["__getattribute__"])  # not Python's usual way
+FOREIGN = (
+    vars(threading.local)["__getattribute__"],
+    vars(weakref.ProxyType)["__getattribute__"],
+)  # not Python's usual way
 MODULE_NAMES = frozenset(("__dict__", "__class__"))
 
 
@@ -113,7 +116,9 @@ class Attributes:
         except AttributeError:
             if source is not None:
                 self.reads.pin(of)
-                self.reads.guard(Is(Computed(functools.partial(getattr, of, name, NULL), ()), NULL), (of, name))
+                self.reads.guard(
+                    Is(Computed(functools.partial(getattr, of, name, NULL), ()), NULL), (of, name)
+                )
             raise
         return value if source is None else self.reads.take(value, Attribute(source, name))
 
