@@ -359,8 +359,8 @@ class Calls:
     def ordinary(self, function: Any) -> bool:
         """Whether this is a constructor or an initialiser of Python's own classes that hold values."""
         if isinstance(function, types.WrapperDescriptorType):
-            of = function.__objclass__
-            return of is property or (issubclass(of, VALUES) and self.plain(of))
+            kind = function.__objclass__
+            return kind is property or (issubclass(kind, VALUES) and self.plain(kind))
         of = getattr(function, "__self__", None)
         return of is property or (isinstance(of, type) and self.plain(of))
 
