@@ -6,7 +6,6 @@ were before it) and made again, by its plan: what the program gets, and goes bac
 module with parameters; losses and other modules without are compiled too, and counted apart.
 """
 
-import contextlib
 import random
 import re
 import threading
@@ -30,7 +29,7 @@ class Calls:
         self.models = []  # of each, whether all of its calls were captured whole
 
     def note(self, module, why):
-        of_model = any(True for _ in module.parameters())
+        of_model = any(True for _ in members(module, "_parameters"))
         self.outcomes[of_model, WHOLE if why is None else REFUSED] += 1
         if of_model:
             number = vars(module._compiled_call_impl).setdefault("number", len(self.models))
@@ -175,7 +174,8 @@ def before(module, args, kwargs):
     """What takes back what a call does to tensors and to random numbers."""
     import torch
 
-    tensors = {id(t): t for t in (*module.parameters(), *module.buffers(), *tensors_in((args, kwargs)))}
+    own = [t for kind in ("_parameters", "_buffers") for t in members(module, kind)]
+    tensors = {id(t): t for t in (*own, *tensors_in((args, kwargs)))}
     there = [t for t in tensors.values() if not t.is_meta and not torch.nn.parameter.is_lazy(t)]
     kept = [(t, t.detach().clone()) for t in there]
     numbers, python, numpy = torch.get_rng_state(), random.getstate(), np.random.get_state()
@@ -192,17 +192,19 @@ def before(module, args, kwargs):
     return back
 
 
+def members(module, kind):
+    """Parameters or buffers, without what a class does when it is asked for them."""
+    from flambeau.nn import Module
+
+    for part in Module.modules(module):
+        yield from (t for t in vars(part)[kind].values() if t is not None)
+
+
 def tensors_in(value, depth=0):
+    """The tensors in containers and in objects, such as a cache of keys and values."""
     if hasattr(value, "detach") and hasattr(value, "is_meta"):
         yield value
-    elif depth < 4:
-        with contextlib.suppress(Exception):  # an object of a class that only looks like a container
-            items = (
-                value.values()
-                if isinstance(value, dict)
-                else value
-                if isinstance(value, (list, tuple))
-                else ()
-            )
-            for item in items:
-                yield from tensors_in(item, depth + 1)
+    elif depth < 6 and not isinstance(value, type):
+        parts = [*value.values()] if type(value) is dict else [*value] if type(value) in (list, tuple) else []
+        for part in (*parts, *getattr(value, "__dict__", {}).values()):
+            yield from tensors_in(part, depth + 1)

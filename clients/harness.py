@@ -36,7 +36,7 @@ class Client:
         self.samples = samples
         self.suites = {}
         self.cases = {}
-        self.causes = []
+        self.causes, self.causes_compiled = [], []
 
     def suite(self, name, *arguments, processes=0):
         """Tests that the library ships: `arguments` are pytest's; `processes` workers of pytest-xdist run them."""
@@ -52,9 +52,9 @@ class Client:
         self.cases[name or function.__name__] = (function, tolerance)
         return function
 
-    def cause(self, pattern, words):
-        """Why checks fail here whose `suite::test`, or whose case's name, matches."""
-        self.causes.append((pattern, words))
+    def cause(self, pattern, words, *, compiled=False):
+        """Why checks fail here whose `suite::test`, or whose case's name, matches; `compiled`: where models are compiled."""
+        (self.causes_compiled if compiled else self.causes).append((pattern, words))
 
 
 def doctests(client, package, *, tolerance=1e-3, seconds=60):
@@ -425,7 +425,7 @@ def child(path, out, chosen, compiled=False):
     spec.loader.exec_module(module)
     client = module.client
     answer["version"] = versions(client.distributions)
-    answer["causes"] = client.causes
+    answer["causes"] = [*client.causes, *(client.causes_compiled if compiled else ())]
     answer["tolerances"] = {name: tolerance for name, (_, tolerance) in client.cases.items()}
     answer["suites"] = {}
     if compiled:

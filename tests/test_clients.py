@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import math
+import subprocess
 import sys
 from pathlib import Path
 
@@ -92,3 +94,37 @@ def test_what_is_kept_agrees(harness):
             "not collected" in f["error"] for f in result["failed"]
         ), file
     assert run.PAGE.read_text() == run.page()
+
+
+PROGRAM = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import flambeau
+flambeau.as_torch()
+import torch
+import compiled
+
+calls = compiled.install()
+layers = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.BatchNorm1d(3), torch.nn.Dropout(0.5))
+counted, log = torch.nn.Linear(3, 1), []
+counted.register_forward_hook(lambda module, args, out: log.append(1))
+looks = torch.nn.Linear(1, 1)
+looks.forward = lambda x: x + 1 if x.sum() > 0 else x
+for _ in range(2):
+    x = counted(layers(torch.ones(4, 3)))
+    torch.nn.functional.mse_loss(looks(x), x.detach()).backward()
+    torch.nn.MSELoss()(x, torch.zeros(4, 1))
+assert int(layers[1].num_batches_tracked) == 2 and len(log) == 2
+print(calls.digest())
+"""
+
+
+def test_models_are_compiled_and_their_first_calls_taken_back():
+    found = subprocess.run(
+        [sys.executable, "-c", PROGRAM, CLIENTS], capture_output=True, text=True, check=True
+    )
+    counts = ast.literal_eval(found.stdout.splitlines()[-1])
+    assert (counts["models"], counts["models_whole"]) == (3, 2)
+    assert (counts["calls"], counts["calls_whole"], counts["others"], counts["others_whole"]) == (6, 4, 2, 2)
+    assert counts["replayed"] >= 2 and counts["missed"] == {}
+    assert [why.partition(": ")[2] for why in counts["reasons"]] == ["looks at a value of a tensor (item)"]

@@ -1833,3 +1833,8 @@ client.cause(
     "classes see calls as programs write them (`__getitem__`, flip(0)), not ATen's operations with lists",
 )
 doctests(client, "torch_geometric.utils")
+client.cause(
+    r"^(own_layers|explained)$",
+    "it leaves out its hooks of messages while a call is captured (`is_compiling()`)",
+    compiled=True,
+)

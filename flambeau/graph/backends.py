@@ -6,7 +6,7 @@ import operator
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from pathlib import Path
 from types import MethodType
 from typing import Any
@@ -25,8 +25,8 @@ from .entries import Launch, Unplanned, entry_of, graph_of_capture, log, planned
 from .errors import BackendCompilerFailed, FailOnRecompileLimitHit, RecompileError, Unsupported
 from .guards import Guards
 from .options import DEFAULT, Options
-from .region import Spent, node_of
-from .sources import Arguments, Capture, Equals, Item, Keywords, Refusal, Source
+from .region import Spent, history, node_of
+from .sources import Arguments, Capture, Equals, Item, Keywords, Made, Refusal, Source
 
 LIBRARY = str(Path(__file__).parents[1])  # where the library's own files lie
 SAME_NUMBER = 8  # captures for other values of one number, after which Python runs
@@ -161,7 +161,17 @@ class Backend:
             return Spent(planned(capture, made, self.own), tuple(on_tape))
         from .partition import region_of
 
-        found = region_of(capture.recording, [t for _, t in capture.inputs], made, capture.numbers, self.own)
+        inputs = [t for _, t in capture.inputs]
+        for t in _left(capture):
+            if any(
+                node_of(t) in history([u], inputs)[0]
+                for u in made
+                if u is not t and node_of(u) is not node_of(t)
+            ):
+                raise Unplanned(
+                    "it leaves a tensor in an object that was there before, and a result is computed of that"
+                )
+        found = region_of(capture.recording, inputs, made, capture.numbers, self.own)
         if isinstance(found, Refusal):
             raise Unplanned(str(found))
         return found
@@ -257,6 +267,19 @@ class _Foreign:
             t if wanted or not t.requires_grad else t.detach()
             for t, wanted in zip(made, self.requires, strict=True)
         )
+
+
+def _left(capture: Capture) -> Iterator[TensorBase]:
+    """The tensors on the tape that a call leaves in objects that were there before it: programs differentiate with respect to them."""
+    todo = [value for _, value in capture.writes]
+    while todo:
+        value = todo.pop()
+        if isinstance(value, TensorBase) and value.requires_grad and node_of(value) is not None:
+            yield value
+        elif isinstance(value, Made):
+            todo += [*value.items, *(value.state or {}).values()]
+        elif isinstance(value, (list, tuple)):  # a key and its value
+            todo += value
 
 
 def _often_refused(entries: Sequence[Entry]) -> bool:

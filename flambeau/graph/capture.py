@@ -25,6 +25,7 @@ from .._tensor import Tensor
 from ..amp._state import get_autocast_dtype, is_autocast_enabled
 from ..amp.autocast_mode import autocast
 from ..autograd import grad
+from ..core.base.device import get_default_device
 from ..core.base.dtypes import Size, by_name, device, dtype, get_default_dtype
 from ..core.base.memory import _set_inference, is_inference_mode_enabled
 from ..core.base.profiling import is_profiling
@@ -185,7 +186,10 @@ class _Captures(Policy):
         for call, line in zip(self.recording.calls(), self.lines):
             entry = getattr(call.operation, "entry", None)
             name = getattr(call.operation, "__name__", str(call.operation))
-            if not _has_place(call.result) and not (entry is not None and entry.kind == "view"):
+            of_shapes = entry is not None and entry.kind == "shape" and not _places(call)
+            if not _has_place(call.result) and not (
+                of_shapes or (entry is not None and entry.kind == "view")
+            ):
                 return Refusal(f"looks at a value of a tensor ({name})", *line)
             if entry is not None and _shaped_by_values(entry, call):
                 return Refusal(f"a shape depends on values ({name})", *line)
@@ -347,6 +351,8 @@ NATIVE = frozenset(
         device,
         dtype,
         Size,
+        Size.numel,
+        get_default_device,
         is_grad_enabled,
         is_forward_open,
         tracked,
@@ -400,12 +406,18 @@ def _has_place(result: Any) -> bool:
     return result is None or isinstance(result, Place)
 
 
+def _places(call: Any) -> list[Place]:
+    """The tensors among a call's arguments."""
+    found: list[Place] = []
+    mapped((call.args, call.kwargs), Place, found.append)
+    return found
+
+
 def _shaped_by_values(entry: Any, call: Any) -> bool:
     """Whether the shape of a call's result depends on values of its arguments."""
     if entry.batching == "shapeless":
         return True
-    places: list[Place] = []
-    mapped((call.args, call.kwargs), Place, places.append)
+    places = _places(call)
     if entry.batching == "itemless":  # what is made of no tensor: a tensor among its arguments is a size
         return bool(places)
     if entry is REGISTRY["__getitem__"]:

@@ -464,3 +464,23 @@ def test_modules_whose_class_finds_attributes_in_its_own_way():
     compiled = flambeau.compile(layer, fullgraph=True)
     for _ in range(2):
         assert flambeau.allclose(compiled(x), x @ (2 * layer._parameters["weight"]).T + layer.bias)
+
+
+DISTRIBUTIONS = {
+    "log_prob": lambda x: flambeau.distributions.Normal(x, 1.0).log_prob(0.5),
+    "of a number": lambda x: flambeau.distributions.Normal(0.0, 1.0).log_prob(x),
+    "categorical": lambda x: flambeau.distributions.Categorical(logits=x).log_prob(flambeau.tensor([0, 1])),
+    "entropy": lambda x: flambeau.distributions.Categorical(logits=x).entropy(),
+    "rsample": lambda x: flambeau.distributions.Normal(x, x.exp()).rsample().shape.numel() * x,
+}
+
+
+@pytest.mark.parametrize("name", DISTRIBUTIONS)
+def test_distributions_whose_arguments_are_not_checked(name, monkeypatch):
+    monkeypatch.setattr(flambeau.distributions.Distribution, "_validate_args", False)
+    compiled = flambeau.compile(DISTRIBUTIONS[name], fullgraph=True)
+    for seed in range(2):
+        flambeau.manual_seed(seed)
+        x = flambeau.randn(2, 3, dtype=flambeau.float64)
+        assert flambeau.allclose(compiled(x), DISTRIBUTIONS[name](x))
+    assert compiled.captures == 1

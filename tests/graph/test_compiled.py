@@ -481,3 +481,25 @@ def test_double_backward_of_a_compiled_function():
             assert "double backward" in str(error)
         else:
             torch.testing.assert_close(h, 6 * x)
+
+
+def test_a_tensor_that_is_left_for_a_hook_to_differentiate_by():
+    layers = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Tanh(), torch.nn.Linear(4, 1))
+    seen = {}
+
+    def keep(module, args, out):
+        seen["out"] = out
+
+    def keep_detached(module, args, out):
+        seen["out"] = out.detach()
+
+    handle = layers[1].register_forward_hook(keep)
+    compiled = torch.compile(layers)
+    for _ in range(2):
+        result = compiled(torch.randn(5, 3)).sum()
+        (slope,) = torch.autograd.grad(result, seen["out"])
+        assert torch.equal(slope, layers[2].weight.expand(5, 4))
+    handle.remove()
+    layers[1].register_forward_hook(keep_detached)
+    whole = torch.compile(layers, fullgraph=True)
+    assert whole(torch.randn(5, 3)).requires_grad and not seen["out"].requires_grad

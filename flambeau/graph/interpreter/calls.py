@@ -359,9 +359,10 @@ class Calls:
     def ordinary(self, function: Any) -> bool:
         """Whether this is a constructor or an initialiser of Python's own classes that hold values."""
         if isinstance(function, types.WrapperDescriptorType):
-            return issubclass(function.__objclass__, VALUES) and self.plain(function.__objclass__)
+            kind = function.__objclass__
+            return kind is property or (issubclass(kind, VALUES) and self.plain(kind))
         of = getattr(function, "__self__", None)
-        return isinstance(of, type) and self.plain(of)
+        return of is property or (isinstance(of, type) and self.plain(of))
 
     @staticmethod
     def plain(kind: type) -> bool:
