@@ -260,7 +260,7 @@ def test_the_check_names_the_line():
 
     traced = jit.trace(f, r(2))
     line = f.__code__.co_firstlineno + 1
-    with pytest.raises(jit.Error, match=rf"test_trace.py, line {line}"):
+    with pytest.raises(jit.Error, match=rf"test_jit_trace.py, line {line}"):
         traced(r(1))
 
 
@@ -326,7 +326,7 @@ def test_constants_are_copied():
 def test_constants_that_want_gradients_are_refused():
     weight = flambeau.ones(2, requires_grad=True)
     with pytest.raises(
-        RuntimeError, match=r"Cannot insert a Tensor that requires grad as a constant.*[\s\S]*test_trace.py"
+        RuntimeError, match=r"Cannot insert a Tensor that requires grad as a constant.*[\s\S]*test_jit_trace.py"
     ):
         jit.trace(lambda x: x * weight, r(2))
 
