@@ -326,7 +326,8 @@ def test_constants_are_copied():
 def test_constants_that_want_gradients_are_refused():
     weight = flambeau.ones(2, requires_grad=True)
     with pytest.raises(
-        RuntimeError, match=r"Cannot insert a Tensor that requires grad as a constant.*[\s\S]*test_jit_trace.py"
+        RuntimeError,
+        match=r"Cannot insert a Tensor that requires grad as a constant.*[\s\S]*test_jit_trace.py",
     ):
         jit.trace(lambda x: x * weight, r(2))
 
