@@ -64,27 +64,31 @@ EXP_RANGE = {"float32": (-104.0, 89.0), "float64": (-746.0, 710.0)}  # outside: 
 
 @expansion
 def exp(x: Expr) -> Expr:
-    shifted, r, _ = reduce_by_ln2(clamp(x, *EXP_RANGE[x.dtype]))
-    return scaled(fma(r * r, poly(r, "exp"), r) + 1.0, shifted)
+    lowest, highest = EXP_RANGE[x.dtype]
+    vanishes = x < lowest  # computed of 0 in its place: products that underflow take some processors a hundred cycles
+    shifted, r, _ = reduce_by_ln2(where(vanishes, 0.0, where(x > highest, highest, x)))
+    return where(vanishes, 0.0, scaled(fma(r * r, poly(r, "exp"), r) + 1.0, shifted))
 
 
 @expansion
 def lifted_exp(x: Expr) -> Expr:
-    """exp(x)·2^LIFT for x <= 0: never subnormal, so that what divides it by a sum of its like rounds once."""
+    """exp(x)·2^LIFT for x <= 0: never subnormal, so that what divides it by a sum of its like rounds once; 0 where exp(x) is."""
     layout = LAYOUT[x.dtype]
     lowest = EXP_RANGE[x.dtype][0]
     shifted, r, _ = reduce_by_ln2(where(x < lowest, lowest, x))
     power = bitcast((bits(shifted) << layout.mantissa) + layout.bits(2.0 ** LIFT[x.dtype]), x.dtype)
-    return fma(power, fma(r * r, poly(r, "exp"), r), power)
+    return where(x < lowest, 0.0, fma(power, fma(r * r, poly(r, "exp"), r), power))
 
 
 @expansion
 def exp2(x: Expr) -> Expr:
     layout = LAYOUT[x.dtype]
-    x = clamp(x, -layout.bias - layout.mantissa - 2.0, layout.bias + 2.0)
+    vanishes = x < -layout.bias - layout.mantissa - 2.0  # as in `exp`
+    highest = layout.bias + 2.0
+    x = where(vanishes, 0.0, where(x > highest, highest, x))
     shifted = x + layout.shifter
     r = x - (shifted - layout.shifter)
-    return scaled(fma(r, poly(r, "exp2"), 1.0), shifted)
+    return where(vanishes, 0.0, scaled(fma(r, poly(r, "exp2"), 1.0), shifted))
 
 
 @expansion
