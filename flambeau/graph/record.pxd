@@ -29,7 +29,8 @@ cdef class Recording:
     cdef Py_ssize_t begun_objects
     cdef int64_t begun_count
     cdef PyObject* copy[2]        # what that call has copied, for it overwrites that, and which argument it is
-    cdef PyObject** kept          # where the call outside of this one leaves its copy
+    cdef PyObject*** copies       # where this thread says where a call leaves its copy
+    cdef PyObject** kept          # where the call outside of this one leaves its own
     cdef bint wait(self) except -1
     cdef object call(self, PyObject* op, PyObject** args, size_t flagged, PyObject* names)
     cdef void undo(self, int64_t used, Py_ssize_t objects) noexcept

@@ -20,7 +20,7 @@ from ..core.base.dtypes cimport dtype_of
 from ..core.base.memory cimport Storage, serial_of
 from ..core.base.tensor cimport TENSOR, TensorBase
 from ..core.call.operation cimport dispatch, raw_t
-from ..core.call.interceptors cimport add_interceptors, ask_for_copies, recorder_slot, run_profiled
+from ..core.call.interceptors cimport add_interceptors, copies_slot, recorder_slot, run_profiled
 from ..operations.declare.registry import REGISTRY
 
 cdef extern from "Python.h":
@@ -81,7 +81,7 @@ cdef class Recording:
         return self.count
 
     def __enter__(self):
-        self.slot = recorder_slot()
+        self.slot, self.copies = recorder_slot(), copies_slot()
         self.outer = self.slot[0]
         if self.outer != NULL and not (<Recording>self.outer).wait():
             raise RuntimeError("Recording: this thread records already")
@@ -291,6 +291,12 @@ cdef int write_call(Recording recording, PyObject* op, PyObject** args, size_t f
 
 
 cdef int write_result(Recording recording, PyObject* result) except -1:
+    cdef TensorBase t
+    if result.ob_type == TENSOR and (<PyObject*>recording).ob_type == RECORDING:
+        t = <TensorBase>result
+        if recording.used + 4 + 2 * t.rank > recording.room:
+            recording.grow(4 + 2 * t.rank)
+        return put_place(recording, t, False)
     return recording.write(<object>result, False)
 
 
@@ -309,7 +315,7 @@ cdef bint begin_call(Recording recording, PyObject* op, PyObject** args, size_t 
     recording.begun, recording.begun_objects, recording.begun_count = recording.used, len(recording.objects), recording.count
     recording.slot[0] = NULL
     recording.copy[0] = NULL
-    recording.kept = ask_for_copies(recording.copy)
+    recording.kept, recording.copies[0] = recording.copies[0], recording.copy
     return (<raw_write_call_t>write_call)(recording, op, args, flagged, names) == 0
 
 
@@ -317,7 +323,7 @@ cdef PyObject* end_call(Recording recording, PyObject* found) noexcept:
     """Write the result of the leaf that has begun; one that raised (NULL) leaves nothing in the recording, and its error pending."""
     cdef PyObject* copy = recording.copy[0]
     cdef bint written = found != NULL
-    ask_for_copies(recording.kept)
+    recording.copies[0] = recording.kept
     recording.slot[0] = <PyObject*>recording
     if copy != NULL:
         written = written and (<raw_write_copy_t>write_copy)(recording, recording.begun, recording.copy[1], copy) == 0

@@ -21,7 +21,7 @@ from ..core.base.memory cimport Storage, deferred, trade
 from ..core.base.memory import _set_inference
 from ..core.base.tensor cimport TensorBase, alias, new_tensor, pointer, runtime
 from ..core.call.function cimport FunctionOp, without_elements
-from ..core.call.interceptors cimport add_interceptors, enter_interceptors, leave_interceptors, recorder_slot, run_profiled
+from ..core.call.interceptors cimport add_interceptors, copies_slot, enter_interceptors, leave_interceptors, recorder_slot, run_profiled
 from ..core.call.leaf import LeafOp
 from ..core.call.operation cimport Op
 from ..core.call.pointwise import InPlaceOp, PointwiseOp
@@ -510,7 +510,7 @@ cdef class Lazy(Recording):
 
     def start(self) -> bool:
         """From now on calls of this thread wait; whether that is so only since now."""
-        self.slot = recorder_slot()
+        self.slot, self.copies = recorder_slot(), copies_slot()
         if self.slot[0] != NULL:
             return False
         self.slot[0] = <PyObject*>self     # borrowed: who starts holds it until it stops

@@ -4,13 +4,13 @@ from ..base.tensor cimport TensorBase
 
 cdef void add_interceptors(int by) noexcept  # so many more are to be asked
 cdef PyObject** recorder_slot() noexcept     # this thread's recording, which leaves are written into; NULL for none
-cdef PyObject** ask_for_copies(PyObject** place) noexcept  # where the leaf that is recorded leaves the copy of what it overwrites
+cdef PyObject*** copies_slot() noexcept      # where this thread says where the leaf that is recorded leaves the copy of what it overwrites
 cdef void note_copy(TensorBase source, TensorBase copy) noexcept    # which the tape has kept
 cdef void leave_interceptors(int* left) noexcept     # no mode, recording or class sees what this thread calls, until it
 cdef void enter_interceptors(const int* left) noexcept   # comes back to where it was
 cdef object run_profiled(PyObject* callable, PyObject** args, size_t flagged, PyObject* names)
-cdef bint only_recorded() noexcept # this thread records, and no mode, class or cast sees its calls
-cdef PyObject* record_leaf(PyObject* callable, PyObject** args, size_t flagged, PyObject* names) noexcept  # an operation where that is so
+cdef PyObject* only_recording() noexcept   # this thread's, where no mode, class or cast sees its calls; else NULL
+cdef PyObject* record_leaf(PyObject* recording, PyObject* callable, PyObject** args, size_t flagged, PyObject* names) noexcept   # there
 cdef bint overrides_off() noexcept # classes are not asked in this thread
 cdef bint lower_on() noexcept      # a mode of the lower level is on in this thread
 cdef object operator_of_object(object op, object a, object b)  # what an operator makes of an operand that is neither tensor nor number

@@ -38,7 +38,7 @@ cdef extern from *:
         int upper, lower;           /* how many modes are on this thread's stack, on each level */
         int overrides_off;          /* overrides of classes are disabled */
         PyObject* recording;        /* borrowed: what leaves are written into */
-        PyObject** kept;            /* where the leaf that is recorded leaves a copy of what it overwrites, and which argument that is */
+        PyObject** kept;            /* where the leaf that is recorded leaves a copy of what it overwrites, and that argument, borrowed */
     } ThreadState;
     static __thread ThreadState flambeau_thread = {0, 0, 0, NULL, NULL};
     """
@@ -415,28 +415,31 @@ cdef object dispatch_autocast(Op op, PyObject** args, size_t flagged, PyObject* 
     return result
 
 
-cdef bint only_recorded() noexcept:
-    """Whether this thread records, and no mode, class or cast sees its calls."""
+cdef PyObject* only_recording() noexcept:
+    """This thread's recording, where no mode, class or cast sees its calls; else NULL."""
     cdef ThreadState* state = &flambeau_thread
-    return state.recording != NULL and not (state.upper | state.lower | override_classes | wrappers) and not casting()
+    if state.recording == NULL or state.upper | state.lower | override_classes | wrappers or casting():
+        return NULL
+    return state.recording
 
 
 cdef inline bint is_leaf(Op op) noexcept:
     return op.composite is None or op.name == "derivative"
 
 
-cdef PyObject* record_leaf(PyObject* callable, PyObject** args, size_t flagged, PyObject* names) noexcept:
-    """An operation where `only_recorded`: a leaf is written; of a composite, what it calls."""
+cdef PyObject* record_leaf(PyObject* recording, PyObject* callable, PyObject** args, size_t flagged, PyObject* names) noexcept:
+    """An operation that the `only_recording` sees: a leaf is written; of a composite, what it calls."""
     if is_leaf(<Op>callable):
-        return (<raw_record_t>dispatch.record)(flambeau_thread.recording, callable, args, flagged, names)
+        return (<raw_record_t>dispatch.record)(recording, callable, args, flagged, names)
     return (<raw_t>run_profiled)(callable, args, flagged, names)
 
 
 cdef PyObject* dispatch_upper(PyObject* callable, PyObject** args, size_t flagged, PyObject* names) noexcept:
+    cdef PyObject* recording = only_recording()
     cdef PyObject* found
-    if not only_recorded():
+    if recording == NULL:
         return (<raw_t>dispatch_levels)(callable, args, flagged, names)
-    found = record_leaf(<PyObject*>(<Form>callable).op if callable.ob_type == FORM else callable, args, flagged, names)
+    found = record_leaf(recording, <PyObject*>(<Form>callable).op if callable.ob_type == FORM else callable, args, flagged, names)
     return found if found != NULL else (<raw_t>dispatch_error)(callable, args, flagged, names)
 
 
@@ -493,11 +496,8 @@ cdef PyObject** recorder_slot() noexcept:
     return &flambeau_thread.recording
 
 
-cdef PyObject** ask_for_copies(PyObject** place) noexcept:
-    """Where the thread's leaf leaves a copy of what it overwrites, and the argument, borrowed, from now on; where one did before."""
-    cdef PyObject** before = flambeau_thread.kept
-    flambeau_thread.kept = place
-    return before
+cdef PyObject*** copies_slot() noexcept:
+    return &flambeau_thread.kept
 
 
 cdef void note_copy(TensorBase source, TensorBase copy) noexcept:

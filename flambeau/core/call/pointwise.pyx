@@ -27,7 +27,7 @@ from .kernels cimport (
 from .layout cimport align, broadcast, launch_plan, layout, make_plan
 from .operands cimport bring_scalars, common_code, pack, read_operand
 from .operation cimport Op, dispatch, make_callable, prepare_op
-from .interceptors cimport only_recorded, operator_of_object, record_leaf, recorder_slot
+from .interceptors cimport only_recording, operator_of_object, record_leaf
 from .interceptors import no_interceptors
 from .signature cimport MAX_BOUND, TENSOR, NUMBER as NUMBER_KIND, Signature, mistaken
 from .destination cimport GIVEN, KIND, NEW, OVER, ANY, Where, check_destination, check_memory, check_overlap
@@ -814,18 +814,17 @@ cdef Kernel* compile_kernel(PointwiseOp op, uint64_t key0, uint64_t key1) except
 ctypedef PyObject* (*raw_run_t)(PointwiseOp op, Operand* operands, double* params, PyObject** given, Where where) noexcept
 
 
-cdef object record_operator(Op op, Operand* operands, object a, object b):
-    """A binary operation where this thread's calls are recorded, and nothing else sees them."""
+cdef object record_operator(PyObject* recording, Op op, Operand* operands, object a, object b):
+    """A binary operation that a recording sees, and nothing else."""
     cdef PyObject* args[2]
     cdef PyObject* found = NULL
-    cdef PyObject* recording = recorder_slot()[0]
     args[0], args[1] = <PyObject*>a, <PyObject*>b
     if isinstance(op, PointwiseOp) and <PyObject*>recording.ob_type == dispatch.recording and not profiling.on:
         if dispatch.begin_leaf(recording, <PyObject*>op, args, 2):
             found = (<raw_run_t>run)(<PointwiseOp>op, operands, (<PointwiseOp>op).defaults, NULL, NEW)
         found = dispatch.end_leaf(recording, found)
     else:
-        found = record_leaf(<PyObject*>op, args, 2, NULL)
+        found = record_leaf(recording, <PyObject*>op, args, 2, NULL)
     if found == NULL:
         return dispatch.on_error(<PyObject*>op, args, 2, NULL)
     result = <object>found
@@ -836,12 +835,14 @@ cdef object record_operator(Op op, Operand* operands, object a, object b):
 cdef object binary_operator(object op, object a, object b):
     cdef Operand operands[2]
     cdef PyObject* given[1]
+    cdef PyObject* recording
     cdef PointwiseOp pointwise
     if not read_operand(a, &operands[0]) or not read_operand(b, &operands[1]):
         return operator_of_object(op, a, b)
     if runtime.observers:
-        if only_recorded() and isinstance(op, Op):
-            return record_operator(<Op>op, operands, a, b)
+        recording = only_recording() if isinstance(op, Op) else NULL
+        if recording != NULL:
+            return record_operator(recording, <Op>op, operands, a, b)
         return op(a, b) if not isinstance(op, Op) or (<Op>op).method is None else (<Op>op).method(a, b)
     if isinstance(op, PointwiseOp):
         return run(<PointwiseOp>op, operands, (<PointwiseOp>op).defaults, NULL, NEW)
