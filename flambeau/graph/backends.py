@@ -26,7 +26,7 @@ from .errors import BackendCompilerFailed, FailOnRecompileLimitHit, RecompileErr
 from .guards import Guards
 from .options import DEFAULT, Options
 from .region import Spent, history, node_of
-from .sources import Arguments, Capture, Equals, Item, Keywords, Made, Refusal, Source
+from .sources import Arguments, Capture, Equals, Item, Keywords, Length, Made, Refusal, Source
 
 LIBRARY = str(Path(__file__).parents[1])  # where the library's own files lie
 SAME_NUMBER = 8  # captures for other values of one number, after which Python runs
@@ -99,10 +99,11 @@ class Backend:
             compiled.as_python = len(refused) == len(compiled.entries)
         elif (
             reasons
-            and isinstance(reasons[0][0], Equals)
+            and isinstance(reasons[0][0], (Equals, Length))
             and compiled.misses_of(reasons[0][0].source) > SAME_NUMBER
         ):
-            why = f"{reasons[0][0].source} is another number at every call"
+            number = "number" if isinstance(reasons[0][0], Equals) else "length"
+            why = f"{reasons[0][0].source} is another {number} at every call"
         if why and not vars(compiled).get("_said"):
             log.warning("%s: runs as Python says: %s (%s)", name, why, reasons[0][1] if reasons else "")
             vars(compiled)["_said"] = True

@@ -351,8 +351,9 @@ cdef class Compiled:
                 continue
             guard, words = entry.guards.first_failing(positional, keywords)
             reasons.append((guard, words))
-        if reasons and type(reasons[0][0]) is sources.Equals and type(reasons[0][0].value) in (int, float):
-            source = reasons[0][0].source
+        guard = reasons[0][0] if reasons else None
+        if type(guard) is sources.Length or type(guard) is sources.Equals and type(guard.value) in (int, float):
+            source = guard.source
             self.misses[source] = self.misses.get(source, 0) + 1
         return reasons
 
@@ -361,7 +362,7 @@ cdef class Compiled:
         return frozenset(self.misses)
 
     def misses_of(self, source) -> int:
-        """How often another number was met there than the last capture had."""
+        """How often another number, or a list of another length, was met there than the last capture had."""
         return self.misses.get(source, 0)
 
     cdef object python(self, PyObject** args, size_t flagged, PyObject* names):

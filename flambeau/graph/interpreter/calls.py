@@ -5,16 +5,20 @@ from __future__ import annotations
 import copy
 import functools
 import inspect
+import operator
 import re
+import threading
 import types
+import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..sources import Attribute, Computed
+from . import arrays
 from .attributes import in_class
 from .code import NULL, Frame
-from .known import deepcopied, pattern_of, signature_of
-from .policy import CONSTRUCTED, PURE, VALUES, Policy, writes
+from .known import deepcopied, makes_annotation, pattern_of, referent, signature_of
+from .policy import CONSTRUCTED, ITERATORS, PURE, VALUES, Policy, writes
 from .reads import PINNED, Reads, items_of
 
 BOUND = (types.BuiltinMethodType, types.MethodWrapperType)
@@ -119,6 +123,7 @@ class Calls:
         def refuse(self, why: str) -> None: ...
         def changes(self, value: Any, why: str) -> None: ...
         def appends(self, of: Any, value: Any) -> bool: ...
+        def pops(self, of: Any) -> bool: ...
         def open(self, value: Any, deep: bool = False) -> None: ...
         def call_function(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any: ...
         def load_attribute(self, of: Any, name: str) -> Any: ...
@@ -128,7 +133,7 @@ class Calls:
         def sequence(self, of: Any) -> list[Any]: ...
         def step(self, iterator: Any) -> Any: ...
         def truth(self, a: Any) -> bool: ...
-        def transparent(self, a: Any, does: str) -> None: ...
+        def transparent(self, a: Any, does: str, *names: str) -> None: ...
         def in_c(self, value: Any, *names: str) -> bool: ...
         def local_names(self) -> dict[str, Any]: ...
         def with_numbers(self, function: Any, args: tuple, kwargs: dict[str, Any] | None = None) -> Any: ...
@@ -147,6 +152,8 @@ class Calls:
         kind = type(function)
         if kind is types.FunctionType:
             inner = self.policy.replaced(function)
+            if inner is None and makes_annotation(self.reads, function, args, kwargs):
+                return function(*args, **kwargs)
             return self.call_function(function if inner is None else inner, args, kwargs)
         if kind is types.MethodType:
             inner, of = self.reads.bound(function)
@@ -158,6 +165,13 @@ class Calls:
             return self.call_class(function, args, kwargs)
         if kind is functools.partial:
             return self.call_partial(function, args, kwargs)
+        if kind is operator.attrgetter:
+            return self.call_getter(function, args, kwargs)
+        if kind is weakref.ReferenceType and not args and not kwargs:
+            source = self.reads.classed(function)
+            return (
+                function() if source is None else self.reads.read(function(), Computed(referent, (source,)))
+            )
         if isinstance(function, functools._lru_cache_wrapper):
             return self.call_cached(function, args, kwargs)
         if isinstance(function, (types.BuiltinFunctionType, *BOUND, *UNBOUND)):
@@ -184,6 +198,10 @@ class Calls:
         return self.policy.run(function, args, kwargs) if made is NULL else made
 
     def call_unknown(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if self.reads.active and arrays.is_function(function):
+            made = arrays.called(self, function, args, kwargs)
+            if made is not NULL:
+                return made
         name = getattr(function, "__qualname__", None) or type(function).__qualname__
         module = getattr(function, "__module__", None) or type(function).__module__
         self.refuse(f"calls {module}.{name}, of which nothing is known")
@@ -197,6 +215,17 @@ class Calls:
             self.open(self.reads.read(given, Attribute(source, "args")))
             self.open(self.reads.read(named, Attribute(source, "keywords")))
         return self.call(inner, (*given, *args), {**named, **kwargs})
+
+    def call_getter(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """`operator.attrgetter(…)(of)`."""
+        if len(args) != 1 or kwargs:
+            return function(*args, **kwargs)  # which raises
+        self.reads.pin(function)
+        found = [
+            functools.reduce(self.load_attribute, name.split("."), args[0])
+            for name in function.__reduce__()[1]
+        ]
+        return found[0] if len(found) == 1 else tuple(found)
 
     def call_cached(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A function with a cache: of constants it is called at each check of the guards, which finds what the cache holds."""
@@ -221,6 +250,12 @@ class Calls:
         if isinstance(function, BOUND) and not isinstance(function.__self__, (type(None), types.ModuleType)):
             of = function.__self__
             kind = of if isinstance(of, type) else type(of)
+            if (
+                isinstance(of, type)
+                and getattr(function, "__objclass__", None) is type
+                and name == "__call__"
+            ):
+                return self.construct(of, args, kwargs)
             if isinstance(of, type):
                 return self.call_constructor(function, kind, args, kwargs)
             return self.call_method(function, of, name, args, kwargs)
@@ -252,7 +287,11 @@ class Calls:
         """A method in C of `of`; `given` are the arguments where it is not bound to it."""
         if self.policy.is_native_object(of):
             return self.call_native(function, args if given is None else given, kwargs)
-        if not isinstance(of, VALUES) and name not in OBJECT:
+        if arrays.has_method(of, name):
+            made = arrays.called(self, getattr(type(of), name), (of, *args), kwargs)
+            if made is not NULL:
+                return made
+        if not self.told(function, of, name):
             return self.call_unknown(function, args if given is None else given, kwargs)
         if name == "__setattr__" and len(args) == 2 and not kwargs and function.__objclass__ is object:
             return self.put_attribute(of, *args)  # type: ignore[attr-defined]
@@ -263,6 +302,8 @@ class Calls:
             return self.ordinary_attribute(of, *args)  # type: ignore[attr-defined]
         if name == "append" and len(args) == 1 and not kwargs and self.appends(of, args[0]):
             return None
+        if name == "pop" and not args and self.pops(of):
+            return of.pop()
         if writes(type(of), name):
             self.changes(of, f"{type(of).__name__}.{name} of an object that was there before")
         if name in KEYED_FIRST:
@@ -289,6 +330,13 @@ class Calls:
             args = (self.sequence(args[0]), *args[1:])
             given = None if given is None else (given[0], *args)
         return function(*(args if given is None else given), **kwargs)
+
+    @staticmethod
+    def told(function: Any, of: Any, name: str) -> bool:
+        """Whether a method in C reads and changes nothing but an object of Python's containers and values."""
+        if isinstance(of, HOLDS_VALUES) or (isinstance(of, LOCKS) and name in ("__enter__", "__exit__")):
+            return True
+        return name in OBJECT and getattr(function, "__objclass__", object) in (object, type)
 
     def dict_method(
         self, function: Any, of: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], given: Any
@@ -326,6 +374,10 @@ class Calls:
         made = in_class(type(cls), "__call__")
         if isinstance(made, types.FunctionType):
             return self.call(self.reads.hold(made), (cls, *args), kwargs)
+        return self.construct(cls, args, kwargs)
+
+    def construct(self, cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """What `type.__call__` does."""
         if cls in CONSTRUCTED:
             return self.call_constructor(cls, cls, args, kwargs)
         new, init = in_class(cls, "__new__"), in_class(cls, "__init__")
@@ -457,7 +509,7 @@ class Calls:
         if not self.in_c(args[0], "__len__"):
             return int(self.call(self.load_special(args[0], "__len__"), (), {}))
         if not self.policy.is_native_object(args[0]):
-            self.transparent(args[0], "looks at the length of")
+            self.transparent(args[0], "looks at the length of", "__len__")
             self.reads.sized(args[0])
         return len(args[0])
 
@@ -525,6 +577,11 @@ class Calls:
         return self.call(self.load_special(args[0], name), args[1:], kwargs)
 
 
+HOLDS_VALUES = tuple(kind for kind in (*VALUES, *ITERATORS) if kind is not object)
+LOCKS = (
+    type(threading.Lock()),
+    type(threading.RLock()),
+)  # in a `with` statement they are as they were after it
 HASHED = (type, types.BuiltinFunctionType, types.FunctionType)
 OBJECT = (
     "__init__",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ..sources import Item, Keys, Namespace
 from .attributes import in_class
 from .code import NULL
-from .reads import HEAP_TYPE, PINNED, Reads, entries
+from .reads import HEAP_TYPE, PINNED, Reads, entries, items_of
 
 if TYPE_CHECKING:
     from .calls import Calls
@@ -35,6 +35,20 @@ def signature_of(m: Calls, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
     if type(function) is types.MethodType:
         function, _ = m.reads.bound(function)
     return inspect.signature(args[0]) if type(function) is types.FunctionType else NULL
+
+
+def makes_annotation(reads: Reads, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether a call makes an annotation of classes and other annotations, which stay what they are."""
+    return function.__module__ in ("typing", "typing_extensions") and all(
+        reads.constant(x) or isinstance(x, PINNED) or type(x).__module__ in ("typing", "typing_extensions")
+        for value in (*args, *kwargs.values())
+        for x in items_of(value)
+    )
+
+
+def referent(reference: Any) -> Any:
+    """What a weak reference leads to."""
+    return reference()
 
 
 def pattern_of(m: Calls, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

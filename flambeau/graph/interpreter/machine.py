@@ -11,7 +11,7 @@ from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Container, Iterator
 from typing import Any
 
-from ..sources import Contents, End, Item, Lacks, Namespace, Object, Refusal, Source
+from ..sources import Contents, Item, Lacks, Namespace, Object, Refusal, Source
 from .attributes import Attributes
 from .calls import Calls
 from .code import ASYNCHRONOUS, GENERATOR, NULL, Frame, bind, decode
@@ -83,18 +83,27 @@ class Machine(Attributes, Calls, Operators, Numbers):
             self.reads.write(Item(source, key), value)
         elif type(of) is list and type(key) is int and -len(of) <= key < len(of):
             self.reads.sized(of)
-            self.reads.write(Item(source, key % len(of)), value)
+            ends = self.reads.ends(source)
+            place = key % len(of) - (len(of) - len(ends))
+            self.reads.write(Item(source, key % len(of)) if place < 0 else ends[place], value)
         else:
             self.refuse(why)
 
     def appends(self, of: Any, value: Any) -> bool:
-        """Append to a list that was there before; whether it is one.  What the program reads of the list after that is refused."""
+        """Append to a list that was there before; whether it is one."""
         source = self.reads.classed(of) if self.reads.active and type(of) is list else None
         if source is None:
             return False
-        self.reads.changed.add(source)
-        self.reads.write(End(source, len(self.reads.written)), value)
+        self.reads.append(source, value)
         of.append(value)
+        return True
+
+    def pops(self, of: Any) -> bool:
+        """Whether the last item of a list that was there before is one that the program has appended, which it now takes off again."""
+        source = self.reads.source(of) if self.reads.active and type(of) is list else None
+        if source is None or not self.reads.ends(source):
+            return False
+        self.reads.pop(source)
         return True
 
     def open(self, value: Any, deep: bool = False) -> None:

@@ -106,6 +106,7 @@ class Operators:
     def unary(self, name: str, a: Any) -> Any:
         function, method = UNARY[name]
         if self.in_c(a, method):
+            self.transparent(a, "computes with")
             made = self.with_numbers(function, (a,))
             return function(a) if made is NULL else made
         return self.call(self.load_special(a, method), (), {})
@@ -160,18 +161,21 @@ class Operators:
             name = "__bool__" if in_class(type(a), "__bool__") is not NULL else "__len__"
             return bool(self.call(self.load_special(a, name), (), {}))
         if self.reads.active and not self.policy.is_native_object(a):
-            self.transparent(a, "looks at the truth of")
+            self.transparent(a, "looks at the truth of", "__bool__", "__len__")
             self.reads.sized(a)
         return bool(a)
 
-    def transparent(self, a: Any, does: str) -> None:
-        """Refuse to look into a container from outside that no guard describes.  Of sets order is not guarded, but for frozen ones."""
+    def transparent(self, a: Any, does: str, *names: str) -> None:
+        """Refuse to look into an object from outside that no guard describes; `names`: the methods of its class that look.
+
+        Of sets order is not guarded, but for frozen ones.
+        """
         if not self.reads.active or self.reads.source(a) is None or isinstance(a, (list, tuple, *MAPPINGS)):
             return
         own = in_class(type(a), "__iter__")
         if own in ITERATES and self.reads.guard_set(a, does in ORDERLESS):
             return
-        if isinstance(a, (*CONTAINERS, *ITERATORS, bytearray)):
+        if isinstance(a, (*CONTAINERS, *ITERATORS, bytearray)) or not self.reads.described(a, names):
             self.refuse(f"{does} a {type(a).__name__} that was there before")
 
     def hashes(self, a: Any, does: str = "hashes") -> None:

@@ -61,7 +61,7 @@ ITERATORS: tuple[Any, ...] = (
     type(reversed([])),
     type(reversed({})),
 )
-CONSTRUCTED = frozenset((*VALUES, *ITERATORS, functools.partial)) - {
+CONSTRUCTED = frozenset((*VALUES, *ITERATORS, functools.partial, operator.attrgetter)) - {
     map,
     filter,
     types.GeneratorType,

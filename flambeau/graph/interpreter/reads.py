@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import functools
 import re
 import types
 from collections import OrderedDict
@@ -14,6 +15,7 @@ from ..sources import (
     Attribute,
     ClassIs,
     Computed,
+    End,
     Equals,
     Guard,
     Is,
@@ -25,7 +27,8 @@ from ..sources import (
     Same,
     Source,
 )
-from .policy import Policy
+from .arrays import guarded, is_array
+from .policy import ITERATORS, VALUES, Policy
 
 NUMBERS = (int, float, complex, bool, str, bytes, type(None), type(Ellipsis), type(NotImplemented))
 PINNED = (
@@ -46,6 +49,7 @@ PINNED = (
     range,
     re.Pattern,
 )
+TOLD = frozenset((object, types.MethodType, types.SimpleNamespace, functools.partial, *VALUES, *ITERATORS))
 MAPPINGS = (dict, OrderedDict)
 SETS = (set, frozenset)
 LARGEST = 1 << 63  # an int below it, and above its negative, is one of 64 bits
@@ -75,6 +79,7 @@ class Reads:
         self.guards: list[Guard] = []
         self.met: set[Any] = set()
         self.written: dict[Source, Any] = {}  # places that the program wrote to, and what lies there now
+        self.tails: dict[Source, list[End]] = {}  # of lists, what it appended
         self.cleared: set[Source] = set()  # places that it set to None first
         self.changed: set[Source] = set()  # containers whose keys are not those before the call any more
         self.active = True
@@ -89,6 +94,7 @@ class Reads:
             self.known,
             self.met,
             self.written,
+            self.tails,
             self.cleared,
             self.changed,
         ):
@@ -192,6 +198,20 @@ class Reads:
             self.cleared.add(place)
         self.written[place] = value
 
+    def ends(self, of: Source) -> list[End]:
+        """The places behind those that a list had before the call, which the program has appended to."""
+        return self.tails.get(of, [])
+
+    def append(self, of: Source, value: Any) -> None:
+        """The program appended to a list."""
+        tail = self.tails.setdefault(of, [])
+        tail.append(End(of, len(tail)))
+        self.write(tail[-1], value)
+
+    def pop(self, of: Source) -> None:
+        """It took off again what it appended last."""
+        del self.written[self.tails[of].pop()]
+
     def hold(self, value: Any) -> Any:
         """The value, which is the same object at each call."""
         if self.active and not self.constant(value) and id(value) not in self.known:
@@ -229,7 +249,7 @@ class Reads:
                 self.pin(key)
             self.guard(Keys(source, keys))
         elif isinstance(value, (list, tuple)):
-            self.guard(Length(source, length_of(value)))
+            self.guard(Length(source, length_of(value) - len(self.ends(source))))
         return source
 
     def open(self, value: Any, deep: bool = False, among: tuple[int, ...] = ()) -> None:
@@ -249,8 +269,9 @@ class Reads:
                     self.item(value, name, item)
             return
         source = self.sized(value)
-        for key, item in list(items):
-            if source is not None:
+        own = None if source is None or isinstance(value, dict) else len(items) - len(self.ends(source))
+        for k, (key, item) in enumerate(items):
+            if source is not None and (own is None or k < own):
                 self.read(item, Item(source, key))
             if deep:
                 self.open(item, deep, (*among, id(value)))
@@ -263,17 +284,39 @@ class Reads:
             if not self.constant(item) and not self.policy.is_input(item):
                 self.pin(item)
 
+    def described(self, value: Any, names: tuple[str, ...] = ()) -> bool:
+        """Whether operators of an object from outside (`names`: these methods) find nothing in it but what guards tell; the elements of an
+        array are guarded here.
+        """
+        source = self.source(value)
+        if (
+            source is None
+            or self.constant(value)
+            or isinstance(value, PINNED)
+            or self.policy.is_pinned(value)
+        ):
+            return True
+        if self.policy.is_native_object(value) or not computes_in_c(type(value), names):
+            return True
+        guard = guarded(source, value) if is_array(value) else None
+        if guard is not None:
+            self.guard(guard, "elements")
+        return guard is not None
+
     def guard_set(self, value: Any, orderless: bool) -> bool:
         """Guard what is in a set from outside, where that can be done; `orderless`: what is made of it is the same in any order."""
         source = self.classed(value)
+        if isinstance(value, frozenset):  # whose items are these, too
+            self.pin(value)
+            for x in value:
+                self.hold(x)
+            return True
         if source is None or not all(self.constant(x) or isinstance(x, PINNED) for x in value):
             return False
         orderless = orderless or len(value) < 2
-        if isinstance(value, frozenset):
-            self.pin(value)
-        elif orderless:
+        if orderless:
             self.guard(Equals(Computed(frozenset, (source,)), frozenset(value)))
-        return orderless or isinstance(value, frozenset)
+        return orderless
 
     def item(self, of: Any, key: Any, value: Any) -> Any:
         """The value, read at a key of an exact container or as an attribute of a slice."""
@@ -283,11 +326,11 @@ class Reads:
         if isinstance(of, slice):
             return self.read(value, Attribute(source, key))
         if isinstance(of, (list, tuple)) and isinstance(key, int):
-            if source in self.changed:
-                self.refuse("reads an item of a list that it has appended to")
-            length = length_of(of)
-            self.guard(Length(source, length))
-            key = key + length if key < 0 else key
+            before = length_of(of) - len(self.ends(source))
+            self.guard(Length(source, before))
+            key = key + length_of(of) if key < 0 else key
+            if key >= before:
+                return value
         else:
             self.pin(key)
         return self.take(value, Item(source, key))
@@ -304,6 +347,24 @@ class Reads:
             self.read(method.__func__, Attribute(source, "__func__"))
             self.read(method.__self__, Attribute(source, "__self__"))
         return method.__func__, method.__self__
+
+
+UNTOLD = frozenset(
+    "__init__ __new__ __repr__ __str__ __getattribute__ __setattr__ __delattr__ __call__ __get__ __set__ __del__".split()
+)
+
+
+@functools.lru_cache(maxsize=4096)
+def computes_in_c(kind: type, names: tuple[str, ...] = ()) -> bool:
+    """Whether operators of a class (`names`: these methods) are functions in C, and not those of Python's containers and values."""
+    return any(
+        isinstance(value, types.WrapperDescriptorType)
+        and (name in names if names else name not in UNTOLD)
+        and value.__objclass__ is base
+        for base in kind.__mro__
+        if base not in TOLD and not issubclass(base, BaseException)
+        for name, value in vars(base).items()
+    )
 
 
 def varies(value: Any) -> bool:
