@@ -1,4 +1,4 @@
-"""Eight networks in plain `nn`, written once for either library: `networks(t)` builds them with the modules of `t`.
+"""Nine networks in plain `nn`, written once for either library: `networks(t)` builds them with the modules of `t`.
 
 Their weights are the same numbers in both (`initialise`), so outputs and losses can be compared.
 """
@@ -273,6 +273,68 @@ def networks(t) -> dict[str, Callable]:
         def forward(self, x):
             return self.head(self.drop(self.rnn(self.drop(self.words(x)))[0])).flatten(0, 1)
 
+    class Grouped(nn.Module):
+        """Attention of 8 heads over keys and values of 4, places by rotation, with a cache that a step writes one place of."""
+
+        def __init__(self, dim, places):
+            super().__init__()
+            self.q, self.kv = nn.Linear(dim, dim, bias=False), nn.Linear(dim, dim, bias=False)
+            self.out = nn.Linear(dim, dim, bias=False)
+            width = dim // 8
+            angles = t.outer(t.arange(places).float(), 10000.0 ** (-t.arange(0, width, 2).float() / width))
+            self.register_buffer("cos", t.cat([angles.cos()] * 2, -1))
+            self.register_buffer("sin", t.cat([angles.sin()] * 2, -1))
+            earlier = t.arange(2 * 4 * places * width).float().sin().view(2, 1, 4, places, width)
+            self.register_buffer("keys", earlier[0].repeat(16, 1, 1, 1))
+            self.register_buffer("values", earlier[1].repeat(16, 1, 1, 1))
+
+        def rotated(self, x, first, last):
+            half = x.shape[-1] // 2
+            turned = t.cat([-x[..., half:], x[..., :half]], -1)
+            return x * self.cos[first:last] + turned * self.sin[first:last]
+
+        def forward(self, x, first):
+            batch, length, dim = x.shape
+            last = first + length
+            q = self.rotated(self.q(x).view(batch, length, 8, dim // 8).transpose(1, 2), first, last)
+            k, v = self.kv(x).view(batch, length, 2, 4, dim // 8).permute(2, 0, 3, 1, 4)
+            k = self.rotated(k, first, last)
+            if first:
+                self.keys[:batch, :, first:last], self.values[:batch, :, first:last] = k, v
+                k, v = self.keys[:batch, :, :last], self.values[:batch, :, :last]
+            k, v = k.repeat_interleave(2, 1), v.repeat_interleave(2, 1)
+            y = F.scaled_dot_product_attention(q, k, v, is_causal=not first)
+            return self.out(y.transpose(1, 2).reshape(batch, length, dim))
+
+    class LlamaBlock(nn.Module):
+        def __init__(self, dim, places):
+            super().__init__()
+            self.first, self.second = nn.RMSNorm(dim, eps=1e-5), nn.RMSNorm(dim, eps=1e-5)
+            self.attention = Grouped(dim, places)
+            self.gate, self.up = nn.Linear(dim, 1376, bias=False), nn.Linear(dim, 1376, bias=False)
+            self.down = nn.Linear(1376, dim, bias=False)
+
+        def forward(self, x, first):
+            x = x + self.attention(self.first(x), first)
+            y = self.second(x)
+            return x + self.down(F.silu(self.gate(y)) * self.up(y))
+
+    class Llama(nn.Module):
+        """Touvron et al. 2023 with grouped heads, 4 blocks of 512.  Training reads a text; else a step adds its last word to a cache."""
+
+        def __init__(self, words=8000, dim=512):
+            super().__init__()
+            self.words = nn.Embedding(words, dim)
+            self.blocks = nn.ModuleList(LlamaBlock(dim, 512) for _ in range(4))
+            self.norm, self.head = nn.RMSNorm(dim, eps=1e-5), nn.Linear(dim, words, bias=False)
+
+        def forward(self, x):
+            first = 0 if self.training else x.shape[1] - 1
+            x = self.words(x[:, first:])
+            for block in self.blocks:
+                x = block(x, first)
+            return self.head(self.norm(x)).flatten(0, 1)
+
     return {
         "resnet18": lambda: ResNet((2, 2, 2, 2), False),
         "resnet50": lambda: ResNet((3, 4, 6, 3), True),
@@ -282,4 +344,5 @@ def networks(t) -> dict[str, Callable]:
         "gpt2": GPT2,
         "bert": BERT,
         "lstm": LSTM,
+        "llama": Llama,
     }

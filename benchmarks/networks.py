@@ -1,4 +1,4 @@
-"""Eight whole networks, trained and asked, beside PyTorch.
+"""Eight whole networks, trained and asked, and a decoder that generates with a cache, beside PyTorch.
 
     python benchmarks/networks.py                            # all, 1 thread, as a Markdown table
     python benchmarks/networks.py --threads 2 --cases 'resnet|train' --rounds 5
@@ -27,12 +27,13 @@ import numpy as np
 from architectures import initialise, networks
 
 IMAGES = ("resnet18", "resnet50", "mobilenetv3", "convnext", "vit_tiny")
-WORDS = {"gpt2": 50257, "bert": 30522, "lstm": 10000}
+WORDS = {"gpt2": 50257, "bert": 30522, "lstm": 10000, "llama": 8000}
 # Side of the images, or words of a sentence: (infer, train) at batch 1 and at batch 16, so that a run takes less than 2 s.
 SIZES = dict.fromkeys(IMAGES, {1: (224, 128), 16: (224, 64)}) | {
     "gpt2": {1: (128, 64), 16: (32, 16)},
     "bert": {1: (128, 64), 16: (32, 32)},
     "lstm": {1: (64, 64), 16: (35, 35)},
+    "llama": {1: (256, 64), 16: (256, 16)},
 }
 CASES = [f"{name}.{way}.{batch}" for name in SIZES for way in ("infer", "train") for batch in (1, 16)]
 
