@@ -69,7 +69,10 @@ class Operators:
             self.transparent(a, "computes with")
             self.transparent(b, "computes with")
             self.open(a)
-            self.open(b, symbol == "%" and isinstance(a, str))
+            formats = symbol == "%" and isinstance(a, (str, bytes, bytearray))
+            if formats and self.reads.active and self.opaque(b):
+                self.refuse("formats objects with methods in Python")
+            self.open(b, formats)
             if in_place and not isinstance(a, IMMUTABLE) and not self.policy.is_native_object(a):
                 self.changes(a, f"writes in place ({symbol}=) to an object that was there before")
             function = (IN_PLACE if in_place else FUNCTIONS)[symbol]
