@@ -128,6 +128,12 @@ class Backend:
     def entry(self, compiled: Compiled, capture: Capture, reasons: list[tuple[Any, str]]) -> Entry | None:
         """The entry of a capture; None where nothing is to be made of it."""
         name = _name(compiled.function)
+        if self.fullgraph or getattr(stance, "whole", False):
+            capture.refusal = capture.unless_guessed()
+        elif (
+            self.run is not None and capture.looks
+        ):  # a backend's function gives the results, and no values to look at
+            capture.refusal = capture.looks[0].refusal
         try:
             entry = entry_of(capture, self._launch)
         except (BackendCompilerFailed, Unsupported):

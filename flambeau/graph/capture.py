@@ -44,7 +44,8 @@ from ..nn.parameter import Buffer, Parameter
 from ..operations.declare.registry import REGISTRY
 from .compiled import Compiled, is_capturing
 from .interpreter import Machine, Policy
-from .record import Place, Recording, place
+from .program import draws, written_by
+from .record import Place, Recording, place, stand_in
 from .region import history
 from .sources import (
     Arguments,
@@ -55,6 +56,7 @@ from .sources import (
     Keys,
     Keywords,
     Length,
+    Look,
     Made,
     NumberLike,
     Refusal,
@@ -63,6 +65,7 @@ from .sources import (
 )
 from .trace import mapped
 
+MOST_LOOKS = 16  # values of tensors that a capture may depend on
 LIBRARY = str(Path(__file__).parents[1])  # where the library's own files lie
 TENSORS = (Tensor, Parameter, Buffer)  # classes without methods of the program's
 
@@ -119,6 +122,8 @@ class _Captures(Policy):
         self.before: list[tuple[Any, ...]] = []  # of the inputs: what calls must leave as it is
         self.recording = Recording()
         self.lines: list[tuple[str, int]] = []
+        self.within: set[int] = set()  # calls that this library's functions in Python make
+        self.looks: list[Look] = []
         self.ahead: int | None = None  # calls before the first backward pass
         self.freed: list[Any] = []  # nodes of the tape that backward passes of the call have run through
         self.machine = Machine(self, variable)
@@ -143,7 +148,7 @@ class _Captures(Policy):
         made = Capture(result, self.recording, m.reads.guards, self.inputs, m.refusal)
         if m.refusal is None:
             made.refusal = self.check(state) or None
-            made.lines = self.lines
+            made.lines, made.looks = self.lines, self.looks
             if made.refusal is None:
                 outputs = _Outputs(self)
                 made.output = outputs.of(result)
@@ -174,6 +179,9 @@ class _Captures(Policy):
     def observe(self) -> None:
         """Note the program's line for the leaves that ran since the last instruction."""
         if len(self.recording) > len(self.lines):
+            frame = self.machine.frame
+            if frame is not None and frame.code.co_filename.startswith(LIBRARY):
+                self.within.update(range(len(self.lines), len(self.recording)))
             self.lines.extend([self.machine.where()] * (len(self.recording) - len(self.lines)))
 
     def check(self, state: tuple[Any, ...]) -> Refusal | None:
@@ -183,9 +191,17 @@ class _Captures(Policy):
                 "changes the state of the thread: gradients, inference, autocast or the default dtype"
             )
         serials = {place(tensor).storage for _, tensor in self.inputs}
-        for call, line in zip(self.recording.calls(), self.lines):
+        calls = self.recording.calls()
+        for number, (call, line) in enumerate(zip(calls, self.lines)):
             entry = getattr(call.operation, "entry", None)
             name = getattr(call.operation, "__name__", str(call.operation))
+            if entry is REGISTRY["item"] and type(call.result) is bool:
+                refusal = Refusal(f"looks at a value of a tensor ({name})", *line)
+                if not self.may_guess(calls, number):
+                    return refusal
+                own = number not in self.within
+                self.looks.append(Look(stand_in(call.args[0]), call.result, refusal, own))
+                continue
             of_shapes = entry is not None and entry.kind == "shape" and not _places(call)
             if not _has_place(call.result) and not (
                 of_shapes or (entry is not None and entry.kind == "view")
@@ -202,6 +218,25 @@ class _Captures(Policy):
             if _described(tensor) != before:
                 return Refusal(f"changes shape, strides, dtype or place on the tape of {source}")
         return None
+
+    def may_guess(self, calls: list[Any], number: int) -> bool:
+        """Whether a call of this function may guess what that look will find, and be made again where the guess was wrong: nothing that was
+        there before has been written to, and no random number drawn.
+        """
+        at = calls[number].args[0]
+        if (
+            not isinstance(at, Place)
+            or at.device is not None
+            or self.ahead is not None
+            or len(self.looks) >= MOST_LOOKS
+        ):
+            return False
+        before = {place(tensor).storage for _, tensor in self.inputs}
+        for k, call in enumerate(calls):
+            written = {p.storage for p in written_by(call.operation, call.args, call.kwargs, Place)}
+            if draws(call.operation) or written & before or (k > number and at.storage in written):
+                return False
+        return True
 
     # --- what the interpreter asks --------------------------------------------------------------------------------------
     def is_constant(self, value: Any) -> bool:

@@ -59,6 +59,9 @@ cdef extern from *:
 cdef enum:
     UNCAPTURED = -1           # a state of the thread in which nothing is captured
 
+cdef enum:
+    WRONG_GUESSES = 3         # of an entry at values that its call looks at, before Python runs
+
 cdef enum:                    # how a result is built
     OUTPUT                    # the launch's tensor `number`
     FOUND                     # the value in slot `number`, which was there before the call
@@ -163,12 +166,14 @@ cdef class Entry:
     cdef readonly Build build
     cdef readonly tuple writes         # what is left in objects that were there before
     cdef readonly tuple early          # gradients that the call clears first: which of the writes, which input
+    cdef readonly tuple looks          # at tensors of the run, and the bools that it has to find there
     cdef readonly object why           # a refusal
     cdef readonly int64_t hits
+    cdef readonly int64_t misses       # runs that found another value
 
-    def __init__(self, Guards guards not None, launch, build, why=None, tuple writes=(), tuple early=()):
+    def __init__(self, Guards guards not None, launch, build, why=None, tuple writes=(), tuple early=(), tuple looks=()):
         self.guards, self.launch, self.build, self.why, self.writes = guards, launch, build, why, writes
-        self.early = early
+        self.early, self.looks = early, looks
         if type(launch) is Runner:
             self.runner = launch
 
@@ -196,16 +201,36 @@ cdef class Entry:
             else:
                 set_casting(0)    # the operands of what was recorded are cast already
                 made = PyObject_Vectorcall(self.launch, found, n, NULL)
+        except Exception:
+            if not self.looks:
+                raise
+            self.misses += 1     # what a wrong guess led to; Python says what is really wrong
+            return OTHERWISE
         finally:
             set_casting(before)
             for k in range(n):
                 Py_DECREF(<object>found[k])
+        if self.looks and not self.finds(found, values, <tuple>made):
+            return OTHERWISE
         if self.writes:
             return self.written(found, values, <tuple>made, objects)
         if self.build.kind == OUTPUT:
             return (<tuple>made)[self.build.number]
         return self.build.of(found, values, <tuple>made, {} if self.build.items else None)
 
+
+    cdef bint finds(self, PyObject** found, PyObject** values, tuple made) except -1:
+        """Whether the tensors that the captured call has looked at are as it found them."""
+        cdef Build build
+        for build, value, _ in self.looks:
+            if bool(build.of(found, values, made, {})) is not value:
+                self.misses += 1
+                return False
+        return True
+
+    cdef void give_up(self) noexcept:
+        """Guess no more: the calls that this entry is right for run as Python."""
+        self.why, self.launch, self.runner = self.looks[0][2], None, None
 
     cdef object written(self, PyObject** found, PyObject** values, tuple made, list objects):
         """The result, with what the call leaves elsewhere: all is made before anything is put where it belongs."""
@@ -218,6 +243,7 @@ cdef class Entry:
         return result
 
 
+cdef object OTHERWISE = object()       # the result of a run that found other values than the captured call
 cdef int64_t no_elements = 0
 cdef TensorBase NOTHING = new_tensor(1, &no_elements, F64)     # in the place of a tensor that no plan reads
 
@@ -350,6 +376,8 @@ cdef class Compiled:
                 reasons.append((None, "the state of the thread (grad mode, autocast, default dtype) is another"))
                 continue
             guard, words = entry.guards.first_failing(positional, keywords)
+            if words is None and entry.looks:
+                words = "a value that it looks at is another"
             reasons.append((guard, words))
         guard = reasons[0][0] if reasons else None
         if type(guard) is sources.Length or type(guard) is sources.Equals and type(guard.value) in (int, float):
@@ -364,6 +392,12 @@ cdef class Compiled:
     def misses_of(self, source) -> int:
         """How often another number, or a list of another length, was met there than the last capture had."""
         return self.misses.get(source, 0)
+
+    cdef int put_first(self, Entry entry) except -1:
+        """Let the next call try this entry first."""
+        if self.list_of_entries and self.list_of_entries[0] is not entry:
+            self.list_of_entries = [entry, *[other for other in self.list_of_entries if other is not entry]]
+        return 0
 
     cdef object python(self, PyObject** args, size_t flagged, PyObject* names):
         self.calls_of_python += 1
@@ -409,18 +443,25 @@ cdef object call_compiled(PyObject* callable, PyObject** args, size_t flagged, P
             if entry.guards.attributes:
                 entry.guards.release(values)
             continue
-        if k:
-            self.list_of_entries = [entry, *[other for other in entries if other is not entry]]
         if entry.launch is None:
             if entry.guards.attributes:
                 entry.guards.release(values)
+            self.put_first(entry)
             return self.refused(args, flagged, names)
         if not entry.guards.attributes:
-            return entry.run(found, values)
-        try:
-            return entry.run(found, values)
-        finally:
-            entry.guards.release(values)
+            result = entry.run(found, values)
+        else:
+            try:
+                result = entry.run(found, values)
+            finally:
+                entry.guards.release(values)
+        if result is OTHERWISE:
+            if entry.misses >= WRONG_GUESSES and not self.backend.fullgraph:
+                entry.give_up()
+            continue
+        if k:
+            self.put_first(entry)
+        return result
     result = self.miss(state, args, flagged, names)
     return self.python(args, flagged, names) if result is None else (<tuple>result)[0]
 

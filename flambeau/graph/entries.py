@@ -40,10 +40,11 @@ def entry_of(capture: Capture, launch_of: Callable[[Capture, list[TensorBase]], 
         result = _Result(capture, guards)
         build = result.build(capture.output)
         writes = tuple(result.write(place, value) for place, value in capture.writes)
+        looks = tuple((result.build(look.tensor), look.value, look.refusal) for look in capture.looks)
         launch = launch_of(capture, result.made)
     except Unplanned as error:
         return Entry(guards, None, None, why=Refusal(str(error)))
-    return Entry(guards, launch, build, writes=writes, early=result.early(launch))
+    return Entry(guards, launch, build, writes=writes, early=result.early(launch), looks=looks)
 
 
 def graph_of_capture(capture: Capture, made: list[TensorBase]) -> GraphModule:

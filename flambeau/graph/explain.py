@@ -104,8 +104,8 @@ def explain(f: Callable[..., Any], *extra_args: Any, **extra_kwargs: Any) -> Any
         begun = time.perf_counter()
         found = capture(getattr(f, "_orig_mod", f), args, kwargs)
         reasons, graphs = [], []
-        if found.refusal is not None:
-            why = found.refusal
+        why = found.unless_guessed()
+        if why is not None:
             line = linecache.getline(why.filename, why.line).strip()
             frames = [traceback.FrameSummary(why.filename, why.line, "", line=line)] if why.line else []
             reasons.append(GraphCompileReason(why.why, frames))

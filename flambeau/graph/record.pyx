@@ -18,7 +18,7 @@ from cpython.ref cimport Py_DECREF, Py_XDECREF
 from ..core.base.device cimport Device
 from ..core.base.dtypes cimport dtype_of
 from ..core.base.memory cimport Storage, serial_of
-from ..core.base.tensor cimport TENSOR, TensorBase
+from ..core.base.tensor cimport MAX_DIMS, TENSOR, TensorBase, new_strided
 from ..core.call.operation cimport dispatch, raw_t
 from ..core.call.interceptors cimport add_interceptors, copies_slot, recorder_slot, run_profiled
 from ..operations.declare.registry import REGISTRY
@@ -367,6 +367,18 @@ def place(TensorBase t not None) -> Place:
     """Where a tensor lies."""
     return Place(serial_of(t.storage), t.offset, tuple([t.sizes[d] for d in range(t.rank)]),
                  tuple([t.strides[d] for d in range(t.rank)]), dtype_of(t.code), t.storage.on)
+
+
+def stand_in(at) -> TensorBase:
+    """A tensor for a place of the processor's memory whose own may be gone: it lies there for who asks, and has no elements to read."""
+    cdef int64_t sizes[MAX_DIMS]
+    cdef int64_t strides[MAX_DIMS]
+    cdef int d, rank = <int>len(at.shape)
+    for d in range(rank):
+        sizes[d], strides[d] = at.shape[d], at.stride[d]
+    cdef TensorBase t = new_strided(rank, sizes, strides, at.dtype.code)
+    t.offset, t.storage.serial = at.offset, at.storage
+    return t
 
 
 def serial(TensorBase t not None) -> int:

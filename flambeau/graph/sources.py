@@ -229,6 +229,16 @@ class Made:
     state: dict[str, Any] | None = None
 
 
+@dataclass(frozen=True)
+class Look:
+    """A tensor of one bool that the call has looked at: a later call is the same where it finds the same value there."""
+
+    tensor: TensorBase  # stands for the place; its elements are none
+    value: bool
+    refusal: Refusal  # what refuses the capture where such guesses are not wanted
+    own: bool  # the program's own, and not a check within this library
+
+
 @dataclass
 class Capture:
     """A call as it ran once: what it returned, the leaves that it called, and what both depend on.
@@ -244,7 +254,7 @@ class Capture:
     through, after `ahead` calls.  `lines` has the program's file and line of each call of the recording.
 
     `numbers` are objects among the arguments of the recording's calls, each with the input that it is read from; the last inputs are
-    these.
+    these.  `looks` are what else the call depends on: values of tensors that it makes itself.
     """
 
     result: Any
@@ -259,3 +269,8 @@ class Capture:
     cleared: frozenset[Source] = frozenset()
     lines: list[tuple[str, int]] = field(default_factory=list)
     numbers: list[tuple[float, int]] = field(default_factory=list)
+    looks: list[Look] = field(default_factory=list)
+
+    def unless_guessed(self) -> Refusal | None:
+        """Why it is not whole where the program's own looks at values are not guessed; checks within this library are."""
+        return self.refusal or next((look.refusal for look in self.looks if look.own), None)

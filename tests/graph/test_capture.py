@@ -123,7 +123,6 @@ def test_write_to_what_was_before_is_noted_and_done_once():
     [
         lambda x: x.item(),
         lambda x: float(x),
-        lambda x: 1 if x > 0 else 2,
         lambda x: x.tolist(),
         lambda x: flambeau.zeros(x.long()),
         lambda x: x.data_ptr(),
@@ -133,6 +132,22 @@ def test_write_to_what_was_before_is_noted_and_done_once():
 def test_looking_at_values_is_refused(look):
     found = refused(look, flambeau.ones(()))
     assert found.line == look.__code__.co_firstlineno
+
+
+def test_truth_values_are_looks():
+    def f(x):
+        return x * 2 if x > 0 and not (x > 5).any() else -x
+
+    found = capture(f, (flambeau.ones(()),), {})
+    assert found.refusal is None and [look.value for look in found.looks] == [True, False]
+    assert all(look.own and look.refusal.line == f.__code__.co_firstlineno + 1 for look in found.looks)
+    assert found.unless_guessed() is found.looks[0].refusal
+    for refused_too in (
+        lambda x: (x.add_(1), 1 if x > 0 else 2),  # what is guessed is done again where the guess is wrong
+        lambda x: 1 if x + flambeau.rand(()) > 0 else 2,
+        lambda x: [k for k in range(30) if x > k],
+    ):
+        assert "value of a tensor" in refused(refused_too, flambeau.ones(())).why
 
 
 def test_errors_leave_as_they_are():

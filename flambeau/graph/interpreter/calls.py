@@ -577,7 +577,7 @@ class Calls:
         return self.call(self.load_special(args[0], name), args[1:], kwargs)
 
 
-HOLDS_VALUES = tuple(kind for kind in (*VALUES, *ITERATORS) if kind is not object)
+HOLDS_VALUES = (property, *(kind for kind in (*VALUES, *ITERATORS) if kind is not object))
 LOCKS = (
     type(threading.Lock()),
     type(threading.RLock()),

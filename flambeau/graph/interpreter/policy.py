@@ -79,6 +79,7 @@ WRITES = {
     collections.deque: "append appendleft extend extendleft insert pop popleft remove rotate clear reverse "
     "__setitem__ __delitem__ __iadd__ __imul__ __init__",
     bytearray: "append extend insert pop remove clear reverse __setitem__ __delitem__ __iadd__ __imul__ __init__",
+    property: "__init__ __set_name__",
     object: "__setattr__ __delattr__ send throw close __next__",
 }
 WRITING = {kind: frozenset(names.split()) for kind, names in WRITES.items()}
