@@ -194,6 +194,11 @@ class Overload:
 
     def call(self, values: list[Any], out: Any = None) -> Any:
         """What it computes of values that `bind` gave, written to `out` where that is given."""
+        args, kwargs = self.arranged(values, out)
+        return self.function(*args, **kwargs)
+
+    def arranged(self, values: list[Any], out: Any = None) -> tuple[list[Any], dict[str, Any]]:
+        """Values that `bind` gave as arguments of the function."""
         args: list[Any] = []
         kwargs: dict[str, Any] = {} if out is None else {"out": out}
         for argument, target, value in zip(self.arguments, self.plan, values):
@@ -218,7 +223,7 @@ class Overload:
                 continue
             else:
                 kwargs[target.name] = value
-        return self.function(*args, **kwargs)
+        return args, kwargs
 
     def prepared(self, args: Sequence[Any], kwargs: dict[str, Any], loosely: bool) -> Prepared | None:
         """The call for arguments of these classes, without looking at each again; None where it depends on the values."""
