@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import keyword
 import types
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +30,7 @@ def unlifted(program: ExportedProgram, check_guards: bool) -> GraphModule:
     if call.in_spec is None:
         raise AssertionError("ExportedProgram.module(): the program does not say which arguments it takes")
     graph = _graph(program)
-    names = _names(program)
+    names = names_of(program)
     graph.set_codegen(_Keywords(TreeInfo(names, call.in_spec, call.out_spec)))
     module = GraphModule(_root(program, graph), graph)
     _set_kinds(program, module)
@@ -148,15 +149,24 @@ class _Keywords(_PyTreeCodeGen):
         return f"{head}\n    {', '.join(plain)}, = fx_pytree.tree_flatten_spec({given}, self._in_spec)"
 
 
-def _names(program: ExportedProgram) -> list[str]:
-    """The names of the code's parameters."""
+def names_of(program: ExportedProgram) -> list[str]:
+    """The names of the code's parameters; ValueError where those of keyword arguments are none."""
     call = program.module_call_graph[0].signature
     spec: TreeSpec = program.call_spec.in_spec
     leaves_of_pair(spec)
     count, keywords = spec.child(0).num_children, list(spec.child(1).context)
     known = list(call.forward_arg_names or ()) if call is not None else []
     positional = known[:count] if len(known) >= count else [f"arg_{k}" for k in range(count)]
+    if not all(map(_is_parameter, positional)) or len({*positional, *keywords}) < count + len(keywords):
+        positional = [f"arg_{k}" for k in range(count)]
+    wrong = [name for name in keywords if not isinstance(name, str) or not _is_parameter(name)]
+    if wrong or set(positional) & set(keywords):
+        raise ValueError(f"an exported program has keyword arguments that are no names: {keywords!r:.200}")
     return [*positional, *keywords]
+
+
+def _is_parameter(name: str) -> bool:
+    return name.isidentifier() and not keyword.iskeyword(name) and name != "self" and not name.startswith("__")
 
 
 def leaves_of_pair(spec: TreeSpec) -> None:

@@ -17,7 +17,7 @@ from ..core.base import formats
 from ..core.base.dtypes import by_name
 from ..core.base.dtypes import device as Device
 from ..core.base.dtypes import dtype as DType
-from . import _aten, _aten_steps  # noqa: F401  the second defines its operations
+from . import _aten, _aten_core  # noqa: F401  the second defines its operations
 from ._aten_calls import OVERLOADS
 from ._packets import DEFINED
 from ._schema import Argument, FunctionSchema, parse_schema
@@ -121,8 +121,8 @@ def fitted(value: Any, base: str, form: str, length: int | None, loosely: bool) 
         if length is None or value is None:
             raise Unfit
         return [fitted(value, base, form[:-2], None, loosely)] * length
-    if base == "Tensor":
-        if is_tensor(value):
+    if base == "Tensor":  # ATen makes tensors of numbers, with which operations here compute as they are
+        if is_tensor(value) or (loosely and kind_of(value) in _KINDS["number"]):
             return value
         raise Unfit
     if base in _KINDS:
