@@ -46,8 +46,8 @@ class Guards:
             else:
                 self.checks.append(self._number(path, value))
 
-    def check(self, leaves: Sequence[Any]) -> None:
-        """Violation where a leaf is not what the program was exported for."""
+    def check(self, leaves: Sequence[Any]) -> dict[str, int]:
+        """The numbers of the symbols; Violation where a leaf is not what the program was exported for."""
         if len(leaves) != len(self.checks):
             raise Violation(
                 f"{len(self.checks)} inputs",
@@ -58,6 +58,7 @@ class Guards:
             check(leaf, sizes)
         for follows, found in sizes.later:  # of symbols that came with later inputs
             follows(found, sizes)
+        return sizes
 
     def _tensor(self, path: str, value: Any) -> Callable[[Any, _Sizes], None]:
         rank, dtype = len(value.shape), value.dtype

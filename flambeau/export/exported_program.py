@@ -129,7 +129,8 @@ class ExportedProgram:
         self._verifiers = verifiers or [TrainingIRVerifier]
         if not all(isinstance(v, type) and issubclass(v, Verifier) for v in self._verifiers):
             raise AssertionError(f"ExportedProgram(): expected subclasses of Verifier, got {verifiers}")
-        self._guards_code: list[str] = []
+        self._guards_code: list[str] = []  # what PyTorch checks beside ranges, as texts
+        self._hints: dict[str, int] = {}  # the numbers of symbols in the example
         self.validate()
 
     # --- parts ------------------------------

@@ -145,6 +145,7 @@ def _program(archive: Archive, root: str, name: str, map_location: Any) -> Expor
         constants,
         verifiers=[VERIFIERS[d] for d in dialects],
     )
+    program._hints = reader.hints
     program._guards_code = told.get("guards_code") or []
     _check_called(program)
     program._example_inputs = _samples(archive, f"{root}/{SAMPLES}/{name}.pt", program, map_location)

@@ -11,6 +11,7 @@ from ..._files.archive import Archive
 from ..._files.errors import Damaged, require, short
 from ..._files.reading import Zip
 from ..._files.rebuilding import placed
+from ..._files.writing import host_bytes
 from ..._tensor import Tensor
 from ...nn.parameter import Parameter
 from . import schema
@@ -94,11 +95,11 @@ def write(
             raise RuntimeError(f"export.save(): {name} is a {type(tensor).__name__}, which no archive holds")
         plain = type(tensor) in (Tensor, Parameter) and str(tensor.layout).endswith("strided")
         storage = tensor.untyped_storage() if plain else None
-        key = id(tensor) if storage is None else (storage._cdata, storage.nbytes())
+        key = id(tensor) if storage is None else (str(tensor.device), storage.data_ptr(), storage.nbytes())
         path = paths.get(key)
         if path is None:
             path = paths[key] = f"{prefix}{len(paths)}"
-            add(f"{folder}/{path}", _saved(tensor) if storage is None else _bytes(storage))
+            add(f"{folder}/{path}", _saved(tensor) if storage is None else host_bytes(storage))
         told[name] = {
             "path_name": path,
             "is_param": isinstance(tensor, Parameter),
@@ -112,10 +113,6 @@ def _json(value: Any) -> bytes:
     import json
 
     return json.dumps(value).encode()
-
-
-def _bytes(storage: Any) -> Any:
-    return memoryview(storage if storage.device.type == "cpu" else storage.cpu()).cast("B")
 
 
 def _saved(tensor: Tensor) -> bytes:

@@ -23,7 +23,7 @@ from ...nn.modules.module import Module
 from .._values import TensorValue
 from . import schema
 from .payload import place
-from .texts import parsed
+from .texts import Kept, parsed
 
 MOST_NODES = 1 << 20
 _OPERATORS = (
@@ -83,6 +83,7 @@ class GraphReader:
         self.root: dict[str, Any] = {}
         self.nodes: dict[str, Node] = {}
         self.sizes: dict[str, Any] = {}  # texts that were read
+        self.hints: dict[str, int] = {}  # symbols in the example
         self.known = {
             **{name: ("tensor", v) for name, v in told["tensor_values"].items()},
             **{name: ("int", v) for name, v in told["sym_int_values"].items()},
@@ -141,7 +142,11 @@ class GraphReader:
         if kind == "tensor":
             return self.tensor(name, told)
         if "as_expr" in told:
-            return self.size(told)
+            size = self.size(told)
+            if kind == "int":
+                return size
+            names = size.symbols() if hasattr(size, "symbols") else ()
+            return Kept(told["as_expr"]["expr_str"], tuple(sorted(names)), kind)
         ((_, value),) = told.items()
         return schema.number(value) if kind == "float" else value
 
@@ -170,9 +175,11 @@ class GraphReader:
         if "as_expr" not in told:
             ((_, value),) = told.items()
             return value
-        text = told["as_expr"]["expr_str"]
+        text, hint = told["as_expr"]["expr_str"], told["as_expr"].get("hint") or {}
         if text not in self.sizes:
-            self.sizes[text] = parsed(text)
+            found = self.sizes[text] = parsed(text)
+            if str(found).isidentifier() and "as_int" in hint:
+                self.hints[str(found)] = hint["as_int"]
         return self.sizes[text]
 
     def named(self, name: str) -> Node:

@@ -15,6 +15,7 @@ from ...core.base import formats
 from ...core.base.dtypes import by_name
 
 VERSION = (8, 20)
+TREES = 1  # the version of structures of arguments
 MOST_BYTES = 1 << 28  # of a program's JSON
 MOST_DEPTH = 64  # of graphs in graphs, and of arguments in arguments
 

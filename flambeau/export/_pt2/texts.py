@@ -6,7 +6,8 @@ The parser is one of its own: it knows numbers, symbols, the functions of sizes 
 from __future__ import annotations
 
 import re
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 from ..._files.errors import Damaged
 from ..._symbols import expressions
@@ -52,11 +53,13 @@ _KEPT = frozenset(
 )
 
 
-class Kept(NamedTuple):
+@dataclass(frozen=True)
+class Kept:
     """An expression of functions that nothing is computed with here: its text, and the names in it."""
 
     text: str
     names: tuple[str, ...]
+    kind: str = "int"  # or "float", "bool"
 
     def symbols(self) -> set[str]:
         """The names of its symbols."""
