@@ -91,6 +91,18 @@ class Symbols:
         self.ranges[found.name] = (low, found.high)
         return symbol(found.name)
 
+    def add_unbacked(self, found: Symbol) -> Expr:
+        """Enter a number that is not known before the program runs; what was learned of it in a recording before this one holds."""
+        self.symbols[found.name] = found
+        self.ranges.setdefault(found.name, (found.low, found.high))
+        return symbol(found.name)
+
+    def begin(self) -> None:
+        """Forget the numbers that come up in a recording: another one begins."""
+        for name in [n for n, s in self.symbols.items() if s.unbacked]:
+            del self.symbols[name]
+            self.replaced.pop(name, None)
+
     def free(self) -> list[str]:
         """Those that are no expressions of others."""
         return [name for name in self.symbols if name not in self.replaced]
@@ -167,6 +179,8 @@ class Symbols:
             high = min(high, -offset // c)
         self.ranges[name] = low, high
         self.reasons.setdefault(name, []).append(why)
+        if low == high:
+            self.learn_equal(name, number(int(low)), why)
         return True
 
     def known(self, e: Expr, relation: str) -> bool | None:

@@ -42,8 +42,14 @@ class Recorder(Protocol):
     def decided(self, outcome: SymBool) -> bool:
         """The bool of one, which the program's way depends on from here."""
 
+    def demanded(self, outcome: SymBool, message: str | None) -> None:
+        """The program demands it: what is exported holds for such sizes alone."""
+
     def require_equal(self, number: SymNumber) -> None:
         """The program takes a number as that of the example."""
+
+    def shown(self, number: SymNumber) -> str:
+        """Its text."""
 
 
 class SymNumber:
@@ -112,10 +118,10 @@ class SymNumber:
         return operator.floordiv(self, other), operator.mod(self, other)
 
     def __repr__(self) -> str:
-        return repr(self.value)
+        return self.tracer.shown(self)
 
     def __format__(self, form: str) -> str:
-        return format(self.value, form)
+        return format(self.value, form) if form else self.tracer.shown(self)
 
     def __deepcopy__(self, memo: Any) -> SymNumber:
         return self

@@ -1,6 +1,29 @@
-"""Exported programs, which are not kept yet: every name says that it is absent."""
+"""Exported programs: a module's call as a graph of ATen's operations, with its state and its signature, for all sizes that may vary.
+
+>>> import flambeau as torch
+>>> from flambeau.export import Dim, export
+>>> program = export(torch.nn.Linear(2, 1), (torch.ones(3, 2),), dynamic_shapes=({0: Dim("batch")},))
+>>> program.module()(torch.ones(5, 2)).shape
+flambeau.Size([5, 1])
+"""
+
+from __future__ import annotations
 
 from .._compat.absent import refusing as _refusing
+from ._export import export
+from .dynamic_shapes import Dim, ShapesCollection, dims
+from .exported_program import ExportedProgram, ModuleCallEntry, ModuleCallSignature
+from .graph_signature import ExportBackwardSignature, ExportGraphSignature
 
-__all__: list[str] = []
+__all__ = [
+    "Dim",
+    "ExportBackwardSignature",
+    "ExportGraphSignature",
+    "ExportedProgram",
+    "ModuleCallEntry",
+    "ModuleCallSignature",
+    "ShapesCollection",
+    "dims",
+    "export",
+]
 __getattr__ = _refusing("export")

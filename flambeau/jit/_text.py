@@ -12,7 +12,7 @@ from ..core.base.dtypes import dtype as DType
 from ..core.base.formats import layout, memory_format
 from ..library._calls import CODES
 from ..library._schema import SchemaType
-from ._own import FORMATS, OWN
+from ..library._own import FORMATS, OWN
 from .._symbols.numbers import SymNumber
 
 

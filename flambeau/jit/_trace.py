@@ -17,7 +17,7 @@ from ..library._calls import CODES
 from ..library._written import written
 from ..overrides import TorchFunctionMode
 from ._indexing import read, write
-from ._own import OWN, own_name
+from ..library._own import OWN, own_name
 from .._symbols.numbers import SymFloat, SymInt, SymNumber, plain
 from .._symbols.sizes import RECORDING, unwatch_sizes, watch_sizes
 from ._text import Unwritable, aten_text, is_plain_name, own_text, quoted
@@ -274,6 +274,13 @@ class Tracer:
     def decided(self, outcome: Any) -> bool:
         """The outcome of a comparison: it was decided when it was made."""
         return bool(outcome.value)
+
+    def demanded(self, outcome: Any, message: str | None) -> None:
+        """Nothing: comparisons are decided, and checked, when they are made."""
+
+    def shown(self, number: SymNumber) -> str:
+        """The number of the example."""
+        return repr(number.value)
 
     def require_equal(self, number: SymNumber) -> None:
         """Runs check from here on that a number is that of the example."""
