@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from .._compat.absent import refusing as _refusing
 from ._export import export
+from ._saving import load, save
 from .dynamic_shapes import Dim, ShapesCollection, dims
 from .exported_program import ExportedProgram, ModuleCallEntry, ModuleCallSignature
 from .graph_signature import ExportBackwardSignature, ExportGraphSignature
@@ -25,5 +26,7 @@ __all__ = [
     "ShapesCollection",
     "dims",
     "export",
+    "load",
+    "save",
 ]
 __getattr__ = _refusing("export")
