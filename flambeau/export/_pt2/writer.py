@@ -26,6 +26,22 @@ from .texts import Kept, expression, written
 _LISTS = {int: "as_ints", bool: "as_bools", float: "as_floats", str: "as_strings"}
 _HIGHER = {id(function): name for name, function in higher_order.FUNCTIONS.items()}
 _NUMBERS = {id(getattr(numbers, name)): name for name in numbers.__all__}
+# what Python's operators are called in expressions of sizes
+NUMBER_FUNCTIONS = {
+    "eq": "Equality",
+    "ne": "Unequality",
+    "lt": "StrictLessThan",
+    "le": "LessThan",
+    "gt": "StrictGreaterThan",
+    "ge": "GreaterThan",
+    "and_": "And",
+    "or_": "Or",
+    "sym_not": "Not",
+    "truediv": "IntTrueDiv",
+    "sym_float": "ToFloat",
+    "add": "Add",
+    "mul": "Mul",
+}
 _EMPTY = {
     "Tensor": "as_tensors",
     "int": "as_ints",
@@ -71,8 +87,9 @@ class GraphWriter:
     def write(self) -> dict[str, Any]:
         """The graph as the schema has it."""
         for node in self.module.graph.nodes:
-            if node.target is operator.getitem and isinstance(node.args[0], Node) and self._is_several(node.args[0]):
-                names = self.items.setdefault(node.args[0], {})
+            source = node.args[0] if node.target is operator.getitem else None
+            if isinstance(source, Node) and not is_tensor(source.meta.get("val")):
+                names = self.items.setdefault(source, {})
                 self.same[node] = names.setdefault(node.args[1], node.name)
         for node in self.module.graph.nodes:
             try:
@@ -80,9 +97,6 @@ class GraphWriter:
             except SerializeError as error:
                 raise SerializeError(f"{node.name}: {error}") from None
         return self.told
-
-    def _is_several(self, node: Node) -> bool:
-        return isinstance(node.meta.get("val"), (tuple, list))
 
     def _node(self, node: Node) -> None:
         if node.op == "placeholder":
@@ -273,8 +287,24 @@ class GraphWriter:
         target = f"torch.ops.aten.{told.name.removeprefix('aten::')}.{told.overload_name or 'default'}"
         return Call(target, inputs, told, found.item)
 
+    def known(self, value: Any) -> Any:
+        """A number as an expression: the one that was recorded, or that of the node which computes it."""
+        if not isinstance(value, Node):
+            return value
+        found = expression(value.meta.get("val"))
+        if not hasattr(found, "kind") or isinstance(found, Kept):
+            return found
+        name = NUMBER_FUNCTIONS.get(getattr(value.target, "__name__", ""))
+        operands = [self.known(a) for a in value.args]
+        if name is None or any(is_tensor(a) for a in operands):  # a symbol of its own, as PyTorch names it
+            prefix, kind = ("zuf", "real") if found.kind == "float" else ("u", "integer")
+            return Kept(f"Symbol('{prefix}{value._place}', {kind}=True)", (), found.kind)
+        return Kept(f"{name}({', '.join(map(written, operands))})", (), found.kind)
+
     def _outputs(self, node: Node, call: Call) -> list[dict[str, Any]]:
         value = node.meta.get("val")
+        if hasattr(value, "kind"):
+            value = self.known(node)
         if call.schema is not None and not call.schema.returns:
             return []
         if call.item is not None:
@@ -282,6 +312,8 @@ class GraphWriter:
                 self.result(node.name if k == call.item else f"{node.name}_unused_{k}", value)
                 for k in range(len(call.schema.returns))
             ]
+        if value is None and node in self.items and call.schema is not None and len(call.schema.returns) > 1:
+            value = self._of_items(node, len(call.schema.returns))
         if not isinstance(value, (tuple, list)):
             if value is None and node.users:
                 raise SerializeError("nothing is known of its result (meta['val'])")
@@ -290,6 +322,11 @@ class GraphWriter:
         if call.schema is not None and len(call.schema.returns) == 1:
             return [{"as_tensors": [self._item(node, names, k, v)["as_tensor"] for k, v in enumerate(value)]}]
         return [self._item(node, names, k, v) for k, v in enumerate(value)]
+
+    def _of_items(self, node: Node, count: int) -> tuple[Any, ...]:
+        """What is known of several results by those that are read: of others, which nothing reads, the same is told."""
+        known = {user.args[1]: user.meta.get("val") for user in node.users if user.target is operator.getitem}
+        return tuple(known.get(k, next(iter(known.values()))) for k in range(count))
 
     def _item(self, node: Node, names: dict[Any, str], k: int, value: Any) -> dict[str, Any]:
         name = names.get(k, f"{node.name}_unused_{k}")
