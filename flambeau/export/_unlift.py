@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from .._tensor import Tensor
 from ..fx._code import TreeInfo, _PyTreeCodeGen
+from ..fx._lazy_graph_module import _LazyGraphModule
 from ..fx.graph import Graph
 from ..fx.graph_module import GraphModule
 from ..fx.node import Node, map_arg
@@ -32,7 +33,7 @@ def unlifted(program: ExportedProgram, check_guards: bool) -> GraphModule:
     graph = _graph(program)
     names = names_of(program)
     graph.set_codegen(_Keywords(TreeInfo(names, call.in_spec, call.out_spec)))
-    module = GraphModule(_root(program, graph), graph)
+    module: GraphModule = _LazyGraphModule(_root(program, graph), graph, "GraphModule")
     _set_kinds(program, module)
     module.meta.update(program.graph_module.meta)
     module.register_forward_pre_hook(_Checked(program, names, check_guards), with_kwargs=True)
@@ -166,7 +167,9 @@ def names_of(program: ExportedProgram) -> list[str]:
 
 
 def _is_parameter(name: str) -> bool:
-    return name.isidentifier() and not keyword.iskeyword(name) and name != "self" and not name.startswith("__")
+    return (
+        name.isidentifier() and not keyword.iskeyword(name) and name != "self" and not name.startswith("__")
+    )
 
 
 def leaves_of_pair(spec: TreeSpec) -> None:

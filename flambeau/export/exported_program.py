@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from .._tensor import Tensor
 from ..core.base import display
 from ..fx._code import CodeGen
+from ..fx._lazy_graph_module import _LazyGraphModule
 from ..fx.graph import Graph
 from ..fx.graph_module import GraphModule
 from ..nn.modules.module import Module
@@ -119,7 +120,7 @@ class ExportedProgram:
         if module_call_graph is None:
             raise AssertionError("ExportedProgram(): module_call_graph must not be None")
         graph.set_codegen(CodeGen())  # arguments one by one
-        self._graph_module = GraphModule(root, graph)
+        self._graph_module: GraphModule = _LazyGraphModule(root, graph, "GraphModule")
         self._graph_signature = graph_signature
         self._state_dict = state_dict
         self._range_constraints = dict(range_constraints)

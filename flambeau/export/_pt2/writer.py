@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import json
-import math
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from ..._higher_order_ops import exported as higher_order
 from ..._symbols import numbers
 from ..._symbols.expressions import Expr
 from ...core.base.dtypes import device as Device
-from ...core.call.operation import Op
+from ...core.call.operation import Op, behind
 from ...core.make.create import empty
 from ...fx.graph_module import GraphModule
 from ...fx.node import Node, map_arg
 from ...library._written import written as written_call
-from ...utils._pytree import tree_leaves
 from .._values import is_tensor
 from . import payload, schema
 from .reader import KEYWORD, POSITIONAL
@@ -81,7 +79,9 @@ class GraphWriter:
             "custom_obj_values": {},
             "sym_float_values": {},
         }
-        self.items: dict[Node, dict[Any, str]] = {}  # of nodes with several results: the names of those that are read
+        self.items: dict[
+            Node, dict[Any, str]
+        ] = {}  # of nodes with several results: the names of those that are read
         self.same: dict[Node, str] = {}
 
     def write(self) -> dict[str, Any]:
@@ -140,7 +140,13 @@ class GraphWriter:
         if is_tensor(value):
             self.told["tensor_values"][name] = payload.tensor_meta(value, self.size)
             return {"as_tensor": {"name": name}}
-        kind = value.kind if isinstance(value, Kept) else "int" if isinstance(value, Expr) else type(value).__name__
+        kind = (
+            value.kind
+            if isinstance(value, Kept)
+            else "int"
+            if isinstance(value, Expr)
+            else type(value).__name__
+        )
         if kind not in ("int", "float", "bool"):
             raise SerializeError(f"a result of the class {kind} is written nowhere")
         if isinstance(value, (Expr, Kept)):
@@ -205,7 +211,9 @@ class GraphWriter:
         for number in ("int", "float", "bool"):
             if names <= {f"as_sym_{number}", f"as_{number}"}:
                 return {
-                    f"as_sym_{number}s": [t.get(f"as_sym_{number}", t if f"as_{number}" in t else None) for t in told]
+                    f"as_sym_{number}s": [
+                        t.get(f"as_sym_{number}", t if f"as_{number}" in t else None) for t in told
+                    ]
                 }
         if names == {"as_tensors"}:
             return {"as_nested_tensors": [t["as_tensors"] for t in told]}
@@ -275,9 +283,11 @@ class GraphWriter:
         stands: dict[int, Any] = {}
         args = map_arg(node.args, lambda n: _stand_in(n, stands))
         kwargs = map_arg(node.kwargs, lambda n: _stand_in(n, stands))
-        found = written_call(op, args, kwargs)
+        found = written_call(behind(op), args, kwargs)
         if found is None:
-            raise SerializeError(f"{op.__name__} with these arguments is no call of ATen; run_decompositions takes it apart")
+            raise SerializeError(
+                f"{op.__name__} with these arguments is no call of ATen; run_decompositions takes it apart"
+            )
         overload = found.overload
         inputs = []
         for k, (name, value) in enumerate(found.values):
@@ -342,7 +352,9 @@ def _stand_in(node: Node, stands: dict[int, Any]) -> Any:
     """A tensor without data, or what stands for a number, in the place of a node."""
     value = expression(node.meta.get("val"))
     if is_tensor(value):
-        made: Any = empty([n if isinstance(n, int) else 2 for n in value.shape], dtype=value.dtype, device="meta")
+        made: Any = empty(
+            [n if isinstance(n, int) else 2 for n in value.shape], dtype=value.dtype, device="meta"
+        )
     else:
         made = _Number()
         made.value = value
