@@ -128,7 +128,7 @@ class Guards:
                 sizes[unknown[0]] = solution
             elif unknown and (follows, found) not in sizes.later:
                 sizes.later.append((follows, found))
-            elif not unknown and (wanted := size.value(sizes)) != found:
+            elif not unknown and (wanted := _number_of(size, sizes)) != found:
                 raise Violation(
                     f"{guard} == {size}", f"Expected input at {told} to be equal to {wanted}, but got {found}"
                 )
@@ -153,6 +153,14 @@ class Guards:
                     + (f" in {symbol} of {size}" if size != symbol else "")
                     + f", but got {found}",
                 )
+
+
+def _number_of(size: Any, sizes: Mapping[str, int]) -> int | None:
+    """The number of an expression; None where it has none, as for a division by 0."""
+    try:
+        return size.value(sizes)
+    except ArithmeticError:
+        return None
 
 
 def _constant(path: str, value: Any) -> Callable[[Any, _Sizes], None]:

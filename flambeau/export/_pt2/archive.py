@@ -21,7 +21,7 @@ from ..graph_signature import ExportGraphSignature
 from . import payload, schema
 from .reader import MOST_NODES, GraphReader, check_name
 from .signature import argument_spec, input_spec, output_spec
-from .texts import parsed
+from .texts import Kept, parsed
 
 FORMAT, ARCHIVE_VERSION = "pt2", 0
 WEIGHTS, CONSTANTS, MODELS, SAMPLES, EXTRA = (
@@ -46,6 +46,8 @@ def named(f: Any, who: str) -> Iterator[None]:
         raise RuntimeError(f"{where}{error}") from None
     except (UnpicklingError, SpecViolationError) as error:
         raise RuntimeError(f"{where}{error}") from None
+    except RecursionError:
+        raise RuntimeError(f"{where}graphs, arguments or structures lie in each other too deep") from None
     except EOFError as error:
         raise EOFError(f"{where}{error}") from None
 
@@ -235,6 +237,9 @@ def _check_called(program: ExportedProgram) -> None:
     for node in program.graph.nodes:
         if node.op == "placeholder" and "val" not in node.meta:
             raise Damaged(f"nothing is told of the input {short(node.name)}")
+        for size in getattr(node.meta.get("val"), "shape", ()) if node.op == "placeholder" else ():
+            if isinstance(size, Kept):
+                raise Damaged(f"the input {node.name} has a size that is not computed here: {size.text[:80]}")
 
 
 def _samples(archive: Archive, name: str, program: ExportedProgram, map_location: Any) -> Any:
@@ -244,6 +249,7 @@ def _samples(archive: Archive, name: str, program: ExportedProgram, map_location
     data = archive.read(name)
     if not data:
         return None
+    require(data[:4] == b"PK\3\4", "the sample inputs are nothing that save wrote")
     try:
         found = load_file(io.BytesIO(data), map_location, weights_only=True)
     except UnpicklingError as error:

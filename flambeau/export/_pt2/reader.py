@@ -27,6 +27,7 @@ from .payload import place
 from .texts import Kept, parsed
 
 MOST_NODES = 1 << 20
+MOST_LETTERS = 4096  # of a name
 _OPERATORS = (
     "add sub mul truediv floordiv mod pow neg pos eq ne lt le gt ge and_ or_ not_ lshift rshift getitem abs"
 ).split()
@@ -73,7 +74,13 @@ def check_name(name: str, what: str) -> str:
     """A dotted name of a parameter, a buffer or a graph; Damaged for one that modules cannot have."""
     parts = name.split(".")
     plain = all(p and p.isascii() and (p.isidentifier() or p.isdigit()) for p in parts)
-    if not plain or parts[-1] in _TAKEN or any(p.startswith("__") for p in parts) or len(parts) > 64:
+    if (
+        len(name) > MOST_LETTERS
+        or not plain
+        or parts[-1] in _TAKEN
+        or any(p.startswith("__") for p in parts)
+        or len(parts) > 64
+    ):
         raise Damaged(f"{short(name)} is no name of a {what}")
     if any(p in _TAKEN for p in parts[:-1]):
         raise Damaged(f"{short(name)} is no name of a {what}: modules keep a part of it for themselves")

@@ -207,7 +207,10 @@ def parsed(data: bytes, kind: str, what: str) -> Any:
         found = json.loads(data.decode(), parse_constant=_refused, object_pairs_hook=_once)
     except (ValueError, RecursionError) as error:
         raise Damaged(f"{what} is no JSON: {str(error)[:200]}") from None
-    return checked(found, kind, what)
+    try:
+        return checked(found, kind, what)
+    except RecursionError:
+        raise Damaged(f"{what}: graphs and arguments lie in each other too deep") from None
 
 
 def _refused(word: str) -> Any:
