@@ -20,6 +20,7 @@ from .._symbols.numbers import SymBool, SymFloat, SymInt, SymNumber, sym_float, 
 from .._symbols.sizes import RECORDING, unwatch_sizes, watch_sizes
 from .._symbols.solving import explain
 from ..core.base.dtypes import device as Device
+from ..core.base.dtypes import dtype as DType
 from ..core.base.tensor import TensorBase
 from ..core.call.operation import Op, behind
 from ..autograd.grad_mode import no_grad
@@ -27,6 +28,7 @@ from ..fx.graph import Graph
 from ..fx.node import Node
 from ..graph.record import Recording, place, serial
 from ..library._operators import OpOverload
+from ..library._overloads import NOT_OF_PYTHON
 from ..library._targets import own_target, target
 from ..library._written import written
 from ..operations.declare.registry import REGISTRY
@@ -183,10 +185,13 @@ class Recorder:
                     f"export(): the program uses a tensor of shape {tuple(t.shape)} that comes of calls which are not recorded, such as "
                     f"those of a backward pass or of `.grad`{user_line()}"
                 )
-            k = sum(x.name.startswith("lifted_tensor_") for x in self.lifted)
-            found = self.lift(t, "constant", f"lifted_tensor_{k}")
+            found = self._lift_constant(t)
         self.enter(t, found)
         return found
+
+    def _lift_constant(self, t: Any) -> Traced:
+        k = sum(x.name.startswith("lifted_tensor_") for x in self.lifted)
+        return self.lift(t, "constant", f"lifted_tensor_{k}")
 
     def _plain(self, value: TensorValue) -> TensorValue:
         return TensorValue(value.shape, value.dtype, value.strides, value.device, False, value.layout, value.offset)
@@ -436,7 +441,7 @@ class Recorder:
             return self._of_values(op, func, args, kwargs)
         out = kwargs.get("out")
         given = {k: v for k, v in kwargs.items() if k != "out"} if isinstance(out, TensorBase) else kwargs
-        found = written(op, args, given)
+        found = written(op, args, given, named=True)
         if found is not None:
             schema = found.overload.schema
             function = self._target(schema)
@@ -453,8 +458,9 @@ class Recorder:
         return self._other(op, func, args, kwargs)
 
     def _target(self, schema: Any) -> Any:
+        name, overload = schema.name.removeprefix("aten::"), schema.overload_name or "default"
         try:
-            return target("aten", schema.name.removeprefix("aten::"), schema.overload_name or "default")
+            return target("aten", name, NOT_OF_PYTHON.get((name, overload), overload))
         except AttributeError:
             return None
 
@@ -463,8 +469,10 @@ class Recorder:
         if (found := self._composed(op, args, kwargs)) is not NotImplemented:
             return found
         function = own_target(op)
-        if function is None:
-            raise UserError(f"export(): {op.__name__}() is called with arguments that graphs cannot hold{user_line()}")
+        unfit = next((x for x in _leaves((args, kwargs)) if not _is_held(x)), None)
+        if function is None or unfit is not None:
+            what = "has no name" if function is None else f"is called with a {type(unfit).__name__}"
+            raise UserError(f"export(): {op.__name__}() {what}, which graphs cannot hold{user_line()}")
         return self.emit(function, args, kwargs, func, args, kwargs)
 
     def _composed(self, op: Op, args: tuple, kwargs: dict[str, Any]) -> Any:
@@ -475,16 +483,14 @@ class Recorder:
         was_sized, self.sized = self.sized, False
         known, places, asked = dict(self.known), dict(self.places), dict(self.asked_for)
         lifted = list(self.lifted)
-        last = next(reversed(self.graph.nodes), None)
+        last = next(iter(reversed(self.graph.nodes)), None)
         self.inside += 1
         try:
             with self.mode:
                 found = body(*args, **kwargs)
             if not self.sized:
                 return found
-        except (Again, GuardOnDataDependentSymNode):
-            raise
-        except Exception:  # noqa: BLE001  a body that takes no sizes but numbers; the operation itself is called below
+        except Exception:  # noqa: BLE001  a body that takes no sizes but numbers, or looks at elements; the operation itself is called below
             found = NotImplemented
         finally:
             self.inside -= 1
@@ -529,7 +535,7 @@ class Recorder:
             kept = made.detach().clone()
         finally:
             self.suspended -= 1
-        lifted = self.traced(kept)
+        lifted = self._lift_constant(kept)
         node = self.node(target("aten", "lift_fresh_copy"), (lifted.node,), {})
         found = Traced(node, lifted.value, lifted.shadows)
         self._describe(found)
@@ -890,6 +896,12 @@ def _alike(a: Any, b: Any) -> bool:
     if isinstance(b, (tuple, list)):
         return isinstance(a, (tuple, list)) and len(a) == len(b) and all(map(_alike, a, b))
     return True
+
+
+def _is_held(x: Any) -> bool:
+    """Whether a graph can hold an argument."""
+    kinds = (int, float, bool, complex, str, type(None), type(...), SymNumber, TensorBase, Device, DType, range)
+    return isinstance(x, kinds) or type(x).__name__ in ("memory_format", "layout")
 
 
 # --- structures ------------------------------

@@ -314,6 +314,15 @@ using_ints: flatten
 """
 
 
+# Those that no program of Python calls there: a number is a tensor without dimensions to the other one.
+NOT_OF_PYTHON = {
+    (name + ending, scalar): tensor
+    for name in ("add", "sub", "mul", "div")
+    for ending in ("", "_")
+    for scalar, tensor in (("Scalar", "Tensor"), ("Scalar_mode", "Tensor_mode"))
+}
+
+
 @functools.cache
 def table() -> dict[str, tuple[str, ...]]:
     """ATen's name -> its overloads.

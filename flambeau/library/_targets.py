@@ -134,8 +134,8 @@ def _class_of(x: Any) -> Any:
 def _of_overload(name: str, overload: str) -> list[Overload]:
     """What computes an overload; AttributeError where nothing does."""
     found = [o for o in overloads("aten", name) if (o.schema.overload_name or "default") == overload]
-    if found:
-        return found
+    if found:  # numbers in the place of tensors go by the others
+        return [*found, *(o for o in overloads("aten", name) if o not in found)]
     known = [t for t in texts().get(name, ()) if (parse_schema("aten::" + t).overload_name or "default") == overload]
     what = "is not run here" if known else "is not known"
     raise AttributeError(f"the overload aten::{name}.{overload} {what}")
