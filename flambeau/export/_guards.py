@@ -8,7 +8,7 @@ from typing import Any
 
 from .._tensor import Tensor
 from ..core.base import display
-from ..utils._pytree import TreeSpec, tree_flatten
+from ..utils._pytree import TreeSpec, tree_flatten, tree_is_leaf
 from ._values import is_tensor
 
 CONSTANTS = (int, float, str, bool, type(None))
@@ -216,6 +216,8 @@ def leaves_of(args: tuple, kwargs: dict[str, Any], in_spec: TreeSpec) -> list[An
     if spec != in_spec:
         try:  # dictionaries in another order of their keys, and subclasses that hold the same
             leaves = in_spec.flatten_up_to(given)
+            if not all(map(tree_is_leaf, leaves)):
+                raise ValueError
         except ValueError:
             raise ValueError(
                 f"Trying to flatten user inputs with exported input tree spec: \n{in_spec}\nbut actually got inputs with tree spec "
