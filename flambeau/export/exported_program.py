@@ -27,6 +27,8 @@ __all__ = ["ExportedProgram", "ModuleCallEntry", "ModuleCallSignature"]
 class ModuleCallSignature:
     """Which nodes a call of a module took and gave, in which structures.
 
+    Raises nothing.
+
     >>> from flambeau.export.exported_program import ModuleCallSignature
     >>> from flambeau.utils._pytree import tree_structure
     >>> signature = ModuleCallSignature([], [], tree_structure(((1,), {})), tree_structure(1))
@@ -50,6 +52,8 @@ class ModuleCallSignature:
 @dataclass
 class ModuleCallEntry:
     """A module of the program that was exported, by its dotted name, and its call where that was preserved.
+
+    Raises nothing.
 
     >>> from flambeau.export.exported_program import ModuleCallEntry
     >>> ModuleCallEntry("layers.0")

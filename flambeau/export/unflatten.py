@@ -26,6 +26,8 @@ __all__ = ["FlatArgsAdapter", "UnflattenedModule", "unflatten"]
 class FlatArgsAdapter:
     """What brings the leaves of other arguments to those that a program takes: subclasses say how.
 
+    NotImplementedError where none does.
+
     >>> from flambeau.export import FlatArgsAdapter
     >>> class Reversed(FlatArgsAdapter):
     ...     def adapt(self, target_spec, input_spec, input_args, metadata=None, obj=None):
@@ -45,7 +47,15 @@ class FlatArgsAdapter:
 
 
 class UnflattenedModule(_LazyGraphModule):
-    """The module that `unflatten` gives: submodules stand under their names, and may be replaced by others that take the same."""
+    """The module that `unflatten` gives: submodules stand under their names, and may be replaced by others that take the same.
+
+    RuntimeError where its graph reads what the modules around it do not give.
+
+    >>> import flambeau as torch
+    >>> program = torch.export.export(torch.nn.Linear(2, 1), (torch.ones(3, 2),))
+    >>> isinstance(torch.export.unflatten(program), torch.export.UnflattenedModule)
+    True
+    """
 
     def process_forward_inputs(self, *args: Any, **kwargs: Any) -> list[Any]:
         """The leaves of a call's arguments, checked."""

@@ -31,7 +31,7 @@ MOST_LETTERS = 4096  # of a name
 _OPERATORS = (
     "add sub mul truediv floordiv mod pow neg pos eq ne lt le gt ge and_ or_ not_ lshift rshift getitem abs"
 ).split()
-_MATH = ("trunc", "floor", "ceil", "sqrt")
+_MATH = {f.__name__: f for f in (math.trunc, math.floor, math.ceil, math.sqrt)}
 _NUMBERS = [name for name in numbers.__all__ if name.startswith("sym_")]
 _TAKEN = frozenset(dir(Module())) | frozenset(dir(GraphModule)) | {"graph", "meta", "self"}
 _ATTRIBUTES = ("as_int", "as_float", "as_bool")
@@ -44,7 +44,7 @@ def function_of(text: str) -> Callable[..., Any]:
     if parts[0] == "_operator" and len(parts) == 2 and parts[1] in _OPERATORS:
         return getattr(operator, parts[1])
     if parts[0] == "math" and len(parts) == 2 and parts[1] in _MATH:
-        return getattr(math, parts[1])
+        return _MATH[parts[1]]
     if parts[0] == "torch" and len(parts) == 2 and parts[1] in _NUMBERS:
         return getattr(numbers, parts[1])
     if (

@@ -25,20 +25,20 @@ _LISTS = {int: "as_ints", bool: "as_bools", float: "as_floats", str: "as_strings
 _HIGHER = {id(function): name for name, function in higher_order.FUNCTIONS.items()}
 _NUMBERS = {id(getattr(numbers, name)): name for name in numbers.__all__}
 # what Python's operators are called in expressions of sizes
-NUMBER_FUNCTIONS = {
-    "eq": "Equality",
-    "ne": "Unequality",
-    "lt": "StrictLessThan",
-    "le": "LessThan",
-    "gt": "StrictGreaterThan",
-    "ge": "GreaterThan",
-    "and_": "And",
-    "or_": "Or",
-    "sym_not": "Not",
-    "truediv": "IntTrueDiv",
-    "sym_float": "ToFloat",
-    "add": "Add",
-    "mul": "Mul",
+NUMBER_FUNCTIONS: dict[Any, str] = {
+    operator.eq: "Equality",
+    operator.ne: "Unequality",
+    operator.lt: "StrictLessThan",
+    operator.le: "LessThan",
+    operator.gt: "StrictGreaterThan",
+    operator.ge: "GreaterThan",
+    operator.and_: "And",
+    operator.or_: "Or",
+    numbers.sym_not: "Not",
+    operator.truediv: "IntTrueDiv",
+    numbers.sym_float: "ToFloat",
+    operator.add: "Add",
+    operator.mul: "Mul",
 }
 _EMPTY = {
     "Tensor": "as_tensors",
@@ -304,7 +304,7 @@ class GraphWriter:
         found = expression(value.meta.get("val"))
         if not hasattr(found, "kind") or isinstance(found, Kept):
             return found
-        name = NUMBER_FUNCTIONS.get(getattr(value.target, "__name__", ""))
+        name = NUMBER_FUNCTIONS.get(value.target)
         operands = [self.known(a) for a in value.args]
         if name is None or any(is_tensor(a) for a in operands):  # a symbol of its own, as PyTorch names it
             prefix, kind = ("zuf", "real") if found.kind == "float" else ("u", "integer")
