@@ -13,7 +13,7 @@ import random
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
-from .expressions import Expr, Number, number, symbol
+from .expressions import Call, Expr, Number, number, symbol
 from .numbers import SymBool, SymFloat, SymInt, SymNumber
 
 LEAST = 2  # sizes of 0 and 1 behave otherwise (broadcasting, contiguity), and are programs of their own
@@ -136,6 +136,8 @@ class Symbols:
         e = self.settled(e)
         if self.known(e, relation) is True:
             return False
+        if relation == "eq" and (bound := _of_extreme(e)) is not None:
+            return self.learn(*bound, why)
         if relation == "eq" and (found := self._solved(e)) is not None:
             self.learn_equal(*found, why)
             return True
@@ -288,6 +290,17 @@ class Symbols:
     def shown(self, n: SymNumber) -> str:
         """The expression."""
         return str(n.name)
+
+
+def _of_extreme(e: Expr) -> tuple[Expr, str] | None:
+    """What x = min(x, y) says, or x = max(x, y): y - x is not negative, or not positive."""
+    for product, _ in e.terms:
+        if len(product) == 1 and isinstance(product[0], Call) and product[0].kind in ("min", "max"):
+            atom = Expr({product: 1})
+            for x, y in (product[0].args, product[0].args[::-1]):
+                if e in (x - atom, atom - x):
+                    return y - x, "ge" if product[0].kind == "min" else "le"
+    return None
 
 
 def as_expr(x: Any) -> Expr | None:

@@ -544,13 +544,5 @@ def _sweep(recorder: Recorder) -> None:
         if node.op == "placeholder":
             if node in constants:
                 recorder.graph.erase_node(node)
-        elif not _has_effect(node):
+        elif node.op == "get_attr" or not recorder.has_effect(node):
             recorder.graph.erase_node(node)
-
-
-def _has_effect(node: Node) -> bool:
-    function = node.target
-    if bool(getattr(function, "writes", False)):
-        return True
-    schema = getattr(function, "_schema", None)
-    return schema is not None and (schema.is_mutable or not schema.returns)

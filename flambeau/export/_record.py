@@ -25,7 +25,7 @@ from ..core.base.tensor import TensorBase
 from ..core.call.operation import Op, behind
 from ..autograd.grad_mode import no_grad
 from ..fx.graph import Graph
-from ..fx.node import Node
+from ..fx.node import Node, map_arg
 from ..graph.record import Recording, place, serial
 from ..library._operators import OpOverload
 from ..library._overloads import NOT_OF_PYTHON
@@ -33,6 +33,7 @@ from ..library._targets import own_target, target
 from ..library._written import written
 from ..operations.declare.registry import REGISTRY
 from ..overrides import TorchFunctionMode
+from ._branches import record_call
 from ._indexing import read, write
 from ._lines import stack_trace, user_line
 from ._values import TensorValue
@@ -133,6 +134,9 @@ class Recorder:
         self.unbacked = 0
         self.asserted: set[str] = set()
         self.submodules: dict[str, Any] = {}  # graphs of branches
+        self.branches = 0
+        self.whole = self.graph  # that of the program, while `graph` may be that of a branch
+        self.captured: dict[Node, Node] | None = None  # in a branch: nodes outside, and the inputs that stand for them
 
     def __enter__(self) -> Recorder:
         if RECORDING.tracer is not None:
@@ -207,7 +211,7 @@ class Recorder:
         prefix = {"parameter": "p_", "buffer": "b_", "constant": "c_"}[kind]
         label = prefix + "".join(c if c.isalnum() else "_" for c in name)
         with self._before_inputs():
-            node = self.graph.create_node("placeholder", label, name=label)
+            node = self.whole.create_node("placeholder", label, name=label)
         node.target = node.name
         self.suspended += 1
         shadow = _shadow(t)
@@ -220,8 +224,8 @@ class Recorder:
 
     def _before_inputs(self) -> Any:
         """Where lifted tensors stand: before the program's inputs, and before anything that is computed."""
-        first = self.first or next((n for n in self.graph.nodes if n.op != "placeholder"), None)
-        return contextlib.nullcontext() if first is None else self.graph.inserting_before(first)
+        first = self.first or next((n for n in self.whole.nodes if n.op != "placeholder"), None)
+        return contextlib.nullcontext() if first is None else self.whole.inserting_before(first)
 
     def _describe(self, found: Traced) -> None:
         found.node.meta["val"] = found.value
@@ -230,6 +234,8 @@ class Recorder:
     def node(self, function: Any, args: tuple, kwargs: dict[str, Any], name: str | None = None) -> Node:
         """A node at the end, with what is known of where it is."""
         wish = name or getattr(function, "_opname", None) or getattr(function, "__name__", None)
+        if self.captured is not None:
+            args, kwargs = map_arg(args, self.inner), map_arg(kwargs, self.inner)
         made = self.graph.create_node("call_function", function, args, kwargs, name=wish)
         trace = stack_trace()
         if trace is not None:
@@ -239,6 +245,45 @@ class Recorder:
         }
         made.meta["torch_fn"] = (made.name, str(function))
         return made
+
+    def inner(self, node: Any) -> Any:
+        """A node of this graph for one outside, of which a branch reads the value."""
+        if self.captured is None or not isinstance(node, Node) or node.graph is self.graph:
+            return node
+        found = self.captured.get(node)
+        if found is None:
+            last = [n for n in self.graph.nodes if n.op == "placeholder"]
+            first = next(iter(self.graph.nodes), None)
+            with (
+                self.graph.inserting_after(last[-1])
+                if last
+                else self.graph.inserting_before(first)
+                if first is not None
+                else contextlib.nullcontext()
+            ):
+                found = self.captured[node] = self.graph.create_node("placeholder", node.name)
+            found.meta.update(node.meta)
+        return found
+
+    def has_effect(self, node: Node) -> bool:
+        """Whether a call writes to an argument, or only checks."""
+        function = node.target
+        if bool(getattr(function, "writes", False)):
+            return True
+        schema = getattr(function, "_schema", None)
+        return schema is not None and (schema.is_mutable or not schema.returns)
+
+    def higher_order(self, name: str, run: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """A call of `cond` and its kin, whose functions become graphs."""
+        return record_call(self, name, run, *args, **kwargs)
+
+    def like(self, value: TensorValue, t: Any, assigned: Mapping[str, int]) -> Any:
+        """A tensor without data for given sizes."""
+        self.suspended += 1
+        try:
+            return _like(value, t, assigned)
+        finally:
+            self.suspended -= 1
 
     def reference(self, x: Any) -> Any:
         """An argument as graphs hold it."""
@@ -345,6 +390,11 @@ class Recorder:
         if x is None or y is None:
             if all(v == outcome.value for v in outcome.name.values) and not self._is_unbacked(outcome):
                 return
+            if self._is_unbacked(outcome):
+                raise GuardOnDataDependentSymNode(
+                    f"Could not guard on data-dependent expression{user_line()}: the program's way depends on a value of a tensor. Let "
+                    "torch.cond choose between two functions, or compute both and choose by torch.where"
+                )
             raise GuardOnDataDependentSymNode(
                 f"Could not guard on an expression of sizes that is no comparison of whole numbers{user_line()}: compare sizes themselves"
             )
@@ -605,8 +655,11 @@ class Recorder:
         if item is not None:
             node = self._item_node(node, item)
         more = self._prober(run, run_args, run_kwargs)
-        sizes = self._sizes_of((run_args, run_kwargs))
-        self._name(node, result, shadows, sizes, more, (), opaque)
+        self.suspended += 1  # shapes are plain numbers here
+        try:
+            self._name(node, result, shadows, self._sizes_of((run_args, run_kwargs)), more, (), opaque)
+        finally:
+            self.suspended -= 1
         return result
 
     def _item_node(self, node: Node, k: int) -> Node:

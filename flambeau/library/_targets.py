@@ -14,6 +14,7 @@ from ..core.base import display
 from ..core.call.operation import Op
 from ..overrides import handle_torch_function, has_torch_function
 from ..utils._pytree import tree_leaves
+from ._higher_order import higher_order
 from ._own import OWN, own_call, own_name
 from ._aten import names
 from ._calls import Overload, Prepared, Unfit, choice, overloads, texts
@@ -171,6 +172,8 @@ class _Room:
         if name.startswith("__"):
             raise AttributeError(name)
         path = (*self._path, name)
+        if path[0] == "higher_order":
+            return namespace_of(name) if len(path) == 1 else higher_order(name)
         if len(path) == 3:
             return target(*path)
         if path[0] not in ("aten", OWN):
