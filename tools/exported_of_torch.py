@@ -125,7 +125,13 @@ class Indexing(nn.Module):
     def forward(self, x, i):
         y = x[:, 1:, ::2]
         y = torch.cat([y, x[:, :1, ::2].expand_as(y)], -1)
-        return y[..., -1], x[i], torch.where(x > 0.5, x, -1.0), self.steps * 2 + x.flatten()[:3], x[0, None, 1]
+        return (
+            y[..., -1],
+            x[i],
+            torch.where(x > 0.5, x, -1.0),
+            self.steps * 2 + x.flatten()[:3],
+            x[0, None, 1],
+        )
 
 
 class Branches(nn.Module):

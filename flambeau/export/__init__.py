@@ -15,18 +15,22 @@ from ._saving import load, save
 from .dynamic_shapes import Dim, ShapesCollection, dims
 from .exported_program import ExportedProgram, ModuleCallEntry, ModuleCallSignature
 from .graph_signature import ExportBackwardSignature, ExportGraphSignature
+from .unflatten import FlatArgsAdapter, UnflattenedModule, unflatten
 
 __all__ = [
     "Dim",
     "ExportBackwardSignature",
     "ExportGraphSignature",
     "ExportedProgram",
+    "FlatArgsAdapter",
     "ModuleCallEntry",
     "ModuleCallSignature",
     "ShapesCollection",
+    "UnflattenedModule",
     "dims",
     "export",
     "load",
     "save",
+    "unflatten",
 ]
 __getattr__ = _refusing("export")

@@ -309,7 +309,7 @@ def _settled(symbols: Symbols, value: Any) -> Any:
         shape = tuple(settle(symbols, n) for n in value.shape)
         strides = tuple(settle(symbols, n) for n in value.strides)
         return type(value)(shape, value.dtype, strides, value.device, value.requires_grad, value.layout, value.offset)
-    return value
+    return tuple(_settled(symbols, v) for v in value) if type(value) is tuple else value
 
 
 def _argument(node: Node, value: Any) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 
 from .._tensor import Tensor
 from ..core.base import display
-from ..utils._pytree import TreeSpec, tree_flatten
+from ..utils._pytree import TreeSpec, tree_flatten, tree_is_leaf
 from ._values import is_tensor
 
 CONSTANTS = (int, float, str, bool, type(None))
@@ -128,7 +128,7 @@ class Guards:
                 sizes[unknown[0]] = solution
             elif unknown and (follows, found) not in sizes.later:
                 sizes.later.append((follows, found))
-            elif not unknown and (wanted := size.value(sizes)) != found:
+            elif not unknown and (wanted := _number_of(size, sizes)) != found:
                 raise Violation(
                     f"{guard} == {size}", f"Expected input at {told} to be equal to {wanted}, but got {found}"
                 )
@@ -153,6 +153,14 @@ class Guards:
                     + (f" in {symbol} of {size}" if size != symbol else "")
                     + f", but got {found}",
                 )
+
+
+def _number_of(size: Any, sizes: Mapping[str, int]) -> int | None:
+    """The number of an expression; None where it has none, as for a division by 0."""
+    try:
+        return size.value(sizes)
+    except ArithmeticError:
+        return None
 
 
 def _constant(path: str, value: Any) -> Callable[[Any, _Sizes], None]:
@@ -208,6 +216,8 @@ def leaves_of(args: tuple, kwargs: dict[str, Any], in_spec: TreeSpec) -> list[An
     if spec != in_spec:
         try:  # dictionaries in another order of their keys, and subclasses that hold the same
             leaves = in_spec.flatten_up_to(given)
+            if not all(map(tree_is_leaf, leaves)):
+                raise ValueError
         except ValueError:
             raise ValueError(
                 f"Trying to flatten user inputs with exported input tree spec: \n{in_spec}\nbut actually got inputs with tree spec "

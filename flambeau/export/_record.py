@@ -668,10 +668,15 @@ class Recorder:
             self._describe(found)
             self.enter(result, found)
         elif isinstance(result, (tuple, list)) and any(isinstance(x, TensorBase) for x in _leaves(result)):
+            known: list[Any] = []
             for k, each in enumerate(result):
                 if isinstance(each, (TensorBase, tuple, list)):
                     inner = self._item_node(node, k)
                     self._name(inner, each, [s[k] for s in shadows], sizes, more, (*path, k), opaque)
+                    known.append(inner.meta.get("val"))
+                else:
+                    known.append(None)
+            node.meta["val"] = tuple(known)
 
     def _described(
         self, t: Any, shadows: Sequence[Any], sizes: list[Expr], more: Any, path: tuple[int, ...], opaque: bool

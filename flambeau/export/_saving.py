@@ -49,7 +49,9 @@ def save(
             f"The 'ep' parameter must be an instance of 'ExportedProgram', got '{type(ep).__name__}' instead."
         )
     if opset_version is not None:
-        raise ValueError(f"{display.NAME}.export.save: other versions of the operations than ours are not written")
+        raise ValueError(
+            f"{display.NAME}.export.save: other versions of the operations than ours are not written"
+        )
     write(ep, f, extra_files, pickle_protocol)
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from .._tensor import Tensor
 from ..fx._code import TreeInfo, _PyTreeCodeGen
+from ..fx._lazy_graph_module import _LazyGraphModule
 from ..fx.graph import Graph
 from ..fx.graph_module import GraphModule
 from ..fx.node import Node, map_arg
@@ -31,11 +32,11 @@ def unlifted(program: ExportedProgram, check_guards: bool) -> GraphModule:
         raise AssertionError("ExportedProgram.module(): the program does not say which arguments it takes")
     graph = _graph(program)
     names = names_of(program)
-    graph.set_codegen(_Keywords(TreeInfo(names, call.in_spec, call.out_spec)))
-    module = GraphModule(_root(program, graph), graph)
+    graph.set_codegen(Keywords(TreeInfo(names, call.in_spec, call.out_spec)))
+    module: GraphModule = _LazyGraphModule(_root(program, graph), graph, "GraphModule")
     _set_kinds(program, module)
     module.meta.update(program.graph_module.meta)
-    module.register_forward_pre_hook(_Checked(program, names, check_guards), with_kwargs=True)
+    module.register_forward_pre_hook(Checked(program, names, check_guards), with_kwargs=True)
     module.train = types.MethodType(_no_train, module)  # type: ignore[method-assign]
     module.eval = types.MethodType(_no_eval, module)  # type: ignore[method-assign]
     return module
@@ -134,7 +135,7 @@ def _owner(module: Module, target: str) -> tuple[Module, str]:
 
 
 # --- its arguments ------------------------------
-class _Keywords(_PyTreeCodeGen):
+class Keywords(_PyTreeCodeGen):
     """Code that takes positional arguments, then those that the program was exported with by name."""
 
     def gen_fn_def(self, free_vars: list[str], maybe_return_annotation: str) -> str:
@@ -166,7 +167,9 @@ def names_of(program: ExportedProgram) -> list[str]:
 
 
 def _is_parameter(name: str) -> bool:
-    return name.isidentifier() and not keyword.iskeyword(name) and name != "self" and not name.startswith("__")
+    return (
+        name.isidentifier() and not keyword.iskeyword(name) and name != "self" and not name.startswith("__")
+    )
 
 
 def leaves_of_pair(spec: TreeSpec) -> None:
@@ -180,7 +183,7 @@ def leaves_of_pair(spec: TreeSpec) -> None:
         raise ValueError(f"an exported program takes a tuple and a dictionary, its structure is {spec}")
 
 
-class _Checked:
+class Checked:
     """The hook that checks a call's arguments before anything of the program runs."""
 
     def __init__(self, program: ExportedProgram, names: list[str], as_guards: bool) -> None:
@@ -195,13 +198,18 @@ class _Checked:
     def __call__(
         self, module: Module, args: tuple, kwargs: dict[str, Any]
     ) -> tuple[tuple, dict[str, Any]] | None:
+        self.leaves(args, kwargs)
+        return None
+
+    def leaves(self, args: tuple, kwargs: dict[str, Any]) -> list[Any]:
+        """The leaves of a call's arguments, checked."""
         leaves = leaves_of(args, kwargs, self.in_spec)
         try:
             self.guards.check(leaves)
         except Violation as violation:
             found = violation
         else:
-            return None
+            return leaves
         if self.as_guards:
             raise AssertionError(f"Guard failed: {found.guard} ({found.told})")
         raise RuntimeError(found.told)

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from .._tensor import Tensor
 from ..core.base import display
 from ..fx._code import CodeGen
+from ..fx._lazy_graph_module import _LazyGraphModule
 from ..fx.graph import Graph
 from ..fx.graph_module import GraphModule
 from ..nn.modules.module import Module
@@ -25,6 +26,8 @@ __all__ = ["ExportedProgram", "ModuleCallEntry", "ModuleCallSignature"]
 @dataclass
 class ModuleCallSignature:
     """Which nodes a call of a module took and gave, in which structures.
+
+    Raises nothing.
 
     >>> from flambeau.export.exported_program import ModuleCallSignature
     >>> from flambeau.utils._pytree import tree_structure
@@ -49,6 +52,8 @@ class ModuleCallSignature:
 @dataclass
 class ModuleCallEntry:
     """A module of the program that was exported, by its dotted name, and its call where that was preserved.
+
+    Raises nothing.
 
     >>> from flambeau.export.exported_program import ModuleCallEntry
     >>> ModuleCallEntry("layers.0")
@@ -119,7 +124,7 @@ class ExportedProgram:
         if module_call_graph is None:
             raise AssertionError("ExportedProgram(): module_call_graph must not be None")
         graph.set_codegen(CodeGen())  # arguments one by one
-        self._graph_module = GraphModule(root, graph)
+        self._graph_module: GraphModule = _LazyGraphModule(root, graph, "GraphModule")
         self._graph_signature = graph_signature
         self._state_dict = state_dict
         self._range_constraints = dict(range_constraints)

@@ -29,42 +29,84 @@ __all__ = [
 
 @dataclass
 class TensorArgument:
-    """A tensor, by the name of its node in the graph."""
+    """A tensor, by the name of its node in the graph.
+
+    Raises nothing.
+
+    >>> from flambeau.export.graph_signature import TensorArgument
+    >>> TensorArgument("x")
+    TensorArgument(name='x')
+    """
 
     name: str
 
 
 @dataclass
 class TokenArgument:
-    """What orders effects in PyTorch's graphs, by the name of its node."""
+    """What orders effects in PyTorch's graphs, by the name of its node.
+
+    Raises nothing.
+
+    >>> from flambeau.export.graph_signature import TokenArgument
+    >>> TokenArgument("token")
+    TokenArgument(name='token')
+    """
 
     name: str
 
 
 @dataclass
 class SymIntArgument:
-    """An integer that follows from sizes, by the name of its node."""
+    """An integer that follows from sizes, by the name of its node.
+
+    Raises nothing.
+
+    >>> from flambeau.export.graph_signature import SymIntArgument
+    >>> SymIntArgument("sym_size_int")
+    SymIntArgument(name='sym_size_int')
+    """
 
     name: str
 
 
 @dataclass
 class SymFloatArgument:
-    """A number that follows from sizes, by the name of its node."""
+    """A number that follows from sizes, by the name of its node.
+
+    Raises nothing.
+
+    >>> from flambeau.export.graph_signature import SymFloatArgument
+    >>> SymFloatArgument("truediv")
+    SymFloatArgument(name='truediv')
+    """
 
     name: str
 
 
 @dataclass
 class SymBoolArgument:
-    """A truth value that follows from sizes, by the name of its node."""
+    """A truth value that follows from sizes, by the name of its node.
+
+    Raises nothing.
+
+    >>> from flambeau.export.graph_signature import SymBoolArgument
+    >>> SymBoolArgument("ge")
+    SymBoolArgument(name='ge')
+    """
 
     name: str
 
 
 @dataclass
 class CustomObjArgument:
-    """An object of a class that is registered with PyTorch, by the name of its node."""
+    """An object of a class that is registered with PyTorch, by the name of its node.
+
+    Raises nothing.
+
+    >>> from flambeau.export.graph_signature import CustomObjArgument
+    >>> CustomObjArgument("obj", "lib.Queue")
+    CustomObjArgument(name='obj', class_fqn='lib.Queue', fake_val=None)
+    """
 
     name: str
     class_fqn: str
@@ -73,7 +115,14 @@ class CustomObjArgument:
 
 @dataclass
 class ConstantArgument:
-    """A number, text or None that the graph was exported for."""
+    """A number, text or None that the graph was exported for.
+
+    Raises nothing.
+
+    >>> from flambeau.export.graph_signature import ConstantArgument
+    >>> ConstantArgument("k", 2)
+    ConstantArgument(name='k', value=2)
+    """
 
     name: str
     value: int | float | bool | str | None
@@ -181,7 +230,14 @@ def _target(target: str | None) -> str:
 
 @dataclass
 class ExportBackwardSignature:
-    """Which outputs of a graph with a backward pass are the loss and the gradients."""
+    """Which outputs of a graph with a backward pass are the loss and the gradients.
+
+    Raises nothing.
+
+    >>> from flambeau.export.graph_signature import ExportBackwardSignature
+    >>> ExportBackwardSignature({}, {}, "loss")
+    ExportBackwardSignature(gradients_to_parameters={}, gradients_to_user_inputs={}, loss_output='loss')
+    """
 
     gradients_to_parameters: dict[str, str] = field(default_factory=dict)
     gradients_to_user_inputs: dict[str, str] = field(default_factory=dict)
@@ -201,6 +257,8 @@ class ExportGraphSignature:
 
     Inputs are parameters, buffers and constants, then the leaves of what the caller gives; outputs are what is written back to
     buffers, parameters and inputs, then the leaves of the result.
+
+    RuntimeError where a token stands among the user's inputs or outputs.
 
     >>> from flambeau.export.graph_signature import *
     >>> x, y = TensorArgument("x"), TensorArgument("relu")

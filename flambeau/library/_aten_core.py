@@ -59,7 +59,17 @@ step("_cdist_forward(Tensor x1, Tensor x2, float p, int? compute_mode) -> Tensor
 step("_pdist_forward(Tensor self, float p=2) -> Tensor")(lambda x, p=2.0: names()["pdist"](x, p))
 
 
-def _bag(weight, indices, offsets, scale_grad_by_freq=False, mode=0, sparse=False, weights=None, last=False, padding=-1):
+def _bag(
+    weight,
+    indices,
+    offsets,
+    scale_grad_by_freq=False,
+    mode=0,
+    sparse=False,
+    weights=None,
+    last=False,
+    padding=-1,
+):
     """The bags, and three tensors that only their backward pass in ATen reads."""
     reduced = ("sum", "mean", "max")[mode]
     found = REGISTRY["embedding_bag"].function(

@@ -143,7 +143,6 @@ def _of_overload(name: str, overload: str) -> list[Overload]:
     raise AttributeError(f"the overload aten::{name}.{overload} {what}")
 
 
-@functools.cache
 def target(namespace: str, name: str, overload: str = "default") -> Any:
     """The function that stands for an overload in graphs; AttributeError where there is none.
 
@@ -152,7 +151,10 @@ def target(namespace: str, name: str, overload: str = "default") -> Any:
     <OpOverload(op='aten.sym_size', overload='int')>
     """
     defined = DEFINED.get(namespace, {}).get(name, {}).get(overload)
-    return Target(namespace, name, overload) if defined is None else defined
+    return _known(namespace, name, overload) if defined is None else defined
+
+
+_known = functools.cache(Target)
 
 
 def own_target(op: Op) -> Target | None:

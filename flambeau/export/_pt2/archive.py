@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import os
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pickle import UnpicklingError
 from typing import Any
@@ -20,8 +20,8 @@ from ..exported_program import ExportedProgram, ModuleCallEntry, ModuleCallSigna
 from ..graph_signature import ExportGraphSignature
 from . import payload, schema
 from .reader import MOST_NODES, GraphReader, check_name
-from .texts import parsed
 from .signature import argument_spec, input_spec, output_spec
+from .texts import Kept, parsed
 
 FORMAT, ARCHIVE_VERSION = "pt2", 0
 WEIGHTS, CONSTANTS, MODELS, SAMPLES, EXTRA = (
@@ -37,13 +37,17 @@ MOST_NAMES = 1 << 16
 @contextmanager
 def named(f: Any, who: str) -> Iterator[None]:
     """Put the function's name and the file's before what is wrong with it."""
-    where = f"{display.NAME}.{who}: " + ("" if hasattr(f, "read") or hasattr(f, "write") else f"{os.fspath(f)!r}: ")
+    where = f"{display.NAME}.{who}: " + (
+        "" if hasattr(f, "read") or hasattr(f, "write") else f"{os.fspath(f)!r}: "
+    )
     try:
         yield
     except Damaged as error:
         raise RuntimeError(f"{where}{error}") from None
     except (UnpicklingError, SpecViolationError) as error:
         raise RuntimeError(f"{where}{error}") from None
+    except RecursionError:
+        raise RuntimeError(f"{where}graphs, arguments or structures lie in each other too deep") from None
     except EOFError as error:
         raise EOFError(f"{where}{error}") from None
 
@@ -80,7 +84,9 @@ def opened(file: Any) -> tuple[Archive, str]:
         "this is no zip archive, so no program that export.save wrote",
     )
     archive = Archive(source, inflating=True)
-    roots = [n.partition("/")[0] for n in archive.entries if n.endswith("/archive_format") and n.count("/") == 1]
+    roots = [
+        n.partition("/")[0] for n in archive.entries if n.endswith("/archive_format") and n.count("/") == 1
+    ]
     if len(roots) != 1:
         old = any(n.startswith("serialized_exported_program.json") for n in archive.entries)
         raise Damaged(
@@ -197,7 +203,9 @@ def _structure(text: str) -> Any:
     except (ValueError, TypeError, AttributeError, KeyError, IndexError, RecursionError) as error:
         raise Damaged(f"a structure of arguments is damaged: {str(error)[:200]}") from None
     except NotImplementedError as error:
-        raise Damaged(f"a structure of arguments is of a class that is not registered: {str(error)[:200]}") from None
+        raise Damaged(
+            f"a structure of arguments is of a class that is not registered: {str(error)[:200]}"
+        ) from None
     require(found.num_nodes <= MOST_NAMES, f"a structure of {found.num_nodes} parts")
     return found
 
@@ -215,7 +223,9 @@ def _check_called(program: ExportedProgram) -> None:
 
     try:
         call = program.call_spec
-        require(call.in_spec is not None and call.out_spec is not None, "it is not said which arguments it takes")
+        require(
+            call.in_spec is not None and call.out_spec is not None, "it is not said which arguments it takes"
+        )
         names_of(program)
     except (ValueError, AssertionError) as error:
         raise Damaged(str(error)[:300]) from None
@@ -227,6 +237,9 @@ def _check_called(program: ExportedProgram) -> None:
     for node in program.graph.nodes:
         if node.op == "placeholder" and "val" not in node.meta:
             raise Damaged(f"nothing is told of the input {short(node.name)}")
+        for size in getattr(node.meta.get("val"), "shape", ()) if node.op == "placeholder" else ():
+            if isinstance(size, Kept):
+                raise Damaged(f"the input {node.name} has a size that is not computed here: {size.text[:80]}")
 
 
 def _samples(archive: Archive, name: str, program: ExportedProgram, map_location: Any) -> Any:
@@ -236,11 +249,13 @@ def _samples(archive: Archive, name: str, program: ExportedProgram, map_location
     data = archive.read(name)
     if not data:
         return None
+    require(data[:4] == b"PK\3\4", "the sample inputs are nothing that save wrote")
     try:
         found = load_file(io.BytesIO(data), map_location, weights_only=True)
     except UnpicklingError as error:
         warnings.warn(
-            f"{display.NAME}.export.load: the program's sample inputs are left out: {str(error)[:200]}", stacklevel=5
+            f"{display.NAME}.export.load: the program's sample inputs are left out: {str(error)[:200]}",
+            stacklevel=5,
         )
         return None
     except RuntimeError as error:

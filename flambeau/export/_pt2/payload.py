@@ -58,7 +58,10 @@ class _Reader:
         if key not in self.made:
             storage = self.storages.get(path)
             if storage is None:
-                storage = self.storages[path] = self.zip.load(entry, kind, place(meta["device"]))
+                try:
+                    storage = self.storages[path] = self.zip.load(entry, kind, place(meta["device"]))
+                except RuntimeError as error:  # of a device that is not here, or no device
+                    raise Damaged(f"{short(name)}: {error}") from None
             made = placed(storage, kind, offset, sizes, strides)
             wanted = meta["requires_grad"] and (kind.is_floating_point or kind.is_complex)
             self.made[key] = Parameter(made, wanted) if payload["is_param"] else made
@@ -68,7 +71,9 @@ class _Reader:
         """A tensor that `save` wrote; objects of other classes are not made."""
         import io
 
-        found = load_file(io.BytesIO(self.archive.read(entry)), self.map_location, weights_only=True)
+        data = self.archive.read(entry)
+        require(data[:4] == b"PK\3\4", f"{short(name)} is no tensor that save wrote")
+        found = load_file(io.BytesIO(data), self.map_location, weights_only=True)
         require(isinstance(found, Tensor), f"{short(name)} is a {type(found).__name__}, not a tensor")
         return found
 
@@ -80,7 +85,8 @@ def _number(name: str, size: Any) -> int:
 
 def place(device: Any) -> str:
     """A device of the schema as text."""
-    return device["type"] if device["index"] is None else f"{device['type']}:{device['index']}"
+    index = device.get("index")
+    return device["type"] if index is None else f"{device['type']}:{index}"
 
 
 # --- writing ------------------------------

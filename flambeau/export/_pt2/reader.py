@@ -15,6 +15,7 @@ from ..._files.errors import Damaged, require, short
 from ..._higher_order_ops import exported as higher_order
 from ..._symbols import numbers
 from ...core.base.dtypes import device as Device
+from ...fx._lazy_graph_module import _LazyGraphModule
 from ...fx.graph import Graph
 from ...fx.graph_module import GraphModule
 from ...fx.node import Node
@@ -26,10 +27,11 @@ from .payload import place
 from .texts import Kept, parsed
 
 MOST_NODES = 1 << 20
+MOST_LETTERS = 4096  # of a name
 _OPERATORS = (
     "add sub mul truediv floordiv mod pow neg pos eq ne lt le gt ge and_ or_ not_ lshift rshift getitem abs"
 ).split()
-_MATH = ("trunc", "floor", "ceil", "sqrt")
+_MATH = {f.__name__: f for f in (math.trunc, math.floor, math.ceil, math.sqrt)}
 _NUMBERS = [name for name in numbers.__all__ if name.startswith("sym_")]
 _TAKEN = frozenset(dir(Module())) | frozenset(dir(GraphModule)) | {"graph", "meta", "self"}
 _ATTRIBUTES = ("as_int", "as_float", "as_bool")
@@ -42,14 +44,20 @@ def function_of(text: str) -> Callable[..., Any]:
     if parts[0] == "_operator" and len(parts) == 2 and parts[1] in _OPERATORS:
         return getattr(operator, parts[1])
     if parts[0] == "math" and len(parts) == 2 and parts[1] in _MATH:
-        return getattr(math, parts[1])
+        return _MATH[parts[1]]
     if parts[0] == "torch" and len(parts) == 2 and parts[1] in _NUMBERS:
         return getattr(numbers, parts[1])
-    if parts[:2] == ["torch", "ops"] and len(parts) == 4 and parts[2] == "higher_order" or parts[:3] == [
-        "torch",
-        "ops",
-        "higher_order",
-    ]:
+    if (
+        parts[:2] == ["torch", "ops"]
+        and len(parts) == 4
+        and parts[2] == "higher_order"
+        or parts[:3]
+        == [
+            "torch",
+            "ops",
+            "higher_order",
+        ]
+    ):
         found = higher_order.FUNCTIONS.get(parts[-1]) if len(parts) == 4 else None
         if found is None:
             raise Damaged(f"{short(text)} is not run here: it is no control flow that this library has")
@@ -66,7 +74,13 @@ def check_name(name: str, what: str) -> str:
     """A dotted name of a parameter, a buffer or a graph; Damaged for one that modules cannot have."""
     parts = name.split(".")
     plain = all(p and p.isascii() and (p.isidentifier() or p.isdigit()) for p in parts)
-    if not plain or parts[-1] in _TAKEN or any(p.startswith("__") for p in parts) or len(parts) > 64:
+    if (
+        len(name) > MOST_LETTERS
+        or not plain
+        or parts[-1] in _TAKEN
+        or any(p.startswith("__") for p in parts)
+        or len(parts) > 64
+    ):
         raise Damaged(f"{short(name)} is no name of a {what}")
     if any(p in _TAKEN for p in parts[:-1]):
         raise Damaged(f"{short(name)} is no name of a {what}: modules keep a part of it for themselves")
@@ -108,7 +122,7 @@ class GraphReader:
         single = bool(told.get("is_single_tensor_return"))
         require(not single or len(outputs) == 1, f"a graph of one result has {len(outputs)}")
         self.graph.output(outputs[0] if single else outputs)
-        return GraphModule(self.root, self.graph)
+        return _LazyGraphModule(self.root, self.graph, "GraphModule")
 
     # --- values ---
     def _input(self, argument: Any, constant: str) -> None:
@@ -118,7 +132,9 @@ class GraphReader:
         elif kind in ("as_sym_int", "as_sym_float", "as_sym_bool") and "as_name" in value:
             self._placeholder(value["as_name"])
         elif kind in ("as_int", "as_float", "as_bool", "as_none", "as_string"):
-            node = self.graph.create_node("placeholder", _identifier(constant or "arg"), name=constant or "arg")
+            node = self.graph.create_node(
+                "placeholder", _identifier(constant or "arg"), name=constant or "arg"
+            )
             node.meta["val"] = self.value(argument)
             self.nodes.setdefault(constant, node)
         else:
@@ -347,7 +363,8 @@ class GraphReader:
 
 def _identifier(name: str) -> str:
     require(
-        name.isidentifier() and name.isascii() and not name.startswith("__"), f"{short(name)} is no name of an input"
+        name.isidentifier() and name.isascii() and not name.startswith("__"),
+        f"{short(name)} is no name of an input",
     )
     return name
 

@@ -20,10 +20,10 @@ MOST_BYTES = 1 << 28  # of a program's JSON
 MOST_DEPTH = 64  # of graphs in graphs, and of arguments in arguments
 
 # The schema's numbers of dtypes, layouts and memory formats.
-_DTYPES = (
-    "uint8 int8 int16 int32 int64 float16 float32 float64 complex32 complex64 complex128 bool bfloat16".split()
+_DTYPES = "uint8 int8 int16 int32 int64 float16 float32 float64 complex32 complex64 complex128 bool bfloat16".split()
+_LATER = (
+    "uint16 float8_e4m3fn float8_e5m2 float8_e4m3fnuz float8_e5m2fnuz float8_e8m0fnu uint32 uint64".split()
 )
-_LATER = "uint16 float8_e4m3fn float8_e5m2 float8_e4m3fnuz float8_e5m2fnuz float8_e8m0fnu uint32 uint64".split()
 _NAMES = {**dict(enumerate(_DTYPES, 1)), **dict(enumerate(_LATER, 28))}
 DTYPES = {code: by_name[name] for code, name in _NAMES.items() if name in by_name}
 LAYOUTS = {1: formats.sparse_coo, 2: formats.sparse_csr, 7: formats.strided}
@@ -207,7 +207,10 @@ def parsed(data: bytes, kind: str, what: str) -> Any:
         found = json.loads(data.decode(), parse_constant=_refused, object_pairs_hook=_once)
     except (ValueError, RecursionError) as error:
         raise Damaged(f"{what} is no JSON: {str(error)[:200]}") from None
-    return checked(found, kind, what)
+    try:
+        return checked(found, kind, what)
+    except RecursionError:
+        raise Damaged(f"{what}: graphs and arguments lie in each other too deep") from None
 
 
 def _refused(word: str) -> Any:

@@ -116,7 +116,9 @@ def told_constant(value: Any) -> dict[str, Any]:
         return {"as_float": schema.shown(value)}
     kinds = {bool: "as_bool", int: "as_int", str: "as_string"}
     if type(value) not in kinds:
-        raise RuntimeError(f"export.save(): a constant of the class {type(value).__name__} is written nowhere")
+        raise RuntimeError(
+            f"export.save(): a constant of the class {type(value).__name__} is written nowhere"
+        )
     return {kinds[type(value)]: value}
 
 

@@ -256,8 +256,12 @@ def written(size: Any) -> str:
     """
     if isinstance(size, Kept):
         return size.text
+    if isinstance(size, bool):
+        return str(size).lower()
     if isinstance(size, int):
         return f"Integer({size})"
+    if isinstance(size, float):
+        return f"Float('{size!r}', precision=53)"
     return _joined("Add", [_product(product, c) for product, c in size.terms])
 
 

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import json
-import math
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from ..._higher_order_ops import exported as higher_order
 from ..._symbols import numbers
 from ..._symbols.expressions import Expr
 from ...core.base.dtypes import device as Device
-from ...core.call.operation import Op
+from ...core.call.operation import Op, behind
 from ...core.make.create import empty
 from ...fx.graph_module import GraphModule
 from ...fx.node import Node, map_arg
 from ...library._written import written as written_call
-from ...utils._pytree import tree_leaves
 from .._values import is_tensor
 from . import payload, schema
 from .reader import KEYWORD, POSITIONAL
@@ -26,6 +24,22 @@ from .texts import Kept, expression, written
 _LISTS = {int: "as_ints", bool: "as_bools", float: "as_floats", str: "as_strings"}
 _HIGHER = {id(function): name for name, function in higher_order.FUNCTIONS.items()}
 _NUMBERS = {id(getattr(numbers, name)): name for name in numbers.__all__}
+# what Python's operators are called in expressions of sizes
+NUMBER_FUNCTIONS: dict[Any, str] = {
+    operator.eq: "Equality",
+    operator.ne: "Unequality",
+    operator.lt: "StrictLessThan",
+    operator.le: "LessThan",
+    operator.gt: "StrictGreaterThan",
+    operator.ge: "GreaterThan",
+    operator.and_: "And",
+    operator.or_: "Or",
+    numbers.sym_not: "Not",
+    operator.truediv: "IntTrueDiv",
+    numbers.sym_float: "ToFloat",
+    operator.add: "Add",
+    operator.mul: "Mul",
+}
 _EMPTY = {
     "Tensor": "as_tensors",
     "int": "as_ints",
@@ -65,14 +79,17 @@ class GraphWriter:
             "custom_obj_values": {},
             "sym_float_values": {},
         }
-        self.items: dict[Node, dict[Any, str]] = {}  # of nodes with several results: the names of those that are read
+        self.items: dict[
+            Node, dict[Any, str]
+        ] = {}  # of nodes with several results: the names of those that are read
         self.same: dict[Node, str] = {}
 
     def write(self) -> dict[str, Any]:
         """The graph as the schema has it."""
         for node in self.module.graph.nodes:
-            if node.target is operator.getitem and isinstance(node.args[0], Node) and self._is_several(node.args[0]):
-                names = self.items.setdefault(node.args[0], {})
+            source = node.args[0] if node.target is operator.getitem else None
+            if isinstance(source, Node) and not is_tensor(source.meta.get("val")):
+                names = self.items.setdefault(source, {})
                 self.same[node] = names.setdefault(node.args[1], node.name)
         for node in self.module.graph.nodes:
             try:
@@ -80,9 +97,6 @@ class GraphWriter:
             except SerializeError as error:
                 raise SerializeError(f"{node.name}: {error}") from None
         return self.told
-
-    def _is_several(self, node: Node) -> bool:
-        return isinstance(node.meta.get("val"), (tuple, list))
 
     def _node(self, node: Node) -> None:
         if node.op == "placeholder":
@@ -126,7 +140,13 @@ class GraphWriter:
         if is_tensor(value):
             self.told["tensor_values"][name] = payload.tensor_meta(value, self.size)
             return {"as_tensor": {"name": name}}
-        kind = value.kind if isinstance(value, Kept) else "int" if isinstance(value, Expr) else type(value).__name__
+        kind = (
+            value.kind
+            if isinstance(value, Kept)
+            else "int"
+            if isinstance(value, Expr)
+            else type(value).__name__
+        )
         if kind not in ("int", "float", "bool"):
             raise SerializeError(f"a result of the class {kind} is written nowhere")
         if isinstance(value, (Expr, Kept)):
@@ -191,7 +211,9 @@ class GraphWriter:
         for number in ("int", "float", "bool"):
             if names <= {f"as_sym_{number}", f"as_{number}"}:
                 return {
-                    f"as_sym_{number}s": [t.get(f"as_sym_{number}", t if f"as_{number}" in t else None) for t in told]
+                    f"as_sym_{number}s": [
+                        t.get(f"as_sym_{number}", t if f"as_{number}" in t else None) for t in told
+                    ]
                 }
         if names == {"as_tensors"}:
             return {"as_nested_tensors": [t["as_tensors"] for t in told]}
@@ -261,9 +283,11 @@ class GraphWriter:
         stands: dict[int, Any] = {}
         args = map_arg(node.args, lambda n: _stand_in(n, stands))
         kwargs = map_arg(node.kwargs, lambda n: _stand_in(n, stands))
-        found = written_call(op, args, kwargs)
+        found = written_call(behind(op), args, kwargs)
         if found is None:
-            raise SerializeError(f"{op.__name__} with these arguments is no call of ATen; run_decompositions takes it apart")
+            raise SerializeError(
+                f"{op.__name__} with these arguments is no call of ATen; run_decompositions takes it apart"
+            )
         overload = found.overload
         inputs = []
         for k, (name, value) in enumerate(found.values):
@@ -273,8 +297,24 @@ class GraphWriter:
         target = f"torch.ops.aten.{told.name.removeprefix('aten::')}.{told.overload_name or 'default'}"
         return Call(target, inputs, told, found.item)
 
+    def known(self, value: Any) -> Any:
+        """A number as an expression: the one that was recorded, or that of the node which computes it."""
+        if not isinstance(value, Node):
+            return value
+        found = expression(value.meta.get("val"))
+        if not hasattr(found, "kind") or isinstance(found, Kept):
+            return found
+        name = NUMBER_FUNCTIONS.get(value.target)
+        operands = [self.known(a) for a in value.args]
+        if name is None or any(is_tensor(a) for a in operands):  # a symbol of its own, as PyTorch names it
+            prefix, kind = ("zuf", "real") if found.kind == "float" else ("u", "integer")
+            return Kept(f"Symbol('{prefix}{value._place}', {kind}=True)", (), found.kind)
+        return Kept(f"{name}({', '.join(map(written, operands))})", (), found.kind)
+
     def _outputs(self, node: Node, call: Call) -> list[dict[str, Any]]:
         value = node.meta.get("val")
+        if hasattr(value, "kind"):
+            value = self.known(node)
         if call.schema is not None and not call.schema.returns:
             return []
         if call.item is not None:
@@ -282,6 +322,8 @@ class GraphWriter:
                 self.result(node.name if k == call.item else f"{node.name}_unused_{k}", value)
                 for k in range(len(call.schema.returns))
             ]
+        if value is None and node in self.items and call.schema is not None and len(call.schema.returns) > 1:
+            value = self._of_items(node, len(call.schema.returns))
         if not isinstance(value, (tuple, list)):
             if value is None and node.users:
                 raise SerializeError("nothing is known of its result (meta['val'])")
@@ -290,6 +332,11 @@ class GraphWriter:
         if call.schema is not None and len(call.schema.returns) == 1:
             return [{"as_tensors": [self._item(node, names, k, v)["as_tensor"] for k, v in enumerate(value)]}]
         return [self._item(node, names, k, v) for k, v in enumerate(value)]
+
+    def _of_items(self, node: Node, count: int) -> tuple[Any, ...]:
+        """What is known of several results by those that are read: of others, which nothing reads, the same is told."""
+        known = {user.args[1]: user.meta.get("val") for user in node.users if user.target is operator.getitem}
+        return tuple(known.get(k, next(iter(known.values()))) for k in range(count))
 
     def _item(self, node: Node, names: dict[Any, str], k: int, value: Any) -> dict[str, Any]:
         name = names.get(k, f"{node.name}_unused_{k}")
@@ -305,7 +352,9 @@ def _stand_in(node: Node, stands: dict[int, Any]) -> Any:
     """A tensor without data, or what stands for a number, in the place of a node."""
     value = expression(node.meta.get("val"))
     if is_tensor(value):
-        made: Any = empty([n if isinstance(n, int) else 2 for n in value.shape], dtype=value.dtype, device="meta")
+        made: Any = empty(
+            [n if isinstance(n, int) else 2 for n in value.shape], dtype=value.dtype, device="meta"
+        )
     else:
         made = _Number()
         made.value = value
