@@ -328,6 +328,8 @@ def _parsed(node: ast.expr) -> Expr:
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
         args = [_parsed(a) for a in node.args]
         name = node.func.id
+        if name not in _FUNCTIONS or len(args) < 2:
+            raise SyntaxError
         found = args[0]
         for other in args[1:]:
             found = call(_FUNCTIONS[name], found, other)

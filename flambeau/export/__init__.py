@@ -12,6 +12,7 @@ from __future__ import annotations
 from .._compat.absent import refusing as _refusing
 from ._export import export
 from ._saving import load, save
+from ._registering import register_dataclass
 from .dynamic_shapes import Dim, ShapesCollection, dims
 from .exported_program import ExportedProgram, ModuleCallEntry, ModuleCallSignature
 from .graph_signature import ExportBackwardSignature, ExportGraphSignature
@@ -30,6 +31,7 @@ __all__ = [
     "dims",
     "export",
     "load",
+    "register_dataclass",
     "save",
     "unflatten",
 ]

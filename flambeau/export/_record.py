@@ -388,14 +388,14 @@ class Recorder:
     def _is_unbacked(self, n: SymNumber) -> bool:
         return n.name.expr is None and isinstance(n.name.node, Node) and _from_item(n.name.node)
 
-    def _require(self, d: Expr, relation: str, why: str) -> None:
+    def _require(self, d: Expr, relation: str, why: str, samples: bool = True) -> None:
         """Learn a fact; samples that it forbids are drawn anew."""
-        before = list(self.symbols.guards)
+        before = len(self.symbols.replaced)
         holds = all(
             getattr(operator, relation)(d.value(w), 0) for w in self.symbols.worlds if d.symbols() <= w.keys()
         )
         news = self.symbols.learn(d, relation, why)
-        if news and (not holds or len(self.symbols.guards) == len(before)):
+        if samples and news and (not holds or len(self.symbols.replaced) != before):
             raise Again
 
     def demanded(self, outcome: SymBool, message: str | None) -> None:
@@ -412,7 +412,8 @@ class Recorder:
                 raise RuntimeError(message or f"Expected {x} {_SIGNS[called]} {y}, which does not hold for the example{user_line()}")
         elif not outcome.value:
             raise RuntimeError(message or f"Expected {x} {_SIGNS[called]} {y}, which does not hold for the example{user_line()}")
-        self._require(d, called, f"torch._check demands it{user_line()}")
+        shaped = any(self.symbols.ranges[n][0] == 0 for n in names)  # counts of elements, whose samples are what they are
+        self._require(d, called, f"torch._check demands it{user_line()}", not shaped)
 
     def _assert(self, outcome: SymBool, message: str) -> None:
         if message not in self.asserted:
@@ -476,6 +477,8 @@ class Recorder:
                 returns = len(schema.returns)
                 listed = returns == 1 and "[]" in schema.returns[0].type.form
                 return self.emit(function, plain, named, func, args, kwargs, found.item, None if listed else returns, op)
+        if op.entry.kind == "conversion" and isinstance(args[0], TensorBase):
+            return self._converted(func, args, kwargs)
         return self._other(op, func, args, kwargs)
 
     def _answer(self, function: Any, run: Callable[..., Any], args: tuple, kwargs: dict[str, Any], result: Any) -> Any:
@@ -495,6 +498,21 @@ class Recorder:
         finally:
             self.suspended -= 1
         return result
+
+    def _converted(self, func: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
+        """`to` and its kin, by what they give: a dtype, and a device where that is another."""
+        self.suspended += 1
+        try:
+            result = func(*_example(args), **_example(kwargs))
+        finally:
+            self.suspended -= 1
+        moved = result.device != args[0].device
+        place_ = (result.device,) if moved else ()
+        copied = (False, True) if kwargs.get("copy") else ()
+        function = target("aten", "to", "device" if moved else "dtype")
+        form = {k: v for k, v in kwargs.items() if k == "memory_format" and v is not None}
+        given = (args[0], *place_, result.dtype, *copied)
+        return self._append(function, given, form, func, args, kwargs, result, None)
 
     def _target(self, schema: Any) -> Any:
         name, overload = schema.name.removeprefix("aten::"), schema.overload_name or "default"
@@ -590,7 +608,10 @@ class Recorder:
         node = self.node(target("aten", "item"), (found.node,), {})
         if type(value) is not int:
             return self._number(None, (value,) * (self.count + 1), node)
-        e = self._new_symbol(value, "u", [value, *(random.Random(k).randint(2, 40) for k in range(self.count))], low=-math.inf)
+        low, high = self.symbols.drawn.get(f"u{self.unbacked}", (2, 40))
+        low = int(min(max(low, 2), high))
+        drawn = [random.Random(k).randint(low, int(min(high, low + 40))) for k in range(self.count)]
+        e = self._new_symbol(value, "u", [value, *drawn], low=-math.inf)
         return self._number(e, self._values(e) if self.count else (value,), node)
 
     def _new_symbol(self, hint: int, prefix: str, values: Sequence[int], low: float = 0) -> Expr:

@@ -12,6 +12,7 @@ from .._symbols.expressions import Expr, symbol
 from ..core.base import display
 from ..core.base.tensor import TensorBase
 from ..utils._pytree import MappingKey, SequenceKey, keystr, tree_flatten_with_path
+from ._ranges import ValueRanges
 from .errors import ConstraintViolationError, UserError
 
 __all__ = ["Constraint", "Dim", "ShapesCollection", "dims"]
@@ -520,22 +521,6 @@ def _multiples(label: str, guard: Any) -> list[str]:
 
 def _in_labels(symbols: Symbols, e: Expr) -> str:
     return str(e.replaced({n: symbol(symbols.symbols[n].label or symbols.symbols[n].source) for n in e.symbols()}))
-
-
-class ValueRanges(NamedTuple):
-    """The least and the largest number of a symbol."""
-
-    lower: float
-    upper: float
-
-    def __repr__(self) -> str:
-        return f"VR[{_end(self.lower)}, {_end(self.upper)}]"
-
-    __str__ = __repr__
-
-
-def _end(n: float) -> str:
-    return ("int_oo" if n > 0 else "-int_oo") if math.isinf(n) else str(n)
 
 
 def ranges(symbols: Symbols) -> dict[Expr, ValueRanges]:
