@@ -231,10 +231,11 @@ class Symbols:
         return None
 
     def sample_worlds(self, seed: int) -> None:
-        """Sample sizes anew; without symbols the example is the only world."""
+        """Sample sizes anew; without symbols the worlds differ by what calls draw that depend on elements."""
         rng = random.Random(seed)
         self.worlds = [self.hints()]
         if not self.free():
+            self.worlds += [self.hints(), self.hints()]
             return
         for kind in ("least", "drawn", "drawn", "drawn", "large"):
             found = self.sample(kind, rng)
@@ -310,13 +311,7 @@ def as_expr(x: Any) -> Expr | None:
     return number(x) if type(x) is int else None
 
 
-_ARITHMETIC: dict[str, Callable[[Expr, Expr], Expr]] = {
-    "add": operator.add,
-    "sub": operator.sub,
-    "mul": operator.mul,
-    "floordiv": operator.floordiv,
-    "remainder": operator.mod,
-}
+_ARITHMETIC = ("add", "sub", "mul", "floordiv", "mod")
 
 
 def expression_of(called: str, operands: tuple[Any, ...]) -> Expr | None:
@@ -330,5 +325,4 @@ def expression_of(called: str, operands: tuple[Any, ...]) -> Expr | None:
         from .expressions import call
 
         return call(called[4:], *given)  # type: ignore[arg-type]
-    found = _ARITHMETIC.get(called)
-    return None if found is None else found(*given)  # type: ignore[arg-type]
+    return getattr(operator, called)(*given) if called in _ARITHMETIC else None

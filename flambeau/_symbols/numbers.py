@@ -34,7 +34,7 @@ class Recorder(Protocol):
     """Who records a program, and is told what it does with sizes."""
 
     def computed(self, called: str, function: Callable[..., Any], *operands: Any) -> Any:
-        """The number that a function gives of numbers."""
+        """The number that a function gives of numbers: one of the operator module, or `sym_max` and its kin, by name."""
 
     def compared(self, called: str, function: Callable[..., Any], a: Any, b: Any) -> Any:
         """The outcome of a comparison: a bool, or a `SymBool`."""
@@ -206,10 +206,10 @@ class SymBool(SymNumber):
         return self.tracer.decided(self)
 
     def __and__(self, other: Any) -> Any:
-        return self.tracer.computed("and", operator.and_, self, other)
+        return self.tracer.computed("and_", operator.and_, self, other)
 
     def __or__(self, other: Any) -> Any:
-        return self.tracer.computed("or", operator.or_, self, other)
+        return self.tracer.computed("or_", operator.or_, self, other)
 
     def __invert__(self) -> Any:
         return self.tracer.computed("sym_not", operator.not_, self)
@@ -223,7 +223,7 @@ def plain(x: Any) -> Any:
 
 
 # --- arithmetic ------------------------------
-def _arithmetic(name: str, called: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
+def _arithmetic(name: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
     function = getattr(operator, name)
 
     def forward(self: SymNumber, other: Any) -> Any:
@@ -231,14 +231,14 @@ def _arithmetic(name: str, called: str) -> tuple[Callable[..., Any], Callable[..
             return function(_full_like(other, self), other)
         if not isinstance(other, (int, float, SymNumber)):
             return NotImplemented
-        return self.tracer.computed(called, function, self, other)
+        return self.tracer.computed(name, function, self, other)
 
     def backward(self: SymNumber, other: Any) -> Any:
         if isinstance(other, TensorBase):
             return getattr(other, _METHODS.get(name, name))(self)
         if not isinstance(other, (int, float)):
             return NotImplemented
-        return self.tracer.computed(called, function, other, self)
+        return self.tracer.computed(name, function, other, self)
 
     return forward, backward
 
@@ -269,15 +269,8 @@ def _comparison(name: str) -> Callable[..., Any]:
     return compare
 
 
-for _name, _called in (
-    ("add", "add"),
-    ("sub", "sub"),
-    ("mul", "mul"),
-    ("truediv", "div"),
-    ("floordiv", "floordiv"),
-    ("mod", "remainder"),
-):
-    _forward, _backward = _arithmetic(_name, _called)
+for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod"):
+    _forward, _backward = _arithmetic(_name)
     setattr(SymNumber, f"__{_name}__", _forward)
     setattr(SymNumber, f"__r{_name}__", _backward)
 for _name in ("eq", "ne", "lt", "le", "gt", "ge"):

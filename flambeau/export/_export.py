@@ -524,7 +524,7 @@ class _Nodes:
                 if isinstance(atom, str):
                     factor = self.symbol(atom)
                 else:
-                    name = {"mod": "remainder", "min": "sym_min", "max": "sym_max"}.get(atom.kind, atom.kind)
+                    name = {"min": "sym_min", "max": "sym_max"}.get(atom.kind, atom.kind)
                     factor = self.call(call_of(name), *map(self.of, atom.args))
                 part = factor if part is None else self.call(call_of("mul"), part, factor)
             if part is None:

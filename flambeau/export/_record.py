@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 from .._symbols.environment import Again, Known, Symbol, Symbols, expression_of
 from .._symbols.expressions import Expr, number
 from .._symbols.fitting import fitted
-from .._symbols.numbers import SymBool, SymFloat, SymInt, SymNumber, sym_float, sym_int, sym_ite, sym_max, sym_min, sym_not, sym_sqrt
+from .._symbols import numbers
+from .._symbols.numbers import SymBool, SymFloat, SymInt, SymNumber
 from .._symbols.sizes import RECORDING, unwatch_sizes, watch_sizes
 from .._symbols.solving import explain
 from ..core.base.dtypes import device as Device
@@ -28,7 +29,7 @@ from ..fx.graph import Graph
 from ..fx.node import Node, map_arg
 from ..graph.record import Recording, place, serial
 from ..library._operators import OpOverload
-from ..library._overloads import NOT_OF_PYTHON
+from ..library._overloads import of_python
 from ..library._targets import own_target, target
 from ..library._written import written
 from ..operations.declare.registry import REGISTRY
@@ -39,31 +40,6 @@ from ._lines import stack_trace, user_line
 from ._values import TensorValue
 from .errors import GuardOnDataDependentSymNode, UserError
 
-_FUNCTIONS: dict[str, Callable[..., Any]] = {
-    "add": operator.add,
-    "sub": operator.sub,
-    "mul": operator.mul,
-    "div": operator.truediv,
-    "floordiv": operator.floordiv,
-    "remainder": operator.mod,
-    "neg": operator.neg,
-    "and": operator.and_,
-    "or": operator.or_,
-    "sym_not": sym_not,
-    "sym_max": sym_max,
-    "sym_min": sym_min,
-    "sym_int": sym_int,
-    "sym_float": sym_float,
-    "sym_sqrt": sym_sqrt,
-    "sym_ite": sym_ite,
-    "eq": operator.eq,
-    "ne": operator.ne,
-    "lt": operator.lt,
-    "le": operator.le,
-    "gt": operator.gt,
-    "ge": operator.ge,
-}
-_LOOKS = ("numpy", "tolist", "equal", "allclose", "is_nonzero")
 _META = Device("meta")
 _LARGEST = 1 << 24  # elements of a tensor with data that a world may have
 
@@ -355,7 +331,7 @@ class Recorder:
             function(*(x.name.values[w] if isinstance(x, SymNumber) else x for x in operands))
             for w in range(self.count + 1)
         )
-        node = self.node(_FUNCTIONS[called], tuple(map(self.reference, operands)), {})
+        node = self.node(call_of(called), tuple(map(self.reference, operands)), {})
         found = self._number(e, values, node)
         self.computed_before[key] = found, operands  # operands stay, and so their identities
         return found
@@ -482,11 +458,6 @@ class Recorder:
             return found
         if name == "__setitem__" and write(self, *args):
             return None
-        if name in _LOOKS:
-            raise GuardOnDataDependentSymNode(
-                f"export(): {name}() looks at values of a tensor, which are not known before the program runs{user_line()}: compute with "
-                "tensors (torch.where), let torch.cond choose, or take numbers with item() and torch._check"
-            )
         if op.entry.details.get("of_values"):
             return self._of_values(op, func, args, kwargs)
         out = kwargs.get("out")
@@ -507,10 +478,28 @@ class Recorder:
                 return self.emit(function, plain, named, func, args, kwargs, found.item, None if listed else returns, op)
         return self._other(op, func, args, kwargs)
 
+    def _answer(self, function: Any, run: Callable[..., Any], args: tuple, kwargs: dict[str, Any], result: Any) -> Any:
+        """What a tensor answers that is no tensor: GuardOnDataDependentSymNode where it follows from elements."""
+
+        def one(x: Any) -> Any:
+            return _shadow(x) if isinstance(x, TensorBase) else x.value if isinstance(x, SymNumber) else x
+
+        self.suspended += 1
+        try:
+            run(*_mapped(args, one), **_mapped(kwargs, one))
+        except Exception:  # noqa: BLE001  of whatever class: it has no answer without elements
+            raise GuardOnDataDependentSymNode(
+                f"export(): {getattr(run, '__name__', function)}() looks at values of a tensor, which are not known before the program runs"
+                f"{user_line()}: compute with tensors (torch.where), let torch.cond choose, or take numbers with item() and torch._check"
+            ) from None
+        finally:
+            self.suspended -= 1
+        return result
+
     def _target(self, schema: Any) -> Any:
         name, overload = schema.name.removeprefix("aten::"), schema.overload_name or "default"
         try:
-            return target("aten", name, NOT_OF_PYTHON.get((name, overload), overload))
+            return target("aten", name, of_python(name, overload))
         except AttributeError:
             return None
 
@@ -565,16 +554,16 @@ class Recorder:
         if args and isinstance(args[0], TensorBase):  # `tensor(x)`, `as_tensor(x)`
             named = {k: v for k, v in kwargs.items() if k in ("dtype", "device") and v is not None}
             return args[0].to(**named) if named else args[0].clone().detach()
-        numbers = [x for x in _leaves((args, kwargs)) if isinstance(x, SymNumber)]
+        sizes = [x for x in _leaves((args, kwargs)) if isinstance(x, SymNumber)]
         if len(args) and isinstance(args[0], SymNumber):
             named = {k: kwargs.get(k) for k in ("dtype", "device") if kwargs.get(k) is not None}
             if "dtype" not in named:
                 named["dtype"] = REGISTRY["tensor"].function(args[0].value).dtype
             return self.step("scalar_tensor", "default", args[0], **named)
-        if numbers and isinstance(args[0], (list, tuple)) and all(not isinstance(x, (list, tuple)) for x in args[0]):
+        if sizes and isinstance(args[0], (list, tuple)) and all(not isinstance(x, (list, tuple)) for x in args[0]):
             parts = [self._of_values(op, func, (x,), kwargs) for x in args[0]]
             return REGISTRY["stack"].function(parts)
-        for n in numbers:
+        for n in sizes:
             self.require_equal(n)
         if any(isinstance(x, TensorBase) for x in _leaves((args, kwargs))):
             parts = [x if isinstance(x, TensorBase) else func(x) for x in args[0]]
@@ -631,6 +620,10 @@ class Recorder:
             result = run(*_example(run_args), **_example(run_kwargs))
         finally:
             self.suspended -= 1
+        if result is not None and not any(isinstance(x, TensorBase) for x in _leaves(result)) and not isinstance(result, (tuple, list)):
+            return self._answer(function, run, run_args, run_kwargs, result)
+        if isinstance(result, list) and not any(isinstance(x, TensorBase) for x in _leaves(result)) and result:
+            return self._answer(function, run, run_args, run_kwargs, result)
         if op is not None and item is None and returns is not None and returns != _results_count(result):
             return self._own_after(op, run, run_args, run_kwargs, result)
         return self._append(function, args, kwargs, run, run_args, run_kwargs, result, item)
@@ -797,11 +790,10 @@ class Recorder:
         """The results of drawn elements in the other worlds; in worlds that are too large for that, those of the example."""
         found = []
         for w in range(1, self.count + 1):
-            rng = random.Random(w)
 
-            def one(x: Any, w: int = w, rng: random.Random = rng) -> Any:
+            def one(x: Any, w: int = w) -> Any:
                 if isinstance(x, TensorBase):
-                    return _filled(self.traced(x).shadows[w - 1], rng)
+                    return _filled(self.traced(x).shadows[w - 1], w)
                 return x.name.values[w] if isinstance(x, SymNumber) else x
 
             made: Any = result
@@ -852,8 +844,8 @@ class Recorder:
 
 
 def call_of(name: str) -> Callable[..., Any]:
-    """The function that computes with sizes: "add", "remainder", "eq" …"""
-    return _FUNCTIONS[name]
+    """The function that computes with sizes: one of the operator module, or `sym_max` and its kin."""
+    return getattr(numbers if name.startswith("sym_") else operator, name)
 
 
 class SymbolicValue(NamedTuple):
@@ -900,9 +892,9 @@ def _like(value: TensorValue, t: Any, assigned: Mapping[str, int]) -> Any:
     return made.permute(*[order.index(d) for d in range(len(shape))])
 
 
-def _filled(shadow: Any, rng: random.Random) -> Any:
-    """A tensor with small whole numbers as elements."""
-    made = REGISTRY["randint"].function(0, 2, tuple(shadow.shape))
+def _filled(shadow: Any, w: int) -> Any:
+    """A tensor with small whole numbers as elements, more of them in one world than in the other."""
+    made = REGISTRY["randint"].function(0, w + 1, tuple(shadow.shape))
     return made.to(shadow.dtype)
 
 

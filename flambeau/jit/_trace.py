@@ -491,7 +491,9 @@ def _is_particular(line: Line) -> bool:
     return f"ops.{OWN}." in line.text or line.text.startswith("if ")
 
 
-_PRIMITIVES = {
+_PRIMITIVES = {  # of numbers, by the names that Python has for them
+    "truediv": "torch.div",
+    "mod": "torch.remainder",
     "sym_max": "ops.prim.max",
     "sym_min": "ops.prim.min",
     "sym_int": "torch.Int",

@@ -195,12 +195,5 @@ def leave(op: OpOverload) -> None:
         op._entry.op = None
 
 
-def _library_in_code() -> Any:
-    from ._targets import ROOT
-
-    return ROOT
-
-
-set_callback("library_in_code", _library_in_code)
 set_callback("operations_named", packet_of)
 set_callback("operation_named", lookup_op)

@@ -11,6 +11,7 @@ import sys
 from typing import Any
 
 from ..core.base import display
+from ..core.base.callbacks import set_callback
 from ..core.call.operation import Op
 from ..overrides import handle_torch_function, has_torch_function
 from ..utils._pytree import tree_leaves
@@ -192,3 +193,4 @@ class Root:
 
 
 ROOT = Root()
+set_callback("library_in_code", lambda: ROOT)
