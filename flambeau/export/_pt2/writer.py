@@ -14,7 +14,7 @@ from ...core.call.operation import Op, behind
 from ...core.make.create import empty
 from ...fx.graph_module import GraphModule
 from ...fx.node import Node, map_arg
-from ...library._higher_order import HigherOrder
+from ...library._higher_order import HigherOrder, higher_order
 from ...library._written import written as written_call
 from .._values import is_tensor
 from . import payload, schema
@@ -22,6 +22,7 @@ from .reader import KEYWORD, POSITIONAL
 from .texts import Kept, expression, written
 
 _LISTS = {int: "as_ints", bool: "as_bools", float: "as_floats", str: "as_strings"}
+_WHILE = higher_order("while_loop")
 _NUMBERS = {id(getattr(numbers, name)): name for name in numbers.__all__}
 # what Python's operators are called in expressions of sizes
 NUMBER_FUNCTIONS: dict[Any, str] = {
@@ -65,8 +66,8 @@ class Call(NamedTuple):
 class GraphWriter:
     """One graph, and those of branches in it."""
 
-    def __init__(self, module: GraphModule, hints: Mapping[str, int]) -> None:
-        self.module, self.hints = module, hints
+    def __init__(self, module: GraphModule, hints: Mapping[str, int], single: bool = False) -> None:
+        self.module, self.hints, self.single = module, hints, single
         self.told: dict[str, Any] = {
             "inputs": [],
             "outputs": [],
@@ -115,9 +116,9 @@ class GraphWriter:
         return self.argument(value)
 
     def _output(self, value: Any) -> None:
-        if isinstance(value, Node):
+        if isinstance(value, Node) or (self.single and len(value) == 1):
             self.told["is_single_tensor_return"] = True
-            value = (value,)
+            value = (value,) if isinstance(value, Node) else value
         self.told["outputs"] = [self.argument(v) for v in value]
 
     # --- values ---
@@ -189,7 +190,10 @@ class GraphWriter:
             branch = getattr(self.module, str(node.target), None)
             if not isinstance(branch, GraphModule):
                 raise SerializeError(f"the attribute {node.target} is the graph of no branch")
-            return {"as_graph": {"name": str(node.target), "graph": GraphWriter(branch, self.hints).write()}}
+            # PyTorch's loops ask a condition for one value
+            single = any(n.target is _WHILE and n.args[0] is node for n in node.users)
+            graph = GraphWriter(branch, self.hints, single).write()
+            return {"as_graph": {"name": str(node.target), "graph": graph}}
         for kind in ("int", "float", "bool"):
             if name in self.told[f"sym_{kind}_values"]:
                 return {f"as_sym_{kind}": {"as_name": name}}
