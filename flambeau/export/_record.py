@@ -523,6 +523,8 @@ class Recorder:
 
     def _other(self, op: Op, func: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
         """What ATen has not: by the operations that it calls, or a node of the operation itself."""
+        if op.entry is not None and op.entry.kind == "conversion" and isinstance(args[0], TensorBase):
+            return self._conversion(func, args, kwargs)
         if (found := self._composed(op, args, kwargs)) is not NotImplemented:
             return found
         function = own_target(op)
@@ -531,6 +533,19 @@ class Recorder:
             what = "has no name" if function is None else f"is called with a {type(unfit).__name__}"
             raise UserError(f"export(): {op.__name__}() {what}, which graphs cannot hold{user_line()}")
         return self.emit(function, args, kwargs, func, args, kwargs)
+
+    def _conversion(self, func: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
+        """A conversion, under whatever name, as the dtype and the device that come out."""
+        self.suspended += 1
+        try:
+            made = func(*_example(args), **_example(kwargs))
+        finally:
+            self.suspended -= 1
+        options = {k: v for k, v in kwargs.items() if k in ("copy", "memory_format", "non_blocking")}
+        moved = made.device != args[0].device
+        given = (args[0], made.device, made.dtype) if moved else (args[0], made.dtype)
+        function = target("aten", "to", "device" if moved else "dtype")
+        return self.emit(function, given, options, func, args, kwargs)
 
     def _composed(self, op: Op, args: tuple, kwargs: dict[str, Any]) -> Any:
         """The result of what ATen has not, by the operations that it calls, where none of these depends on sizes."""

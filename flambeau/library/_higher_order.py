@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from .._higher_order_ops.associative_scan import associative_scan
+from ..amp.autocast_mode import autocast
+from ..autograd.grad_mode import set_grad_enabled
 from ..core.base import display
 from ..core.places.join import stack
 from ._packets import KINDS, OpNamespace
@@ -82,9 +85,34 @@ def _scan(combine_fn: Callable, init: Sequence[Any], xs: Sequence[Any], more: Se
     return (*carry, *(stack(parts) for parts in zip(*found)))
 
 
+def _associative_scan(combine_fn: Callable, xs: Sequence[Any], more: Sequence[Any] = ()) -> Any:
+    combined = lambda a, b: list(combine_fn(*a, *b, *more))
+    return tuple(associative_scan(combined, list(xs), 0))
+
+
+def _with_gradients(enabled: bool, wrapped: Callable, *args: Any) -> Any:
+    with set_grad_enabled(enabled):
+        return wrapped(*args)
+
+
+def _with_autocast(
+    device_type: str, dtype: Any, enabled: bool, cache_enabled: bool | None, wrapped: Callable, *args: Any
+) -> Any:
+    with autocast(device_type, dtype, enabled, cache_enabled):
+        return wrapped(*args)
+
+
 OPERATIONS = {
     name: HigherOrder(name, function)
-    for name, function in (("cond", _cond), ("while_loop", _while_loop), ("map_impl", _map), ("scan", _scan))
+    for name, function in (
+        ("cond", _cond),
+        ("while_loop", _while_loop),
+        ("map_impl", _map),
+        ("scan", _scan),
+        ("associative_scan", _associative_scan),
+        ("wrap_with_set_grad_enabled", _with_gradients),
+        ("wrap_with_autocast", _with_autocast),
+    )
 }
 
 

@@ -12,13 +12,13 @@ from collections.abc import Callable
 from typing import Any
 
 from ..._files.errors import Damaged, require, short
-from ..._higher_order_ops import exported as higher_order
 from ..._symbols import numbers
 from ...core.base.dtypes import device as Device
 from ...fx._lazy_graph_module import _LazyGraphModule
 from ...fx.graph import Graph
 from ...fx.graph_module import GraphModule
 from ...fx.node import Node
+from ...library._higher_order import higher_order
 from ...library._targets import target as target_of
 from ...nn.modules.module import Module
 from .._values import TensorValue
@@ -34,7 +34,6 @@ _OPERATORS = (
 _MATH = {f.__name__: f for f in (math.trunc, math.floor, math.ceil, math.sqrt)}
 _NUMBERS = [name for name in numbers.__all__ if name.startswith("sym_")]
 _TAKEN = frozenset(dir(Module())) | frozenset(dir(GraphModule)) | {"graph", "meta", "self"}
-_ATTRIBUTES = ("as_int", "as_float", "as_bool")
 POSITIONAL, KEYWORD = 1, 2
 
 
@@ -47,21 +46,11 @@ def function_of(text: str) -> Callable[..., Any]:
         return _MATH[parts[1]]
     if parts[0] == "torch" and len(parts) == 2 and parts[1] in _NUMBERS:
         return getattr(numbers, parts[1])
-    if (
-        parts[:2] == ["torch", "ops"]
-        and len(parts) == 4
-        and parts[2] == "higher_order"
-        or parts[:3]
-        == [
-            "torch",
-            "ops",
-            "higher_order",
-        ]
-    ):
-        found = higher_order.FUNCTIONS.get(parts[-1]) if len(parts) == 4 else None
-        if found is None:
-            raise Damaged(f"{short(text)} is not run here: it is no control flow that this library has")
-        return found
+    if parts[:3] == ["torch", "ops", "higher_order"] and len(parts) == 4:
+        try:
+            return higher_order(parts[3])
+        except AttributeError as error:
+            raise Damaged(f"{short(text)}: {error}") from None
     if parts[:2] == ["torch", "ops"] and len(parts) == 5 and all(p.isidentifier() for p in parts):
         try:
             return target_of(parts[2], parts[3], parts[4])

@@ -7,7 +7,6 @@ import operator
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from ..._higher_order_ops import exported as higher_order
 from ..._symbols import numbers
 from ..._symbols.expressions import Expr
 from ...core.base.dtypes import device as Device
@@ -15,6 +14,7 @@ from ...core.call.operation import Op, behind
 from ...core.make.create import empty
 from ...fx.graph_module import GraphModule
 from ...fx.node import Node, map_arg
+from ...library._higher_order import HigherOrder, higher_order
 from ...library._written import written as written_call
 from .._values import is_tensor
 from . import payload, schema
@@ -22,7 +22,7 @@ from .reader import KEYWORD, POSITIONAL
 from .texts import Kept, expression, written
 
 _LISTS = {int: "as_ints", bool: "as_bools", float: "as_floats", str: "as_strings"}
-_HIGHER = {id(function): name for name, function in higher_order.FUNCTIONS.items()}
+_WHILE = higher_order("while_loop")
 _NUMBERS = {id(getattr(numbers, name)): name for name in numbers.__all__}
 # what Python's operators are called in expressions of sizes
 NUMBER_FUNCTIONS: dict[Any, str] = {
@@ -66,8 +66,8 @@ class Call(NamedTuple):
 class GraphWriter:
     """One graph, and those of branches in it."""
 
-    def __init__(self, module: GraphModule, hints: Mapping[str, int]) -> None:
-        self.module, self.hints = module, hints
+    def __init__(self, module: GraphModule, hints: Mapping[str, int], single: bool = False) -> None:
+        self.module, self.hints, self.single = module, hints, single
         self.told: dict[str, Any] = {
             "inputs": [],
             "outputs": [],
@@ -116,9 +116,9 @@ class GraphWriter:
         return self.argument(value)
 
     def _output(self, value: Any) -> None:
-        if isinstance(value, Node):
+        if isinstance(value, Node) or (self.single and len(value) == 1):
             self.told["is_single_tensor_return"] = True
-            value = (value,)
+            value = (value,) if isinstance(value, Node) else value
         self.told["outputs"] = [self.argument(v) for v in value]
 
     # --- values ---
@@ -190,7 +190,10 @@ class GraphWriter:
             branch = getattr(self.module, str(node.target), None)
             if not isinstance(branch, GraphModule):
                 raise SerializeError(f"the attribute {node.target} is the graph of no branch")
-            return {"as_graph": {"name": str(node.target), "graph": GraphWriter(branch, self.hints).write()}}
+            # PyTorch's loops ask a condition for one value
+            single = any(n.target is _WHILE and n.args[0] is node for n in node.users)
+            graph = GraphWriter(branch, self.hints, single).write()
+            return {"as_graph": {"name": str(node.target), "graph": graph}}
         for kind in ("int", "float", "bool"):
             if name in self.told[f"sym_{kind}_values"]:
                 return {f"as_sym_{kind}": {"as_name": name}}
@@ -249,12 +252,10 @@ class GraphWriter:
             return self._of_own(node, function)
         if (overload := getattr(function, "_schema", None)) is not None:
             return self._of_schema(function, overload, node)
-        if id(function) in _HIGHER:
+        if isinstance(function, HigherOrder):
             args = [("", a, "", False) for a in node.args]
-            return Call(
-                f"torch.ops.higher_order.{_HIGHER[id(function)]}",
-                [*args, *((k, v, "", True) for k, v in node.kwargs.items())],
-            )
+            named = [(k, v, "", True) for k, v in node.kwargs.items()]
+            return Call(f"torch.ops.higher_order.{function.name()}", [*args, *named])
         module, name = getattr(function, "__module__", None), getattr(function, "__name__", "")
         if module in ("_operator", "math"):
             target = f"{module}.{name}"
@@ -322,8 +323,8 @@ class GraphWriter:
                 self.result(node.name if k == call.item else f"{node.name}_unused_{k}", value)
                 for k in range(len(call.schema.returns))
             ]
-        if value is None and node in self.items and call.schema is not None and len(call.schema.returns) > 1:
-            value = self._of_items(node, len(call.schema.returns))
+        if value is None and node in self.items and (count := self._count(node, call)) is not None:
+            value = self._of_items(node, count)
         if not isinstance(value, (tuple, list)):
             if value is None and node.users:
                 raise SerializeError("nothing is known of its result (meta['val'])")
@@ -332,6 +333,14 @@ class GraphWriter:
         if call.schema is not None and len(call.schema.returns) == 1:
             return [{"as_tensors": [self._item(node, names, k, v)["as_tensor"] for k, v in enumerate(value)]}]
         return [self._item(node, names, k, v) for k, v in enumerate(value)]
+
+    def _count(self, node: Node, call: Call) -> int | None:
+        """How many results a call has, by its schema or by the graph that it calls; None for one."""
+        if call.schema is not None:
+            return len(call.schema.returns) if len(call.schema.returns) > 1 else None
+        graphs = [getattr(self.module, str(n.target)) for n in node._input_nodes if n.op == "get_attr"]
+        results = graphs[-1].graph.output_node().args[0] if graphs else None
+        return len(results) if isinstance(results, (tuple, list)) else None
 
     def _of_items(self, node: Node, count: int) -> tuple[Any, ...]:
         """What is known of several results by those that are read: of others, which nothing reads, the same is told."""
