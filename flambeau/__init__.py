@@ -244,7 +244,7 @@ from ._compat.queries import (
     numel,
     typename,
 )
-from ._compat.symbolic import (
+from ._symbols.numbers import (
     sym_float,
     sym_int,
     sym_ite,

@@ -64,7 +64,7 @@ set_callback("told_of_aten", _told_of_aten)
 def __getattr__(name: str) -> Any:
     if name.startswith("__"):
         raise AttributeError(f"module 'ops' has no attribute {name!r}")
-    from .library import _aten, _aten_steps  # noqa: F401  which defines its operations
+    from .library import _aten, _aten_core  # noqa: F401  which defines its operations
 
     found = globals()[name] = _aten.namespace_of(name)
     return found

@@ -122,7 +122,7 @@ def test_what_programs_say_to_the_compiler():
 def test_sizes_are_numbers():
     for kind in (flambeau.SymInt, flambeau.SymFloat, flambeau.SymBool):
         assert not isinstance(flambeau.ones(2).shape[0], kind)
-        with pytest.raises(NotImplementedError, match=kind.__name__):
+        with pytest.raises(TypeError):
             kind(3)
     assert flambeau.sym_max(1, 2) == 2 and isinstance(flambeau.sym_max(2, 1.0), float)
     assert (

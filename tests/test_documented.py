@@ -23,7 +23,7 @@ import docstrings  # noqa: E402
 SHOWN = (
     *(
         "_higher_order_ops",
-        "_compat.symbolic",
+        "_symbols.numbers",
         "accelerator",
         "backends",
         "compiler",

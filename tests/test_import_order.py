@@ -25,14 +25,14 @@ LAYERS = (
     "operations.declare",
     "operations",
     "devices",
-    "_compat _wrapper __config__ __future__ _functorch _higher_order_ops _vmap_internals amp autograd "
+    "_compat _symbols _wrapper __config__ __future__ _functorch _higher_order_ops _vmap_internals amp autograd "
     "backends fft func functional futures linalg nn optim overrides quasirandom return_types signal "
     "special testing torch_version types utils version",
     "distributed distributions masked multiprocessing nested nn.attention sparse",
-    "_C _dynamo _subclasses _tensor_str ao classes compiler export fx graph onnx",
+    "_C _dynamo _subclasses _tensor_str ao classes compiler fx graph onnx",
     "_utils accelerator autograd.profiler autograd._profiler_nvtx cpu cuda mps mtia opencl random xpu",
     "_files hub serialization utils.model_zoo utils.safetensors utils.serialization.config",
-    "_array_api _compat.array_object _custom_ops _ops jit legacy library monitor ops profiler "
+    "_array_api _compat.array_object _custom_ops _ops export jit legacy library monitor ops profiler "
     "utils.bottleneck utils.collect_env utils.serialization utils.trainer",
     "_compat._shim _compat.as_torch _compat.pickles codegen.__main__ kernels torch utils.cpp_extension",
 )

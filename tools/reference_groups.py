@@ -122,7 +122,7 @@ OTHERS = [
         "compiler graph.lazy _higher_order_ops.cond futures jit jit._modules "
         "core.base.formats",
     ),
-    Page("flambeau.symbolic", "", "Symbolic numbers", "_compat.symbolic"),
+    Page("flambeau.symbolic", "", "Symbolic numbers", "_symbols.numbers"),
     Page("flambeau.absent", "", "Classes without instances", "_compat.absent"),
     Page("flambeau.storage", "", "Storages and tensors by type", "storage _compat.typed"),
     Page("sparse", "sparse", "flambeau.sparse", "sparse"),

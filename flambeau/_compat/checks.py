@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+from .._symbols.numbers import SymBool
 from .._tensor import Tensor
 from ..core.base import display
 from ..core.base.dtypes import by_name
@@ -34,6 +35,9 @@ def _check_with(error_type: type[Exception], cond: bool, message: Message = None
     >>> from flambeau._compat.checks import _check_with
     >>> _check_with(KeyError, 2 > 1, lambda: "two")
     """
+    if isinstance(cond, SymBool):
+        cond.tracer.demanded(cond, None if message is None else str(message()))
+        return
     if not isinstance(cond, bool):
         if isinstance(cond, Tensor):
             raise TypeError(

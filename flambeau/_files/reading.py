@@ -54,10 +54,11 @@ class Zip:
                 f"entry {entry.name!r} has {entry.size} bytes, and a storage of {elements} elements of {kind} "
                 f"({nbytes} bytes) refers to it",
             )
-            storage = self._storages[key] = self._load(entry, kind, location)
+            storage = self._storages[key] = self.load(entry, kind, location)
         return rebuilding.typed(storage, kind)
 
-    def _load(self, entry: Entry, kind: Any, location: str) -> Any:
+    def load(self, entry: Entry, kind: Any, location: str) -> Any:
+        """The storage that an entry holds."""
         if self._blank or location == "meta":
             return new_empty(entry.size, dtype=by_name["uint8"], device="meta").untyped_storage()
         swap = self._swapped and kind.itemsize > 1

@@ -52,7 +52,8 @@ def check_geometry(
     return offset, tuple(size), tuple(stride)
 
 
-def _placed(storage: Any, kind: Any, offset: Any, size: Any, stride: Any) -> Tensor:
+def placed(storage: Any, kind: Any, offset: Any, size: Any, stride: Any) -> Tensor:
+    """A tensor of a storage, once it is found to lie within it."""
     untyped = getattr(storage, "_untyped_storage", storage)
     require(isinstance(untyped, Storage), f"a tensor is made of a {type(storage).__name__}, not of a storage")
     require(isinstance(kind, dtype), f"a tensor's dtype is {short(kind)}")
@@ -86,7 +87,7 @@ def _trained(tensor: Tensor, requires_grad: Any) -> Tensor:
 
 
 def _rebuild_tensor(storage, storage_offset, size, stride):
-    return _placed(storage, getattr(storage, "dtype", by_name["uint8"]), storage_offset, size, stride)
+    return placed(storage, getattr(storage, "dtype", by_name["uint8"]), storage_offset, size, stride)
 
 
 def _rebuild_tensor_v2(storage, storage_offset, size, stride, requires_grad, backward_hooks, metadata=None):
@@ -97,7 +98,7 @@ def _rebuild_tensor_v2(storage, storage_offset, size, stride, requires_grad, bac
 def _rebuild_tensor_v3(
     storage, storage_offset, size, stride, requires_grad, backward_hooks, dtype, metadata=None
 ):
-    return _finished(_placed(storage, dtype, storage_offset, size, stride), requires_grad, metadata)
+    return _finished(placed(storage, dtype, storage_offset, size, stride), requires_grad, metadata)
 
 
 def _rebuild_parameter(data, requires_grad, backward_hooks):

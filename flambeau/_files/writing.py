@@ -25,7 +25,7 @@ def zip_file(obj: Any, path: str | None, module: Any, protocol: int, byteorder: 
     _check_byteorder()
     storages = Storages(legacy=False)
     pickled = dump(obj, protocol, module, storages)
-    root = "archive" if path is None else _root(path)
+    root = "archive" if path is None else root_name(path)
     alignment, checksums = config.save.storage_alignment, config.save.compute_crc32
     skipped = state.local.skip_data
 
@@ -49,7 +49,7 @@ def zip_file(obj: Any, path: str | None, module: Any, protocol: int, byteorder: 
             else:
                 add(f"data/{i}", host_bytes(storage))
         add("version", b"3\n")
-        add(".data/serialization_id", _identity(names, crcs))
+        add(".data/serialization_id", identity(names, crcs))
         archive.close()
 
     return write
@@ -93,7 +93,7 @@ def _check_byteorder() -> None:
         raise RuntimeError(f"{display.NAME}.save: files are little-endian, this processor is not")
 
 
-def _root(path: str) -> str:
+def root_name(path: str) -> str:
     """The folder in the archive, as PyTorch names it: the file's name without its ending."""
     name = os.path.basename(path)
     stem = name.rpartition(".")[0] if "." in name else name
@@ -104,7 +104,7 @@ def _root(path: str) -> str:
     return stem or "archive"
 
 
-def _identity(names: list[str], crcs: int) -> bytes:
+def identity(names: list[str], crcs: int) -> bytes:
     """40 digits that are the same for the same content, as PyTorch's are."""
     from zlib import crc32
 

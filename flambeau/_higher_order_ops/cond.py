@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from .._symbols.sizes import graph_recorder
 from ._trees import check_callable, operands_of, truth
 
 
@@ -20,6 +21,8 @@ def cond(pred: Any, true_fn: Callable, false_fn: Callable, operands: Sequence[An
     >>> flambeau.cond(x.sum() > 0, lambda x: x.cos(), lambda x: x * 2, (x,))
     tensor([ 2., -4.])
     """
+    if (recorder := graph_recorder()) is not None:
+        return recorder.higher_order("cond", cond, pred, true_fn, false_fn, operands)
     chosen = truth("cond", "pred", pred)
     check_callable("cond", true_fn=true_fn, false_fn=false_fn)
     if not isinstance(operands, (tuple, list)):

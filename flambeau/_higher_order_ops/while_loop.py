@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from .._symbols.sizes import graph_recorder
 from ._trees import check_callable, check_same, operands_of, truth
 
 
@@ -20,6 +21,8 @@ def while_loop(cond_fn: Callable, body_fn: Callable, carried_inputs: Sequence[An
     >>> while_loop(lambda n, x: n < 3, lambda n, x: (n + 1, x * 2), (flambeau.tensor(0), flambeau.ones(2)))
     (tensor(3), tensor([8., 8.]))
     """
+    if (recorder := graph_recorder()) is not None:
+        return recorder.higher_order("while_loop", while_loop, cond_fn, body_fn, carried_inputs)
     check_callable("while_loop", cond_fn=cond_fn, body_fn=body_fn)
     if not isinstance(carried_inputs, (tuple, list)):
         raise RuntimeError(

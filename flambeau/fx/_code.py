@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ..core.base import display
+from ..core.base.callbacks import callbacks
 from ..core.base.dtypes import device
 from ..utils import _pytree as pytree
 from . import _pytree as fx_pytree
@@ -90,6 +91,8 @@ def import_line(name: str, value: Any) -> str:
 
     if name in BUILTINS:
         return _IMPORTS[name].format(display.NAME)
+    if isinstance(line := getattr(value, "import_line", None), str):
+        return line
     if value is sys.modules[OWN]:
         return f"import {display.NAME}" + (f" as {name}" if name != display.NAME else "")
     if isinstance(value, type(sys)):
@@ -125,10 +128,13 @@ class Writer:
 
     def known(self, hint: str, value: Any) -> str:
         """An expression for a function, a class or another object: a dotted name of this library, or a global."""
+        if isinstance(path := getattr(value, "code_path", None), str):  # an overload of ATen, or of a program's library
+            self.globals[display.NAME] = callbacks["library_in_code"]()
+            return f"{display.NAME}.{path}"
         if is_ours(value) and value is not device:
             dotted = qualified_name(value)
             if is_reached(f"{OWN}.{dotted.partition('.')[2]}", value):
-                self.globals[display.NAME] = sys.modules[OWN]
+                self.globals.setdefault(display.NAME, sys.modules[OWN])
                 return dotted
         if vars(builtins).get(hint) is value:
             return hint
@@ -166,7 +172,7 @@ class Writer:
             return self.known(qualified_name(x), x)
         text = repr(x)
         if text.startswith(f"{display.NAME}."):  # a dtype, a layout, a memory format
-            self.globals[display.NAME] = sys.modules[OWN]
+            self.globals.setdefault(display.NAME, sys.modules[OWN])
         return text
 
     def operand(self, x: Any) -> str:

@@ -91,6 +91,8 @@ def qualified_name(func: Callable[..., Any]) -> str:
     >>> qualified_name(operator.add), qualified_name(flambeau.nn.functional.relu)
     ('operator.add', 'flambeau.nn.functional.relu')
     """
+    if isinstance(path := getattr(func, "code_path", None), str):
+        return f"{display.NAME}.{path}"
     if isinstance(func, Op):
         return f"{display.NAME}.{_operation_name(func)}"
     name = getattr(func, "__name__", type(func).__name__)

@@ -44,7 +44,7 @@ def describer(
         value: Any = node.meta.get("val", node.meta.get("tensor_meta"))
         shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
         if shape is None or dtype is None:
-            return ""
+            return f"Sym({value})" if hasattr(value, "symbols") else ""
         word = re.fullmatch(r"([a-z]+)(.*)", str(dtype).removeprefix(f"{display.NAME}."))
         short = f"{_SHORT.get(word[1], word[1])}{word[2] or '8'}" if word else str(dtype)
         text = f"{short}[{', '.join(map(str, shape))}]"

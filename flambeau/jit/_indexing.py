@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.base.tensor import TensorBase
 from ..library._calls import CODES
-from ._sizes import TracedInt
+from .._symbols.numbers import SymInt
 from ._text import plain_text
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def _steps(tracer: Tracer, x: Any, index: Any) -> tuple[str, list[Any], int] | N
         return name
 
     for item in items:
-        if type(item) is int or isinstance(item, TracedInt):
+        if type(item) is int or isinstance(item, SymInt):
             text, rank = step(f"torch.select({text}, {dim}, {tracer._note(item)})"), rank - 1
         elif item is None:
             text, rank, dim = step(f"torch.unsqueeze({text}, {dim})"), rank + 1, dim + 1
@@ -38,7 +38,7 @@ def _steps(tracer: Tracer, x: Any, index: Any) -> tuple[str, list[Any], int] | N
             dim += x.dim() - used
         elif isinstance(item, slice):
             bounds = (item.start, item.stop, 1 if item.step is None else item.step)
-            if any(not (b is None or type(b) is int or isinstance(b, TracedInt)) for b in bounds):
+            if any(not (b is None or type(b) is int or isinstance(b, SymInt)) for b in bounds):
                 return None
             if item != slice(None):
                 text = step(f"torch.slice({text}, {dim}, {', '.join(tracer._note(b) for b in bounds)})")
@@ -94,7 +94,7 @@ def write(tracer: Tracer, x: Any, index: Any, value: Any) -> str | None:
         put = plain_text(value) or ""
         if not put or isinstance(value, str) or value is None:
             return None
-        if isinstance(value, TracedInt):
+        if isinstance(value, SymInt):
             tracer._note(value)
     if any(t is not None for t in looked):
         code = CODES[x.dtype]

@@ -24,7 +24,7 @@ from ._objects import (
     method,
     set_attribute,
 )
-from ._own import OWN, own_call, run_own
+from ..library._own import OWN, own_call, run_own
 from ._parser import Source, dotted
 from ._types import annotated, check_of
 

@@ -13,7 +13,7 @@ from ..nn.modules.module import Module
 from ._interpreter import Program
 from ._modules import RecursiveScriptModule, ScriptFunction
 from ._objects import ScriptClass
-from ._sizes import TracedNumber
+from .._symbols.numbers import SymNumber
 from ._text import is_plain_name, quoted
 from ._trace import Tracer
 
@@ -23,7 +23,7 @@ _NOT_TRACEABLE = "Only Tensors and (possibly nested) Lists, Dicts, and Tuples of
 # --- structures of tensors ------------------------------
 def type_of(x: Any, what: str) -> str:
     """The type of a structure of tensors, as code writes it; RuntimeError for what is none."""
-    if isinstance(x, (TensorBase, TracedNumber)):
+    if isinstance(x, (TensorBase, SymNumber)):
         return "Tensor"
     if isinstance(x, tuple):
         return f"Tuple[{', '.join(type_of(v, what) for v in x) if x else '()'}]"
@@ -66,7 +66,7 @@ def _take(tracer: Tracer, x: Any, text: str) -> None:
 
 def _give(tracer: Tracer, x: Any) -> str:
     """A result as code."""
-    if isinstance(x, TracedNumber):
+    if isinstance(x, SymNumber):
         tracer.uses.add(x.name)
         return f"ops.prim.NumToTensor({x.name})"
     if isinstance(x, TensorBase):
@@ -93,7 +93,7 @@ def cloned(x: Any) -> Any:
 
 def leaves(x: Any) -> list[Any]:
     """The tensors of a structure, in order."""
-    if isinstance(x, (TensorBase, TracedNumber)):
+    if isinstance(x, (TensorBase, SymNumber)):
         return [x]
     if isinstance(x, dict):
         x = list(x.values())

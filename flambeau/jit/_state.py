@@ -1,21 +1,8 @@
-"""What a thread traces: apart, since programs ask before they work."""
+"""Whether a thread traces: apart, since programs ask before they work."""
 
 from __future__ import annotations
 
-import threading
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from ._trace import Tracer
-
-
-class Tracing(threading.local):
-    """What this thread traces."""
-
-    tracer: Tracer | None = None
-
-
-TRACING = Tracing()
+from .._symbols.sizes import RECORDING
 
 
 def is_tracing() -> bool:
@@ -27,4 +14,4 @@ def is_tracing() -> bool:
     >>> torch.jit.is_tracing()
     False
     """
-    return TRACING.tracer is not None
+    return RECORDING.tracer is not None and RECORDING.tracer.is_jit

@@ -12,8 +12,8 @@ from ..core.base.dtypes import dtype as DType
 from ..core.base.formats import layout, memory_format
 from ..library._calls import CODES
 from ..library._schema import SchemaType
-from ._own import FORMATS, OWN
-from ._sizes import TracedNumber
+from ..library._own import FORMATS, OWN
+from .._symbols.numbers import SymNumber
 
 
 class Unwritable(Exception):
@@ -49,7 +49,7 @@ def plain_text(x: Any) -> str | None:
     """A value that is written the same everywhere; None for any other."""
     if x is None or isinstance(x, bool):
         return repr(x)
-    if isinstance(x, TracedNumber):
+    if isinstance(x, SymNumber):
         x.tracer.uses.add(x.name)
         return x.name
     if isinstance(x, (int, float, complex)):

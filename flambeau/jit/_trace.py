@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import sys
 import warnings
 from collections.abc import Callable, Sequence
@@ -16,9 +17,9 @@ from ..library._calls import CODES
 from ..library._written import written
 from ..overrides import TorchFunctionMode
 from ._indexing import read, write
-from ._own import OWN, own_name
-from ._sizes import TracedFloat, TracedInt, TracedNumber, plain, unwatch_sizes, watch_sizes
-from ._state import TRACING
+from ..library._own import OWN, own_name
+from .._symbols.numbers import SymFloat, SymInt, SymNumber, plain
+from .._symbols.sizes import RECORDING, unwatch_sizes, watch_sizes
 from ._text import Unwritable, aten_text, is_plain_name, own_text, quoted
 
 _PACKAGE = str(Path(__file__).resolve().parents[1])
@@ -58,7 +59,7 @@ class _Mode(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: tuple = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         tracer, op = self.tracer, behind(func)
-        if tracer.suspended or TRACING.tracer is not tracer:
+        if tracer.suspended or RECORDING.tracer is not tracer:
             return func(*args, **kwargs)
         if not isinstance(op, Op):  # a function of Python over operations
             with self:
@@ -71,6 +72,8 @@ class _Mode(TorchFunctionMode):
 
 class Tracer:
     """Within it, what a thread's tensors go through becomes code; `attributes` are a module's tensors by identity, with their paths."""
+
+    is_jit = True
 
     def __init__(
         self, who: str, attributes: dict[int, tuple[Any, tuple[str, ...]]], taken: Sequence[str]
@@ -85,7 +88,7 @@ class Tracer:
         self.taken = set(taken)
         self.counter = 0
         self.checked: set[str] = set()
-        self.asked_for: dict[tuple[Any, ...], TracedInt] = {}
+        self.asked_for: dict[tuple[Any, ...], SymInt] = {}
         self.uses: set[str] = set()  # of the line that is being written
         self.recording = Recording()
         self.read_calls = 0
@@ -98,10 +101,10 @@ class Tracer:
         self.began_with_grad = is_grad_enabled()
 
     def __enter__(self) -> Tracer:
-        if TRACING.tracer is not None:
+        if RECORDING.tracer is not None:
             raise RuntimeError(f"{self.who}: this thread traces already")
         watch_sizes()
-        TRACING.tracer = self
+        RECORDING.tracer = self
         self.recording.__enter__()
         self.mode.__enter__()
         return self
@@ -109,7 +112,7 @@ class Tracer:
     def __exit__(self, *exception: Any) -> None:
         self.mode.__exit__(*exception)
         self.recording.__exit__(*exception)
-        TRACING.tracer = None
+        RECORDING.tracer = None
         unwatch_sizes()
 
     # --- names ------------------------------
@@ -213,10 +216,10 @@ class Tracer:
     # --- sizes ------------------------------
     def is_on(self) -> bool:
         """Whether what this thread does now is written down."""
-        return TRACING.tracer is self and not self.suspended
+        return RECORDING.tracer is self and not self.suspended
 
     def _note(self, x: Any) -> str:
-        if isinstance(x, TracedNumber):
+        if isinstance(x, SymNumber):
             self.uses.add(x.name)
             return x.name
         return repr(x)
@@ -232,7 +235,7 @@ class Tracer:
             name, of = self.fresh(), self.reference(t)
             self.add(f"{name} = torch.{what}({of}{'' if dim is None else f', {dim}'})", (name,), pure=True)
             self.uses = outer
-            self.asked_for[key] = TracedInt(self, name, value)
+            self.asked_for[key] = SymInt(self, name, value)
         return self.asked_for[key]
 
     def computed(self, called: str, function: Callable[..., Any], *operands: Any) -> Any:
@@ -242,20 +245,20 @@ class Tracer:
             return value
         outer, self.uses = self.uses, set()
         name = self.fresh()
-        self.add(f"{name} = torch.{called}({', '.join(map(self._note, operands))})", (name,), pure=True)
+        called = _PRIMITIVES.get(called, f"torch.{called}")
+        self.add(f"{name} = {called}({', '.join(map(self._note, operands))})", (name,), pure=True)
         self.uses = outer
-        return TracedInt(self, name, value) if type(value) is int else TracedFloat(self, name, value)
+        return SymInt(self, name, value) if type(value) is int else SymFloat(self, name, value)
 
-    def require(self, comparison: tuple[str, Callable[[Any, Any], bool]], a: Any, b: Any) -> bool:
+    def compared(self, called: str, function: Callable[[Any, Any], bool], a: Any, b: Any) -> bool:
         """The outcome of a comparison of sizes, which runs check from here on."""
-        called, function = comparison
         found = bool(function(plain(a), plain(b)))
         if not self.is_on():
             return found
         outer, self.uses = self.uses, set()
         test = f"torch.{called}({self._note(a)}, {self._note(b)})"
         if test not in self.checked and not (
-            isinstance(a, TracedNumber) and isinstance(b, TracedNumber) and a.name == b.name
+            isinstance(a, SymNumber) and isinstance(b, SymNumber) and a.name == b.name
         ):
             self.checked.add(test)
             why = quoted(
@@ -268,9 +271,20 @@ class Tracer:
         self.uses = outer
         return found
 
-    def require_equal(self, number: TracedNumber) -> None:
+    def decided(self, outcome: Any) -> bool:
+        """The outcome of a comparison: it was decided when it was made."""
+        return bool(outcome.value)
+
+    def demanded(self, outcome: Any, message: str | None) -> None:
+        """Nothing: comparisons are decided, and checked, when they are made."""
+
+    def shown(self, number: SymNumber) -> str:
+        """The number of the example."""
+        return repr(number.value)
+
+    def require_equal(self, number: SymNumber) -> None:
         """Runs check from here on that a number is that of the example."""
-        self.require(("eq", lambda a, b: a == b), number, number.value)
+        self.compared("eq", operator.eq, number, number.value)
 
     # --- calls ------------------------------
     def call(self, op: Op, func: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
@@ -433,7 +447,7 @@ class Tracer:
 
     def _given_values(self, op: Op, args: tuple, result: Any) -> None:
         """A tensor that was made of Python's values: a constant, or what a size is."""
-        if len(args) == 1 and isinstance(args[0], TracedNumber):
+        if len(args) == 1 and isinstance(args[0], SymNumber):
             self._results(
                 f"torch.to(ops.prim.NumToTensor({self._note(args[0])}), {CODES[result.dtype]})",
                 result,
@@ -477,6 +491,15 @@ def _is_particular(line: Line) -> bool:
     return f"ops.{OWN}." in line.text or line.text.startswith("if ")
 
 
+_PRIMITIVES = {  # of numbers, by the names that Python has for them
+    "truediv": "torch.div",
+    "mod": "torch.remainder",
+    "sym_max": "ops.prim.max",
+    "sym_min": "ops.prim.min",
+    "sym_int": "torch.Int",
+    "sym_float": "torch.Float",
+    "sym_sqrt": "torch.sqrt",
+}
 _NOTHING = object()
 _LOOKS = ("numpy", "tolist")
 _PURE = ("pointwise", "view", "shape", "copy", "conversion", "reduction", "row", "creation")
@@ -499,15 +522,15 @@ def _tensors(x: Any) -> list[Any]:
     return [t for v in x for t in _tensors(v)] if isinstance(x, (list, tuple)) else []
 
 
-def _numbers(x: Any) -> list[TracedNumber]:
-    if isinstance(x, TracedNumber):
+def _numbers(x: Any) -> list[SymNumber]:
+    if isinstance(x, SymNumber):
         return [x]
     return [n for v in x for n in _numbers(v)] if isinstance(x, (list, tuple)) else []
 
 
 def _plainly(x: Any) -> Any:
     """A structure with numbers in place of what stands for them."""
-    if isinstance(x, TracedNumber):
+    if isinstance(x, SymNumber):
         return x.value
     if isinstance(x, slice):
         return slice(*[_plainly(v) for v in (x.start, x.stop, x.step)])

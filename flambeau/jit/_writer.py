@@ -13,7 +13,7 @@ from .._files import names
 from .._files.archive import Writer
 from .._files.pickling import Storages
 from .._files.replacing import replacing
-from .._files.writing import _root, host_bytes
+from .._files.writing import host_bytes, root_name
 from ..core.base import display
 from ..core.base.dtypes import device as Device
 from ..core.base.tensor import TensorBase
@@ -246,6 +246,6 @@ def save_to(module: Any, f: Any, extra: dict[str, Any]) -> None:
             f.flush()
         return
     path = os.fsdecode(f)
-    write = archive(module, _root(path), extra)
+    write = archive(module, root_name(path), extra)
     with replacing(path, False) as file:
         write(file)

@@ -289,6 +289,16 @@ for _mode, _name, _ranks in (
 
 
 _library = Library("aten", "FRAGMENT")
-for _schema, _function in STEPS.items():
-    _library.define(_schema)
-    _library.impl(_schema.partition("(")[0], _function, "CompositeImplicitAutograd")
+_entered: set[str] = set()
+
+
+def enter() -> None:
+    """Define the operations that were declared since it was called last."""
+    for schema, function in STEPS.items():
+        if schema not in _entered:
+            _entered.add(schema)
+            _library.define(schema)
+            _library.impl(schema.partition("(")[0], function, "CompositeImplicitAutograd")
+
+
+enter()

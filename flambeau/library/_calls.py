@@ -17,7 +17,7 @@ from ..core.base import formats
 from ..core.base.dtypes import by_name
 from ..core.base.dtypes import device as Device
 from ..core.base.dtypes import dtype as DType
-from . import _aten, _aten_steps  # noqa: F401  the second defines its operations
+from . import _aten, _aten_core  # noqa: F401  the second defines its operations
 from ._aten_calls import OVERLOADS
 from ._packets import DEFINED
 from ._schema import Argument, FunctionSchema, parse_schema
@@ -121,8 +121,8 @@ def fitted(value: Any, base: str, form: str, length: int | None, loosely: bool) 
         if length is None or value is None:
             raise Unfit
         return [fitted(value, base, form[:-2], None, loosely)] * length
-    if base == "Tensor":
-        if is_tensor(value):
+    if base == "Tensor":  # ATen makes tensors of numbers, with which operations here compute as they are
+        if is_tensor(value) or (loosely and kind_of(value) in _KINDS["number"]):
             return value
         raise Unfit
     if base in _KINDS:
@@ -194,6 +194,11 @@ class Overload:
 
     def call(self, values: list[Any], out: Any = None) -> Any:
         """What it computes of values that `bind` gave, written to `out` where that is given."""
+        args, kwargs = self.arranged(values, out)
+        return self.function(*args, **kwargs)
+
+    def arranged(self, values: list[Any], out: Any = None) -> tuple[list[Any], dict[str, Any]]:
+        """Values that `bind` gave as arguments of the function."""
         args: list[Any] = []
         kwargs: dict[str, Any] = {} if out is None else {"out": out}
         for argument, target, value in zip(self.arguments, self.plan, values):
@@ -218,7 +223,7 @@ class Overload:
                 continue
             else:
                 kwargs[target.name] = value
-        return self.function(*args, **kwargs)
+        return args, kwargs
 
     def prepared(self, args: Sequence[Any], kwargs: dict[str, Any], loosely: bool) -> Prepared | None:
         """The call for arguments of these classes, without looking at each again; None where it depends on the values."""

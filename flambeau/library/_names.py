@@ -5,6 +5,7 @@ from __future__ import annotations
 import types
 
 from ..core.base import display
+from . import _targets  # noqa: F401  by it code of graphs finds operations
 from ._checking import opcheck
 from ._definitions import (
     CustomOpDef,

@@ -324,6 +324,11 @@ class OpOverload(CustomOp):
         return self
 
     @property
+    def code_path(self) -> str:
+        """Where the code of a graph finds it in the library."""
+        return f"ops.{self._namespace}.{self._opname}.{self._overloadname}"
+
+    @property
     def is_view(self) -> bool:
         """Whether results share memory with arguments."""
         return self._schema._is_view_op()

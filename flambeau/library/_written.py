@@ -157,8 +157,11 @@ def bound(op: Op, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[dict[str
     return dict(found), defaults
 
 
-def written(op: Op, args: Sequence[Any], kwargs: dict[str, Any]) -> Written | None:
-    """A call of one of our operations as ATen has it; None where ATen has no such call."""
+def written(op: Op, args: Sequence[Any], kwargs: dict[str, Any], named: bool = False) -> Written | None:
+    """A call of one of our operations as ATen has it; None where ATen has no such call.
+
+    Where the overload is `named` beside the call, it is the one that takes the fewest arguments; else the call leaves ATen no other.
+    """
     try:
         given, defaults = bound(op, args, kwargs)
     except Unfit:
@@ -171,17 +174,21 @@ def written(op: Op, args: Sequence[Any], kwargs: dict[str, Any]) -> Written | No
     in_place = given.get("inplace") is True
     if in_place:
         given["inplace"] = False
+    fitting: list[Written] = []
     for overload in _writable(op):
         try:
             found = _of(overload, given, defaults)
         except Unfit:
+            continue
+        if named and not in_place:
+            fitting.append(found)
             continue
         if not in_place:
             return _settled(overload, found, defaults)
         name = overload.schema.name.removeprefix("aten::") + "_"
         values = {overload.arguments[k].name if not n else n: v for k, (n, v) in enumerate(found.values)}
         return _fitting(name, (), values)
-    return None
+    return min(fitting, key=lambda found: len(found.values), default=None)
 
 
 def _settled(overload: Overload, found: Written, defaults: dict[str, Any]) -> Written:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
+from ..._symbols.numbers import sym_float
 from ..._tensor import Tensor
 from ...core.base.callbacks import set_callback
 from ...core.base.dtypes import by_name
@@ -145,7 +146,7 @@ class _BatchNorm(_NormBase):
         if training and self.track_running_stats and self.num_batches_tracked is not None:
             self.num_batches_tracked.add_(1)
             if self.momentum is None:  # the plain mean of all batches so far
-                factor = 1.0 / float(self.num_batches_tracked)
+                factor = 1.0 / sym_float(self.num_batches_tracked.item())
         if training and not self.track_running_stats:
             mean = var = None
         use_batch = training or (mean is None and var is None)

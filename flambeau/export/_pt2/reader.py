@@ -1,0 +1,397 @@
+"""Graphs of archives as graphs of fx: checked JSON in, nodes out; nothing that a file says is run or imported.
+
+A call's target is one of ATen's overloads, of a library that the program itself has loaded, Python's own operators, or control flow.
+"""
+
+from __future__ import annotations
+
+import keyword
+import math
+import operator
+from collections.abc import Callable
+from typing import Any
+
+from ..._files.errors import Damaged, require, short
+from ..._symbols import numbers
+from ...core.base.dtypes import device as Device
+from ...fx._lazy_graph_module import _LazyGraphModule
+from ...fx.graph import Graph
+from ...fx.graph_module import GraphModule
+from ...fx.node import Node
+from ...library._higher_order import higher_order
+from ...library._targets import target as target_of
+from ...nn.modules.module import Module
+from .._values import TensorValue
+from . import schema
+from .payload import place
+from .texts import Kept, parsed
+
+MOST_NODES = 1 << 20
+MOST_LETTERS = 4096  # of a name
+_OPERATORS = (
+    "add sub mul truediv floordiv mod pow neg pos eq ne lt le gt ge and_ or_ not_ lshift rshift getitem abs"
+).split()
+_MATH = {f.__name__: f for f in (math.trunc, math.floor, math.ceil, math.sqrt)}
+_NUMBERS = [name for name in numbers.__all__ if name.startswith("sym_")]
+_TAKEN = frozenset(dir(Module())) | frozenset(dir(GraphModule)) | {"graph", "meta", "self"}
+POSITIONAL, KEYWORD = 1, 2
+
+
+def function_of(text: str) -> Callable[..., Any]:
+    """The function that a target names; Damaged for any that a program may not call."""
+    parts = text.split(".")
+    if parts[0] == "_operator" and len(parts) == 2 and parts[1] in _OPERATORS:
+        return getattr(operator, parts[1])
+    if parts[0] == "math" and len(parts) == 2 and parts[1] in _MATH:
+        return _MATH[parts[1]]
+    if parts[0] == "torch" and len(parts) == 2 and parts[1] in _NUMBERS:
+        return getattr(numbers, parts[1])
+    if parts[:3] == ["torch", "ops", "higher_order"] and len(parts) == 4:
+        try:
+            return higher_order(parts[3])
+        except AttributeError as error:
+            raise Damaged(f"{short(text)}: {error}") from None
+    if parts[:2] == ["torch", "ops"] and len(parts) == 5 and all(p.isidentifier() for p in parts):
+        try:
+            return target_of(parts[2], parts[3], parts[4])
+        except AttributeError as error:
+            raise Damaged(f"{short(text)}: {error}") from None
+    raise Damaged(f"{short(text)} is nothing that an exported program calls")
+
+
+def check_name(name: str, what: str) -> str:
+    """A dotted name of a parameter, a buffer or a graph; Damaged for one that modules cannot have."""
+    parts = name.split(".")
+    plain = all(p and p.isascii() and (p.isidentifier() or p.isdigit()) for p in parts)
+    if (
+        len(name) > MOST_LETTERS
+        or not plain
+        or parts[-1] in _TAKEN
+        or any(p.startswith("__") for p in parts)
+        or len(parts) > 64
+    ):
+        raise Damaged(f"{short(name)} is no name of a {what}")
+    if any(p in _TAKEN for p in parts[:-1]):
+        raise Damaged(f"{short(name)} is no name of a {what}: modules keep a part of it for themselves")
+    return name
+
+
+class GraphReader:
+    """One graph of an archive, and those of its branches in it."""
+
+    def __init__(self, told: Any, budget: list[int], depth: int = 0) -> None:
+        require(depth < schema.MOST_DEPTH, "graphs lie in each other too deep")
+        self.told, self.budget, self.depth = told, budget, depth
+        self.graph = Graph()
+        self.root: dict[str, Any] = {}
+        self.nodes: dict[str, Node] = {}
+        self.sizes: dict[str, Any] = {}  # texts that were read
+        self.hints: dict[str, int] = {}  # symbols in the example
+        self.known = {
+            **{name: ("tensor", v) for name, v in told["tensor_values"].items()},
+            **{name: ("int", v) for name, v in told["sym_int_values"].items()},
+            **{name: ("float", v) for name, v in (told.get("sym_float_values") or {}).items()},
+            **{name: ("bool", v) for name, v in told["sym_bool_values"].items()},
+        }
+
+    def read(self, names: list[str] | None = None) -> GraphModule:
+        """The module of the graph; `names` are those of inputs that are constants."""
+        told = self.told
+        for k, argument in enumerate(told["inputs"]):
+            self._input(argument, names[k] if names is not None and k < len(names) else "")
+        for node in told["nodes"]:
+            try:
+                self._node(node)
+            except Damaged as error:
+                where = node.get("name") or node["target"]
+                raise Damaged(
+                    f"node {short(where)}: {error}" if not str(error).startswith("node ") else str(error)
+                ) from None
+        outputs = tuple(self.value(a) for a in told["outputs"])
+        single = bool(told.get("is_single_tensor_return"))
+        require(not single or len(outputs) == 1, f"a graph of one result has {len(outputs)}")
+        self.graph.output(outputs[0] if single else outputs)
+        return _LazyGraphModule(self.root, self.graph, "GraphModule")
+
+    # --- values ---
+    def _input(self, argument: Any, constant: str) -> None:
+        ((kind, value),) = argument.items()
+        if kind == "as_tensor":
+            self._placeholder(value["name"])
+        elif kind in ("as_sym_int", "as_sym_float", "as_sym_bool") and "as_name" in value:
+            self._placeholder(value["as_name"])
+        elif kind in ("as_int", "as_float", "as_bool", "as_none", "as_string"):
+            node = self.graph.create_node(
+                "placeholder", _identifier(constant or "arg"), name=constant or "arg"
+            )
+            node.meta["val"] = self.value(argument)
+            self.nodes.setdefault(constant, node)
+        else:
+            raise Damaged(f"an input of the kind {kind} is not taken")
+
+    def _placeholder(self, name: str) -> None:
+        self._enter(name, self.graph.create_node("placeholder", _identifier(name), name=name))
+
+    def _enter(self, name: str, node: Node) -> None:
+        """Let a node be the value of this name."""
+        require(name not in self.nodes, f"two values have the name {short(name)}")
+        self.nodes[name] = node
+        node.meta["val"] = self.meta(name)
+
+    def meta(self, name: str) -> Any:
+        """What is told of a value."""
+        found = self.known.get(name)
+        if found is None:
+            raise Damaged(f"nothing is told of the value {short(name)}")
+        kind, told = found
+        if kind == "tensor":
+            return self.tensor(name, told)
+        if "as_expr" in told:
+            size = self.size(told)
+            if kind == "int":
+                return size
+            names = size.symbols() if hasattr(size, "symbols") else ()
+            return Kept(told["as_expr"]["expr_str"], tuple(sorted(names)), kind)
+        ((_, value),) = told.items()
+        return schema.number(value) if kind == "float" else value
+
+    def tensor(self, name: str, told: Any) -> TensorValue:
+        sizes = tuple(self.size(n) for n in told["sizes"])
+        strides = tuple(self.size(n) for n in told["strides"])
+        require(len(sizes) <= 64, f"{short(name)} has {len(sizes)} dimensions")
+        require(
+            len(strides) == len(sizes) or not strides,
+            f"{short(name)} has {len(sizes)} sizes and {len(strides)} strides",
+        )
+        negative = [n for n in sizes if isinstance(n, int) and n < 0]
+        require(not negative, f"{short(name)} has the size {negative[:1]}")
+        return TensorValue(
+            sizes,
+            schema.DTYPES[told["dtype"]],
+            strides,
+            _device(told["device"]),
+            told["requires_grad"],
+            schema.LAYOUTS[told["layout"]],
+            self.size(told["storage_offset"]),
+        )
+
+    def size(self, told: Any) -> Any:
+        """A size: a number or an expression."""
+        if "as_expr" not in told:
+            ((_, value),) = told.items()
+            return value
+        text, hint = told["as_expr"]["expr_str"], told["as_expr"].get("hint") or {}
+        if text not in self.sizes:
+            found = self.sizes[text] = parsed(text)
+            if str(found).isidentifier() and "as_int" in hint:
+                self.hints[str(found)] = hint["as_int"]
+        return self.sizes[text]
+
+    def named(self, name: str) -> Node:
+        """The node of a value that was computed before."""
+        found = self.nodes.get(name)
+        if found is None:
+            raise Damaged(f"the value {short(name)} is read before it is computed")
+        return found
+
+    def value(self, argument: Any) -> Any:
+        """An argument of a node."""
+        ((kind, value),) = argument.items()
+        if kind == "as_tensor":
+            return self.named(value["name"])
+        if kind in ("as_sym_int", "as_sym_float", "as_sym_bool"):
+            return self._number(value)
+        if kind in ("as_sym_ints", "as_sym_floats", "as_sym_bools"):
+            return [self._number(v) for v in value]
+        if kind == "as_tensors":
+            return [self.named(v["name"]) for v in value]
+        if kind == "as_nested_tensors":
+            return [[self.named(v["name"]) for v in inner] for inner in value]
+        if kind == "as_optional_tensors":
+            return [self.named(v["as_tensor"]["name"]) if "as_tensor" in v else None for v in value]
+        if kind == "as_optional_tensor":
+            return self.named(value["as_tensor"]["name"]) if "as_tensor" in value else None
+        if kind == "as_none":
+            return None
+        if kind == "as_scalar_type":
+            return schema.DTYPES[value]
+        if kind == "as_layout":
+            return schema.LAYOUTS[value]
+        if kind == "as_memory_format":
+            return schema.FORMATS[value]
+        if kind == "as_device":
+            return _device(value)
+        if kind == "as_float":
+            return schema.number(value)
+        if kind == "as_floats":
+            return [schema.number(v) for v in value]
+        if kind == "as_float_lists":
+            return [[schema.number(v) for v in inner] for inner in value]
+        if kind == "as_int_lists":
+            return [tuple(inner) for inner in value]
+        if kind == "as_complex":
+            return complex(schema.number(value["real"]), schema.number(value["imag"]))
+        if kind == "as_string_to_argument":
+            return {key: self.value(v) for key, v in value.items()}
+        if kind == "as_graph":
+            return self._branch(value)
+        if kind == "as_operator":
+            return function_of(value)
+        if kind == "as_custom_obj":
+            raise Damaged(
+                f"an object of the class {short(value['class_fqn'])}, which is compiled with PyTorch, is not here"
+            )
+        return list(value) if isinstance(value, list) else value
+
+    def _number(self, value: Any) -> Any:
+        ((kind, found),) = value.items()
+        if kind == "as_name":
+            return self.named(found)
+        return schema.number(found) if kind == "as_float" else found
+
+    def _branch(self, value: Any) -> Node:
+        name = check_name(value["name"], "graph")
+        require("." not in name, f"{short(name)} is no name of a graph")
+        require(name not in self.root, f"two graphs have the name {short(name)}")
+        reader = GraphReader(value["graph"], self.budget, self.depth + 1)
+        self.root[name] = reader.read()
+        return self.graph.create_node("get_attr", name, name=name)
+
+    # --- nodes ---
+    def _node(self, told: Any) -> None:
+        self.budget[0] -= 1
+        require(self.budget[0] >= 0, f"the graphs have more than {MOST_NODES} nodes")
+        function = function_of(told["target"])
+        args: list[Any] = []
+        kwargs: dict[str, Any] = {}
+        plain = getattr(function, "_schema", None)
+        order = [a.name for a in plain.arguments] if plain is not None else []
+        required = {a.name for a in plain.arguments if not a.kwarg_only} if plain is not None else set()
+        for k, given in enumerate(told["inputs"]):
+            name, kind = given["name"], given.get("kind")
+            by_place = kind == POSITIONAL or (kind is None and (not name or name in required))
+            at = not kwargs and by_place and (not order or (k < len(order) and order[k] == name))
+            if at or plain is None and (not name or by_place):
+                require(not kwargs, "an argument by position follows one by name")
+                args.append(self.value(given["arg"]))
+            else:
+                require(
+                    name.isidentifier() and not keyword.iskeyword(name) and name not in kwargs,
+                    f"{short(name)} is no name of an argument",
+                )
+                kwargs[name] = self.value(given["arg"])
+        if plain is not None:
+            kwargs = self._by_schema(told["target"], plain, args, kwargs)
+        node = self.graph.call_function(function, tuple(args), kwargs, name=self._node_name(told))
+        node.meta.update(metadata(told["metadata"]))
+        self._outputs(told, node)
+
+    def _by_schema(self, target: str, plain: Any, args: list[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
+        """Keyword arguments in the schema's order; Damaged where the call is none of the overload."""
+        known = {a.name: k for k, a in enumerate(plain.arguments)}
+        for name in kwargs:
+            if name not in known or known[name] < len(args):
+                raise Damaged(f"{short(target)} has no argument {short(name)}")
+        if len(args) > len(known):
+            raise Damaged(f"{short(target)} takes {len(known)} arguments, got {len(args)}")
+        for name, k in known.items():
+            if k >= len(args) and name not in kwargs and not plain.arguments[k].defaulted:
+                raise Damaged(f"{short(target)} is called without {short(name)}")
+        return {name: kwargs[name] for name in known if name in kwargs}
+
+    def _node_name(self, told: Any) -> str | None:
+        if told.get("name"):
+            return told["name"]
+        outputs = told["outputs"]
+        if len(outputs) == 1:
+            ((_, value),) = outputs[0].items()
+            if isinstance(value, dict):
+                return value.get("name") or value.get("as_name")
+        return None
+
+    def _outputs(self, told: Any, node: Node) -> None:
+        """Names for the results of a node: its own for one, an item of it for each of several."""
+        outputs = told["outputs"]
+        if not outputs:
+            return
+        higher = told["target"].startswith("torch.ops.higher_order.")
+        alone = len(outputs) == 1 and not (higher and told.get("is_hop_single_tensor_return") is False)
+        if alone:
+            ((kind, value),) = outputs[0].items()
+            if kind == "as_none":
+                node.meta["val"] = None
+                return
+            if kind in ("as_tensor", "as_sym_int", "as_sym_float", "as_sym_bool"):
+                self._enter(value.get("name", value.get("as_name", "")), node)
+                return
+            require(kind == "as_tensors", f"a result of the kind {kind} is not taken")
+            node.meta["val"] = self._items(node, [{"as_tensor": v} for v in value])
+            return
+        node.meta["val"] = tuple(self._items(node, outputs))
+
+    def _items(self, node: Node, outputs: list[Any]) -> list[Any]:
+        found = []
+        for k, output in enumerate(outputs):
+            ((kind, value),) = output.items()
+            if kind == "as_none":
+                found.append(None)
+                continue
+            if kind == "as_tensors":
+                inner = self.graph.call_function(operator.getitem, (node, k))
+                inner.meta["val"] = self._items(inner, [{"as_tensor": v} for v in value])
+                found.append(inner.meta["val"])
+                continue
+            name = value.get("name", value.get("as_name")) if isinstance(value, dict) else None
+            require(isinstance(name, str), f"a result of the kind {kind} is not taken")
+            item = self.graph.call_function(operator.getitem, (node, k), name=name)
+            self._enter(str(name), item)
+            item.meta |= {n: v for n, v in node.meta.items() if n != "val"}
+            found.append(item.meta["val"])
+        return found
+
+
+def _identifier(name: str) -> str:
+    require(
+        name.isidentifier() and name.isascii() and not name.startswith("__"),
+        f"{short(name)} is no name of an input",
+    )
+    return name
+
+
+def _device(told: Any) -> Any:
+    try:
+        return Device(place(told))
+    except RuntimeError as error:
+        raise Damaged(str(error)[:200]) from None
+
+
+# --- metadata ------------------------------
+def metadata(told: dict[str, str]) -> dict[str, Any]:
+    """`node.meta` of what an archive keeps of it."""
+    found: dict[str, Any] = {}
+    if told.get("stack_trace"):
+        found["stack_trace"] = told["stack_trace"]
+    if told.get("nn_module_stack"):
+        stack = {}
+        for item in told["nn_module_stack"].split(";"):
+            parts = _split(item)
+            if len(parts) == 3:
+                stack[parts[0]] = (parts[1], parts[2])
+        found["nn_module_stack"] = stack
+    if told.get("torch_fn"):
+        found["torch_fn"] = tuple(told["torch_fn"].split(";"))
+    kept = {k: v for k, v in told.items() if k in ("source_fn_stack", "custom", "from_node")}
+    if kept:  # written again as it was read
+        found["archived"] = kept
+    return found
+
+
+def _split(item: str) -> list[str]:
+    """A text at its commas outside of brackets."""
+    parts, start, depth = [], 0, 0
+    for k, c in enumerate(item):
+        depth += (c in "[(") - (c in ")]")
+        if c == "," and depth == 0:
+            parts.append(item[start:k])
+            start = k + 1
+    return [*parts, item[start:]]
