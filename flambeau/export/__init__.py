@@ -10,6 +10,7 @@ flambeau.Size([5, 1])
 from __future__ import annotations
 
 from .._compat.absent import refusing as _refusing
+from ._decompose import default_decompositions
 from ._export import export
 from ._saving import load, save
 from ._registering import register_dataclass
@@ -28,6 +29,7 @@ __all__ = [
     "ModuleCallSignature",
     "ShapesCollection",
     "UnflattenedModule",
+    "default_decompositions",
     "dims",
     "export",
     "load",

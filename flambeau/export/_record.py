@@ -24,6 +24,8 @@ from ..core.base.dtypes import device as Device
 from ..core.base.dtypes import dtype as DType
 from ..core.base.tensor import TensorBase
 from ..core.call.operation import Op, behind
+from ..core.tape import is_grad_enabled
+from ..amp._state import is_autocast_enabled
 from ..autograd.grad_mode import no_grad
 from ..fx.graph import Graph
 from ..fx.node import Node, map_arg
@@ -95,10 +97,14 @@ class Recorder:
         self.graph = Graph()
         self.mode = _Mode(self)
         self.suspended = 0
-        self.known: dict[int, tuple[Any, Traced]] = {}  # by identity; with the tensors, so that it stays theirs
+        self.known: dict[
+            int, tuple[Any, Traced]
+        ] = {}  # by identity; with the tensors, so that it stays theirs
         self.places: dict[Any, Traced] = {}
         self.lifted: list[Lifted] = []
-        self.first: Node | None = None  # the first node of the program's inputs, before which lifted tensors stand
+        self.first: Node | None = (
+            None  # the first node of the program's inputs, before which lifted tensors stand
+        )
         self.asked_for: dict[tuple[Any, ...], Any] = {}
         self.computed_before: dict[Any, Any] = {}
         self.recording = Recording()
@@ -111,8 +117,12 @@ class Recorder:
         self.asserted: set[str] = set()
         self.submodules: dict[str, Any] = {}  # graphs of branches
         self.branches = 0
+        self.began_with_grad = is_grad_enabled()
+        self.decompositions: Mapping[Any, Callable[..., Any]] = {}  # what runs in the place of overloads
         self.whole = self.graph  # that of the program, while `graph` may be that of a branch
-        self.captured: dict[Node, Node] | None = None  # in a branch: nodes outside, and the inputs that stand for them
+        self.captured: dict[Node, Node] | None = (
+            None  # in a branch: nodes outside, and the inputs that stand for them
+        )
 
     def __enter__(self) -> Recorder:
         if RECORDING.tracer is not None:
@@ -142,7 +152,11 @@ class Recorder:
 
     def knows(self, t: Any) -> bool:
         """Whether a tensor's sizes may be symbols."""
-        return self.count > 0 and id(t) not in self.attributes and (id(t) in self.known or place(t) in self.places)
+        return (
+            self.count > 0
+            and id(t) not in self.attributes
+            and (id(t) in self.known or place(t) in self.places)
+        )
 
     def traced(self, t: Any) -> Traced:
         """What is known of a tensor: of one that was there before, or came otherwise, a node that gives it."""
@@ -174,7 +188,9 @@ class Recorder:
         return self.lift(t, "constant", f"lifted_tensor_{k}")
 
     def _plain(self, value: TensorValue) -> TensorValue:
-        return TensorValue(value.shape, value.dtype, value.strides, value.device, False, value.layout, value.offset)
+        return TensorValue(
+            value.shape, value.dtype, value.strides, value.device, False, value.layout, value.offset
+        )
 
     def _read_recording(self) -> None:
         calls = self.recording.calls()
@@ -217,7 +233,8 @@ class Recorder:
         if trace is not None:
             made.meta["stack_trace"] = trace
         made.meta["nn_module_stack"] = {
-            f"L__self__{path.replace('.', '_')}": (path.partition("@")[0], kind) for path, kind in self.modules
+            f"L__self__{path.replace('.', '_')}": (path.partition("@")[0], kind)
+            for path, kind in self.modules
         }
         made.meta["torch_fn"] = (made.name, str(function))
         return made
@@ -407,12 +424,22 @@ class Recorder:
         d = x - y
         names = d.symbols() & {n for n, s in self.symbols.symbols.items() if s.unbacked}
         if names:
-            self._assert(outcome, message or f"Runtime assertion failed for expression {x} {_SIGNS[called]} {y}")
+            self._assert(
+                outcome, message or f"Runtime assertion failed for expression {x} {_SIGNS[called]} {y}"
+            )
             if not outcome.value:
-                raise RuntimeError(message or f"Expected {x} {_SIGNS[called]} {y}, which does not hold for the example{user_line()}")
+                raise RuntimeError(
+                    message
+                    or f"Expected {x} {_SIGNS[called]} {y}, which does not hold for the example{user_line()}"
+                )
         elif not outcome.value:
-            raise RuntimeError(message or f"Expected {x} {_SIGNS[called]} {y}, which does not hold for the example{user_line()}")
-        shaped = any(self.symbols.ranges[n][0] == 0 for n in names)  # counts of elements, whose samples are what they are
+            raise RuntimeError(
+                message
+                or f"Expected {x} {_SIGNS[called]} {y}, which does not hold for the example{user_line()}"
+            )
+        shaped = any(
+            self.symbols.ranges[n][0] == 0 for n in names
+        )  # counts of elements, whose samples are what they are
         self._require(d, called, f"torch._check demands it{user_line()}", not shaped)
 
     def _assert(self, outcome: SymBool, message: str) -> None:
@@ -436,7 +463,9 @@ class Recorder:
                 f"Could not extract specialized integer from data-dependent expression {n.name.expr}{user_line()}: the program takes a "
                 "value of a tensor as a plain Python number"
             )
-        self._require(n.name.expr - n.value, "eq", f"the program takes it as a plain Python number{user_line()}")
+        self._require(
+            n.name.expr - n.value, "eq", f"the program takes it as a plain Python number{user_line()}"
+        )
 
     def shown(self, n: SymNumber) -> str:
         """The expression."""
@@ -450,7 +479,15 @@ class Recorder:
 
     def call(self, op: Op, func: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
         """Run an operation, and append its node."""
+        if is_autocast_enabled("cpu"):
+            raise UserError(
+                f"export(): {op.__name__}() is called within autocast, which graphs have no steps for{user_line()}"
+            )
         if isinstance(op, OpOverload):  # of a program's library, or one of ATen's steps
+            if op._opname in ("sym_size", "sym_stride") and op._overloadname == "int":
+                return self.asked(
+                    op._opname[4:], args[0], args[1], getattr(TensorBase, op._opname[4:])(args[0], args[1])
+                )
             return self.emit(op, args, kwargs, func, args, kwargs)
         name = op.entry.name
         if name == "item":
@@ -476,12 +513,16 @@ class Recorder:
                     return out.copy_(made)
                 returns = len(schema.returns)
                 listed = returns == 1 and "[]" in schema.returns[0].type.form
-                return self.emit(function, plain, named, func, args, kwargs, found.item, None if listed else returns, op)
+                return self.emit(
+                    function, plain, named, func, args, kwargs, found.item, None if listed else returns, op
+                )
         if op.entry.kind == "conversion" and isinstance(args[0], TensorBase):
             return self._converted(func, args, kwargs)
         return self._other(op, func, args, kwargs)
 
-    def _answer(self, function: Any, run: Callable[..., Any], args: tuple, kwargs: dict[str, Any], result: Any) -> Any:
+    def _answer(
+        self, function: Any, run: Callable[..., Any], args: tuple, kwargs: dict[str, Any], result: Any
+    ) -> Any:
         """What a tensor answers that is no tensor: GuardOnDataDependentSymNode where it follows from elements."""
 
         def one(x: Any) -> Any:
@@ -550,7 +591,12 @@ class Recorder:
     def _composed(self, op: Op, args: tuple, kwargs: dict[str, Any]) -> Any:
         """The result of what ATen has not, by the operations that it calls, where none of these depends on sizes."""
         body = getattr(op, "composite", None)
-        if body is None or op.writes or "out" in kwargs or any(isinstance(x, SymNumber) for x in _leaves((args, kwargs))):
+        if (
+            body is None
+            or op.writes
+            or "out" in kwargs
+            or any(isinstance(x, SymNumber) for x in _leaves((args, kwargs)))
+        ):
             return NotImplemented
         was_sized, self.sized = self.sized, False
         known, places, asked = dict(self.known), dict(self.places), dict(self.asked_for)
@@ -593,7 +639,11 @@ class Recorder:
             if "dtype" not in named:
                 named["dtype"] = REGISTRY["tensor"].function(args[0].value).dtype
             return self.step("scalar_tensor", "default", args[0], **named)
-        if sizes and isinstance(args[0], (list, tuple)) and all(not isinstance(x, (list, tuple)) for x in args[0]):
+        if (
+            sizes
+            and isinstance(args[0], (list, tuple))
+            and all(not isinstance(x, (list, tuple)) for x in args[0])
+        ):
             parts = [self._of_values(op, func, (x,), kwargs) for x in args[0]]
             return REGISTRY["stack"].function(parts)
         for n in sizes:
@@ -651,14 +701,28 @@ class Recorder:
         op: Any = None,
     ) -> Any:
         """Append a node of `function`, whose result is what `run` gives; `item` of ATen's results is the call's one."""
+        rule = self.decompositions.get(function)
+        if rule is not None:
+            with self.mode:
+                found = rule(*args, **kwargs)
+            if found is not NotImplemented:
+                return found if item is None else found[item]
         self.suspended += 1
         try:
             result = run(*_example(run_args), **_example(run_kwargs))
         finally:
             self.suspended -= 1
-        if result is not None and not any(isinstance(x, TensorBase) for x in _leaves(result)) and not isinstance(result, (tuple, list)):
+        if (
+            result is not None
+            and not any(isinstance(x, TensorBase) for x in _leaves(result))
+            and not isinstance(result, (tuple, list))
+        ):
             return self._answer(function, run, run_args, run_kwargs, result)
-        if isinstance(result, list) and not any(isinstance(x, TensorBase) for x in _leaves(result)) and result:
+        if (
+            isinstance(result, list)
+            and not any(isinstance(x, TensorBase) for x in _leaves(result))
+            and result
+        ):
             return self._answer(function, run, run_args, run_kwargs, result)
         if op is not None and item is None and returns is not None and returns != _results_count(result):
             return self._own_after(op, run, run_args, run_kwargs, result)
@@ -679,14 +743,20 @@ class Recorder:
         result: Any,
         item: int | None,
     ) -> Any:
-        node = self.node(function, tuple(map(self.reference, args)), {k: self.reference(v) for k, v in kwargs.items()})
+        node = self.node(
+            function, tuple(map(self.reference, args)), {k: self.reference(v) for k, v in kwargs.items()}
+        )
         shadows, opaque = self._in_worlds(node, run, run_args, run_kwargs, result)
         if item is not None:
             node = self._item_node(node, item)
         more = self._prober(run, run_args, run_kwargs)
+        detached = self.began_with_grad and not is_grad_enabled()
+        detached = detached and any(t.requires_grad for t in _tensors((run_args, run_kwargs)))
         self.suspended += 1  # shapes are plain numbers here
         try:
-            self._name(node, result, shadows, self._sizes_of((run_args, run_kwargs)), more, (), opaque)
+            self._name(
+                node, result, shadows, self._sizes_of((run_args, run_kwargs)), more, (), opaque, detached
+            )
         finally:
             self.suspended -= 1
         return result
@@ -695,27 +765,46 @@ class Recorder:
         return self.node(operator.getitem, (node, k), {})
 
     def _name(
-        self, node: Node, result: Any, shadows: Sequence[Any], sizes: list[Expr], more: Any, path: tuple[int, ...], opaque: bool
+        self,
+        node: Node,
+        result: Any,
+        shadows: Sequence[Any],
+        sizes: list[Expr],
+        more: Any,
+        path: tuple[int, ...],
+        opaque: bool,
+        detached: bool = False,
     ) -> None:
         """Nodes for what a call gave."""
         if isinstance(result, TensorBase):
             value = self._described(result, shadows, sizes, more, path, opaque)
             found = Traced(node, value, tuple(shadows))
             self._describe(found)
+            if detached and id(result) not in self.known:
+                found = found._replace(node=self.node(target("aten", "detach"), (node,), {}))
+                self._describe(found)
             self.enter(result, found)
         elif isinstance(result, (tuple, list)) and any(isinstance(x, TensorBase) for x in _leaves(result)):
             known: list[Any] = []
             for k, each in enumerate(result):
                 if isinstance(each, (TensorBase, tuple, list)):
                     inner = self._item_node(node, k)
-                    self._name(inner, each, [s[k] for s in shadows], sizes, more, (*path, k), opaque)
+                    self._name(
+                        inner, each, [s[k] for s in shadows], sizes, more, (*path, k), opaque, detached
+                    )
                     known.append(inner.meta.get("val"))
                 else:
                     known.append(None)
             node.meta["val"] = tuple(known)
 
     def _described(
-        self, t: Any, shadows: Sequence[Any], sizes: list[Expr], more: Any, path: tuple[int, ...], opaque: bool
+        self,
+        t: Any,
+        shadows: Sequence[Any],
+        sizes: list[Expr],
+        more: Any,
+        path: tuple[int, ...],
+        opaque: bool,
     ) -> TensorValue:
         shape, strides = tuple(t.shape), tuple(t.stride())
         if not shadows:
@@ -727,7 +816,13 @@ class Recorder:
         return _value_of(t, tuple(found), _strides(t, shadows, found))
 
     def _fitted(
-        self, values: tuple[int, ...], sizes: list[Expr], more: Any, path: tuple[int, ...], d: int, opaque: bool
+        self,
+        values: tuple[int, ...],
+        sizes: list[Expr],
+        more: Any,
+        path: tuple[int, ...],
+        d: int,
+        opaque: bool,
     ) -> Any:
         worlds = self.symbols.worlds
 
@@ -805,7 +900,13 @@ class Recorder:
         return _mapped(args, one), _mapped(kwargs, one)
 
     def _failed(
-        self, node: Node, run: Callable[..., Any], args: tuple, kwargs: dict[str, Any], result: Any, error: Exception | None
+        self,
+        node: Node,
+        run: Callable[..., Any],
+        args: tuple,
+        kwargs: dict[str, Any],
+        result: Any,
+        error: Exception | None,
     ) -> tuple[list[Any], bool]:
         """Learn what must hold of the sizes; where the call needs elements, its results in the worlds of drawn ones."""
         sizes = self._sizes_of((args, kwargs))
@@ -817,7 +918,11 @@ class Recorder:
                 return False
 
         if works(self.symbols.worlds[0]):
-            told = f"{str(error).splitlines()[0]}" if error is not None and str(error) else "its result has other dimensions"
+            told = (
+                f"{str(error).splitlines()[0]}"
+                if error is not None and str(error)
+                else "its result has other dimensions"
+            )
             explain(self.symbols, sizes, works, f"{node.target}: {told}{user_line()}")
             raise Again
         return self._drawn(run, args, kwargs, result), True
@@ -841,7 +946,9 @@ class Recorder:
             found.append(_mapped(made, lambda x: _shadow(x) if isinstance(x, TensorBase) else x))
         return found
 
-    def _at(self, run: Callable[..., Any], args: tuple, kwargs: dict[str, Any], assigned: Mapping[str, int]) -> Any:
+    def _at(
+        self, run: Callable[..., Any], args: tuple, kwargs: dict[str, Any], assigned: Mapping[str, int]
+    ) -> Any:
         """The result for given sizes of symbols, without data."""
 
         def one(x: Any) -> Any:
@@ -963,7 +1070,11 @@ def _without_data(run: Callable[..., Any], args: tuple, kwargs: dict[str, Any]) 
         kwargs["device"] = _META
     op = behind(run)
     entry = getattr(op, "entry", None)
-    makes = entry is not None and entry.kind in ("creation", "random") or getattr(run, "_opname", "") in ("full", "scalar_tensor")
+    makes = (
+        entry is not None
+        and entry.kind in ("creation", "random")
+        or getattr(run, "_opname", "") in ("full", "scalar_tensor")
+    )
     if makes and not list(_tensors((args, kwargs))):
         kwargs["device"] = _META
     found = run(*args, **kwargs)
@@ -981,7 +1092,20 @@ def _alike(a: Any, b: Any) -> bool:
 
 def _is_held(x: Any) -> bool:
     """Whether a graph can hold an argument."""
-    kinds = (int, float, bool, complex, str, type(None), type(...), SymNumber, TensorBase, Device, DType, range)
+    kinds = (
+        int,
+        float,
+        bool,
+        complex,
+        str,
+        type(None),
+        type(...),
+        SymNumber,
+        TensorBase,
+        Device,
+        DType,
+        range,
+    )
     return isinstance(x, kinds) or type(x).__name__ in ("memory_format", "layout")
 
 

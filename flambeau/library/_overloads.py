@@ -325,7 +325,9 @@ def of_python(name: str, overload: str) -> str:
     >>> of_python("add", "Scalar"), of_python("gt", "Scalar")
     ('Tensor', 'Scalar')
     """
-    return overload.replace("Scalar", "Tensor") if f"{name}.{overload}" in _NOT_OF_PYTHON.split() else overload
+    return (
+        overload.replace("Scalar", "Tensor") if f"{name}.{overload}" in _NOT_OF_PYTHON.split() else overload
+    )
 
 
 @functools.cache

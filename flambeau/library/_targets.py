@@ -78,9 +78,15 @@ class Target:
             asked = [x for x in tree_leaves((args, kwargs)) if has_torch_function((x,))]
             if asked:
                 return handle_torch_function(self, asked, *args, **kwargs)
-            given = ", ".join([type(a).__name__ for a in args] + [f"{k}={type(v).__name__}" for k, v in kwargs.items()])
+            given = ", ".join(
+                [type(a).__name__ for a in args] + [f"{k}={type(v).__name__}" for k, v in kwargs.items()]
+            )
             raise RuntimeError(f"{self}: takes no ({given}); the schema is {self._schema}") from None
-        if key is not None and out is None and (found := overload.prepared(args, kwargs, loosely)) is not None:
+        if (
+            key is not None
+            and out is None
+            and (found := overload.prepared(args, kwargs, loosely)) is not None
+        ):
             self._known[key] = found
         return overload.call(values, out)
 
@@ -138,7 +144,11 @@ def _of_overload(name: str, overload: str) -> list[Overload]:
     found = [o for o in overloads("aten", name) if (o.schema.overload_name or "default") == overload]
     if found:  # numbers in the place of tensors go by the others
         return [*found, *(o for o in overloads("aten", name) if o not in found)]
-    known = [t for t in texts().get(name, ()) if (parse_schema("aten::" + t).overload_name or "default") == overload]
+    known = [
+        t
+        for t in texts().get(name, ())
+        if (parse_schema("aten::" + t).overload_name or "default") == overload
+    ]
     what = "is not run here" if known else "is not known"
     raise AttributeError(f"the overload aten::{name}.{overload} {what}")
 
