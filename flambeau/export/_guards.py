@@ -209,6 +209,11 @@ def in_order(kwargs: dict[str, Any], in_spec: TreeSpec) -> dict[str, Any]:
     return {name: kwargs[name] for name in wanted}
 
 
+def is_plain(in_spec: TreeSpec) -> bool:
+    """Whether no argument of a call is a container."""
+    return all(child.is_leaf() for part in in_spec.children() for child in part.children())
+
+
 def leaves_of(args: tuple, kwargs: dict[str, Any], in_spec: TreeSpec) -> list[Any]:
     """The leaves of a call's arguments; ValueError where their structure is not that of the exported call."""
     given = (args, in_order(kwargs, in_spec))

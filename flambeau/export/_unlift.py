@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import keyword
 import types
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from .._tensor import Tensor
+from ..core.make.create import empty
 from ..fx._code import TreeInfo, _PyTreeCodeGen
 from ..fx._lazy_graph_module import _LazyGraphModule
 from ..fx.graph import Graph
 from ..fx.graph_module import GraphModule
 from ..fx.node import Node, map_arg
+from ..library._targets import Target
 from ..nn.modules.module import Module
 from ..nn.parameter import Parameter
-from ..utils._pytree import TreeSpec, tree_leaves
-from ._guards import Guards, Violation, leaves_of
+from ..utils._pytree import TreeSpec, tree_is_leaf, tree_leaves
+from ._guards import Guards, Violation, is_plain, leaves_of
+from ._values import is_tensor
 from .graph_signature import InputKind, OutputKind
 
 if TYPE_CHECKING:
     from .exported_program import ExportedProgram
 
+_TENSOR = empty(0)
 WRITTEN = (OutputKind.BUFFER_MUTATION, OutputKind.PARAMETER_MUTATION, OutputKind.USER_INPUT_MUTATION)
 _LIFTED = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR, InputKind.CUSTOM_OBJ)
 
@@ -72,6 +77,7 @@ def _graph(program: ExportedProgram) -> Graph:
     for node in nodes:
         if node.op not in ("placeholder", "output"):
             made[node] = graph.node_copy(node, made.__getitem__)
+            made[node].target = direct(node)
     returned = map_arg(program.graph.output_node().args[0], made.__getitem__)
     graph.output(_written_back(program, graph, tree_leaves(returned), attributes, inputs))
     return graph
@@ -95,6 +101,18 @@ def _written_back(
         elif spec.kind is not OutputKind.TOKEN:
             given.append(value)
     return tuple(after.get(v, v) if isinstance(v, Node) else v for v in given)
+
+
+def direct(node: Node) -> Any:
+    """The operation that a call of ATen's is, where the arguments are those that it takes; else what the node calls."""
+    if not isinstance(node.target, Target) or node.kwargs or node.op != "call_function":
+        return node.target
+    return node.target.direct(map_arg(node.args, _stand_in)) or node.target
+
+
+def _stand_in(node: Node) -> Any:
+    value = node.meta.get("val")
+    return _TENSOR if is_tensor(value) else value if isinstance(value, (int, float)) else 2
 
 
 # --- its attributes ------------------------------
@@ -144,10 +162,23 @@ class Keywords(_PyTreeCodeGen):
         if not free_vars:
             return head
         plain = [v.partition("=")[0].partition(":")[0].strip() for v in free_vars]
+        if is_plain(spec):
+            renamed = [(a, b) for a, b in zip(plain, names) if a != b]
+            if not renamed:
+                return head
+            return f"{head}\n    {', '.join(a for a, _ in renamed)} = {', '.join(b for _, b in renamed)}"
         count = spec.child(0).num_children
         by_name = ", ".join(f"{key!r}: {name}" for key, name in zip(spec.child(1).context, names[count:]))
         given = f"(({''.join(f'{name}, ' for name in names[:count])}), {{{by_name}}})"
         return f"{head}\n    {', '.join(plain)}, = fx_pytree.tree_flatten_spec({given}, self._in_spec)"
+
+    def generate_output(self, output_args: Any, *, repr_fn: Callable[[Any], str] = repr) -> str:
+        spec = self.pytree_info.out_spec
+        if spec is not None and spec.is_leaf():
+            return f"return {repr_fn(output_args[0])}"
+        if spec is not None and spec.type is tuple and all(c.is_leaf() for c in spec.children()):
+            return f"return {repr_fn(output_args)}"
+        return super().generate_output(output_args, repr_fn=repr_fn)
 
 
 def names_of(program: ExportedProgram) -> list[str]:
@@ -194,6 +225,9 @@ class Checked:
         self.guards = Guards(
             paths(self.in_spec, names), [n.meta.get("val") for n in given], program._ranges()
         )
+        assert self.in_spec is not None
+        self.plain = is_plain(self.in_spec)
+        self.count, self.keywords = self.in_spec.child(0).num_children, self.in_spec.child(1).context
 
     def __call__(
         self, module: Module, args: tuple, kwargs: dict[str, Any]
@@ -203,7 +237,12 @@ class Checked:
 
     def leaves(self, args: tuple, kwargs: dict[str, Any]) -> list[Any]:
         """The leaves of a call's arguments, checked."""
-        leaves = leaves_of(args, kwargs, self.in_spec)
+        if self.plain and len(args) == self.count and len(kwargs) == len(self.keywords) == 0:
+            leaves = list(args)
+            if not all(type(x) is Tensor or tree_is_leaf(x) for x in leaves):
+                leaves = leaves_of(args, kwargs, self.in_spec)
+        else:
+            leaves = leaves_of(args, kwargs, self.in_spec)
         try:
             self.guards.check(leaves)
         except Violation as violation:

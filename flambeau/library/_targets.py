@@ -90,6 +90,17 @@ class Target:
             self._known[key] = found
         return overload.call(values, out)
 
+    def direct(self, args: tuple) -> Any:
+        """The function that a call is where it takes arguments of these classes as they are; None where they change."""
+        if self._own is not None:
+            return self._own
+        try:
+            overload, _, loosely = choice(self._candidates, args, {})
+        except Unfit:
+            return None
+        found = overload.prepared(args, {}, loosely)
+        return found.function if found is not None and found.plain else None
+
     # --- what programs ask ---
     @property
     def code_path(self) -> str:
@@ -186,10 +197,14 @@ class _Room:
         if path[0] == "higher_order":
             return namespace_of(name) if len(path) == 1 else higher_order(name)
         if len(path) == 3:
-            return target(*path)
-        if path[0] not in ("aten", OWN):
+            found = target(*path)
+        elif path[0] not in ("aten", OWN):
             return namespace_of(name)
-        return _Room(*path)
+        else:
+            found = _Room(*path)
+        if isinstance(found, (Target, _Room)):  # what programs define may be taken back
+            vars(self)[name] = found
+        return found
 
 
 class Root:
