@@ -55,10 +55,10 @@ def across(x):
 
 def cases(info, mode):
     theirs.manual_seed(0)
-    for number, case in enumerate(
-        info.module_inputs_func(info, device="cpu", dtype=theirs.float32, requires_grad=False, training=mode)
-    ):
-        yield number, case
+    made = info.module_inputs_func(
+        info, device="cpu", dtype=theirs.float32, requires_grad=False, training=mode
+    )
+    return enumerate(made)
 
 
 def module_of(info, case, mode):
@@ -154,9 +154,8 @@ def main():
                 except Skip as error:
                     causes[f"{info.name}: {str(error)[:100]}"] += 1
                 except Exception as error:
-                    errors.append(
-                        f"{'train' if mode else 'eval'} #{number}: {type(error).__name__}: {str(error).splitlines()[0][:150] if str(error) else ''}"
-                    )
+                    told = str(error).splitlines()[:1]
+                    errors.append(f"{'train' if mode else 'eval'} #{number}: {type(error).__name__}: {told}")
                     if options.v:
                         traceback.print_exc()
         (passed if ran and not errors else failed).append(info.name)

@@ -20,7 +20,8 @@ from ._values import TensorValue
 from .errors import UserError
 
 if TYPE_CHECKING:
-    from ._record import Recorder, Traced
+    from ._record import Recorder
+    from ._shadows import Traced
 
 
 class Branch(NamedTuple):

@@ -1,7 +1,7 @@
 """`ExportedProgram.run_decompositions`: a program whose graph writes to none of its inputs, with other functions in the place of steps.
 
-The program is exported anew, its own module being the module.  What it writes to buffers and inputs becomes outputs: a step that writes to a
-value which nothing else shares becomes one that gives a new value, and where views share it, the writes go to a copy.
+The program is exported anew, its own module being the module.  What it writes to buffers and inputs becomes outputs: a step that writes
+to a value which nothing else shares becomes one that gives a new value, and where views share it, the writes go to a copy.
 """
 
 from __future__ import annotations

@@ -25,7 +25,9 @@ from ..utils._pytree import (
     tree_flatten_with_path,
     tree_unflatten,
 )
-from ._record import Recorder, Traced, _like, _value_of, call_of
+from ._numbers import call_of
+from ._record import Recorder
+from ._shadows import Traced, like, value_of
 from .dynamic_shapes import Place, check, combined, declare, places, ranges, settle
 from .errors import UserError
 from .exported_program import ExportedProgram, ModuleCallEntry, ModuleCallSignature
@@ -215,8 +217,8 @@ class _Call:
                 )
                 copied = _copied(leaf)
                 strides = None if leaf.is_contiguous() else _dense(leaf, shape)
-                value = _value_of(leaf, shape, strides)
-                shadows = tuple(_like(value, leaf, w) for w in symbols.worlds[1:])
+                value = value_of(leaf, shape, strides)
+                shadows = tuple(like(value, leaf, w) for w in symbols.worlds[1:])
                 recorder.enter(copied, Traced(node, value, shadows))
                 given.append(copied)
                 node.meta["val"] = value

@@ -372,8 +372,8 @@ def declare(symbols: Symbols, leaves: Sequence[Place]) -> Declared:
     roots: dict[str, str] = {}  # names of `Dim`s to symbols
     constraints: dict[str, Constraint] = {}
     sizes: list[dict[int, Expr]] = []
-    for place in _in_order(leaves):
-        for d, spec, hint, source in _dims_of(place):
+    for place in leaves:
+        for _, spec, hint, source in _dims_of(place):
             if isinstance(spec, Dim) and not isinstance(spec, _Derived):
                 _enter_named(symbols, roots, constraints, spec, hint, source)
     for place in leaves:
@@ -384,10 +384,6 @@ def declare(symbols: Symbols, leaves: Sequence[Place]) -> Declared:
                 own[d] = e
         sizes.append(own)
     return Declared(sizes, constraints)
-
-
-def _in_order(leaves: Sequence[Place]) -> Iterator[Place]:
-    yield from leaves
 
 
 def _dims_of(place: Place) -> Iterator[tuple[int, Any, int, str]]:
@@ -449,13 +445,15 @@ def _size(
             of, rest = divmod(hint - spec.offset, spec.factor)
             if rest:
                 raise ConstraintViolationError(
-                    f"Constraints violated ({spec.__name__})!\n  - {source} is {hint}, which is no {spec.__name__} of a whole {root.__name__}"
+                    f"Constraints violated ({spec.__name__})!\n  - {source} is {hint}, which is no {spec.__name__} of a whole "
+                    f"{root.__name__}"
                 )
             _enter_named(symbols, roots, constraints, root, of, f"{source} (as {spec.__name__})")
         e = symbol(roots[root.__name__]) * spec.factor + spec.offset
         if e.value(symbols.hints()) != hint:
             raise ConstraintViolationError(
-                f"Constraints violated ({spec.__name__})!\n  - Expected {source} to be {spec.__name__} = {e.value(symbols.hints())}, got {hint}"
+                f"Constraints violated ({spec.__name__})!\n  - Expected {source} to be {spec.__name__} = "
+                f"{e.value(symbols.hints())}, got {hint}"
             )
         return e
     if isinstance(spec, Dim):

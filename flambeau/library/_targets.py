@@ -15,10 +15,10 @@ from ..core.base.callbacks import set_callback
 from ..core.call.operation import Op
 from ..overrides import handle_torch_function, has_torch_function
 from ..utils._pytree import tree_leaves
-from ._higher_order import higher_order
-from ._own import OWN, own_call, own_name
 from ._aten import names
 from ._calls import Overload, Prepared, Unfit, choice, overloads, texts
+from ._higher_order import higher_order
+from ._own import OWN, own_call, own_name
 from ._packets import DEFINED, namespace_of
 from ._schema import FunctionSchema, parse_schema
 
