@@ -81,7 +81,9 @@ class Symbols:
         self.ranges: dict[str, tuple[Number, Number]] = {}
         self.guards: list[Guard] = []
         self.reasons: dict[str, list[str]] = {}  # why a range is narrower than declared
-        self.drawn: dict[str, tuple[Number, Number]] = {}  # of numbers out of tensors, as the recording before learned them
+        self.drawn: dict[
+            str, tuple[Number, Number]
+        ] = {}  # of numbers out of tensors, as the recording before learned them
         self.worlds: list[dict[str, int]] = []
 
     # --- symbols ---
@@ -211,7 +213,9 @@ class Symbols:
         return any(g.relation == "ne" and g.expr in (e, -e) for g in self.guards)
 
     # --- samples ---
-    def sample(self, kind: str, rng: random.Random, varied: Iterable[str] | None = None) -> dict[str, int] | None:
+    def sample(
+        self, kind: str, rng: random.Random, varied: Iterable[str] | None = None
+    ) -> dict[str, int] | None:
         """Sizes that agree with all that is known; the others keep the example's where only some are `varied`."""
         chosen = set(self.free() if varied is None else varied)
         hints = self.hints()

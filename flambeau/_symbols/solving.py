@@ -14,11 +14,15 @@ _CHECKS = ("least", "large", "drawn", "drawn", "drawn", "drawn")
 
 def explain(symbols: Symbols, sizes: Sequence[Expr], works: Works, why: str) -> None:
     """Learn what must hold so that `works` does; `sizes` are those of the operands.  It works for the example's."""
-    names = sorted(set().union(*(e.symbols() for e in sizes)) & set(symbols.free()), key=list(symbols.symbols).index)
+    names = sorted(
+        set().union(*(e.symbols() for e in sizes)) & set(symbols.free()), key=list(symbols.symbols).index
+    )
     for name in reversed(names):
         if name in symbols.replaced or _holds(symbols, works, [name]):
             continue
-        learned = next((f for f in _facts(symbols, name, sizes, works, why) if _check(symbols, f, works, name)), None)
+        learned = next(
+            (f for f in _facts(symbols, name, sizes, works, why) if _check(symbols, f, works, name)), None
+        )
         if learned is None and (learned := _all_equal(symbols, name, names, works, why)) is None:
             learned = _fixed(name, symbols, why)
         learned(symbols)

@@ -10,9 +10,10 @@ flambeau.Size([5, 1])
 from __future__ import annotations
 
 from .._compat.absent import refusing as _refusing
+from ._decompose import default_decompositions
 from ._export import export
-from ._saving import load, save
 from ._registering import register_dataclass
+from ._saving import load, save
 from .dynamic_shapes import Dim, ShapesCollection, dims
 from .exported_program import ExportedProgram, ModuleCallEntry, ModuleCallSignature
 from .graph_signature import ExportBackwardSignature, ExportGraphSignature
@@ -28,6 +29,7 @@ __all__ = [
     "ModuleCallSignature",
     "ShapesCollection",
     "UnflattenedModule",
+    "default_decompositions",
     "dims",
     "export",
     "load",

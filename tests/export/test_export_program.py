@@ -50,7 +50,10 @@ class Whole(nn.Module):
 
     def forward(self, x):
         self.count.add_(1)
-        return {"y": self.norm(self.layer(x)) * self.scale + self.shift + flambeau.tensor([1.0, 2.0, 3.0]), "n": self.count + 0}
+        return {
+            "y": self.norm(self.layer(x)) * self.scale + self.shift + flambeau.tensor([1.0, 2.0, 3.0]),
+            "n": self.count + 0,
+        }
 
 
 def test_the_signature_names_all_state():
@@ -223,7 +226,7 @@ def test_gradients_come_as_from_the_module():
     run(x).square().sum().backward()
     other(y).square().sum().backward()
     agree(x.grad, y.grad)
-    for (name, p), q in zip(made.named_parameters(), other.parameters()):
+    for p, q in zip(made.parameters(), other.parameters()):
         agree(p.grad, q.grad)
 
 
@@ -291,7 +294,9 @@ def test_a_failing_program_leaves_nothing_behind():
         export(broken, (flambeau.randn(4, 3),))
     assert made.running_mean is before and not made._forward_hooks
     assert type(flambeau.ones(3).shape[0]) is int and isinstance(flambeau.ones(3).shape, flambeau.Size)
-    agree(export(made.eval(), (flambeau.ones(4, 3),)).module()(flambeau.ones(4, 3)), made(flambeau.ones(4, 3)))
+    agree(
+        export(made.eval(), (flambeau.ones(4, 3),)).module()(flambeau.ones(4, 3)), made(flambeau.ones(4, 3))
+    )
 
 
 def test_numbers_that_leave_the_program():
@@ -308,7 +313,9 @@ def test_registered_classes_as_arguments():
 
     flambeau.export.register_dataclass(Pair)
     made = module(lambda m, p: Pair(p.a + p.b, p.a * p.b))
-    found = export(made, (Pair(flambeau.ones(2), flambeau.ones(2)),)).module()(Pair(flambeau.ones(2), flambeau.full((2,), 3.0)))
+    found = export(made, (Pair(flambeau.ones(2), flambeau.ones(2)),)).module()(
+        Pair(flambeau.ones(2), flambeau.full((2,), 3.0))
+    )
     agree((found.a, found.b), (flambeau.full((2,), 4.0), flambeau.full((2,), 3.0)))
 
 
@@ -323,5 +330,8 @@ def test_the_graph_only_calls_functions():
     program = export(Whole(), (flambeau.randn(5, 4),))
     assert {n.op for n in program.graph.nodes} == {"placeholder", "call_function", "output"}
     kinds = [s.kind for s in program.graph_signature.input_specs]
-    assert kinds == sorted(kinds, key=[InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR, InputKind.USER_INPUT].index)
+    assert kinds == sorted(
+        kinds,
+        key=[InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR, InputKind.USER_INPUT].index,
+    )
     assert all(n.target is not operator.setitem for n in program.graph.nodes)

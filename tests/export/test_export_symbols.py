@@ -54,7 +54,10 @@ def shape_of(program, name="output"):
         (lambda x: F.pad(x, (1, 2)), "[s0, s1 + 3]"),
         (lambda x: x.repeat(2, 3), "[2*s0, 3*s1]"),
         (lambda x: x.unfold(1, 3, 2), "[s0, ((s1 - 1)//2), 3]"),
-        (lambda x: F.conv1d(x[:, None], flambeau.ones(4, 1, 3), stride=2, padding=1), "[s0, 4, ((s1 + 1)//2)]"),
+        (
+            lambda x: F.conv1d(x[:, None], flambeau.ones(4, 1, 3), stride=2, padding=1),
+            "[s0, 4, ((s1 + 1)//2)]",
+        ),
         (lambda x: F.max_pool1d(x[None], 3), "[1, s0, (s1//3)]"),
         (lambda x: F.conv_transpose1d(x[:, None], flambeau.ones(1, 2, 4), stride=3), "[s0, 2, 3*s1 + 1]"),
         (lambda x: F.interpolate(x[None], scale_factor=1.5), "[1, s0, ((3*s1)//2)]"),
@@ -79,7 +82,9 @@ def test_shapes_are_expressions_that_hold_for_all_sizes(function, shape):
         found = run(x)
         same(found, function(x))
         value = program.graph.output_node().args[0][0].meta["val"]
-        assert [n if isinstance(n, int) else n.value({"s0": a, "s1": b}) for n in value.shape] == list(found.shape)
+        assert [n if isinstance(n, int) else n.value({"s0": a, "s1": b}) for n in value.shape] == list(
+            found.shape
+        )
 
 
 def test_names_tie_dimensions_and_follow_from_each_other():
@@ -90,7 +95,10 @@ def test_names_tie_dimensions_and_follow_from_each_other():
     assert str(program.range_constraints) == "{s0: VR[2, 30]}"
     run = program.module()
     for k in (2, 9, 30):
-        same(run(flambeau.rand(k, 4) * 0, flambeau.ones(k + 1, 4), flambeau.ones(2 * k, 4)), flambeau.full((k, 4), 2.0))
+        same(
+            run(flambeau.rand(k, 4) * 0, flambeau.ones(k + 1, 4), flambeau.ones(2 * k, 4)),
+            flambeau.full((k, 4), 2.0),
+        )
     for sizes in ((5, 7, 10), (5, 6, 11), (31, 32, 62)):
         with pytest.raises(AssertionError, match=r"size\(\)\[0\]"):
             run(*[flambeau.rand(k, 4) for k in sizes])
@@ -154,7 +162,9 @@ def test_loops_over_sizes_that_vary_fix_them():
     made = module(lambda x: sum(x[k] for k in range(x.shape[0])))
     program = export(made, (flambeau.ones(3, 2),), dynamic_shapes=({0: AUTO, 1: AUTO},))
     assert [str(n) for n in next(iter(program.graph.nodes)).meta["val"].shape] == ["3", "s1"]
-    with pytest.raises(ConstraintViolationError, match=r"n.*constant \(3\).*plain Python number.*test_export_symbols.py"):
+    with pytest.raises(
+        ConstraintViolationError, match=r"n.*constant \(3\).*plain Python number.*test_export_symbols.py"
+    ):
         export(made, (flambeau.ones(3, 2),), dynamic_shapes=({0: Dim("n")},))
 
 
@@ -171,8 +181,16 @@ def test_checks_that_a_program_writes():
 @pytest.mark.parametrize(
     "function, spec, told",
     [
-        (lambda x: x @ flambeau.ones(4, 2), {1: Dim("k")}, r"\(k\)!.*specialized it to be a constant \(4\).*k = 4"),
-        (lambda x: x @ flambeau.ones(4, 2), {1: Dim.DYNAMIC}, r"L\['x'\]\.size\(\)\[1\] as dynamic.*constant \(4\)"),
+        (
+            lambda x: x @ flambeau.ones(4, 2),
+            {1: Dim("k")},
+            r"\(k\)!.*specialized it to be a constant \(4\).*k = 4",
+        ),
+        (
+            lambda x: x @ flambeau.ones(4, 2),
+            {1: Dim.DYNAMIC},
+            r"L\['x'\]\.size\(\)\[1\] as dynamic.*constant \(4\)",
+        ),
         (lambda x: x * 2 if x.shape[0] > 5 else x, {0: Dim("n")}, r"6 <= L\['x'\].*n = Dim\('n', min=6\)"),
         (lambda x: x * 2 if x.shape[0] < 9 else x, {0: Dim("n", min=3)}, r"n = Dim\('n', min=3, max=8\)"),
         (lambda x: x.view(-1, 3, 4), {0: Dim("n")}, r"\(s0 % 3\) == 0.*n = 3\*_n"),
@@ -188,7 +206,9 @@ def test_a_size_that_does_not_vary_as_was_said_is_an_error_with_the_line(functio
 
 def test_two_names_for_sizes_that_must_be_equal():
     made = module(lambda x, y: x + y)
-    with pytest.raises(ConstraintViolationError, match=r"(?s)b = L\['y'\].*and a must always be equal.*b = a"):
+    with pytest.raises(
+        ConstraintViolationError, match=r"(?s)b = L\['y'\].*and a must always be equal.*b = a"
+    ):
         export(made, (flambeau.ones(6), flambeau.ones(6)), dynamic_shapes=({0: Dim("a")}, {0: Dim("b")}))
     with pytest.raises(ConstraintViolationError, match="must always be equal, and are 6 and 5"):
         export(made, (flambeau.ones(5), flambeau.ones(6)), dynamic_shapes=({0: Dim("a")}, {0: Dim("a")}))
@@ -203,7 +223,9 @@ def test_sizes_of_0_and_1_are_programs_of_their_own():
     with pytest.raises(ValueError, match="0/1 specialized due to hint of 0"):
         export(made, (flambeau.ones(0, 4),), dynamic_shapes=({0: Dim.DYNAMIC},))
     run = export(made, (flambeau.ones(3, 4),), dynamic_shapes=({0: Dim("n")},)).module()
-    same(run(flambeau.ones(1, 4)), flambeau.full((1, 4), 2.0))  # as in PyTorch, whose least size is 0 unless it is said
+    same(
+        run(flambeau.ones(1, 4)), flambeau.full((1, 4), 2.0)
+    )  # as in PyTorch, whose least size is 0 unless it is said
 
 
 @pytest.mark.parametrize(
@@ -267,7 +289,10 @@ def test_integers_as_arguments():
         (lambda x: x.numpy(), r"numpy\(\) looks at values"),
         (lambda x: x * float(x[0]), "plain Python number"),
         (lambda x: [x] * int(x.long()[0]), "plain Python number"),
-        (lambda x: x if x.nonzero().shape[0] > 2 else x + 1, r"data-dependent expression u0 > 2.*torch._check"),
+        (
+            lambda x: x if x.nonzero().shape[0] > 2 else x + 1,
+            r"data-dependent expression u0 > 2.*torch._check",
+        ),
     ],
 )
 def test_ways_that_depend_on_values_are_errors_with_the_line(function, told):
@@ -311,7 +336,10 @@ class Block(nn.Module):
 
     def forward(self, x):
         b, t, c = x.size()
-        q, k, v = (p.view(b, t, self.heads, c // self.heads).transpose(1, 2) for p in self.qkv(self.before(x)).split(c, 2))
+        q, k, v = (
+            p.view(b, t, self.heads, c // self.heads).transpose(1, 2)
+            for p in self.qkv(self.before(x)).split(c, 2)
+        )
         y = F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).contiguous().view(b, t, c)
         x = x + self.out(y)
         return x + self.mlp(self.between(x))
@@ -374,7 +402,11 @@ class Basic(nn.Module):
         self.conv1, self.norm1 = nn.Conv2d(before, after, 3, stride, 1, bias=False), nn.BatchNorm2d(after)
         self.conv2, self.norm2 = nn.Conv2d(after, after, 3, 1, 1, bias=False), nn.BatchNorm2d(after)
         self.relu = nn.ReLU(inplace=True)
-        self.shorter = None if stride == 1 else nn.Sequential(nn.Conv2d(before, after, 1, stride, bias=False), nn.BatchNorm2d(after))
+        self.shorter = (
+            None
+            if stride == 1
+            else nn.Sequential(nn.Conv2d(before, after, 1, stride, bias=False), nn.BatchNorm2d(after))
+        )
 
     def forward(self, x):
         y = self.norm2(self.conv2(self.relu(self.norm1(self.conv1(x)))))
@@ -385,8 +417,17 @@ class Basic(nn.Module):
 def residual():
     """ResNet-18 with fewer channels."""
     widths = (8, 8, 16, 32, 64)
-    blocks = [Basic(a if k == 0 else b, b, 2 if k == 0 and a != b else 1) for a, b in itertools.pairwise(widths) for k in (0, 1)]
-    head = [nn.Conv2d(3, 8, 7, 2, 3, bias=False), nn.BatchNorm2d(8), nn.ReLU(inplace=True), nn.MaxPool2d(3, 2, 1)]
+    blocks = [
+        Basic(a if k == 0 else b, b, 2 if k == 0 and a != b else 1)
+        for a, b in itertools.pairwise(widths)
+        for k in (0, 1)
+    ]
+    head = [
+        nn.Conv2d(3, 8, 7, 2, 3, bias=False),
+        nn.BatchNorm2d(8),
+        nn.ReLU(inplace=True),
+        nn.MaxPool2d(3, 2, 1),
+    ]
     return nn.Sequential(*head, *blocks, nn.AdaptiveAvgPool2d((1, 1)), nn.Flatten(), nn.Linear(64, 5))
 
 
@@ -404,7 +445,13 @@ MODELS = {
         [((5, 3), (5, 3)), ((2, 64), (2, 64))],
         ({0: BATCH, 1: LENGTH}, {0: BATCH, 1: LENGTH}),
     ),
-    "recurrent": (Recurrent, (flambeau.rand,), ((3, 5, 4),), [((7, 2, 4),), ((2, 30, 4),)], ({0: BATCH, 1: Dim("steps")},)),
+    "recurrent": (
+        Recurrent,
+        (flambeau.rand,),
+        ((3, 5, 4),),
+        [((7, 2, 4),), ((2, 30, 4),)],
+        ({0: BATCH, 1: Dim("steps")},),
+    ),
     "residual": (
         residual,
         (flambeau.rand,),
@@ -413,7 +460,9 @@ MODELS = {
         ({0: BATCH, 2: AUTO, 3: AUTO},),
     ),
     "encoder": (
-        lambda: nn.TransformerEncoder(nn.TransformerEncoderLayer(16, 2, 32, dropout=0.0, batch_first=True), 2),
+        lambda: nn.TransformerEncoder(
+            nn.TransformerEncoderLayer(16, 2, 32, dropout=0.0, batch_first=True), 2
+        ),
         (flambeau.rand,),
         ((3, 7, 16),),
         [((5, 9, 16),)],

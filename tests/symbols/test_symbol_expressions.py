@@ -74,7 +74,9 @@ def test_how_expressions_are_written(text, shown):
     assert str(parsed(text)) == shown
 
 
-@pytest.mark.parametrize("text", ["", "s0 +", "f(s0)", "s0 if s1 else 2", "s0 / s1", "import os", "s0.real", "1.5"])
+@pytest.mark.parametrize(
+    "text", ["", "s0 +", "f(s0)", "s0 if s1 else 2", "s0 / s1", "import os", "s0.real", "1.5"]
+)
 def test_what_is_no_expression(text):
     with pytest.raises(ValueError, match="no expression"):
         parsed(text)
