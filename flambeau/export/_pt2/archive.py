@@ -14,8 +14,8 @@ from ..._files import load as load_file
 from ..._files.archive import Archive, Source
 from ..._files.errors import Damaged, require, short
 from ...core.base import display
-from .._ranges import ValueRanges
 from .._verifier import VERIFIERS, SpecViolationError
+from ..dynamic_shapes import ValueRanges
 from ..exported_program import ExportedProgram, ModuleCallEntry, ModuleCallSignature
 from ..graph_signature import ExportGraphSignature
 from . import payload, schema
@@ -170,12 +170,12 @@ def _rename(signature: ExportGraphSignature, reader: GraphReader) -> None:
             spec.target = renamed.get(str(spec.target), spec.target)
 
 
-def _range(text: str, told: Any) -> tuple[str, ValueRanges]:
+def _range(text: str, told: Any) -> tuple[Any, ValueRanges]:
     """A symbol, or an expression of one, with the numbers that it may stand for."""
-    size = str(parsed(text))
+    size = parsed(text)
     low, high = told.get("min_val"), told.get("max_val")
     low, high = float("-inf") if low is None else low, float("inf") if high is None else high
-    require(low <= high, f"the size {size[:80]} is at least {low} and at most {high}")
+    require(low <= high, f"the size {str(size)[:80]} is at least {low} and at most {high}")
     return size, ValueRanges(low, high)
 
 

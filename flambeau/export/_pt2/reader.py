@@ -330,7 +330,7 @@ class GraphReader:
         node.meta["val"] = tuple(self._items(node, outputs))
 
     def _items(self, node: Node, outputs: list[Any]) -> list[Any]:
-        found = []
+        found: list[Any] = []
         for k, output in enumerate(outputs):
             ((kind, value),) = output.items()
             if kind == "as_none":
