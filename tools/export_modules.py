@@ -34,7 +34,11 @@ def across(x):
     if isinstance(x, theirs.Tensor):
         x_ = x.detach().cpu().contiguous()
         x_ = x_.float() if x_.dtype is theirs.float64 else x_
-        made = ours.from_numpy(x_.numpy().copy()) if x_.dtype is not theirs.bfloat16 else ours.tensor(x_.tolist())
+        made = (
+            ours.from_numpy(x_.numpy().copy())
+            if x_.dtype is not theirs.bfloat16
+            else ours.tensor(x_.tolist())
+        )
         return made.requires_grad_() if x.requires_grad else made
     if isinstance(x, theirs.dtype):
         return getattr(ours, str(x).rpartition(".")[2])
@@ -51,10 +55,10 @@ def across(x):
 
 def cases(info, mode):
     theirs.manual_seed(0)
-    for number, case in enumerate(
-        info.module_inputs_func(info, device="cpu", dtype=theirs.float32, requires_grad=False, training=mode)
-    ):
-        yield number, case
+    made = info.module_inputs_func(
+        info, device="cpu", dtype=theirs.float32, requires_grad=False, training=mode
+    )
+    return enumerate(made)
 
 
 def module_of(info, case, mode):
@@ -63,9 +67,14 @@ def module_of(info, case, mode):
     args = list(case.constructor_input.args)
     for k, x in enumerate(args):
         if isinstance(x, theirs.nn.TransformerEncoderLayer):
-            args[k] = ours.nn.TransformerEncoderLayer(x.linear1.in_features, x.self_attn.num_heads, x.linear1.out_features, x.dropout.p)
+            args[k] = ours.nn.TransformerEncoderLayer(
+                x.linear1.in_features, x.self_attn.num_heads, x.linear1.out_features, x.dropout.p
+            )
     kwargs = {k: v for k, v in case.constructor_input.kwargs.items()}
-    made = kind(*across(args), **{k: None if isinstance(v, theirs.nn.Module) else across(v) for k, v in kwargs.items()})
+    made = kind(
+        *across(args),
+        **{k: None if isinstance(v, theirs.nn.Module) else across(v) for k, v in kwargs.items()},
+    )
     return made.train(mode)
 
 
@@ -75,7 +84,11 @@ def same(a, b):
         return f"{len(fa)} results and {len(fb)}"
     for x, y in zip(fa, fb):
         if isinstance(x, ours.Tensor):
-            if x.shape != y.shape or x.dtype != y.dtype or not ours.allclose(x, y, rtol=0, atol=0, equal_nan=True):
+            if (
+                x.shape != y.shape
+                or x.dtype != y.dtype
+                or not ours.allclose(x, y, rtol=0, atol=0, equal_nan=True)
+            ):
                 return f"another value: {x.shape} {x.dtype}, {y.shape} {y.dtype}"
         elif x != y and not (x != x and y != y):
             return f"{x!r} and {y!r}"
@@ -120,7 +133,9 @@ def check(info, case, mode, dynamic):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--only", default="", help="records whose name matches")
     parser.add_argument("--dynamic", action="store_true")
     parser.add_argument("-v", action="store_true", help="tracebacks")
@@ -139,12 +154,16 @@ def main():
                 except Skip as error:
                     causes[f"{info.name}: {str(error)[:100]}"] += 1
                 except Exception as error:
-                    errors.append(f"{'train' if mode else 'eval'} #{number}: {type(error).__name__}: {str(error).splitlines()[0][:150] if str(error) else ''}")
+                    told = str(error).splitlines()[:1]
+                    errors.append(f"{'train' if mode else 'eval'} #{number}: {type(error).__name__}: {told}")
                     if options.v:
                         traceback.print_exc()
         (passed if ran and not errors else failed).append(info.name)
         if errors or not ran:
-            print(f"{info.name}: {ran} cases run, {len(errors)} fail: {errors[0] if errors else 'no case'}", flush=True)
+            print(
+                f"{info.name}: {ran} cases run, {len(errors)} fail: {errors[0] if errors else 'no case'}",
+                flush=True,
+            )
     for cause, count in causes.items():
         print(f"not tried ({count}): {cause}")
     print(f"{len(passed)} of {len(passed) + len(failed)} records pass")

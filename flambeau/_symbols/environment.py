@@ -81,6 +81,9 @@ class Symbols:
         self.ranges: dict[str, tuple[Number, Number]] = {}
         self.guards: list[Guard] = []
         self.reasons: dict[str, list[str]] = {}  # why a range is narrower than declared
+        self.drawn: dict[
+            str, tuple[Number, Number]
+        ] = {}  # of numbers out of tensors, as the recording before learned them
         self.worlds: list[dict[str, int]] = []
 
     # --- symbols ---
@@ -92,16 +95,18 @@ class Symbols:
         return symbol(found.name)
 
     def add_unbacked(self, found: Symbol) -> Expr:
-        """Enter a number that is not known before the program runs; what was learned of it in a recording before this one holds."""
+        """Enter a number that is not known before the program runs."""
         self.symbols[found.name] = found
-        self.ranges.setdefault(found.name, (found.low, found.high))
+        self.ranges[found.name] = (found.low, found.high)
         return symbol(found.name)
 
     def begin(self) -> None:
-        """Forget the numbers that come up in a recording: another one begins."""
+        """Forget the numbers that come up in a recording, but for the ranges that samples of them are drawn from: another one begins."""
         for name in [n for n, s in self.symbols.items() if s.unbacked]:
             del self.symbols[name]
             self.replaced.pop(name, None)
+            self.drawn[name] = self.ranges.pop(name)
+        self.guards = [g for g in self.guards if g.expr.symbols() <= self.symbols.keys()]
 
     def free(self) -> list[str]:
         """Those that are no expressions of others."""
@@ -208,7 +213,9 @@ class Symbols:
         return any(g.relation == "ne" and g.expr in (e, -e) for g in self.guards)
 
     # --- samples ---
-    def sample(self, kind: str, rng: random.Random, varied: Iterable[str] | None = None) -> dict[str, int] | None:
+    def sample(
+        self, kind: str, rng: random.Random, varied: Iterable[str] | None = None
+    ) -> dict[str, int] | None:
         """Sizes that agree with all that is known; the others keep the example's where only some are `varied`."""
         chosen = set(self.free() if varied is None else varied)
         hints = self.hints()

@@ -32,7 +32,9 @@ class Call(NamedTuple):
         if self.kind in ("min", "max"):
             return f"{self.kind.capitalize()}({a}, {b})"
         sign = "//" if self.kind == "floordiv" else "%"
-        return f"({_grouped(a)}{sign}{_grouped(b)})" if sign == "//" else f"({_grouped(a)} {sign} {_grouped(b)})"
+        return (
+            f"({_grouped(a)}{sign}{_grouped(b)})" if sign == "//" else f"({_grouped(a)} {sign} {_grouped(b)})"
+        )
 
 
 _COMPUTED = {"floordiv": lambda a, b: a // b, "mod": lambda a, b: a % b, "min": min, "max": max}
@@ -110,7 +112,9 @@ class Expr:
             a: Number = 1
             b: Number = 1
             for atom in product:
-                x, y = ranges.get(atom, (0, math.inf)) if isinstance(atom, str) else _call_bounds(atom, ranges)
+                x, y = (
+                    ranges.get(atom, (0, math.inf)) if isinstance(atom, str) else _call_bounds(atom, ranges)
+                )
                 ends = [_times(p, q) for p in (a, b) for q in (x, y)]
                 a, b = min(ends), max(ends)
             low += _times(c, a if c > 0 else b)
@@ -176,7 +180,9 @@ class Expr:
         if len(self.terms) == 1 and self.terms[0][1] == 1 and len(self.terms[0][0]) == 1:
             return str(self.terms[0][0][0])
         text = ""
-        for product, c in sorted(self.terms, key=lambda term: (not term[0], term[1] < 0)):  # what is taken off comes last
+        for product, c in sorted(
+            self.terms, key=lambda term: (not term[0], term[1] < 0)
+        ):  # what is taken off comes last
             part = _product_text(product, abs(c))
             text += (" - " if c < 0 else " + ") + part if text else ("-" if c < 0 else "") + part
         return text
@@ -195,7 +201,9 @@ def _product_text(product: Product, c: int) -> str:
         return str(c)
     parts = [] if c == 1 else [str(c)]
     for atom in dict.fromkeys(product):
-        text = atom if isinstance(atom, str) else f"({atom})" if atom.kind in ("floordiv", "mod") else str(atom)
+        text = (
+            atom if isinstance(atom, str) else f"({atom})" if atom.kind in ("floordiv", "mod") else str(atom)
+        )
         power = product.count(atom)
         parts.append(text if power == 1 else f"{text}**{power}")
     return "*".join(parts)
@@ -204,7 +212,12 @@ def _product_text(product: Product, c: int) -> str:
 def _grouped(e: Expr) -> str:
     """The text of an operand: in parentheses unless it is a number or a symbol."""
     text = str(e)
-    if text.isalnum() or len(e.terms) == 1 and len(e.terms[0][0]) == 1 and not isinstance(e.terms[0][0][0], str):
+    if (
+        text.isalnum()
+        or len(e.terms) == 1
+        and len(e.terms[0][0]) == 1
+        and not isinstance(e.terms[0][0][0], str)
+    ):
         return text
     return f"({text})"
 
@@ -307,8 +320,21 @@ def parsed(text: str) -> Expr:
         raise ValueError(f"{display.NAME}: {text!r} is no expression of sizes") from error
 
 
-_OPERATORS = {ast.Add: "__add__", ast.Sub: "__sub__", ast.Mult: "__mul__", ast.FloorDiv: "__floordiv__", ast.Mod: "__mod__"}
-_FUNCTIONS = {"FloorDiv": "floordiv", "CleanDiv": "floordiv", "Mod": "mod", "PythonMod": "mod", "Min": "min", "Max": "max"}
+_OPERATORS = {
+    ast.Add: "__add__",
+    ast.Sub: "__sub__",
+    ast.Mult: "__mul__",
+    ast.FloorDiv: "__floordiv__",
+    ast.Mod: "__mod__",
+}
+_FUNCTIONS = {
+    "FloorDiv": "floordiv",
+    "CleanDiv": "floordiv",
+    "Mod": "mod",
+    "PythonMod": "mod",
+    "Min": "min",
+    "Max": "max",
+}
 
 
 def _parsed(node: ast.expr) -> Expr:
@@ -328,6 +354,8 @@ def _parsed(node: ast.expr) -> Expr:
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
         args = [_parsed(a) for a in node.args]
         name = node.func.id
+        if name not in _FUNCTIONS or len(args) < 2:
+            raise SyntaxError
         found = args[0]
         for other in args[1:]:
             found = call(_FUNCTIONS[name], found, other)

@@ -9,10 +9,14 @@ from fractions import Fraction
 from .expressions import Expr, call, number
 
 Values = tuple[int, ...]
-More = Callable[[], Iterator[tuple[Mapping[str, int], int]]]  # further samples: sizes of symbols, and the value there
+More = Callable[
+    [], Iterator[tuple[Mapping[str, int], int]]
+]  # further samples: sizes of symbols, and the value there
 
 
-def fitted(values: Values, worlds: Sequence[Mapping[str, int]], candidates: Sequence[Expr], more: More) -> Expr | None:
+def fitted(
+    values: Values, worlds: Sequence[Mapping[str, int]], candidates: Sequence[Expr], more: More
+) -> Expr | None:
     """The expression that has these values in the worlds, made of the candidates; None where none is found.
 
     Simple ones come first: a candidate itself, a x + b, x · y, x + y, (a x + b) // c, the least or largest of two.
@@ -30,7 +34,10 @@ def fitted(values: Values, worlds: Sequence[Mapping[str, int]], candidates: Sequ
         if (line := _line(values, of)) is not None:
             return e * line[0] + line[1]
     for (a, x), (b, y) in itertools.combinations_with_replacement(list(known.items()), 2):
-        for made, expr in ((_each(a, b, lambda p, q: p * q), x * y), (_each(a, b, lambda p, q: p + q), x + y)):
+        for made, expr in (
+            (_each(a, b, lambda p, q: p * q), x * y),
+            (_each(a, b, lambda p, q: p + q), x + y),
+        ):
             if made == values:
                 return expr
             if (line := _line(values, made)) is not None:

@@ -14,12 +14,18 @@ _CHECKS = ("least", "large", "drawn", "drawn", "drawn", "drawn")
 
 def explain(symbols: Symbols, sizes: Sequence[Expr], works: Works, why: str) -> None:
     """Learn what must hold so that `works` does; `sizes` are those of the operands.  It works for the example's."""
-    names = sorted(set().union(*(e.symbols() for e in sizes)) & set(symbols.free()), key=list(symbols.symbols).index)
+    names = sorted(
+        set().union(*(e.symbols() for e in sizes)) & set(symbols.free()), key=list(symbols.symbols).index
+    )
     for name in reversed(names):
         if name in symbols.replaced or _holds(symbols, works, [name]):
             continue
-        learned = next((f for f in _facts(symbols, name, sizes, works, why) if _check(symbols, f, works, name)), None)
-        (learned or _fixed(name, symbols, why))(symbols)
+        learned = next(
+            (f for f in _facts(symbols, name, sizes, works, why) if _check(symbols, f, works, name)), None
+        )
+        if learned is None and (learned := _all_equal(symbols, name, names, works, why)) is None:
+            learned = _fixed(name, symbols, why)
+        learned(symbols)
     rest = [n for n in names if n not in symbols.replaced]
     if not _holds(symbols, works, rest):
         for name in rest:
@@ -32,6 +38,28 @@ Fact = Callable[[Symbols], object]
 def _fixed(name: str, symbols: Symbols, why: str) -> Fact:
     hint = symbols.symbols[name].hint
     return lambda s: s.learn(symbol(name) - hint, "eq", why)
+
+
+def _all_equal(symbols: Symbols, name: str, names: Sequence[str], works: Works, why: str) -> Fact | None:
+    """That several symbols with the example's size of this one are equal, as few as it takes; None where that is not enough."""
+    hint = symbols.symbols[name].hint
+    others = [n for n in names if n != name and symbols.symbols[n].hint == hint and n not in symbols.replaced]
+
+    def fact(equal: Sequence[str]) -> Fact:
+        return lambda s: [s.learn(symbol(n) - symbol(name), "eq", why) for n in equal]
+
+    def holds(equal: Sequence[str]) -> bool:
+        trial = symbols.copy()
+        fact(equal)(trial)
+        return _holds(trial, works, [n for n in (name, *others) if n not in trial.replaced])
+
+    if len(others) < 2 or not holds(others):
+        return None
+    equal = list(others)
+    for n in others:
+        if holds([e for e in equal if e != n]):
+            equal.remove(n)
+    return fact(equal)
 
 
 def _holds(symbols: Symbols, works: Works, varied: Sequence[str]) -> bool:
@@ -65,15 +93,15 @@ def _facts(symbols: Symbols, name: str, sizes: Sequence[Expr], works: Works, why
     for e, other in [(a, b) for a in own for b in own if a is not b]:
         if e.value(hints) == other.value(hints):
             yield lambda s, d=e - other: s.learn(d, "eq", why)
-    for e in own:
-        hint = e.value(hints)
-        for k in (k for k in range(2, min(hint, 4096) + 1) if hint % k == 0):
-            yield lambda s, d=e % k: s.learn(d, "eq", why)
     low, high = _ends(symbols, name, works)
     if low is not None:
         yield lambda s: s.learn(symbol(name) - low, "ge", why)
     if high is not None:
         yield lambda s: s.learn(symbol(name) - high, "le", why)
+    for e in own:
+        hint = e.value(hints)
+        for k in (k for k in range(2, min(hint, 4096) + 1) if hint % k == 0):
+            yield lambda s, d=e % k: s.learn(d, "eq", why)
     if low is not None and high is not None:
         yield lambda s: (s.learn(symbol(name) - low, "ge", why), s.learn(symbol(name) - high, "le", why))
 

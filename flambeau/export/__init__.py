@@ -10,7 +10,9 @@ flambeau.Size([5, 1])
 from __future__ import annotations
 
 from .._compat.absent import refusing as _refusing
+from ._decompose import default_decompositions
 from ._export import export
+from ._registering import register_dataclass
 from ._saving import load, save
 from .dynamic_shapes import Dim, ShapesCollection, dims
 from .exported_program import ExportedProgram, ModuleCallEntry, ModuleCallSignature
@@ -27,9 +29,11 @@ __all__ = [
     "ModuleCallSignature",
     "ShapesCollection",
     "UnflattenedModule",
+    "default_decompositions",
     "dims",
     "export",
     "load",
+    "register_dataclass",
     "save",
     "unflatten",
 ]

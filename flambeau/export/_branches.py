@@ -20,7 +20,8 @@ from ._values import TensorValue
 from .errors import UserError
 
 if TYPE_CHECKING:
-    from ._record import Recorder, Traced
+    from ._record import Recorder
+    from ._shadows import Traced
 
 
 class Branch(NamedTuple):
@@ -35,11 +36,15 @@ class Branch(NamedTuple):
 
 def record_call(recorder: Recorder, name: str, run: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """A call of a function of `_higher_order_ops` as a node, whose result `run` gives for the example."""
-    return {"cond": _cond, "while_loop": _while_loop, "map": _map, "scan": _scan}[name](recorder, run, *args, **kwargs)
+    return {"cond": _cond, "while_loop": _while_loop, "map": _map, "scan": _scan}[name](
+        recorder, run, *args, **kwargs
+    )
 
 
 # --- functions as graphs ------------------------------
-def _branch(recorder: Recorder, function: Callable[..., Any], flat: Sequence[Any], form: Any, given: Sequence[Node]) -> Branch:
+def _branch(
+    recorder: Recorder, function: Callable[..., Any], flat: Sequence[Any], form: Any, given: Sequence[Node]
+) -> Branch:
     """A function recorded on operands, `given` being nodes outside that it may read."""
     graph = Graph()
     with _within(recorder, graph) as captured:
@@ -84,21 +89,34 @@ def _is_plain(x: Any) -> bool:
 @contextlib.contextmanager
 def _within(recorder: Recorder, graph: Graph) -> Iterator[dict[Node, Node]]:
     """Within it nodes come into another graph, where nodes outside are read as inputs: those that it gives."""
-    saved = recorder.graph, recorder.captured, recorder.known, recorder.places, recorder.asked_for, recorder.computed_before
+    saved = (
+        recorder.graph,
+        recorder.captured,
+        recorder.known,
+        recorder.places,
+        recorder.asked_for,
+        recorder.computed_before,
+    )
     recorder.graph, recorder.captured = graph, {}
     recorder.known, recorder.places = dict(recorder.known), dict(recorder.places)
     recorder.asked_for, recorder.computed_before = dict(recorder.asked_for), dict(recorder.computed_before)
     try:
         yield recorder.captured
     finally:
-        lifted = {id(x.tensor): recorder.known[id(x.tensor)] for x in recorder.lifted if id(x.tensor) in recorder.known}
+        lifted = {
+            id(x.tensor): recorder.known[id(x.tensor)]
+            for x in recorder.lifted
+            if id(x.tensor) in recorder.known
+        }
         graph_, captured, known, places, asked, computed = saved
         recorder.graph, recorder.captured = graph_, captured
         recorder.known, recorder.places = {**known, **lifted}, places
         recorder.asked_for, recorder.computed_before = asked, computed
 
 
-def _branches(recorder: Recorder, functions: Sequence[tuple[Callable, Sequence[Any], Any]]) -> tuple[list[Branch], list[Node]]:
+def _branches(
+    recorder: Recorder, functions: Sequence[tuple[Callable, Sequence[Any], Any]]
+) -> tuple[list[Branch], list[Node]]:
     """Functions as graphs, which all take the same nodes from outside after their operands."""
     given: list[Node] = []
     while True:
@@ -115,7 +133,11 @@ def _attribute(recorder: Recorder, name: str, branch: Branch) -> Node:
         if node.op == "call_function" and not node.users and not recorder.has_effect(node):
             branch.graph.erase_node(node)
     root = Module()
-    own = {n: recorder.submodules[n] for n in recorder.submodules if any(str(x.target) == n for x in branch.graph.nodes)}
+    own = {
+        n: recorder.submodules[n]
+        for n in recorder.submodules
+        if any(str(x.target) == n for x in branch.graph.nodes)
+    }
     for inner_name, inner in own.items():
         root.add_module(inner_name, inner)
         del recorder.submodules[inner_name]
@@ -129,11 +151,15 @@ def _flat(name: str, operands: Any) -> tuple[list[Any], Any]:
     leaves, form = tree_flatten(operands)
     for x in leaves:
         if not isinstance(x, (TensorBase, SymNumber, int, float, bool)):
-            raise UserError(f"{name}(): expected operands to be tensors and numbers, got {type(x).__name__}{user_line()}")
+            raise UserError(
+                f"{name}(): expected operands to be tensors and numbers, got {type(x).__name__}{user_line()}"
+            )
     return leaves, form
 
 
-def _call(recorder: Recorder, name: str, args: tuple, results: Sequence[Any], known: Sequence[Traced], form: Any) -> Any:
+def _call(
+    recorder: Recorder, name: str, args: tuple, results: Sequence[Any], known: Sequence[Traced], form: Any
+) -> Any:
     """The node of the step, and its results: tensors of the example with what is known of them."""
     node = recorder.node(higher_order(name), args, {})
     for k, (x, found) in enumerate(zip(results, known)):
@@ -159,48 +185,78 @@ def _own(recorder: Recorder, results: Sequence[Any]) -> list[Any]:
 
 
 # --- the four ------------------------------
-def _cond(recorder: Recorder, run: Callable[..., Any], pred: Any, true_fn: Callable, false_fn: Callable, operands: Any = ()) -> Any:
+def _cond(
+    recorder: Recorder,
+    run: Callable[..., Any],
+    pred: Any,
+    true_fn: Callable,
+    false_fn: Callable,
+    operands: Any = (),
+) -> Any:
     if not isinstance(pred, (TensorBase, SymBool)):
-        return run(pred, true_fn, false_fn, operands)
+        return (true_fn if pred else false_fn)(*operands)
     flat, form = _flat("cond", tuple(operands))
     made, given = _branches(recorder, [(true_fn, flat, form), (false_fn, flat, form)])
     yes, no = made
     if yes.form != no.form or len(yes.results) != len(no.results):
-        raise UserError(f"cond(): both functions must give the same structure, got {yes.form} and {no.form}{user_line()}")
+        raise UserError(
+            f"cond(): both functions must give the same structure, got {yes.form} and {no.form}{user_line()}"
+        )
     for k, (a, b) in enumerate(zip(yes.traced, no.traced)):
-        if (a is None) != (b is None) or a is not None and (a.value.shape, a.value.dtype) != (b.value.shape, b.value.dtype):
+        if (
+            (a is None) != (b is None)
+            or a is not None
+            and (a.value.shape, a.value.dtype) != (b.value.shape, b.value.dtype)
+        ):
             told = [str(x.value) if x is not None else "a number" for x in (a, b)]
-            raise UserError(f"cond(): both functions must give the same shapes and dtypes, result {k} is {told[0]} and {told[1]}{user_line()}")
+            raise UserError(
+                f"cond(): both functions must give the same shapes and dtypes, result {k} is {told[0]} and {told[1]}{user_line()}"
+            )
     graphs = [_attribute(recorder, "true_graph", yes), _attribute(recorder, "false_graph", no)]
-    args = (recorder.inner(recorder.reference(pred)), *graphs, (*map(recorder.reference, flat), *map(recorder.inner, given)))
+    args = (
+        recorder.inner(recorder.reference(pred)),
+        *graphs,
+        (*map(recorder.reference, flat), *map(recorder.inner, given)),
+    )
     recorder.suspended += 1
     chosen = yes if bool(pred.value if isinstance(pred, SymBool) else pred) else no
     recorder.suspended -= 1
     return _call(recorder, "cond", args, _own(recorder, chosen.results), yes.traced, yes.form)
 
 
-def _while_loop(recorder: Recorder, run: Callable[..., Any], cond_fn: Callable, body_fn: Callable, carried: Any) -> Any:
+def _while_loop(
+    recorder: Recorder, run: Callable[..., Any], cond_fn: Callable, body_fn: Callable, carried: Any
+) -> Any:
     flat, form = _flat("while_loop", tuple(carried))
     if any(_is_plain(x) for x in flat):
-        raise UserError(f"while_loop(): what is carried must be tensors while a program is exported{user_line()}")
+        raise UserError(
+            f"while_loop(): what is carried must be tensors while a program is exported{user_line()}"
+        )
 
     def body(*xs: Any) -> Any:
         after = body_fn(*xs)
         return tuple(after) if isinstance(after, (tuple, list)) else (after,)
 
     made, given = _branches(recorder, [(cond_fn, flat, form), (body, flat, form)])
-    graphs = [_attribute(recorder, "while_loop_cond_graph", made[0]), _attribute(recorder, "while_loop_body_graph", made[1])]
+    graphs = [
+        _attribute(recorder, "while_loop_cond_graph", made[0]),
+        _attribute(recorder, "while_loop_body_graph", made[1]),
+    ]
     for k, (x, after) in enumerate(zip(flat, made[1].traced)):
         before = recorder.traced(x).value
         if after is None or (before.shape, before.dtype) != (after.value.shape, after.value.dtype):
-            raise UserError(f"while_loop(): body_fn must keep shapes and dtypes, {before} becomes {after and after.value} at {k}{user_line()}")
+            raise UserError(
+                f"while_loop(): body_fn must keep shapes and dtypes, {before} becomes {after and after.value} at {k}{user_line()}"
+            )
     args = (*graphs, tuple(map(recorder.reference, flat)), tuple(map(recorder.inner, given)))
     recorder.suspended += 1
     try:
         results = tree_flatten(tuple(run(cond_fn, body_fn, carried)))[0]
     finally:
         recorder.suspended -= 1
-    return _call(recorder, "while_loop", args, _own(recorder, results), [recorder.traced(x) for x in flat], form)
+    return _call(
+        recorder, "while_loop", args, _own(recorder, results), [recorder.traced(x) for x in flat], form
+    )
 
 
 def _slices(recorder: Recorder, xs: Sequence[Any], dim: int = 0) -> list[Any]:
@@ -221,12 +277,19 @@ def _map(recorder: Recorder, run: Callable[..., Any], f: Callable, xs: Any, *mor
     firsts = _slices(recorder, flat)
 
     def one(*given: Any) -> Any:
-        return f(tree_unflatten(list(given[: len(flat)]), form), *tree_unflatten(list(given[len(flat) :]), rest_form))
+        return f(
+            tree_unflatten(list(given[: len(flat)]), form),
+            *tree_unflatten(list(given[len(flat) :]), rest_form),
+        )
 
     operands, whole = tree_flatten((*firsts, *rest))
     (made,), given = _branches(recorder, [(one, operands, whole)])
     graph = _attribute(recorder, "body_graph", made)
-    args = (graph, tuple(map(recorder.reference, flat)), (*map(recorder.reference, rest), *map(recorder.inner, given)))
+    args = (
+        graph,
+        tuple(map(recorder.reference, flat)),
+        (*map(recorder.reference, rest), *map(recorder.inner, given)),
+    )
     recorder.suspended += 1
     try:
         results, out_form = tree_flatten(run(f, xs, *more))
@@ -238,7 +301,14 @@ def _map(recorder: Recorder, run: Callable[..., Any], f: Callable, xs: Any, *mor
 
 
 def _scan(
-    recorder: Recorder, run: Callable[..., Any], combine_fn: Callable, init: Any, xs: Any, *, dim: int = 0, reverse: bool = False
+    recorder: Recorder,
+    run: Callable[..., Any],
+    combine_fn: Callable,
+    init: Any,
+    xs: Any,
+    *,
+    dim: int = 0,
+    reverse: bool = False,
 ) -> Any:
     start, start_form = _flat("scan", init)
     flat, form = _flat("scan", xs)
@@ -249,7 +319,8 @@ def _scan(
 
     def one(*given: Any) -> Any:
         pair = combine_fn(
-            tree_unflatten(list(given[: len(start)]), start_form), tree_unflatten(list(given[len(start) :]), form)
+            tree_unflatten(list(given[: len(start)]), start_form),
+            tree_unflatten(list(given[len(start) :]), form),
         )
         carry, y = pair
         count[:] = [tree_flatten(y)[1]]
@@ -258,7 +329,12 @@ def _scan(
     operands, whole = tree_flatten((*start, *firsts))
     (made,), given = _branches(recorder, [(one, operands, whole)])
     graph = _attribute(recorder, "scan_combine_graph", made)
-    args = (graph, tuple(map(recorder.reference, start)), tuple(map(recorder.reference, moved)), tuple(map(recorder.inner, given)))
+    args = (
+        graph,
+        tuple(map(recorder.reference, start)),
+        tuple(map(recorder.reference, moved)),
+        tuple(map(recorder.inner, given)),
+    )
     recorder.suspended += 1
     try:
         carry, ys = run(combine_fn, init, xs, dim=dim, reverse=False if reverse else reverse)
@@ -267,7 +343,8 @@ def _scan(
         recorder.suspended -= 1
     size = recorder.traced(moved[0]).value.shape[0]
     known = [
-        inner if k < len(start) else _stacked(recorder, size, inner, x) for k, (inner, x) in enumerate(zip(made.traced, results))
+        inner if k < len(start) else _stacked(recorder, size, inner, x)
+        for k, (inner, x) in enumerate(zip(made.traced, results))
     ]
     owned = _own(recorder, results)
     flat_form = tree_flatten(tuple(owned))[1]
@@ -275,4 +352,3 @@ def _scan(
     carry = tree_unflatten(list(found[: len(start)]), start_form)
     ys_flat = [y.flip(0) if reverse else y for y in found[len(start) :]]
     return carry, tree_unflatten(ys_flat, count[0])
-

@@ -17,8 +17,17 @@ from ..fx.node import Node
 from ..jit._modules import ScriptModule
 from ..library._targets import target
 from ..nn.modules.module import Module
-from ..utils._pytree import MappingKey, SequenceKey, TreeSpec, tree_flatten, tree_flatten_with_path, tree_unflatten
-from ._record import Recorder, Traced, _like, _value_of, call_of
+from ..utils._pytree import (
+    MappingKey,
+    SequenceKey,
+    TreeSpec,
+    tree_flatten,
+    tree_flatten_with_path,
+    tree_unflatten,
+)
+from ._numbers import call_of
+from ._record import Recorder
+from ._shadows import Traced, like, value_of
 from .dynamic_shapes import Place, check, combined, declare, places, ranges, settle
 from .errors import UserError
 from .exported_program import ExportedProgram, ModuleCallEntry, ModuleCallSignature
@@ -91,7 +100,13 @@ def export(
         )
     if not isinstance(args, tuple):
         raise UserError(f"Expecting `args` to be a tuple of example positional inputs, got {type(args)}")
-    call = _Call(mod, args, dict(kwargs or {}), dynamic_shapes, tuple(preserve_module_call_signature))
+    return exported(
+        _Call(mod, args, dict(kwargs or {}), dynamic_shapes, tuple(preserve_module_call_signature))
+    )
+
+
+def exported(call: _Call) -> ExportedProgram:
+    """The program of a call, recorded as often as there is something new to learn of its sizes."""
     symbols = Symbols()
     declared = declare(symbols, call.leaves)
     for attempt in range(_ATTEMPTS):
@@ -110,9 +125,15 @@ class _Call:
     """The call that is exported."""
 
     def __init__(
-        self, mod: Module, args: tuple, kwargs: dict[str, Any], dynamic_shapes: Any, preserved: tuple[str, ...]
+        self,
+        mod: Module,
+        args: tuple,
+        kwargs: dict[str, Any],
+        dynamic_shapes: Any,
+        preserved: tuple[str, ...],
+        decompositions: Mapping[Any, Callable[..., Any]] | None = None,
     ) -> None:
-        self.mod, self.args = mod, args
+        self.mod, self.args, self.decompositions = mod, args, decompositions or {}
         try:
             arguments = combined(mod, args, kwargs)
         except TypeError as error:
@@ -139,7 +160,10 @@ class _Call:
         own = inspect.signature(self.mod.forward).parameters
         positional = [p.name for p in own.values() if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
         rest = next((p.name for p in own.values() if p.kind is p.VAR_POSITIONAL), "args")
-        heads = [positional[k] if k < len(positional) else f"{rest}_{k - len(positional)}" for k in range(len(self.args))]
+        heads = [
+            positional[k] if k < len(positional) else f"{rest}_{k - len(positional)}"
+            for k in range(len(self.args))
+        ]
         heads += list(self.kwargs)
         found = []
         for head, value in zip(heads, [*self.args, *self.kwargs.values()]):
@@ -154,6 +178,7 @@ class _Call:
         generator = default_generator.get_state()
         with state.copied():
             recorder = Recorder(symbols, state.attributes)
+            recorder.decompositions = self.decompositions
             for name, (t, kind) in state.tensors.items():
                 if kind != "constant":
                     recorder.lift(t, kind, name)
@@ -187,11 +212,13 @@ class _Call:
             if recorder.first is None:
                 recorder.first = node
             if isinstance(leaf, TensorBase):
-                shape = tuple(settle(symbols, own[d]) if d in own else int(n) for d, n in enumerate(leaf.shape))
+                shape = tuple(
+                    settle(symbols, own[d]) if d in own else int(n) for d, n in enumerate(leaf.shape)
+                )
                 copied = _copied(leaf)
                 strides = None if leaf.is_contiguous() else _dense(leaf, shape)
-                value = _value_of(leaf, shape, strides)
-                shadows = tuple(_like(value, leaf, w) for w in symbols.worlds[1:])
+                value = value_of(leaf, shape, strides)
+                shadows = tuple(like(value, leaf, w) for w in symbols.worlds[1:])
                 recorder.enter(copied, Traced(node, value, shadows))
                 given.append(copied)
                 node.meta["val"] = value
@@ -261,7 +288,9 @@ class _Call:
                 node.meta["val"] = _settled(symbols, node.meta["val"])
         whole = ModuleCallSignature([], [], self.in_spec, out_spec, heads)
         entries = [ModuleCallEntry("", whole)]
-        entries += [ModuleCallEntry(path, calls.signatures.get(path)) for path, _ in self.mod.named_modules() if path]
+        entries += [
+            ModuleCallEntry(path, calls.signatures.get(path)) for path, _ in self.mod.named_modules() if path
+        ]
         root = Module()
         for name, inner in recorder.submodules.items():
             root.add_module(name, inner)
@@ -278,7 +307,13 @@ class _Call:
 
 
 def _word(key: Any) -> str:
-    value = key.key if isinstance(key, MappingKey) else key.idx if isinstance(key, SequenceKey) else getattr(key, "name", key)
+    value = (
+        key.key
+        if isinstance(key, MappingKey)
+        else key.idx
+        if isinstance(key, SequenceKey)
+        else getattr(key, "name", key)
+    )
     return "".join(c if c.isalnum() else "_" for c in str(value))
 
 
@@ -308,7 +343,9 @@ def _settled(symbols: Symbols, value: Any) -> Any:
     if hasattr(value, "shape"):
         shape = tuple(settle(symbols, n) for n in value.shape)
         strides = tuple(settle(symbols, n) for n in value.strides)
-        return type(value)(shape, value.dtype, strides, value.device, value.requires_grad, value.layout, value.offset)
+        return type(value)(
+            shape, value.dtype, strides, value.device, value.requires_grad, value.layout, value.offset
+        )
     return tuple(_settled(symbols, v) for v in value) if type(value) is tuple else value
 
 
@@ -411,7 +448,9 @@ class _Calls:
         """Within it calls of the modules are noted."""
         handles = []
         for path, inner in self.modules:
-            handles.append(inner.register_forward_pre_hook(self._before(path, inner), prepend=True, with_kwargs=True))
+            handles.append(
+                inner.register_forward_pre_hook(self._before(path, inner), prepend=True, with_kwargs=True)
+            )
             handles.append(inner.register_forward_hook(self._after(path), with_kwargs=True, always_call=True))
         try:
             yield
@@ -472,7 +511,9 @@ def _guard(recorder: Recorder, inputs: Sequence[tuple[Node, Any]]) -> None:
             value = known.of(g.expr)
             outcome = known.call(call_of(g.relation), value, 0)
             message = f"Guard failed: {g} ({g.why})"
-            recorder.graph.create_node("call_function", target("aten", "_assert_scalar"), (outcome, message), {})
+            recorder.graph.create_node(
+                "call_function", target("aten", "_assert_scalar"), (outcome, message), {}
+            )
 
 
 class _Nodes:

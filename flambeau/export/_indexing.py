@@ -116,5 +116,3 @@ def write(recorder: Recorder, x: Any, index: Any, value: Any) -> bool:
         value = value.squeeze(0)
     recorder.step("copy_", "default", chosen, value)
     return True
-
-

@@ -12,6 +12,7 @@ from .._symbols.expressions import Expr, symbol
 from ..core.base import display
 from ..core.base.tensor import TensorBase
 from ..utils._pytree import MappingKey, SequenceKey, keystr, tree_flatten_with_path
+from ._ranges import ValueRanges
 from .errors import ConstraintViolationError, UserError
 
 __all__ = ["Constraint", "Dim", "ShapesCollection", "dims"]
@@ -198,7 +199,9 @@ class ShapesCollection:
             raise AssertionError(f"Cannot assign shape to non-tensor or int type {type(t)}")
         known = self._shapes.get(id(t))
         if known is not None and known[1] != shape:
-            raise AssertionError(f"Shapes assigned to tensor do not match, existing: {known[1]}, new: {shape}")
+            raise AssertionError(
+                f"Shapes assigned to tensor do not match, existing: {known[1]}, new: {shape}"
+            )
         self._shapes[id(t)] = t, shape
 
     def __getitem__(self, t: Any) -> Any:
@@ -223,7 +226,9 @@ class ShapesCollection:
 
         found = {name: one(value) for name, value in combined(m, args, kwargs or {}).items()}
         if left:
-            raise ValueError(f"Some tensors that were assigned shapes were not found in args: {len(left)} of them")
+            raise ValueError(
+                f"Some tensors that were assigned shapes were not found in args: {len(left)} of them"
+            )
         return found
 
 
@@ -252,7 +257,9 @@ class Place(NamedTuple):
 def places(arguments: Mapping[str, Any], said: Any) -> list[Place]:
     """The leaves of the arguments in order, with what `dynamic_shapes` says of each; UserError where the two do not fit."""
     if isinstance(said, ShapesCollection):
-        raise UserError("export(): give dynamic_shapes=shapes.dynamic_shapes(module, args) for a ShapesCollection")
+        raise UserError(
+            "export(): give dynamic_shapes=shapes.dynamic_shapes(module, args) for a ShapesCollection"
+        )
     by_name: dict[str, Any]
     if said is None or len(said) == 0:
         by_name = dict.fromkeys(arguments)
@@ -276,7 +283,9 @@ def places(arguments: Mapping[str, Any], said: Any) -> list[Place]:
     for name, value in arguments.items():
         for path, leaf in tree_flatten_with_path(value)[0]:
             spec = _at(by_name[name], path, name)
-            found.append(Place(f"L['{name}']{keystr(path)}", leaf, _leaf_spec(spec, leaf, name + keystr(path))))
+            found.append(
+                Place(f"L['{name}']{keystr(path)}", leaf, _leaf_spec(spec, leaf, name + keystr(path)))
+            )
     return found
 
 
@@ -285,7 +294,13 @@ def _at(spec: Any, path: Sequence[Any], name: str) -> Any:
     for key in path:
         if spec is None:
             return None
-        at = key.key if isinstance(key, MappingKey) else key.idx if isinstance(key, SequenceKey) else getattr(key, "name", None)
+        at = (
+            key.key
+            if isinstance(key, MappingKey)
+            else key.idx
+            if isinstance(key, SequenceKey)
+            else getattr(key, "name", None)
+        )
         told += str(key)
         try:
             spec = spec[at] if isinstance(spec, (Mapping, list, tuple)) else getattr(spec, str(at))
@@ -324,7 +339,9 @@ def _leaf_spec(spec: Any, leaf: Any, told: str) -> Any:
     found = {}
     for d, what in spec.items():
         if type(d) is not int or not -leaf.dim() <= d < leaf.dim():
-            raise UserError(f"`dynamic_shapes['{told}']` names dimension {d!r} of a tensor of shape {tuple(leaf.shape)}")
+            raise UserError(
+                f"`dynamic_shapes['{told}']` names dimension {d!r} of a tensor of shape {tuple(leaf.shape)}"
+            )
         size = int(leaf.shape[d])
         if type(what) is int:
             if what != size:
@@ -355,8 +372,8 @@ def declare(symbols: Symbols, leaves: Sequence[Place]) -> Declared:
     roots: dict[str, str] = {}  # names of `Dim`s to symbols
     constraints: dict[str, Constraint] = {}
     sizes: list[dict[int, Expr]] = []
-    for place in _in_order(leaves):
-        for d, spec, hint, source in _dims_of(place):
+    for place in leaves:
+        for _, spec, hint, source in _dims_of(place):
             if isinstance(spec, Dim) and not isinstance(spec, _Derived):
                 _enter_named(symbols, roots, constraints, spec, hint, source)
     for place in leaves:
@@ -369,10 +386,6 @@ def declare(symbols: Symbols, leaves: Sequence[Place]) -> Declared:
     return Declared(sizes, constraints)
 
 
-def _in_order(leaves: Sequence[Place]) -> Iterator[Place]:
-    yield from leaves
-
-
 def _dims_of(place: Place) -> Iterator[tuple[int, Any, int, str]]:
     if isinstance(place.spec, (Dim, _DimHint)):
         if not (isinstance(place.spec, _DimHint) and place.spec.name == "STATIC"):
@@ -383,7 +396,12 @@ def _dims_of(place: Place) -> Iterator[tuple[int, Any, int, str]]:
 
 
 def _enter_named(
-    symbols: Symbols, roots: dict[str, str], constraints: dict[str, Constraint], spec: Dim, hint: int, source: str
+    symbols: Symbols,
+    roots: dict[str, str],
+    constraints: dict[str, Constraint],
+    spec: Dim,
+    hint: int,
+    source: str,
 ) -> None:
     if spec.__name__ in roots:
         known = symbols.symbols[roots[spec.__name__]]
@@ -414,7 +432,12 @@ def _enter_named(
 
 
 def _size(
-    symbols: Symbols, roots: dict[str, str], constraints: dict[str, Constraint], spec: Any, hint: int, source: str
+    symbols: Symbols,
+    roots: dict[str, str],
+    constraints: dict[str, Constraint],
+    spec: Any,
+    hint: int,
+    source: str,
 ) -> Expr | None:
     if isinstance(spec, _Derived):
         root = spec.root
@@ -422,13 +445,15 @@ def _size(
             of, rest = divmod(hint - spec.offset, spec.factor)
             if rest:
                 raise ConstraintViolationError(
-                    f"Constraints violated ({spec.__name__})!\n  - {source} is {hint}, which is no {spec.__name__} of a whole {root.__name__}"
+                    f"Constraints violated ({spec.__name__})!\n  - {source} is {hint}, which is no {spec.__name__} of a whole "
+                    f"{root.__name__}"
                 )
             _enter_named(symbols, roots, constraints, root, of, f"{source} (as {spec.__name__})")
         e = symbol(roots[root.__name__]) * spec.factor + spec.offset
         if e.value(symbols.hints()) != hint:
             raise ConstraintViolationError(
-                f"Constraints violated ({spec.__name__})!\n  - Expected {source} to be {spec.__name__} = {e.value(symbols.hints())}, got {hint}"
+                f"Constraints violated ({spec.__name__})!\n  - Expected {source} to be {spec.__name__} = "
+                f"{e.value(symbols.hints())}, got {hint}"
             )
         return e
     if isinstance(spec, Dim):
@@ -494,8 +519,14 @@ def check(symbols: Symbols, constraints: Mapping[str, Constraint]) -> None:
         if len(told) > before:
             names.append(label)
     for guard in symbols.guards:
-        wanted = [n for n in guard.expr.symbols() if n in constraints and isinstance(constraints[n].spec, Dim)]
-        if wanted and guard.relation != "ne" and not any(symbols.symbols[n].unbacked for n in guard.expr.symbols()):
+        wanted = [
+            n for n in guard.expr.symbols() if n in constraints and isinstance(constraints[n].spec, Dim)
+        ]
+        if (
+            wanted
+            and guard.relation != "ne"
+            and not any(symbols.symbols[n].unbacked for n in guard.expr.symbols())
+        ):
             label = constraints[wanted[0]].spec.__name__
             names.append(label)
             told.append(f"Not all values of {label} satisfy the generated guard {guard}: {guard.why}.")
@@ -519,23 +550,9 @@ def _multiples(label: str, guard: Any) -> list[str]:
 
 
 def _in_labels(symbols: Symbols, e: Expr) -> str:
-    return str(e.replaced({n: symbol(symbols.symbols[n].label or symbols.symbols[n].source) for n in e.symbols()}))
-
-
-class ValueRanges(NamedTuple):
-    """The least and the largest number of a symbol."""
-
-    lower: float
-    upper: float
-
-    def __repr__(self) -> str:
-        return f"VR[{_end(self.lower)}, {_end(self.upper)}]"
-
-    __str__ = __repr__
-
-
-def _end(n: float) -> str:
-    return ("int_oo" if n > 0 else "-int_oo") if math.isinf(n) else str(n)
+    return str(
+        e.replaced({n: symbol(symbols.symbols[n].label or symbols.symbols[n].source) for n in e.symbols()})
+    )
 
 
 def ranges(symbols: Symbols) -> dict[Expr, ValueRanges]:

@@ -282,6 +282,20 @@ class ExportedProgram:
         """
         return unlifted(self, check_guards)
 
+    def run_decompositions(self, decomp_table: Mapping[Any, Any] | None = None) -> ExportedProgram:
+        """The program in other steps, which write to none of its inputs: what is written to buffers and inputs are outputs.
+
+        `decomp_table` has functions by overloads, which run in their place; `default_decompositions()` where none is given.
+
+        >>> import flambeau as torch
+        >>> program = torch.export.export(torch.nn.BatchNorm1d(2), (torch.ones(3, 2),))
+        >>> [str(s) for s in program.run_decompositions().graph_signature.output_specs][:2]
+        ["getitem_3: BUFFER_MUTATION target='running_mean'", "getitem_4: BUFFER_MUTATION target='running_var'"]
+        """
+        from ._decompose import run_decompositions
+
+        return run_decompositions(self, decomp_table)
+
     def _get_flat_args_with_check(self, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, TreeSpec]:
         """The leaves of a call's arguments, checked, and their structure."""
         spec = self._in_spec()

@@ -128,7 +128,9 @@ class Writer:
 
     def known(self, hint: str, value: Any) -> str:
         """An expression for a function, a class or another object: a dotted name of this library, or a global."""
-        if isinstance(path := getattr(value, "code_path", None), str):  # an overload of ATen, or of a program's library
+        if isinstance(
+            path := getattr(value, "code_path", None), str
+        ):  # an overload of ATen, or of a program's library
             self.globals[display.NAME] = callbacks["library_in_code"]()
             return f"{display.NAME}.{path}"
         if is_ours(value) and value is not device:

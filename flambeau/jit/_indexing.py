@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from .._symbols.numbers import SymInt
 from ..core.base.tensor import TensorBase
 from ..library._calls import CODES
-from .._symbols.numbers import SymInt
 from ._text import plain_text
 
 if TYPE_CHECKING:

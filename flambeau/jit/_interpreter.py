@@ -12,6 +12,7 @@ from typing import Any
 
 from .._tensor import Tensor
 from ..library._calls import Overload, Prepared, Unfit, choice, overloads
+from ..library._own import OWN, own_call, run_own
 from ._host import HOST, PRIMITIVES, TENSORS, TEXTS, Error, device_of, formatted, number, shown
 from ._objects import (
     Enumeration,
@@ -24,7 +25,6 @@ from ._objects import (
     method,
     set_attribute,
 )
-from ..library._own import OWN, own_call, run_own
 from ._parser import Source, dotted
 from ._types import annotated, check_of
 

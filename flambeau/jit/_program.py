@@ -7,13 +7,13 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from .._symbols.numbers import SymNumber
 from .._tensor import Tensor
 from ..core.base.tensor import TensorBase
 from ..nn.modules.module import Module
 from ._interpreter import Program
 from ._modules import RecursiveScriptModule, ScriptFunction
 from ._objects import ScriptClass
-from .._symbols.numbers import SymNumber
 from ._text import is_plain_name, quoted
 from ._trace import Tracer
 

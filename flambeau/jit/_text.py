@@ -6,14 +6,14 @@ import keyword
 import math
 from typing import Any
 
+from .._symbols.numbers import SymNumber
 from ..core.base.dtypes import Size
 from ..core.base.dtypes import device as Device
 from ..core.base.dtypes import dtype as DType
 from ..core.base.formats import layout, memory_format
 from ..library._calls import CODES
-from ..library._schema import SchemaType
 from ..library._own import FORMATS, OWN
-from .._symbols.numbers import SymNumber
+from ..library._schema import SchemaType
 
 
 class Unwritable(Exception):

@@ -9,17 +9,17 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from .._symbols.numbers import SymFloat, SymInt, SymNumber, plain
+from .._symbols.sizes import RECORDING, unwatch_sizes, watch_sizes
 from ..core.base.tensor import TensorBase
 from ..core.call.operation import Op, behind
 from ..core.tape import is_grad_enabled
 from ..graph.record import Recording, place, serial
 from ..library._calls import CODES
+from ..library._own import OWN, own_name
 from ..library._written import written
 from ..overrides import TorchFunctionMode
 from ._indexing import read, write
-from ..library._own import OWN, own_name
-from .._symbols.numbers import SymFloat, SymInt, SymNumber, plain
-from .._symbols.sizes import RECORDING, unwatch_sizes, watch_sizes
 from ._text import Unwritable, aten_text, is_plain_name, own_text, quoted
 
 _PACKAGE = str(Path(__file__).resolve().parents[1])

@@ -74,6 +74,7 @@ def _einsum(args):
     return ("einsum", (equation, operands), {}) if isinstance(equation, str) else None
 
 
+form("cube")(lambda input: ("pow", (input, 3), {}))
 form("T")(lambda input: ("numpy_T", (input,), {}))
 form("mT")(lambda input: ("mT", (input,), {}))
 form("H")(lambda input: ("matrix_H", (input,), {}))

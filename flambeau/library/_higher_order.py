@@ -60,7 +60,9 @@ def _cond(pred: Any, true_fn: Callable, false_fn: Callable, operands: Sequence[A
     return (true_fn if bool(pred) else false_fn)(*operands)
 
 
-def _while_loop(cond_fn: Callable, body_fn: Callable, carried: Sequence[Any], more: Sequence[Any] = ()) -> Any:
+def _while_loop(
+    cond_fn: Callable, body_fn: Callable, carried: Sequence[Any], more: Sequence[Any] = ()
+) -> Any:
     state = tuple(carried)
     while bool(_one(cond_fn(*state, *more))):
         state = tuple(body_fn(*state, *more))
@@ -124,7 +126,9 @@ def higher_order(name: str) -> HigherOrder:
     cond
     """
     if name not in OPERATIONS:
-        raise AttributeError(f"there is no {display.NAME}.ops.higher_order.{name}: there are {', '.join(OPERATIONS)}")
+        raise AttributeError(
+            f"there is no {display.NAME}.ops.higher_order.{name}: there are {', '.join(OPERATIONS)}"
+        )
     return OPERATIONS[name]
 
 

@@ -315,7 +315,10 @@ using_ints: flatten
 
 
 # Overloads that no program of Python calls there: a number is a tensor without dimensions to the other one.
-_NOT_OF_PYTHON = "add.Scalar add_.Scalar div.Scalar div_.Scalar div.Scalar_mode div_.Scalar_mode mul.Scalar mul_.Scalar sub.Scalar sub_.Scalar"
+_NOT_OF_PYTHON = """
+    add.Scalar add_.Scalar div.Scalar div_.Scalar div.Scalar_mode div_.Scalar_mode
+    mul.Scalar mul_.Scalar sub.Scalar sub_.Scalar
+"""
 
 
 def of_python(name: str, overload: str) -> str:
@@ -325,7 +328,9 @@ def of_python(name: str, overload: str) -> str:
     >>> of_python("add", "Scalar"), of_python("gt", "Scalar")
     ('Tensor', 'Scalar')
     """
-    return overload.replace("Scalar", "Tensor") if f"{name}.{overload}" in _NOT_OF_PYTHON.split() else overload
+    return (
+        overload.replace("Scalar", "Tensor") if f"{name}.{overload}" in _NOT_OF_PYTHON.split() else overload
+    )
 
 
 @functools.cache

@@ -15,10 +15,10 @@ from ..core.base.callbacks import set_callback
 from ..core.call.operation import Op
 from ..overrides import handle_torch_function, has_torch_function
 from ..utils._pytree import tree_leaves
-from ._higher_order import higher_order
-from ._own import OWN, own_call, own_name
 from ._aten import names
 from ._calls import Overload, Prepared, Unfit, choice, overloads, texts
+from ._higher_order import higher_order
+from ._own import OWN, own_call, own_name
 from ._packets import DEFINED, namespace_of
 from ._schema import FunctionSchema, parse_schema
 
@@ -78,9 +78,15 @@ class Target:
             asked = [x for x in tree_leaves((args, kwargs)) if has_torch_function((x,))]
             if asked:
                 return handle_torch_function(self, asked, *args, **kwargs)
-            given = ", ".join([type(a).__name__ for a in args] + [f"{k}={type(v).__name__}" for k, v in kwargs.items()])
+            given = ", ".join(
+                [type(a).__name__ for a in args] + [f"{k}={type(v).__name__}" for k, v in kwargs.items()]
+            )
             raise RuntimeError(f"{self}: takes no ({given}); the schema is {self._schema}") from None
-        if key is not None and out is None and (found := overload.prepared(args, kwargs, loosely)) is not None:
+        if (
+            key is not None
+            and out is None
+            and (found := overload.prepared(args, kwargs, loosely)) is not None
+        ):
             self._known[key] = found
         return overload.call(values, out)
 
@@ -149,7 +155,11 @@ def _of_overload(name: str, overload: str) -> list[Overload]:
     found = [o for o in overloads("aten", name) if (o.schema.overload_name or "default") == overload]
     if found:  # numbers in the place of tensors go by the others
         return [*found, *(o for o in overloads("aten", name) if o not in found)]
-    known = [t for t in texts().get(name, ()) if (parse_schema("aten::" + t).overload_name or "default") == overload]
+    known = [
+        t
+        for t in texts().get(name, ())
+        if (parse_schema("aten::" + t).overload_name or "default") == overload
+    ]
     what = "is not run here" if known else "is not known"
     raise AttributeError(f"the overload aten::{name}.{overload} {what}")
 
