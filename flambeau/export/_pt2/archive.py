@@ -14,8 +14,8 @@ from ..._files import load as load_file
 from ..._files.archive import Archive, Source
 from ..._files.errors import Damaged, require, short
 from ...core.base import display
+from .._ranges import ValueRanges
 from .._verifier import VERIFIERS, SpecViolationError
-from ..dynamic_shapes import ValueRanges
 from ..exported_program import ExportedProgram, ModuleCallEntry, ModuleCallSignature
 from ..graph_signature import ExportGraphSignature
 from . import payload, schema
