@@ -184,8 +184,7 @@ class Keywords(_PyTreeCodeGen):
 def names_of(program: ExportedProgram) -> list[str]:
     """The names of the code's parameters; ValueError where those of keyword arguments are none."""
     call = program.module_call_graph[0].signature
-    spec: TreeSpec = program.call_spec.in_spec
-    leaves_of_pair(spec)
+    spec = program._in_spec()
     count, keywords = spec.child(0).num_children, list(spec.child(1).context)
     known = list(call.forward_arg_names or ()) if call is not None else []
     positional = known[:count] if len(known) >= count else [f"arg_{k}" for k in range(count)]
@@ -218,14 +217,13 @@ class Checked:
     """The hook that checks a call's arguments before anything of the program runs."""
 
     def __init__(self, program: ExportedProgram, names: list[str], as_guards: bool) -> None:
-        self.in_spec, self.as_guards = program.call_spec.in_spec, as_guards
+        self.in_spec, self.as_guards = program._in_spec(), as_guards
         specs = program.graph_signature.input_specs
         nodes = [n for n in program.graph.nodes if n.op == "placeholder"]
         given = [n for n, s in zip(nodes, specs) if s.kind is InputKind.USER_INPUT]
         self.guards = Guards(
             paths(self.in_spec, names), [n.meta.get("val") for n in given], program._ranges()
         )
-        assert self.in_spec is not None
         self.plain = is_plain(self.in_spec)
         self.count, self.keywords = self.in_spec.child(0).num_children, self.in_spec.child(1).context
 

@@ -8,6 +8,8 @@ from ..operations.declare.registry import REGISTRY
 from ._aten import names
 from ._aten_steps import enter, step
 
+REDUCTIONS = ("none", "mean", "sum")
+
 _BATCH_NORM = "Tensor input, Tensor? weight, Tensor? bias"
 
 
@@ -94,5 +96,70 @@ _BAG = (
     "Tensor? per_sample_weights=None, bool include_last_offset=False, int padding_idx=-1) -> (Tensor, Tensor, Tensor, Tensor)"
 )
 step(f"_embedding_bag{_BAG}", f"_embedding_bag_forward_only{_BAG}")(_bag)
+
+
+# --- elements ------------------------------
+def _written(name: str) -> Any:
+    return lambda x, **options: x.copy_(names()[name](x, **options))
+
+
+for _name in ("hardsigmoid", "hardswish", "mish", "silu"):
+    step(f"{_name}_(Tensor(a!) self) -> Tensor(a!)")(_written(_name))
+step("gelu_(Tensor(a!) self, *, str approximate='none') -> Tensor(a!)")(_written("gelu"))
+for _sign, _name in (("and", "bitwise_and"), ("or", "bitwise_or"), ("xor", "bitwise_xor")):
+    for _kind in ("Tensor", "Scalar"):
+        step(f"__{_sign}__.{_kind}(Tensor self, {_kind} other) -> Tensor")(
+            lambda x, y, name=_name: names()[name](x, y)
+        )
+        step(f"__i{_sign}__.{_kind}(Tensor(a!) self, {_kind} other) -> Tensor(a!)")(
+            lambda x, y, name=_name: x.copy_(names()[name](x, y))
+        )
+step("_prelu_kernel(Tensor self, Tensor weight) -> Tensor")(lambda x, weight: x.where(x > 0, x * weight))
+step("zero(Tensor self) -> Tensor")(lambda x: x.new_zeros(x.shape))
+step("lift(Tensor self) -> Tensor")(lambda x: x.clone())
+
+
+@step("_safe_softmax(Tensor self, int dim, ScalarType? dtype=None) -> Tensor")
+def _safe_softmax(x, dim, dtype=None):
+    """Rows of -inf alone give 0."""
+    masked = (x == float("-inf")).all(dim, keepdim=True)
+    return names()["softmax"](x, dim, dtype=dtype).masked_fill(masked, 0.0)
+
+
+step("_unsafe_index_put(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor")(
+    lambda x, indices, values, accumulate=False: names()["index_put"](x, indices, values, accumulate)
+)
+step("nonzero_numpy(Tensor self) -> Tensor[]")(lambda x: list(x.nonzero(as_tuple=True)))
+
+
+# --- losses ------------------------------
+def _nll(x, target, weight, reduction, ignore_index):
+    """The loss, and the weights of the targets together."""
+    found = REGISTRY["nll_loss"].function(x, target, weight, None, ignore_index, None, REDUCTIONS[reduction])
+    kept = target != ignore_index
+    if weight is None:
+        total = kept.sum().to(x.dtype)
+    else:
+        total = weight[target.masked_fill(~kept, 0)].masked_fill(~kept, 0.0).sum()
+    return found, total if reduction else x.new_zeros(())
+
+
+_NLL = (
+    "(Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index) -> "
+    "(Tensor output, Tensor total_weight)"
+)
+step(f"nll_loss_forward{_NLL}", f"nll_loss2d_forward{_NLL}")(_nll)
+step("log_sigmoid_forward(Tensor self) -> (Tensor output, Tensor buffer)")(
+    lambda x: (REGISTRY["logsigmoid"].function(x), x.new_empty(0))
+)
+
+
+# --- sizes ------------------------------
+@step("sym_constrain_range(Scalar size, *, int? min=None, int? max=None) -> ()")
+def _constrain_range(size, *, min=None, max=None):
+    if (min is not None and size < min) or (max is not None and size > max):
+        ends = "-inf" if min is None else min, "inf" if max is None else max
+        raise RuntimeError(f"Invalid value range for {size} between [{ends[0]}, {ends[1]}].")
+
 
 enter()

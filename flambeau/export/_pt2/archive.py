@@ -170,12 +170,12 @@ def _rename(signature: ExportGraphSignature, reader: GraphReader) -> None:
             spec.target = renamed.get(str(spec.target), spec.target)
 
 
-def _range(text: str, told: Any) -> tuple[str, ValueRanges]:
+def _range(text: str, told: Any) -> tuple[Any, ValueRanges]:
     """A symbol, or an expression of one, with the numbers that it may stand for."""
-    size = str(parsed(text))
+    size = parsed(text)
     low, high = told.get("min_val"), told.get("max_val")
     low, high = float("-inf") if low is None else low, float("inf") if high is None else high
-    require(low <= high, f"the size {size[:80]} is at least {low} and at most {high}")
+    require(low <= high, f"the size {str(size)[:80]} is at least {low} and at most {high}")
     return size, ValueRanges(low, high)
 
 

@@ -43,7 +43,8 @@ class _Reader:
         """The tensor of one name; the same where two names tell of the same, as of weights that are tied."""
         path, meta = payload["path_name"], payload["tensor_meta"]
         entry = self.archive.entries.get(f"{self.where}/{path}")
-        require(entry is not None, f"{short(name)}: the archive has no entry {short(path)}")
+        if entry is None:
+            raise Damaged(f"{short(name)}: the archive has no entry {short(path)}")
         if payload["use_pickle"]:
             return self._pickled(name, f"{self.where}/{path}")
         require(meta is not None, f"{short(name)}: nothing is told of the tensor")

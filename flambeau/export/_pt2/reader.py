@@ -8,6 +8,7 @@ from __future__ import annotations
 import keyword
 import math
 import operator
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -27,6 +28,7 @@ from .payload import place
 from .texts import Kept, parsed
 
 MOST_NODES = 1 << 20
+_PART = re.compile(r"[A-Za-z0-9_@:+-]+")  # of a dotted name; code has what is no identifier as a text
 MOST_LETTERS = 4096  # of a name
 _OPERATORS = (
     "add sub mul truediv floordiv mod pow neg pos eq ne lt le gt ge and_ or_ not_ lshift rshift getitem abs"
@@ -62,7 +64,7 @@ def function_of(text: str) -> Callable[..., Any]:
 def check_name(name: str, what: str) -> str:
     """A dotted name of a parameter, a buffer or a graph; Damaged for one that modules cannot have."""
     parts = name.split(".")
-    plain = all(p and p.isascii() and (p.isidentifier() or p.isdigit()) for p in parts)
+    plain = all(_PART.fullmatch(p) for p in parts)
     if (
         len(name) > MOST_LETTERS
         or not plain
@@ -330,7 +332,7 @@ class GraphReader:
         node.meta["val"] = tuple(self._items(node, outputs))
 
     def _items(self, node: Node, outputs: list[Any]) -> list[Any]:
-        found = []
+        found: list[Any] = []
         for k, output in enumerate(outputs):
             ((kind, value),) = output.items()
             if kind == "as_none":

@@ -194,7 +194,12 @@ UNIONS: dict[str, dict[str, str]] = {
     },
 }
 _PLAIN = {"int": int, "bool": bool, "text": str}
-_CODED = {"dtype": (_NAMES, DTYPES), "layout": (LAYOUTS, LAYOUTS), "format": (FORMATS, FORMATS)}
+_Codes = dict[int, Any]
+_CODED: dict[str, tuple[_Codes, _Codes]] = {
+    "dtype": (_NAMES, DTYPES),
+    "layout": (LAYOUTS, LAYOUTS),
+    "format": (FORMATS, FORMATS),
+}
 _LONE = re.compile("[\ud800-\udfff]")
 _WORDS = {"Infinity": math.inf, "-Infinity": -math.inf, "NaN": math.nan}
 

@@ -21,7 +21,11 @@ from ..graph_signature import (
 )
 from . import schema
 
-_SYMBOLIC = {"as_sym_int": SymIntArgument, "as_sym_float": SymFloatArgument, "as_sym_bool": SymBoolArgument}
+_SYMBOLIC: dict[str, Any] = {
+    "as_sym_int": SymIntArgument,
+    "as_sym_float": SymFloatArgument,
+    "as_sym_bool": SymBoolArgument,
+}
 # kinds by the schema's names of them, with the name of the field that says what they stand for
 INPUTS = {
     "parameter": (InputKind.PARAMETER, "parameter_name"),
@@ -134,7 +138,7 @@ def told_input(spec: InputSpec) -> dict[str, Any]:
     arg: dict[str, Any] = {"name": spec.arg.name}
     if isinstance(spec.arg, CustomObjArgument):
         arg["class_fqn"] = spec.arg.class_fqn
-    told = {"arg": arg, field: spec.target}
+    told: dict[str, Any] = {"arg": arg, field: spec.target}
     if kind == "buffer":
         told["persistent"] = bool(spec.persistent)
     return {kind: told}

@@ -233,7 +233,7 @@ class GraphWriter:
             {"name": name, "arg": self.argument(value, kind), "kind": KEYWORD if by_name else POSITIONAL}
             for name, value, kind, by_name in call.inputs
         ]
-        told = {
+        told: dict[str, Any] = {
             "target": call.target,
             "inputs": inputs,
             "outputs": self._outputs(node, call),
