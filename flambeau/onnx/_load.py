@@ -14,7 +14,7 @@ from ._reading import Reader
 from ._tensors import Folder
 from .errors import OnnxFormatError, OnnxLoadError
 
-LEAST_OPSET, LARGEST_OPSET = 7, 28
+LEAST_OPSET, LARGEST_OPSET = 1, 28
 
 
 def load_model(f: Any, *, parameters: Collection[str] | None = None) -> GraphModule:

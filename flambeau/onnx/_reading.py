@@ -15,7 +15,7 @@ from ..fx import Graph, GraphModule, Node
 from ..nn.modules.module import Module
 from ..nn.parameter import Parameter
 from ._messages import AttributeMessage, FunctionMessage, GraphMessage, NodeMessage, SparseMessage, TensorMessage
-from ._operators.declare import Operator, dtype_of, operator_of
+from ._operators.declare import Operator, dtype_of, found_operator, operator_of
 from ._tensors import Folder, dense_of, tensor_of
 from .errors import OnnxFormatError, OnnxLoadError
 
@@ -103,8 +103,8 @@ class Target:
         self.last_input: Node | None = None
         self.inputs: set[str] = {"self"}
 
-    def input(self, name: str) -> Node:
-        """A new argument, behind those that are there."""
+    def input(self, name: str, is_optional: bool = False) -> Node:
+        """A new argument, behind those that are there; one that is optional may be left out."""
         base = plain(name, "input")
         chosen, count = base, 1
         while chosen in self.inputs:
@@ -116,7 +116,8 @@ class Target:
         else:
             place = self.graph.inserting_after(self.last_input)
         with place:
-            self.last_input = self.graph.placeholder(chosen)
+            options = {"default_value": None} if is_optional else {}
+            self.last_input = self.graph.placeholder(chosen, **options)
         return self.last_input
 
     def captured(self, name: str) -> Node:
@@ -217,7 +218,8 @@ class Reader:
             if not value.name:
                 raise OnnxFormatError("an input of the graph has no name")
             if value.name not in scope.items:
-                scope.define(value.name, target.input(value.name))
+                is_optional = outer is None and value.type is not None and value.type.optional_type is not None
+                scope.define(value.name, target.input(value.name, is_optional))
             elif isinstance(scope.items[value.name], Node):
                 raise OnnxFormatError(f"two inputs are called '{value.name}'")
         self.mark_state(graph, scope, opsets)
@@ -242,7 +244,7 @@ class Reader:
             domain = _domain(node.domain)
             found = None
             if (domain, node.op_type, node.overload) not in self.functions and domain in opsets:
-                found = operator_of(domain, node.op_type, opsets[domain])
+                found = found_operator(domain, node.op_type, opsets[domain])
             for k, name in enumerate(node.input):
                 is_state = found is not None and k < len(found.inputs) and found.inputs[k] in found.state
                 (state if is_state else other).add(name)
@@ -439,6 +441,8 @@ class Reader:
             if a.t is None:
                 raise OnnxFormatError(f"the attribute '{name}' has no tensor")
             return scope.target.constant(Held(name, a.t, self.folder, False))
+        if kind == "type":
+            return None
         if kind == "dtype":
             return dtype_of(a.i)
         if kind == "str":

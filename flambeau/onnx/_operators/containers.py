@@ -6,17 +6,17 @@ from typing import Any
 
 from ..._tensor import Tensor
 from ...core.base.dtypes import by_name
-from .declare import DType, Ints, fl, ints, operator
+from .declare import DType, Ints, TypeNote, fl, ints, operator
 
 
 @operator("SequenceEmpty")
-def sequence_empty(*, dtype: DType | None = None) -> Tensor:
-    return []  # type: ignore[return-value]
+def sequence_empty(*, dtype: DType | None = None) -> list[Tensor]:
+    return []
 
 
 @operator("SequenceConstruct")
-def sequence_construct(*inputs: Tensor) -> Tensor:
-    return list(inputs)  # type: ignore[return-value]
+def sequence_construct(*inputs: Tensor) -> list[Tensor]:
+    return list(inputs)
 
 
 @operator("SequenceAt")
@@ -25,18 +25,18 @@ def sequence_at(sequence: Any, position: Ints) -> Tensor:
 
 
 @operator("SequenceInsert")
-def sequence_insert(sequence: Any, value: Tensor, position: Ints | None = None) -> Tensor:
+def sequence_insert(sequence: Any, value: Tensor, position: Ints | None = None) -> list[Tensor]:
     at = len(sequence) if position is None else ints(position)[0]
     found = list(sequence)
     found.insert(at, value)
-    return found  # type: ignore[return-value]
+    return found
 
 
 @operator("SequenceErase")
-def sequence_erase(sequence: Any, position: Ints | None = None) -> Tensor:
+def sequence_erase(sequence: Any, position: Ints | None = None) -> list[Tensor]:
     found = list(sequence)
     del found[-1 if position is None else ints(position)[0]]
-    return found  # type: ignore[return-value]
+    return found
 
 
 @operator("SequenceLength")
@@ -50,13 +50,18 @@ def concat_from_sequence(sequence: Any, *, axis: int, new_axis: int = 0) -> Tens
 
 
 @operator("SplitToSequence")
-def split_to_sequence(input: Tensor, split: Tensor | None = None, *, axis: int = 0, keepdims: int = 1) -> Tensor:
+def split_to_sequence(input: Tensor, split: Tensor | None = None, *, axis: int = 0, keepdims: int = 1) -> list[Tensor]:
     """Parts along an axis: of size 1, of one size, or of the sizes given."""
     if split is None:
         parts = fl.split(input, 1, axis)
-        return list(parts) if keepdims else [fl.squeeze(p, axis) for p in parts]  # type: ignore[return-value]
+        return list(parts) if keepdims else [fl.squeeze(p, axis) for p in parts]
     sizes = ints(split)
-    return list(fl.split(input, sizes[0] if split.ndim == 0 else sizes, axis))  # type: ignore[return-value]
+    return list(fl.split(input, sizes[0] if split.ndim == 0 else sizes, axis))
+
+
+@operator("Optional")
+def optional(input: Any = None, *, type: TypeNote = None) -> Any:
+    return input
 
 
 @operator("OptionalHasElement")

@@ -31,6 +31,7 @@ from ..errors import OnnxLoadError
 Ints = Tensor | Sequence[int]
 State = Tensor
 DType = Any  # a dtype, which attributes have as a number of ONNX's
+TypeNote = Any  # a type of values, which only says what is given
 
 fl = SimpleNamespace(**published(""))  # operations by their public names
 nn = SimpleNamespace(**published("nn.functional"))
@@ -106,6 +107,7 @@ _KINDS = {
     "list[float]": "floats",
     "list[str]": "strs",
     "Module": "graph",
+    "TypeNote": "type",
 }
 
 
@@ -195,6 +197,12 @@ def refuse(reason: str, *names: str, domain: str = "") -> None:
         REFUSED[domain, name] = reason
 
 
+def found_operator(domain: str, name: str, version: int) -> Operator | None:
+    """The declaration for a node of that version of operators, where there is one."""
+    versions = OPERATORS.get((domain, name), [])
+    return next((made for made in reversed(versions) if made.since <= version), None)
+
+
 def operator_of(domain: str, name: str, version: int) -> Operator:
     """The declaration for a node of that version of operators; OnnxLoadError where there is none."""
     called = f"{domain}::{name}" if domain else name
@@ -203,9 +211,9 @@ def operator_of(domain: str, name: str, version: int) -> Operator:
     versions = OPERATORS.get((domain, name))
     if versions is None:
         raise OnnxLoadError(f"{called} is no operator that is known here")
-    for made in reversed(versions):
-        if made.since <= version:
-            return made
+    made = found_operator(domain, name, version)
+    if made is not None:
+        return made
     raise OnnxLoadError(
         f"{called} of opset {version} has another meaning than that of opset {versions[0].since}, from which on it is read"
     )
