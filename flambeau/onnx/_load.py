@@ -7,7 +7,7 @@ import os
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from ..fx import GraphModule
+from ._loaded import LoadedModel
 from ._messages import ModelMessage, model_of
 from ._operators import read_declarations
 from ._reading import Reader
@@ -17,7 +17,7 @@ from .errors import OnnxFormatError, OnnxLoadError
 LEAST_OPSET, LARGEST_OPSET = 1, 28
 
 
-def load_model(f: Any, *, parameters: Collection[str] | None = None) -> GraphModule:
+def load_model(f: Any, *, parameters: Collection[str] | None = None) -> LoadedModel:
     """The model of an ONNX file as a module, which runs, trains, compiles, and is saved as others are.
 
     Initializers of floats that have dimensions are parameters under their names, others and running statistics are buffers.  The inputs
@@ -74,7 +74,7 @@ def _bytes_of(f: Any) -> tuple[Any, Folder]:
     raise TypeError(f"load_model(): f must be a path, bytes or a file, got {type(f).__name__}")
 
 
-def _module(model: ModelMessage, folder: Folder, parameters: Collection[str] | None) -> GraphModule:
+def _module(model: ModelMessage, folder: Folder, parameters: Collection[str] | None) -> LoadedModel:
     if model.graph is None:
         raise OnnxFormatError("the model has no graph")
     opsets = versions_of(model.opset_import)

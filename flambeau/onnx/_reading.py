@@ -11,10 +11,11 @@ from typing import Any
 
 from .._tensor import Tensor
 from ..core.make.create import tensor
-from ..fx import Graph, GraphModule, Node
+from ..fx import Graph, Node
 from ..nn.modules.module import Module
 from ..nn.parameter import Parameter
 from ._messages import AttributeMessage, FunctionMessage, GraphMessage, NodeMessage, SparseMessage, TensorMessage
+from ._loaded import LoadedModel
 from ._operators.declare import Operator, dtype_of, found_operator, operator_of
 from ._tensors import Folder, dense_of, tensor_of
 from .errors import OnnxFormatError, OnnxLoadError
@@ -164,9 +165,9 @@ class Target:
             self._heads: dict[str, list[str]] = {}
         return self._heads
 
-    def finished(self, outputs: Sequence[Node | None], several: bool) -> GraphModule:
+    def finished(self, outputs: Sequence[Node | None], several: bool) -> LoadedModel:
         self.graph.output(tuple(outputs) if several or len(outputs) != 1 else outputs[0])
-        made = GraphModule(self.root, self.graph)
+        made = LoadedModel(self.root, self.graph)
         for name in self.passing:
             path, _, last = name.rpartition(".")
             owner = made.get_submodule(path) if path else made
@@ -188,7 +189,7 @@ def _is_free(part: str) -> bool:
     return is_plain and not part.startswith("_") and not keyword.iskeyword(part) and part not in _TAKEN
 
 
-_TAKEN = {n for n in (*dir(GraphModule), *vars(GraphModule({}, Graph()))) if not n.startswith("__")}
+_TAKEN = {n for n in (*dir(LoadedModel), *vars(LoadedModel({}, Graph()))) if not n.startswith("__")}
 
 
 class Reader:
@@ -205,7 +206,7 @@ class Reader:
             return name in self.parameters
         return value.is_floating_point() and value.ndim > 0
 
-    def module(self, graph: GraphMessage, opsets: dict[str, int], outer: Scope | None = None) -> GraphModule:
+    def module(self, graph: GraphMessage, opsets: dict[str, int], outer: Scope | None = None) -> LoadedModel:
         """A graph as a module; one within a node gives a tuple in any case, and has `captured` names in its `meta`."""
         target = Target(self)
         scope = Scope(target, outer)
@@ -238,16 +239,17 @@ class Reader:
         return made
 
     def mark_state(self, graph: GraphMessage, scope: Scope, opsets: dict[str, int]) -> None:
-        """Find the constants that nodes read as state alone, such as running means."""
-        state, other = set(), set()
-        for node in graph.node:
+        """Find the constants that are read as state alone, such as running means, in another shape, too."""
+        state, other = set(), {v.name for v in graph.output}
+        for node in reversed(graph.node):
             domain = _domain(node.domain)
             found = None
             if (domain, node.op_type, node.overload) not in self.functions and domain in opsets:
                 found = found_operator(domain, node.op_type, opsets[domain])
+            moves = found is not None and found.moves and node.output[:1] and node.output[0] in state - other
             for k, name in enumerate(node.input):
                 is_state = found is not None and k < len(found.inputs) and found.inputs[k] in found.state
-                (state if is_state else other).add(name)
+                (state if is_state or (moves and k == 0) else other).add(name)
         for name in state - other:
             item = scope.items.get(name)
             if isinstance(item, Held):

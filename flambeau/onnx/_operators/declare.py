@@ -7,7 +7,8 @@
 Parameters that are positional are the operator's inputs, in their order (None where one may be left out, `*` for any number of them);
 those by keyword are its attributes, whose kinds the annotations say.  `since` is the first version of the operator that has this
 meaning; a node of an older one is refused.  An input that is annotated `Ints` is read as a list of ints: where it is a constant of the
-model, when that is loaded.  One that is `State` is no parameter but a buffer.  A parameter `outputs` gets the number of results that
+model, when that is loaded.  One that is `State` is no parameter but a buffer, and so is what becomes one through operators
+whose first input is `Moved`, which give its elements in another shape.  A parameter `outputs` gets the number of results that
 a node wants, and a function that returns a tuple gives several.
 
 An operation of the library that is an operator of ONNX as it stands is declared by `same`.
@@ -30,6 +31,7 @@ from ..errors import OnnxLoadError
 
 Ints = Tensor | Sequence[int]
 State = Tensor
+Moved = Tensor
 DType = Any  # a dtype, which attributes have as a number of ONNX's
 TypeNote = Any  # a type of values, which only says what is given
 
@@ -92,6 +94,7 @@ class Operator(NamedTuple):
     attributes: dict[str, Attribute]
     counts: bool
     several: bool
+    moves: bool = False
 
 
 OPERATORS: dict[tuple[str, str], list[Operator]] = {}
@@ -120,7 +123,7 @@ def _enter(made: Operator) -> None:
 def _declared(name: str, domain: str, since: int, function: Callable[..., Any], said: Any) -> Operator:
     signature = inspect.signature(said)
     kinds = inspect.Parameter
-    given, attributes, counts, required, variadic = [], {}, False, 0, False
+    given, attributes, counts, required, variadic, moves = [], {}, False, 0, False, False
     ints, state = set(), set()
     for p in signature.parameters.values():
         note = str(p.annotation).removesuffix(" | None")
@@ -137,6 +140,7 @@ def _declared(name: str, domain: str, since: int, function: Callable[..., Any], 
                 ints.add(p.name)
             if note == "State":
                 state.add(p.name)
+            moves |= note == "Moved"
     several = str(signature.return_annotation).startswith("tuple")
     return Operator(
         name,
@@ -151,6 +155,7 @@ def _declared(name: str, domain: str, since: int, function: Callable[..., Any], 
         attributes,
         counts,
         several,
+        moves,
     )
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from ..._tensor import Tensor
 from ...core.base.dtypes import by_name
-from .declare import DType, Ints, fl, ints, nn, operator
+from .declare import DType, Ints, Moved, fl, ints, nn, operator
 
 
 @operator("Identity")
-def identity(input: Tensor) -> Tensor:
+def identity(input: Moved) -> Tensor:
     return input
 
 
@@ -23,7 +23,7 @@ def size(data: Tensor) -> Tensor:
 
 
 @operator("Reshape", since=5)
-def reshape(data: Tensor, shape: Ints, *, allowzero: int = 0) -> Tensor:
+def reshape(data: Moved, shape: Ints, *, allowzero: int = 0) -> Tensor:
     """A size 0 is that of the data, unless allowzero says that it is 0; -1 is what is left."""
     sizes = ints(shape)
     if not allowzero:
@@ -36,7 +36,7 @@ def reshape(data: Tensor, shape: Ints, *, allowzero: int = 0) -> Tensor:
 
 
 @operator("Flatten")
-def flatten(input: Tensor, *, axis: int = 1) -> Tensor:
+def flatten(input: Moved, *, axis: int = 1) -> Tensor:
     sizes = list(input.shape)
     at = axis if axis >= 0 else axis + len(sizes)
     rows = 1
@@ -49,7 +49,7 @@ def flatten(input: Tensor, *, axis: int = 1) -> Tensor:
 
 
 @operator("Squeeze", since=13)
-def squeeze(data: Tensor, axes: Ints | None = None) -> Tensor:
+def squeeze(data: Moved, axes: Ints | None = None) -> Tensor:
     if axes is None:
         return fl.squeeze(data)
     dims = ints(axes)
@@ -60,7 +60,7 @@ def squeeze(data: Tensor, axes: Ints | None = None) -> Tensor:
 
 
 @operator("Unsqueeze", since=13)
-def unsqueeze(data: Tensor, axes: Ints) -> Tensor:
+def unsqueeze(data: Moved, axes: Ints) -> Tensor:
     dims = ints(axes)
     rank = data.ndim + len(dims)
     for d in sorted(d % rank for d in dims):
