@@ -104,7 +104,10 @@ def agree(found: Any, wanted: Any, case: Any) -> None:
     y_is_half, y_is_bfloat16 = y.dtype == flambeau.float16, y.dtype == flambeau.bfloat16
     if _RANDOM.search(case.name):
         return
-    found, y = (t.detach().float() if t.is_floating_point() and t.element_size() < 4 else t.detach() for t in (found, y))
+    found, y = (
+        t.detach().float() if t.is_floating_point() and t.element_size() < 4 else t.detach()
+        for t in (found, y)
+    )
     tolerance = {"rtol": max(case.rtol, 1e-3), "atol": max(case.atol, 1e-5)}
     if y_is_bfloat16:
         tolerance = {"rtol": 1 / 64, "atol": 1e-3}

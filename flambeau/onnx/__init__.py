@@ -1,4 +1,4 @@
-"""Models as ONNX ([docs/onnx.md](../../docs/onnx.md)): `export` writes one, `load_model` reads one; names that are not here say that they are absent."""
+"""Models as ONNX ([docs/onnx.md](../../docs/onnx.md)): `export` writes them, `load_model` reads them."""
 
 from .._compat.absent import refusing as _refusing
 from . import errors, operators

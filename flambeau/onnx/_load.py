@@ -65,11 +65,15 @@ def _bytes_of(f: Any) -> tuple[Any, Folder]:
         with open(path, "rb") as file:
             if os.fstat(file.fileno()).st_size == 0:
                 raise OnnxFormatError(f"load_model(): the file {path} is empty")
-            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), Folder(os.path.dirname(os.path.abspath(path)))
+            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), Folder(
+                os.path.dirname(os.path.abspath(path))
+            )
     if hasattr(f, "read"):
         data = f.read()
         if not isinstance(data, (bytes, bytearray)):
-            raise TypeError(f"load_model(): the file gives {type(data).__name__}, not bytes: open it with 'rb'")
+            raise TypeError(
+                f"load_model(): the file gives {type(data).__name__}, not bytes: open it with 'rb'"
+            )
         return data, Folder(None)
     raise TypeError(f"load_model(): f must be a path, bytes or a file, got {type(f).__name__}")
 
@@ -93,5 +97,3 @@ def _module(model: ModelMessage, folder: Folder, parameters: Collection[str] | N
 def versions_of(imports: Sequence[Any]) -> dict[str, int]:
     """The version of each domain's operators."""
     return {"" if o.domain == "ai.onnx" else o.domain: o.version for o in imports}
-
-

@@ -84,7 +84,7 @@ class Model:
         for node in self.nodes:
             node.rename(renamed)
             key = node.spelled()
-            if node.kind not in RANDOM and key in done:
+            if not _draws(node) and key in done:
                 renamed.update(zip(node.outputs, done[key]))
                 continue
             done[key] = node.outputs
@@ -153,6 +153,11 @@ class Model:
         return sum(a.nbytes for a in self.constants.values())
 
 
+def _draws(node: Node) -> bool:
+    """Whether it, or a node in one of its graphs, draws random numbers."""
+    return node.kind in RANDOM or any(_draws(n) for body in node.bodies.values() for n in body.nodes)
+
+
 def _fewest(kind: str) -> int:
     """How many results an operator has at least: those that may be left out are, at the end."""
     from onnx import defs
@@ -168,11 +173,11 @@ def _node(node: Node, name: str) -> NodeProto:
     from onnx import helper
 
     attributes = dict(node.attributes)
-    if node.body is not None:
-        inner = [_node(n, f"{name}_{n.kind}_{k}") for k, n in enumerate(node.body.nodes)]
-        given = [_info(v, v.shape) for v in node.body.inputs]
-        made = [_info(v, v.shape) for v in node.body.outputs]
-        attributes["body"] = helper.make_graph(inner, f"{name}_body", given, made)
+    for attribute, body in node.bodies.items():
+        inner = [_node(n, f"{name}_{n.kind}_{k}") for k, n in enumerate(body.nodes)]
+        given = [_info(v, v.shape) for v in body.inputs]
+        made = [_info(v, v.shape) for v in body.outputs]
+        attributes[attribute] = helper.make_graph(inner, f"{name}_{attribute}", given, made)
     domain, _, kind = node.kind.rpartition("::")
     return helper.make_node(kind, node.inputs, node.outputs, name=name, domain=domain, **attributes)
 

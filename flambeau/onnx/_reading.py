@@ -14,8 +14,15 @@ from ..core.make.create import tensor
 from ..fx import Graph, Node
 from ..nn.modules.module import Module
 from ..nn.parameter import Parameter
-from ._messages import AttributeMessage, FunctionMessage, GraphMessage, NodeMessage, SparseMessage, TensorMessage
 from ._loaded import LoadedModel
+from ._messages import (
+    AttributeMessage,
+    FunctionMessage,
+    GraphMessage,
+    NodeMessage,
+    SparseMessage,
+    TensorMessage,
+)
 from ._operators.declare import Operator, dtype_of, found_operator, operator_of
 from ._tensors import Folder, dense_of, tensor_of
 from .errors import OnnxFormatError, OnnxLoadError
@@ -23,7 +30,18 @@ from .errors import OnnxFormatError, OnnxLoadError
 MOST_NODES = 200_000  # with those of functions where they are called
 _LONGEST_LIST = 4096  # elements of constants that become lists of ints
 _BAD = re.compile(r"[^0-9A-Za-z_]+")
-_KINDS = {1: "float", 2: "int", 3: "str", 4: "tensor", 5: "graph", 6: "floats", 7: "ints", 8: "strs", 11: "sparse", 13: "type"}
+_KINDS = {
+    1: "float",
+    2: "int",
+    3: "str",
+    4: "tensor",
+    5: "graph",
+    6: "floats",
+    7: "ints",
+    8: "strs",
+    11: "sparse",
+    13: "type",
+}
 
 
 class Held:
@@ -149,7 +167,10 @@ class Target:
                 parts = [f"value_{parts[0]}"]
         base = chosen = ".".join(parts)
         count = 1
-        while any(chosen == n or n.startswith(f"{chosen}.") or chosen.startswith(f"{n}.") for n in self.taken(parts[0])):
+        while any(
+            chosen == n or n.startswith(f"{chosen}.") or chosen.startswith(f"{n}.")
+            for n in self.taken(parts[0])
+        ):
             chosen, count = f"{base.replace('.', '_')}_{count}", count + 1
             parts = [chosen]
         self.heads.setdefault(parts[0], []).append(chosen)
@@ -195,7 +216,9 @@ _TAKEN = {n for n in (*dir(LoadedModel), *vars(LoadedModel({}, Graph()))) if not
 class Reader:
     """Reads the graphs of one model."""
 
-    def __init__(self, folder: Folder, functions: dict[tuple[str, str, str], FunctionMessage], parameters: Any = None) -> None:
+    def __init__(
+        self, folder: Folder, functions: dict[tuple[str, str, str], FunctionMessage], parameters: Any = None
+    ) -> None:
         self.folder, self.functions, self.parameters = folder, functions, parameters
         self.count = 0
         self.calls: list[tuple[str, str, str]] = []
@@ -219,7 +242,9 @@ class Reader:
             if not value.name:
                 raise OnnxFormatError("an input of the graph has no name")
             if value.name not in scope.items:
-                is_optional = outer is None and value.type is not None and value.type.optional_type is not None
+                is_optional = (
+                    outer is None and value.type is not None and value.type.optional_type is not None
+                )
                 scope.define(value.name, target.input(value.name, is_optional))
             elif isinstance(scope.items[value.name], Node):
                 raise OnnxFormatError(f"two inputs are called '{value.name}'")
@@ -240,7 +265,8 @@ class Reader:
 
     def mark_state(self, graph: GraphMessage, scope: Scope, opsets: dict[str, int]) -> None:
         """Find the constants that are read as state alone, such as running means, in another shape, too."""
-        state, other = set(), {v.name for v in graph.output}
+        state: set[str] = set()
+        other = {v.name for v in graph.output}
         for node in reversed(graph.node):
             domain = _domain(node.domain)
             found = None
@@ -306,7 +332,11 @@ class Reader:
         self.call(operator_of(domain, node.op_type, opsets[domain]), node, scope, attributes, opsets)
 
     def inlined(
-        self, key: tuple[str, str, str], node: NodeMessage, scope: Scope, attributes: dict[str, AttributeMessage]
+        self,
+        key: tuple[str, str, str],
+        node: NodeMessage,
+        scope: Scope,
+        attributes: dict[str, AttributeMessage],
     ) -> None:
         """A call of a function of the model, as the nodes that it has."""
         function = self.functions[key]
@@ -332,7 +362,9 @@ class Reader:
         for name, outside in zip(function.output, node.output):
             if outside:
                 if not inner.knows(name):
-                    raise OnnxFormatError(f"nothing in the function {function.name} makes its output '{name}'")
+                    raise OnnxFormatError(
+                        f"nothing in the function {function.name} makes its output '{name}'"
+                    )
                 scope.define(outside, inner.items[name])
 
     def constant(self, node: NodeMessage, scope: Scope, attributes: dict[str, AttributeMessage]) -> None:
@@ -416,7 +448,7 @@ class Reader:
         attributes: dict[str, AttributeMessage],
         opsets: dict[str, int],
     ) -> tuple[dict[str, Any], list[Module]]:
-        """The attributes as what the function takes, and the modules among them."""
+        """The attributes as what the function takes, and the modules among them, in the order of the declaration."""
         kwargs: dict[str, Any] = {}
         bodies: list[Module] = []
         for name, a in attributes.items():
@@ -427,11 +459,11 @@ class Reader:
             if got != wanted:
                 raise OnnxFormatError(f"the attribute '{name}' must be of the kind {wanted}, and is {got}")
             kwargs[name] = self.option(known.kind, name, a, scope, opsets)
-            if known.kind == "graph":
-                bodies.append(kwargs[name])
         for name, known in found.attributes.items():
             if known.required and name not in kwargs:
                 raise OnnxFormatError(f"the attribute '{name}' is missing")
+            if known.kind == "graph":
+                bodies.append(kwargs[name])
         return kwargs, bodies
 
     def option(self, kind: str, name: str, a: AttributeMessage, scope: Scope, opsets: dict[str, int]) -> Any:

@@ -64,7 +64,9 @@ class Folder:
         assert self.path is not None
         parts = location.replace("\\", "/").split("/")
         if not location or "\0" in location or os.path.isabs(location) or ".." in parts or ":" in parts[0]:
-            raise OnnxLoadError(f"its bytes are said to be in '{location}', which is no path within the folder")
+            raise OnnxLoadError(
+                f"its bytes are said to be in '{location}', which is no path within the folder"
+            )
         path = os.path.realpath(os.path.join(self.path, *parts))
         if os.path.commonpath([path, self.path]) != self.path:
             raise OnnxLoadError(f"its bytes are said to be in '{location}', which leads out of the folder")
@@ -149,7 +151,7 @@ def _of_numbers(message: TensorMessage, name: str, kind: np.dtype, count: int) -
     return _bits(numbers, kind)
 
 
-def _bits(numbers: list[int], kind: Any) -> np.ndarray:
+def _bits(numbers: list[Any], kind: Any) -> np.ndarray:
     """Integers by their lowest bits."""
     return (np.array([n & 0xFFFF_FFFF_FFFF_FFFF for n in numbers], np.uint64)).astype(kind)
 
@@ -161,11 +163,15 @@ def dense_of(message: SparseMessage, folder: Folder) -> Tensor:
     values, at = tensor_of(message.values, folder), tensor_of(message.indices, folder)
     count = sizes_of(message.dims)
     if count > (1 << 28) and count > 1024 * max(values.numel(), 1):
-        raise OnnxLoadError(f"a sparse tensor of sizes {message.dims} is read as a dense one, which is too large")
+        raise OnnxLoadError(
+            f"a sparse tensor of sizes {message.dims} is read as a dense one, which is too large"
+        )
     if at.ndim == 2:
         steps = [math.prod(message.dims[d + 1 :]) for d in range(len(message.dims))]
         if at.shape[1] != len(steps):
-            raise OnnxFormatError("the indices of a sparse tensor have another number of dimensions than its sizes")
+            raise OnnxFormatError(
+                "the indices of a sparse tensor have another number of dimensions than its sizes"
+            )
         at = (at * from_numpy(np.array(steps, np.int64))).sum(1)
     if at.shape != values.shape or (at.numel() and not 0 <= int(at.min()) <= int(at.max()) < count):
         raise OnnxFormatError("the indices of a sparse tensor are no places in it")

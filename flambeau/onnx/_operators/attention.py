@@ -19,7 +19,13 @@ def _heads(x: Tensor, count: int | None) -> Tensor:
 
 
 def _allowed(
-    mask: Tensor | None, queries: int, keys: int, past: int, is_causal: int, valid: Tensor | None, dtype: DType
+    mask: Tensor | None,
+    queries: int,
+    keys: int,
+    past: int,
+    is_causal: int,
+    valid: Tensor | None,
+    dtype: DType,
 ) -> Tensor | None:
     """What is added to scores: -inf where a query may not look."""
     bias = None
@@ -78,7 +84,11 @@ def attention(
     capped = softcap * fl.tanh(raw / softcap) if softcap else raw
     bias = _allowed(attn_mask, query.shape[2], keys.shape[2], past, is_causal, nonpad_kv_seqlen, raw.dtype)
     masked = capped if bias is None else capped + bias
-    wide = masked.to(by_name["float32"] if softmax_precision is None and masked.element_size() < 4 else softmax_precision or masked.dtype)
+    wide = masked.to(
+        by_name["float32"]
+        if softmax_precision is None and masked.element_size() < 4
+        else softmax_precision or masked.dtype
+    )
     shares = fl.softmax(wide, -1)
     shares = fl.where(fl.amax(wide, -1, True) == -math.inf, fl.zeros_like(shares), shares).to(query.dtype)
     found = fl.matmul(shares, values)

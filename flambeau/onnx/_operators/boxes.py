@@ -80,7 +80,17 @@ def roi_align_10(
     sampling_ratio: int = 0,
     spatial_scale: float = 1.0,
 ) -> Tensor:
-    return _aligned(x, rois, batch_indices, "output_half_pixel", mode, output_height, output_width, sampling_ratio, spatial_scale)
+    return _aligned(
+        x,
+        rois,
+        batch_indices,
+        "output_half_pixel",
+        mode,
+        output_height,
+        output_width,
+        sampling_ratio,
+        spatial_scale,
+    )
 
 
 @operator("RoiAlign", since=16)
@@ -98,12 +108,28 @@ def roi_align(
 ) -> Tensor:
     """Each box of the image in a grid of cells: mean or maximum of samples between elements (He et al. 2017)."""
     return _aligned(
-        x, rois, batch_indices, coordinate_transformation_mode, mode, output_height, output_width, sampling_ratio, spatial_scale
+        x,
+        rois,
+        batch_indices,
+        coordinate_transformation_mode,
+        mode,
+        output_height,
+        output_width,
+        sampling_ratio,
+        spatial_scale,
     )
 
 
 def _aligned(
-    x: Tensor, rois: Tensor, images: Tensor, coordinates: str, mode: str, high: int, wide: int, samples: int, scale: float
+    x: Tensor,
+    rois: Tensor,
+    images: Tensor,
+    coordinates: str,
+    mode: str,
+    high: int,
+    wide: int,
+    samples: int,
+    scale: float,
 ) -> Tensor:
     moved = 0.5 if coordinates == "half_pixel" else 0.0
     found = []
@@ -137,7 +163,9 @@ def _line(at: np.ndarray, size: int) -> tuple[Tensor, Tensor, np.ndarray, np.nda
     return from_numpy(low), from_numpy(high), near, np.where(outside, 0.0, far)
 
 
-def _cells(image: Tensor, ys: np.ndarray, xs: np.ndarray, mode: str, high: int, wide: int, counts: list[int]) -> Tensor:
+def _cells(
+    image: Tensor, ys: np.ndarray, xs: np.ndarray, mode: str, high: int, wide: int, counts: list[int]
+) -> Tensor:
     parts = []
     y0, y1, wy0, wy1 = _line(ys, image.shape[1])
     x0, x1, wx0, wx1 = _line(xs, image.shape[2])

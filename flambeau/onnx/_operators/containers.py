@@ -50,7 +50,9 @@ def concat_from_sequence(sequence: Any, *, axis: int, new_axis: int = 0) -> Tens
 
 
 @operator("SplitToSequence")
-def split_to_sequence(input: Tensor, split: Tensor | None = None, *, axis: int = 0, keepdims: int = 1) -> list[Tensor]:
+def split_to_sequence(
+    input: Tensor, split: Tensor | None = None, *, axis: int = 0, keepdims: int = 1
+) -> list[Tensor]:
     """Parts along an axis: of size 1, of one size, or of the sizes given."""
     if split is None:
         parts = fl.split(input, 1, axis)

@@ -127,8 +127,8 @@ def _declared(name: str, domain: str, since: int, function: Callable[..., Any], 
     ints, state = set(), set()
     for p in signature.parameters.values():
         note = str(p.annotation).removesuffix(" | None")
-        if p.kind is kinds.KEYWORD_ONLY and p.name == "outputs":
-            counts = True
+        if p.kind is kinds.KEYWORD_ONLY and p.name in ("outputs", "captured"):
+            counts |= p.name == "outputs"
         elif p.kind is kinds.KEYWORD_ONLY:
             attributes[p.name] = Attribute(_KINDS[note], p.default is kinds.empty)
         elif p.kind is kinds.VAR_POSITIONAL:
@@ -159,7 +159,9 @@ def _declared(name: str, domain: str, since: int, function: Callable[..., Any], 
     )
 
 
-def operator(name: str, since: int = 1, domain: str = "") -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def operator(
+    name: str, since: int = 1, domain: str = ""
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Declare what an operator means by a function; tracing sees calls of it as one node."""
 
     def enter(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -182,7 +184,6 @@ def flow(name: str, since: int = 1) -> Callable[[type[Module]], type[Module]]:
     def enter(cls: type[Module]) -> type[Module]:
         made = _declared(name, "", since, cls, cls.forward)
         built = _declared(name, "", since, cls, cls.__init__)
-        made.attributes.pop("captured", None)
         _enter(made._replace(attributes=built.attributes, several=True))
         return cls
 

@@ -61,7 +61,9 @@ def bernoulli(input: Tensor, *, dtype: DType = None, seed: float | None = None) 
 
 
 @operator("Multinomial")
-def multinomial(input: Tensor, *, dtype: DType = None, sample_size: int = 1, seed: float | None = None) -> Tensor:
+def multinomial(
+    input: Tensor, *, dtype: DType = None, sample_size: int = 1, seed: float | None = None
+) -> Tensor:
     """Classes drawn by the logarithms of their probabilities."""
     shares = fl.softmax(input.float(), -1)
     found = fl.multinomial(shares, sample_size, True, generator=_generator(seed))

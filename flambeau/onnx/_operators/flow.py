@@ -20,9 +20,8 @@ class If(Module):
     def __init__(self, *, then_branch: Module, else_branch: Module) -> None:
         super().__init__()
         self.then_branch, self.else_branch = then_branch, else_branch
-        self.order = 0
 
-    def forward(self, cond: Tensor, *, captured: str = "") -> tuple[Any, ...]:
+    def forward(self, cond: Tensor, *, captured: Captured) -> tuple[Any, ...]:
         for_then, for_else = captured
         return self.then_branch(*for_then) if bool(cond) else self.else_branch(*for_else)
 
@@ -36,7 +35,7 @@ class Loop(Module):
         self.body = body
 
     def forward(
-        self, turns: Ints | None = None, cond: Tensor | None = None, *states: Any, captured: str = ""
+        self, turns: Ints | None = None, cond: Tensor | None = None, *states: Any, captured: Captured
     ) -> tuple[Any, ...]:
         most = None if turns is None else ints(turns)[0]
         going = fl.tensor(True) if cond is None else cond
@@ -45,9 +44,7 @@ class Loop(Module):
         while (most is None or turn < most) and bool(going):
             found = self.body(fl.tensor(turn, dtype=by_name["int64"]), going, *carried, *captured[0])
             after, carried, row = found[0], list(found[1 : 1 + len(states)]), found[1 + len(states) :]
-            going = after if cond is not None or most is None else going
-            if cond is None:
-                going = after
+            going = after
             rows.append(row)
             turn += 1
         return (*carried, *_stacked(rows, self.body, len(states) + 1, 0))
@@ -72,7 +69,7 @@ class Scan(Module):
         self.input_axes, self.input_directions = scan_input_axes, scan_input_directions
         self.output_axes, self.output_directions = scan_output_axes, scan_output_directions
 
-    def forward(self, *given: Any, captured: str = "") -> tuple[Any, ...]:
+    def forward(self, *given: Any, captured: Captured) -> tuple[Any, ...]:
         states, inputs = list(given[: len(given) - self.count]), given[len(given) - self.count :]
         axes = self.input_axes or [0] * self.count
         backwards = self.input_directions or [0] * self.count
@@ -83,7 +80,8 @@ class Scan(Module):
         count, rows = len(states), []
         for k in range(size):
             slices = [
-                fl.select(x, axis, size - 1 - k if back else k) for x, axis, back in zip(inputs, axes, backwards)
+                fl.select(x, axis, size - 1 - k if back else k)
+                for x, axis, back in zip(inputs, axes, backwards)
             ]
             found = self.body(*states, *slices, *captured[0])
             states = list(found[:count])
@@ -105,7 +103,7 @@ class SequenceMap(Module):
         super().__init__()
         self.body = body
 
-    def forward(self, sequence: Any, *others: Any, captured: str = "") -> tuple[Any, ...]:
+    def forward(self, sequence: Any, *others: Any, captured: Captured) -> tuple[Any, ...]:
         rows = []
         for k, x in enumerate(sequence):
             beside = [y[k] if isinstance(y, (list, tuple)) else y for y in others]

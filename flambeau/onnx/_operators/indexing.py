@@ -121,9 +121,7 @@ def one_hot(indices: Tensor, depth: Ints, values: Tensor, *, axis: int = -1) -> 
 
 
 @operator("Unique")
-def unique(
-    x: Tensor, *, axis: int | None = None, sorted: int = 1
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def unique(x: Tensor, *, axis: int | None = None, sorted: int = 1) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The different elements or slices, where each is found first, which one each was, and how often it stands."""
     rows = x.reshape([-1]) if axis is None else x
     dim = 0 if axis is None else axis
@@ -141,12 +139,19 @@ def unique(
 
 @operator("TensorScatter")
 def tensor_scatter(
-    past_cache: Tensor, update: Tensor, write_indices: Tensor | None = None, *, axis: int = -2, mode: str = "linear"
+    past_cache: Tensor,
+    update: Tensor,
+    write_indices: Tensor | None = None,
+    *,
+    axis: int = -2,
+    mode: str = "linear",
 ) -> Tensor:
     """The cache with the update written along an axis from each batch's own place on, round about where that is circular."""
     at, size = axis % past_cache.ndim, past_cache.shape[axis]
     count = update.shape[at]
-    begin = fl.zeros([past_cache.shape[0]], dtype=by_name["int64"]) if write_indices is None else write_indices
+    begin = (
+        fl.zeros([past_cache.shape[0]], dtype=by_name["int64"]) if write_indices is None else write_indices
+    )
     places = begin.reshape([-1, 1]) + fl.arange(count)
     if mode == "circular":
         places = places.remainder(size)

@@ -35,7 +35,9 @@ def batch_normalization(
     wide = x.to(mean.dtype)
     inverse = fl.rsqrt(variance + epsilon)
     found = (wide - _by_channel(x, mean)) * _by_channel(x, inverse * scale.to(mean.dtype)) + _by_channel(x, b)
-    running = [momentum * old + (1 - momentum) * new for old, new in ((input_mean, mean), (input_var, variance))]
+    running = [
+        momentum * old + (1 - momentum) * new for old, new in ((input_mean, mean), (input_var, variance))
+    ]
     return (found.to(x.dtype), *(v.detach().to(input_mean.dtype) for v in running))
 
 

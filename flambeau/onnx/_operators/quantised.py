@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 from ..._tensor import Tensor
 from ...core.base.dtypes import by_name
 from .declare import DType, fl, operator
@@ -179,4 +178,8 @@ def qlinear_conv(
         found = found + b.double().reshape(tail)
     scale = w_scale.double() if w_scale.numel() == 1 else w_scale.double().reshape(tail)
     factor = x_scale.double() * scale / y_scale.double()
-    return _rounded(found * factor.reshape([]) if factor.numel() == 1 else found * factor, y_zero_point.double(), y_zero_point.dtype)
+    return _rounded(
+        found * factor.reshape([]) if factor.numel() == 1 else found * factor,
+        y_zero_point.double(),
+        y_zero_point.dtype,
+    )

@@ -39,17 +39,29 @@ def _functions(
     return found
 
 
-def _clipped(function: Callable[..., Tensor], numbers: list[float], clip: float | None) -> Callable[[Tensor], Tensor]:
+def _clipped(
+    function: Callable[..., Tensor], numbers: list[float], clip: float | None
+) -> Callable[[Tensor], Tensor]:
     if clip is None:
         return lambda x: function(x, *numbers)
     return lambda x: function(fl.clamp(x, -clip, clip), *numbers)
 
 
 class _Layer:
-    """What the kinds of layers share: directions, layouts, sequences of several lengths.  A step is `(projected input, states) → states`."""
+    """What the kinds of layers share: directions, layouts, sequences of several lengths.
+
+    A step is `(projected input, states) → states`.
+    """
 
     def __init__(
-        self, x: Tensor, w: Tensor, r: Tensor, b: Tensor | None, lengths: Tensor | None, direction: str, layout: int
+        self,
+        x: Tensor,
+        w: Tensor,
+        r: Tensor,
+        b: Tensor | None,
+        lengths: Tensor | None,
+        direction: str,
+        layout: int,
     ) -> None:
         self.x = fl.transpose(x, 0, 1) if layout else x
         self.w, self.r, self.layout = w, r, layout
@@ -182,9 +194,15 @@ def gru(
     layer = _Layer(x, w, r, b, sequence_lens, direction, layout)
     hidden = layer.begin(initial_h)
     count = len(layer.turned)
-    if linear_before_reset and sequence_lens is None and _plain(activations, ["sigmoid", "tanh"], count, clip):
+    if (
+        linear_before_reset
+        and sequence_lens is None
+        and _plain(activations, ["sigmoid", "tanh"], count, clip)
+    ):
         return layer.by_library(fl.gru, (1, 0, 2), [hidden])  # type: ignore[return-value]
-    functions = _functions(activations or ["Sigmoid", "Tanh"] * count, activation_alpha, activation_beta, clip)
+    functions = _functions(
+        activations or ["Sigmoid", "Tanh"] * count, activation_alpha, activation_beta, clip
+    )
 
     def step(d: int, given: Tensor, states: list[Tensor]) -> list[Tensor]:
         (h,) = states

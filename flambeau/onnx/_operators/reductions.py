@@ -16,7 +16,11 @@ def _reduction(name: str, since: int, reduced: Callable[..., Any]) -> tuple[Call
         dims = ints(axes) if axes is not None else []
         if not dims and not noop:
             dims = list(range(data.ndim))
-        return reduced(data, dims, bool(keepdims)) if data.ndim else reduced(data[None], [0] if dims else [], False)
+        return (
+            reduced(data, dims, bool(keepdims))
+            if data.ndim
+            else reduced(data[None], [0] if dims else [], False)
+        )
 
     def by_input(
         data: Tensor, axes: Ints | None = None, *, keepdims: int = 1, noop_with_empty_axes: int = 0
@@ -63,7 +67,9 @@ def _of_nothing(x: Tensor, dims: list[int], keepdim: bool, sign: int) -> Tensor:
     if x.dtype.is_signed:
         most = 2 ** (8 * x.element_size() - 1)
         return fl.full_like(like, most - 1 if sign > 0 else -most)
-    return fl.full_like(like, (1 if "bool" in str(x.dtype) else 2 ** (8 * x.element_size()) - 1) if sign > 0 else 0)
+    return fl.full_like(
+        like, (1 if "bool" in str(x.dtype) else 2 ** (8 * x.element_size()) - 1) if sign > 0 else 0
+    )
 
 
 def _mean(x: Tensor, dims: list[int], keepdim: bool) -> Tensor:
@@ -146,7 +152,9 @@ def hardmax(input: Tensor, *, axis: int = -1) -> Tensor:
     return fl.scatter(fl.zeros_like(input), axis, fl.argmax(input, axis, True), 1.0)
 
 
-def _running(function: Callable[..., Tensor], x: Tensor, axis: int, exclusive: int, reverse: int, first: int) -> Tensor:
+def _running(
+    function: Callable[..., Tensor], x: Tensor, axis: int, exclusive: int, reverse: int, first: int
+) -> Tensor:
     if reverse:
         x = fl.flip(x, [axis])
     found = function(x, axis, dtype=x.dtype)

@@ -19,7 +19,9 @@ def _floats(x: Any) -> list[float]:
 class _Line:
     """How the elements of a resized dimension are made of those that there are."""
 
-    def __init__(self, size: int, out: int, scale: float, region: tuple[float, float], options: dict[str, Any]) -> None:
+    def __init__(
+        self, size: int, out: int, scale: float, region: tuple[float, float], options: dict[str, Any]
+    ) -> None:
         self.size, self.out, self.scale, self.region, self.options = size, out, scale, region, options
 
     def places(self) -> np.ndarray:

@@ -181,7 +181,9 @@ def space_to_depth(input: Tensor, *, blocksize: int, mode: str = "DCR") -> Tenso
 
 
 @operator("ReverseSequence")
-def reverse_sequence(input: Tensor, sequence_lens: Ints, *, batch_axis: int = 1, time_axis: int = 0) -> Tensor:
+def reverse_sequence(
+    input: Tensor, sequence_lens: Ints, *, batch_axis: int = 1, time_axis: int = 0
+) -> Tensor:
     """The first elements of each sequence the other way round, by their lengths."""
     lengths = fl.tensor(ints(sequence_lens), dtype=by_name["int64"])[:, None]
     at = fl.arange(input.shape[time_axis])

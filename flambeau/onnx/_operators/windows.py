@@ -54,15 +54,15 @@ class Way:
         elif auto_pad == "VALID":
             self.before, self.behind = [0] * rank, [0] * rank
         elif auto_pad != "NOTSET":
-            raise ValueError(
-                f"auto_pad must be NOTSET, VALID, SAME_UPPER or SAME_LOWER, got '{auto_pad}'"
-            )
+            raise ValueError(f"auto_pad must be NOTSET, VALID, SAME_UPPER or SAME_LOWER, got '{auto_pad}'")
         self.further = [0] * rank  # what windows reach beyond the padding
         if ceil_mode and auto_pad == "NOTSET":
             for d in range(rank):
                 room = sizes[d] + self.before[d] + self.behind[d] - reach[d]
                 count = -(-room // self.strides[d]) + 1
-                if (count - 1) * self.strides[d] >= sizes[d] + self.before[d]:  # would begin in the padding behind
+                if (count - 1) * self.strides[d] >= sizes[d] + self.before[
+                    d
+                ]:  # would begin in the padding behind
                     count -= 1
                 self.further[d] = max((count - 1) * self.strides[d] - room, 0)
 
@@ -139,9 +139,7 @@ def conv_transpose(
     steps = [1] * rank if strides is None else strides
     gaps = [1] * rank if dilations is None else dilations
     more = [0] * rank if output_padding is None else output_padding
-    whole = [
-        s * (n - 1) + d * (k - 1) + 1 for s, n, d, k in zip(steps, x.shape[2:], gaps, w.shape[2:])
-    ]
+    whole = [s * (n - 1) + d * (k - 1) + 1 for s, n, d, k in zip(steps, x.shape[2:], gaps, w.shape[2:])]
     numbers = [0] * (2 * rank) if pads is None else list(pads)
     before, behind = numbers[:rank], numbers[rank:]
     wanted = output_shape
@@ -152,7 +150,11 @@ def conv_transpose(
         halves = [t // 2 for t in totals]
         others = [t - h for t, h in zip(totals, halves)]
         before, behind = (halves, others) if auto_pad == "SAME_UPPER" else (others, halves)
-    if before == behind and all(0 <= m < max(s, d) for m, s, d in zip(more, steps, gaps)) and min(before) >= 0:
+    if (
+        before == behind
+        and all(0 <= m < max(s, d) for m, s, d in zip(more, steps, gaps))
+        and min(before) >= 0
+    ):
         return _TRANSPOSED[rank](x, w, b, steps, before, more, group, gaps)
     found = _TRANSPOSED[rank](x, w, None, steps, [0] * rank, [0] * rank, group, gaps)
     found = padded(found, [-n for n in before], [m - n for m, n in zip(more, behind)], 0)
