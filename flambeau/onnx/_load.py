@@ -35,7 +35,6 @@ def load_model(f: Any, *, parameters: Collection[str] | None = None) -> LoadedMo
         FileNotFoundError: there is no such file
         TypeError: `f` is none of these
 
-    >>> import io
     >>> import flambeau as torch
     >>> net = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.Softmax(-1))
     >>> x = torch.randn(2, 4)
@@ -46,7 +45,7 @@ def load_model(f: Any, *, parameters: Collection[str] | None = None) -> LoadedMo
     >>> torch.onnx.load_model(data[:-20])
     Traceback (most recent call last):
         ...
-    flambeau.onnx.errors.OnnxFormatError: load_model(): field 7 takes 209 bytes, and 197 are left
+    flambeau.onnx.errors.OnnxFormatError: load_model(): field 7 takes 287 bytes, and 273 are left
     """
     read_declarations()
     data, folder = _bytes_of(f)

@@ -35,6 +35,7 @@ class Model:
     ) -> None:
         self.nodes, self.constants, self.dtypes, self.shapes = nodes, constants, dtypes, shapes
         self.inputs, self.outputs, self.weights = inputs, outputs, frozenset(weights)
+        self.domains: dict[str, int] = {}  # versions of operators' domains, where they are not 1
 
     def simplify(self) -> None:
         """Leave out what nobody reads, and make one of what is equal."""
@@ -84,7 +85,7 @@ class Model:
         for node in self.nodes:
             node.rename(renamed)
             key = node.spelled()
-            if not _draws(node) and key in done:
+            if not draws(node) and key in done:
                 renamed.update(zip(node.outputs, done[key]))
                 continue
             done[key] = node.outputs
@@ -144,7 +145,10 @@ class Model:
         nodes = [_node(n, f"{n.kind}_{k}") for k, n in enumerate(self.nodes)]
         graph = helper.make_graph(nodes, "main_graph", given, [_info(v, s) for v, s in self.outputs], held)
         domains = sorted({n.kind.partition("::")[0] for n in self.nodes if "::" in n.kind})
-        imports = [helper.make_opsetid("", opset), *(helper.make_opsetid(domain, 1) for domain in domains)]
+        imports = [
+            helper.make_opsetid("", opset),
+            *(helper.make_opsetid(d, self.domains.get(d, 1)) for d in domains),
+        ]
         model = helper.make_model(graph, producer_name="flambeau", opset_imports=imports)
         model.ir_version = next(version for first, version in _FILE_VERSIONS if opset >= first)
         return model
@@ -153,9 +157,9 @@ class Model:
         return sum(a.nbytes for a in self.constants.values())
 
 
-def _draws(node: Node) -> bool:
+def draws(node: Node) -> bool:
     """Whether it, or a node in one of its graphs, draws random numbers."""
-    return node.kind in RANDOM or any(_draws(n) for body in node.bodies.values() for n in body.nodes)
+    return node.kind in RANDOM or any(draws(n) for body in node.bodies.values() for n in body.nodes)
 
 
 def _fewest(kind: str) -> int:

@@ -12,6 +12,7 @@ from typing import Any
 from .._tensor import Tensor
 from ..core.make.create import tensor
 from ..fx import Graph, Node
+from ..fx._names import Namespace
 from ..nn.modules.module import Module
 from ..nn.parameter import Parameter
 from ._loaded import LoadedModel
@@ -196,10 +197,14 @@ class Target:
         return made
 
 
+# What generated code means by these names.
+_WRITTEN = frozenset(("self", "getattr", "slice", "complex", *Namespace.reserved))
+
+
 def plain(name: str, default: str) -> str:
     """A name as an identifier of Python."""
     found = _BAD.sub("_", name[:100]).strip("_") or default
-    if found[0].isdigit() or keyword.iskeyword(found) or found in ("self", "None"):
+    if found[0].isdigit() or keyword.iskeyword(found) or found in _WRITTEN:
         found = f"{default}_{found}"
     return found
 
