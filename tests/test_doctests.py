@@ -20,7 +20,7 @@ PAGES = {
     "docs/extending.md": 26,
     "docs/graphs.md": 11,
     "docs/keeping.md": 22,
-    "docs/onnx.md": 14,
+    "docs/onnx.md": 30,
 }  # and at least so many examples in each
 FLAGS = doctest.NORMALIZE_WHITESPACE
 

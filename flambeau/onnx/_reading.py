@@ -156,7 +156,7 @@ class Target:
                 self.root[name] = value
                 if not held.is_weight:
                     self.passing.add(name)
-            self.read[held] = self.graph.create_node("get_attr", name, name=plain(name, "constant"))
+            self.read[held] = self.graph.create_node("get_attr", name, name=plain(name, "p"))
         return self.read[held]
 
     def attribute(self, name: str) -> str:
