@@ -8,20 +8,22 @@ from typing import Any
 from ..._tensor import Tensor
 from .declare import fl, nn, operator
 
-# Functions of gates, and how many of alpha and beta they read with which defaults.
+# Functions of gates by ONNX's names, and how many of alpha and beta they read with which defaults.
 _FUNCTIONS: dict[str, tuple[Callable[..., Tensor], tuple[float, ...]]] = {
-    "relu": (lambda x: fl.relu(x), ()),
-    "tanh": (lambda x: fl.tanh(x), ()),
-    "sigmoid": (lambda x: fl.sigmoid(x), ()),
-    "softsign": (lambda x: nn.softsign(x), ()),
-    "softplus": (lambda x: nn.softplus(x), ()),
-    "affine": (lambda x, a, b: a * x + b, (1.0, 0.0)),
-    "scaledtanh": (lambda x, a, b: a * fl.tanh(b * x), (1.0, 1.0)),
-    "hardsigmoid": (lambda x, a, b: fl.clamp(a * x + b, 0, 1), (0.2, 0.5)),
-    "leakyrelu": (lambda x, a: nn.leaky_relu(x, a), (0.01,)),
-    "thresholdedrelu": (lambda x, a: fl.where(x >= a, x, fl.zeros_like(x)), (1.0,)),
-    "elu": (lambda x, a: nn.elu(x, a), (1.0,)),
+    "Relu": (lambda x: fl.relu(x), ()),
+    "Tanh": (lambda x: fl.tanh(x), ()),
+    "Sigmoid": (lambda x: fl.sigmoid(x), ()),
+    "Softsign": (lambda x: nn.softsign(x), ()),
+    "Softplus": (lambda x: nn.softplus(x), ()),
+    "Affine": (lambda x, a, b: a * x + b, (1.0, 0.0)),
+    "ScaledTanh": (lambda x, a, b: a * fl.tanh(b * x), (1.0, 1.0)),
+    "HardSigmoid": (lambda x, a, b: fl.clamp(a * x + b, 0, 1), (0.2, 0.5)),
+    "LeakyRelu": (lambda x, a: nn.leaky_relu(x, a), (0.01,)),
+    "ThresholdedRelu": (lambda x, a: fl.where(x >= a, x, fl.zeros_like(x)), (1.0,)),
+    "Elu": (lambda x, a: nn.elu(x, a), (1.0,)),
 }
+
+_BY_NAME = {name.lower(): function for name, function in _FUNCTIONS.items()}
 
 
 def _functions(
@@ -31,9 +33,9 @@ def _functions(
     left, right = list(alphas or ()), list(betas or ())
     found = []
     for name in names:
-        if name.lower() not in _FUNCTIONS:
+        if name.lower() not in _BY_NAME:
             raise ValueError(f"there is no activation '{name}' in recurrent layers")
-        function, defaults = _FUNCTIONS[name.lower()]
+        function, defaults = _BY_NAME[name.lower()]
         numbers = [(line.pop(0) if line else d) for line, d in zip((left, right), defaults)]
         found.append(_clipped(function, numbers, clip))
     return found
@@ -137,7 +139,7 @@ def _turned(v: Tensor, order: Sequence[int]) -> Tensor:
 
 def _plain(activations: list[str] | None, defaults: list[str], count: int, clip: float | None) -> bool:
     names = [a.lower() for a in activations or ()]
-    return clip is None and names in ([], defaults * count)
+    return clip is None and names in ([], [d.lower() for d in defaults] * count)
 
 
 @operator("RNN", since=7)
@@ -160,8 +162,8 @@ def rnn(
     layer = _Layer(x, w, r, b, sequence_lens, direction, layout)
     hidden = layer.begin(initial_h)
     count = len(layer.turned)
-    for kind, function in (("tanh", fl.rnn_tanh), ("relu", fl.rnn_relu)):
-        named = activations is not None or kind == "tanh"
+    for kind, function in (("Tanh", fl.rnn_tanh), ("Relu", fl.rnn_relu)):
+        named = activations is not None or kind == "Tanh"
         if named and sequence_lens is None and _plain(activations, [kind], count, clip) and x.shape[0]:
             return layer.by_library(function, (0,), [hidden])  # type: ignore[return-value]
     functions = _functions(activations or ["Tanh"] * count, activation_alpha, activation_beta, clip)
@@ -197,7 +199,7 @@ def gru(
     if (
         linear_before_reset
         and sequence_lens is None
-        and _plain(activations, ["sigmoid", "tanh"], count, clip)
+        and _plain(activations, ["Sigmoid", "Tanh"], count, clip)
     ):
         return layer.by_library(fl.gru, (1, 0, 2), [hidden])  # type: ignore[return-value]
     functions = _functions(
@@ -246,7 +248,7 @@ def lstm(
     begin = [layer.begin(initial_h), layer.begin(initial_c)]
     count = len(layer.turned)
     is_plain = p is None and not input_forget and sequence_lens is None
-    if is_plain and _plain(activations, ["sigmoid", "tanh", "tanh"], count, clip):
+    if is_plain and _plain(activations, ["Sigmoid", "Tanh", "Tanh"], count, clip):
         return layer.by_library(fl.lstm, (0, 2, 3, 1), begin)  # type: ignore[return-value]
     names = activations or ["Sigmoid", "Tanh", "Tanh"] * count
     functions = _functions(names, activation_alpha, activation_beta, clip)
