@@ -84,10 +84,13 @@ def slice_of(
     dims = list(range(len(first))) if axes is None else ints(axes)
     each = [1] * len(dims) if steps is None else ints(steps)
     for d, a, b, step in zip(dims, first, last, each, strict=True):
-        begin, end, step = slice(a, b, step).indices(data.shape[d])
+        size = data.shape[d]
+        begin, end = (n + size if n < 0 else n for n in (a, b))
         if step > 0:
+            begin, end = (min(max(n, 0), size) for n in (begin, end))
             data = data[(slice(None),) * (d % data.ndim) + (slice(begin, max(begin, end), step),)]
-        else:
+        else:  # from the first element on where it begins before that, unlike a slice of Python
+            begin, end = min(max(begin, 0), size - 1), min(max(end, -1), size - 1)
             data = fl.index_select(data, d, fl.arange(begin, end, step) if end < begin else fl.arange(0))
     return data
 
