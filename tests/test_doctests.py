@@ -21,7 +21,7 @@ PAGES = {
     "docs/graphs.md": 11,
     "docs/keeping.md": 22,
     "docs/export.md": 20,
-    "docs/onnx.md": 14,
+    "docs/onnx.md": 30,
 }  # and at least so many examples in each
 FLAGS = doctest.NORMALIZE_WHITESPACE
 

@@ -6,7 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .._symbols.sizes import graph_recorder
+from .._tensor import Tensor
 from ._trees import check_callable, operands_of, truth
+from ._watch import watcher
 
 
 def cond(pred: Any, true_fn: Callable, false_fn: Callable, operands: Sequence[Any] = ()) -> Any:
@@ -23,9 +25,10 @@ def cond(pred: Any, true_fn: Callable, false_fn: Callable, operands: Sequence[An
     """
     if (recorder := graph_recorder()) is not None:
         return recorder.higher_order("cond", cond, pred, true_fn, false_fn, operands)
-    chosen = truth("cond", "pred", pred)
     check_callable("cond", true_fn=true_fn, false_fn=false_fn)
     if not isinstance(operands, (tuple, list)):
         raise RuntimeError(f"cond(): expected operands to be a tuple or list, got {type(operands).__name__}")
     operands_of("cond", "operands", operands, (bool, int, float))
-    return (true_fn if chosen else false_fn)(*operands)
+    if (told := watcher()) is not None and isinstance(pred, Tensor) and pred.numel() == 1:
+        return told(cond, (pred, true_fn, false_fn, operands))
+    return (true_fn if truth("cond", "pred", pred) else false_fn)(*operands)

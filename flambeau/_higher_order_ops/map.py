@@ -7,6 +7,7 @@ from typing import Any
 
 from .._symbols.sizes import graph_recorder
 from ._trees import along, check_callable, check_same, stacked, tree_unflatten
+from ._watch import watcher
 
 
 def map(f: Callable, xs: Any, *args: Any) -> Any:  # noqa: A001
@@ -23,6 +24,8 @@ def map(f: Callable, xs: Any, *args: Any) -> Any:  # noqa: A001
         return recorder.higher_order("map", map, f, xs, *args)
     check_callable("map", f=f)
     leaves, form, size = along("map", xs, 0)
+    if (told := watcher()) is not None:
+        return told(map, (f, xs, args))
     results = [f(tree_unflatten([leaf[k] for leaf in leaves], form), *args) for k in range(size)]
     for other in results[1:]:
         check_same("map", "the value of f", results[0], other)

@@ -7,6 +7,7 @@ from typing import Any
 
 from .._symbols.sizes import graph_recorder
 from ._trees import along, check_callable, check_same, operands_of, stacked, tree_unflatten
+from ._watch import watcher
 
 
 def scan(combine_fn: Callable, init: Any, xs: Any, *, dim: int = 0, reverse: bool = False) -> tuple[Any, Any]:
@@ -26,6 +27,8 @@ def scan(combine_fn: Callable, init: Any, xs: Any, *, dim: int = 0, reverse: boo
     check_callable("scan", combine_fn=combine_fn)
     operands_of("scan", "init", init)
     leaves, form, size = along("scan", xs, dim)
+    if (told := watcher()) is not None:
+        return told(scan, (combine_fn, init, xs, dim, reverse))
     carry, found = init, []
     for k in reversed(range(size)) if reverse else range(size):
         pair = combine_fn(carry, tree_unflatten([leaf.select(dim, k) for leaf in leaves], form))

@@ -28,7 +28,7 @@ _OPERATORS = {
     },
     **{"le": "LessOrEqual", "gt": "Greater", "ge": "GreaterOrEqual"},
 }
-_FUNCTIONS = {
+OF_FUNCTIONS = {
     **{"exp": "Exp", "log": "Log", "sin": "Sin", "cos": "Cos", "tan": "Tan", "asin": "Asin", "acos": "Acos"},
     **{"atan": "Atan", "sinh": "Sinh", "cosh": "Cosh", "tanh": "Tanh", "asinh": "Asinh", "acosh": "Acosh"},
     **{"atanh": "Atanh", "sigmoid": "Sigmoid", "erf": "Erf", "pow": "Pow"},
@@ -147,8 +147,8 @@ class Body:
 
     # --- functions ------------------------------
     def call(self, name: str, e: Expr, args: list[Value]) -> Value:
-        if name in _FUNCTIONS:
-            return self.g.op(_FUNCTIONS[name], *args)
+        if name in OF_FUNCTIONS:
+            return self.g.op(OF_FUNCTIONS[name], *args)
         raise UnsupportedOperatorError(f"the function '{name}'")
 
     # --- folds ------------------------------
@@ -205,7 +205,7 @@ def _functions_written(roots: Sequence[Expr]) -> list[Expr]:
     while True:
         replace: dict[Expr, Expr] = {}
         for e in ex.walk(found):
-            if e.op.startswith("call:") and e.op[5:] not in _FUNCTIONS:
+            if e.op.startswith("call:") and e.op[5:] not in OF_FUNCTIONS:
                 written = WRITTEN.get(e.op[5:]) or EXPANSIONS[e.op[5:]]
                 replace[e] = written(*e.args)
         if not replace:

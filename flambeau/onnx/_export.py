@@ -59,6 +59,15 @@ def export(
     training: Any = None,
     do_constant_folding: bool = True,
     optimize: bool = True,
+    custom_translation_table: Mapping[Any, Any] | None = None,
+    report: bool = False,
+    profile: bool = False,
+    dump_exported_program: bool = False,
+    artifacts_dir: str | os.PathLike = ".",
+    operator_export_type: Any = None,
+    custom_opsets: Mapping[str, int] | None = None,
+    export_modules_as_functions: Any = False,
+    autograd_inlining: bool = True,
 ) -> ONNXProgram:
     """The model as ONNX, written to the file `f` where one is given.
 
@@ -82,9 +91,14 @@ def export(
         keep_initializers_as_inputs: name weights among the inputs, too.
         dynamic_axes: the same by names of inputs and outputs: `{"x": {0: "batch"}}` or `{"x": [0]}`.
         training: True or `TrainingMode.TRAINING` for training mode, `PRESERVE` for the mode that the model is in.
-        do_constant_folding, optimize: taken as in PyTorch; what is equal or is not read is left out in any case.
+        do_constant_folding, optimize: taken as in PyTorch; what is equal or is not read is left out in any case
+            (`ONNXProgram.optimize` computes what follows from constants).
+        custom_opsets: versions of domains that registered forms write operators of (1).
+        custom_translation_table, report, profile, dump_exported_program, artifacts_dir, operator_export_type,
+            export_modules_as_functions, autograd_inlining: PyTorch's exporters' own; only their defaults are taken.
 
     Raises:
+        NotImplementedError: one of these last is not its default
         ImportError: onnx is not installed: `pip install flambeau[onnx]`
         OnnxExporterError: the model looks at values, writes to parameters, returns no tensor, or its graph changes with sizes
         UnsupportedOperatorError: an operation has no form in ONNX; its name and line are said
@@ -98,6 +112,14 @@ def export(
     >>> [i.name for i in program.model_proto.graph.initializer]
     ['0.weight', '0.bias']
     """
+    _check_own(
+        custom_translation_table=custom_translation_table,
+        report=report,
+        profile=profile,
+        dump_exported_program=dump_exported_program,
+        export_modules_as_functions=export_modules_as_functions,
+        operator_export_type=getattr(operator_export_type, "value", operator_export_type),
+    )
     require_onnx()
     _read_forms()
     opset = constants.ONNX_DEFAULT_OPSET if opset_version is None else opset_version
@@ -115,6 +137,7 @@ def export(
         written = _written(model, called, named, names, opset, axes)
     _name_outputs(written, output_names, axes)
     written.own_constants()
+    written.domains = dict(custom_opsets or {})
     program = ONNXProgram(written, opset, names)
     program._check()
     if verbose:
@@ -129,6 +152,15 @@ def export(
             external_data=None if external_data else False,
         )
     return program
+
+
+def _check_own(**given: Any) -> None:
+    """NotImplementedError for what only PyTorch's exporters do."""
+    for name, value in given.items():
+        if value:
+            raise NotImplementedError(
+                f"onnx.export(): {name} is an option of PyTorch's own exporters; register_custom_op_symbolic takes forms of operations"
+            )
 
 
 def require_onnx() -> None:

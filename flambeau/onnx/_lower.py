@@ -31,6 +31,7 @@ from ..graph.trace import mapped
 from ..operations.declare.onnx import entry_of
 from . import _geometry as geometry
 from ._bodies import Body, Row, reached
+from ._flow import controlled
 from ._symbolic import registered
 from ._writer import DATA_TYPES, PAIRS, Value, Writer
 from .errors import OnnxExporterWarning, UnsupportedOperatorError
@@ -68,7 +69,10 @@ class _RowLeaves(Leaves):
 
 
 class Lowering:
-    """Writes a recorded graph; `given` are the values of its placeholders, `lines` the program's line of each recorded call."""
+    """Writes a recorded graph; `given` are the values of its placeholders, `lines` the program's line of each recorded call.
+
+    `outer`: what writes the graph around it, where this one is a branch or the body of a loop, which reads what lies there.
+    """
 
     def __init__(
         self,
@@ -76,7 +80,9 @@ class Lowering:
         graph: GraphModule,
         given: Sequence[Value],
         lines: Sequence[tuple[str, int]] = (),
+        outer: Lowering | None = None,
     ) -> None:
+        self.outer = outer
         self.g, self.graph, self.lines = g, graph, lines
         self.memories: dict[int, Memory] = {}
         self.objects: dict[Node, Any] = {}
@@ -136,11 +142,31 @@ class Lowering:
         else:
             memory.known.setdefault(place, (0, value))
 
+    def within(
+        self, graph: GraphModule, given: Sequence[Value], lines: Sequence[tuple[str, int]]
+    ) -> Lowering:
+        """Write a graph that a node of this one holds, where the writer is now."""
+        return Lowering(self.g, graph, given, lines, self)
+
+    def memory_of(self, storage: int) -> Memory | None:
+        """What lies there in this graph, or in one around it."""
+        found = self.memories.get(storage)
+        if found is None and self.outer is not None:
+            return self.outer.memory_of(storage)
+        return found
+
     def constant(self, place: Place, tensor: Any) -> None:
-        """A tensor that the program had before, and that is no parameter."""
+        """A tensor that the program had before, and that is no parameter; in a branch or a loop one of the graph around it, too."""
+        around = None if self.outer is None else self.outer.memory_of(place.storage)
+        if around is not None:
+            fixed = "a tensor from outside of its branch or loop: return it as a result"
+            self.memories[place.storage] = Memory(around.base, around.value, fixed)
+            return
         value = held_value(self.g, tensor, None)
         self.memories[place.storage] = Memory(
-            floats(place), value, "a tensor that is no input, parameter or buffer of the model"
+            floats(place),
+            value,
+            "a tensor that is no input, parameter or buffer of the model; register it as a buffer",
         )
 
     def read(self, place: Place) -> Value:
@@ -164,7 +190,7 @@ class Lowering:
     def write(self, place: Place, value: Value) -> None:
         memory = self.memories[place.storage]
         if memory.fixed:
-            raise UnsupportedOperatorError(f"it writes to {memory.fixed}; register it as a buffer")
+            raise UnsupportedOperatorError(f"it writes to {memory.fixed}")
         value = self.g.cast(value, place.dtype.name).of(place.shape)
         if place.dtype.name in PAIRS:
             place, value = floats(place), self.g.as_floats(value)
@@ -290,6 +316,10 @@ class Lowering:
         writes: bool = False,
     ) -> list[Value]:
         """The values of a call's results; what it `writes` is in the dtype of the tensor that it is written to."""
+        if op is controlled:
+            flow, tensors = args
+            results = [Value("", p.dtype.name, p.shape) for p in made]
+            return flow.written(self, [self.read(p) for p in tensors], results)
         entry = entry_of(op)
         form = registered(op, self.g.opset) if entry is None else entry.details.get("onnx")
         refused: UnsupportedOperatorError | None = None

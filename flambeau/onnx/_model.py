@@ -35,6 +35,7 @@ class Model:
     ) -> None:
         self.nodes, self.constants, self.dtypes, self.shapes = nodes, constants, dtypes, shapes
         self.inputs, self.outputs, self.weights = inputs, outputs, frozenset(weights)
+        self.domains: dict[str, int] = {}  # versions of operators' domains, where they are not 1
 
     def simplify(self) -> None:
         """Leave out what nobody reads, and make one of what is equal."""
@@ -84,7 +85,7 @@ class Model:
         for node in self.nodes:
             node.rename(renamed)
             key = node.spelled()
-            if node.kind not in RANDOM and key in done:
+            if not draws(node) and key in done:
                 renamed.update(zip(node.outputs, done[key]))
                 continue
             done[key] = node.outputs
@@ -144,13 +145,21 @@ class Model:
         nodes = [_node(n, f"{n.kind}_{k}") for k, n in enumerate(self.nodes)]
         graph = helper.make_graph(nodes, "main_graph", given, [_info(v, s) for v, s in self.outputs], held)
         domains = sorted({n.kind.partition("::")[0] for n in self.nodes if "::" in n.kind})
-        imports = [helper.make_opsetid("", opset), *(helper.make_opsetid(domain, 1) for domain in domains)]
+        imports = [
+            helper.make_opsetid("", opset),
+            *(helper.make_opsetid(d, self.domains.get(d, 1)) for d in domains),
+        ]
         model = helper.make_model(graph, producer_name="flambeau", opset_imports=imports)
         model.ir_version = next(version for first, version in _FILE_VERSIONS if opset >= first)
         return model
 
     def bytes_of_weights(self) -> int:
         return sum(a.nbytes for a in self.constants.values())
+
+
+def draws(node: Node) -> bool:
+    """Whether it, or a node in one of its graphs, draws random numbers."""
+    return node.kind in RANDOM or any(draws(n) for body in node.bodies.values() for n in body.nodes)
 
 
 def _fewest(kind: str) -> int:
@@ -168,11 +177,11 @@ def _node(node: Node, name: str) -> NodeProto:
     from onnx import helper
 
     attributes = dict(node.attributes)
-    if node.body is not None:
-        inner = [_node(n, f"{name}_{n.kind}_{k}") for k, n in enumerate(node.body.nodes)]
-        given = [_info(v, v.shape) for v in node.body.inputs]
-        made = [_info(v, v.shape) for v in node.body.outputs]
-        attributes["body"] = helper.make_graph(inner, f"{name}_body", given, made)
+    for attribute, body in node.bodies.items():
+        inner = [_node(n, f"{name}_{n.kind}_{k}") for k, n in enumerate(body.nodes)]
+        given = [_info(v, v.shape) for v in body.inputs]
+        made = [_info(v, v.shape) for v in body.outputs]
+        attributes[attribute] = helper.make_graph(inner, f"{name}_{attribute}", given, made)
     domain, _, kind = node.kind.rpartition("::")
     return helper.make_node(kind, node.inputs, node.outputs, name=name, domain=domain, **attributes)
 

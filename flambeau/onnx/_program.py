@@ -10,9 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..autograd.grad_mode import no_grad
 from ..core.base.tensor import TensorBase
 from ..core.make.literal import from_numpy
 from ..utils._trees import tree_leaves
+from ._folding import fold
+from ._load import load_model
 from ._model import Model
 from .errors import OnnxExporterError
 
@@ -116,23 +119,96 @@ class ONNXProgram:
         """
         if self._session is None:
             self.initialize_inference_session()
-        tensors = [t for t in tree_leaves((args, kwargs)) if isinstance(t, TensorBase)]
-        if len(tensors) != len(self._names):
-            raise ValueError(f"ONNXProgram: {len(self._names)} tensors expected, got {len(tensors)}")
+        tensors = self._tensors(args, kwargs)
         feeds = {n: t.detach().numpy() for n, t in zip(self._names, tensors)}
         return tuple(from_numpy(np.array(x)) for x in self._session.run(None, feeds))
 
+    def call_reference(self, *args: Any, **kwargs: Any) -> tuple[TensorBase, ...]:
+        """The results that the model gives when it is read by `load_model` and run here, without onnxruntime.
+
+        >>> import flambeau as torch
+        >>> program = torch.onnx.export(torch.nn.Softmax(-1), (torch.zeros(1, 2),))
+        >>> program.call_reference(torch.zeros(1, 2))
+        (tensor([[0.5000, 0.5000]]),)
+        """
+        return self.compute_values([v.name for v, _ in self._model.outputs], args, kwargs)
+
+    def compute_values(
+        self, value_names: Sequence[str], args: Any = (), kwargs: Mapping[str, Any] | None = None
+    ) -> tuple[TensorBase, ...]:
+        """The values within the model that have these names, for arguments like those that were exported.
+
+        Raises:
+            OnnxLoadError: there is no value of that name, or an operator is none that is read here
+            ValueError: there are more or fewer tensors than inputs
+
+        >>> import flambeau as torch
+        >>> model = torch.nn.Sequential(torch.nn.Linear(2, 1), torch.nn.ReLU())
+        >>> x = torch.ones(1, 2)
+        >>> program = torch.onnx.export(model, (x,))
+        >>> first = program.model_proto.graph.node[0].output[0]
+        >>> torch.allclose(program.compute_values([first], (x,))[0], model[0](x))
+        True
+        """
+        proto = self.model_proto
+        del proto.graph.output[:]
+        for name in value_names:
+            proto.graph.output.add(name=name)
+        module = load_model(proto.SerializeToString())
+        with no_grad():
+            found = module(*self._tensors(args, kwargs))
+        return found if isinstance(found, tuple) else (found,)
+
+    def _tensors(self, args: Any, kwargs: Mapping[str, Any] | None) -> list[TensorBase]:
+        """The tensors among arguments, as many as there are inputs."""
+        tensors = [t for t in tree_leaves((args, dict(kwargs or {}))) if isinstance(t, TensorBase)]
+        if len(tensors) != len(self._names):
+            raise ValueError(f"ONNXProgram: {len(self._names)} tensors expected, got {len(tensors)}")
+        return tensors
+
     def _verify(self, model: Callable[..., Any], args: tuple, kwargs: Mapping[str, Any]) -> None:
         """OnnxExporterError where onnxruntime gives other results than the model."""
-        from ..autograd.grad_mode import no_grad
-
         with no_grad():
             expected = [t for t in tree_leaves(model(*args, **kwargs)) if isinstance(t, TensorBase)]
         for k, (x, y) in enumerate(zip(self(*args, **kwargs), expected, strict=True)):
             if not np.allclose(x.numpy(), y.detach().numpy(), rtol=1e-3, atol=1e-4, equal_nan=True):
                 raise OnnxExporterError(f"onnx.export(): result {k} of onnxruntime is not the model's")
 
-    # --- looking ------------------------------
+    # --- changing and looking ------------------------------
+    def optimize(self) -> None:
+        """Compute what follows from constants alone, leave out what nobody reads, and make one of what is equal.
+
+        >>> import flambeau as torch
+        >>> program = torch.onnx.export(lambda x: x + torch.ones(2).exp(), (torch.ones(2),))
+        >>> program.optimize()
+        >>> [node.op_type for node in program.model_proto.graph.node]
+        ['Add']
+        """
+        fold(self._model, self._opset)
+        self._model.simplify()
+        self.release()
+
+    def rename_axes(self, rename_mapping: Mapping[str, str]) -> None:
+        """Give sizes that vary other names, in inputs and outputs.
+
+        Raises:
+            ValueError: there is no size of that name
+
+        >>> import flambeau as torch
+        >>> program = torch.onnx.export(torch.nn.ReLU(), (torch.ones(2, 3),), dynamic_axes={"input": {0: "n"}})
+        >>> program.rename_axes({"n": "batch"})
+        >>> program.model_proto.graph.output[0].type.tensor_type.shape.dim[0].dim_param
+        'batch'
+        """
+        sides = self._model.inputs, self._model.outputs
+        known = {n for side in sides for _, sizes in side for n in sizes if isinstance(n, str)}
+        for name in rename_mapping:
+            if str(name) not in known:
+                raise ValueError(f"rename_axes(): there is no size '{name}': {sorted(known)}")
+        names = {str(old): new for old, new in rename_mapping.items()}
+        for side in sides:
+            side[:] = [(v, [names.get(n, n) for n in sizes]) for v, sizes in side]
+
     def apply_weights(self, state_dict: Mapping[str, TensorBase]) -> None:
         """Replace weights by others, by their names.
 

@@ -4,25 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-import sys
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..autograd.grad_mode import no_grad
 from ..core.base.tensor import TensorBase
 from ..fx import GraphModule
-from ..graph.lines import Lines
-from ..graph.record import Recording
 from ..graph.trace import graph_of
 from ..nn import Module
-from ..nn.attention import SDPBackend, sdpa_kernel
 from ..operations.pointwise.arithmetic import equal
-from ..overrides import TorchFunctionMode
 from ..utils._trees import tree_flatten, tree_flatten_with_path, tree_unflatten
+from ._flow import taken
+from ._running import recorded
 from .errors import OnnxExporterError
 
-_HERE = str(Path(__file__).parent.parent)
 _exporting = 0
 
 
@@ -45,35 +40,6 @@ class Recorded(NamedTuple):
     lines: list[tuple[str, int]]
 
 
-class _Looks(TorchFunctionMode):
-    """Refuses what looks at values, where the program itself does: the graph would keep what these numbers gave."""
-
-    def __torch_function__(self, func: Any, types: Any, args: tuple = (), kwargs: Any = None) -> Any:
-        if any(isinstance(x, TensorBase) for x in args) and _looks(func):
-            line, name = _line(), func.__name__
-            if line is not None:
-                raise OnnxExporterError(
-                    f"onnx.export(): the program looks at a value of a tensor ({name}) at {line[0]}:{line[1]}; a graph computes the same "
-                    "for all values. Choose by where(), or leave that part out of the exported module"
-                )
-        return func(*args, **(kwargs or {}))
-
-
-def _looks(func: Any) -> bool:
-    """Whether a call gives what depends on elements and is no tensor; `vmap` refuses such, too."""
-    entry = getattr(getattr(func, "op", func), "entry", None)
-    return entry is not None and entry.batching == "itemless"
-
-
-def _line() -> tuple[str, int] | None:
-    """The line that calls, where it is none of the library."""
-    frame = sys._getframe(2)
-    while frame.f_back is not None and frame.f_code.co_filename.endswith(("overrides.py", "_record.py")):
-        frame = frame.f_back
-    name = frame.f_code.co_filename
-    return None if name.startswith(_HERE) else (name, frame.f_lineno)
-
-
 def record(model: Callable[..., Any], args: tuple, kwargs: dict[str, Any]) -> Recorded:
     """The leaves that a call of the model runs, in the order of the tensors among its arguments, parameters and buffers after them.
 
@@ -91,10 +57,7 @@ def record(model: Callable[..., Any], args: tuple, kwargs: dict[str, Any]) -> Re
     tensors = [t for t in leaves if isinstance(t, TensorBase)]
     _exporting += 1
     try:
-        # Attention by all scores is the same graph for any length; tiles are chosen by sizes.
-        with no_grad(), sdpa_kernel(SDPBackend.MATH), _Looks():
-            with Recording() as recording, Lines(recording) as lines:
-                result = model(*args, **kwargs)
+        result, recording, lines = recorded(lambda: model(*args, **kwargs), taken)
     finally:
         _exporting -= 1
         with no_grad():
@@ -106,7 +69,7 @@ def record(model: Callable[..., Any], args: tuple, kwargs: dict[str, Any]) -> Re
             raise OnnxExporterError(f"onnx.export(): the model writes to its parameter '{name}' as it runs")
     outputs = _outputs(result)
     graph = graph_of(recording, [*tensors, *weights.values()], outputs)
-    return Recorded(graph, tensors, weights, outputs, lines.of_calls())
+    return Recorded(graph, tensors, weights, outputs, lines)
 
 
 def _weights(model: Any) -> dict[str, TensorBase]:

@@ -104,7 +104,7 @@ def _check_same(a: Model, b: Model, of_a: Mapping[str, int], of_b: Mapping[str, 
     for x, y in zip(a.nodes, b.nodes):
         if why:
             break
-        if x.kind != y.kind or x.inputs != y.inputs or (x.body and x.spelled() != y.spelled()):
+        if x.kind != y.kind or x.inputs != y.inputs or (x.bodies and x.spelled() != y.spelled()):
             why = f"{x.kind} in the one, {y.kind} in the other"
         elif repr(x.attributes) != repr(y.attributes):
             why = f"{x.kind} with {x.attributes} and with {y.attributes}"
@@ -162,8 +162,8 @@ class _Sizes:
                 if name in differing:
                     reshapes = node.kind == "Reshape" and position == 1
                     node.inputs[position] = self.computed(name, reshapes, node, nodes)
-            if node.body is not None:
-                within = [n for n in node.body.reads() if n in differing]
+            if node.bodies:
+                within = [n for body in node.bodies.values() for n in body.reads() if n in differing]
                 node.rename({n: self.computed(n, False, node, nodes) for n in within})
             nodes.append(node)
             self.seen.update(node.outputs)

@@ -71,9 +71,9 @@ class Value:
 
 
 class Node:
-    """An operator on values, by their names ("" for one that is left out); that of a loop has a `body`."""
+    """An operator on values, by their names ("" for one that is left out); those of branches and loops have bodies, by attribute."""
 
-    __slots__ = ("attributes", "body", "inputs", "kind", "outputs")
+    __slots__ = ("attributes", "bodies", "inputs", "kind", "outputs")
 
     def __init__(
         self,
@@ -81,30 +81,30 @@ class Node:
         inputs: list[str],
         outputs: list[str],
         attributes: dict[str, Any],
-        body: Body | None = None,
+        bodies: dict[str, Body] | None = None,
     ) -> None:
         self.kind, self.inputs, self.outputs, self.attributes = kind, inputs, outputs, attributes
-        self.body = body
+        self.bodies: dict[str, Body] = bodies or {}
 
     def reads(self) -> list[str]:
-        """The values that it reads, those in its body included."""
-        return self.inputs if self.body is None else [*self.inputs, *self.body.reads()]
+        """The values that it reads, those in its bodies included."""
+        return [*self.inputs, *(n for body in self.bodies.values() for n in body.reads())]
 
     def rename(self, names: dict[str, str]) -> None:
         """Read others in the place of some values."""
         self.inputs = [names.get(n, n) for n in self.inputs]
-        if self.body is not None:
-            for node in self.body.nodes:
+        for body in self.bodies.values():
+            for node in body.nodes:
                 node.rename(names)
 
     def spelled(self) -> str:
         """Kind, inputs and attributes as text: what makes two nodes compute the same."""
-        inner = "" if self.body is None else self.body.spelled()
+        inner = "".join(f"{name}={body.spelled()}" for name, body in self.bodies.items())
         return f"{self.kind}{self.inputs}{sorted(self.attributes.items())}{len(self.outputs)}{inner}"
 
 
 class Body:
-    """The nodes of a loop's turn over the number of the turn, a condition and the states; it reads values outside of it, too."""
+    """A graph within a node: its nodes over its inputs; it reads values outside of it, too."""
 
     def __init__(self, nodes: list[Node], inputs: list[Value], outputs: list[Value]) -> None:
         self.nodes, self.inputs, self.outputs = nodes, inputs, outputs
@@ -347,7 +347,7 @@ class Writer:
         for n, v in zip(names, states):
             self.dtypes[n] = v.dtype
         inputs = [self.value(count).name, "", *[v.name for v in states]]
-        self.nodes.append(Node("Loop", inputs, names, {}, body))
+        self.nodes.append(Node("Loop", inputs, names, {}, {"body": body}))
         return [Value(n, v.dtype, v.shape) for n, v in zip(names, states)]
 
     def express(self, function: Callable[..., Any], *values: Value) -> Value:

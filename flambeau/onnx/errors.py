@@ -1,8 +1,15 @@
-"""Errors of the export, under PyTorch's names."""
+"""Errors of writing, under PyTorch's names, and of reading."""
 
 from __future__ import annotations
 
-__all__ = ["OnnxExporterError", "OnnxExporterWarning", "SymbolicValueError", "UnsupportedOperatorError"]
+__all__ = [
+    "OnnxExporterError",
+    "OnnxExporterWarning",
+    "OnnxFormatError",
+    "OnnxLoadError",
+    "SymbolicValueError",
+    "UnsupportedOperatorError",
+]
 
 
 class OnnxExporterWarning(UserWarning):
@@ -19,3 +26,11 @@ class UnsupportedOperatorError(OnnxExporterError):
 
 class SymbolicValueError(OnnxExporterError):
     """A form cannot be written for these arguments."""
+
+
+class OnnxLoadError(RuntimeError):
+    """A model cannot be read: it says which node or tensor, and why."""
+
+
+class OnnxFormatError(OnnxLoadError):
+    """A file is no model of ONNX, or is damaged."""

@@ -62,12 +62,21 @@ def agree(found: Sequence[np.ndarray], expected: Any, what: str = "") -> None:
             np.testing.assert_array_equal(x, y, err_msg=what)
 
 
+def read(program: Any, tensors: Sequence[flambeau.Tensor]) -> list[np.ndarray]:
+    """What the module that the program's bytes are read as gives."""
+    module = flambeau.onnx.load_model(program.model_proto.SerializeToString())
+    with flambeau.no_grad():
+        return [t.numpy() for t in leaves(module(*[t.detach().clone() for t in tensors]))]
+
+
 def check(function: Callable, *tensors: flambeau.Tensor, **options: Any) -> Any:
     """Export a function or module, run it, and compare; the program."""
     program = flambeau.onnx.export(function, tensors, **options)
     copies = [t.detach().clone() for t in tensors]
     with flambeau.no_grad():
-        agree(run(program, tensors), function(*copies), getattr(function, "__name__", ""))
+        expected = function(*copies)
+    agree(run(program, tensors), expected, getattr(function, "__name__", ""))
+    agree(read(program, tensors), expected, f"read again: {getattr(function, '__name__', '')}")
     return program
 
 
@@ -119,7 +128,9 @@ def refusal(entry: Entry, text: str, **options: Any) -> str | None:
         assert "looks at" in str(error) or "returns" in str(error), error
         return str(error)
     with flambeau.no_grad():
-        agree(run(program, tensors), call(*[t.clone() for t in tensors]), f"{entry.name}: {text}")
+        expected = call(*[t.clone() for t in tensors])
+    agree(run(program, tensors), expected, f"{entry.name}: {text}")
+    agree(read(program, tensors), expected, f"read again, {entry.name}: {text}")
     return None
 
 

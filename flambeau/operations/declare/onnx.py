@@ -34,7 +34,7 @@ def entry_of(operation: Any) -> Entry | None:
 
 
 def onnx_form(*operations: Any, pairs: bool = False) -> Callable[[Callable], Callable]:
-    """Declare how calls of these operations, or of those declared under these names, are written in ONNX.
+    """Declare how calls of these operations are written in ONNX; those that a loop declares are given by their names.
 
     `pairs`: the form takes complex numbers, too, whose values have one more dimension with both parts.
     """

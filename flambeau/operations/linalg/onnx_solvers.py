@@ -13,6 +13,18 @@ from typing import Any
 import numpy as np
 
 from ..declare.onnx import onnx_form
+from .decompositions import (
+    linalg_eigh,
+    linalg_eigvalsh,
+    linalg_lu_factor_ex,
+    linalg_lu_permutation,
+    linalg_qr,
+    linalg_svdvals,
+)
+from .determinants import linalg_slogdet
+from .exponential import matrix_exp
+from .lapack import linalg_cholesky_factor, linalg_inverse, linalg_solve_systems, linalg_solve_triangular
+from .matrices import linalg_cholesky_solve, linalg_lstsq, linalg_pinv
 
 SWEEPS = 12  # of Jacobi's rotations over all pairs, after which nothing changes in float64
 
@@ -99,7 +111,7 @@ def _eliminated(g: Any, A: Any, B: Any) -> tuple[Any, Any, Any, Any]:
     return g.slice(x, -1, n, n + m), sign, log, info
 
 
-@onnx_form("linalg_inverse")
+@onnx_form(linalg_inverse)
 def _(g: Any, A: Any) -> Any:
     if 0 in A.shape:
         return _empty(g)
@@ -109,7 +121,7 @@ def _(g: Any, A: Any) -> Any:
     return _ends(g, found, g.squeeze(info, [-2, -1]))
 
 
-@onnx_form("linalg_solve_systems")
+@onnx_form(linalg_solve_systems)
 def _(g: Any, A: Any, B: Any) -> Any:
     if 0 in A.shape or 0 in B.shape:
         return _empty(g)
@@ -122,7 +134,7 @@ def _(g: Any, A: Any, B: Any) -> Any:
     return _ends(g, g.squeeze(found, [-1]) if line else found, g.squeeze(info, [-2, -1]))
 
 
-@onnx_form("linalg_slogdet")
+@onnx_form(linalg_slogdet)
 def _(g: Any, A: Any) -> Any:
     if not A.shape[-1]:
         sign, log = g.results
@@ -137,7 +149,7 @@ def _(g: Any, A: Any) -> Any:
     return _ends(g, g.squeeze(sign, [-2, -1]), g.squeeze(log, [-2, -1]))
 
 
-@onnx_form("linalg_lu_factor_ex")
+@onnx_form(linalg_lu_factor_ex)
 def _(g: Any, A: Any) -> Any:
     if 0 in A.shape:
         return _empty(g)
@@ -169,7 +181,7 @@ def _(g: Any, A: Any) -> Any:
     return _ends(g, x, pivots, g.squeeze(info, [-2, -1]))
 
 
-@onnx_form("linalg_lu_permutation")
+@onnx_form(linalg_lu_permutation)
 def _(g: Any, pivots: Any, m: int, dtype: Any) -> Any:
     if 0 in g.results[0].shape:
         return _empty(g)
@@ -210,7 +222,7 @@ def _triangular(g: Any, A: Any, B: Any, upper: bool, unit: bool) -> Any:
     return g.loop(n, [B], turn)[0].of(B.shape)
 
 
-@onnx_form("linalg_solve_triangular")
+@onnx_form(linalg_solve_triangular)
 def _(g: Any, A: Any, B: Any, upper: bool, unit: bool) -> Any:
     if 0 in A.shape or 0 in B.shape:
         return _empty(g)
@@ -218,7 +230,7 @@ def _(g: Any, A: Any, B: Any, upper: bool, unit: bool) -> Any:
     return _ends(g, _triangular(g, a, b, bool(upper), bool(unit)))[0]
 
 
-@onnx_form("linalg_cholesky_solve")
+@onnx_form(linalg_cholesky_solve)
 def _(g: Any, B: Any, L: Any, upper: bool) -> Any:
     if 0 in L.shape or 0 in B.shape:
         return _empty(g)
@@ -234,7 +246,7 @@ def _turned(g: Any, x: Any) -> Any:
     return g.transpose(x, [*range(rank - 2), rank - 1, rank - 2])
 
 
-@onnx_form("linalg_cholesky_factor")
+@onnx_form(linalg_cholesky_factor)
 def _(g: Any, A: Any, upper: bool) -> Any:
     if 0 in A.shape:
         return _empty(g)
@@ -258,7 +270,7 @@ def _(g: Any, A: Any, upper: bool) -> Any:
     return _ends(g, lower, g.squeeze(info, [-2, -1]))
 
 
-@onnx_form("linalg_qr")
+@onnx_form(linalg_qr)
 def _(g: Any, A: Any, mode: str) -> Any:
     """Householder's reflections, with the signs of LAPACK's."""
     *batch, m, n = A.shape
@@ -298,7 +310,7 @@ def _(g: Any, A: Any, mode: str) -> Any:
     return _ends(g, g.slice(q, -1, 0, k), r)
 
 
-@onnx_form("matrix_exp")
+@onnx_form(matrix_exp)
 def _(g: Any, A: Any) -> Any:
     """Taylor's polynomial of A / 2ˢ, squared s times."""
     if 0 in A.shape:
@@ -369,14 +381,14 @@ def _symmetric(g: Any, A: Any, lower: bool) -> Any:
     return g.Sub(g.Add(half, _turned(g, half)), g.Mul(a, _identity(g, A.shape[-1]))).of(A.shape)
 
 
-@onnx_form("linalg_eigvalsh")
+@onnx_form(linalg_eigvalsh)
 def _(g: Any, A: Any, lower: bool) -> Any:
     if 0 in A.shape:
         return _empty(g)
     return _ends(g, _eigen(g, _symmetric(g, A, lower))[0])[0]
 
 
-@onnx_form("linalg_eigh")
+@onnx_form(linalg_eigh)
 def _(g: Any, A: Any, lower: bool) -> Any:
     if 0 in A.shape:
         return _empty(g)
@@ -392,7 +404,7 @@ def _gram(g: Any, A: Any) -> tuple[Any, Any, Any]:
     return a, g.Sqrt(g.Max(values, 0.0)), vectors
 
 
-@onnx_form("linalg_svdvals")
+@onnx_form(linalg_svdvals)
 def _(g: Any, A: Any) -> Any:
     if 0 in A.shape:
         return _empty(g)
@@ -424,7 +436,7 @@ def _tolerance(g: Any, x: Any) -> Any:
     return g.unsqueeze(g.cast(x, "float64"), [x.rank])
 
 
-@onnx_form("linalg_pinv")
+@onnx_form(linalg_pinv)
 def _(g: Any, A: Any, hermitian: bool, atol: Any, rtol: Any) -> Any:
     if 0 in A.shape:
         return _empty(g)
@@ -433,7 +445,7 @@ def _(g: Any, A: Any, hermitian: bool, atol: Any, rtol: Any) -> Any:
     return _ends(g, _pinv(g, A, atol, rtol)[0])[0]
 
 
-@onnx_form("linalg_lstsq")
+@onnx_form(linalg_lstsq)
 def _(g: Any, A: Any, B: Any, rcond: Any, driver: str) -> Any:
     if 0 in A.shape or 0 in B.shape:
         return NotImplemented

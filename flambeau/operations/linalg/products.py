@@ -124,7 +124,7 @@ register(
     product=_of_gradient,
 )
 register("columns_summed", "library", contraction.column_sums_op, places=(), aten="sum")
-register("ger", "library", products.outer)
+ger = register("ger", "library", products.outer)
 register(
     "linalg.matmul", "library", products.matmul, places=("linalg.matmul",), autocast="lower", dtypes=NUMBERS
 )

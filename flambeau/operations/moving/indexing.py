@@ -25,8 +25,10 @@ _NONZERO = (
     "(input: Tensor, *, as_tuple: Literal[True]) -> tuple[Tensor, ...]",
 )
 
-register("nonzero", "indexing", indexing.nonzero, out=True, overloads=_NONZERO, batching="shapeless")
-register("argwhere", "indexing", indexing.argwhere, batching="looped")
+nonzero = register(
+    "nonzero", "indexing", indexing.nonzero, out=True, overloads=_NONZERO, batching="shapeless"
+)
+argwhere = register("argwhere", "indexing", indexing.argwhere, batching="looped")
 for _name, _function, _aten in (
     ("__getitem__", indexing.read_at, "index"),
     ("__setitem__", indexing.write_at, "index_put_"),

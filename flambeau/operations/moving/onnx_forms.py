@@ -8,13 +8,32 @@ from typing import Any
 
 import numpy as np
 
+from ...core.make.create import empty_like, linspace, logspace, new_empty, new_tensor
 from ..declare.onnx import is_value, onnx_form
+from ..pointwise.copying import fill
+from .creation import arange, empty
+from .joining import cat, stack
+from .padding import constant_pad
+from .shaping import (
+    as_strided_scatter,
+    diag_embed,
+    diagonal_scatter,
+    flipped,
+    linalg_cross,
+    repeated,
+    roll,
+    rot90,
+    select_scatter,
+    slice_scatter,
+    tril,
+    triu,
+)
 
 LAST = -(1 << 63)  # where a slice that goes backwards ends
 
 
 # --- joining ------------------------------
-@onnx_form("cat", pairs=True)
+@onnx_form(cat, pairs=True)
 def _(g: Any, tensors: Any, dim: int = 0, **_: Any) -> Any:
     made = g.results[0]
     parts = [g.cast(t, made.dtype) for t in tensors if t.shape != (0,) or len(made.shape) == 1]
@@ -26,21 +45,21 @@ def _(g: Any, tensors: Any, dim: int = 0, **_: Any) -> Any:
     return g.op("Concat", *parts, axis=axis)
 
 
-@onnx_form("stack")
+@onnx_form(stack)
 def _(g: Any, tensors: Any, dim: int = 0, **_: Any) -> Any:
     made = g.results[0]
     axis = dim % len(made.shape)
     return g.op("Concat", *[g.unsqueeze(g.cast(t, made.dtype), [axis]) for t in tensors], axis=axis)
 
 
-@onnx_form("_repeat")
+@onnx_form(repeated)
 def _(g: Any, input: Any, times: Sequence[int]) -> Any:
     x = g.unsqueeze(input, list(range(len(times) - input.rank)))
     return g.op("Tile", x, list(times)) if times else x
 
 
 # --- turning ------------------------------
-@onnx_form("_flip")
+@onnx_form(flipped)
 def _(g: Any, input: Any, dims: Sequence[int]) -> Any:
     return _flipped(g, input, [d % max(input.rank, 1) for d in dims]) if input.rank else input
 
@@ -50,7 +69,7 @@ def _flipped(g: Any, x: Any, dims: Sequence[int]) -> Any:
     return g.op("Slice", x, [-1] * count, [LAST] * count, list(dims), [-1] * count) if count else x
 
 
-@onnx_form("roll")
+@onnx_form(roll)
 def _(g: Any, input: Any, shifts: Any, dims: Any = None) -> Any:
     if 0 in input.shape or not input.rank:
         return input
@@ -72,7 +91,7 @@ def _rolled(g: Any, x: Any, dim: int, shift: int) -> Any:
     return g.op("Concat", g.slice(x, dim, -shift, end), g.slice(x, dim, 0, -shift), axis=dim)
 
 
-@onnx_form("rot90")
+@onnx_form(rot90)
 def _(g: Any, input: Any, k: int = 1, dims: Sequence[int] = (0, 1)) -> Any:
     a, b = (d % input.rank for d in dims)
     perm = list(range(input.rank))
@@ -87,12 +106,12 @@ def _(g: Any, input: Any, k: int = 1, dims: Sequence[int] = (0, 1)) -> Any:
     return _flipped(g, g.op("Transpose", input, perm=perm), [b])
 
 
-@onnx_form("tril", "tril_")
+@onnx_form(tril, "tril_")
 def _(g: Any, input: Any, diagonal: int = 0, **_: Any) -> Any:
     return _triangle(g, input, diagonal, 0)
 
 
-@onnx_form("triu", "triu_")
+@onnx_form(triu, "triu_")
 def _(g: Any, input: Any, diagonal: int = 0, **_: Any) -> Any:
     return _triangle(g, input, diagonal, 1)
 
@@ -105,7 +124,7 @@ def _triangle(g: Any, x: Any, diagonal: int, upper: int) -> Any:
     return g.op("Trilu", wide, g.number(diagonal, "int64"), upper=upper)
 
 
-@onnx_form("diag_embed")
+@onnx_form(diag_embed)
 def _(g: Any, input: Any, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Any:
     rank, n = input.rank + 1, input.shape[-1]
     size = n + abs(offset)
@@ -121,7 +140,7 @@ def _(g: Any, input: Any, offset: int = 0, dim1: int = -2, dim2: int = -1) -> An
     return g.op("Transpose", found, perm=perm)
 
 
-@onnx_form("_linalg_cross")
+@onnx_form(linalg_cross)
 def _(g: Any, a: Any, b: Any, axis: int) -> Any:
     def turned(x: Any, by: int) -> Any:
         return g.op("Gather", x, [by % 3, (by + 1) % 3, (by + 2) % 3], axis=axis)
@@ -129,7 +148,7 @@ def _(g: Any, a: Any, b: Any, axis: int) -> Any:
     return g.Sub(g.Mul(turned(a, 1), turned(b, 2)), g.Mul(turned(a, 2), turned(b, 1)))
 
 
-@onnx_form("constant_pad")
+@onnx_form(constant_pad)
 def _(g: Any, input: Any, start: Any, sizes: Any, out: Any, value: Any) -> Any:
     ends = [o - s - n for o, s, n in zip(out, start, sizes)]
     if input.dtype in ("int16", "uint16"):
@@ -148,17 +167,17 @@ def _put(g: Any, x: Any, at: np.ndarray, source: Any) -> Any:
     return g.scatter(g.cast(x, dtype).of(x.shape), np.ascontiguousarray(at), source)
 
 
-@onnx_form("diagonal_scatter")
+@onnx_form(diagonal_scatter)
 def _(g: Any, input: Any, src: Any, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
     return _put(g, input, np.diagonal(_places(input), offset, dim1, dim2), src)
 
 
-@onnx_form("select_scatter")
+@onnx_form(select_scatter)
 def _(g: Any, input: Any, src: Any, dim: int, index: int) -> Any:
     return _put(g, input, np.take(_places(input), index, dim), src)
 
 
-@onnx_form("slice_scatter")
+@onnx_form(slice_scatter)
 def _(
     g: Any, input: Any, src: Any, dim: int = 0, start: Any = None, end: Any = None, step: int = 1, **_: Any
 ) -> Any:
@@ -166,7 +185,7 @@ def _(
     return _put(g, input, at, src)
 
 
-@onnx_form("as_strided_scatter")
+@onnx_form(as_strided_scatter)
 def _(g: Any, input: Any, src: Any, size: Any, stride: Any, storage_offset: Any = None) -> Any:
     at = np.array(storage_offset or 0)
     for n, s in zip(size, stride):
@@ -175,14 +194,14 @@ def _(g: Any, input: Any, src: Any, size: Any, stride: Any, storage_offset: Any 
 
 
 # --- making ------------------------------
-@onnx_form("fill")
+@onnx_form(fill)
 def _(g: Any, input: Any, value: Any) -> Any:
     dtype = g.results[0].dtype
     value = g.cast(value, dtype) if is_value(value) else g.number(value, dtype)
     return g.expand(value.of(()), g.results[0].shape)
 
 
-@onnx_form("new_empty", "empty", "empty_like")
+@onnx_form(new_empty, empty, empty_like)
 def _(g: Any, *_: Any, **__: Any) -> Any:
     """Memory that the program has yet to write to: zeros."""
     dtype = g.results[0].dtype
@@ -199,7 +218,7 @@ def _steps(g: Any, start: Any, end: Any, steps: int) -> Any:
     return g.Where(np.arange(steps) * 2 < steps, ahead, behind)
 
 
-@onnx_form("new_tensor")
+@onnx_form(new_tensor)
 def _(g: Any, input: Any, data: Any, **_: Any) -> Any:
     made = g.results[0]
     if is_value(data):
@@ -207,21 +226,21 @@ def _(g: Any, input: Any, data: Any, **_: Any) -> Any:
     return g.constant(np.array(data).astype(made.dtype), made.dtype)
 
 
-@onnx_form("linspace")
+@onnx_form(linspace)
 def _(g: Any, start: Any, end: Any, steps: int, **_: Any) -> Any:
     if not g.results[0].floating or not (is_value(start) or is_value(end)):
         return NotImplemented
     return _steps(g, start, end, steps)
 
 
-@onnx_form("logspace")
+@onnx_form(logspace)
 def _(g: Any, start: Any, end: Any, steps: int, base: float = 10.0, **_: Any) -> Any:
     if not g.results[0].floating or not (is_value(start) or is_value(end)):
         return NotImplemented
     return g.Pow(g.number(base, g.results[0].dtype), _steps(g, start, end, steps))
 
 
-@onnx_form("arange")
+@onnx_form(arange)
 def _(g: Any, *given: Any, **options: Any) -> Any:
     numbers = [n for n in given if n is not None]
     if not g.varying or not all(isinstance(n, int) for n in numbers) or g.results[0].dtype != "int64":

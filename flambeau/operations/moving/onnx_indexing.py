@@ -8,6 +8,26 @@ from typing import Any
 import numpy as np
 
 from ..declare.onnx import is_value, onnx_form
+from .indexing import (
+    argwhere,
+    gather,
+    index_add,
+    index_copy,
+    index_fill,
+    index_put,
+    index_reduce,
+    index_select,
+    masked_scatter,
+    masked_select,
+    nonzero,
+    put,
+    scatter,
+    scatter_add,
+    scatter_reduce,
+    take,
+    take_along_dim,
+)
+from .shaping import repeated_places
 
 
 def _vector(g: Any, x: Any) -> Any:
@@ -131,7 +151,7 @@ def _(g: Any, input: Any, key: Any, value: Any) -> Any:
     return _written(g, input, key, value, None)
 
 
-@onnx_form("index_put")
+@onnx_form(index_put)
 def _(g: Any, input: Any, indices: Any, values: Any, accumulate: bool = False) -> Any:
     key = tuple(slice(None) if p is None else p for p in indices)
     return _written(g, input, key, values, "add" if accumulate else None)
@@ -167,13 +187,13 @@ def _written(g: Any, x: Any, key: Any, value: Any, reduction: str | None) -> Any
     return g.scatter(x, places.of(shape), g.expand(value, shape), reduction)
 
 
-@onnx_form("index_select")
+@onnx_form(index_select)
 def _(g: Any, input: Any, dim: int, index: Any, **_: Any) -> Any:
     found = g.op("Gather", _vector(g, input), _vector(g, index), axis=dim)
     return g.reshape(found.of((-1,)), []) if not input.rank else found
 
 
-@onnx_form("gather")
+@onnx_form(gather)
 def _(g: Any, input: Any, dim: int, index: Any, **_: Any) -> Any:
     if 0 in index.shape:
         return g.expand(g.number(0, input.dtype), index.shape)
@@ -181,12 +201,12 @@ def _(g: Any, input: Any, dim: int, index: Any, **_: Any) -> Any:
     return g.reshape(found.of((-1,)), index.shape) if not (input.rank and index.rank) else found
 
 
-@onnx_form("take")
+@onnx_form(take)
 def _(g: Any, input: Any, index: Any, **_: Any) -> Any:
     return g.op("Gather", g.flat(input), index, axis=0)
 
 
-@onnx_form("take_along_dim")
+@onnx_form(take_along_dim)
 def _(g: Any, input: Any, indices: Any, dim: Any = None, **_: Any) -> Any:
     if dim is None:
         flat = g.flat(input)
@@ -227,7 +247,7 @@ def _scattered(g: Any, x: Any, dim: int, index: Any, source: Any, reduction: str
 _REDUCTIONS = {"add": "add", "multiply": "mul", "sum": "add", "prod": "mul", "amax": "max", "amin": "min"}
 
 
-@onnx_form("scatter")
+@onnx_form(scatter)
 def _(
     g: Any,
     input: Any,
@@ -243,12 +263,12 @@ def _(
     return _scattered(g, input, dim, index, value if src is None else src, reduction)
 
 
-@onnx_form("scatter_add")
+@onnx_form(scatter_add)
 def _(g: Any, input: Any, dim: int, index: Any, src: Any, **_: Any) -> Any:
     return _scattered(g, input, dim, index, src, "add")
 
 
-@onnx_form("scatter_reduce")
+@onnx_form(scatter_reduce)
 def _(
     g: Any, input: Any, dim: int, index: Any, src: Any, reduce: str, *, include_self: bool = True, **_: Any
 ) -> Any:
@@ -285,7 +305,7 @@ def _along(g: Any, x: Any, dim: int, index: Any, source: Any) -> tuple[int, Any,
     return d, places, source
 
 
-@onnx_form("index_add")
+@onnx_form(index_add)
 def _(g: Any, input: Any, dim: int, index: Any, source: Any, *, alpha: Any = 1, **_: Any) -> Any:
     d, places, given = _along(g, input, dim, index, source)
     if alpha != 1:
@@ -293,13 +313,13 @@ def _(g: Any, input: Any, dim: int, index: Any, source: Any, *, alpha: Any = 1, 
     return _scattered(g, input, d, places, given, "add")
 
 
-@onnx_form("index_copy")
+@onnx_form(index_copy)
 def _(g: Any, input: Any, dim: int, index: Any, source: Any, **_: Any) -> Any:
     d, places, given = _along(g, input, dim, index, source)
     return _scattered(g, input, d, places, given, None)
 
 
-@onnx_form("index_fill")
+@onnx_form(index_fill)
 def _(g: Any, input: Any, dim: int, index: Any, value: Any) -> Any:
     d, places, _ = _along(g, input, dim, index, None)
     if is_value(value):
@@ -307,7 +327,7 @@ def _(g: Any, input: Any, dim: int, index: Any, value: Any) -> Any:
     return _scattered(g, input, d, places, value, None)
 
 
-@onnx_form("index_reduce")
+@onnx_form(index_reduce)
 def _(
     g: Any, input: Any, dim: int, index: Any, source: Any, reduce: str, *, include_self: bool = True, **_: Any
 ) -> Any:
@@ -315,7 +335,7 @@ def _(
     return _reduced(g, input, d, places, given, reduce, include_self)
 
 
-@onnx_form("put")
+@onnx_form(put)
 def _(g: Any, input: Any, index: Any, source: Any, accumulate: bool = False) -> Any:
     if 0 in index.shape:
         return input
@@ -324,14 +344,14 @@ def _(g: Any, input: Any, index: Any, source: Any, accumulate: bool = False) -> 
     )
 
 
-@onnx_form("masked_select")
+@onnx_form(masked_select)
 def _(g: Any, input: Any, mask: Any, **_: Any) -> Any:
     shape = np.broadcast_shapes(input.shape, mask.shape)
     flat = [g.reshape(g.expand(v, shape), [math.prod(shape)]) for v in (input, mask)]
     return g.op("Compress", *flat, axis=0)
 
 
-@onnx_form("masked_scatter")
+@onnx_form(masked_scatter)
 def _(g: Any, input: Any, mask: Any, source: Any) -> Any:
     shape = g.results[0].shape
     if not math.prod(source.shape) or not math.prod(shape):
@@ -345,7 +365,7 @@ def _(g: Any, input: Any, mask: Any, source: Any) -> Any:
     return g.reshape(g.where(shown, taken, x).of((count,)), shape)
 
 
-@onnx_form("nonzero", "argwhere")
+@onnx_form(nonzero, argwhere)
 def _(g: Any, input: Any, as_tuple: bool = False, **_: Any) -> Any:
     x = input if input.dtype in ("bool", "float32", "int32", "int64", "uint8") else g.Not(g.Equal(input, 0))
     rows = g.NonZero(_vector(g, x))
@@ -354,7 +374,7 @@ def _(g: Any, input: Any, as_tuple: bool = False, **_: Any) -> Any:
     return g.op("Transpose", rows if input.rank else g.slice(rows, 0, 0, 0), perm=[1, 0])
 
 
-@onnx_form("_repeat_interleave")
+@onnx_form(repeated_places)
 def _(g: Any, repeats: Any) -> Any:
     ends = g.CumSum(g.cast(repeats, "int64"), g.number(0, "int64"))
     total = g.squeeze(g.slice(ends, 0, -1, (1 << 63) - 1), [0])

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 
 from ..declare.onnx import is_value, onnx_form
+from .searching import bucketize, isin, searchsorted, unique, unique_consecutive
+from .sorting import argsort, kthvalue, mode, sort, topk
 
 
 # --- sorting ------------------------------
@@ -18,21 +20,21 @@ def _sorted(g: Any, x: Any, dim: int, k: int, largest: bool) -> tuple[Any, Any]:
     return g.cast(values, x.dtype), places
 
 
-@onnx_form("sort")
+@onnx_form(sort)
 def _(g: Any, input: Any, dim: int = -1, descending: bool = False, stable: bool = False, **_: Any) -> Any:
     if not input.rank:
         return input, g.number(0, "int64")
     return _sorted(g, input, dim, input.shape[dim], bool(descending))
 
 
-@onnx_form("argsort")
+@onnx_form(argsort)
 def _(g: Any, input: Any, dim: int = -1, descending: bool = False, stable: bool = False) -> Any:
     if not input.rank:
         return g.number(0, "int64")
     return _sorted(g, input, dim, input.shape[dim], bool(descending))[1]
 
 
-@onnx_form("topk")
+@onnx_form(topk)
 def _(g: Any, input: Any, k: int, dim: int = -1, largest: bool = True, sorted: bool = True, **_: Any) -> Any:
     if not input.rank:
         return (input, g.number(0, "int64")) if k else NotImplemented
@@ -43,7 +45,7 @@ def _kept(g: Any, found: tuple[Any, Any], dim: int, keepdim: bool) -> tuple[Any,
     return found if keepdim else tuple(g.squeeze(v, [dim]) for v in found)  # type: ignore[return-value]
 
 
-@onnx_form("kthvalue")
+@onnx_form(kthvalue)
 def _(g: Any, input: Any, k: int, dim: int = -1, keepdim: bool = False, **_: Any) -> Any:
     if not input.rank:
         return input, g.number(0, "int64")
@@ -81,7 +83,7 @@ def _(g: Any, input: Any, dim: int, keepdim: bool) -> Any:
     return _kept(g, (g.GatherElements(input, found, axis=dim), found), dim, keepdim)
 
 
-@onnx_form("mode")
+@onnx_form(mode)
 def _(g: Any, input: Any, dim: int = -1, keepdim: bool = False, **_: Any) -> Any:
     if not input.rank:
         return input, g.number(0, "int64")
@@ -122,13 +124,13 @@ def _alike(g: Any, a: Any, b: Any) -> tuple[Any, Any]:
     return a, b
 
 
-@onnx_form("bucketize")
+@onnx_form(bucketize)
 def _(g: Any, input: Any, boundaries: Any, *, right: bool = False, **_: Any) -> Any:
     x, line = _alike(g, input, boundaries)
     return _counted(g, line, x, right)
 
 
-@onnx_form("searchsorted")
+@onnx_form(searchsorted)
 def _(
     g: Any,
     sorted_sequence: Any,
@@ -145,7 +147,7 @@ def _(
     return _counted(g, line, x, bool(right) or side == "right")
 
 
-@onnx_form("isin")
+@onnx_form(isin)
 def _(g: Any, elements: Any, test_elements: Any, *, invert: bool = False, **_: Any) -> Any:
     if not is_value(elements) and not is_value(test_elements):
         return NotImplemented
@@ -160,7 +162,7 @@ def _(g: Any, elements: Any, test_elements: Any, *, invert: bool = False, **_: A
     return g.Not(found) if invert else found
 
 
-@onnx_form("unique")
+@onnx_form(unique)
 def _(
     g: Any,
     input: Any,
@@ -182,7 +184,7 @@ def _(
     return wanted
 
 
-@onnx_form("unique_consecutive")
+@onnx_form(unique_consecutive)
 def _(g: Any, input: Any, return_inverse: bool = False, return_counts: bool = False, dim: Any = None) -> Any:
     if 0 in input.shape:
         return NotImplemented

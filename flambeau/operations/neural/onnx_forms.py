@@ -8,6 +8,24 @@ from typing import Any
 import numpy as np
 
 from ..declare.onnx import onnx_form
+from .activations import (
+    celu,
+    elu,
+    gelu_erf,
+    gelu_tanh,
+    hardsigmoid,
+    hardswish,
+    leaky_relu,
+    mish,
+    relu,
+    selu,
+    softplus,
+    softsign,
+)
+from .convolution.convolution import convolution
+from .convolution.unfolding import blocks_of, sum_of_blocks
+from .normalization.normalization import batch_norm_channels, centred_moments, group_norm_channels
+from .normalization.normalized_rows import layer_norm_rows, rms_norm_rows
 
 
 # --- activations ------------------------------
@@ -24,50 +42,50 @@ def _one(kind: str, since: int = 0, **names: str) -> Any:
     return form
 
 
-def _declare(name: str, kind: str, since: int = 0, **names: str) -> None:
-    onnx_form(name)(_one(kind, since, **names))
+def _declare(operation: Any, kind: str, since: int = 0, **names: str) -> None:
+    onnx_form(operation)(_one(kind, since, **names))
 
 
-_declare("relu", "Relu")
-_declare("elu", "Elu", alpha="alpha")
-_declare("selu", "Selu")
-_declare("softsign", "Softsign")
-_declare("mish", "Mish")
-_declare("hardswish", "HardSwish")
+_declare(relu, "Relu")
+_declare(elu, "Elu", alpha="alpha")
+_declare(selu, "Selu")
+_declare(softsign, "Softsign")
+_declare(mish, "Mish")
+_declare(hardswish, "HardSwish")
 
 
-@onnx_form("leaky_relu")
+@onnx_form(leaky_relu)
 def _(g: Any, input: Any, negative_slope: float = 0.01) -> Any:
     return (
         g.op("LeakyRelu", input, alpha=float(negative_slope)) if input.dtype == "float32" else NotImplemented
     )
 
 
-@onnx_form("celu")
+@onnx_form(celu)
 def _(g: Any, input: Any, alpha: float = 1.0) -> Any:
     return (
         g.op("Celu", input, alpha=float(alpha)) if input.dtype == "float32" and alpha != 0 else NotImplemented
     )
 
 
-@onnx_form("softplus")
+@onnx_form(softplus)
 def _(g: Any, input: Any, beta: float = 1.0, threshold: float = 20.0) -> Any:
     return (
         g.Softplus(input) if input.dtype == "float32" and beta == 1.0 and threshold >= 20 else NotImplemented
     )
 
 
-@onnx_form("hardsigmoid")
+@onnx_form(hardsigmoid)
 def _(g: Any, input: Any) -> Any:
     return g.op("HardSigmoid", input, alpha=1 / 6, beta=0.5) if input.dtype == "float32" else NotImplemented
 
 
-@onnx_form("gelu_erf")
+@onnx_form(gelu_erf)
 def _(g: Any, input: Any) -> Any:
     return g.Gelu(input) if g.opset >= 20 and input.dtype == "float32" else NotImplemented
 
 
-@onnx_form("gelu_tanh")
+@onnx_form(gelu_tanh)
 def _(g: Any, input: Any) -> Any:
     return (
         g.op("Gelu", input, approximate="tanh")
@@ -85,7 +103,7 @@ def padding_behind(size: int, out: int, kernel: int, stride: int, before: int, d
     return max((out - 1) * stride + reach - size - before, 0)
 
 
-@onnx_form("convolution")
+@onnx_form(convolution)
 def _(g: Any, input: Any, weight: Any, bias: Any, geometry: Any, out: Any, transposed: bool) -> Any:
     stride, before, dilation, groups = geometry
     sizes, kernel = input.shape[2:], weight.shape[2:]
@@ -124,7 +142,7 @@ def _(g: Any, input: Any, weight: Any, bias: Any, geometry: Any, out: Any, trans
     return g.op("Conv", input, weight, bias, pads=[*before, *ends], **shared)
 
 
-@onnx_form("blocks_of")
+@onnx_form(blocks_of)
 def _(g: Any, input: Any, way: Any, sizes: Any) -> Any:
     """Gathers along each padded dimension: (N, C, k, places, …), then the kernel's dimensions in front."""
     dims = len(sizes)
@@ -138,7 +156,7 @@ def _(g: Any, input: Any, way: Any, sizes: Any) -> Any:
     return g.op("Transpose", x, perm=order)
 
 
-@onnx_form("sum_of_blocks")
+@onnx_form(sum_of_blocks)
 def _(g: Any, input: Any, way: Any, sizes: Any) -> Any:
     if len(sizes) != 2 or input.dtype != "float32":
         return NotImplemented
@@ -156,7 +174,7 @@ def _(g: Any, input: Any, way: Any, sizes: Any) -> Any:
 
 
 # --- normalisation ------------------------------
-@onnx_form("layer_norm_rows")
+@onnx_form(layer_norm_rows)
 def _(g: Any, input: Any, weight: Any, bias: Any, rank: int, eps: float) -> Any:
     if not rank or 0 in input.shape:
         return NotImplemented
@@ -168,7 +186,7 @@ def _(g: Any, input: Any, weight: Any, bias: Any, rank: int, eps: float) -> Any:
     return found, mean, inverse
 
 
-@onnx_form("rms_norm_rows")
+@onnx_form(rms_norm_rows)
 def _(g: Any, input: Any, weight: Any, rank: int, eps: float) -> Any:
     x = input if input.dtype in ("float32", "float64") else g.cast(input, "float32")
     squares = g.reduce("ReduceMean", g.Mul(x, x), list(range(-rank, 0)), True)
@@ -178,7 +196,7 @@ def _(g: Any, input: Any, weight: Any, rank: int, eps: float) -> Any:
     return g.Mul(g.Mul(x, inverse), g.cast(weight, x.dtype)), inverse
 
 
-@onnx_form("batch_norm_channels")
+@onnx_form(batch_norm_channels)
 def _(g: Any, input: Any, mean: Any, inverse: Any, weight: Any, bias: Any, eps: Any) -> Any:
     """BatchNormalization, where the reciprocal of the deviation is seen to be made of a variance."""
     channels = input.shape[1]
@@ -208,14 +226,14 @@ def _variance_of(g: Any, inverse: Any) -> tuple[Any, float] | None:
     return type(inverse)(kinds[-1].inputs[0], inverse.dtype), float(number)
 
 
-@onnx_form("group_norm_channels")
+@onnx_form(group_norm_channels)
 def _(g: Any, input: Any, mean: Any, inverse: Any, rest: Any, weight: Any, bias: Any, eps: float) -> Any:
     given = [g.cast(v, mean.dtype) for v in (input, weight, bias)]
     x, scale, shift = given
     return g.Add(g.Mul(g.Mul(g.Sub(x, mean), inverse), scale), shift)
 
 
-@onnx_form("centred_moments")
+@onnx_form(centred_moments)
 def _(g: Any, *given: Any, **_: Any) -> Any:
     (x,), dim, keepdim, _, _, _ = given
     wide = g.cast(x, g.results[0].dtype)

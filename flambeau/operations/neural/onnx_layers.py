@@ -8,10 +8,15 @@ from typing import Any
 import numpy as np
 
 from ..declare.onnx import onnx_form
+from .embedding.bags import embedding_bag_largest, embedding_bag_rows, embedding_bag_weighted
+from .embedding.embedding import embedding_rows
+from .losses.linear_losses import linear_cross_entropy_rows
+from .losses.losses import class_entropy
+from .recurrent.recurrent import gru_sequence, lstm_sequence, rnn_sequence
 
 
 # --- embeddings ------------------------------
-@onnx_form("embedding_rows")
+@onnx_form(embedding_rows)
 def _(g: Any, weight: Any, flat: Any, rows: int, padding_idx: Any, shared: bool) -> Any:
     return g.op("Gather", weight, flat, axis=0)
 
@@ -37,7 +42,7 @@ def _bags(g: Any, input: Any, offsets: Any, include_last: bool, padding: int) ->
     return member, flat
 
 
-@onnx_form("embedding_bag_rows")
+@onnx_form(embedding_bag_rows)
 def _(
     g: Any,
     weight: Any,
@@ -60,7 +65,7 @@ def _(
     return found
 
 
-@onnx_form("embedding_bag_weighted")
+@onnx_form(embedding_bag_weighted)
 def _(
     g: Any,
     weight: Any,
@@ -80,7 +85,7 @@ def _(
     return g.MatMul(share, g.op("Gather", weight, flat, axis=0))
 
 
-@onnx_form("embedding_bag_largest")
+@onnx_form(embedding_bag_largest)
 def _(
     g: Any, weight: Any, input: Any, offsets: Any, rows: int, include_last_offset: bool, padding: int
 ) -> Any:
@@ -141,7 +146,7 @@ def _one_length(g: Any, sizes: Any) -> None:
         raise g.unsupported("packed sequences: pad them, and mask what is behind their ends")
 
 
-@onnx_form("lstm_sequence")
+@onnx_form(lstm_sequence)
 def _(g: Any, gates: Any, hidden: Any, cell: Any, weight: Any, sizes: Any, turned: bool, keep: bool) -> Any:
     _one_length(g, sizes)
     if keep:
@@ -150,7 +155,7 @@ def _(g: Any, gates: Any, hidden: Any, cell: Any, weight: Any, sizes: Any, turne
     return outputs, last, *g.absent()[2:]  # what backward reads
 
 
-@onnx_form("gru_sequence")
+@onnx_form(gru_sequence)
 def _(g: Any, gates: Any, hidden: Any, weight: Any, bias: Any, sizes: Any, turned: bool, keep: bool) -> Any:
     _one_length(g, sizes)
     if keep:
@@ -159,7 +164,7 @@ def _(g: Any, gates: Any, hidden: Any, weight: Any, bias: Any, sizes: Any, turne
     return found[0]
 
 
-@onnx_form("rnn_sequence")
+@onnx_form(rnn_sequence)
 def _(g: Any, gates: Any, hidden: Any, weight: Any, sizes: Any, turned: bool, kind: str, keep: bool) -> Any:
     _one_length(g, sizes)
     if keep:
@@ -169,7 +174,7 @@ def _(g: Any, gates: Any, hidden: Any, weight: Any, sizes: Any, turned: bool, ki
 
 
 # --- losses ------------------------------
-@onnx_form("class_entropy")
+@onnx_form(class_entropy)
 def _(g: Any, input: Any, target: Any, ignore_index: int, how: str) -> Any:
     x = g.cast(input, "float32") if input.dtype in ("float16", "bfloat16") else input
     top = g.reduce("ReduceMax", x, [1], True)
@@ -180,7 +185,7 @@ def _(g: Any, input: Any, target: Any, ignore_index: int, how: str) -> Any:
     return loss, top, total, kept
 
 
-@onnx_form("linear_cross_entropy_rows")
+@onnx_form(linear_cross_entropy_rows)
 def _(
     g: Any,
     input: Any,

@@ -10,6 +10,9 @@ import numpy as np
 from ..declare import taps
 from ..declare.onnx import onnx_form
 from .onnx_forms import padding_behind
+from .pooling.pooling import adaptive_avg_pool_parts, adaptive_max_places, max_pool_values
+from .resampling.resizing import grid_taps
+from .resampling.sampling import channels_together
 
 
 # --- pooling ------------------------------
@@ -26,7 +29,7 @@ def _max_pool(g: Any, input: Any, w: Any, outputs: int) -> Any:
     )
 
 
-@onnx_form("max_pool_values")
+@onnx_form(max_pool_values)
 def _(g: Any, input: Any, windows: Any) -> Any:
     if not input.floating:
         return NotImplemented
@@ -43,7 +46,7 @@ def _(g: Any, input: Any, windows: Any, short: bool) -> Any:
     return g.squeeze(values, [0]), g.squeeze(places, [0])
 
 
-@onnx_form("adaptive_max_places")
+@onnx_form(adaptive_max_places)
 def _(g: Any, input: Any, parts: Any) -> Any:
     sizes = input.shape[1:]
     lines = []
@@ -204,7 +207,7 @@ for _name in ("upsample_linear1d", "upsample_bilinear2d", "upsample_trilinear3d"
 onnx_form("upsample_bicubic2d_tables")(_resize("cubic", _half(taps.cubic), cubic_coeff_a=-0.75))
 
 
-@onnx_form("grid_taps")
+@onnx_form(grid_taps)
 def _(g: Any, grid: Any, shape: Any, mode: str, padding: str, aligned: bool) -> Any:
     """What the sum over the grid is told: GridSample does both at once."""
     made = g.absent()
@@ -212,7 +215,7 @@ def _(g: Any, grid: Any, shape: Any, mode: str, padding: str, aligned: bool) -> 
     return made
 
 
-@onnx_form("channels_together")
+@onnx_form(channels_together)
 def _(g: Any, input: Any) -> Any:
     """Rows of channels, one row of zeros behind them; the sum over the grid is told the images as they were."""
     n, c, *shape = input.shape
@@ -291,7 +294,7 @@ for _d in (1, 2, 3):
         onnx_form(f"{_mode}_pad{_d}d")(_longer)
 
 
-@onnx_form("adaptive_avg_pool_parts")
+@onnx_form(adaptive_avg_pool_parts)
 def _(g: Any, input: Any, sizes: Any, parts: Any) -> Any:
     x = input
     for d, (n, k) in enumerate(zip(sizes, parts)):

@@ -6,6 +6,8 @@ import math
 from typing import Any
 
 from ..declare.onnx import onnx_form
+from .arithmetic import isinf, reciprocal, signbit
+from .integers import frexp
 
 
 def _alike(g: Any, *given: Any) -> list[Any]:
@@ -14,24 +16,24 @@ def _alike(g: Any, *given: Any) -> list[Any]:
     return [g.cast(x, dtype) if hasattr(x, "name") else g.number(x, dtype) for x in given]
 
 
-@onnx_form("signbit")
+@onnx_form(signbit)
 def _(g: Any, input: Any) -> Any:
     if not input.floating:
         return g.Less(g.wider(input), 0) if input.dtype.startswith("int") else NotImplemented
     return g.Less(g.where(g.Equal(input, 0), g.Reciprocal(input), input), 0)
 
 
-@onnx_form("reciprocal")
+@onnx_form(reciprocal)
 def _(g: Any, input: Any) -> Any:
     return g.Reciprocal(input) if input.dtype in ("float32", "float64") else NotImplemented
 
 
-@onnx_form("isinf")
+@onnx_form(isinf)
 def _(g: Any, input: Any) -> Any:
     return g.IsInf(input) if input.dtype in ("float32", "float64") else NotImplemented
 
 
-@onnx_form("frexp")
+@onnx_form(frexp)
 def _(g: Any, input: Any, **_: Any) -> Any:
     if input.dtype != "float32":
         return NotImplemented

@@ -13,6 +13,22 @@ import numpy as np
 from ...codegen import expr as ex
 from ..declare.onnx import onnx_form
 from ..declare.registry import REGISTRY
+from .integers import nextafter
+from .special import (
+    airy_ai,
+    bessel_j0,
+    bessel_j1,
+    bessel_y0,
+    bessel_y1,
+    erfcx,
+    igamma,
+    igammac,
+    log_ndtr,
+    ndtri,
+    polygamma,
+    spherical_bessel_j0,
+    zeta,
+)
 
 GAMMA = 0.57721566490153286
 
@@ -115,13 +131,13 @@ def _j(g: Any, size: Any, order: int) -> Any:
     return g.Where(g.LessOrEqual(size, _SMALL), near, far)
 
 
-@onnx_form("bessel_j0")
+@onnx_form(bessel_j0)
 def _(g: Any, input: Any) -> Any:
     (x,) = _wide(g, input)
     return _end(g, _j(g, g.Abs(x).of(x.shape), 0))
 
 
-@onnx_form("bessel_j1")
+@onnx_form(bessel_j1)
 def _(g: Any, input: Any) -> Any:
     (x,) = _wide(g, input)
     return _end(g, g.Mul(g.Sign(x), _j(g, g.Abs(x).of(x.shape), 1)))
@@ -147,17 +163,17 @@ def _y(g: Any, input: Any, order: int) -> Any:
     return _end(g, g.Where(g.Less(x, 0), g.number(math.nan, "float64"), found))
 
 
-@onnx_form("bessel_y0")
+@onnx_form(bessel_y0)
 def _(g: Any, input: Any) -> Any:
     return _y(g, input, 0)
 
 
-@onnx_form("bessel_y1")
+@onnx_form(bessel_y1)
 def _(g: Any, input: Any) -> Any:
     return _y(g, input, 1)
 
 
-@onnx_form("spherical_bessel_j0")
+@onnx_form(spherical_bessel_j0)
 def _(g: Any, input: Any) -> Any:
     (x,) = _wide(g, input)
     safe = g.Where(g.Equal(x, 0), g.number(1, "float64"), x)
@@ -270,7 +286,7 @@ for _name, _order, _scaled in (
     _declare_k(_name, _order, _scaled)
 
 
-@onnx_form("airy_ai")
+@onnx_form(airy_ai)
 def _(g: Any, input: Any) -> Any:
     """Its Maclaurin series within (-8, 3), K of order 1/3 above, waves below (DLMF 9.4, 9.6, 9.7)."""
     (x,) = _wide(g, input)
@@ -339,12 +355,12 @@ def _zeta(g: Any, x: Any, q: Any) -> Any:
     return g.Where(g.Equal(x, 1), endless, g.Where(g.Less(x, 1), nan, found))
 
 
-@onnx_form("zeta")
+@onnx_form(zeta)
 def _(g: Any, input: Any, other: Any) -> Any:
     return _end(g, _zeta(g, *_wide(g, input, other)))
 
 
-@onnx_form("polygamma")
+@onnx_form(polygamma)
 def _(g: Any, n: int, input: Any, **_: Any) -> Any:
     (x,) = _wide(g, input)
     if n == 0:
@@ -383,12 +399,12 @@ def _igamma(g: Any, input: Any, other: Any, upper: bool) -> Any:
     return _end(g, g.Where(g.Or(g.Less(a, 0), g.Less(x, 0)), nan, found))
 
 
-@onnx_form("igamma")
+@onnx_form(igamma)
 def _(g: Any, input: Any, other: Any) -> Any:
     return _igamma(g, input, other, False)
 
 
-@onnx_form("igammac")
+@onnx_form(igammac)
 def _(g: Any, input: Any, other: Any) -> Any:
     return _igamma(g, input, other, True)
 
@@ -409,12 +425,12 @@ def _single(g: Any, x: Any) -> Any:
     return g.cast(x, "float32").of(x.shape)
 
 
-@onnx_form("erfcx")
+@onnx_form(erfcx)
 def _(g: Any, x: Any) -> Any:
     return _end(g, g.express(_erfcx, _single(g, x)))
 
 
-@onnx_form("log_ndtr")
+@onnx_form(log_ndtr)
 def _(g: Any, x: Any) -> Any:
     def found(v: Any) -> Any:
         t = v * (-1 / math.sqrt(2))
@@ -448,7 +464,7 @@ _TAIL = (
 )
 
 
-@onnx_form("ndtri")
+@onnx_form(ndtri)
 def _(g: Any, x: Any) -> Any:
     """Acklam's rational approximations, to 1.2e-9."""
 
@@ -474,7 +490,7 @@ def _(g: Any, x: Any) -> Any:
     return _end(g, g.express(found, *_wide(g, x)))
 
 
-@onnx_form("nextafter")
+@onnx_form(nextafter)
 def _(g: Any, input: Any, other: Any) -> Any:
     """A step of just over half a unit in the last place is rounded to the next number (Rump, Zimmermann, Boldo and Melquiond 2009)."""
     if g.results[0].dtype != "float32":

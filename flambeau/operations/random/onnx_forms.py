@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..declare.onnx import is_value, onnx_form
+from .random import bernoulli, bernoulli_like, normal, rand, rand_like, randn, randn_like
 
 
 def _like(g: Any, kind: str, **options: float) -> Any:
@@ -15,12 +16,12 @@ def _like(g: Any, kind: str, **options: float) -> Any:
     return g.op(kind, g.expand(g.number(0, made.dtype), made.shape), **options)
 
 
-@onnx_form("rand", "rand_like")
+@onnx_form(rand, rand_like)
 def _(g: Any, *_: Any, **__: Any) -> Any:
     return _like(g, "RandomUniformLike")
 
 
-@onnx_form("randn", "randn_like")
+@onnx_form(randn, randn_like)
 def _(g: Any, *_: Any, **__: Any) -> Any:
     return _like(g, "RandomNormalLike")
 
@@ -35,7 +36,7 @@ def _(g: Any, self: Any, mean: float = 0.0, std: float = 1.0, **_: Any) -> Any:
     return _like(g, "RandomNormalLike", mean=float(mean), scale=float(std))
 
 
-@onnx_form("normal")
+@onnx_form(normal)
 def _(g: Any, mean: Any, std: Any = 1.0, size: Any = None, **_: Any) -> Any:
     drawn = _like(g, "RandomNormalLike")
     return NotImplemented if drawn is NotImplemented else g.Add(g.Mul(drawn, std), mean)
@@ -53,7 +54,7 @@ def _successes(g: Any, chance: Any) -> Any:
     return NotImplemented if drawn is NotImplemented else g.cast(g.Less(drawn, chance), g.results[0].dtype)
 
 
-@onnx_form("bernoulli")
+@onnx_form(bernoulli)
 def _(g: Any, input: Any, p: Any = None, **_: Any) -> Any:
     return _successes(g, input if p is None else g.number(p, input.dtype))
 
@@ -63,6 +64,6 @@ def _(g: Any, self: Any, p: Any = 0.5, **_: Any) -> Any:
     return _successes(g, g.cast(p, self.dtype) if is_value(p) else g.number(p, self.dtype))
 
 
-@onnx_form("bernoulli_like")
+@onnx_form(bernoulli_like)
 def _(g: Any, input: Any, p: float) -> Any:
     return _successes(g, g.number(p, input.dtype))

@@ -8,6 +8,12 @@ from typing import Any
 import numpy as np
 
 from ..declare.onnx import is_value, onnx_form
+from ..moving.searching import histc
+from .histograms import histogram_of_points
+from .moments import deviation, variance, variance_and_mean
+from .reductions import argmax, argmin, mean, prod
+from .scans import cummax, cummin, cumprod, cumsum, logcumsumexp
+from .softmax import log_softmax_of, softmax_of
 
 
 def _dims(dim: Any, rank: int) -> list[int]:
@@ -15,12 +21,12 @@ def _dims(dim: Any, rank: int) -> list[int]:
     return sorted(d % max(rank, 1) for d in dims)
 
 
-@onnx_form("softmax")
+@onnx_form(softmax_of)
 def _(g: Any, input: Any, dim: int, dtype: Any = None, **_: Any) -> Any:
     return _along(g, "Softmax", input, dim)
 
 
-@onnx_form("log_softmax")
+@onnx_form(log_softmax_of)
 def _(g: Any, input: Any, dim: int, dtype: Any = None, **_: Any) -> Any:
     return _along(g, "LogSoftmax", input, dim)
 
@@ -32,7 +38,7 @@ def _along(g: Any, kind: str, input: Any, dim: int) -> Any:
     return g.op(kind, x, axis=dim)
 
 
-@onnx_form("mean")
+@onnx_form(mean)
 def _(g: Any, input: Any, dim: Any = None, keepdim: bool = False, **_: Any) -> Any:
     dims = _dims(dim, input.rank) if input.rank else []
     if not dims or 0 in (input.shape[d] for d in dims):
@@ -50,11 +56,11 @@ def _extreme(kind: str) -> Any:
     return form
 
 
-onnx_form("argmax")(_extreme("ArgMax"))
-onnx_form("argmin")(_extreme("ArgMin"))
+onnx_form(argmax)(_extreme("ArgMax"))
+onnx_form(argmin)(_extreme("ArgMin"))
 
 
-@onnx_form("prod")
+@onnx_form(prod)
 def _(g: Any, input: Any, dim: Any = None, keepdim: bool = False, **_: Any) -> Any:
     dims = _dims(dim, input.rank) if input.rank else []
     return g.reduce("ReduceProd", g.cast(input, g.results[0].dtype), dims, keepdim)
@@ -86,12 +92,12 @@ def _of_variance(root: bool, both: bool) -> Any:
     return form
 
 
-onnx_form("variance")(_of_variance(False, False))
-onnx_form("deviation")(_of_variance(True, False))
-onnx_form("variance_and_mean")(_of_variance(False, True))
+onnx_form(variance)(_of_variance(False, False))
+onnx_form(deviation)(_of_variance(True, False))
+onnx_form(variance_and_mean)(_of_variance(False, True))
 
 
-@onnx_form("cumsum")
+@onnx_form(cumsum)
 def _(g: Any, input: Any, dim: int, **_: Any) -> Any:
     x = g.cast(input, g.results[0].dtype)
     return x if input.rank == 0 else g.CumSum(x, g.number(dim % input.rank, "int64"))
@@ -113,7 +119,7 @@ def _back(g: Any, found: Any, rank: int, dim: int) -> Any:
     return g.transpose(found.of(g.results[0].shape), [*order[:dim], rank - 1, *order[dim:]])
 
 
-@onnx_form("cumprod")
+@onnx_form(cumprod)
 def _(g: Any, input: Any, dim: int, **_: Any) -> Any:
     x = g.cast(input, g.results[0].dtype).of(input.shape)
     if not x.rank:
@@ -122,7 +128,7 @@ def _(g: Any, input: Any, dim: int, **_: Any) -> Any:
     return _back(g, g.reduce("ReduceProd", _running(g, x, d, 1), [x.rank]), x.rank, d)
 
 
-@onnx_form("logcumsumexp")
+@onnx_form(logcumsumexp)
 def _(g: Any, input: Any, dim: int, **_: Any) -> Any:
     if not input.rank:
         return input
@@ -151,11 +157,11 @@ def _extremes(largest: bool) -> Any:
     return form
 
 
-onnx_form("cummax")(_extremes(True))
-onnx_form("cummin")(_extremes(False))
+onnx_form(cummax)(_extremes(True))
+onnx_form(cummin)(_extremes(False))
 
 
-@onnx_form("histc")
+@onnx_form(histc)
 def _(g: Any, input: Any, bins: int = 100, min: float = 0, max: float = 0, **_: Any) -> Any:
     x = g.flat(input)
     low, high = g.number(min, x.dtype), g.number(max, x.dtype)
@@ -186,7 +192,7 @@ def _edges(g: Any, x: Any, bins: Any, limits: Any) -> Any:
     return g.op("Concat", inner, g.unsqueeze(high, [0]), axis=0).of((bins + 1,))
 
 
-@onnx_form("histogram_of_points")
+@onnx_form(histogram_of_points)
 def _(g: Any, input: Any, weight: Any, bins: Any, limits: Any, counts: Any, density: bool) -> Any:
     """Each point's box by how many edges are not beyond it; edges have to ascend."""
     if not input.floating or not math.prod(input.shape):

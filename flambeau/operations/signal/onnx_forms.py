@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..declare.onnx import onnx_form
+from .spectral import fft_c2c, fft_c2r, fft_r2c
 
 
 def _transformed(g: Any, x: Any, axis: int, **options: int) -> Any:
@@ -29,13 +30,13 @@ def _all(g: Any, x: Any, rank: int, dims: Any, sizes: Any, forward: bool, scale:
     return _scaled(g, x, scale)
 
 
-@onnx_form("fft_c2c", pairs=True)
+@onnx_form(fft_c2c, pairs=True)
 def _(g: Any, input: Any, dims: Any, scale: float, forward: bool) -> Any:
     found = _all(g, g.as_floats(input), input.rank, dims, input.shape, forward, scale)
     return g.as_complex(found, input.dtype)
 
 
-@onnx_form("fft_r2c", pairs=True)
+@onnx_form(fft_r2c, pairs=True)
 def _(g: Any, input: Any, dims: Any, scale: float, n: int, onesided: bool) -> Any:
     rank, rest = input.rank, list(dims[:-1])
     x = g.op("Unsqueeze", input, [-1])
@@ -43,7 +44,7 @@ def _(g: Any, input: Any, dims: Any, scale: float, n: int, onesided: bool) -> An
     return g.as_complex(_all(g, x, rank, rest, input.shape, True, scale), g.results[0].dtype)
 
 
-@onnx_form("fft_c2r", pairs=True)
+@onnx_form(fft_c2r, pairs=True)
 def _(g: Any, input: Any, dims: Any, scale: float, n: int) -> Any:
     """The conjugates that are left out put behind, and the real parts of what comes out."""
     rank, axis = input.rank, dims[-1] % input.rank
