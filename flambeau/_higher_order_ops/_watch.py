@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 # Called with the function and its arguments as it was called; the answer is the call's result.
-Watcher = Callable[[Callable[..., Any], tuple], Any]
+Watcher = Callable[[Callable[..., Any], tuple, dict[str, Any]], Any]
 
 _watchers: dict[int, Watcher] = {}  # by thread
 

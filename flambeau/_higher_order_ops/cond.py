@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .._symbols.sizes import graph_recorder
+from .._symbols.numbers import SymBool, SymNumber
 from .._tensor import Tensor
 from ._trees import check_callable, operands_of, truth
 from ._watch import watcher
@@ -23,12 +23,11 @@ def cond(pred: Any, true_fn: Callable, false_fn: Callable, operands: Sequence[An
     >>> flambeau.cond(x.sum() > 0, lambda x: x.cos(), lambda x: x * 2, (x,))
     tensor([ 2., -4.])
     """
-    if (recorder := graph_recorder()) is not None:
-        return recorder.higher_order("cond", cond, pred, true_fn, false_fn, operands)
     check_callable("cond", true_fn=true_fn, false_fn=false_fn)
     if not isinstance(operands, (tuple, list)):
         raise RuntimeError(f"cond(): expected operands to be a tuple or list, got {type(operands).__name__}")
-    operands_of("cond", "operands", operands, (bool, int, float))
-    if (told := watcher()) is not None and isinstance(pred, Tensor) and pred.numel() == 1:
-        return told(cond, (pred, true_fn, false_fn, operands))
+    operands_of("cond", "operands", operands, (bool, int, float, SymNumber))
+    decided = isinstance(pred, Tensor) and pred.numel() == 1 or isinstance(pred, SymBool)  # by a value
+    if decided and (told := watcher()) is not None:
+        return told(cond, (pred, true_fn, false_fn, operands), {})
     return (true_fn if truth("cond", "pred", pred) else false_fn)(*operands)

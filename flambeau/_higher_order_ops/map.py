@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from .._symbols.sizes import graph_recorder
 from ._trees import along, check_callable, check_same, stacked, tree_unflatten
 from ._watch import watcher
 
@@ -20,12 +19,10 @@ def map(f: Callable, xs: Any, *args: Any) -> Any:  # noqa: A001
     >>> _higher_order_ops.map(lambda x, y: x.sum() * y, flambeau.ones(3, 2), flambeau.tensor(2.0))
     tensor([4., 4., 4.])
     """
-    if (recorder := graph_recorder()) is not None:
-        return recorder.higher_order("map", map, f, xs, *args)
     check_callable("map", f=f)
-    leaves, form, size = along("map", xs, 0)
     if (told := watcher()) is not None:
-        return told(map, (f, xs, args))
+        return told(map, (f, xs, *args), {})
+    leaves, form, size = along("map", xs, 0)
     results = [f(tree_unflatten([leaf[k] for leaf in leaves], form), *args) for k in range(size)]
     for other in results[1:]:
         check_same("map", "the value of f", results[0], other)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from .._symbols.sizes import graph_recorder
 from ._trees import along, check_callable, check_same, operands_of, stacked, tree_unflatten
 from ._watch import watcher
 
@@ -22,13 +21,11 @@ def scan(combine_fn: Callable, init: Any, xs: Any, *, dim: int = 0, reverse: boo
     >>> scan(lambda c, x: (c + x, c * x), flambeau.tensor(0.0), flambeau.tensor([1.0, 2.0, 3.0]))
     (tensor(6.), tensor([0., 2., 9.]))
     """
-    if (recorder := graph_recorder()) is not None:
-        return recorder.higher_order("scan", scan, combine_fn, init, xs, dim=dim, reverse=reverse)
     check_callable("scan", combine_fn=combine_fn)
     operands_of("scan", "init", init)
-    leaves, form, size = along("scan", xs, dim)
     if (told := watcher()) is not None:
-        return told(scan, (combine_fn, init, xs, dim, reverse))
+        return told(scan, (combine_fn, init, xs), {"dim": dim, "reverse": reverse})
+    leaves, form, size = along("scan", xs, dim)
     carry, found = init, []
     for k in reversed(range(size)) if reverse else range(size):
         pair = combine_fn(carry, tree_unflatten([leaf.select(dim, k) for leaf in leaves], form))

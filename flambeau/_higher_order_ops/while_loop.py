@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .._symbols.sizes import graph_recorder
 from ._trees import check_callable, check_same, operands_of, truth
 from ._watch import watcher
 
@@ -22,8 +21,6 @@ def while_loop(cond_fn: Callable, body_fn: Callable, carried_inputs: Sequence[An
     >>> while_loop(lambda n, x: n < 3, lambda n, x: (n + 1, x * 2), (flambeau.tensor(0), flambeau.ones(2)))
     (tensor(3), tensor([8., 8.]))
     """
-    if (recorder := graph_recorder()) is not None:
-        return recorder.higher_order("while_loop", while_loop, cond_fn, body_fn, carried_inputs)
     check_callable("while_loop", cond_fn=cond_fn, body_fn=body_fn)
     if not isinstance(carried_inputs, (tuple, list)):
         raise RuntimeError(
@@ -32,7 +29,7 @@ def while_loop(cond_fn: Callable, body_fn: Callable, carried_inputs: Sequence[An
     carried = tuple(carried_inputs)
     operands_of("while_loop", "carried_inputs", carried, (bool, int, float))
     if (told := watcher()) is not None:
-        return told(while_loop, (cond_fn, body_fn, carried))
+        return told(while_loop, (cond_fn, body_fn, carried), {})
     while truth("while_loop", "the value of cond_fn", cond_fn(*carried)):
         after = body_fn(*carried)
         after = tuple(after) if isinstance(after, (tuple, list)) else (after,)

@@ -39,12 +39,6 @@ class Recording(threading.local):
 RECORDING = Recording()
 
 
-def graph_recorder() -> Any:
-    """Who records this thread's calls with their branches, so that `cond` and its kin are steps; None where nobody does."""
-    tracer = RECORDING.tracer
-    return None if tracer is None or tracer.is_jit or not tracer.is_on() else tracer
-
-
 class SymSize(Size):
     """The shape of a tensor while a program is recorded."""
 

@@ -65,7 +65,9 @@ EXP_RANGE = {"float32": (-104.0, 89.0), "float64": (-746.0, 710.0)}  # outside: 
 @expansion
 def exp(x: Expr) -> Expr:
     lowest, highest = EXP_RANGE[x.dtype]
-    vanishes = x < lowest  # computed of 0 in its place: products that underflow take some processors a hundred cycles
+    vanishes = (
+        x < lowest
+    )  # computed of 0 in its place: products that underflow take some processors a hundred cycles
     shifted, r, _ = reduce_by_ln2(where(vanishes, 0.0, where(x > highest, highest, x)))
     return where(vanishes, 0.0, scaled(fma(r * r, poly(r, "exp"), r) + 1.0, shifted))
 

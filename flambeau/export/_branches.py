@@ -6,6 +6,10 @@ import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from .._higher_order_ops.cond import cond
+from .._higher_order_ops.map import map as mapping
+from .._higher_order_ops.scan import scan
+from .._higher_order_ops.while_loop import while_loop
 from .._symbols.environment import Known
 from .._symbols.numbers import SymBool, SymNumber
 from ..core.base.tensor import TensorBase
@@ -34,11 +38,9 @@ class Branch(NamedTuple):
     captured: list[Node]  # nodes outside that it reads beside its operands
 
 
-def record_call(recorder: Recorder, name: str, run: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """A call of a function of `_higher_order_ops` as a node, whose result `run` gives for the example."""
-    return {"cond": _cond, "while_loop": _while_loop, "map": _map, "scan": _scan}[name](
-        recorder, run, *args, **kwargs
-    )
+def record_call(recorder: Recorder, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """A call of a function of `_higher_order_ops` as a node; its result is the function's own for the example."""
+    return _RECORDED[function](recorder, function, *args, **kwargs)
 
 
 # --- functions as graphs ------------------------------
@@ -352,3 +354,6 @@ def _scan(
     carry = tree_unflatten(list(found[: len(start)]), start_form)
     ys_flat = [y.flip(0) if reverse else y for y in found[len(start) :]]
     return carry, tree_unflatten(ys_flat, count[0])
+
+
+_RECORDED: dict[Any, Callable[..., Any]] = {cond: _cond, while_loop: _while_loop, mapping: _map, scan: _scan}

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from .._higher_order_ops._watch import watched
 from .._symbols.environment import Symbols
 from .._symbols.numbers import SymNumber
 from .._symbols.sizes import RECORDING, unwatch_sizes, watch_sizes
@@ -61,7 +62,7 @@ class Recorder(Worlds):
 
     def __init__(self, symbols: Symbols, attributes: Mapping[int, tuple[Any, str, str]]) -> None:
         super().__init__(symbols, attributes)
-        self.mode = _Mode(self)
+        self.mode, self.watching = _Mode(self), watched(self.control_flow)
 
     def __enter__(self) -> Recorder:
         if RECORDING.tracer is not None:
@@ -70,17 +71,22 @@ class Recorder(Worlds):
         RECORDING.tracer = self
         self.recording.__enter__()
         self.mode.__enter__()
+        self.watching.__enter__()
         return self
 
     def __exit__(self, *exception: Any) -> None:
+        self.watching.__exit__(*exception)
         self.mode.__exit__(*exception)
         self.recording.__exit__(*exception)
         RECORDING.tracer = None
         unwatch_sizes()
 
-    def higher_order(self, name: str, run: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    def control_flow(self, function: Callable[..., Any], args: tuple, kwargs: dict[str, Any]) -> Any:
         """A call of `cond` and its kin, whose functions become graphs."""
-        return record_call(self, name, run, *args, **kwargs)
+        if self.is_on():
+            return record_call(self, function, *args, **kwargs)
+        with watched(None):
+            return function(*args, **kwargs)
 
     # --- calls ------------------------------
     def step(self, name: str, overload: str, *args: Any, **kwargs: Any) -> Any:

@@ -52,9 +52,9 @@ class Flow:
         raise NotImplementedError
 
 
-def taken(function: Callable[..., Any], args: tuple) -> Any:
+def taken(function: Callable[..., Any], args: tuple, kwargs: dict[str, Any]) -> Any:
     """The answer to a call of one of these functions while a program is recorded."""
-    flow = _KINDS[function](*args)
+    flow = _KINDS[function](*args, **kwargs)
     found = controlled(flow, flow.tensors)
     return tree_unflatten(list(found), flow.form)
 
@@ -249,7 +249,7 @@ def _scan(combine_fn: Callable, init: Any, xs: Any, dim: int, reverse: bool) -> 
     )
 
 
-def _map(f: Callable, xs: Any, args: tuple) -> Flow:
+def _map(f: Callable, xs: Any, *args: Any) -> Flow:
     return Slices("map", lambda: mapping(f, xs, *args), lambda _, x: f(x, *args), (), xs, 0, False)
 
 
