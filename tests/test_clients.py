@@ -109,7 +109,7 @@ layers = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.BatchNorm1d(3), tor
 counted, log = torch.nn.Linear(3, 1), []
 counted.register_forward_hook(lambda module, args, out: log.append(1))
 looks = torch.nn.Linear(1, 1)
-looks.forward = lambda x: x + 1 if x.sum() > 0 else x
+looks.forward = lambda x: x + 1 if x.sum().item() > 0 else x
 for _ in range(2):
     x = counted(layers(torch.ones(4, 3)))
     torch.nn.functional.mse_loss(looks(x), x.detach()).backward()
