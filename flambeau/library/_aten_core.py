@@ -132,6 +132,15 @@ step("_unsafe_index_put(Tensor self, Tensor?[] indices, Tensor values, bool accu
 step("nonzero_numpy(Tensor self) -> Tensor[]")(lambda x: list(x.nonzero(as_tuple=True)))
 
 
+step(
+    "_lu_with_info(Tensor self, bool pivot=True, bool check_errors=True) -> (Tensor LU, Tensor pivots, Tensor info)"
+)(
+    lambda x, pivot=True, check_errors=True: tuple(
+        names()["linalg_lu_factor_ex"](x, pivot=pivot, check_errors=check_errors)
+    )
+)
+
+
 # --- losses ------------------------------
 def _nll(x, target, weight, reduction, ignore_index):
     """The loss, and the weights of the targets together."""
