@@ -36,9 +36,13 @@ class Branch(NamedTuple):
 
 def record_call(recorder: Recorder, name: str, run: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """A call of a function of `_higher_order_ops` as a node, whose result `run` gives for the example."""
-    return {"cond": _cond, "while_loop": _while_loop, "map": _map, "scan": _scan}[name](
-        recorder, run, *args, **kwargs
-    )
+    functions: dict[str, Callable[..., Any]] = {
+        "cond": _cond,
+        "while_loop": _while_loop,
+        "map": _map,
+        "scan": _scan,
+    }
+    return functions[name](recorder, run, *args, **kwargs)
 
 
 # --- functions as graphs ------------------------------
