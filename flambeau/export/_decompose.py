@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from .._symbols.expressions import Expr
+from ..core.base.callbacks import set_callback
 from ..fx.graph import Graph
 from ..fx.node import Node
 from ..library._targets import target
@@ -354,3 +355,6 @@ def _step(graph: Graph, node: Node, before: Node) -> Node:
     node.replace_all_uses_with(made)
     graph.erase_node(node)
     return made
+
+
+set_callback("run_decompositions", run_decompositions)
