@@ -357,4 +357,4 @@ def _step(graph: Graph, node: Node, before: Node) -> Node:
     return made
 
 
-set_callback("decomposed_program", run_decompositions)
+set_callback("run_decompositions", run_decompositions)

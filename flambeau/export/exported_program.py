@@ -293,7 +293,7 @@ class ExportedProgram:
         >>> [str(s) for s in program.run_decompositions().graph_signature.output_specs][:2]
         ["getitem_3: BUFFER_MUTATION target='running_mean'", "getitem_4: BUFFER_MUTATION target='running_var'"]
         """
-        return callbacks["decomposed_program"](self, decomp_table)
+        return callbacks["run_decompositions"](self, decomp_table)
 
     def _get_flat_args_with_check(self, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, TreeSpec]:
         """The leaves of a call's arguments, checked, and their structure."""
