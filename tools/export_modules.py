@@ -3,7 +3,7 @@
 
     python tools/export_modules.py                 # all, float32, in train and eval mode
     python tools/export_modules.py --only Conv -v
-    python tools/export_modules.py --dynamic       # the first dimension of each input that the module lets vary is Dim.AUTO
+    python tools/export_modules.py --dynamic       # the first dimensions are Dim.AUTO; run for other sizes, too
 
 A record passes where each of its cases that the library runs gives the same bits, and the same buffers afterwards.  PyTorch must be
 installed, whose test inputs these are.
@@ -102,6 +102,56 @@ def shapes_of(args, kwargs):
     return [pytree.tree_map(one, x) for x in args] + [pytree.tree_map(one, v) for v in kwargs.values()]
 
 
+def longer(program, args):
+    """The arguments with one more in each first dimension that varies; None where nothing does."""
+    symbols = {}
+    for node, x in zip(
+        [n for n in program.graph.nodes if n.op == "placeholder"][-len(pytree.tree_leaves(args)) :],
+        pytree.tree_leaves(args),
+    ):
+        if isinstance(x, ours.Tensor) and x.dim() and not isinstance(node.meta["val"].shape[0], int):
+            symbols[id(x)] = int(x.shape[0]) + 1
+    if not symbols:
+        return None
+
+    def one(x):
+        return (
+            x.index_select(0, ours.arange(symbols[id(x)]) % x.shape[0])
+            if id(x) in symbols
+            else copy.deepcopy(x)
+        )
+
+    return pytree.tree_map(one, args)
+
+
+OTHER = Counter()
+
+
+def check_other(program, run, module, args, before):
+    """The program with other sizes against the module: the same bits, or a refusal of what was not exported."""
+    other = longer(program, args)
+    if other is None:
+        return
+    module.load_state_dict(before)
+    try:
+        ours.manual_seed(3)
+        wanted = copy.deepcopy(module)(*copy.deepcopy(other))
+    except Exception:
+        OTHER["the module itself fails"] += 1
+        return
+    try:
+        ours.manual_seed(3)
+        found = run(*copy.deepcopy(other))
+    except (AssertionError, RuntimeError) as error:
+        if "Guard" not in str(error):
+            raise
+        OTHER["refused"] += 1
+        return
+    if told := same(found, wanted):
+        raise AssertionError(f"with other sizes {told}")
+    OTHER["the same"] += 1
+
+
 def check(info, case, mode, dynamic):
     module = module_of(info, case, mode)
     args = across(tuple(case.forward_input.args))
@@ -117,6 +167,7 @@ def check(info, case, mode, dynamic):
         eager = copy.deepcopy(module)
         ours.manual_seed(3)
         wanted = eager(*copy.deepcopy(args), **copy.deepcopy(kwargs))
+    before = copy.deepcopy(module.state_dict())
     program = ours.export.export(
         module, args, kwargs, dynamic_shapes=shapes_of(args, kwargs) if dynamic and not kwargs else None
     )
@@ -130,6 +181,8 @@ def check(info, case, mode, dynamic):
     for name, value in run.state_dict().items():
         if name in state and (told := same(value, state[name])):
             raise AssertionError(f"{name} afterwards: {told}")
+    if dynamic and not kwargs:
+        check_other(program, run, module, args, before)
 
 
 def main():
@@ -166,6 +219,8 @@ def main():
             )
     for cause, count in causes.items():
         print(f"not tried ({count}): {cause}")
+    if OTHER:
+        print("with other sizes: " + ", ".join(f"{count} {what}" for what, count in OTHER.items()))
     print(f"{len(passed)} of {len(passed) + len(failed)} records pass")
 
 

@@ -292,12 +292,17 @@ class Symbols:
         """That of the example."""
         return bool(outcome.value)
 
-    def require_equal(self, n: SymNumber) -> None:
+    def demanded(self, outcome: SymBool, message: str | None) -> None:
+        """RuntimeError where it does not hold for the example."""
+        if not outcome.value:
+            raise RuntimeError(message or "Expected cond to be True, but got False.")
+
+    def require_equal(self, number: SymNumber) -> None:
         """A number that nobody records may be taken as that of the example."""
 
-    def shown(self, n: SymNumber) -> str:
+    def shown(self, number: SymNumber) -> str:
         """The expression."""
-        return str(n.name)
+        return str(number.name)
 
 
 def _of_extreme(e: Expr) -> tuple[Expr, str] | None:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from ..core.base import display
 
-Number = int | float  # a bound may be infinite
+Number = float  # a bound, which may be infinite
 Ranges = Mapping[str, tuple[Number, Number]]
 
 
@@ -25,7 +25,7 @@ class Call(NamedTuple):
     def value(self, sizes: Mapping[str, int]) -> int:
         """The number for given sizes; ZeroDivisionError where it has none."""
         a, b = (e.value(sizes) for e in self.args)
-        return _COMPUTED[self.kind](a, b)
+        return _computed(self.kind, a, b)
 
     def __str__(self) -> str:
         a, b = self.args
@@ -37,7 +37,12 @@ class Call(NamedTuple):
         )
 
 
-_COMPUTED = {"floordiv": lambda a, b: a // b, "mod": lambda a, b: a % b, "min": min, "max": max}
+def _computed(kind: str, a: int, b: int) -> int:
+    if kind in ("min", "max"):
+        return min(a, b) if kind == "min" else max(a, b)
+    return a // b if kind == "floordiv" else a % b
+
+
 Atom = str | Call
 Product = tuple[Atom, ...]  # sorted; () is the number one
 
@@ -264,7 +269,7 @@ def call(kind: str, a: Expr, b: Expr) -> Expr:
     """`floordiv`, `mod`, `min` or `max` of two expressions, in simpler terms where there are any."""
     x, y = a.constant(), b.constant()
     if x is not None and y is not None and not (y == 0 and kind in ("floordiv", "mod")):
-        return number(_COMPUTED[kind](x, y))
+        return number(_computed(kind, x, y))
     if kind in ("min", "max"):
         if a == b:
             return a
@@ -346,7 +351,8 @@ def _parsed(node: ast.expr) -> Expr:
         return -_parsed(node.operand)
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow) and isinstance(node.right, ast.Constant):
         found, base = number(1), _parsed(node.left)
-        for _ in range(min(int(node.right.value), 16)):
+        power = node.right.value
+        for _ in range(min(power if isinstance(power, int) else 1, 16)):
             found = found * base
         return found
     if isinstance(node, ast.BinOp):

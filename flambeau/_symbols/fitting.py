@@ -50,8 +50,8 @@ def fitted(
         if all(b) and _each(a, b, lambda p, q: p // q) == values:
             return x // y
     for of, e in known.items():
-        if (found := _floored(values, of, e, more)) is not None:
-            return found
+        if (floored := _floored(values, of, e, more)) is not None:
+            return floored
     return _extreme(values, known)
 
 

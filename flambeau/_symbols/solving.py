@@ -82,6 +82,10 @@ def _check(symbols: Symbols, fact: Fact, works: Works, name: str) -> bool:
     return bool(varied) and _holds(trial, works, sorted(varied))
 
 
+def _fact(e: Expr, relation: str, why: str) -> Fact:
+    return lambda s: s.learn(e, relation, why)
+
+
 def _facts(symbols: Symbols, name: str, sizes: Sequence[Expr], works: Works, why: str) -> Iterator[Fact]:
     hints = symbols.hints()
     own = [e for e in dict.fromkeys(sizes) if name in e.symbols()]
@@ -89,19 +93,19 @@ def _facts(symbols: Symbols, name: str, sizes: Sequence[Expr], works: Works, why
     for e in own:
         for other in others:
             if e.value(hints) == other.value(hints):
-                yield lambda s, d=e - other: s.learn(d, "eq", why)
+                yield _fact(e - other, "eq", why)
     for e, other in [(a, b) for a in own for b in own if a is not b]:
         if e.value(hints) == other.value(hints):
-            yield lambda s, d=e - other: s.learn(d, "eq", why)
+            yield _fact(e - other, "eq", why)
     low, high = _ends(symbols, name, works)
     if low is not None:
-        yield lambda s: s.learn(symbol(name) - low, "ge", why)
+        yield _fact(symbol(name) - low, "ge", why)
     if high is not None:
-        yield lambda s: s.learn(symbol(name) - high, "le", why)
+        yield _fact(symbol(name) - high, "le", why)
     for e in own:
         hint = e.value(hints)
         for k in (k for k in range(2, min(hint, 4096) + 1) if hint % k == 0):
-            yield lambda s, d=e % k: s.learn(d, "eq", why)
+            yield _fact(e % k, "eq", why)
     if low is not None and high is not None:
         yield lambda s: (s.learn(symbol(name) - low, "ge", why), s.learn(symbol(name) - high, "le", why))
 

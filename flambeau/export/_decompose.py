@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from .._symbols.expressions import Expr
+from ..core.base.callbacks import set_callback
 from ..fx.graph import Graph
 from ..fx.node import Node
 from ..library._targets import target
@@ -130,7 +131,7 @@ def run_decompositions(
 
 def _example(program: ExportedProgram) -> tuple[tuple, dict[str, Any], Any]:
     """Arguments that the program takes, and which of their sizes vary."""
-    spec = program.call_spec.in_spec
+    spec = program._in_spec()
     nodes = [
         n
         for n, s in zip(program._placeholders(), program.graph_signature.input_specs)
@@ -188,9 +189,9 @@ def _dim(e: Any, labels: Mapping[str, Dim]) -> Any:
 
 def _keep(program: ExportedProgram, made: ExportedProgram) -> None:
     """Let the kinds and names of inputs be those of the program."""
-    before = {s.target: s for s in program.graph_signature.input_specs if s.target is not None}
+    before = {str(s.target): s for s in program.graph_signature.input_specs if s.target is not None}
     for spec in made.graph_signature.input_specs:
-        known = before.get(spec.target)
+        known = before.get(str(spec.target))
         if known is not None:
             spec.kind, spec.persistent = known.kind, known.persistent
             if known.kind is InputKind.CONSTANT_TENSOR or known.persistent is False:
@@ -354,3 +355,6 @@ def _step(graph: Graph, node: Node, before: Node) -> Node:
     node.replace_all_uses_with(made)
     graph.erase_node(node)
     return made
+
+
+set_callback("run_decompositions", run_decompositions)

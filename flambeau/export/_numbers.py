@@ -62,8 +62,7 @@ class Numbers(Nodes):
         """What a tensor answers of its sizes."""
         found = self.traced(t)
         if what == "numel":
-            sizes = [self.asked("size", t, d, n) for d, n in enumerate(TensorBase.shape.__get__(t))]
-            return math.prod(sizes)
+            return math.prod([self.asked("size", t, d, n) for d, n in enumerate(TensorBase.shape.__get__(t))])
         if what == "storage_offset":
             return value
         sizes = found.value.shape if what == "size" else found.value.strides

@@ -294,7 +294,7 @@ def _at(spec: Any, path: Sequence[Any], name: str) -> Any:
     for key in path:
         if spec is None:
             return None
-        at = (
+        at: Any = (
             key.key
             if isinstance(key, MappingKey)
             else key.idx

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from .._tensor import Tensor
 from ..core.base import display
+from ..core.base.callbacks import callbacks
 from ..fx._code import CodeGen
 from ..fx._lazy_graph_module import _LazyGraphModule
 from ..fx.graph import Graph
@@ -292,9 +293,7 @@ class ExportedProgram:
         >>> [str(s) for s in program.run_decompositions().graph_signature.output_specs][:2]
         ["getitem_3: BUFFER_MUTATION target='running_mean'", "getitem_4: BUFFER_MUTATION target='running_var'"]
         """
-        from ._decompose import run_decompositions
-
-        return run_decompositions(self, decomp_table)
+        return callbacks["run_decompositions"](self, decomp_table)
 
     def _get_flat_args_with_check(self, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, TreeSpec]:
         """The leaves of a call's arguments, checked, and their structure."""

@@ -94,6 +94,26 @@ def _unique_consecutive(x, return_inverse=False, return_counts=False, dim=None):
     return _all_three(found, return_inverse, return_counts)
 
 
+@overload(
+    "to.dtype_layout(Tensor(a) self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, "
+    "bool non_blocking=False, bool copy=False, MemoryFormat? memory_format=None) -> Tensor(a)"
+)
+def _to(
+    x,
+    dtype=None,
+    layout=None,
+    device=None,
+    pin_memory=None,
+    non_blocking=False,
+    copy=False,
+    memory_format=None,
+):
+    if layout not in (None, x.layout):
+        raise NotImplementedError(f"to(): a copy in layout {layout} is made by to_sparse and its kin")
+    given = {} if memory_format is None else {"memory_format": memory_format}
+    return x.to(dtype=dtype, device=device, non_blocking=non_blocking, copy=copy, **given)
+
+
 # --- products and transforms ------------------------------
 overload("cdist(Tensor x1, Tensor x2, float p=2, int? compute_mode=None) -> Tensor")(
     lambda a, b, p=2.0, compute_mode=None: names()["cdist"](a, b, p)

@@ -103,8 +103,10 @@ def _written(name: str) -> Any:
     return lambda x, **options: x.copy_(names()[name](x, **options))
 
 
-for _name in ("hardsigmoid", "hardswish", "mish", "silu"):
-    step(f"{_name}_(Tensor(a!) self) -> Tensor(a!)")(_written(_name))
+step("hardsigmoid_(Tensor(a!) self) -> Tensor(a!)")(_written("hardsigmoid"))
+step("hardswish_(Tensor(a!) self) -> Tensor(a!)")(_written("hardswish"))
+step("mish_(Tensor(a!) self) -> Tensor(a!)")(_written("mish"))
+step("silu_(Tensor(a!) self) -> Tensor(a!)")(_written("silu"))
 step("gelu_(Tensor(a!) self, *, str approximate='none') -> Tensor(a!)")(_written("gelu"))
 for _sign, _name in (("and", "bitwise_and"), ("or", "bitwise_or"), ("xor", "bitwise_xor")):
     for _kind in ("Tensor", "Scalar"):
@@ -130,6 +132,15 @@ step("_unsafe_index_put(Tensor self, Tensor?[] indices, Tensor values, bool accu
     lambda x, indices, values, accumulate=False: names()["index_put"](x, indices, values, accumulate)
 )
 step("nonzero_numpy(Tensor self) -> Tensor[]")(lambda x: list(x.nonzero(as_tuple=True)))
+
+
+step(
+    "_lu_with_info(Tensor self, bool pivot=True, bool check_errors=True) -> (Tensor LU, Tensor pivots, Tensor info)"
+)(
+    lambda x, pivot=True, check_errors=True: tuple(
+        names()["linalg_lu_factor_ex"](x, pivot=pivot, check_errors=check_errors)
+    )
+)
 
 
 # --- losses ------------------------------

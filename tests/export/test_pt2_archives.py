@@ -407,3 +407,26 @@ def test_sample_inputs_of_unknown_classes_are_left_out():
         program = export.load(file)
     assert program.example_inputs is None and "sample inputs are left out" in str(seen[0].message)
     Expected("mlp").check(program.module())
+
+
+class Named(flambeau.nn.Module):
+    """Modules under names that are no identifiers, and operators of bits."""
+
+    def __init__(self):
+        super().__init__()
+        self.add_module("block-0", flambeau.nn.Linear(3, 3))
+        self.add_module("self", flambeau.nn.Linear(3, 3))
+
+    def forward(self, x, mask):
+        y = self.get_submodule("self")(self.get_submodule("block-0")(x))
+        return y.masked_fill(mask & (x > 0), 0.0)
+
+
+def test_names_and_operators_of_programs_of_ours():
+    net = Named()
+    x, mask = flambeau.randn(4, 3), flambeau.randn(4, 3) > 0
+    program = export.load(saved(export.export(net, (x, mask))))
+    assert set(program.state_dict) == set(net.state_dict())
+    module = program.module()
+    assert flambeau.equal(module(x, mask), net(x, mask))
+    assert flambeau.equal(copy.deepcopy(module)(x, mask), net(x, mask))

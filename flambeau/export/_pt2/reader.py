@@ -35,7 +35,7 @@ _OPERATORS = (
 ).split()
 _MATH = {f.__name__: f for f in (math.trunc, math.floor, math.ceil, math.sqrt)}
 _NUMBERS = [name for name in numbers.__all__ if name.startswith("sym_")]
-_TAKEN = frozenset(dir(Module())) | frozenset(dir(GraphModule)) | {"graph", "meta", "self"}
+_TAKEN = frozenset(dir(Module())) | frozenset(dir(GraphModule)) | {"graph", "meta"}
 POSITIONAL, KEYWORD = 1, 2
 
 
