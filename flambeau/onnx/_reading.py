@@ -228,7 +228,7 @@ def _is_free(part: str) -> bool:
     return is_plain and not part.startswith("_") and not keyword.iskeyword(part) and part not in _TAKEN
 
 
-_TAKEN = {n for n in (*dir(LoadedModel), *vars(LoadedModel({}, Graph()))) if not n.startswith("__")}
+_TAKEN = {*dir(LoadedModel), "training", "meta"}  # attributes of the module itself
 
 
 class Reader:
