@@ -24,11 +24,12 @@ from ._messages import (
     SparseMessage,
     TensorMessage,
 )
-from ._operators.declare import Operator, dtype_of, found_operator, operator_of
+from ._operators.declare import ON_NUMBERS, Operator, dtype_of, found_operator, operator_of
 from ._tensors import Folder, dense_of, tensor_of
 from .errors import OnnxFormatError, OnnxLoadError
 
 MOST_NODES = 200_000  # with those of functions where they are called
+_DEEPEST = 50  # operators between a shape and where its sizes are read
 _LONGEST_LIST = 4096  # elements of constants that become lists of ints
 _BAD = re.compile(r"[^0-9A-Za-z_]+")
 _KINDS = {
@@ -82,6 +83,8 @@ class Scope:
     def __init__(self, target: Target, outer: Scope | None = None) -> None:
         self.target, self.outer = target, outer
         self.items: dict[str, Node | Held | None] = {}
+        self.makers: dict[str, tuple[Operator, NodeMessage, dict[str, Any]]] = {}
+        self.numbers: dict[str, tuple[Any, int] | None] = {}  # values as lists of ints, and their ranks
 
     def define(self, name: str, item: Node | Held | None) -> None:
         if name in self.items:
@@ -122,6 +125,9 @@ class Target:
         self.from_outside: dict[str, Node] = {}
         self.last_input: Node | None = None
         self.inputs: set[str] = {"self"}
+        self.spare: list[
+            Node
+        ] = []  # what is left out where nothing reads it: tensors of what is read as ints
 
     def input(self, name: str, is_optional: bool = False) -> Node:
         """A new argument, behind those that are there; one that is optional may be left out."""
@@ -156,7 +162,10 @@ class Target:
                 self.root[name] = value
                 if not held.is_weight:
                     self.passing.add(name)
-            self.read[held] = self.graph.create_node("get_attr", name, name=plain(name, "p"))
+            node = self.graph.create_node("get_attr", name, name=plain(name, "p"))
+            self.read[held] = node
+            if not isinstance(self.root[name], Parameter):
+                self.spare.append(node)
         return self.read[held]
 
     def attribute(self, name: str) -> str:
@@ -188,9 +197,13 @@ class Target:
         return self._heads
 
     def finished(self, outputs: Sequence[Node | None], several: bool) -> LoadedModel:
+        for node in reversed(self.spare):
+            if not node.users and node not in outputs:
+                self.graph.erase_node(node)
         self.graph.output(tuple(outputs) if several or len(outputs) != 1 else outputs[0])
         made = LoadedModel(self.root, self.graph)
-        for name in self.passing:
+        kept = {str(n.target) for n in self.graph.nodes if n.op == "get_attr"}
+        for name in self.passing & kept:
             path, _, last = name.rpartition(".")
             owner = made.get_submodule(path) if path else made
             owner._non_persistent_buffers_set.add(last)
@@ -215,7 +228,7 @@ def _is_free(part: str) -> bool:
     return is_plain and not part.startswith("_") and not keyword.iskeyword(part) and part not in _TAKEN
 
 
-_TAKEN = {n for n in (*dir(LoadedModel), *vars(LoadedModel({}, Graph()))) if not n.startswith("__")}
+_TAKEN = {*dir(LoadedModel), "training", "meta"}  # attributes of the module itself
 
 
 class Reader:
@@ -413,6 +426,9 @@ class Reader:
             result = target.graph.create_node(
                 "call_function", found.function, tuple(args), kwargs, plain(name, "value")
             )
+        if found.function in ON_NUMBERS and node.output:
+            scope.makers[node.output[0]] = found, node, kwargs
+            target.spare.append(result)
         if not found.several:
             if any(node.output[1:]):
                 raise OnnxFormatError(f"{found.name} gives one result, and {len(node.output)} are named")
@@ -437,14 +453,44 @@ class Reader:
                     raise OnnxFormatError(f"the input '{parameter}' is missing")
                 args.append(None)
                 continue
-            held = scope.held(name) if parameter in found.ints else None
-            numbers = None if held is None else held.as_ints()
-            args.append(scope.node(name) if numbers is None else numbers)
+            numbers = self.numbers(scope, name) if parameter in found.ints else None
+            args.append(scope.node(name) if numbers is None else numbers[0])
         if len(args) < found.required:
             raise OnnxFormatError(f"the input '{found.inputs[len(args)]}' is missing")
         while not found.variadic and args and args[-1] is None:
             args.pop()
         return args
+
+    def numbers(self, scope: Scope, name: str, depth: int = 0) -> tuple[Any, int] | None:
+        """A value as a list of ints, and how many dimensions it has: of a constant, or the node that computes it of sizes."""
+        if name in scope.numbers:
+            return scope.numbers[name]
+        held = scope.held(name)
+        made = None
+        if held is not None:
+            known = held.as_ints()
+            made = None if known is None else (known, held.tensor.ndim)
+        elif name in scope.makers and depth < _DEEPEST:
+            made = self.computed_numbers(scope, name, depth)
+        scope.numbers[name] = made
+        return made
+
+    def computed_numbers(self, scope: Scope, name: str, depth: int) -> tuple[Any, int] | None:
+        found, node, kwargs = scope.makers[name]
+        rule = ON_NUMBERS[found.function]
+        if rule.of_tensor:
+            args, ranks = [scope.node(n) for n in node.input], []
+        else:
+            operands = [self.numbers(scope, n, depth + 1) for n in node.input]
+            if any(o is None or o[1] > 1 for o in operands):
+                return None
+            args, ranks = [o[0] for o in operands if o], [o[1] for o in operands if o]
+        rank = rule.rank(ranks, args)
+        if rank > 1:
+            return None
+        hint = f"{plain(name, 'value')}_numbers"
+        made = scope.target.graph.create_node("call_function", rule.function, tuple(args), kwargs, hint)
+        return made, rank
 
     def options(
         self,

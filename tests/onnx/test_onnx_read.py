@@ -8,6 +8,7 @@ import pickle
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
@@ -285,3 +286,79 @@ def test_options_of_other_exporters(x):
             torch.onnx.export(nn.ReLU(), (x,), **{name: True})
     with pytest.raises(NotImplementedError, match="custom_translation_table"):
         torch.onnx.export(nn.ReLU(), (x,), custom_translation_table={torch.relu: print})
+
+
+def test_sizes_that_the_graph_computes_are_read_as_ints():
+    """No tensor is looked at, so that a compiled model is one graph for any size."""
+    layer = nn.Linear(6, 4)
+
+    def function(x):
+        y = layer(x).reshape(x.shape[0], -1, 2).transpose(0, 1)
+        return y.reshape(-1, x.shape[0] * 2)[:, : x.shape[0]] + torch.zeros(x.shape[0])
+
+    x = torch.randn(3, 6)
+    program = torch.onnx.export(function, (x,), dynamic_axes={"x": {0: "n"}})
+    read = torch.onnx.load_model(program.model_proto.SerializeToString())
+    assert torch._dynamo.explain(read)(x).graph_break_count == 0
+    fast = torch.compile(read)
+    for n in (3, 5, 1, 8, 3):
+        x = torch.randn(n, 6)
+        assert torch.allclose(read(x), function(x), atol=1e-6) and torch.allclose(
+            fast(x), function(x), atol=1e-6
+        )
+
+
+SHAPES = {
+    "taken apart and joined": [
+        ("Shape", ["x"], "s"),
+        ("Gather", ["s", "one"], "a"),
+        ("Unsqueeze", ["a", "zeros"], "b"),
+        ("Concat", ["b", "minus"], "y", {"axis": 0}),
+    ],
+    "computed with": [
+        ("Shape", ["x"], "s", {"start": 1}),
+        ("Mul", ["s", "two"], "m"),
+        ("Add", ["m", "two"], "p"),
+        ("Div", ["p", "two"], "q"),
+        ("Sub", ["q", "ones"], "y"),
+    ],
+    "backwards": [("Shape", ["x"], "s"), ("Slice", ["s", "minus", "far", "zeros", "minus"], "y")],
+    "cut": [
+        ("Shape", ["x"], "s"),
+        ("Slice", ["s", "ones", "two"], "t"),
+        ("Squeeze", ["t"], "u"),
+        ("Reshape", ["u", "ones"], "y"),
+    ],
+    "of two dimensions": [
+        ("Shape", ["x"], "s"),
+        ("Unsqueeze", ["s", "ones"], "t"),
+        ("Concat", ["t", "t"], "v", {"axis": 1}),
+        ("Reshape", ["v", "four"], "y"),
+    ],
+}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_arithmetic_of_sizes(name):
+    """What is read as ints is what the tensors would be."""
+    numbers = {"one": 1, "zeros": [0], "ones": [1], "two": [2], "minus": [-1], "far": [-99], "four": [4]}
+    held = [numpy_helper.from_array(np.array(v), n) for n, v in numbers.items()]
+    nodes = [helper.make_node(k, i, [o], **(more[0] if more else {})) for k, i, o, *more in SHAPES[name]]
+    whole = ("Reshape", ["x", "y"]) if name == "taken apart and joined" else ("ConstantOfShape", ["y"])
+    nodes.append(helper.make_node(*whole, ["w"]))
+    outs = ["y", "w"]
+    graph = helper.make_graph(
+        nodes,
+        "g",
+        [helper.make_tensor_value_info("x", 1, [2, 3])],
+        [helper.make_empty_tensor_value_info(o) for o in outs],
+        held,
+    )
+    data = helper.make_model(
+        graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8
+    ).SerializeToString()
+    x = np.ones((2, 3), "f4")
+    expected = onnxruntime.InferenceSession(data).run(outs, {"x": x})
+    found = torch.onnx.load_model(data)(torch.from_numpy(x))
+    for t, y in zip(found, expected, strict=True):
+        assert tuple(t.shape) == y.shape and np.array_equal(t.numpy(), y)

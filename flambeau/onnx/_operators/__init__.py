@@ -22,6 +22,7 @@ FAMILIES = (
     "drawing",
     "losses",
     "boxes",
+    "sizes",
     "refused",
 )
 

@@ -97,8 +97,17 @@ class Operator(NamedTuple):
     moves: bool = False
 
 
+class OnNumbers(NamedTuple):
+    """What an operator means on lists of ints: the function, whether its argument is a tensor, and how many dimensions its result has."""
+
+    function: Callable[..., Any]
+    of_tensor: bool
+    rank: Callable[[list[int], list[Any]], int]
+
+
 OPERATORS: dict[tuple[str, str], list[Operator]] = {}
 REFUSED: dict[tuple[str, str], str] = {}
+ON_NUMBERS: dict[Callable[..., Any], OnNumbers] = {}
 _KINDS = {
     "int": "int",
     "bool": "int",
@@ -159,18 +168,42 @@ def _declared(name: str, domain: str, since: int, function: Callable[..., Any], 
     )
 
 
+def _asking(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function for what asks to be asked, too (`__torch_function__`): a tracer."""
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if has_torch_function(args):
+            return handle_torch_function(call, args, *args, **kwargs)
+        return function(*args, **kwargs)
+
+    return call
+
+
+def on_numbers(
+    *operations: Callable[..., Any], rank: Callable[[list[int], list[Any]], int], of_tensor: bool = False
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Declare what operators mean where their results are wanted as lists of ints: a function of such lists, or of a tensor.
+
+    `rank` of the operands' ranks, and of the operands, is how many dimensions the result has: a list stands for none or one.
+    """
+
+    def enter(function: Callable[..., Any]) -> Callable[..., Any]:
+        call = _asking(function)
+        for operation in operations:
+            ON_NUMBERS[operation] = OnNumbers(call, of_tensor, rank)
+        return call
+
+    return enter
+
+
 def operator(
     name: str, since: int = 1, domain: str = ""
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Declare what an operator means by a function; tracing sees calls of it as one node."""
 
     def enter(function: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(function)
-        def call(*args: Any, **kwargs: Any) -> Any:
-            if has_torch_function(args):
-                return handle_torch_function(call, args, *args, **kwargs)
-            return function(*args, **kwargs)
-
+        call = _asking(function)
         _enter(_declared(name, domain, since, call, function))
         return call
 
