@@ -17,7 +17,7 @@ from ..core.base import formats
 from ..core.base.dtypes import by_name
 from ..core.base.dtypes import device as Device
 from ..core.base.dtypes import dtype as DType
-from . import _aten, _aten_steps  # noqa: F401  the second defines its operations
+from . import _aten
 from ._aten_calls import OVERLOADS
 from ._packets import DEFINED
 from ._schema import Argument, FunctionSchema, parse_schema
@@ -411,12 +411,12 @@ def is_covered(overload: Overload) -> bool:
 
 
 def overloads(namespace: str, name: str) -> tuple[Overload, ...]:
-    """The overloads of a name: those that programs have added, ATen's steps, then those declared here."""
+    """The overloads of a name: those that programs have added or that are ATen's steps, then those declared here."""
+    declared = _declared(name) if namespace == "aten" else ()
+    if namespace == "aten" and not declared:
+        from . import _aten_steps  # noqa: F401  which defines its operations, none of which is declared
     added = DEFINED.get(namespace, {}).get(name, {})
-    found = tuple(Overload(op._schema, op, False) for op in added.values())
-    if namespace == "aten":
-        return found + _declared(name)
-    return found
+    return tuple(Overload(op._schema, op, False) for op in added.values()) + declared
 
 
 def choice(
