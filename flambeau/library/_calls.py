@@ -280,6 +280,24 @@ class Prepared:
         whole = keys == list(range(count)) and not named
         self.plain = whole and all(p.convert is None for p in parts)
 
+    def settled(self, args: Sequence[Any], varying: Sequence[int]) -> Callable[..., Any]:
+        """The call as a function of the arguments at the places `varying`, for ever the same others."""
+        place = {k: at for at, k in enumerate(varying)}
+        parts = [*self.parts, *(part for _, part in self.named)]
+        if any(type(p.key) is str or (p.key in place and p.convert is not None) for p in parts):
+            return _whole_call(self, args, varying)
+        order = [place.get(p.key) if type(p.key) is int else None for p in self.parts]
+        rest = [p.take(args, {}) for p, k in zip(self.parts, order) if k is None]
+        named = {n: p.take(args, {}) for n, p in self.named if p.key not in place}
+        if len(named) < len(self.named):
+            return _whole_call(self, args, varying)
+        count = len(order) - len(rest)
+        if order[:count] != list(range(len(varying))):  # literals stand before what varies
+            return _whole_call(self, args, varying)
+        if not rest and not named:
+            return self.function
+        return functools.partial(_behind, self.function, rest, named)
+
     def __call__(self, args: list[Any], kwargs: dict[str, Any]) -> Any:
         if self.plain:
             return self.function(*args)
@@ -287,6 +305,24 @@ class Prepared:
         if self.named:
             return self.function(*given, **{name: part.take(args, kwargs) for name, part in self.named})
         return self.function(*given)
+
+
+def _behind(function: Any, rest: list[Any], named: dict[str, Any], *given: Any) -> Any:
+    """A call with more arguments behind those that are given."""
+    return function(*given, *rest, **named)
+
+
+def _whole_call(prepared: Prepared, args: Sequence[Any], varying: Sequence[int]) -> Callable[..., Any]:
+    """The call with what varies put among the other arguments."""
+    template = list(args)
+
+    def call(*given: Any) -> Any:
+        whole = template.copy()
+        for k, value in zip(varying, given):
+            whole[k] = value
+        return prepared(whole, {})
+
+    return call
 
 
 def _converter(kind: Any, value: Any, loosely: bool) -> Callable[[Any], Any] | None:
