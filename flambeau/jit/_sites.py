@@ -81,27 +81,28 @@ class Site:
 
     def caller(self, args: Sequence[Expression], kwargs: dict[str, Expression]) -> Expression:
         """The call as a function of a frame."""
-        if kwargs or not args:
-            return lambda frame: self([a(frame) for a in args], {n: e(frame) for n, e in kwargs.items()})
         varying = [k for k, a in enumerate(args) if not isinstance(a, Literal)]
+        if not varying or not all(isinstance(e, Literal) for e in kwargs.values()):
+            return lambda frame: self([a(frame) for a in args], {n: e(frame) for n, e in kwargs.items()})
         take = _taker([args[k] for k in varying])
         ready: dict[Any, Callable[..., Any]] = {}
 
         def run(frame: Frame) -> Any:
             given = take(frame)
-            function = ready.get(tuple(map(type, given)))
+            kinds = tuple(map(type, given))
+            function = ready.get(kinds)
             if function is not None:
                 return function(*given)
             values = iter(given)
             whole = [a(frame) if isinstance(a, Literal) else next(values) for a in args]
-            found = self(whole, NOTHING)
-            kinds = tuple(map(type, given))
+            named = {n: e(frame) for n, e in kwargs.items()}
+            found = self(whole, named)
             settles = (
                 self.space == "aten" and list not in kinds
             )  # what programs add may keep a list, and change it
-            prepared = self.known.get(_key_of(whole, NOTHING)) if settles else None
+            prepared = self.known.get(_key_of(whole, named)) if settles else None
             if prepared is not None:
-                ready[kinds] = prepared.settled(whole, varying)
+                ready[kinds] = prepared.settled(whole, named, varying)
             return found
 
         return run

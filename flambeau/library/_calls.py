@@ -280,23 +280,24 @@ class Prepared:
         whole = keys == list(range(count)) and not named
         self.plain = whole and all(p.convert is None for p in parts)
 
-    def settled(self, args: Sequence[Any], varying: Sequence[int]) -> Callable[..., Any]:
-        """The call as a function of the arguments at the places `varying`, for ever the same others."""
+    def settled(
+        self, args: Sequence[Any], kwargs: dict[str, Any], varying: Sequence[int]
+    ) -> Callable[..., Any]:
+        """The call as a function of the arguments at the places `varying`; the others are for ever the same."""
         place = {k: at for at, k in enumerate(varying)}
         parts = [*self.parts, *(part for _, part in self.named)]
-        if any(type(p.key) is str or (p.key in place and p.convert is not None) for p in parts):
-            return _whole_call(self, args, varying)
-        order = [place.get(p.key) if type(p.key) is int else None for p in self.parts]
-        rest = [p.take(args, {}) for p, k in zip(self.parts, order) if k is None]
-        named = {n: p.take(args, {}) for n, p in self.named if p.key not in place}
-        if len(named) < len(self.named):
-            return _whole_call(self, args, varying)
-        count = len(order) - len(rest)
-        if order[:count] != list(range(len(varying))):  # literals stand before what varies
-            return _whole_call(self, args, varying)
-        if not rest and not named:
-            return self.function
-        return functools.partial(_behind, self.function, rest, named)
+        if any(p.key in place and p.convert is not None for p in parts):
+            return _whole_call(self, args, kwargs, varying)
+        fixed = [p.take(args, kwargs) for p in self.parts if p.key not in place]
+        named = {n: p.take(args, kwargs) for n, p in self.named if p.key not in place}
+        later = {n: place[p.key] for n, p in self.named if p.key in place}  # type: ignore[index]
+        behind = iter(range(len(varying), len(varying) + len(fixed)))
+        order = [place[p.key] if p.key in place else next(behind) for p in self.parts]  # type: ignore[index]
+        if not later and order == list(range(len(varying) + len(fixed))):
+            return (
+                functools.partial(_behind, self.function, fixed, named) if fixed or named else self.function
+            )
+        return functools.partial(_ordered, self.function, fixed, named, order, later)
 
     def __call__(self, args: list[Any], kwargs: dict[str, Any]) -> Any:
         if self.plain:
@@ -312,7 +313,24 @@ def _behind(function: Any, rest: list[Any], named: dict[str, Any], *given: Any) 
     return function(*given, *rest, **named)
 
 
-def _whole_call(prepared: Prepared, args: Sequence[Any], varying: Sequence[int]) -> Callable[..., Any]:
+def _ordered(
+    function: Any,
+    fixed: list[Any],
+    named: dict[str, Any],
+    order: list[int],
+    later: dict[str, int],
+    *given: Any,
+) -> Any:
+    """A call whose arguments are in another order: that of `order` among those that are given and those that are fixed."""
+    whole = (*given, *fixed)
+    if later:
+        named = named | {n: given[k] for n, k in later.items()}
+    return function(*[whole[k] for k in order], **named)
+
+
+def _whole_call(
+    prepared: Prepared, args: Sequence[Any], kwargs: dict[str, Any], varying: Sequence[int]
+) -> Callable[..., Any]:
     """The call with what varies put among the other arguments."""
     template = list(args)
 
@@ -320,7 +338,7 @@ def _whole_call(prepared: Prepared, args: Sequence[Any], varying: Sequence[int])
         whole = template.copy()
         for k, value in zip(varying, given):
             whole[k] = value
-        return prepared(whole, {})
+        return prepared(whole, kwargs)
 
     return call
 
