@@ -1,0 +1,38 @@
+"""Object code as a shared object, by the system's linker."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+
+def driver(who: str) -> list[str]:
+    """The command that links; RuntimeError where there is none."""
+    if sys.platform == "win32":
+        raise RuntimeError(
+            f"{who}: libraries are made on Linux and macOS; the weights are mapped by POSIX's mmap"
+        )
+    asked = shlex.split(os.environ.get("CC", ""))
+    for command in ([asked] if asked else []) + [["cc"], ["gcc"], ["clang"]]:
+        if shutil.which(command[0]):
+            return command
+    raise RuntimeError(
+        f"{who}: no linker is found: install a C compiler (cc, gcc or clang), or name one in the environment variable CC"
+    )
+
+
+def link(who: str, code: bytes, to: Path) -> None:
+    """Write the shared object; RuntimeError with what the linker says where it fails."""
+    with tempfile.TemporaryDirectory(dir=to.parent) as folder:
+        source, made = Path(folder) / "code.o", Path(folder) / to.name
+        source.write_bytes(code)
+        command = [*driver(who), "-shared", "-o", str(made), str(source)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise RuntimeError(f"{who}: {shlex.join(command)} failed: {done.stderr.strip()}")
+        os.replace(made, to)

@@ -1,0 +1,229 @@
+"""Products and convolutions of a plan as steps of a library."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...codegen import expr as ex
+from ...codegen.irtext import Function, Value, i64
+from ...codegen.tiles.epilogues import Epilogue, linear
+from ..convolutions import Convolution
+from ..products import Product
+from ..program import Value as Tensor
+from .errors import Ungenerated
+from .loops import copy_elements
+from .parts import Parts, at, invoke, nest
+from .tiles import Operand, Right, Rows, laid, laid_bytes, lay, merged, multiply, row_major
+
+SIZES = {"float32": 4, "float64": 8}
+
+
+class Known(NamedTuple):
+    """A right operand that is laid out when the library is made."""
+
+    array: np.ndarray
+
+
+def _sizes(dtype: Any) -> tuple[str, int]:
+    if dtype.name not in SIZES:
+        raise Ungenerated(f"products of {dtype.name} have no generated kernel: make it float32 or float64")
+    return dtype.name, SIZES[dtype.name]
+
+
+def _aligned(shape: Sequence[int], strides: Sequence[int], whole: Sequence[int]) -> tuple[int, ...]:
+    """Strides along a larger shape, 0 where it broadcasts."""
+    missing = len(whole) - len(shape)
+    return (0,) * missing + tuple(0 if n == 1 else s for n, s in zip(shape, strides))
+
+
+class ProductStep:
+    """alpha · left @ right + beta · addend, or an epilogue of the sums; of batches, too."""
+
+    def __init__(self, number: int, step: Product, known: Any) -> None:
+        plan = step.plan
+        self.number = number
+        self.dtype, self.size = _sizes(step.values[0].dtype)
+        (_, *geometry) = plan.key()[1], *plan.key()[1]
+        (a_shape, a_strides), (b_shape, b_strides), *others = geometry
+        batch = np.broadcast_shapes(a_shape[:-2], b_shape[:-2])
+        self.whole = (*batch, a_shape[-2], b_shape[-1])
+        if 0 in self.whole or a_shape[-1] == 0:
+            raise Ungenerated("a product without elements or terms")
+        size = self.size
+        left = [s * size for s in _aligned(a_shape[:-2], a_strides[:-2], batch)]
+        right = [s * size for s in _aligned(b_shape[:-2], b_strides[:-2], batch)]
+        own = [s * size for s in row_major(self.whole)]
+        self.epilogue, ways = self._ending(plan, others)
+        strides = [[s * size for s in way] for way in ways]
+        rows = (a_strides[-2] if a_shape[-2] > 1 else 0) * size
+        moves = [(left, rows), (right, 0), (own, own[-2]), *((s, s[-2]) for s in strides)]
+        self.outer, count = merged(batch, self.whole[-2], moves)
+        self.steps = [own, left, right, *strides]
+        self.rows = Rows(count, rows, a_strides[-1] * size, (0,), own[-2], size, False)
+        self.right = Right(1, a_shape[-1], self.whole[-1], 0, b_strides[-2] * size, b_strides[-1] * size)
+        self.operands = [Operand(s[-2], s[-1]) for s in strides]
+        self.known: Known | None = None
+        tensor = known(step.values[2]) if not any(right) else None
+        if tensor is not None:
+            self.known = Known(laid(tensor.reshape(1, *b_shape[-2:])))
+        self.stands = self.known is None and (b_strides[-1] == 1 or b_shape[-1] == 1)
+        self.workspace = 0 if self.stands or self.known is not None else laid_bytes(self.right, size)
+
+    def _ending(self, plan: Any, others: list[tuple]) -> tuple[Epilogue | None, list[tuple[int, ...]]]:
+        """What is made of the sums, and the strides of its operands along the whole result."""
+        whole = self.whole
+        if plan.epilogue is not None:
+            dense, found = row_major(whole), []
+            for read, (shape, strides) in zip(plan.epilogue.reads, others):
+                if read == "columns":
+                    found.append((*(0,) * (len(whole) - 1), 1))
+                elif read == "rows":
+                    found.append((*row_major(whole[:-1]), 0))
+                else:
+                    found.append(dense if tuple(strides) == row_major(shape) else tuple(strides))
+            return plan.epilogue, found
+        alpha, beta = (*plan.numbers, 1.0, 1.0)[:2]
+        root = ex.input(0, self.dtype)
+        if alpha != 1:
+            root = root * ex.const(alpha, self.dtype)
+        if not others or beta == 0:
+            return (None if alpha == 1 else Epilogue(root)), []
+        own = _aligned(*others[0], whole)
+        if own[-1] not in (0, 1):
+            raise Ungenerated(f"a product and an addend of strides {own}: make it contiguous")
+        if alpha == beta == 1 and own[-1] == 1 and not any(own[:-1]):
+            return linear(self.dtype, False, True, False), [own]
+        read = "rows" if own[-1] == 0 else "columns" if not any(own[:-1]) else "both"
+        other = ex.input(1, self.dtype)
+        return Epilogue(root + (other if beta == 1 else other * ex.const(beta, self.dtype)), (read,)), [own]
+
+    def emit(self, parts: Parts, f: Function, data: Sequence[Value], memory: Value) -> None:
+        """`data`: result, left, right (laid out, where it is known), operands."""
+        is_laid = not self.stands
+        name = multiply(
+            parts,
+            f"product{self.number}",
+            self.dtype,
+            self.size,
+            self.rows,
+            self.right,
+            is_laid,
+            self.epilogue,
+            self.operands,
+        )
+        steps = [s[: len(self.outer)] for s in self.steps]
+
+        def one(pointers: list[Value], _: Value) -> None:
+            c, a, b, *others = pointers
+            if self.workspace:
+                lay(f, self.right, self.size, memory, b)
+                b = memory
+            invoke(f, name, c, a, b, *others)
+
+        nest(f, self.outer, data, steps, one)
+
+
+class ConvolutionStep:
+    """A convolution of two dimensions without groups, of images that are copied into a frame of zeros first."""
+
+    def __init__(self, number: int, step: Convolution, known: Any) -> None:
+        plan, self.number = step.plan, number
+        result, images, weight, *operands = step.values
+        self.dtype, self.size = _sizes(result.dtype)
+        size, geometry = self.size, plan.geometry
+        n, channels, h, w = images.shape
+        filters, _, kh, kw = weight.shape
+        _, _, oh, ow = result.shape
+        (self.top, self.left_pad), (sh, sw), (dh, dw) = geometry.before, geometry.stride, geometry.dilation
+        self.shape = (n, channels, h, w)
+        self.high = max(h + self.top, (oh - 1) * sh + (kh - 1) * dh + 1)
+        self.wide = max(w + self.left_pad, (ow - 1) * sw + (kw - 1) * dw + 1)
+        self.images = [s * size for s in images.strides]
+        pixel = channels * size
+        offsets = tuple((y * dh * self.wide + x * dw) * pixel for y in range(kh) for x in range(kw))
+        y_strides = [s * size for s in result.place.stride]
+        turned = y_strides[1] != size or ow == 1 and filters == 1
+        if turned and y_strides[3] != size and ow > 1:
+            raise Ungenerated("a convolution whose result has neither channels nor columns side by side")
+        self.outer = (n, oh)
+        self.steps = [
+            [y_strides[0], y_strides[2]],
+            [self.high * self.wide * pixel, sh * self.wide * pixel],
+            [0, 0],
+        ]
+        self.steps += [[0, 0] for _ in operands]
+        self.rows = Rows(ow, sw * pixel, size, offsets, y_strides[3], y_strides[1], turned)
+        taps = kh * kw
+        self.right = Right(taps, channels, filters, size, taps * size, channels * taps * size)
+        self.operands = [Operand(0, size) for _ in operands]
+        self.epilogue = plan.epilogue
+        if self.epilogue is None and operands:
+            self.epilogue = linear(self.dtype, False, True, False)
+        tensor = known(weight)
+        self.known: Known | None = None
+        if tensor is not None:
+            self.known = Known(
+                laid(np.ascontiguousarray(tensor.transpose(2, 3, 1, 0)).reshape(taps, channels, filters))
+            )
+        self.frame = -(-n * self.high * self.wide * pixel // 64) * 64
+        self.workspace = self.frame + (0 if self.known is not None else laid_bytes(self.right, size))
+
+    def emit(self, parts: Parts, f: Function, data: Sequence[Value], memory: Value) -> None:
+        """`data`: result, images, the weight (laid out, where it is known), operands."""
+        n, channels, h, w = self.shape
+        size, pixel = self.size, self.shape[1] * self.size
+        f.call(
+            "void",
+            "llvm.memset.p0.i64",
+            memory,
+            Value("i8", "0"),
+            i64(n * self.high * self.wide * pixel),
+            Value("i1", "false"),
+        )
+        to = at(f, memory, (self.top * self.wide + self.left_pad) * pixel)
+        along = (self.high * self.wide * pixel, size, self.wide * pixel, pixel)
+        copy_elements(f, size, (n, channels, h, w), to, along, data[1], self.images)
+        weight = data[2]
+        if self.known is None:
+            weight = at(f, memory, self.frame)
+            lay(f, self.right, size, weight, data[2])
+        name = multiply(
+            parts,
+            f"convolution{self.number}",
+            self.dtype,
+            size,
+            self.rows,
+            self.right,
+            True,
+            self.epilogue,
+            self.operands,
+        )
+
+        def one(pointers: list[Value], _: Value) -> None:
+            c, a, _, *others = pointers
+            invoke(f, name, c, a, weight, *others)
+
+        nest(f, self.outer, [data[0], memory, weight, *data[3:]], self.steps, one)
+
+
+class CopyStep:
+    """A view that could only be had as a copy: the same elements in the order of rows."""
+
+    workspace = 0
+    known: Known | None = None
+
+    def __init__(self, result: Tensor, source: Tensor) -> None:
+        self.size = source.dtype.itemsize
+        if not result.contiguous and result.shape != source.shape:
+            raise Ungenerated("a copy into another order of dimensions")
+        strides = row_major(source.shape) if result.contiguous else result.place.stride
+        self.shape = source.shape
+        self.to = tuple(s * self.size for s in strides)
+        self.source = tuple(s * self.size for s in source.place.stride)
+
+    def emit(self, parts: Parts, f: Function, data: Sequence[Value], memory: Value) -> None:
+        """`data`: result, source."""
+        copy_elements(f, self.size, self.shape, data[0], self.to, data[1], self.source)
