@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from ...codegen.irtext import Function, Module, Value, i32, i64
 from .parts import Parts, at
+from .parts import room as stack
 
 ROW = "{ ptr, i64, ptr, i64 }"  # dtype, rank, shape, bytes
 ALIGN = 64  # of the workspace, in bytes
@@ -21,8 +22,9 @@ CODES = (
     ("NOT_LOADED", "the weights are not loaded"),
     ("CANNOT_OPEN", "the file of weights cannot be opened or mapped"),
     ("OTHER_WEIGHTS", "the file is not that of this library's weights"),
+    ("OUT_OF_RANGE", "an index is out of range; what the outputs hold is to be thrown away"),
 )
-OK, NULL_POINTER, MISALIGNED, NOT_LOADED, CANNOT_OPEN, OTHER_WEIGHTS = range(6)
+OK, NULL_POINTER, MISALIGNED, NOT_LOADED, CANNOT_OPEN, OTHER_WEIGHTS, OUT_OF_RANGE = range(7)
 
 
 class Described(NamedTuple):
@@ -72,9 +74,9 @@ def write_run(
     outputs: Sequence[Described],
     workspace: int,
     is_weighted: bool,
-    body: Callable[[Function, list[Value], list[Value], Value, Value], None],
+    body: Callable[[Function, list[Value], list[Value], Value, Value, Value], None],
 ) -> None:
-    """`body` is given the addresses of inputs, outputs, the workspace and the weights."""
+    """`body` is given the addresses of inputs, outputs, the workspace, the weights and the word for faults."""
     made = _Checked(parts.module, f"define i32 @{name}_run(ptr %inputs, ptr %outputs, ptr %workspace)")
     f, room = made.f, Value("ptr", "%workspace")
     addresses: list[list[Value]] = []
@@ -95,7 +97,11 @@ def write_run(
     if is_weighted:
         weights = f.op("ptr", f"load atomic ptr, ptr @{name}_weights acquire, align 8")
         made.require(made.is_set(weights), NOT_LOADED)
-    body(f, *addresses, room, weights)
+    fault = stack(f, "i64", 1)  # set by kernels that read indices
+    f.store(i64(0), fault, 8)
+    body(f, *addresses, room, weights, fault)
+    found = f.load("i64", fault, 8)
+    made.require(f.op("i1", f"icmp eq {found}, 0"), OUT_OF_RANGE)
     f.do(f"ret i32 {OK}")
 
 

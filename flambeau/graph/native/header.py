@@ -57,7 +57,8 @@ typedef struct {{
 /* What a code means. */
 const char *{name}_message(int code);
 {_loading(name, weights)}
-/* Computes the outputs; a code, {big}_OK where they are written.  Nothing is written where it is another. */
+/* Computes the outputs; a code, {big}_OK where they are written.  Where it is another they hold what is there, or what is
+   to be thrown away. */
 int {name}_run(const void *const *inputs, void *const *outputs, void *workspace);
 
 #ifdef __cplusplus

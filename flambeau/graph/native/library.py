@@ -68,7 +68,11 @@ class _Export:
                 raise NotImplementedError(f"{WHO}: {named} has no generated kernel: {error}") from None
             self.steps.append((made, operands_of(step, values)))
         self.results = self.program.results()
-        if any(v.root is not v or v.call is None for v in self.results):
+        roots = [v.root for v in self.results]
+        if any(
+            r.call is None or v.at or v.span != r.span or not v.contiguous
+            for v, r in zip(self.results, roots)
+        ):
             raise RuntimeError(f"{WHO}: a result has no memory of its own")
         self._place()
         self._keep()
@@ -84,7 +88,7 @@ class _Export:
     def _place(self) -> None:
         """Where values that are computed lie in the workspace, steps' own room behind them."""
         arena = Arena[Value]()
-        returned = set(self.results)
+        returned = {v.root for v in self.results}
         for index, (_, values) in enumerate(self.steps):
             for v in values:
                 if v.root.call is not None and v.root not in returned:
@@ -139,14 +143,23 @@ class _Export:
         return Library(to, header, weights, self.workspace)
 
     def body(
-        self, parts: Parts, f: Function, inputs: list[Word], outputs: list[Word], room: Word, weights: Word
+        self,
+        parts: Parts,
+        f: Function,
+        inputs: list[Word],
+        outputs: list[Word],
+        room: Word,
+        weights: Word,
+        fault: Word,
     ) -> None:
         """One call for each step, with the addresses of what it touches."""
         bases = {v.root: address for v, address in zip(self.results, outputs)}
         bases |= {v: address for v, address in zip(self.found.arguments, inputs) if v is not None}
         for number, (step, values) in enumerate(self.steps):
-            own, given = parts.function(f"step{number}", [*(f"p{k}" for k in range(len(values))), "memory"])
-            step.emit(parts, own, given[:-1], given[-1])
+            own, given = parts.function(
+                f"step{number}", [*(f"p{k}" for k in range(len(values))), "memory", "fault"]
+            )
+            step.emit(parts, own, given[:-2], *given[-2:])
             own.do("ret void")
             places = []
             for k, v in enumerate(values):
@@ -159,7 +172,7 @@ class _Export:
                 else:
                     places.append(at(f, room, self.spots[v.root].at + v.at))
             memory = at(f, room, self.behind) if step.workspace else room
-            invoke(f, f"step{number}", *places, memory)
+            invoke(f, f"step{number}", *places, memory, fault)
 
 
 def _whole(root: Value, tensor: TensorBase) -> Weight:

@@ -12,7 +12,6 @@ from ...codegen.irtext import Function, Value, i64
 from ...codegen.tiles.epilogues import Epilogue, linear
 from ..convolutions import Convolution
 from ..products import Product
-from ..program import Value as Tensor
 from .errors import Ungenerated
 from .loops import copy_elements
 from .parts import Parts, at, invoke, nest
@@ -100,7 +99,7 @@ class ProductStep:
         other = ex.input(1, self.dtype)
         return Epilogue(root + (other if beta == 1 else other * ex.const(beta, self.dtype)), (read,)), [own]
 
-    def emit(self, parts: Parts, f: Function, data: Sequence[Value], memory: Value) -> None:
+    def emit(self, parts: Parts, f: Function, data: Sequence[Value], memory: Value, fault: Value) -> None:
         """`data`: result, left, right (laid out, where it is known), operands."""
         is_laid = not self.stands
         name = multiply(
@@ -171,7 +170,7 @@ class ConvolutionStep:
         self.frame = -(-n * self.high * self.wide * pixel // 64) * 64
         self.workspace = self.frame + (0 if self.known is not None else laid_bytes(self.right, size))
 
-    def emit(self, parts: Parts, f: Function, data: Sequence[Value], memory: Value) -> None:
+    def emit(self, parts: Parts, f: Function, data: Sequence[Value], memory: Value, fault: Value) -> None:
         """`data`: result, images, the weight (laid out, where it is known), operands."""
         n, channels, h, w = self.shape
         size, pixel = self.size, self.shape[1] * self.size
@@ -207,23 +206,3 @@ class ConvolutionStep:
             invoke(f, name, c, a, weight, *others)
 
         nest(f, self.outer, [data[0], memory, weight, *data[3:]], self.steps, one)
-
-
-class CopyStep:
-    """A view that could only be had as a copy: the same elements in the order of rows."""
-
-    workspace = 0
-    known: Known | None = None
-
-    def __init__(self, result: Tensor, source: Tensor) -> None:
-        self.size = source.dtype.itemsize
-        if not result.contiguous and result.shape != source.shape:
-            raise Ungenerated("a copy into another order of dimensions")
-        strides = row_major(source.shape) if result.contiguous else result.place.stride
-        self.shape = source.shape
-        self.to = tuple(s * self.size for s in strides)
-        self.source = tuple(s * self.size for s in source.place.stride)
-
-    def emit(self, parts: Parts, f: Function, data: Sequence[Value], memory: Value) -> None:
-        """`data`: result, source."""
-        copy_elements(f, self.size, self.shape, data[0], self.to, data[1], self.source)

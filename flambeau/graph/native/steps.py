@@ -15,9 +15,11 @@ from ..products import Product
 from ..program import Call, Value
 from ..report import why_called
 from .errors import Ungenerated
+from .indexed import IndexedStep
 from .loops import launch_elements, launch_in_stages, launch_rows, rows_of, states_room
+from .moving import CopyStep, JoinStep, PickStep, step_of_call
 from .parts import Parts
-from .products import ConvolutionStep, CopyStep, Known, ProductStep
+from .products import ConvolutionStep, Known, ProductStep
 
 Find = Callable[[Value], "np.ndarray | None"]
 """The elements of a value that the library keeps; None for one that is computed."""
@@ -32,7 +34,7 @@ class LoopStep:
         self.plan, self.kernels = plan, kernels
         self.workspace = sum(states_room(plan, kernels))
 
-    def emit(self, parts: Parts, f: Function, data: Sequence[Word], memory: Word) -> None:
+    def emit(self, parts: Parts, f: Function, data: Sequence[Word], memory: Word, fault: Word) -> None:
         """`data`: results, then inputs."""
         plan = self.plan
         if not isinstance(plan, RowLoopPlan):
@@ -43,7 +45,7 @@ class LoopStep:
             launch_rows(parts, f, parts.kernel(self.kernels[0]), rows_of(plan), data)
 
 
-Step = LoopStep | ProductStep | ConvolutionStep | CopyStep
+Step = LoopStep | ProductStep | ConvolutionStep | CopyStep | JoinStep | PickStep | IndexedStep
 
 
 def step_of(
@@ -66,7 +68,10 @@ def step_of(
         and not step.written
     ):
         return CopyStep(step.results[0], arguments[0])
-    raise Ungenerated(why_called(step))
+    if step.written or any(v.reads is not None for v in arguments):
+        raise Ungenerated(why_called(step))
+    moves = None if entry is None else step_of_call(step, entry.details)
+    return IndexedStep(step) if moves is None else moves
 
 
 def operands_of(step: Any, values: list[Value]) -> list[Value]:
