@@ -41,7 +41,7 @@ def exported(
     if not isinstance(args, tuple):
         raise TypeError(f"{WHO}: argument 'args' must be a tuple, not {type(args).__name__}")
     to = Path(path)
-    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", to.stem) or not to.parent.is_dir():
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", to.stem) or not to.parent.is_dir() or to.is_dir():
         raise ValueError(
             f"{WHO}: the file must have a name that is one in C, in a folder that is there; got {os.fspath(path)!r}"
         )
@@ -70,7 +70,7 @@ class _Export:
         self.results = self.program.results()
         roots = [v.root for v in self.results]
         if any(
-            r.call is None or v.at or v.span != r.span or not v.contiguous
+            r.call is None or v.at or v.span != r.span or not (v.contiguous or 0 in v.shape)
             for v, r in zip(self.results, roots)
         ):
             raise RuntimeError(f"{WHO}: a result has no memory of its own")

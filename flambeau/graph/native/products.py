@@ -10,8 +10,12 @@ import numpy as np
 from ...codegen import expr as ex
 from ...codegen.irtext import Function, Value, i64
 from ...codegen.tiles.epilogues import Epilogue, linear
+from ...operations.declare.registry import REGISTRY
+from ...operations.neural.convolution.grid import Geometry
 from ..convolutions import Convolution
-from ..products import Product
+from ..products import Product, product_of
+from ..program import Call
+from ..program import Value as Tensor
 from .errors import Ungenerated
 from .loops import copy_elements
 from .parts import Parts, at, invoke, nest
@@ -126,69 +130,74 @@ class ProductStep:
 
 
 class ConvolutionStep:
-    """A convolution of two dimensions without groups, of images that are copied into a frame of zeros first."""
+    """A convolution of one or two dimensions, of images that are copied into a frame of zeros first, group after group."""
 
-    def __init__(self, number: int, step: Convolution, known: Any) -> None:
-        plan, self.number = step.plan, number
-        result, images, weight, *operands = step.values
+    def __init__(
+        self,
+        number: int,
+        images: Images,
+        result: Tensor,
+        operands: Sequence[Tensor],
+        epilogue: Epilogue | None,
+        known: Any,
+    ) -> None:
+        self.number = number
         self.dtype, self.size = _sizes(result.dtype)
-        size, geometry = self.size, plan.geometry
-        n, channels, h, w = images.shape
-        filters, _, kh, kw = weight.shape
-        _, _, oh, ow = result.shape
-        (self.top, self.left_pad), (sh, sw), (dh, dw) = geometry.before, geometry.stride, geometry.dilation
+        size, (n, channels, h, w) = self.size, images.input.shape
+        (filters, own, kh, kw), (_, _, oh, ow) = images.weight.shape, result.shape
+        if 0 in images.input.shape or 0 in images.weight.shape or 0 in result.shape:
+            raise Ungenerated("a convolution without elements")
+        geometry, self.groups = images.geometry, images.geometry.groups
+        (self.top, self.left), (sh, sw), (dh, dw) = geometry.before, geometry.stride, geometry.dilation
         self.shape = (n, channels, h, w)
         self.high = max(h + self.top, (oh - 1) * sh + (kh - 1) * dh + 1)
-        self.wide = max(w + self.left_pad, (ow - 1) * sw + (kw - 1) * dw + 1)
-        self.images = [s * size for s in images.strides]
+        self.wide = max(w + self.left, (ow - 1) * sw + (kw - 1) * dw + 1)
+        self.images = [s * size for s in images.input.strides]
         pixel = channels * size
         offsets = tuple((y * dh * self.wide + x * dw) * pixel for y in range(kh) for x in range(kw))
-        y_strides = [s * size for s in result.place.stride]
-        turned = y_strides[1] != size or ow == 1 and filters == 1
-        if turned and y_strides[3] != size and ow > 1:
+        y = [s * size for s in result.place.stride]
+        turned = y[1] != size
+        if turned and y[3] != size and ow > 1:
             raise Ungenerated("a convolution whose result has neither channels nor columns side by side")
-        self.outer = (n, oh)
+        self.rows = Rows(ow, sw * pixel, size, offsets, y[3], y[1], turned)
+        taps, each = kh * kw, filters // self.groups
+        self.right = Right(taps, own, each, size, taps * size, own * taps * size)
+        self.one = laid_bytes(self.right, size)
+        self.outer = (n, oh, self.groups)
         self.steps = [
-            [y_strides[0], y_strides[2]],
-            [self.high * self.wide * pixel, sh * self.wide * pixel],
-            [0, 0],
+            [y[0], y[2], each * y[1]],
+            [self.high * self.wide * pixel, sh * self.wide * pixel, own * size],
+            [0, 0, self.one],
         ]
-        self.steps += [[0, 0] for _ in operands]
-        self.rows = Rows(ow, sw * pixel, size, offsets, y_strides[3], y_strides[1], turned)
-        taps = kh * kw
-        self.right = Right(taps, channels, filters, size, taps * size, channels * taps * size)
-        self.operands = [Operand(0, size) for _ in operands]
-        self.epilogue = plan.epilogue
-        if self.epilogue is None and operands:
+        self.steps += [[0, 0, each * size] for _ in operands]
+        self.operands, self.epilogue = [Operand(0, size) for _ in operands], epilogue
+        if epilogue is None and operands:
             self.epilogue = linear(self.dtype, False, True, False)
-        tensor = known(weight)
+        tensor = known(images.weight)
         self.known: Known | None = None
         if tensor is not None:
-            self.known = Known(
-                laid(np.ascontiguousarray(tensor.transpose(2, 3, 1, 0)).reshape(taps, channels, filters))
-            )
+            parts = tensor.reshape(self.groups, each, own, taps).transpose(0, 3, 2, 1)
+            self.known = Known(np.concatenate([laid(part) for part in parts]))
         self.frame = -(-n * self.high * self.wide * pixel // 64) * 64
-        self.workspace = self.frame + (0 if self.known is not None else laid_bytes(self.right, size))
+        self.workspace = self.frame + (0 if self.known is not None else self.groups * self.one)
 
     def emit(self, parts: Parts, f: Function, data: Sequence[Value], memory: Value, fault: Value) -> None:
         """`data`: result, images, the weight (laid out, where it is known), operands."""
-        n, channels, h, w = self.shape
         size, pixel = self.size, self.shape[1] * self.size
-        f.call(
-            "void",
-            "llvm.memset.p0.i64",
-            memory,
-            Value("i8", "0"),
-            i64(n * self.high * self.wide * pixel),
-            Value("i1", "false"),
-        )
-        to = at(f, memory, (self.top * self.wide + self.left_pad) * pixel)
+        nbytes = i64(self.shape[0] * self.high * self.wide * pixel)
+        f.call("void", "llvm.memset.p0.i64", memory, Value("i8", "0"), nbytes, Value("i1", "false"))
+        to = at(f, memory, (self.top * self.wide + self.left) * pixel)
         along = (self.high * self.wide * pixel, size, self.wide * pixel, pixel)
-        copy_elements(f, size, (n, channels, h, w), to, along, data[1], self.images)
+        copy_elements(f, size, self.shape, to, along, data[1], self.images)
         weight = data[2]
         if self.known is None:
             weight = at(f, memory, self.frame)
-            lay(f, self.right, size, weight, data[2])
+
+            def lay_group(pointers: list[Value], _: Value) -> None:
+                lay(f, self.right, size, *pointers)
+
+            moves = [(self.one,), (self.right.columns * self.right.column,)]
+            nest(f, (self.groups,), [weight, data[2]], moves, lay_group)
         name = multiply(
             parts,
             f"convolution{self.number}",
@@ -202,7 +211,85 @@ class ConvolutionStep:
         )
 
         def one(pointers: list[Value], _: Value) -> None:
-            c, a, _, *others = pointers
-            invoke(f, name, c, a, weight, *others)
+            invoke(f, name, *pointers)
 
         nest(f, self.outer, [data[0], memory, weight, *data[3:]], self.steps, one)
+
+
+class Images(NamedTuple):
+    """What a convolution reads, of two dimensions."""
+
+    input: Tensor
+    weight: Tensor
+    geometry: Geometry
+
+
+def of_images(number: int, step: Convolution, known: Any) -> ConvolutionStep:
+    """The step of a convolution that is prepared."""
+    result, images, weight, *operands = step.values
+    return ConvolutionStep(
+        number, Images(images, weight, step.plan.geometry), result, operands, step.plan.epilogue, known
+    )
+
+
+def of_call(number: int, call: Call, known: Any) -> ConvolutionStep | None:
+    """The step of a call that is a convolution of one or two dimensions; None for another."""
+    if call.operation is not REGISTRY["convolution"].function or call.kwargs or len(call.args) != 6:
+        return None
+    input, weight, bias, geometry, _, transposed = call.args
+    (result,) = call.results
+    if (
+        transposed
+        or len(input.shape) not in (3, 4)
+        or not weight.contiguous
+        or not (bias is None or bias.contiguous)
+    ):
+        return None
+    if len(input.shape) == 3:  # as rows of images that are one row high
+        input, weight, result = map(_one_high, (input, weight, result))
+        before, stride, dilation = (
+            ((k,) + own) for k, own in zip((0, 1, 1), (geometry.before, geometry.stride, geometry.dilation))
+        )
+        geometry = geometry._replace(before=before, stride=stride, dilation=dilation)
+    return ConvolutionStep(
+        number, Images(input, weight, geometry), result, () if bias is None else (bias,), None, known
+    )
+
+
+def _one_high(value: Tensor) -> Tensor:
+    """A value of three dimensions with one more, of size 1, before the last."""
+    p = value.place
+    place = p._replace(shape=(*p.shape[:2], 1, p.shape[2]), stride=(*p.stride[:2], p.stride[1], p.stride[2]))
+    return Tensor(value.number, place, value.call, value.root)
+
+
+def with_vectors(call: Call) -> Product | None:
+    """The product of a call with a vector, as a matrix of one row or column; None for another call."""
+    if (
+        "product" not in getattr(getattr(call.operation, "entry", None), "details", {})
+        or call.written
+        or call.kwargs
+    ):
+        return None
+    if len(call.args) != 2 or not all(isinstance(v, Tensor) and v.shape for v in call.args):
+        return None
+    (left, right), (result,) = call.args, call.results
+    row, column = len(left.shape) == 1, len(right.shape) == 1
+    again = Call(
+        call.number,
+        call.operation,
+        (_matrix(left, 0) if row else left, _matrix(right, 1) if column else right),
+        {},
+    )
+    made = _matrix(result, len(result.shape)) if column else result
+    again.results = (_matrix(made, len(made.shape) - 1) if row else made,)
+    return product_of(again)
+
+
+def _matrix(value: Tensor, dim: int) -> Tensor:
+    """A value with one more dimension, of size 1."""
+    p = value.place
+    place = p._replace(
+        shape=(*p.shape[:dim], 1, *p.shape[dim:]), stride=(*p.stride[:dim], 1, *p.stride[dim:])
+    )
+    return Tensor(value.number, place, value.call, value.root)

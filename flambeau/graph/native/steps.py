@@ -19,7 +19,7 @@ from .indexed import IndexedStep
 from .loops import launch_elements, launch_in_stages, launch_rows, rows_of, states_room
 from .moving import CopyStep, JoinStep, PickStep, step_of_call
 from .parts import Parts
-from .products import ConvolutionStep, Known, ProductStep
+from .products import ConvolutionStep, Known, ProductStep, of_call, of_images, with_vectors
 
 Find = Callable[[Value], "np.ndarray | None"]
 """The elements of a value that the library keeps; None for one that is computed."""
@@ -57,8 +57,11 @@ def step_of(
     if isinstance(step, Product):
         return ProductStep(number, step, known)
     if isinstance(step, Convolution):
-        return ConvolutionStep(number, step, known)
+        return of_images(number, step, known)
     assert isinstance(step, Call)
+    product, images = with_vectors(step), of_call(number, step, known)
+    if product is not None or images is not None:
+        return images if product is None else ProductStep(number, product, known)
     entry = getattr(step.operation, "entry", None)
     arguments = step.arguments()
     if (
@@ -76,6 +79,6 @@ def step_of(
 
 def operands_of(step: Any, values: list[Value]) -> list[Value]:
     """The values that a step is given the addresses of, results first."""
-    if isinstance(step, Call):
+    if isinstance(step, Call):  # whose arguments are in the order of those of products and convolutions
         return [*step.results, *step.arguments()]
     return values
