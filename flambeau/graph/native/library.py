@@ -26,7 +26,7 @@ from .frame import ALIGN, Described, write_descriptions, write_load, write_run
 from .header import header_of
 from .linking import driver, link
 from .parts import Parts, at, invoke
-from .steps import Step, operands_of, step_of
+from .steps import Step, is_of_shapes, operands_of, step_of
 from .weights import Weight, file_of
 
 WHO = "export_library()"
@@ -60,6 +60,8 @@ class _Export:
         self.tensors |= {v.root: v.tensor for v in self.program.constants() if v.tensor is not None}
         self.steps: list[tuple[Step, list[Value]]] = []
         for number, (step, values) in enumerate(plan.steps):
+            if is_of_shapes(step):
+                continue
             try:
                 made = step_of(number, step, values, plan.kernels, self.elements)
             except Ungenerated as error:

@@ -77,6 +77,15 @@ def step_of(
     return IndexedStep(step) if moves is None else moves
 
 
+def is_of_shapes(step: Any) -> bool:
+    """Whether a step is a call that computes shapes alone, which are known."""
+    return (
+        isinstance(step, Call)
+        and getattr(getattr(step.operation, "entry", None), "kind", "") == "shape"
+        and not step.results
+    )
+
+
 def operands_of(step: Any, values: list[Value]) -> list[Value]:
     """The values that a step is given the addresses of, results first."""
     if isinstance(step, Call):  # whose arguments are in the order of those of products and convolutions
