@@ -42,6 +42,7 @@ TAKEN = {
             "gallery",
             "graphs",
             "keeping",
+            "native",
         )
     },
 }

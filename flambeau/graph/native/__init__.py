@@ -4,20 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-
-class Library(NamedTuple):
-    """The files of a library that has been made.
-
-    `weights` is None where it reads none; `workspace` is what a call needs, in bytes.
-    """
-
-    library: Path
-    header: Path
-    weights: Path | None
-    workspace: int
+from .linking import Library
 
 
 def export_library(

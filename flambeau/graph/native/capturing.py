@@ -52,13 +52,13 @@ def taken(who: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs:
         raise RuntimeError(f"{who}: the call sets {captured.writes[0][0]}, which a library cannot")
     made = _results(who, captured.result)
     graph = graph_of(captured.recording, [t for _, t in captured.inputs], tuple(made), captured.numbers)
-    _give_each_its_memory(graph)
+    give_each_its_memory(graph)
     program = Program(graph)
     known = {id(t): v for (_, t), v in zip(captured.inputs, program.inputs)}
     arguments = [known.get(id(t)) for t in given]
     weights = {v: t for (_, t), v in zip(captured.inputs, program.inputs) if v not in arguments}
     lines = list(captured.lines)
-    _refuse_writes(who, program, lines)
+    refuse_writes(who, program, lines)
     return Taken(program, arguments, given, weights, lines)
 
 
@@ -75,7 +75,7 @@ def _results(who: str, result: Any) -> list[TensorBase]:
     return [t for x in result for t in _results(who, x)]
 
 
-def _give_each_its_memory(graph: GraphModule) -> None:
+def give_each_its_memory(graph: GraphModule) -> None:
     """Copy results that are views, inputs, or another result, so that each is contiguous and has memory of its own."""
     (output,) = [n for n in graph.graph.nodes if n.op == "output"]
     met: set[int] = set()
@@ -102,7 +102,8 @@ def _give_each_its_memory(graph: GraphModule) -> None:
     output.args = (tuple(results),)
 
 
-def _refuse_writes(who: str, program: Program, lines: list[tuple[str, int]]) -> None:
+def refuse_writes(who: str, program: Program, lines: list[tuple[str, int]]) -> None:
+    """RuntimeError for a program that writes to what was there before it."""
     kept = {v.root for v in (*program.inputs, *program.constants())}
     for call in program.calls:
         if any(root in kept for root in call.written):

@@ -19,12 +19,11 @@ from ..lower import planned_steps
 from ..memory import Arena
 from ..options import DEFAULT
 from ..program import Value
-from . import Library
 from .capturing import Taken, taken, where
 from .errors import Ungenerated
 from .frame import ALIGN, Described, write_descriptions, write_load, write_run
 from .header import header_of
-from .linking import driver, link
+from .linking import Library, driver, link
 from .parts import Parts, at, invoke
 from .steps import Step, is_of_shapes, operands_of, step_of
 from .weights import Weight, file_of
@@ -46,12 +45,12 @@ def exported(
             f"{WHO}: the file must have a name that is one in C, in a folder that is there; got {os.fspath(path)!r}"
         )
     driver(WHO)
-    made = _Export(to.stem, taken(WHO, function, args, kwargs))
+    made = Export(to.stem, taken(WHO, function, args, kwargs))
     return made.written(to if to.suffix else to.with_suffix(".so"))
 
 
-class _Export:
-    """A library as it is made."""
+class Export:
+    """A library as it is made: of what was taken of a call, under a name."""
 
     def __init__(self, name: str, found: Taken) -> None:
         self.name, self.found, self.program = name, found, found.program

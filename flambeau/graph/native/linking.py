@@ -9,6 +9,19 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import NamedTuple
+
+
+class Library(NamedTuple):
+    """The files of a library that has been made.
+
+    `weights` is None where it reads none; `workspace` is what a call needs, in bytes.
+    """
+
+    library: Path
+    header: Path
+    weights: Path | None
+    workspace: int
 
 
 def driver(who: str) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import json
 import os
 import shlex
@@ -248,27 +249,18 @@ def test_the_file_of_weights_is_read_by_other_tools(tmp_path):
     assert bias in data[8 + length :]
 
 
-def documented(language: str) -> list[str]:
-    """The blocks of code in the document."""
+def test_the_example_of_the_document_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     text = DOCUMENT.read_text()
-    return [part.split("```")[0] for part in text.split(f"```{language}\n")[1:]]
-
-
-def test_the_example_of_the_document_runs(tmp_path):
-    python = documented("python")[0]
-    source = "\n".join(line[4:] for line in python.splitlines() if line.startswith((">>> ", "... ")))
     names: dict[str, Any] = {}
-    before = os.getcwd()
-    os.chdir(tmp_path)
-    try:
-        exec(source, names)  # of this repository
-    finally:
-        os.chdir(before)
-    (program,) = documented("c")
-    binary = built(names["made"], tmp_path, program)
+    examples = doctest.DocTestParser().get_doctest(text, names, "native.md", str(DOCUMENT), 0)
+    result = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE).run(examples, clear_globs=False)
+    assert result.attempted >= 7 and result.failed == 0
+    program = text.split("```c\n")[1].split("```")[0]
+    binary = built(examples.globs["made"], tmp_path, program)
     done = subprocess.run([str(binary)], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     found = [float(word) for word in done.stdout.split()]
     with torch.no_grad():
-        wanted = names["net"](torch.tensor([[1.0, 2.0, 3.0]])).flatten().tolist()
+        wanted = examples.globs["net"](torch.tensor([[1.0, 2.0, 3.0]])).flatten().tolist()
     np.testing.assert_allclose(found, wanted, atol=1e-4)
