@@ -99,9 +99,9 @@ def write_run(
         made.require(made.is_set(weights), NOT_LOADED)
     fault = stack(f, "i64", 1)  # set by kernels that read indices
     f.store(i64(0), fault, 8)
-    body(f, *addresses, room, weights, fault)
-    found = f.load("i64", fault, 8)
-    made.require(f.op("i1", f"icmp eq {found}, 0"), OUT_OF_RANGE)
+    body(f, addresses[0], addresses[1], room, weights, fault)
+    faults = f.load("i64", fault, 8)
+    made.require(f.op("i1", f"icmp eq {faults}, 0"), OUT_OF_RANGE)
     f.do(f"ret i32 {OK}")
 
 

@@ -18,6 +18,7 @@ import numpy as np
 
 from ...codegen import build
 from ...codegen.irtext import Function, Value
+from ...core.base import forks
 from ...core.base.tensor import TensorBase
 from ...core.loops.indexed import observe
 from ...core.make.create import as_tensor, empty_strided
@@ -72,7 +73,7 @@ def launches_of(call: Call) -> list[Launch]:
         if t.stride() != v.place.stride or place(t).offset:
             raise Ungenerated(f"its result is laid out otherwise than {list(v.place.stride)}")
     tensors = [*results, *(examples[v] for v in call.arguments())]
-    launches = [_launch(*one, tensors) for one in seen]
+    launches = [_launch(one, tensors) for one in seen]
     again = [_example(v) for v in call.results]
     for one in launches:
         _run(one, [*again, *tensors[len(results) :]])
@@ -82,20 +83,21 @@ def launches_of(call: Call) -> list[Launch]:
 
 
 @contextmanager
-def _observed() -> Iterator[list[tuple[Any, ...]]]:
+def _observed() -> Iterator[list[Seen]]:
     """The launches of this thread."""
-    seen: list[tuple[Any, ...]] = []
+    seen: list[Seen] = []
     own = threading.get_ident()
 
     def note(*launch: Any) -> None:
         if threading.get_ident() == own:
-            seen.append(launch)
+            seen.append(Seen(*launch))
 
-    observe(note)
-    try:
-        yield seen
-    finally:
-        observe(None)
+    with forks.making:  # another thread that observes waits
+        observe(note)
+        try:
+            yield seen
+        finally:
+            observe(None)
 
 
 def _example(value: Tensor) -> TensorBase:
@@ -107,15 +109,19 @@ def _example(value: Tensor) -> TensorBase:
     return made.zero_()
 
 
-def _launch(
-    kernel: Any,
-    operands: tuple[TensorBase, ...],
-    outputs: int,
-    axes: tuple[int, ...],
-    serial: int,
-    scalars: list[Any],
-    tensors: Sequence[TensorBase],
-) -> Launch:
+class Seen(NamedTuple):
+    """A launch as the observer is told of it."""
+
+    kernel: Any
+    operands: tuple[TensorBase, ...]
+    outputs: int
+    axes: tuple[int, ...]
+    serial: int
+    scalars: list[Any]
+
+
+def _launch(seen: Seen, tensors: Sequence[TensorBase]) -> Launch:
+    kernel, operands, _, axes, serial, scalars = seen
     where = {place(t).storage: k for k, t in enumerate(tensors)}
     found: list[tuple[int, int]] = []
     parallel = axes[: len(axes) - serial]

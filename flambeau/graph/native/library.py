@@ -23,7 +23,7 @@ from .capturing import Taken, taken, where
 from .errors import Ungenerated
 from .frame import ALIGN, Described, write_descriptions, write_load, write_run
 from .header import header_of
-from .linking import Library, driver, link
+from .linking import Library, driver, link, replace
 from .parts import Parts, at, invoke
 from .steps import Step, is_of_shapes, operands_of, step_of
 from .weights import Weight, file_of
@@ -133,14 +133,12 @@ class Export:
         write_descriptions(parts, name, inputs, outputs)
         link(WHO, parts.object_code(exported), to)
         if weights is not None and self.file is not None:
-            weights.write_bytes(self.file.header + self.file.data)
+            replace(weights, self.file.header + self.file.data)
         header = to.with_suffix(".h")
         told = "" if weights is None else weights.name
-        header.write_text(
-            header_of(
-                name, inputs, outputs, self.workspace, told, " ".join((target.processor()[0], parts.triple))
-            )
-        )
+        processor = " ".join((target.processor()[0], parts.triple))
+        text = header_of(name, inputs, outputs, self.workspace, told, processor)
+        replace(header, text.encode())
         return Library(to, header, weights, self.workspace)
 
     def body(

@@ -49,3 +49,11 @@ def link(who: str, code: bytes, to: Path) -> None:
         if done.returncode:
             raise RuntimeError(f"{who}: {shlex.join(command)} failed: {done.stderr.strip()}")
         os.replace(made, to)
+
+
+def replace(path: Path, data: bytes) -> None:
+    """Write a file anew, in the place of the one that is there, which others may have mapped."""
+    with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+        made = Path(folder) / path.name
+        made.write_bytes(data)
+        os.replace(made, path)

@@ -72,9 +72,9 @@ def launch_rows(
         return
     count, index = len(data), i64(0) if index_first is None else index_first
     places, geometry = room(f, "ptr", count), room(f, "i64", 6 + 3 * count)
-    head = [rows.k, rows.r1, rows.r0, rows.total, index, rows.index_step]
-    for k, n in enumerate([*head, *(s for own in rows.strides for s in own[-3:])]):
-        put(f, geometry, k, n if isinstance(n, Value) else i64(n))
+    head = [i64(rows.k), i64(rows.r1), i64(rows.r0), i64(rows.total), index, i64(rows.index_step)]
+    for k, n in enumerate([*head, *(i64(s) for own in rows.strides for s in own[-3:])]):
+        put(f, geometry, k, n)
 
     def launch(pointers: list[Value], _: Value) -> None:
         for k, pointer in enumerate(pointers):

@@ -49,7 +49,7 @@ class ProductStep:
         plan = step.plan
         self.number = number
         self.dtype, self.size = _sizes(step.values[0].dtype)
-        (_, *geometry) = plan.key()[1], *plan.key()[1]
+        geometry: Any = plan.key()[1]
         (a_shape, a_strides), (b_shape, b_strides), *others = geometry
         batch = np.broadcast_shapes(a_shape[:-2], b_shape[:-2])
         self.whole = (*batch, a_shape[-2], b_shape[-1])
@@ -94,7 +94,7 @@ class ProductStep:
             root = root * ex.const(alpha, self.dtype)
         if not others or beta == 0:
             return (None if alpha == 1 else Epilogue(root)), []
-        own = _aligned(*others[0], whole)
+        own = _aligned(others[0][0], others[0][1], whole)
         if own[-1] not in (0, 1):
             raise Ungenerated(f"a product and an addend of strides {own}: make it contiguous")
         if alpha == beta == 1 and own[-1] == 1 and not any(own[:-1]):

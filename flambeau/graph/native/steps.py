@@ -60,8 +60,10 @@ def step_of(
         return of_images(number, step, known)
     assert isinstance(step, Call)
     product, images = with_vectors(step), of_call(number, step, known)
-    if product is not None or images is not None:
-        return images if product is None else ProductStep(number, product, known)
+    if images is not None:
+        return images
+    if product is not None:
+        return ProductStep(number, product, known)
     entry = getattr(step.operation, "entry", None)
     arguments = step.arguments()
     if (

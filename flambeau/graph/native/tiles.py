@@ -44,7 +44,7 @@ class Operand(NamedTuple):
 class Rows(NamedTuple):
     """The left operand, and where results go, in bytes; `turned`: rows are side by side in c."""
 
-    count: int
+    height: int
     row: int
     term: int
     offsets: tuple[int, ...]  # of the taps
@@ -58,7 +58,7 @@ class Panels(NamedTuple):
 
     first: int
     vectors: int
-    count: int
+    times: int
     exist: int
 
 
@@ -76,7 +76,7 @@ def panels_of(columns: int, size: int) -> list[Panels]:
         exist = min(vectors * lanes, columns - first)
         before = found[-1] if found else None
         if before is not None and (before.vectors, before.exist) == (vectors, exist):
-            found[-1] = before._replace(count=before.count + 1)
+            found[-1] = before._replace(times=before.times + 1)
         else:
             found.append(Panels(first, vectors, 1, exist))
         first += vectors * lanes
@@ -111,7 +111,7 @@ def laid(right: np.ndarray) -> np.ndarray:
     size = right.dtype.itemsize
     lanes, parts = shape_of(size)[0], []
     for panel in panels_of(right.shape[2], size):
-        for k in range(panel.count):
+        for k in range(panel.times):
             first = panel.first + k * panel.vectors * lanes
             whole = np.zeros((*right.shape[:2], panel.vectors * lanes), right.dtype)
             whole[:, :, : panel.exist] = right[:, :, first : first + panel.exist]
@@ -129,7 +129,7 @@ def lay(f: Function, right: Right, size: int, to: Value, source: Value) -> None:
             f.store(f.load(kind, pointers[1], size), pointers[0], size)
 
         whole = right.taps * right.terms * wide * size
-        sizes = (panel.count, right.taps, right.terms, panel.exist)
+        sizes = (panel.times, right.taps, right.terms, panel.exist)
         steps = [
             (whole, right.terms * wide * size, wide * size, size),
             (wide * right.column, right.tap, right.term, right.column),
@@ -140,7 +140,7 @@ def lay(f: Function, right: Right, size: int, to: Value, source: Value) -> None:
         ]
         nest(f, sizes, begin, steps, one)
         if panel.exist < wide:  # read with the others, and in no result
-            rest = (panel.count, right.taps * right.terms, wide - panel.exist)
+            rest = (panel.times, right.taps * right.terms, wide - panel.exist)
             begin = [at(f, begin[0], panel.exist * size)]
 
             def zero(pointers: list[Value], _: Value) -> None:
@@ -187,7 +187,7 @@ def multiply(
     def down(pointers: list[Value], panel: Panels, ragged: bool) -> None:
         """A panel by all rows: `pointers` are those of the result, of the right operand, and of the epilogue's."""
         put(f, words, register._B, pointers[1])
-        for row, height, count in tiles_of(rows.count, tallest[panel.vectors]):
+        for row, height, count in tiles_of(rows.height, tallest[panel.vectors]):
             symbol = parts.tile(Register(dtype, height, panel.vectors, (), rows.turned, epilogue, ragged))
             begin = [at(f, p, row * move) for p, move in zip([pointers[0], a, *pointers[2:]], downs)]
             nest(f, (count,), begin, [(height * move,) for move in downs], partial(one_tile, symbol))
@@ -208,7 +208,7 @@ def multiply(
         begin = [at(f, p, panel.first * move) for p, move in zip([c, b, *others], moves)]
         ragged = not is_laid and panel.exist < wide
         by_rows = partial(_of_panel, down, panel, ragged)
-        nest(f, (panel.count,), begin, [(wide * move,) for move in moves], by_rows)
+        nest(f, (panel.times,), begin, [(wide * move,) for move in moves], by_rows)
     f.do("ret void")
     return name
 
