@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from library_cases import CONVOLUTIONS, ELEMENTS, PRODUCTS
 
 import flambeau as torch
 from flambeau import nn
@@ -21,18 +22,25 @@ from flambeau.nn import functional as F
 DOCUMENT = Path(__file__).resolve().parents[3] / "docs" / "native.md"
 CC = [*shlex.split(os.environ.get("CC", "cc")), "-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic", "-O1"]
 
-# Reads each input from a file, runs twice, writes each output to a file.
-PROGRAM = """
+# Reads each input from a file, runs twice, writes each output to a file.  Buffers end where a page begins that may not be touched in
+# the first run, and begin where one ends in the second.
+PROGRAM = r"""
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
 #include "net.h"
 
-static void *room(int64_t bytes)
+#define PAGE 65536
+
+static char *room(int64_t bytes, int64_t alignment, int is_second)
 {
-    void *found = NULL;
-    if (posix_memalign(&found, NET_ALIGNMENT, bytes ? (size_t)bytes : 1))
+    size_t own = ((size_t)bytes + alignment - 1) / alignment * alignment, whole = (own + PAGE - 1) / PAGE * PAGE;
+    char *found = mmap(NULL, whole + 2 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (found == MAP_FAILED || mprotect(found, PAGE, PROT_NONE) || mprotect(found + PAGE + whole, PAGE, PROT_NONE))
         exit(100);
-    return found;
+    memset(found + PAGE, 0xA5, whole);
+    return is_second ? found + PAGE : found + PAGE + whole - own;
 }
 
 static void moved(const char *kind, int k, void *data, int64_t bytes, const char *mode)
@@ -49,32 +57,36 @@ static void moved(const char *kind, int k, void *data, int64_t bytes, const char
 int main(void)
 {
     const void *inputs[NET_INPUTS + 1];
-    void *outputs[NET_OUTPUTS + 1];
-    int k, code;
-    void *workspace = room(NET_WORKSPACE);
+    void *outputs[2][NET_OUTPUTS + 1];
+    int k, turn, code;
 #ifdef WEIGHTS
     code = net_load(WEIGHTS);
     if (code != NET_OK) {
-        fprintf(stderr, "%s\\n", net_message(code));
+        fprintf(stderr, "%s\n", net_message(code));
         return code;
     }
 #endif
-    for (k = 0; k < NET_INPUTS; k++) {
-        void *data = room(net_inputs[k].bytes);
-        moved("in", k, data, net_inputs[k].bytes, "rb");
-        inputs[k] = data;
+    for (turn = 0; turn < 2; turn++) {
+        for (k = 0; k < NET_INPUTS; k++) {
+            void *data = room(net_inputs[k].bytes, 1, turn);
+            moved("in", k, data, net_inputs[k].bytes, "rb");
+            inputs[k] = data;
+        }
+        for (k = 0; k < NET_OUTPUTS; k++)
+            outputs[turn][k] = room(net_outputs[k].bytes, 1, turn);
+        code = net_run(inputs, outputs[turn], room(NET_WORKSPACE, NET_ALIGNMENT, turn));
+        if (code != NET_OK)
+            return code;
     }
-    for (k = 0; k < NET_OUTPUTS; k++)
-        outputs[k] = room(net_outputs[k].bytes);
-    code = net_run(inputs, outputs, workspace);
-    if (code == NET_OK)
-        code = net_run(inputs, outputs, workspace);
-    for (k = 0; k < NET_OUTPUTS; k++)
-        moved("out", k, outputs[k], net_outputs[k].bytes, "wb");
+    for (k = 0; k < NET_OUTPUTS; k++) {
+        if (memcmp(outputs[0][k], outputs[1][k], net_outputs[k].bytes))
+            exit(102);
+        moved("out", k, outputs[1][k], net_outputs[k].bytes, "wb");
+    }
 #ifdef WEIGHTS
     net_unload();
 #endif
-    return code;
+    return 0;
 }
 """
 
@@ -91,7 +103,7 @@ def built(made: Any, folder: Path, program: str, *flags: str) -> Path:
     command = [
         *CC,
         *flags,
-        "-D_POSIX_C_SOURCE=200112L",
+        "-D_DEFAULT_SOURCE",
         str(source),
         str(made.library),
         f"-Wl,-rpath,{folder}",
@@ -206,6 +218,21 @@ def models() -> dict[str, tuple[Any, tuple[Any, ...]]]:
 def test_a_model_from_c(name, tmp_path):
     model, args = models()[name]
     same_as_eager(model, args, tmp_path, exactly=False)
+
+
+@pytest.mark.parametrize("kind", [ELEMENTS, PRODUCTS], ids=["elements", "products"])
+def test_nothing_is_touched_beside_what_is_given(kind, tmp_path):
+    for k, (function, args) in enumerate(kind.values()):
+        folder = tmp_path / str(k)
+        folder.mkdir()
+        same_as_eager(function, args, folder, exactly=kind is ELEMENTS)
+
+
+def test_no_pixel_is_read_beside_images(tmp_path):
+    for k, (net, x) in enumerate(CONVOLUTIONS.values()):
+        folder = tmp_path / str(k)
+        folder.mkdir()
+        same_as_eager(net.eval(), (x,), folder, exactly=False)
 
 
 def test_rows_from_c_have_the_bits_of_eager_calls_where_kernels_are_the_same(tmp_path):
