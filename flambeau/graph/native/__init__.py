@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from .linking import Library
+if TYPE_CHECKING:
+    from .linking import Library
 
 
 def export_library(
