@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...codegen import build
+from ...codegen import build, schedule_cpu, target
 from ...codegen.irtext import Function, Value
 from ...core.base import forks
 from ...core.base.tensor import TensorBase
@@ -34,7 +34,8 @@ from .products import Known
 class Launch(NamedTuple):
     """A kernel, where its operands lie (which of the call's results and arguments, bytes from its beginning), and its other arguments."""
 
-    kernel: Any
+    address: int  # in this process
+    text: str  # the module of the kernel
     operands: tuple[tuple[int, int], ...]
     geometry: tuple[int, ...]
     scalars: tuple[int, ...]
@@ -57,7 +58,7 @@ class IndexedStep:
                 put(f, places, k, at(f, data[which], offset))
             put(f, places, len(launch.operands), fault)
             scalars = parts.numbers(launch.scalars) if launch.scalars else Value("ptr", "null")
-            f.call("void", parts.kernel(launch.kernel), places, parts.numbers(launch.geometry), scalars)
+            f.call("void", parts.text_of_kernel(launch.text), places, parts.numbers(launch.geometry), scalars)
 
 
 def launches_of(call: Call) -> list[Launch]:
@@ -88,9 +89,10 @@ def _observed() -> Iterator[list[Seen]]:
     seen: list[Seen] = []
     own = threading.get_ident()
 
-    def note(*launch: Any) -> None:
+    def note(kernel: Any, *launch: Any) -> None:
         if threading.get_ident() == own:
-            seen.append(Seen(*launch))
+            text = str(schedule_cpu.module_for(kernel, target.llvm().get_default_triple()))
+            seen.append(Seen(build.address(kernel), text, *launch))
 
     with forks.making:  # another thread that observes waits
         observe(note)
@@ -110,9 +112,12 @@ def _example(value: Tensor) -> TensorBase:
 
 
 class Seen(NamedTuple):
-    """A launch as the observer is told of it."""
+    """A launch as the observer is told of it; the text is written at once, since the leaves of a kernel's expressions are forgotten when
+    another one is made.
+    """
 
-    kernel: Any
+    address: int
+    text: str
     operands: tuple[TensorBase, ...]
     outputs: int
     axes: tuple[int, ...]
@@ -121,7 +126,7 @@ class Seen(NamedTuple):
 
 
 def _launch(seen: Seen, tensors: Sequence[TensorBase]) -> Launch:
-    kernel, operands, _, axes, serial, scalars = seen
+    address, text, operands, _, axes, serial, scalars = seen
     where = {place(t).storage: k for k, t in enumerate(tensors)}
     found: list[tuple[int, int]] = []
     parallel = axes[: len(axes) - serial]
@@ -135,7 +140,7 @@ def _launch(seen: Seen, tensors: Sequence[TensorBase]) -> Launch:
     words = [
         struct.unpack("<q", struct.pack("<d", s))[0] if isinstance(s, float) else int(s) for s in scalars
     ]
-    return Launch(kernel, tuple(found), tuple(geometry), tuple(words))
+    return Launch(address, text, tuple(found), tuple(geometry), tuple(words))
 
 
 def _run(launch: Launch, tensors: Sequence[TensorBase]) -> None:
@@ -145,9 +150,7 @@ def _run(launch: Launch, tensors: Sequence[TensorBase]) -> None:
     data = (ctypes.c_void_p * (len(places) + 1))(*places, ctypes.addressof(fault))
     geometry = (ctypes.c_int64 * len(launch.geometry))(*launch.geometry)
     scalars = (ctypes.c_int64 * max(len(launch.scalars), 1))(*launch.scalars)
-    call = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)(
-        build.address(launch.kernel)
-    )
+    call = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)(launch.address)
     call(data, geometry, scalars)
     if fault.value:
         raise Ungenerated("its indices depend on more than its arguments")

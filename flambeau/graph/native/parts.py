@@ -26,7 +26,10 @@ class Parts:
 
     def kernel(self, kernel: Any) -> str:
         """The symbol of a kernel of elements or rows."""
-        text = str(schedule_cpu.module_for(kernel, self.triple))
+        return self.text_of_kernel(str(schedule_cpu.module_for(kernel, self.triple)))
+
+    def text_of_kernel(self, text: str) -> str:
+        """The symbol of a kernel whose module this is."""
         symbol = "kernel_" + hashlib.sha256(text.encode()).hexdigest()[:24]
         self.texts.setdefault(symbol, (text.replace("@kernel(", f"@{symbol}("), True))
         return symbol

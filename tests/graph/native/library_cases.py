@@ -46,6 +46,14 @@ ELEMENTS = {
         lambda x, i: (x.index_select(1, i), x.T.index_select(0, i) + 1),
         (r(3, 5), torch.tensor([4, 0, 4])),
     ),
+    "pools after what was made since": (
+        lambda x: (
+            F.max_pool2d(x.sigmoid(), 3, 2, 1).tanh(),
+            F.max_pool2d(x, 2).exp2(),
+            x.sum((2, 3)).log1p(),
+        ),
+        (r(1, 3, 8, 8),),
+    ),
     "pools": (
         lambda x: (F.max_pool2d(x, 3, 2, 1), F.max_pool1d(x[0], 2), F.adaptive_avg_pool2d(x, 1)),
         (r(2, 3, 9, 8),),
