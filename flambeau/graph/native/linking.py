@@ -28,7 +28,7 @@ def driver(who: str) -> list[str]:
     """The command that links; RuntimeError where there is none."""
     if sys.platform == "win32":
         raise RuntimeError(
-            f"{who}: libraries are made on Linux and macOS; the weights are mapped by POSIX's mmap"
+            f"{who}: libraries are made on POSIX systems; the weights are mapped by POSIX's mmap"
         )
     asked = shlex.split(os.environ.get("CC", ""))
     for command in ([asked] if asked else []) + [["cc"], ["gcc"], ["clang"]]:

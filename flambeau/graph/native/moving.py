@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 from ...codegen.irtext import Function, Value, i64
 from ...codegen.lower import ITEMSIZE
@@ -117,15 +116,6 @@ class PickStep:
             f.start(after)
 
         nest(f, (self.count,), [data[0], data[2]], [(self.to,), (self.each,)], one)
-
-
-def step_of_call(call: Call, details: dict[str, Any]) -> JoinStep | PickStep | None:
-    """The step of a call whose declaration says what it joins or picks; None for another."""
-    if "along" in details:
-        return JoinStep(call, *details["along"](*call.args, **call.kwargs))
-    if "picks" in details:
-        return PickStep(call, *details["picks"](*call.args, **call.kwargs))
-    return None
 
 
 def _bytes(strides: Sequence[int], size: int) -> tuple[int, ...]:

@@ -17,9 +17,10 @@ from ..report import why_called
 from .errors import Ungenerated
 from .indexed import IndexedStep
 from .loops import launch_elements, launch_in_stages, launch_rows, rows_of, states_room
-from .moving import CopyStep, JoinStep, PickStep, step_of_call
+from .moving import CopyStep, JoinStep, PickStep
 from .parts import Parts
 from .products import ConvolutionStep, Known, ProductStep, of_call, of_images, with_vectors
+from .resampling import TapsStep
 
 Find = Callable[[Value], "np.ndarray | None"]
 """The elements of a value that the library keeps; None for one that is computed."""
@@ -45,7 +46,14 @@ class LoopStep:
             launch_rows(parts, f, parts.kernel(self.kernels[0]), rows_of(plan), data)
 
 
-Step = LoopStep | ProductStep | ConvolutionStep | CopyStep | JoinStep | PickStep | IndexedStep
+Step = LoopStep | ProductStep | ConvolutionStep | CopyStep | JoinStep | PickStep | TapsStep | IndexedStep
+
+SAID: dict[str, type[JoinStep] | type[PickStep] | type[TapsStep]] = {
+    "along": JoinStep,
+    "picks": PickStep,
+    "taps": TapsStep,
+}
+"""What a declaration says that a call does, in a step's arguments."""
 
 
 def step_of(
@@ -75,8 +83,10 @@ def step_of(
         return CopyStep(step.results[0], arguments[0])
     if step.written or any(v.reads is not None for v in arguments):
         raise Ungenerated(why_called(step))
-    moves = None if entry is None else step_of_call(step, entry.details)
-    return IndexedStep(step) if moves is None else moves
+    for said, kind in SAID.items():
+        if entry is not None and said in entry.details:
+            return kind(step, *entry.details[said](*step.args, **step.kwargs))
+    return IndexedStep(step)
 
 
 def is_of_shapes(step: Any) -> bool:

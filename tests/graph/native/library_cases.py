@@ -80,6 +80,40 @@ PRODUCTS = {
     "float64": (lambda a, b: a.double() @ b.double().T, (r(20, 30), r(35, 30))),
 }
 
+
+def pooled(x):
+    return F.avg_pool2d(x, 3, 2, 1), F.avg_pool1d(x[0], 2), F.adaptive_avg_pool2d(x, (3, 2))
+
+
+def resized(x):
+    nearest = F.interpolate(x, scale_factor=2)
+    return (
+        nearest,
+        F.interpolate(x, size=(4, 13), mode="bilinear"),
+        F.interpolate(x, size=(3, 9), mode="bicubic"),
+    )
+
+
+def padded(x):
+    reflected = F.pad(x, (1, 2, 2, 0), mode="reflect")
+    return reflected, F.pad(x, (2, 2, 1, 1), mode="circular"), F.pad(x, (0, 3, 1, 0), mode="replicate")
+
+
+def in_other_orders(x):
+    return F.avg_pool2d(x.double().mT, 2).mT, F.interpolate(x.double().transpose(1, 3), size=(4, 3))
+
+
+TABLES = {
+    "mean pooling": (pooled, (r(2, 3, 9, 8),)),
+    "mean pooling that counts what is there": (
+        lambda x: F.avg_pool2d(x, 3, 2, 1, count_include_pad=False),
+        (r(1, 2, 7, 8),),
+    ),
+    "resizing": (resized, (r(2, 3, 5, 6),)),
+    "padding": (padded, (r(1, 2, 4, 5),)),
+    "float64 and other orders": (in_other_orders, (r(1, 2, 6, 8),)),
+}
+
 CONVOLUTIONS = {
     "strided and padded": (nn.Conv2d(3, 18, (3, 2), stride=(2, 1), padding=(2, 1)), r(2, 3, 9, 8)),
     "dilated": (nn.Conv2d(5, 7, 3, dilation=2, bias=False), r(1, 5, 9, 9)),

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from library_cases import CONVOLUTIONS, ELEMENTS, PRODUCTS, r
+from library_cases import CONVOLUTIONS, ELEMENTS, PRODUCTS, TABLES, r
 
 import flambeau as torch
 from flambeau import nn
@@ -104,6 +104,11 @@ def test_kernels_of_elements_rows_and_places_have_the_bits_of_eager_calls(case, 
 @pytest.mark.parametrize("case", list(PRODUCTS))
 def test_products(case, tmp_path):
     checked(*PRODUCTS[case], tmp_path, exactly=False)
+
+
+@pytest.mark.parametrize("case", list(TABLES))
+def test_sums_by_tables(case, tmp_path):
+    checked(*TABLES[case], tmp_path, exactly=False)
 
 
 @pytest.mark.parametrize("case", list(CONVOLUTIONS))

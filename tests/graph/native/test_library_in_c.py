@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from library_cases import CONVOLUTIONS, ELEMENTS, PRODUCTS
+from library_cases import CONVOLUTIONS, ELEMENTS, PRODUCTS, TABLES
 
 import flambeau as torch
 from flambeau import nn
@@ -220,7 +220,7 @@ def test_a_model_from_c(name, tmp_path):
     same_as_eager(model, args, tmp_path, exactly=False)
 
 
-@pytest.mark.parametrize("kind", [ELEMENTS, PRODUCTS], ids=["elements", "products"])
+@pytest.mark.parametrize("kind", [ELEMENTS, PRODUCTS, TABLES], ids=["elements", "products", "tables"])
 def test_nothing_is_touched_beside_what_is_given(kind, tmp_path):
     for k, (function, args) in enumerate(kind.values()):
         folder = tmp_path / str(k)
