@@ -1,15 +1,19 @@
-"""Steps that move elements: copies, joins, and what is picked along a dimension by indices.
+"""Steps that move elements: copies, joins, padding with a number, and what is picked along a dimension by indices.
 
-What a call joins and picks stands in its declaration (`along`, `picks`).
+What a call joins, pads and picks stands in its declaration (`along`, `within`, `picks`).
 """
 
 from __future__ import annotations
 
+import ctypes
 import math
+import sys
 from collections.abc import Sequence
+from typing import Any
 
 from ...codegen.irtext import Function, Value, i64
 from ...codegen.lower import ITEMSIZE
+from ...core.make.create import empty_strided
 from ..program import Call
 from ..program import Value as Tensor
 from .errors import Ungenerated
@@ -70,6 +74,41 @@ class JoinStep:
         """`data`: result, then tensors."""
         for source, (shape, own, offset) in zip(data[1:], self.steps):
             copy_elements(f, self.size, shape, at(f, data[0], offset), self.to, source, own)
+
+
+class PadStep:
+    """A tensor within a larger one, the rest of which is one number."""
+
+    workspace = 0
+    known: Known | None = None
+
+    def __init__(self, call: Call, input: Tensor, start: Sequence[int], value: complex) -> None:
+        (result,) = call.results
+        if (
+            [id(v) for v in call.arguments()] != [id(input)]
+            or result.dtype != input.dtype
+            or result.dtype.is_complex
+        ):
+            raise Ungenerated("its number or dtype varies")
+        self.size = result.dtype.itemsize
+        one: Any = empty_strided((1,), (1,), dtype=result.dtype, device="cpu")
+        one.fill_(value)
+        self.pattern = int.from_bytes(ctypes.string_at(one.data_ptr(), self.size), sys.byteorder)
+        self.whole, self.shape = result.shape, input.shape
+        self.to, self.source = _bytes(result.place.stride, self.size), _bytes(input.place.stride, self.size)
+        self.first = sum(n * s for n, s in zip(start, self.to))
+
+    def emit(self, parts: Parts, f: Function, data: Sequence[Value], memory: Value, fault: Value) -> None:
+        """`data`: result, input."""
+        number = Value(f"i{8 * self.size}", str(self.pattern))
+        nest(
+            f,
+            self.whole,
+            [data[0]],
+            [self.to],
+            lambda at_one, _: f.store(number, at_one[0], min(self.size, 8)),
+        )
+        copy_elements(f, self.size, self.shape, at(f, data[0], self.first), self.to, data[1], self.source)
 
 
 class PickStep:

@@ -17,7 +17,7 @@ from ..report import why_called
 from .errors import Ungenerated
 from .indexed import IndexedStep
 from .loops import launch_elements, launch_in_stages, launch_rows, rows_of, states_room
-from .moving import CopyStep, JoinStep, PickStep
+from .moving import CopyStep, JoinStep, PadStep, PickStep
 from .parts import Parts
 from .products import ConvolutionStep, Known, ProductStep, of_call, of_images, with_vectors
 from .resampling import TapsStep
@@ -46,11 +46,22 @@ class LoopStep:
             launch_rows(parts, f, parts.kernel(self.kernels[0]), rows_of(plan), data)
 
 
-Step = LoopStep | ProductStep | ConvolutionStep | CopyStep | JoinStep | PickStep | TapsStep | IndexedStep
+Step = (
+    LoopStep
+    | ProductStep
+    | ConvolutionStep
+    | CopyStep
+    | JoinStep
+    | PadStep
+    | PickStep
+    | TapsStep
+    | IndexedStep
+)
 
-SAID: dict[str, type[JoinStep] | type[PickStep] | type[TapsStep]] = {
+SAID: dict[str, type[JoinStep] | type[PadStep] | type[PickStep] | type[TapsStep]] = {
     "along": JoinStep,
     "picks": PickStep,
+    "within": PadStep,
     "taps": TapsStep,
 }
 """What a declaration says that a call does, in a step's arguments."""

@@ -42,6 +42,15 @@ ELEMENTS = {
         lambda x, y: (torch.cat([x, y, x * 2], -1), torch.stack([x, x + 1], 1), torch.cat([x.T, y.T[:2]])),
         (r(3, 4), r(3, 4)),
     ),
+    "padding with numbers": (
+        lambda x, i: (
+            F.pad(x, (1, 1, 2, 0), value=-2.5),
+            F.pad(x.half(), (0, 2, -1, 3)),
+            F.pad(i, (1, 0), value=-7),
+            F.pad(i > 1, (2, 1), value=True),
+        ),
+        (r(2, 3, 4), torch.arange(4)),
+    ),
     "picks": (
         lambda x, i: (x.index_select(1, i), x.T.index_select(0, i) + 1),
         (r(3, 5), torch.tensor([4, 0, 4])),
