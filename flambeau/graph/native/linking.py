@@ -44,7 +44,8 @@ def link(who: str, code: bytes, to: Path) -> None:
     with tempfile.TemporaryDirectory(dir=to.parent) as folder:
         source, made = Path(folder) / "code.o", Path(folder) / to.name
         source.write_bytes(code)
-        command = [*driver(who), "-shared", "-o", str(made), str(source)]
+        named = [f"-Wl,-soname,{to.name}"] if sys.platform.startswith("linux") else []
+        command = [*driver(who), "-shared", *named, "-o", str(made), str(source)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             raise RuntimeError(f"{who}: {shlex.join(command)} failed: {done.stderr.strip()}")

@@ -255,6 +255,36 @@ def test_long_and_tall_reductions_from_c_are_cut_into_the_same_blocks(tmp_path):
     same_as_eager(reduced, (torch.randn(3, 70001), torch.randn(70001, 5)), tmp_path, exactly=True)
 
 
+def test_programs_find_a_library_that_was_moved_beside_them(tmp_path):
+    there = tmp_path / "there"
+    there.mkdir()
+    made = torch.compiler.export_library(lambda x: x + 1, (torch.ones(1),), tmp_path / "net.so")
+    program = """
+        #include <stdio.h>
+        #include "net.h"
+        int main(void)
+        {
+            float x[1] = {41}, y[1] = {0};
+            const void *inputs[] = {x};
+            void *outputs[] = {y};
+            int code = net_run(inputs, outputs, NULL);
+            printf("%d %g %d %d", code, y[0], NET_WORKSPACE, (int)net_inputs[0].rank);
+            return 0;
+        }
+    """
+    binary = built(made, tmp_path, program, "-Wl,-rpath,$ORIGIN/there")
+    made.library.rename(there / made.library.name)
+    done = subprocess.run([str(binary)], capture_output=True, text=True, check=True)
+    assert done.stdout == "0 42 0 1"
+
+
+def test_cpp_takes_the_header(tmp_path):
+    torch.compiler.export_library(lambda x: x + 1, (torch.ones(1),), tmp_path / "net.so")
+    text = (tmp_path / "net.h").read_text()
+    assert text.index('extern "C" {') < text.index("int net_run(") < text.rindex("#ifdef __cplusplus")
+    assert max(map(len, text.splitlines())) <= 140 and len(text.splitlines()) < 75
+
+
 def test_the_file_of_weights_is_read_by_other_tools(tmp_path):
     net = nn.Sequential(nn.Linear(3, 5), nn.LayerNorm(5))
     made = torch.compiler.export_library(net, (torch.ones(2, 3),), tmp_path / "net.so")
