@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from .core.base.callbacks import set_callback
 from .core.base.spelling import hint
 from .graph import backends, config
+from .graph.native import export_library
 from .graph.options import list_mode_options, options_of
 from .nn.modules.module import Module
 
@@ -21,6 +22,7 @@ __all__ = [
     "config",
     "cudagraph_mark_step_begin",
     "disable",
+    "export_library",
     "get_default_backend",
     "is_compiling",
     "is_dynamo_compiling",

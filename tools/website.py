@@ -43,6 +43,7 @@ TAKEN = {
             "graphs",
             "keeping",
             "export",
+            "native",
         )
     },
 }

@@ -8,7 +8,7 @@ from typing import Any
 from ..codegen import expr as ex
 from ..codegen import kernels as kn
 from ..core.loops.planning import loop_plan, row_plan
-from ..core.loops.plans import Geometry
+from ..core.loops.plans import Geometry, LoopPlan
 from .assemble import assemble
 from .convolutions import convolution_of
 from .epilogues import ProductGroup, product_with, with_epilogues
@@ -58,12 +58,18 @@ def plan(
     return runner
 
 
+def planned_steps(program: Program, options: Options) -> _Plan:
+    """The steps of the program without places, and the kernels of loops among them, for who lays them out otherwise."""
+    return _Plan(program, True, (), options)
+
+
 class _Plan:
     def __init__(self, program: Program, fused: bool, donated: Iterable[int], options: Options) -> None:
         self.program = program
         self.formulas = FAST if options.use_fast_math else EXACT
         self.orders = Orders() if fused and options.eager_numerics else None
         self.steps: list[tuple[Any, list[Value]]] = []  # a step, and the values that it touches
+        self.kernels: dict[LoopPlan, tuple[Any, ...]] = {}  # two of rows in blocks
         self.report = Report(program)
         program.drop_dead(_is_pure)
         if fused:
@@ -168,10 +174,18 @@ class _Plan:
             if not inputs:
                 raise Unfused(f"{group.name}: rows of no tensor")
             strides = [strides for _, strides in inputs]
-            settle = None if self.orders is None else self.orders.settle(group.calls, strides, loop)
+            order = None if self.orders is None else self.orders.settle(group.calls, strides, loop)
+            kernels: list[Any] = []
+
+            def settle(rows: LoopPlan, found: tuple[Any, ...]) -> list[Any]:
+                kernels[:] = found if order is None else order(rows, found)
+                return kernels
+
             made = row_plan(fused.kernel, loop.shape, sorted(d + rank for d in dims), geometry, settle=settle)
+            self.kernels[made] = tuple(kernels)
         else:
             made = loop_plan(fused.kernel, loop.shape, geometry)
+            self.kernels[made] = (fused.kernel.walking(made.accesses()),)
         self.steps.append((made, touched))
 
     def _call(self, call: Call) -> None:

@@ -190,11 +190,13 @@ _WHERE = {
     "Error": "._host",
     "TracerWarning": "._trace",
     "TracingCheckError": "._program",
-    **dict.fromkeys(("load", "save", "trace", "trace_module"), "._public"),
+    "load": "._loading",
+    **dict.fromkeys(("save", "trace", "trace_module"), "._public"),
 }
 __getattr__, __dir__ = _lazily(__name__, names=_WHERE)
 if _TYPE_CHECKING:
     from ._host import Error
+    from ._loading import load
     from ._program import TracingCheckError
-    from ._public import load, save, trace, trace_module
+    from ._public import save, trace, trace_module
     from ._trace import TracerWarning

@@ -10,10 +10,7 @@ import ast
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .._tensor import Tensor
-from ..library._calls import Overload, Prepared, Unfit, choice, overloads
-from ..library._own import OWN, own_call, run_own
-from ._host import HOST, PRIMITIVES, TENSORS, TEXTS, Error, device_of, formatted, number, shown
+from ._host import PRIMITIVES, Error, device_of, formatted, number, shown
 from ._objects import (
     Enumeration,
     Function,
@@ -26,10 +23,9 @@ from ._objects import (
     set_attribute,
 )
 from ._parser import Source, dotted
+from ._sites import NOTHING, Expression, Frame, Literal, Site, Variable
 from ._types import annotated, check_of
 
-Frame = list[Any]
-Expression = Callable[[Frame], Any]
 Statement = Callable[[Frame], "tuple[Any] | None"]  # (value,) where the function returns
 _CONSTANTS = {
     "inf": float("inf"),
@@ -215,14 +211,14 @@ class Compiler:
             if not isinstance(node.value, (int, float, complex, str, type(None))):
                 return self.refuse(node, f"a constant of type {type(node.value).__name__}")
             value = _text(node.value) if isinstance(node.value, str) else node.value
-            return lambda frame: value
+            return Literal(lambda frame: value)
         if isinstance(node, ast.Name):
             return self.name(node)
         if isinstance(node, ast.Call):
             return self.call(node)
         if isinstance(node, ast.List):
             items = [self.expression(e) for e in node.elts]
-            return lambda frame: [item(frame) for item in items]
+            return _whole(lambda frame: [item(frame) for item in items], items)
         if isinstance(node, ast.Tuple):
             items = [self.expression(e) for e in node.elts]
             return lambda frame: tuple([item(frame) for item in items])
@@ -237,18 +233,17 @@ class Compiler:
             return self.subscript(node)
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
             negated = self.expression(node.operand)
-            return lambda frame: -negated(frame)
+            return _whole(lambda frame: -negated(frame), [negated])
         if isinstance(node, ast.Attribute):
             return self.attribute(node)
         return self.refuse(node, f"{type(node).__name__} in an expression")
 
     def name(self, node: ast.Name) -> Expression:
         if node.id in self.slots:
-            slot = self.slot(node.id)
-            return lambda frame: frame[slot]
+            return Variable(self.slot(node.id))
         if node.id in _CONSTANTS:
             value = _CONSTANTS[node.id]
-            return lambda frame: value
+            return Literal(lambda frame: value)
         return self.refuse(node, f"undefined value {node.id!r}")
 
     def subscript(self, node: ast.Subscript) -> Expression:
@@ -372,9 +367,7 @@ class Compiler:
         site = Site(space, name)
         if not site.is_known():
             return self.lacking(f"{space}::{name}", node)
-        if kwargs:
-            return lambda frame: site([a(frame) for a in args], _evaluated(kwargs, frame))
-        return lambda frame: site([a(frame) for a in args], _NOTHING)
+        return site.caller(args, kwargs)
 
     def lacking(self, name: str, node: ast.AST) -> Expression:
         """A call of an operation that is not here: an error where it is reached, so that programs may have it in other branches."""
@@ -386,14 +379,16 @@ class Compiler:
         return run
 
 
+def _whole(made: Expression, parts: Sequence[Expression]) -> Expression:
+    """An expression that is a literal where its parts are."""
+    return Literal(made) if all(isinstance(part, Literal) for part in parts) else made
+
+
 def _note(error: Exception, begin: str, line: int, end: str) -> None:
     """Say in an error's notes where it was raised: once for each function on the way."""
     notes = getattr(error, "__notes__", ())
     if not (notes and notes[-1].startswith(begin) and notes[-1].endswith(end)) and len(notes) < 32:
         error.add_note(f"{begin}{line}{end}")
-
-
-_NOTHING: dict[str, Any] = {}
 
 
 def _text(text: str) -> str:
@@ -404,83 +399,7 @@ def _text(text: str) -> str:
 
 
 def _evaluated(expressions: dict[str, Expression], frame: Frame) -> dict[str, Any]:
-    return {name: e(frame) for name, e in expressions.items()} if expressions else _NOTHING
-
-
-class Site:
-    """A call of an operation in code: which overload takes it follows from the classes of its arguments, and is found once for each."""
-
-    __slots__ = ("candidates", "host", "known", "name", "space", "tensors", "texts")
-
-    def __init__(self, space: str, name: str) -> None:
-        self.space, self.name = space, name
-        known = space == "aten"
-        self.host = HOST.get(name) if known else None
-        self.tensors = TENSORS.get(name) if known else None
-        self.texts = TEXTS.get(name) if known else None
-        self.candidates: tuple[Overload, ...] = () if space == OWN else overloads(space, name)
-        self.known: dict[Any, Prepared] = {}
-
-    def is_known(self) -> bool:
-        """Whether there is anything of that name."""
-        own = self.space == OWN and own_call(self.name) is not None
-        return bool(own or self.candidates or self.host or self.tensors or self.texts)
-
-    def __call__(self, args: list[Any], kwargs: dict[str, Any]) -> Any:
-        if self.space == OWN:
-            return run_own(self.name, args, kwargs)
-        first = args[0] if args else None
-        if self.tensors is not None and isinstance(first, Tensor):
-            return self.tensors(*args, **kwargs)
-        if self.texts is not None and type(first) is str:
-            return self.texts(*args, **kwargs)
-        if self.host is not None and not _has_tensors(args):
-            return self.host(*args, **kwargs)
-        return self.dispatch(args, kwargs)
-
-    def dispatch(self, args: list[Any], kwargs: dict[str, Any]) -> Any:
-        """The result of the overload that takes the arguments."""
-        out = kwargs.get("out")
-        if out is not None:
-            kwargs = {k: v for k, v in kwargs.items() if k != "out"}
-        key = (
-            (*map(_class_of, args), *((k, _class_of(v)) for k, v in kwargs.items()))
-            if kwargs
-            else tuple(map(_class_of, args))
-        )
-        prepared = self.known.get(key)
-        if prepared is not None and out is None:
-            return prepared(args, kwargs)
-        try:
-            overload, values, loosely = choice(self.candidates, args, kwargs)
-        except Unfit:
-            if self.host is not None and not (self.candidates and isinstance(args[0], Tensor)):
-                return self.host(*args, **kwargs)
-            raise RuntimeError(self.unfit(args, kwargs)) from None
-        if out is None:
-            found = overload.prepared(args, kwargs, loosely)
-            if found is not None:
-                self.known[key] = found
-        return overload.call(values, out)
-
-    def unfit(self, args: list[Any], kwargs: dict[str, Any]) -> str:
-        given = ", ".join(
-            [type(a).__name__ for a in args] + [f"{k}={type(v).__name__}" for k, v in kwargs.items()]
-        )
-        known = "\n".join(f"  {o.schema}" for o in self.candidates)
-        return f"{self.space}::{self.name} takes no ({given}); there are:\n{known}"
-
-
-def _class_of(x: Any) -> Any:
-    """The class of an argument; of a list with that of its first item."""
-    return (list, type(x[0])) if type(x) is list and x else type(x)
-
-
-def _has_tensors(args: list[Any]) -> bool:
-    for a in args:
-        if isinstance(a, Tensor) or (isinstance(a, list) and a and isinstance(a[0], Tensor)):
-            return True
-    return False
+    return {name: e(frame) for name, e in expressions.items()} if expressions else NOTHING
 
 
 _FUNCTIONS: dict[str, Callable[..., Any]] = {

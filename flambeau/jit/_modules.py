@@ -81,6 +81,11 @@ class RecursiveScriptModule(ScriptModule):
     def script_attribute(self, name: str) -> Any:
         """The attribute of that name, as the module's code sees it; RuntimeError where there is none."""
         own = self.__dict__
+        found = own["_parameters"].get(name)  # what code asks for most
+        if found is None:
+            found = own["_modules"].get(name)
+        if found is not None:
+            return found
         for place in ("_parameters", "_buffers", "_modules", "_attributes"):
             if name in own[place]:
                 return own[place][name]

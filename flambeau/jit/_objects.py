@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ._host import Error
-from ._parser import Source, parse
+from ._parser import Source, dotted, parse
 
 _ROOT = "__torch__"
 _MOST_CALLS = 200  # functions of an archive within one another: TorchScript has no recursion
@@ -83,7 +83,7 @@ class ScriptClass:
 
     def __init__(self, program: Namespace, source: Source, definition: ast.ClassDef, name: str) -> None:
         self.program, self.source, self.definition, self.name = program, source, definition, name
-        self.base = ast.unparse(definition.bases[0]) if definition.bases else ""
+        self.base = ".".join(dotted(definition.bases[0]) or ()) if definition.bases else ""
         self.annotations: dict[str, ast.expr] = {}
         self.constants: dict[str, Any] = {}
         self.lists: dict[str, list[str]] = {}  # __parameters__, __buffers__

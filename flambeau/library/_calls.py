@@ -17,7 +17,7 @@ from ..core.base import formats
 from ..core.base.dtypes import by_name
 from ..core.base.dtypes import device as Device
 from ..core.base.dtypes import dtype as DType
-from . import _aten, _aten_core  # noqa: F401  the second defines its operations
+from . import _aten
 from ._aten_calls import OVERLOADS
 from ._packets import DEFINED
 from ._schema import Argument, FunctionSchema, parse_schema
@@ -285,6 +285,25 @@ class Prepared:
         whole = keys == list(range(count)) and not named
         self.plain = whole and all(p.convert is None for p in parts)
 
+    def settled(
+        self, args: Sequence[Any], kwargs: dict[str, Any], varying: Sequence[int]
+    ) -> Callable[..., Any]:
+        """The call as a function of the arguments at the places `varying`; the others are for ever the same."""
+        place = {k: at for at, k in enumerate(varying)}
+        parts = [*self.parts, *(part for _, part in self.named)]
+        if any(p.key in place and p.convert is not None for p in parts):
+            return _whole_call(self, args, kwargs, varying)
+        fixed = [p.take(args, kwargs) for p in self.parts if p.key not in place]
+        named = {n: p.take(args, kwargs) for n, p in self.named if p.key not in place}
+        later = {n: place[p.key] for n, p in self.named if p.key in place}  # type: ignore[index]
+        behind = iter(range(len(varying), len(varying) + len(fixed)))
+        order = [place[p.key] if p.key in place else next(behind) for p in self.parts]  # type: ignore[index]
+        if not later and order == list(range(len(varying) + len(fixed))):
+            return (
+                functools.partial(_behind, self.function, fixed, named) if fixed or named else self.function
+            )
+        return functools.partial(_ordered, self.function, fixed, named, order, later)
+
     def __call__(self, args: list[Any], kwargs: dict[str, Any]) -> Any:
         if self.plain:
             return self.function(*args)
@@ -292,6 +311,41 @@ class Prepared:
         if self.named:
             return self.function(*given, **{name: part.take(args, kwargs) for name, part in self.named})
         return self.function(*given)
+
+
+def _behind(function: Any, rest: list[Any], named: dict[str, Any], *given: Any) -> Any:
+    """A call with more arguments behind those that are given."""
+    return function(*given, *rest, **named)
+
+
+def _ordered(
+    function: Any,
+    fixed: list[Any],
+    named: dict[str, Any],
+    order: list[int],
+    later: dict[str, int],
+    *given: Any,
+) -> Any:
+    """A call whose arguments are in another order: that of `order` among those that are given and those that are fixed."""
+    whole = (*given, *fixed)
+    if later:
+        named = named | {n: given[k] for n, k in later.items()}
+    return function(*[whole[k] for k in order], **named)
+
+
+def _whole_call(
+    prepared: Prepared, args: Sequence[Any], kwargs: dict[str, Any], varying: Sequence[int]
+) -> Callable[..., Any]:
+    """The call with what varies put among the other arguments."""
+    template = list(args)
+
+    def call(*given: Any) -> Any:
+        whole = template.copy()
+        for k, value in zip(varying, given):
+            whole[k] = value
+        return prepared(whole, kwargs)
+
+    return call
 
 
 def _converter(kind: Any, value: Any, loosely: bool) -> Callable[[Any], Any] | None:
@@ -416,12 +470,12 @@ def is_covered(overload: Overload) -> bool:
 
 
 def overloads(namespace: str, name: str) -> tuple[Overload, ...]:
-    """The overloads of a name: those that programs have added, ATen's steps, then those declared here."""
+    """The overloads of a name: those that programs have added or that are ATen's steps, then those declared here."""
+    declared = _declared(name) if namespace == "aten" else ()
+    if namespace == "aten" and not declared:
+        from . import _aten_core  # noqa: F401  which defines its operations, none of which is declared
     added = DEFINED.get(namespace, {}).get(name, {})
-    found = tuple(Overload(op._schema, op, False) for op in added.values())
-    if namespace == "aten":
-        return found + _declared(name)
-    return found
+    return tuple(Overload(op._schema, op, False) for op in added.values()) + declared
 
 
 def choice(

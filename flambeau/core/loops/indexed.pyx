@@ -117,6 +117,15 @@ cdef int64_t larger(int64_t most, object value) except -1:
     return most
 
 
+cdef object observer = None      # told of every launch on the host
+
+
+def observe(told) -> None:
+    """Let `told(kernel, operands, outputs, axes, serial, scalars)` know of every launch on the host, on any thread; None: nobody."""
+    global observer
+    observer = told
+
+
 @cython.binding(False)
 cdef class Launcher:
     """The kernels of one declared operation (`operations/declare/indexed.py`), by what they are specialised on."""
@@ -173,6 +182,9 @@ cdef class Launcher:
             if found is None:
                 found = self.declaration.address(signature, short, params, outputs, len(axes), serial, vector)
                 self.kernels[wanted] = found
+            if observer is not None:
+                observer(self.declaration.kernel(signature, short, params, outputs, len(axes), serial, vector), operands, outputs, axes,
+                         serial, scalars)
             return run(<kernel_t><void*><uintptr_t>found, operands, outputs, axes, serial, scalars, self.effort)
         if found is None:
             kernel = self.declaration.kernel(signature, short, params, outputs, len(axes), serial, False)

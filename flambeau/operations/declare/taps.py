@@ -60,7 +60,8 @@ def _moves(tables: Tables) -> bool:
 
 def leaf_of(name: str, label: str) -> LeafOp:
     """A leaf of that name whose nodes are called `label`: its gradient is itself by the transposed tables."""
-    made = leaf("library", name=name, label=label, batching="leading")(by_tables)
+    taps = lambda input, tables: (input, tables)  # noqa: E731
+    made = leaf("library", name=name, label=label, batching="leading", taps=taps)(by_tables)
 
     @made.derivative
     def gradient(grad: TensorBase, tables: tuple) -> TensorBase:

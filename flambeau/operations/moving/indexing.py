@@ -78,7 +78,9 @@ def _shaped(found: TensorBase, shape: Sequence[int]) -> TensorBase:
 
 
 # --- at an index of one dimension -------------------
-index_select = _reading(indexing.index_select)
+index_select = _reading(
+    indexing.index_select, picks=lambda input, dim, index, *, out=None: (input, dim, index)
+)
 index_add, index_add_ = _added = _writing(indexing, "index_add", "source", out=True)
 index_copy, index_copy_ = _copied = _writing(
     indexing, "index_copy", "source", out=True, autocast=("promote", "fallthrough")

@@ -18,6 +18,7 @@ cat = register(
     join.cat,
     places=("cat", "concat", "concatenate"),
     reference="numpy.concatenate",
+    along=lambda tensors, dim=0, *, out=None: (tensors, dim, False),
     autocast=("promote", "fallthrough"),
 )
 stack = register(
@@ -26,6 +27,7 @@ stack = register(
     join.stack,
     places=("stack",),
     reference="numpy.stack",
+    along=lambda tensors, dim=0, *, out=None: (tensors, dim, True),  # which is new
     autocast=("promote", "fallthrough"),
 )
 

@@ -211,7 +211,11 @@ def _constant(input: TensorBase, amounts: tuple[int, ...], value: complex) -> Te
     return constant_pad(inner, tuple(start), tuple(inner.shape), tuple(sizes), value)
 
 
-@leaf("library", label="ConstantPadNdBackward0")
+@leaf(
+    "library",
+    label="ConstantPadNdBackward0",
+    within=lambda input, start, sizes, out, value: (input, start, value),
+)
 def constant_pad(
     input: TensorBase, start: tuple[int, ...], sizes: tuple[int, ...], out: tuple[int, ...], value: complex
 ) -> TensorBase:
