@@ -207,9 +207,6 @@ NAMES = {
     "distributed.rpc": """
         AllGatherStates() BackendType() RRef() TensorPipeRpcBackendOptions()
     """,
-    "distributed.run": """
-        get_args_parser run
-    """,
     "distributed.tensor": """
         Partial(distributed.tensor.Placement) Placement() Replicate(distributed.tensor.Placement)
         Shard(distributed.tensor.Placement)

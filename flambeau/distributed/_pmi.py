@@ -131,14 +131,13 @@ class Server:
             said = file.readline(64)
         except OSError:
             pass  # died with unread lines: as good as an empty one
-        if said.startswith("leave"):
-            self._tell(None, f"left {rank}")
+        verdict = said.strip() if said in ("left\n", "failed\n") else "dead"
+        if verdict == "dead":
             with self._changed:
                 self._watches.pop(rank, None)
-            return
+        self._tell(None, f"{verdict} {rank}")
         with self._changed:
             self._watches.pop(rank, None)
-        self._tell(None, f"dead {rank}")
 
     def _tell(self, rank: int | None, line: str) -> None:
         """Say a line to one process, or to all."""

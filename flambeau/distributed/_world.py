@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable
+from multiprocessing.util import Finalize
 from typing import Any
 
 from ._mpi import Library, library
@@ -21,6 +22,7 @@ from ._stores import DistError, DistStoreError, Store
 
 _LEAVING = 2.0  # seconds in which what a process sent before it left arrives
 _FINALIZING = 30.0  # seconds that a process under mpiexec waits for the others at its end
+_ENDS = {"dead": "died", "failed": "has ended by an error"}
 _OURS = "PMI_PORT PMI_ID PMI_RANK PMI_SIZE MPI_LOCALRANKID MPI_LOCALNRANKS".split()
 
 
@@ -44,6 +46,8 @@ class World:
         self.gone = _Gone()
         self.server: Server | None = None
         self.failed = False  # after a fault nobody waits for the others at the end
+        self.raised = False  # the program has ended by an error
+        self.ended = False
 
     def lost(self, ranks: Iterable[int]) -> str | None:
         """Why a call of these ranks cannot end: the first that has died, or left some time ago; None as long as it can."""
@@ -54,7 +58,7 @@ class _Gone:
     """Who has died or left, heard from the watch connection in a thread."""
 
     def __init__(self) -> None:
-        self.dead: set[int] = set()
+        self.dead: dict[int, str] = {}  # how
         self.left: dict[int, float] = {}  # when
         self.heard = threading.Condition()
         self._connection: socket.socket | None = None
@@ -64,7 +68,7 @@ class _Gone:
         if self.dead:
             for rank in ranks:
                 if rank in self.dead:
-                    return f"rank {rank} died"
+                    return f"rank {rank} {self.dead[rank]}"
         if self.left:
             for rank in ranks:
                 if time.monotonic() - self.left.get(rank, float("inf")) > _LEAVING:
@@ -87,28 +91,28 @@ class _Gone:
             for line in file:
                 what, _, rank = line.partition(" ")
                 with self.heard:
-                    if what == "dead":
-                        self.dead.add(int(rank))
-                    elif what == "left":
+                    if what == "left":
                         self.left[int(rank)] = time.monotonic()
+                    elif what in _ENDS:
+                        self.dead[int(rank)] = _ENDS[what]
                     self.heard.notify_all()
         except OSError:
             pass  # the server's process is gone, as when the file ends
         with self.heard:
             if 0 not in self.left and self._rank not in self.left:
-                self.dead.add(0)
+                self.dead.setdefault(0, _ENDS["dead"])
             self.heard.notify_all()
 
-    def leave(self) -> None:
-        """Tell the server that this process ends as it should, and wait until the others are told."""
+    def leave(self, failed: bool) -> None:
+        """Tell the server that this process ends, by an error or as it should, and wait until the others are told."""
         if self._connection is None:
             return
         try:
-            self._connection.sendall(b"leave\n")
+            self._connection.sendall(b"failed\n" if failed else b"left\n")
         except OSError:
             return  # nobody to tell
         with self.heard:
-            self.heard.wait_for(lambda: self._rank in self.left or 0 in self.dead, 1.0)
+            self.heard.wait_for(lambda: self._rank in self.left or self._rank in self.dead or 0 in self.dead, 1.0)
 
 
 _world: World | None = None
@@ -135,8 +139,8 @@ def join(
     if _world is None:
         _world = _managed(mpi) if is_managed() else _formed(mpi, *meet(), seconds)
         atexit.register(_leave, _world)
-        if _world.managed:
-            _abort_on_errors(_world)
+        Finalize(None, _leave, (_world,), exitpriority=100)  # processes of multiprocessing end without atexit
+        _note_errors(_world)
     for name, got, here in (("rank", rank, _world.rank), ("world_size", size, _world.size)):
         if got is not None and got != here:
             raise RuntimeError(
@@ -157,6 +161,8 @@ def is_managed() -> bool:
 def _managed(mpi: Library) -> World:
     mpi.start()
     world = World(mpi, managed=True)
+    world.communicator.Barrier()
+    _unlink_segments()
     api = mpi.api
     local = world.communicator.Split_type(api.COMM_TYPE_SHARED)
     told = dict(RANK=world.rank, WORLD_SIZE=world.size, LOCAL_RANK=local.Get_rank())
@@ -266,14 +272,17 @@ def bounded(call: Callable[[], Any], name: str, end: float, lost: Callable[[], s
 # The end --------------------------------------------------------------------------------------------------------------------
 def _leave(world: World) -> None:
     """Leave without waiting for ever: a world of our own needs no farewell, mpiexec takes a process without one for a fault."""
-    if os.getpid() != world.pid:
+    if os.getpid() != world.pid or world.ended:
         return
+    world.ended, error = True, sys.exc_info()[1]
+    if error is not None and not (isinstance(error, SystemExit) and error.code in (None, 0)):
+        world.raised = True
     if not world.managed:
-        world.gone.leave()
+        world.gone.leave(world.raised)
         return
     if world.mpi.api.Is_finalized():
         return
-    if not world.failed:
+    if not world.failed and not world.raised:
         try:
             bounded(
                 world.mpi.api.Finalize,
@@ -289,13 +298,13 @@ def _leave(world: World) -> None:
     world.communicator.Abort(1)
 
 
-def _abort_on_errors(world: World) -> None:
-    """A process that ends by an exception ends all: mpiexec would wait for it in vain."""
+def _note_errors(world: World) -> None:
+    """A program that ends by an error must not wait for the others, nor they for it."""
     before = sys.excepthook
 
     def hook(*error: Any) -> None:
         before(*error)
-        world.failed = True
+        world.raised = True
 
     sys.excepthook = hook
 
