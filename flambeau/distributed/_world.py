@@ -7,8 +7,10 @@ process, else one that the processes form among themselves: they meet at a store
 from __future__ import annotations
 
 import atexit
+import fcntl
 import os
 import socket
+import struct
 import sys
 import threading
 import time
@@ -22,6 +24,7 @@ from ._stores import DistError, DistStoreError, Store
 
 _LEAVING = 2.0  # seconds in which what a process sent before it left arrives
 _FINALIZING = 30.0  # seconds that a process under mpiexec waits for the others at its end
+_SIOCGIFADDR = 0x8915
 _ENDS = {"dead": "died", "failed": "has ended by an error"}
 _OURS = "PMI_PORT PMI_ID PMI_RANK PMI_SIZE MPI_LOCALRANKID MPI_LOCALNRANKS".split()
 
@@ -183,7 +186,7 @@ def _formed(mpi: Library, store: Store, rank: int, size: int, host: str, seconds
             "init_process_group(): Open MPI makes no world of processes that mpiexec did not start: use `mpiexec -n`, or install mpich"
         )
     end = time.monotonic() + seconds
-    gone, server = _Gone(), None
+    gone, server, hosts = _Gone(), None, []
     if size > 1:
         store.set(f"world/host/{rank}", _machine())
         hosts = [_of_rank(store, other, end) for other in range(size)]
@@ -195,6 +198,7 @@ def _formed(mpi: Library, store: Store, rank: int, size: int, host: str, seconds
         mine = [r for r in range(size) if hosts[r] == hosts[rank]]
         told = (address, rank, rank, size, mine.index(rank), len(mine))
         os.environ.update(zip(_OURS, map(str, told)))
+    _restrict("127.0.0.1" if size == 1 or len(set(hosts)) == 1 else host)
     try:
         bounded(mpi.start, "init_process_group()", end, lambda: gone.among(range(size)))
     finally:
@@ -205,6 +209,27 @@ def _formed(mpi: Library, store: Store, rank: int, size: int, host: str, seconds
     bounded(world.communicator.Barrier, "init_process_group()", end, lambda: gone.among(range(size)))
     _unlink_segments()
     return world
+
+
+def _restrict(address: str) -> None:
+    """Let MPI's transports open the interface with an address alone, unless the environment says which."""
+    name = _interface(address)
+    if name is not None:
+        os.environ.setdefault("UCX_NET_DEVICES", name)
+        os.environ.setdefault("FI_TCP_IFACE", name)
+
+
+def _interface(address: str) -> str | None:
+    """The name of the interface with an address; None for one that is not IPv4, or of another machine."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
+        for _, name in socket.if_nameindex():
+            try:
+                found = fcntl.ioctl(asking.fileno(), _SIOCGIFADDR, struct.pack("256s", name.encode()[:15]))
+            except OSError:
+                continue  # without an address
+            if socket.inet_ntoa(found[20:24]) == address:
+                return name
+    return None
 
 
 def _of_rank(store: Store, rank: int, end: float) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import os
+import sys
 import tempfile
 import time
 import traceback
@@ -36,6 +37,7 @@ def _run(pipe: Any, fn: Callable, rank: int, size: int, path: str, seconds: floa
         pipe.send((True, fn(rank, size, *args)))
     except BaseException:
         pipe.send((False, traceback.format_exc()))
+        sys.exit(1)
 
 
 @contextlib.contextmanager
