@@ -33,7 +33,7 @@ class Server:
         self._values = {"PMI_process_mapping": mapping(hosts)}
         self._changed = threading.Condition()
         self._arrived = self._generation = 0
-        self._watches: dict[int, Any] = {}
+        self._watches: dict[int, socket.socket] = {}
         threading.Thread(target=self._accept, daemon=True, name="process manager").start()
 
     def close(self) -> None:
@@ -51,17 +51,15 @@ class Server:
             ).start()
 
     def _serve(self, connection: socket.socket) -> None:
-        with connection, connection.makefile("rw", newline="\n", encoding="latin-1") as file:
+        with connection, connection.makefile("r", newline="\n", encoding="latin-1") as file:
             try:
                 for line in iter(lambda: file.readline(1 << 16), ""):
                     fields = dict(word.split("=", 1) for word in line.split() if "=" in word)
                     if fields.get("cmd") == "watch":
-                        self._watch(int(fields["rank"]), file)
+                        self._watch(int(fields["rank"]), connection, file)
                         return
                     answers = self._answer(fields)
-                    for answer in answers:
-                        file.write(f"cmd={answer}\n")
-                    file.flush()
+                    connection.sendall("".join(f"cmd={answer}\n" for answer in answers).encode("latin-1"))
                     if not answers or answers[0].startswith("finalize"):
                         return
             except (OSError, ValueError, KeyError):  # gone, or not one of us
@@ -121,10 +119,10 @@ class Server:
                 self._changed.wait_for(lambda: self._generation > generation)
 
     # Who is there ------------------------------------------------------------------------------------------------------------
-    def _watch(self, rank: int, file: Any) -> None:
+    def _watch(self, rank: int, connection: socket.socket, file: Any) -> None:
         """Hear from a process until it leaves or dies, and tell the others."""
         with self._changed:
-            self._watches[rank] = file
+            self._watches[rank] = connection
         self._tell(rank, f"here {rank}")
         said = ""
         try:
@@ -142,12 +140,11 @@ class Server:
     def _tell(self, rank: int | None, line: str) -> None:
         """Say a line to one process, or to all."""
         with self._changed:
-            for each, file in self._watches.items():
+            for each, connection in self._watches.items():
                 if rank is None or each == rank:
                     try:
-                        file.write(line + "\n")
-                        file.flush()
-                    except (OSError, ValueError):
+                        connection.sendall(line.encode() + b"\n")
+                    except OSError:
                         continue  # its own thread sees that it is gone
 
 
