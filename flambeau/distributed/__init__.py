@@ -63,7 +63,8 @@ from ._groups import (
     new_subgroups_by_enumeration,
     split_group,
 )
-from ._messages import P2POp, _coalescing_manager, batch_isend_irecv, irecv, isend, recv, send
+from ._messages import P2POp, batch_isend_irecv, irecv, isend, recv, send
+from ._messages import _coalescing_manager as _coalescing_manager
 from ._objects import (
     all_gather_object,
     broadcast_object_list,
@@ -79,11 +80,14 @@ from ._stores import DistError, DistNetworkError, DistStoreError, HashStore, Pre
 from ._work import Work
 from ._world import DistBackendError
 
-_all_gather_base, _reduce_scatter_base = all_gather_into_tensor, reduce_scatter_tensor  # their names of long ago
+_all_gather_base, _reduce_scatter_base = (
+    all_gather_into_tensor,
+    reduce_scatter_tensor,
+)  # their names of long ago
 
 
 class Backend(str):
-    """The name of a backend, in small letters.
+    """The name of a backend, in small letters.  ValueError for what is no text.
 
     >>> import flambeau.distributed as dist
     >>> dist.Backend("MPI") == dist.Backend.MPI
@@ -126,7 +130,7 @@ def _engine(name: str) -> _Callable[[], bool]:
 is_nccl_available, is_ucc_available = _engine("is_nccl_available"), _engine("is_ucc_available")
 is_xccl_available = _engine("is_xccl_available")
 _absent_name = _refusing("distributed")
-_SUBMODULES = ("algorithms", "distributed_c10d", "nn", "optim", "run")
+_SUBMODULES = ("algorithms", "distributed_c10d", "nn", "run")
 
 
 def __getattr__(name: str) -> _Any:

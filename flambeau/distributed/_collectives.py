@@ -41,7 +41,9 @@ def _tensors(call: str, name: str, values: Any, count: int | None = None) -> lis
             f"with elements of type {[type(v) for v in values] if isinstance(values, (list, tuple)) else None}."
         )
     if count is not None and len(values) != count:
-        raise ValueError(f"{call}(): `{name}` must have a tensor for each of the group's {count} ranks, got {len(values)}")
+        raise ValueError(
+            f"{call}(): `{name}` must have a tensor for each of the group's {count} ranks, got {len(values)}"
+        )
     return [_tensor(call, name, value) for value in values]
 
 
@@ -61,7 +63,14 @@ def _same_numel(call: str, name: str, tensors: Sequence[Tensor], like: Tensor) -
             )
 
 
-def _root(call: str, name: str, group: ProcessGroup, rank: int | None, group_rank: int | None, default: int | None = None) -> int:
+def _root(
+    call: str,
+    name: str,
+    group: ProcessGroup,
+    rank: int | None,
+    group_rank: int | None,
+    default: int | None = None,
+) -> int:
     """The rank in the group of the process that an argument names by its rank among all, or by that in the group."""
     if group_rank is not None:
         if rank is not None:
@@ -121,7 +130,9 @@ def all_reduce(tensor: Any, op: Any = ReduceOp.SUM, group: Any = None, async_op:
     )
 
 
-def all_reduce_coalesced(tensors: Any, op: Any = ReduceOp.SUM, group: Any = None, async_op: bool = False) -> Any:
+def all_reduce_coalesced(
+    tensors: Any, op: Any = ReduceOp.SUM, group: Any = None, async_op: bool = False
+) -> Any:
     """`all_reduce` of several tensors.
 
     Raises:
@@ -156,6 +167,12 @@ def reduce(
 
     Raises:
         TypeError, ValueError, RuntimeError: as `all_reduce`; `dst` is not in the group
+
+    >>> import flambeau
+    >>> import flambeau.distributed as dist
+    >>> dist.init_process_group("fake", rank=0, world_size=2)
+    >>> dist.reduce(flambeau.ones(2), dst=1)
+    >>> dist.destroy_process_group()
     """
     found = resolve(group)
     if found is None:
@@ -174,6 +191,15 @@ def reduce_scatter(
 
     Raises:
         TypeError, ValueError, RuntimeError: as `all_reduce`; sizes or dtypes differ
+
+    >>> import flambeau
+    >>> import flambeau.distributed as dist
+    >>> dist.init_process_group("fake", rank=0, world_size=2)
+    >>> mine = flambeau.zeros(1)
+    >>> dist.reduce_scatter(mine, [flambeau.tensor([1.0]), flambeau.tensor([2.0])])
+    >>> mine
+    tensor([1.])
+    >>> dist.destroy_process_group()
     """
     found = resolve(group)
     if found is None:
@@ -200,12 +226,24 @@ def reduce_scatter_tensor(
 
     Raises:
         TypeError, ValueError, RuntimeError: as `all_reduce`; the input is not as many times as large as there are processes
+
+    >>> import flambeau
+    >>> import flambeau.distributed as dist
+    >>> dist.init_process_group("fake", rank=0, world_size=2)
+    >>> mine = flambeau.zeros(1)
+    >>> dist.reduce_scatter_tensor(mine, flambeau.tensor([1.0, 2.0]))
+    >>> mine
+    tensor([1.])
+    >>> dist.destroy_process_group()
     """
     found = resolve(group)
     if found is None:
         warn_not_in_group("reduce_scatter_tensor")
         return None
-    plain, whole = _tensor("reduce_scatter_tensor", "output", output), _tensor("reduce_scatter_tensor", "input", input)
+    plain, whole = (
+        _tensor("reduce_scatter_tensor", "output", output),
+        _tensor("reduce_scatter_tensor", "input", input),
+    )
     _same_dtype("reduce_scatter_tensor", plain, whole)
     _parts("reduce_scatter_tensor", "input", whole, "output", plain, found._size)
     facts = (_described(whole), kind_of(op).name)
@@ -228,7 +266,11 @@ def _parts(call: str, name: str, whole: Tensor, other: str, part: Tensor, size: 
 
 # Copies -------------------------------------------------------------------------------------------------------------------------------
 def broadcast(
-    tensor: Any, src: int | None = None, group: Any = None, async_op: bool = False, group_src: int | None = None
+    tensor: Any,
+    src: int | None = None,
+    group: Any = None,
+    async_op: bool = False,
+    group_src: int | None = None,
 ) -> Work | None:
     """Overwrite the tensors of all processes with that of `src`.
 
@@ -236,6 +278,15 @@ def broadcast(
         TypeError: no tensor
         ValueError: there is no group, or `src` is not in it
         DistBackendError: a process is gone, or did not come in time
+
+    >>> import flambeau
+    >>> import flambeau.distributed as dist
+    >>> dist.init_process_group("fake", rank=0, world_size=2)
+    >>> x = flambeau.ones(2)
+    >>> dist.broadcast(x, src=0)
+    >>> x
+    tensor([1., 1.])
+    >>> dist.destroy_process_group()
     """
     found = resolve(group)
     if found is None:
@@ -252,6 +303,15 @@ def all_gather(tensor_list: Any, tensor: Any, group: Any = None, async_op: bool 
 
     Raises:
         TypeError, ValueError: no tensors; the list has another length than the group, or other dtypes or sizes
+
+    >>> import flambeau
+    >>> import flambeau.distributed as dist
+    >>> dist.init_process_group("fake", rank=0, world_size=2)
+    >>> found = [flambeau.zeros(2), flambeau.zeros(2)]
+    >>> dist.all_gather(found, flambeau.ones(2))
+    >>> found
+    [tensor([1., 1.]), tensor([1., 1.])]
+    >>> dist.destroy_process_group()
     """
     found = resolve(group)
     if found is None:
@@ -274,6 +334,15 @@ def all_gather_into_tensor(
 
     Raises:
         TypeError, ValueError: no tensors; the output is not as many times as large as there are processes; dtypes differ
+
+    >>> import flambeau
+    >>> import flambeau.distributed as dist
+    >>> dist.init_process_group("fake", rank=0, world_size=2)
+    >>> whole = flambeau.zeros(4)
+    >>> dist.all_gather_into_tensor(whole, flambeau.ones(2))
+    >>> whole
+    tensor([1., 1., 1., 1.])
+    >>> dist.destroy_process_group()
     """
     found = resolve(group)
     if found is None:
@@ -313,6 +382,15 @@ def gather(
 
     Raises:
         TypeError, ValueError: no tensors; a list where none belongs, or none where one does; dtypes or sizes differ
+
+    >>> import flambeau
+    >>> import flambeau.distributed as dist
+    >>> dist.init_process_group("fake", rank=0, world_size=2)
+    >>> found = [flambeau.zeros(1), flambeau.zeros(1)]
+    >>> dist.gather(flambeau.ones(1), found, dst=0)
+    >>> found[0]
+    tensor([1.])
+    >>> dist.destroy_process_group()
     """
     found = resolve(group)
     if found is None:
@@ -353,6 +431,15 @@ def scatter(
 
     Raises:
         TypeError, ValueError: no tensors; a list where none belongs, or none where one does; dtypes or sizes differ
+
+    >>> import flambeau
+    >>> import flambeau.distributed as dist
+    >>> dist.init_process_group("fake", rank=0, world_size=2)
+    >>> mine = flambeau.zeros(1)
+    >>> dist.scatter(mine, [flambeau.tensor([1.0]), flambeau.tensor([2.0])], src=0)
+    >>> mine
+    tensor([1.])
+    >>> dist.destroy_process_group()
     """
     found = resolve(group)
     if found is None:
@@ -372,9 +459,7 @@ def scatter(
         raise ValueError("Argument ``scatter_list`` must NOT be specified on non-source ranks.")
     received: list[Tensor | None] = [plain if k == root else None for k in range(found._size)]
     facts = (str(plain.dtype), f"src={found._ranks[root]}")
-    return found._begin(
-        "scatter", lambda: found._exchange(sent, received), [tensor], async_op, facts=facts
-    )
+    return found._begin("scatter", lambda: found._exchange(sent, received), [tensor], async_op, facts=facts)
 
 
 def all_to_all(
@@ -384,6 +469,15 @@ def all_to_all(
 
     Raises:
         TypeError, ValueError: no tensors; a list has another length than the group; dtypes differ
+
+    >>> import flambeau
+    >>> import flambeau.distributed as dist
+    >>> dist.init_process_group("fake", rank=0, world_size=2)
+    >>> found = [flambeau.zeros(1), flambeau.zeros(1)]
+    >>> dist.all_to_all(found, [flambeau.ones(1), flambeau.ones(1)])
+    >>> found
+    [tensor([1.]), tensor([1.])]
+    >>> dist.destroy_process_group()
     """
     found = resolve(group)
     if found is None:
@@ -415,6 +509,15 @@ def all_to_all_single(
 
     Raises:
         TypeError, ValueError: no tensors; dtypes differ; parts do not make up the tensor
+
+    >>> import flambeau
+    >>> import flambeau.distributed as dist
+    >>> dist.init_process_group("fake", rank=0, world_size=2)
+    >>> found = flambeau.zeros(4)
+    >>> dist.all_to_all_single(found, flambeau.arange(4.0))
+    >>> found
+    tensor([0., 1., 0., 1.])
+    >>> dist.destroy_process_group()
     """
     found = resolve(group)
     if found is None:
@@ -434,17 +537,25 @@ def all_to_all_single(
     )
 
 
-def _rows(call: str, name: str, tensor: Tensor, sizes: Sequence[int] | None, count: int) -> list[Tensor | None]:
+def _rows(
+    call: str, name: str, tensor: Tensor, sizes: Sequence[int] | None, count: int
+) -> list[Tensor | None]:
     if tensor.dim() == 0:
         raise ValueError(f"{call}(): {name} must have at least one dimension")
     if not sizes:
         if tensor.size(0) % count != 0:
-            raise ValueError(f"{call}(): {name}'s dim 0 of {tensor.size(0)} does not divide equally across group size {count}")
+            raise ValueError(
+                f"{call}(): {name}'s dim 0 of {tensor.size(0)} does not divide equally across group size {count}"
+            )
         sizes = [tensor.size(0) // count] * count
     if len(sizes) != count:
-        raise ValueError(f"{call}(): Number of {name}'s splits must be the group's size {count}, got {len(sizes)}")
+        raise ValueError(
+            f"{call}(): Number of {name}'s splits must be the group's size {count}, got {len(sizes)}"
+        )
     if sum(sizes) != tensor.size(0) or min(sizes) < 0:
-        raise ValueError(f"{call}(): Split sizes {list(sizes)} doesn't match {name}'s dim 0 size {tensor.size(0)}")
+        raise ValueError(
+            f"{call}(): Split sizes {list(sizes)} doesn't match {name}'s dim 0 size {tensor.size(0)}"
+        )
     return list(tensor.split(list(sizes)))
 
 
@@ -455,6 +566,12 @@ def barrier(group: Any = None, async_op: bool = False, device_ids: Any = None) -
     Raises:
         ValueError: there is no group
         DistBackendError: a process is gone, or did not come in time
+
+    >>> import flambeau
+    >>> import flambeau.distributed as dist
+    >>> dist.init_process_group("fake", rank=0, world_size=2)
+    >>> dist.barrier()
+    >>> dist.destroy_process_group()
     """
     found = resolve(group)
     if found is None:
@@ -463,7 +580,9 @@ def barrier(group: Any = None, async_op: bool = False, device_ids: Any = None) -
     return found._begin("barrier", found._barrier, [], async_op, facts=())
 
 
-def monitored_barrier(group: Any = None, timeout: timedelta | None = None, wait_all_ranks: bool = False) -> None:
+def monitored_barrier(
+    group: Any = None, timeout: timedelta | None = None, wait_all_ranks: bool = False
+) -> None:
     """A barrier that says on the group's first process who has not come.
 
     Args:
@@ -473,6 +592,12 @@ def monitored_barrier(group: Any = None, timeout: timedelta | None = None, wait_
     Raises:
         ValueError: there is no group
         RuntimeError: somebody has not come in time
+
+    >>> import flambeau
+    >>> import flambeau.distributed as dist
+    >>> dist.init_process_group("fake", rank=0, world_size=2)
+    >>> dist.monitored_barrier()
+    >>> dist.destroy_process_group()
     """
     found = resolve(group)
     if found is None:
@@ -486,16 +611,9 @@ def monitored_barrier(group: Any = None, timeout: timedelta | None = None, wait_
         return
     end, missing = time.monotonic() + seconds, []
     for other in range(1, found._size):
-        note = zeros(1)
         sent: list[Tensor | None] = [None] * found._size
-        received: list[Tensor | None] = [note if k == other else None for k in range(found._size)]
-        work = found._begin(
-            "monitored_barrier",
-            lambda s=sent, r=received: found._exchange(s, r),  # type: ignore[misc]
-            [],
-            True,
-            seconds=seconds + 3600.0,
-        )
+        received: list[Tensor | None] = [zeros(1) if k == other else None for k in range(found._size)]
+        work = _pass(found, sent, received, seconds + 3600.0, True)
         assert work is not None
         try:
             work.wait(timedelta(seconds=max(end - time.monotonic(), 0.001)))
@@ -512,13 +630,24 @@ def monitored_barrier(group: Any = None, timeout: timedelta | None = None, wait_
     note = zeros(1)
     for other in range(1, found._size):
         answers: list[Tensor | None] = [note if k == other else None for k in range(found._size)]
-        found._begin("monitored_barrier", lambda a=answers: found._exchange(a, [None] * found._size), [], False)  # type: ignore[misc]
+        _pass(found, answers, [None] * found._size, found._seconds, False)
+
+
+def _pass(
+    group: ProcessGroup,
+    sent: list[Tensor | None],
+    received: list[Tensor | None],
+    seconds: float,
+    async_op: bool,
+) -> Work | None:
+    return group._begin(
+        "monitored_barrier", lambda: group._exchange(sent, received), [], async_op, seconds=seconds
+    )
 
 
 def _signal(group: ProcessGroup, root: int, seconds: float) -> None:
     """Say that this process has come, and hear that all have."""
-    note = zeros(1)
-    there: list[Tensor | None] = [note if k == root else None for k in range(group._size)]
+    there: list[Tensor | None] = [zeros(1) if k == root else None for k in range(group._size)]
     nothing: list[Tensor | None] = [None] * group._size
-    group._begin("monitored_barrier", lambda: group._exchange(there, nothing), [], False, seconds=seconds)
-    group._begin("monitored_barrier", lambda: group._exchange(nothing, there), [], False, seconds=seconds)
+    _pass(group, there, nothing, seconds, False)
+    _pass(group, nothing, there, seconds, False)

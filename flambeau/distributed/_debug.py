@@ -48,7 +48,7 @@ def get_debug_level() -> DebugLevel:
 
 
 def set_debug_level(level: DebugLevel) -> None:
-    """Check that much from now on; all processes must do the same.
+    """Check that much from now on; all processes must do the same.  ValueError for what is no level.
 
     >>> import flambeau.distributed as dist
     >>> dist.set_debug_level(dist.DebugLevel.OFF)

@@ -18,7 +18,7 @@ class FileStore(Store):
     """A store in a file that all processes reach, on one machine or a shared file system with locks.
 
     world_size: how many processes there will be (kept, not needed). The file stays; a program that begins anew takes a new one.  Whoever
-    may write the file may write the store.
+    may write the file may write the store.  DistStoreError where the file holds something else.
 
     >>> import tempfile
     >>> from flambeau.distributed import FileStore

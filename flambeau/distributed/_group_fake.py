@@ -23,7 +23,7 @@ class FakeWorld:
 
 
 class FakeGroup(ProcessGroup):
-    """Calls end at once.  Reductions and broadcasts leave a tensor as it is; what would come from others is what this one sends."""
+    """Calls end at once.  Reductions and broadcasts leave a tensor as it is; what would come from others is what this one sends to itself."""
 
     _backend = "fake"
 
@@ -47,7 +47,8 @@ class FakeGroup(ProcessGroup):
         return [], None
 
     def _exchange(self, sent: Sequence[Tensor | None], received: Sequence[Tensor | None]) -> Started:
-        for mine, place in zip(sent, received):
+        mine = sent[self._rank]
+        for place in received:
             if mine is not None and place is not None and mine.numel() == place.numel():
                 place.copy_(mine.view(place.shape))
         return [], None

@@ -30,7 +30,15 @@ _OPS = {
     RedOpType.BOR: "BOR",
     RedOpType.BXOR: "BXOR",
 }
-_OF_BOOL = {"SUM": "LOR", "MAX": "LOR", "BOR": "LOR", "PROD": "LAND", "MIN": "LAND", "BAND": "LAND", "BXOR": "LXOR"}
+_OF_BOOL = {
+    "SUM": "LOR",
+    "MAX": "LOR",
+    "BOR": "LOR",
+    "PROD": "LAND",
+    "MIN": "LAND",
+    "BAND": "LAND",
+    "BXOR": "LXOR",
+}
 _BITWISE = (RedOpType.BAND, RedOpType.BOR, RedOpType.BXOR)
 _OF_COMPLEX = (RedOpType.SUM, RedOpType.AVG, RedOpType.PREMUL_SUM)
 
@@ -91,8 +99,8 @@ class MPIGroup(ProcessGroup):
             requests, begin = [], 0
             for root, count in enumerate(counts):
                 there = pieces(buffer.narrow(0, begin, count), kind)
-                here = pieces(part, kind) if root == self._rank else [None] * len(there)
-                for sent, received in zip(there, here):
+                mine_now: list[Any] = list(pieces(part, kind)) if root == self._rank else [None] * len(there)
+                for sent, received in zip(there, mine_now):
                     requests.append(self._communicator.Ireduce(sent, received, op=how, root=root))
                 begin += count
 

@@ -33,8 +33,10 @@ class GroupMember:
     NON_GROUP_MEMBER = -100
 
 
-class group(type):
+class group:
     """Where the group of all processes stands: `group.WORLD`, None before `init_process_group`.
+
+    Raises nothing.
 
     >>> import flambeau.distributed as dist
     >>> dist.group.WORLD is None
@@ -117,6 +119,8 @@ def is_initialized() -> bool:
 def is_backend_available(backend: str) -> bool:
     """Whether `init_process_group` takes a backend.
 
+    Raises nothing.
+
     >>> import flambeau.distributed as dist
     >>> dist.is_backend_available("fake"), dist.is_backend_available("nccl")
     (True, False)
@@ -165,6 +169,13 @@ def get_world_size(group: Any = None) -> int:
 
     Raises:
         ValueError: there is no group
+
+    >>> import flambeau
+    >>> import flambeau.distributed as dist
+    >>> dist.init_process_group("fake", rank=0, world_size=2)
+    >>> dist.get_world_size()
+    2
+    >>> dist.destroy_process_group()
     """
     found = resolve(group)
     return -1 if found is None else found._size
@@ -175,6 +186,13 @@ def get_backend(group: Any = None) -> str:
 
     Raises:
         ValueError: there is no group, or this process is not in it
+
+    >>> import flambeau
+    >>> import flambeau.distributed as dist
+    >>> dist.init_process_group("fake", rank=0, world_size=2)
+    >>> dist.get_backend()
+    'fake'
+    >>> dist.destroy_process_group()
     """
     found = resolve(group)
     if found is None:
@@ -187,6 +205,13 @@ def get_backend_config(group: Any = None) -> str:
 
     Raises:
         ValueError: there is no group, or this process is not in it
+
+    >>> import flambeau
+    >>> import flambeau.distributed as dist
+    >>> dist.init_process_group("fake", rank=0, world_size=2)
+    >>> dist.get_backend_config()
+    'cpu:fake'
+    >>> dist.destroy_process_group()
     """
     return f"cpu:{get_backend(group)}"
 
@@ -196,6 +221,13 @@ def get_process_group_ranks(group: Any = None) -> list[int]:
 
     Raises:
         ValueError: there is no group, or this process is not in it
+
+    >>> import flambeau
+    >>> import flambeau.distributed as dist
+    >>> dist.init_process_group("fake", rank=0, world_size=2)
+    >>> dist.get_process_group_ranks()
+    [0, 1]
+    >>> dist.destroy_process_group()
     """
     found = resolve(group)
     if found is None:
@@ -227,6 +259,13 @@ def get_global_rank(group: Any, group_rank: int) -> int:
 
     Raises:
         ValueError: the group has no such rank
+
+    >>> import flambeau
+    >>> import flambeau.distributed as dist
+    >>> dist.init_process_group("fake", rank=0, world_size=2)
+    >>> dist.get_global_rank(dist.new_group([0, 1]), 1)
+    1
+    >>> dist.destroy_process_group()
     """
     found = resolve(group)
     if found is None or not 0 <= group_rank < found._size:
@@ -270,7 +309,7 @@ def init_process_group(
 
     Args:
         backend: "mpi", by default; "gloo" means the same; "fake" for one process that plays any rank.
-        init_method: how processes find each other: "env://" (the default: RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT in the environment),
+        init_method: how processes find each other: "env://" (the default: RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT in the environment),
             "tcp://host:port" or "file:///path". Under mpiexec none is needed.
         timeout: how long calls wait for other processes, 30 minutes by default.
         store: where they find each other, in place of `init_method`.
@@ -339,9 +378,7 @@ def _init_mpi(
     world = _world.join(rank, size, meet, seconds)
     if _groups.store is None and store is not None:
         _groups.store = store
-    _groups.set_default(
-        MPIGroup(world, range(world.size), "0", seconds, "default_pg", _groups.made, name)
-    )
+    _groups.set_default(MPIGroup(world, range(world.size), "0", seconds, "default_pg", _groups.made, name))
 
 
 def _backend_of(backend: str | None) -> str:
@@ -357,7 +394,9 @@ def _backend_of(backend: str | None) -> str:
         raise RuntimeError(
             f"Distributed package doesn't have {str(backend).upper()} built in; there are mpi, gloo (which means MPI on the CPU) and fake"
         )
-    raise ValueError(f"Invalid backend: '{backend}'; there are mpi, gloo (which means MPI on the CPU) and fake")
+    raise ValueError(
+        f"Invalid backend: '{backend}'; there are mpi, gloo (which means MPI on the CPU) and fake"
+    )
 
 
 def destroy_process_group(group: Any = None) -> None:
@@ -417,7 +456,9 @@ def new_group(
     if sort_ranks:
         members.sort()
     if len(members) > world.size:
-        raise RuntimeError("the new group's world size should be less or equal to the world size set by init_process_group")
+        raise RuntimeError(
+            "the new group's world size should be less or equal to the world size set by init_process_group"
+        )
     if len(set(members)) != len(members):
         raise ValueError(f"new_group(): a rank comes twice in {members}")
     for member in members:
@@ -497,7 +538,9 @@ def new_subgroups_by_enumeration(
         if again := seen.intersection(ranks):
             raise ValueError(f"Rank {min(again)} has appeared in two subgroups")
         seen.update(ranks)
-    made = [new_group(ranks, timeout, backend, pg_options, False, group_desc) for ranks in ranks_per_subgroup_list]
+    made = [
+        new_group(ranks, timeout, backend, pg_options, False, group_desc) for ranks in ranks_per_subgroup_list
+    ]
     mine = [each for each in made if each is not GroupMember.NON_GROUP_MEMBER]
     return (mine[0] if mine else None), made
 

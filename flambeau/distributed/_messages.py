@@ -21,6 +21,13 @@ def isend(
     Raises:
         TypeError: no tensor
         ValueError: `dst` is this process, or none of the group
+
+    >>> import flambeau
+    >>> import flambeau.distributed as dist
+    >>> dist.init_process_group("fake", rank=0, world_size=2)
+    >>> dist.isend(flambeau.ones(1), dst=1).wait()
+    True
+    >>> dist.destroy_process_group()
     """
     return _send("isend", tensor, dst, group, tag, group_dst, True)
 
@@ -33,6 +40,12 @@ def send(
     Raises:
         TypeError, ValueError: as `isend`
         DistBackendError: a process is gone, or did not come in time
+
+    >>> import flambeau
+    >>> import flambeau.distributed as dist
+    >>> dist.init_process_group("fake", rank=0, world_size=2)
+    >>> dist.send(flambeau.ones(1), dst=1)
+    >>> dist.destroy_process_group()
     """
     _send("send", tensor, dst, group, tag, group_dst, False)
 
@@ -46,7 +59,9 @@ def _send(
         return None
     plain, to = _tensor(call, "tensor", tensor), _root(call, "dst", found, dst, group_dst)
     if to == found._rank:
-        raise ValueError("Invalid destination rank: destination rank should not be the same as the rank of the current process.")
+        raise ValueError(
+            "Invalid destination rank: destination rank should not be the same as the rank of the current process."
+        )
     _check_tag(call, tag)
     return found._begin(call, lambda: found._send(plain, to, tag), [tensor], async_op)
 
@@ -59,6 +74,13 @@ def irecv(
     Raises:
         TypeError: no tensor
         ValueError: `src` is this process, or none of the group
+
+    >>> import flambeau
+    >>> import flambeau.distributed as dist
+    >>> dist.init_process_group("fake", rank=0, world_size=2)
+    >>> dist.irecv(flambeau.zeros(1), src=1).wait()
+    True
+    >>> dist.destroy_process_group()
     """
     found = resolve(group)
     if found is None:
@@ -75,6 +97,13 @@ def recv(
     Raises:
         TypeError, ValueError: as `irecv`
         DistBackendError: a process is gone, or did not come in time
+
+    >>> import flambeau
+    >>> import flambeau.distributed as dist
+    >>> dist.init_process_group("fake", rank=0, world_size=2)
+    >>> dist.recv(flambeau.zeros(1), src=1)
+    1
+    >>> dist.destroy_process_group()
     """
     found = resolve(group)
     if found is None:
@@ -94,7 +123,9 @@ def _receive(
     anybody = src is None and group_src is None
     source = None if anybody else _root(call, "src", group, src, group_src)
     if source == group._rank:
-        raise ValueError("Invalid source rank: source rank should not be the same as the rank of the current process.")
+        raise ValueError(
+            "Invalid source rank: source rank should not be the same as the rank of the current process."
+        )
     _check_tag(call, tag)
     status = group._status()
     work = group._begin(
@@ -133,7 +164,9 @@ class P2POp:
         group_peer: int | None = None,
     ) -> None:
         if op not in (isend, irecv):
-            raise ValueError("Invalid ``op``. Expected ``op`` to be of type ``torch.distributed.isend`` or ``torch.distributed.irecv``.")
+            raise ValueError(
+                "Invalid ``op``. Expected ``op`` to be of type ``torch.distributed.isend`` or ``torch.distributed.irecv``."
+            )
         found = resolve(group)
         if found is None:
             raise ValueError("P2POp(): this process is not in the group")
@@ -159,8 +192,14 @@ def batch_isend_irecv(p2p_op_list: Sequence[P2POp]) -> list[Work]:
     [True, True]
     >>> dist.destroy_process_group()
     """
-    if not isinstance(p2p_op_list, (list, tuple)) or not p2p_op_list or not all(isinstance(op, P2POp) for op in p2p_op_list):
-        raise ValueError("Invalid ``p2p_op_list``. Each op is expected to to be of type ``torch.distributed.P2POp``.")
+    if (
+        not isinstance(p2p_op_list, (list, tuple))
+        or not p2p_op_list
+        or not all(isinstance(op, P2POp) for op in p2p_op_list)
+    ):
+        raise ValueError(
+            "Invalid ``p2p_op_list``. Each op is expected to to be of type ``torch.distributed.P2POp``."
+        )
     if any(op.group is not p2p_op_list[0].group for op in p2p_op_list):
         raise ValueError("All ops need to use the same group.")
     return [op.op(op.tensor, op.peer, op.group, op.tag) for op in p2p_op_list]

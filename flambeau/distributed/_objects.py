@@ -11,8 +11,8 @@ from typing import Any
 
 from .._tensor import Tensor
 from ..core.base.dtypes import by_name
-from ..core.make.create import empty, zeros
 from ..core.make.bridge import frombuffer
+from ..core.make.create import empty, zeros
 from ._collectives import _root, all_gather, broadcast
 from ._groups import resolve, warn_not_in_group
 from ._messages import recv, send
@@ -56,7 +56,9 @@ def all_gather_object(object_list: list[Any], obj: Any, group: Any = None) -> No
         warn_not_in_group("all_gather_object")
         return
     if len(object_list) != found._size:
-        raise ValueError(f"all_gather_object(): `object_list` must have {found._size} places, got {len(object_list)}")
+        raise ValueError(
+            f"all_gather_object(): `object_list` must have {found._size} places, got {len(object_list)}"
+        )
     mine = _packed(obj)
     parts = [empty(length, dtype=by_name["uint8"]) for length in _lengths(len(mine), found)]
     all_gather(parts, mine, found)
@@ -64,12 +66,25 @@ def all_gather_object(object_list: list[Any], obj: Any, group: Any = None) -> No
 
 
 def gather_object(
-    obj: Any, object_gather_list: list[Any] | None = None, dst: int | None = None, group: Any = None, group_dst: int | None = None
+    obj: Any,
+    object_gather_list: list[Any] | None = None,
+    dst: int | None = None,
+    group: Any = None,
+    group_dst: int | None = None,
 ) -> None:
     """Process k's object into the k-th place of the list of process `dst`, the only one that gives such a list.
 
     Raises:
         ValueError: there is no group; a list where none belongs, or none where one does
+
+    >>> import flambeau
+    >>> import flambeau.distributed as dist
+    >>> dist.init_process_group("fake", rank=0, world_size=2)
+    >>> found = [None, None]
+    >>> dist.gather_object("mine", found, dst=0)
+    >>> found[0]
+    'mine'
+    >>> dist.destroy_process_group()
     """
     found = resolve(group)
     if found is None:
@@ -92,7 +107,11 @@ def gather_object(
 
 
 def broadcast_object_list(
-    object_list: list[Any], src: int | None = None, group: Any = None, device: Any = None, group_src: int | None = None
+    object_list: list[Any],
+    src: int | None = None,
+    group: Any = None,
+    device: Any = None,
+    group_src: int | None = None,
 ) -> None:
     """Overwrite the lists of all processes with that of `src`; they have as many places.
 
@@ -110,7 +129,9 @@ def broadcast_object_list(
         warn_not_in_group("broadcast_object_list")
         return
     if not isinstance(object_list, list):
-        raise TypeError(f"broadcast_object_list(): `object_list` must be a list, not {type(object_list).__name__}")
+        raise TypeError(
+            f"broadcast_object_list(): `object_list` must be a list, not {type(object_list).__name__}"
+        )
     root = _root("broadcast_object_list", "src", found, src, group_src, found._ranks[0])
     mine = _packed(object_list) if found._rank == root else None
     length = _number(0 if mine is None else len(mine))
@@ -137,6 +158,15 @@ def scatter_object_list(
 
     Raises:
         ValueError: there is no group; the output list is empty, or the input list has another length than the group
+
+    >>> import flambeau
+    >>> import flambeau.distributed as dist
+    >>> dist.init_process_group("fake", rank=0, world_size=2)
+    >>> mine = [None]
+    >>> dist.scatter_object_list(mine, ["first", "second"], src=0)
+    >>> mine
+    ['first']
+    >>> dist.destroy_process_group()
     """
     found = resolve(group)
     if found is None:
@@ -149,24 +179,39 @@ def scatter_object_list(
     lengths = zeros(found._size, dtype=by_name["int64"])
     if found._rank == root:
         if scatter_object_input_list is None or len(scatter_object_input_list) != found._size:
-            raise ValueError("Expected argument scatter_object_input_list to be a list of as many objects as the group has ranks.")
+            raise ValueError(
+                "Expected argument scatter_object_input_list to be a list of as many objects as the group has ranks."
+            )
         sent = [_packed(value) for value in scatter_object_input_list]
         for k, tensor in enumerate(sent):
             lengths[k] = len(tensor)  # type: ignore[arg-type]
     broadcast(lengths, group=found, group_src=root)
     mine = empty(int(lengths[found._rank].item()), dtype=by_name["uint8"])
     received: list[Tensor | None] = [mine if k == root else None for k in range(found._size)]
-    found._begin("scatter_object_list", lambda: found._exchange(sent, received), [], False, facts=(f"src={root}",))
+    found._begin(
+        "scatter_object_list", lambda: found._exchange(sent, received), [], False, facts=(f"src={root}",)
+    )
     scatter_object_output_list[0] = _unpacked(mine)
 
 
 def send_object_list(
-    object_list: list[Any], dst: int | None = None, group: Any = None, device: Any = None, group_dst: int | None = None, use_batch: bool = False
+    object_list: list[Any],
+    dst: int | None = None,
+    group: Any = None,
+    device: Any = None,
+    group_dst: int | None = None,
+    use_batch: bool = False,
 ) -> None:
     """Send objects to process `dst`, which calls `recv_object_list`.
 
     Raises:
         ValueError: `dst` is this process, or none of the group
+
+    >>> import flambeau
+    >>> import flambeau.distributed as dist
+    >>> dist.init_process_group("fake", rank=0, world_size=2)
+    >>> dist.send_object_list(["a", 1], dst=1)
+    >>> dist.destroy_process_group()
     """
     whole = _packed(object_list)
     send(_number(len(whole)), dst, group, 0, group_dst)
@@ -174,12 +219,26 @@ def send_object_list(
 
 
 def recv_object_list(
-    object_list: list[Any], src: int | None = None, group: Any = None, device: Any = None, group_src: int | None = None, use_batch: bool = False
+    object_list: list[Any],
+    src: int | None = None,
+    group: Any = None,
+    device: Any = None,
+    group_src: int | None = None,
+    use_batch: bool = False,
 ) -> int:
     """Overwrite the list with what process `src` (by default any) sends by `send_object_list`; that process's rank.
 
     Raises:
         ValueError: `src` is this process, or none of the group; the lists have different lengths
+
+    >>> import flambeau
+    >>> import flambeau.distributed as dist
+    >>> dist.init_process_group("fake", rank=0, world_size=2)
+    >>> dist.recv_object_list([], src=0)
+    Traceback (most recent call last):
+        ...
+    ValueError: Invalid source rank: source rank should not be the same as the rank of the current process.
+    >>> dist.destroy_process_group()
     """
     length = _number(0)
     origin = recv(length, src, group, 0, group_src)
@@ -187,6 +246,8 @@ def recv_object_list(
     recv(whole, origin, group)
     values = _unpacked(whole)
     if len(values) != len(object_list):
-        raise ValueError(f"recv_object_list(): rank {origin} sends {len(values)} objects, and here is room for {len(object_list)}")
+        raise ValueError(
+            f"recv_object_list(): rank {origin} sends {len(values)} objects, and here is room for {len(object_list)}"
+        )
     object_list[:] = values
     return origin

@@ -91,7 +91,9 @@ class Server:
             case "get":
                 value = self._values.get(fields["key"])
                 return [
-                    "get_result rc=-1 msg=key_not_found" if value is None else f"get_result rc=0 value={value}"
+                    "get_result rc=-1 msg=key_not_found"
+                    if value is None
+                    else f"get_result rc=0 value={value}"
                 ]
             case "barrier_in":
                 self._meet()

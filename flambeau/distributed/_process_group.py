@@ -23,7 +23,8 @@ Started = tuple[list[Any], Callable[[], None] | None]  # requests, and what to d
 class ProcessGroup:
     """Processes that call collectives together.
 
-    `init_process_group` and `new_group` make them; functions such as `all_reduce` take one as `group`.
+    `init_process_group` and `new_group` make them; functions such as `all_reduce` take one as `group`.  DistBackendError from calls whose
+    processes are gone or late; from then on the group is not used again.
 
     >>> import flambeau.distributed as dist
     >>> dist.init_process_group("fake", rank=1, world_size=4)
@@ -100,9 +101,14 @@ class ProcessGroup:
                 if get_debug_level() is DebugLevel.DETAIL:
                     self._compare(name, facts)
             requests, finish = start()
-        work = Work(self, name, requests, finish, result, self._seconds if seconds is None else seconds, status)
+        work = Work(
+            self, name, requests, finish, result, self._seconds if seconds is None else seconds, status
+        )
         if async_op or self._coalescing is not None:
-            progress(self._world).add(work)
+            if requests:
+                progress(self._world).add(work)
+            else:
+                work._end_at_once()
             if self._coalescing is not None:
                 self._coalescing.append(work)
             return work
@@ -129,30 +135,29 @@ class ProcessGroup:
     # Methods of PyTorch's groups -----------------------------------------------------------------------------------------------
     def allreduce(self, tensors: Any, op: Any = None) -> Work:
         """`all_reduce` of a tensor, or of a list of one, asynchronously."""
-        from ._collectives import all_reduce
+        tensor = _only(tensors)
+        reduction = ReduceOp.SUM if op is None else getattr(op, "reduceOp", op)
+        return self._begun("all_reduce", lambda: self._all_reduce(tensor.detach(), reduction), [tensor])
 
-        tensor = tensors if isinstance(tensors, Tensor) else tensors[0]
-        return all_reduce(tensor, ReduceOp.SUM if op is None else getattr(op, "reduceOp", op), self, True)
-
-    def broadcast(self, tensors: Any, root: int = 0) -> Work:
+    def broadcast(self, tensors: Any, root: Any = 0) -> Work:
         """`broadcast` from the group's rank `root`, asynchronously."""
-        from ._collectives import broadcast
-
-        tensor = tensors if isinstance(tensors, Tensor) else tensors[0]
-        return broadcast(tensor, self._ranks[getattr(root, "rootRank", root)], self, True)
+        tensor, rank = _only(tensors), getattr(root, "rootRank", root)
+        return self._begun("broadcast", lambda: self._broadcast(tensor.detach(), rank), [tensor])
 
     def allgather(self, outputs: Any, inputs: Any) -> Work:
         """`all_gather` of lists of lists and tensors, asynchronously."""
-        from ._collectives import all_gather
-
-        outputs = outputs[0] if isinstance(outputs[0], list) else outputs
-        return all_gather(outputs, inputs if isinstance(inputs, Tensor) else inputs[0], self, True)
+        received = [t.detach() for t in (outputs[0] if isinstance(outputs[0], list) else outputs)]
+        tensor = _only(inputs)
+        return self._begun("all_gather", lambda: self._all_gather(received, tensor.detach()), outputs)
 
     def barrier(self, opts: Any = None) -> Work:
         """`barrier`, asynchronously."""
-        from ._collectives import barrier
+        return self._begun("barrier", self._barrier, [])
 
-        return barrier(self, True)
+    def _begun(self, name: str, start: Callable[[], Started], result: list[Any]) -> Work:
+        work = self._begin(name, start, result, True, facts=())
+        assert work is not None
+        return work
 
     # What backends do: each begins a call on contiguous tensors ------------------------------------------------------------------
     def _all_reduce(self, tensor: Tensor, op: Any) -> Started:
@@ -189,6 +194,15 @@ class ProcessGroup:
 
     def _close(self) -> None:
         """Give back what the group holds."""
+
+
+def _only(tensors: Any) -> Tensor:
+    """A tensor, or that of a list of one."""
+    if isinstance(tensors, Tensor):
+        return tensors
+    if len(tensors) != 1:
+        raise ValueError(f"ProcessGroup: one tensor expected, got {len(tensors)}")
+    return tensors[0]
 
 
 def _caller() -> str:

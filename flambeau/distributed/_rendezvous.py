@@ -36,7 +36,9 @@ def rendezvous(
             return _by_tcp(os.environ["MASTER_ADDR"], _told("env://", "MASTER_PORT"), rank, size, timeout)
         case "tcp":
             if parts.port is None or not parts.hostname:
-                raise ValueError(_missing("tcp://", "port number missing" if parts.hostname else "host missing"))
+                raise ValueError(
+                    _missing("tcp://", "port number missing" if parts.hostname else "host missing")
+                )
             rank, size = _both("tcp://", rank, size)
             return _by_tcp(parts.hostname, parts.port, rank, size, timeout)
         case "file":
@@ -68,9 +70,7 @@ def _told(scheme: str, name: str) -> int:
     try:
         return int(text)
     except ValueError:
-        raise ValueError(
-            _missing(scheme, f"environment variable {name} is no number: {text!r}")
-        ) from None
+        raise ValueError(_missing(scheme, f"environment variable {name} is no number: {text!r}")) from None
 
 
 def _missing(scheme: str, what: str) -> str:

@@ -23,7 +23,7 @@ _SLICE = 0.02  # seconds between looks at signals, deadlines and who has died
 class Work:
     """A collective, or a message, that is under way.
 
-    What asynchronous calls return; `wait` gives its errors, too.
+    What asynchronous calls return; `wait` raises its error, DistBackendError where processes are gone or late.
 
     >>> import flambeau
     >>> import flambeau.distributed as dist
@@ -128,6 +128,11 @@ class Work:
         if self._error is not None:
             raise self._error
 
+    def _end_at_once(self) -> None:
+        """Complete a call that has no requests; `wait` gives its error."""
+        self._event = threading.Event()
+        self._step()
+
     def _step(self) -> bool:
         """Look at what the tests have found; whether it is over."""
         if self._code == 0 and all(self._done):
@@ -191,9 +196,6 @@ class Progress:
     def add(self, work: Work) -> None:
         """See to a call."""
         work._event = threading.Event()
-        if not work._requests:
-            work._step()
-            return
         with self._more:
             self._works.append(work)
             if self._thread is None:

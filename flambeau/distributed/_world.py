@@ -115,7 +115,9 @@ class _Gone:
         except OSError:
             return  # nobody to tell
         with self.heard:
-            self.heard.wait_for(lambda: self._rank in self.left or self._rank in self.dead or 0 in self.dead, 1.0)
+            self.heard.wait_for(
+                lambda: self._rank in self.left or self._rank in self.dead or 0 in self.dead, 1.0
+            )
 
 
 _world: World | None = None

@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import ctypes
 import os
-import runpy
 import signal
 import socket
 import subprocess
@@ -30,11 +29,14 @@ __all__ = ["get_args_parser", "main", "parse_args", "run"]
 _PR_SET_PDEATHSIG = 1
 _BETWEEN = 0.05  # seconds between looks at the processes
 _PATIENCE = 15.0  # seconds between SIGTERM and SIGKILL
+_RUN_PATH = "import runpy, sys; del sys.argv[0]; runpy.run_path(sys.argv[0], run_name='__main__')"
 _MEETING = timedelta(minutes=15)
 
 
 def get_args_parser() -> argparse.ArgumentParser:
     """The arguments.
+
+    Raises nothing.
 
     >>> from flambeau.distributed.run import get_args_parser
     >>> get_args_parser().parse_args(["--nproc_per_node", "2", "train.py", "--lr", "1"]).training_script_args
@@ -47,19 +49,43 @@ def get_args_parser() -> argparse.ArgumentParser:
         parser.add_argument(*others, *both, dest=name.replace("-", "_"), **what)
 
     option("nnodes", default="1", help="how many machines")
-    option("nproc-per-node", default="1", help="processes of a machine: a number, or `auto` or `cpu` for one a core")
-    option("node-rank", type=int, default=None, help="which of the machines this is, from 0; else by who comes first")
+    option(
+        "nproc-per-node",
+        default="1",
+        help="processes of a machine: a number, or `auto` or `cpu` for one a core",
+    )
+    option(
+        "node-rank",
+        type=int,
+        default=None,
+        help="which of the machines this is, from 0; else by who comes first",
+    )
     option("master-addr", default=None, help="the first machine's address (127.0.0.1)")
     option("master-port", type=int, default=None, help="a port there (a free one, on one machine)")
     option("standalone", action="store_true", help="one machine, any free port")
     option("rdzv-backend", default="static", help="`c10d` or `static`")
-    option("rdzv-endpoint", default="", help="the first machine as HOST:PORT, in place of --master-addr and --master-port")
+    option(
+        "rdzv-endpoint",
+        default="",
+        help="the first machine as HOST:PORT, in place of --master-addr and --master-port",
+    )
     option("rdzv-id", default=None, help="the name of this run")
-    option("rdzv-conf", default="", help="`timeout=SECONDS` to wait for other machines, and `rank=` for --node-rank")
-    option("max-restarts", type=int, default=0, help="how often all processes are started anew after a failure; one machine only")
+    option(
+        "rdzv-conf",
+        default="",
+        help="`timeout=SECONDS` to wait for other machines, and `rank=` for --node-rank",
+    )
+    option(
+        "max-restarts",
+        type=int,
+        default=0,
+        help="how often all processes are started anew after a failure; one machine only",
+    )
     option("monitor-interval", type=float, default=_BETWEEN, help="seconds between looks at the processes")
     option("role", default="default", help="ROLE_NAME in the processes")
-    option("log-dir", default=None, help="a folder for what the processes print, a file each, instead of here")
+    option(
+        "log-dir", default=None, help="a folder for what the processes print, a file each, instead of here"
+    )
     option("module", "-m", action="store_true", help="the program is a module")
     option("no-python", action="store_true", help="the program is not Python's")
     option("run-path", action="store_true", help="run the program inside of Python's runpy")
@@ -69,7 +95,7 @@ def get_args_parser() -> argparse.ArgumentParser:
 
 
 def parse_args(args: Sequence[str] | None = None) -> argparse.Namespace:
-    """Read the arguments; those of the program stay as they are.
+    """Read the arguments; those of the program stay as they are.  SystemExit for arguments that it does not know (no ValueError).
 
     >>> from flambeau.distributed.run import parse_args
     >>> parse_args(["--standalone", "--nproc-per-node=4", "train.py"]).nproc_per_node
@@ -119,12 +145,17 @@ def run(args: argparse.Namespace) -> None:
     Raises:
         ValueError: arguments that do not go together
         SystemExit: a process failed, with its exit code (1 after a signal)
+
+    >>> from flambeau.distributed.run import parse_args, run
+    >>> run(parse_args(["--standalone", "--no-python", "true"]))
     """
     nodes, per_node = _nodes(args.nnodes), _per_node(args.nproc_per_node)
     if nodes > 1 and args.standalone:
         raise ValueError("--standalone is for one machine, and --nnodes says more")
     if nodes > 1 and args.max_restarts:
-        raise ValueError("--max-restarts: processes of several machines are not started anew; restart the run from its checkpoint")
+        raise ValueError(
+            "--max-restarts: processes of several machines are not started anew; restart the run from its checkpoint"
+        )
     for attempt in range(args.max_restarts + 1):
         store, host, node = _meeting_place(args, nodes)
         try:
@@ -154,7 +185,9 @@ def _meeting_place(args: argparse.Namespace, nodes: int) -> tuple[TCPStore, str,
     if nodes == 1:
         return TCPStore(host, number, is_master=True, timeout=timeout), host, 0
     if number == 0:
-        raise ValueError("several machines need --rdzv-endpoint HOST:PORT, or --master-addr and --master-port")
+        raise ValueError(
+            "several machines need --rdzv-endpoint HOST:PORT, or --master-addr and --master-port"
+        )
     if node is None and args.rdzv_backend == "static":
         raise ValueError("several machines need --node-rank, or --rdzv-backend c10d")
     store = _shared_store(host, number, node, timeout)
@@ -203,7 +236,9 @@ def _attempt(
         TORCHELASTIC_RUN_ID=run_id,
         TORCHELASTIC_USE_AGENT_STORE="True",
     )
-    inherited = {k: v for k, v in os.environ.items() if not k.startswith(("PMI_", "OMPI_COMM_WORLD_", "MPI_LOCAL"))}
+    inherited = {
+        k: v for k, v in os.environ.items() if not k.startswith(("PMI_", "OMPI_COMM_WORLD_", "MPI_LOCAL"))
+    }
     if per_node > 1:
         inherited.setdefault("OMP_NUM_THREADS", "1")
     processes: list[subprocess.Popen] = []
@@ -217,7 +252,9 @@ def _attempt(
         for local in range(per_node):
             rank = node * per_node + local
             told = dict(common, RANK=rank, LOCAL_RANK=local, ROLE_RANK=rank)
-            processes.append(_started(args, {**inherited, **{k: str(v) for k, v in told.items()}}, run_id, attempt))
+            processes.append(
+                _started(args, {**inherited, **{k: str(v) for k, v in told.items()}}, run_id, attempt)
+            )
         running = True
         while running and not stopped:
             codes = [process.poll() for process in processes]
@@ -246,10 +283,12 @@ def _wait_for_nodes(store: TCPStore, nodes: int, node: int) -> None:
         print(f"torchrun: the first machine ended before this one: {error}", file=sys.stderr)
 
 
-def _started(args: argparse.Namespace, environment: dict[str, str], run_id: str, attempt: int) -> subprocess.Popen:
+def _started(
+    args: argparse.Namespace, environment: dict[str, str], run_id: str, attempt: int
+) -> subprocess.Popen:
     command = [] if args.no_python else [sys.executable, "-u"]
     if args.run_path:
-        command += ["-c", f"from {__name__} import _run_path; _run_path()"]
+        command += ["-c", _RUN_PATH]
     elif args.module:
         command += ["-m"]
     command += [args.training_script, *args.training_script_args]
@@ -259,15 +298,12 @@ def _started(args: argparse.Namespace, environment: dict[str, str], run_id: str,
         os.makedirs(folder, exist_ok=True)
         output = open(os.path.join(folder, "output.log"), "wb")  # the process's own from now on
     try:
-        return subprocess.Popen(command, env=environment, stdout=output, stderr=output, preexec_fn=_die_with_parent)
+        return subprocess.Popen(
+            command, env=environment, stdout=output, stderr=output, preexec_fn=_die_with_parent
+        )
     finally:
         if output is not None:
             output.close()
-
-
-def _run_path() -> None:
-    del sys.argv[0]
-    runpy.run_path(sys.argv[0], run_name="__main__")
 
 
 def _die_with_parent() -> None:
@@ -293,7 +329,10 @@ def main(args: Sequence[str] | None = None) -> None:
     """The command `torchrun`.
 
     Raises:
-        SystemExit: a process failed, or the arguments do not go together
+        SystemExit: a process failed, or the arguments do not go together (the ValueError of `run`)
+
+    >>> from flambeau.distributed.run import main
+    >>> main(["--standalone", "--no-python", "true"])
     """
     given = parse_args(args)
     try:

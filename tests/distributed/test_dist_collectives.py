@@ -15,7 +15,16 @@ import flambeau.distributed as dist
 from flambeau.distributed import ReduceOp
 
 FLOATS = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
-INTEGERS = [torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.uint16, torch.uint32, torch.uint64]
+INTEGERS = [
+    torch.uint8,
+    torch.int8,
+    torch.int16,
+    torch.int32,
+    torch.int64,
+    torch.uint16,
+    torch.uint32,
+    torch.uint64,
+]
 COMPLEX = [torch.complex64, torch.complex128]
 ALL = [*FLOATS, *INTEGERS, *COMPLEX, torch.bool]
 SIZES = [1, 2, 3, 4]
@@ -48,7 +57,13 @@ def folded(op, arrays, dtype):
         mean = np.sum(arrays, axis=0) / len(arrays)
         return mean if dtype.is_floating_point or dtype.is_complex else np.trunc(mean)
     how = dict(
-        SUM=np.add, PRODUCT=np.multiply, MIN=np.minimum, MAX=np.maximum, BAND=np.bitwise_and, BOR=np.bitwise_or, BXOR=np.bitwise_xor
+        SUM=np.add,
+        PRODUCT=np.multiply,
+        MIN=np.minimum,
+        MAX=np.maximum,
+        BAND=np.bitwise_and,
+        BOR=np.bitwise_or,
+        BXOR=np.bitwise_xor,
     )
     return how[op].reduce([np.asarray(a) for a in arrays])
 
@@ -58,11 +73,15 @@ def operations(dtype) -> list[str]:
         return ["SUM", "AVG"]
     if dtype is torch.bool:
         return ["SUM", "PRODUCT", "MIN", "MAX", "BAND", "BOR", "BXOR"]
-    return ["SUM", "AVG", "PRODUCT", "MIN", "MAX"] + ([] if dtype.is_floating_point else ["BAND", "BOR", "BXOR"])
+    return ["SUM", "AVG", "PRODUCT", "MIN", "MAX"] + (
+        [] if dtype.is_floating_point else ["BAND", "BOR", "BXOR"]
+    )
 
 
 def close(found, wanted, dtype, said):
-    rtol = {torch.bfloat16: 2**-8, torch.float16: 2**-11, torch.float32: 2e-7, torch.complex64: 2e-7}.get(dtype, 1e-15)
+    rtol = {torch.bfloat16: 2**-8, torch.float16: 2**-11, torch.float32: 2e-7, torch.complex64: 2e-7}.get(
+        dtype, 1e-15
+    )
     np.testing.assert_allclose(numbers(found), wanted, rtol=rtol, atol=0, err_msg=str(said))
 
 
@@ -133,9 +152,15 @@ def copies(rank, size):
     sent = [np.full((rank + k, 2), 10.0 * rank + k) for k in range(size)]
     out = torch.zeros(sum(k + rank for k in range(size)), 2)
     dist.all_to_all_single(
-        out, tensor(np.concatenate(sent), torch.float32), [k + rank for k in range(size)], [rank + k for k in range(size)]
+        out,
+        tensor(np.concatenate(sent), torch.float32),
+        [k + rank for k in range(size)],
+        [rank + k for k in range(size)],
     )
-    assert out.tolist() == np.concatenate([np.full((k + rank, 2), 10.0 * k + rank) for k in range(size)]).tolist()
+    assert (
+        out.tolist()
+        == np.concatenate([np.full((k + rank, 2), 10.0 * k + rank) for k in range(size)]).tolist()
+    )
     received = [torch.zeros(k, 3) for k in range(size)]
     dist.all_gather(received, torch.full((rank, 3), float(rank)))
     assert [t.tolist() for t in received] == [np.full((k, 3), float(k)).tolist() for k in range(size)]
@@ -173,7 +198,9 @@ def geometries(rank, size):
         assert [t.tolist() for t in received] == [torch.full(x.shape, float(k)).tolist() for k in range(n)]
         received = [made(-1.0) for _ in range(n)]
         dist.all_to_all(received, [made(float(10 * rank + k)) for k in range(n)])
-        assert [t.tolist() for t in received] == [torch.full(x.shape, 10.0 * k + rank).tolist() for k in range(n)]
+        assert [t.tolist() for t in received] == [
+            torch.full(x.shape, 10.0 * k + rank).tolist() for k in range(n)
+        ]
         out = made(-1.0)
         dist.reduce_scatter(out, [made(float(k)) for k in range(n)])
         assert out.tolist() == torch.full(x.shape, float(n * rank)).tolist()

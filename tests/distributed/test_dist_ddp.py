@@ -21,7 +21,13 @@ BATCH = 4  # of a process
 def images() -> nn.Module:
     torch.manual_seed(0)
     return nn.Sequential(
-        nn.Conv2d(3, 6, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(6 * 9, 16), nn.Tanh(), nn.Linear(16, 4)
+        nn.Conv2d(3, 6, 3, padding=1),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+        nn.Linear(6 * 9, 16),
+        nn.Tanh(),
+        nn.Linear(16, 4),
     )
 
 
@@ -43,7 +49,9 @@ class Reader(nn.Module):
 def data(kind: str, rows: int):
     rng = np.random.default_rng(5)
     if kind == "images":
-        return torch.tensor(rng.standard_normal((rows, 3, 6, 6)).astype("f")), torch.tensor(rng.standard_normal((rows, 4)).astype("f"))
+        return torch.tensor(rng.standard_normal((rows, 3, 6, 6)).astype("f")), torch.tensor(
+            rng.standard_normal((rows, 4)).astype("f")
+        )
     tokens = torch.tensor(rng.integers(0, 11, (rows, 6)))
     return tokens[:, :-1], tokens[:, 1:]
 
@@ -154,7 +162,10 @@ def unused(rank, size):
         assert net.module.b.weight.grad.tolist() == [[2.0] * 3] * 3 and net.module.never.weight.grad is None
     net = DDP(Branches())
     net(x, True)["out"][0].sum().backward()
-    with pytest.raises(RuntimeError, match=rf"Expected to have finished reduction[\s\S]*for rank {rank}: 4 5 \(never.weight, never.bias\)"):
+    with pytest.raises(
+        RuntimeError,
+        match=rf"Expected to have finished reduction[\s\S]*for rank {rank}: 4 5 \(never.weight, never.bias\)",
+    ):
         net(x, True)
 
 
@@ -169,7 +180,14 @@ def hooks(rank, size):
     seen = []
 
     def noted(state, bucket):
-        state.append((bucket.index(), bucket.is_last(), [tuple(g.shape) for g in bucket.gradients()], len(bucket.parameters())))
+        state.append(
+            (
+                bucket.index(),
+                bucket.is_last(),
+                [tuple(g.shape) for g in bucket.gradients()],
+                len(bucket.parameters()),
+            )
+        )
         return default_hooks.allreduce_hook(None, bucket)
 
     for hook, state, limit in (
@@ -284,7 +302,10 @@ def test_buffers_and_parameters_are_those_of_rank_0():
 def wrong_modules(rank, size):
     with pytest.raises(RuntimeError, match="DDP expects same model across all ranks, but Rank"):
         DDP(nn.Linear(2, 2 + rank))
-    with pytest.raises(RuntimeError, match=f"Rank {rank} has {1 + rank} params, while rank {1 - rank} has inconsistent {2 - rank} params"):
+    with pytest.raises(
+        RuntimeError,
+        match=f"Rank {rank} has {1 + rank} params, while rank {1 - rank} has inconsistent {2 - rank} params",
+    ):
         DDP(nn.Linear(2, 2, bias=rank == 1))
     with pytest.raises(RuntimeError, match="doesn't have any parameter that requires a gradient"):
         DDP(nn.ReLU())

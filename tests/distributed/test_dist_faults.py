@@ -156,7 +156,10 @@ def test_calls_that_differ_are_told_with_both_sides(case, here, there):
         f"Detected mismatch between collectives on ranks. Rank 0 is running collective 2 of the group: {here} at {file}:"
     )
     assert f"but Rank 1 is running collective 2: {there} at {file}:" in said[0]
-    assert f"Rank 1 is running collective 2 of the group: {there}" in said[1] and f"but Rank 0 is running collective 2: {here}" in said[1]
+    assert (
+        f"Rank 1 is running collective 2 of the group: {there}" in said[1]
+        and f"but Rank 0 is running collective 2: {here}" in said[1]
+    )
 
 
 def monitored(rank, size, late):
@@ -244,6 +247,8 @@ def test_under_mpiexec_an_error_ends_all(tmp_path):
     program.write_text(CHILD)
     mpiexec = Path(sys.executable).parent / "mpiexec"
     before = segments()
-    done = subprocess.run([str(mpiexec), "-n", "2", sys.executable, str(program)], capture_output=True, text=True, timeout=100)
+    done = subprocess.run(
+        [str(mpiexec), "-n", "2", sys.executable, str(program)], capture_output=True, text=True, timeout=100
+    )
     assert done.returncode != 0 and "KeyError: 'mine'" in done.stderr
     assert segments() <= before

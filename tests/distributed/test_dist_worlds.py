@@ -1,4 +1,4 @@
-"""How processes come together: by environment, address, file and store; under mpiexec and the launcher; and what is said where they do not."""
+"""How processes come together: by environment, address, file, store, mpiexec and launcher; and what is said where they do not."""
 
 from __future__ import annotations
 
@@ -30,7 +30,9 @@ def free_port() -> int:
 
 def met(rank, size, how, port, path):
     if how == "env":
-        os.environ.update(RANK=str(rank), WORLD_SIZE=str(size), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+        os.environ.update(
+            RANK=str(rank), WORLD_SIZE=str(size), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port)
+        )
         dist.init_process_group()
         assert dist.get_backend() == "mpi"
     elif how == "tcp":
@@ -39,7 +41,9 @@ def met(rank, size, how, port, path):
         dist.init_process_group("gloo", init_method=f"tcp://localhost:{port}?rank={rank}&world_size={size}")
         assert dist.get_backend() == "gloo"
     elif how == "file":
-        dist.init_process_group("cpu:gloo,cuda:nccl", init_method=f"file://{path}", rank=rank, world_size=size)
+        dist.init_process_group(
+            "cpu:gloo,cuda:nccl", init_method=f"file://{path}", rank=rank, world_size=size
+        )
     else:
         store = dist.TCPStore("127.0.0.1", port, size, rank == 0)
         dist.init_process_group("gloo", store=store, rank=rank, world_size=size)
@@ -112,7 +116,9 @@ def wrong_environment(rank, size):
     for name in told:
         os.environ.update(told)
         del os.environ[name]
-        with pytest.raises(ValueError, match=f"using env:// rendezvous: environment variable {name} expected, but not set"):
+        with pytest.raises(
+            ValueError, match=f"using env:// rendezvous: environment variable {name} expected, but not set"
+        ):
             dist.init_process_group("gloo")
     os.environ.update(told, RANK="first")
     with pytest.raises(ValueError, match="environment variable RANK is no number: 'first'"):
@@ -198,7 +204,9 @@ def program(tmp_path):
 
 
 def ran(command, *, code=0, **options):
-    done = subprocess.run([str(part) for part in command], capture_output=True, text=True, timeout=200, **options)
+    done = subprocess.run(
+        [str(part) for part in command], capture_output=True, text=True, timeout=200, **options
+    )
     assert done.returncode == code, done.stderr
     return done
 
@@ -226,7 +234,18 @@ def test_the_launcher_names_who_failed_and_starts_anew(program):
 
 def test_two_launchers_make_one_world(program):
     port = free_port()
-    command = [*LAUNCHER, "--nnodes", "2", "--nproc-per-node", "1", "--rdzv-backend", "c10d", "--rdzv-endpoint", f"127.0.0.1:{port}", program]
+    command = [
+        *LAUNCHER,
+        "--nnodes",
+        "2",
+        "--nproc-per-node",
+        "1",
+        "--rdzv-backend",
+        "c10d",
+        "--rdzv-endpoint",
+        f"127.0.0.1:{port}",
+        program,
+    ]
     both = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
     try:
         said = sorted(each.communicate(timeout=200)[0] for each in both)
@@ -238,7 +257,9 @@ def test_two_launchers_make_one_world(program):
 
 def test_processes_end_with_their_launcher(program, tmp_path):
     path = tmp_path / "sleep.py"
-    path.write_text("import os, sys, time\nopen(sys.argv[1] + os.environ['RANK'], 'w').write(str(os.getpid()))\ntime.sleep(1000)\n")
+    path.write_text(
+        "import os, sys, time\nopen(sys.argv[1] + os.environ['RANK'], 'w').write(str(os.getpid()))\ntime.sleep(1000)\n"
+    )
     launcher = subprocess.Popen([*LAUNCHER, "--nproc-per-node", "2", str(path), str(tmp_path / "pid")])
     pids = [tmp_path / f"pid{rank}" for rank in range(2)]
     try:
@@ -250,7 +271,10 @@ def test_processes_end_with_their_launcher(program, tmp_path):
         launcher.kill()
         launcher.wait()
     for pid in (int(p.read_text()) for p in pids):
-        while Path(f"/proc/{pid}").exists() and "Z" not in Path(f"/proc/{pid}/stat").read_text().split(") ")[1][:1]:
+        while (
+            Path(f"/proc/{pid}").exists()
+            and "Z" not in Path(f"/proc/{pid}/stat").read_text().split(") ")[1][:1]
+        ):
             assert time.monotonic() < end
             time.sleep(0.05)
 
@@ -277,7 +301,14 @@ def test_a_stranger_at_the_process_manager_changes_nothing():
 
     server = Server("127.0.0.1", ["a", "a"])
     host, port = server.address.split(":")
-    for nonsense in (b"\x00\xff" * 100, b"cmd=watch rank=x\n", b"cmd=put\n", b"cmd=get key=none\n", b"x" * 100000 + b"\n", b"cmd=fly\n"):
+    for nonsense in (
+        b"\x00\xff" * 100,
+        b"cmd=watch rank=x\n",
+        b"cmd=put\n",
+        b"cmd=get key=none\n",
+        b"x" * 100000 + b"\n",
+        b"cmd=fly\n",
+    ):
         with socket.create_connection((host, int(port)), 10) as connection:
             connection.sendall(nonsense)
             connection.shutdown(socket.SHUT_WR)
@@ -288,7 +319,9 @@ def test_a_stranger_at_the_process_manager_changes_nothing():
                 answer = b""
             assert answer in (b"", b"cmd=get_result rc=-1 msg=key_not_found\n")
     with socket.create_connection((host, int(port)), 10) as connection:
-        connection.sendall(b"cmd=initack pmiid=1\ncmd=put kvsname=k key=a value=b=c\ncmd=get kvsname=k key=a\n")
+        connection.sendall(
+            b"cmd=initack pmiid=1\ncmd=put kvsname=k key=a value=b=c\ncmd=get kvsname=k key=a\n"
+        )
         lines = [line.strip() for _, line in zip(range(6), connection.makefile())]
     assert lines[:2] == ["cmd=initack rc=0", "cmd=set size=2"]
     assert lines[4:] == ["cmd=put_result rc=0", "cmd=get_result rc=0 value=b=c"]
@@ -298,7 +331,11 @@ def test_a_stranger_at_the_process_manager_changes_nothing():
 def listening(rank, size):
     """Addresses at which this process listens."""
     found = set()
-    inodes = {os.readlink(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd") if os.path.exists(f"/proc/self/fd/{fd}")}
+    inodes = {
+        os.readlink(f"/proc/self/fd/{fd}")
+        for fd in os.listdir("/proc/self/fd")
+        if os.path.exists(f"/proc/self/fd/{fd}")
+    }
     for table in ("tcp", "tcp6"):
         for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
             fields = line.split()

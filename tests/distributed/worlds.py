@@ -28,11 +28,17 @@ class Ended:
         return f"Ended({self.code})"
 
 
-def _run(pipe: Any, fn: Callable, rank: int, size: int, path: str, seconds: float, form: bool, args: tuple) -> None:
+def _run(
+    pipe: Any, fn: Callable, rank: int, size: int, path: str, seconds: float, form: bool, args: tuple
+) -> None:
     try:
         if form:
             dist.init_process_group(
-                "gloo", init_method=f"file://{path}", rank=rank, world_size=size, timeout=timedelta(seconds=seconds)
+                "gloo",
+                init_method=f"file://{path}",
+                rank=rank,
+                world_size=size,
+                timeout=timedelta(seconds=seconds),
             )
         pipe.send((True, fn(rank, size, *args)))
     except BaseException:
@@ -52,7 +58,9 @@ def started(
         try:
             for rank in range(size):
                 here, there = context.Pipe(duplex=False)
-                process = context.Process(target=_run, args=(there, fn, rank, size, path, seconds, form, args))
+                process = context.Process(
+                    target=_run, args=(there, fn, rank, size, path, seconds, form, args)
+                )
                 process.start()
                 there.close()
                 processes.append(process)

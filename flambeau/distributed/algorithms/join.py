@@ -136,8 +136,10 @@ class Join:
                 hook.main_hook()
             last, iterations = False, iterations + 1
             if iterations == 1000:
-                warnings.warn("Detected uneven input skew of greater than 1000. This means that rank "
-                              f"{self._group._rank} has at least 1000 fewer inputs than other currently-active ranks.")
+                warnings.warn(
+                    "Detected uneven input skew of greater than 1000. This means that rank "
+                    f"{self._group._rank} has at least 1000 fewer inputs than other currently-active ranks."
+                )
         for hook in self._hooks:
             hook.post_hook(last)
 
@@ -165,5 +167,7 @@ class Join:
             if int(work.result()[0].item()) < group._size:
                 exhausted = zeros(1)
                 all_reduce(exhausted, group=group)
-                raise RuntimeError("Detected at least one rank that exhausted inputs. Throwing across all ranks.")
+                raise RuntimeError(
+                    "Detected at least one rank that exhausted inputs. Throwing across all ranks."
+                )
         return work

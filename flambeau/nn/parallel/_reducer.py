@@ -55,7 +55,9 @@ class GradBucket:
     def set_buffer(self, tensor: Tensor) -> None:
         """Overwrite the gradients; ValueError for another size."""
         if tensor.numel() != self._buffer.numel():
-            raise ValueError(f"GradBucket.set_buffer(): got {tensor.numel()} elements, wanted {self._buffer.numel()}")
+            raise ValueError(
+                f"GradBucket.set_buffer(): got {tensor.numel()} elements, wanted {self._buffer.numel()}"
+            )
         self._buffer.copy_(tensor.view(self._buffer.shape))
 
 
@@ -74,7 +76,9 @@ class Reducer:
         self._parameters = [p for _, p in named]
         self._group, self._as_views, self._find_unused = group, as_views, find_unused
         self.buckets = _bucketed(self._parameters, bucket_bytes)
-        self._place = {id(p): (bucket, k) for bucket in self.buckets for k, p in enumerate(bucket._parameters)}
+        self._place = {
+            id(p): (bucket, k) for bucket in self.buckets for k, p in enumerate(bucket._parameters)
+        }
         self._number = {id(p): k for k, p in enumerate(self._parameters)}
         self.hook: Callable[[Any, GradBucket], Any] | None = None
         self.state: Any = None
@@ -101,8 +105,9 @@ class Reducer:
             numbers = " ".join(str(self._number[id(p)]) for p in missing)
             names = ", ".join(self._names[id(p)] for p in missing)
             raise RuntimeError(
-                "Expected to have finished reduction in the prior iteration before starting a new one. This error indicates that your module "
-                "has parameters that were not used in producing loss. You can enable unused parameter detection by passing the keyword "
+                "Expected to have finished reduction in the prior iteration before starting a new one. This error indicates that your "
+                "module has parameters that were not used in producing loss. "
+                "You can enable unused parameter detection by passing the keyword "
                 "argument `find_unused_parameters=True` to `torch.nn.parallel.DistributedDataParallel`, and by making sure all `forward` "
                 f"function outputs participate in calculating loss.\nParameter indices which did not receive grad for rank "
                 f"{self._group._world.rank}: {numbers} ({names})"
@@ -161,7 +166,9 @@ class Reducer:
         if self.hook is not None:
             found = found[0] if isinstance(found, (list, tuple)) else found
             if not isinstance(found, TensorBase):
-                raise RuntimeError(f"a communication hook must give a future of a tensor, got one of {type(found).__name__}")
+                raise RuntimeError(
+                    f"a communication hook must give a future of a tensor, got one of {type(found).__name__}"
+                )
             if found.data_ptr() != bucket._buffer.data_ptr():
                 bucket._buffer.copy_(found.view(bucket._buffer.shape))
         bucket.sent = None
@@ -208,7 +215,7 @@ def _cut(flat: Tensor, parameters: Sequence[Tensor]) -> list[Tensor]:
         if parameter.is_contiguous():
             views.append(part.view(parameter.shape))
         else:  # dense in another order: gradients lie as their parameters do
-            order = sorted(range(parameter.dim()), key=lambda d: -parameter.stride(d))
+            order = sorted(range(parameter.dim()), key=lambda d: parameter.stride()[d], reverse=True)
             there = part.view([parameter.shape[d] for d in order])
             views.append(there.permute([order.index(d) for d in range(parameter.dim())]))
         begin += count

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -27,8 +27,9 @@ _BUCKET = 25  # MB
 class DistributedDataParallel(Module, Joinable):
     """A module whose gradients are averaged over the processes of a group, while backward still runs.
 
-    Every process has the same module, gives it its own part of a batch, and has the gradients of the whole batch's mean loss, where parts are equally large.
-    Parameters and buffers are those of rank 0 when it is made.
+    Every process has the same module, gives it its own part of a batch, and has the gradients of the whole batch's mean loss, where
+    parts are equally large.
+    Parameters and buffers are those of rank 0 when it is made.  Inputs and outputs have the shapes of `module`'s.
 
     Args:
         module: what to train, under the attribute `module`.
@@ -87,7 +88,9 @@ class DistributedDataParallel(Module, Joinable):
             if value is not None:
                 raise NotImplementedError(f"DistributedDataParallel: {name} is not supported")
         if device_ids:
-            raise ValueError(f"DistributedDataParallel: device_ids must be None for a module on the CPU, got {device_ids}")
+            raise ValueError(
+                f"DistributedDataParallel: device_ids must be None for a module on the CPU, got {device_ids}"
+            )
         ignored = set(getattr(module, "_ddp_params_and_buffers_to_ignore", ()))
         named = [(n, p) for n, p in module.named_parameters() if p.requires_grad and n not in ignored]
         if not named:
@@ -148,8 +151,11 @@ class DistributedDataParallel(Module, Joinable):
     def register_comm_hook(self, state: Any, hook: Callable[[Any, GradBucket], Any]) -> None:
         """Let `hook(state, bucket)` add gradients up: it returns a Future of the flat tensor that takes the bucket's place.
 
-        Gradients in the bucket are divided by the number of processes already.  TypeError where the hook cannot be called, RuntimeError for a
-        second one.
+        Gradients in the bucket are divided by the number of processes already.
+
+        Raises:
+            TypeError: the hook cannot be called
+            RuntimeError: there is a hook already
         """
         if not callable(hook):
             raise TypeError("Communication hook must be callable.")
@@ -162,7 +168,7 @@ class DistributedDataParallel(Module, Joinable):
         self.static_graph = self.reducer._find_unused = True
 
     # What processes have in common -------------------------------------------------------------------------------------------------
-    def _check_alike(self, named: list[tuple[str, Tensor]]) -> None:
+    def _check_alike(self, named: Sequence[tuple[str, Tensor]]) -> None:
         facts = [(name, list(p.shape), str(p.dtype)) for name, p in named]
         all_facts: list[Any] = [None] * self.process_group._size
         all_gather_object(all_facts, facts, self.process_group)
@@ -276,5 +282,3 @@ class _Shadow(JoinHook):
         ddp = self.ddp
         root = ddp._root_of_buffers(is_last_joiner)
         ddp._copy_from([p.detach() for p in ddp.module.parameters()] + ddp._buffers_to_sync(), root)
-
-
