@@ -14,6 +14,10 @@ from ._stores import DistStoreError, Store, _message, _Table
 _BETWEEN = 0.01  # seconds between looks at the file
 
 
+class _Damaged(DistStoreError):
+    """The file is no store's."""
+
+
 class FileStore(Store):
     """A store in a file that all processes reach, on one machine or a shared file system with locks.
 
@@ -37,6 +41,8 @@ class FileStore(Store):
         while True:
             try:
                 return self._ask_once(what, fields)
+            except _Damaged:
+                raise
             except DistStoreError as error:
                 if what not in ("get", "wait"):
                     raise
@@ -70,12 +76,12 @@ def _fields(path: str, held: bytes) -> list[bytes]:
     """The keys and values in a file; DistStoreError where it is no store's."""
     fields, place = [], 4
     if held and int.from_bytes(held[:4], "little") != len(held) - 4:
-        raise DistStoreError(f"FileStore: {path} holds something else than a store")
+        raise _Damaged(f"FileStore: {path} holds something else than a store")
     while place < len(held):
         size = int.from_bytes(held[place : place + 4], "little")
         place += 4 + size
         if place > len(held):
-            raise DistStoreError(f"FileStore: {path} holds something else than a store")
+            raise _Damaged(f"FileStore: {path} holds something else than a store")
         fields.append(held[place - size : place])
     return fields
 

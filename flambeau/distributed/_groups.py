@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import Any
 
 from ..core.base import display
+from ..core.base.callbacks import set_callback
 from . import _mpi, _world
 from ._group_fake import FakeGroup, FakeWorld
 from ._group_mpi import MPIGroup
@@ -586,5 +587,11 @@ def warn_not_in_group(name: str) -> None:
     warnings.warn(f"Running {name} on {rank} does not belong to the given group.", stacklevel=4)
 
 
+def _of_processes() -> tuple[int, int]:
+    whole = default_group()
+    return whole._rank, whole._size
+
+
+set_callback("rank and number of processes", _of_processes)
 for _class in (GroupMember, group):
     _class.__module__ = display.public("distributed")
