@@ -19,6 +19,8 @@ from ._process_group import ProcessGroup, Started, until
 from ._reductions import RedOpType, kind_of
 from ._world import DistBackendError, World, bounded
 
+LARGE = 8 << 20  # bytes from which a reduction goes in pieces
+PIECE = 4 << 20  # bytes of one, which stay in the caches
 _OPS = {
     RedOpType.SUM: "SUM",
     RedOpType.AVG: "SUM",
@@ -52,12 +54,12 @@ class MPIGroup(ProcessGroup):
         super().__init__(world, ranks, name, seconds, desc)
         self._backend = backend
 
-        def make() -> tuple[Any, Any]:
+        def make() -> tuple[Any, Any, Any]:
             members = world.communicator.Get_group().Incl(list(ranks))
             messages = world.communicator.Create_group(members, tag=tag)
-            return messages, messages.Dup()
+            return messages, messages.Dup(), messages.Dup()
 
-        self._messages, self._communicator = bounded(
+        self._messages, self._communicator, self._large = bounded(
             make, "new_group()", until(seconds), lambda: world.lost(ranks)
         )
         self._api = world.mpi.api
@@ -68,7 +70,10 @@ class MPIGroup(ProcessGroup):
     # Reductions ----------------------------------------------------------------------------------------------------------------
     def _all_reduce(self, tensor: Tensor, op: Any) -> Started:
         buffer, how, finish = self._reducible(tensor, op)
-        kind = type_of(buffer.dtype)
+        kind, size = type_of(buffer.dtype), buffer.element_size()
+        if buffer.numel() * size > LARGE:
+            parts = pieces(buffer, kind, PIECE // size)
+            return (self._large.Iallreduce(self._api.IN_PLACE, part, op=how) for part in parts), finish
         requests = [
             self._communicator.Iallreduce(self._api.IN_PLACE, piece, op=how) for piece in pieces(buffer, kind)
         ]

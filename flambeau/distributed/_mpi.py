@@ -88,14 +88,15 @@ def type_of(dtype: Any) -> Any:
     return None if name is None else getattr(library().api, name)
 
 
-def pieces(tensor: Tensor, kind: Any = None) -> list[list[Any]]:
-    """The memory of a contiguous tensor as MPI's buffers of `CHUNK` elements of a type, or bytes, at most; at least one."""
+def pieces(tensor: Tensor, kind: Any = None, most: int | None = None) -> list[list[Any]]:
+    """The memory of a contiguous tensor as MPI's buffers of `most` (or `CHUNK`) elements of a type, or bytes; at least one."""
+    most = CHUNK if most is None else most
     api = library().api
     itemsize = 1 if kind is None else tensor.element_size()
     kind = api.BYTE if kind is None else kind
     count = tensor.numel() * tensor.element_size() // itemsize
     start, found = tensor.data_ptr() if count else 0, []
-    for begin in range(0, max(count, 1), CHUNK):
-        n = min(CHUNK, count - begin)
+    for begin in range(0, max(count, 1), most):
+        n = min(most, count - begin)
         found.append([api.memory.fromaddress(start + begin * itemsize, n * itemsize), n, kind])
     return found

@@ -6,7 +6,8 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -17,7 +18,8 @@ from ._reductions import ReduceOp
 from ._work import Work, progress
 from ._world import DistBackendError
 
-Started = tuple[list[Any], Callable[[], None] | None]  # requests, and what to do when they are complete
+# Requests (or, of a call in pieces, what posts one after the other), and what to do when they are complete.
+Started = tuple[list[Any] | Iterator[Any], Callable[[], None] | None]
 
 
 class ProcessGroup:
@@ -44,6 +46,9 @@ class ProcessGroup:
         self._calls = 0  # collectives that were begun
         self._turn = threading.RLock()  # calls are posted one after the other
         self._coalescing: list[Work] | None = None
+        self._in_pieces: deque[Work] = (
+            deque()
+        )  # large calls: one after the other, so that all processes post pieces in one order
 
     def rank(self) -> int:
         """This process's rank in the group."""
@@ -101,11 +106,13 @@ class ProcessGroup:
                 if get_debug_level() is DebugLevel.DETAIL:
                     self._compare(name, facts)
             requests, finish = start()
-        work = Work(
-            self, name, requests, finish, result, self._seconds if seconds is None else seconds, status
-        )
+            work = Work(
+                self, name, requests, finish, result, self._seconds if seconds is None else seconds, status
+            )
+            if work._rest is not None:
+                self._in_pieces.append(work)
         if async_op or self._coalescing is not None:
-            if requests:
+            if requests or work._rest is not None:
                 progress(self._world).add(work)
             else:
                 work._end_at_once()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -17,6 +17,8 @@ from ..core.base import display
 from ..futures import Future
 from ._world import DistBackendError, World
 
+_WINDOW = 2  # pieces of a call that are under way at once
+_NAP = 5e-5  # seconds
 _SLICE = 0.02  # seconds between looks at signals, deadlines and who has died
 
 
@@ -38,15 +40,20 @@ class Work:
         self,
         group: Any,
         name: str,
-        requests: list[Any],
+        requests: list[Any] | Iterator[Any],
         finish: Callable[[], None] | None,
         result: list[Any],
         seconds: float,
         status: Any = None,
     ) -> None:
         self._group, self._name, self._result = group, name, result
-        self._requests, self._finish = requests, finish
-        self._done, self._code = bytearray(len(requests)), 0
+        whole = isinstance(requests, list)
+        self._requests: list[Any] = list(requests) if whole else []
+        self._rest: Iterator[Any] | None = (
+            None if whole else iter(requests)
+        )  # of a call in pieces, which posts one after the other
+        self._finish = finish
+        self._done, self._code = bytearray(len(self._requests)), 0
         self._status = status
         self._begun, self._seconds = time.monotonic(), seconds
         self._error: BaseException | None = None
@@ -54,11 +61,8 @@ class Work:
         self._future: Future | None = None
         self._lock = threading.Lock()
         self._completed = False
-        if requests:
-            address = group._world.mpi.api._addressof
-            kept = 0 if status is None else address(status)
-            self._addresses = tuple(map(address, requests))
-            self._statuses = (kept,) + (0,) * (len(requests) - 1)
+        if self._requests:
+            self._note_requests()
 
     # What users call ---------------------------------------------------------------------------------------------------------
     def wait(self, timeout: timedelta | None = None) -> bool:
@@ -116,13 +120,22 @@ class Work:
                     self._set_future()
             return self._future
 
+    def _note_requests(self) -> None:
+        address = self._group._world.mpi.api._addressof
+        kept = 0 if self._status is None else address(self._status)
+        self._addresses = tuple(map(address, self._requests))
+        self._statuses = (kept,) + (0,) * (len(self._requests) - 1) if self._requests else ()
+
     # How it is run -----------------------------------------------------------------------------------------------------------
     def _run(self) -> None:
         """Complete it on this thread; raises its error."""
-        poller = self._group._world.mpi.poller if self._requests else None
+        poller = self._group._world.mpi.poller if self._requests or self._rest is not None else None
         while True:
-            if poller is not None:
-                self._code = poller.poll(self._addresses, self._statuses, self._done, _SLICE, True, True)
+            if self._requests and poller is not None:
+                every = self._rest is None
+                self._code = poller.poll(self._addresses, self._statuses, self._done, _SLICE, every, True)
+            elif self._rest is not None:
+                time.sleep(_NAP)  # another call in pieces comes before this one
             if self._step():
                 break
         if self._error is not None:
@@ -135,7 +148,8 @@ class Work:
 
     def _step(self) -> bool:
         """Look at what the tests have found; whether it is over."""
-        if self._code == 0 and all(self._done):
+        more = self._rest is not None and self._code == 0 and self._advance()
+        if self._code == 0 and not more and all(self._done):
             error = None
             try:
                 if self._finish is not None:
@@ -149,12 +163,34 @@ class Work:
             why = self._group._world.lost(self._group._ranks) or text
         else:
             why = self._group._world.lost(self._group._ranks)
+            if more and why is None and self._group._in_pieces[0] is not self:
+                why = self._group._broken
             if why is None and time.monotonic() - self._begun > self._seconds:
                 why = f"timed out after {1000 * self._seconds:.0f}ms: not all ranks of {self._group._ranks_text()} have joined it"
         if why is None:
             return False
         self._abandon(f"{self._name} on rank {self._group._world.rank}: {why}")
         return True
+
+    def _advance(self) -> bool:
+        """Post pieces in the place of those that are complete; whether some are left, or this call's turn has not come."""
+        group = self._group
+        if group._in_pieces[0] is not self:
+            return True
+        waiting = [request for request, done in zip(self._requests, self._done) if not done]
+        if len(waiting) == len(self._requests) and waiting:
+            return False
+        assert self._rest is not None
+        for request in self._rest:
+            waiting.append(request)
+            if len(waiting) == _WINDOW:
+                break
+        self._requests, self._done = waiting, bytearray(len(waiting))
+        self._note_requests()
+        if waiting:
+            return True
+        group._in_pieces.popleft()
+        return False
 
     def _abandon(self, why: str) -> None:
         """Fail; MPI may still write, so requests and their memory stay for the life of the process."""
@@ -219,8 +255,11 @@ class Progress:
     def _test(self, works: list[Work]) -> None:
         """Test the requests of all calls until one of them is done."""
         done = bytearray(b"".join(work._done for work in works))
-        addresses = sum((work._addresses for work in works), ())
-        statuses = sum((work._statuses for work in works), ())
+        if not done:
+            time.sleep(_NAP)  # all wait for a call in pieces of another thread
+            return
+        addresses = sum((work._addresses for work in works if work._requests), ())
+        statuses = sum((work._statuses for work in works if work._requests), ())
         code, place = self._poller.poll(addresses, statuses, done, _SLICE, False, False), 0
         for work in works:
             work._done[:] = done[place : place + len(work._done)]

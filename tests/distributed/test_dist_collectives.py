@@ -238,6 +238,28 @@ def test_tensors_larger_than_a_call_takes():
     world(2, in_chunks)
 
 
+def in_pieces(rank, size):
+    """Large calls, some waited for and some not, between small ones, in the order of the program on every process."""
+    from flambeau.distributed import _group_mpi
+
+    _group_mpi.LARGE, _group_mpi.PIECE = 400, 64  # bytes
+    reductions(rank, size)
+    tensors = [torch.full((101 + 50 * k,), float(rank + k)) for k in range(8)]
+    works = [dist.all_reduce(t, async_op=k % 3 != 0) for k, t in enumerate(tensors)]
+    small = [dist.all_reduce(torch.ones(2), async_op=True) for _ in range(3)]
+    for k in reversed(range(8)):
+        assert works[k] is None or works[k].wait()
+    for k, t in enumerate(tensors):
+        assert (t == size * k + sum(range(size))).all()
+    assert all(work.wait() and work.result()[0].tolist() == [size] * 2 for work in small)
+    group = dist.group.WORLD
+    assert not group._in_pieces
+
+
+def test_large_calls_go_in_pieces():
+    world(3, in_pieces)
+
+
 def halves(rank, size):
     for dtype, unit in ((torch.float16, 2048.0), (torch.bfloat16, 256.0)):
         x = torch.tensor([unit if rank == 0 else 1.0], dtype=dtype)

@@ -14,6 +14,7 @@ from ...autograd import no_grad
 from ...core.base.dtypes import by_name
 from ...core.base.tensor import TensorBase
 from ...core.make.create import zeros
+from ...operations.pointwise.arithmetic import mul
 from ...distributed._collectives import all_reduce
 from ...distributed._process_group import ProcessGroup
 from ...distributed._reductions import ReduceOp
@@ -141,10 +142,8 @@ class Reducer:
         with no_grad():
             if parameter.grad is None:
                 view.zero_()
-            elif parameter.grad.data_ptr() == view.data_ptr():
-                view.div_(self.divisor)
-            else:
-                view.copy_(parameter.grad).div_(self.divisor)
+            else:  # which may lie here already
+                mul(parameter.grad, 1.0 / self.divisor, out=view)
         self._arrived.add(id(parameter))
         bucket.missing -= 1
         while self._next < len(self.buckets) and self.buckets[self._next].missing == 0:
