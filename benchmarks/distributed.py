@@ -2,8 +2,9 @@
 
 python benchmarks/distributed.py [--rounds N] [--only REGEX]      # ratios in one run
 
-A round starts two processes of flambeau, then two of PyTorch, each on a core of its own, and every case is timed in both; shown are the medians
-over all rounds, of the slower of the two processes, and PyTorch's time over ours.  Needs PyTorch in the same environment (`pip install ".[parity]"`).
+A round starts two processes of flambeau, then two of PyTorch, each on a core of its own, and times every case in both; shown are
+the medians over all rounds, of the slower of the two processes, and PyTorch's time over ours.  Needs PyTorch in the same
+environment (`pip install ".[parity]"`).
 """
 
 from __future__ import annotations
@@ -64,13 +65,17 @@ def cases(torch: Any, dist: Any, ddp: Any) -> dict[str, tuple[Callable[[], Any],
         return run
 
     def mlp() -> Any:
-        return nn.Sequential(nn.Linear(512, 1024), nn.ReLU(), nn.Linear(1024, 1024), nn.ReLU(), nn.Linear(1024, 10))
+        return nn.Sequential(
+            nn.Linear(512, 1024), nn.ReLU(), nn.Linear(1024, 1024), nn.ReLU(), nn.Linear(1024, 10)
+        )
 
     def cnn() -> Any:
         def block(i: int, o: int) -> list[Any]:
             return [nn.Conv2d(i, o, 3, padding=1), nn.BatchNorm2d(o), nn.ReLU(), nn.MaxPool2d(2)]
 
-        return nn.Sequential(*block(3, 32), *block(32, 64), *block(64, 128), nn.Flatten(), nn.Linear(128 * 16, 10))
+        return nn.Sequential(
+            *block(3, 32), *block(32, 64), *block(64, 128), nn.Flatten(), nn.Linear(128 * 16, 10)
+        )
 
     images = torch.zeros(32, 3, 32, 32)
     return {
@@ -80,7 +85,10 @@ def cases(torch: Any, dist: Any, ddp: Any) -> dict[str, tuple[Callable[[], Any],
         "all_reduce 1 MB, asynchronous": (lambda: begun(MiB), 50),  # type: ignore[dict-item]
         "DDP step, MLP": (lambda: step(mlp, torch.zeros(64, 512)), 20),  # type: ignore[dict-item]
         "DDP step, CNN": (lambda: step(cnn, images), 10),  # type: ignore[dict-item]
-        "DDP step, MLP, bucket views": (lambda: step(mlp, torch.zeros(64, 512), gradient_as_bucket_view=True), 20),  # type: ignore[dict-item]
+        "DDP step, MLP, bucket views": (
+            lambda: step(mlp, torch.zeros(64, 512), gradient_as_bucket_view=True),
+            20,
+        ),  # type: ignore[dict-item]
     }
 
 
@@ -110,10 +118,19 @@ def pair(name: str, only: str) -> dict[str, float]:
     """The times of two processes of a library."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    environment = dict(os.environ, OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", MKL_NUM_THREADS="1", FLAMBEAU_NUM_THREADS="1")
+    environment = dict(
+        os.environ,
+        OMP_NUM_THREADS="1",
+        OPENBLAS_NUM_THREADS="1",
+        MKL_NUM_THREADS="1",
+        FLAMBEAU_NUM_THREADS="1",
+    )
     started = [
         subprocess.Popen(
-            [sys.executable, __file__, "--worker", name, str(rank), str(port), only], env=environment, stdout=subprocess.PIPE, text=True
+            [sys.executable, __file__, "--worker", name, str(rank), str(port), only],
+            env=environment,
+            stdout=subprocess.PIPE,
+            text=True,
         )
         for rank in range(PROCESSES)
     ]
@@ -125,7 +142,9 @@ def pair(name: str, only: str) -> dict[str, float]:
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", default="", help="cases whose names match")
     parser.add_argument("--worker", nargs=4, help=argparse.SUPPRESS)
@@ -139,7 +158,9 @@ def main() -> None:
         for name, found in times.items():
             for case, seconds in pair(name, given.only).items():
                 found.setdefault(case, []).append(seconds)
-    print(f"| {'two processes of one thread':32} | flambeau, ms | PyTorch (gloo), ms | ratio |\n|---|---|---|---|")
+    print(
+        f"| {'two processes of one thread':32} | flambeau, ms | PyTorch (gloo), ms | ratio |\n|---|---|---|---|"
+    )
     for case in times["flambeau"]:
         ours, theirs = (1000 * statistics.median(times[name][case]) for name in times)
         print(f"| {case:32} | {ours:12.3f} | {theirs:18.3f} | {theirs / ours:5.2f} |")

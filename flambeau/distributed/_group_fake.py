@@ -23,7 +23,7 @@ class FakeWorld:
 
 
 class FakeGroup(ProcessGroup):
-    """Calls end at once.  Reductions and broadcasts leave a tensor as it is; what would come from others is what this one sends to itself."""
+    """Calls end at once.  Reductions and broadcasts leave a tensor; what would come from others is what this one sends to itself."""
 
     _backend = "fake"
 

@@ -14,10 +14,10 @@ from ...autograd import no_grad
 from ...core.base.dtypes import by_name
 from ...core.base.tensor import TensorBase
 from ...core.make.create import zeros
-from ...operations.pointwise.arithmetic import mul
 from ...distributed._collectives import all_reduce
 from ...distributed._process_group import ProcessGroup
 from ...distributed._reductions import ReduceOp
+from ...operations.pointwise.arithmetic import mul
 
 _FIRST = 1 << 20  # bytes of the first bucket, which is to be sent soon
 
