@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -230,6 +231,21 @@ def test_the_launcher_names_who_failed_and_starts_anew(program):
     assert "was ended by signal SIGKILL" in done.stderr and "torchrun: restart 1 of 1" in done.stderr
     done = ran([*LAUNCHER, "--nproc-per-node", "2", program, "early"], code=7)
     assert "rank 1 (pid" in done.stderr and "ended with exit code 7; the others are ended" in done.stderr
+
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "distributed.md"
+
+
+def test_programs_of_the_page(tmp_path):
+    train, program = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    (tmp_path / "train.py").write_text(train)
+    (tmp_path / "program.py").write_text(program.replace("29500", str(free_port())))
+    done = ran([*LAUNCHER, "--standalone", "--nproc-per-node", "4", tmp_path / "train.py"])
+    assert done.stdout.splitlines() == [f"epoch {k} on 4 processes" for k in range(3)]
+    done = ran([sys.executable, tmp_path / "program.py"])
+    assert sorted(re.findall(r"(\d) tensor\(\[(.*?)\]\)", done.stdout)) == [
+        (str(rank), "6., 6.") for rank in range(4)
+    ]
 
 
 def test_two_launchers_make_one_world(program):

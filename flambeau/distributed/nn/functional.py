@@ -351,7 +351,7 @@ def all_to_all(
     >>> x = flambeau.ones(2, requires_grad=True)
     >>> functional.all_to_all([flambeau.zeros(2)] * 2, [x, x])[0].sum().backward()
     >>> x.grad
-    tensor([1., 1.])
+    tensor([2., 2.])
     >>> dist.destroy_process_group()
     """
     count = len(output_tensor_list)
