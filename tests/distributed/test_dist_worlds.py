@@ -248,6 +248,25 @@ def test_programs_of_the_page(tmp_path):
     ]
 
 
+PACKAGE = Path(torch.__file__).parent
+
+
+def test_programs_of_pytorch_run_under_its_launchers_name(tmp_path):
+    path = tmp_path / "program.py"
+    path.write_text(
+        "import torch, torch.distributed as dist\n"
+        "from torch.nn.parallel import DistributedDataParallel as DDP\n"
+        "dist.init_process_group('gloo')\n"
+        "net = DDP(torch.nn.Linear(2, 1, bias=False))\n"
+        "net(torch.full((1, 2), float(dist.get_rank()))).sum().backward()\n"
+        "import sys; sys.stdout.write(f'{torch.__name__} {net.module.weight.grad.tolist()} {dist.DistBackendError}\\n')\n"
+    )
+    paths = [PACKAGE / "_compat" / "_shim", PACKAGE.parent, os.environ.get("PYTHONPATH", "")]
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node=2", path]
+    done = ran(command, env=dict(os.environ, PYTHONPATH=os.pathsep.join(map(str, paths))))
+    assert done.stdout.splitlines() == ["torch [[0.5, 0.5]] <class 'torch.distributed.DistBackendError'>"] * 2
+
+
 def test_two_launchers_make_one_world(program):
     port = free_port()
     command = [
