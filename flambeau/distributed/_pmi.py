@@ -142,7 +142,8 @@ class Server:
     def _tell(self, rank: int | None, line: str) -> None:
         """Say a line to one process, or to all."""
         with self._changed:
-            for each, connection in self._watches.items():
+            # Rank 0, whose process this is, comes last: what it hears may be its end.
+            for each, connection in sorted(self._watches.items(), key=lambda watch: watch[0] == 0):
                 if rank is None or each == rank:
                     try:
                         connection.sendall(line.encode() + b"\n")

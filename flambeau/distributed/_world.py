@@ -14,7 +14,7 @@ import struct
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 from multiprocessing.util import Finalize
 from typing import Any
 
@@ -52,7 +52,7 @@ class World:
         self.raised = False  # the program has ended by an error
         self.ended = False
 
-    def lost(self, ranks: Iterable[int]) -> str | None:
+    def lost(self, ranks: Collection[int]) -> str | None:
         """Why a call of these ranks cannot end: the first that has died, or left some time ago; None as long as it can."""
         return self.gone.among(ranks)
 
@@ -67,11 +67,10 @@ class _Gone:
         self._connection: socket.socket | None = None
         self._rank = -1
 
-    def among(self, ranks: Iterable[int]) -> str | None:
-        if self.dead:
-            for rank in ranks:
-                if rank in self.dead:
-                    return f"rank {rank} {self.dead[rank]}"
+    def among(self, ranks: Collection[int]) -> str | None:
+        for rank, how in list(self.dead.items()):  # the first that died, not those who ended for it
+            if rank in ranks:
+                return f"rank {rank} {how}"
         if self.left:
             for rank in ranks:
                 if time.monotonic() - self.left.get(rank, float("inf")) > _LEAVING:
