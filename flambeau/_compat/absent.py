@@ -28,7 +28,6 @@ from .absent_names import NAMES
 from .absent_reasons import ABSENT
 
 OWN = __name__.partition(".")[0]
-NO_GROUP = "Default process group has not been initialized, please make sure to call init_process_group."
 PAGE = "docs/coverage.md lists what is here"
 
 # Rooms, and why they are absent; `distributed`, `export`, `jit`, `ao` and `_dynamo` answer questions.
