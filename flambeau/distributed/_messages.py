@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from ..core.base import display
-from ._collectives import _root, _tensor
+from ._checks import _root, _tensor
 from ._groups import resolve, warn_not_in_group
 from ._process_group import ProcessGroup
 from ._work import Work

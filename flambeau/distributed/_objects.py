@@ -13,7 +13,8 @@ from .._tensor import Tensor
 from ..core.base.dtypes import by_name
 from ..core.make.bridge import frombuffer
 from ..core.make.create import empty, zeros
-from ._collectives import _root, all_gather, broadcast
+from ._checks import _root
+from ._collectives import all_gather, broadcast
 from ._groups import resolve, warn_not_in_group
 from ._messages import recv, send
 from ._process_group import ProcessGroup
