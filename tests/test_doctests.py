@@ -18,6 +18,7 @@ PAGES = {
     "README.md": 27,
     "docs/meta.md": 3,
     "docs/extending.md": 26,
+    "docs/distributed.md": 8,
     "docs/graphs.md": 11,
     "docs/keeping.md": 22,
     "docs/export.md": 20,

@@ -28,7 +28,7 @@ LAYERS = (
     "_compat _symbols _wrapper __config__ __future__ _functorch _higher_order_ops _vmap_internals amp autograd "
     "backends fft func functional futures linalg nn optim overrides quasirandom return_types signal "
     "special testing torch_version types utils version",
-    "distributed distributions masked multiprocessing nested nn.attention sparse",
+    "distributed distributions masked multiprocessing nested nn.attention nn.parallel sparse",
     "_C _dynamo _subclasses _tensor_str ao classes compiler fx graph onnx",
     "_utils accelerator autograd.profiler autograd._profiler_nvtx cpu cuda mps mtia opencl random xpu",
     "_files hub serialization utils.model_zoo utils.safetensors utils.serialization.config",

@@ -45,7 +45,7 @@ reason(
     r"sym_fresh_size", r"sym_constrain_range.*",
 )  # fmt: skip
 reason(
-    "no distributed room yet",
+    "work on several devices or in other processes that is not here yet",
     r"nn\.parallel\..*",
     r"(.*\.)?[A-Za-z_]*[dD]istributed.*",
     r"RRefType",

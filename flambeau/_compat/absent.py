@@ -28,7 +28,6 @@ from .absent_names import NAMES
 from .absent_reasons import ABSENT
 
 OWN = __name__.partition(".")[0]
-NO_GROUP = "Default process group has not been initialized, please make sure to call init_process_group."
 PAGE = "docs/coverage.md lists what is here"
 
 # Rooms, and why they are absent; `distributed`, `export`, `jit`, `ao` and `_dynamo` answer questions.
@@ -56,7 +55,7 @@ NAMESPACES = {
     "classes": "classes of C++ need LibTorch, which is not here",
     "cuda.gds": "files are not read by the GPU",
     "multiprocessing.reductions": "tensors travel by `multiprocessing/_channels.py`, not by PyTorch's reductions",
-    "distributed": "there are no process groups yet",
+    "distributed": "of it process groups and data parallel training are here; tensors are not sharded over processes yet",
     "export": "programs that are exported here have no use for it",
     "fx.experimental": "sizes are numbers here; of PyTorch's experiments with graphs, `proxy_tensor.make_fx` is here",
     "fx.tensor_type": "sizes are numbers, and types of graphs are not checked",

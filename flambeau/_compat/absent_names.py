@@ -68,7 +68,7 @@ NAMES = {
     "cuda": """
     """,
     "distributed": """
-        DistBackendError(distributed.DistError) QueueEmptyError(distributed.DistStoreError) init_device_mesh
+        QueueEmptyError(distributed.DistStoreError) init_device_mesh
     """,
     "distributed._composable.fsdp": """
         CPUOffloadPolicy=distributed.fsdp.CPUOffloadPolicy FSDPModule=distributed.fsdp.FSDPModule
@@ -135,11 +135,9 @@ NAMES = {
         DeviceMesh()
     """,
     "distributed.distributed_c10d": """
-        AllToAllOptions() AllreduceCoalescedOptions() AllreduceOptions() Backend() BackendConfig()
-        BarrierOptions() BroadcastOptions() DebugLevel[OFF=0,INFO=1,DETAIL=2] GatherOptions() GroupMember()
-        P2POp() PrefixStore=distributed.PrefixStore ProcessGroup=distributed.ProcessGroup ProcessGroupGloo()
-        ReduceOp=distributed.ReduceOp ReduceOptions() ReduceScatterOptions() ScatterOptions()
-        Store=distributed.Store Work=distributed.Work group=distributed.group
+        AllToAllOptions() AllreduceCoalescedOptions() AllreduceOptions() BackendConfig() BarrierOptions()
+        BroadcastOptions() GatherOptions() ProcessGroupGloo() ReduceOptions() ReduceScatterOptions()
+        ScatterOptions()
     """,
     "distributed.elastic.multiprocessing.errors": """
         ChildFailedError(Exception) ErrorHandler() ProcessFailure()
@@ -208,9 +206,6 @@ NAMES = {
     """,
     "distributed.rpc": """
         AllGatherStates() BackendType() RRef() TensorPipeRpcBackendOptions()
-    """,
-    "distributed.run": """
-        get_args_parser run
     """,
     "distributed.tensor": """
         Partial(distributed.tensor.Placement) Placement() Replicate(distributed.tensor.Placement)

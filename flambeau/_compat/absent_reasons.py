@@ -40,7 +40,7 @@ ABSENT = {
         mkldnn_adaptive_avg_pool2d mkldnn_convolution mkldnn_linear_backward_weights mkldnn_max_pool2d
         mkldnn_max_pool3d mkldnn_rnn_layer
         """,
-        "no distributed room yet": """
+        "work on several devices or in other processes that is not here yet": """
         fork wait
         """,
         "internals of views and of old norms": """
@@ -326,7 +326,7 @@ ABSENT = {
         """,
     },
     "nn.parallel.comm": {
-        "no distributed room yet": """
+        "work on several devices or in other processes that is not here yet": """
         broadcast broadcast_coalesced reduce_add reduce_add_coalesced
         """,
         "PyTorch's own file; it stands in nn.parallel here": """
@@ -334,7 +334,7 @@ ABSENT = {
         """,
     },
     "nn.parallel.parallel_apply": {
-        "no distributed room yet": """
+        "work on several devices or in other processes that is not here yet": """
         get_a_var
         """,
     },

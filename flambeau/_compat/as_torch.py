@@ -194,5 +194,10 @@ class _Alias:
         self.spec = module.__spec__
         return module
 
+    def get_code(self, name: str) -> Any:
+        """The module's code, for `python -m torch.distributed.run`."""
+        spec = _spec(import_module(self.own))
+        return spec.loader.get_code(spec.name)  # type: ignore[union-attr]
+
     def exec_module(self, module: ModuleType) -> None:
         module.__spec__ = self.spec  # it has run; the import system has put the second name's there

@@ -1,54 +1,106 @@
-"""Several processes, which do not form groups yet: what asks has a true answer, as in a PyTorch built without this room.
+"""Several processes that compute together: groups, collectives and messages between them, over MPI.
 
 >>> import flambeau as torch
->>> torch.distributed.is_available(), torch.distributed.is_initialized()
-(False, False)
+>>> import flambeau.distributed as dist
+>>> dist.init_process_group("fake", rank=0, world_size=4)  # "mpi" where there are four processes
+>>> gradient = torch.ones(3)
+>>> dist.all_reduce(gradient)
+>>> dist.get_rank(), dist.get_world_size()
+(0, 4)
+>>> dist.destroy_process_group()
 
-Stores, through which processes tell each other texts, are whole. What would use a group is a ValueError, as in PyTorch before
-`init_process_group`; every other name says that it is absent.
+`docs/distributed.md` leads from one process to four.  Groups talk by MPI (mpi4py), which `pip install "flambeau[mpi]"` brings; "gloo"
+is another name for it.  Stores, through which processes tell each other texts, need nothing.
 """
+
+from __future__ import annotations
 
 import os as _os
 from collections.abc import Callable as _Callable
 from importlib import import_module as _import_module
 from typing import Any as _Any
 
-from .._compat.absent import NO_GROUP as _NO_GROUP
-from .._compat.absent import message as _message
 from .._compat.absent import refusing as _refusing
-from .._compat.absent import unmakeable as _unmakeable
 from ..core.base import display as _display
-from ._reductions import ReduceOp  # noqa: F401
+from ._collectives import (
+    all_gather,
+    all_gather_into_tensor,
+    all_reduce,
+    all_reduce_coalesced,
+    all_to_all,
+    all_to_all_single,
+    barrier,
+    broadcast,
+    gather,
+    monitored_barrier,
+    reduce,
+    reduce_scatter,
+    reduce_scatter_tensor,
+    scatter,
+)
+from ._debug import DebugLevel, get_debug_level, set_debug_level, set_debug_level_from_env
+from ._file_store import FileStore
+from ._groups import (
+    GroupMember,
+    destroy_process_group,
+    get_backend,
+    get_backend_config,
+    get_global_rank,
+    get_group_rank,
+    get_node_local_rank,
+    get_process_group_ranks,
+    get_rank,
+    get_world_size,
+    group,
+    init_process_group,
+    is_available,
+    is_backend_available,
+    is_gloo_available,
+    is_initialized,
+    is_mpi_available,
+    new_group,
+    new_subgroups,
+    new_subgroups_by_enumeration,
+    split_group,
+)
+from ._messages import P2POp, batch_isend_irecv, irecv, isend, recv, send
+from ._messages import _coalescing_manager as _coalescing_manager
+from ._objects import (
+    all_gather_object,
+    broadcast_object_list,
+    gather_object,
+    recv_object_list,
+    scatter_object_list,
+    send_object_list,
+)
+from ._process_group import ProcessGroup
+from ._reductions import ReduceOp
+from ._reductions import premultiplied_sum as _make_nccl_premul_sum  # noqa: F401
+from ._stores import DistError, DistNetworkError, DistStoreError, HashStore, PrefixStore, Store, TCPStore
+from ._work import Work
+from ._world import DistBackendError
 
-ProcessGroup, Work = _unmakeable("distributed.ProcessGroup"), _unmakeable("distributed.Work")
+_all_gather_base, _reduce_scatter_base = (
+    all_gather_into_tensor,
+    reduce_scatter_tensor,
+)  # their names of long ago
 
 
-class group:
-    """Where the group of all processes stands: None, as there is none.
+class Backend(str):
+    """The name of a backend, in small letters.  ValueError for what is no text.
 
-    >>> group.WORLD is None
+    >>> import flambeau.distributed as dist
+    >>> dist.Backend("MPI") == dist.Backend.MPI
     True
     """
 
-    WORLD = None
+    UNDEFINED, GLOO, NCCL, UCC, MPI, XCCL, FAKE = "undefined gloo nccl ucc mpi xccl fake".split()
+    backend_list = [UNDEFINED, GLOO, MPI, FAKE]
 
-
-def is_available() -> bool:
-    """Whether processes can form groups: False.
-
-    >>> is_available()
-    False
-    """
-    return False
-
-
-def is_initialized() -> bool:
-    """Whether this process is in a group: False.
-
-    >>> is_initialized()
-    False
-    """
-    return False
+    def __new__(cls, name: str) -> Backend:
+        if not isinstance(name, str):
+            raise ValueError(f"Backend constructor parameter must be string-ish, not {type(name).__name__}")
+        return super().__new__(cls, name.lower())
 
 
 def is_torchelastic_launched() -> bool:
@@ -58,18 +110,6 @@ def is_torchelastic_launched() -> bool:
     False
     """
     return _os.environ.get("TORCHELASTIC_RUN_ID") is not None
-
-
-def init_process_group(*args: _Any, **options: _Any) -> None:
-    """Form a group: NotImplementedError, as there are none yet.
-
-    >>> init_process_group("gloo")
-    Traceback (most recent call last):
-        ...
-    NotImplementedError: flambeau.distributed.init_process_group is not here: there are no process groups yet (docs/coverage.md \
-lists what is here)
-    """
-    raise NotImplementedError(_message("distributed.init_process_group"))
 
 
 def _engine(name: str) -> _Callable[[], bool]:
@@ -87,43 +127,86 @@ def _engine(name: str) -> _Callable[[], bool]:
     return available
 
 
-def _of_group(name: str) -> _Callable[..., _Any]:
-    def refuse(*args: _Any, **options: _Any) -> _Any:
-        raise ValueError(_NO_GROUP)
-
-    refuse.__name__ = refuse.__qualname__ = name
-    refuse.__module__ = _display.public("distributed")
-    refuse.__doc__ = f"""ValueError: there is no group that it could use.
-
-    >>> import {_display.NAME}
-    >>> {_display.public("distributed")}.{name}()
-    Traceback (most recent call last):
-        ...
-    ValueError: {_NO_GROUP}
-    """
-    return refuse
-
-
-_ENGINES = "gloo mpi nccl ucc xccl"
-_OF_GROUP = """
-    all_gather all_gather_into_tensor all_gather_object all_reduce all_to_all all_to_all_single barrier broadcast
-    broadcast_object_list destroy_process_group gather gather_object get_backend get_rank get_world_size irecv isend
-    monitored_barrier new_group recv reduce reduce_scatter reduce_scatter_tensor scatter scatter_object_list send
-"""
-globals().update({name: _engine(name) for name in (f"is_{engine}_available" for engine in _ENGINES.split())})
-globals().update({name: _of_group(name) for name in _OF_GROUP.split()})
+is_nccl_available, is_ucc_available = _engine("is_nccl_available"), _engine("is_ucc_available")
+is_xccl_available = _engine("is_xccl_available")
 _absent_name = _refusing("distributed")
-_STORES = "DistError DistNetworkError DistStoreError HashStore PrefixStore Store TCPStore".split()
+_SUBMODULES = ("algorithms", "distributed_c10d", "nn", "run")
 
 
 def __getattr__(name: str) -> _Any:
-    if name not in _STORES:
-        return _absent_name(name)
-    value = globals()[name] = getattr(_import_module("._stores", __package__), name)
-    return value
+    return _import_module(f"{__package__}.{name}") if name in _SUBMODULES else _absent_name(name)
 
 
-__all__ = sorted(name for name in globals() if not name.startswith("_") and name not in (
-    "Any", "Callable", "NO_GROUP", "annotations", "display", "import_module", "message", "os", "refusing", "unmakeable"
-))  # fmt: skip
-__all__ += _STORES
+__all__ = [
+    "Backend",
+    "DebugLevel",
+    "DistBackendError",
+    "DistError",
+    "DistNetworkError",
+    "DistStoreError",
+    "FileStore",
+    "GroupMember",
+    "HashStore",
+    "P2POp",
+    "PrefixStore",
+    "ProcessGroup",
+    "ReduceOp",
+    "Store",
+    "TCPStore",
+    "Work",
+    "all_gather",
+    "all_gather_into_tensor",
+    "all_gather_object",
+    "all_reduce",
+    "all_reduce_coalesced",
+    "all_to_all",
+    "all_to_all_single",
+    "barrier",
+    "batch_isend_irecv",
+    "broadcast",
+    "broadcast_object_list",
+    "destroy_process_group",
+    "gather",
+    "gather_object",
+    "get_backend",
+    "get_backend_config",
+    "get_debug_level",
+    "get_global_rank",
+    "get_group_rank",
+    "get_node_local_rank",
+    "get_process_group_ranks",
+    "get_rank",
+    "get_world_size",
+    "group",
+    "init_process_group",
+    "irecv",
+    "is_available",
+    "is_backend_available",
+    "is_gloo_available",
+    "is_initialized",
+    "is_mpi_available",
+    "is_nccl_available",
+    "is_torchelastic_launched",
+    "is_ucc_available",
+    "is_xccl_available",
+    "isend",
+    "monitored_barrier",
+    "new_group",
+    "new_subgroups",
+    "new_subgroups_by_enumeration",
+    "recv",
+    "recv_object_list",
+    "reduce",
+    "reduce_scatter",
+    "reduce_scatter_tensor",
+    "scatter",
+    "scatter_object_list",
+    "send",
+    "send_object_list",
+    "set_debug_level",
+    "set_debug_level_from_env",
+    "split_group",
+]
+for _name in __all__:  # shown under the name that users know
+    if getattr(globals()[_name], "__module__", "").startswith(__name__ + "._"):
+        globals()[_name].__module__ = _display.public("distributed")

@@ -52,12 +52,30 @@ class ReduceOp:
                 f"ReduceOp(): op must be a reduction such as ReduceOp.SUM, not {type(op).__name__}"
             )
         self.op = op
+        self.factor: Any = None  # of PREMUL_SUM: what every process multiplies its tensor by before
 
     def __eq__(self, other: Any) -> bool:
         return self.op is (other.op if isinstance(other, ReduceOp) else other)
 
     def __hash__(self) -> int:
         return hash(self.op)
+
+
+def premultiplied_sum(factor: Any) -> ReduceOp:
+    """The sum of every process's tensor times its `factor`, a number or a tensor of one element.
+
+    >>> import flambeau.distributed as dist
+    >>> dist._make_nccl_premul_sum(0.5) == dist.ReduceOp.PREMUL_SUM
+    True
+    """
+    op = ReduceOp(ReduceOp.PREMUL_SUM)
+    op.factor = factor
+    return op
+
+
+def kind_of(op: Any) -> RedOpType:
+    """Which reduction an argument names; TypeError for anything else."""
+    return (op if isinstance(op, ReduceOp) else ReduceOp(op)).op
 
 
 ReduceOp.__module__ = display.public("distributed")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..._tensor import Tensor
+from ...core.base.callbacks import callbacks, callbacks_in
 from ...core.base.dtypes import by_name
 from ...core.make.literal import tensor
 from ..parameter import UninitializedBuffer, UninitializedParameter, is_lazy
@@ -21,6 +22,8 @@ __all__ = [
     "LazyBatchNorm3d",
     "SyncBatchNorm",
 ]
+
+callbacks_in("flambeau.distributed._batch_norm", "processes of a layer", "normalised over processes")
 
 
 class _LazyNormBase(LazyModuleMixin, _NormBase):
@@ -117,16 +120,15 @@ class LazyBatchNorm3d(_LazyNormBase, BatchNorm3d):
 class SyncBatchNorm(_BatchNorm):
     """Batch normalisation of (N, C, ...) over the batches of all processes; in one process, that of `BatchNorm1d`.
 
-    The statistics are those of this process: flambeau has no `distributed` yet, which would join them.
+    In training after `distributed.init_process_group`, mean and variance are those of all processes' inputs, and gradients pass to them.
 
     Args:
-        process_group: None; the processes to join.
+        process_group: the processes whose batches are joined, by default all.
 
     The other arguments are those of `BatchNorm1d`.
 
     Raises:
-        NotImplementedError: a `process_group` is given.
-        ValueError: an input of fewer than 2 dimensions, or without channels.
+        ValueError: a `process_group` without groups, or an input of fewer than 2 dimensions, or without channels.
 
     >>> import flambeau
     >>> from flambeau import nn
@@ -148,13 +150,15 @@ class SyncBatchNorm(_BatchNorm):
         *,
         bias: bool = True,
     ) -> None:
-        if process_group is not None:
-            raise NotImplementedError(
-                "SyncBatchNorm: a process_group needs flambeau.distributed, which there is not yet; without one, "
-                "the statistics are those of this process"
-            )
         super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias=bias)
-        self.process_group = None
+        self.process_group = process_group
+
+    def forward(self, input: Tensor) -> Tensor:
+        """(N, C, ...) normalised over the batches of all processes."""
+        if not self.training or callbacks["processes of a layer"](self.process_group) == 1:
+            return super().forward(input)
+        self._check_input_dim(input)
+        return callbacks["normalised over processes"](self, input)
 
     def _check_input_dim(self, input: Tensor) -> None:
         if input.dim() < 2:
@@ -169,8 +173,7 @@ class SyncBatchNorm(_BatchNorm):
         Returns:
             The same module, changed in place; a new one where it is a BatchNorm itself.
 
-        Raises:
-            NotImplementedError: a `process_group` is given.
+        Raises nothing.
 
         >>> from flambeau import nn
         >>> nn.SyncBatchNorm.convert_sync_batchnorm(nn.Sequential(nn.BatchNorm2d(3)))[0]

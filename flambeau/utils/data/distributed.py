@@ -6,10 +6,13 @@ import math
 from collections.abc import Iterator, Sized
 from typing import Any
 
+from ...core.base.callbacks import callbacks, callbacks_in
 from ...core.make.random import Generator, randperm
 from .sampler import Sampler
 
 __all__ = ["DistributedSampler"]
+
+callbacks_in("flambeau.distributed._groups", "rank and number of processes")
 
 
 class DistributedSampler(Sampler[Any]):
@@ -19,8 +22,8 @@ class DistributedSampler(Sampler[Any]):
     `num_replicas`-th of it, so that each has as many: some numbers come twice where the length is no multiple, or the
     rest is left out with `drop_last`.  `set_epoch` gives each epoch another permutation.
 
-    There is no `distributed` package to ask yet, so both `num_replicas` and `rank` have to be given: else RuntimeError.
-    ValueError for a rank that is not from 0 to `num_replicas` - 1.
+    Both are by default those of `distributed.init_process_group`: ValueError where there are no groups, and for a rank that is not from 0
+    to `num_replicas` - 1.
 
     >>> from flambeau.utils.data import DistributedSampler
     >>> [list(DistributedSampler(range(5), num_replicas=2, rank=rank, shuffle=False)) for rank in (0, 1)]
@@ -37,10 +40,9 @@ class DistributedSampler(Sampler[Any]):
         drop_last: bool = False,
     ) -> None:
         if num_replicas is None or rank is None:
-            missing = "num_replicas" if num_replicas is None else "rank"
-            raise RuntimeError(
-                f"DistributedSampler: Requires distributed package to be available, which it is not: give {missing}"
-            )
+            own, number = callbacks["rank and number of processes"]()
+            rank = own if rank is None else rank
+            num_replicas = number if num_replicas is None else num_replicas
         if rank >= num_replicas or rank < 0:
             raise ValueError(
                 f"DistributedSampler: Invalid rank {rank}, rank should be in the interval [0, {num_replicas - 1}]"

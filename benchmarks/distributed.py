@@ -1,0 +1,170 @@
+"""Two processes of one thread: all_reduce, and a step of DistributedDataParallel, beside PyTorch's gloo.
+
+python benchmarks/distributed.py [--rounds N] [--only REGEX]      # ratios in one run
+
+A round starts two processes of flambeau, then two of PyTorch, each on a core of its own, and times every case in both; shown are
+the medians over all rounds, of the slower of the two processes, and PyTorch's time over ours.  Needs PyTorch in the same
+environment (`pip install ".[parity]"`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import os
+import re
+import socket
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+PROCESSES = 2
+MiB = 1 << 20
+
+
+def repeated(call: Callable[[], Any], meet: Callable[[], Any], times: int, warm: int = 3) -> float:
+    """Median seconds of a call that the processes begin together."""
+    for _ in range(warm):
+        call()
+    found = []
+    for _ in range(times):
+        meet()
+        begun = time.perf_counter()
+        call()
+        found.append(time.perf_counter() - begun)
+    return statistics.median(found)
+
+
+def cases(torch: Any, dist: Any, ddp: Any) -> dict[str, tuple[Callable[[], Any], int]]:
+    """Each case as a function that makes what is called, and how often it is timed."""
+    nn = torch.nn
+
+    def reduced(size: int) -> Callable[[], Any]:
+        x = torch.ones(size // 4)
+        return lambda: dist.all_reduce(x)
+
+    def begun(size: int) -> Callable[[], Any]:
+        x = torch.ones(size // 4)
+        return lambda: dist.all_reduce(x, async_op=True).wait()
+
+    def step(make: Callable[[], Any], x: Any, **options: Any) -> Callable[[], Any]:
+        torch.manual_seed(0)
+        net = ddp(make(), **options)
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+        y = torch.zeros(len(x), dtype=torch.int64)
+
+        def run() -> None:
+            optimizer.zero_grad()
+            nn.functional.cross_entropy(net(x), y).backward()
+            optimizer.step()
+
+        return run
+
+    def mlp() -> Any:
+        return nn.Sequential(
+            nn.Linear(512, 1024), nn.ReLU(), nn.Linear(1024, 1024), nn.ReLU(), nn.Linear(1024, 10)
+        )
+
+    def cnn() -> Any:
+        def block(i: int, o: int) -> list[Any]:
+            return [nn.Conv2d(i, o, 3, padding=1), nn.BatchNorm2d(o), nn.ReLU(), nn.MaxPool2d(2)]
+
+        return nn.Sequential(
+            *block(3, 32), *block(32, 64), *block(64, 128), nn.Flatten(), nn.Linear(128 * 16, 10)
+        )
+
+    images = torch.zeros(32, 3, 32, 32)
+    return {
+        "all_reduce 4 KB": (lambda: reduced(4096), 200),  # type: ignore[dict-item]
+        "all_reduce 1 MB": (lambda: reduced(MiB), 50),  # type: ignore[dict-item]
+        "all_reduce 64 MB": (lambda: reduced(64 * MiB), 5),  # type: ignore[dict-item]
+        "all_reduce 1 MB, asynchronous": (lambda: begun(MiB), 50),  # type: ignore[dict-item]
+        "DDP step, MLP": (lambda: step(mlp, torch.zeros(64, 512)), 20),  # type: ignore[dict-item]
+        "DDP step, CNN": (lambda: step(cnn, images), 10),  # type: ignore[dict-item]
+        "DDP step, MLP, bucket views": (
+            lambda: step(mlp, torch.zeros(64, 512), gradient_as_bucket_view=True),
+            20,
+        ),  # type: ignore[dict-item]
+    }
+
+
+def worker(name: str, rank: int, port: int, only: str) -> None:
+    """Time all cases in this process, and print the slower process's times."""
+    if hasattr(os, "sched_setaffinity"):
+        cores = sorted(os.sched_getaffinity(0))
+        os.sched_setaffinity(0, {cores[rank % len(cores)]})
+    torch = importlib.import_module(name)
+    dist = importlib.import_module(f"{name}.distributed")
+    parallel = importlib.import_module(f"{name}.nn.parallel")
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=PROCESSES)
+    found = {}
+    for case, (make, times) in cases(torch, dist, parallel.DistributedDataParallel).items():
+        if re.search(only, case):
+            seconds = torch.tensor([repeated(make(), dist.barrier, times)], dtype=torch.float64)
+            dist.all_reduce(seconds, dist.ReduceOp.MAX)
+            found[case] = seconds.item()
+    if rank == 0:
+        print(json.dumps(found))
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+def pair(name: str, only: str) -> dict[str, float]:
+    """The times of two processes of a library."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    environment = dict(
+        os.environ,
+        OMP_NUM_THREADS="1",
+        OPENBLAS_NUM_THREADS="1",
+        MKL_NUM_THREADS="1",
+        FLAMBEAU_NUM_THREADS="1",
+    )
+    started = [
+        subprocess.Popen(
+            [sys.executable, __file__, "--worker", name, str(rank), str(port), only],
+            env=environment,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(PROCESSES)
+    ]
+    said = [process.communicate()[0] for process in started]
+    if any(process.returncode for process in started):
+        raise SystemExit(f"{name}: a process failed")
+    return json.loads(said[0])
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--only", default="", help="cases whose names match")
+    parser.add_argument("--worker", nargs=4, help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.worker:
+        name, rank, port, only = given.worker
+        worker(name, int(rank), int(port), only)
+        return
+    times: dict[str, dict[str, list[float]]] = {"flambeau": {}, "torch": {}}
+    for _ in range(given.rounds):
+        for name, found in times.items():
+            for case, seconds in pair(name, given.only).items():
+                found.setdefault(case, []).append(seconds)
+    print(
+        f"| {'two processes of one thread':32} | flambeau, ms | PyTorch (gloo), ms | ratio |\n|---|---|---|---|"
+    )
+    for case in times["flambeau"]:
+        ours, theirs = (1000 * statistics.median(times[name][case]) for name in times)
+        print(f"| {case:32} | {ours:12.3f} | {theirs:18.3f} | {theirs / ours:5.2f} |")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,579 @@
+"""The collectives of tensors: what they are given is checked here, before anything is sent."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+from .._tensor import Tensor
+from ..core.make.create import zeros
+from ._checks import _described, _root, _same_dtype, _same_numel, _tensor, _tensors
+from ._groups import resolve, warn_not_in_group
+from ._process_group import ProcessGroup
+from ._reductions import ReduceOp, kind_of
+from ._work import Work
+from ._world import DistBackendError
+
+
+# Reductions -------------------------------------------------------------------------------------------------------------------------
+def all_reduce(tensor: Any, op: Any = ReduceOp.SUM, group: Any = None, async_op: bool = False) -> Work | None:
+    """Reduce the tensors of all processes, and leave the result in each of them.
+
+    Halves are added in float32 and rounded once; SUM of bool is `or`.
+
+    Returns:
+        A `Work` with `async_op`, else None, as all collectives do.
+
+    Raises:
+        TypeError: no tensor, or no reduction
+        ValueError: there is no group, or the reduction has no meaning for complex numbers
+        RuntimeError: the dtype does not have the reduction
+        DistBackendError: a process is gone, or did not come in time
+
+    >>> import flambeau
+    >>> import flambeau.distributed as dist
+    >>> dist.init_process_group("fake", rank=0, world_size=1)
+    >>> x = flambeau.ones(2)
+    >>> dist.all_reduce(x)
+    >>> x
+    tensor([1., 1.])
+    >>> dist.destroy_process_group()
+    """
+    found = resolve(group)
+    if found is None:
+        warn_not_in_group("all_reduce")
+        return None
+    plain = _tensor("all_reduce", "tensor", tensor)
+    kind = kind_of(op)
+    return found._begin(
+        "all_reduce",
+        lambda: found._all_reduce(plain, op),
+        [tensor],
+        async_op,
+        facts=(_described(plain), kind.name),
+    )
+
+
+def all_reduce_coalesced(
+    tensors: Any, op: Any = ReduceOp.SUM, group: Any = None, async_op: bool = False
+) -> Any:
+    """`all_reduce` of several tensors.
+
+    Raises:
+        TypeError, ValueError, RuntimeError: as `all_reduce`
+
+    >>> import flambeau
+    >>> import flambeau.distributed as dist
+    >>> dist.init_process_group("fake", rank=0, world_size=1)
+    >>> dist.all_reduce_coalesced([flambeau.ones(2), flambeau.ones(3)])
+    >>> dist.destroy_process_group()
+    """
+    _tensors("all_reduce_coalesced", "tensors", tensors)
+    works = [all_reduce(tensor, op, group, True) for tensor in tensors]
+    last = works[-1] if works else None
+    if async_op:
+        return last
+    for work in works:
+        if work is not None:
+            work.wait()
+    return None
+
+
+def reduce(
+    tensor: Any,
+    dst: int | None = None,
+    op: Any = ReduceOp.SUM,
+    group: Any = None,
+    async_op: bool = False,
+    group_dst: int | None = None,
+) -> Work | None:
+    """Reduce the tensors of all processes, and leave the result in that of `dst`; the others' stay.
+
+    Raises:
+        TypeError, ValueError, RuntimeError: as `all_reduce`; `dst` is not in the group
+
+    >>> import flambeau
+    >>> import flambeau.distributed as dist
+    >>> dist.init_process_group("fake", rank=0, world_size=2)
+    >>> dist.reduce(flambeau.ones(2), dst=1)
+    >>> dist.destroy_process_group()
+    """
+    found = resolve(group)
+    if found is None:
+        warn_not_in_group("reduce")
+        return None
+    root = _root("reduce", "dst", found, dst, group_dst)
+    plain = _tensor("reduce", "tensor", tensor)
+    facts = (_described(plain), kind_of(op).name, f"dst={found._ranks[root]}")
+    return found._begin("reduce", lambda: found._reduce(plain, op, root), [tensor], async_op, facts=facts)
+
+
+def reduce_scatter(
+    output: Any, input_list: Any, op: Any = ReduceOp.SUM, group: Any = None, async_op: bool = False
+) -> Work | None:
+    """Reduce lists of tensors; process k has in `output` what became of the k-th.
+
+    Raises:
+        TypeError, ValueError, RuntimeError: as `all_reduce`; sizes or dtypes differ
+
+    >>> import flambeau
+    >>> import flambeau.distributed as dist
+    >>> dist.init_process_group("fake", rank=0, world_size=2)
+    >>> mine = flambeau.zeros(1)
+    >>> dist.reduce_scatter(mine, [flambeau.tensor([1.0]), flambeau.tensor([2.0])])
+    >>> mine
+    tensor([1.])
+    >>> dist.destroy_process_group()
+    """
+    found = resolve(group)
+    if found is None:
+        warn_not_in_group("reduce_scatter")
+        return None
+    plain = _tensor("reduce_scatter", "output", output)
+    inputs = _tensors("reduce_scatter", "input_list", input_list, found._size)
+    _same_dtype("reduce_scatter", plain, *inputs)
+    _same_numel("reduce_scatter", "input_list", [inputs[found._rank]], plain)
+    facts = (" ".join(map(_described, inputs)), kind_of(op).name)
+    return found._begin(
+        "reduce_scatter",
+        lambda: found._reduce_scatter(plain, inputs if found._size > 1 else [inputs[0]], op),
+        [output],
+        async_op,
+        facts=facts,
+    )
+
+
+def reduce_scatter_tensor(
+    output: Any, input: Any, op: Any = ReduceOp.SUM, group: Any = None, async_op: bool = False
+) -> Work | None:
+    """Reduce tensors; process k has in `output` the k-th part of the result (along the first dimension, or of as many parts stacked).
+
+    Raises:
+        TypeError, ValueError, RuntimeError: as `all_reduce`; the input is not as many times as large as there are processes
+
+    >>> import flambeau
+    >>> import flambeau.distributed as dist
+    >>> dist.init_process_group("fake", rank=0, world_size=2)
+    >>> mine = flambeau.zeros(1)
+    >>> dist.reduce_scatter_tensor(mine, flambeau.tensor([1.0, 2.0]))
+    >>> mine
+    tensor([1.])
+    >>> dist.destroy_process_group()
+    """
+    found = resolve(group)
+    if found is None:
+        warn_not_in_group("reduce_scatter_tensor")
+        return None
+    plain, whole = (
+        _tensor("reduce_scatter_tensor", "output", output),
+        _tensor("reduce_scatter_tensor", "input", input),
+    )
+    _same_dtype("reduce_scatter_tensor", plain, whole)
+    _parts("reduce_scatter_tensor", "input", whole, "output", plain, found._size)
+    facts = (_described(whole), kind_of(op).name)
+    return found._begin(
+        "reduce_scatter_tensor",
+        lambda: found._reduce_scatter(plain, [whole], op),
+        [output],
+        async_op,
+        facts=facts,
+    )
+
+
+def _parts(call: str, name: str, whole: Tensor, other: str, part: Tensor, size: int) -> None:
+    if whole.numel() != part.numel() * size:
+        raise ValueError(
+            f"{call}(): {name} tensor size must be equal to world_size times {other} tensor size: got {list(whole.shape)} and "
+            f"{list(part.shape)} for {size} ranks"
+        )
+
+
+# Copies -------------------------------------------------------------------------------------------------------------------------------
+def broadcast(
+    tensor: Any,
+    src: int | None = None,
+    group: Any = None,
+    async_op: bool = False,
+    group_src: int | None = None,
+) -> Work | None:
+    """Overwrite the tensors of all processes with that of `src`.
+
+    Raises:
+        TypeError: no tensor
+        ValueError: there is no group, or `src` is not in it
+        DistBackendError: a process is gone, or did not come in time
+
+    >>> import flambeau
+    >>> import flambeau.distributed as dist
+    >>> dist.init_process_group("fake", rank=0, world_size=2)
+    >>> x = flambeau.ones(2)
+    >>> dist.broadcast(x, src=0)
+    >>> x
+    tensor([1., 1.])
+    >>> dist.destroy_process_group()
+    """
+    found = resolve(group)
+    if found is None:
+        warn_not_in_group("broadcast")
+        return None
+    root = _root("broadcast", "src", found, src, group_src)
+    plain = _tensor("broadcast", "tensor", tensor)
+    facts = (_described(plain), f"src={found._ranks[root]}")
+    return found._begin("broadcast", lambda: found._broadcast(plain, root), [tensor], async_op, facts=facts)
+
+
+def all_gather(tensor_list: Any, tensor: Any, group: Any = None, async_op: bool = False) -> Work | None:
+    """Process k's tensor into the k-th of the list, on all processes.  Sizes may differ between processes.
+
+    Raises:
+        TypeError, ValueError: no tensors; the list has another length than the group, or other dtypes or sizes
+
+    >>> import flambeau
+    >>> import flambeau.distributed as dist
+    >>> dist.init_process_group("fake", rank=0, world_size=2)
+    >>> found = [flambeau.zeros(2), flambeau.zeros(2)]
+    >>> dist.all_gather(found, flambeau.ones(2))
+    >>> found
+    [tensor([1., 1.]), tensor([1., 1.])]
+    >>> dist.destroy_process_group()
+    """
+    found = resolve(group)
+    if found is None:
+        warn_not_in_group("all_gather")
+        return None
+    outputs = _tensors("all_gather", "tensor_list", tensor_list, found._size)
+    plain = _tensor("all_gather", "tensor", tensor)
+    _same_dtype("all_gather", plain, *outputs)
+    _same_numel("all_gather", "tensor_list", [outputs[found._rank]], plain)
+    facts = (str(plain.dtype), [list(t.shape) for t in outputs])
+    return found._begin(
+        "all_gather", lambda: found._all_gather(outputs, plain), [list(tensor_list)], async_op, facts=facts
+    )
+
+
+def all_gather_into_tensor(
+    output_tensor: Any, input_tensor: Any, group: Any = None, async_op: bool = False
+) -> Work | None:
+    """The tensors of all processes one after the other (or stacked) in `output_tensor`.
+
+    Raises:
+        TypeError, ValueError: no tensors; the output is not as many times as large as there are processes; dtypes differ
+
+    >>> import flambeau
+    >>> import flambeau.distributed as dist
+    >>> dist.init_process_group("fake", rank=0, world_size=2)
+    >>> whole = flambeau.zeros(4)
+    >>> dist.all_gather_into_tensor(whole, flambeau.ones(2))
+    >>> whole
+    tensor([1., 1., 1., 1.])
+    >>> dist.destroy_process_group()
+    """
+    found = resolve(group)
+    if found is None:
+        warn_not_in_group("all_gather_into_tensor")
+        return None
+    call = "all_gather_into_tensor"
+    whole, plain = _tensor(call, "output_tensor", output_tensor), _tensor(call, "input_tensor", input_tensor)
+    _same_dtype(call, plain, whole)
+    _parts(call, "output", whole, "input", plain, found._size)
+    buffer = whole if whole.is_contiguous() else whole.contiguous()
+    parts = [part.view(plain.shape) for part in buffer.view(found._size, -1)]
+
+    def start() -> Any:
+        requests, finish = found._all_gather(parts, plain)
+        if buffer is whole:
+            return requests, finish
+
+        def spread() -> None:
+            if finish is not None:
+                finish()
+            whole.copy_(buffer)
+
+        return requests, spread
+
+    return found._begin(call, start, [output_tensor], async_op, facts=(_described(plain),))
+
+
+def gather(
+    tensor: Any,
+    gather_list: Any = None,
+    dst: int | None = None,
+    group: Any = None,
+    async_op: bool = False,
+    group_dst: int | None = None,
+) -> Work | None:
+    """Process k's tensor into the k-th of `gather_list` of process `dst`, the only one that gives such a list.
+
+    Raises:
+        TypeError, ValueError: no tensors; a list where none belongs, or none where one does; dtypes or sizes differ
+
+    >>> import flambeau
+    >>> import flambeau.distributed as dist
+    >>> dist.init_process_group("fake", rank=0, world_size=2)
+    >>> found = [flambeau.zeros(1), flambeau.zeros(1)]
+    >>> dist.gather(flambeau.ones(1), found, dst=0)
+    >>> found[0]
+    tensor([1.])
+    >>> dist.destroy_process_group()
+    """
+    found = resolve(group)
+    if found is None:
+        warn_not_in_group("gather")
+        return None
+    plain = _tensor("gather", "tensor", tensor)
+    root = _root("gather", "dst", found, dst, group_dst, found._ranks[0])
+    received: list[Tensor | None] = [None] * found._size
+    if found._rank == root:
+        if not gather_list:
+            raise ValueError("Argument ``gather_list`` must be specified on destination rank.")
+        outputs = _tensors("gather", "gather_list", gather_list, found._size)
+        _same_dtype("gather", plain, *outputs)
+        _same_numel("gather", "gather_list", [outputs[root]], plain)
+        received = list(outputs)
+    elif gather_list:
+        raise ValueError("Argument ``gather_list`` must NOT be specified on non-destination ranks.")
+    sent: list[Tensor | None] = [plain if k == root else None for k in range(found._size)]
+    facts = (str(plain.dtype), f"dst={found._ranks[root]}")
+    return found._begin(
+        "gather",
+        lambda: found._exchange(sent, received),
+        [list(gather_list or [])],
+        async_op,
+        facts=facts,
+    )
+
+
+def scatter(
+    tensor: Any,
+    scatter_list: Any = None,
+    src: int | None = None,
+    group: Any = None,
+    async_op: bool = False,
+    group_src: int | None = None,
+) -> Work | None:
+    """The k-th of `scatter_list` of process `src`, the only one that gives such a list, into process k's tensor.
+
+    Raises:
+        TypeError, ValueError: no tensors; a list where none belongs, or none where one does; dtypes or sizes differ
+
+    >>> import flambeau
+    >>> import flambeau.distributed as dist
+    >>> dist.init_process_group("fake", rank=0, world_size=2)
+    >>> mine = flambeau.zeros(1)
+    >>> dist.scatter(mine, [flambeau.tensor([1.0]), flambeau.tensor([2.0])], src=0)
+    >>> mine
+    tensor([1.])
+    >>> dist.destroy_process_group()
+    """
+    found = resolve(group)
+    if found is None:
+        warn_not_in_group("scatter")
+        return None
+    plain = _tensor("scatter", "tensor", tensor)
+    root = _root("scatter", "src", found, src, group_src, found._ranks[0])
+    sent: list[Tensor | None] = [None] * found._size
+    if found._rank == root:
+        if not scatter_list:
+            raise ValueError("Argument ``scatter_list`` must be specified on source rank.")
+        inputs = _tensors("scatter", "scatter_list", scatter_list, found._size)
+        _same_dtype("scatter", plain, *inputs)
+        _same_numel("scatter", "scatter_list", [inputs[root]], plain)
+        sent = list(inputs)
+    elif scatter_list:
+        raise ValueError("Argument ``scatter_list`` must NOT be specified on non-source ranks.")
+    received: list[Tensor | None] = [plain if k == root else None for k in range(found._size)]
+    facts = (str(plain.dtype), f"src={found._ranks[root]}")
+    return found._begin("scatter", lambda: found._exchange(sent, received), [tensor], async_op, facts=facts)
+
+
+def all_to_all(
+    output_tensor_list: Any, input_tensor_list: Any, group: Any = None, async_op: bool = False
+) -> Work | None:
+    """The k-th tensor of each process's list to process k, where they stand in the order of ranks.
+
+    Raises:
+        TypeError, ValueError: no tensors; a list has another length than the group; dtypes differ
+
+    >>> import flambeau
+    >>> import flambeau.distributed as dist
+    >>> dist.init_process_group("fake", rank=0, world_size=2)
+    >>> found = [flambeau.zeros(1), flambeau.zeros(1)]
+    >>> dist.all_to_all(found, [flambeau.ones(1), flambeau.ones(1)])
+    >>> found
+    [tensor([1.]), tensor([1.])]
+    >>> dist.destroy_process_group()
+    """
+    found = resolve(group)
+    if found is None:
+        warn_not_in_group("all_to_all")
+        return None
+    outputs = _tensors("all_to_all", "output_tensor_list", output_tensor_list, found._size)
+    inputs = _tensors("all_to_all", "input_tensor_list", input_tensor_list, found._size)
+    _same_dtype("all_to_all", *outputs, *inputs)
+    return found._begin(
+        "all_to_all",
+        lambda: found._exchange(inputs, outputs),
+        list(output_tensor_list),
+        async_op,
+        facts=(str(inputs[0].dtype),),
+    )
+
+
+def all_to_all_single(
+    output: Any,
+    input: Any,
+    output_split_sizes: Sequence[int] | None = None,
+    input_split_sizes: Sequence[int] | None = None,
+    group: Any = None,
+    async_op: bool = False,
+) -> Work | None:
+    """The k-th part of each process's `input`, along the first dimension, to process k; what comes is joined in `output`.
+
+    Parts are equal, or of `input_split_sizes` and `output_split_sizes` rows.
+
+    Raises:
+        TypeError, ValueError: no tensors; dtypes differ; parts do not make up the tensor
+
+    >>> import flambeau
+    >>> import flambeau.distributed as dist
+    >>> dist.init_process_group("fake", rank=0, world_size=2)
+    >>> found = flambeau.zeros(4)
+    >>> dist.all_to_all_single(found, flambeau.arange(4.0))
+    >>> found
+    tensor([0., 1., 0., 1.])
+    >>> dist.destroy_process_group()
+    """
+    found = resolve(group)
+    if found is None:
+        warn_not_in_group("all_to_all_single")
+        return None
+    call = "all_to_all_single"
+    plain_out, plain = _tensor(call, "output", output), _tensor(call, "input", input)
+    _same_dtype(call, plain_out, plain)
+    outputs = _rows(call, "output", plain_out, output_split_sizes, found._size)
+    inputs = _rows(call, "input", plain, input_split_sizes, found._size)
+    return found._begin(
+        call,
+        lambda: found._exchange(inputs, outputs),
+        [output],
+        async_op,
+        facts=(str(plain.dtype),),
+    )
+
+
+def _rows(
+    call: str, name: str, tensor: Tensor, sizes: Sequence[int] | None, count: int
+) -> list[Tensor | None]:
+    if tensor.dim() == 0:
+        raise ValueError(f"{call}(): {name} must have at least one dimension")
+    if not sizes:
+        if tensor.size(0) % count != 0:
+            raise ValueError(
+                f"{call}(): {name}'s dim 0 of {tensor.size(0)} does not divide equally across group size {count}"
+            )
+        sizes = [tensor.size(0) // count] * count
+    if len(sizes) != count:
+        raise ValueError(
+            f"{call}(): Number of {name}'s splits must be the group's size {count}, got {len(sizes)}"
+        )
+    if sum(sizes) != tensor.size(0) or min(sizes) < 0:
+        raise ValueError(
+            f"{call}(): Split sizes {list(sizes)} doesn't match {name}'s dim 0 size {tensor.size(0)}"
+        )
+    return list(tensor.split(list(sizes)))
+
+
+# Meeting --------------------------------------------------------------------------------------------------------------------------------
+def barrier(group: Any = None, async_op: bool = False, device_ids: Any = None) -> Work | None:
+    """Wait until all processes have come here.
+
+    Raises:
+        ValueError: there is no group
+        DistBackendError: a process is gone, or did not come in time
+
+    >>> import flambeau
+    >>> import flambeau.distributed as dist
+    >>> dist.init_process_group("fake", rank=0, world_size=2)
+    >>> dist.barrier()
+    >>> dist.destroy_process_group()
+    """
+    found = resolve(group)
+    if found is None:
+        warn_not_in_group("barrier")
+        return None
+    return found._begin("barrier", found._barrier, [], async_op, facts=())
+
+
+def monitored_barrier(
+    group: Any = None, timeout: timedelta | None = None, wait_all_ranks: bool = False
+) -> None:
+    """A barrier that says on the group's first process who has not come.
+
+    Args:
+        timeout: how long to wait, the group's by default.
+        wait_all_ranks: name all who have not come, not only the first.
+
+    Raises:
+        ValueError: there is no group
+        RuntimeError: somebody has not come in time
+
+    >>> import flambeau
+    >>> import flambeau.distributed as dist
+    >>> dist.init_process_group("fake", rank=0, world_size=2)
+    >>> dist.monitored_barrier()
+    >>> dist.destroy_process_group()
+    """
+    found = resolve(group)
+    if found is None:
+        warn_not_in_group("monitored_barrier")
+        return
+    seconds = found._seconds if timeout is None else timeout.total_seconds()
+    if found._size == 1:
+        return
+    if found._rank != 0:
+        _signal(found, 0, seconds)
+        return
+    end, missing = time.monotonic() + seconds, []
+    for other in range(1, found._size):
+        sent: list[Tensor | None] = [None] * found._size
+        received: list[Tensor | None] = [zeros(1) if k == other else None for k in range(found._size)]
+        work = _pass(found, sent, received, seconds + 3600.0, True)
+        assert work is not None
+        try:
+            work.wait(timedelta(seconds=max(end - time.monotonic(), 0.001)))
+        except DistBackendError:
+            missing.append(found._ranks[other])
+            work._seconds = 0.0  # nobody waits for it any more
+            if not wait_all_ranks:
+                break
+    if missing:
+        who = ", ".join(map(str, missing))
+        why = f"[Rank {found._world.rank}]: Ranks {who} failed to pass monitoredBarrier in {1000 * seconds:.0f} ms"
+        found._break(why)
+        raise RuntimeError(why)
+    note = zeros(1)
+    for other in range(1, found._size):
+        answers: list[Tensor | None] = [note if k == other else None for k in range(found._size)]
+        _pass(found, answers, [None] * found._size, found._seconds, False)
+
+
+def _pass(
+    group: ProcessGroup,
+    sent: list[Tensor | None],
+    received: list[Tensor | None],
+    seconds: float,
+    async_op: bool,
+) -> Work | None:
+    return group._begin(
+        "monitored_barrier", lambda: group._exchange(sent, received), [], async_op, seconds=seconds
+    )
+
+
+def _signal(group: ProcessGroup, root: int, seconds: float) -> None:
+    """Say that this process has come, and hear that all have."""
+    there: list[Tensor | None] = [zeros(1) if k == root else None for k in range(group._size)]
+    nothing: list[Tensor | None] = [None] * group._size
+    _pass(group, there, nothing, seconds, False)
+    _pass(group, nothing, there, seconds, False)

@@ -1,0 +1,29 @@
+"""Collectives that gradients pass through."""
+
+from ..._compat.absent import refusing as _refusing
+from . import functional
+from .functional import (
+    all_gather,
+    all_reduce,
+    all_to_all,
+    all_to_all_single,
+    broadcast,
+    gather,
+    reduce,
+    reduce_scatter,
+    scatter,
+)
+
+__all__ = [
+    "all_gather",
+    "all_reduce",
+    "all_to_all",
+    "all_to_all_single",
+    "broadcast",
+    "functional",
+    "gather",
+    "reduce",
+    "reduce_scatter",
+    "scatter",
+]
+__getattr__ = _refusing("distributed.nn")
