@@ -73,18 +73,11 @@ def is_scripting() -> bool:
 
 
 def script(
-    obj: T, optimize: _Any = None, _frames_up: int = 0, _rcb: _Any = None, example_inputs: _Any = None
-) -> T:
-    """A function, class or module as it is: it runs as Python, like with `PYTORCH_JIT=0` in PyTorch.
+    obj: _Any, optimize: _Any = None, _frames_up: int = 0, _rcb: _Any = None, example_inputs: _Any = None
+) -> _Any:
+    from ._script._entry import script as compiled
 
-    What scripting would check (types, a subset of Python) is not checked. TypeError for what is none of these.
-
-    >>> script(len) is len
-    True
-    """
-    if not callable(obj):
-        raise TypeError(f"jit.script(): expected a function, a class or a Module, got {type(obj).__name__}")
-    return obj
+    return compiled(obj, _rcb, _frames_up + 1)
 
 
 def script_method(fn: F) -> F:
@@ -168,6 +161,18 @@ def annotate(the_type: _Any, the_value: T) -> T:
     []
     """
     return the_value
+
+
+def fork(func: _Callable, *args: _Any, **kwargs: _Any) -> Future:
+    """A call, whose result a Future holds."""
+    from ._own import _future
+
+    return _future(func(*args, **kwargs))
+
+
+def wait(future: Future) -> _Any:
+    """The result of a Future."""
+    return future.wait()
 
 
 def isinstance(obj: _Any, target_type: _Any) -> bool:

@@ -218,17 +218,23 @@ class ScriptFunction:
         made.qualified_name, made.__wrapped__ = f"__torch__.{name}", wrapped
         return made
 
+    _call: Callable[..., Any] | None = None  # of one that was scripted: the Python that computes it
+    _entry: Any = None  # of one that was scripted: what it was compiled to
     _module: RecursiveScriptModule
     name: str
     qualified_name: str
     __wrapped__: Any
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self._call is not None:
+            return self._call(*args, **kwargs)
         return self._module.forward(*args, **kwargs)
 
     @property
     def code(self) -> str:
         """The text of the function."""
+        if self._entry is not None:
+            return str(self._entry.text)
         return self._module.code.replace("def forward(self,\n  ", f"def {self.name}(").replace(
             "def forward(self)", f"def {self.name}()"
         )

@@ -15,7 +15,7 @@ MOST_CHARACTERS = 1 << 26
 MOST_DEPTH = 90  # of brackets; of blocks Python's own limit is 100
 MOST_CHAIN = 200  # dots, calls and subscripts on one line behind one another
 _WORDS = frozenset(
-    ("class", "def", "return", "if", "else", "while", "for", "in", "pass", "True", "False", "None")
+    "class def return if else while for in pass break continue with True False None".split()
 )
 _TOKENS = re.compile(
     r"""(?P<string>[A-Za-z]*(?:"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')) | (?P<word>[A-Za-z_]\w*)

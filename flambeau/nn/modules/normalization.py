@@ -93,7 +93,7 @@ class _NormBase(Module):
 
     def _check_input_dim(self, input: Tensor) -> None:
         if input.dim() not in self._dims:
-            wanted = " or ".join(f"{dim}D" for dim in self._dims)
+            wanted = " or ".join([f"{dim}D" for dim in self._dims])
             raise ValueError(f"expected {wanted} input (got {input.dim()}D input)")
 
     def _channel_dim(self, input: Tensor) -> int:

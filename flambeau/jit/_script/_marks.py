@@ -1,0 +1,37 @@
+"""Marks that programs put on functions for scripts: `ignore`, `unused`, `export`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+MARK = "_torchscript_modifier"  # PyTorch's attribute, which libraries look at
+
+
+def mark(function: Any, what: str) -> Any:
+    """The function with a mark; one that takes no attributes as it is."""
+    target = function.fget if isinstance(function, property) else function
+    try:
+        setattr(target, MARK, what)
+    except AttributeError:
+        return function
+    return function
+
+
+def mark_of(function: Any) -> str | None:
+    """"ignore" or "unused", where a function is marked so."""
+    found = getattr(getattr(function, "__func__", function), MARK, None)
+    return found if found in ("ignore", "unused") else None
+
+
+def is_exported(function: Any) -> bool:
+    """Whether a method is compiled beside `forward`."""
+    return getattr(function, MARK, None) == "export"
+
+
+OVERLOADS: dict[tuple[str, str], list[Any]] = {}  # by module and qualified name: functions whose signatures are overloads
+
+
+def overload(function: Any) -> Any:
+    """Enter a signature of a function that has several."""
+    OVERLOADS.setdefault((function.__module__, function.__qualname__), []).append(function)
+    return function

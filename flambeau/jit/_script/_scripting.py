@@ -1,0 +1,139 @@
+"""`jit.script`: from a function, a module or a class of Python to one whose code is TorchScript's."""
+
+from __future__ import annotations
+
+import ast
+import copy
+from typing import Any
+
+from ...nn.modules.module import Module
+from .._interpreter import Program
+from .._modules import RecursiveScriptModule, ScriptFunction
+from .._objects import Namespace, ScriptClass
+from ._boundary import Boundary, public
+from ._modules import ModuleClass
+from ._source import Code
+from ._unit import Unit
+
+_FUNCTIONS: dict[int, tuple[Any, ScriptFunction]] = {}
+RESOLVERS: dict[type, Any] = {}  # of classes: what names in them stand for where `script` was called
+
+
+def script_function(f: Any, resolve: Any = None) -> ScriptFunction:
+    """A function as a ScriptFunction; an error that points at its line where TorchScript does not have it."""
+    known = _FUNCTIONS.get(id(f))
+    if known is not None and known[0] is f:
+        return known[1]
+    unit = Unit()
+    code = Code(f, resolve)
+    entry = unit.functions[(f, 0)] = unit.signature(code, f)
+    name = unit.unique(f.__name__)
+    entry.name, entry.py = f"__torch__.{name}", f"_f_{name}"
+    unit.compile(entry, code, None)
+    holder = unit.unique("PlaceholderModule")
+    program = Program(unit.sources(_holder(holder, entry)), ())
+    unit.finish(program)
+    boundary = Boundary(unit, program)
+    kind = program.find(["__torch__", holder])
+    assert isinstance(kind, ScriptClass)
+    module = RecursiveScriptModule._of(kind, {"training": True, "_is_full_backward_hook": None})
+    native = unit.globals[entry.py]
+    kind.methods["forward"].native = _methodical(native)
+    attach(unit, program)
+    made = ScriptFunction._of(module, f.__name__, f)
+    made._unit, made._entry = unit, entry
+    made._call = public(entry, native, boundary, is_method=False)
+    _FUNCTIONS[id(f)] = f, made
+    return made
+
+
+def _methodical(native: Any) -> Any:
+    return lambda self, *args: native(*args)
+
+
+def _holder(name: str, entry: Any) -> str:
+    """A module whose `forward` is the function."""
+    tree = ast.parse(entry.text).body[0]
+    assert isinstance(tree, ast.FunctionDef)
+    lines = entry.text.split("\n")
+    begin = lines.index(next(line for line in lines if line.endswith(":") and ") -> " in line)) + 1
+    head = "\n".join(lines[:begin]).replace(f"def {tree.name}(", f"def forward(self: __torch__.{name}" + (", " * bool(entry.parameters)), 1)
+    body = [head, *lines[begin:]]
+    text = "\n".join("  " + line if line else line for line in body)
+    return (
+        f"class {name}(Module):\n  __parameters__ = []\n  __buffers__ = []\n  training : bool\n  _is_full_backward_hook : Optional[bool]\n"
+        f"{text}"
+    )
+
+
+def attach(unit: Unit, program: Namespace) -> None:
+    """Let the methods of the program's classes be run by Python."""
+    boundary = Boundary(unit, program)
+    for owner in (*unit.by_name.values(),):
+        kind = program.find(owner.name.split("."))
+        if not isinstance(kind, ScriptClass):
+            continue
+        for entry in owner.entries.values():
+            method = kind.methods.get(entry.method_name)
+            if method is not None:
+                method.native = public(entry, unit.globals[entry.py], boundary, is_method=True)
+        for name, value in owner.constants.items():
+            kind.constants.setdefault(name, value)
+    for name in unit.named_tuples:
+        kind = program.find(name.split("."))
+        if isinstance(kind, ScriptClass) and kind.tuple_class is not None:
+            kind.tuple_class.script_name = name  # type: ignore[attr-defined]
+
+
+def script_module(module: Module) -> RecursiveScriptModule:
+    """A module as one of TorchScript; parameters and buffers are shared with it, other attributes are copied."""
+    unit = Unit()
+    root = unit.module_class(module)
+    for kind in list(unit.modules):
+        kind.compile_all()
+    program = Program(unit.sources(), ())
+    unit.finish(program)
+    attach(unit, program)
+    boundary = Boundary(unit, program)
+    made = built(unit, program, boundary, module, root, {})
+    made.__dict__["_unit"] = unit
+    return made
+
+
+def built(
+    unit: Unit, program: Program, boundary: Boundary, module: Module, kind: ModuleClass, known: dict[int, RecursiveScriptModule]
+) -> RecursiveScriptModule:
+    """The scripted module of a module."""
+    if id(module) in known:
+        return known[id(module)]
+    script_class = program.find(kind.name.split("."))
+    assert isinstance(script_class, ScriptClass)
+    state: dict[str, Any] = {n: p for n, p in module._parameters.items() if p is not None}
+    state |= {n: b for n, b in module._buffers.items() if b is not None}
+    state["training"] = module.training
+    for name, t in kind.attributes.items():
+        if name in state or name in module._modules:
+            continue
+        value = getattr(module, name)
+        state[name] = boundary.inwards(copy.copy(value) if isinstance(value, (list, dict)) else value, t)
+    made = known[id(module)] = RecursiveScriptModule._of(script_class, state)
+    made.__dict__["_original"] = module
+    made._non_persistent_buffers_set = set(module._non_persistent_buffers_set)
+    for name, child in module._modules.items():
+        if child is not None:
+            made._modules[name] = built(unit, program, boundary, child, unit.module_class(child), known)
+    return made
+
+
+def script_class(c: type, resolve: Any = None) -> type:
+    """A class of Python, which is compiled with every program that uses it; here to find what TorchScript does not have."""
+    if resolve is not None:
+        RESOLVERS[c] = resolve
+    unit = Unit()
+    from ._classes import class_type
+
+    class_type(unit, c, None, ast.Pass())
+    return c
+
+
+__all__ = ["RESOLVERS", "script_class", "script_function", "script_module"]
