@@ -158,6 +158,9 @@ def shown(value: Any) -> str:
     """A value as TorchScript prints it."""
     if isinstance(value, bool) or value is None:
         return str(value)
+    if isinstance(value, float) and math.isfinite(value):
+        whole = abs(value) < 1e10 and value.is_integer()
+        return f"{value:.0f}." if whole else f"{value:.17g}"
     if isinstance(value, (list, tuple)):
         inner = ", ".join(_inner(v) for v in value)
         return f"[{inner}]" if isinstance(value, list) else f"({inner}{',' * (len(value) == 1)})"

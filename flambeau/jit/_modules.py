@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -15,10 +16,13 @@ if TYPE_CHECKING:
 
 
 class ScriptModule(Module):
-    """A module whose code is TorchScript's; `jit.trace` and `jit.load` make them.
+    """A module whose code is TorchScript's; `jit.script`, `jit.trace` and `jit.load` make them.
+
+    A class may derive from it, and mark methods with `@script_method`: its objects are compiled when they are made, and these methods run as
+    TorchScript.
 
     Raises:
-        RuntimeError: it is made by its class; classes with `@script_method` are not compiled
+        RuntimeError: a method is not of TorchScript; the message has its line
 
     >>> import flambeau as torch
     >>> isinstance(torch.jit.trace(torch.nn.ReLU(), torch.ones(2)), torch.jit.ScriptModule)
@@ -28,14 +32,39 @@ class ScriptModule(Module):
     script_class: ScriptClass
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        raise RuntimeError(
-            f"{type(self).__name__}: modules of TorchScript are made by {display.NAME}.jit.trace and {display.NAME}.jit.load; "
-            "classes with @script_method are not compiled"
-        )
+        super().__init__()
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        made = cls.__dict__.get("__init__")
+        if made is None or cls.__name__ == "RecursiveScriptModule":
+            return
+
+        @functools.wraps(made)
+        def init(self: Any, *args: Any, **given: Any) -> None:
+            made(self, *args, **given)
+            if type(self) is cls:
+                compiled_methods(self)
+
+        cls.__init__ = init  # type: ignore[method-assign]
+
+
+def compiled_methods(module: Any) -> None:
+    """Let the methods of a module that are marked by `script_method` run as TorchScript."""
+    names = [n for c in type(module).__mro__ for n, f in vars(c).items() if getattr(f, "_is_script_method", False)]
+    if not names:
+        return
+    from ._script._scripting import script_module
+
+    made = script_module(module, tuple(dict.fromkeys(names)))
+    made._parameters, made._buffers = module._parameters, module._buffers
+    module.__dict__["_compiled"] = made
+    for name in names:
+        module.__dict__[name] = getattr(made, name)
 
 
 class RecursiveScriptModule(ScriptModule):
-    """A module out of an archive, or of a trace: parameters, buffers, submodules, attributes, and methods in TorchScript's code.
+    """A module out of an archive, of a trace or a script: parameters, buffers, submodules, attributes, and methods in TorchScript's code.
 
     It is a `Module` in all that modules do: `state_dict`, `to`, `train`, hooks, gradients.  `code` is the text of `forward`, whose
     inputs and results have whatever shapes and dtypes the program takes and gives.
@@ -56,6 +85,12 @@ class RecursiveScriptModule(ScriptModule):
       return _0
     <BLANKLINE>
     """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        name = type(self).__name__
+        raise RuntimeError(
+            f"{name}: modules of TorchScript are made by {display.NAME}.jit.script, {display.NAME}.jit.trace and {display.NAME}.jit.load"
+        )
 
     @classmethod
     def _of(cls, kind: ScriptClass, state: dict[str, Any]) -> RecursiveScriptModule:
@@ -209,26 +244,41 @@ class ScriptFunction:
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        raise RuntimeError(f"ScriptFunction: functions of TorchScript are made by {display.NAME}.jit.trace")
+        raise RuntimeError(f"ScriptFunction: functions of TorchScript are made by {display.NAME}.jit.script and {display.NAME}.jit.trace")
 
     @classmethod
     def _of(cls, module: RecursiveScriptModule, name: str, wrapped: Any) -> ScriptFunction:
-        made = cls.__new__(cls)
-        made._module, made.name, made.__name__ = module, name, name
-        made.qualified_name, made.__wrapped__ = f"__torch__.{name}", wrapped
+        made = cls._named(name, wrapped)
+        made._module, made._entry, made._call = module, None, module.forward
         return made
 
-    _call: Callable[..., Any] | None = None  # of one that was scripted: the Python that computes it
-    _entry: Any = None  # of one that was scripted: what it was compiled to
+    @classmethod
+    def _named(cls, name: str, wrapped: Any) -> ScriptFunction:
+        """One that is not compiled yet."""
+        made = cls.__new__(cls)
+        made.name = made.__name__ = name
+        made.qualified_name, made.__wrapped__ = f"__torch__.{name}", wrapped
+        made.__doc__ = getattr(wrapped, "__doc__", None)
+        return made
+
+    _call: Callable[..., Any]  # what computes it
+    _entry: Any  # of one that was scripted: what it was compiled to
     _module: RecursiveScriptModule
     name: str
     qualified_name: str
     __wrapped__: Any
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if self._call is not None:
-            return self._call(*args, **kwargs)
-        return self._module.forward(*args, **kwargs)
+        return self._call(*args, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        pending = self.__dict__.pop("_pending", None)
+        if name in ("_call", "_entry", "_module") and pending is not None:
+            pending(self, name == "_call")
+            return getattr(self, name)
+        if pending is not None:
+            self.__dict__["_pending"] = pending
+        raise AttributeError(f"'ScriptFunction' object has no attribute {name!r}")
 
     @property
     def code(self) -> str:

@@ -10,8 +10,9 @@ from typing import Any
 from ..._tensor import Tensor
 from ._hosts import METHODS, schemas
 from ._lines import Lines
+from ._operators import fit
 from ._source import MISSING
-from ._types import BOOL, DEVICE, INT, NONE, STR, TENSOR, List, Optional, Tuple, Type, is_subtype
+from ._types import BOOL, DEVICE, INT, NONE, STR, TENSOR, List, Optional, Tuple, Type
 from ._values import Host, Iteration, Method, ModuleRef, Several, Simple, Super, Value
 
 # Attributes of tensors: code, Python, type.
@@ -69,7 +70,8 @@ class Attributes(Lines):
             return self.literal(x)
         if is_constant and isinstance(x, tuple) and not hasattr(type(x), "_fields"):
             return Several([self.of_python(v, node, is_constant=True) for v in x])
-        known = None if type(x) in (int, float, bool, str, complex, type(None)) else self.unit.constant(x)
+        plain = type(x) in (int, float, bool, str, complex, type(None), list, tuple)
+        known = None if plain and not is_constant else self.unit.constant(x)
         return Host(x, name) if known is None else known
 
     # --- attributes ------------------------------
@@ -95,7 +97,7 @@ class Attributes(Lines):
             kind = "module" if isinstance(owner.value, types.ModuleType) else type(owner.value).__name__
             return self.refuse(f"{kind} '{getattr(owner.value, '__name__', owner.name)}' has no attribute '{name}'", node)
         if isinstance(owner.value, type) and isinstance(found, enum.Enum):
-            return self.unit.enum_member(found)
+            return self.unit.enum_member(found, self, node)
         return self.of_python(found, node, name, is_constant=True)
 
     def module_attribute(self, owner: ModuleRef, name: str, node: ast.AST) -> Value:
@@ -181,9 +183,11 @@ class Attributes(Lines):
         if kind == "class":
             return self.invoke(Method(owner, "__getitem__"), [index], {}, node)
         wanted = owner.type.inner[0] if kind == "Dict" else INT
-        if not is_subtype(index.type, wanted):
+        fitted = fit(index, wanted, {}, None, True)
+        if fitted is None:
             what = "a key" if kind == "Dict" else "an index"
             return self.refuse(f"{what} of a {owner.type} is a {wanted}, got a value of type {index.type}", node)
+        index = fitted
         t = STR if kind == "str" else owner.type.inner[-1]
         return Simple(f"({owner.text})[{index.text}]" if not owner.stable else f"{owner.text}[{index.text}]",
                       f"{owner.shape or owner.py}[{index.py}]", t, small=bool(owner.shape))  # fmt: skip
@@ -230,8 +234,9 @@ class Attributes(Lines):
         if not key.is_constant or type(key.constant) is not int:
             types_ = set(owner.type.inner)
             if key.type == INT and len(types_) == 1:
-                held = self.held(owner)
-                return Simple(f"ops.prim.TupleIndex({held.text}, {key.text})", f"{held.py}[{key.py}]", owner.type.inner[0])
+                held = owner if owner.items is not None else self.held(owner)
+                text = ", ".join(self.item_of(held, k).text for k in range(size))
+                return Simple(f"([{text}])[{key.text}]", f"{held.py}[{key.py}]", owner.type.inner[0])
             return self.refuse("tuple index must be a compile time constant", node)
         k = key.constant
         if not -size <= k < size:

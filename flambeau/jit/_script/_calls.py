@@ -43,6 +43,7 @@ _LOOPED = (range, zip, enumerate, reversed)
 _AS_HOSTS = (
     len, abs, sum, all, any, sorted, round, divmod, ord, chr, hex, oct, bin, hash, id,
 )  # fmt: skip
+_LOOKS = ("numpy", "tolist")  # what gives no tensors
 _PLAIN_KINDS = {list: "List", tuple: "Tuple", dict: "Dict"}
 _REFUSED_CALLS = ("eval", "exec", "open", "input", "globals", "locals", "vars", "type", "map", "filter", "iter", "next", "set", "frozenset",
                   "setattr", "delattr", "dir", "callable", "issubclass", "bytes", "memoryview", "object", "slice", "repr", "compile")  # fmt: skip
@@ -234,8 +235,10 @@ class Calls(Attributes):
         other = op_text(op, args, kwargs)
         if other is not None:
             return Simple(other[0], self.as_list(python, other[1]), other[1])
-        own = own_text(op, args, kwargs)
+        own = "" if found or op.entry.name in _LOOKS else own_text(op, args, kwargs)
         if isinstance(own, str):
+            if op.entry.name in _LOOKS:
+                return self.refuse(f"Tensor.{op.entry.name}() gives no value of TorchScript", node)
             tried = found or [(op._schema, own)]
             return self.refuse(_described(tried), node)
         return Simple(own[0], self.as_list(python, own[1]), own[1])
@@ -562,7 +565,7 @@ class Calls(Attributes):
             kind = self.host_of(part)
             if isinstance(kind, tuple):
                 found += [_PLAIN_KINDS.get(k) or self.annotation(k, part) for k in kind]
-            elif kind in _PLAIN_KINDS if getattr(kind, "__hash__", None) is not None else False:
+            elif isinstance(kind, type) and kind in _PLAIN_KINDS:
                 found.append(_PLAIN_KINDS[kind])
             else:
                 found.append(self.annotation_of(part))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from ..._tensor import Tensor
@@ -62,6 +62,14 @@ _COMPARED = {
     ast.Gt: ("gt", ">"),
     ast.GtE: ("ge", ">="),
 }
+_OF_TENSORS = {
+    "floordiv": "floor_divide",
+    "__and__": "bitwise_and",
+    "__or__": "bitwise_or",
+    "__xor__": "bitwise_xor",
+    "__lshift__": "bitwise_left_shift",
+    "__rshift__": "bitwise_right_shift",
+}
 _TURNED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le", "eq": "eq", "ne": "ne"}
 _SCALARS = (INT, FLOAT, COMPLEX, NUMBER, BOOL)
 _UNSUPPORTED = {
@@ -72,7 +80,6 @@ _UNSUPPORTED = {
     ast.NamedExpr: "NamedExpr aren't supported",
     ast.Set: "Set aren't supported",
     ast.SetComp: "SetComp aren't supported",
-    ast.GeneratorExp: "GeneratorExp aren't supported",
     ast.Starred: "Starred aren't supported",
     ast.FormattedValue: "FormattedValue aren't supported",
 }
@@ -103,9 +110,6 @@ class Expressions(Calls):
             parts = [self.as_simple(v, node) for v in value.items]
             return self.tuple_of(parts)
         if isinstance(value, Host):
-            known = self.unit.constant(value.value)
-            if known is not None and not isinstance(value.value, (int, float, str, bool, complex, type(None))):
-                return known
             return self.refuse(
                 f"{value.shown()} cannot be used as a value. Perhaps it is a closed over global variable? If so, please consider passing it in "
                 "as an argument or use a local variable instead",
@@ -141,7 +145,7 @@ class Expressions(Calls):
             return self.dict_literal(node, hint)
         if isinstance(node, ast.JoinedStr):
             return self.joined(node)
-        if isinstance(node, (ast.ListComp, ast.DictComp)):
+        if isinstance(node, (ast.ListComp, ast.DictComp, ast.GeneratorExp)):
             return self.comprehension(node, hint)
         what = _UNSUPPORTED.get(type(node), f"{type(node).__name__} aren't supported")
         return self.code.unsupported(what, node)
@@ -178,9 +182,7 @@ class Expressions(Calls):
     def tuple_literal(self, node: ast.Tuple, hint: Type | None) -> Value:
         inner = hint.plain.inner if hint is not None and hint.plain.kind == "Tuple" else ()
         hints = inner if len(inner) == len(node.elts) else [None] * len(node.elts)
-        if any(isinstance(e, ast.Starred) for e in node.elts):
-            return self.code.unsupported("Starred aren't supported", node)
-        found = self.evaluated([lambda e=e, h=h: self.expression(e, h) for e, h in zip(node.elts, hints)])
+        found = self.elements(node.elts, hints)
         if all(isinstance(v, Simple) for v in found):
             return self.tuple_of([self.as_simple(v, node) for v in found])
         return Several(found)
@@ -192,10 +194,17 @@ class Expressions(Calls):
 
     def list_literal(self, node: ast.List, hint: Type | None) -> Simple:
         wanted = hint.plain.inner[0] if hint is not None and hint.plain.kind == "List" else None
-        if any(isinstance(e, ast.Starred) for e in node.elts):
-            return self.code.unsupported("Starred aren't supported", node)
-        items = self.simples(node.elts, wanted)
-        return self.list_of(items, wanted, node)
+        found = self.elements(node.elts, [wanted] * len(node.elts))
+        return self.list_of([self.as_simple(v, node) for v in found], wanted, node)
+
+    def elements(self, nodes: list[ast.expr], hints: Sequence[Type | None]) -> list[Value]:
+        """The elements of a literal, those of `*x` among them."""
+        parts = [n.value if isinstance(n, ast.Starred) else n for n in nodes]
+        found = self.evaluated([lambda e=e, h=h: self.expression(e, h) for e, h in zip(parts, hints)])
+        whole: list[Value] = []
+        for node, value in zip(nodes, found):
+            whole += self.spread(value, node) if isinstance(node, ast.Starred) else [value]
+        return whole
 
     def list_of(self, items: list[Simple], wanted: Type | None, node: ast.AST) -> Simple:
         """Values as a list."""
@@ -204,14 +213,7 @@ class Expressions(Calls):
             return Simple(f"annotate(List[{element.text}], [])", "[]", List(element), items=[])
         element = items[0].type
         for item in items[1:]:
-            both = unified(element, item.type)
-            if both is None:
-                return self.refuse(
-                    f"Expected a List type hint but the elements are of several types: {element} and {item.type}: List elements must be of one "
-                    "type",
-                    node,
-                )
-            element = both
+            element = unified(element, item.type) or Union(element, item.type)
         if wanted is not None and all(is_subtype(v.type, wanted) for v in items):
             element = wanted
         text, py = (f"[{', '.join(getattr(v, part) for v in items)}]" for part in ("text", "py"))
@@ -238,13 +240,9 @@ class Expressions(Calls):
             return Simple(f"annotate(Dict[{key.text}, {value.text}], {{}})", "{}", Dict(key, value))
         key, value = keys[0].type, values[0].type
         for k, v in zip(keys, values):
-            both = unified(value, v.type)
-            if k.type != key or both is None:
-                what = f"Dict keys must be of one type: {key} and {k.type}" if k.type != key else (
-                    f"Dict values must be of one type: {value} and {v.type}"
-                )
-                return self.refuse(what, node)
-            value = both
+            if k.type != key:
+                return self.refuse(f"Dict keys must be of one type: {key} and {k.type}", node)
+            value = unified(value, v.type) or Union(value, v.type)
         if wanted and all(is_subtype(v.type, wanted[1]) for v in values):
             value = wanted[1]
         text, py = (
@@ -319,7 +317,7 @@ class Expressions(Calls):
             text, t = self._turned(name, a, b), TENSOR
             if text is not None:
                 return Simple(text, py, t)
-        called = {"floordiv": "floor_divide"}.get(name, name)
+        called = _OF_TENSORS.get(name, name)
         found = self.aten(called, [a, b], {}, node)
         return Simple(found.text, py, found.type)
 
@@ -328,7 +326,7 @@ class Expressions(Calls):
         if name in _TURNED:
             return f"torch.{_TURNED[name]}({b.text}, {a.text})"
         if name in ("add", "mul", "__and__", "__or__", "__xor__"):
-            return f"torch.{name}({b.text}, {a.text})"
+            return f"torch.{_OF_TENSORS.get(name, name)}({b.text}, {a.text})"
         if name == "sub":
             return f"torch.add(torch.neg({b.text}), {a.text})"
         if name == "div":
@@ -342,7 +340,7 @@ class Expressions(Calls):
             return self.condition(node).value
         value = self.simple(node.operand)
         if isinstance(node.op, ast.UAdd):
-            return value
+            return self.code.unsupported("unary plus isn't supported", node)
         negates = isinstance(node.op, ast.USub)
         if negates and value.is_constant and type(value.constant) in (int, float):
             return self.literal(-value.constant)
@@ -444,6 +442,8 @@ class Expressions(Calls):
             if found.is_constant and found.type != TENSOR:
                 return self.literal(bool(found.constant))
             return Simple(f"bool({found.text})", f"bool({found.py})", BOOL)
+        if found.type.kind in ("List", "Dict", "str"):
+            return Simple(f"torch.ne(torch.len({found.text}), 0)", f"bool({found.py})", BOOL)
         if found.type.kind == "class" and self.unit.class_of(found.type).has("__bool__"):
             return self.invoke(Method(found, "__bool__"), [], {}, node)
         return self.refuse(f"Could not cast value of type {found.type} to bool", node)
@@ -468,6 +468,8 @@ class Expressions(Calls):
         with self.captured() as lines, self.refined(refined):
             second = self.condition(node)
         self.depth -= 1
+        if second.static is not None and second.static != is_and and not lines:
+            return Condition(self.literal(not is_and), not is_and)
         name = self.fresh()
         value = first.value
         if any(line.py is not None for line in lines):
@@ -477,8 +479,7 @@ class Expressions(Calls):
             self.take_branches(name, value, is_and, lines, second.value, python=False)
             made = Simple(name, f"({value.py} {'and' if is_and else 'or'} {second.value.py})", BOOL)
         if is_and:
-            static = False if second.static is False else None
-            return Condition(made if static is None else made, None, {**first.then, **second.then}, {})
+            return Condition(made, None, {**first.then, **second.then}, {})
         return Condition(made, None, {}, {**first.other, **second.other})
 
     def take_branches(
@@ -568,7 +569,7 @@ class Expressions(Calls):
         return Simple(name, py, t, stable=python)
 
     # --- comprehensions ------------------------------
-    def comprehension(self, node: ast.ListComp | ast.DictComp, hint: Type | None) -> Value:
+    def comprehension(self, node: ast.ListComp | ast.DictComp | ast.GeneratorExp, hint: Type | None) -> Value:
         """`[f(x) for x in y]`, as a loop that appends."""
         if len(node.generators) != 1:
             return self.code.not_supported("Only a single generator is currently supported", node)
@@ -579,14 +580,14 @@ class Expressions(Calls):
             return self.code.not_supported("Comprehension ifs are not supported yet", node)
         iterated = self.expression(generator.iter)
         unrolled = self.unrolled(iterated)
-        if unrolled is not None and isinstance(node, ast.ListComp):
+        if unrolled is not None and not isinstance(node, ast.DictComp):
             return self._unrolled_list(node, generator, unrolled, hint)
         made = self.fresh()
         wanted = hint.plain.inner if hint is not None and hint.plain.kind in ("List", "Dict") else ()
         result: list[Type] = []
 
         def body() -> None:
-            if isinstance(node, ast.ListComp):
+            if not isinstance(node, ast.DictComp):
                 value = self.simple(node.elt, wanted[0] if wanted else None)
                 result.append(List(wanted[0] if wanted and is_subtype(value.type, wanted[0]) else value.type))
                 self.add(f"{self.fresh()} = torch.append({made}, {value.text})", f"{made}.append({value.py})")
@@ -602,7 +603,7 @@ class Expressions(Calls):
         self.lines += lines
         return Simple(made, made, t, stable=True)
 
-    def _unrolled_list(self, node: ast.ListComp, generator: ast.comprehension, items: list[Value], hint: Type | None) -> Value:
+    def _unrolled_list(self, node: ast.ListComp | ast.GeneratorExp, generator: ast.comprehension, items: list[Value], hint: Type | None) -> Value:
         wanted = hint.plain.inner[0] if hint is not None and hint.plain.kind == "List" else None
 
         def one(value: Value) -> Value:

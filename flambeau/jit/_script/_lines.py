@@ -109,7 +109,7 @@ class Lines:
         """What a variable is called in code and in Python."""
         if name not in self.names:
             text = name if is_plain_name(name) and not (name[:1] == "_" and name[1:].isdecimal()) else None
-            base = name if name.isascii() else "x"
+            base = "".join(c for c in name if c.isascii() and (c.isalnum() or c == "_")) or "x"
             k = 0
             while text is None or text in self.taken or text in RESERVED:
                 text, k = f"{base}_{k}", k + 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 MARK = "_torchscript_modifier"  # PyTorch's attribute, which libraries look at
 
@@ -35,3 +35,21 @@ def overload(function: Any) -> Any:
     """Enter a signature of a function that has several."""
     OVERLOADS.setdefault((function.__module__, function.__qualname__), []).append(function)
     return function
+
+
+class Attribute(NamedTuple):
+    """A value of a module, with the type that it has in scripts.
+
+    Raises nothing.
+
+    >>> import flambeau as torch
+    >>> torch.jit.Attribute(0.5, float).value
+    0.5
+    """
+
+    value: Any
+    type: Any
+
+
+class Written(Exception):
+    """An attribute that was to be a constant and that a program writes."""

@@ -13,8 +13,9 @@ from ...core.base import display
 from ...nn.modules.container import ModuleDict, ModuleList, ParameterDict, ParameterList, Sequential
 from ...nn.modules.module import Module
 from .._text import is_plain_name, quoted
+from ..frontend import FrontendError
 from ._classes import _evaluated
-from ._marks import is_exported, mark_of
+from ._marks import Attribute, is_exported, mark_of
 from ._operators import constant_text
 from ._source import Code, names_of
 from ._types import BOOL, NONE, TENSOR, List, NoType, Optional, Type, of_value
@@ -43,7 +44,10 @@ class ModuleClass:
         self.is_library = type(module).__module__.partition(".")[0] in (_PACKAGE, display.NAME)
         self.parameters = [n for n, p in module._parameters.items() if p is not None]
         self.buffers = [n for n, b in module._buffers.items() if b is not None]
+        self.frozen: set[str] = set()
         self.read_attributes(compiler)
+        if unit.kept is not None:
+            self.freeze(unit.kept)
         for name, child in module._modules.items():
             if child is None:
                 self.attributes[name], self.values[name] = NONE, None
@@ -82,7 +86,10 @@ class ModuleClass:
         for name, value in self._own_values():
             if name in ignored or name in self.attributes:
                 continue
-            if name in named or (self.is_library and _is_constant(value)):
+            if isinstance(value, Attribute):
+                self.attributes[name] = self.unit.annotation(value.type, None, ast.Pass())
+                self.values[name] = value.value
+            elif name in named or (self.is_library and _is_constant(value)):
                 self.constants[name] = value
             elif name in annotated:
                 self.attributes[name], self.values[name] = annotated[name], value
@@ -90,6 +97,24 @@ class ModuleClass:
                 self.hosts[name] = value
             else:
                 self._infer(name, value)
+
+    def own_value(self, module: Module, name: str) -> Any:
+        """The value of an attribute of a module of this class."""
+        value = getattr(module, name)
+        return value.value if isinstance(value, Attribute) else value
+
+    def freeze(self, kept: frozenset[str]) -> None:
+        """Let attributes be constants of the code, but those that are kept."""
+        frozen = [n for n in (*self.parameters, *self.buffers) if n not in kept]
+        self.parameters = [n for n in self.parameters if n in kept]
+        self.buffers = [n for n in self.buffers if n in kept]
+        plain = [n for n, v in self.values.items() if n not in kept and isinstance(v, _SCALARS) and v is not None]
+        self.constants.update({n: self.values.pop(n) for n in plain})
+        for name in plain:
+            del self.attributes[name]
+        if "training" not in kept:
+            self.frozen.add("training")
+        self.frozen.update(frozen)
 
     def _own_values(self) -> Iterator[tuple[str, Any]]:
         for name, value in vars(self.module).items():
@@ -111,7 +136,7 @@ class ModuleClass:
         try:
             self.attributes[name] = of_value(value, lambda c: self.unit.type_of_class(c, None, ast.Pass()))
             self.values[name] = value
-        except (NoType, RuntimeError, OSError) as error:
+        except (NoType, RuntimeError, OSError, FrontendError) as error:
             self.failed[name] = f"(This attribute exists on the Python module, but we failed to convert Python type: '{type(value).__name__}' to a TorchScript type. {error})"
 
     def _constant_names(self) -> set[str]:
@@ -178,6 +203,8 @@ class ModuleClass:
     def read(self, owner: ModuleRef, name: str) -> Simple:
         """An attribute that is kept."""
         t = self.attributes[name]
+        if name in self.frozen:
+            return self._frozen(name)
         if t == NONE:
             return Simple("None", "None", NONE, None)
         base = owner.text if owner.text.isidentifier() or owner.text.endswith(")") else f"({owner.text})"
@@ -185,6 +212,20 @@ class ModuleClass:
         if name == "training":
             return Simple(text, f"{owner.py}.training", BOOL)
         return Simple(text, f"{owner.py}.{self.place_of(name)}[{name!r}]", t)
+
+    def _frozen(self, name: str) -> Simple:
+        """An attribute as a constant of the code."""
+        if name == "training":
+            return self.unit.literal(self.module.training)  # type: ignore[no-any-return]
+        value = getattr(self.module, name).detach()
+        for k, known in enumerate(self.unit.constants):
+            if known.data_ptr() == value.data_ptr() and known.shape == value.shape and known.stride() == value.stride():
+                break
+        else:
+            k = len(self.unit.constants)
+            self.unit.constants.append(value)
+        value = self.unit.constants[k]
+        return Simple(f"CONSTANTS.c{k}", self.unit.bind(value, name), TENSOR, stable=True)
 
     def attribute(self, owner: ModuleRef, name: str) -> Value | str:
         """`owner.name`; a text that says why where there is none."""
@@ -347,7 +388,7 @@ class ModuleClass:
             f"  __parameters__ = {_listed(self.parameters)}",
             f"  __buffers__ = {_listed(self.buffers)}",
         ]
-        kinds = {n: t.text for n, t in self.attributes.items()}
+        kinds = {n: t.text for n, t in self.attributes.items() if n not in self.frozen}
         kinds["_is_full_backward_hook"] = Optional(BOOL).text
         kinds |= {n: c.name for n, c in self.children.items()}
         for name, kind in kinds.items():

@@ -111,7 +111,8 @@ def matched(
         value: Simple | None
         if given and not p.by_name:
             last = not [q for q in parameters[k + 1 :] if not q.by_name and not q.defaulted]
-            if len(given) > 1 and p.type.kind == "List" and last and all(v.type == p.type.inner[0] for v in given):
+            many = len(given) > 1 or (p.type.inner == (INT,) and not p.defaulted)
+            if many and p.type.kind == "List" and last and all(v.type == p.type.inner[0] for v in given):
                 value = _spread(given, p.type)
                 given = []
             else:
@@ -267,6 +268,8 @@ class Tokens:
         """What stands for a value: itself, where it is known."""
         if value.is_constant:
             return value.constant
+        if value.type == NONE:
+            return None
         plain = value.type.plain
         if plain == TENSOR:
             from ...core.make.create import empty

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ast
 import copy
+import warnings
 from typing import Any
 
 from ...nn.modules.module import Module
 from .._interpreter import Program
 from .._modules import RecursiveScriptModule, ScriptFunction
 from .._objects import Namespace, ScriptClass
+from ..frontend import FrontendError
 from ._boundary import Boundary, public
 from ._modules import ModuleClass
 from ._source import Code
@@ -19,11 +21,37 @@ _FUNCTIONS: dict[int, tuple[Any, ScriptFunction]] = {}
 RESOLVERS: dict[type, Any] = {}  # of classes: what names in them stand for where `script` was called
 
 
-def script_function(f: Any, resolve: Any = None) -> ScriptFunction:
-    """A function as a ScriptFunction; an error that points at its line where TorchScript does not have it."""
+def script_function(f: Any, resolve: Any = None, lazily: bool = False) -> ScriptFunction:
+    """A function as a ScriptFunction; an error that points at its line where TorchScript does not have it.
+
+    `lazily`: it is compiled when it is first called, and where it cannot be, a warning says so and it runs as Python.
+    """
     known = _FUNCTIONS.get(id(f))
     if known is not None and known[0] is f:
         return known[1]
+    made = ScriptFunction._named(f.__name__, f)
+    if lazily:
+        made.__dict__["_pending"] = lambda made, called: _when_used(made, f, resolve, called)
+    else:
+        _compile(made, f, resolve)
+    _FUNCTIONS[id(f)] = f, made
+    return made
+
+
+def _when_used(made: ScriptFunction, f: Any, resolve: Any, called: bool) -> None:
+    try:
+        _compile(made, f, resolve)
+    except (RuntimeError, OSError, FrontendError) as error:
+        if not called:
+            raise
+        made._call = f
+        warnings.warn(
+            f"{f.__module__}.{f.__qualname__}, which was scripted while its module was imported, is not compiled here and runs as Python: {error}",
+            stacklevel=4,
+        )
+
+
+def _compile(made: ScriptFunction, f: Any, resolve: Any) -> None:
     unit = Unit()
     code = Code(f, resolve)
     entry = unit.functions[(f, 0)] = unit.signature(code, f)
@@ -37,14 +65,12 @@ def script_function(f: Any, resolve: Any = None) -> ScriptFunction:
     kind = program.find(["__torch__", holder])
     assert isinstance(kind, ScriptClass)
     module = RecursiveScriptModule._of(kind, {"training": True, "_is_full_backward_hook": None})
+    module.__dict__["_unit"] = unit
     native = unit.globals[entry.py]
     kind.methods["forward"].native = _methodical(native)
     attach(unit, program)
-    made = ScriptFunction._of(module, f.__name__, f)
-    made._unit, made._entry = unit, entry
+    made._module, made._entry = module, entry
     made._call = public(entry, native, boundary, is_method=False)
-    _FUNCTIONS[id(f)] = f, made
-    return made
 
 
 def _methodical(native: Any) -> Any:
@@ -85,19 +111,27 @@ def attach(unit: Unit, program: Namespace) -> None:
             kind.tuple_class.script_name = name  # type: ignore[attr-defined]
 
 
-def script_module(module: Module) -> RecursiveScriptModule:
-    """A module as one of TorchScript; parameters and buffers are shared with it, other attributes are copied."""
+def script_module(module: Module, names: tuple[str, ...] = (), kept: frozenset[str] | None = None) -> RecursiveScriptModule:
+    """A module as one of TorchScript; parameters and buffers are shared with it, other attributes are copied.
+
+    `names` are the methods that are compiled, else `forward` and what is exported.  `kept` are the attributes of the module that are not
+    written into the code as constants; None where none is.
+    """
     unit = Unit()
+    unit.kept = kept
     root = unit.module_class(module)
-    for kind in list(unit.modules):
-        kind.compile_all()
-    program = Program(unit.sources(), ())
+    if kept is not None:
+        root.compile_all()
+    else:
+        for kind in list(unit.modules):
+            kind.compile_all()
+    for name in names:
+        root.method(name, None, ast.Pass())
+    program = Program(unit.sources(), tuple(unit.constants))
     unit.finish(program)
     attach(unit, program)
     boundary = Boundary(unit, program)
-    made = built(unit, program, boundary, module, root, {})
-    made.__dict__["_unit"] = unit
-    return made
+    return built(unit, program, boundary, module, root, {})
 
 
 def built(
@@ -108,16 +142,17 @@ def built(
         return known[id(module)]
     script_class = program.find(kind.name.split("."))
     assert isinstance(script_class, ScriptClass)
-    state: dict[str, Any] = {n: p for n, p in module._parameters.items() if p is not None}
-    state |= {n: b for n, b in module._buffers.items() if b is not None}
+    state: dict[str, Any] = {n: p for n, p in module._parameters.items() if n in kind.parameters}
+    state |= {n: b for n, b in module._buffers.items() if n in kind.buffers}
     state["training"] = module.training
     for name, t in kind.attributes.items():
-        if name in state or name in module._modules:
+        if name in state or name in module._modules or name in kind.frozen:
             continue
-        value = getattr(module, name)
+        value = kind.own_value(module, name)
         state[name] = boundary.inwards(copy.copy(value) if isinstance(value, (list, dict)) else value, t)
     made = known[id(module)] = RecursiveScriptModule._of(script_class, state)
     made.__dict__["_original"] = module
+    made.__dict__["_unit"] = unit
     made._non_persistent_buffers_set = set(module._non_persistent_buffers_set)
     for name, child in module._modules.items():
         if child is not None:
@@ -125,14 +160,14 @@ def built(
     return made
 
 
-def script_class(c: type, resolve: Any = None) -> type:
-    """A class of Python, which is compiled with every program that uses it; here to find what TorchScript does not have."""
-    if resolve is not None:
-        RESOLVERS[c] = resolve
-    unit = Unit()
+def script_class(c: type, resolve: Any = None, lazily: bool = False) -> type:
+    """A class of Python as it is: it is compiled with every program that uses it, and here, unless `lazily`, to find what TorchScript lacks."""
     from ._classes import class_type
 
-    class_type(unit, c, None, ast.Pass())
+    if resolve is not None:
+        RESOLVERS[c] = resolve
+    if not lazily:
+        class_type(Unit(), c, None, ast.Pass())
     return c
 
 

@@ -9,15 +9,11 @@ import textwrap
 from collections.abc import Callable
 from typing import Any, NoReturn
 
+from ..frontend import NotSupportedError, UnsupportedNodeError
+
+
+
 _AROUND = 3  # lines above and below the one that is meant
-
-
-class NotSupportedError(RuntimeError):
-    """Python that TorchScript does not have."""
-
-
-class UnsupportedNodeError(NotSupportedError):
-    """A statement or an expression that TorchScript does not have."""
 
 
 class CompileError(RuntimeError):
@@ -51,6 +47,8 @@ class Code:
                 f"{self.file}): a lambda or an expression is not compiled, write it as a function with `def`"
             )
         self.tree = body[0]
+        if isinstance(self.tree, ast.AsyncFunctionDef):
+            self.unsupported("async function definitions aren't supported", self.tree)
 
     def line(self, node: ast.AST) -> int:
         """The line of a node in its file."""

@@ -74,12 +74,8 @@ def _hasattr(c: Any, node: ast.Call) -> Any:
         found = name.value in kind.attributes or kind.has(name.value)
     elif isinstance(value, Simple) and value.type.kind == "Tuple":
         found = name.value in value.type.fields
-    elif isinstance(value, Simple) and value.type == TENSOR:
-        from ..._tensor import Tensor
-
-        found = hasattr(Tensor, name.value)
     else:
-        return c.refuse(f"hasattr's first argument must be an object, got {value.shown()}", node)
+        return c.refuse(f"hasattr's first argument must be an object or NamedTuple, got {value.shown()}", node)
     return Condition(c.literal(found), found)
 
 
@@ -128,10 +124,6 @@ def _annotate(c: Any, node: ast.Call, hint: Any) -> Value:
     if found.text.startswith("annotate(") and found.type == t:
         return found
     return Simple(f"annotate({t.text}, {found.text})", found.py, t, stable=found.stable)
-
-
-def _cast(c: Any, node: ast.Call, hint: Any) -> Value:
-    return c.expression(node.args[1])
 
 
 def _super(c: Any, node: ast.Call, hint: Any) -> Value:
@@ -310,7 +302,7 @@ def _table() -> dict[Any, Any]:
     found = {
         print: _print,
         jit.annotate: _annotate,
-        typing.cast: _cast,
+        typing.cast: _refused("typing.cast is not of TorchScript: use annotate, or isinstance"),
         super: _super,
         min: _extreme("min"),
         max: _extreme("max"),

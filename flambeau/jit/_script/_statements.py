@@ -9,8 +9,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from ._expressions import Condition, Expressions
+from ._marks import Written
+from ._operators import fit
 from ._source import Code
-from ._types import BOOL, INT, NONE, STR, TENSOR, List, Optional, Tuple, Type, is_subtype, of_value, unified
+from ._types import BOOL, INT, NONE, NUMBER, STR, TENSOR, List, Optional, Tuple, Type, is_subtype, of_value, unified
 from ._values import Iteration, Method, ModuleRef, Several, Simple, Value
 
 _UNSUPPORTED = {
@@ -119,9 +121,7 @@ class Statements(Expressions):
     def returning(self, value: Simple, node: ast.AST) -> Simple:
         """A result as one of the function's type."""
         if self.returns is not None:
-            from ._operators import fit
-
-            found = fit(value, self.returns, {}, None, True)
+            found = fit(value, self.returns, {}, None, value.type != NUMBER)
             if found is None:
                 self.refuse(
                     f"Return value was annotated as having type {self.returns} but is actually of type {value.type}", node
@@ -198,9 +198,7 @@ class Statements(Expressions):
                 self.code.unsupported("a declaration without a value is not supported: give the variable its first value", node)
             return
         value = self.tolist(node.value, t) or self.simple(node.value, t)
-        from ._operators import fit
-
-        found = fit(value, t, {}, None, True)
+        found = fit(value, t, {}, None, value.type != NUMBER)
         if found is None:
             what = target.id if isinstance(target, ast.Name) else ast.unparse(target)
             self.refuse(f"Variable '{what}' is annotated with type {t} but is being assigned to a value of type {value.type}", node)
@@ -258,8 +256,6 @@ class Statements(Expressions):
                 return
         before = next((f[name] for f in reversed(self.frames[:-1]) if name in f), None)
         if not own_names and isinstance(before, Simple):
-            from ._operators import fit
-
             declared = self.declared.get(name, before.type)
             value = fit(value, declared, {}, None, True) or value
         text, py = self.named(name)
@@ -270,8 +266,9 @@ class Statements(Expressions):
             if declared_type is not None and is_subtype(t, declared_type) and declared_type != t and t == NONE:
                 shown = f"annotate({declared_type.text}, {shown})"
             self.add(f"{text} = {shown}", f"{py} = {value.py}")
-        made = Simple(text, py, t, stable=True)
-        self.frames[-1].pop(name, None) if own_names else None
+        made = Simple(text, py, t, stable=True, small=value.small and value.is_constant)
+        if value.is_constant and t.kind in ("int", "float", "bool", "str"):
+            made.constant = value.constant
         if own_names:
             self.frames[-1][name] = made
         else:
@@ -331,10 +328,12 @@ class Statements(Expressions):
         owner = self.expression(target.value)
         name = target.attr
         if isinstance(owner, ModuleRef):
-            found = owner.kind.place_of(name)
+            found = owner.kind.place_of(name) or ("constant" if name in owner.kind.constants else None)
             if found is None:
                 self.refuse(f"Tried to set an attribute '{name}' that module '{owner.kind.shown}' does not have: declare it in __init__", node)
-            if name in owner.kind.constants:
+            if name in owner.kind.constants or name in owner.kind.frozen:
+                if self.unit.kept is not None:
+                    raise Written(name)
                 self.refuse(f"Tried to set the constant '{name}'", node)
             assert found is not None
             value = self.attribute_value(value, owner.kind.attributes[name], name, node)
@@ -357,8 +356,6 @@ class Statements(Expressions):
         self.add(f"{text_owner}.{name} = {value.text}", f"{made.py}.values[{name!r}] = {value.py}")
 
     def attribute_value(self, value: Simple, t: Type, name: str, node: ast.AST) -> Simple:
-        from ._operators import fit
-
         found = fit(value, t, {}, None, True)
         if found is None:
             self.refuse(f"Wrong type for attribute assignment. Expected {t} but got {value.type}", node)
@@ -379,8 +376,6 @@ class Statements(Expressions):
             return
         if owner.type.kind not in ("List", "Dict"):
             self.refuse(f"'{owner.type}' object does not support item assignment", node)
-        from ._operators import fit
-
         key = INT if owner.type.kind == "List" else owner.type.inner[0]
         found, at = fit(value, owner.type.inner[-1], {}, None, False), fit(index, key, {}, None, False)
         if found is None or at is None:
@@ -405,8 +400,12 @@ class Statements(Expressions):
 
     def on_AugAssign(self, node: ast.AugAssign) -> None:
         target, kind = node.target, type(node.op)
+        if kind in (ast.FloorDiv, ast.MatMult):
+            self.code.not_supported(f"unsupported kind of augmented assignment: {kind.__name__}", node)
         load = ast.copy_location(_loaded(target), target)
         before = self.simple(load)
+        if self.unit.kept is not None and isinstance(target, ast.Attribute) and target.attr not in self.unit.kept:
+            raise Written(target.attr)
         in_place = before.type in (TENSOR,) or before.type.kind == "List"
         if in_place and kind in _IN_PLACE and (before.type == TENSOR or kind is ast.Add or kind is ast.Mult):
             self.augmented(before, target, node)
@@ -539,6 +538,7 @@ class Statements(Expressions):
     def on_While(self, node: ast.While) -> None:
         if node.orelse:
             self.code.unsupported("else branches of while loops aren't supported", node)
+        self.forget([node])
         self.depth += 1
         with self.captured() as asked, self.branch({}):
             test = self.condition(node.test)
@@ -571,7 +571,18 @@ class Statements(Expressions):
         if node.orelse:
             self.code.unsupported("else branches of for loops aren't supported", node)
         iterated = self.expression(node.iter)
+        if self.unrolled(iterated) is None:
+            self.forget(node.body)
         self.loop_over(iterated, node.target, lambda: self.block(node.body), node)
+
+    def forget(self, nodes: list[ast.stmt]) -> None:
+        """What variables are that a loop sets is not known in it."""
+        for part in (p for n in nodes for p in ast.walk(n)):
+            if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store):
+                for frame in self.frames:
+                    known = frame.get(part.id)
+                    if isinstance(known, Simple) and known.is_constant and known.type != NONE:
+                        frame[part.id] = Simple(known.text, known.py, known.type, stable=True)
 
     def on_Break(self, node: ast.Break) -> None:
         self._leave("break", node)

@@ -73,6 +73,8 @@ class Unit:
         self.globals: dict[str, Any] = _globals()
         self.grad_modes = grad_modes()
         self.modules: list[Any] = []
+        self.kept: frozenset[str] | None = None  # of attributes, where all others become constants
+        self.constants: list[Any] = []  # tensors in the code
         self.module_classes: dict[int, tuple[Any, Any]] = {}
         self.alike: dict[Any, Any] = {}  # classes of modules by what tells them apart
         from ._scripting import RESOLVERS
@@ -329,15 +331,15 @@ class Unit:
             from ._modules import ModuleClass
 
             made = ModuleClass(self, module)
-            made = self.alike.setdefault(made.key(), made)
+            made = self.alike.setdefault(made.key() if self.kept is None else id(module), made)
             made.enter()
             known = self.module_classes[id(module)] = module, made
         return known[1]
 
     # --- enumerations ------------------------------
-    def enum_member(self, x: enum.Enum) -> Simple:
+    def enum_member(self, x: enum.Enum, compiler: Any = None, node: ast.AST | None = None) -> Simple:
         """A member of an enumeration."""
-        t = self.type_of_class(type(x), None, ast.Pass())
+        t = self.type_of_class(type(x), compiler, node or ast.Pass())
         assert t is not None
         name = f"_g_member_{t.name.replace('.', '_')}_{x.name}"
         self.awaited[name] = (t.name, x.name)

@@ -146,9 +146,9 @@ class _BatchNorm(_NormBase):
             self.num_batches_tracked.add_(1)
             if self.momentum is None:  # the plain mean of all batches so far
                 factor = 1.0 / float(self.num_batches_tracked)
-        if training and not self.track_running_stats:
-            mean = var = None
         use_batch = training or (mean is None and var is None)
+        if training and not self.track_running_stats:
+            return F.batch_norm(input, None, None, self.weight, self.bias, True, factor, self.eps)
         return F.batch_norm(input, mean, var, self.weight, self.bias, use_batch, factor, self.eps)
 
 
