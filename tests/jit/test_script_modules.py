@@ -107,13 +107,14 @@ class Loops(nn.Module):
 
 def test_lists_and_dictionaries_of_modules_are_unrolled():
     scripted = check(Loops(), flambeau.randn(3, 2))
-    assert "for " not in scripted.code and scripted.code.count("forward(") == 10
+    assert "for " not in scripted.code and "if" not in scripted.code and scripted.code.count(".forward(") == 10
 
 
 class Attributes(nn.Module):
     half: Final[float] = 0.5
     ratio: float
     names: Dict[str, int]
+    maybe: Optional[Tensor]
 
     def __init__(self):
         super().__init__()
@@ -125,7 +126,7 @@ class Attributes(nn.Module):
         self.names = {}
         self.pair = (3, "a")
         self.nothing = None
-        self.maybe: Optional[Tensor] = None
+        self.maybe = None
         self.typed = jit.Attribute({}, Dict[str, Tensor])
 
     def forward(self, x: Tensor) -> Tensor:
@@ -645,18 +646,19 @@ def test_a_module_that_scripts_while_it_is_imported(tmp_path):
         import sys, warnings
         import flambeau as torch
         import library_of_scripts as library
-        assert not any(name.startswith("flambeau.jit._script._statements") for name in sys.modules)
+        assert "flambeau.jit._script._statements" not in sys.modules  # nothing is compiled yet
         assert library.good(torch.ones(1)).item() == 2 and "torch.mul(x, n)" in library.good.code
         with warnings.catch_warnings(record=True) as seen:
             warnings.simplefilter("always")
             assert library.bad(torch.ones(1)).item() == 1 and library.bad(torch.ones(1)).item() == 1
         assert len(seen) == 1 and "bad, which was scripted while its module was imported" in str(seen[0].message)
         try:
-            torch.jit.script(library.bad.__wrapped__ if False else library.bad).code
-        except Exception as error:
-            print("Lambda" in str(error))
+            torch.jit.script(library.bad.__wrapped__)
+        except torch.jit.frontend.FrontendError as error:
+            print("FrontendError")
+        print(library.Kept(3).n)
     """
-    assert run(tmp_path, module, program) in ("True\n", "")
+    assert run(tmp_path, module, program) == "3\n"
 
 
 def test_script_if_tracing():

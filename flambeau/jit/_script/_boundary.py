@@ -14,7 +14,7 @@ from ...futures import Future
 from ...library._calls import CODES
 from .._host import Error, number
 from .._objects import EnumValue, ScriptObject
-from ._types import Type, members_of
+from ._types import TENSOR, Type, members_of
 
 _CODED = (DType, layout, memory_format)
 
@@ -245,10 +245,9 @@ def public(entry: Any, function: Callable[..., Any], boundary: Boundary, is_meth
     kinds = [p.type for p in parameters]
     first = 1 if is_method else 0
     count = len(parameters) + first
-    checked = [(k + first, kind) for k, kind in enumerate(kinds)]
+    checked = [(k + first, TENSOR if kind == TENSOR else kind) for k, kind in enumerate(kinds)]
     turns = entry.returns.kind not in ("Tensor", "float", "bool", "str", "NoneType")
     shown = entry.shown
-    tensors = all(kind.kind == "Tensor" for kind in kinds)
 
     def completed(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
         if len(args) > count:
@@ -275,14 +274,28 @@ def public(entry: Any, function: Callable[..., Any], boundary: Boundary, is_meth
         given: Any = args
         if kwargs or len(args) != count:
             given = completed(args, kwargs)
-        if not tensors or not all(isinstance(x, Tensor) for x in (given[1:] if first else given)):
-            given = list(given)
-            for k, kind in checked:
-                try:
-                    given[k] = boundary.inwards(given[k], kind)
-                except Unfit:
-                    raise boundary.wrong(entry, shown, k - first, given[k]) from None
+        for k, kind in checked:
+            if not (kind is TENSOR and isinstance(given[k], Tensor)):
+                break
+        else:
+            found = function(*given)
+            return boundary.outwards(found) if turns else found
+        given = list(given)
+        for k, kind in checked:
+            try:
+                given[k] = boundary.inwards(given[k], kind)
+            except Unfit:
+                raise boundary.wrong(entry, shown, k - first, given[k]) from None
         found = function(*given)
         return boundary.outwards(found) if turns else found
 
+    if is_method and kinds == [TENSOR]:  # what layers take, without more
+
+        def one(*args: Any, **kwargs: Any) -> Any:
+            if len(args) == 2 and not kwargs and isinstance(args[1], Tensor):
+                found = function(*args)
+                return boundary.outwards(found) if turns else found
+            return call(*args, **kwargs)
+
+        return one
     return call

@@ -208,6 +208,9 @@ class Calls(Attributes):
             template = schema.python
             if template.startswith("wrapped(") and all(v.small for v in used) and name in ("add", "sub"):
                 template = template[len("wrapped") :]
+            if template.startswith("wrapped("):  # 64 bits, looked at where it stands
+                inner = template[len("wrapped(") : -1]
+                template = f"(_w if {-(1 << 63)} <= (_w := {inner}) <= {(1 << 63) - 1} else wrapped(_w))"
             py = template.format(*(v.shape or v.py if name == "len" else v.py for v in used))
         else:
             py = f"_host_{name}({', '.join([v.py for v in call.args] + [f'{k}={v.py}' for k, v in call.kwargs.items()])})"

@@ -360,7 +360,8 @@ class Expressions(Calls):
             return self.identity(node, isinstance(op, ast.Is))
         a, b = self.evaluated([lambda e=e: self.expression(e) for e in operands])
         if isinstance(op, (ast.In, ast.NotIn)):
-            return Condition(self.contained(a, b, isinstance(op, ast.NotIn), node))
+            value = self.contained(a, b, isinstance(op, ast.NotIn), node)
+            return Condition(value, value.constant if value.is_constant else None)
         if type(op) not in _COMPARED:
             return self.code.unsupported(f"{type(op).__name__} aren't supported", node)
         name, sign = _COMPARED[type(op)]
@@ -373,9 +374,10 @@ class Expressions(Calls):
             return Condition(
                 Simple(f"torch.{name}({first.text}, {second.text})", f"({first.py} {sign} {second.py})", BOOL)
             )
-        found = self.operator(name, sign, first, second, node)
         static = self._known(name, first, second)
-        return Condition(found if static is None else self.literal(static), static)
+        if static is not None:
+            return Condition(self.literal(static), static)
+        return Condition(self.operator(name, sign, first, second, node))
 
     def _known(self, name: str, a: Simple, b: Simple) -> bool | None:
         """The outcome for values that are known, as the attributes of a module that are constants."""

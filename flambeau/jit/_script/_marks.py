@@ -28,6 +28,7 @@ def is_exported(function: Any) -> bool:
     return getattr(function, MARK, None) == "export"
 
 
+RESOLVERS: dict[type, Any] = {}  # of classes: what names in them stand for where `script` was called
 OVERLOADS: dict[tuple[str, str], list[Any]] = {}  # by module and qualified name: functions whose signatures are overloads
 
 

@@ -4,54 +4,20 @@ from __future__ import annotations
 
 import ast
 import copy
-import warnings
+from types import MethodType
 from typing import Any
 
 from ...nn.modules.module import Module
 from .._interpreter import Program
 from .._modules import RecursiveScriptModule, ScriptFunction
 from .._objects import Namespace, ScriptClass
-from ..frontend import FrontendError
 from ._boundary import Boundary, public
 from ._modules import ModuleClass
 from ._source import Code
 from ._unit import Unit
 
-_FUNCTIONS: dict[int, tuple[Any, ScriptFunction]] = {}
-RESOLVERS: dict[type, Any] = {}  # of classes: what names in them stand for where `script` was called
-
-
-def script_function(f: Any, resolve: Any = None, lazily: bool = False) -> ScriptFunction:
-    """A function as a ScriptFunction; an error that points at its line where TorchScript does not have it.
-
-    `lazily`: it is compiled when it is first called, and where it cannot be, a warning says so and it runs as Python.
-    """
-    known = _FUNCTIONS.get(id(f))
-    if known is not None and known[0] is f:
-        return known[1]
-    made = ScriptFunction._named(f.__name__, f)
-    if lazily:
-        made.__dict__["_pending"] = lambda made, called: _when_used(made, f, resolve, called)
-    else:
-        _compile(made, f, resolve)
-    _FUNCTIONS[id(f)] = f, made
-    return made
-
-
-def _when_used(made: ScriptFunction, f: Any, resolve: Any, called: bool) -> None:
-    try:
-        _compile(made, f, resolve)
-    except (RuntimeError, OSError, FrontendError) as error:
-        if not called:
-            raise
-        made._call = f
-        warnings.warn(
-            f"{f.__module__}.{f.__qualname__}, which was scripted while its module was imported, is not compiled here and runs as Python: {error}",
-            stacklevel=4,
-        )
-
-
-def _compile(made: ScriptFunction, f: Any, resolve: Any) -> None:
+def compile_function(made: ScriptFunction, f: Any, resolve: Any) -> None:
+    """Compile a function, and let it run so; an error that points at the line where TorchScript does not have it."""
     unit = Unit()
     code = Code(f, resolve)
     entry = unit.functions[(f, 0)] = unit.signature(code, f)
@@ -151,6 +117,9 @@ def built(
         value = kind.own_value(module, name)
         state[name] = boundary.inwards(copy.copy(value) if isinstance(value, (list, dict)) else value, t)
     made = known[id(module)] = RecursiveScriptModule._of(script_class, state)
+    forward = script_class.methods.get("forward")
+    if forward is not None and forward.native is not None:
+        made.__dict__["forward"] = MethodType(forward.native, made)
     made.__dict__["_original"] = module
     made.__dict__["_unit"] = unit
     made._non_persistent_buffers_set = set(module._non_persistent_buffers_set)
@@ -160,15 +129,11 @@ def built(
     return made
 
 
-def script_class(c: type, resolve: Any = None, lazily: bool = False) -> type:
-    """A class of Python as it is: it is compiled with every program that uses it, and here, unless `lazily`, to find what TorchScript lacks."""
+def check_class(c: type) -> None:
+    """Compile a class by itself, to find what TorchScript lacks."""
     from ._classes import class_type
 
-    if resolve is not None:
-        RESOLVERS[c] = resolve
-    if not lazily:
-        class_type(Unit(), c, None, ast.Pass())
-    return c
+    class_type(Unit(), c, None, ast.Pass())
 
 
-__all__ = ["RESOLVERS", "script_class", "script_function", "script_module"]
+__all__ = ["check_class", "compile_function", "script_module"]

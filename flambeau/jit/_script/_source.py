@@ -58,6 +58,10 @@ class Code:
         """A message with the lines around a node, which is underlined."""
         first = getattr(node, "lineno", 1)
         last = getattr(node, "end_lineno", first) or first
+        if getattr(node, "body", None):  # of a statement with a block, its first line
+            last = first
+            node = ast.copy_location(ast.Pass(), node)
+            node.end_col_offset = None
         start, end = getattr(node, "col_offset", 0), getattr(node, "end_col_offset", None)
         shown = []
         for number in range(max(first - _AROUND, 1), min(last + _AROUND, len(self.lines)) + 1):

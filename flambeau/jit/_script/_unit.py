@@ -18,7 +18,7 @@ from ...library._calls import CODES
 from .. import _host
 from .._text import is_plain_name, quoted
 from ._hosts import Parameter
-from ._marks import mark_of
+from ._marks import OVERLOADS, RESOLVERS, mark_of
 from ._source import MISSING, Code, CompileError
 from ._special import QUESTIONS, SPECIAL, grad_modes
 from ._statements import Statements
@@ -77,8 +77,6 @@ class Unit:
         self.constants: list[Any] = []  # tensors in the code
         self.module_classes: dict[int, tuple[Any, Any]] = {}
         self.alike: dict[Any, Any] = {}  # classes of modules by what tells them apart
-        from ._scripting import RESOLVERS
-
         self.resolvers = RESOLVERS
 
     # --- names ------------------------------
@@ -144,8 +142,6 @@ class Unit:
 
     def overloads_of(self, f: Any) -> list[Any]:
         """The signatures that a function was given by `_overload`."""
-        from ._marks import OVERLOADS
-
         return OVERLOADS.get((f.__module__, f.__qualname__), [])
 
     def function(self, f: Any, caller: Any, node: ast.AST, signature: Any = None, number: int = 0) -> Entry:

@@ -118,7 +118,8 @@ class _ConvNd(Module):
     def _pad_widths(self) -> list[int]:
         """The widths as `F.pad` takes them: before and after each dimension, beginning with the last."""
         widths: list[int] = []
-        for i in reversed(range(self._spatial)):
+        for k in range(self._spatial):
+            i = self._spatial - 1 - k
             if self.padding == "valid":
                 before = after = 0
             elif self.padding == "same":
