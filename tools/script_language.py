@@ -53,8 +53,12 @@ def main(only: str) -> int:
         notes = []
         for name, each in found.items():
             if each.accepted != program.accepted:
-                notes.append(f"{name} {'accepts' if each.accepted else 'refuses'} it: {' '.join(each.error.split())[:200]}")
-        notes += [f"{name}: {each.result}" for name, each in found.items() if str(each.result).startswith("raised ")]
+                notes.append(
+                    f"{name} {'accepts' if each.accepted else 'refuses'} it: {' '.join(each.error.split())[:200]}"
+                )
+        notes += [
+            f"{name}: {each.result}" for name, each in found.items() if str(each.result).startswith("raised ")
+        ]
         if not notes and program.accepted and plain(theirs.result) != plain(ours.result):
             notes.append(f"results: {plain(theirs.result)!r} and {plain(ours.result)!r}")
         wrong += bool(notes)

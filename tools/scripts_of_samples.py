@@ -2,8 +2,9 @@
 
 PARITY=folder python tools/scripts_of_samples.py [--only REGEX] [--all]      # needs torch 2.13 beside flambeau
 
-The folder has `opinfo.py` and `modules.py`.  Each module is scripted, saved and loaded; the results of the script and of what was loaded are
-compared with those of the module, in eval mode by their values, else by their shapes and dtypes.  PyTorch loads the archive and runs it.
+The folder has `opinfo.py` and `modules.py`.  Each module is scripted, saved and loaded; the results of the script and of what was
+loaded are compared with those of the module, in eval mode by their values, else by their shapes and dtypes.  PyTorch loads the archive
+and runs it.
 """
 
 from __future__ import annotations
@@ -51,7 +52,11 @@ def main(torch: Any, only: str) -> int:
     whole = read = tried = 0
     for _, info in database.records():
         ours = getattr(flambeau.nn, info.module_cls.__name__, None)
-        if ours is None or torch.float32 not in info.supported_dtypes("cpu") or not re.search(only, info.name):
+        if (
+            ours is None
+            or torch.float32 not in info.supported_dtypes("cpu")
+            or not re.search(only, info.name)
+        ):
             continue
         wrong: list[str] = []
         refused: list[str] = []
@@ -84,7 +89,9 @@ def main(torch: Any, only: str) -> int:
             if causes:
                 shown = causes[0] if "-v" in sys.argv else " ".join(causes[0].split())[:230]
                 print(f"{info.name}: {what} in {len(causes)} of {cases} cases: {shown}", flush=True)
-    print(f"{whole} of {tried} modules scripted, saved and loaded with the same results; {read} are run by PyTorch")
+    print(
+        f"{whole} of {tried} modules scripted, saved and loaded with the same results; {read} are run by PyTorch"
+    )
     return tried - whole
 
 

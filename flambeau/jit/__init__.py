@@ -88,10 +88,10 @@ def script(
 ) -> _Any:
     """A function or a module as TorchScript: compiled from its source, in the subset of Python that TorchScript is, with what it calls.
 
-    A function becomes a ScriptFunction, a module a ScriptModule with the same parameters and buffers; a class stays as it is and is compiled
-    with each program that uses it.  What TorchScript does not have, and types that do not fit, are errors here, with the line.  A function
-    that is scripted while its module is being imported is compiled when it is first called; if it cannot be, a warning says so, and it runs
-    as Python.
+    A function becomes a ScriptFunction, a module a ScriptModule with the same parameters and buffers; a class stays as it is
+    and is compiled with each program that uses it.  What TorchScript does not have, and types that do not fit, are errors here, with the
+    line.  A function that is scripted while its module is being imported is compiled when it is first called; if it cannot be, a warning
+    says so, and it runs as Python.
 
     Args:
         obj: a function, a module or a class.
@@ -300,7 +300,9 @@ def isinstance(obj: _Any, target_type: _Any) -> bool:
     return fits(obj, target_type)
 
 
-_overload = _overload_method = _entered_overload  # PyTorch's own spellings: the signatures that a function has
+_overload = _overload_method = (
+    _entered_overload  # PyTorch's own spellings: the signatures that a function has
+)
 _script_if_tracing = script_if_tracing
 _WHERE = {
     "Error": "._host",

@@ -130,7 +130,9 @@ class Compiler:
             return lambda frame: None
         if isinstance(node, (ast.Break, ast.Continue)):
             leaves = _BREAK if isinstance(node, ast.Break) else _CONTINUE
-            return (lambda frame: leaves) if self.loops else self.refuse(node, "a word of loops outside of one")
+            return (
+                (lambda frame: leaves) if self.loops else self.refuse(node, "a word of loops outside of one")
+            )
         if isinstance(node, ast.With):
             return self.within(node)
         return self.refuse(node, f"{type(node).__name__} in a function")
@@ -205,8 +207,15 @@ class Compiler:
     def within(self, node: ast.With) -> Statement:
         """`with ops.flambeau.value_no_grad():`, and no other context."""
         call = node.items[0].context_expr
-        names = dotted(call.func) if isinstance(call, ast.Call) and not call.args and not call.keywords else None
-        if len(node.items) > 1 or node.items[0].optional_vars is not None or names is None or names[:2] != ["ops", OWN]:
+        names = (
+            dotted(call.func) if isinstance(call, ast.Call) and not call.args and not call.keywords else None
+        )
+        if (
+            len(node.items) > 1
+            or node.items[0].optional_vars is not None
+            or names is None
+            or names[:2] != ["ops", OWN]
+        ):
             return self.refuse(node, "a with of something else than whether gradients are recorded")
         context, block = CONTEXTS.get(names[-1]), self.block(node.body)
         if context is None or len(names) != 3:

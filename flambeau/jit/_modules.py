@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 class ScriptModule(Module):
     """A module whose code is TorchScript's; `jit.script`, `jit.trace` and `jit.load` make them.
 
-    A class may derive from it, and mark methods with `@script_method`: its objects are compiled when they are made, and these methods run as
-    TorchScript.
+    A class may derive from it, and mark methods with `@script_method`: its objects are compiled when they are made, and these
+    methods run as TorchScript.
 
     Raises:
         RuntimeError: a method is not of TorchScript; the message has its line
@@ -51,7 +51,9 @@ class ScriptModule(Module):
 
 def compiled_methods(module: Any) -> None:
     """Let the methods of a module that are marked by `script_method` run as TorchScript."""
-    names = [n for c in type(module).__mro__ for n, f in vars(c).items() if getattr(f, "_is_script_method", False)]
+    names = [
+        n for c in type(module).__mro__ for n, f in vars(c).items() if getattr(f, "_is_script_method", False)
+    ]
     if not names:
         return
     from ._script._scripting import script_module
@@ -244,7 +246,9 @@ class ScriptFunction:
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        raise RuntimeError(f"ScriptFunction: functions of TorchScript are made by {display.NAME}.jit.script and {display.NAME}.jit.trace")
+        raise RuntimeError(
+            f"ScriptFunction: functions of TorchScript are made by {display.NAME}.jit.script and {display.NAME}.jit.trace"
+        )
 
     @classmethod
     def _of(cls, module: RecursiveScriptModule, name: str, wrapped: Any) -> ScriptFunction:

@@ -24,7 +24,9 @@ class Function:
         self.parameters = [a.arg for a in definition.args.args]
         self._body: tuple[Callable[[list[Any]], Any], int, list[Any]] | None = None
         self._compiling = False
-        self.native: Callable[..., Any] | None = None  # the Python that computes it, of a program that was scripted here
+        self.native: Callable[..., Any] | None = (
+            None  # the Python that computes it, of a program that was scripted here
+        )
 
     def __deepcopy__(self, memo: Any) -> Function:
         return self

@@ -60,7 +60,10 @@ VALUES: dict[str, Callable[..., Any]] = {
     "value_size": Size,
     "value_future": _future,
 }
-CONTEXTS: dict[str, Callable[[], Any]] = {"value_no_grad": no_grad, "value_enable_grad": enable_grad}  # of `with`
+CONTEXTS: dict[str, Callable[[], Any]] = {
+    "value_no_grad": no_grad,
+    "value_enable_grad": enable_grad,
+}  # of `with`
 
 
 @functools.cache

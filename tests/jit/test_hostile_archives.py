@@ -181,7 +181,7 @@ SYNTAX = {
     "null": "y = x\0",
     "break_outside": "break",
     "continue_in_a_branch": "if x:\n  continue\nelse:\n  pass",
-    "with_a_call": "with open(\"/tmp/x\"):\n  pass",
+    "with_a_call": 'with open("/tmp/x"):\n  pass',
     "with_an_operation": "with torch.relu(x):\n  pass",
     "with_own": "with ops.flambeau.relu(x):\n  pass",
     "with_an_argument": "with ops.flambeau.value_no_grad(x):\n  pass",
@@ -568,7 +568,10 @@ def test_scripted_code_that_was_changed(seed):
     words = sorted(set(re.findall(r"\w+|[^\w\s]", text)))
     rng = random.Random(seed)
     for _ in range(60):
-        before, after = rng.choice(words), rng.choice([*words, "import", "lambda", "exec", "__class__", "with", "break", "open"])
+        before, after = (
+            rng.choice(words),
+            rng.choice([*words, "import", "lambda", "exec", "__class__", "with", "break", "open"]),
+        )
         at = rng.randrange(text.count(before))
         parts = text.split(before)
         changed = before.join(parts[: at + 1]) + after + before.join(parts[at + 1 :])
@@ -580,7 +583,15 @@ def test_scripted_code_that_was_changed(seed):
         try:
             if "while True" not in changed and changed.count("while") == text.count("while"):
                 net(flambeau.ones(2), 0)
-        except (RuntimeError, NotImplementedError, TypeError, ValueError, IndexError, KeyError, AttributeError):
+        except (
+            RuntimeError,
+            NotImplementedError,
+            TypeError,
+            ValueError,
+            IndexError,
+            KeyError,
+            AttributeError,
+        ):
             pass
         finally:
             Watch.thread = None

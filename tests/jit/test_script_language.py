@@ -1,4 +1,5 @@
-"""TorchScript's language, statement by statement: what `tests/data/torchscript_language.txt` says (`tools/script_language.py` asks PyTorch)."""
+"""TorchScript's language, statement by statement: what `tests/data/torchscript_language.txt` says; `tools/script_language.py` asks
+PyTorch."""
 
 from __future__ import annotations
 
@@ -14,7 +15,11 @@ import flambeau
 from flambeau import jit
 
 PROGRAMS = programs()
-_OUTSIDE = ("named_tuple_argument", "enumeration", "enumeration_parts")  # archives know their classes by themselves
+_OUTSIDE = (
+    "named_tuple_argument",
+    "enumeration",
+    "enumeration_parts",
+)  # archives know their classes by themselves
 
 
 def same(a: Any, b: Any) -> bool:
@@ -54,7 +59,9 @@ def test_the_language(program, tmp_path, capsys):
     ids=[p.name for p in PROGRAMS if p.accepted and p.name not in (*_OUTSIDE, "ignored")],
 )
 def test_what_is_saved_and_loaded_computes_the_same(program, tmp_path, capsys):
-    found = outcome(program, flambeau, tmp_path, lambda scripted: jit.load(io.BytesIO(scripted.save_to_buffer())))
+    found = outcome(
+        program, flambeau, tmp_path, lambda scripted: jit.load(io.BytesIO(scripted.save_to_buffer()))
+    )
     assert same(found.result, _OTHERWISE.get(program.name, found.wanted)), (found.result, found.wanted)
 
 

@@ -9,7 +9,7 @@ import sys
 import textwrap
 import warnings
 from enum import Enum
-from typing import Dict, Final, List, NamedTuple, Optional, Tuple  # noqa: UP035  as programs write them
+from typing import Final, NamedTuple  # noqa: UP035  as programs write them
 
 import pytest
 
@@ -88,8 +88,8 @@ class Loops(nn.Module):
         self.named = nn.ModuleDict({"relu": nn.ReLU(), "gelu": nn.GELU()})
         self.scales = nn.ParameterList([nn.Parameter(flambeau.full((1,), float(k))) for k in (2, 3)])
 
-    def forward(self, x: Tensor) -> Tuple[Tensor, List[Tensor]]:
-        seen: List[Tensor] = []
+    def forward(self, x: Tensor) -> tuple[Tensor, list[Tensor]]:
+        seen: list[Tensor] = []
         for k, part in enumerate(self.parts):
             x = part(x) + k
             seen.append(x)
@@ -107,14 +107,16 @@ class Loops(nn.Module):
 
 def test_lists_and_dictionaries_of_modules_are_unrolled():
     scripted = check(Loops(), flambeau.randn(3, 2))
-    assert "for " not in scripted.code and "if" not in scripted.code and scripted.code.count(".forward(") == 10
+    assert (
+        "for " not in scripted.code and "if" not in scripted.code and scripted.code.count(".forward(") == 10
+    )
 
 
 class Attributes(nn.Module):
     half: Final[float] = 0.5
     ratio: float
-    names: Dict[str, int]
-    maybe: Optional[Tensor]
+    names: dict[str, int]
+    maybe: Tensor | None
 
     def __init__(self):
         super().__init__()
@@ -127,7 +129,7 @@ class Attributes(nn.Module):
         self.pair = (3, "a")
         self.nothing = None
         self.maybe = None
-        self.typed = jit.Attribute({}, Dict[str, Tensor])
+        self.typed = jit.Attribute({}, dict[str, Tensor])
 
     def forward(self, x: Tensor) -> Tensor:
         self.steps += 1
@@ -243,7 +245,7 @@ def test_methods_of_base_classes():
 
 class Pair(NamedTuple):
     left: Tensor
-    right: Optional[int]
+    right: int | None
 
 
 class Colour(Enum):
@@ -265,7 +267,7 @@ class Classes(nn.Module):
         super().__init__()
         self.colour = Colour.BLUE
 
-    def forward(self, x: Tensor) -> Tuple[Pair, int]:
+    def forward(self, x: Tensor) -> tuple[Pair, int]:
         plain = Plain(2)
         plain.add(3)
         pair = Pair(x * 2, 3)
@@ -282,7 +284,7 @@ def test_classes_enumerations_and_named_tuples():
 
 def test_objects_of_classes_as_arguments():
     @jit.script
-    def f(plain: Plain, colours: List[Colour], pair: Pair) -> Tuple[int, Colour, Pair]:
+    def f(plain: Plain, colours: list[Colour], pair: Pair) -> tuple[int, Colour, Pair]:
         return plain.add(len(colours)), colours[0], Pair(pair.left * 2, plain.n)
 
     found = f(Plain(3), [Colour.RED, Colour.BLUE], Pair(flambeau.ones(1), None))
@@ -293,7 +295,7 @@ def test_objects_of_classes_as_arguments():
 
 def test_arguments_are_checked():
     @jit.script
-    def f(x, n: int = 2, names: List[str] = [], p: float = 1.0) -> Tensor:  # noqa: B006
+    def f(x, n: int = 2, names: list[str] = [], p: float = 1.0) -> Tensor:  # noqa: B006
         return x * n + len(names) + p
 
     x = flambeau.ones(2)
@@ -473,7 +475,7 @@ def test_overloads():
     def pick(x):  # noqa: F811
         return x
 
-    def f(n: int) -> Tuple[int, str]:
+    def f(n: int) -> tuple[int, str]:
         return pick(n), pick("a")
 
     assert jit.script(f)(3) == (3, "a")
@@ -540,7 +542,11 @@ def test_freeze():
     for program in (frozen, kept(frozen)):
         agree(program(x), wanted)
         assert list(program.parameters()) == [] and [n for n, _ in program.named_buffers()] == ["seen"]
-    assert "training" not in frozen.code and "self.scale" not in frozen.code and "CONSTANTS.c0" in frozen.layer.code
+    assert (
+        "training" not in frozen.code
+        and "self.scale" not in frozen.code
+        and "CONSTANTS.c0" in frozen.layer.code
+    )
     assert jit.freeze(jit.script(net), ["size", "scale"]).size() == 3
     assert list(jit.optimize_for_inference(jit.script(Gate())).parameters()) == []
     with pytest.raises(RuntimeError, match="only implemented for modules in eval mode"):
@@ -569,16 +575,17 @@ def test_errors_at_run_time_name_the_line():
     @jit.script
     def f(x, n: int):
         if n < 0:
-            raise ValueError("n is {}".format(n))
+            raise ValueError(f"n is {n}")
         return x @ x
 
     with pytest.raises(jit.Error, match="ValueError: n is -1"):
         f(flambeau.ones(2, 2), -1)
     with pytest.raises(RuntimeError) as raised:
         f(flambeau.ones(2, 3), 1)
-    assert any(
-        entry.path == __file__ or str(entry.path) == __file__ for entry in raised.traceback
-    ) and raised.traceback[-1].lineno >= f.__wrapped__.__code__.co_firstlineno
+    assert (
+        any(entry.path == __file__ or str(entry.path) == __file__ for entry in raised.traceback)
+        and raised.traceback[-1].lineno >= f.__wrapped__.__code__.co_firstlineno
+    )
 
 
 @pytest.mark.parametrize("wrong", [3, [1], "a", None, len])
@@ -618,7 +625,11 @@ def test_scripts_of_scripts():
 def run(tmp_path, module: str, program: str) -> str:
     (tmp_path / "library_of_scripts.py").write_text(textwrap.dedent(module))
     done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, cwd=tmp_path, check=False
+        [sys.executable, "-c", textwrap.dedent(program)],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout

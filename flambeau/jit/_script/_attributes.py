@@ -95,7 +95,9 @@ class Attributes(Lines):
         found = getattr(owner.value, name, MISSING)
         if found is MISSING:
             kind = "module" if isinstance(owner.value, types.ModuleType) else type(owner.value).__name__
-            return self.refuse(f"{kind} '{getattr(owner.value, '__name__', owner.name)}' has no attribute '{name}'", node)
+            return self.refuse(
+                f"{kind} '{getattr(owner.value, '__name__', owner.name)}' has no attribute '{name}'", node
+            )
         if isinstance(owner.value, type) and isinstance(found, enum.Enum):
             return self.unit.enum_member(found, self, node)
         return self.of_python(found, node, name, is_constant=True)
@@ -127,7 +129,11 @@ class Attributes(Lines):
                 return Simple(f"({owner.text}).{name}", f"{owner.py}[{k}]", t.inner[k])
             return self.item_of(owner, k)
         elif t == DEVICE and name in ("type", "index"):
-            return Simple(f"ops.prim.{name}({owner.text})", f"{owner.py}.{name}", STR if name == "type" else Optional(INT))
+            return Simple(
+                f"ops.prim.{name}({owner.text})",
+                f"{owner.py}.{name}",
+                STR if name == "type" else Optional(INT),
+            )
         elif t.kind == "Future" and name in ("wait", "done", "value"):
             return Method(owner, name)
         elif t.kind in METHODS and name in METHODS[t.kind] and (name in schemas() or name == "format"):
@@ -136,7 +142,9 @@ class Attributes(Lines):
 
     def tensor_attribute(self, owner: Simple, name: str, node: ast.AST) -> Value:
         if name == "shape":
-            return Simple(f"torch.size({owner.text})", f"list({owner.py}.shape)", List(INT), shape=f"{owner.py}.shape")
+            return Simple(
+                f"torch.size({owner.text})", f"list({owner.py}.shape)", List(INT), shape=f"{owner.py}.shape"
+            )
         if name in _OF_TENSORS:
             text, py, t = _OF_TENSORS[name]
             return Simple(text.format(owner.text), py.format(owner.py), t, small=t == INT)
@@ -157,7 +165,9 @@ class Attributes(Lines):
         found = getattr(kind.python, name, MISSING)
         if found is not MISSING and not callable(found):
             return self.of_python(found, node, name, is_constant=True)
-        return self.refuse(f"Tried to access nonexistent attribute or method '{name}' of type '{owner.type}'", node)
+        return self.refuse(
+            f"Tried to access nonexistent attribute or method '{name}' of type '{owner.type}'", node
+        )
 
     # --- items ------------------------------
     def subscript(self, node: ast.Subscript) -> Value:
@@ -186,7 +196,9 @@ class Attributes(Lines):
         fitted = fit(index, wanted, {}, None, True)
         if fitted is None:
             what = "a key" if kind == "Dict" else "an index"
-            return self.refuse(f"{what} of a {owner.type} is a {wanted}, got a value of type {index.type}", node)
+            return self.refuse(
+                f"{what} of a {owner.type} is a {wanted}, got a value of type {index.type}", node
+            )
         index = fitted
         t = STR if kind == "str" else owner.type.inner[-1]
         return Simple(f"({owner.text})[{index.text}]" if not owner.stable else f"{owner.text}[{index.text}]",
@@ -205,7 +217,8 @@ class Attributes(Lines):
         assert isinstance(owner, Several)
         if isinstance(node.slice, ast.Slice):
             start, stop, step = (
-                None if part is None else self.fixed(part, node) for part in (node.slice.lower, node.slice.upper, node.slice.step)
+                None if part is None else self.fixed(part, node)
+                for part in (node.slice.lower, node.slice.upper, node.slice.step)
             )
             return Several(owner.items[start:stop:step], None, owner.what)
         key = self.fixed(node.slice, node)
@@ -222,7 +235,8 @@ class Attributes(Lines):
         found = self.simple(node)
         if not found.is_constant:
             return self.refuse(
-                "Unable to extract a known value: the index of a list of modules or of a tuple must be a literal, such as `self.layers[0]`; or use a "
+                "Unable to extract a known value: the index of a list of modules or of a tuple must be a literal, such as "
+                "`self.layers[0]`; or use a "
                 "loop over it (enumerate)",
                 at,
             )
@@ -269,7 +283,9 @@ class Attributes(Lines):
         stepping = "1" if step.type == NONE else step.text
         shown = ":".join("" if v.type == NONE else v.py for v in limits)
         return Simple(
-            f"torch.slice({found.text}, {start.text}, {stop.text}, {stepping})", f"{found.py}[{shown}]", owner.type
+            f"torch.slice({found.text}, {start.text}, {stop.text}, {stepping})",
+            f"{found.py}[{shown}]",
+            owner.type,
         )
 
     # --- items of tensors ------------------------------
@@ -309,7 +325,11 @@ class Attributes(Lines):
         for kind, _ in parts:
             if kind == "slice":
                 three = [next(given) for _ in range(3)]
-                shown.append("slice(" + ", ".join(v.py for v in three) + ")" if any(v.type != NONE for v in three) else ":")
+                shown.append(
+                    "slice(" + ", ".join(v.py for v in three) + ")"
+                    if any(v.type != NONE for v in three)
+                    else ":"
+                )
             else:
                 shown.append("..." if kind == "..." else next(given).py)
         return ", ".join(shown)
@@ -321,7 +341,10 @@ class Attributes(Lines):
             if kind == "...":
                 rest = sum(self._consumes(p, v) for p, v in self._paired(parts[k + 1 :], values))
                 if any(t is not None for t in looked) and any(v.type == TENSOR for v in values):
-                    return self.refuse("an ellipsis between tensors in an index is not compiled: write the dimensions out", part)
+                    return self.refuse(
+                        "an ellipsis between tensors in an index is not compiled: write the dimensions out",
+                        part,
+                    )
                 dim = -rest if rest else dim
                 if not rest:
                     break
@@ -352,7 +375,8 @@ class Attributes(Lines):
                 dim += 1
             else:
                 return self.refuse(
-                    f"Unsupported operation: indexing tensor with unsupported index type '{plain}'. Only ints, slices, lists and tensors are supported",
+                    f"Unsupported operation: indexing tensor with unsupported index type '{plain}'. Only ints, slices, lists and "
+                    "tensors are supported",
                     part,
                 )
         while looked and looked[-1] is None:
@@ -360,7 +384,9 @@ class Attributes(Lines):
         if not looked:
             return text, ""
         if any(kind == "..." for kind, _ in parts):
-            return self.refuse("an ellipsis beside tensors in an index is not compiled: write the dimensions out", node)
+            return self.refuse(
+                "an ellipsis beside tensors in an index is not compiled: write the dimensions out", node
+            )
         items = ", ".join("None" if t is None else t for t in looked)
         return text, f"annotate(List[Optional[Tensor]], [{items}])"
 

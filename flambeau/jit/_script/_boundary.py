@@ -37,10 +37,18 @@ def either(first: Callable[..., Any], second: Callable[..., Any]) -> Callable[..
 def tolist(x: Tensor, depth: int, kind: type) -> Any:
     """`x.tolist()` of a declared type; RuntimeError where it is of another one."""
     if x.dim() != depth:
-        raise RuntimeError(f"Output annotation list dimension and runtime tensor dimension must match for tolist(): {depth} and {x.dim()}")
-    fits = {int: not (x.is_floating_point() or x.is_complex()), float: x.is_floating_point(), bool: x.dtype.name == "bool"}
+        raise RuntimeError(
+            f"Output annotation list dimension and runtime tensor dimension must match for tolist(): {depth} and {x.dim()}"
+        )
+    fits = {
+        int: not (x.is_floating_point() or x.is_complex()),
+        float: x.is_floating_point(),
+        bool: x.dtype.name == "bool",
+    }
     if not fits[kind]:
-        raise RuntimeError(f"Output annotation element type and runtime tensor element type must match for tolist(): {kind.__name__}, {x.dtype}")
+        raise RuntimeError(
+            f"Output annotation element type and runtime tensor element type must match for tolist(): {kind.__name__}, {x.dtype}"
+        )
     return x.tolist()
 
 
@@ -48,7 +56,9 @@ def original_of(module: Any) -> Any:
     """The module of Python that a scripted one was made of, for its methods that are left to Python."""
     found = module.__dict__.get("_original")
     if found is None:
-        raise RuntimeError("a method that is left to Python needs the module that was scripted, which archives do not hold")
+        raise RuntimeError(
+            "a method that is left to Python needs the module that was scripted, which archives do not hold"
+        )
     return found
 
 
@@ -238,7 +248,9 @@ class Boundary:
         )
 
 
-def public(entry: Any, function: Callable[..., Any], boundary: Boundary, is_method: bool) -> Callable[..., Any]:
+def public(
+    entry: Any, function: Callable[..., Any], boundary: Boundary, is_method: bool
+) -> Callable[..., Any]:
     """What Python calls: it looks at the arguments, and turns the result into Python's."""
     parameters = entry.parameters
     names = [p.name for p in parameters]
@@ -263,11 +275,15 @@ def public(entry: Any, function: Callable[..., Any], boundary: Boundary, is_meth
             elif p.defaulted:
                 found.append(p.default)
             else:
-                raise RuntimeError(f"{shown}() is missing value for argument '{p.name}'. Declaration: {entry.declaration(shown)}")
+                raise RuntimeError(
+                    f"{shown}() is missing value for argument '{p.name}'. Declaration: {entry.declaration(shown)}"
+                )
         for name in left:
             if name in names:
                 raise RuntimeError(f"{shown}() got multiple values for argument '{name}'")
-            raise RuntimeError(f"Unknown keyword argument '{name}' for operator '{shown}'. Schema: {entry.declaration(shown)}")
+            raise RuntimeError(
+                f"Unknown keyword argument '{name}' for operator '{shown}'. Schema: {entry.declaration(shown)}"
+            )
         return found
 
     def call(*args: Any, **kwargs: Any) -> Any:

@@ -6,38 +6,24 @@ import ast
 import builtins
 import inspect
 import math
-import typing
-import warnings
+from collections.abc import Sequence
 from typing import Any
 
 from ...core.call.operation import Op, behind
 from ...nn.modules.module import Module
-from .._text import number_text
-from ._attributes import Attributes
 from ._hosts import schemas
+from ._making import Making
 from ._marks import mark_of
-from ._operators import _described, aten_call, fit, host_call, matched, op_text, own_text
+from ._operators import _described, aten_call, host_call, matched, op_text, own_text
 from ._source import MISSING
 from ._types import (
-    ANY,
-    BOOL,
-    COMPLEX,
-    DEVICE,
-    FLOAT,
     INT,
-    NONE,
-    NUMBER,
-    STR,
     TENSOR,
     List,
     NoType,
     Type,
-    Union,
-    is_subtype,
-    members_of,
-    unified,
 )
-from ._values import NONE_VALUE, Host, Iteration, Method, ModuleRef, Several, Simple, Super, Value
+from ._values import Host, Iteration, Method, ModuleRef, Several, Simple, Super, Value
 
 _LOOPED = (range, zip, enumerate, reversed)
 _AS_HOSTS = (
@@ -45,11 +31,13 @@ _AS_HOSTS = (
 )  # fmt: skip
 _LOOKS = ("numpy", "tolist")  # what gives no tensors
 _PLAIN_KINDS = {list: "List", tuple: "Tuple", dict: "Dict"}
-_REFUSED_CALLS = ("eval", "exec", "open", "input", "globals", "locals", "vars", "type", "map", "filter", "iter", "next", "set", "frozenset",
-                  "setattr", "delattr", "dir", "callable", "issubclass", "bytes", "memoryview", "object", "slice", "repr", "compile")  # fmt: skip
+_REFUSED_CALLS = (
+    "eval exec open input globals locals vars type map filter iter next set frozenset setattr delattr dir callable issubclass bytes "
+    "memoryview object slice repr compile"
+).split()
 
 
-class Calls(Attributes):
+class Calls(Making):
     """The part of a function's compiler that reads calls."""
 
     condition: Any
@@ -59,7 +47,9 @@ class Calls(Attributes):
     loop_over: Any
 
     # --- arguments ------------------------------
-    def arguments(self, node: ast.Call, hints: list[Type | None] = []) -> tuple[list[Value], dict[str, Value]]:  # noqa: B006
+    def arguments(
+        self, node: ast.Call, hints: Sequence[Type | None] = ()
+    ) -> tuple[list[Value], dict[str, Value]]:
         """What a call is given, by position and by name."""
         makers: list[Any] = []
         spread: list[int] = []
@@ -68,7 +58,8 @@ class Calls(Attributes):
                 spread.append(k)
                 makers.append(lambda e=part.value: self.expression(e))
             else:
-                makers.append(lambda e=part, h=(hints[k] if k < len(hints) else None): self.expression(e, h))
+                hint = hints[k] if k < len(hints) else None
+                makers.append(lambda e=part, h=hint: self.expression(e, h))
         for keyword in node.keywords:
             if keyword.arg is None:
                 self.code.not_supported("keyword-arg expansion is not supported", node)
@@ -92,9 +83,13 @@ class Calls(Attributes):
             return [self.item_of(held, k) for k in range(len(found.type.inner))]
         return self.refuse("cannot statically infer the expected size of a list in this context", node)
 
-    def all_simple(self, args: list[Value], kwargs: dict[str, Value], node: ast.AST) -> tuple[list[Simple], dict[str, Simple]]:
+    def all_simple(
+        self, args: list[Value], kwargs: dict[str, Value], node: ast.AST
+    ) -> tuple[list[Simple], dict[str, Simple]]:
         """Arguments as values with types."""
-        return [self.as_simple(a, node) for a in args], {k: self.as_simple(v, node) for k, v in kwargs.items()}
+        return [self.as_simple(a, node) for a in args], {
+            k: self.as_simple(v, node) for k, v in kwargs.items()
+        }
 
     # --- calls ------------------------------
     def call(self, node: ast.Call, hint: Type | None = None) -> Value:
@@ -154,15 +149,21 @@ class Calls(Attributes):
             name = "wait"
         return self.of_hosts(name, [owner, *given], named, node)
 
-    def object_method(self, owner: Simple, name: str, args: list[Simple], kwargs: dict[str, Simple], node: ast.AST) -> Simple:
+    def object_method(
+        self, owner: Simple, name: str, args: list[Simple], kwargs: dict[str, Simple], node: ast.AST
+    ) -> Simple:
         if owner.type.kind == "interface":
             entry = self.unit.interfaces[owner.type.name][name]
             given, text = self.matched_call(entry, args, kwargs, node, f"{owner.type}.{name}")
             call = ", ".join([repr(name), *(v.py for v in given)])
-            return Simple(f"({owner.text}).{name}({text})", f"_g_interface({owner.py}, {call})", entry.returns)
+            return Simple(
+                f"({owner.text}).{name}({text})", f"_g_interface({owner.py}, {call})", entry.returns
+            )
         kind = self.unit.class_of(owner.type)
         if not kind.has(name):
-            return self.refuse(f"Tried to access nonexistent attribute or method '{name}' of type '{owner.type}'", node)
+            return self.refuse(
+                f"Tried to access nonexistent attribute or method '{name}' of type '{owner.type}'", node
+            )
         entry = kind.method(name, self, node)
         given, text = self.matched_call(entry, args, kwargs, node, name)
         py = ", ".join(v.py for v in (owner, *given))
@@ -182,8 +183,15 @@ class Calls(Attributes):
             whole = []
             for k, p in enumerate(entry.parameters):
                 value = placed[k] if k < len(placed) else named.get(p.name)
-                whole.append(value if value is not None else Simple("", self.unit.bind(p.default, p.name), p.type))
-            text = "".join([*(v.text + ", " for v in placed), *(f"{self.code_name(entry, k)}={v.text}, " for k, v in named.items())])
+                whole.append(
+                    value if value is not None else Simple("", self.unit.bind(p.default, p.name), p.type)
+                )
+            text = "".join(
+                [
+                    *(v.text + ", " for v in placed),
+                    *(f"{self.code_name(entry, k)}={v.text}, " for k, v in named.items()),
+                ]
+            )
             return whole, text
         return self.refuse(f"{entry.declaration(shown)}:\n{why}", node)
 
@@ -199,7 +207,10 @@ class Calls(Attributes):
         if isinstance(found, list):
             return self.refuse(_described(found) if found else f"Unknown builtin op: aten::{name}", node)
         schema, call = found
-        whole = [call.args[k] if k < len(call.args) else call.kwargs.get(p.name) for k, p in enumerate(schema.parameters)]
+        whole = [
+            call.args[k] if k < len(call.args) else call.kwargs.get(p.name)
+            for k, p in enumerate(schema.parameters)
+        ]
         used = [v if v is not None else self.literal(p.default) for v, p in zip(whole, schema.parameters)]
         given = [v.text for v in call.args] + [f"{k}={v.text}" for k, v in call.kwargs.items()]
         text = f"torch.{name}({', '.join(given)})"
@@ -224,15 +235,25 @@ class Calls(Attributes):
         given = [v.text for v in found.args] + [f"{k}={v.text}" for k, v in found.kwargs.items()]
         return Simple(f"torch.{found.name}({', '.join(given)})", "", found.result)
 
-    def operation(self, op: Op, public: str, py: str, args: list[Simple], kwargs: dict[str, Simple], node: ast.AST) -> Simple:
+    def operation(
+        self, op: Op, public: str, py: str, args: list[Simple], kwargs: dict[str, Simple], node: ast.AST
+    ) -> Simple:
         """A call of an operation of this library: in ATen's words, else in our own."""
-        given = ", ".join([(v.shape or v.py) for v in args] + [f"{k}={v.shape or v.py}" for k, v in kwargs.items()])
+        given = ", ".join(
+            [(v.shape or v.py) for v in args] + [f"{k}={v.shape or v.py}" for k, v in kwargs.items()]
+        )
         python = f"{py}({given})"
         found = aten_call(public, args, kwargs) if public else []
         if not isinstance(found, list):
-            text = ", ".join([v.text for v in found.args] + [f"{k}={v.text}" for k, v in found.kwargs.items()])
+            text = ", ".join(
+                [v.text for v in found.args] + [f"{k}={v.text}" for k, v in found.kwargs.items()]
+            )
             t = found.result
-            if any(a is not b for a, b in zip(args, found.args)) and len(found.args) == len(args) and not kwargs:
+            if (
+                any(a is not b for a, b in zip(args, found.args))
+                and len(found.args) == len(args)
+                and not kwargs
+            ):
                 python = f"{py}({', '.join(v.shape or v.py for v in found.args)})"
             return Simple(f"torch.{found.name}({text})", self.as_list(python, t), t)
         other = op_text(op, args, kwargs)
@@ -251,14 +272,23 @@ class Calls(Attributes):
         """Results that are lists in a program and tuples in Python."""
         return f"list({python})" if t.kind == "List" else python
 
-    def tensor_method(self, owner: Simple, name: str, args: list[Simple], kwargs: dict[str, Simple], node: ast.AST) -> Simple:
+    def tensor_method(
+        self, owner: Simple, name: str, args: list[Simple], kwargs: dict[str, Simple], node: ast.AST
+    ) -> Simple:
         if name == "tolist":
-            return self.refuse("Expected type hint for result of tolist(): write `x: List[int] = t.tolist()`", node)
+            return self.refuse(
+                "Expected type hint for result of tolist(): write `x: List[int] = t.tolist()`", node
+            )
         if name in schemas():
             found = host_call(name, [owner, *args], kwargs)
             if not isinstance(found, list) and found[0].parameters[0].type == TENSOR:
                 if name == "size" and not args and not kwargs:
-                    return Simple(f"torch.size({owner.text})", f"list({owner.py}.shape)", List(INT), shape=f"{owner.py}.shape")
+                    return Simple(
+                        f"torch.size({owner.text})",
+                        f"list({owner.py}.shape)",
+                        List(INT),
+                        shape=f"{owner.py}.shape",
+                    )
                 return self.of_hosts(name, [owner, *args], kwargs, node)
         from ..._tensor import Tensor
 
@@ -267,7 +297,9 @@ class Calls(Attributes):
             found = self.operation(op, name, "", [owner, *args], kwargs, node)
         else:
             found = self.aten(name, [owner, *args], kwargs, node)
-        shown = ", ".join([v.shape or v.py for v in args] + [f"{k}={v.shape or v.py}" for k, v in kwargs.items()])
+        shown = ", ".join(
+            [v.shape or v.py for v in args] + [f"{k}={v.shape or v.py}" for k, v in kwargs.items()]
+        )
         return Simple(found.text, self.as_list(f"{owner.py}.{name}({shown})", found.type), found.type)
 
     # --- functions of Python ------------------------------
@@ -291,7 +323,10 @@ class Calls(Attributes):
         if isinstance(f, type):
             return self.construct(f, node)
         if getattr(builtins, getattr(f, "__name__", ""), None) is f and f.__name__ in _REFUSED_CALLS:
-            return self.refuse(f"Python builtin <built-in function {f.__name__}> is currently not supported in Torchscript", node)
+            return self.refuse(
+                f"Python builtin <built-in function {f.__name__}> is currently not supported in Torchscript",
+                node,
+            )
         return self.function_call(f, node)
 
     @staticmethod
@@ -302,7 +337,9 @@ class Calls(Attributes):
             return str(getattr(f, "__name__", ""))
         flat = next((p for p in entry.places if "." not in p), "")
         method = next((p.partition(".")[2] for p in entry.places if p.startswith("Tensor.")), "")
-        room = next((p.replace(".", "_") for p in entry.places if p.startswith(("linalg.", "fft.", "special."))), "")
+        room = next(
+            (p.replace(".", "_") for p in entry.places if p.startswith(("linalg.", "fft.", "special."))), ""
+        )
         return flat or method or room
 
     def python_builtin(self, name: str, args: list[Value], kwargs: dict[str, Value], node: ast.AST) -> Simple:
@@ -322,7 +359,11 @@ class Calls(Attributes):
             return self.literal(len(given[0].type.inner))
         if name in ("sum", "all", "any", "abs", "round") and given[0].type == TENSOR:
             found = self.aten(name, given, named, node)
-            return Simple(found.text, f"{name}({given[0].py})" if name == "abs" else f"{given[0].py}.{name}()", found.type)
+            return Simple(
+                found.text,
+                f"{name}({given[0].py})" if name == "abs" else f"{given[0].py}.{name}()",
+                found.type,
+            )
         if name == "abs":
             found = self.of_hosts(name, given, named, node)
             return Simple(f"ops.prim.abs({given[0].text})", found.py, found.type)
@@ -331,14 +372,19 @@ class Calls(Attributes):
     def function_call(self, f: Any, node: ast.Call) -> Value:
         """A call of a function of Python: compiled, too, unless it is marked."""
         if isinstance(f, Module):
-            return self.refuse("a module that is no attribute of the compiled one cannot be called: make it an attribute", node)
+            return self.refuse(
+                "a module that is no attribute of the compiled one cannot be called: make it an attribute",
+                node,
+            )
         mark = mark_of(f)
         if mark is not None:
             return self.marked_call(f, mark, node)
         inner = getattr(f, "__wrapped__", None) if self.unit.is_script_function(f) else None
         f = inner if inner is not None else f
         if inspect.ismethod(f) and isinstance(f.__self__, type):
-            return self.refuse("class methods of Python are not compiled: use a function or a static method", node)
+            return self.refuse(
+                "class methods of Python are not compiled: use a function or a static method", node
+            )
         if not inspect.isfunction(f):
             shown = getattr(f, "__qualname__", None) or repr(f)
             return self.refuse(f"Python builtin {shown} is currently not supported in Torchscript", node)
@@ -349,7 +395,9 @@ class Calls(Attributes):
         entry = self.unit.function(f, self, node)
         return self.entry_call(entry, args, kwargs, node)
 
-    def overloaded(self, f: Any, overloads: list[Any], args: list[Value], kwargs: dict[str, Value], node: ast.AST) -> Simple:
+    def overloaded(
+        self, f: Any, overloads: list[Any], args: list[Value], kwargs: dict[str, Value], node: ast.AST
+    ) -> Simple:
         """A call of a function with several signatures: the first that takes the arguments."""
         given, named = self.all_simple(args, kwargs, node)
         for k, signature in enumerate(overloads):
@@ -380,7 +428,9 @@ class Calls(Attributes):
         return Simple(f"ops.python.{entry.shown}({text})", py, entry.returns)
 
     # --- modules ------------------------------
-    def module_call(self, owner: ModuleRef, name: str, args: list[Value], kwargs: dict[str, Value], node: ast.AST) -> Value:
+    def module_call(
+        self, owner: ModuleRef, name: str, args: list[Value], kwargs: dict[str, Value], node: ast.AST
+    ) -> Value:
         """A call of a method of a module."""
         special = owner.kind.items(owner) if name in ("items", "keys", "values") else None
         if special is not None and special.keys is not None:
@@ -403,7 +453,14 @@ class Calls(Attributes):
         return Simple(f"{text_owner}.{entry.method_name}({text})", f"{entry.py}({py})", entry.returns)
 
     def marked_method(
-        self, owner: ModuleRef, function: Any, name: str, mark: str, args: list[Value], kwargs: dict[str, Value], node: ast.AST
+        self,
+        owner: ModuleRef,
+        function: Any,
+        name: str,
+        mark: str,
+        args: list[Value],
+        kwargs: dict[str, Value],
+        node: ast.AST,
     ) -> Simple:
         entry = self.unit.declared(function, self, node, is_method=True)
         given, named = self.all_simple(args, kwargs, node)
@@ -417,128 +474,20 @@ class Calls(Attributes):
         py = f"{function}({', '.join([f'_g_original({owner.py})', *(v.py for v in whole)])})"
         return Simple(f"ops.python.{name}({text})", py, entry.returns)
 
-    def super_call(self, owner: Super, name: str, args: list[Value], kwargs: dict[str, Value], node: ast.AST) -> Value:
+    def super_call(
+        self, owner: Super, name: str, args: list[Value], kwargs: dict[str, Value], node: ast.AST
+    ) -> Value:
         kind = owner.owner.kind
         entry = kind.super_method(owner.after, name, self, node)
         if entry is None:
             return self.refuse(f"super() has no method '{name}'", node)
         given, named = self.all_simple(args, kwargs, node)
         whole, text = self.matched_call(entry, given, named, node, name)
-        return Simple(f"self.{entry.method_name}({text})", f"{entry.py}({', '.join(['self', *(v.py for v in whole)])})", entry.returns)
-
-    # --- classes ------------------------------
-    def construct(self, f: type, node: ast.Call) -> Value:
-        """`int(x)`, `list(x)`, `Foo(x)`."""
-        if f in (int, float, bool, complex, str):
-            return self.number_of(f, node)
-        if f is list:
-            return self.list_call(node)
-        if f is tuple:
-            return self.tuple_call(node)
-        if f is dict:
-            if not node.args and not node.keywords:
-                return Simple("annotate(Dict[str, Tensor], {})", "{}", Type("Dict", (STR, TENSOR)))
-            args, _ = self.all_simple(*self.arguments(node), node)
-            return self.of_hosts("dict", args, {}, node)
-        if issubclass(f, BaseException):
-            return self.refuse("an exception is made where it is raised: `raise ValueError(...)`", node)
-        if getattr(builtins, f.__name__, None) is f:
-            return self.refuse(f"Python builtin <class '{f.__name__}'> is currently not supported in Torchscript", node)
-        made = self.unit.type_of_class(f, self, node)
-        args, kwargs = self.all_simple(*self.arguments(node), node)
-        if made is None:
-            return self.refuse(f"{f.__qualname__} is no class that is compiled", node)
-        if made.kind == "Tuple":
-            return self.named_tuple(made, f, args, kwargs, node)
-        if made.kind == "enum":
-            return Simple(f"{made.name}({args[0].text})", f"_g_construct({self.unit.bind_class(made)}, [{args[0].py}], {{}})", made)
-        kind = self.unit.class_of(made)
-        entry = kind.method("__init__", self, node)
-        whole, text = self.matched_call(entry, args, kwargs, node, f.__name__)
-        name = self.fresh()
-        self.add(f"{name} = {made.name}.__new__({made.name})", f"{name} = _g_object({self.unit.bind_class(made)})")
-        self.add(f"{self.fresh()} = ({name}).__init__({text})", f"{entry.py}({', '.join([name, *(v.py for v in whole)])})")
-        return Simple(name, name, made, stable=True)
-
-    def named_tuple(self, made: Type, f: type, args: list[Simple], kwargs: dict[str, Simple], node: ast.AST) -> Simple:
-        entry = self.unit.named_tuples[made.name]
-        whole, _ = self.matched_call(entry, args, kwargs, node, f.__name__)
-        used = [v if v.text else self.unit.constant(p.default) or self.literal(p.default) for v, p in zip(whole, entry.parameters)]
-        text = ", ".join(v.text for v in used)
-        return Simple(f"{made.name}({text})", f"{self.unit.bind_class(made)}({', '.join(v.py for v in used)})", made)
-
-    def number_of(self, f: type, node: ast.Call) -> Value:
-        if not node.args:
-            return self.literal(f())
-        args, kwargs = self.all_simple(*self.arguments(node), node)
-        value, name = args[0], f.__name__
-        if kwargs or len(args) > (2 if f is complex else 1):
-            return self.refuse(f"{name}() takes one value", node)
-        t = {int: INT, float: FLOAT, bool: BOOL, complex: COMPLEX, str: STR}[f]
-        if f is str:
-            return Simple(f"str({value.text})", f"shown({value.py})", STR)
-        if f is bool:
-            return self.as_bool(value, node)
-        if f is complex:
-            text, py = (", ".join(getattr(v, part) for v in args) for part in ("text", "py"))
-            return Simple(f"complex({text})", f"complex({py})", COMPLEX)
-        if value.type == t:
-            return value
-        if value.is_constant and type(value.constant) in (int, float, bool):
-            return self.literal(f(value.constant))
-        if value.type not in (TENSOR, INT, FLOAT, BOOL, STR, NUMBER):
-            return self.refuse(f"Could not cast value of type {value.type} to {name}", node)
-        py = f"number({name}, {value.py})" if value.type in (TENSOR, STR) or f is int else f"{name}({value.py})"
-        return Simple(f"{name}({value.text})", py, t)
-
-    as_bool: Any
-    fixed: Any
-
-    def list_call(self, node: ast.Call) -> Value:
-        if not node.args:
-            return Simple("annotate(List[Tensor], [])", "[]", List(TENSOR), items=[])
-        value = self.expression(node.args[0])
-        if isinstance(value, Several):
-            return self.list_of([self.as_simple(v, node) for v in value.items], None, node)
-        if isinstance(value, Iteration):
-            return self.listed(value, node)
-        found = self.as_simple(value, node)
-        if found.type.kind == "Tuple":
-            held = found if found.items is not None else self.held(found)
-            return self.list_of([self.item_of(held, k) for k in range(len(found.type.inner))], None, node)
-        if found.type.kind == "Dict":
-            return self.of_hosts("keys", [found], {}, node)
-        if found.type == TENSOR:
-            return Simple(f"torch.unbind({found.text}, 0)", f"list({found.py})", List(TENSOR))
-        return self.of_hosts("list", [found], {}, node)
-
-    def listed(self, value: Iteration, node: ast.AST) -> Simple:
-        """`list(range(n))`: what a loop goes over, as a list."""
-        made, result = self.fresh(), list[Type]()
-        target = ast.copy_location(ast.Name("item of a list", ast.Store()), node)
-
-        def body() -> None:
-            found = self.look_up("item of a list")
-            item = self.as_simple(found, node) if found is not None else NONE_VALUE
-            result.append(List(item.type))
-            self.add(f"{self.fresh()} = torch.append({made}, {item.text})", f"{made}.append({item.py})")
-
-        with self.captured() as lines:
-            self.loop_over(value, target, body, node, own_names=True)
-        self.add(f"{made} = annotate({result[0].text}, [])", f"{made} = []")
-        self.lines += lines
-        return Simple(made, made, result[0], stable=True)
-
-    def tuple_call(self, node: ast.Call) -> Value:
-        value = self.expression(node.args[0]) if node.args else Several([])
-        if isinstance(value, Several):
-            return value
-        found = self.as_simple(value, node)
-        if found.type.kind == "Tuple":
-            return found
-        if found.items is not None:
-            return self.tuple_of(found.items)
-        return self.refuse("cannot statically infer the expected size of a list in this context", node)
+        return Simple(
+            f"self.{entry.method_name}({text})",
+            f"{entry.py}({', '.join(['self', *(v.py for v in whole)])})",
+            entry.returns,
+        )
 
     # --- isinstance and kin ------------------------------
     def asked(self, node: ast.Call) -> Any:
@@ -588,6 +537,3 @@ class Calls(Attributes):
             return self.unit.annotation(value, self, node)
         except NoType as error:
             return self.refuse(str(error), node)
-
-
-__all__ = ["ANY", "DEVICE", "NONE", "Calls", "Union", "fit", "is_subtype", "members_of", "number_text", "typing", "unified", "warnings"]

@@ -33,7 +33,9 @@ def class_type(unit: Any, c: type, compiler: Any, node: ast.AST) -> Type | None:
         inspect.getsource(c)
     except (OSError, TypeError):
         return None
-    if issubclass(c, dict | list | int | float | str) or not any(inspect.isfunction(v) for v in vars(c).values()):
+    if issubclass(c, dict | list | int | float | str) or not any(
+        inspect.isfunction(v) for v in vars(c).values()
+    ):
         return None
     return ClassEntry(unit, c, compiler, node).type
 
@@ -48,7 +50,11 @@ def _enumeration(unit: Any, c: type[enum.Enum], compiler: Any, node: ast.AST) ->
     kinds = {type(m.value) for m in c}
     if len(kinds) != 1 or not kinds <= {int, float, str}:
         shown = ", ".join(sorted(k.__name__ for k in kinds))
-        _wrong(compiler, f"Could not convert {c.__name__}: the values of an enumeration are all int, float or str, got {shown}", node)
+        _wrong(
+            compiler,
+            f"Could not convert {c.__name__}: the values of an enumeration are all int, float or str, got {shown}",
+            node,
+        )
     name = unit.unique(c.__name__)
     made = unit.types[c] = Type("enum", (), f"__torch__.{name}")
     unit.enum_types[made.name] = c
@@ -66,7 +72,9 @@ def _named_tuple(unit: Any, c: Any, compiler: Any, node: ast.AST) -> Type:
         annotation = getattr(c, "__annotations__", {}).get(field)
         t = TENSOR if annotation is None else _evaluated(unit, annotation, resolve, compiler, node)
         parameters.append(Parameter(field, t, defaults.get(field), field in defaults))
-    made = unit.types[c] = Type("Tuple", tuple(p.type for p in parameters), f"__torch__.{name}", tuple(c._fields))
+    made = unit.types[c] = Type(
+        "Tuple", tuple(p.type for p in parameters), f"__torch__.{name}", tuple(c._fields)
+    )
     from ._unit import Entry
 
     entry = unit.named_tuples[made.name] = Entry(c.__name__, made.name, "", parameters, made)
@@ -120,7 +128,9 @@ def _interface(unit: Any, c: type) -> Type:
             if not kind.has(method):
                 return False
             own = kind.method(method, None, ast.Pass())
-            if not is_subtype(own.returns, wanted.returns) or [p.type for p in own.parameters] != [p.type for p in wanted.parameters]:
+            if not is_subtype(own.returns, wanted.returns) or [p.type for p in own.parameters] != [
+                p.type for p in wanted.parameters
+            ]:
                 return False
         return True
 
@@ -142,7 +152,8 @@ class ClassEntry:
         if bases:
             _wrong(
                 compiler,
-                f"Type '{c.__qualname__}' is not compiled: classes that derive from others ({bases[0].__name__}) are not supported in scripts",
+                f"Type '{c.__qualname__}' is not compiled: classes that derive from others "
+                f"({bases[0].__name__}) are not supported in scripts",
                 node,
             )
         self.resolve = unit.resolvers.get(c)
@@ -193,20 +204,26 @@ class ClassEntry:
         if entry is None:
             function = self._function(name)
             if function is None and name == "__init__":
-                raise NotSupportedError(f"class {self.python.__name__} has no __init__, which makes its objects")
+                raise NotSupportedError(
+                    f"class {self.python.__name__} has no __init__, which makes its objects"
+                )
             code = Code(function, self.resolve)
             entry = self.entries[name] = self.unit.signature(code, function, owner=self)
             entry.name, entry.py, entry.method_name = f"{self.name}.{name}", f"_f_{self.short}_{name}", name
             self.unit.compile(entry, code, self)
         elif not entry.is_done:
-            _wrong(compiler, f"method '{name}' is called recursively. Recursive calls are not supported", node)
+            _wrong(
+                compiler, f"method '{name}' is called recursively. Recursive calls are not supported", node
+            )
         return entry
 
     def text(self) -> str:
         """The class as code."""
         lines = [f"class {self.short}:"]
         for name, t in self.attributes.items():
-            lines.append(f"  {name} : {t.text}" if is_plain_name(name) else f'  __annotations__["{name}"] = {t.text}')
+            lines.append(
+                f"  {name} : {t.text}" if is_plain_name(name) else f'  __annotations__["{name}"] = {t.text}'
+            )
         if not self.attributes and not self.entries:
             lines.append("  pass")
         return "\n".join(lines) + "\n" + "".join(e.text for e in self.entries.values())

@@ -14,7 +14,6 @@ from .._modules import RecursiveScriptModule, ScriptFunction, ScriptModule
 from ..frontend import FrontendError
 from ._marks import RESOLVERS, Written
 
-
 _FUNCTIONS: dict[int, tuple[Any, ScriptFunction]] = {}
 
 
@@ -71,7 +70,8 @@ def _when_used(made: ScriptFunction, f: Any, resolve: Any, called: bool) -> None
             raise
         made._call = f
         warnings.warn(
-            f"{f.__module__}.{f.__qualname__}, which was scripted while its module was imported, is not compiled here and runs as Python: {error}",
+            f"{f.__module__}.{f.__qualname__}, which was scripted while its module was imported, is not compiled here "
+            f"and runs as Python: {error}",
             stacklevel=4,
         )
 
@@ -123,11 +123,16 @@ def freeze(mod: Any, preserved: Sequence[str] = ()) -> RecursiveScriptModule:
     original = mod.__dict__.get("_original")
     if original is None:
         raise NotImplementedError(
-            f"{display.NAME}.jit.freeze: modules of jit.script are frozen; one of jit.trace or jit.load has no source that could be compiled again"
+            f"{display.NAME}.jit.freeze: modules of jit.script are frozen; one of jit.trace or jit.load has no source "
+            "that could be compiled again"
         )
     modes = [(m, m.training) for m in original.modules()]
     kept = frozenset(preserved)
-    exported = tuple(n for n in preserved if callable(getattr(original, n, None)) and not isinstance(getattr(original, n), Module))
+    exported = tuple(
+        n
+        for n in preserved
+        if callable(getattr(original, n, None)) and not isinstance(getattr(original, n), Module)
+    )
     try:
         original.eval()
         while True:

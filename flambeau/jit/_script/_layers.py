@@ -200,7 +200,9 @@ def attention_forward(
     if key_padding_mask is not None:
         padding = key_padding_mask
         if not padding.is_floating_point():
-            padding = zeros(padding.shape, dtype=scores.dtype, device=padding.device).masked_fill(padding, -math.inf)
+            padding = zeros(padding.shape, dtype=scores.dtype, device=padding.device).masked_fill(
+                padding, -math.inf
+            )
         scores = scores + F.pad(padding.reshape(n, 1, 1, keys), (0, added)).to(scores.dtype)
     attention = F.dropout(F.softmax(scores, -1), self.dropout, self.training)
     output = self.out_proj((attention @ v).transpose(1, 2).reshape(n, length, self.embed_dim))

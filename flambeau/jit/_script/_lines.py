@@ -69,7 +69,11 @@ class Lines:
         """Write lines that were captured, as those of a block."""
         for what in ("text", "py"):
             if not any(getattr(line, what) is not None for line in lines):
-                passing = Line(self.depth + 1, "pass", None, self.at) if what == "text" else Line(self.depth + 1, None, "pass", self.at)
+                passing = (
+                    Line(self.depth + 1, "pass", None, self.at)
+                    if what == "text"
+                    else Line(self.depth + 1, None, "pass", self.at)
+                )
                 lines = [*lines, passing]
         self.lines += lines
 
@@ -141,13 +145,15 @@ class Lines:
     def _require_same(self, name: str, before: Value, value: Value, node: ast.AST) -> None:
         if not isinstance(value, Simple):
             self.refuse(
-                f"Cannot re-assign '{name}' to a value of type {value.shown()} because {name} is not a first-class value. Only reassignments "
+                f"Cannot re-assign '{name}' to a value of type {value.shown()} because {name} is not a first-class value. "
+                "Only reassignments "
                 "to first-class values are allowed",
                 node,
             )
         if not isinstance(before, Simple):
             self.refuse(
-                f"Cannot re-assign '{name}' because it has type {before.shown()} and {name} is not a first-class value. Only reassignments to "
+                f"Cannot re-assign '{name}' because it has type {before.shown()} and {name} is not a first-class value. "
+                "Only reassignments to "
                 "first-class values are allowed",
                 node,
             )
@@ -155,7 +161,8 @@ class Lines:
         declared = self.declared.get(name, before.type)
         if not is_subtype(value.type, declared):
             self.refuse(
-                f"Variable '{name}' previously had type {declared} but is now being assigned to a value of type {value.type}", node
+                f"Variable '{name}' previously had type {declared} but is now being assigned to a value of type {value.type}",
+                node,
             )
 
     declared: dict[str, Type]

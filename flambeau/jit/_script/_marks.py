@@ -18,7 +18,7 @@ def mark(function: Any, what: str) -> Any:
 
 
 def mark_of(function: Any) -> str | None:
-    """"ignore" or "unused", where a function is marked so."""
+    """ "ignore" or "unused", where a function is marked so."""
     found = getattr(getattr(function, "__func__", function), MARK, None)
     return found if found in ("ignore", "unused") else None
 
@@ -29,7 +29,9 @@ def is_exported(function: Any) -> bool:
 
 
 RESOLVERS: dict[type, Any] = {}  # of classes: what names in them stand for where `script` was called
-OVERLOADS: dict[tuple[str, str], list[Any]] = {}  # by module and qualified name: functions whose signatures are overloads
+OVERLOADS: dict[
+    tuple[str, str], list[Any]
+] = {}  # by module and qualified name: functions whose signatures are overloads
 
 
 def overload(function: Any) -> Any:

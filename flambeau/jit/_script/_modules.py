@@ -60,7 +60,15 @@ class ModuleClass:
         nothing = tuple(n for n, v in self.values.items() if v is None)
         children = tuple((n, id(c)) for n, c in self.children.items())
         hosts = tuple((n, id(v)) for n, v in self.hosts.items())
-        return self.python, tuple(self.attributes.items()), constants, nothing, children, hosts, tuple(self.failed)
+        return (
+            self.python,
+            tuple(self.attributes.items()),
+            constants,
+            nothing,
+            children,
+            hosts,
+            tuple(self.failed),
+        )
 
     def enter(self) -> None:
         """Give the class its name, once."""
@@ -108,7 +116,9 @@ class ModuleClass:
         frozen = [n for n in (*self.parameters, *self.buffers) if n not in kept]
         self.parameters = [n for n in self.parameters if n in kept]
         self.buffers = [n for n in self.buffers if n in kept]
-        plain = [n for n, v in self.values.items() if n not in kept and isinstance(v, _SCALARS) and v is not None]
+        plain = [
+            n for n, v in self.values.items() if n not in kept and isinstance(v, _SCALARS) and v is not None
+        ]
         self.constants.update({n: self.values.pop(n) for n in plain})
         for name in plain:
             del self.attributes[name]
@@ -127,8 +137,10 @@ class ModuleClass:
             for name, value in vars(c).items():
                 if name in vars(self.module) or name.startswith("__"):
                     continue
-                if name in named or (isinstance(value, _SCALARS) and name in vars(c).get("__annotations__", {})) or (
-                    self.is_library and isinstance(value, (*_SCALARS, tuple))
+                if (
+                    name in named
+                    or (isinstance(value, _SCALARS) and name in vars(c).get("__annotations__", {}))
+                    or (self.is_library and isinstance(value, (*_SCALARS, tuple)))
                 ):
                     yield name, value
 
@@ -137,14 +149,21 @@ class ModuleClass:
             self.attributes[name] = of_value(value, lambda c: self.unit.type_of_class(c, None, ast.Pass()))
             self.values[name] = value
         except (NoType, RuntimeError, OSError, FrontendError) as error:
-            self.failed[name] = f"(This attribute exists on the Python module, but we failed to convert Python type: '{type(value).__name__}' to a TorchScript type. {error})"
+            self.failed[name] = (
+                f"(This attribute exists on the Python module, but we failed to convert Python type: "
+                f"'{type(value).__name__}' to a TorchScript type. {error})"
+            )
 
     def _constant_names(self) -> set[str]:
         found = set(getattr(self.module, "__constants__", ()))
         for c in self.python.__mro__:
             for name, annotation in vars(c).get("__annotations__", {}).items():
                 text = annotation if isinstance(annotation, str) else ""
-                if typing.get_origin(annotation) is typing.Final or annotation is typing.Final or "Final" in text.partition("[")[0]:
+                if (
+                    typing.get_origin(annotation) is typing.Final
+                    or annotation is typing.Final
+                    or "Final" in text.partition("[")[0]
+                ):
                     found.add(name)
         return found
 
@@ -193,7 +212,15 @@ class ModuleClass:
     def items(self, owner: ModuleRef) -> Several | None:
         """The modules of a list or a dictionary of them, the parameters of a list; None for any other module."""
         if isinstance(self.module, (ModuleList, ModuleDict, Sequential)):
-            return Several([self.child(owner, n) for n in self.children], self.keys or list(self.children), "module list") if self.keys is not None else Several([self.child(owner, n) for n in self.children], None, "module list")
+            return (
+                Several(
+                    [self.child(owner, n) for n in self.children],
+                    self.keys or list(self.children),
+                    "module list",
+                )
+                if self.keys is not None
+                else Several([self.child(owner, n) for n in self.children], None, "module list")
+            )
         if isinstance(self.module, (ParameterList, ParameterDict)):
             named = list(self.module._parameters)
             found: list[Value] = [self.read(owner, n) for n in named]
@@ -218,8 +245,12 @@ class ModuleClass:
         if name == "training":
             return self.unit.literal(self.module.training)  # type: ignore[no-any-return]
         value = getattr(self.module, name).detach()
-        for k, known in enumerate(self.unit.constants):
-            if known.data_ptr() == value.data_ptr() and known.shape == value.shape and known.stride() == value.stride():
+        for k, known in enumerate(self.unit.constants):  # noqa: B007  read after the loop
+            if (
+                known.data_ptr() == value.data_ptr()
+                and known.shape == value.shape
+                and known.stride() == value.stride()
+            ):
                 break
         else:
             k = len(self.unit.constants)
@@ -232,7 +263,9 @@ class ModuleClass:
         if name in self.children:
             return self.child(owner, name)
         if name == "_modules" and self.is_library:
-            return Several([self.child(owner, n) for n in self.children], list(self.children), "module dictionary")
+            return Several(
+                [self.child(owner, n) for n in self.children], list(self.children), "module dictionary"
+            )
         if name == "_flat_weights" and self.is_library:
             return self._flat_weights(owner)
         if name in self.constants:
@@ -342,7 +375,9 @@ class ModuleClass:
         if entry is None:
             own = self.unit.unique(f"{self.short}_{name}") if name in self.entries else name
             entry = self._compiled(key, function, own, fixed)
-        whole, text = compiler.matched_call(entry, [], {n: v for n, v in given.items() if n not in fixed}, node, name)
+        whole, text = compiler.matched_call(
+            entry, [], {n: v for n, v in given.items() if n not in fixed}, node, name
+        )
         py = ", ".join(["self", *(v.py for v in whole)])
         return Simple(f"self.{entry.method_name}({text})", f"{entry.py}({py})", entry.returns)
 
@@ -371,7 +406,11 @@ class ModuleClass:
         found = []
         forward = self.python_method("forward")
         is_own = forward is not None and forward is not inspect.getattr_static(Module, "forward", None)
-        if is_own and mark_of(forward) is None and not isinstance(self.module, (ModuleList, ModuleDict, ParameterList, ParameterDict)):
+        if (
+            is_own
+            and mark_of(forward) is None
+            and not isinstance(self.module, (ModuleList, ModuleDict, ParameterList, ParameterDict))
+        ):
             found.append("forward")
         for c in self.python.__mro__:
             for name, member in vars(c).items():
@@ -392,7 +431,9 @@ class ModuleClass:
         kinds["_is_full_backward_hook"] = Optional(BOOL).text
         kinds |= {n: c.name for n, c in self.children.items()}
         for name, kind in kinds.items():
-            lines.append(f"  {name} : {kind}" if is_plain_name(name) else f"  __annotations__[{quoted(name)}] = {kind}")
+            lines.append(
+                f"  {name} : {kind}" if is_plain_name(name) else f"  __annotations__[{quoted(name)}] = {kind}"
+            )
         for name, value in self.constants.items():
             if type(value) in (int, float, bool, str) and is_plain_name(name) and name not in kinds:
                 lines.append(f"  {name} : Final[{type(value).__name__}] = {constant_text(value)}")

@@ -46,7 +46,9 @@ class Found(NamedTuple):
     schema: Any
 
 
-def fit(value: Simple, wanted: Type, known: dict[str, Type], length: int | None, loosely: bool) -> Simple | None:
+def fit(
+    value: Simple, wanted: Type, known: dict[str, Type], length: int | None, loosely: bool
+) -> Simple | None:
     """The value as one of a parameter's type; None where it is none."""
     before = dict(known)
     if bound(wanted, value.type, known):
@@ -75,7 +77,9 @@ def _listed(value: Simple, element: Type, known: dict[str, Type], loosely: bool)
     """A tuple as a list of values of one type."""
     items = value.items
     if items is None:
-        items = [Simple(f"({value.text})[{k}]", f"{value.py}[{k}]", t) for k, t in enumerate(value.type.inner)]
+        items = [
+            Simple(f"({value.text})[{k}]", f"{value.py}[{k}]", t) for k, t in enumerate(value.type.inner)
+        ]
     found = [fit(v, element, known, None, loosely) for v in items]
     if any(v is None for v in found):
         return None
@@ -149,13 +153,16 @@ def _spread(values: list[Simple], t: Type) -> Simple:
 
 
 def _unlike(p: Parameter, value: Simple) -> str:
-    wrong = f"Expected a value of type '{p.type}' for argument '{p.name}' but instead found type '{value.type}'."
+    wrong = (
+        f"Expected a value of type '{p.type}' for argument '{p.name}' but instead found type '{value.type}'."
+    )
     if value.type.kind == "List" and value.items == [] and p.type.plain.kind == "List":
-        wrong += "\nEmpty lists default to List[Tensor]. Add a variable annotation to the assignment to create an empty list of another type."
-    if getattr(value, "inferred", False):
         wrong += (
-            f"\nInferred the value for argument '{p.name}' to be of type 'Tensor' because it was not annotated with an explicit type."
+            "\nEmpty lists default to List[Tensor]. Add a variable annotation to the assignment to create an empty list of another "
+            "type."
         )
+    if getattr(value, "inferred", False):
+        wrong += f"\nInferred the value for argument '{p.name}' to be of type 'Tensor' because it was not annotated with an explicit type."
     return wrong
 
 
@@ -172,7 +179,9 @@ def _described(tried: Sequence[tuple[Any, str]]) -> str:
 
 
 # --- hosts ------------------------------
-def host_call(name: str, args: Sequence[Simple], kwargs: dict[str, Simple]) -> tuple[HostSchema, Found] | list[Any]:
+def host_call(
+    name: str, args: Sequence[Simple], kwargs: dict[str, Simple]
+) -> tuple[HostSchema, Found] | list[Any]:
     """The overload of an operation without tensors that takes the arguments; else what was tried."""
     tried = []
     for loosely in (False, True):
@@ -294,7 +303,11 @@ class Tokens:
         """The value that something stands for, and whether it is one item of a list that stands for the whole."""
         if isinstance(x, Tensor):
             found = self.tensors[id(x)][1] if id(x) in self.tensors else None
-            return (found, False) if found is None or found.items is None or found.type == TENSOR else (found, True)
+            return (
+                (found, False)
+                if found is None or found.items is None or found.type == TENSOR
+                else (found, True)
+            )
         if type(x) in _STANDING.values():
             return x.value, x.whole
         return None, False
@@ -374,7 +387,9 @@ def own_text(op: Op, args: Sequence[Simple], kwargs: dict[str, Simple]) -> tuple
     if len(args) > len(order) and not more:
         return f"Expected at most {len(order)} arguments but found {len(args)} positional arguments."
     for label, value in (*((None, a) for a in args), *kwargs.items()):
-        wanted = (order[len(parts)] if len(parts) < len(order) else None) if label is None else types.get(label)
+        wanted = (
+            (order[len(parts)] if len(parts) < len(order) else None) if label is None else types.get(label)
+        )
         if label is not None and wanted is None and not more:
             return f"Unknown keyword argument '{label}'."
         if wanted is not None and not _takes(wanted, value):
@@ -392,7 +407,12 @@ def _takes(wanted: Type, value: Simple) -> bool:
     t = value.type
     if fit(value, wanted, {}, 1, False) is not None:
         return True
-    alike = {TENSOR: (NUMBER, INT, FLOAT, BOOL, COMPLEX), NUMBER: (BOOL, TENSOR), FLOAT: (INT, NUMBER), COMPLEX: (FLOAT, INT)}
+    alike = {
+        TENSOR: (NUMBER, INT, FLOAT, BOOL, COMPLEX),
+        NUMBER: (BOOL, TENSOR),
+        FLOAT: (INT, NUMBER),
+        COMPLEX: (FLOAT, INT),
+    }
     if t in alike.get(plain, ()) or t == NONE:
         return True
     return plain.kind == "List" and t.kind in ("List", "Tuple", "int")
@@ -402,7 +422,11 @@ def _own(value: Simple, wanted: Type | None) -> str:
     """An argument of an operation of ours: dtypes and formats by their names."""
     from .._text import own_text as text_of
 
-    if value.is_constant and value.constant is not None and not isinstance(value.constant, (int, float, complex, str)):
+    if (
+        value.is_constant
+        and value.constant is not None
+        and not isinstance(value.constant, (int, float, complex, str))
+    ):
         try:
             return text_of(value.constant, lambda t: value.text)
         except Exception:  # noqa: BLE001  a value that only its text tells

@@ -16,6 +16,7 @@ from ._modules import ModuleClass
 from ._source import Code
 from ._unit import Unit
 
+
 def compile_function(made: ScriptFunction, f: Any, resolve: Any) -> None:
     """Compile a function, and let it run so; an error that points at the line where TorchScript does not have it."""
     unit = Unit()
@@ -49,7 +50,9 @@ def _holder(name: str, entry: Any) -> str:
     assert isinstance(tree, ast.FunctionDef)
     lines = entry.text.split("\n")
     begin = lines.index(next(line for line in lines if line.endswith(":") and ") -> " in line)) + 1
-    head = "\n".join(lines[:begin]).replace(f"def {tree.name}(", f"def forward(self: __torch__.{name}" + (", " * bool(entry.parameters)), 1)
+    head = "\n".join(lines[:begin]).replace(
+        f"def {tree.name}(", f"def forward(self: __torch__.{name}" + (", " * bool(entry.parameters)), 1
+    )
     body = [head, *lines[begin:]]
     text = "\n".join("  " + line if line else line for line in body)
     return (
@@ -77,7 +80,9 @@ def attach(unit: Unit, program: Namespace) -> None:
             kind.tuple_class.script_name = name  # type: ignore[attr-defined]
 
 
-def script_module(module: Module, names: tuple[str, ...] = (), kept: frozenset[str] | None = None) -> RecursiveScriptModule:
+def script_module(
+    module: Module, names: tuple[str, ...] = (), kept: frozenset[str] | None = None
+) -> RecursiveScriptModule:
     """A module as one of TorchScript; parameters and buffers are shared with it, other attributes are copied.
 
     `names` are the methods that are compiled, else `forward` and what is exported.  `kept` are the attributes of the module that are not
@@ -101,7 +106,12 @@ def script_module(module: Module, names: tuple[str, ...] = (), kept: frozenset[s
 
 
 def built(
-    unit: Unit, program: Program, boundary: Boundary, module: Module, kind: ModuleClass, known: dict[int, RecursiveScriptModule]
+    unit: Unit,
+    program: Program,
+    boundary: Boundary,
+    module: Module,
+    kind: ModuleClass,
+    known: dict[int, RecursiveScriptModule],
 ) -> RecursiveScriptModule:
     """The scripted module of a module."""
     if id(module) in known:

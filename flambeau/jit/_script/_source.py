@@ -11,8 +11,6 @@ from typing import Any, NoReturn
 
 from ..frontend import NotSupportedError, UnsupportedNodeError
 
-
-
 _AROUND = 3  # lines above and below the one that is meant
 
 

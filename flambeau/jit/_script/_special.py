@@ -7,15 +7,27 @@ import typing
 import warnings
 from typing import Any
 
-from ._types import ANY, BOOL, DEVICE, FLOAT, INT, NONE, NUMBER, STR, TENSOR, Type, Union, is_subtype, members_of
-from ._values import Host, ModuleRef, Several, Simple, Super, Value
+from ._types import (
+    ANY,
+    BOOL,
+    DEVICE,
+    FLOAT,
+    INT,
+    NONE,
+    NUMBER,
+    STR,
+    TENSOR,
+    Type,
+    Union,
+    is_subtype,
+    members_of,
+)
+from ._values import Condition, Host, ModuleRef, Several, Simple, Super, Value
 
 
 # --- what is asked while a program is compiled ------------------------------
 def _isinstance(c: Any, node: ast.Call) -> Any:
     """`isinstance(x, T)`: known from the type of x, or asked of the value, whose type is then known."""
-    from ._expressions import Condition
-
     if len(node.args) != 2:
         return c.refuse("isinstance takes two arguments", node)
     value = c.expression(node.args[0])
@@ -29,7 +41,9 @@ def _isinstance(c: Any, node: ast.Call) -> Any:
         return Condition(c.literal(found), found)
 
     def fits(t: Type) -> bool:
-        return any(t.kind == w if isinstance(w, str) else t == w or (w != ANY and is_subtype(t, w)) for w in wanted)
+        return any(
+            t.kind == w if isinstance(w, str) else t == w or (w != ANY and is_subtype(t, w)) for w in wanted
+        )
 
     members = members_of(value.type)
     if value.type != ANY:
@@ -48,7 +62,9 @@ def _isinstance(c: Any, node: ast.Call) -> Any:
     named = isinstance(node.args[0], ast.Name)
     name = node.args[0].id if isinstance(node.args[0], ast.Name) else ""
     result = Simple(f"isinstance({value.text}, {text})", f"{check(c.unit, then)}({value.py})", BOOL)
-    return Condition(result, None, {name: then} if named else {}, {name: other} if named and other != ANY else {})
+    return Condition(
+        result, None, {name: then} if named else {}, {name: other} if named and other != ANY else {}
+    )
 
 
 def check(unit: Any, t: Type) -> str:
@@ -60,8 +76,6 @@ def check(unit: Any, t: Type) -> str:
 
 
 def _hasattr(c: Any, node: ast.Call) -> Any:
-    from ._expressions import Condition
-
     value, name = c.expression(node.args[0]), node.args[1]
     if not (isinstance(name, ast.Constant) and isinstance(name.value, str)):
         return c.refuse("hasattr's second argument must be a string literal", node)
@@ -75,14 +89,14 @@ def _hasattr(c: Any, node: ast.Call) -> Any:
     elif isinstance(value, Simple) and value.type.kind == "Tuple":
         found = name.value in value.type.fields
     else:
-        return c.refuse(f"hasattr's first argument must be an object or NamedTuple, got {value.shown()}", node)
+        return c.refuse(
+            f"hasattr's first argument must be an object or NamedTuple, got {value.shown()}", node
+        )
     return Condition(c.literal(found), found)
 
 
 def _known(value: bool) -> Any:
     def ask(c: Any, node: ast.Call) -> Any:
-        from ._expressions import Condition
-
         return Condition(c.literal(value), value)
 
     return ask
@@ -162,7 +176,9 @@ def _extreme(name: str) -> Any:
         kinds = {a.type for a in args}
         if len(args) == 2 and kinds <= {INT, FLOAT, NUMBER}:
             t = INT if kinds == {INT} else FLOAT
-            return Simple(f"ops.prim.{name}({args[0].text}, {args[1].text})", py if t == INT else f"float({py})", t)
+            return Simple(
+                f"ops.prim.{name}({args[0].text}, {args[1].text})", py if t == INT else f"float({py})", t
+            )
         given = ", ".join(str(a.type) for a in args)
         return c.refuse(f"{name}() takes two numbers, or a list of them, in scripts: got ({given})", node)
 
@@ -174,7 +190,11 @@ def _getattr(c: Any, node: ast.Call, hint: Any) -> Value:
     if not (isinstance(name, ast.Constant) and isinstance(name.value, str)):
         return c.refuse("getattr's second argument must be a string literal", node)
     value = c.expression(node.args[0])
-    if len(node.args) == 3 and isinstance(value, ModuleRef) and isinstance(value.kind.attribute(value, name.value), str):
+    if (
+        len(node.args) == 3
+        and isinstance(value, ModuleRef)
+        and isinstance(value.kind.attribute(value, name.value), str)
+    ):
         return c.expression(node.args[2])
     return c.attribute(value, name.value, node)
 
@@ -186,7 +206,9 @@ def _device(c: Any, node: ast.Call, hint: Any) -> Value:
         return args[0]
     text, py = (", ".join(getattr(a, part) for a in args) for part in ("text", "py"))
     if not args or args[0].type != STR or any(a.type != INT for a in args[1:]):
-        return c.refuse(f"torch.device takes a text and an int, got ({', '.join(str(a.type) for a in args)})", node)
+        return c.refuse(
+            f"torch.device takes a text and an int, got ({', '.join(str(a.type) for a in args)})", node
+        )
     return Simple(f"torch.device({text})", f"device({py})", DEVICE)
 
 
@@ -218,7 +240,9 @@ def _fork(c: Any, node: ast.Call, hint: Any) -> Value:
         return c.refuse("fork takes a function and its arguments", node)
     inner = ast.copy_location(ast.Call(node.args[0], node.args[1:], node.keywords), node)
     value = c.as_simple(c.call(inner), node)
-    return Simple(f"ops.flambeau.value_future({value.text})", f"_g_future({value.py})", Type("Future", (value.type,)))
+    return Simple(
+        f"ops.flambeau.value_future({value.text})", f"_g_future({value.py})", Type("Future", (value.type,))
+    )
 
 
 def _wait(c: Any, node: ast.Call, hint: Any) -> Value:
@@ -323,7 +347,10 @@ def grad_modes() -> dict[Any, tuple[str, str]]:
     """Contexts that set whether gradients are recorded, as code and as Python."""
     from ...autograd.grad_mode import enable_grad, no_grad
 
-    return {no_grad: ("ops.flambeau.value_no_grad()", "_g_no_grad()"), enable_grad: ("ops.flambeau.value_enable_grad()", "_g_enable_grad()")}
+    return {
+        no_grad: ("ops.flambeau.value_no_grad()", "_g_no_grad()"),
+        enable_grad: ("ops.flambeau.value_enable_grad()", "_g_enable_grad()"),
+    }
 
 
 QUESTIONS, SPECIAL = _Lazily(_questions), _Lazily(_table)

@@ -94,9 +94,7 @@ def Union(*members: Type) -> Type:
     """One of several; an Optional where there are two, one of them None."""
     flat: list[Type] = []
     for m in members:
-        parts = (
-            (*m.inner, NONE) if m.kind == "Optional" else m.inner if m.kind == "Union" else (m,)
-        )
+        parts = (*m.inner, NONE) if m.kind == "Optional" else m.inner if m.kind == "Union" else (m,)
         flat += [p for p in parts if p not in flat]
     flat = [t for t in flat if not any(t != o and is_subtype(t, o) for o in flat)]
     if NONE in flat:
@@ -226,7 +224,9 @@ def filled(pattern: Type, known: dict[str, Type]) -> Type:
     """A type with values in place of variables."""
     if pattern.kind in known:
         return known[pattern.kind]
-    return pattern._replace(inner=tuple(filled(p, known) for p in pattern.inner)) if pattern.inner else pattern
+    return (
+        pattern._replace(inner=tuple(filled(p, known) for p in pattern.inner)) if pattern.inner else pattern
+    )
 
 
 # --- annotations ------------------------------
@@ -255,7 +255,12 @@ _BARE = {
     typing.Union: "Union",
     Future: "Future",
 }
-_EXAMPLES = {"List": "List[int]", "Tuple": "Tuple[int, int]", "Dict": "Dict[str, int]", "Optional": "Optional[int]"}
+_EXAMPLES = {
+    "List": "List[int]",
+    "Tuple": "Tuple[int, int]",
+    "Dict": "Dict[str, int]",
+    "Optional": "Optional[int]",
+}
 
 
 class NoType(Exception):
@@ -346,7 +351,9 @@ def of_value(x: Any, of_class: Callable[[type], Type | None]) -> Type:
 def _of_container(x: Any, of_class: Any) -> Type:
     name = type(x).__name__
     if not len(x):
-        raise NoType(f"{name.title()} inferred to be empty: annotate its type, as `{'List[int]' if name == 'list' else 'Dict[str, int]'}`")
+        raise NoType(
+            f"{name.title()} inferred to be empty: annotate its type, as `{'List[int]' if name == 'list' else 'Dict[str, int]'}`"
+        )
 
     def common(values: Any, what: str) -> Type:
         found: Type | None = None

@@ -32,7 +32,9 @@ _CONSTANTS = (DType, layout, memory_format)
 class Entry:
     """A function or a method that is compiled: its signature, its code, and what computes it."""
 
-    def __init__(self, shown: str, name: str, py: str, parameters: list[Parameter], returns: Type | None) -> None:
+    def __init__(
+        self, shown: str, name: str, py: str, parameters: list[Parameter], returns: Type | None
+    ) -> None:
         self.shown, self.name, self.py = shown, name, py
         self.parameters = parameters
         self.declared = returns  # None where nothing is said of it
@@ -46,7 +48,9 @@ class Entry:
 
     def declaration(self, shown: str) -> str:
         """The signature, as errors show it."""
-        given = ", ".join(f"{p.type} {p.name}" + (f"={p.default!r}" if p.defaulted else "") for p in self.parameters)
+        given = ", ".join(
+            f"{p.type} {p.name}" + (f"={p.default!r}" if p.defaulted else "") for p in self.parameters
+        )
         return f"{shown}({given}) -> {self.returns}"
 
 
@@ -68,7 +72,9 @@ class Unit:
         self.taken: set[str] = set()
         self.bound: dict[int, str] = {}
         self.held: list[Any] = []
-        self.awaited: dict[str, Any] = {}  # names of Python that classes of the program are given when all is compiled
+        self.awaited: dict[
+            str, Any
+        ] = {}  # names of Python that classes of the program are given when all is compiled
         self.enum_types: dict[str, type] = {}
         self.globals: dict[str, Any] = _globals()
         self.grad_modes = grad_modes()
@@ -124,7 +130,11 @@ class Unit:
         maker = _maker(self)
         items = []
         for v in x:
-            found = maker.literal(v) if type(v) in (int, float, bool, str, complex, type(None)) else self.constant(v)
+            found = (
+                maker.literal(v)
+                if type(v) in (int, float, bool, str, complex, type(None))
+                else self.constant(v)
+            )
             if found is None:
                 return None
             items.append(found)
@@ -155,7 +165,9 @@ class Unit:
             entry.name, entry.py = f"__torch__.{name}", f"_f_{name}"
             self.compile(entry, code, None)
         elif not entry.is_done:
-            caller.refuse(f"function '{f.__name__}' is called recursively. Recursive calls are not supported", node)
+            caller.refuse(
+                f"function '{f.__name__}' is called recursively. Recursive calls are not supported", node
+            )
         return entry
 
     def declared(self, f: Any, caller: Any, node: ast.AST, is_method: bool = False) -> Entry:
@@ -168,16 +180,23 @@ class Unit:
             self.functions[key] = entry
         return self.functions[key]
 
-    def signature(self, code: Code, f: Any, other: Any = None, skip: bool = False, owner: Any = None) -> Entry:
+    def signature(
+        self, code: Code, f: Any, other: Any = None, skip: bool = False, owner: Any = None
+    ) -> Entry:
         """What a function's annotations, and its type comment, say of it."""
         tree = code.tree if other is None else Code(other).tree
         assert isinstance(tree, ast.FunctionDef)
         given = tree.args
         own = _is_own(f)
-        if (given.vararg or given.kwarg or (given.kwonlyargs and any(d is not None for d in given.kw_defaults))) and not own:
+        if (
+            given.vararg
+            or given.kwarg
+            or (given.kwonlyargs and any(d is not None for d in given.kw_defaults))
+        ) and not own:
             at = given.vararg or given.kwarg or given.kwonlyargs[0]
             code.not_supported(
-                "Compiled functions can't take variable number of arguments or use keyword-only arguments with defaults", at
+                "Compiled functions can't take variable number of arguments or use keyword-only arguments with defaults",
+                at,
             )
         compiler = Statements(self, code, None)
         defaults = _defaults(f)
@@ -239,12 +258,14 @@ class Unit:
             compiler.frames[-1][p.name] = variable
             if variable.text != p.name:
                 entry.text_names[p.name] = variable.text
-            heads.append(f"{variable.text}: {p.type.text}" + (f"={self.default_text(p)}" if p.defaulted else ""))
+            heads.append(
+                f"{variable.text}: {p.type.text}" + (f"={self.default_text(p)}" if p.defaulted else "")
+            )
             pythons.append(variable.py)
         body = tree.body
         compiler.block(body)
         if not compiler.ended:
-            if entry.declared not in (None, NONE) and not (entry.declared.kind in ("Optional", "Any")):
+            if entry.declared not in (None, NONE) and entry.declared.kind not in ("Optional", "Any"):
                 code.refuse(
                     f"Function was annotated as having type {entry.declared}, but does not return along all paths"
                     if compiler.returned is not None
@@ -252,7 +273,10 @@ class Unit:
                     tree,
                 )
             if entry.declared is None and compiler.returned not in (None, NONE):
-                code.refuse("Function is missing a return along some paths: it returns a value along others alone", tree)
+                code.refuse(
+                    "Function is missing a return along some paths: it returns a value along others alone",
+                    tree,
+                )
             compiler.add("return None", "return None")
             compiler.returned = compiler.returned or NONE
         entry.returns = entry.declared or compiler.returned or NONE
@@ -263,7 +287,9 @@ class Unit:
         head = f"{before[2:]}def {name}({joined}) -> {entry.returns.text}:\n"
         entry.text = head + text
         py, numbers = compiler.written("py", "  ", compiler.lines)
-        self._make(entry, f"def {entry.py}({', '.join(pythons)}):\n{py}", [code.line(tree), *numbers], code.file)
+        self._make(
+            entry, f"def {entry.py}({', '.join(pythons)}):\n{py}", [code.line(tree), *numbers], code.file
+        )
         entry.is_done = True
 
     def _make(self, entry: Entry, text: str, numbers: list[int], file: str) -> None:
@@ -300,7 +326,9 @@ class Unit:
         """The value of an annotation in the program's text."""
         tree = ast.Expression(_unquoted(node))
         ast.fix_missing_locations(tree)
-        return eval(compile(tree, "<annotation>", "eval"), {"__builtins__": {}}, _Names(compiler.code.resolve))  # noqa: S307
+        return eval(
+            compile(tree, "<annotation>", "eval"), {"__builtins__": {}}, _Names(compiler.code.resolve)
+        )  # noqa: S307
 
     def type_of_class(self, c: type, compiler: Any, node: ast.AST) -> Type | None:
         """The type of a class of Python, which is compiled where it was not; None for one that is no type."""
@@ -437,11 +465,13 @@ class _Names(dict[str, Any]):
 
 @functools.cache
 def _shared_globals() -> dict[str, Any]:
-    from .._objects import ScriptObject, construct
     from ...autograd.grad_mode import enable_grad, no_grad
+    from .._objects import ScriptObject, construct
     from ._boundary import completed_future, either, interface_call, original_of, raised, tolist
 
-    found: dict[str, Any] = {f"_host_{n}": f for n, f in (*_host.TENSORS.items(), *_host.TEXTS.items(), *_host.HOST.items())}
+    found: dict[str, Any] = {
+        f"_host_{n}": f for n, f in (*_host.TENSORS.items(), *_host.TEXTS.items(), *_host.HOST.items())
+    }
     for name in set(_host.TEXTS) & set(_host.HOST):
         found[f"_host_{name}"] = either(_host.HOST[name], _host.TEXTS[name])
     found |= {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ._types import NONE, Type
 
@@ -43,7 +43,12 @@ class Simple(Value):
         small: bool = False,
     ) -> None:
         self.text, self.py, self.type, self.constant = text, py, type, constant
-        self.stable, self.items, self.shape, self.small = stable or constant is not NOTHING, items, shape, small
+        self.stable, self.items, self.shape, self.small = (
+            stable or constant is not NOTHING,
+            items,
+            shape,
+            small,
+        )
 
     @property
     def is_constant(self) -> bool:
@@ -52,9 +57,7 @@ class Simple(Value):
 
     def typed(self, t: Type) -> Simple:
         """The same value, as of another type."""
-        return Simple(
-            self.text, self.py, t, self.constant, self.stable, self.items, self.shape, self.small
-        )
+        return Simple(self.text, self.py, t, self.constant, self.stable, self.items, self.shape, self.small)
 
     def shown(self) -> str:
         return f"a value of type '{self.type}'"
@@ -112,6 +115,15 @@ class Super(Value):
 
     def __init__(self, owner: ModuleRef, after: type) -> None:
         self.owner, self.after = owner, after
+
+
+class Condition(NamedTuple):
+    """A condition: its value, what it is where that is known, and what is known of variables where it holds and where it does not."""
+
+    value: Simple
+    static: bool | None = None
+    then: dict[str, Type] = {}
+    other: dict[str, Type] = {}
 
 
 NONE_VALUE = Simple("None", "None", NONE, None)

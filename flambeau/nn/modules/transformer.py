@@ -186,7 +186,9 @@ class TransformerDecoderLayer(Module):
 
         if self.norm_first:
             x = tgt + self._attend(self.norm1(tgt), tgt_mask, tgt_key_padding_mask, tgt_is_causal)
-            x = x + self._look_up(self.norm2(x), memory, memory_mask, memory_key_padding_mask, memory_is_causal)
+            x = x + self._look_up(
+                self.norm2(x), memory, memory_mask, memory_key_padding_mask, memory_is_causal
+            )
             return x + self._feed_forward(self.norm3(x))
         x = self.norm1(tgt + self._attend(tgt, tgt_mask, tgt_key_padding_mask, tgt_is_causal))
         x = self.norm2(x + self._look_up(x, memory, memory_mask, memory_key_padding_mask, memory_is_causal))
@@ -202,7 +204,13 @@ class TransformerDecoderLayer(Module):
         self, x: Tensor, memory: Tensor, mask: Tensor | None, padding: Tensor | None, is_causal: bool
     ) -> Tensor:
         attended, _ = self.multihead_attn(
-            x, memory, memory, attn_mask=mask, key_padding_mask=padding, need_weights=False, is_causal=is_causal
+            x,
+            memory,
+            memory,
+            attn_mask=mask,
+            key_padding_mask=padding,
+            need_weights=False,
+            is_causal=is_causal,
         )
         return self.dropout2(attended)
 
@@ -272,7 +280,10 @@ class TransformerEncoder(Module):
         output = src
         for layer in self.layers:
             output = layer(
-                output, src_mask=mask, is_causal=is_causal is not None and is_causal, src_key_padding_mask=src_key_padding_mask
+                output,
+                src_mask=mask,
+                is_causal=is_causal is not None and is_causal,
+                src_key_padding_mask=src_key_padding_mask,
             )
         return output if self.norm is None else self.norm(output)
 
