@@ -30,6 +30,7 @@ from typing import TypeVar as _TypeVar
 
 from ..core.base.lazily import lazily as _lazily
 from ..futures import Future
+from ._asked import annotate, fork, is_scripting, isinstance, wait
 from ._modules import RecursiveScriptModule, ScriptFunction, ScriptModule
 from ._script._marks import Attribute
 from ._script._marks import mark as _mark
@@ -70,17 +71,6 @@ __all__ = [
 
 T = _TypeVar("T")
 F = _TypeVar("F", bound=_Callable)
-
-
-def is_scripting() -> bool:
-    """Whether a program runs as TorchScript: False in Python, True in what `script` compiles.
-
-    Raises nothing.
-
-    >>> is_scripting()
-    False
-    """
-    return False
 
 
 def script(
@@ -211,43 +201,6 @@ def interface(obj: T) -> T:
     return obj
 
 
-def annotate(the_type: _Any, the_value: T) -> T:
-    """A value as it is: the type is for scripts.
-
-    Raises nothing.
-
-    >>> annotate(list, [])
-    []
-    """
-    return the_value
-
-
-def fork(func: _Callable, *args: _Any, **kwargs: _Any) -> Future:
-    """A call, whose result a Future holds.  It is made at once: operations themselves use all processors.
-
-    Raises whatever the call raises.
-
-    >>> import flambeau as torch
-    >>> future = torch.jit.fork(torch.add, torch.ones(2), 1)
-    >>> torch.jit.wait(future)
-    tensor([2., 2.])
-    """
-    from ._own import _future
-
-    return _future(func(*args, **kwargs))
-
-
-def wait(future: Future) -> _Any:
-    """The result of a Future, as soon as it is there.
-
-    Raises whatever the call has raised.
-
-    >>> wait(fork(len, [1, 2]))
-    2
-    """
-    return future.wait()
-
-
 def freeze(
     mod: _Any, preserved_attrs: list[str] | None = None, optimize_numerics: bool = True
 ) -> RecursiveScriptModule:
@@ -284,20 +237,6 @@ def optimize_for_inference(mod: _Any, other_methods: list[str] | None = None) ->
     if "training" not in getattr(getattr(mod, "script_class", None), "annotations", {"training": None}):
         return mod  # type: ignore[no-any-return]  # frozen before
     return freeze(mod.eval(), other_methods)
-
-
-def isinstance(obj: _Any, target_type: _Any) -> bool:
-    """`isinstance`, and for `list[int]`, `Optional[…]` and kin whether all that is inside is of that type.
-
-    Raises:
-        TypeError: the second argument is no type
-
-    >>> isinstance([1, 2], list[int]), isinstance([1, "a"], list[int]), isinstance(None, int | None)
-    (True, False, True)
-    """
-    from ._containers import fits
-
-    return fits(obj, target_type)
 
 
 _overload = _overload_method = (

@@ -8,11 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 from .._tensor import Tensor
 from ..core.base import display
+from ..core.base.callbacks import callbacks, callbacks_in
 from ..nn.modules.module import Module
 from ..nn.parameter import Parameter
 
 if TYPE_CHECKING:
     from ._objects import Function, ScriptClass
+
+
+callbacks_in("flambeau.jit._script._scripting", "script methods")
 
 
 class ScriptModule(Module):
@@ -44,25 +48,9 @@ class ScriptModule(Module):
         def init(self: Any, *args: Any, **given: Any) -> None:
             made(self, *args, **given)
             if type(self) is cls:
-                compiled_methods(self)
+                callbacks["script methods"](self)
 
         cls.__init__ = init  # type: ignore[method-assign]
-
-
-def compiled_methods(module: Any) -> None:
-    """Let the methods of a module that are marked by `script_method` run as TorchScript."""
-    names = [
-        n for c in type(module).__mro__ for n, f in vars(c).items() if getattr(f, "_is_script_method", False)
-    ]
-    if not names:
-        return
-    from ._script._scripting import script_module
-
-    made = script_module(module, tuple(dict.fromkeys(names)))
-    made._parameters, made._buffers = module._parameters, module._buffers
-    module.__dict__["_compiled"] = made
-    for name in names:
-        module.__dict__[name] = getattr(made, name)
 
 
 class RecursiveScriptModule(ScriptModule):

@@ -705,3 +705,24 @@ def test_fork_and_wait():
 
     agree(f(flambeau.ones(1)), flambeau.tensor([[0.0], [1.0], [2.0]]))
     agree(kept(f)(flambeau.ones(1)), f(flambeau.ones(1)))
+
+
+def test_what_has_no_source_and_what_has_hooks_is_refused_by_name():
+    traced = jit.trace(nn.Linear(2, 2), flambeau.ones(1, 2))
+    with pytest.raises(NotImplementedError, match="the submodule Linear comes from jit.trace or jit.load"):
+        jit.script(nn.Sequential(traced))
+    net = nn.Linear(2, 2)
+    net.register_forward_hook(lambda module, args, output: output)
+    with pytest.raises(NotImplementedError, match="module Linear has hooks"):
+        jit.script(nn.Sequential(net))
+
+
+def test_copies_are_of_their_own():
+    scripted = jit.script(nn.Sequential(nn.Linear(2, 2), nn.ReLU()))
+    twin = copy.deepcopy(scripted)
+    with flambeau.no_grad():
+        for p in twin.parameters():
+            p.zero_()
+    x = flambeau.ones(1, 2)
+    assert twin(x).sum() == 0 and not flambeau.equal(scripted[0](x), twin[0](x))
+    assert scripted.to(flambeau.float64)(x.double()).dtype == flambeau.float64

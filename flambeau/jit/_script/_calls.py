@@ -357,7 +357,7 @@ class Calls(Making):
             return self.as_simple(found, node)
         if name == "len" and given[0].type.kind == "Tuple":
             return self.literal(len(given[0].type.inner))
-        if name in ("sum", "all", "any", "abs", "round") and given[0].type == TENSOR:
+        if name != "len" and given and given[0].type == TENSOR:
             found = self.aten(name, given, named, node)
             return Simple(
                 found.text,

@@ -9,14 +9,14 @@ from typing import Any
 
 from ...nn.modules.module import Module
 from .._text import is_plain_name
+from ._entries import Entry
 from ._hosts import Parameter
 from ._operators import constant_text
-from ._source import Code, NotSupportedError, names_of
-from ._types import INTERFACES, TENSOR, Type, is_subtype, of_value
+from ._source import MISSING, Code, NotSupportedError, names_of
+from ._types import INTERFACES, TENSOR, Type, is_subtype
 from ._values import Simple
 
 INTERFACE = "__torch_script_interface__"
-_KNOWN = ("__init__", "__add__", "__call__", "__len__")
 
 
 def class_type(unit: Any, c: type, compiler: Any, node: ast.AST) -> Type | None:
@@ -75,8 +75,6 @@ def _named_tuple(unit: Any, c: Any, compiler: Any, node: ast.AST) -> Type:
     made = unit.types[c] = Type(
         "Tuple", tuple(p.type for p in parameters), f"__torch__.{name}", tuple(c._fields)
     )
-    from ._unit import Entry
-
     entry = unit.named_tuples[made.name] = Entry(c.__name__, made.name, "", parameters, made)
     entry.is_done = True
     entry.python = c
@@ -97,8 +95,6 @@ def _evaluated(unit: Any, annotation: Any, resolve: Any, compiler: Any, node: as
                 pass
 
         def either(name: str) -> Any:
-            from ._source import MISSING
-
             first = resolve(name)
             return names(name) if first is MISSING else first
 
@@ -234,4 +230,3 @@ _MAGIC = frozenset(
     "__call__ __getitem__ __setitem__ __delitem__ __contains__ __bool__ __str__ __abs__ __invert__ __int__ __float__ __enter__ __exit__ "
     "__and__ __or__ __xor__".split()
 )
-__all__ = ["ClassEntry", "class_type", "of_value"]

@@ -42,10 +42,10 @@ _BINARY = {
     ast.LShift: ("__lshift__", "<<"),
     ast.RShift: ("__rshift__", ">>"),
 }
-_MAGIC = {
-    "add": "__add__", "sub": "__sub__", "mul": "__mul__", "div": "__truediv__", "floordiv": "__floordiv__", "remainder": "__mod__",
-    "pow": "__pow__", "matmul": "__matmul__", "eq": "__eq__", "ne": "__ne__", "lt": "__lt__", "le": "__le__", "gt": "__gt__",
-    "ge": "__ge__",
+_MAGIC = {  # by signs
+    "+": "__add__", "-": "__sub__", "*": "__mul__", "/": "__truediv__", "//": "__floordiv__", "%": "__mod__", "**": "__pow__",
+    "@": "__matmul__", "==": "__eq__", "!=": "__ne__", "<": "__lt__", "<=": "__le__", ">": "__gt__", ">=": "__ge__", "&": "__and__",
+    "|": "__or__", "^": "__xor__", "<<": "__lshift__", ">>": "__rshift__",
 }  # fmt: skip
 _OF_TENSORS = {
     "floordiv": "floor_divide",
@@ -55,7 +55,7 @@ _OF_TENSORS = {
     "__lshift__": "bitwise_left_shift",
     "__rshift__": "bitwise_right_shift",
 }
-_TURNED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le", "eq": "eq", "ne": "ne"}
+_TURNED = {"<": "gt", "<=": "ge", ">": "lt", ">=": "le", "==": "eq", "!=": "ne"}
 _SCALARS = (INT, FLOAT, COMPLEX, NUMBER, BOOL)
 _UNSUPPORTED = {
     ast.Lambda: "Lambda aren't supported",
@@ -280,7 +280,7 @@ class Expressions(Conditions):
     def operator(self, name: str, sign: str, a: Simple, b: Simple, node: ast.AST) -> Simple:
         """`a + b`, and all that is like it."""
         if a.type.kind == "class":
-            return self.invoke(Method(a, _MAGIC.get(name, name)), [b], {}, node)
+            return self.invoke(Method(a, _MAGIC[sign]), [b], {}, node)
         if a.type.kind == "Tuple" and b.type.kind == "Tuple" and name == "add":
             items = [self.item_of(self.held(v), k) for v in (a, b) for k in range(len(v.type.inner))]
             return self.tuple_of(items)
@@ -295,18 +295,18 @@ class Expressions(Conditions):
     def tensor_operator(self, name: str, sign: str, a: Simple, b: Simple, node: ast.AST) -> Simple:
         py = f"({a.py} {sign} {b.py})"
         if a.type in _SCALARS and name != "matmul":
-            text, t = self._turned(name, a, b), TENSOR
+            text, t = self._turned(name, sign, a, b), TENSOR
             if text is not None:
                 return Simple(text, py, t)
         called = _OF_TENSORS.get(name, name)
         found = self.aten(called, [a, b], {}, node)
         return Simple(found.text, py, found.type)
 
-    def _turned(self, name: str, a: Simple, b: Simple) -> str | None:
+    def _turned(self, name: str, sign: str, a: Simple, b: Simple) -> str | None:
         """`2 - x` as code: the number is the second operand of what ATen has."""
-        if name in _TURNED:
-            return f"torch.{_TURNED[name]}({b.text}, {a.text})"
-        if name in ("add", "mul", "__and__", "__or__", "__xor__"):
+        if sign in _TURNED:
+            return f"torch.{_TURNED[sign]}({b.text}, {a.text})"
+        if sign in ("+", "*", "&", "|", "^"):
             return f"torch.{_OF_TENSORS.get(name, name)}({b.text}, {a.text})"
         if name == "sub":
             return f"torch.add(torch.neg({b.text}), {a.text})"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import functools
 import itertools
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -54,44 +55,36 @@ def _read(line: str) -> HostSchema:
     return HostSchema(tree.name, tuple(found), parsed(tree.returns), python)
 
 
-_ARITHMETIC = {"add": "+", "sub": "-", "mul": "*", "floordiv": "//", "remainder": "%"}
-_COMPARED = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
-_OF_FLOATS = (
-    "sqrt exp expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf erfc gamma lgamma "
-    "degrees radians fabs"
-).split()
-
-
 def _two(name: str, a: Type, b: Type, result: Type, python: str) -> HostSchema:
     return HostSchema(name, (Parameter("a", a), Parameter("b", b)), result, python)
 
 
-def _numeric() -> list[HostSchema]:
-    """The overloads of arithmetic and comparisons of numbers, which are alike."""
-    found = []
-    for a, b in itertools.product((*NUMBERS, NUMBER), repeat=2):
-        wide = max(a, b, key=(*NUMBERS, NUMBER).index)
-        for name, sign in _ARITHMETIC.items():
-            if wide == COMPLEX and sign in "//%":
-                continue
-            python = f"({{0}} {sign} {{1}})"
-            found.append(_two(name, a, b, wide, f"wrapped({python[1:-1]})" if wide == INT else python))
-        found.append(_two("div", a, b, FLOAT if wide == INT else wide, "({0} / {1})"))
-        found.append(_two("pow", a, b, FLOAT if wide == INT else wide, "_host_pow({0}, {1})"))
-        for name, sign in _COMPARED.items():
-            if COMPLEX not in (a, b) or name in ("eq", "ne"):
-                found.append(_two(name, a, b, BOOL, f"({{0}} {sign} {{1}})"))
-    for name, kind in itertools.product(_OF_FLOATS, (FLOAT, INT)):
-        found.append(HostSchema(name, (Parameter("a", kind),), FLOAT, f"math.{name}({{0}})"))
-    for name, kind in itertools.product(("floor", "ceil", "trunc"), (FLOAT, INT)):
-        found.append(HostSchema(name, (Parameter("a", kind),), INT, f"math.{name}({{0}})"))
-    for name, kind in itertools.product(("isnan", "isinf", "isfinite"), (FLOAT,)):
-        found.append(HostSchema(name, (Parameter("a", kind),), BOOL, f"math.{name}({{0}})"))
-    for name, a, b in itertools.product(("atan2", "copysign", "fmod"), (FLOAT, INT), (FLOAT, INT)):
-        found.append(_two(name, a, b, FLOAT, f"math.{name}({{0}}, {{1}})"))
-    found.append(_two("gcd", INT, INT, INT, "math.gcd({0}, {1})"))
-    found.append(HostSchema("factorial", (Parameter("a", INT),), INT, "math.factorial({0})"))
-    return found
+def _numeric(what: str, names: Sequence[str]) -> Iterator[HostSchema]:
+    """The overloads of operations of numbers, which are alike: a line `@kind name sign …` of the file."""
+    pairs = list(itertools.product((*NUMBERS, NUMBER), repeat=2))
+    if what in ("arithmetic", "compared"):
+        for name, sign in zip(names[::2], names[1::2]):
+            for a, b in pairs:
+                wide = max(a, b, key=(*NUMBERS, NUMBER).index)
+                python = f"({{0}} {sign} {{1}})"
+                if what == "compared" and (COMPLEX not in (a, b) or sign in ("==", "!=")):
+                    yield _two(name, a, b, BOOL, python)
+                elif what == "arithmetic" and not (wide == COMPLEX and sign in ("//", "%")):
+                    yield _two(name, a, b, wide, f"wrapped({python[1:-1]})" if wide == INT else python)
+    elif what == "fractions":
+        for name, python in zip(names[::2], names[1::2]):
+            for a, b in pairs:
+                wide = max(a, b, key=(*NUMBERS, NUMBER).index)
+                yield _two(name, a, b, FLOAT if wide == INT else wide, python.replace("~", " "))
+    else:
+        result = {"floats": FLOAT, "whole": INT, "tests": BOOL, "pairs": FLOAT, "integers": INT}[what]
+        for name in names:
+            kinds = (INT,) if what == "integers" else (FLOAT,) if what == "tests" else (FLOAT, INT)
+            count = 2 if what == "pairs" else 1
+            for given in itertools.product(kinds, repeat=count):
+                shown = ", ".join(f"{{{k}}}" for k in range(count))
+                parameters = tuple(Parameter("ab"[k], t) for k, t in enumerate(given))
+                yield HostSchema(name, parameters, result, f"math.{name}({shown})")
 
 
 @functools.cache
@@ -99,8 +92,17 @@ def schemas() -> dict[str, list[HostSchema]]:
     """The overloads by name."""
     found: dict[str, list[HostSchema]] = {}
     lines = (Path(__file__).parent / "hosts.txt").read_text().splitlines()
-    for schema in (*_numeric(), *(_read(line) for line in lines if not line.startswith("#"))):
-        found.setdefault(schema.name, []).append(schema)
+    for line in lines:
+        what, *names = line.split()
+        each = (
+            _numeric(what[1:], names)
+            if line.startswith("@")
+            else []
+            if line.startswith("#")
+            else [_read(line)]
+        )
+        for schema in each:
+            found.setdefault(schema.name, []).append(schema)
     return found
 
 

@@ -5,15 +5,12 @@ from __future__ import annotations
 import ast
 import contextlib
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from .._text import RESERVED, is_plain_name
 from ._source import Code
 from ._types import Type, is_subtype
 from ._values import Simple, Value
-
-if TYPE_CHECKING:
-    from ._unit import Unit
 
 # Names that the Python which is written uses: variables of a program that are called so get another name there.
 _PYTHON = frozenset(
@@ -34,7 +31,7 @@ class Line(NamedTuple):
 class Lines:
     """The state of a function's compiler."""
 
-    def __init__(self, unit: Unit, code: Code) -> None:
+    def __init__(self, unit: Any, code: Code) -> None:
         self.unit, self.code = unit, code
         self.lines: list[Line] = []
         self.depth = 0

@@ -17,7 +17,7 @@ from ..frontend import FrontendError
 from ._classes import _evaluated
 from ._marks import Attribute, is_exported, mark_of
 from ._operators import constant_text
-from ._source import Code, names_of
+from ._source import MISSING, Code, names_of
 from ._types import BOOL, NONE, TENSOR, List, NoType, Optional, Type, of_value
 from ._values import Host, Method, ModuleRef, Several, Simple, Value
 
@@ -442,8 +442,6 @@ class ModuleClass:
 
 
 def _first_of(first: Any, second: Any) -> Any:
-    from ._source import MISSING
-
     def resolve(name: str) -> Any:
         found = first(name)
         return second(name) if found is MISSING else found

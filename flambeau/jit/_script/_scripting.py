@@ -7,11 +7,13 @@ import copy
 from types import MethodType
 from typing import Any
 
+from ...core.base.callbacks import set_callback
 from ...nn.modules.module import Module
 from .._interpreter import Program
 from .._modules import RecursiveScriptModule, ScriptFunction
 from .._objects import Namespace, ScriptClass
 from ._boundary import Boundary, public
+from ._classes import class_type
 from ._modules import ModuleClass
 from ._source import Code
 from ._unit import Unit
@@ -139,10 +141,25 @@ def built(
     return made
 
 
+def compiled_methods(module: Any) -> None:
+    """Let the methods of a module that are marked by `script_method` run as TorchScript."""
+    names = [
+        n for c in type(module).__mro__ for n, f in vars(c).items() if getattr(f, "_is_script_method", False)
+    ]
+    if not names:
+        return
+    made = script_module(module, tuple(dict.fromkeys(names)))
+    made._parameters, made._buffers = module._parameters, module._buffers
+    module.__dict__["_compiled"] = made
+    for name in names:
+        module.__dict__[name] = getattr(made, name)
+
+
+set_callback("script methods", compiled_methods)
+
+
 def check_class(c: type) -> None:
     """Compile a class by itself, to find what TorchScript lacks."""
-    from ._classes import class_type
-
     class_type(Unit(), c, None, ast.Pass())
 
 

@@ -7,6 +7,8 @@ import typing
 import warnings
 from typing import Any
 
+from .. import _asked as asked
+from .._state import is_tracing
 from ._types import (
     ANY,
     BOOL,
@@ -103,14 +105,12 @@ def _known(value: bool) -> Any:
 
 
 def _questions() -> dict[Any, Any]:
-    from ... import jit
-
     return {
         isinstance: _isinstance,
-        jit.isinstance: _isinstance,
+        asked.isinstance: _isinstance,
         hasattr: _hasattr,
-        jit.is_scripting: _known(True),
-        jit.is_tracing: _known(False),
+        asked.is_scripting: _known(True),
+        is_tracing: _known(False),
     }
 
 
@@ -317,7 +317,6 @@ class _Lazily(dict[Any, Any]):
 
 
 def _table() -> dict[Any, Any]:
-    from ... import jit
     from ...core.base.dtypes import device as Device
     from ...core.tape import is_grad_enabled
     from ...operations.declare.registry import REGISTRY
@@ -325,7 +324,7 @@ def _table() -> dict[Any, Any]:
 
     found = {
         print: _print,
-        jit.annotate: _annotate,
+        asked.annotate: _annotate,
         typing.cast: _refused("typing.cast is not of TorchScript: use annotate, or isinstance"),
         super: _super,
         min: _extreme("min"),
@@ -337,8 +336,8 @@ def _table() -> dict[Any, Any]:
         manual_seed: _of_host("manual_seed"),
         is_grad_enabled: _of_host("is_grad_enabled"),
         REGISTRY["tensor"].function: _tensor,
-        jit.fork: _fork,
-        jit.wait: _wait,
+        asked.fork: _fork,
+        asked.wait: _wait,
     }
     return found
 

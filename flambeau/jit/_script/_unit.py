@@ -11,47 +11,25 @@ import re
 from typing import Any
 
 from ..._tensor import Tensor
+from ...core.base import display
 from ...core.base.dtypes import device as Device
 from ...core.base.dtypes import dtype as DType
 from ...core.base.formats import layout, memory_format
 from ...library._calls import CODES
 from .. import _host
+from .._modules import RecursiveScriptModule, ScriptFunction
 from .._text import is_plain_name, quoted
+from ._entries import Entry
 from ._hosts import Parameter
-from ._marks import OVERLOADS, RESOLVERS, mark_of
+from ._marks import OVERLOADS, RESOLVERS
 from ._source import MISSING, Code, CompileError
 from ._special import QUESTIONS, SPECIAL, grad_modes
 from ._statements import Statements
-from ._types import DEVICE, INT, INTERFACES, NONE, TENSOR, NoType, Type, is_subtype, of_annotation, of_value
+from ._types import DEVICE, INT, NONE, TENSOR, NoType, Type, of_annotation, of_value
 from ._values import Simple
 
 _COMMENT = re.compile(r"#\s*type:\s*\((.*)\)\s*->\s*(.+?)\s*$")
 _CONSTANTS = (DType, layout, memory_format)
-
-
-class Entry:
-    """A function or a method that is compiled: its signature, its code, and what computes it."""
-
-    def __init__(
-        self, shown: str, name: str, py: str, parameters: list[Parameter], returns: Type | None
-    ) -> None:
-        self.shown, self.name, self.py = shown, name, py
-        self.parameters = parameters
-        self.declared = returns  # None where nothing is said of it
-        self.returns: Type = returns or NONE
-        self.method_name = shown
-        self.text_names: dict[str, str] = {}
-        self.text = ""
-        self.owner = ""  # the class of a method
-        self.is_done = False
-        self.python: Any = None  # the function of Python that it is of
-
-    def declaration(self, shown: str) -> str:
-        """The signature, as errors show it."""
-        given = ", ".join(
-            f"{p.type} {p.name}" + (f"={p.default!r}" if p.defaulted else "") for p in self.parameters
-        )
-        return f"{shown}({given}) -> {self.returns}"
 
 
 class Unit:
@@ -84,6 +62,9 @@ class Unit:
         self.module_classes: dict[int, tuple[Any, Any]] = {}
         self.alike: dict[Any, Any] = {}  # classes of modules by what tells them apart
         self.resolvers = RESOLVERS
+
+    def __deepcopy__(self, memo: Any) -> Unit:
+        return self
 
     # --- names ------------------------------
     def unique(self, wish: str) -> str:
@@ -146,8 +127,6 @@ class Unit:
     # --- functions ------------------------------
     def is_script_function(self, f: Any) -> bool:
         """Whether it is a function that `script` made."""
-        from .._modules import ScriptFunction
-
         return isinstance(f, ScriptFunction)
 
     def overloads_of(self, f: Any) -> list[Any]:
@@ -349,7 +328,7 @@ class Unit:
     # --- modules ------------------------------
     def module_class(self, module: Any) -> Any:
         """What a module is compiled to: one class for all modules that are alike."""
-        module = module.__dict__.get("_original", module)
+        module = _source_of(module)
         known = self.module_classes.get(id(module))
         if known is None:
             from ._modules import ModuleClass
@@ -395,6 +374,22 @@ class Unit:
             self.globals[name] = getattr(found, "tuple_class", None) or found
 
 
+def _source_of(module: Any) -> Any:
+    """The module of Python that a module is compiled from; NotImplementedError for one that has no source, or hooks."""
+    found = module.__dict__.get("_original", module)
+    name = type(found).__name__
+    if isinstance(found, RecursiveScriptModule):
+        raise NotImplementedError(
+            f"{display.NAME}.jit.script: the submodule {found.original_name} comes from jit.trace or jit.load and has no source: "
+            "script the module that it was made of, or trace the whole"
+        )
+    if found._forward_hooks or found._forward_pre_hooks:
+        raise NotImplementedError(
+            f"{display.NAME}.jit.script: module {name} has hooks, which are not compiled: remove them, or trace the module"
+        )
+    return found
+
+
 def _maker(unit: Unit) -> Any:
     """What makes values outside of a function."""
     from ._expressions import Expressions
@@ -410,8 +405,6 @@ def _unannotated(args: list[ast.arg], name: str) -> bool:
 
 def _is_own(f: Any) -> bool:
     """Whether a function is of this library, whose signatures are not those of programs."""
-    from ...core.base import display
-
     module = getattr(f, "__module__", "") or ""
     return module.partition(".")[0] == __name__.partition(".")[0] or module.partition(".")[0] == display.NAME
 
@@ -505,6 +498,3 @@ def _seed(n: int) -> None:
 
 def _globals() -> dict[str, Any]:
     return dict(_shared_globals())
-
-
-__all__ = ["INTERFACES", "Entry", "Unit", "is_subtype", "mark_of"]

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from ._types import NONE, Type
-
-if TYPE_CHECKING:
-    from ._modules import ModuleClass
 
 NOTHING = object()
 
@@ -76,7 +73,7 @@ class Host(Value):
 class ModuleRef(Value):
     """A module: the class that it is compiled to, the module of Python, and where it is."""
 
-    def __init__(self, kind: ModuleClass, text: str, py: str) -> None:
+    def __init__(self, kind: Any, text: str, py: str) -> None:
         self.kind, self.text, self.py = kind, text, py
 
     def shown(self) -> str:
