@@ -159,6 +159,7 @@ class Assignments(Expressions):
         count = len(target.elts)
         if any(isinstance(e, ast.Starred) for e in target.elts):
             self.code.unsupported("Starred assignments aren't supported", target)
+        items: list[Any]
         if isinstance(value, Several):
             items = value.items
         else:

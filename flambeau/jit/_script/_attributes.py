@@ -336,7 +336,7 @@ class Attributes(Lines):
 
     def steps(self, text: str, parts: list[Any], values: list[Simple], node: ast.AST) -> tuple[str, str]:
         """The tensor that the plain parts choose, and the list of those that look up ("" for none)."""
-        given, dim, looked = iter(values), 0, []
+        given, dim, looked = iter(values), 0, list[str | None]()
         for k, (kind, part) in enumerate(parts):
             if kind == "...":
                 rest = sum(self._consumes(p, v) for p, v in self._paired(parts[k + 1 :], values))

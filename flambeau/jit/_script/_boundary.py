@@ -65,7 +65,7 @@ def original_of(module: Any) -> Any:
 def interface_call(owner: Any, name: str, *args: Any) -> Any:
     """A call of a method of whatever class has it."""
     kind = owner.kind if isinstance(owner, ScriptObject) else owner.script_class
-    return kind.methods[name].native(owner, *args)
+    return kind.methods[name](owner, *args)
 
 
 def completed_future(value: Any) -> Future[Any]:

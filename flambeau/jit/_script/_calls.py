@@ -294,17 +294,18 @@ class Calls(Making):
 
         op = behind(getattr(Tensor, name))
         if isinstance(op, Op):
-            found = self.operation(op, name, "", [owner, *args], kwargs, node)
+            made = self.operation(op, name, "", [owner, *args], kwargs, node)
         else:
-            found = self.aten(name, [owner, *args], kwargs, node)
+            made = self.aten(name, [owner, *args], kwargs, node)
         shown = ", ".join(
             [v.shape or v.py for v in args] + [f"{k}={v.shape or v.py}" for k, v in kwargs.items()]
         )
-        return Simple(found.text, self.as_list(f"{owner.py}.{name}({shown})", found.type), found.type)
+        return Simple(made.text, self.as_list(f"{owner.py}.{name}({shown})", made.type), made.type)
 
     # --- functions of Python ------------------------------
-    def host(self, f: Any, node: ast.Call, hint: Type | None) -> Value:
+    def host(self, f: Any, node: ast.Call, hint: Type | None) -> Any:
         """A call of something that Python has."""
+        name = getattr(f, "__name__", "")
         special = self.unit.special.get(f) if getattr(f, "__hash__", None) is not None else None
         if special is not None:
             return special(self, node, hint)
@@ -315,16 +316,15 @@ class Calls(Making):
             args, kwargs = self.all_simple(*self.arguments(node), node)
             return self.operation(op, self.public(f, op), self.unit.bind(f, op.__name__), args, kwargs, node)
         if any(f is known for known in _AS_HOSTS):
-            args, kwargs = self.arguments(node)
-            return self.python_builtin(f.__name__, args, kwargs, node)
-        if getattr(math, getattr(f, "__name__", ""), None) is f:
+            return self.python_builtin(name, *self.arguments(node), node)
+        if getattr(math, name, None) is f:
             args, kwargs = self.all_simple(*self.arguments(node), node)
-            return self.of_hosts(f.__name__, args, kwargs, node)
+            return self.of_hosts(name, args, kwargs, node)
         if isinstance(f, type):
             return self.construct(f, node)
-        if getattr(builtins, getattr(f, "__name__", ""), None) is f and f.__name__ in _REFUSED_CALLS:
+        if getattr(builtins, name, None) is f and name in _REFUSED_CALLS:
             return self.refuse(
-                f"Python builtin <built-in function {f.__name__}> is currently not supported in Torchscript",
+                f"Python builtin <built-in function {name}> is currently not supported in Torchscript",
                 node,
             )
         return self.function_call(f, node)

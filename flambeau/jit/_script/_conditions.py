@@ -94,6 +94,7 @@ class Conditions(Calls):
             value = self.of_hosts("__contains__", [found, item], {}, node)
         else:
             value = self.of_hosts("__contains__", [items, item], {}, node)
+        value = self.as_simple(value, node)
         if not negated:
             return value
         return Simple(f"torch.__not__({value.text})", f"(not {value.py})", BOOL)
@@ -134,7 +135,7 @@ class Conditions(Calls):
         if found.type.kind in ("List", "Dict", "str"):
             return Simple(f"torch.ne(torch.len({found.text}), 0)", f"bool({found.py})", BOOL)
         if found.type.kind == "class" and self.unit.class_of(found.type).has("__bool__"):
-            return self.invoke(Method(found, "__bool__"), [], {}, node)
+            return self.as_simple(self.invoke(Method(found, "__bool__"), [], {}, node), node)
         return self.refuse(f"Could not cast value of type {found.type} to bool", node)
 
     def boolean(self, node: ast.BoolOp) -> Condition:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -207,19 +208,21 @@ class Expressions(Conditions):
         if None in node.keys:
             return self.code.unsupported("** in a dictionary aren't supported", node)
         makers: list[Callable[[], Value]] = []
-        for key, value in zip(node.keys, node.values):
-            makers.append(lambda k=key: self.simple(k))
-            makers.append(lambda v=value: self.simple(v, wanted[1] if wanted else None))
+        hint_of_values = wanted[1] if wanted else None
+        for k, v in zip(node.keys, node.values):
+            assert k is not None
+            makers.append(functools.partial(self.simple, k))
+            makers.append(functools.partial(self.simple, v, hint_of_values))
         found = [v for v in self.evaluated(makers) if isinstance(v, Simple)]
         keys, values = found[::2], found[1::2]
         if not keys:
             key, value = wanted or (STR, TENSOR)
             return Simple(f"annotate(Dict[{key.text}, {value.text}], {{}})", "{}", Dict(key, value))
         key, value = keys[0].type, values[0].type
-        for k, v in zip(keys, values):
-            if k.type != key:
-                return self.refuse(f"Dict keys must be of one type: {key} and {k.type}", node)
-            value = unified(value, v.type) or Union(value, v.type)
+        for one, item in zip(keys, values):
+            if one.type != key:
+                return self.refuse(f"Dict keys must be of one type: {key} and {one.type}", node)
+            value = unified(value, item.type) or Union(value, item.type)
         if wanted and all(is_subtype(v.type, wanted[1]) for v in values):
             value = wanted[1]
         text, py = (
@@ -280,7 +283,7 @@ class Expressions(Conditions):
     def operator(self, name: str, sign: str, a: Simple, b: Simple, node: ast.AST) -> Simple:
         """`a + b`, and all that is like it."""
         if a.type.kind == "class":
-            return self.invoke(Method(a, _MAGIC[sign]), [b], {}, node)
+            return self.as_simple(self.invoke(Method(a, _MAGIC[sign]), [b], {}, node), node)
         if a.type.kind == "Tuple" and b.type.kind == "Tuple" and name == "add":
             items = [self.item_of(self.held(v), k) for v in (a, b) for k in range(len(v.type.inner))]
             return self.tuple_of(items)
@@ -327,7 +330,8 @@ class Expressions(Conditions):
             return self.literal(-value.constant)
         name, sign = ("neg", "-") if negates else ("bitwise_not", "~")
         if value.type.kind == "class":
-            return self.invoke(Method(value, "__neg__" if negates else "__invert__"), [], {}, node)
+            called = Method(value, "__neg__" if negates else "__invert__")
+            return self.as_simple(self.invoke(called, [], {}, node), node)
         if value.type == TENSOR:
             return Simple(f"torch.{name}({value.text})", f"({sign}{value.py})", TENSOR)
         return self.of_hosts(name, [value], {}, node)

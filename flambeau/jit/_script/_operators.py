@@ -183,7 +183,7 @@ def host_call(
     name: str, args: Sequence[Simple], kwargs: dict[str, Simple]
 ) -> tuple[HostSchema, Found] | list[Any]:
     """The overload of an operation without tensors that takes the arguments; else what was tried."""
-    tried = []
+    tried: list[Any] = []
     for loosely in (False, True):
         tried = []
         for schema in schemas().get(name, ()):
@@ -236,7 +236,7 @@ class _Unknown:
     def __init__(self, value: Simple, kind: type, whole: bool = False) -> None:
         self.value, self.kind, self.whole = value, kind, whole
 
-    @property
+    @property  # type: ignore[misc]
     def __class__(self) -> Any:  # its class is asked for by `isinstance`
         return _Unknown
 
@@ -252,7 +252,7 @@ def _standing(kind: type) -> type:
     return type(f"_Unknown_{kind.__name__}", (_Unknown,), {"stands_for": kind})
 
 
-_STANDING = {kind: _standing(kind) for kind in (int, float, bool, str, complex, object)}
+_STANDING: dict[Any, Any] = {kind: _standing(kind) for kind in (int, float, bool, str, complex, object)}
 _KINDS = {INT: int, FLOAT: float, BOOL: bool, STR: str, COMPLEX: complex, NUMBER: float}
 
 
@@ -383,7 +383,7 @@ def own_text(op: Op, args: Sequence[Simple], kwargs: dict[str, Simple]) -> tuple
     types = {a.name: of_schema(a.type) for a in schema.arguments}
     order = list(types.values())
     more = schema.is_vararg
-    parts = []
+    parts: list[str] = []
     if len(args) > len(order) and not more:
         return f"Expected at most {len(order)} arguments but found {len(args)} positional arguments."
     for label, value in (*((None, a) for a in args), *kwargs.items()):

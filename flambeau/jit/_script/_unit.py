@@ -352,7 +352,7 @@ class Unit:
         """`member.name`, `member.value`."""
         from ._types import STR
 
-        kind = self.enum_types[owner.type.name]
+        kind: Any = self.enum_types[owner.type.name]
         t = STR if name == "name" else of_value(next(iter(kind)).value, lambda c: None)
         return Simple(f"({owner.text}).{name}", f"{owner.py}.{name}", t)
 
