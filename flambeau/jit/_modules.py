@@ -192,6 +192,13 @@ class RecursiveScriptModule(ScriptModule):
         return code_of(self._method("forward"))
 
     @property
+    def graph(self) -> Any:
+        """The calls of `forward` as nodes: `str` of it is as PyTorch prints graphs, `nodes()` goes over them."""
+        from ._graph import Graph
+
+        return Graph(self._method("forward"))
+
+    @property
     def code_with_constants(self) -> tuple[str, Any]:
         """The text of `forward`, and what its CONSTANTS are, by name."""
         constants = {f"c{k}": v for k, v in enumerate(self.script_class.program.constants)}
@@ -271,6 +278,11 @@ class ScriptFunction:
         if pending is not None:
             self.__dict__["_pending"] = pending
         raise AttributeError(f"'ScriptFunction' object has no attribute {name!r}")
+
+    @property
+    def graph(self) -> Any:
+        """The calls of the function as nodes."""
+        return self._module.graph
 
     @property
     def code(self) -> str:

@@ -726,3 +726,25 @@ def test_copies_are_of_their_own():
     x = flambeau.ones(1, 2)
     assert twin(x).sum() == 0 and not flambeau.equal(scripted[0](x), twin[0](x))
     assert scripted.to(flambeau.float64)(x.double()).dtype == flambeau.float64
+
+
+def test_graphs():
+    def f(x, n: int):
+        for k in range(n):
+            if k > 1:
+                x = flambeau.relu(x) + k
+        return x, [n]
+
+    graph = jit.script(f).graph
+    assert [n.kind() for n in graph.nodes()][:1] == ["prim::Loop"]
+    assert str(graph).startswith("graph(%self,\n      %x,\n      %n):\n  prim::Loop(%n)\n    block0():\n")
+    relu = graph.findNode("aten::relu")
+    assert [v.debugName() for v in relu.inputs()] == ["x"] and relu.output().node() is relu
+    assert len(graph.findAllNodes("aten::add")) == 1 and graph.findNode("aten::mul") is None
+    assert len(graph.findNode("prim::If").blocks()) == 2
+    for program in (
+        jit.script(Loops()),
+        jit.script(Classes()),
+        jit.trace(nn.Linear(2, 2), flambeau.ones(1, 2)),
+    ):
+        assert "forward" in program.code and program.graph.findNode("prim::Return") is not None
