@@ -22,13 +22,13 @@ class NotSupportedError(FrontendError):
     Raises nothing.
 
     >>> import flambeau as torch
-    >>> def f(x, *args):
-    ...     return x
+    >>> def f(x):
+    ...     return f"{x!r}"
     >>> try:
     ...     torch.jit.script(f)
     ... except torch.jit.frontend.NotSupportedError as error:
     ...     print(str(error).partition(":")[0])
-    Compiled functions can't take variable number of arguments or use keyword-only arguments with defaults
+    Don't support conversion in JoinedStr
     """
 
 

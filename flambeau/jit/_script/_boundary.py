@@ -305,6 +305,8 @@ def public(
         found = function(*given)
         return boundary.outwards(found) if turns else found
 
+    if not is_method and 1 <= len(kinds) <= 2 and all(kind == TENSOR for kind in kinds):
+        return _of_tensors(function, boundary, call, count, turns)
     if is_method and kinds == [TENSOR]:  # what layers take, without more
 
         def one(*args: Any, **kwargs: Any) -> Any:
@@ -315,3 +317,23 @@ def public(
 
         return one
     return call
+
+
+def _of_tensors(
+    function: Callable[..., Any], boundary: Boundary, other: Callable[..., Any], count: int, turns: bool
+) -> Callable[..., Any]:
+    """A function of one tensor or two, without more; `other` takes any other call."""
+
+    def one(*args: Any, **kwargs: Any) -> Any:
+        if len(args) == 1 and not kwargs and isinstance(args[0], Tensor):
+            found = function(*args)
+            return boundary.outwards(found) if turns else found
+        return other(*args, **kwargs)
+
+    def two(*args: Any, **kwargs: Any) -> Any:
+        if len(args) == 2 and not kwargs and isinstance(args[0], Tensor) and isinstance(args[1], Tensor):
+            found = function(*args)
+            return boundary.outwards(found) if turns else found
+        return other(*args, **kwargs)
+
+    return one if count == 1 else two
