@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ._objects import Function, ScriptClass
 
 
-callbacks_in("flambeau.jit._script._scripting", "script methods")
+callbacks_in(f"{__name__.rpartition('.')[0]}._script._scripting", "script methods")
 
 
 class ScriptModule(Module):

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import copy
 import io
+import os
 import subprocess
 import sys
 import textwrap
 import warnings
 from enum import Enum
+from pathlib import Path
 from typing import Final, NamedTuple  # noqa: UP035  as programs write them
 
 import pytest
@@ -670,6 +672,38 @@ def test_a_module_that_scripts_while_it_is_imported(tmp_path):
         print(library.Kept(3).n)
     """
     assert run(tmp_path, module, program) == "3\n"
+
+
+def test_scripts_where_torch_means_this_library(tmp_path):
+    program = """
+        import torch
+        from torch import nn
+
+        class Doubled(torch.jit.ScriptModule):
+            def __init__(self):
+                super().__init__()
+                self.layer = nn.Linear(2, 2)
+
+            @torch.jit.script_method
+            def forward(self, x):
+                return torch.nn.functional.relu(self.layer(x)) * 2
+
+        net = torch.jit.script(nn.Sequential(nn.Conv1d(1, 2, 3), nn.BatchNorm1d(2), nn.LSTM(3, 2)))
+        print(type(net).__module__.partition(".")[0], net(torch.ones(2, 1, 5))[0].shape, Doubled()(torch.ones(1, 2)).shape)
+    """
+    (tmp_path / "program.py").write_text(textwrap.dedent(program))
+    root = Path(flambeau.__file__).resolve().parents[1]
+    path = os.pathsep.join([str(root / "dropin" / "src"), str(root)])
+    done = subprocess.run(
+        [sys.executable, "program.py"],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        check=False,
+        env={**os.environ, "PYTHONPATH": path},
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "torch torch.Size([2, 2, 2]) torch.Size([1, 2])\n"
 
 
 def test_script_if_tracing():

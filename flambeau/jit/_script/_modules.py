@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from typing import Any
 
 from ..._tensor import Tensor
-from ...core.base import display
 from ...nn.modules.container import ModuleDict, ModuleList, ParameterDict, ParameterList, Sequential
 from ...nn.modules.module import Module
 from .._text import is_plain_name, quoted
@@ -17,13 +16,12 @@ from ..frontend import FrontendError
 from ._classes import _evaluated
 from ._marks import Attribute, is_exported, mark_of
 from ._operators import constant_text
-from ._source import MISSING, Code, names_of
+from ._source import MISSING, Code, is_own, names_of
 from ._types import BOOL, NONE, TENSOR, List, NoType, Optional, Type, of_value
 from ._values import Host, Method, ModuleRef, Several, Simple, Value
 
 _OWN = frozenset(vars(Module())) - {"training"}
 _SCALARS = (int, float, bool, str, type(None), complex)
-_PACKAGE = __name__.partition(".")[0]
 
 
 class ModuleClass:
@@ -41,7 +39,7 @@ class ModuleClass:
         self.entries: dict[Any, Any] = {}
         self.children: dict[str, ModuleClass] = {}
         self.defining = False
-        self.is_library = type(module).__module__.partition(".")[0] in (_PACKAGE, display.NAME)
+        self.is_library = is_own(type(module))
         self.parameters = [n for n, p in module._parameters.items() if p is not None]
         self.buffers = [n for n, b in module._buffers.items() if b is not None]
         self.frozen: set[str] = set()

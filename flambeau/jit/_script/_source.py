@@ -5,13 +5,32 @@ from __future__ import annotations
 import ast
 import builtins
 import inspect
+import sys
 import textwrap
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NoReturn
 
+from ...core.base import display
 from ..frontend import NotSupportedError, UnsupportedNodeError
 
 _AROUND = 3  # lines above and below the one that is meant
+
+
+_PACKAGE = str(Path(__file__).resolve().parents[2])
+
+
+def is_own(x: Any) -> bool:
+    """Whether a function or a class stands in this library, whose signatures and attributes are not those of programs."""
+    function = (
+        getattr(inspect.unwrap(x), "__code__", None) if callable(x) and not isinstance(x, type) else None
+    )
+    if function is not None:
+        return str(function.co_filename).startswith(_PACKAGE)
+    return str(getattr(x, "__module__", None) or "").partition(".")[0] in (
+        __name__.partition(".")[0],
+        display.NAME,
+    )
 
 
 class CompileError(RuntimeError):
@@ -102,8 +121,6 @@ def names_of(owner: Any) -> Callable[[str], Any]:
             except ValueError:  # not bound yet
                 continue
     else:
-        import sys
-
         scope = vars(sys.modules.get(getattr(owner, "__module__", ""), builtins))
         for member in vars(owner).values() if isinstance(owner, type) else ():
             if inspect.isfunction(member) and member.__closure__:

@@ -22,7 +22,7 @@ from .._text import is_plain_name, quoted
 from ._entries import Entry
 from ._hosts import Parameter
 from ._marks import OVERLOADS, RESOLVERS
-from ._source import MISSING, Code, CompileError
+from ._source import MISSING, Code, CompileError, is_own
 from ._special import QUESTIONS, SPECIAL, grad_modes
 from ._statements import Statements
 from ._types import DEVICE, INT, NONE, TENSOR, NoType, Type, of_annotation, of_value
@@ -166,7 +166,7 @@ class Unit:
         tree = code.tree if other is None else Code(other).tree
         assert isinstance(tree, ast.FunctionDef)
         given = tree.args
-        own = _is_own(f)
+        own = is_own(f)
         if (
             given.vararg
             or given.kwarg
@@ -194,7 +194,7 @@ class Unit:
             parameters.append(Parameter(a.arg, t, defaults.get(a.arg), defaulted))
         result = comment[1] if comment else tree.returns
         returns = None if result is None else compiler.annotation_of(result)
-        if own and returns is not None and returns.kind in ("Any", "List"):
+        if own and returns is not None and returns.kind in ("Any", "List", "Tensor"):
             returns = None
         entry = Entry(f.__name__, "", "", parameters, returns)
         entry.python = f
@@ -401,12 +401,6 @@ def _maker(unit: Unit) -> Any:
 
 def _unannotated(args: list[ast.arg], name: str) -> bool:
     return any(a.arg == name and a.annotation is None for a in args)
-
-
-def _is_own(f: Any) -> bool:
-    """Whether a function is of this library, whose signatures are not those of programs."""
-    module = getattr(f, "__module__", "") or ""
-    return module.partition(".")[0] == __name__.partition(".")[0] or module.partition(".")[0] == display.NAME
 
 
 def _defaults(f: Any) -> dict[str, Any]:
