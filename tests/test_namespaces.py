@@ -76,13 +76,16 @@ def test_without_a_group_its_functions_refuse():
     assert torch.distributed.group.WORLD is None
 
 
-def test_scripts_are_the_python_they_are_written_in():
+def test_scripts_and_their_marks():
     @torch.jit.script
     def double(x: torch.Tensor) -> torch.Tensor:
         return 2 * x
 
     class Net(torch.nn.Module):
         size: torch.jit.Final[int] = 3
+
+        def forward(self, x):
+            return double(x) * self.size
 
         @torch.jit.export
         def other(self):
@@ -101,7 +104,8 @@ def test_scripts_are_the_python_they_are_written_in():
             return 4
 
     net = Net()
-    assert torch.jit.script(net) is net and double(torch.ones(1)).item() == 2
+    scripted = torch.jit.script(net)
+    assert scripted(torch.ones(1)).item() == 6 and scripted.other() == 1 and double(torch.ones(1)).item() == 2
     assert (net.other(), net.unused(), net.dropped(), net.ignored()) == (1, 2, 3, 4)
     for wrong in (lambda: torch.jit.script(3), lambda: torch.jit.script([1])):
         with pytest.raises(TypeError, match="jit.script"):

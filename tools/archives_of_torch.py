@@ -1,6 +1,6 @@
 """Writes `tests/data/torch/jit/*.pt`: small programs that PyTorch traced or scripted and saved, each with inputs and results inside.
 
-python tools/archives_of_torch.py [FOLDER]      # needs torch 2.13
+python tools/archives_of_torch.py [FOLDER [NAME …]]      # needs torch 2.13
 
 Beside the program an archive has the record `extra/expected.npz`: "in0", "in1" … are the inputs, "out0" … the tensors of the results in
 their order, "rest" the other results as JSON, "grads" the gradients of the sum of the first result in the order of `parameters()`.
@@ -263,6 +263,110 @@ class Norms(nn.Module):
         return self.transposed(self.group(self.layer(x).transpose(1, 2)))
 
 
+class Search(nn.Module):
+    """Loops within one another that are left early, a dictionary of lists, and a function of the program."""
+
+    def forward(self, x: Tensor, words: list[str]) -> tuple[dict[str, list[int]], int, Tensor]:
+        places: dict[str, list[int]] = {}
+        for k, word in enumerate(words):
+            if word not in places:
+                empty: list[int] = []
+                places[word] = empty
+            places[word].append(k)
+        found = first_above(x, 0.5)
+        total = x.sum()
+        for row in x:
+            for k in range(row.size(0)):
+                if bool(row[k] < 0):
+                    break
+                total = total + row[k] * k
+        return places, found, total
+
+
+def first_above(x: Tensor, limit: float) -> int:
+    for k, v in enumerate(x.flatten()):
+        if float(v) > limit:
+            return k
+    return -1
+
+
+class Stack:
+    def __init__(self, items: list[Tensor]):
+        self.items = items
+        self.pushed = 0
+
+    def push(self, x: Tensor) -> None:
+        self.items.append(x)
+        self.pushed += 1
+
+    def pop(self) -> Tensor:
+        return self.items.pop()
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+
+class Machine(nn.Module):
+    """A stack of tensors, as an object, and words that say what is done with it."""
+
+    def forward(self, x: Tensor, program: list[str]) -> tuple[Tensor, int, int]:
+        stack = Stack([x])
+        for word in program:
+            if word == "double":
+                stack.push(stack.pop() * 2)
+            elif word == "copy":
+                top = stack.pop()
+                stack.push(top)
+                stack.push(top)
+            elif word == "add" and len(stack) > 1:
+                stack.push(stack.pop() + stack.pop())
+            else:
+                raise RuntimeError("no such word: " + word)
+        return stack.pop(), stack.pushed, len(stack)
+
+
+class Unions(nn.Module):
+    def forward(self, x: Tensor, how: int | str | None = None) -> Tensor:
+        if how is None:
+            return x
+        if isinstance(how, str):
+            return x + len(how)
+        return x * how
+
+
+class Beam(nn.Module):
+    """The best sequences, kept in lists of tuples that are sorted by hand."""
+
+    def __init__(self):
+        super().__init__()
+        self.score = nn.Linear(2, 3)
+
+    def forward(self, x: Tensor, width: int) -> list[tuple[float, list[int]]]:
+        nothing: list[int] = []
+        beams: list[tuple[float, list[int]]] = [(0.0, nothing)]
+        for row in torch.log_softmax(self.score(x), 1):
+            found: list[tuple[float, list[int]]] = []
+            for total, taken in beams:
+                for k in range(row.size(0)):
+                    found.append((total + float(row[k]), taken + [k]))
+            beams = []
+            while len(beams) < width and len(found) > 0:
+                best = 0
+                for k in range(len(found)):
+                    if found[k][0] > found[best][0]:
+                        best = k
+                beams.append(found.pop(best))
+        return [(float(round(total * 100.0)), taken) for total, taken in beams]
+
+
+class Enumerated(nn.Module):
+    def forward(self, x: Tensor, k: int) -> tuple[Tensor, str, int]:
+        colour = Colour.RED if k > 0 else Colour.BLUE
+        pair = Pair(x * colour.value, None if k > 1 else k)
+        right = pair.right
+        return pair.left, colour.name, right if right is not None else -1
+
+
 def function(x: Tensor, y: Tensor) -> Tensor:
     if bool(x.mean() > y.mean()):
         return x - y
@@ -316,6 +420,11 @@ def models() -> dict[str, tuple[Any, tuple[Any, ...]]]:
         "upsample_scripted": (s(Upsample()), (image,)),
         "norms_traced": (t(Norms(), steps), (steps,)),
         "function_scripted": (s(function), (x, x + 1)),
+        "search_scripted": (s(Search()), (x, ["a", "b", "a"])),
+        "machine_scripted": (s(Machine()), (x, ["copy", "double", "add", "double"])),
+        "unions_scripted": (s(Unions()), (x, "abc")),
+        "beam_scripted": (s(Beam()), (pairs, 2)),
+        "enumerated_scripted": (s(Enumerated()), (x, 1)),
         "losses_traced": (t(losses, (x, x * 2)), (x, x * 3)),
     }
 
@@ -341,7 +450,7 @@ def expected(program: Any, inputs: tuple[Any, ...]) -> bytes:
     arrays |= {f"in{k}": v.numpy() for k, v in enumerate(given)}
     arrays |= {f"out{k}": v.detach().numpy() for k, v in enumerate(found)}
     parameters = [p for p in again.parameters() if p.requires_grad]
-    if parameters and found[0].requires_grad:
+    if parameters and found and found[0].requires_grad:
         grads = torch.autograd.grad(found[0].sum(), parameters, allow_unused=True)
         arrays |= {f"grad{k}": g.float().numpy() for k, g in enumerate(grads) if g is not None}
     file = io.BytesIO()
@@ -349,14 +458,16 @@ def expected(program: Any, inputs: tuple[Any, ...]) -> bytes:
     return file.getvalue()
 
 
-def main(folder: Path = FOLDER) -> None:
-    """Write all archives, and print their sizes."""
+def main(folder: Path = FOLDER, only: tuple[str, ...] = ()) -> None:
+    """Write the archives, all or those of these names, and print their sizes."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, (program, inputs) in models().items():
+        if only and name not in only:
+            continue
         path = folder / f"{name}.pt"
         torch.jit.save(program, str(path), _extra_files={"expected.npz": expected(program, inputs)})
         print(f"{path.name}: {path.stat().st_size} bytes")
 
 
 if __name__ == "__main__":
-    main(*map(Path, sys.argv[1:2]))
+    main(Path(sys.argv[1]) if sys.argv[1:] else FOLDER, tuple(sys.argv[2:]))

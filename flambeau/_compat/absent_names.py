@@ -246,7 +246,7 @@ NAMES = {
         TrackedFake() ValueRangesSLoc()
     """,
     "jit": """
-        Attribute() CompilationUnit() _get_trace_graph strict_fusion()
+        CompilationUnit() _get_trace_graph strict_fusion()
     """,
     "jit.annotations": """
         AnyType=AnyType ComplexType=ComplexType DictType=DictType FloatType=FloatType IntType=IntType

@@ -1,7 +1,7 @@
 """TorchScript: programs that are kept.  `trace` writes down what a function or a module does with example inputs, `save` writes that to
 an archive, `load` reads it back, and those that PyTorch wrote, scripted ones too.
 
-`script` is as where it is switched off in PyTorch (`PYTORCH_JIT=0`): scripts are the Python they are written in.
+`script` compiles a function or a module from its source, control flow and all.
 
 >>> import io
 >>> import flambeau as torch
@@ -21,6 +21,7 @@ tensor([0., 6.])
 from __future__ import annotations
 
 import builtins as _builtins
+import functools as _functools
 from collections.abc import Callable as _Callable
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
@@ -29,11 +30,16 @@ from typing import TypeVar as _TypeVar
 
 from ..core.base.lazily import lazily as _lazily
 from ..futures import Future
+from ._asked import annotate, fork, is_scripting, isinstance, wait
 from ._modules import RecursiveScriptModule, ScriptFunction, ScriptModule
+from ._script._marks import Attribute
+from ._script._marks import mark as _mark
+from ._script._marks import overload as _entered_overload
 from ._state import is_tracing
 from .annotations import BroadcastingList1 as _  # noqa: F401  `jit.annotations`, until here a feature of __future__
 
 __all__ = [
+    "Attribute",
     "Error",
     "Final",
     "RecursiveScriptModule",
@@ -44,12 +50,15 @@ __all__ = [
     "annotate",
     "Future",
     "export",
+    "fork",
+    "freeze",
     "ignore",
     "interface",
     "is_scripting",
     "is_tracing",
     "isinstance",
     "load",
+    "optimize_for_inference",
     "save",
     "script",
     "script_if_tracing",
@@ -57,84 +66,111 @@ __all__ = [
     "trace",
     "trace_module",
     "unused",
+    "wait",
 ]
 
 T = _TypeVar("T")
 F = _TypeVar("F", bound=_Callable)
 
 
-def is_scripting() -> bool:
-    """Whether a script is being compiled: False.
-
-    >>> is_scripting()
-    False
-    """
-    return False
-
-
 def script(
-    obj: T, optimize: _Any = None, _frames_up: int = 0, _rcb: _Any = None, example_inputs: _Any = None
-) -> T:
-    """A function, class or module as it is: it runs as Python, like with `PYTORCH_JIT=0` in PyTorch.
+    obj: _Any, optimize: _Any = None, _frames_up: int = 0, _rcb: _Any = None, example_inputs: _Any = None
+) -> _Any:
+    """A function or a module as TorchScript: compiled from its source, in the subset of Python that TorchScript is, with what it calls.
 
-    What scripting would check (types, a subset of Python) is not checked. TypeError for what is none of these.
+    A function becomes a ScriptFunction, a module a ScriptModule with the same parameters and buffers; a class stays as it is
+    and is compiled with each program that uses it.  What TorchScript does not have, and types that do not fit, are errors here, with the
+    line.  A function that is scripted while its module is being imported is compiled when it is first called; if it cannot be, a warning
+    says so, and it runs as Python.
 
-    >>> script(len) is len
-    True
+    Args:
+        obj: a function, a module or a class.
+
+    Raises:
+        RuntimeError: the program is not of TorchScript, or its types do not fit; the message underlines the place
+        OSError: there is no source
+        TypeError: the argument is none of these
+
+    >>> import flambeau as torch
+    >>> def steps(x: torch.Tensor, n: int) -> torch.Tensor:
+    ...     for k in range(n):
+    ...         x = x * 2
+    ...     return x
+    >>> torch.jit.script(steps)(torch.ones(2), 3)
+    tensor([8., 8.])
+    >>> torch.jit.script(3)
+    Traceback (most recent call last):
+    TypeError: jit.script(): expected a function, a class or a Module, got int
     """
-    if not callable(obj):
-        raise TypeError(f"jit.script(): expected a function, a class or a Module, got {type(obj).__name__}")
-    return obj
+    from ._script._entry import script as compiled
+
+    return compiled(obj, _rcb, _frames_up + 1)
 
 
 def script_method(fn: F) -> F:
-    """A method as it is: see `script`.
+    """Mark a method of a class that derives from ScriptModule: it runs as TorchScript.
 
-    Raises:
-        TypeError: the argument is neither a function, a class nor a Module
+    Raises nothing.
 
-    >>> script_method(len) is len
-    True
+    >>> import flambeau as torch
+    >>> class Double(torch.jit.ScriptModule):
+    ...     def __init__(self):
+    ...         super().__init__()
+    ...     @torch.jit.script_method
+    ...     def forward(self, x):
+    ...         return 2 * x
+    >>> Double()(torch.ones(1))
+    tensor([2.])
     """
-    return script(fn)
+    fn._is_script_method = True  # type: ignore[attr-defined]
+    return fn
 
 
 def script_if_tracing(fn: F) -> F:
-    """A function as it is: scripted only while something is traced, which nothing is.
+    """A function that is scripted while a program is traced, and runs as Python otherwise.
 
     Raises:
-        TypeError: the argument is neither a function, a class nor a Module
+        RuntimeError: as `script`, when it is traced
 
-    >>> script_if_tracing(len) is len
-    True
+    >>> import flambeau as torch
+    >>> @torch.jit.script_if_tracing
+    ... def double(x):
+    ...     return 2 * x
+    >>> double(torch.ones(1))
+    tensor([2.])
     """
-    return script(fn)
+
+    @_functools.wraps(fn)
+    def call(*args: _Any, **kwargs: _Any) -> _Any:
+        return (script(fn) if is_tracing() else fn)(*args, **kwargs)
+
+    return call  # type: ignore[return-value]
 
 
 def export(fn: F) -> F:
-    """Mark a method that is scripted beside `forward`: returned as it is.
+    """Mark a method that is scripted beside `forward`.
 
     Raises nothing.
 
     >>> export(len) is len
     True
     """
-    return fn
+    return _mark(fn, "export")  # type: ignore[no-any-return]
 
 
 def unused(fn: F) -> F:
-    """Mark a function that scripts must not call: returned as it is, with PyTorch's mark on it where it takes one.
+    """Mark a function that scripts do not compile: where one calls it, an exception is raised when that is reached.
 
     Raises nothing.
 
     >>> unused(len) is len
     True
     """
-    return fn
+    return _mark(fn, "unused")  # type: ignore[no-any-return]
 
 
 def ignore(drop: _Any = False, **options: _Any) -> _Any:
-    """Mark a function that scripts leave to Python: returned as it is. With `drop=…` a decorator.
+    """Mark a function that scripts leave to Python: they call it, and cannot be saved. With `drop=True` it is as `unused`.
 
     RuntimeError for an argument that is neither a function nor a bool.
 
@@ -142,49 +178,70 @@ def ignore(drop: _Any = False, **options: _Any) -> _Any:
     True
     """
     if callable(drop):
-        return drop
+        return _mark(drop, "ignore")
     if not _builtins.isinstance(drop, bool):
         raise RuntimeError(f"Argument to @jit.ignore must be a bool or a function but got {drop}")
-    return lambda fn: fn
+    return lambda fn: _mark(fn, "unused" if drop or options.get("drop_on_export") else "ignore")
 
 
 def interface(obj: T) -> T:
-    """A class whose methods scripts may take from another: returned as it is. RuntimeError for what is no class.
+    """A class that names methods, which scripts may take from any object that has them: marked, and returned as it is.
 
-    >>> interface(dict) is dict
+    RuntimeError for what is no class.
+
+    >>> class Shape:
+    ...     def area(self) -> float: ...
+    >>> interface(Shape) is Shape
     True
     """
     if not _builtins.isinstance(obj, type):
         raise RuntimeError("interface must be applied to a class")
+    if obj.__module__ != "builtins":
+        obj.__torch_script_interface__ = True  # type: ignore[attr-defined]
     return obj
 
 
-def annotate(the_type: _Any, the_value: T) -> T:
-    """A value as it is: the type is for scripts.
+def freeze(
+    mod: _Any, preserved_attrs: list[str] | None = None, optimize_numerics: bool = True
+) -> RecursiveScriptModule:
+    """A scripted module in eval mode with its parameters, buffers and attributes as constants of its code.
 
-    Raises nothing.
-
-    >>> annotate(list, [])
-    []
-    """
-    return the_value
-
-
-def isinstance(obj: _Any, target_type: _Any) -> bool:
-    """`isinstance`, and for `list[int]`, `Optional[…]` and kin whether all that is inside is of that type.
+    What the program writes, and what `preserved_attrs` names, stays an attribute or a method.  `optimize_numerics` changes nothing.
 
     Raises:
-        TypeError: the second argument is no type
+        RuntimeError: the module is none of `script`, or in training mode
+        NotImplementedError: it comes from `trace` or `load`
 
-    >>> isinstance([1, 2], list[int]), isinstance([1, "a"], list[int]), isinstance(None, int | None)
-    (True, False, True)
+    >>> import flambeau as torch
+    >>> frozen = torch.jit.freeze(torch.jit.script(torch.nn.Linear(2, 1).eval()))
+    >>> list(frozen.parameters()), "CONSTANTS.c0" in frozen.code
+    ([], True)
     """
-    from ._containers import fits
+    from ._script._entry import freeze as frozen
 
-    return fits(obj, target_type)
+    return frozen(mod, preserved_attrs or ())
 
 
-_overload = _overload_method = export  # PyTorch's own spellings of marks for scripts
+def optimize_for_inference(mod: _Any, other_methods: list[str] | None = None) -> RecursiveScriptModule:
+    """A scripted module for eval mode, frozen: there is nothing else that would make it faster here.
+
+    Raises:
+        RuntimeError: the module is none of `script`
+        NotImplementedError: it comes from `trace` or `load`
+
+    >>> import flambeau as torch
+    >>> fast = torch.jit.optimize_for_inference(torch.jit.script(torch.nn.Linear(2, 1).eval()))
+    >>> list(fast.parameters())
+    []
+    """
+    if "training" not in getattr(getattr(mod, "script_class", None), "annotations", {"training": None}):
+        return mod  # type: ignore[no-any-return]  # frozen before
+    return freeze(mod.eval(), other_methods)
+
+
+_overload = _overload_method = (
+    _entered_overload  # PyTorch's own spellings: the signatures that a function has
+)
 _script_if_tracing = script_if_tracing
 _WHERE = {
     "Error": "._host",

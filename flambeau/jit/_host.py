@@ -95,6 +95,11 @@ host("neg")(lambda a: wrapped(-a))
 host("abs", of=PRIMITIVES)(abs)
 host("abs")(abs)
 host("round")(lambda a: float(round(a)) if type(a) is float else a)
+host("__range_length")(lambda start, stop, step: len(range(start, stop, step)))
+host("__derive_index")(lambda k, start, step: start + k * step)
+host("wait")(lambda future: future.wait())
+host("done")(lambda future: future.done())
+host("bitwise_not")(lambda a: ~a)
 host("sum")(lambda items: wrapped(sum(items)))
 host("all")(lambda items: all(items))
 host("any")(lambda items: any(items))
@@ -153,6 +158,9 @@ def shown(value: Any) -> str:
     """A value as TorchScript prints it."""
     if isinstance(value, bool) or value is None:
         return str(value)
+    if isinstance(value, float) and math.isfinite(value):
+        whole = abs(value) < 1e10 and value.is_integer()
+        return f"{value:.0f}." if whole else f"{value:.17g}"
     if isinstance(value, (list, tuple)):
         inner = ", ".join(_inner(v) for v in value)
         return f"[{inner}]" if isinstance(value, list) else f"({inner}{',' * (len(value) == 1)})"

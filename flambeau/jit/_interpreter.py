@@ -10,6 +10,7 @@ import ast
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ..library._own import CONTEXTS
 from ._host import PRIMITIVES, Error, device_of, formatted, number, shown
 from ._objects import (
     Enumeration,
@@ -26,7 +27,9 @@ from ._parser import Source, dotted
 from ._sites import NOTHING, Expression, Frame, Literal, Site, Variable
 from ._types import annotated, check_of
 
-Statement = Callable[[Frame], "tuple[Any] | None"]  # (value,) where the function returns
+Statement = Callable[[Frame], "tuple[Any] | None"]  # (value,) where the function returns; _BREAK, _CONTINUE
+_BREAK: tuple[Any] = ("break",)
+_CONTINUE: tuple[Any] = ("continue",)
 _CONSTANTS = {
     "inf": float("inf"),
     "nan": float("nan"),
@@ -42,6 +45,7 @@ class Compiler:
         self.program, self.source, self.definition = program, source, definition
         self.slots: dict[str, int] = {}
         self.touched: set[int] = set()  # variables that the statement names
+        self.loops = 0  # around the statement
         self.parameters = [a.arg for a in definition.args.args]
         if len(set(self.parameters)) < len(self.parameters):
             source.refuse(f"two parameters of {definition.name} have the same name", definition.lineno)
@@ -121,6 +125,13 @@ class Compiler:
             return self.counted(node)
         if isinstance(node, ast.Pass):
             return lambda frame: None
+        if isinstance(node, (ast.Break, ast.Continue)):
+            leaves = _BREAK if isinstance(node, ast.Break) else _CONTINUE
+            return (
+                (lambda frame: leaves) if self.loops else self.refuse(node, "a word of loops outside of one")
+            )
+        if isinstance(node, ast.With):
+            return self.within(node)
         return self.refuse(node, f"{type(node).__name__} in a function")
 
     def effect(self, value: Expression) -> Statement:
@@ -172,14 +183,44 @@ class Compiler:
     def repeated(self, node: ast.While) -> Statement:
         if node.orelse:
             return self.refuse(node, "a loop with else")
-        test, body = self.expression(node.test), self.block(node.body)
+        test, body = self.expression(node.test), self.body(node.body)
 
         def run(frame: Frame) -> tuple[Any] | None:
             while test(frame):
                 found = body(frame)
-                if found is not None:
-                    return found
+                if found is not None and found is not _CONTINUE:
+                    return None if found is _BREAK else found
             return None
+
+        return run
+
+    def body(self, statements: Sequence[ast.stmt]) -> Statement:
+        """What a loop repeats."""
+        self.loops += 1
+        found = self.block(statements)
+        self.loops -= 1
+        return found
+
+    def within(self, node: ast.With) -> Statement:
+        """`with ops.flambeau.value_no_grad():`, and no other context."""
+        call = node.items[0].context_expr
+        names = (
+            dotted(call.func) if isinstance(call, ast.Call) and not call.args and not call.keywords else None
+        )
+        if (
+            len(node.items) > 1
+            or node.items[0].optional_vars is not None
+            or names is None
+            or names[:2] != ["ops", OWN]
+        ):
+            return self.refuse(node, "a with of something else than whether gradients are recorded")
+        context, block = CONTEXTS.get(names[-1]), self.block(node.body)
+        if context is None or len(names) != 3:
+            return self.refuse(node, f"no context {'.'.join(names)}")
+
+        def run(frame: Frame) -> tuple[Any] | None:
+            with context():
+                return block(frame)
 
         return run
 
@@ -193,14 +234,14 @@ class Compiler:
             or not isinstance(call, ast.Call)
         ):
             return self.refuse(node, "a for loop over something else than range(n)")
-        slot, count, body = self.slot(node.target.id), self.expression(call.args[0]), self.block(node.body)
+        slot, count, body = self.slot(node.target.id), self.expression(call.args[0]), self.body(node.body)
 
         def run(frame: Frame) -> tuple[Any] | None:
             for k in range(count(frame)):
                 frame[slot] = k
                 found = body(frame)
-                if found is not None:
-                    return found
+                if found is not None and found is not _CONTINUE:
+                    return None if found is _BREAK else found
             return None
 
         return run

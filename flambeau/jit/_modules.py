@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from .._tensor import Tensor
 from ..core.base import display
+from ..core.base.callbacks import callbacks, callbacks_in
 from ..nn.modules.module import Module
 from ..nn.parameter import Parameter
 
@@ -14,11 +16,17 @@ if TYPE_CHECKING:
     from ._objects import Function, ScriptClass
 
 
+callbacks_in(f"{__name__.rpartition('.')[0]}._script._scripting", "script methods")
+
+
 class ScriptModule(Module):
-    """A module whose code is TorchScript's; `jit.trace` and `jit.load` make them.
+    """A module whose code is TorchScript's; `jit.script`, `jit.trace` and `jit.load` make them.
+
+    A class may derive from it, and mark methods with `@script_method`: its objects are compiled when they are made, and these
+    methods run as TorchScript.
 
     Raises:
-        RuntimeError: it is made by its class; classes with `@script_method` are not compiled
+        RuntimeError: a method is not of TorchScript; the message has its line
 
     >>> import flambeau as torch
     >>> isinstance(torch.jit.trace(torch.nn.ReLU(), torch.ones(2)), torch.jit.ScriptModule)
@@ -28,14 +36,25 @@ class ScriptModule(Module):
     script_class: ScriptClass
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        raise RuntimeError(
-            f"{type(self).__name__}: modules of TorchScript are made by {display.NAME}.jit.trace and {display.NAME}.jit.load; "
-            "classes with @script_method are not compiled"
-        )
+        super().__init__()
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        made = cls.__dict__.get("__init__")
+        if made is None or cls.__name__ == "RecursiveScriptModule":
+            return
+
+        @functools.wraps(made)
+        def init(self: Any, *args: Any, **given: Any) -> None:
+            made(self, *args, **given)
+            if type(self) is cls:
+                callbacks["script methods"](self)
+
+        cls.__init__ = init  # type: ignore[method-assign]
 
 
 class RecursiveScriptModule(ScriptModule):
-    """A module out of an archive, or of a trace: parameters, buffers, submodules, attributes, and methods in TorchScript's code.
+    """A module out of an archive, of a trace or a script: parameters, buffers, submodules, attributes, and methods in TorchScript's code.
 
     It is a `Module` in all that modules do: `state_dict`, `to`, `train`, hooks, gradients.  `code` is the text of `forward`, whose
     inputs and results have whatever shapes and dtypes the program takes and gives.
@@ -56,6 +75,12 @@ class RecursiveScriptModule(ScriptModule):
       return _0
     <BLANKLINE>
     """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        name = type(self).__name__
+        raise RuntimeError(
+            f"{name}: modules of TorchScript are made by {display.NAME}.jit.script, {display.NAME}.jit.trace and {display.NAME}.jit.load"
+        )
 
     @classmethod
     def _of(cls, kind: ScriptClass, state: dict[str, Any]) -> RecursiveScriptModule:
@@ -172,6 +197,13 @@ class RecursiveScriptModule(ScriptModule):
         return code_of(self._method("forward"))
 
     @property
+    def graph(self) -> Any:
+        """The calls of `forward` as nodes: `str` of it is as PyTorch prints graphs, `nodes()` goes over them."""
+        from ._graph import Graph
+
+        return Graph(self._method("forward"))
+
+    @property
     def code_with_constants(self) -> tuple[str, Any]:
         """The text of `forward`, and what its CONSTANTS are, by name."""
         constants = {f"c{k}": v for k, v in enumerate(self.script_class.program.constants)}
@@ -214,26 +246,54 @@ class ScriptFunction:
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        raise RuntimeError(f"ScriptFunction: functions of TorchScript are made by {display.NAME}.jit.trace")
+        raise RuntimeError(
+            f"ScriptFunction: functions of TorchScript are made by {display.NAME}.jit.script and {display.NAME}.jit.trace"
+        )
 
     @classmethod
     def _of(cls, module: RecursiveScriptModule, name: str, wrapped: Any) -> ScriptFunction:
-        made = cls.__new__(cls)
-        made._module, made.name, made.__name__ = module, name, name
-        made.qualified_name, made.__wrapped__ = f"__torch__.{name}", wrapped
+        made = cls._named(name, wrapped)
+        made._module, made._entry, made._call = module, None, module.forward
         return made
 
+    @classmethod
+    def _named(cls, name: str, wrapped: Any) -> ScriptFunction:
+        """One that is not compiled yet."""
+        made = cls.__new__(cls)
+        made.name = made.__name__ = name
+        made.qualified_name, made.__wrapped__ = f"__torch__.{name}", wrapped
+        made.__doc__ = getattr(wrapped, "__doc__", None)
+        return made
+
+    _call: Callable[..., Any]  # what computes it
+    _entry: Any  # of one that was scripted: what it was compiled to
     _module: RecursiveScriptModule
     name: str
     qualified_name: str
     __wrapped__: Any
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._module.forward(*args, **kwargs)
+        return self._call(*args, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        pending = self.__dict__.pop("_pending", None)
+        if name in ("_call", "_entry", "_module") and pending is not None:
+            pending(self, name == "_call")
+            return getattr(self, name)
+        if pending is not None:
+            self.__dict__["_pending"] = pending
+        raise AttributeError(f"'ScriptFunction' object has no attribute {name!r}")
+
+    @property
+    def graph(self) -> Any:
+        """The calls of the function as nodes."""
+        return self._module.graph
 
     @property
     def code(self) -> str:
         """The text of the function."""
+        if self._entry is not None:
+            return str(self._entry.text)
         return self._module.code.replace("def forward(self,\n  ", f"def {self.name}(").replace(
             "def forward(self)", f"def {self.name}()"
         )

@@ -24,6 +24,9 @@ class Function:
         self.parameters = [a.arg for a in definition.args.args]
         self._body: tuple[Callable[[list[Any]], Any], int, list[Any]] | None = None
         self._compiling = False
+        self.native: Callable[..., Any] | None = (
+            None  # the Python that computes it, of a program that was scripted here
+        )
 
     def __deepcopy__(self, memo: Any) -> Function:
         return self
@@ -39,6 +42,8 @@ class Function:
         return self._body
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self.native is not None:
+            return self.native(*args, **kwargs)
         run, size, defaults = self._body or self.compile()
         frame = [None] * size
         count = len(self.parameters)

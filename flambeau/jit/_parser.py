@@ -14,9 +14,7 @@ from typing import NamedTuple, NoReturn
 MOST_CHARACTERS = 1 << 26
 MOST_DEPTH = 90  # of brackets; of blocks Python's own limit is 100
 MOST_CHAIN = 200  # dots, calls and subscripts on one line behind one another
-_WORDS = frozenset(
-    ("class", "def", "return", "if", "else", "while", "for", "in", "pass", "True", "False", "None")
-)
+_WORDS = frozenset("class def return if else while for in pass break continue with True False None".split())
 _TOKENS = re.compile(
     r"""(?P<string>[A-Za-z]*(?:"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')) | (?P<word>[A-Za-z_]\w*)
     | (?P<number>\d[\w.]*(?:(?<=[eE])[+-]\d+)?j?) | (?P<comment>\#[^\n]*) | (?P<space>[ \t\r]+) | (?P<line>\n)

@@ -203,11 +203,11 @@ def save(m: Any, f: str | os.PathLike[str] | BinaryIO, _extra_files: dict[str, A
     >>> import flambeau as torch
     >>> torch.jit.save(torch.nn.ReLU(), "model.pt")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    AttributeError: jit.save(): expected a program of jit.trace or jit.load, got ReLU...
+    AttributeError: jit.save(): expected a program of jit.script, jit.trace or jit.load, got ReLU...
     """
     module = m._module if isinstance(m, ScriptFunction) else m
     if not isinstance(module, RecursiveScriptModule):
         raise AttributeError(
-            f"jit.save(): expected a program of jit.trace or jit.load, got {type(m).__name__}: trace it first"
+            f"jit.save(): expected a program of jit.script, jit.trace or jit.load, got {type(m).__name__}: trace it first"
         )
     module.save(f, _extra_files)

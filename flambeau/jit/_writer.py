@@ -205,6 +205,12 @@ def archive(module: Any, root: str, extra: dict[str, Any]) -> Callable[[Any], No
     if sys.byteorder != "little":
         raise RuntimeError(f"{display.NAME}.jit.save: files are little-endian, this processor is not")
     program = module.script_class.program
+    left = getattr(module.__dict__.get("_unit"), "python_calls", ())
+    if left:
+        raise RuntimeError(
+            f"Could not export Python function call {left[0]!r}. Remove calls to Python functions before export. Did you forget to add "
+            "@script or @script_method annotation? If this is a nn.ModuleList, add it to __constants__"
+        )
     pickles: dict[str, tuple[bytes, Storages]] = {}
     for what, value in (("data", module), ("constants", tuple(program.constants))):
         storages = Storages(legacy=False)

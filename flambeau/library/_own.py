@@ -10,9 +10,11 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+from ..autograd.grad_mode import enable_grad, no_grad
 from ..core.base import formats
 from ..core.base.dtypes import Size, by_name
 from ..core.call.operation import Op, behind
+from ..futures import Future
 from ..operations.declare.registry import REGISTRY
 
 OWN = "flambeau"
@@ -42,6 +44,13 @@ def _dtype(name: str) -> Any:
     return by_name[name]
 
 
+def _future(value: Any) -> Future[Any]:
+    """What `fork` gives: the call has been made."""
+    made: Future[Any] = Future()
+    made.set_result(value)
+    return made
+
+
 # What makes values that the dialect has no words for.
 VALUES: dict[str, Callable[..., Any]] = {
     "value_dtype": _dtype,
@@ -49,7 +58,12 @@ VALUES: dict[str, Callable[..., Any]] = {
     "value_slice": slice,
     "value_ellipsis": lambda: ...,
     "value_size": Size,
+    "value_future": _future,
 }
+CONTEXTS: dict[str, Callable[[], Any]] = {
+    "value_no_grad": no_grad,
+    "value_enable_grad": enable_grad,
+}  # of `with`
 
 
 @functools.cache

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import random
+import re
 import struct
 import sys
 import threading
@@ -178,6 +179,16 @@ SYNTAX = {
     "unclosed": "y = (",
     "unclosed_text": 'y = "abc',
     "null": "y = x\0",
+    "break_outside": "break",
+    "continue_in_a_branch": "if x:\n  continue\nelse:\n  pass",
+    "with_a_call": 'with open("/tmp/x"):\n  pass',
+    "with_an_operation": "with torch.relu(x):\n  pass",
+    "with_own": "with ops.flambeau.relu(x):\n  pass",
+    "with_an_argument": "with ops.flambeau.value_no_grad(x):\n  pass",
+    "with_a_name": "with ops.flambeau.value_no_grad() as y:\n  pass",
+    "with_two": "with ops.flambeau.value_no_grad(), ops.flambeau.value_no_grad():\n  pass",
+    "with_another": "with ops.flambeau.value_size():\n  pass",
+    "async_with": "async with ops.flambeau.value_no_grad():\n  pass",
     "blocks": "\n".join("  " * k + "if x:" for k in range(120)) + "\n" + "  " * 120 + "pass",
 }
 
@@ -235,6 +246,8 @@ RUNNING = {
     "item_of_tensor": ("return x[0]", "an item of a Tensor"),
     "unpacking": ("a, b, c, = (x, x)\nreturn a", "Expected 3 values to unpack, got 2 values"),
     "wrong_arguments": ('return torch.add(x, "a")', "takes no"),
+    "python": ("return ops.python.system(x)", "no operation python::system"),
+    "context_as_a_call": ("return ops.flambeau.value_no_grad()", "no operation flambeau::value_no_grad"),
     "recursion": ("return (self).forward(x, )", "calls within one another|recursion"),
     "formats": ('return torch.len(torch.format("{0.__class__}{}", x, x))', None),
     "numbers": ('return int(torch.mul("9", 5000))', "is no number"),
@@ -517,3 +530,69 @@ def test_checksums_are_compared():
     data[data.index(weights) + 1] ^= 1
     with pytest.raises(RuntimeError, match="bad CRC-32 of entry 'mlp_traced/data/0'"):
         loaded(bytes(data))
+
+
+def test_gradients_are_recorded_again_after_a_with():
+    """Whether gradients are recorded is as before: after a return, an error, and a loop that is left."""
+    net = loaded(
+        body(
+            "for k in range(3):\n  with ops.flambeau.value_no_grad():\n    if torch.eq(k, 1):\n      break\n    else:\n      continue\n"
+            "with ops.flambeau.value_no_grad():\n  return torch.matmul(x, x)"
+        )
+    )
+    assert net(flambeau.ones(2, 2, requires_grad=True)).requires_grad is False and flambeau.is_grad_enabled()
+    with pytest.raises(RuntimeError):
+        net(flambeau.ones(2, 3))
+    assert flambeau.is_grad_enabled()
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_scripted_code_that_was_changed(seed):
+    """Words and signs of what `script` writes, exchanged: an error or a module, and nothing is run but its operations."""
+
+    def program(x, n: int):
+        total = 0
+        while n > 0:
+            n -= 1
+            if n == 3:
+                continue
+            total += n
+        with flambeau.no_grad():
+            y = x * total
+        return [y, y.relu()], {"a": n}
+
+    entries = {}
+    with zipfile.ZipFile(io.BytesIO(jit.script(program).save_to_buffer())) as saved:
+        entries = {n.partition("/")[2]: saved.read(n) for n in saved.namelist()}
+    text = entries["code/__torch__.py"].decode()
+    words = sorted(set(re.findall(r"\w+|[^\w\s]", text)))
+    rng = random.Random(seed)
+    for _ in range(60):
+        before, after = (
+            rng.choice(words),
+            rng.choice([*words, "import", "lambda", "exec", "__class__", "with", "break", "open"]),
+        )
+        at = rng.randrange(text.count(before))
+        parts = text.split(before)
+        changed = before.join(parts[: at + 1]) + after + before.join(parts[at + 1 :])
+        try:
+            net = loaded(packed(entries | {"code/__torch__.py": changed.encode()}))
+        except REFUSALS:
+            continue
+        Watch.seen, Watch.thread = [], threading.get_ident()
+        try:
+            if "while True" not in changed and changed.count("while") == text.count("while"):
+                net(flambeau.ones(2), 0)
+        except (
+            RuntimeError,
+            NotImplementedError,
+            TypeError,
+            ValueError,
+            IndexError,
+            KeyError,
+            AttributeError,
+        ):
+            pass
+        finally:
+            Watch.thread = None
+        assert not [e for e in Watch.seen if e[0] != "import"], (changed, Watch.seen)

@@ -110,16 +110,16 @@ class _ConvNd(Module):
             init.uniform_(self.bias, -bound, bound)
 
     def _convolve(self, conv: Any, input: Tensor) -> Tensor:
-        padding: Any = self.padding
-        if self.padding_mode != "zeros":
-            input = F.pad(input, self._pad_widths(), mode=self.padding_mode)
-            padding = 0
-        return conv(input, self.weight, self.bias, self.stride, padding, self.dilation, self.groups)
+        if self.padding_mode == "zeros":
+            return conv(input, self.weight, self.bias, self.stride, self.padding, self.dilation, self.groups)
+        input = F.pad(input, self._pad_widths(), mode=self.padding_mode)
+        return conv(input, self.weight, self.bias, self.stride, 0, self.dilation, self.groups)
 
     def _pad_widths(self) -> list[int]:
         """The widths as `F.pad` takes them: before and after each dimension, beginning with the last."""
         widths: list[int] = []
-        for i in reversed(range(self._spatial)):
+        for k in range(self._spatial):
+            i = self._spatial - 1 - k
             if self.padding == "valid":
                 before = after = 0
             elif self.padding == "same":
@@ -292,8 +292,10 @@ class _ConvTransposeNd(_ConvNd):
             dtype,
         )
 
-    def _convolve_transposed(self, conv: Any, input: Tensor, output_size: Any) -> Tensor:
-        output_padding = self.output_padding if output_size is None else self._padding_for(input, output_size)
+    def _convolve_transposed(self, conv: Any, input: Tensor, output_size: list[int] | None) -> Tensor:
+        output_padding = list(self.output_padding)
+        if output_size is not None:
+            output_padding = self._padding_for(input, output_size)
         return conv(
             input,
             self.weight,
@@ -305,7 +307,7 @@ class _ConvTransposeNd(_ConvNd):
             self.dilation,
         )
 
-    def _padding_for(self, input: Tensor, output_size: Any) -> list[int]:
+    def _padding_for(self, input: Tensor, output_size: list[int]) -> list[int]:
         """The output padding that yields `output_size`, which may include batch and channel sizes."""
         n = self._spatial
         leading = input.dim() - n
@@ -324,13 +326,14 @@ class _ConvTransposeNd(_ConvNd):
             + 1
             for i in range(n)
         ]
-        largest = [size + stride - 1 for size, stride in zip(smallest, self.stride, strict=True)]
-        if any(not low <= size <= high for low, size, high in zip(smallest, wanted, largest, strict=True)):
-            raise ValueError(
-                f"requested an output size of {wanted}, but valid sizes range from {smallest} to {largest} "
-                f"(for an input of {tuple(input.shape[leading:])})"
-            )
-        return [size - low for low, size in zip(smallest, wanted, strict=True)]
+        largest = [smallest[i] + self.stride[i] - 1 for i in range(n)]
+        for i in range(n):
+            if wanted[i] < smallest[i] or wanted[i] > largest[i]:
+                raise ValueError(
+                    f"requested an output size of {wanted}, but valid sizes range from {smallest} to {largest} "
+                    f"(for an input of {input.shape[leading:]})"
+                )
+        return [wanted[i] - smallest[i] for i in range(n)]
 
 
 class ConvTranspose1d(_ConvTransposeNd):
@@ -358,7 +361,7 @@ class ConvTranspose1d(_ConvTransposeNd):
 
     _spatial = 1
 
-    def forward(self, input: Tensor, output_size: Any = None) -> Tensor:
+    def forward(self, input: Tensor, output_size: list[int] | None = None) -> Tensor:
         return self._convolve_transposed(F.conv_transpose1d, input, output_size)
 
 
@@ -382,7 +385,7 @@ class ConvTranspose2d(_ConvTransposeNd):
 
     _spatial = 2
 
-    def forward(self, input: Tensor, output_size: Any = None) -> Tensor:
+    def forward(self, input: Tensor, output_size: list[int] | None = None) -> Tensor:
         return self._convolve_transposed(F.conv_transpose2d, input, output_size)
 
 
@@ -404,5 +407,5 @@ class ConvTranspose3d(_ConvTransposeNd):
 
     _spatial = 3
 
-    def forward(self, input: Tensor, output_size: Any = None) -> Tensor:
+    def forward(self, input: Tensor, output_size: list[int] | None = None) -> Tensor:
         return self._convolve_transposed(F.conv_transpose3d, input, output_size)

@@ -94,7 +94,7 @@ class _NormBase(Module):
 
     def _check_input_dim(self, input: Tensor) -> None:
         if input.dim() not in self._dims:
-            wanted = " or ".join(f"{dim}D" for dim in self._dims)
+            wanted = " or ".join([f"{dim}D" for dim in self._dims])
             raise ValueError(f"expected {wanted} input (got {input.dim()}D input)")
 
     def _channel_dim(self, input: Tensor) -> int:
@@ -147,9 +147,9 @@ class _BatchNorm(_NormBase):
             self.num_batches_tracked.add_(1)
             if self.momentum is None:  # the plain mean of all batches so far
                 factor = 1.0 / sym_float(self.num_batches_tracked.item())
-        if training and not self.track_running_stats:
-            mean = var = None
         use_batch = training or (mean is None and var is None)
+        if training and not self.track_running_stats:
+            return F.batch_norm(input, None, None, self.weight, self.bias, True, factor, self.eps)
         return F.batch_norm(input, mean, var, self.weight, self.bias, use_batch, factor, self.eps)
 
 

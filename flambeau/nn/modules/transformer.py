@@ -106,23 +106,17 @@ class TransformerEncoderLayer(Module):
     ) -> Tensor:
         """The layer's output, of the shape of `src`; the masks are those of `MultiheadAttention.forward`."""
 
-        def attend(x: Tensor) -> Tensor:
-            attended, _ = self.self_attn(
-                x,
-                x,
-                x,
-                attn_mask=src_mask,
-                key_padding_mask=src_key_padding_mask,
-                need_weights=False,
-                is_causal=is_causal,
-            )
-            return self.dropout1(attended)
-
         if self.norm_first:
-            x = src + attend(self.norm1(src))
+            x = src + self._attend(self.norm1(src), src_mask, src_key_padding_mask, is_causal)
             return x + self._feed_forward(self.norm2(x))
-        x = self.norm1(src + attend(src))
+        x = self.norm1(src + self._attend(src, src_mask, src_key_padding_mask, is_causal))
         return self.norm2(x + self._feed_forward(x))
+
+    def _attend(self, x: Tensor, mask: Tensor | None, padding: Tensor | None, is_causal: bool) -> Tensor:
+        attended, _ = self.self_attn(
+            x, x, x, attn_mask=mask, key_padding_mask=padding, need_weights=False, is_causal=is_causal
+        )
+        return self.dropout1(attended)
 
     def _feed_forward(self, x: Tensor) -> Tensor:
         return self.dropout2(self.linear2(self.dropout(self.activation(self.linear1(x)))))
@@ -190,37 +184,35 @@ class TransformerDecoderLayer(Module):
     ) -> Tensor:
         """The layer's output, of the shape of `tgt`; the masks are those of `MultiheadAttention.forward`."""
 
-        def attend(x: Tensor) -> Tensor:
-            attended, _ = self.self_attn(
-                x,
-                x,
-                x,
-                attn_mask=tgt_mask,
-                key_padding_mask=tgt_key_padding_mask,
-                need_weights=False,
-                is_causal=tgt_is_causal,
-            )
-            return self.dropout1(attended)
-
-        def look_up(x: Tensor) -> Tensor:
-            attended, _ = self.multihead_attn(
-                x,
-                memory,
-                memory,
-                attn_mask=memory_mask,
-                key_padding_mask=memory_key_padding_mask,
-                need_weights=False,
-                is_causal=memory_is_causal,
-            )
-            return self.dropout2(attended)
-
         if self.norm_first:
-            x = tgt + attend(self.norm1(tgt))
-            x = x + look_up(self.norm2(x))
+            x = tgt + self._attend(self.norm1(tgt), tgt_mask, tgt_key_padding_mask, tgt_is_causal)
+            x = x + self._look_up(
+                self.norm2(x), memory, memory_mask, memory_key_padding_mask, memory_is_causal
+            )
             return x + self._feed_forward(self.norm3(x))
-        x = self.norm1(tgt + attend(tgt))
-        x = self.norm2(x + look_up(x))
+        x = self.norm1(tgt + self._attend(tgt, tgt_mask, tgt_key_padding_mask, tgt_is_causal))
+        x = self.norm2(x + self._look_up(x, memory, memory_mask, memory_key_padding_mask, memory_is_causal))
         return self.norm3(x + self._feed_forward(x))
+
+    def _attend(self, x: Tensor, mask: Tensor | None, padding: Tensor | None, is_causal: bool) -> Tensor:
+        attended, _ = self.self_attn(
+            x, x, x, attn_mask=mask, key_padding_mask=padding, need_weights=False, is_causal=is_causal
+        )
+        return self.dropout1(attended)
+
+    def _look_up(
+        self, x: Tensor, memory: Tensor, mask: Tensor | None, padding: Tensor | None, is_causal: bool
+    ) -> Tensor:
+        attended, _ = self.multihead_attn(
+            x,
+            memory,
+            memory,
+            attn_mask=mask,
+            key_padding_mask=padding,
+            need_weights=False,
+            is_causal=is_causal,
+        )
+        return self.dropout2(attended)
 
     def _feed_forward(self, x: Tensor) -> Tensor:
         return self.dropout3(self.linear2(self.dropout(self.activation(self.linear1(x)))))
@@ -288,7 +280,10 @@ class TransformerEncoder(Module):
         output = src
         for layer in self.layers:
             output = layer(
-                output, src_mask=mask, is_causal=bool(is_causal), src_key_padding_mask=src_key_padding_mask
+                output,
+                src_mask=mask,
+                is_causal=is_causal is not None and is_causal,
+                src_key_padding_mask=src_key_padding_mask,
             )
         return output if self.norm is None else self.norm(output)
 
@@ -337,7 +332,7 @@ class TransformerDecoder(Module):
                 memory_mask=memory_mask,
                 tgt_key_padding_mask=tgt_key_padding_mask,
                 memory_key_padding_mask=memory_key_padding_mask,
-                tgt_is_causal=bool(tgt_is_causal),
+                tgt_is_causal=tgt_is_causal is not None and tgt_is_causal,
                 memory_is_causal=memory_is_causal,
             )
         return output if self.norm is None else self.norm(output)
