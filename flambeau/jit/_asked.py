@@ -7,8 +7,8 @@ from typing import Any as _Any
 from typing import TypeVar as _TypeVar
 
 from ..futures import Future
+from ..library._own import _future
 from ._containers import fits
-from ._own import _future
 
 T = _TypeVar("T")
 

@@ -10,7 +10,7 @@ import ast
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..library._own import CONTEXTS
+from ..library._own import CONTEXTS, OWN
 from ._host import PRIMITIVES, Error, device_of, formatted, number, shown
 from ._objects import (
     Enumeration,

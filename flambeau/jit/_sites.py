@@ -11,8 +11,8 @@ from typing import Any
 
 from .._tensor import Tensor
 from ..library._calls import Overload, Prepared, Unfit, choice, overloads
-from ._host import HOST, TENSORS, TEXTS
 from ..library._own import OWN, own_call, run_own
+from ._host import HOST, TENSORS, TEXTS
 
 Frame = list[Any]
 Expression = Callable[[Frame], Any]

@@ -191,7 +191,9 @@ class _Room:
         self._path = path
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") and not (self._path == ("aten",) and name in DEFINED["aten"]):  # `aten.__and__` is one
+        if name.startswith("__") and not (
+            self._path == ("aten",) and name in DEFINED["aten"]
+        ):  # `aten.__and__` is one
             raise AttributeError(name)
         path = (*self._path, name)
         if path[0] == "higher_order":
