@@ -22,7 +22,6 @@ KNOWN = {
     r"(?i)int4|int2|float4": "integers of 2 and 4 bits and floats of 4 have no dtype",
     r"equal_string|identity_sequence_string": "there are no tensors of strings",
     r"regex|string|strnormalizer|tfidf|image_decoder": "there are no tensors of strings, and images are read before the model",
-    r"no_saturate": "what is too large for float8_e4m3fn becomes NaN there, and the largest number here",
     r"e8m0": "float8_e8m0fnu is rounded upwards there, and to the nearest power of two here",
     r"upsample|scan_sum$|loop11|dropout_\w+_old|clip_.*old": "operators of opsets before 13 that have another meaning",
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 
 from ..._tensor import Tensor
+from ...core.base.dtypes import by_name
 from ...core.base.typeinfo import finfo
 from .._bodies import OF_FUNCTIONS
 from .declare import DType, fl, nn, operator, same
@@ -112,6 +113,9 @@ def is_inf(x: Tensor, *, detect_negative: int = 1, detect_positive: int = 1) -> 
 
 
 # --- dtypes ------------------------------
+_NO_INFINITY = by_name["float8_e4m3fn"]
+
+
 @operator("Cast")
 def cast(input: Tensor, *, to: DType, saturate: int = 1, round_mode: str = "up") -> Tensor:
     """The elements in another dtype; what float8 has not becomes its largest number, or with saturate=0 NaN or infinity."""
@@ -119,6 +123,11 @@ def cast(input: Tensor, *, to: DType, saturate: int = 1, round_mode: str = "up")
         most = finfo(to).max
         kept = input if input.is_floating_point() else input.float()
         return fl.where(fl.isnan(kept), kept, kept.clamp(-most, most)).to(to)
+    if to is _NO_INFINITY and not saturate:
+        kept = input.float()
+        return fl.where(fl.abs(kept) > 464, float("nan"), kept).to(
+            to
+        )  # 448 is the largest, 480 would be the next
     return input.to(to)
 
 
