@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 from ..._tensor import Tensor
 from ...core.call.operation import Op
 from ...library._calls import CODES, Overload, Unfit, overloads
+from ...library._own import OWN, own_name
 from ...library._written import written
-from .._own import OWN, own_name
 from .._text import number_text, quoted
 from ._hosts import HostSchema, Parameter, schemas
 from ._types import (
