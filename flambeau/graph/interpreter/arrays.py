@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import types
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from ..sources import Computed, Equals, Source
@@ -12,6 +12,7 @@ from .code import NULL
 
 if TYPE_CHECKING:
     from .calls import Calls
+    from .reads import Reads
 
 LARGEST = 4096  # bytes of an array that is compared at each call
 # Functions that call what they are given, depend on more than their arguments, or have other effects than on these.
@@ -24,10 +25,8 @@ _OTHERS = frozenset(
 _WRITING = frozenset(
     "copyto put place putmask put_along_axis fill_diagonal".split()
 )  # to their first argument
-_METHODS = frozenset(
-    "all any argmax argmin argpartition argsort astype clip conj conjugate copy cumprod cumsum diagonal dot flatten item max mean min "
-    "nonzero prod ptp ravel repeat reshape round searchsorted squeeze std sum swapaxes take tobytes tolist trace transpose var "
-    "is_integer as_integer_ratio hex".split()
+_OTHER_METHODS = frozenset(
+    "dump dumps tofile __setstate__ __reduce__ __reduce_ex__ __array_wrap__ __array_finalize__".split()
 )
 _CLASSES = frozenset((bool, int, float, complex, str, bytes))  # that stand for dtypes
 _CHANGING = frozenset("fill sort put resize partition itemset setfield setflags byteswap".split())
@@ -85,14 +84,22 @@ def called(m: Calls, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any
             return NULL
     writes = function.__name__ in _WRITING or function.__name__ in _CHANGING or "out" in kwargs
     if writes or len(args) > getattr(function, "nin", len(args)):
-        if any(m.reads.source(value) is not None for value in arrays):
+        if any(m.reads.is_outside(value) for value in arrays):
             return NULL
     m.reads.fix((args, kwargs))
     for value in (*args, *kwargs.values()):
         m.reads.open(value, True)
     for value in arrays:
         m.transparent(value, "reads")
-    return function(*args, **kwargs)
+    return seen_through(m.reads, function(*args, **kwargs), arrays)
+
+
+def seen_through(reads: Reads, made: Any, arrays: Iterable[Any]) -> Any:
+    """What was made of these arrays; a view of one from outside, writes to which are writes to that, is noted as such."""
+    outside = [a for a in arrays if is_array(a) and reads.is_outside(a)]
+    if outside and is_array(made) and any(sys.modules["numpy"].may_share_memory(made, a) for a in outside):
+        reads.aliases[id(made)] = made
+    return made
 
 
 def _items(value: Any, depth: int = 0) -> Iterator[Any]:
@@ -111,5 +118,4 @@ def is_dtype(value: Any) -> bool:
 
 def has_method(of: Any, name: str) -> bool:
     """Whether a method of an array or scalar depends on it and its arguments alone."""
-    special = name[:2] == name[-2:] == "__" and name not in ("__setstate__", "__reduce__", "__array_wrap__")
-    return is_array(of) and (name in _METHODS or name in _CHANGING or special)
+    return is_array(of) and name not in _OTHER_METHODS

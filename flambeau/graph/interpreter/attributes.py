@@ -10,6 +10,7 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 from ..sources import Attribute, Computed, Is, Item, Lacks, Namespace, Object
+from .arrays import seen_through
 from .code import NULL
 from .policy import Policy
 from .reads import Reads
@@ -152,6 +153,8 @@ class Attributes:
             if kind in FROZEN:
                 self.reads.pin(of)
                 return value if type(value) is types.MappingProxyType else self.reads.hold(value)
+            if source is None and self.reads.aliases:
+                return seen_through(self.reads, value, (of,))
             return value if source is None else self.reads.take(value, Attribute(source, found.__name__))
         get = in_class(how, "__get__")
         if get is NULL:

@@ -68,13 +68,14 @@ class Machine(Attributes, Calls, Operators, Numbers):
 
     def changes(self, value: Any, why: str) -> None:
         """The program writes to an object; it may to those that it made itself."""
-        if self.reads.active and self.reads.source(value) is not None:
+        if self.reads.active and self.reads.is_outside(value):
             self.refuse(why)
 
     def writes_item(self, of: Any, key: Any, value: Any, why: str) -> None:
         """The program puts a value under a key of a dict or list; refused where that cannot be done again."""
         source = self.reads.source(of) if self.reads.active else None
         if source is None:
+            self.changes(of, why)
             return
         if type(of) in DICTS and (self.reads.constant(key) or self.reads.source(key) is not None):
             if key not in of:

@@ -8,6 +8,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 from ..sources import Attribute, Lacks
+from .arrays import seen_through
 from .attributes import in_class
 from .code import NULL
 from .policy import CALLED_BY_CONTAINERS, CONTAINERS, ITERATORS, Policy
@@ -200,7 +201,7 @@ class Operators:
         self.hashes(key)
         source = self.reads.source(of)
         if source is None or self.policy.is_native_object(of):
-            return of[key]
+            return seen_through(self.reads, of[key], (of,)) if self.reads.aliases else of[key]
         if isinstance(of, (list, tuple)):
             if isinstance(key, slice):
                 self.open(of)
@@ -218,7 +219,7 @@ class Operators:
                     return made
             return self.reads.item(of, key, of[key])
         self.transparent(of, "reads an item of")
-        return of[key]
+        return seen_through(self.reads, of[key], (of,))
 
     def class_item(self, of: Any, key: Any) -> Any:
         found = in_class(type(of), "__getitem__")

@@ -75,6 +75,7 @@ class Reads:
         self.numbers: dict[int, tuple[float, Source]] = {}
         self.fresh: dict[Source, float] = {}
         self.known: dict[int, tuple[Any, Source]] = {}
+        self.aliases: dict[int, Any] = {}  # views of arrays from outside, by identity
         self.calls: dict[Any, Any] = {}  # of functions with caches, and what they gave
         self.guards: list[Guard] = []
         self.met: set[Any] = set()
@@ -95,6 +96,7 @@ class Reads:
             self.met,
             self.written,
             self.tails,
+            self.aliases,
             self.cleared,
             self.changed,
         ):
@@ -120,6 +122,10 @@ class Reads:
         """By which source an object was read; None for what the call made."""
         found = self.known.get(id(value))
         return None if found is None else found[1]
+
+    def is_outside(self, value: Any) -> bool:
+        """Whether a write to an object is one to something that was there before the call."""
+        return id(value) in self.known or id(value) in self.aliases
 
     def read(self, value: Any, source: Source) -> Any:
         """The value, which the program takes from that source."""
