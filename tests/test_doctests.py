@@ -20,6 +20,7 @@ PAGES = {
     "docs/extending.md": 26,
     "docs/distributed.md": 8,
     "docs/graphs.md": 11,
+    "docs/formats.md": 24,
     "docs/keeping.md": 22,
     "docs/export.md": 20,
     "docs/onnx.md": 30,

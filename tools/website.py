@@ -41,6 +41,7 @@ TAKEN = {
             "extending",
             "gallery",
             "graphs",
+            "formats",
             "keeping",
             "export",
             "native",

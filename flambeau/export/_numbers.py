@@ -65,8 +65,8 @@ class Numbers(Nodes):
             return math.prod([self.asked("size", t, d, n) for d, n in enumerate(TensorBase.shape.__get__(t))])
         if what == "storage_offset":
             return value
-        sizes = found.value.shape if what == "size" else found.value.strides
-        e = sizes[dim if dim is not None and dim >= 0 else (dim or 0) + len(sizes)]  # type: ignore[index]
+        sizes: Any = found.value.shape if what == "size" else found.value.strides
+        e = sizes[dim if dim is not None and dim >= 0 else (dim or 0) + len(sizes)]
         if not isinstance(e, Expr):
             return e
         if self.inside:  # a body of the library, where numbers would come into its caches

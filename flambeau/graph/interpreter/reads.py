@@ -302,7 +302,7 @@ class Reads:
             or self.policy.is_pinned(value)
         ):
             return True
-        if self.policy.is_native_object(value) or not computes_in_c(type(value), names):
+        if self.policy.is_native_object(value) or not computes_in_c(type(value), names):  # type: ignore[arg-type]
             return True
         guard = guarded(source, value) if is_array(value) else None
         if guard is not None:

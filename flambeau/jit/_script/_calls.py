@@ -321,8 +321,10 @@ class Calls(Making):
         if getattr(math, name, None) is f:
             args, kwargs = self.all_simple(*self.arguments(node), node)
             return self.of_hosts(name, args, kwargs, node)
-        if isinstance(f, type) or f is sym_float:  # a float of a number that a recorder may see
-            return self.construct(float if f is sym_float else f, node)
+        if f is sym_float:  # a float of a number that a recorder may see
+            return self.construct(float, node)
+        if isinstance(f, type):
+            return self.construct(f, node)
         if getattr(builtins, name, None) is f and name in _REFUSED_CALLS:
             return self.refuse(
                 f"Python builtin <built-in function {name}> is currently not supported in Torchscript",

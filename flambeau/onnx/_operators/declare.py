@@ -26,7 +26,7 @@ from ..._tensor import Tensor
 from ...core.base.dtypes import by_name
 from ...nn.modules.module import Module
 from ...operations.declare.registry import published
-from ...overrides import handle_torch_function, has_torch_function
+from ...overrides import handle_torch_function
 from ..errors import OnnxLoadError
 
 Ints = Tensor | Sequence[int]
@@ -169,11 +169,11 @@ def _declared(name: str, domain: str, since: int, function: Callable[..., Any], 
 
 
 def _asking(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function for what asks to be asked, too (`__torch_function__`): a tracer."""
+    """The function for objects that are no tensors and have `__torch_function__`, too: those of a tracer.  Modes see what it calls."""
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        if has_torch_function(args):
+        if any(not isinstance(x, Tensor) and hasattr(type(x), "__torch_function__") for x in args):
             return handle_torch_function(call, args, *args, **kwargs)
         return function(*args, **kwargs)
 
