@@ -437,7 +437,7 @@ class OptimizedModule(Module):
         super().__init__()
         self._orig_mod = mod
         self.__dict__["dynamo_ctx"] = dynamo_ctx
-        self.train(mod.training)
+        self.training = mod.training  # of the others each has its own
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         run = self.__dict__.get("_run")

@@ -42,6 +42,7 @@ NAMES = {
         InvalidNodeBase() MinCutOptions() NodeInfo() OpTypes() _is_primal _is_tangent default_partition
     """,
     "_inductor": """
+        aoti_compile_and_package=export._package.aoti_compile_and_package aoti_load_package=export._package.aoti_load_package
         list_mode_options=graph.options.list_mode_options list_options=graph.options.list_options
     """,
     "_inductor.config": """

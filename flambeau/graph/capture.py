@@ -39,6 +39,7 @@ from ..core.make.create import ones_like, scalar_tensor
 from ..core.tape import _set_grad_enabled, _set_tracking, is_grad_enabled, record_function
 from ..core.tape.engine import run_backward
 from ..core.tape.modes import is_forward_open, tracked
+from ..fx._lazy_graph_module import _Unwritten
 from ..nn import Module
 from ..nn.parameter import Buffer, Parameter
 from ..operations.declare.registry import REGISTRY
@@ -401,6 +402,7 @@ NATIVE = frozenset(
         autocast.__init__,
         autocast.__enter__,
         autocast.__exit__,
+        _Unwritten.__get__,  # writes code that was not looked at before
     )
 )
 

@@ -516,3 +516,13 @@ def test_a_tensor_that_is_left_for_a_hook_to_differentiate_by():
     layers[1].register_forward_hook(keep_detached)
     whole = torch.compile(layers, fullgraph=True)
     assert whole(torch.randn(5, 3)).requires_grad and not seen["out"].requires_grad
+
+
+def test_a_module_that_is_compiled_keeps_the_modes_of_its_parts():
+    net = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.BatchNorm1d(2))
+    net[1].eval()  # frozen, as in fine-tuning
+    compiled = torch.compile(net)
+    assert (net.training, net[1].training, compiled.training) == (True, False, True)
+    before = net[1].running_mean.clone()
+    compiled(torch.randn(4, 2))
+    assert torch.equal(net[1].running_mean, before)

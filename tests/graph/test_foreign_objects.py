@@ -268,6 +268,31 @@ class Generic(typing.Generic[T]):
     """A class of annotations."""
 
 
+class Sized:
+    def __init__(self, *parts):
+        self.parts = parts
+
+    def __eq__(self, other):
+        return self.parts == other.parts
+
+    __hash__ = None
+
+
+def test_lists_of_objects_with_equality_in_python_are_compared():
+    wanted = [Sized(1, Sized(2, 3)), "a"]
+
+    def function(x):
+        given = [Sized(1, Sized(2, 3)), "a"]
+        return x * 2 if given == wanted and not (given, 1) != (wanted, 1) else x * 3
+
+    compiled = torch.compile(function, fullgraph=True)
+    assert compiled(torch.ones(1)).item() == 2
+    wanted[0].parts[1].parts = (2, 4)
+    assert compiled(torch.ones(1)).item() == function(torch.ones(1)).item() == 3
+    wanted.append(3)
+    assert compiled(torch.ones(1)).item() == function(torch.ones(1)).item() == 3
+
+
 def test_getters_references_metaclasses_annotations_and_frozen_sets():
     net = nn.Linear(2, 2)
     net.inner = nn.Linear(2, 2)

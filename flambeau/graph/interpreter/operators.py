@@ -121,6 +121,9 @@ class Operators:
         if symbol == "!=" and self.in_c(a, "__ne__") and self.in_c(b, "__ne__"):
             if not (self.in_c(a, "__eq__") and self.in_c(b, "__eq__")):
                 return not self.truth(self.compare("==", a, b))
+        if symbol in ("==", "!=") and type(a) is type(b) and type(a) in (list, tuple) and self.reads.active:
+            if self.opaque((a, b), names=CALLED_BY_CONTAINERS):
+                return self.same_items(a, b) == (symbol == "==")
         if self.in_c(a, forward, backward) and self.in_c(b, forward, backward):
             made = self.with_numbers(function, (a, b))
             if made is not NULL:
@@ -137,6 +140,14 @@ class Operators:
         if made is NotImplemented and symbol in ("==", "!="):
             return self.identical(a, b) == (symbol == "==")
         return function(a, b) if made is NotImplemented else made
+
+    def same_items(self, a: Any, b: Any) -> bool:
+        """`a == b` for two lists or tuples, whose items have methods in Python."""
+        self.open(a)
+        self.open(b)
+        return len(a) == len(b) and all(
+            self.identical(x, y) or self.truth(self.compare("==", x, y)) for x, y in zip(a, b)
+        )
 
     def compared_by_value(self, a: Any, b: Any) -> bool:
         """Whether equality is more than identity."""

@@ -46,8 +46,9 @@ def taken(who: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs:
             )
     with no_grad():
         captured = capture(function, args, kwargs)
-    if captured.refusal is not None:
-        raise RuntimeError(f"{who}: the call cannot be captured: {captured.refusal}")
+    why = captured.unless_guessed()  # checks of arguments within this library are left out
+    if why is not None:
+        raise RuntimeError(f"{who}: the call cannot be captured: {why}")
     if captured.writes:
         raise RuntimeError(f"{who}: the call sets {captured.writes[0][0]}, which a library cannot")
     made = _results(who, captured.result)
