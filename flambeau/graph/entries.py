@@ -44,7 +44,8 @@ def entry_of(capture: Capture, launch_of: Callable[[Capture, list[TensorBase]], 
         launch = launch_of(capture, result.made)
     except Unplanned as error:
         return Entry(guards, None, None, why=Refusal(str(error)))
-    return Entry(guards, launch, build, writes=writes, early=result.early(launch), looks=looks)
+    early = () if looks else result.early(launch)  # a call that may be made again finds everything as it was
+    return Entry(guards, launch, build, writes=writes, early=early, looks=looks)
 
 
 def graph_of_capture(capture: Capture, made: list[TensorBase]) -> GraphModule:

@@ -59,6 +59,22 @@ def test_a_guess_is_checked_before_anything_is_left_elsewhere():
         assert state["z"].tolist() == [2 * max(v for v in calls[: number + 1] if v > 0)] * 2 or value < 5
 
 
+def test_a_call_that_is_made_again_finds_gradients_as_they_were():
+    weight = torch.ones(2, requires_grad=True)
+
+    def f(x):
+        had = weight.grad is not None
+        weight.grad = None
+        y = x * weight.detach()
+        return (y * 2, had) if y.sum() > 0 else (y * 3, had)
+
+    compiled = torch.compile(f)
+    for value in (1.0, 2.0, -1.0, -2.0, 3.0):
+        weight.grad = torch.ones(2)
+        y, had = compiled(torch.full((2,), value))
+        assert had and weight.grad is None and y.tolist() == [value * (2 if value > 0 else 3)] * 2
+
+
 def test_gradients_of_a_guessed_branch():
     layer = nn.Linear(3, 3)
 
