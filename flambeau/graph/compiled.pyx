@@ -29,6 +29,8 @@ cdef extern from "alloca.h" nogil:
     void* alloca(size_t n)
 
 cdef extern from "Python.h":
+    int PyErr_ExceptionMatches(object kind)
+    void PyErr_Clear()
     Py_ssize_t PyVectorcall_NARGS(size_t n)
     object PyObject_Vectorcall(object callable, PyObject** args, size_t flagged, PyObject* names)
     PyObject* PyVectorcall_Call(PyObject* callable, PyObject* args, PyObject* kwargs)
@@ -181,6 +183,7 @@ cdef class Entry:
         cdef unsigned int before = casting()
         cdef int k, n = self.guards.inputs, tensors = n - self.guards.number_count
         cdef list numbers = None
+        cdef PyObject* result
         cdef Write write
         cdef list objects = [<object>values[write.number] for write in self.writes] if self.writes else None
         self.hits += 1
@@ -195,21 +198,18 @@ cdef class Entry:
                 found[k] = <PyObject*>numbers[k - tensors]
         for k in range(n):        # other threads may drop what a module held
             Py_INCREF(<object>found[k])
-        try:
-            if self.runner is not None:
-                made = self.runner.run(found)
-            else:
-                set_casting(0)    # the operands of what was recorded are cast already
-                made = PyObject_Vectorcall(self.launch, found, n, NULL)
-        except Exception:
-            if not self.looks:
-                raise
+        result = (<raw_launched_t>launched)(self, found, n)
+        set_casting(before)
+        for k in range(n):
+            Py_DECREF(<object>found[k])
+        if result == NULL:
+            if not self.looks or not PyErr_ExceptionMatches(Exception):
+                raised()
+            PyErr_Clear()
             self.misses += 1     # what a wrong guess led to; Python says what is really wrong
             return OTHERWISE
-        finally:
-            set_casting(before)
-            for k in range(n):
-                Py_DECREF(<object>found[k])
+        made = <object>result
+        Py_DECREF(made)
         if self.looks and not self.finds(found, values, <tuple>made):
             return OTHERWISE
         if self.writes:
@@ -241,6 +241,22 @@ cdef class Entry:
         for write, of, value in zip(self.writes, objects, left):
             write.put(of, value)
         return result
+
+
+ctypedef PyObject* (*raw_launched_t)(Entry entry, PyObject** found, int n) noexcept
+
+
+cdef object launched(Entry entry, PyObject** found, int n):
+    """The tensors that the launch makes."""
+    if entry.runner is not None:
+        return entry.runner.run(found)
+    set_casting(0)    # the operands of what was recorded are cast already
+    return PyObject_Vectorcall(entry.launch, found, n, NULL)
+
+
+cdef int raised() except -1:
+    """What the interpreter has raised goes on."""
+    return -1
 
 
 cdef object OTHERWISE = object()       # the result of a run that found other values than the captured call
