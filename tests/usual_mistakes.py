@@ -258,9 +258,9 @@ NotImplementedError; KL|kl; Normal; Poisson :: D.kl_divergence(D.Normal(0.0, 1.0
 NotImplementedError; zeros; qint8; no quantised dtype :: t.zeros(2, dtype=t.qint8)
 AttributeError; ao.quantization.quantize_dynamic; no quantised dtype; docs/coverage.md :: t.ao.quantization.quantize_dynamic(net())
 AttributeError; jit.save; jit.trace; Sequential; trace it first :: t.jit.save(net(), "net.pt")
-AttributeError; jit.freeze; TorchScript; docs/coverage.md :: t.jit.freeze(net())
+RuntimeError; Freezing; Module; script :: t.jit.freeze(net())
 ValueError; compile; backend; inductr; 'inductor' :: t.compile(net(), backend="inductr")
-ValueError; DistributedDataParallel; init_process_group; no process groups :: nn.parallel.DistributedDataParallel(net())
+ValueError; process group; init_process_group; not been initialized :: nn.parallel.DistributedDataParallel(net())
 NotImplementedError; cuda.CUDAGraph; captured; docs/coverage.md :: t.cuda.CUDAGraph()
 """
 

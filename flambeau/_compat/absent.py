@@ -142,8 +142,8 @@ def message(name: str, called: str | None = None) -> str:
     """What is said of an absent name such as "jit.freeze"; `called` is another name for what needs it.
 
     >>> from flambeau._compat.absent import message
-    >>> message("jit.freeze")
-    'flambeau.jit.freeze is not here: TorchScript is not compiled here, but traced and loaded (docs/coverage.md lists what is here)'
+    >>> message("package.PackageExporter").partition(";")[0]
+    'flambeau.package.PackageExporter is not here: it runs code when an archive is loaded'
     """
     return f"{called or display.public(name)} is not here: {why(name)} ({PAGE})"
 

@@ -230,9 +230,7 @@ NAMES = {
         SequenceParallel(distributed.tensor.parallel.style.ParallelStyle)
     """,
     "export": """
-        AdditionalInputs() CustomDecompTable() Dim() ExportBackwardSignature() ExportGraphSignature()
-        ExportedProgram() FlatArgsAdapter() ModuleCallEntry() ModuleCallSignature() ShapesCollection()
-        UnflattenedModule(nn.modules.module.Module)
+        AdditionalInputs() CustomDecompTable()
     """,
     "fx.experimental.proxy_tensor": """
         DecompositionInterpreter(fx.interpreter.Interpreter) _ProxyTensor() _SymNodeDict() decompose

@@ -27,11 +27,13 @@ _numbers = itertools.count()
 def _compiled(cls: type | None, src: str, values: dict[str, Any]) -> Callable[..., Any]:
     """The function `forward` of a text, whose lines tracebacks show as long as `cls` is there."""
     key = f"<eval_with_key>.{next(_numbers)}"
+    while _forgotten:
+        linecache.cache.pop(_forgotten.pop(), None)
     linecache.cache[key] = len(src), None, src.splitlines(keepends=True), key
     if cls is not None:
         former = cls.__dict__.get("_source_key")
         if former is not None:
-            linecache.cache.pop(former, None)
+            _forgotten.append(former)
         else:
             weakref.finalize(cls, _forget, cls.__dict__["_source_keys"])
         cls._source_key = key  # type: ignore[attr-defined]
@@ -41,8 +43,11 @@ def _compiled(cls: type | None, src: str, values: dict[str, Any]) -> Callable[..
 
 
 def _forget(keys: list[str]) -> None:
-    for key in keys:
-        linecache.cache.pop(key, None)
+    """Let lines go when the next are entered: a module may be collected while `linecache` walks over its entries."""
+    _forgotten.extend(keys)
+
+
+_forgotten: list[str] = []
 
 
 def _get_attr(model: Module, attr_name: str) -> Any:

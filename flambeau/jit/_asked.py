@@ -7,7 +7,6 @@ from typing import Any as _Any
 from typing import TypeVar as _TypeVar
 
 from ..futures import Future
-from ..library._own import _future
 from ._containers import fits
 
 T = _TypeVar("T")
@@ -46,6 +45,8 @@ def fork(func: _Callable, *args: _Any, **kwargs: _Any) -> Future:
     >>> torch.jit.wait(future)
     tensor([2., 2.])
     """
+    from ..library._own import _future
+
     return _future(func(*args, **kwargs))
 
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from .._symbols.sizes import RECORDING
-
-
 def is_tracing() -> bool:
     """Whether this thread traces a program.
 
@@ -14,4 +11,6 @@ def is_tracing() -> bool:
     >>> torch.jit.is_tracing()
     False
     """
+    from .._symbols.sizes import RECORDING  # brings what only who traces needs
+
     return RECORDING.tracer is not None and RECORDING.tracer.is_jit

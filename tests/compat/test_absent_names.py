@@ -77,9 +77,9 @@ def test_absent_names_have_reasons():
             "flambeau.quantize_per_tensor is not here: no quant",
         ),
         (
-            "from flambeau.jit import freeze",
+            "from flambeau.jit import onednn_fusion_enabled",
             ImportError,
-            "flambeau.jit.freeze is not here: TorchScript is not compiled here",
+            "flambeau.jit.onednn_fusion_enabled is not here: programs are compiled from functions and modules",
         ),
         (
             "from flambeau.utils import hipify",
@@ -113,8 +113,8 @@ def test_absent_modules_and_names_say_why(statement, error, said):
 
 def test_who_only_asks_gets_an_answer():
     assert importlib.util.find_spec("flambeau.contrib") is None
-    assert not hasattr(torch, "quantize_per_tensor") and not hasattr(torch.jit, "freeze")
-    assert getattr(torch.jit, "freeze", None) is None
+    assert not hasattr(torch, "quantize_per_tensor") and not hasattr(torch.jit, "set_fusion_strategy")
+    assert getattr(torch.jit, "set_fusion_strategy", None) is None
 
 
 def test_the_flat_namespaces_have_no_hook():
@@ -128,7 +128,7 @@ def test_under_the_drop_in_all_says_torch():
         "print(f.__name__, f.FullyShardedDataParallel, f.StateDictType.FULL_STATE_DICT)\n"
         "import sys; assert sys.modules['torch.distributed.fsdp'] is sys.modules['flambeau.distributed.fsdp']\n"
         "f.made = f.FullyShardedDataParallel\n"
-        "for line in ('f.made()', 'import torch.contrib', 'from torch import contrib', 'from torch.jit import freeze'):\n"
+        "for line in ('f.made()', 'import torch.contrib', 'from torch import contrib', 'from torch.jit import onednn_fusion_enabled'):\n"
         "    try: exec(line)\n"
         "    except Exception as error: print(error)\n"
         "import functorch; print(functorch.vmap is torch.vmap, torch.TensorType, torch.qint8)\n"
@@ -146,7 +146,10 @@ def test_under_the_drop_in_all_says_torch():
         "torch.distributed.fsdp.fully_sharded_data_parallel.FullyShardedDataParallel is not here: "
     )
     assert imported.startswith("No module named 'torch.contrib': ") and "torch.contrib is not here" in taken
-    assert "torch.jit.freeze is not here" in frozen and last == "True <class 'torch.TensorType'> torch.qint8"
+    assert (
+        "torch.jit.onednn_fusion_enabled is not here" in frozen
+        and last == "True <class 'torch.TensorType'> torch.qint8"
+    )
 
 
 WITHOUT = [

@@ -243,9 +243,8 @@ def test_programs_of_the_page(tmp_path):
     done = ran([*LAUNCHER, "--standalone", "--nproc-per-node", "4", tmp_path / "train.py"])
     assert done.stdout.splitlines() == [f"epoch {k} on 4 processes" for k in range(3)]
     done = ran([sys.executable, tmp_path / "program.py"])
-    assert sorted(re.findall(r"(\d) tensor\(\[(.*?)\]\)", done.stdout)) == [
-        (str(rank), "6., 6.") for rank in range(4)
-    ]
+    said, tensors = re.subn(r"tensor\(\[6\., 6\.\]\)", "", done.stdout)  # lines of several processes may mix
+    assert tensors == 4 and sorted(said.split()) == ["0", "1", "2", "3"]
 
 
 PACKAGE = Path(torch.__file__).parent

@@ -153,14 +153,14 @@ def poisoned(monkeypatch):
 
     for module in (legacy, first_format):
         monkeypatch.setattr(module, "Storage", storage)
-    zipped = reading.Zip._load
+    zipped = reading.Zip.load
 
     def load(self, *args):
         with monkeypatch.context() as inner:
             inner.setattr(reading, "Storage", storage)
             return zipped(self, *args)
 
-    monkeypatch.setattr(reading.Zip, "_load", load)
+    monkeypatch.setattr(reading.Zip, "load", load)
 
 
 def clean(found):

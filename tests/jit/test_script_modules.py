@@ -10,7 +10,6 @@ import sys
 import textwrap
 import warnings
 from enum import Enum
-from pathlib import Path
 from typing import Final, NamedTuple  # noqa: UP035  as programs write them
 
 import pytest
@@ -624,6 +623,12 @@ def test_scripts_of_scripts():
 
 
 # --- while modules are imported ------------------------------
+def with_paths(*paths) -> dict[str, str]:
+    """The environment, in which these folders are searched first."""
+    given = os.environ.get("PYTHONPATH")
+    return {**os.environ, "PYTHONPATH": os.pathsep.join([*map(str, paths), *([given] if given else [])])}
+
+
 def run(tmp_path, module: str, program: str) -> str:
     (tmp_path / "library_of_scripts.py").write_text(textwrap.dedent(module))
     done = subprocess.run(
@@ -632,6 +637,7 @@ def run(tmp_path, module: str, program: str) -> str:
         text=True,
         cwd=tmp_path,
         check=False,
+        env=with_paths(tmp_path),
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -692,15 +698,12 @@ def test_scripts_where_torch_means_this_library(tmp_path):
         print(type(net).__module__.partition(".")[0], net(torch.ones(2, 1, 5))[0].shape, Doubled()(torch.ones(1, 2)).shape)
     """
     (tmp_path / "program.py").write_text(textwrap.dedent(program))
-    root = Path(flambeau.__file__).resolve().parents[1]
-    path = os.pathsep.join([str(root / "dropin" / "src"), str(root)])
     done = subprocess.run(
-        [sys.executable, "program.py"],
+        [sys.executable, "-m", "flambeau.torch", "program.py"],
         capture_output=True,
         text=True,
         cwd=tmp_path,
         check=False,
-        env={**os.environ, "PYTHONPATH": path},
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout == "torch torch.Size([2, 2, 2]) torch.Size([1, 2])\n"
