@@ -60,11 +60,13 @@ class Processes:
         process = self._context.Process(
             target=_main, args=(theirs, number, job), daemon=True, name=f"flambeau-data-{number}"
         )
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # until the worker has its handler
         try:
             process.start()
         except (TypeError, AttributeError, pickle.PicklingError) as error:
             raise _unpicklable(job, self._context.get_start_method(), error) from error
         finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
             theirs.close()
         self.workers.append(process)
         self._by_fd[end.fileno()] = number
@@ -275,6 +277,7 @@ def _main(connection: socket.socket, number: int, job: Job) -> None:
     # Ctrl-C reaches all processes of a terminal: the loader's decides.  Not SIG_IGN, which programs started here would inherit.
     signal.signal(signal.SIGINT, lambda *_: None)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     end = WorkerEnd(connection)
     closing = threading.Event()
     threading.Thread(target=_watch_loader, args=(connection.fileno(), closing), daemon=True).start()
