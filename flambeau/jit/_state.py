@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+
 def is_tracing() -> bool:
     """Whether this thread traces a program.
 
