@@ -23,6 +23,7 @@ from ._pmi import Server
 from ._stores import DistError, DistStoreError, Store
 
 _LEAVING = 2.0  # seconds in which what a process sent before it left arrives
+_SAID = 0.3  # seconds for mpiexec to pass on what this process has written, which it forgets when the world is aborted
 _FINALIZING = 30.0  # seconds that a process under mpiexec waits for the others at its end
 _SIOCGIFADDR = 0x8915
 _ENDS = {"dead": "died", "failed": "has ended by an error"}
@@ -321,6 +322,7 @@ def _leave(world: World) -> None:
             print(f"rank {world.rank} ends without the others: {error}", file=sys.stderr)
     sys.stdout.flush()
     sys.stderr.flush()
+    time.sleep(_SAID)
     world.communicator.Abort(1)
 
 
