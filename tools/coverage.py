@@ -244,7 +244,7 @@ def page() -> str:
         for text, group in groups.items():
             part += f"Absent ({text}): {listed(group)}\n\n"
         parts.append(part)
-    summary = f"{here_total} of {total} names are here, besides these rooms, which are absent, or of which a part is here that is not counted:\n\n"
+    summary = f"{here_total} of {total} names are here, besides these rooms, absent or here in parts that are not counted:\n\n"
     summary += "| room | why |\n|---|---|\n" + "".join(
         f"| `torch.{n}` | {text} |\n" for n, text in NAMESPACES.items() if not n.startswith("_")
     )
