@@ -23,8 +23,8 @@ def export_library(
     functions in C.  Tensors among the arguments are the inputs, of these shapes and dtypes; other arguments are as here for ever.
 
     The call is run once, without gradients, and captured as by `compile(fullgraph=True)`.  Every step of its plan must have a generated
-    kernel: loops over elements and rows, products, convolutions of one and two dimensions, gathers, pooling, copies (`docs/native.md` has the
-    list).  The library is for processors that have what this one has.
+    kernel: loops over elements and rows, products, convolutions of one and two dimensions, gathers, pooling, copies; `docs/native.md`
+    has the list.  The library is for processors that have what this one has.
 
     Raises:
         TypeError: `function` cannot be called, `args` is no tuple, or a result is no tensor
