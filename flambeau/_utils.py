@@ -132,7 +132,7 @@ def _take_tensors(tensors: Sequence[Tensor], size_limit: int) -> Iterator[list[T
             sizes[kind] = 0
         lists.setdefault(kind, []).append(tensor)
         sizes[kind] = sizes.get(kind, 0) + size
-    yield from (found for found in lists.values() if found)
+    yield from (result for result in lists.values() if result)
 
 
 def _reorder_tensors_as(tensors: Sequence[Tensor], ordered_tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
@@ -140,5 +140,5 @@ def _reorder_tensors_as(tensors: Sequence[Tensor], ordered_tensors: Sequence[Ten
     by_type: dict[str, list[Tensor]] = {}
     for tensor in tensors:
         by_type.setdefault(tensor.type(), []).append(tensor)
-    left = {kind: iter(found) for kind, found in by_type.items()}
+    left = {kind: iter(result) for kind, result in by_type.items()}
     return tuple(next(left[tensor.type()]) for tensor in ordered_tensors)

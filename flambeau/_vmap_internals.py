@@ -25,8 +25,8 @@ def _vmap(
         shape: list[Any] = []
 
         def without_none(*inner: Any) -> tuple:
-            found = func(*inner)
-            shape[:] = [found] if not isinstance(found, tuple) else found
+            result = func(*inner)
+            shape[:] = [result] if not isinstance(result, tuple) else result
             return tuple(x for x in shape if x is not None)
 
         results = iter(vmap(without_none, in_dims, out_dims)(*args))

@@ -132,11 +132,11 @@ class Future(Generic[T]):
 
         def continued(done: Future[T]) -> None:
             try:
-                found = callback(done)
+                result = callback(done)
             except Exception as error:
                 following.set_exception(error)
             else:
-                following.set_result(found)
+                following.set_result(result)
 
         self.add_done_callback(continued)
         return following

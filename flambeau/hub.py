@@ -254,9 +254,9 @@ def download_url_to_file(url: str, dst: str, hash_prefix: str | None = None, pro
                 file.write(block)
                 digest.update(block)
                 bar.update(len(block))
-            found = digest.hexdigest()
-            if hash_prefix is not None and not found.startswith(hash_prefix):
-                raise RuntimeError(f'invalid hash value (expected "{hash_prefix}", got "{found}")')
+            result = digest.hexdigest()
+            if hash_prefix is not None and not result.startswith(hash_prefix):
+                raise RuntimeError(f'invalid hash value (expected "{hash_prefix}", got "{result}")')
 
 
 def load_state_dict_from_url(
@@ -305,6 +305,6 @@ def load_state_dict_from_url(
     kept = os.path.join(folder, name)
     if not os.path.exists(kept):
         sys.stdout.write(f'Downloading: "{url}" to {kept}\n')
-        found = HASH_REGEX.search(name) if check_hash else None
-        download_url_to_file(url, kept, found.group(1) if found else None, progress=progress)
+        result = HASH_REGEX.search(name) if check_hash else None
+        download_url_to_file(url, kept, result.group(1) if result else None, progress=progress)
     return load_file(kept, map_location=map_location, weights_only=weights_only)

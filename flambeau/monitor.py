@@ -220,7 +220,7 @@ class Stat:
     def get(self) -> dict[Aggregation, float]:
         """The aggregations of the window so far; without values only counts and sums."""
         last, total, greatest, least = self._values or (0.0, 0.0, float("-inf"), float("inf"))
-        found = {
+        result = {
             Aggregation.VALUE: last,
             Aggregation.MEAN: total / self._count if self._count else 0.0,
             Aggregation.COUNT: float(self._count),
@@ -228,7 +228,7 @@ class Stat:
             Aggregation.MAX: greatest,
             Aggregation.MIN: least,
         }
-        return {a: found[a] for a in self._aggregations}
+        return {a: result[a] for a in self._aggregations}
 
     def _closed(self) -> Event | None:
         """The event of the window, and a new window; None where it has no values."""

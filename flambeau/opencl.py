@@ -61,10 +61,10 @@ _streams.kinds["opencl"] = {"Event": Event}
 def _index(device: Any) -> int | None:
     if device is None or isinstance(device, int):
         return device
-    found = device if isinstance(device, _device) else _device(device)
-    if found.type != "opencl":
-        raise ValueError(f"expected an opencl device, but got: {found}")
-    return found.index
+    result = device if isinstance(device, _device) else _device(device)
+    if result.type != "opencl":
+        raise ValueError(f"expected an opencl device, but got: {result}")
+    return result.index
 
 
 def _find(device: Any) -> _devices.Device:

@@ -66,5 +66,5 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'ops' has no attribute {name!r}")
     from .library import _aten, _aten_core  # noqa: F401  which defines its operations
 
-    found = globals()[name] = _aten.namespace_of(name)
-    return found
+    result = globals()[name] = _aten.namespace_of(name)
+    return result

@@ -247,11 +247,11 @@ def get_testing_overrides() -> dict[Callable, Callable]:
     >>> list(inspect.signature(stand_in).parameters), stand_in(1, 2)
     (['input', 'weight', 'bias'], -1)
     """
-    found: dict[Callable, Callable] = {}
+    result: dict[Callable, Callable] = {}
     for functions in get_overridable_functions().values():
         for function in functions:
-            found[function] = _standing_in(function)
-    return found
+            result[function] = _standing_in(function)
+    return result
 
 
 def _standing_in(function: Callable) -> Callable:

@@ -79,10 +79,10 @@ class SobolEngine:
     def _scrambled(self, points: Any) -> Any:
         """Points whose digits are multiplied by the matrices, modulo 2, and shifted."""
         digits = (points * 2.0**self.MAXBIT).astype("int64")
-        found = self._shift ^ (digits & 0)
+        result = self._shift ^ (digits & 0)
         for k in range(self.MAXBIT):
-            found ^= (digits >> k & 1) * self._columns[:, k]
-        return found * 2.0**-self.MAXBIT
+            result ^= (digits >> k & 1) * self._columns[:, k]
+        return result * 2.0**-self.MAXBIT
 
     def draw_base2(self, m: int, out: Tensor | None = None, dtype: _dtype | None = None) -> Tensor:
         """The next 2^m points; ValueError unless all points so far are then a power of 2, which balances them.

@@ -51,8 +51,10 @@ def converted(elements: UntypedStorage | TypedStorage, to: Any) -> TypedStorage:
         raise TypeError(f"Argument 'dtype' must be {display.public('dtype')}, not {type(to)}")
     kind = elements.dtype if isinstance(elements, TypedStorage) else by_name["uint8"]
     untyped = elements._untyped_storage if isinstance(elements, TypedStorage) else elements
-    found = _flat(untyped, kind).to(to).untyped_storage()
-    return TypedStorage(wrap_storage=found.clone() if found is untyped else found, dtype=to, _internal=True)
+    result = _flat(untyped, kind).to(to).untyped_storage()
+    return TypedStorage(
+        wrap_storage=result.clone() if result is untyped else result, dtype=to, _internal=True
+    )
 
 
 def _flat(untyped: UntypedStorage, kind: dtype) -> Any:
@@ -464,7 +466,7 @@ def from_file(
         raise RuntimeError("from_file(): tensors constructed from a file cannot be pinned")
     kind = get_default_dtype() if dtype is None else dtype
     untyped = UntypedStorage.from_file(filename, bool(shared), (size or 0) * kind.itemsize)
-    found = empty(0, dtype=kind, device="cpu").set_(
+    result = empty(0, dtype=kind, device="cpu").set_(
         untyped, 0, (size or untyped.nbytes() // kind.itemsize,), (1,)
     )
-    return found.requires_grad_(requires_grad)
+    return result.requires_grad_(requires_grad)

@@ -17,14 +17,14 @@ def axes_of(function: str, axis: Any, rank: int) -> tuple[int, ...]:
     if axis is None:
         return tuple(range(rank))
     given = tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
-    found = []
+    result = []
     for a in map(operator.index, given):
         if not -rank <= a < rank:
             raise IndexError(f"{function}(): axis {a} is out of range for an array of {rank} dimensions")
-        found.append(a % rank)
-    if len(set(found)) < len(found):
+        result.append(a % rank)
+    if len(set(result)) < len(result):
         raise ValueError(f"{function}(): an axis is named twice in {given}")
-    return tuple(found)
+    return tuple(result)
 
 
 def reduced(operation: Callable, x: Any, axis: Any, keepdims: bool, **options: Any) -> Any:

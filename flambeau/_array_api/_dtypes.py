@@ -59,17 +59,17 @@ def _joined(a: dtype, b: dtype) -> dtype | None:
     return None
 
 
-def _with_number(found: dtype | None, number: complex) -> dtype:
+def _with_number(result: dtype | None, number: complex) -> dtype:
     """The dtype in which arrays of dtype `found` and a Python number meet: that of the arrays, if it has numbers of the kind."""
     if isinstance(number, bool):
-        return by_name["bool"] if found is None else found
+        return by_name["bool"] if result is None else result
     if isinstance(number, int):
-        return by_name["int64"] if found in (None, by_name["bool"]) else found
-    floating = found is not None and (found.is_floating_point or found.is_complex)
+        return by_name["int64"] if result in (None, by_name["bool"]) else result
+    floating = result is not None and (result.is_floating_point or result.is_complex)
     if isinstance(number, float):
-        return found if floating else get_default_dtype()  # type: ignore[return-value]
+        return result if floating else get_default_dtype()  # type: ignore[return-value]
     if floating:
-        return COMPLEX_OF.get(found, found)  # type: ignore[arg-type, return-value]
+        return COMPLEX_OF.get(result, result)  # type: ignore[arg-type, return-value]
     return default_complex()
 
 
@@ -89,18 +89,18 @@ def result_type(*arrays_and_dtypes: Any) -> dtype:
     """
     if not arrays_and_dtypes:
         raise ValueError("result_type(): at least one array or dtype is required")
-    numbers, found = [], None
+    numbers, result = [], None
     for given in arrays_and_dtypes:
         if isinstance(given, TensorBase):
             given = given.dtype
         if isinstance(given, dtype):
-            if found is None or found == given:
-                found = given
+            if result is None or result == given:
+                result = given
                 continue
-            joined = _joined(found, given)
-            if joined is None and found in NAMES["integral"] and given in NAMES["integral"]:
-                raise TypeError(f"result_type(): {found} and {given} have no common integer dtype")
-            found = promote_types(found, given) if joined is None else joined
+            joined = _joined(result, given)
+            if joined is None and result in NAMES["integral"] and given in NAMES["integral"]:
+                raise TypeError(f"result_type(): {result} and {given} have no common integer dtype")
+            result = promote_types(result, given) if joined is None else joined
         elif isinstance(given, NUMBERS):
             numbers.append(given)
         else:
@@ -108,8 +108,8 @@ def result_type(*arrays_and_dtypes: Any) -> dtype:
                 f"result_type(): expected arrays, dtypes and Python numbers, got {type(given).__name__}"
             )
     for number in numbers:
-        found = _with_number(found, number)
-    return found  # type: ignore[return-value]
+        result = _with_number(result, number)
+    return result  # type: ignore[return-value]
 
 
 def common(function: str, *arrays: Any) -> list[Any]:

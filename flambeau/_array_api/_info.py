@@ -46,7 +46,7 @@ class __array_namespace_info__:
         if kind is None:
             kind = ("bool", "numeric")
         if isinstance(kind, tuple):
-            return {name: found for k in kind for name, found in self.dtypes(kind=k).items()}
+            return {name: result for k in kind for name, result in self.dtypes(kind=k).items()}
         if kind not in KINDS:
             raise ValueError(f"dtypes(): unrecognized kind {kind!r}; the kinds are {', '.join(KINDS)}")
         return {name: by_name[name] for name in KINDS[kind]}

@@ -50,8 +50,8 @@ def argmin(x: Any, /, *, axis: int | None = None, keepdims: bool = False) -> Any
 
 def _place(operation, x, axis, keepdims):
     if axis is None:
-        found = operation(x.reshape(-1), 0)
-        return found.reshape((1,) * x.ndim) if keepdims else found
+        result = operation(x.reshape(-1), 0)
+        return result.reshape((1,) * x.ndim) if keepdims else result
     return operation(x, axis, keepdim=keepdims)
 
 
@@ -216,8 +216,8 @@ def unique_counts(x: Any, /) -> UniqueCounts:
     >>> flambeau.ones(1).__array_namespace__().unique_counts(flambeau.tensor([3, 1, 3])).counts
     tensor([1, 2])
     """
-    found = unique_all(x)
-    return UniqueCounts(found.values, found.counts)
+    result = unique_all(x)
+    return UniqueCounts(result.values, result.counts)
 
 
 def unique_inverse(x: Any, /) -> UniqueInverse:
@@ -227,8 +227,8 @@ def unique_inverse(x: Any, /) -> UniqueInverse:
     >>> flambeau.ones(1).__array_namespace__().unique_inverse(flambeau.tensor([3, 1, 3])).inverse_indices
     tensor([1, 0, 1])
     """
-    found = unique_all(x)
-    return UniqueInverse(found.values, found.inverse_indices)
+    result = unique_all(x)
+    return UniqueInverse(result.values, result.inverse_indices)
 
 
 def unique_values(x: Any, /) -> Any:

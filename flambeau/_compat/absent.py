@@ -307,9 +307,9 @@ class _Finder:
         top, _, rest = name.partition(".")
         if top != OWN or not rest:
             return None
-        if (found := spec_of(name)) is None:
+        if (result := spec_of(name)) is None:
             refuse_import(name, rest)
-        return found
+        return result
 
 
 class _Maker:

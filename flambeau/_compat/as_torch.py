@@ -159,14 +159,14 @@ class _Finder:
             absent.refuse_import(name, rest)
             return None
         if name.startswith(OWN + "."):
-            found = (
+            result = (
                 spec_of_waiting(name, path)
                 or PathFinder.find_spec(name, path, target)
                 or absent.spec_of(name)
             )
-            if found is not None and found.loader is not None:
-                found.loader.exec_module = partial(_run_shown, found.loader.exec_module)  # type: ignore[method-assign]
-            return found
+            if result is not None and result.loader is not None:
+                result.loader.exec_module = partial(_run_shown, result.loader.exec_module)  # type: ignore[method-assign]
+            return result
         return None
 
 

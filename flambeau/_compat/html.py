@@ -187,13 +187,13 @@ def _picture(x: Any) -> str:
         said.append(f"white {least:.3g}, red {greatest:.3g}")
     end = numpy.where(share[..., None] < 0, _BLUE, _RED)
     colours = (_WHITE + numpy.abs(share)[..., None] * (end - _WHITE)).round().astype(numpy.uint8)
-    for found, colour, name in (
+    for result, colour, name in (
         (numpy.isnan(values), _NAN, "magenta NaN"),
         (values == math.inf, _PLUS, "yellow inf"),
         (values == -math.inf, _MINUS, "cyan -inf"),
     ):
-        if found.any():
-            colours[found] = colour
+        if result.any():
+            colours[result] = colour
             said.append(name)
     rows, columns = values.shape
     scale = max(1, PIXELS // max(rows, columns))

@@ -136,5 +136,5 @@ def new(self: Tensor, *args: Any, **named: Any) -> Tensor:
     tensor([3])
     """
     place = self.device
-    found = legacy.made(self.dtype, place.type, *args, **named)
-    return found if found.device == place or "device" in named else found.to(place)
+    result = legacy.made(self.dtype, place.type, *args, **named)
+    return result if result.device == place or "device" in named else result.to(place)

@@ -96,7 +96,7 @@ class safe_globals:
 
 def user_allowed() -> dict[str, Any]:
     """What users allowed, by all the names it may have in files."""
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     for item in _user:
         if isinstance(item, tuple):
             if len(item) != 2:
@@ -107,13 +107,13 @@ def user_allowed() -> dict[str, Any]:
                 raise TypeError(
                     f"Expected second item in tuple to be str of callable full path, but got: {type(item[1])}"
                 )
-            found[item[1]] = item[0]
+            result[item[1]] = item[0]
             continue
-        found[f"{item.__module__}.{item.__qualname__}"] = item
+        result[f"{item.__module__}.{item.__qualname__}"] = item
         in_files = names.in_files(item.__module__, item.__qualname__)
         if in_files is not None:
-            found[".".join(in_files)] = item
-    return found
+            result[".".join(in_files)] = item
+    return result
 
 
 # --- what is allowed by itself ------------------------------
@@ -263,7 +263,7 @@ class StorageType:
 
 
 def _allowed() -> dict[str, Any]:
-    found: dict[str, Any] = {
+    result: dict[str, Any] = {
         "collections.OrderedDict": OrderedDict,
         "collections.Counter": Counter,
         "torch.nn.parameter.Parameter": Parameter,
@@ -281,10 +281,10 @@ def _allowed() -> dict[str, Any]:
     }
     for name in names.STORAGES:
         for module in ("torch", "torch.storage", "torch.cuda"):
-            found[f"{module}.{name}"] = StorageType(name)
+            result[f"{module}.{name}"] = StorageType(name)
     for module, name, _, _ in names._TABLE:
-        found.setdefault(f"{module}.{name}", names.find(module, name))
-    return found
+        result.setdefault(f"{module}.{name}", names.find(module, name))
+    return result
 
 
 ALLOWED = _allowed()

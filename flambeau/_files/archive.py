@@ -267,7 +267,7 @@ class Archive:
 
     def _read_directory(self, directory: bytes, n: int) -> list[tuple[int, str, int, int, int, int | None]]:
         """Of each entry: its place, name, flags, size, checksum, and how many bytes it has where it is deflated."""
-        at, found, names = 0, [], set()
+        at, result, names = 0, [], set()
         for _ in range(n):
             require(at + _CENTRAL.size <= len(directory), "the directory of the archive is cut short")
             fields = _CENTRAL.unpack_from(directory, at)
@@ -307,9 +307,9 @@ class Archive:
                 )
             require(name not in names, f"two entries of the archive have the same name, {name!r}")
             names.add(name)
-            found.append((place, name, flags, size, crc, packed if deflated else None))
+            result.append((place, name, flags, size, crc, packed if deflated else None))
         require(at == len(directory), "the directory of the archive has bytes left over")
-        return found
+        return result
 
     def _after_local_header(self, place: int, name: str, flags: int, deflated: bool) -> int:
         """Where an entry's bytes begin: after a header that ends in its name and an extra field."""
@@ -335,11 +335,11 @@ def _inflated(entry: Entry, data: bytes) -> bytes:
 
     machine = decompressobj(-15)
     try:
-        found = machine.decompress(data, entry.size + 1)
+        result = machine.decompress(data, entry.size + 1)
     except error as wrong:
         raise Damaged(f"entry {entry.name!r} is damaged: {wrong}") from wrong
-    require(len(found) == entry.size, f"entry {entry.name!r} has other than {entry.size} bytes")
-    return found
+    require(len(result) == entry.size, f"entry {entry.name!r} has other than {entry.size} bytes")
+    return result
 
 
 def _decoded(name: bytes) -> str:

@@ -19,13 +19,13 @@ def by_parts(n: int, work: Callable[[int, int], int]) -> int:
     if threads < 2:
         return work(0, n)
     cuts = [n * i // threads // 4096 * 4096 for i in range(threads)] + [n]
-    found: list[Any] = [None] * threads
+    result: list[Any] = [None] * threads
 
     def run(i: int) -> None:
         try:
-            found[i] = work(cuts[i], cuts[i + 1])
+            result[i] = work(cuts[i], cuts[i + 1])
         except BaseException as error:  # for the thread that asked
-            found[i] = error
+            result[i] = error
 
     workers = [threading.Thread(target=run, args=(i,), daemon=True) for i in range(1, threads)]
     for worker in workers:
@@ -34,7 +34,7 @@ def by_parts(n: int, work: Callable[[int, int], int]) -> int:
     for worker in workers:
         worker.join()
     crc = 0
-    for i, part in enumerate(found):
+    for i, part in enumerate(result):
         if isinstance(part, BaseException):
             raise part
         crc = combined(crc, part, cuts[i + 1] - cuts[i])

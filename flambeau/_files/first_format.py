@@ -91,7 +91,7 @@ def _field(node: Any, name: str, kind: type) -> Any:
 
 def _find_storages(archive: Archive, structure: dict[str, Any]) -> list[Entry]:
     """The archive's entries of the storages."""
-    found = []
+    result = []
     for i, nbytes in enumerate(_field(structure, "storages", list)):
         name = f"storage/{i}"
         require(name in archive.entries, f"the archive has no entry {name!r}")
@@ -100,8 +100,8 @@ def _find_storages(archive: Archive, structure: dict[str, Any]) -> list[Entry]:
             count(nbytes, "a storage's size") == entry.size,
             f"entry {name!r} is not of the size it should have",
         )
-        found.append(entry)
-    return found
+        result.append(entry)
+    return result
 
 
 def _check_tensor(spec: Any, storages: list[Entry]) -> dict[str, Any]:

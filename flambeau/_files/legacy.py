@@ -113,7 +113,7 @@ def _storages(
     require(type(keys) is list, f"the keys of the storages are a {type(keys).__name__}")
     keys = [key.decode("ascii", "replace") if type(key) is bytes else str(key) for key in keys]
     require(sorted(keys) == sorted(kinds), "the storages of the file are not those that it names")
-    found: dict[str, tuple[Any, Storage]] = {}
+    result: dict[str, tuple[Any, Storage]] = {}
     blank = locations.is_meta(map_location)
     for key in keys:
         elements = count(struct.unpack("<q", source.read(at, 8))[0], "a storage's length")
@@ -127,9 +127,9 @@ def _storages(
         else:
             host = Storage(nbytes)
             source.fill(at + 8, memoryview(host), False)
-        found[key] = kinds[key], host
+        result[key] = kinds[key], host
         at += 8 + nbytes
-    return found
+    return result
 
 
 def _nothing(described: Any) -> Any:
@@ -152,8 +152,8 @@ def read_tar(file: Any, map_location: Any, options: Any) -> Any:
     require(
         len(members) == 3, f"a tar archive with {sorted(members)} in place of storages, tensors and pickle"
     )
-    found = _tar_storages(members["storages"], locations.restorer(map_location), options)
-    tensors = _tar_tensors(members["tensors"], found, options)
+    result = _tar_storages(members["storages"], locations.restorer(map_location), options)
+    tensors = _tar_tensors(members["tensors"], result, options)
 
     def persistent_load(described: Any) -> Any:
         if type(described) is tuple:
@@ -169,7 +169,7 @@ def read_tar(file: Any, map_location: Any, options: Any) -> Any:
 def _tar_storages(data: bytes, restore: Any, options: Any) -> dict[Any, Any]:
     """Storages, and parts of them, by their numbers."""
     n, at = unpickle(data, 0, _nothing, options)
-    found: dict[Any, Any] = {}
+    result: dict[Any, Any] = {}
     for _ in range(_few(n, data)):
         described, at = unpickle(data, at, _nothing, options)
         require(
@@ -186,7 +186,7 @@ def _tar_storages(data: bytes, restore: Any, options: Any) -> dict[Any, Any]:
         storage = Storage(nbytes)
         memoryview(storage)[:] = data[at : at + nbytes]
         at += nbytes
-        found[_number(key)] = rebuilding.typed(restore(storage, location), kind)
+        result[_number(key)] = rebuilding.typed(restore(storage, location), kind)
     views, at = unpickle(data, at, _nothing, options)
     require(type(views) in (list, tuple), "the parts of storages are no list")
     for view in views:
@@ -195,15 +195,15 @@ def _tar_storages(data: bytes, restore: Any, options: Any) -> dict[Any, Any]:
             "a part of a storage is described by something else than four values",
         )
         target, root, offset, elements = view
-        require(_number(root) in found, f"there is no storage {short(root)}")
-        whole = found[root]
-        found[_number(target)] = part_of(whole._untyped_storage, whole.dtype, offset, elements)
-    return found
+        require(_number(root) in result, f"there is no storage {short(root)}")
+        whole = result[root]
+        result[_number(target)] = part_of(whole._untyped_storage, whole.dtype, offset, elements)
+    return result
 
 
 def _tar_tensors(data: bytes, storages: dict[Any, Any], options: Any) -> dict[Any, Any]:
     n, at = unpickle(data, 0, _nothing, options)
-    found: dict[Any, Any] = {}
+    result: dict[Any, Any] = {}
     for _ in range(_few(n, data)):
         described, at = unpickle(data, at, _nothing, options)
         require(
@@ -217,10 +217,10 @@ def _tar_tensors(data: bytes, storages: dict[Any, Any], options: Any) -> dict[An
         require(0 <= dims <= 64 and len(data) - at >= 16 * (dims + 1), f"a tensor of {dims} dimensions")
         numbers = struct.unpack_from(f"<{2 * dims + 1}q", data, at + 8)
         at += 16 * (dims + 1)
-        found[_number(key)] = rebuilding._rebuild_tensor(
+        result[_number(key)] = rebuilding._rebuild_tensor(
             storages[storage], numbers[-1], numbers[:dims], numbers[dims : 2 * dims]
         )
-    return found
+    return result
 
 
 def _few(n: Any, data: bytes) -> int:

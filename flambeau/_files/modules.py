@@ -12,10 +12,10 @@ COMPLETED = (_ConvNd, RNNBase)
 
 def reduced(module: Any, protocol: int) -> Any:
     """How pickle is to write one of these modules: with what PyTorch's class of that name wants in the state besides."""
-    found = module.__reduce_ex__(protocol)
-    if type(found) is not tuple or len(found) < 3 or type(found[2]) is not dict:
-        return found  # a subclass has a way of its own
-    state = found[2]
+    result = module.__reduce_ex__(protocol)
+    if type(result) is not tuple or len(result) < 3 or type(result[2]) is not dict:
+        return result  # a subclass has a way of its own
+    state = result[2]
     if isinstance(module, _ConvNd):
         state = {
             "transposed": module.transposed,
@@ -29,7 +29,7 @@ def reduced(module: Any, protocol: int) -> Any:
             "_flat_weights_names": names,
             "_flat_weights": [getattr(module, name) for name in names],
         }
-    return *found[:2], state, *found[3:]
+    return *result[:2], state, *result[3:]
 
 
 def _padding(conv: Any) -> tuple[int, ...]:

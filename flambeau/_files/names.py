@@ -124,12 +124,12 @@ def find(module: str, name: str) -> Any:
     parts = module.split(".")
     parts[0] = _PACKAGE
     while parts:  # in the module of the same name, else in one around it
-        found: Any = None
+        result: Any = None
         try:
-            found = importlib.import_module(".".join(parts))
+            result = importlib.import_module(".".join(parts))
             for part in name.split("."):
-                found = getattr(found, part)
-            return found
+                result = getattr(result, part)
+            return result
         except (ImportError, AttributeError):
             parts.pop()
     raise AttributeError(f"the file names {module}.{name}, which {display.NAME} does not have")

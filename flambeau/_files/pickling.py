@@ -184,8 +184,8 @@ class _Pickler(pickle._Pickler):  # type: ignore[name-defined]
 
     def reducer_override(self, obj: Any) -> Any:
         if isinstance(obj, Tensor):
-            found = _reduced(obj, self._storages)
-            return NotImplemented if found is None else found
+            result = _reduced(obj, self._storages)
+            return NotImplemented if result is None else result
         return modules.reduced(obj, self.proto) if isinstance(obj, modules.COMPLETED) else NotImplemented
 
     def save_global(self, obj: Any, name: Any = None) -> None:
@@ -257,9 +257,9 @@ def _foreign(module: Any, file: Any, protocol: int, storages: Storages) -> Any:
             return storages.describe(obj, _BYTES, "UntypedStorage") if isinstance(obj, Storage) else None
 
         def reducer_override(self, obj: Any) -> Any:
-            found = _reduced(obj, storages) if isinstance(obj, Tensor) else None
-            if found is not None:
-                return found
+            result = _reduced(obj, storages) if isinstance(obj, Tensor) else None
+            if result is not None:
+                return result
             inherited = getattr(super(), "reducer_override", None)
             return NotImplemented if inherited is None else inherited(obj)
 
@@ -277,9 +277,9 @@ def dump(obj: Any, protocol: int, module: Any, storages: Storages) -> bytes:
     except RecursionError as error:
         raise RecursionError(f"{display.NAME}.save: the object is nested too deep") from error
     except (TypeError, AttributeError, pickle.PicklingError) as error:
-        place, found = _place(error)
+        place, result = _place(error)
         raise type(error)(
-            f"{display.NAME}.save: {place} is of type {type(found).__name__}, which cannot be saved: {error}"
+            f"{display.NAME}.save: {place} is of type {type(result).__name__}, which cannot be saved: {error}"
         ) from error
     return buffer.getvalue()
 

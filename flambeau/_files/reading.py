@@ -118,9 +118,9 @@ def swap_bytes(storage: Any, kind: Any) -> None:
 
 def root_of(archive: Archive) -> str | None:
     """The folder that everything is in; None where this is no archive of PyTorch's `save`."""
-    found = [name for name in archive.entries if name.endswith("/data.pkl") and name.count("/") == 1]
-    require(len(found) <= 1, "the archive has two folders with a pickle")
-    return found[0].rpartition("/")[0] if found else None
+    result = [name for name in archive.entries if name.endswith("/data.pkl") and name.count("/") == 1]
+    require(len(result) <= 1, "the archive has two folders with a pickle")
+    return result[0].rpartition("/")[0] if result else None
 
 
 def map_file(file: Any) -> memoryview | None:

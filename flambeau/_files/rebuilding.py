@@ -294,10 +294,10 @@ def set_legacy_state(tensor: Any, state: Any) -> None:
 
 
 def _get_layout(name):
-    found = _LAYOUTS.get(name.rpartition(".")[2]) if type(name) is str else None
-    if found is None:
+    result = _LAYOUTS.get(name.rpartition(".")[2]) if type(name) is str else None
+    if result is None:
         raise Damaged(f"the file holds the layout {short(name)}, which {display.NAME} does not have")
-    return found
+    return result
 
 
 _LAYOUTS = {layout.name: layout for layout in formats.layout}

@@ -106,9 +106,9 @@ def _read_header(
     import json
 
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found = dict(pairs)
-        _require(len(found) == len(pairs), "the header has two entries of one name")
-        return found
+        result = dict(pairs)
+        _require(len(result) == len(pairs), "the header has two entries of one name")
+        return result
 
     _require(size >= 8, f"a file of {size} bytes has no header")
     (length,) = struct.unpack("<Q", read(0, 8))
@@ -496,9 +496,9 @@ def load_model(
     """
     state = load_file(filename, device=device)
     same = [set(names) for names in _sharing(model.state_dict()) if len(names) > 1]
-    found = model.load_state_dict(state, strict=False)
+    result = model.load_state_dict(state, strict=False)
     there = {name for names in same if names & set(state) for name in names}
-    missing, unexpected = set(found.missing_keys) - there, list(found.unexpected_keys)
+    missing, unexpected = set(result.missing_keys) - there, list(result.unexpected_keys)
     if strict and (missing or unexpected):
         told = [f"Error(s) in loading state_dict for {type(model).__name__}:"]
         told += [f"    Missing key(s) in state_dict: {', '.join(sorted(missing))}"] if missing else []

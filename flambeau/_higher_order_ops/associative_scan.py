@@ -57,9 +57,9 @@ def _prefixes(combined: Callable, rows: list[Any], n: int) -> list[Any]:
     pairs = _prefixes(combined, combined(even, odd), n // 2)  # prefixes that end at odd places
     rest = [row[2::2] for row in rows]
     between = combined([pair[: len(x)] for pair, x in zip(pairs, rest)], rest) if n > 2 else rest
-    found = []
+    result = []
     for row, pair, x in zip(rows, pairs, between):
         inner = cat([row[:1], x])  # prefixes that end at even places
         woven = stack([inner[: n // 2], pair], 1).flatten(0, 1)
-        found.append(cat([woven, inner[n // 2 :]]) if n % 2 else woven)
-    return found
+        result.append(cat([woven, inner[n // 2 :]]) if n % 2 else woven)
+    return result

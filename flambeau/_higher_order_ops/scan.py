@@ -26,7 +26,7 @@ def scan(combine_fn: Callable, init: Any, xs: Any, *, dim: int = 0, reverse: boo
     if (told := watcher()) is not None:
         return told(scan, (combine_fn, init, xs), {"dim": dim, "reverse": reverse})
     leaves, form, size = along("scan", xs, dim)
-    carry, found = init, []
+    carry, result = init, []
     for k in reversed(range(size)) if reverse else range(size):
         pair = combine_fn(carry, tree_unflatten([leaf.select(dim, k) for leaf in leaves], form))
         if not isinstance(pair, (tuple, list)) or len(pair) != 2:
@@ -34,5 +34,5 @@ def scan(combine_fn: Callable, init: Any, xs: Any, *, dim: int = 0, reverse: boo
         after, y = pair
         check_same("scan", "the carry of combine_fn", carry, after)
         carry = after
-        found.append(y)
-    return carry, stacked(found[::-1] if reverse else found)
+        result.append(y)
+    return carry, stacked(result[::-1] if reverse else result)

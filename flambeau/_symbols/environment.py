@@ -87,18 +87,18 @@ class Symbols:
         self.worlds: list[dict[str, int]] = []
 
     # --- symbols ---
-    def add(self, found: Symbol) -> Expr:
+    def add(self, result: Symbol) -> Expr:
         """Enter a symbol."""
-        self.symbols[found.name] = found
-        low = found.low if found.unbacked else max(found.low, LEAST)
-        self.ranges[found.name] = (low, found.high)
-        return symbol(found.name)
+        self.symbols[result.name] = result
+        low = result.low if result.unbacked else max(result.low, LEAST)
+        self.ranges[result.name] = (low, result.high)
+        return symbol(result.name)
 
-    def add_unbacked(self, found: Symbol) -> Expr:
+    def add_unbacked(self, result: Symbol) -> Expr:
         """Enter a number that is not known before the program runs."""
-        self.symbols[found.name] = found
-        self.ranges[found.name] = (found.low, found.high)
-        return symbol(found.name)
+        self.symbols[result.name] = result
+        self.ranges[result.name] = (result.low, result.high)
+        return symbol(result.name)
 
     def begin(self) -> None:
         """Forget the numbers that come up in a recording, but for the ranges that samples of them are drawn from: another one begins."""
@@ -143,8 +143,8 @@ class Symbols:
             return False
         if relation == "eq" and (bound := _of_extreme(e)) is not None:
             return self.learn(*bound, why)
-        if relation == "eq" and (found := self._solved(e)) is not None:
-            self.learn_equal(*found, why)
+        if relation == "eq" and (result := self._solved(e)) is not None:
+            self.learn_equal(*result, why)
             return True
         if relation in ("lt", "le", "gt", "ge") and self._narrow(e, relation, why):
             return True
@@ -245,9 +245,9 @@ class Symbols:
             self.worlds += [self.hints(), self.hints()]
             return
         for kind in ("least", "drawn", "drawn", "drawn", "large"):
-            found = self.sample(kind, rng)
-            if found is not None and found not in self.worlds:
-                self.worlds.append(found)
+            result = self.sample(kind, rng)
+            if result is not None and result not in self.worlds:
+                self.worlds.append(result)
 
     def copy(self) -> Symbols:
         """One that may learn more by itself."""
@@ -273,9 +273,9 @@ class Symbols:
     def computed(self, called: str, function: Callable[..., Any], *operands: Any) -> Any:
         """A number that is computed of such."""
         value = function(*(x.value if isinstance(x, SymNumber) else x for x in operands))
-        found = expression_of(called, operands)
-        if found is not None:
-            return self.number(found)
+        result = expression_of(called, operands)
+        if result is not None:
+            return self.number(result)
         if isinstance(value, bool):
             return value
         kind = SymInt if isinstance(value, int) else SymFloat
@@ -284,8 +284,8 @@ class Symbols:
     def compared(self, called: str, function: Callable[..., Any], a: Any, b: Any) -> Any:
         """The outcome of a comparison of such; that of the example, where it is not known."""
         x, y = as_expr(a), as_expr(b)
-        if x is not None and y is not None and (found := self.known(x - y, called)) is not None:
-            return found
+        if x is not None and y is not None and (result := self.known(x - y, called)) is not None:
+            return result
         return bool(function(*(n.value if isinstance(n, SymNumber) else n for n in (a, b))))
 
     def decided(self, outcome: SymBool) -> bool:

@@ -79,11 +79,11 @@ class Expr:
 
     def symbols(self) -> set[str]:
         """The names that it reads."""
-        found: set[str] = set()
+        result: set[str] = set()
         for product, _ in self.terms:
             for atom in product:
-                found |= {atom} if isinstance(atom, str) else set().union(*(e.symbols() for e in atom.args))
-        return found
+                result |= {atom} if isinstance(atom, str) else set().union(*(e.symbols() for e in atom.args))
+        return result
 
     def value(self, sizes: Mapping[str, int]) -> int:
         """The number for given sizes; KeyError for a symbol without one."""
@@ -128,16 +128,16 @@ class Expr:
 
     def linear_in(self, name: str) -> int | None:
         """The coefficient of a symbol that stands alone in one term and nowhere else; None for any other."""
-        found = None
+        result = None
         for product, c in self.terms:
             if product == (name,):
-                found = c
+                result = c
             elif any(
                 name == atom if isinstance(atom, str) else any(name in e.symbols() for e in atom.args)
                 for atom in product
             ):
                 return None
-        return found
+        return result
 
     # --- arithmetic ---
     def __add__(self, other: Expr | int) -> Expr:
@@ -297,7 +297,7 @@ def _divided(a: Expr, b: Expr) -> Expr | None:
     if len(b.terms) != 1:
         return None
     product, c = b.terms[0]
-    found: dict[Product, int] = {}
+    result: dict[Product, int] = {}
     for p, d in a.terms:
         left = list(p)
         for atom in product:
@@ -306,8 +306,8 @@ def _divided(a: Expr, b: Expr) -> Expr | None:
             left.remove(atom)
         if d % c:
             return None
-        found[tuple(left)] = d // c
-    return Expr(found)
+        result[tuple(left)] = d // c
+    return Expr(result)
 
 
 def parsed(text: str) -> Expr:
@@ -350,11 +350,11 @@ def _parsed(node: ast.expr) -> Expr:
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
         return -_parsed(node.operand)
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow) and isinstance(node.right, ast.Constant):
-        found, base = number(1), _parsed(node.left)
+        result, base = number(1), _parsed(node.left)
         power = node.right.value
         for _ in range(min(power if isinstance(power, int) else 1, 16)):
-            found = found * base
-        return found
+            result = result * base
+        return result
     if isinstance(node, ast.BinOp):
         return getattr(_parsed(node.left), _OPERATORS[type(node.op)])(_parsed(node.right))
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
@@ -362,8 +362,8 @@ def _parsed(node: ast.expr) -> Expr:
         name = node.func.id
         if name not in _FUNCTIONS or len(args) < 2:
             raise SyntaxError
-        found = args[0]
+        result = args[0]
         for other in args[1:]:
-            found = call(_FUNCTIONS[name], found, other)
-        return found
+            result = call(_FUNCTIONS[name], result, other)
+        return result
     raise SyntaxError

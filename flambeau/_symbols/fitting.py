@@ -25,9 +25,9 @@ def fitted(
         return number(values[0])
     known: dict[Values, Expr] = {}
     for e in candidates:
-        found = _values(e, worlds)
-        if found is not None and len(set(found)) > 1:
-            known.setdefault(found, e)
+        result = _values(e, worlds)
+        if result is not None and len(set(result)) > 1:
+            known.setdefault(result, e)
     if values in known:
         return known[values]
     for of, e in known.items():

@@ -105,10 +105,10 @@ class SymNumber:
 
     def __pow__(self, other: Any) -> Any:
         if isinstance(other, int) and 0 < other <= 8:
-            found: Any = self
+            result: Any = self
             for _ in range(other - 1):
-                found = found * self
-            return found
+                result = result * self
+            return result
         return self._fixed() ** plain(other)
 
     def __rpow__(self, other: Any) -> Any:

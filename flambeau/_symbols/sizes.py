@@ -53,8 +53,8 @@ class SymSize(Size):
         return count
 
     def __getitem__(self, key: Any) -> Any:
-        found = tuple.__getitem__(self, key)
-        return SymSize(found) if isinstance(key, slice) else found
+        result = tuple.__getitem__(self, key)
+        return SymSize(result) if isinstance(key, slice) else result
 
     def __add__(self, other: Any) -> Any:
         return SymSize((*self, *other))
@@ -82,38 +82,40 @@ def _tracer_of(t: Any) -> Any:
 
 def _shape(t: Any) -> Any:
     tracer = _tracer_of(t)
-    found = TensorBase.shape.__get__(t)
-    return found if tracer is None else SymSize([tracer.asked("size", t, d, n) for d, n in enumerate(found)])
+    result = TensorBase.shape.__get__(t)
+    return (
+        result if tracer is None else SymSize([tracer.asked("size", t, d, n) for d, n in enumerate(result)])
+    )
 
 
 def _size(t: Any, dim: Any = None) -> Any:
     if dim is None:
         return t.shape
     tracer = _tracer_of(t)
-    found = TensorBase.size(t, dim)
-    return found if tracer is None else tracer.asked("size", t, dim, found)
+    result = TensorBase.size(t, dim)
+    return result if tracer is None else tracer.asked("size", t, dim, result)
 
 
 def _stride(t: Any, dim: Any = None) -> Any:
     tracer = _tracer_of(t)
-    found: Any = TensorBase.stride(t) if dim is None else TensorBase.stride(t, dim)
+    result: Any = TensorBase.stride(t) if dim is None else TensorBase.stride(t, dim)
     if tracer is None:
-        return found
+        return result
     if dim is not None:
-        return tracer.asked("stride", t, dim, found)
-    return tuple([tracer.asked("stride", t, d, n) for d, n in enumerate(found)])
+        return tracer.asked("stride", t, dim, result)
+    return tuple([tracer.asked("stride", t, d, n) for d, n in enumerate(result)])
 
 
 def _numel(t: Any) -> Any:
     tracer = _tracer_of(t)
-    found = TensorBase.numel(t)
-    return found if tracer is None else tracer.asked("numel", t, None, found)
+    result = TensorBase.numel(t)
+    return result if tracer is None else tracer.asked("numel", t, None, result)
 
 
 def _storage_offset(t: Any) -> Any:
     tracer = _tracer_of(t)
-    found = TensorBase.storage_offset(t)
-    return found if tracer is None else tracer.asked("storage_offset", t, None, found)
+    result = TensorBase.storage_offset(t)
+    return result if tracer is None else tracer.asked("storage_offset", t, None, result)
 
 
 def _len(t: Any) -> int:
@@ -146,8 +148,8 @@ def _recurrent_layers(module: Any, sequence: Any, layout: Any, state: Any) -> An
     weights = [getattr(module, name) for names in module._all_weights for name in names]
     hx = list(state) if len(state) > 1 else state[0]
     options = (module.bias, module.num_layers, module.dropout, module.training, module.bidirectional, False)
-    output, *found = op(sequence, hx, weights, *options)
-    return output, tuple(found)
+    output, *result = op(sequence, hx, weights, *options)
+    return output, tuple(result)
 
 
 def _recurrent_step(mode: str, x: Any, state: Any, weights: Any) -> Any:
@@ -155,8 +157,8 @@ def _recurrent_step(mode: str, x: Any, state: Any, weights: Any) -> Any:
     if RECORDING.tracer is None or not RECORDING.tracer.is_on():
         return _STEP(mode, x, state, weights)
     op = REGISTRY[f"flat_{mode.lower()}_cell"].function
-    found = op(x, list(state) if len(state) > 1 else state[0], *weights[:4])
-    return found if isinstance(found, tuple) else (found,)
+    result = op(x, list(state) if len(state) > 1 else state[0], *weights[:4])
+    return result if isinstance(result, tuple) else (result,)
 
 
 _LAYERS, _STEP = RNNBase._layers, rnn.step_once

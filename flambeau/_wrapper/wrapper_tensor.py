@@ -192,8 +192,8 @@ class WrapperTensor(Tensor):
     @property
     def grad(self) -> Any:  # type: ignore[override]
         """The gradient of the elements, in the same structure, or None."""
-        found = self._elements.grad
-        return None if found is None else self._with(found)
+        result = self._elements.grad
+        return None if result is None else self._with(result)
 
     @grad.setter
     def grad(self, value: Any) -> None:
@@ -213,8 +213,8 @@ class WrapperTensor(Tensor):
         """`hook(grad)` runs when the gradient is computed, and is given it in the same structure."""
 
         def whole(grad: Any) -> Any:
-            found = hook(self._with(grad))
-            return found._elements if isinstance(found, WrapperTensor) else found
+            result = hook(self._with(grad))
+            return result._elements if isinstance(result, WrapperTensor) else result
 
         return self._elements.register_hook(whole)
 
@@ -367,14 +367,14 @@ def _close() -> None:
     are no operations are refused.
     """
     for name in dir(Tensor):
-        found = getattr(Tensor, name)
-        own = name in vars(WrapperTensor) or name in OF_THE_SHAPE or isinstance(found, Op)
+        result = getattr(Tensor, name)
+        own = name in vars(WrapperTensor) or name in OF_THE_SHAPE or isinstance(result, Op)
         if own or name.startswith("__") or name in THROUGH_OPERATIONS:
             continue
         if name in _OF_THE_ELEMENTS or name.startswith("is_"):
-            setattr(WrapperTensor, name, _called(name) if callable(found) else _asked(name))
+            setattr(WrapperTensor, name, _called(name) if callable(result) else _asked(name))
         else:
-            setattr(WrapperTensor, name, _refused(name) if callable(found) else property(_refused(name)))
+            setattr(WrapperTensor, name, _refused(name) if callable(result) else property(_refused(name)))
 
 
 _close()

@@ -179,8 +179,8 @@ def _cast(value: Any, device_type: str, dtype: dtype) -> Any:
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return type(value)(*(_cast(v, device_type, dtype) for v in value))
     if isinstance(value, Iterable):
-        found = (_cast(v, device_type, dtype) for v in value)
-        return type(value)(found) if isinstance(value, (list, tuple)) else found  # type: ignore[call-arg]
+        result = (_cast(v, device_type, dtype) for v in value)
+        return type(value)(result) if isinstance(value, (list, tuple)) else result  # type: ignore[call-arg]
     return value
 
 

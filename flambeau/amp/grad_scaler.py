@@ -155,7 +155,7 @@ class GradScaler:
         self, optimizer: Any, inv_scale: TensorBase, found_inf: TensorBase, allow_fp16: bool
     ) -> dict[device, TensorBase]:
         """Multiply the gradients; for each device, 1 where one of them was not finite, else 0."""
-        factors, found = _Copies(inv_scale), _Copies(found_inf)
+        factors, result = _Copies(inv_scale), _Copies(found_inf)
         unchanged = inv_scale.item() == 1
         grads: list[TensorBase] = []
         for group in optimizer.param_groups:
@@ -174,12 +174,12 @@ class GradScaler:
                 grads.append(_view_as_real(grad) if grad.is_complex() else grad)
         with unrecorded():
             for grad in grads:
-                marked = found.get(grad.device)
+                marked = result.get(grad.device)
                 if _count_not_finite(grad).item():
                     marked.fill_(1.0)
                 if not unchanged:
                     grad.mul_(factors.get(grad.device))
-        return found.on
+        return result.on
 
     def unscale_(self, optimizer: Any) -> None:
         """Divides the gradients of an optimiser's parameters by the scale, in place, and looks whether they are finite.
@@ -269,7 +269,7 @@ class GradScaler:
                 own = scale * (1 if own is None else own)
             optimizer.grad_scale = own
             optimizer.found_inf = sum(
-                found.to(scale.device) for found in state["found_inf_per_device"].values()
+                result.to(scale.device) for result in state["found_inf_per_device"].values()
             )
         returned = optimizer.step(*args, **kwargs)
         state["stage"] = OptState.STEPPED
@@ -303,14 +303,14 @@ class GradScaler:
         elif new_scale is not None:
             scale.fill_(float(new_scale))
         else:
-            found = [
+            result = [
                 x
                 for state in self._per_optimizer_states.values()
                 for x in state["found_inf_per_device"].values()
             ]
-            if not found:
+            if not result:
                 raise AssertionError("No inf checks were recorded prior to update.")
-            self._update_scale(scale, tracker, any(x.item() for x in found))
+            self._update_scale(scale, tracker, any(x.item() for x in result))
         self._per_optimizer_states = defaultdict(_refresh_per_optimizer_state)
 
     def _update_scale(self, scale: TensorBase, tracker: TensorBase, skipped: bool) -> None:
@@ -464,14 +464,14 @@ class GradScaler:
 
     def _check_inf_per_device(self, optimizer: Any) -> dict[device, TensorBase]:
         scale, _ = self._check_scale_growth_tracker("_check_inf_per_device")
-        found = self._unscale_grads_(
+        result = self._unscale_grads_(
             optimizer,
             full((), 1.0, dtype=_FLOAT32, device=scale.device),
             full((), 0.0, dtype=_FLOAT32, device=scale.device),
             True,
         )
-        self._per_optimizer_states[id(optimizer)]["found_inf_per_device"] = found
-        return found
+        self._per_optimizer_states[id(optimizer)]["found_inf_per_device"] = result
+        return result
 
     def _found_inf_per_device(self, optimizer: Any) -> dict[device, TensorBase]:
         return self._per_optimizer_states[id(optimizer)]["found_inf_per_device"]

@@ -39,8 +39,8 @@ def _public_place(op: Any) -> str | None:
     if (entry := getattr(op, "entry", None)) is not None:
         places = [p for p in entry.places if not p.rpartition(".")[2].startswith("_")]
         flat = [p for p in places if p.rpartition(".")[0] in ("", "Tensor")]
-        if found := next(iter(flat or places), None):
-            return found + ("_" if op is entry.in_place else "")
+        if result := next(iter(flat or places), None):
+            return result + ("_" if op is entry.in_place else "")
     return getattr(op, "public_name", None)
 
 
@@ -113,16 +113,16 @@ def _flops(op: Any, values: list, keywords: Any, positional: int) -> int:
 
 def _ends(entries: list[tuple], ended: int) -> list[int]:
     """When each entry ended: one that never did, with what it is inside of, or with the recording."""
-    found = [e[3] for e in entries]
+    result = [e[3] for e in entries]
     around: dict[int, list[int]] = {}
     for k, entry in enumerate(entries):
         stack = around.setdefault(entry[4], [])
-        while stack and found[stack[-1]] <= entry[2]:
+        while stack and result[stack[-1]] <= entry[2]:
             stack.pop()
-        if not found[k]:
-            found[k] = found[stack[-1]] if stack else ended
+        if not result[k]:
+            result[k] = result[stack[-1]] if stack else ended
         stack.append(k)
-    return found
+    return result
 
 
 def _nested(events: list[FunctionEvent]) -> None:
@@ -147,10 +147,10 @@ def _within_counted(event: FunctionEvent) -> bool:
 
 def _innermost(events: list[FunctionEvent], thread: int, at: float) -> FunctionEvent | None:
     """What a thread was in at a time: the last that had begun, or what that was inside of."""
-    found = bisect_right(events, at, key=lambda event: event.time_range.start) - 1
-    while found >= 0 and events[found].thread != thread:
-        found -= 1
-    event = events[found] if found >= 0 else None
+    result = bisect_right(events, at, key=lambda event: event.time_range.start) - 1
+    while result >= 0 and events[result].thread != thread:
+        result -= 1
+    event = events[result] if result >= 0 else None
     while event is not None and event.time_range.end < at:
         event = event.cpu_parent
     return event
@@ -247,8 +247,8 @@ def events_of(
     if profile_memory:
         held = _memory(entries, ends)
         _unclaimed(entries, ends, events, began)
-    found = EventList(events, use_device, profile_memory, with_flops)
-    return Recorded(found, forward, held, threads, began, ended)
+    result = EventList(events, use_device, profile_memory, with_flops)
+    return Recorded(result, forward, held, threads, began, ended)
 
 
 def _memory(entries: list[tuple], ends: list[int]) -> list[tuple[int, int, int]]:

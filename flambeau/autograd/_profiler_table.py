@@ -204,8 +204,8 @@ def _made(
     if any(e.stack for e in events):
         width = fitting([line for e in events for line in e.stack or ()], max_src_column_width)
         lines = [[cut_front(line, width) for line in e.stack or ()] for e in rows]
-        source = Column("Source Location", [found[0] if found else "" for found in lines], width, "<")
-        below = [[*found[1:], ""] for found in lines]
+        source = Column("Source Location", [result[0] if result else "" for result in lines], width, "<")
+        below = [[*result[1:], ""] for result in lines]
         columns.append(source)
     if with_flops and (flops := _flops(events, rows)) is not None:
         columns.append(flops)

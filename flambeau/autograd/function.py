@@ -157,18 +157,18 @@ class Function:
         before = _set_tracking(0)
         try:
             if "setup_context" in cls.__dict__ or hasattr(cls, "setup_context"):
-                found = cls.forward(*args, **kwargs)
-                cls.setup_context(ctx, args, found)
+                result = cls.forward(*args, **kwargs)
+                cls.setup_context(ctx, args, result)
             else:
-                found = cls.forward(ctx, *args, **kwargs)
+                result = cls.forward(ctx, *args, **kwargs)
         finally:
             _set_tracking(before)
         if not recorded:
-            return found
-        many = isinstance(found, (tuple, list))
-        outputs = tuple(found) if many else (found,)
+            return result
+        many = isinstance(result, (tuple, list))
+        outputs = tuple(result) if many else (result,)
         outputs = record_function(cls, ctx, args, outputs)
-        return type(found)(outputs) if many and type(found) is list else outputs if many else outputs[0]
+        return type(result)(outputs) if many and type(result) is list else outputs if many else outputs[0]
 
 
 class InplaceFunction(Function):
@@ -227,16 +227,16 @@ def once_differentiable(fn: Any) -> Any:
     def wrapper(ctx: Any, *args: Any) -> Any:
         before = _set_grad_enabled(False)
         try:
-            found = fn(ctx, *args)
+            result = fn(ctx, *args)
         finally:
             _set_grad_enabled(before)
         if not tracked(*args):
-            return found
-        results = list(found) if isinstance(found, tuple) else [found]
+            return result
+        results = list(result) if isinstance(result, tuple) else [result]
         known = [i for i, r in enumerate(results) if isinstance(r, TensorBase)]
         seen = _OnceOnly.apply(len(known), *(results[i] for i in known), *args)
         for i, r in zip(known, seen, strict=True):
             results[i] = r
-        return tuple(results) if isinstance(found, tuple) else results[0]
+        return tuple(results) if isinstance(result, tuple) else results[0]
 
     return wrapper

@@ -22,14 +22,14 @@ __all__ = ["hessian", "hvp", "jacobian", "jvp", "vhp", "vjp"]
 def _tuple(given: Any, who: str, what: str) -> tuple[bool, tuple]:
     """Whether it was a tuple, and it as one; TypeError for anything but tensors."""
     many = isinstance(given, (tuple, list))
-    found = tuple(given) if many else (given,)
-    for k, t in enumerate(found):
+    result = tuple(given) if many else (given,)
+    for k, t in enumerate(result):
         if not isinstance(t, TensorBase):
             raise TypeError(
                 f"{who}(): The {what} must be either a Tensor or a tuple of Tensors, but the value at position {k} is a "
                 f"{type(t).__name__}"
             )
-    return many, found
+    return many, result
 
 
 def _tracked(inputs: tuple, create_graph: bool) -> tuple:
@@ -39,14 +39,14 @@ def _tracked(inputs: tuple, create_graph: bool) -> tuple:
     )
 
 
-def _zeros_where_none(found: tuple, like: tuple, strict: bool, who: str, i: int = 0) -> tuple:
-    if strict and any(g is None for g in found):
-        j = [g is None for g in found].index(True)
+def _zeros_where_none(result: tuple, like: tuple, strict: bool, who: str, i: int = 0) -> tuple:
+    if strict and any(g is None for g in result):
+        j = [g is None for g in result].index(True)
         raise RuntimeError(
             f"{who}(): Output {i} of the user-provided function is independent of input {j}. This is not allowed in strict "
             "mode."
         )
-    return tuple(x.new_zeros(x.shape) if g is None else g for g, x in zip(found, like))
+    return tuple(x.new_zeros(x.shape) if g is None else g for g, x in zip(result, like))
 
 
 def _gradients(outputs: tuple, inputs: tuple, v: tuple | None, create_graph: bool) -> tuple:
@@ -73,18 +73,18 @@ def _vector(v: Any, like: tuple, who: str, what: str) -> tuple:
                 f"{who}(): The vector v can only be None if the {what} is a single Tensor with a single element."
             )
         return (like[0].new_ones(like[0].shape),)
-    found = _tuple(v, who, "vector v")[1]
+    result = _tuple(v, who, "vector v")[1]
     shapes = [tuple(t.shape) for t in like]
-    if [tuple(t.shape) for t in found] != shapes:
+    if [tuple(t.shape) for t in result] != shapes:
         raise RuntimeError(
-            f"{who}(): v has invalid size: should be {shapes} but got {[tuple(t.shape) for t in found]}"
+            f"{who}(): v has invalid size: should be {shapes} but got {[tuple(t.shape) for t in result]}"
         )
-    return found
+    return result
 
 
-def _finish(found: tuple, many: bool, create_graph: bool) -> Any:
-    found = found if create_graph else tuple(t.detach() for t in found)
-    return found if many else found[0]
+def _finish(result: tuple, many: bool, create_graph: bool) -> Any:
+    result = result if create_graph else tuple(t.detach() for t in result)
+    return result if many else result[0]
 
 
 def vjp(
@@ -107,9 +107,9 @@ def vjp(
         xs = _tracked(given, create_graph)
         several, outputs = _tuple(func(*xs), "vjp", "outputs of the user-provided function")
         weights = _vector(v, outputs, "vjp", "user-provided function's output")
-        found = _gradients(outputs, xs, weights, create_graph)
-        found = _zeros_where_none(found, xs, strict, "vjp")
-    return _finish(outputs, several, create_graph), _finish(found, many, create_graph)
+        result = _gradients(outputs, xs, weights, create_graph)
+        result = _zeros_where_none(result, xs, strict, "vjp")
+    return _finish(outputs, several, create_graph), _finish(result, many, create_graph)
 
 
 def jvp(
@@ -136,11 +136,11 @@ def jvp(
         back = _gradients(outputs, xs, weights, True)
         _zeros_where_none(back, xs, strict, "jvp")
         pairs = [(g, d) for g, d in zip(back, directions) if g is not None and g.requires_grad]
-        found: tuple = (None,) * len(outputs)
+        result: tuple = (None,) * len(outputs)
         if pairs:
-            found = _gradients(tuple(g for g, _ in pairs), weights, tuple(d for _, d in pairs), create_graph)
-        found = _zeros_where_none(found, outputs, False, "jvp")
-    return _finish(outputs, several, create_graph), _finish(found, several, create_graph)
+            result = _gradients(tuple(g for g, _ in pairs), weights, tuple(d for _, d in pairs), create_graph)
+        result = _zeros_where_none(result, outputs, False, "jvp")
+    return _finish(outputs, several, create_graph), _finish(result, several, create_graph)
 
 
 def jacobian(
@@ -184,15 +184,17 @@ def jacobian(
 
 def _rows(output: TensorBase, xs: tuple, create_graph: bool, strict: bool, i: int) -> tuple:
     """The Jacobian of one output: one backward pass for each of its elements."""
-    found = []
+    result = []
     for k in range(output.numel()):
         seed = output.new_zeros(output.numel())
         seed[k] = 1
         back = _gradients((output,), xs, (seed.reshape(output.shape),), create_graph)
-        found.append(_zeros_where_none(back, xs, strict, "jacobian", i))
-    if not found:
+        result.append(_zeros_where_none(back, xs, strict, "jacobian", i))
+    if not result:
         return tuple(x.new_zeros((*output.shape, *x.shape)) for x in xs)
-    return tuple(stack(list(column)).reshape((*output.shape, *x.shape)) for column, x in zip(zip(*found), xs))
+    return tuple(
+        stack(list(column)).reshape((*output.shape, *x.shape)) for column, x in zip(zip(*result), xs)
+    )
 
 
 def _columns(func: Callable[..., Any], xs: tuple) -> tuple[bool, tuple]:
@@ -269,8 +271,8 @@ def hessian(
 
     if outer_jacobian_strategy == "forward-mode":
         first = _forward_safe_gradient(scalar)
-    found = jacobian(first, given, create_graph, strict, vectorize, outer_jacobian_strategy)
-    return found if many else found[0][0]
+    result = jacobian(first, given, create_graph, strict, vectorize, outer_jacobian_strategy)
+    return result if many else result[0][0]
 
 
 def _forward_safe_gradient(scalar: Callable) -> Callable:
@@ -279,8 +281,8 @@ def _forward_safe_gradient(scalar: Callable) -> Callable:
     def gradient(*xs: Any) -> tuple:
         with enable_grad():
             leaves = tuple(forward_ad.leaf_under(x) for x in xs)
-            found = _gradients((scalar(*leaves),), leaves, None, False)
-        return _zeros_where_none(found, leaves, False, "hessian")
+            result = _gradients((scalar(*leaves),), leaves, None, False)
+        return _zeros_where_none(result, leaves, False, "hessian")
 
     return gradient
 
@@ -348,8 +350,8 @@ def hvp(
 def _as_tuple(inp: Any, arg_name: str | None = None, fn_name: str | None = None) -> tuple[bool, tuple]:
     """Whether it is a tuple, and it as one; what is inside is looked at where a function's name is given."""
     if arg_name is not None or fn_name is not None:
-        many, found = _tuple(inp, fn_name or "", arg_name or "")
-        return many, found
+        many, result = _tuple(inp, fn_name or "", arg_name or "")
+        return many, result
     return isinstance(inp, tuple), inp if isinstance(inp, tuple) else (inp,)
 
 
@@ -370,10 +372,10 @@ def _grad_postprocess(inputs: Any, create_graph: bool) -> tuple:
 
 def _construct_standard_basis_for(tensors: tuple, tensor_numels: tuple) -> tuple:
     """The unit vectors of all tensors' elements in a row, cut by tensor: (all elements, its own elements) each."""
-    total, start, found = sum(tensor_numels), 0, []
+    total, start, result = sum(tensor_numels), 0, []
     for x, count in zip(tensors, tensor_numels, strict=True):
         rows = x.new_zeros((total, count))
         rows.diagonal(-start).fill_(1)
-        found.append(rows)
+        result.append(rows)
         start += count
-    return tuple(found)
+    return tuple(result)

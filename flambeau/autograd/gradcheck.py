@@ -53,14 +53,14 @@ class _Check:
         self.func, self.inputs = func, inputs
         self.eps, self.atol, self.rtol = eps, atol, rtol
         self.wanted = [x for x in inputs if isinstance(x, TensorBase) and x.requires_grad]
-        found = _tensors(func(*inputs))
-        self.outputs = [o for o in found if o.requires_grad]
-        self.places = [k for k, o in enumerate(found) if o.requires_grad]
+        result = _tensors(func(*inputs))
+        self.outputs = [o for o in result if o.requires_grad]
+        self.places = [k for k, o in enumerate(result) if o.requires_grad]
 
     def values(self) -> list[list]:
         """The outputs that have a derivative, as lists."""
-        found = _tensors(self.func(*self.inputs))
-        return [_flat(found[k]) for k in self.places]
+        result = _tensors(self.func(*self.inputs))
+        return [_flat(result[k]) for k in self.places]
 
     def difference(self, moves: Callable[[float], None]) -> list[list]:
         """The derivative of every output as the input moves: `moves(eps)` puts it there."""
@@ -81,16 +81,16 @@ class _Check:
                 yield k, unit, self.difference(partial(_put, data, place, before, unit))
 
     def backward(self, output: int, seed: TensorBase) -> list[TensorBase]:
-        found = grad([self.outputs[output]], self.wanted, [seed], retain_graph=True, allow_unused=True)
-        return [x.new_zeros(x.shape) if g is None else g for g, x in zip(found, self.wanted)]
+        result = grad([self.outputs[output]], self.wanted, [seed], retain_graph=True, allow_unused=True)
+        return [x.new_zeros(x.shape) if g is None else g for g, x in zip(result, self.wanted)]
 
     def forward(self, i: int, direction: TensorBase) -> list[TensorBase]:
         """The tangents of the outputs as input i moves."""
         x = self.wanted[i]
         with fwAD.dual_level():
             given = [fwAD.make_dual(x.detach(), direction) if y is x else y for y in self.inputs]
-            found = _tensors(self.func(*given))
-            parts = [fwAD.unpack_dual(found[k]) for k in self.places]
+            result = _tensors(self.func(*given))
+            parts = [fwAD.unpack_dual(result[k]) for k in self.places]
         return [p.primal.new_zeros(p.primal.shape) if p.tangent is None else p.tangent for p in parts]
 
     def compare(self, got: float, expected: float, what: str) -> None:
@@ -281,8 +281,8 @@ def gradgradcheck(
         with enable_grad():  # the differences are taken without a tape, but this function needs one inside
             for k in wanted:
                 xs[k] = _restarted(xs[k])
-            found = _tensors(func(*xs))
-            outs = [found[k] for k in places]
+            result = _tensors(func(*xs))
+            outs = [result[k] for k in places]
             back = grad(outs, [xs[k] for k in wanted], list(gs), create_graph=True, allow_unused=True)
         return tuple(g for g in back if g is not None and g.requires_grad)
 

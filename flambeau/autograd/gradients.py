@@ -165,18 +165,18 @@ def grad(
     if materialize_grads and allow_unused is False:
         raise ValueError("grad(): Expected allow_unused to be True or not passed when materialize_grads=True")
     roots, sent = _start(roots, grads, create_graph, "grad")
-    found = _tape.run_backward(roots, sent, retain, create_graph, wanted, False)
+    result = _tape.run_backward(roots, sent, retain, create_graph, wanted, False)
     if materialize_grads:
-        found = tuple(x.new_zeros(x.shape) if g is None else g for g, x in zip(found, wanted))
-    elif not allow_unused and any(g is None for g in found):
-        unused = ", ".join(_input(k, x) for k, (g, x) in enumerate(zip(found, wanted)) if g is None)
+        result = tuple(x.new_zeros(x.shape) if g is None else g for g, x in zip(result, wanted))
+    elif not allow_unused and any(g is None for g in result):
+        unused = ", ".join(_input(k, x) for k, (g, x) in enumerate(zip(result, wanted)) if g is None)
         raise RuntimeError(
             "grad(): One of the differentiated Tensors appears to not have been used in the graph. Set allow_unused=True if "
             f"this is the desired behavior. Not used: {unused}"
         )
     if wanted is not asked:
-        found = [x._with(g) if x is not w and g is not None else g for g, x, w in zip(found, asked, wanted)]
-    return tuple(found)
+        result = [x._with(g) if x is not w and g is not None else g for g, x, w in zip(result, asked, wanted)]
+    return tuple(result)
 
 
 def _input(k: int, x: Any) -> str:

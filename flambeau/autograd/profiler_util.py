@@ -416,7 +416,7 @@ class EventList(list):
         group_by_overload_name: bool = False,
     ) -> EventList:
         """The sums over events of one name, on one kind of device; of the same shapes, or first lines of the stack, if asked."""
-        found: dict[tuple, FunctionEventAvg] = {}
+        result: dict[tuple, FunctionEventAvg] = {}
         for event in self:
             key = (
                 event.key,
@@ -425,15 +425,15 @@ class EventList(list):
                 str(event.input_shapes) if group_by_input_shapes else None,
                 tuple(event.stack[:group_by_stack_n]),
             )
-            average = found.get(key)
+            average = result.get(key)
             if average is None:
-                average = found[key] = FunctionEventAvg()
+                average = result[key] = FunctionEventAvg()
             average.add(event)
-        for average in found.values():
+        for average in result.values():
             average.stack = average.stack[:group_by_stack_n]
             if not group_by_input_shapes:
                 average.input_shapes = ""
-        return self._like(found.values())
+        return self._like(result.values())
 
     def total_average(self) -> FunctionEventAvg:
         """The sums over all of them, under the key "Total"."""
@@ -445,7 +445,7 @@ class EventList(list):
 
     def export_chrome_trace(self, path: Any) -> None:
         """Write the events to a file that chrome://tracing and Perfetto open."""
-        found = [
+        result = [
             {
                 "name": e.trace_name,
                 "ph": "X",
@@ -460,7 +460,7 @@ class EventList(list):
             for e in self
         ]
         with open(path, "w") as file:
-            json.dump(found, file)
+            json.dump(result, file)
 
     def supported_export_stacks_metrics(self) -> list[str]:
         """What `export_stacks` may weigh stacks by."""

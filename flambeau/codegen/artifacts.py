@@ -18,8 +18,8 @@ _ENTRY = struct.Struct("<40sQ")
 
 def packed() -> tuple[bytes, list[str]]:
     """The kernels that this process has made or read and that lie on the disk, and their digests."""
-    found = {digest: cache.read(digest) for digest in sorted(cache.used)}
-    entries = {digest: code for digest, code in found.items() if code is not None}
+    result = {digest: cache.read(digest) for digest in sorted(cache.used)}
+    entries = {digest: code for digest, code in result.items() if code is not None}
     body = b"".join(_ENTRY.pack(digest.encode(), len(code)) + code for digest, code in entries.items())
     return MAGIC + hashlib.sha256(body).digest() + body, list(entries)
 

@@ -46,9 +46,9 @@ def address(kernel) -> int:
     """Where the kernel's machine code stands in this process; compiles it when it is new."""
     digest = hashlib.sha256(version("cpu") + kernel.text().encode()).hexdigest()[:40]
     with forks.making:
-        found = _addresses.get(digest)
-        if found is not None:
-            return found
+        result = _addresses.get(digest)
+        if result is not None:
+            return result
         symbol = "k" + digest
         code = cache.read(digest)
         loaded = _try_load(code, symbol) if code is not None else None

@@ -166,14 +166,14 @@ def write(digest: str, code: bytes) -> bool:
 # --- the folder as a whole ------------------------------
 def _entries(at: int | None, suffix: str) -> list[tuple[float, int, str]]:
     """When last used, bytes, name."""
-    found = []
+    result = []
     if at is not None:
         for name in os.listdir(at):
             if name.endswith(suffix):
                 with suppress(FileNotFoundError):  # deleted by somebody else meanwhile
                     status = os.stat(name, dir_fd=at, follow_symlinks=False)
-                    found.append((status.st_mtime, status.st_size, name))
-    return sorted(found)
+                    result.append((status.st_mtime, status.st_size, name))
+    return sorted(result)
 
 
 def _delete(name: str, at: int | None) -> bool:

@@ -389,12 +389,12 @@ def written_out(kernel: Pointwise | Row) -> Pointwise | Row:
 
 def parts_only(roots: Sequence[Expr]) -> list[Expr]:
     """The expressions over real numbers and pairs alone."""
-    found: dict[int, Expr | Pair] = {}
+    result: dict[int, Expr | Pair] = {}
     some = False
     for e in ex.walk(roots):
         some = some or ex.is_complex(e.dtype) or (e.op in ("fold", "prefix") and _complex_rule(e.value))
-        found[id(e)] = _one(e, [found[id(a)] for a in e.args]) if some else e
-    return [ex.pair(*v) if isinstance(v, Pair) else v for v in (found[id(r)] for r in roots)]
+        result[id(e)] = _one(e, [result[id(a)] for a in e.args]) if some else e
+    return [ex.pair(*v) if isinstance(v, Pair) else v for v in (result[id(r)] for r in roots)]
 
 
 def _one(e: Expr, args: list[Any]) -> Expr | Pair:

@@ -37,8 +37,8 @@ def sign(x: Expr) -> Expr:
         return x / ex.cast(where(length == 0, 1, length), x.dtype)
     one, zero = ex.like(x, 1), ex.like(x, 0)
     below = ex.neg(one) if ex.is_signed(x.dtype) else zero
-    found = where(x > 0, one, where(x < 0, below, zero))
-    return where(ex.isnan(x), x, found) if ex.is_float(x.dtype) else found
+    result = where(x > 0, one, where(x < 0, below, zero))
+    return where(ex.isnan(x), x, result) if ex.is_float(x.dtype) else result
 
 
 def _div(e: Expr, g: Expr):

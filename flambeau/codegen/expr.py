@@ -215,11 +215,11 @@ _shared: dict[tuple, Expr] = {}
 def make(op: str, args: tuple[Expr, ...], dtype: str, value: object = None) -> Expr:
     """The one expression of that form."""
     key = (op, tuple(map(id, args)), dtype, _bits_of(value))
-    found = _shared.get(key)
-    if found is None:
-        found = _shared[key] = Expr.__new__(Expr)
-        found.op, found.args, found.dtype, found.value = op, args, dtype, value
-    return found
+    result = _shared.get(key)
+    if result is None:
+        result = _shared[key] = Expr.__new__(Expr)
+        result.op, result.args, result.dtype, result.value = op, args, dtype, value
+    return result
 
 
 def _bits_of(value):
@@ -533,14 +533,14 @@ def call(name: str, *args) -> Expr:
 def walk(roots: Iterable[Expr]) -> Iterator[Expr]:
     """Every expression under the roots once, arguments first."""
     seen: set[int] = set()
-    found: list[Expr] = []
+    result: list[Expr] = []
     waiting: list[Expr] = []  # those whose arguments are under way
     stack: list[Expr | None] = [*roots]  # None: all arguments of the last that waits are there
     stack.reverse()
     while stack:
         e = stack.pop()
         if e is None:
-            found.append(waiting.pop())
+            result.append(waiting.pop())
         elif id(e) not in seen:
             seen.add(id(e))
             if e.args:
@@ -548,8 +548,8 @@ def walk(roots: Iterable[Expr]) -> Iterator[Expr]:
                 stack.append(None)
                 stack.extend(reversed(e.args))
             else:
-                found.append(e)
-    return iter(found)
+                result.append(e)
+    return iter(result)
 
 
 def substitute(roots: list[Expr], replace: dict[Expr, Expr]) -> list[Expr]:

@@ -100,8 +100,8 @@ class Array:
             if i.op != "coordinate":
                 fits = inside(i, self.size(d))
                 valid = fits if valid is None else valid & fits
-        found = self.load(at, valid)
-        return found if valid is None else ex.where(valid, found, outside)
+        result = self.load(at, valid)
+        return result if valid is None else ex.where(valid, result, outside)
 
 
 def inside(i: Expr, size: Expr) -> Expr:

@@ -94,13 +94,13 @@ class Row(NamedTuple):
         no such.  Results are walked over as here, states side by side.
         """
         others = [e for e in _beside_folds(self.outputs) if e.op in ("input", "index", "prefix")]
-        found = None if others else stages(self.outputs)  # the second stage has states alone
-        if found is None:
+        result = None if others else stages(self.outputs)  # the second stage has states alone
+        if result is None:
             return None
         beside = BROADCAST if self.lanes_along == "r" else CONTIGUOUS
-        states = tuple(Operand(e.dtype, CONTIGUOUS) for e in found.partial)
-        first = self._replace(outputs=found.partial, output_access=(beside,) * len(states))
-        return first, self._replace(outputs=found.final, inputs=states)
+        states = tuple(Operand(e.dtype, CONTIGUOUS) for e in result.partial)
+        first = self._replace(outputs=result.partial, output_access=(beside,) * len(states))
+        return first, self._replace(outputs=result.final, inputs=states)
 
     def text(self) -> str:
         along = f"{self.lanes_along}{self.lanes or ''}"
@@ -438,15 +438,15 @@ def sum_of_parts(parts: Expr) -> Expr:
 
 def _beside_folds(roots: Sequence[Expr]) -> list[Expr]:
     """The expressions that are computed of folds, down to those and to leaves beside them."""
-    found, stack, seen = [], list(roots), set()
+    result, stack, seen = [], list(roots), set()
     while stack:
         e = stack.pop()
         if id(e) not in seen:
             seen.add(id(e))
-            found.append(e)
+            result.append(e)
             if e.op != "fold":
                 stack.extend(e.args)
-    return found
+    return result
 
 
 class Stages(NamedTuple):

@@ -160,8 +160,8 @@ class Lowering:
             f"define internal {self.type(root.dtype)} @{name}({', '.join(map(str, own))}) cold noinline"
         )
         function = Function(self.f.module, signature)
-        found = Lowering(function, self.lanes).values([root], dict(zip(given, own)))[0]
-        function.do(f"ret {found}")
+        result = Lowering(function, self.lanes).values([root], dict(zip(given, own)))[0]
+        function.do(f"ret {result}")
         return name
 
     def intrinsic(self, name: str, dtype: str, *args: Value) -> Value:

@@ -256,8 +256,8 @@ class Evaluation:
             zero = Value(scalar, "0" if scalar[0] == "i" else "0x0000000000000000")
             if scalar == "half":
                 zero = Value(scalar, "0xH0000")
-            found = read()[0] if condition is None else f.when(condition, read, [zero])[0]
-            return Uniform(self.scalar.from_memory(found, dtype))
+            result = read()[0] if condition is None else f.when(condition, read, [zero])[0]
+            return Uniform(self.scalar.from_memory(result, dtype))
         mask = None if always else self.lanes_of(valid)
         if self.mask is not None:
             mask = self.mask if mask is None else f.binary("and", mask, self.mask)
@@ -266,8 +266,8 @@ class Evaluation:
             return Lanes(
                 self.vector.from_memory(self.every(known(offset.step), scalar, size, pointer, mask), dtype)
             )
-        found = memory.gather(f, scalar, self.lanes, self.pointers(operand, offset, scalar), size, mask)
-        return Lanes(self.vector.from_memory(found, dtype))
+        result = memory.gather(f, scalar, self.lanes, self.pointers(operand, offset, scalar), size, mask)
+        return Lanes(self.vector.from_memory(result, dtype))
 
     def every(self, step: int, scalar: str, size: int, pointer: Value, mask: Value | None) -> Value:
         """Elements `step` apart: those picked from a longer vector, of which nothing else is read under a mask."""
@@ -279,18 +279,18 @@ class Evaluation:
                 f"<{n} x i1>",
                 f"shufflevector {mask or memory.every(self.lanes)}, {kind} zeroinitializer, <{n} x i32> <{spread}>",
             )
-        found = memory.load(f, scalar, n, pointer, size, mask)
+        result = memory.load(f, scalar, n, pointer, size, mask)
         if step == 1:
-            return found
+            return result
         picks = ", ".join(f"i32 {k * step}" for k in range(self.lanes))
         return f.op(
             self.vector.vector(scalar),
-            f"shufflevector {found}, {found.type} poison, <{self.lanes} x i32> <{picks}>",
+            f"shufflevector {result}, {result.type} poison, <{self.lanes} x i32> <{picks}>",
         )
 
     def pointers(self, operand: int, offset: Form, scalar: str) -> Value:
-        found = self.f.gep(scalar, self.base[operand], self.lanes_of(offset))
-        return Value(f"<{self.lanes} x ptr>", found.name)
+        result = self.f.gep(scalar, self.base[operand], self.lanes_of(offset))
+        return Value(f"<{self.lanes} x ptr>", result.name)
 
     def some(self, condition: Form) -> Value:
         """Whether it holds in any lane."""
@@ -323,28 +323,28 @@ class Evaluation:
             else:
                 f.when(valid.value, write)
             return
-        found = self.vector.to_memory(self.lanes_of(value), dtype)
+        result = self.vector.to_memory(self.lanes_of(value), dtype)
         mask = None if isinstance(valid, Uniform) and valid.value.name == "true" else self.lanes_of(valid)
         if self.mask is not None:
             mask = self.mask if mask is None else f.binary("and", mask, self.mask)
         if isinstance(offset, Ramp) and known(offset.step) == 1:
             pointer = f.gep(scalar, self.base[number], offset.first)
-            memory.store(f, scalar, self.lanes, found, pointer, size, mask)
+            memory.store(f, scalar, self.lanes, result, pointer, size, mask)
             return
-        memory.scatter(f, scalar, self.lanes, found, self.pointers(number, offset, scalar), size, mask)
+        memory.scatter(f, scalar, self.lanes, result, self.pointers(number, offset, scalar), size, mask)
 
     # --- loops ---
     def turns(self, e: Expr) -> frozenset:
         """The loop variables that an expression's value changes with."""
-        found = self.moving.get(id(e))
-        if found is None:
-            found = frozenset((e.value,)) if e.op == "turn" else frozenset()
+        result = self.moving.get(id(e))
+        if result is None:
+            result = frozenset((e.value,)) if e.op == "turn" else frozenset()
             for a in e.args:
-                found |= self.turns(a)
+                result |= self.turns(a)
             if e.op == "loop":
-                found -= frozenset(e.value.turns)
-            self.moving[id(e)] = found
-        return found
+                result -= frozenset(e.value.turns)
+            self.moving[id(e)] = result
+        return result
 
     def loop(self, e: Expr) -> Form:
         """All states of a loop at once; what does not change in it is computed before it."""
@@ -378,9 +378,9 @@ class Evaluation:
                 later = frozenset(rule.turns[d + 1 :])
                 if later:
                     self.settle(elements, later)
-                found = level(d + 1, carried)
+                result = level(d + 1, carried)
                 self.scopes.pop()
-                return found
+                return result
 
             return self.f.loop(i64(0), bounds[d], i64(1), carried, body)
 

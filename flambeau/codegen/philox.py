@@ -78,12 +78,12 @@ def positive(bits: Expr, dtype: str) -> Expr:
 def _series(x: Expr, first: int, terms: int) -> Expr:
     """sin(½πx) (first 1) or cos(½πx) (first 0) on [-½, ½] by the Taylor series, whose next term is below the rounding."""
     angle, square = 0.5 * math.pi, x * x
-    found: Any = None
+    result: Any = None
     for k in reversed(range(terms)):
         power = 2 * k + first
         coefficient = (-1) ** k * angle**power / math.factorial(power)
-        found = fn.like(x, coefficient) if found is None else fn.fma(found, square, coefficient)
-    return found * x if first else found
+        result = fn.like(x, coefficient) if result is None else fn.fma(result, square, coefficient)
+    return result * x if first else result
 
 
 def normal_pair(radius: Expr, angle: Expr, dtype: str) -> tuple[Expr, Expr]:

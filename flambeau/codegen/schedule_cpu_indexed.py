@@ -57,8 +57,8 @@ class Schedule:
         return self.f.load("i64", self.f.gep("i64", Value("ptr", "%geometry"), i64(k)), 8)
 
     def number(self, k: int) -> Value:
-        found = self.geometry(k)
-        return self.f.op("i32", f"trunc {found} to i32") if self.narrow else found
+        result = self.geometry(k)
+        return self.f.op("i32", f"trunc {result} to i32") if self.narrow else result
 
     def emit(self) -> None:
         self.f.loop(self.begin, self.end, i64(1), [], self.row)

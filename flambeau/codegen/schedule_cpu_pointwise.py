@@ -113,21 +113,21 @@ class PointwiseSchedule:
                 leaves[e] = f.binary("add", low.splat(f.add(start, i)), low.iota(64))
 
     # --- stages ---
-    def by_stages(self, j: Value, rows: list[Value], found: Stages) -> None:
+    def by_stages(self, j: Value, rows: list[Value], result: Stages) -> None:
         """A line in blocks, each computed function by function."""
         f = self.f
 
         def block(begin: Value, _) -> list[Value]:
-            end = self.frame.smaller(f.add(begin, i64(found.elements)), self.n0)
+            end = self.frame.smaller(f.add(begin, i64(result.elements)), self.n0)
             count = f.binary("sub", end, begin)
-            for stage in found.stages:
+            for stage in result.stages:
                 outputs = [self.kernel.outputs[k] for k in stage.outputs]
                 roots = expanded([*outputs, *(k.value for k in stage.keeps)], {k.value for k in stage.reads})
                 turn = partial(self.stage_step, stage, roots, j, begin, rows)
                 self.frame.vectors(count, self.lanes, [], turn)
             return []
 
-        f.loop(i64(0), self.n0, i64(found.elements), [], block)
+        f.loop(i64(0), self.n0, i64(result.elements), [], block)
 
     def stage_step(
         self, stage: Stage, roots: list[Expr], j: Value, begin: Value, rows: list[Value], *turn: Any

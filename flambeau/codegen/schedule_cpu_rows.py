@@ -75,7 +75,7 @@ class RowSchedule:
         room for it: rows of up to `ROOM` elements are then left on the stack.
         """
         passes = [list(ex.walk(Together(folds).elements)) for folds in self.levels]
-        best, found = COSTLY - 1, None
+        best, result = COSTLY - 1, None
         for k, out in enumerate(self.kernel.outputs):
             if not self.varying[id(out)]:  # it has no room for a row
                 continue
@@ -87,8 +87,8 @@ class RowSchedule:
                     if e.args and room and self.varying[id(e)]:
                         saved = self.work(e) * sum(id(e) in own for own in later)
                         if saved > best:
-                            best, found = saved, (level, k, e)
-        return found
+                            best, result = saved, (level, k, e)
+        return result
 
     def work(self, root: Expr) -> int:
         """Instructions for one element of what varies along the row, folds apart; a math function counts for several."""
@@ -417,9 +417,9 @@ class RowSchedule:
 
     def block(self, k: int) -> Value:
         """Where a block of values that are kept between stages begins."""
-        found = self.kept_blocks
-        assert found is not None and self.kept_room is not None
-        before = sum(ITEMSIZE[d] for d in found.blocks[:k]) * found.elements
+        result = self.kept_blocks
+        assert result is not None and self.kept_room is not None
+        before = sum(ITEMSIZE[d] for d in result.blocks[:k]) * result.elements
         return self.f.gep("i8", self.kept_room, i64(before))
 
     def read_kept(
@@ -427,10 +427,10 @@ class RowSchedule:
     ) -> None:
         for value, k in reads:
             scalar = MEMORY[value.dtype]
-            found = self.f.load(
+            result = self.f.load(
                 low.vector(scalar), self.f.gep(scalar, self.block(k), place), ITEMSIZE[value.dtype]
             )
-            leaves[value] = low.from_memory(found, value.dtype)
+            leaves[value] = low.from_memory(result, value.dtype)
 
     def cascade(self, steps, rest, whole: Value, lanes: int, start, joined) -> list[Value]:
         """A fold in groups of terms, and groups of groups, each from nothing: the error of a sum then grows with the

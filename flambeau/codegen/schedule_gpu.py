@@ -453,10 +453,10 @@ class RowSchedule:
         low, together = self.frame.low, Together(folds)
 
         def turn(some: list, states: list[Value]) -> list[Value]:
-            found = [low.values(together.elements, leaves) for leaves, _ in some]
-            while len(found) > 1:  # pairs first: shorter chains, and smaller errors of sums
-                found = [together.combined(low, a, b) for a, b in zip(found[::2], found[1::2])]
-            return together.combined(low, states, found[0])
+            result = [low.values(together.elements, leaves) for leaves, _ in some]
+            while len(result) > 1:  # pairs first: shorter chains, and smaller errors of sums
+                result = [together.combined(low, a, b) for a, b in zip(result[::2], result[1::2])]
+            return together.combined(low, states, result[0])
 
         states = self.each(together.start(low), together.elements, known, turn)
         if self.width > 1:

@@ -99,14 +99,14 @@ def _depths(outputs: Sequence[Expr], known: Container[Expr]) -> dict[Expr, int]:
 
 def _reached(roots: list[Expr], kept: dict[Expr, Kept]) -> list[Kept]:
     """What is kept of that which the roots are computed of."""
-    found: dict[Expr, Kept] = {}
+    result: dict[Expr, Kept] = {}
     seen: set[Expr] = set()
     todo = list(roots)
     while todo:
         e = todo.pop()
         if e in kept:
-            found[e] = kept[e]
+            result[e] = kept[e]
         elif e not in seen:
             seen.add(e)
             todo.extend(e.args)
-    return list(found.values())
+    return list(result.values())

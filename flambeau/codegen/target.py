@@ -158,9 +158,9 @@ def image(text: str, name: str) -> str | bytes:
         for _ in range(ATTEMPTS if name == "spirv" else 1):
             fresh = machine(name)
             module = optimised(text, fresh, TARGETS[name].level)
-            found = fresh.emit_assembly(module) if name == "nvptx" else fresh.emit_object(module)
-            if name != "spirv" or labels_apart(found):
-                return found
+            result = fresh.emit_assembly(module) if name == "nvptx" else fresh.emit_object(module)
+            if name != "spirv" or labels_apart(result):
+                return result
             failed.append((fresh, module))
     raise RuntimeError(f"flambeau.codegen: LLVM numbered a SPIR-V module wrongly {ATTEMPTS} times in a row")
 

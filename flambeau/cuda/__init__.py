@@ -366,8 +366,8 @@ def get_arch_list() -> list[str]:
     >>> all(name.startswith("sm_") for name in flambeau.cuda.get_arch_list())
     True
     """
-    found = (get_device_capability(k) for k in range(device_count()))
-    return sorted({f"sm_{major}{minor}" for major, minor in found})
+    result = (get_device_capability(k) for k in range(device_count()))
+    return sorted({f"sm_{major}{minor}" for major, minor in result})
 
 
 def get_gencode_flags() -> str:

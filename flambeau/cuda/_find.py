@@ -11,10 +11,10 @@ def index_of(device: object) -> int | None:
     """The index in an argument that names a device of this kind: None where it names the current one."""
     if device is None or isinstance(device, int):
         return device
-    found = device if isinstance(device, _device) else _device(device)  # type: ignore[call-overload]
-    if found.type != "cuda":
-        raise ValueError(f"Expected a cuda device, but got: {found}")
-    return found.index
+    result = device if isinstance(device, _device) else _device(device)  # type: ignore[call-overload]
+    if result.type != "cuda":
+        raise ValueError(f"Expected a cuda device, but got: {result}")
+    return result.index
 
 
 def find(device: object) -> Cuda:

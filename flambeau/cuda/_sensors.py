@@ -151,9 +151,9 @@ def list_gpu_processes(device: object = None) -> str:
         return "pynvml module not found, please install nvidia-ml-py"
     except RuntimeError as error:
         return str(error)
-    found = library.nvmlDeviceGetComputeRunningProcesses(handle)
+    result = library.nvmlDeviceGetComputeRunningProcesses(handle)
     lines = [f"GPU:{_devices.current_device('cuda') if index_of(device) is None else index_of(device)}"]
     lines += [
-        f"process {p.pid:>10d} uses {(p.usedGpuMemory or 0) / 2**20:>12.3f} MB GPU memory" for p in found
+        f"process {p.pid:>10d} uses {(p.usedGpuMemory or 0) / 2**20:>12.3f} MB GPU memory" for p in result
     ]
-    return "\n".join(lines if found else [*lines, "no processes are running"])
+    return "\n".join(lines if result else [*lines, "no processes are running"])

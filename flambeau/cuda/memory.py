@@ -120,10 +120,10 @@ def memory_stats(device: object = None) -> dict[str, int]:
     0
     """
     told = _stats(device)
-    found = {name: told[ours] for name, ours in _NAMES.items()}
+    result = {name: told[ours] for name, ours in _NAMES.items()}
     for what in ("allocated_bytes", "allocation"):
-        found[f"{what}.all.freed"] = found[f"{what}.all.allocated"] - found[f"{what}.all.current"]
-    return dict(sorted(found.items()))
+        result[f"{what}.all.freed"] = result[f"{what}.all.allocated"] - result[f"{what}.all.current"]
+    return dict(sorted(result.items()))
 
 
 def memory_stats_as_nested_dict(device: object = None) -> dict[str, Any]:
@@ -136,14 +136,14 @@ def memory_stats_as_nested_dict(device: object = None) -> dict[str, Any]:
     >>> flambeau.cuda.memory_stats_as_nested_dict()["allocated_bytes"]["all"]["current"] >= 0
     True
     """
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     for name, value in memory_stats(device).items():
         *outer, last = name.split(".")
-        place = found
+        place = result
         for part in outer:
             place = place.setdefault(part, {})
         place[last] = value
-    return found
+    return result
 
 
 def memory_summary(device: object = None, abbreviated: bool = False) -> str:
@@ -301,13 +301,13 @@ def caching_allocator_alloc(size: int, device: object = None, stream: Any = None
     >>> if flambeau.cuda.is_available():
     ...     flambeau.cuda.caching_allocator_delete(flambeau.cuda.caching_allocator_alloc(1024))
     """
-    found = find(device)
-    handle = found.current_stream() if stream is None else getattr(stream, "cuda_stream", stream)
+    result = find(device)
+    handle = result.current_stream() if stream is None else getattr(stream, "cuda_stream", stream)
     if not isinstance(handle, int):
         raise TypeError(
             f"caching_allocator_alloc(): stream must be a Stream or an int, not {type(stream).__name__}"
         )
-    return found.lend(size, handle)
+    return result.lend(size, handle)
 
 
 def caching_allocator_delete(mem_ptr: int) -> None:
@@ -317,9 +317,9 @@ def caching_allocator_delete(mem_ptr: int) -> None:
     >>> if flambeau.cuda.is_available():
     ...     flambeau.cuda.caching_allocator_delete(flambeau.cuda.caching_allocator_alloc(1024))
     """
-    for found in _devices.open_devices("cuda"):
-        if found.is_lent(mem_ptr):
-            return found.take_back(mem_ptr)
+    for result in _devices.open_devices("cuda"):
+        if result.is_lent(mem_ptr):
+            return result.take_back(mem_ptr)
     raise ValueError(f"caching_allocator_delete(): no block that was given out begins at {mem_ptr:#x}")
 
 
@@ -343,8 +343,8 @@ def empty_cache() -> None:
     >>> import flambeau
     >>> flambeau.cuda.empty_cache()
     """
-    for found in _devices.open_devices("cuda"):
-        found.empty_cache()
+    for result in _devices.open_devices("cuda"):
+        result.empty_cache()
 
 
 def mem_get_info(device: object = None) -> tuple[int, int]:

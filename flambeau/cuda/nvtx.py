@@ -19,12 +19,12 @@ def _library() -> Any:
     import ctypes
 
     try:
-        found = ctypes.CDLL(os.environ.get("FLAMBEAU_LIBNVTX", "libnvToolsExt.so.1"))
+        result = ctypes.CDLL(os.environ.get("FLAMBEAU_LIBNVTX", "libnvToolsExt.so.1"))
     except OSError as error:
         raise RuntimeError(f"NVTX functions not installed: {error}") from None
-    found.nvtxRangeStartA.restype = ctypes.c_uint64
-    found.nvtxRangeEnd.argtypes = [ctypes.c_uint64]
-    return found
+    result.nvtxRangeStartA.restype = ctypes.c_uint64
+    result.nvtxRangeEnd.argtypes = [ctypes.c_uint64]
+    return result
 
 
 def range_push(msg: str) -> int:

@@ -196,8 +196,8 @@ def current_stream(device: object = None) -> Stream:
     >>> if flambeau.cuda.is_available():
     ...     assert flambeau.cuda.current_stream() == flambeau.cuda.default_stream()
     """
-    found = find(device)
-    return Stream(found.place, number=found.current_stream())
+    result = find(device)
+    return Stream(result.place, number=result.current_stream())
 
 
 def default_stream(device: object = None) -> Stream:

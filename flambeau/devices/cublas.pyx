@@ -53,11 +53,11 @@ def candidates() -> list[str]:
     given = os.environ.get("FLAMBEAU_LIBCUBLAS")
     if given is not None:
         return [given]
-    found = ["libcublas.so.13", "libcublas.so.12"]
+    result = ["libcublas.so.13", "libcublas.so.12"]
     spec = importlib.util.find_spec("nvidia")
     for folder in spec.submodule_search_locations or () if spec is not None else ():
-        found += sorted(glob.glob(os.path.join(glob.escape(folder), "*", "lib", "libcublas.so.1[23]")), reverse=True)
-    return found
+        result += sorted(glob.glob(os.path.join(glob.escape(folder), "*", "lib", "libcublas.so.1[23]")), reverse=True)
+    return result
 
 
 cdef bint open_library() except -1:

@@ -23,10 +23,10 @@ def _kind_of(what: str, device: Any) -> type:
         type = "cuda" if _devices.device_count("cuda") else "cpu"
     else:
         type = Device(device).type
-    found = kinds.get(type, {}).get(what)
-    if found is None:
+    result = kinds.get(type, {}).get(what)
+    if result is None:
         raise RuntimeError(f"{what}(): {type} has no {what.lower()}s here")
-    return found
+    return result
 
 
 class Stream:

@@ -226,10 +226,10 @@ def _interface(address: str) -> str | None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
         for _, name in socket.if_nameindex():
             try:
-                found = fcntl.ioctl(asking.fileno(), _SIOCGIFADDR, struct.pack("256s", name.encode()[:15]))
+                result = fcntl.ioctl(asking.fileno(), _SIOCGIFADDR, struct.pack("256s", name.encode()[:15]))
             except OSError:
                 continue  # without an address
-            if socket.inet_ntoa(found[20:24]) == address:
+            if socket.inet_ntoa(result[20:24]) == address:
                 return name
     return None
 
@@ -290,10 +290,10 @@ def bounded(call: Callable[[], Any], name: str, end: float, lost: Callable[[], s
             raise DistBackendError(f"{name}: {why}")
         if time.monotonic() > end:
             raise DistBackendError(f"{name}: not all processes came in time")
-    found, error = results[0]
+    result, error = results[0]
     if error is not None:
         raise error
-    return found
+    return result
 
 
 # The end --------------------------------------------------------------------------------------------------------------------

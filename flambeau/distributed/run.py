@@ -259,8 +259,8 @@ def _attempt(
         while running and not stopped:
             codes = [process.poll() for process in processes]
             if any(codes):
-                found = enumerate(zip(processes, codes), node * per_node)
-                raise _Failure({rank: (process.pid, code) for rank, (process, code) in found if code})
+                result = enumerate(zip(processes, codes), node * per_node)
+                raise _Failure({rank: (process.pid, code) for rank, (process, code) in result if code})
             running = None in codes
             time.sleep(args.monitor_interval if running else 0)
         if nodes > 1 and not stopped:

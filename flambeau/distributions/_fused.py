@@ -80,9 +80,9 @@ def log1p_square(z: Any) -> Any:
     return 2.0 * fn.log(fn.absolute(safe)) + fn.log1p(small * small)
 
 
-def vanishing(value: Any, found: Any) -> Any:
+def vanishing(value: Any, result: Any) -> Any:
     """The logarithm of a density that vanishes at infinity, where its terms are infinities of both signs."""
-    return fn.where(value == math.inf, -math.inf, found)
+    return fn.where(value == math.inf, -math.inf, result)
 
 
 def softplus(x: Any) -> Any:

@@ -100,8 +100,8 @@ def _kl_poisson_binomial(p: Any, q: Any) -> Any:
 
 @fused
 def _binomial_binomial(count, probs, logits, other_count, other_probs, other_logits):
-    found = count * (probs * (logits - other_logits) + fn.log1p(-probs) - fn.log1p(-other_probs))
-    return fn.where(count > other_count, math.inf, found)
+    result = count * (probs * (logits - other_logits) + fn.log1p(-probs) - fn.log1p(-other_probs))
+    return fn.where(count > other_count, math.inf, result)
 
 
 @register_kl(Binomial, Binomial)

@@ -58,14 +58,14 @@ def _trace(p: Any, q: Any) -> Any:
     if isinstance(q, LowRankMultivariateNormal):
         inverse = q._unbroadcasted_cov_diag
         a = _solved(q._capacitance_tril, q._unbroadcasted_cov_factor.mT / inverse.unsqueeze(-2))
-        found = _squares(root / inverse.sqrt().unsqueeze(-1)) - _squares(a @ root)
+        result = _squares(root / inverse.sqrt().unsqueeze(-1)) - _squares(a @ root)
         if diagonal:
-            found = found + (diagonal[0] / inverse).sum(-1) - _squares(a * diagonal[0].sqrt().unsqueeze(-2))
-        return found
-    found = _squares(_solved(q._unbroadcasted_scale_tril, root))
+            result = result + (diagonal[0] / inverse).sum(-1) - _squares(a * diagonal[0].sqrt().unsqueeze(-2))
+        return result
+    result = _squares(_solved(q._unbroadcasted_scale_tril, root))
     if diagonal:
-        found = found + _squares(_solved(q._unbroadcasted_scale_tril, diagonal[0].sqrt().diag_embed()))
-    return found
+        result = result + _squares(_solved(q._unbroadcasted_scale_tril, diagonal[0].sqrt().diag_embed()))
+    return result
 
 
 @register_kl(MultivariateNormal, MultivariateNormal)

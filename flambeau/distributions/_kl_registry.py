@@ -69,15 +69,15 @@ def _dispatch_kl(type_p: type, type_q: type) -> Callable | None:
         return None
     left_p, left_q = _most_specific(matches)
     right_q, right_p = _most_specific([(q, p) for p, q in matches])
-    found = _KL_REGISTRY[left_p, left_q]
-    if found is not _KL_REGISTRY[right_p, right_q]:
+    result = _KL_REGISTRY[left_p, left_q]
+    if result is not _KL_REGISTRY[right_p, right_q]:
         warnings.warn(
             f"Ambiguous kl_divergence({type_p.__name__}, {type_q.__name__})."
             f" Please register_kl({left_p.__name__}, {right_q.__name__})",
             RuntimeWarning,
             stacklevel=3,
         )
-    return found
+    return result
 
 
 def kl_divergence(p: Any, q: Any) -> Tensor:
@@ -91,14 +91,14 @@ def kl_divergence(p: Any, q: Any) -> Tensor:
     """
     pair = type(p), type(q)
     try:
-        found = _KL_MEMOIZE[pair]
+        result = _KL_MEMOIZE[pair]
     except KeyError:
-        found = _KL_MEMOIZE[pair] = _dispatch_kl(*pair)
-    if found is None:
+        result = _KL_MEMOIZE[pair] = _dispatch_kl(*pair)
+    if result is None:
         raise NotImplementedError(
             f"No KL(p || q) is implemented for p type {p.__class__.__name__} and q type {q.__class__.__name__}"
         )
-    return found(p, q)
+    return result(p, q)
 
 
 for _function in (register_kl, kl_divergence):

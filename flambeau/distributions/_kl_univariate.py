@@ -115,8 +115,8 @@ def _(p_loc, p_scale, q_loc, q_scale):
 @pair(Pareto, Pareto)
 def _(p_scale, p_alpha, q_scale, q_alpha):
     ratio = q_alpha / p_alpha
-    found = q_alpha * fn.log(p_scale / q_scale) - fn.log(ratio) + ratio - 1.0
-    return fn.where(p_scale < q_scale, math.inf, found)
+    result = q_alpha * fn.log(p_scale / q_scale) - fn.log(ratio) + ratio - 1.0
+    return fn.where(p_scale < q_scale, math.inf, result)
 
 
 @pair(Uniform, Uniform)
@@ -202,8 +202,8 @@ def _(p_scale, p_alpha, q_rate):
     product = p_scale * q_rate
     finite = p_alpha > 1
     mean = p_alpha * product / (fn.where(finite, p_alpha, 2.0) - 1.0)
-    found = fn.log(p_alpha / product) - 1.0 / p_alpha + mean - 1.0
-    return fn.where(finite, found, math.inf)
+    result = fn.log(p_alpha / product) - 1.0 / p_alpha + mean - 1.0
+    return fn.where(finite, result, math.inf)
 
 
 @pair(Pareto, Normal)
@@ -213,27 +213,27 @@ def _(p_scale, p_alpha, q_loc, q_scale):
     share = p_scale / (a - 1.0)
     apart = a * share - q_loc
     squares = a * (share * share) / (a - 2.0) + apart * apart
-    found = (
+    result = (
         fn.log(q_scale * a / p_scale) - 1.0 / a + squares / (2.0 * q_scale * q_scale) + (_HALF_LOG_2PI - 1)
     )
-    return fn.where(finite, found, math.inf)
+    return fn.where(finite, result, math.inf)
 
 
 @fused
-def _outside_unit(low, high, found):
-    return fn.where((low < 0) | (high > 1), math.inf, found)
+def _outside_unit(low, high, result):
+    return fn.where((low < 0) | (high > 1), math.inf, result)
 
 
 @register_kl(Uniform, ContinuousBernoulli)
 def _kl_uniform_continuous_bernoulli(p, q):
-    found = -p.entropy() - p.mean * q.logits - (-q.probs).log1p() - q._cont_bern_log_norm()
-    return _outside_unit(p.low, p.high, found)
+    result = -p.entropy() - p.mean * q.logits - (-q.probs).log1p() - q._cont_bern_log_norm()
+    return _outside_unit(p.low, p.high, result)
 
 
 @pair(Uniform, Exponential)
 def _(p_low, p_high, q_rate):
-    found = q_rate * (p_high + p_low) * 0.5 - fn.log((p_high - p_low) * q_rate)
-    return fn.where(p_low < 0, math.inf, found)
+    result = q_rate * (p_high + p_low) * 0.5 - fn.log((p_high - p_low) * q_rate)
+    return fn.where(p_low < 0, math.inf, result)
 
 
 @pair(Uniform, Gumbel)
@@ -254,8 +254,8 @@ def _(p_low, p_high, q_loc, q_scale):
 def _(p_low, p_high, q_scale, q_alpha):
     width = p_high - p_low
     log_mean = (xlogy(p_high, p_high) - xlogy(p_low, p_low) - width) / width
-    found = log_mean * (q_alpha + 1.0) - fn.log(q_alpha * width) - q_alpha * fn.log(q_scale)
-    return fn.where(p_low < q_scale, math.inf, found)
+    result = log_mean * (q_alpha + 1.0) - fn.log(q_alpha * width) - q_alpha * fn.log(q_scale)
+    return fn.where(p_low < q_scale, math.inf, result)
 
 
 infinite(ContinuousBernoulli, Pareto)

@@ -283,8 +283,8 @@ class ComposeTransform(Transform):
         terms = []
         event_dim = self.domain.event_dim
         for part, before, after in zip(self.parts, between[:-1], between[1:]):
-            found = part.log_abs_det_jacobian(before, after)
-            terms.append(_sum_rightmost(found, event_dim - part.domain.event_dim))
+            result = part.log_abs_det_jacobian(before, after)
+            terms.append(_sum_rightmost(result, event_dim - part.domain.event_dim))
             event_dim += part.codomain.event_dim - part.domain.event_dim
         return functools.reduce(operator.add, terms)
 
@@ -511,13 +511,13 @@ class CatTransform(_Joined):
 
     def log_abs_det_jacobian(self, x: Any, y: Any) -> Any:
         self._check(self.length, x=x, y=y)
-        found = []
+        result = []
         for t, before, after in zip(
             self.transforms, x.split(self.lengths, self.dim), y.split(self.lengths, self.dim)
         ):
-            found.append(_sum_rightmost(t.log_abs_det_jacobian(before, after), self.event_dim - t.event_dim))
+            result.append(_sum_rightmost(t.log_abs_det_jacobian(before, after), self.event_dim - t.event_dim))
         dim = (self.dim - x.dim() if self.dim >= 0 else self.dim) + self.event_dim
-        return cat(found, dim=dim) if dim < 0 else functools.reduce(operator.add, found)
+        return cat(result, dim=dim) if dim < 0 else functools.reduce(operator.add, result)
 
     @constraints.dependent_property
     def domain(self) -> Any:  # type: ignore[override]

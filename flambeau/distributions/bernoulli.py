@@ -76,8 +76,8 @@ class Bernoulli(ByProbsOrLogits, ExponentialFamily):
         if self._validate_args:
             self._validate_sample(value)
         value = as_tensor(value)
-        found = bernoulli_log_prob(value, self.logits)
-        return found.to(value.dtype) if value.is_floating_point() else found
+        result = bernoulli_log_prob(value, self.logits)
+        return result.to(value.dtype) if value.is_floating_point() else result
 
     def entropy(self) -> Tensor:
         return -bernoulli_log_prob(self.probs, self.logits)

@@ -219,8 +219,8 @@ def _all_of_last(result: Any, dims: int) -> Any:
     return result
 
 
-def _not_too_few(found: int, wanted: int) -> ValueError:
-    return ValueError(f"Expected value.dim() >= {wanted} but got {found}")
+def _not_too_few(result: int, wanted: int) -> ValueError:
+    return ValueError(f"Expected value.dim() >= {wanted} but got {result}")
 
 
 class _IndependentConstraint(Constraint):

@@ -82,18 +82,18 @@ def _cb_cdf(value, probs, *, low, high):
     apart, p = _cut(probs, low, high)
     inside = (value > 0) & (value < 1)
     x = fn.where(inside, value, 0.5)
-    found = (fn.exp(x * fn.log(p) + (1.0 - x) * fn.log1p(-p)) + p - 1.0) / (2.0 * p - 1.0)
+    result = (fn.exp(x * fn.log(p) + (1.0 - x) * fn.log1p(-p)) + p - 1.0) / (2.0 * p - 1.0)
     slope, curve = _bend(x, probs)
     ends = fn.where(value <= 0, fn.like(value, 0.0), fn.where(value >= 1, fn.like(value, 1.0), value))
-    return fn.where(inside, fn.where(apart, found, x - slope + 0.5 * curve), ends)
+    return fn.where(inside, fn.where(apart, result, x - slope + 0.5 * curve), ends)
 
 
 @fused
 def _cb_icdf(value, probs, *, low, high):
     apart, p = _cut(probs, low, high)
     slope, curve = _bend(value, probs)
-    found = (fn.log1p(-p) - fn.log1p(-p + value * (2.0 * p - 1.0))) / _odds(p)
-    return fn.where(apart, found, value + slope + curve)
+    result = (fn.log1p(-p) - fn.log1p(-p + value * (2.0 * p - 1.0))) / _odds(p)
+    return fn.where(apart, result, value + slope + curve)
 
 
 @fused

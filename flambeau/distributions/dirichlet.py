@@ -78,9 +78,9 @@ class Dirichlet(ExponentialFamily):
     @property
     def mode(self) -> Tensor:
         above = (self.concentration - 1).clamp(min=0.0)
-        found = above / above.sum(-1, True)
-        corner = one_hot(found.argmax(-1), found.shape[-1]).to(found.dtype)  # of densities without a top
-        return where((self.concentration < 1).all(-1, keepdim=True), corner, found)
+        result = above / above.sum(-1, True)
+        corner = one_hot(result.argmax(-1), result.shape[-1]).to(result.dtype)  # of densities without a top
+        return where((self.concentration < 1).all(-1, keepdim=True), corner, result)
 
     @property
     def variance(self) -> Tensor:

@@ -22,8 +22,8 @@ __all__ = ["Gamma"]
 
 @fused
 def _over_rate(drawn, rate, *, least):
-    found = drawn / rate
-    return fn.where(found < least, least, found)
+    result = drawn / rate
+    return fn.where(result < least, least, result)
 
 
 @_over_rate.derivative

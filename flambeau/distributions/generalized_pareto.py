@@ -63,8 +63,8 @@ def _gpd_mean(loc, scale, concentration):
 def _gpd_variance(scale, concentration):
     valid = concentration < 0.5
     safe = fn.where(valid, concentration, 0.25)
-    found = scale * scale / ((1.0 - safe) * (1.0 - safe) * (1.0 - 2.0 * safe))
-    return fn.where(valid, found, fn.like(scale, math.nan))
+    result = scale * scale / ((1.0 - safe) * (1.0 - safe) * (1.0 - 2.0 * safe))
+    return fn.where(valid, result, fn.like(scale, math.nan))
 
 
 @fused

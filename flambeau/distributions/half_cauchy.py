@@ -28,8 +28,8 @@ _TRANSFORM = AbsTransform()
 @fused
 def _half_cauchy_log_prob(value, scale):
     z = value / scale
-    found = math.log(2 / math.pi) - fn.log(scale) - log1p_square(z)
-    return fn.where(value >= 0, found, -math.inf)
+    result = math.log(2 / math.pi) - fn.log(scale) - log1p_square(z)
+    return fn.where(value >= 0, result, -math.inf)
 
 
 @fused

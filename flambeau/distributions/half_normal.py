@@ -30,8 +30,8 @@ def _folded(noise, scale):
 @fused
 def _half_normal_log_prob(value, scale):
     z = value / scale
-    found = 0.5 * math.log(2 / math.pi) - fn.log(scale) - 0.5 * (z * z)
-    return fn.where(value >= 0, found, -math.inf)
+    result = 0.5 * math.log(2 / math.pi) - fn.log(scale) - 0.5 * (z * z)
+    return fn.where(value >= 0, result, -math.inf)
 
 
 @fused

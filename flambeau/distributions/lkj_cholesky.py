@@ -75,8 +75,8 @@ class LKJCholesky(Distribution):
             self._validate_sample(value)
         eta, less = self.concentration, self.dim - 1
         powers = 2 * (eta - 1).unsqueeze(-1) + self.dim - arange(2, self.dim + 1, device=eta.device)
-        found = (powers * value.diagonal(dim1=-1, dim2=-2)[..., 1:].log()).sum(-1)
+        result = (powers * value.diagonal(dim1=-1, dim2=-2)[..., 1:].log()).sum(-1)
         alpha = eta + 0.5 * less
         # page 1999 of the paper; the power of π there and that of `mvlgamma` differ by less/2
         normalizer = 0.5 * less * math.log(math.pi) + mvlgamma(alpha - 0.5, less) - alpha.lgamma() * less
-        return found - normalizer
+        return result - normalizer

@@ -109,8 +109,8 @@ class LowRankMultivariateNormal(Distribution):
 
     @lazy_property
     def variance(self) -> Tensor:  # type: ignore[override]
-        found = self._unbroadcasted_cov_factor.square().sum(-1) + self._unbroadcasted_cov_diag
-        return found.expand(self._batch_shape + self._event_shape)
+        result = self._unbroadcasted_cov_factor.square().sum(-1) + self._unbroadcasted_cov_diag
+        return result.expand(self._batch_shape + self._event_shape)
 
     @lazy_property
     def scale_tril(self) -> Tensor:

@@ -47,11 +47,11 @@ def batch_mahalanobis(factors: Any, vectors: Any) -> Any:
     turned = split.permute((*order, outer + 2 * own))
     flat = factors.reshape(-1, n, n)
     columns = turned.reshape(-1, flat.shape[0], n).permute(1, 2, 0)
-    found = solve_triangular(flat, columns, upper=False).square().sum(-2).mT.reshape(turned.shape[:-1])
+    result = solve_triangular(flat, columns, upper=False).square().sum(-2).mT.reshape(turned.shape[:-1])
     back = [0] * len(order)
     for k, place in enumerate(order):
         back[place] = k
-    return found.permute(back).reshape(batch)
+    return result.permute(back).reshape(batch)
 
 
 def half_log_det(factor: Any) -> Any:
@@ -68,10 +68,10 @@ def factor_of_precision(precision: Any) -> Any:
 
 def only_matrix(error: type[Exception], **given: Any) -> tuple[str, Any]:
     """Name and value of the one that is given; `error` for none and for several, ValueError for fewer than two dimensions."""
-    found = [(name, value) for name, value in given.items() if value is not None]
-    if len(found) != 1:
+    result = [(name, value) for name, value in given.items() if value is not None]
+    if len(result) != 1:
         raise error("Exactly one of covariance_matrix or precision_matrix or scale_tril may be specified.")
-    name, value = found[0]
+    name, value = result[0]
     if value.dim() < 2:
         raise ValueError(f"{name} must be at least two-dimensional, with optional leading batch dimensions")
     return name, value
@@ -201,8 +201,8 @@ class MultivariateNormal(ByMatrix):
         return -0.5 * (self._event_shape[0] * LOG_2PI + distance) - half_log_det(factor)
 
     def entropy(self) -> Tensor:
-        found = 0.5 * self._event_shape[0] * (1.0 + LOG_2PI) + half_log_det(self._unbroadcasted_scale_tril)
-        return found.expand(self._batch_shape)
+        result = 0.5 * self._event_shape[0] * (1.0 + LOG_2PI) + half_log_det(self._unbroadcasted_scale_tril)
+        return result.expand(self._batch_shape)
 
 
 _precision_to_scale_tril = factor_of_precision  # PyTorch's name, which libraries import

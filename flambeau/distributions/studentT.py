@@ -44,8 +44,8 @@ def _student_mean(df, loc):
 
 @fused
 def _student_variance(df, scale):
-    found = scale * scale * df / (df - 2.0)
-    return fn.where(df > 2.0, found, fn.where(df > 1.0, fn.like(df, math.inf), fn.like(df, math.nan)))
+    result = scale * scale * df / (df - 2.0)
+    return fn.where(df > 2.0, result, fn.where(df > 1.0, fn.like(df, math.inf), fn.like(df, math.nan)))
 
 
 @fused

@@ -119,7 +119,7 @@ class TransformedDistribution(Distribution):
         if self._validate_args:
             self._validate_sample(value)
         event_dim = len(self.event_shape)
-        found: Any = None
+        result: Any = None
         y = value
         for transform in reversed(self.transforms):
             x = transform.inv(y)
@@ -127,10 +127,10 @@ class TransformedDistribution(Distribution):
             term = _sum_rightmost(
                 transform.log_abs_det_jacobian(x, y), event_dim - transform.domain.event_dim
             )
-            found = term if found is None else found + term
+            result = term if result is None else result + term
             y = x
         base = _sum_rightmost(self.base_dist.log_prob(y), event_dim - len(self.base_dist.event_shape))
-        return base if found is None else base - found
+        return base if result is None else base - result
 
     def _monotonize_cdf(self, value: Any) -> Any:
         """The value, or 1 - value where the transforms together decrease."""

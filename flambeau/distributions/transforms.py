@@ -123,8 +123,8 @@ def _power_jacobian(x, y, exponent):
 
 def _bounds(dtype: Any) -> tuple[float, float]:
     """The smallest normal number of a dtype and its last before 1, as PyTorch has them."""
-    found = finfo(dtype)
-    return found.tiny, 1.0 - found.eps
+    result = finfo(dtype)
+    return result.tiny, 1.0 - result.eps
 
 
 def _clipped_sigmoid(x: Any) -> Any:

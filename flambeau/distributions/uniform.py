@@ -89,8 +89,8 @@ class Uniform(Distribution):
     def log_prob(self, value: Any) -> Tensor:
         if self._validate_args:
             self._validate_sample(value)
-        found = _uniform_log_prob(value, self.low, self.high)
-        return found if found.dtype is self.low.dtype else found.to(self.low.dtype)
+        result = _uniform_log_prob(value, self.low, self.high)
+        return result if result.dtype is self.low.dtype else result.to(self.low.dtype)
 
     def cdf(self, value: Any) -> Tensor:
         if self._validate_args:

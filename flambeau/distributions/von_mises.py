@@ -68,16 +68,16 @@ def _in_rounds(loc: Any, concentration: Any) -> Any:
     root = 1 + (1 + 4 * concentration**2).sqrt()
     rho = (root - (2 * root).sqrt()) / (2 * concentration)
     r = where(concentration < 1e-5, 1 / concentration + concentration, (1 + rho**2) / (2 * rho))
-    found, pending = zeros_like(loc), ones_like(loc).bool()
+    result, pending = zeros_like(loc), ones_like(loc).bool()
     while pending.any():
         turn, height, side = rand((3, *loc.shape), dtype=loc.dtype).unbind()
         z = (math.pi * turn).cos()
         f = (1 + r * z) / (r + z)
         c = concentration * (r - f)
         accepted = (c * (2 - c) - height > 0) | ((c / height).log() + 1 - c >= 0)
-        found = where(accepted, (side - 0.5).sign() * f.acos(), found)
+        result = where(accepted, (side - 0.5).sign() * f.acos(), result)
         pending = pending & ~accepted
-    return (found + math.pi + loc) % (2 * math.pi) - math.pi
+    return (result + math.pi + loc) % (2 * math.pi) - math.pi
 
 
 class VonMises(Distribution):

@@ -27,8 +27,8 @@ def _weibull_of_exponential(noise, scale, concentration):
 @fused
 def _weibull_log_prob(value, scale, concentration):
     z = value / scale
-    found = fn.log(concentration / scale) + xlogy(concentration - 1.0, z) - fn.pow(z, concentration)
-    return vanishing(value, found)
+    result = fn.log(concentration / scale) + xlogy(concentration - 1.0, z) - fn.pow(z, concentration)
+    return vanishing(value, result)
 
 
 @fused

@@ -164,10 +164,10 @@ def _call(
 ) -> Any:
     """The node of the step, and its results: tensors of the example with what is known of them."""
     node = recorder.node(higher_order(name), args, {})
-    for k, (x, found) in enumerate(zip(results, known)):
+    for k, (x, result) in enumerate(zip(results, known)):
         if isinstance(x, TensorBase):
             item = recorder._item_node(node, k)
-            entered = found._replace(node=item)
+            entered = result._replace(node=item)
             recorder._describe(entered)
             recorder.enter(x, entered)
     return tree_unflatten(list(results), form)
@@ -350,9 +350,9 @@ def _scan(
     ]
     owned = _own(recorder, results)
     flat_form = tree_flatten(tuple(owned))[1]
-    found = _call(recorder, "scan", args, owned, known, flat_form)
-    carry = tree_unflatten(list(found[: len(start)]), start_form)
-    ys_flat = [y.flip(0) if reverse else y for y in found[len(start) :]]
+    result = _call(recorder, "scan", args, owned, known, flat_form)
+    carry = tree_unflatten(list(result[: len(start)]), start_form)
+    ys_flat = [y.flip(0) if reverse else y for y in result[len(start) :]]
     return carry, tree_unflatten(ys_flat, count[0])
 
 

@@ -64,10 +64,10 @@ def _batch_norm(
             x, weight, bias, mean, var, momentum, eps
         )[0]
     step = target("aten", "_native_batch_norm_legit_functional")
-    found = step(x, weight, bias, mean, var, training, momentum, eps)
-    mean.copy_(found[3])
-    var.copy_(found[4])
-    return found[0]
+    result = step(x, weight, bias, mean, var, training, momentum, eps)
+    mean.copy_(result[3])
+    var.copy_(result[4])
+    return result[0]
 
 
 def _in_training(x: Any, weight: Any, bias: Any, mean: Any, var: Any, training: bool, *rest: Any) -> Any:
@@ -94,11 +94,11 @@ def default_decompositions() -> dict[Any, Callable[..., Any]]:
     >>> torch.ops.aten.linear.default in table
     True
     """
-    found = {}
+    result = {}
     for name, function in DECOMPOSITIONS.items():
         op, _, overload = name.partition(".")
-        found[target("aten", op, overload)] = function
-    return found
+        result[target("aten", op, overload)] = function
+    return result
 
 
 def run_decompositions(
@@ -117,16 +117,16 @@ def run_decompositions(
     made = exported(call)
     _keep(program, made)
     signature = _without_writes(made)
-    found = made._update(
+    result = made._update(
         made.graph_module,
         signature,
         state_dict=program.state_dict,
         constants={**made.constants},
         verifiers=[Verifier],
     )
-    found._module_call_graph = program.module_call_graph
-    found._example_inputs = program.example_inputs
-    return found
+    result._module_call_graph = program.module_call_graph
+    result._example_inputs = program.example_inputs
+    return result
 
 
 def _example(program: ExportedProgram) -> tuple[tuple, dict[str, Any], Any]:
@@ -277,12 +277,12 @@ def _shares(node: Node, with_: Node | None = None) -> bool:
 
 def _aliases(node: Node) -> list[Node]:
     """The nodes whose values may share memory with this one, itself first."""
-    found = [node]
-    for each in found:
+    result = [node]
+    for each in result:
         for user in each.users:
-            if user not in found and user.op == "call_function" and _shares(user, each):
-                found.append(user)
-    return found
+            if user not in result and user.op == "call_function" and _shares(user, each):
+                result.append(user)
+    return result
 
 
 def _is_written(node: Node) -> bool:

@@ -152,7 +152,9 @@ class _Call:
         for name, value in arguments.items():
             by_name[name] = [next(rest) for _ in tree_flatten(value)[0]]
         named = [place for name in self.kwargs for place in by_name.get(name, ())]
-        positional = [place for name, found in by_name.items() if name not in self.kwargs for place in found]
+        positional = [
+            place for name, result in by_name.items() if name not in self.kwargs for place in result
+        ]
         return positional + named
 
     def names(self) -> tuple[list[str], list[str]]:
@@ -165,11 +167,11 @@ class _Call:
             for k in range(len(self.args))
         ]
         heads += list(self.kwargs)
-        found = []
+        result = []
         for head, value in zip(heads, [*self.args, *self.kwargs.values()]):
             for path, _ in tree_flatten_with_path(value)[0]:
-                found.append("_".join([head, *(_word(k) for k in path)]))
-        return found, heads
+                result.append("_".join([head, *(_word(k) for k in path)]))
+        return result, heads
 
     # --- recording ------------------------------
     def record(self, symbols: Symbols, sizes: Sequence[dict[int, Expr]]) -> ExportedProgram:
@@ -326,15 +328,15 @@ def _copied(leaf: Any) -> Any:
 def _dense(t: Any, shape: tuple[Any, ...]) -> tuple[Any, ...]:
     """The strides of an input whose dimensions lie in another order; those of the example where they are not dense."""
     order = sorted(range(len(shape)), key=lambda d: (t.stride(d), -d))
-    found: list[Any] = [0] * len(shape)
+    result: list[Any] = [0] * len(shape)
     step: Any = 1
     dense = 1
     for d in order:
         if t.shape[d] > 1 and t.stride(d) != dense:
             return tuple(t.stride())
-        found[d] = step
+        result[d] = step
         step, dense = shape[d] * step, dense * int(t.shape[d])
-    return tuple(found)
+    return tuple(result)
 
 
 def _settled(symbols: Symbols, value: Any) -> Any:
@@ -429,8 +431,8 @@ class _State:
 
     def dict(self) -> dict[str, Any]:
         """Parameters and persistent buffers by name: the module's own tensors."""
-        found = {n: t for n, (t, kind) in self.tensors.items() if kind == "parameter"}
-        return {**found, **{n: self.original[n] for _, _, n in self.owners if n not in self.kept_out}}
+        result = {n: t for n, (t, kind) in self.tensors.items() if kind == "parameter"}
+        return {**result, **{n: self.original[n] for _, _, n in self.owners if n not in self.kept_out}}
 
 
 class _Calls:

@@ -56,8 +56,8 @@ class Guards:
         sizes = _Sizes()
         for check, leaf in zip(self.checks, leaves):
             check(leaf, sizes)
-        for follows, found in sizes.later:  # of symbols that came with later inputs
-            follows(found, sizes)
+        for follows, result in sizes.later:  # of symbols that came with later inputs
+            follows(result, sizes)
         return sizes
 
     def _tensor(self, path: str, value: Any) -> Callable[[Any, _Sizes], None]:
@@ -106,36 +106,37 @@ class Guards:
         """The check of one size: a number, a symbol, or an expression of symbols."""
         if isinstance(size, int):
 
-            def equal(found: int, sizes: _Sizes) -> None:
-                if found != size:
+            def equal(result: int, sizes: _Sizes) -> None:
+                if result != size:
                     raise Violation(
                         f"{guard} == {size}",
-                        f"Expected input at {told} to be equal to {size}, but got {found}",
+                        f"Expected input at {told} to be equal to {size}, but got {result}",
                     )
 
             return equal
 
-        def follows(found: int, sizes: _Sizes) -> None:
+        def follows(result: int, sizes: _Sizes) -> None:
             unknown = [name for name in size.symbols() if name not in sizes]
             if len(unknown) == 1:
-                solution = _solved(size, unknown[0], sizes, found)
+                solution = _solved(size, unknown[0], sizes, result)
                 if solution is None:
                     raise Violation(
                         f"{guard} == {size}",
-                        f"Expected input at {told} to be of the form {size}, where {unknown[0]} is an integer, but got {found}",
+                        f"Expected input at {told} to be of the form {size}, where {unknown[0]} is an integer, but got {result}",
                     )
-                self._check_range(guard, told, str(size), unknown[0], solution, found)
+                self._check_range(guard, told, str(size), unknown[0], solution, result)
                 sizes[unknown[0]] = solution
-            elif unknown and (follows, found) not in sizes.later:
-                sizes.later.append((follows, found))
-            elif not unknown and (wanted := _number_of(size, sizes)) != found:
+            elif unknown and (follows, result) not in sizes.later:
+                sizes.later.append((follows, result))
+            elif not unknown and (wanted := _number_of(size, sizes)) != result:
                 raise Violation(
-                    f"{guard} == {size}", f"Expected input at {told} to be equal to {wanted}, but got {found}"
+                    f"{guard} == {size}",
+                    f"Expected input at {told} to be equal to {wanted}, but got {result}",
                 )
 
         return follows
 
-    def _check_range(self, guard: str, told: str, size: str, symbol: str, number: int, found: int) -> None:
+    def _check_range(self, guard: str, told: str, size: str, symbol: str, number: int, result: int) -> None:
         known = self.ranges.get(symbol)
         if known is None:
             return
@@ -151,7 +152,7 @@ class Guards:
                     f"{shown} {sign} {bound}",
                     f"Expected input at {told} to be {word} {bound}"
                     + (f" in {symbol} of {size}" if size != symbol else "")
-                    + f", but got {found}",
+                    + f", but got {result}",
                 )
 
 
@@ -190,8 +191,8 @@ def _solved(size: Any, symbol: str, sizes: Mapping[str, int], wanted: int) -> in
         step = at_1 - at_0
         if step == 0 or (wanted - at_0) % step:
             return None
-        found = (wanted - at_0) // step
-        return found if size.value({**sizes, symbol: found}) == wanted else None
+        result = (wanted - at_0) // step
+        return result if size.value({**sizes, symbol: result}) == wanted else None
     except ArithmeticError:
         return None
 

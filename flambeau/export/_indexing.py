@@ -81,10 +81,10 @@ def _as_tensors(index: Any) -> Any:
 
 def read(recorder: Recorder, x: Any, index: Any) -> Any:
     """`x[index]` by steps; NotImplemented for an index of other kinds."""
-    found = _steps(recorder, x, _as_tensors(index))
-    if found is None:
+    result = _steps(recorder, x, _as_tensors(index))
+    if result is None:
         return NotImplemented
-    chosen, looked = found
+    chosen, looked = result
     while looked and looked[-1] is None:
         looked.pop()
     if looked:
@@ -96,10 +96,10 @@ def write(recorder: Recorder, x: Any, index: Any, value: Any) -> bool:
     """`x[index] = value` by steps; False for an index or a value of other kinds."""
     if not isinstance(value, (TensorBase, int, float, bool, complex, SymInt)):
         return False
-    found = _steps(recorder, x, _as_tensors(index))
-    if found is None:
+    result = _steps(recorder, x, _as_tensors(index))
+    if result is None:
         return False
-    chosen, looked = found
+    chosen, looked = result
     while looked and looked[-1] is None:
         looked.pop()
     if looked:

@@ -12,15 +12,15 @@ _PACKAGE = str(Path(__file__).resolve().parents[1])
 
 def own_frames(limit: int = 24) -> list[FrameType]:
     """The frames of the program, the innermost first; those of this package left out."""
-    found: list[FrameType] = []
+    result: list[FrameType] = []
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None and len(found) < limit:
+    while frame is not None and len(result) < limit:
         if not frame.f_code.co_filename.startswith(_PACKAGE):
-            found.append(frame)
-        elif found and frame.f_code.co_name == "export":
+            result.append(frame)
+        elif result and frame.f_code.co_name == "export":
             break
         frame = frame.f_back
-    return found
+    return result
 
 
 def user_line() -> str:

@@ -62,10 +62,10 @@ class Nodes:
         return len(self.symbols.worlds) - 1
 
     # --- tensors ------------------------------
-    def enter(self, t: Any, found: Traced) -> None:
+    def enter(self, t: Any, result: Traced) -> None:
         """Let what is known stand for a tensor from here on."""
-        self.known[id(t)] = t, found
-        self.places[place(t)] = found
+        self.known[id(t)] = t, result
+        self.places[place(t)] = result
 
     def knows(self, t: Any) -> bool:
         """Whether a tensor's sizes may be symbols."""
@@ -77,18 +77,18 @@ class Nodes:
 
     def traced(self, t: Any) -> Traced:
         """What is known of a tensor: of one that was there before, or came otherwise, a node that gives it."""
-        found = self.known.get(id(t))
-        return self._discovered(t) if found is None else found[1]
+        result = self.known.get(id(t))
+        return self._discovered(t) if result is None else result[1]
 
     def _discovered(self, t: Any) -> Traced:
         if id(t) in self.attributes:
             _, kind, name = self.attributes[id(t)]
-            found = self.lift(t, kind, name)
+            result = self.lift(t, kind, name)
         elif place(t) in self.places:
             before = self.places[place(t)]
             node = self.node(target("aten", "detach"), (before.node,), {})
-            found = Traced(node, self._plain(before.value), before.shadows)
-            self._describe(found)
+            result = Traced(node, self._plain(before.value), before.shadows)
+            self._describe(result)
         else:
             self._read_recording()
             if serial(t) in self.made:
@@ -96,9 +96,9 @@ class Nodes:
                     f"export(): the program uses a tensor of shape {tuple(t.shape)} that comes of calls which are not recorded, such as "
                     f"those of a backward pass or of `.grad`{user_line()}"
                 )
-            found = self._lift_constant(t)
-        self.enter(t, found)
-        return found
+            result = self._lift_constant(t)
+        self.enter(t, result)
+        return result
 
     def _lift_constant(self, t: Any) -> Traced:
         k = sum(x.name.startswith("lifted_tensor_") for x in self.lifted)
@@ -124,20 +124,20 @@ class Nodes:
         node.target = node.name
         self.suspended += 1
         shadow = shadow_of(t)
-        found = Traced(node, value_of(t, tuple(t.shape), tuple(t.stride())), (shadow,) * self.count)
+        result = Traced(node, value_of(t, tuple(t.shape), tuple(t.stride())), (shadow,) * self.count)
         self.suspended -= 1
-        self._describe(found)
+        self._describe(result)
         self.lifted.append(Lifted(kind, name, t, node))
-        self.enter(t, found)
-        return found
+        self.enter(t, result)
+        return result
 
     def _before_inputs(self) -> Any:
         """Where lifted tensors stand: before the program's inputs, and before anything that is computed."""
         first = self.first or next((n for n in self.whole.nodes if n.op != "placeholder"), None)
         return contextlib.nullcontext() if first is None else self.whole.inserting_before(first)
 
-    def _describe(self, found: Traced) -> None:
-        found.node.meta["val"] = found.value
+    def _describe(self, result: Traced) -> None:
+        result.node.meta["val"] = result.value
 
     # --- nodes ------------------------------
     def node(self, function: Any, args: tuple, kwargs: dict[str, Any], name: str | None = None) -> Node:
@@ -160,8 +160,8 @@ class Nodes:
         """A node of this graph for one outside, of which a branch reads the value."""
         if self.captured is None or not isinstance(node, Node) or node.graph is self.graph:
             return node
-        found = self.captured.get(node)
-        if found is None:
+        result = self.captured.get(node)
+        if result is None:
             last = [n for n in self.graph.nodes if n.op == "placeholder"]
             first = next(iter(self.graph.nodes), None)
             with (
@@ -171,9 +171,9 @@ class Nodes:
                 if first is not None
                 else contextlib.nullcontext()
             ):
-                found = self.captured[node] = self.graph.create_node("placeholder", node.name)
-            found.meta.update(node.meta)
-        return found
+                result = self.captured[node] = self.graph.create_node("placeholder", node.name)
+            result.meta.update(node.meta)
+        return result
 
     def has_effect(self, node: Node) -> bool:
         """Whether a call writes to an argument, or only checks."""

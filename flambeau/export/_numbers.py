@@ -60,12 +60,12 @@ class Numbers(Nodes):
 
     def asked(self, what: str, t: Any, dim: int | None, value: int) -> Any:
         """What a tensor answers of its sizes."""
-        found = self.traced(t)
+        result = self.traced(t)
         if what == "numel":
             return math.prod([self.asked("size", t, d, n) for d, n in enumerate(TensorBase.shape.__get__(t))])
         if what == "storage_offset":
             return value
-        sizes: Any = found.value.shape if what == "size" else found.value.strides
+        sizes: Any = result.value.shape if what == "size" else result.value.strides
         e = sizes[dim if dim is not None and dim >= 0 else (dim or 0) + len(sizes)]
         if not isinstance(e, Expr):
             return e
@@ -73,9 +73,9 @@ class Numbers(Nodes):
             self.sized = True
             return value
         place_ = dim % len(sizes) if dim is not None else 0
-        key = (what, found.node, place_)
+        key = (what, result.node, place_)
         if key not in self.asked_for:
-            node = self.node(target("aten", f"sym_{what}", "int"), (found.node, place_), {})
+            node = self.node(target("aten", f"sym_{what}", "int"), (result.node, place_), {})
             self.asked_for[key] = self._number(e, self._values(e), node)
         return self.asked_for[key]
 
@@ -105,9 +105,9 @@ class Numbers(Nodes):
             for w in range(self.count + 1)
         )
         node = self.node(call_of(called), tuple(map(self.reference, operands)), {})
-        found = self._number(e, values, node)
-        self.computed_before[key] = found, operands  # operands stay, and so their identities
-        return found
+        result = self._number(e, values, node)
+        self.computed_before[key] = result, operands  # operands stay, and so their identities
+        return result
 
     def compared(self, called: str, function: Callable[..., Any], a: Any, b: Any) -> Any:
         """The outcome of a comparison of sizes, where it is the same for all of them; else what decides when it is asked."""
@@ -115,9 +115,9 @@ class Numbers(Nodes):
         if not self.is_on():
             return bool(function(*(n.value if isinstance(n, SymNumber) else n for n in (a, b))))
         if x is not None and y is not None:
-            found = self.symbols.known(x - y, called)
-            if found is not None:
-                return found
+            result = self.symbols.known(x - y, called)
+            if result is not None:
+                return result
         made = self.computed(called, function, a, b)
         if isinstance(made, SymBool):
             made.name = made.name._replace(expr=None)
@@ -229,11 +229,11 @@ class Numbers(Nodes):
 
     def _item(self, t: Any) -> Any:
         """A number out of a tensor: not known before a program runs."""
-        found = self.traced(t)
+        result = self.traced(t)
         self.suspended += 1
         value = TensorBase.item(t) if hasattr(TensorBase, "item") else REGISTRY["item"].function(t)
         self.suspended -= 1
-        node = self.node(target("aten", "item"), (found.node,), {})
+        node = self.node(target("aten", "item"), (result.node,), {})
         if type(value) is not int:
             return self._number(None, (value,) * (self.count + 1), node)
         low, high = self.symbols.drawn.get(f"u{self.unbacked}", (2, 40))

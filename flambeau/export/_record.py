@@ -109,29 +109,29 @@ class Recorder(Worlds):
         name = op.entry.name
         if name == "item":
             return self._item(args[0])
-        if name == "__getitem__" and (found := read(self, *args)) is not NotImplemented:
-            return found
+        if name == "__getitem__" and (result := read(self, *args)) is not NotImplemented:
+            return result
         if name == "__setitem__" and write(self, *args):
             return None
         if op.entry.details.get("of_values"):
             return self._of_values(op, func, args, kwargs)
         out = kwargs.get("out")
         given = {k: v for k, v in kwargs.items() if k != "out"} if isinstance(out, TensorBase) else kwargs
-        found = written(op, args, given, named=True)
-        if found is not None:
-            schema = found.overload.schema
+        result = written(op, args, given, named=True)
+        if result is not None:
+            schema = result.overload.schema
             function = self._target(schema)
             if function is not None:
-                plain = tuple(v for n, v in found.values if not n)
-                named = {n: v for n, v in found.values if n}
+                plain = tuple(v for n, v in result.values if not n)
+                named = {n: v for n, v in result.values if n}
                 if isinstance(out, TensorBase):
-                    made = self.emit(function, plain, named, func, args, given, item=found.item)
+                    made = self.emit(function, plain, named, func, args, given, item=result.item)
                     out.resize_(made.shape) if tuple(out.shape) != tuple(made.shape) else None
                     return out.copy_(made)
                 returns = len(schema.returns)
                 listed = returns == 1 and "[]" in schema.returns[0].type.form
                 return self.emit(
-                    function, plain, named, func, args, kwargs, found.item, None if listed else returns, op
+                    function, plain, named, func, args, kwargs, result.item, None if listed else returns, op
                 )
         return self._other(op, func, args, kwargs)
 
@@ -146,8 +146,8 @@ class Recorder(Worlds):
         """What ATen has not: by the operations that it calls, or a node of the operation itself."""
         if op.entry is not None and op.entry.kind == "conversion" and isinstance(args[0], TensorBase):
             return self._conversion(func, args, kwargs)
-        if (found := self._composed(op, args, kwargs)) is not NotImplemented:
-            return found
+        if (result := self._composed(op, args, kwargs)) is not NotImplemented:
+            return result
         function = own_target(op)
         unfit = next((x for x in leaves_of((args, kwargs)) if not _is_held(x)), None)
         if function is None or unfit is not None:
@@ -185,11 +185,11 @@ class Recorder(Worlds):
         self.inside += 1
         try:
             with self.mode:
-                found = body(*args, **kwargs)
+                result = body(*args, **kwargs)
             if not self.sized:
-                return found
+                return result
         except Exception:  # noqa: BLE001  a body that takes no sizes but numbers, or looks at elements; the operation itself is called below
-            found = NotImplemented
+            result = NotImplemented
         finally:
             self.inside -= 1
             self.sized = self.sized or was_sized
@@ -239,9 +239,9 @@ class Recorder(Worlds):
             self.suspended -= 1
         lifted = self._lift_constant(kept)
         node = self.node(target("aten", "lift_fresh_copy"), (lifted.node,), {})
-        found = Traced(node, lifted.value, lifted.shadows)
-        self._describe(found)
-        self.enter(made, found)
+        result = Traced(node, lifted.value, lifted.shadows)
+        self._describe(result)
+        self.enter(made, result)
         return made
 
 

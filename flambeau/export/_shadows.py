@@ -65,10 +65,10 @@ def filled(shadow: Any, w: int) -> Any:
 def strides_of(t: Any, shadows: Sequence[Any], sizes: Sequence[Any]) -> tuple[Any, ...] | None:
     """The strides, as products of sizes where memory is dense in some order of the dimensions; those of the example otherwise."""
     order = sorted(range(len(sizes)), key=lambda d: (TensorBase.stride(t)[d], -d))
-    found: list[Any] = [0] * len(sizes)
+    result: list[Any] = [0] * len(sizes)
     step: Any = 1
     for d in order:
-        found[d] = step
+        result[d] = step
         step = step * sizes[d] if not isinstance(sizes[d], Expr) else sizes[d] * step
     worlds = [t, *shadows]
     for world in worlds:
@@ -77,7 +77,7 @@ def strides_of(t: Any, shadows: Sequence[Any], sizes: Sequence[Any]) -> tuple[An
             if world.shape[d] > 1 and TensorBase.stride(world)[d] != dense:
                 return tuple(TensorBase.stride(t))
             dense *= int(world.shape[d])
-    return tuple(found)
+    return tuple(result)
 
 
 def without_data(run: Callable[..., Any], args: tuple, kwargs: dict[str, Any]) -> Any:
@@ -98,8 +98,8 @@ def without_data(run: Callable[..., Any], args: tuple, kwargs: dict[str, Any]) -
     )
     if makes and not list(tensors_of((args, kwargs))):
         kwargs["device"] = META
-    found = run(*args, **kwargs)
-    return mapped(found, lambda x: x if not isinstance(x, TensorBase) or x.is_meta else shadow_of(x))
+    result = run(*args, **kwargs)
+    return mapped(result, lambda x: x if not isinstance(x, TensorBase) or x.is_meta else shadow_of(x))
 
 
 def alike(a: Any, b: Any) -> bool:

@@ -118,7 +118,7 @@ def _stand_in(node: Node) -> Any:
 # --- its attributes ------------------------------
 def _root(program: ExportedProgram, graph: Graph) -> dict[str, Any]:
     """What the graph's attributes are; those that the program's own graph had are graphs of branches."""
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     for node in graph.nodes:
         if node.op == "get_attr":
             value: Any = program._lifted(str(node.target))
@@ -126,11 +126,11 @@ def _root(program: ExportedProgram, graph: Graph) -> dict[str, Any]:
                 value = program.graph_module
                 for part in str(node.target).split("."):
                     value = getattr(value, part)
-            found[str(node.target)] = value
+            result[str(node.target)] = value
     for target in program.graph_signature.parameters:
-        if not isinstance(found[target], Parameter):
-            found[target] = Parameter(found[target], found[target].requires_grad)
-    return found
+        if not isinstance(result[target], Parameter):
+            result[target] = Parameter(result[target], result[target].requires_grad)
+    return result
 
 
 def _set_kinds(program: ExportedProgram, module: GraphModule) -> None:
@@ -244,21 +244,21 @@ class Checked:
         try:
             self.guards.check(leaves)
         except Violation as violation:
-            found = violation
+            result = violation
         else:
             return leaves
         if self.as_guards:
-            raise AssertionError(f"Guard failed: {found.guard} ({found.told})")
-        raise RuntimeError(found.told)
+            raise AssertionError(f"Guard failed: {result.guard} ({result.told})")
+        raise RuntimeError(result.told)
 
 
 def paths(in_spec: TreeSpec, names: list[str]) -> list[str]:
     """How each leaf of the arguments is reached from the code's parameters: `x`, `y['a'][0]`."""
-    found: list[str] = []
+    result: list[str] = []
 
     def walk(spec: TreeSpec, path: str) -> None:
         if spec.is_leaf():
-            found.append(path)
+            result.append(path)
             return
         keys = spec.context if spec.type is dict else range(spec.num_children)
         for key, inner in zip(keys, spec.children()):
@@ -266,4 +266,4 @@ def paths(in_spec: TreeSpec, names: list[str]) -> list[str]:
 
     for name, spec in zip(names, [*in_spec.child(0).children(), *in_spec.child(1).children()]):
         walk(spec, name)
-    return found
+    return result

@@ -68,15 +68,15 @@ class TensorValue:
 
 def contiguous(shape: Sequence[Size]) -> tuple[Size, ...]:
     """The strides of a contiguous tensor."""
-    found: list[Size] = []
+    result: list[Size] = []
     step: Size = 1
     for size in reversed(shape):
-        found.append(step)
+        result.append(step)
         if isinstance(size, int):
             step = step * max(size, 1)
         else:
             step = size if step == 1 else step * size
-    return tuple(reversed(found))
+    return tuple(reversed(result))
 
 
 def is_tensor(value: Any) -> bool:

@@ -54,14 +54,14 @@ class Verifier:
                 f"{node.name}: an exported graph calls functions, got a {node.op} of {node.target!r}"
             )
         if node.op == "get_attr":
-            found: Any = module
+            result: Any = module
             for part in str(node.target).split("."):
-                found = getattr(found, part, None)
-            if found is None:
+                result = getattr(result, part, None)
+            if result is None:
                 raise SpecViolationError(f"{node.name}: the graph's module has no attribute {node.target!r}")
-            if outermost and not isinstance(found, Module):
+            if outermost and not isinstance(result, Module):
                 raise SpecViolationError(
-                    f"{node.name}: expected {node.target!r} to be the graph of a branch, got {type(found).__name__}; parameters, "
+                    f"{node.name}: expected {node.target!r} to be the graph of a branch, got {type(result).__name__}; parameters, "
                     "buffers and constants are inputs of an exported graph"
                 )
 

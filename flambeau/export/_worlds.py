@@ -169,11 +169,11 @@ class Worlds(Numbers):
         shape, strides = tuple(t.shape), tuple(t.stride())
         if not shadows:
             return value_of(t, shape, strides)
-        found: list[Any] = []
+        result: list[Any] = []
         for d, n in enumerate(shape):
             values = (n, *(int(s.shape[d]) for s in shadows))
-            found.append(self._fitted(values, sizes, more, path, d, opaque))
-        return value_of(t, tuple(found), strides_of(t, shadows, found))
+            result.append(self._fitted(values, sizes, more, path, d, opaque))
+        return value_of(t, tuple(result), strides_of(t, shadows, result))
 
     def _fitted(
         self,
@@ -205,30 +205,30 @@ class Worlds(Numbers):
 
     def _sizes_of(self, given: Any) -> list[Expr]:
         """The expressions that sizes of results may be made of."""
-        found: list[Expr] = []
+        result: list[Expr] = []
         tensors = [x for x in leaves_of(given) if isinstance(x, TensorBase)]
         shapes = [self.traced(t).value.shape for t in tensors]
         for x in leaves_of(given):
             if isinstance(x, SymInt) and x.name.expr is not None:
-                found.append(x.name.expr)
+                result.append(x.name.expr)
         for shape in shapes:
-            found += [e for e in shape if isinstance(e, Expr)]
+            result += [e for e in shape if isinstance(e, Expr)]
         for shape in shapes:
             for first in range(len(shape)):
                 whole: Any = 1
                 for k in range(first, len(shape)):
                     whole = shape[k] * whole
                     if k > first and isinstance(whole, Expr):
-                        found.append(whole)
+                        result.append(whole)
         rank = max((len(s) for s in shapes), default=0)
         if len(shapes) > 1:
             for d in range(rank):
                 total: Any = sum((s[d] for s in shapes if d < len(s)), number(0))
                 if isinstance(total, Expr) and total.symbols():
-                    found.append(total)
-        roots = sorted(set().union(*(e.symbols() for e in found)))
-        found += [Expr({(name,): 1}) for name in roots]
-        return list(dict.fromkeys(found))
+                    result.append(total)
+        roots = sorted(set().union(*(e.symbols() for e in result)))
+        result += [Expr({(name,): 1}) for name in roots]
+        return list(dict.fromkeys(result))
 
     def _in_worlds(
         self, node: Node, run: Callable[..., Any], args: tuple, kwargs: dict[str, Any], result: Any
@@ -313,8 +313,8 @@ class Worlds(Numbers):
 
         def one(x: Any) -> Any:
             if isinstance(x, TensorBase):
-                found = self.traced(x)
-                return like(found.value, x, assigned)
+                result = self.traced(x)
+                return like(result.value, x, assigned)
             if isinstance(x, SymNumber):
                 return x.name.expr.value(assigned) if x.name.expr is not None else x.value
             return x

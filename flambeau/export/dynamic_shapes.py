@@ -224,12 +224,12 @@ class ShapesCollection:
             left.discard(id(x))
             return self._shapes[id(x)][1] if id(x) in self._shapes else None
 
-        found = {name: one(value) for name, value in combined(m, args, kwargs or {}).items()}
+        result = {name: one(value) for name, value in combined(m, args, kwargs or {}).items()}
         if left:
             raise ValueError(
                 f"Some tensors that were assigned shapes were not found in args: {len(left)} of them"
             )
-        return found
+        return result
 
 
 # --- what is said of arguments ------------------------------
@@ -237,13 +237,13 @@ def combined(module: Any, args: tuple, kwargs: Mapping[str, Any]) -> dict[str, A
     """The arguments by parameter, in order; those of `*args` as one tuple, of `**kwargs` by their own names."""
     signature = inspect.signature(module.forward if hasattr(module, "forward") else module)
     bound = signature.bind(*args, **kwargs).arguments
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     for name, value in bound.items():
         if signature.parameters[name].kind is inspect.Parameter.VAR_KEYWORD:
-            found.update(value)
+            result.update(value)
         else:
-            found[name] = value
-    return found
+            result[name] = value
+    return result
 
 
 class Place(NamedTuple):
@@ -279,14 +279,14 @@ def places(arguments: Mapping[str, Any], said: Any) -> list[Place]:
         by_name = dict(zip(arguments, said))
     else:
         raise UserError(f"Expected `dynamic_shapes` to be a dict, list or tuple, got {type(said).__name__}")
-    found: list[Place] = []
+    result: list[Place] = []
     for name, value in arguments.items():
         for path, leaf in tree_flatten_with_path(value)[0]:
             spec = _at(by_name[name], path, name)
-            found.append(
+            result.append(
                 Place(f"L['{name}']{keystr(path)}", leaf, _leaf_spec(spec, leaf, name + keystr(path)))
             )
-    return found
+    return result
 
 
 def _at(spec: Any, path: Sequence[Any], name: str) -> Any:
@@ -336,7 +336,7 @@ def _leaf_spec(spec: Any, leaf: Any, told: str) -> Any:
         raise UserError(
             f"Unexpected input tensor shape {spec!r} at `dynamic_shapes['{told}']`: expected a dict or tuple of Dim, int or None"
         )
-    found = {}
+    result = {}
     for d, what in spec.items():
         if type(d) is not int or not -leaf.dim() <= d < leaf.dim():
             raise UserError(
@@ -355,8 +355,8 @@ def _leaf_spec(spec: Any, leaf: Any, told: str) -> Any:
             raise UserError(
                 f"Unexpected dimension {what!r} in `dynamic_shapes['{told}']`: expected Dim, Dim.AUTO, Dim.STATIC, int or None"
             )
-        found[d % leaf.dim()] = what
-    return found
+        result[d % leaf.dim()] = what
+    return result
 
 
 # --- symbols ------------------------------
@@ -480,9 +480,9 @@ def settle(symbols: Symbols, e: Expr | int) -> Any:
     """An expression in free symbols, a number where none is left."""
     if not isinstance(e, Expr):
         return e
-    found = symbols.settled(e)
-    c = found.constant()
-    return found if c is None else c
+    result = symbols.settled(e)
+    c = result.constant()
+    return result if c is None else c
 
 
 def check(symbols: Symbols, constraints: Mapping[str, Constraint]) -> None:
@@ -557,14 +557,14 @@ def _in_labels(symbols: Symbols, e: Expr) -> str:
 
 def ranges(symbols: Symbols) -> dict[Expr, ValueRanges]:
     """The ranges of the symbols that are left, as the user said them where the program wants no less."""
-    found = {}
+    result = {}
     for name in symbols.free():
         low, high = symbols.ranges[name]
         s = symbols.symbols[name]
         if s.strict and low == LEAST and s.low < LEAST and isinstance(s.label, str):
             low = s.low
-        found[symbol(name)] = ValueRanges(low, high)
-    return found
+        result[symbol(name)] = ValueRanges(low, high)
+    return result
 
 
 for _class in (Dim, ShapesCollection):

@@ -102,8 +102,8 @@ def unflatten(module: ExportedProgram, flat_args_adapter: FlatArgsAdapter | None
                 raise ValueError(
                     f"FlatArgsAdapter.adapt() gave {len(leaves)} leaves, {spec.num_leaves} are wanted"
                 )
-        found: tuple[tuple, dict[str, Any]] = spec.unflatten(leaves)
-        return checked(self, *found) or found
+        result: tuple[tuple, dict[str, Any]] = spec.unflatten(leaves)
+        return checked(self, *result) or result
 
     made.register_forward_pre_hook(adapted, with_kwargs=True)
     return made
@@ -153,12 +153,12 @@ class _Outline:
     # --- calls ------------------------------
     def _stack(self, node: Node) -> list[tuple[str, str]]:
         """Keys and paths of the modules around a node, the outermost left out."""
-        found = []
+        result = []
         for key, (path, _) in node.meta.get("nn_module_stack", {}).items():
             bare = path.partition("@")[0]
             if bare in self.paths and bare:
-                found.append((key, bare))
-        return found
+                result.append((key, bare))
+        return result
 
     def _calls(self, nodes: list[Node]) -> _Call:
         top = _Call("")
@@ -228,9 +228,9 @@ class _Outline:
         target = self._within(node, path)
         assert target is not None
         with graph.inserting_before(_first(graph)):
-            found = values[node] = graph.create_node("get_attr", target, name=target.replace(".", "_"))
+            result = values[node] = graph.create_node("get_attr", target, name=target.replace(".", "_"))
         self._place(root, target, node)
-        return found
+        return result
 
     def _within(self, node: Node, path: str) -> str | None:
         """The name of state in the module at a path; None where it lies outside."""

@@ -46,16 +46,16 @@ class Level:
         made._elements, made._level = elements, self
         return made
 
-    def wrapped(self, found: Any) -> Any:
+    def wrapped(self, result: Any) -> Any:
         """A result over elements as one over slices."""
-        if isinstance(found, TensorBase):
-            return self.tensor(found)
-        if isinstance(found, tuple):
-            parts = [self.wrapped(x) for x in found]
-            return type(found)(*parts) if hasattr(found, "_fields") else tuple(parts)
-        if type(found) is list:
-            return [self.wrapped(x) for x in found]
-        return found
+        if isinstance(result, TensorBase):
+            return self.tensor(result)
+        if isinstance(result, tuple):
+            parts = [self.wrapped(x) for x in result]
+            return type(result)(*parts) if hasattr(result, "_fields") else tuple(parts)
+        if type(result) is list:
+            return [self.wrapped(x) for x in result]
+        return result
 
     def inside(self, x: Any) -> Any:
         """The elements of a tensor of this level, None for anything else."""
@@ -63,8 +63,8 @@ class Level:
 
     def broadcast(self, x: TensorBase) -> TensorBase:
         """The elements of a tensor, repeated without copying where it is not of this level."""
-        found = self.inside(x)
-        return x.expand(self.size, *x.shape) if found is None else found
+        result = self.inside(x)
+        return x.expand(self.size, *x.shape) if result is None else result
 
 
 def _outline(elements: TensorBase) -> TensorBase:
@@ -200,7 +200,7 @@ def running_levels() -> list[Level]:
 
 def innermost(values: Iterable) -> Level | None:
     """The level of the innermost of tensors in arguments."""
-    found: Level | None = None
+    result: Level | None = None
     for x in values:
         if type(x) is Batched:
             level: Level | None = x._level
@@ -212,9 +212,9 @@ def innermost(values: Iterable) -> Level | None:
             level = innermost((x.start, x.stop, x.step))
         else:
             continue
-        if level is not None and (found is None or level.number > found.number):
-            found = level
-    return found
+        if level is not None and (result is None or level.number > result.number):
+            result = level
+    return result
 
 
 Rule = Callable[[Level, Any, list, dict, "Running | None"], Any]
@@ -244,8 +244,8 @@ class Rules(dict[Any, Rule]):
     find: Callable[[Any], Rule]  # set by `_rules`
 
     def __missing__(self, op: Any) -> Rule:
-        found = self[op] = self.find(op)
-        return found
+        result = self[op] = self.find(op)
+        return result
 
 
 rules = Rules()

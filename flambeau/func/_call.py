@@ -92,15 +92,15 @@ def reparametrized(
             places.append((path, owner, name, _swapped(owner, name, tensor)))
         yield
     finally:
-        found = {path: _swapped(owner, name, before) for path, owner, name, before in reversed(places)}
+        result = {path: _swapped(owner, name, before) for path, owner, name, before in reversed(places)}
         for d in dicts:
-            for path in d.keys() & found.keys():
+            for path in d.keys() & result.keys():
                 if (
-                    found[path] is not d[path]
-                    and found[path] is not _MISSING
+                    result[path] is not d[path]
+                    and result[path] is not _MISSING
                     and isinstance(d, MutableMapping)
                 ):
-                    d[path] = found[path]
+                    d[path] = result[path]
 
 
 def _with_tied_names(own: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
@@ -204,13 +204,13 @@ def stack_module_state(models: Any) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def _stacked(members: list[dict[str, Any]]) -> dict[str, Any]:
-    found = {}
+    result = {}
     for name, first in members[0].items():
         tensors = [member[name] for member in members]
         if any(tensor.requires_grad is not first.requires_grad for tensor in tensors):
             raise RuntimeError(f"Expected {name} from each model to have the same .requires_grad")
-        found[name] = stack(tensors).detach().requires_grad_(first.requires_grad)
-    return found
+        result[name] = stack(tensors).detach().requires_grad_(first.requires_grad)
+    return result
 
 
 def replace_all_batch_norm_modules_(root: Any) -> Any:

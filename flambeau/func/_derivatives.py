@@ -43,13 +43,13 @@ def gradients(
     retain = create_graph if retain_graph is None else retain_graph
     own = [k for k, x in enumerate(inputs) if level.inside(x) is not None]
     shared = [k for k, x in enumerate(inputs) if level.inside(x) is None]
-    found: list[Any] = [None] * len(inputs)
+    result: list[Any] = [None] * len(inputs)
     roots = [level.broadcast(o) for o in outputs]
     sent = [_seed(level, o, s) for o, s in zip(outputs, given)]
     plain = not own and not any(getattr(x, "_is_batched", False) for x in (*outputs, *inputs))
     if plain and shared:
-        found = _of_all_seeds(level, outputs, inputs, given, retain, create_graph)
-        if not materialize_grads and not allow_unused and any(g is None for g in found):
+        result = _of_all_seeds(level, outputs, inputs, given, retain, create_graph)
+        if not materialize_grads and not allow_unused and any(g is None for g in result):
             grad(outputs, inputs, [s[0] for s in sent], retain_graph=True, **options)  # raises
     elif shared:
         columns = []
@@ -65,14 +65,14 @@ def gradients(
                 )
             )
         for i, column in zip(shared, zip(*columns)):
-            found[i] = None if column[0] is None else level.tensor(operation("stack")(list(column)))
+            result[i] = None if column[0] is None else level.tensor(operation("stack")(list(column)))
     if own:
         answers = grad(roots, [level.inside(inputs[i]) for i in own], sent, retain_graph=retain, **options)
         for i, g in zip(own, answers):
-            found[i] = None if g is None else level.tensor(g)
+            result[i] = None if g is None else level.tensor(g)
     if materialize_grads:
-        found = [x.new_zeros(x.shape) if g is None else g for g, x in zip(found, inputs)]
-    return tuple(found)
+        result = [x.new_zeros(x.shape) if g is None else g for g, x in zip(result, inputs)]
+    return tuple(result)
 
 
 def _of_all_seeds(
@@ -83,10 +83,10 @@ def _of_all_seeds(
     roots = [outputs[k] for k in kept]
     sent: list[Any] = [level.tensor(_seed(level, outputs[k], seeds[k])) for k in kept]
     sent = [s if s.dtype == o.dtype else s.to(o.dtype) for s, o in zip(sent, roots)]
-    found = tape.run_backward(
+    result = tape.run_backward(
         roots, sent if create_graph else [s.detach() for s in sent], retain, create_graph, inputs, False
     )
-    return [None if g is None else level.tensor(level.broadcast(g)) for g in found]
+    return [None if g is None else level.tensor(level.broadcast(g)) for g in result]
 
 
 def _seed(level: Level, output: Any, seed: Any) -> TensorBase:
@@ -134,9 +134,9 @@ def record(
 
     def of_elements(grads: Any, *kept: Any) -> list:
         given = outer(grads if many else (grads,), ours[1])
-        found = formula(tuple(given) if many else given[0], *outer(kept, ours[2]), *extra)
-        found = found if isinstance(found, (tuple, list)) else [found]
-        return [gathered(level, g, b) for g, b in zip(found, ours[0])]
+        result = formula(tuple(given) if many else given[0], *outer(kept, ours[2]), *extra)
+        result = result if isinstance(result, (tuple, list)) else [result]
+        return [gathered(level, g, b) for g, b in zip(result, ours[0])]
 
     tape.record(
         label,

@@ -12,8 +12,8 @@ from ._rules import operation, parameters, sliced, with_rank, written
 
 
 def _random() -> frozenset[Op]:
-    found = (op for e in REGISTRY.values() if e.kind == "random" for op in (e.function, e.in_place))
-    return frozenset(op for op in found if isinstance(op, Op))
+    result = (op for e in REGISTRY.values() if e.kind == "random" for op in (e.function, e.in_place))
+    return frozenset(op for op in result if isinstance(op, Op))
 
 
 RANDOM = _random()
@@ -57,14 +57,14 @@ def _fresh(level: Level, op: Any, args: tuple, kwargs: dict) -> Any:
     if args and parameters(op).rest == "size":
         sizes = args[0] if len(args) == 1 and isinstance(args[0], (tuple, list)) else args
         return level.tensor(op((level.size, *sizes), **kwargs))
-    found = [op(*args, **kwargs) for _ in range(level.size)]
-    return level.wrapped(_stack(found))
+    result = [op(*args, **kwargs) for _ in range(level.size)]
+    return level.wrapped(_stack(result))
 
 
-def _stack(found: list) -> Any:
-    if isinstance(found[0], TensorBase):
-        return operation("stack")(found)
-    return type(found[0])(_stack(list(column)) for column in zip(*found))
+def _stack(result: list) -> Any:
+    if isinstance(result[0], TensorBase):
+        return operation("stack")(result)
+    return type(result[0])(_stack(list(column)) for column in zip(*result))
 
 
 def _of_slices(level: Level, op: Any, args: list, kwargs: dict) -> Any:
@@ -92,8 +92,8 @@ def _of_slices(level: Level, op: Any, args: list, kwargs: dict) -> Any:
         return sliced(level, op, args, kwargs, None)
     rank = max(x.ndim for x in [*args, *kwargs.values()] if isinstance(x, TensorBase))
     inner = [with_rank(level, x, rank) for x in args]
-    found = op(*inner, **{n: with_rank(level, x, rank) for n, x in kwargs.items()})
-    return level.wrapped(found)
+    result = op(*inner, **{n: with_rank(level, x, rank) for n, x in kwargs.items()})
+    return level.wrapped(result)
 
 
 def _around(level: Level, inner: Level, op: Any, args: list, kwargs: dict) -> Any:

@@ -58,13 +58,13 @@ def _generated(level: Level, cls: Any, args: tuple, kwargs: dict) -> Any:
             own.needs_input_grad = ctx.needs_input_grad
             given = wrapped(elements, batched)
             if hasattr(cls, "setup_context"):
-                found = cls.forward(*given, **kwargs)
-                cls.setup_context(own, tuple(given), found)
+                result = cls.forward(*given, **kwargs)
+                cls.setup_context(own, tuple(given), result)
             else:
-                found = cls.forward(own, *given, **kwargs)
-            many = isinstance(found, (tuple, list))
-            outputs = list(found) if many else [found]
-            single.append(type(found) if many else None)
+                result = cls.forward(own, *given, **kwargs)
+            many = isinstance(result, (tuple, list))
+            outputs = list(result) if many else [result]
+            single.append(type(result) if many else None)
             kinds.extend(level.inside(x) is not None for x in outputs)
             ctx.kept = [None if t is None else level.inside(t) is not None for t in own._to_save]
             ctx.save_for_backward(*(inner(level, t) for t in own._to_save))
@@ -79,29 +79,29 @@ def _generated(level: Level, cls: Any, args: tuple, kwargs: dict) -> Any:
         @staticmethod
         def backward(ctx: Any, *grads: Any) -> Any:
             ctx.own._to_save = tuple(wrapped(ctx.saved_tensors, ctx.kept))
-            found = cls.backward(ctx.own, *wrapped(grads, kinds))
-            found = found if isinstance(found, (tuple, list)) else (found,)
-            return tuple(gathered(level, g, b) for g, b in zip(found, batched))
+            result = cls.backward(ctx.own, *wrapped(grads, kinds))
+            result = result if isinstance(result, (tuple, list)) else (result,)
+            return tuple(gathered(level, g, b) for g, b in zip(result, batched))
 
         @staticmethod
         def jvp(ctx: Any, *tangents: Any) -> Any:
             saved = wrapped(ctx.saved_tensors, getattr(ctx, "ahead", ctx.kept))
             ctx.own._forward = tuple(saved)
             try:
-                found = cls.jvp(ctx.own, *wrapped(tangents, batched))
+                result = cls.jvp(ctx.own, *wrapped(tangents, batched))
             finally:
                 ctx.own._forward = ()
-            many = isinstance(found, (tuple, list))
+            many = isinstance(result, (tuple, list))
             spread = [
                 None if t is None else level.broadcast(t) if b else t
-                for t, b in zip(found if many else [found], kinds)
+                for t, b in zip(result if many else [result], kinds)
             ]
             return tuple(spread)
 
     OfElements.__name__ = OfElements.__qualname__ = cls.__name__
-    found = OfElements.apply(*(inner(level, a) for a in args))
-    found = found if isinstance(found, tuple) else (found,)
-    results = wrapped(found, kinds)
+    result = OfElements.apply(*(inner(level, a) for a in args))
+    result = result if isinstance(result, tuple) else (result,)
+    results = wrapped(result, kinds)
     kind = single[0]
     return results[0] if kind is None else results if kind is list else tuple(results)
 

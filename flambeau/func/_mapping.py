@@ -109,18 +109,18 @@ def _once(
     given = [x if dim is None else level.tensor(_first(x, dim)) for x, dim in zip(flat, dims)]
     push_mode(Running(level, RANDOM, drawn), True)
     try:
-        found = func(*pytree.tree_unflatten(given, spec), **kwargs)
+        result = func(*pytree.tree_unflatten(given, spec), **kwargs)
     finally:
         pop_mode(True)
         level.open = False
-    return _unwrapped(func, level, found, out_dims)
+    return _unwrapped(func, level, result, out_dims)
 
 
-def _unwrapped(func: Any, level: Level, found: Any, out_dims: Any) -> Any:
+def _unwrapped(func: Any, level: Level, result: Any, out_dims: Any) -> Any:
     """Results with the dimension of slices where it is asked for."""
-    flat, spec = pytree.tree_flatten(found)
+    flat, spec = pytree.tree_flatten(result)
     dims: Any
-    if isinstance(found, TensorBase):
+    if isinstance(result, TensorBase):
         dims = list(out_dims) if isinstance(out_dims, tuple) else [out_dims]
         fits = len(dims) == 1
     else:
@@ -168,15 +168,15 @@ def _in_chunks(
 ) -> Any:
     """So many slices at a time, the results joined."""
     state = _random_state() if randomness == "same" else None
-    found = []
+    result = []
     for start in range(0, max(size, 1), chunk):
         count = min(chunk, size - start)
         if state is not None:
             _set_random_state(state)
         part = [x if dim is None else x.narrow(dim, start, count) for x, dim in zip(flat, dims)]
-        found.append(_once(func, count, dims, part, spec, out_dims, randomness, kwargs))
-    columns = [pytree.tree_flatten(f)[0] for f in found]
-    structure = pytree.tree_structure(found[0])
+        result.append(_once(func, count, dims, part, spec, out_dims, randomness, kwargs))
+    columns = [pytree.tree_flatten(f)[0] for f in result]
+    structure = pytree.tree_structure(result[0])
     places = pytree._broadcast_to_and_flatten(out_dims, structure)
     cat = operation("cat")
     joined = [

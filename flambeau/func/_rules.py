@@ -38,11 +38,11 @@ class Parameters:
     """The parameters of an operation: names, which one takes the rest of the positional arguments, defaults."""
 
     def __init__(self, op: Any) -> None:
-        found = list(inspect.signature(op).parameters.values())
-        self.rest = next((p.name for p in found if p.kind is p.VAR_POSITIONAL), None)
-        self.names = [p.name for p in found if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-        self.named = [p.name for p in found if p.kind is p.KEYWORD_ONLY]
-        self.defaults = {p.name: p.default for p in found if p.default is not p.empty}
+        result = list(inspect.signature(op).parameters.values())
+        self.rest = next((p.name for p in result if p.kind is p.VAR_POSITIONAL), None)
+        self.names = [p.name for p in result if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+        self.named = [p.name for p in result if p.kind is p.KEYWORD_ONLY]
+        self.defaults = {p.name: p.default for p in result if p.default is not p.empty}
         self.shifted = [n for n in (*self.names, self.rest, *self.named) if n in DIMENSIONS]
         if "destination" not in self.names and "source" in self.shifted:
             self.shifted.remove("source")  # what is written, not where to
@@ -128,11 +128,11 @@ def written(level: Level, op: Any, args: list, who: str = "self") -> Any:
 # --- element by element -----------------------------
 def with_rank(level: Level, x: Any, rank: int) -> Any:
     """The elements of `x`, dimensions of size 1 put in so that slices have `rank` dimensions; others as they are."""
-    found = level.inside(x)
-    if found is None:
+    result = level.inside(x)
+    if result is None:
         return x
-    missing = rank + 1 - found.ndim
-    return found if missing <= 0 else found[(slice(None), *(None,) * missing)]
+    missing = rank + 1 - result.ndim
+    return result if missing <= 0 else result[(slice(None), *(None,) * missing)]
 
 
 def _highest_rank(values: Any) -> int:
@@ -146,17 +146,17 @@ def promoted(level: Level, tensors: list[TensorBase]) -> dict[int, Any]:
     if all(t.dtype == tensors[0].dtype for t in tensors):
         return {}
     full = [t for t in tensors if t.ndim]
-    found: dict[int, Any] = {}
+    result: dict[int, Any] = {}
     for t in tensors:
         if t.ndim == 0:
             same = [f.dtype for f in full if _category(f.dtype) == _category(t.dtype)]
             if len(same) and all(_category(f.dtype) <= _category(t.dtype) for f in full):
                 wanted = functools.reduce(promote_types, same)
                 if wanted != t.dtype and level.inside(t) is not None:
-                    found[id(t)] = t.to(wanted)
+                    result[id(t)] = t.to(wanted)
             elif not full and level.inside(t) is None:
-                found[id(t)] = t.reshape(1)
-    return found
+                result[id(t)] = t.reshape(1)
+    return result
 
 
 def _category(dtype: Any) -> int:
@@ -183,11 +183,11 @@ def pointwise(level: Level, op: Any, args: list, kwargs: dict, running: Running 
     else:
         target = None
 
-    found = op(
+    result = op(
         *(_aligned(level, x, rank, cast) for x in args),
         **{name: _aligned(level, x, rank, cast) for name, x in kwargs.items()},
     )
-    return level.wrapped(found) if target is None else target
+    return level.wrapped(result) if target is None else target
 
 
 def filled(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Any:
@@ -240,16 +240,16 @@ def along(none: str = "keep", spread: tuple[str, ...] | None = None) -> Rule:
                     bound[name] = tuple(range(1, max(rank, 1) + 1))
                 elif none == "flat":
                     flat = bound[first].reshape(level.size, -1)
-                    found = _flat(known, op, bound, first, name, flat, rank)
-                    return level.wrapped(found)
+                    result = _flat(known, op, bound, first, name, flat, rank)
+                    return level.wrapped(result)
                 continue
             if name == known.rest and len(given) == 1 and isinstance(given[0], (tuple, list)):
                 given = given[0]
             bound[name] = _all_or(given, rank, none)
-        found = known.call(op, bound)
+        result = known.call(op, bound)
         if target is not None:
             return target
-        return level.wrapped(_narrowed(found) if scalar else found)
+        return level.wrapped(_narrowed(result) if scalar else result)
 
     return rule
 
@@ -264,10 +264,10 @@ def _all_or(given: Any, rank: int, none: str) -> Any:
 def _flat(known: Parameters, op: Any, bound: dict, first: str, name: str, flat: Any, rank: int) -> Any:
     """The operation on slices laid out in one dimension."""
     keep = bound.get("keepdim")
-    found = known.call(op, {**bound, first: flat, name: 1})
+    result = known.call(op, {**bound, first: flat, name: 1})
     if not keep:
-        return found
-    return mapped(found, lambda t: t.reshape(*t.shape[:-1], *(1,) * rank))
+        return result
+    return mapped(result, lambda t: t.reshape(*t.shape[:-1], *(1,) * rank))
 
 
 def mapped(tree: Any, change: Callable) -> Any:
@@ -284,9 +284,9 @@ def like(tree: Any, items: list) -> Any:
     return type(tree)(*items) if hasattr(tree, "_fields") else type(tree)(items)
 
 
-def _narrowed(found: Any) -> Any:
+def _narrowed(result: Any) -> Any:
     """Results of slices without dimensions, which were given one."""
-    return mapped(found, lambda t: t.squeeze(1) if t.ndim > 1 and t.shape[1] == 1 else t)
+    return mapped(result, lambda t: t.squeeze(1) if t.ndim > 1 and t.shape[1] == 1 else t)
 
 
 def rows(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Any:
@@ -300,8 +300,8 @@ def rows(level: Level, op: Any, args: list, kwargs: dict, running: Running | Non
     dim = tuple(range(1, max(rank, 1) + 1)) if dim is None or dim == () else shifted(dim, rank)
     if isinstance(dim, tuple) and len(dim) == 1:
         dim = dim[0]
-    found = op(inner, dim, keepdim, dtype, params, None)
-    return level.wrapped(_narrowed(found) if rank == 0 else found)
+    result = op(inner, dim, keepdim, dtype, params, None)
+    return level.wrapped(_narrowed(result) if rank == 0 else result)
 
 
 def leading(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Any:
@@ -312,8 +312,8 @@ def leading(level: Level, op: Any, args: list, kwargs: dict, running: Running | 
     def inner(x: Any) -> Any:
         return with_rank(level, x, rank) if isinstance(x, TensorBase) else x
 
-    found = op(*map(inner, args), **{name: inner(x) for name, x in kwargs.items()})
-    return level.wrapped(found) if target is None else target
+    result = op(*map(inner, args), **{name: inner(x) for name, x in kwargs.items()})
+    return level.wrapped(result) if target is None else target
 
 
 def batches(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Any:
@@ -341,17 +341,17 @@ def decomposed(level: Level, op: Any, args: list, kwargs: dict, running: Running
     """A function made of operations: it runs on batched tensors."""
     body = getattr(op, "composite", None) or op.function
     with running or nullcontext():
-        found = body(*args, **kwargs)
-    if _is_outline(found) and not _has_outline(args):
+        result = body(*args, **kwargs)
+    if _is_outline(result) and not _has_outline(args):
         return looped(level, op, args, kwargs, running)  # it reads memory past operations
-    return found
+    return result
 
 
-def _is_outline(found: Any) -> bool:
+def _is_outline(result: Any) -> bool:
     """Whether a result has no data."""
-    if isinstance(found, TensorBase):
-        return found.is_meta
-    return isinstance(found, (tuple, list)) and any(map(_is_outline, found))
+    if isinstance(result, TensorBase):
+        return result.is_meta
+    return isinstance(result, (tuple, list)) and any(map(_is_outline, result))
 
 
 def _has_outline(args: Any) -> bool:
@@ -371,10 +371,10 @@ def outlined(level: Level, op: Any, args: list, kwargs: dict, running: Running |
 
 def itemless(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Any:
     """RuntimeError: a value cannot be asked for, unless it is the same in all slices of a derivative."""
-    found = [in_all_slices(x) if level.inside(x) is not None else x for x in args]
-    if kwargs or any(a is None and b is not None for a, b in zip(found, args)):
+    result = [in_all_slices(x) if level.inside(x) is not None else x for x in args]
+    if kwargs or any(a is None and b is not None for a, b in zip(result, args)):
         return no_item()
-    return op(*found)
+    return op(*result)
 
 
 def shapeless(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Any:
@@ -408,33 +408,33 @@ def sliced(level: Level, op: Any, args: list, kwargs: dict, running: Running | N
             f"vmap: {op.__name__}(): the fallback path does not support vmap over dims of size 0"
         )
 
-    found = [
+    result = [
         op(*(_slice(level, x, k) for x in args), **{n: _slice(level, x, k) for n, x in kwargs.items()})
         for k in range(level.size)
     ]
-    return level.wrapped(stacked(found)) if target is None else target
+    return level.wrapped(stacked(result)) if target is None else target
 
 
 def _slice(level: Level, x: Any, k: int) -> Any:
     """An argument as one slice has it."""
     if isinstance(x, (tuple, list)):
         return like(x, [_slice(level, y, k) for y in x])
-    found = level.inside(x)
-    return x if found is None else found.select(0, k)
+    result = level.inside(x)
+    return x if result is None else result.select(0, k)
 
 
-def stacked(found: list) -> Any:
+def stacked(result: list) -> Any:
     """Results of slices as one; what is no tensor must be the same for all."""
-    first = found[0]
+    first = result[0]
     if isinstance(first, TensorBase):
-        if any(t.shape != first.shape for t in found):
+        if any(t.shape != first.shape for t in result):
             raise RuntimeError(
                 "vmap: results of slices have different shapes, which cannot be one tensor: "
-                f"{[list(t.shape) for t in found]}"
+                f"{[list(t.shape) for t in result]}"
             )
-        return operation("stack")(found)
+        return operation("stack")(result)
     if isinstance(first, (tuple, list)):
-        return like(first, [stacked(list(column)) for column in zip(*found)])
+        return like(first, [stacked(list(column)) for column in zip(*result)])
     return first
 
 
@@ -541,23 +541,23 @@ def rule_of(op: Any) -> Rule:
     if hasattr(op, "vmap_rule"):  # an operation of the program, whose rule may be registered later
         return of_program
     entry = op.entry if isinstance(op, Op) else None
-    found: Rule | None
+    result: Rule | None
     if entry is not None:
-        found = None if entry.batching is None else NAMED[entry.batching]
-        if found is None and isinstance(op, InPlaceOp):
-            found = pointwise
-        elif found is None and op is entry.in_place:
-            found = getattr(entry.function, "mapped", None)
-        found = found or BY_KIND.get(entry.kind)
+        result = None if entry.batching is None else NAMED[entry.batching]
+        if result is None and isinstance(op, InPlaceOp):
+            result = pointwise
+        elif result is None and op is entry.in_place:
+            result = getattr(entry.function, "mapped", None)
+        result = result or BY_KIND.get(entry.kind)
     elif isinstance(op, (PointwiseOp, InPlaceOp)):
-        found = pointwise
+        result = pointwise
     elif isinstance(getattr(getattr(op, "function", None), "__self__", None), RowOp):
-        found = rows
+        result = rows
     else:
-        found = None
-    if found is None:
-        found = decomposed if getattr(op, "composite", None) is not None else looped
-    return found
+        result = None
+    if result is None:
+        result = decomposed if getattr(op, "composite", None) is not None else looped
+    return result
 
 
 _batched.rules.find = rule_of

@@ -50,10 +50,10 @@ def folded(spatial: int, *tensors: str) -> Rule:
         for n in names:
             x = level.broadcast(bound[n])
             bound[n] = x.flatten(0, 1) if many else x
-        found = parameters(op).call(op, bound)
+        result = parameters(op).call(op, bound)
         if many:
-            found = mapped(found, lambda t: t.reshape(level.size, -1 if level.size else 0, *t.shape[1:]))
-        return level.wrapped(found)
+            result = mapped(result, lambda t: t.reshape(level.size, -1 if level.size else 0, *t.shape[1:]))
+        return level.wrapped(result)
 
     return folding
 
@@ -90,12 +90,12 @@ def _convolution(level: Level, op: Any, args: list, kwargs: dict, running: Runni
     terms = None if bias is None else level.inside(bias)
     if weights is None:
         own = bias if terms is None else None
-        found = op(x if inside is None else inside.flatten(0, 1), w, own, geometry, out, transposed)
+        result = op(x if inside is None else inside.flatten(0, 1), w, own, geometry, out, transposed)
         if inside is not None:
-            found = level.tensor(found.unflatten(0, (b, x.shape[0])))
+            result = level.tensor(result.unflatten(0, (b, x.shape[0])))
         bias = None if own is bias else bias
     elif inside is not None and shared(weights) and not transposed and _real(x, w):
-        found = level.tensor(convolution.sliced_convolution(inside, weights, geometry, out))
+        result = level.tensor(convolution.sliced_convolution(inside, weights, geometry, out))
     else:  # a slice is one group more
         apart = geometry._replace(groups=b * geometry.groups)
         terms = None if bias is None else level.broadcast(bias).reshape(-1)
@@ -103,7 +103,7 @@ def _convolution(level: Level, op: Any, args: list, kwargs: dict, running: Runni
             convolution.in_groups(level.broadcast(x)), weights.flatten(0, 1), terms, apart, out, transposed
         )
         return level.tensor(convolution.out_of_groups(made, b))
-    return found if bias is None else found + bias.reshape(-1, *(1,) * len(out))
+    return result if bias is None else result + bias.reshape(-1, *(1,) * len(out))
 
 
 @rule(convolution.convolution_backward)
@@ -113,10 +113,10 @@ def _convolution_backward(level: Level, op: Any, args: list, kwargs: dict, runni
     groups = convolution.in_groups, convolution.out_of_groups
     sent, read, weights = map(level.broadcast, (grad, x, w))
     if wanted[0] and level.inside(w) is None:
-        found, _, _ = op(
+        result, _, _ = op(
             sent.flatten(0, 1), read.flatten(0, 1), w, geometry, transposed, (True, False, False)
         )
-        of_x = level.tensor(found.unflatten(0, (b, x.shape[0])))
+        of_x = level.tensor(result.unflatten(0, (b, x.shape[0])))
     if wanted[1] or (wanted[0] and of_x is None):
         apart = geometry._replace(groups=b * geometry.groups)
         now = (of_x is None and wanted[0], wanted[1], False)
@@ -130,10 +130,10 @@ def _convolution_backward(level: Level, op: Any, args: list, kwargs: dict, runni
 def _sliced_convolution(input: Any, weight: Any, geometry: Any, out: Any) -> Any:
     b = weight.shape[0]
     apart = geometry._replace(groups=b * geometry.groups)
-    found = convolution.convolution(
+    result = convolution.convolution(
         convolution.in_groups(input), weight.flatten(0, 1), None, apart, out, False
     )
-    return convolution.out_of_groups(found, b)
+    return convolution.out_of_groups(result, b)
 
 
 @made(convolution.sliced_convolution_backward)
@@ -153,8 +153,8 @@ def _signal(level: Level, op: Any, args: list, kwargs: dict, running: Running | 
     if level.inside(bound.get("window")) is not None:
         return looped(level, op, args, kwargs, running)
     elements = level.broadcast(bound["input"])
-    found = parameters(op).call(op, {**bound, "input": elements.flatten(0, -3)})
-    return level.wrapped(found.unflatten(0, elements.shape[:-2]))
+    result = parameters(op).call(op, {**bound, "input": elements.flatten(0, -3)})
+    return level.wrapped(result.unflatten(0, elements.shape[:-2]))
 
 
 @rule(spectral.stft)
@@ -164,8 +164,8 @@ def _spectrum(level: Level, op: Any, args: list, kwargs: dict, running: Running 
     if level.inside(window) is not None:
         return looped(level, op, args, kwargs, running)
     elements = level.inside(x)
-    found = parameters(op).call(op, {**bound, "input": elements.flatten(0, -2)})
-    return level.tensor(found.reshape(level.size, *x.shape[:-1], *found.shape[1:]))
+    result = parameters(op).call(op, {**bound, "input": elements.flatten(0, -2)})
+    return level.tensor(result.reshape(level.size, *x.shape[:-1], *result.shape[1:]))
 
 
 def _transformed(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Result:
@@ -195,12 +195,12 @@ def _solving(trailing: dict[str, int]) -> Rule:
         most = max(bound[n].ndim - k for n, k in given.items())
         for n, k in given.items():
             bound[n] = with_rank(level, level.tensor(level.broadcast(bound[n])), most + k)
-        found = parameters(op).call(op, bound)
+        result = parameters(op).call(op, bound)
         if not column:
-            return level.wrapped(found)
-        if isinstance(found, tuple):
-            return level.wrapped(like(found, [found[0].squeeze(-1), *found[1:]]))
-        return level.wrapped(found.squeeze(-1))
+            return level.wrapped(result)
+        if isinstance(result, tuple):
+            return level.wrapped(like(result, [result[0].squeeze(-1), *result[1:]]))
+        return level.wrapped(result.squeeze(-1))
 
     return solving
 
@@ -215,8 +215,8 @@ NAMED["solving LD"] = _solving({"LD": 2, "pivots": 1, "B": 2})
 def _distances(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Result:
     """Slices are more matrices."""
     a, b, p = args
-    found = op(level.broadcast(a).flatten(0, 1), level.broadcast(b).flatten(0, 1), p)
-    return level.wrapped(found.reshape(level.size, a.shape[0], *found.shape[1:]))
+    result = op(level.broadcast(a).flatten(0, 1), level.broadcast(b).flatten(0, 1), p)
+    return level.wrapped(result.reshape(level.size, a.shape[0], *result.shape[1:]))
 
 
 # --- layers -----------------------------------------
@@ -229,12 +229,12 @@ def _embedded(level: Level, op: Any, args: list, kwargs: dict, running: Running 
     if bound.get("max_norm") is not None or bound.get("scale_grad_by_freq"):
         return looped(level, op, args, kwargs, running)
     padding = bound.get("padding_idx")
-    found = weight[index]
+    result = weight[index]
     if padding is None:
-        return found
+        return result
     constant = (index == padding % weight.shape[0]).unsqueeze(-1)
-    kept = forward_ad.renewed(found, lambda primal: primal.detach())
-    return operation("where")(constant, kept, found)
+    kept = forward_ad.renewed(result, lambda primal: primal.detach())
+    return operation("where")(constant, kept, result)
 
 
 @rule(attention.scaled_dot_product_attention)
@@ -258,8 +258,8 @@ def _in_tiles(level: Level, op: Any, args: list, kwargs: dict, running: Running 
     folded = {
         k: level.broadcast(x).flatten(0, 1) if isinstance(x, TensorBase) else x for k, x in bound.items()
     }
-    found = parameters(op).call(op, folded)
-    return level.wrapped(tuple(t if t is None else t.unflatten(0, (level.size, n)) for t in found))
+    result = parameters(op).call(op, folded)
+    return level.wrapped(tuple(t if t is None else t.unflatten(0, (level.size, n)) for t in result))
 
 
 @rule(losses.class_entropy)
@@ -272,8 +272,8 @@ def _classes(level: Level, op: Any, args: list, kwargs: dict, running: Running |
     losses, *others = op(x.flatten(0, 1), target.flatten(0, 1), ignore, "none")
     kept = (target != ignore).to(x.dtype).sum(1)
     losses = losses.unflatten(0, sizes)
-    found = losses if how == "none" else losses.sum(1) if how == "sum" else losses.sum(1) / kept
-    return level.wrapped((found, *(t.unflatten(0, sizes) for t in others[:2]), kept))
+    result = losses if how == "none" else losses.sum(1) if how == "sum" else losses.sum(1) / kept
+    return level.wrapped((result, *(t.unflatten(0, sizes) for t in others[:2]), kept))
 
 
 @made(losses.class_entropy_backward)
@@ -306,12 +306,12 @@ def _normalized(level: Level, op: Any, args: list, kwargs: dict, running: Runnin
     flat = level.broadcast(x).movedim(0, 1).reshape(sizes[0], b * sizes[1], *sizes[2:])
     given: dict[str, Any] = {n: bound.get(n) for n in ("running_mean", "running_var", "weight", "bias")}
     given = {n: None if t is None else level.broadcast(t).reshape(-1) for n, t in given.items()}
-    found = known.call(op, {**bound, **given, "input": flat})
+    result = known.call(op, {**bound, **given, "input": flat})
     if training:
         for n in ("running_mean", "running_var"):
             if bound.get(n) is not None:
                 level.inside(bound[n]).copy_(given[n].reshape(b, -1))
-    return level.tensor(found.reshape(sizes[0], b, *sizes[1:]).movedim(1, 0))
+    return level.tensor(result.reshape(sizes[0], b, *sizes[1:]).movedim(1, 0))
 
 
 @rule(normalized_rows.layer_norm_rows, normalized_rows.instance_norm_rows, normalized_rows.rms_norm_rows)
@@ -326,9 +326,9 @@ def _rows_normalized(level: Level, op: Any, args: list, kwargs: dict, running: R
     bound["weight"] = bound["input"].new_ones(shape) if rms else None
     if not rms:
         bound["bias"] = None
-    found, *others = level.wrapped(parameters(op).call(op, bound))
-    found = found if weight is None else found * weight
-    return found if bias is None else found + bias, *others
+    result, *others = level.wrapped(parameters(op).call(op, bound))
+    result = result if weight is None else result * weight
+    return result if bias is None else result + bias, *others
 
 
 def _normalized_by(input: Any, dims: tuple[int, ...], eps: float) -> Any:
@@ -361,13 +361,13 @@ def _back(
         inverse = scale_of((input if mean is None else input - mean).square().mean(dims, True), eps)
     y = input * inverse if mean is None else (input - mean) * inverse
     scaled = grad if weight is None else grad * weight
-    found = scaled - y * (scaled * y).mean(dims, True)
-    found = found if mean is None else found - scaled.mean(dims, True)
-    return found * inverse, grad * y, grad
+    result = scaled - y * (scaled * y).mean(dims, True)
+    result = result if mean is None else result - scaled.mean(dims, True)
+    return result * inverse, grad * y, grad
 
 
-def _some(found: tuple, wanted: Any) -> tuple:
-    return tuple(x if some else None for x, some in zip(found, wanted))
+def _some(result: tuple, wanted: Any) -> tuple:
+    return tuple(x if some else None for x, some in zip(result, wanted))
 
 
 @made(normalized_rows.layer_norm_rows_backward)
@@ -419,10 +419,10 @@ def _recurrent(level: Level, op: Any, args: list, kwargs: dict, running: Running
     ):  # (L, B N, …) and (B N, …): slices are more sequences
         x = level.broadcast(bound[name]).movedim(0, -3)
         bound[name] = x.reshape(*x.shape[:-3], b * n, x.shape[-1])
-    found = parameters(op).call(op, bound)
-    apart = [t.reshape(*t.shape[:-2], b, n, t.shape[-1]).movedim(-3, 0) for t in _several(found)]
-    return level.wrapped(like(found, apart) if isinstance(found, tuple) else apart[0])
+    result = parameters(op).call(op, bound)
+    apart = [t.reshape(*t.shape[:-2], b, n, t.shape[-1]).movedim(-3, 0) for t in _several(result)]
+    return level.wrapped(like(result, apart) if isinstance(result, tuple) else apart[0])
 
 
-def _several(found: Any) -> tuple:
-    return found if isinstance(found, tuple) else (found,)
+def _several(result: Any) -> tuple:
+    return result if isinstance(result, tuple) else (result,)

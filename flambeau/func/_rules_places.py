@@ -56,10 +56,10 @@ def _split_key(x: Any, key: Any) -> tuple[Any, list[tuple[int, Any]]]:
             plain += [slice(None)] * missing
             place += missing
         elif isinstance(item, TensorBase):
-            found = [item]
+            result = [item]
             if item.dtype == _bool() and item.ndim:
-                found = list(item.nonzero(as_tuple=True))
-            for index in found:
+                result = list(item.nonzero(as_tuple=True))
+            for index in result:
                 indices.append((place, index))
                 plain.append(slice(None))
                 place += 1
@@ -87,9 +87,9 @@ def _at(level: Level, x: Any, indices: list[tuple[int, Any]]) -> tuple[Any, tupl
     many = any(level.inside(i) is not None for _, i in indices)
     key = [with_rank(level, i, rank) for _, i in indices]
     if inside is None:
-        found = x.permute(*dims, *rest)
+        result = x.permute(*dims, *rest)
     else:
-        found = inside.permute(0, *(d + 1 for d in dims), *(d + 1 for d in rest))
+        result = inside.permute(0, *(d + 1 for d in dims), *(d + 1 for d in rest))
         number = (
             operation("arange")(level.size, device=x.device).reshape(-1, *(1,) * rank)
             if many
@@ -97,7 +97,7 @@ def _at(level: Level, x: Any, indices: list[tuple[int, Any]]) -> tuple[Any, tupl
         )
         key.insert(0, number)
     adjacent = dims == list(range(dims[0], dims[0] + len(dims)))
-    return found, tuple(key), rank, dims[0] if adjacent else 0
+    return result, tuple(key), rank, dims[0] if adjacent else 0
 
 
 @rule(Tensor.__getitem__)
@@ -110,10 +110,10 @@ def _got(level: Level, op: Any, args: list, kwargs: dict, running: Running | Non
     if not indices:
         return view
     elements, where, rank, place = _at(level, view, indices)
-    found = elements[where]
+    result = elements[where]
     if place and rank:
-        found = found.movedim(tuple(range(1, rank + 1)), tuple(range(1 + place, 1 + place + rank)))
-    return level.tensor(found)
+        result = result.movedim(tuple(range(1, rank + 1)), tuple(range(1 + place, 1 + place + rank)))
+    return level.tensor(result)
 
 
 def _no_masks(level: Level, op: Any, key: Any) -> None:
@@ -210,8 +210,8 @@ def _filled(level: Level, op: Any, args: list, kwargs: dict, running: Running | 
     if not isinstance(value, TensorBase) or level.inside(value) is None:
         return pointwise(level, op, args, kwargs, running)
     x = bound["input"] if "input" in bound else bound["self"]
-    found = operation("where")(bound["mask"], value.to(x.dtype), x)
-    return written(level, op, args).copy_(found) if op.writes else found
+    result = operation("where")(bound["mask"], value.to(x.dtype), x)
+    return written(level, op, args).copy_(result) if op.writes else result
 
 
 @made(indexing.index_select)
@@ -315,12 +315,12 @@ def _quantile(level: Level, op: Any, args: list, kwargs: dict, running: Running 
         elements, dim = elements.reshape(level.size, -1), 0
     elif rank == 0:
         elements = elements.unsqueeze(1)
-    found = parameters(op).call(op, {**bound, "input": elements, "dim": wrap_dim(dim, rank) + 1})
+    result = parameters(op).call(op, {**bound, "input": elements, "dim": wrap_dim(dim, rank) + 1})
     many = isinstance(q, TensorBase) and q.ndim == 1
-    found = found.movedim(0, 1) if many else found
+    result = result.movedim(0, 1) if many else result
     if bound.get("keepdim") and (bound.get("dim") is None or rank == 0):
-        found = found.reshape(level.size, *(q.shape if many else ()), *(1,) * rank)
-    return level.tensor(found)
+        result = result.reshape(level.size, *(q.shape if many else ()), *(1,) * rank)
+    return level.tensor(result)
 
 
 @made(indexing.take_along_dim)

@@ -56,10 +56,10 @@ def _product(level: Level, a: Any, b: Any) -> Any:
     rank = max(a.ndim, b.ndim, 2)
     left = _as_matrix(level, a, -2, rank)
     right = _as_matrix(level, b, -1, rank)
-    found = product(left, right)
+    result = product(left, right)
     if a.ndim == 1:
-        found = found.squeeze(-2)
-    return found.squeeze(-1) if b.ndim == 1 else found
+        result = result.squeeze(-2)
+    return result.squeeze(-1) if b.ndim == 1 else result
 
 
 def shared(x: Any) -> bool:
@@ -74,13 +74,13 @@ def _sliced_product(x: Any, matrix: Any) -> Any:
 
 def _as_matrix(level: Level, x: Any, at: int, rank: int) -> Any:
     """Elements of a vector as matrices of one row or column, and of as many dimensions as the others' have."""
-    found = level.inside(x)
-    if found is None:
+    result = level.inside(x)
+    if result is None:
         return x.unsqueeze(at) if x.ndim == 1 else x
     if x.ndim == 1:
-        found = found.unsqueeze(at)
-    missing = rank + 1 - found.ndim
-    return found[(slice(None), *(None,) * missing)] if missing > 0 else found
+        result = result.unsqueeze(at)
+    missing = rank + 1 - result.ndim
+    return result[(slice(None), *(None,) * missing)] if missing > 0 else result
 
 
 @rule(products.linear)
@@ -89,8 +89,8 @@ def _linear(level: Level, op: Any, args: list, kwargs: dict, running: Running | 
     input, weight, bias = bound["input"], bound["weight"], bound.get("bias")
     if level.inside(weight) is None and (bias is None or level.inside(bias) is None):
         return level.wrapped(op(level.inside(input), weight, bias))
-    found = input @ weight.mT if weight.ndim == 2 else input @ weight
-    return found if bias is None else found + bias
+    result = input @ weight.mT if weight.ndim == 2 else input @ weight
+    return result if bias is None else result + bias
 
 
 @made(products.vdot)
@@ -117,8 +117,8 @@ def _sum(input: Any, product: Any, beta: Any, alpha: Any) -> Any:
     product = product if alpha == 1 else product * alpha
     if beta == 0:
         return product
-    found = (input if beta == 1 else input * beta) + product
-    return found
+    result = (input if beta == 1 else input * beta) + product
+    return result
 
 
 def _adding(op: Any, in_place: Any, product: Callable) -> None:
@@ -131,8 +131,8 @@ def _adding(op: Any, in_place: Any, product: Callable) -> None:
         for n in names[len(given) : 3]:
             given.append(named.pop(n))
         beta, alpha = named.get("beta", 1), named.get("alpha", 1)
-        found = _sum(given[0], product(given[1], given[2]), beta, alpha)
-        return found if target is None else target.copy_(found)
+        result = _sum(given[0], product(given[1], given[2]), beta, alpha)
+        return result if target is None else target.copy_(result)
 
 
 _adding(products.addmm, products.addmm_, lambda a, b: a.mm(b))
@@ -163,10 +163,10 @@ def _matrix_of(x: Any, form: int) -> Any:
 def _gradient_product(a: Any, a_form: int, b: Any, b_form: int, sizes: tuple, form: int, alpha: tuple) -> Any:
     """`product_as`: matrices that may be stored transposed, or as vectors."""
     product = _matrix_of(a, a_form) @ _matrix_of(b, b_form)
-    found = product.mT if form == _TRANSPOSED else product.squeeze(-2) if form == _ROW else product
-    found = found.squeeze(-1) if form == _COLUMN else found.reshape(()) if form == _SCALAR else found
+    result = product.mT if form == _TRANSPOSED else product.squeeze(-2) if form == _ROW else product
+    result = result.squeeze(-1) if form == _COLUMN else result.reshape(()) if form == _SCALAR else result
     factor = alpha[0] if alpha[1] == 0 else complex(alpha[0], alpha[1])
-    return operation("sum_to_size")(found if factor == 1 else found * factor, sizes)
+    return operation("sum_to_size")(result if factor == 1 else result * factor, sizes)
 
 
 @made(contraction.column_sums_op)

@@ -90,14 +90,14 @@ def _permuted(level: Level, op: Any, args: list, kwargs: dict, running: Running 
 def _unsqueezed(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Result:
     dim = args[1] if len(args) > 1 else kwargs["dim"]
     target = args[0]
-    found = op(level.inside(target), wrap_dim(dim, target.ndim + 1) + 1)
-    return _in_shape(level, op, target, found)
+    result = op(level.inside(target), wrap_dim(dim, target.ndim + 1) + 1)
+    return _in_shape(level, op, target, result)
 
 
-def _in_shape(level: Level, op: Any, target: Any, found: Any) -> Any:
+def _in_shape(level: Level, op: Any, target: Any, result: Any) -> Any:
     """The result, or the tensor itself with its new shape, where the operation changed that in place."""
     if not op.writes:
-        return level.wrapped(found)
+        return level.wrapped(result)
     target._reshaped()
     return target
 

@@ -73,11 +73,11 @@ def _like(tree: Any, leaves: Any) -> Any:
 
 
 def _tensors(tree: Any, who: str, what: str) -> list[TensorBase]:
-    found = _leaves(tree)
-    for leaf in found:
+    result = _leaves(tree)
+    for leaf in result:
         if not isinstance(leaf, TensorBase):
             raise ValueError(f"{who}(): expected {what} to hold Tensors only, got {type(leaf).__name__}")
-    return found
+    return result
 
 
 def _chosen(args: tuple, argnums: Argnums, who: str) -> Any:
@@ -114,8 +114,8 @@ def _on_tape(tensors: list[Any]) -> list[TensorBase]:
     """Those that the tape knows: the elements of tensors inside of `vmap`."""
     if not has_interceptors():
         return tensors
-    found = [x._elements if x._is_batched else x for x in tensors]
-    return _on_tape(found) if any(x._is_batched for x in found) else found
+    result = [x._elements if x._is_batched else x for x in tensors]
+    return _on_tape(result) if any(x._is_batched for x in result) else result
 
 
 def _released(x: Any, keep: bool) -> Any:
@@ -151,10 +151,10 @@ class _Pass:
         """Of the outputs (or of one of them) weighted by `seeds`; zeros for inputs that they do not depend on."""
         numbered = enumerate(zip(self.outputs, seeds))
         pairs = [(o, s) for k, (o, s) in numbered if o.requires_grad and only in (None, k)]
-        found: Any = [None] * len(self.inputs)
+        result: Any = [None] * len(self.inputs)
         if pairs and self.inputs:
             create = self.keep or any(s is not None and s.requires_grad for _, s in pairs)
-            found = _grad(
+            result = _grad(
                 [o for o, _ in pairs],
                 self.inputs,
                 [s for _, s in pairs],
@@ -162,7 +162,7 @@ class _Pass:
                 create_graph=create,
                 allow_unused=True,
             )
-        return [x.new_zeros(x.shape) if g is None else g for g, x in zip(found, self.inputs)]
+        return [x.new_zeros(x.shape) if g is None else g for g, x in zip(result, self.inputs)]
 
     def released(self, tree: Any) -> Any:
         return _like(tree, [_released(leaf, self.keep) for leaf in _leaves(tree)])
@@ -233,8 +233,8 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple
 
     def pull(cotangents: Any) -> Any:
         """Gradients of the primals, a tuple, from those of the output."""
-        found = call.gradients(_tensors(cotangents, "vjp", "the cotangents"), True)
-        return _like(primals, found)
+        result = call.gradients(_tensors(cotangents, "vjp", "the cotangents"), True)
+        return _like(primals, result)
 
     out = call.released(call.result)
     return (out, pull, call.released(call.aux)) if has_aux else (out, pull)
@@ -314,9 +314,9 @@ class _Adjoint:
             return [None] * len(self.weights)
         starts, seeds = zip(*pairs)
         with enable_grad():
-            found = _grad(starts, self.weights, seeds, create_graph=True, allow_unused=True)
+            result = _grad(starts, self.weights, seeds, create_graph=True, allow_unused=True)
         keep = self.call.keep or any(v.requires_grad for v in directions)
-        return [_released(t, keep) for t in found]
+        return [_released(t, keep) for t in result]
 
 
 def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..., Any]]:
@@ -340,8 +340,8 @@ def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..
             raise RuntimeError(
                 f"linearize(): expected tangents of shapes {[list(x.shape) for x in call.inputs]}, got {[list(v.shape) for v in given]}"
             )
-        found = adjoint.along(given)
-        zeros = [o.new_zeros(o.shape) if t is None else t for o, t in zip(call.outputs, found)]
+        result = adjoint.along(given)
+        zeros = [o.new_zeros(o.shape) if t is None else t for o, t in zip(call.outputs, result)]
         return _like(out, zeros)
 
     return out, along
@@ -373,12 +373,12 @@ def _rows(call: _Pass, i: int, chunk_size: int | None) -> list[TensorBase]:
 
     if n <= FEW_ROWS or chunk_size == 1:
         return [stack(list(column)) for column in zip(*(row(_unit(out, k)) for k in range(n)))]
-    found = []
+    result = []
     for first in range(0, n, chunk_size or n):
         seeds = out.new_zeros((min(chunk_size or n, n - first), n))
         seeds.diagonal(first).fill_(1)
-        found.append(vmap(row, randomness="same")(seeds.reshape(-1, *out.shape)))
-    return list(found[0]) if len(found) == 1 else [cat(list(column)) for column in zip(*found)]
+        result.append(vmap(row, randomness="same")(seeds.reshape(-1, *out.shape)))
+    return list(result[0]) if len(result) == 1 else [cat(list(column)) for column in zip(*result)]
 
 
 def jacrev(
@@ -413,8 +413,8 @@ def jacrev(
         for i, out in enumerate(call.outputs):
             rows = zip(_rows(call, i, chunk_size), call.inputs)
             blocks.append(_like(inputs, [r.reshape((*out.shape, *x.shape)) for r, x in rows]))
-        found = _like(call.result, blocks)
-        return (found, call.released(call.aux)) if has_aux else found
+        result = _like(call.result, blocks)
+        return (result, call.released(call.aux)) if has_aux else result
 
     return differentiated
 
@@ -469,8 +469,8 @@ def jacfwd(
                 for c, x in zip(columns, xs)
             ]
             blocks.append(_like(inputs, block))
-        found = _like(seen[0], blocks)
-        return (found, _aux_of(along, xs, seen)) if has_aux else found
+        result = _like(seen[0], blocks)
+        return (result, _aux_of(along, xs, seen)) if has_aux else result
 
     return differentiated
 

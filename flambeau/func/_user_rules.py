@@ -38,25 +38,25 @@ def inner(level: Level, x: Any) -> Any:
     """The elements of tensors of a level, in lists, too."""
     if isinstance(x, (tuple, list)):
         return type(x)(inner(level, y) for y in x)
-    found = level.inside(x)
-    return x if found is None else found
+    result = level.inside(x)
+    return x if result is None else result
 
 
-def _rewrapped(level: Level, found: Any, dims: Any, name: str) -> Any:
-    if isinstance(found, (tuple, list)):
+def _rewrapped(level: Level, result: Any, dims: Any, name: str) -> Any:
+    if isinstance(result, (tuple, list)):
         if not isinstance(dims, (tuple, list)):
-            dims = [dims] * len(found)
-        if len(dims) != len(found):
+            dims = [dims] * len(result)
+        if len(dims) != len(result):
             raise RuntimeError(
-                f"The vmap staticmethod of {name} returned {len(found)} outputs and {len(dims)} out_dims; they must match"
+                f"The vmap staticmethod of {name} returned {len(result)} outputs and {len(dims)} out_dims; they must match"
             )
-        parts = [_rewrapped(level, f, d, name) for f, d in zip(found, dims)]
-        return type(found)(*parts) if hasattr(found, "_fields") else type(found)(parts)
-    if not isinstance(found, TensorBase) or dims is None:
-        return found
-    if found.shape[dims] != level.size:
+        parts = [_rewrapped(level, f, d, name) for f, d in zip(result, dims)]
+        return type(result)(*parts) if hasattr(result, "_fields") else type(result)(parts)
+    if not isinstance(result, TensorBase) or dims is None:
+        return result
+    if result.shape[dims] != level.size:
         raise RuntimeError(
-            f"The vmap staticmethod of {name} returned a tensor of shape {list(found.shape)} with out_dim {dims}, whose size is not "
+            f"The vmap staticmethod of {name} returned a tensor of shape {list(result.shape)} with out_dim {dims}, whose size is not "
             f"that of the batch, {level.size}"
         )
-    return level.tensor(found if dims == 0 else found.movedim(dims, 0))
+    return level.tensor(result if dims == 0 else result.movedim(dims, 0))

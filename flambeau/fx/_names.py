@@ -31,8 +31,8 @@ def reached(dotted: str) -> Any:
 
 def is_reached(dotted: str, value: Any) -> bool:
     """Whether a dotted name leads to a function or class, or to a form of an operation."""
-    found = reached(dotted)
-    return found is value or (isinstance(found, Op) and behind(found) is value)
+    result = reached(dotted)
+    return result is value or (isinstance(result, Op) and behind(result) is value)
 
 
 def is_ours(func: Any) -> bool:

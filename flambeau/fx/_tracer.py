@@ -59,15 +59,15 @@ class PHWithMeta(PHBase):
 
 def find_proxy(*values: Any) -> Proxy | None:
     """A proxy among arguments, None where there is none."""
-    found: list[Proxy] = []
+    result: list[Proxy] = []
 
     def look(x: Any) -> Any:
         if isinstance(x, Proxy):
-            found.append(x)
+            result.append(x)
         return x
 
     map_aggregate(values, look)
-    return found[0] if found else None
+    return result[0] if result else None
 
 
 def whole(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -21,9 +21,9 @@ def comments_of() -> Callable[[Node], list[str]]:
         nonlocal last
         if node.op in ("placeholder", "output"):
             return []
-        found = _FRAME.findall(node.stack_trace or "")
-        if found:
-            path, line, function, code = found[-1]
+        result = _FRAME.findall(node.stack_trace or "")
+        if result:
+            path, line, function, code = result[-1]
             told = f"# File: {path}:{line} in {function}, code: {code}"
         else:
             told = "# No stacktrace found for following nodes"

@@ -345,9 +345,9 @@ class Graph:
         made._codegen = copy.deepcopy(self._codegen, memo)
         memo[id(self)] = made
         copies: dict[Node, Node] = {}
-        found = made.graph_copy(self, copies, return_output_node=True)
-        if found is not None:
-            value, old = found
+        result = made.graph_copy(self, copies, return_output_node=True)
+        if result is not None:
+            value, old = result
             output = made.output(value, old.type)
             output.meta = copy.copy(old.meta)
         return made

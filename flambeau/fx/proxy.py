@@ -331,11 +331,11 @@ class Proxy:
 
 def _tracer_of(values: Any) -> TracerBase:
     """The tracer of the proxies in arguments; RuntimeError where they are of several."""
-    found: dict[int, TracerBase] = {}
+    result: dict[int, TracerBase] = {}
 
     def look(x: Any) -> None:
         if isinstance(x, Proxy):
-            found[id(x.tracer)] = x.tracer
+            result[id(x.tracer)] = x.tracer
         elif isinstance(x, tuple | list):
             for each in x:
                 look(each)
@@ -346,11 +346,11 @@ def _tracer_of(values: Any) -> TracerBase:
             look((x.start, x.stop, x.step))
 
     look(values)
-    if len(found) != 1:
+    if len(result) != 1:
         raise RuntimeError(
-            f"Found multiple different tracers {list(found.values())} while trying to trace operations on Proxies"
+            f"Found multiple different tracers {list(result.values())} while trying to trace operations on Proxies"
         )
-    return next(iter(found.values()))
+    return next(iter(result.values()))
 
 
 def _current(frame: FrameType) -> tuple[list[dis.Instruction], int]:

@@ -166,26 +166,26 @@ class _Assembly:
 
     def _drops(self) -> dict[int, list[int]]:
         """The roots whose tensors nobody reads any more after a step: so their memory is free."""
-        found: dict[int, list[int]] = {}
+        result: dict[int, list[int]] = {}
         for r in self.by_calls - self.returned:
-            found.setdefault(self.last[r], []).append(self.number[r])
+            result.setdefault(self.last[r], []).append(self.number[r])
         for v in self.donated:
-            found.setdefault(self._end(v), []).extend(self.number[r] for r in (v, *self._hosted(v)))
+            result.setdefault(self._end(v), []).extend(self.number[r] for r in (v, *self._hosted(v)))
         read = {v.root for step, values in self.steps if isinstance(step, Call) for v in values}
         for r, spot in self.spots.items():
             if spot.own and r in read:  # a call was given a tensor over it
-                found.setdefault(self.last[r], []).append(self.number[r])
-        return found
+                result.setdefault(self.last[r], []).append(self.number[r])
+        return result
 
     def _written(self) -> list[int]:
         """Inputs and constants that launches write to, as roots."""
         hosts = {spot.home for spot in self.spots.values()}
-        found = {v.root for v in self.donated if v in hosts}
+        result = {v.root for v in self.donated if v in hosts}
         for step, values in self.steps:
             if not isinstance(step, Call):
                 results = values[: step.outputs if isinstance(step, LoopPlan) else 1]
-                found.update(v.root for v in results if v.root.call is None)
-        return sorted(map(self.number.__getitem__, found))
+                result.update(v.root for v in results if v.root.call is None)
+        return sorted(map(self.number.__getitem__, result))
 
 
 def _launch(step: Any, values: list[Value], number: dict[Value, int]) -> PreparedStep | CallStep:
@@ -212,13 +212,13 @@ class _References(dict[Value, Reference]):
 
     def __missing__(self, value: Value) -> Reference:
         if isinstance(value, Number):
-            found = Reference(self.number[value.root], value.place, 0, True, True)
+            result = Reference(self.number[value.root], value.place, 0, True, True)
         elif value in self.number:  # a root, or an input
-            found = Reference(self.number[value], value.place, 0, True)
+            result = Reference(self.number[value], value.place, 0, True)
         else:
-            found = Reference(self.number[value.root], value.place, value.offset, False)
-        self[value] = found
-        return found
+            result = Reference(self.number[value.root], value.place, value.offset, False)
+        self[value] = result
+        return result
 
     __call__ = dict.__getitem__
 

@@ -178,10 +178,10 @@ class Backend:
                 raise Unplanned(
                     "it leaves a tensor in an object that was there before, and a result is computed of that"
                 )
-        found = region_of(capture.recording, inputs, made, capture.numbers, self.own)
-        if isinstance(found, Refusal):
-            raise Unplanned(str(found))
-        return found
+        result = region_of(capture.recording, inputs, made, capture.numbers, self.own)
+        if isinstance(result, Refusal):
+            raise Unplanned(str(result))
+        return result
 
     def _foreign(self, capture: Capture, made: list[TensorBase]) -> Launch:
         """What a backend that is a function makes of the graph."""
@@ -207,10 +207,10 @@ class Backend:
         """As a global name where the compiled function is what stands under its name, else as what it was made of."""
         function = compiled.function
         module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", "")
-        found: Any = sys.modules.get(module) if module else None
+        result: Any = sys.modules.get(module) if module else None
         for part in name.split("."):
-            found = getattr(found, part, None)
-        return name if found is compiled else (self.remake, (function,))
+            result = getattr(result, part, None)
+        return name if result is compiled else (self.remake, (function,))
 
 
 def _is_library(function: Any) -> bool:

@@ -267,15 +267,15 @@ class _Captures(Policy):
     def is_native_object(self, value: Any) -> bool:
         return isinstance(value, NATIVE_OBJECTS)
 
-    def is_variable(self, found: Any) -> bool:
-        return found is GRADIENT
+    def is_variable(self, result: Any) -> bool:
+        return result is GRADIENT
 
     def may_write(self, value: Any, name: str) -> bool:
         return name == "requires_grad" and self.is_made(value)
 
     def members(self, value: Any) -> tuple[str, ...]:
-        found = isinstance(value, Module) and type(value).__getattr__ is Module.__getattr__
-        return ("_parameters", "_buffers", "_modules") if found else ()
+        result = isinstance(value, Module) and type(value).__getattr__ is Module.__getattr__
+        return ("_parameters", "_buffers", "_modules") if result else ()
 
     def call_with_numbers(
         self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], numbers: list[float]
@@ -445,9 +445,9 @@ def _has_place(result: Any) -> bool:
 
 def _places(call: Any) -> list[Place]:
     """The tensors among a call's arguments."""
-    found: list[Place] = []
-    mapped((call.args, call.kwargs), Place, found.append)
-    return found
+    result: list[Place] = []
+    mapped((call.args, call.kwargs), Place, result.append)
+    return result
 
 
 def _shaped_by_values(entry: Any, call: Any) -> bool:

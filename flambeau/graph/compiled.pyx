@@ -109,26 +109,26 @@ cdef class Build:
             return known[self.again]
         cdef list items = [(<Build>item).of(inputs, values, made, known) for item in self.items]
         if self.kind == TUPLE:
-            found = tuple(items) if self.value is tuple else tuple.__new__(self.value, items)
+            result = tuple(items) if self.value is tuple else tuple.__new__(self.value, items)
         elif self.kind == LIST:
-            found = items
+            result = items
             if self.value is not list:
-                found = list.__new__(self.value)
-                list.extend(found, items)
+                result = list.__new__(self.value)
+                list.extend(result, items)
         elif self.kind == DICT:
             basic = OrderedDict if issubclass(self.value, OrderedDict) else dict
-            found = basic.__new__(self.value)
+            result = basic.__new__(self.value)
             for k in range(0, len(items), 2):
-                basic.__setitem__(found, items[k], items[k + 1])
+                basic.__setitem__(result, items[k], items[k + 1])
         elif self.kind == SET:
-            found = self.value(items)
+            result = self.value(items)
         else:
-            found = object.__new__(self.value)
+            result = object.__new__(self.value)
         if self.state is not None:
-            found.__dict__.update({name: (<Build>item).of(inputs, values, made, known) for name, item in self.state.items()})
+            result.__dict__.update({name: (<Build>item).of(inputs, values, made, known) for name, item in self.state.items()})
         if self.again >= 0:
-            known[self.again] = found
-        return found
+            known[self.again] = result
+        return result
 
 
 @cython.final
@@ -219,11 +219,11 @@ cdef class Entry:
         return self.build.of(found, values, <tuple>made, {} if self.build.items else None)
 
 
-    cdef bint finds(self, PyObject** found, PyObject** values, tuple made) except -1:
+    cdef bint finds(self, PyObject** result, PyObject** values, tuple made) except -1:
         """Whether the tensors that the captured call has looked at are as it found them."""
         cdef Build build
         for build, value, _ in self.looks:
-            if bool(build.of(found, values, made, {})) is not value:
+            if bool(build.of(result, values, made, {})) is not value:
                 self.misses += 1
                 return False
         return True
@@ -246,12 +246,12 @@ cdef class Entry:
 ctypedef PyObject* (*raw_launched_t)(Entry entry, PyObject** found, int n) noexcept
 
 
-cdef object launched(Entry entry, PyObject** found, int n):
+cdef object launched(Entry entry, PyObject** result, int n):
     """The tensors that the launch makes."""
     if entry.runner is not None:
-        return entry.runner.run(found)
+        return entry.runner.run(result)
     set_casting(0)    # the operands of what was recorded are cast already
-    return PyObject_Vectorcall(entry.launch, found, n, NULL)
+    return PyObject_Vectorcall(entry.launch, result, n, NULL)
 
 
 cdef int raised() except -1:

@@ -39,13 +39,13 @@ def decomposed(
     examples = [empty_strided(v.shape, v.place.stride, dtype=v.dtype, device="cpu") for v in given]
     of = dict(zip(given, examples, strict=True))
     with no_grad(), Recording() as recording:
-        found = operation.function(
+        result = operation.function(
             *mapped(args, type(given[0]), of.__getitem__), **mapped(kwargs, type(given[0]), of.__getitem__)
         )
     wanted: list[Any] = []
     made: list[Any] = []
     mapped(places, Place, wanted.append)
-    mapped(found, TensorBase, lambda t: made.append(place(t)))
+    mapped(result, TensorBase, lambda t: made.append(place(t)))
     moves = {
         place(t).storage: (v.place.storage, v.place.offset) for t, v in zip(examples, given, strict=True)
     }
@@ -59,7 +59,7 @@ def decomposed(
 
     if [moved(at) for at in made] != wanted:
         return None
-    graph = graph_of(recording, examples, found)
+    graph = graph_of(recording, examples, result)
     for node in graph.graph.nodes:
         if "places" in node.meta:
             node.meta["places"] = mapped(node.meta["places"], Place, moved)

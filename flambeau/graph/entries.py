@@ -104,13 +104,13 @@ class _Result:
         """Gradients that the call clears first, and whose tensors no plan reads: which of the writes, and which input, -1 for none."""
         unused = getattr(launch, "unused", ())
         inputs = {source: k for k, (source, _) in enumerate(self.capture.inputs)}
-        found = []
+        result = []
         for number, (where, _) in enumerate(self.capture.writes):
             k = inputs.get(where, -1)
             if isinstance(where, Attribute) and where.name == "grad" and where in self.capture.cleared:
                 if k < 0 or (k in unused and k not in self.viewed and where not in self.found):
-                    found.append((number, k))
-        return tuple(found)
+                    result.append((number, k))
+        return tuple(result)
 
     def build(self, x: Any) -> Build:
         if isinstance(x, Source):

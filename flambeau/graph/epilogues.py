@@ -63,9 +63,9 @@ def with_epilogues(program: Program, groups: list[Group]) -> list[Group]:
         if (
             group.loop is not None and group.loop.dims is None and not any(c.written for c in group.calls)
         ):  # tiles write to new memory alone: others of the product may still read the old
-            found = _product_before(program, group, home, readers, returned)
-            if found is not None:
-                _join(groups, home[found], group, ProductGroup(found, group), readers)
+            result = _product_before(program, group, home, readers, returned)
+            if result is not None:
+                _join(groups, home[result], group, ProductGroup(result, group), readers)
     return in_order(groups)
 
 
@@ -130,10 +130,10 @@ def _join(
         if product in g.before or rest in g.before:
             g.before = g.before - {product, rest} | {joined}
     wait(groups, joined, set(joined.before))
-    for found in readers.values():
-        if product in found or rest in found:
-            found -= {product, rest}
-            found.add(joined)
+    for result in readers.values():
+        if product in result or rest in result:
+            result -= {product, rest}
+            result.add(joined)
 
 
 def product_with(group: ProductGroup, wanted: set[Value]) -> Product | Convolution | None:

@@ -102,18 +102,18 @@ def explain(f: Callable[..., Any], *extra_args: Any, **extra_kwargs: Any) -> Any
 
     def explained(*args: Any, **kwargs: Any) -> ExplainOutput:
         begun = time.perf_counter()
-        found = capture(getattr(f, "_orig_mod", f), args, kwargs)
+        result = capture(getattr(f, "_orig_mod", f), args, kwargs)
         reasons, graphs = [], []
-        why = found.unless_guessed()
+        why = result.unless_guessed()
         if why is not None:
             line = linecache.getline(why.filename, why.line).strip()
             frames = [traceback.FrameSummary(why.filename, why.line, "", line=line)] if why.line else []
             reasons.append(GraphCompileReason(why.why, frames))
         else:
             made: list[TensorBase] = []
-            mapped(found.result, TensorBase, made.append)
+            mapped(result.result, TensorBase, made.append)
             try:
-                graphs.append(graph_of_capture(found, made))
+                graphs.append(graph_of_capture(result, made))
             except Unplanned as error:
                 reasons.append(GraphCompileReason(str(error), []))
         ops = [[n.target for n in g.graph.nodes if n.op == "call_function"] for g in graphs]
@@ -125,7 +125,7 @@ def explain(f: Callable[..., Any], *extra_args: Any, **extra_kwargs: Any) -> Any
             reasons,
             sum(map(len, ops)),
             ops,
-            found.guards,
+            result.guards,
             f"capture {seconds:.4f} s",
         )
 

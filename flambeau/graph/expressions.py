@@ -200,11 +200,11 @@ def arguments(call: Call) -> Mapping[str, Any]:
 
 def broadcast(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
     rank = max((len(s) for s in shapes), default=0)
-    found = [1] * rank
+    result = [1] * rank
     for s in shapes:
         for d, n in enumerate(s, rank - len(s)):
-            found[d] = n if found[d] == 1 else found[d]
-    return tuple(found)
+            result[d] = n if result[d] == 1 else result[d]
+    return tuple(result)
 
 
 def row_dims(rank: int, dim: Any) -> frozenset[int]:

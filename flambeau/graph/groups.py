@@ -104,28 +104,28 @@ def _joined(
     needed: set[Group],
 ) -> Group | None:
     """The group that a call becomes part of, with all others that it joins merged into that."""
-    found: Group | None = None
+    result: Group | None = None
     for group in sorted(needed, key=groups.index):
         if group.loop is None or group.alone or group not in needed or not group.fits(loop):
             continue
         if not _may_meet(group.calls, [call]):
             continue
-        of_group = [v for v in call.values() if v.call is not None and home[v.call] in (group, found)]
+        of_group = [v for v in call.values() if v.call is not None and home[v.call] in (group, result)]
         fits = all(group.reads(v, loop) for v in of_group if home[v.call] is group)  # type: ignore[index]
         if not fits or not all(program.is_current(v, call) for v in of_group):
             continue
-        if any(group in other.before for other in needed if other is not found):
+        if any(group in other.before for other in needed if other is not result):
             continue
-        if not _one_place([*group.calls, *(found.calls if found is not None else ()), call]):
+        if not _one_place([*group.calls, *(result.calls if result is not None else ()), call]):
             continue
-        if found is None:
-            found = group
-        elif _can_merge(found, group, groups):
-            _merge(found, group, groups, home)
-            needed = {found if g is group else g for g in needed}
-    if found is not None and any(found in other.before for other in needed):
+        if result is None:
+            result = group
+        elif _can_merge(result, group, groups):
+            _merge(result, group, groups, home)
+            needed = {result if g is group else g for g in needed}
+    if result is not None and any(result in other.before for other in needed):
         return None
-    return found
+    return result
 
 
 def _can_merge(a: Group, b: Group, groups: Iterable[Group]) -> bool:
@@ -218,13 +218,13 @@ def wait(groups: Iterable[Group], group: Group, needed: set[Group]) -> None:
 def in_order(groups: list[Group]) -> list[Group]:
     """The groups, each after those that it waits for; otherwise in the order of the program."""
     done: set[Group] = set()
-    found: list[Group] = []
+    result: list[Group] = []
     left = sorted(groups, key=lambda g: g.calls[0].number)
     while left:
         ready = next((g for g in left if g.before <= done), None)
         if ready is None:
             raise RuntimeError(f"groups wait for each other: {left}")
-        found.append(ready)
+        result.append(ready)
         done.add(ready)
         left.remove(ready)
-    return found
+    return result

@@ -385,7 +385,7 @@ cdef class Guards:
         return 0
 
     # --- checking ------------------------------
-    cdef int run(self, PyObject** args, Py_ssize_t nargs, PyObject* names, PyObject** values, PyObject** found) noexcept:
+    cdef int run(self, PyObject** args, Py_ssize_t nargs, PyObject* names, PyObject** values, PyObject** result) noexcept:
         """-1 where all hold, with the tensors in `found`; else the number of the first step that fails.
 
         `values` has room for the slots, whose attributes `release` gives back.
@@ -540,10 +540,10 @@ cdef class Guards:
                 if t.storage.met == checks:
                     return self.step_of_tensor(n)
                 t.storage.met = checks
-            elif (t.storage is not (<TensorBase>found[check.shares]).storage
-                  or t.offset - (<TensorBase>found[check.shares]).offset != check.offset):
+            elif (t.storage is not (<TensorBase>result[check.shares]).storage
+                  or t.offset - (<TensorBase>result[check.shares]).offset != check.offset):
                 return self.step_of_tensor(n)
-            found[n] = <PyObject*>t
+            result[n] = <PyObject*>t
         return -1
 
     cdef int step_of_tensor(self, int number) noexcept:
@@ -561,18 +561,18 @@ cdef class Guards:
 
     cdef object checked(self, tuple args, dict kwargs, bint explained):
         cdef PyObject** values = <PyObject**>alloca((self.slots + 1) * sizeof(PyObject*))
-        cdef PyObject** found = <PyObject**>alloca((self.tensor_count + 1) * sizeof(PyObject*))
+        cdef PyObject** result = <PyObject**>alloca((self.tensor_count + 1) * sizeof(PyObject*))
         cdef list given = [*args, *kwargs.values()]
         cdef tuple names = tuple(kwargs)
         cdef PyObject** pointers = <PyObject**>alloca((len(given) + 1) * sizeof(PyObject*))
         cdef int k, failed
         for k in range(len(given)):
             pointers[k] = PyList_GET_ITEM(<PyObject*>given, k)
-        failed = self.run(pointers, len(args), <PyObject*>names if names else NULL, values, found)
+        failed = self.run(pointers, len(args), <PyObject*>names if names else NULL, values, result)
         try:
             if explained:
                 return None if failed < 0 else (self.origins[failed], self.words(failed, values, len(args), names))
-            return [<object>found[k] for k in range(self.tensor_count)] if failed < 0 else None
+            return [<object>result[k] for k in range(self.tensor_count)] if failed < 0 else None
         finally:
             self.release(values)
 

@@ -154,14 +154,14 @@ def _is_operand(number: float, calls: list[Any]) -> bool:
     from .trace import mapped
 
     for call in calls:
-        found: list[Any] = []
-        mapped((call.args, call.kwargs), (Place, float), found.append)
-        if not any(x is number for x in found):
+        result: list[Any] = []
+        mapped((call.args, call.kwargs), (Place, float), result.append)
+        if not any(x is number for x in result):
             continue
         direct = any(x is number for x in (*call.args, *call.kwargs.values()))
         wide = all(
             p.dtype.is_floating_point or p.dtype in (by_name["bool"], by_name["int64"])
-            for p in found
+            for p in result
             if isinstance(p, Place)
         )
         if not (direct and wide and isinstance(call.operation, (PointwiseOp, InPlaceOp))):
@@ -216,10 +216,10 @@ def _each(segment: Any) -> list[TensorBase]:
     calls = segment.calls()
     for call in calls:
         args, kwargs = mapped((call.args, call.kwargs), Place, tensor)
-        found: list[TensorBase] = []
-        mapped(call.operation(*args, **kwargs), TensorBase, found.append)
+        result: list[TensorBase] = []
+        mapped(call.operation(*args, **kwargs), TensorBase, result.append)
         places: list[Place] = []
         mapped(call.result, Place, places.append)
-        for p, t in zip(places, found, strict=True):
+        for p, t in zip(places, result, strict=True):
             enter(p, t)
     return [first[k][1] for k in segment.live]

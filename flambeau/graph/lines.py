@@ -54,9 +54,9 @@ class Lines:
 
     def of_calls(self) -> list[tuple[str, int]]:
         """File and line of each call."""
-        found: list[tuple[str, int]] = []
+        result: list[tuple[str, int]] = []
         notes, at = iter([*self.notes, (len(self.recording), ("", 0))]), ("", 0)
         for begin, line in notes:
-            found += [at] * (begin - len(found))
+            result += [at] * (begin - len(result))
             at = line
-        return found
+        return result

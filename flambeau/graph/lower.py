@@ -100,19 +100,19 @@ class _Plan:
         while True:
             groups = groups_of(self.program, True, apart)
             self.wanted = self._read_from_memory(groups)
-            found = set[Call]()
+            result = set[Call]()
             for group in groups:
                 if group.loop is not None and group.loop.dims is not None and len(group.calls) > 1:
                     try:
                         self._kernel(group)
                     except OutOfOrder as error:
-                        found.update(error.calls)
+                        result.update(error.calls)
                     except (Unfused, NotImplementedError):  # each call by itself
                         continue
             self.steps.clear()
-            if not found:
+            if not result:
                 return groups
-            apart |= found
+            apart |= result
 
     def _read_from_memory(self, groups: list[Group]) -> set[Value]:
         """Roots that others than the group that makes them read or write, or that the program is given or returns."""
@@ -177,8 +177,8 @@ class _Plan:
             order = None if self.orders is None else self.orders.settle(group.calls, strides, loop)
             kernels: list[Any] = []
 
-            def settle(rows: LoopPlan, found: tuple[Any, ...]) -> list[Any]:
-                kernels[:] = found if order is None else order(rows, found)
+            def settle(rows: LoopPlan, result: tuple[Any, ...]) -> list[Any]:
+                kernels[:] = result if order is None else order(rows, result)
                 return kernels
 
             made = row_plan(fused.kernel, loop.shape, sorted(d + rank for d in dims), geometry, settle=settle)
@@ -216,8 +216,8 @@ class _Plan:
             group = Group(loop_of(again))
             group.calls.append(again)
             self._enter(group)
-        found = made[root]
-        return found if value.place == root.place else Value(value.number, value.place, found.call, found)
+        result = made[root]
+        return result if value.place == root.place else Value(value.number, value.place, result.call, result)
 
 
 def _is_pure(call: Call) -> bool:

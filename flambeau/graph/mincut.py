@@ -40,13 +40,13 @@ class Network(Generic[V]):
     def _levels(self, front: Iterable[V]) -> dict[V, int]:
         """How far everything is from the source."""
         front = list(front)
-        found = dict.fromkeys(front, 0)
+        result = dict.fromkeys(front, 0)
         for a in front:
             for b, room in self.left.get(a, {}).items():
-                if room and b not in found:
-                    found[b] = found[a] + 1
+                if room and b not in result:
+                    result[b] = result[a] + 1
                     front.append(b)
-        return found
+        return result
 
     def _fill(self, source: V, sink: V, levels: dict[V, int]) -> None:
         """Send what fits along shortest paths."""

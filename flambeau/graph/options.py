@@ -104,7 +104,7 @@ def options_of(given: Mapping[str, Any] | None) -> Options:
         **dict.fromkeys(Options._fields, bool),
         **{name: kind for name, (kind, _) in ACCEPTED.items()},
     }
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     for key, value in given.items():
         name = str(key).replace("-", "_")
         if name not in kinds:
@@ -116,12 +116,12 @@ def options_of(given: Mapping[str, Any] | None) -> Options:
                 f"Unexpected type of attr {key}, got {type(value).__name__} should be {kinds[name].__name__}"
             )
         if name in Options._fields:
-            found[name] = value
+            result[name] = value
         elif name == "trace.enabled" and value:
             from .logs import DEBUG, switch_on  # not at the start of programs, which need no logs
 
             switch_on(DEBUG)
-    options = Options(**found)
+    options = Options(**result)
     if options.eager_numerics and options.use_fast_math:
         raise RuntimeError(
             "compile(): eager_numerics keeps the bits that use_fast_math changes: give one of them"

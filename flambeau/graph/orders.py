@@ -91,10 +91,10 @@ class Orders:
             wrong = [c for c, o in orders.items() if o is None or (o.along, o.sizes, o.block) != loops]
             if wrong:
                 raise OutOfOrder(wrong)
-            found = [o for o in orders.values() if o is not None]
-            if len(found) > 1 and (any(o.mixed for o in found) or any(map(_mixed, kernels))):
+            result = [o for o in orders.values() if o is not None]
+            if len(result) > 1 and (any(o.mixed for o in result) or any(map(_mixed, kernels))):
                 raise OutOfOrder(rows[1:])
-            lanes = max(dict.fromkeys(o.lanes for o in found), key=[o.lanes for o in found].count)
+            lanes = max(dict.fromkeys(o.lanes for o in result), key=[o.lanes for o in result].count)
             wrong = [c for c, o in orders.items() if o is not None and o.lanes != lanes]
             if wrong:
                 raise OutOfOrder(wrong)

@@ -204,12 +204,12 @@ class Joint:
 
     def _reads(self) -> list[Node]:
         """The nodes of forward that backward reads."""
-        found: dict[Node, None] = {}
+        result: dict[Node, None] = {}
         for n in self.nodes[:-1]:
             if n in self.behind:
-                found.update((m, None) for m in n.all_input_nodes if m not in self.behind)
-        found.update((n, None) for n in self.grads if n is not None and n not in self.behind)
-        return list(found)
+                result.update((m, None) for m in n.all_input_nodes if m not in self.behind)
+        result.update((n, None) for n in self.grads if n is not None and n not in self.behind)
+        return list(result)
 
     # --- saved, or computed again ---
     def _vertex(self, n: Node) -> Node:
@@ -248,7 +248,7 @@ class Joint:
         """The nodes that are saved, and those that are computed again."""
         total = sum(map(_flops, self.nodes))
         return within_budget(
-            total, lambda rate: self._cut(recompute, rate), lambda found: sum(map(_flops, found[1]))
+            total, lambda rate: self._cut(recompute, rate), lambda result: sum(map(_flops, result[1]))
         )
 
     def _cut(self, recompute: bool, rate: int) -> tuple[list[Node], set[Node]]:
@@ -373,11 +373,11 @@ class Joint:
 
         def undefined(missing: tuple[int, ...]) -> tuple[Runner, tuple[int, ...]] | None:
             """The plan of a backward pass in which these results have no gradient, and which of its results are whose."""
-            found = without(backward, len(self.cotangents), missing)
-            if found is None:
+            result = without(backward, len(self.cotangents), missing)
+            if result is None:
                 return None
-            return plan(Program(found[0], 0), options=options), tuple(
-                -1 if k < 0 else found[1][k] for k in gradients
+            return plan(Program(result[0], 0), options=options), tuple(
+                -1 if k < 0 else result[1][k] for k in gradients
             )
 
         return Region(
@@ -418,9 +418,9 @@ class Joint:
 
 
 def _places(n: Node) -> list[Place]:
-    found: list[Place] = []
-    mapped(n.meta.get("places"), Place, found.append)
-    return found
+    result: list[Place] = []
+    mapped(n.meta.get("places"), Place, result.append)
+    return result
 
 
 def _storages(n: Node) -> set[int]:

@@ -39,10 +39,10 @@ def product_of(call: Call) -> Product | None:
     >>> product_of(Program(graph).calls[0]).values
     (%2: float32[2, 4], %0: float32[2, 3], %1: float32[3, 4])
     """
-    found = operands_of(call)
-    if found is None:
+    result = operands_of(call)
+    if result is None:
         return None
-    left, right, addend, alpha, beta = found
+    left, right, addend, alpha, beta = result
     operands = (left, right) if addend is None else (left, right, addend)
     try:
         plan = ProductPlan(*map(example, operands), numbers=(alpha,) if addend is None else (alpha, beta))

@@ -152,18 +152,18 @@ class Call:
     def values(self) -> tuple[Value, ...]:
         """The values that it reads: those among its arguments, or what these are computed from."""
         if self._values is None:
-            found: list[Value] = []
+            result: list[Value] = []
             mapped(
-                (self.args, self.kwargs), Value, lambda v: found.extend((v,) if v.reads is None else v.reads)
+                (self.args, self.kwargs), Value, lambda v: result.extend((v,) if v.reads is None else v.reads)
             )
-            self._values = tuple(found)
+            self._values = tuple(result)
         return self._values
 
     def arguments(self) -> list[Value]:
         """The values among its arguments, however they are computed."""
-        found: list[Value] = []
-        mapped((self.args, self.kwargs), Value, found.append)
-        return found
+        result: list[Value] = []
+        mapped((self.args, self.kwargs), Value, result.append)
+        return result
 
     def set_arguments(self, args: tuple, kwargs: dict[str, Any]) -> None:
         """Give it others; the program is then to be ordered again."""
@@ -213,9 +213,9 @@ class Program:
 
     def results(self) -> list[Value]:
         """The values that it returns, in the order of their structure."""
-        found: list[Value] = []
-        mapped(self.outputs, Value, found.append)
-        return found
+        result: list[Value] = []
+        mapped(self.outputs, Value, result.append)
+        return result
 
     def drop_dead(self, pure: Callable[[Call], bool]) -> None:
         """Leave out calls whose results nobody reads, of those that have no other effect, as `pure` says."""
@@ -329,17 +329,17 @@ class Program:
 
     def _inline(self, graph: GraphModule, given: Sequence[Value]) -> Any:
         """The calls of a leaf, and its results."""
-        arguments, found = iter(given), None
+        arguments, result = iter(given), None
         self._inlines += 1
         for node in graph.graph.nodes:
             if node.op == "placeholder":
                 self._made[node] = next(arguments)
             elif node.op == "output":
-                found = mapped(node.args[0], Node, self._made.__getitem__)
+                result = mapped(node.args[0], Node, self._made.__getitem__)
             else:
                 self._lower(graph, node)
         self._inlines -= 1
-        return found
+        return result
 
     def _view(self, place: Place, given: Sequence[Value]) -> Value:
         """A view is made when what it is a view of is."""
@@ -389,8 +389,8 @@ def _written(operation: Callable, args: tuple, kwargs: dict[str, Any]) -> frozen
 
 def written_by(operation: Any, args: tuple, kwargs: dict[str, Any], kind: type) -> list:
     """What a call writes to, of that class: its first argument, where it is in place, and results that it was given."""
-    found: list = []
+    result: list = []
     if getattr(operation, "writes", False):
-        mapped(args[0] if args else next(iter(kwargs.values())), kind, found.append)
-    mapped(kwargs.get("out"), kind, found.append)
-    return found
+        mapped(args[0] if args else next(iter(kwargs.values())), kind, result.append)
+    mapped(kwargs.get("out"), kind, result.append)
+    return result

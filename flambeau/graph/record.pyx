@@ -105,7 +105,7 @@ cdef class Recording:
     def calls(self, int64_t since=0) -> list:
         """What was recorded, as `Call`s; `since`: what was `end` then."""
         cdef int64_t at = since, positional, named, k
-        cdef list found = []
+        cdef list result = []
         while at < self.used:
             op, names = self.objects[self.words[at]], None
             positional, named = self.words[at + 1], self.words[at + 2]
@@ -117,8 +117,8 @@ cdef class Recording:
                 args.append(self.read(&at))
             for k in range(named):
                 kwargs[names[k]] = self.read(&at)
-            found.append(Call(op, tuple(args), kwargs, self.read(&at)))
-        return found
+            result.append(Call(op, tuple(args), kwargs, self.read(&at)))
+        return result
 
     cdef object call(self, PyObject* op, PyObject** args, size_t flagged, PyObject* names):
         """Run a leaf, and write it down."""
@@ -244,12 +244,12 @@ cdef class Recording:
             return self.objects[w[1]]
         if w[0] == DICT:
             at[0] += 2
-            found = {}
+            result = {}
             for k in range(w[1]):
                 key = self.objects[self.words[at[0]]]
                 at[0] += 1
-                found[key] = self.read(at)
-            return found
+                result[key] = self.read(at)
+            return result
         at[0] += 3
         items = [self.read(at) for k in range(w[2])]
         if w[0] == LIST:
@@ -319,22 +319,22 @@ cdef bint begin_call(Recording recording, PyObject* op, PyObject** args, size_t 
     return (<raw_write_call_t>write_call)(recording, op, args, flagged, names) == 0
 
 
-cdef PyObject* end_call(Recording recording, PyObject* found) noexcept:
+cdef PyObject* end_call(Recording recording, PyObject* result) noexcept:
     """Write the result of the leaf that has begun; one that raised (NULL) leaves nothing in the recording, and its error pending."""
     cdef PyObject* copy = recording.copy[0]
-    cdef bint written = found != NULL
+    cdef bint written = result != NULL
     recording.copies[0] = recording.kept
     recording.slot[0] = <PyObject*>recording
     if copy != NULL:
         written = written and (<raw_write_copy_t>write_copy)(recording, recording.begun, recording.copy[1], copy) == 0
         Py_XDECREF(copy)
-    if not written or (<raw_write_result_t>write_result)(recording, found) != 0:
-        Py_XDECREF(found)
+    if not written or (<raw_write_result_t>write_result)(recording, result) != 0:
+        Py_XDECREF(result)
         recording.undo(recording.begun, recording.begun_objects)
         recording.count = recording.begun_count
         return NULL
     recording.count += 1
-    return found
+    return result
 
 
 cdef int raised() except -1:
@@ -351,8 +351,8 @@ cdef bint begin_leaf(PyObject* recorder, PyObject* op, PyObject** args, size_t n
     return begin_call(<Recording>recorder, op, args, nargs, NULL)
 
 
-cdef PyObject* end_leaf(PyObject* recorder, PyObject* found) noexcept:
-    return end_call(<Recording>recorder, found)
+cdef PyObject* end_leaf(PyObject* recorder, PyObject* result) noexcept:
+    return end_call(<Recording>recorder, result)
 
 
 cdef bint rests(PyObject* recorder) except -1:

@@ -109,17 +109,17 @@ cdef class RegionNode(Node):
                 donates = Py_REFCNT(<PyObject*>t) == 3 and Py_REFCNT(<PyObject*>t.storage) == 1
         t = None
         if partial is not None:
-            found = (<Runner>partial[0]).call(PySequence_Fast_ITEMS(given), len(given))
-            return [None if k < 0 else (<tuple>found)[k] for k in <tuple>partial[1]]
+            result = (<Runner>partial[0]).call(PySequence_Fast_ITEMS(given), len(given))
+            return [None if k < 0 else (<tuple>result)[k] for k in <tuple>partial[1]]
         if donates:
             self.drop()       # whatever happens from here on, the values are gone
             drain()
-            found = region.backward.consume(given)
+            result = region.backward.consume(given)
         else:
             if not isinstance(region.keeping, Runner):
                 region.keeping = region.keeping()
-            found = (<Runner>region.keeping).call(PySequence_Fast_ITEMS(given), len(given))
-        return [None if k < 0 else (<tuple>found)[k] for k in region.gradients]
+            result = (<Runner>region.keeping).call(PySequence_Fast_ITEMS(given), len(given))
+        return [None if k < 0 else (<tuple>result)[k] for k in region.gradients]
 
     cdef void drop(self):
         cdef int k
@@ -190,7 +190,7 @@ cdef class Region:
     cdef tuple run(self, PyObject** tensors):
         return self.finish(<tuple>self.forward.run(tensors), tensors)
 
-    cdef tuple finish(self, tuple found, PyObject** tensors):
+    cdef tuple finish(self, tuple result, PyObject** tensors):
         """The results, with what the plan gave and their history."""
         cdef list results = []
         cdef TensorBase t
@@ -198,7 +198,7 @@ cdef class Region:
         cdef set met
         if self.plain:
             for k in self.results:
-                t = <TensorBase>found[k]
+                t = <TensorBase>result[k]
                 t.base = None
                 results.append(t)
         else:
@@ -207,7 +207,7 @@ cdef class Region:
                 if k < 0:
                     results.append(<object>tensors[-1 - k])
                     continue
-                t = <TensorBase>found[k]
+                t = <TensorBase>result[k]
                 if id(t) in met:                 # results that share memory are tensors of their own
                     t = alias(t, t.rank, t.sizes, t.strides, t.offset)
                 met.add(id(t))
@@ -216,7 +216,7 @@ cdef class Region:
         if grad_enabled() & REVERSE:
             for k in range(self.edges):
                 if wants_grad(<TensorBase>tensors[self.edge[k]]):
-                    self.record(tensors, found, results)
+                    self.record(tensors, result, results)
                     break
         if self.viewing:
             for k in range(<int>len(self.views)):
@@ -225,7 +225,7 @@ cdef class Region:
                     results[k] = results[k].as_strided(sizes, strides, results[k].storage_offset() + offset)
         return tuple(results)
 
-    cdef int record(self, PyObject** tensors, tuple found, list results) except -1:
+    cdef int record(self, PyObject** tensors, tuple result, list results) except -1:
         """The node of this call, which is the history of the results."""
         cdef RegionNode node = RegionNode.__new__(RegionNode)
         cdef TensorBase t
@@ -255,7 +255,7 @@ cdef class Region:
             elif keep.what == RESULT:
                 t = <TensorBase>results[keep.which]
             else:
-                t = <TensorBase>found[keep.which]
+                t = <TensorBase>result[keep.which]
             save_tensor(&node.slot[k], t, keep.output)
             node.slots += 1
         for k in range(node.outputs):
@@ -300,10 +300,10 @@ cdef class Region:
                 passed.connect(0, t)
                 attach(again, passed, 0)
                 given[k] = again
-            found = self.graph(*given)
+            result = self.graph(*given)
             for number, k in enumerate(self.differentiable):
                 if grads[number] is not None:
-                    roots.append(found[k])
+                    roots.append(result[k])
                     arrived.append(grads[number])
             return run_backward(roots, arrived, True, bool(before & REVERSE), [given[k] for k in self.wanted], False)
         finally:
@@ -381,13 +381,13 @@ def obstacle(outputs, inputs):
             fn = t.grad_fn_now()
             front.append(t if fn is None else fn)
     while front:
-        found = front.pop()
-        if id(found) in known:
+        result = front.pop()
+        if id(result) in known:
             continue
-        known.add(id(found))
-        if not isinstance(found, Node):
+        known.add(id(result))
+        if not isinstance(result, Node):
             return "a gradient goes to a tensor that is no input"
-        node = <Node>found
+        node = <Node>result
         if isinstance(node, FunctionNode):
             return f"the derivative of {node.name()} is Python's"
         if node.pre_hooks or node.post_hooks:
@@ -418,16 +418,16 @@ def history(roots, inputs):
         fn = (<TensorBase?>x).grad_fn_now()
         front.append(x if fn is None else fn)
     while front:
-        found = front.pop()
-        if id(found) in known:
+        result = front.pop()
+        if id(result) in known:
             continue
-        known.add(id(found))
-        if not isinstance(found, Node):
-            if (<TensorBase>found).hooks is not None:
+        known.add(id(result))
+        if not isinstance(result, Node):
+            if (<TensorBase>result).hooks is not None:
                 why = "a hook is on a tensor that a backward pass within it leads to"
-            leaves.append(found)
+            leaves.append(result)
             continue
-        node = <Node>found
+        node = <Node>result
         if id(node) in outside:
             why = "a backward pass within it leads to what ran before the call"
         elif isinstance(node, FunctionNode):

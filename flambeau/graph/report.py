@@ -85,18 +85,18 @@ class Report:
 
     def apart(self) -> list[str]:
         """Why steps are apart: of each call why no kernel computes it, of neighbouring kernels why they are two."""
-        found = []
+        result = []
         for step in self.steps:
             if not step.calls:
                 continue
             if step.kind == "call" or step.why:
-                found.append(f"{step!r}: {step.why or why_called(step.calls[0])}")
+                result.append(f"{step!r}: {step.why or why_called(step.calls[0])}")
         for maker, reader, value in self.edges():
             if maker.kind == reader.kind == "kernel" and not maker.why and not reader.why:
-                found.append(
+                result.append(
                     f"{reader!r} and {maker!r}, which makes %{value.root.number}: {why_two(maker, reader)}"
                 )
-        return found
+        return result
 
     def line(self, call: Call) -> str:
         """`file:line` of a call, where it is known."""

@@ -736,14 +736,14 @@ cdef object viewed(Runner runner, object x, Run* r, dict views):
     return x
 
 
-cdef int collect(object x, list found) except -1:
+cdef int collect(object x, list result) except -1:
     """The tensors of a result."""
     if isinstance(x, TensorBase):
-        found.append(x)
+        result.append(x)
     elif isinstance(x, (tuple, list)):
         for y in x:
-            collect(y, found)
+            collect(y, result)
     elif isinstance(x, dict):
         for y in x.values():
-            collect(y, found)
+            collect(y, result)
     return 0

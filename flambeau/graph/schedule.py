@@ -85,16 +85,16 @@ class _Order:
         """Whether a move has lowered what is held where most is."""
         at = self.held.index(self.peak)
         now = (self.peak, self.held.count(self.peak))
-        best, found = now, None
+        best, result = now, None
         for parts in self._moves(at):
             _, held = self._held(parts)
             most = max(held)
             cost = (most, held.count(most))
             if cost < best:
-                best, found = cost, parts
-        if found is None:
+                best, result = cost, parts
+        if result is None:
             return False
-        self.parts = found
+        self.parts = result
         self._measure()
         return True
 
@@ -147,15 +147,15 @@ def _beside(part: Part) -> int:
 
 def _replaced(part: Part, given: Container[Value]) -> list[tuple[Value, Value]]:
     """What may be made in place of what: results of loops, of operands that are as large."""
-    found = []
+    result = []
     for step, values in part.steps:
         if isinstance(step, LoopPlan) and not isinstance(step, RowLoopPlan):
             made = [v for v in values[: step.outputs] if v is v.root and v.call is not None]
             read = [v.root for v in values[step.outputs :] if v.root.call is not None or v.root in given]
-            found += [
+            result += [
                 (m, r)
                 for m in made
                 for r in read
                 if m.span == r.span and m.dtype.itemsize == r.dtype.itemsize
             ]
-    return found
+    return result

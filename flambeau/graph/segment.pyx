@@ -259,12 +259,12 @@ cdef class Segment(Recording):
         """Where the tensors that were there before lie."""
         cdef TensorBase t
         cdef int64_t k
-        cdef list found = []
+        cdef list result = []
         for k in range(self.storages):
             if self.met[k].input >= 0:
                 t = <TensorBase>self.inputs[self.met[k].input]
-                found.append(Place(k, 0, tuple(t.shape), t.stride(), t.dtype, None))
-        return found
+                result.append(Place(k, 0, tuple(t.shape), t.stride(), t.dtype, None))
+        return result
 
     def tensor_at(self, at, TensorBase first not None) -> TensorBase:
         """The tensor at a place of the storage in which `first` lies: the first tensor that was met there."""
@@ -347,7 +347,7 @@ cdef class Entry:
 
     cdef list differences(self, Segment segment):
         """The numbers of the floats that are others there; None where anything else is."""
-        cdef list found = []
+        cdef list result = []
         cdef PyObject** own = PySequence_Fast_ITEMS(self.objects)
         cdef PyObject** other = PySequence_Fast_ITEMS(segment.objects)
         cdef char* varies = self.varies
@@ -361,10 +361,10 @@ cdef class Entry:
                 continue
             if PyFloat_CheckExact(<object>own[k]) and PyFloat_CheckExact(<object>other[k]):
                 if not same_bits(PyFloat_AS_DOUBLE(<object>own[k]), PyFloat_AS_DOUBLE(<object>other[k])):
-                    found.append(k)
+                    result.append(k)
             elif not same(<object>own[k], <object>other[k]):
                 return None
-        return found
+        return result
 
 
 cdef inline bint same_bits(double a, double b) noexcept:
@@ -555,15 +555,15 @@ cdef class Lazy(Recording):
         if how != NOW and self.may_wait(op, how, &look, names):
             if self.segment is not None and (self.segment.count >= MOST_CALLS or self.segment.default != default_code()):
                 self.flush()
-            found = self.defer(op, how, &look, args, flagged, names)
-            if found is not GIVEN_UP:
-                return found
+            result = self.defer(op, how, &look, args, flagged, names)
+            if result is not GIVEN_UP:
+                return result
         if look.pending or look.met or look.storages > MOST_STORAGES:
             self.flush()
-        found = run_profiled(<PyObject*>op, args, flagged, names)
+        result = run_profiled(<PyObject*>op, args, flagged, names)
         if look.unable:
             op.deferral = NOW
-        return found
+        return result
 
     cdef int look_at(self, Look* look, PyObject** items, Py_ssize_t n) except -1:
         cdef Py_ssize_t k
@@ -621,23 +621,23 @@ cdef class Lazy(Recording):
         cdef int64_t before
         cdef Py_ssize_t objects
         try:
-            found = call_on_meta(op, look, args, flagged, names) if how <= ON_META_FILL else call_with_meta_arguments(op, args, flagged, names)
+            result = call_on_meta(op, look, args, flagged, names) if how <= ON_META_FILL else call_with_meta_arguments(op, args, flagged, names)
         except NotImplementedError:
             look.unable = True
             return GIVEN_UP
         except Exception:              # which the call itself will raise
             return GIVEN_UP
-        if isinstance(found, TensorBase):
-            results = (found,)
-        elif isinstance(found, (tuple, list)):
-            results = found
+        if isinstance(result, TensorBase):
+            results = (result,)
+        elif isinstance(result, (tuple, list)):
+            results = result
         else:
-            return found if how == ON_META_VIEW else GIVEN_UP
+            return result if how == ON_META_VIEW else GIVEN_UP
         new = new_among(results)
         if new == OTHER:
             return GIVEN_UP
         if new == NONE_NEW and not op.writes:
-            return found if how == ON_META_VIEW or all_given(results, args, flagged, names) else GIVEN_UP
+            return result if how == ON_META_VIEW or all_given(results, args, flagged, names) else GIVEN_UP
         segment = self.segment
         if segment is None:
             segment = self.segment = Segment.__new__(Segment)
@@ -648,14 +648,14 @@ cdef class Lazy(Recording):
             for t in results:
                 if (<TensorBase>t).storage.on is not None:
                     segment.make(<TensorBase>t)
-            segment.write(found, False)
+            segment.write(result, False)
         except Exception:              # no memory, or a view that begins between two elements
             segment.undo(before, objects)
             return GIVEN_UP
         segment.count += 1
         if op.writes:
             segment.borrow((<TensorBase>results[0]).storage)
-        return found
+        return result
 
 
 cdef object call_on_meta(Op op, Look* look, PyObject** args, size_t flagged, PyObject* names):
@@ -689,18 +689,18 @@ cdef int new_among(object results) except -1:
     """Whether there are new tensors among the results, each with a storage of its own that it fills; OTHER for anything else."""
     cdef TensorBase t
     cdef list storages = []
-    cdef int found = NONE_NEW
+    cdef int result = NONE_NEW
     for x in results:
         if not isinstance(x, TensorBase):
             return OTHER
         t = <TensorBase>x
         if t.storage.on is None:
             continue
-        found = SOME_NEW
+        result = SOME_NEW
         if t.storage.on is not the_blank or t.offset or <int64_t>t.storage.length != t.count * t.width or t.storage in storages:
             return OTHER
         storages.append(t.storage)
-    return found
+    return result
 
 
 cdef bint all_given(object results, PyObject** args, size_t flagged, PyObject* names) except -1:

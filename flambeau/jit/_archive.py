@@ -60,10 +60,10 @@ class _Objects(Unpickler):
 
     def find(self, module: str, name: str) -> Any:
         if module == "__torch__" or module.startswith("__torch__."):
-            found = self.program.find([*module.split("."), name])
-            if not isinstance(found, (ScriptClass, Enumeration)):
+            result = self.program.find([*module.split("."), name])
+            if not isinstance(result, (ScriptClass, Enumeration)):
                 raise UnpicklingError(f"the archive's code has no class {module}.{name}")
-            return found
+            return result
         if module == "torch.jit._pickle":
             if name not in (*_LISTS, "restore_type_tag"):
                 raise UnpicklingError(f"{module}.{name} is not read")
@@ -111,9 +111,9 @@ class _Objects(Unpickler):
                 raise UnpicklingError(f"attribute {name!r} of {kind.name} is an object that holds itself")
         self.charge(state)
         if not kind.is_module:
-            found = ScriptObject(kind)
-            found.values.update(state)
-            return found
+            result = ScriptObject(kind)
+            result.values.update(state)
+            return result
         owned = kind.lists.get("__parameters__", ())
         return RecursiveScriptModule._of(kind, {k: self._owned(v, k in owned) for k, v in state.items()})
 
@@ -166,14 +166,14 @@ def load(file: Any, map_location: Any, extra_files: dict[str, Any] | None) -> Re
 
 
 def _root(archive: Archive) -> str:
-    found = [n for n in archive.entries if n.endswith("/constants.pkl") and n.count("/") == 1]
-    if len(found) != 1:
+    result = [n for n in archive.entries if n.endswith("/constants.pkl") and n.count("/") == 1]
+    if len(result) != 1:
         if any(n.endswith(("/model.json", "/attributes.pkl")) for n in archive.entries):
             raise Damaged("the archive is of PyTorch before 1.4, whose programs are not read")
         raise Damaged(
             "the archive has no constants.pkl: it is no program that jit.save wrote (load reads what save wrote)"
         )
-    root = found[0].rpartition("/")[0]
+    root = result[0].rpartition("/")[0]
     if f"{root}/data.pkl" not in archive.entries:
         raise Damaged("the archive has no data.pkl")
     return root
@@ -181,7 +181,7 @@ def _root(archive: Archive) -> str:
 
 def _sources(archive: Archive, root: str) -> dict[str, str]:
     """The files of code by their paths below `code/`."""
-    found: dict[str, str] = {}
+    result: dict[str, str] = {}
     before, room = f"{root}/code/", MOST_CODE
     for name, entry in archive.entries.items():
         if not name.startswith(before) or not name.endswith(".py"):
@@ -190,10 +190,10 @@ def _sources(archive: Archive, root: str) -> dict[str, str]:
         if room < 0:
             raise Damaged(f"the archive has more than {MOST_CODE} bytes of code")
         try:
-            found[name.removeprefix(before)] = archive.read(name).decode()
+            result[name.removeprefix(before)] = archive.read(name).decode()
         except UnicodeDecodeError as error:
             raise Damaged(f"{name} is no text: {error}") from error
-    return found
+    return result
 
 
 def _reader(archive: Archive, root: str, what: str, program: Program, map_location: Any) -> _Objects:

@@ -58,11 +58,11 @@ class Node:
     def lines(self, before: str) -> list[str]:
         """The node as text."""
         gives = f"{', '.join(map(repr, self._outputs))} = " if self._outputs else ""
-        found = [f"{before}{gives}{self._kind}{self._shown}({', '.join(map(repr, self._inputs))})"]
+        result = [f"{before}{gives}{self._kind}{self._shown}({', '.join(map(repr, self._inputs))})"]
         for k, block in enumerate(self._blocks):
-            found.append(f"{before}  block{k}():")
-            found += [line for node in block for line in node.lines(before + "    ")]
-        return found
+            result.append(f"{before}  block{k}():")
+            result += [line for node in block for line in node.lines(before + "    ")]
+        return result
 
     def __repr__(self) -> str:
         return "\n".join(self.lines(""))
@@ -111,17 +111,17 @@ class Graph:
     # --- from code ------------------------------
     def block(self, statements: list[ast.stmt]) -> list[Node]:
         """The nodes of statements."""
-        found: list[Node] = []
+        result: list[Node] = []
         for statement in statements:
-            self.statement(statement, found)
-        return found
+            self.statement(statement, result)
+        return result
 
-    def statement(self, node: ast.stmt, found: list[Node]) -> None:
+    def statement(self, node: ast.stmt, result: list[Node]) -> None:
         if isinstance(node, ast.Assign):
-            value, target = self.expression(node.value, found), node.targets[0]
+            value, target = self.expression(node.value, result), node.targets[0]
             names = target.elts if isinstance(target, ast.Tuple) else [target]
             if len(names) > 1:
-                value = self.add("prim::TupleUnpack", [value], found, len(names))
+                value = self.add("prim::TupleUnpack", [value], result, len(names))
                 outputs = list(value.node()._outputs) if value.node() is not None else [value]  # type: ignore[union-attr]
             else:
                 outputs = [value]
@@ -129,70 +129,70 @@ class Graph:
                 if isinstance(name, ast.Name):
                     self.names[name.id] = each
                 elif isinstance(name, ast.Attribute):
-                    owner = self.expression(name.value, found)
-                    self.add("prim::SetAttr", [owner, each], found, 0, f'[name="{name.attr}"]')
+                    owner = self.expression(name.value, result)
+                    self.add("prim::SetAttr", [owner, each], result, 0, f'[name="{name.attr}"]')
         elif isinstance(node, ast.Expr):
-            self.expression(node.value, found)
+            self.expression(node.value, result)
         elif isinstance(node, ast.Return):
-            given = [] if node.value is None else [self.expression(node.value, found)]
-            self.add("prim::Return", given, found, 0)
+            given = [] if node.value is None else [self.expression(node.value, result)]
+            self.add("prim::Return", given, result, 0)
         elif isinstance(node, (ast.If, ast.While)):
-            test = self.expression(node.test, found)
-            self.add("prim::If" if isinstance(node, ast.If) else "prim::Loop", [test], found, 0)
-            made = found[-1]
+            test = self.expression(node.test, result)
+            self.add("prim::If" if isinstance(node, ast.If) else "prim::Loop", [test], result, 0)
+            made = result[-1]
             made._blocks = [self.block(part) for part in (node.body, node.orelse) if part]
         elif isinstance(node, ast.For):
             assert isinstance(node.iter, ast.Call) and isinstance(node.target, ast.Name)
-            count = self.expression(node.iter.args[0], found)
-            self.add("prim::Loop", [count], found, 0)
-            made = found[-1]
+            count = self.expression(node.iter.args[0], result)
+            self.add("prim::Loop", [count], result, 0)
+            made = result[-1]
             self.names[node.target.id] = Value(node.target.id, made)
             made._blocks = [self.block(node.body)]
         elif isinstance(node, ast.With):
-            self.add("prim::Enter", [], found, 0)
-            found[-1]._blocks = [self.block(node.body)]
+            self.add("prim::Enter", [], result, 0)
+            result[-1]._blocks = [self.block(node.body)]
         elif isinstance(node, (ast.Break, ast.Continue)):
-            self.add(f"prim::{type(node).__name__}Stmt", [], found, 0)
+            self.add(f"prim::{type(node).__name__}Stmt", [], result, 0)
 
     def add(
-        self, kind: str, inputs: list[Value], found: list[Node], count: int = 1, shown: str = ""
+        self, kind: str, inputs: list[Value], result: list[Node], count: int = 1, shown: str = ""
     ) -> Value:
         """Append a node; the first of what it gives."""
         made = Node(kind, inputs, shown)
         for _ in range(count):
             self.counter += 1
             made._outputs.append(Value(str(self.counter), made))
-        found.append(made)
+        result.append(made)
         return made._outputs[0] if made._outputs else Value("", made)
 
-    def expression(self, node: ast.expr, found: list[Node]) -> Value:
+    def expression(self, node: ast.expr, result: list[Node]) -> Value:
         """What an expression gives; its calls are appended."""
         if isinstance(node, ast.Name):
-            return self.names.get(node.id) or self.add("prim::Constant", [], found, 1, f"[value={node.id}]")
+            return self.names.get(node.id) or self.add("prim::Constant", [], result, 1, f"[value={node.id}]")
         if isinstance(node, ast.Constant):
-            return self.add("prim::Constant", [], found, 1, f"[value={node.value!r}]")
+            return self.add("prim::Constant", [], result, 1, f"[value={node.value!r}]")
         if isinstance(node, ast.Call):
-            return self.call(node, found)
+            return self.call(node, result)
         if isinstance(node, ast.Attribute):
             names = dotted(node)
             if names is not None and names[0] not in self.names:
-                return self.add("prim::Constant", [], found, 1, f"[value={'.'.join(names)}]")
+                return self.add("prim::Constant", [], result, 1, f"[value={'.'.join(names)}]")
             return self.add(
-                "prim::GetAttr", [self.expression(node.value, found)], found, 1, f'[name="{node.attr}"]'
+                "prim::GetAttr", [self.expression(node.value, result)], result, 1, f'[name="{node.attr}"]'
             )
         kinds: dict[type, str] = {ast.List: "prim::ListConstruct", ast.Tuple: "prim::TupleConstruct"}
         if isinstance(node, (ast.List, ast.Tuple)):
-            return self.add(kinds[type(node)], [self.expression(e, found) for e in node.elts], found)
+            return self.add(kinds[type(node)], [self.expression(e, result) for e in node.elts], result)
         if isinstance(node, ast.Dict):
             parts = [p for pair in zip(node.keys, node.values) for p in pair if p is not None]
-            return self.add("prim::DictConstruct", [self.expression(p, found) for p in parts], found)
+            return self.add("prim::DictConstruct", [self.expression(p, result) for p in parts], result)
         if isinstance(node, ast.Subscript):
             parts = [node.value, node.slice]
-            return self.add("aten::__getitem__", [self.expression(p, found) for p in parts], found)
+            return self.add("aten::__getitem__", [self.expression(p, result) for p in parts], result)
         assert isinstance(node, ast.UnaryOp)
-        return self.add("aten::neg", [self.expression(node.operand, found)], found)
+        return self.add("aten::neg", [self.expression(node.operand, result)], result)
 
-    def call(self, node: ast.Call, found: list[Node]) -> Value:
+    def call(self, node: ast.Call, result: list[Node]) -> Value:
         names = dotted(node.func)
         given = [*node.args, *(k.value for k in node.keywords)]
         if (
@@ -201,17 +201,17 @@ class Graph:
             and names[0] in ("annotate", "unchecked_cast", "uninitialized", "isinstance")
         ):
             values = [
-                self.expression(v, found)
+                self.expression(v, result)
                 for v in given
                 if v is not given[-1 if names[0] == "isinstance" else 0]
             ]
-            return self.add(f"prim::{names[0]}", values, found)
-        inputs = [self.expression(v, found) for v in given]
+            return self.add(f"prim::{names[0]}", values, result)
+        inputs = [self.expression(v, result) for v in given]
         if names is None or names[0] in self.names:
             assert isinstance(node.func, ast.Attribute)
-            owner = self.expression(node.func.value, found)
-            return self.add("prim::CallMethod", [owner, *inputs], found, 1, f'[name="{node.func.attr}"]')
+            owner = self.expression(node.func.value, result)
+            return self.add("prim::CallMethod", [owner, *inputs], result, 1, f'[name="{node.func.attr}"]')
         if names[0] == "__torch__":
-            return self.add("prim::CallFunction", inputs, found, 1, f'[name="{".".join(names)}"]')
+            return self.add("prim::CallFunction", inputs, result, 1, f'[name="{".".join(names)}"]')
         kind = "::".join(names[1:]) if names[0] == "ops" else f"aten::{names[-1]}"
-        return self.add(kind, inputs, found)
+        return self.add(kind, inputs, result)

@@ -134,10 +134,10 @@ def formatted(text: str, *values: Any) -> str:
     parts = text.split("{}")
     if len(parts) - 1 > len(values):
         raise RuntimeError(f"Too few arguments for format string: {text}")
-    found = [parts[0]]
+    result = [parts[0]]
     for part, value in zip(parts[1:], values):
-        found += [shown(value), part]
-    return "".join(found)
+        result += [shown(value), part]
+    return "".join(result)
 
 
 @host("percentFormat")

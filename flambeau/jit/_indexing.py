@@ -70,10 +70,10 @@ def _listed(tracer: Tracer, looked: list[Any]) -> str:
 
 def read(tracer: Tracer, x: Any, index: Any) -> str | None:
     """`x[index]` as code; None for an index of other kinds."""
-    found = _steps(tracer, x, index)
-    if found is None:
+    result = _steps(tracer, x, index)
+    if result is None:
         return None
-    text, looked, _ = found
+    text, looked, _ = result
     if any(t is not None for t in looked):
         indices = _listed(tracer, looked)
         tracer.uses.add(text)
@@ -84,10 +84,10 @@ def read(tracer: Tracer, x: Any, index: Any) -> str | None:
 
 def write(tracer: Tracer, x: Any, index: Any, value: Any) -> str | None:
     """`x[index] = value` as code; None for an index or a value of other kinds."""
-    found = _steps(tracer, x, index)
-    if found is None:
+    result = _steps(tracer, x, index)
+    if result is None:
         return None
-    text, looked, rank = found
+    text, looked, rank = result
     if isinstance(value, TensorBase):
         put = tracer.reference(value)
     else:

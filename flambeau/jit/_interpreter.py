@@ -69,8 +69,8 @@ class Compiler:
         body = self.block(self.definition.body, dying=True)
 
         def run(frame: Frame) -> Any:
-            found = body(frame)
-            return None if found is None else found[0]
+            result = body(frame)
+            return None if result is None else result[0]
 
         return run, len(self.slots), defaults
 
@@ -95,9 +95,9 @@ class Compiler:
             try:
                 for step, line, ends in steps:
                     at = line
-                    found = step(frame)
-                    if found is not None:
-                        return found
+                    result = step(frame)
+                    if result is not None:
+                        return result
                     for slot in ends:
                         frame[slot] = None
             except Exception as error:
@@ -159,11 +159,15 @@ class Compiler:
             slots = [self.slot(e.id) for e in target.elts if isinstance(e, ast.Name)]
 
             def unpack(frame: Frame) -> None:
-                found = value(frame)
-                if not isinstance(found, (tuple, list)) or len(found) != len(slots):
-                    got = f"{len(found)} values" if isinstance(found, (tuple, list)) else type(found).__name__
+                result = value(frame)
+                if not isinstance(result, (tuple, list)) or len(result) != len(slots):
+                    got = (
+                        f"{len(result)} values"
+                        if isinstance(result, (tuple, list))
+                        else type(result).__name__
+                    )
                     raise Error(f"Expected {len(slots)} values to unpack, got {got}")
-                for slot, item in zip(slots, found):
+                for slot, item in zip(slots, result):
                     frame[slot] = item
 
             return unpack
@@ -187,9 +191,9 @@ class Compiler:
 
         def run(frame: Frame) -> tuple[Any] | None:
             while test(frame):
-                found = body(frame)
-                if found is not None and found is not _CONTINUE:
-                    return None if found is _BREAK else found
+                result = body(frame)
+                if result is not None and result is not _CONTINUE:
+                    return None if result is _BREAK else result
             return None
 
         return run
@@ -197,9 +201,9 @@ class Compiler:
     def body(self, statements: Sequence[ast.stmt]) -> Statement:
         """What a loop repeats."""
         self.loops += 1
-        found = self.block(statements)
+        result = self.block(statements)
         self.loops -= 1
-        return found
+        return result
 
     def within(self, node: ast.With) -> Statement:
         """`with ops.flambeau.value_no_grad():`, and no other context."""
@@ -239,9 +243,9 @@ class Compiler:
         def run(frame: Frame) -> tuple[Any] | None:
             for k in range(count(frame)):
                 frame[slot] = k
-                found = body(frame)
-                if found is not None and found is not _CONTINUE:
-                    return None if found is _BREAK else found
+                result = body(frame)
+                if result is not None and result is not _CONTINUE:
+                    return None if result is _BREAK else result
             return None
 
         return run
@@ -308,14 +312,14 @@ class Compiler:
 
     def global_value(self, names: list[str], node: ast.AST) -> Any:
         if names[0] == "CONSTANTS" and len(names) == 2:
-            found = self.program.constant(names[1])
+            result = self.program.constant(names[1])
         else:
-            found = self.program.find(names)
-        if found is None:
+            result = self.program.find(names)
+        if result is None:
             return self.refuse(node, f"undefined value {'.'.join(names)}")
-        if isinstance(found, Function):
-            found.compile()
-        return found
+        if isinstance(result, Function):
+            result.compile()
+        return result
 
     # --- calls ------------------------------
     def call(self, node: ast.Call) -> Expression:

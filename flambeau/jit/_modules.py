@@ -106,11 +106,11 @@ class RecursiveScriptModule(ScriptModule):
     def script_attribute(self, name: str) -> Any:
         """The attribute of that name, as the module's code sees it; RuntimeError where there is none."""
         own = self.__dict__
-        found = own["_parameters"].get(name)  # what code asks for most
-        if found is None:
-            found = own["_modules"].get(name)
-        if found is not None:
-            return found
+        result = own["_parameters"].get(name)  # what code asks for most
+        if result is None:
+            result = own["_modules"].get(name)
+        if result is not None:
+            return result
         for place in ("_parameters", "_buffers", "_modules", "_attributes"):
             if name in own[place]:
                 return own[place][name]
@@ -141,10 +141,10 @@ class RecursiveScriptModule(ScriptModule):
         return self._method("forward")(self, *args, **kwargs)
 
     def _method(self, name: str) -> Function:
-        found = self.script_class.methods.get(name)
-        if found is None:
+        result = self.script_class.methods.get(name)
+        if result is None:
             raise RuntimeError(f"{self.script_class.name} has no method {name!r}")
-        return found
+        return result
 
     def __getattr__(self, name: str) -> Any:
         own = self.__dict__

@@ -284,14 +284,14 @@ class Namespace:
 
     def class_check(self, names: list[str]) -> Callable[[Any], bool] | None:
         """Whether values are objects of a class of the archive; None where there is no such class."""
-        found = self.find(names)
-        if isinstance(found, Enumeration):
-            return lambda x: isinstance(x, EnumValue) and x.kind is found
-        if not isinstance(found, ScriptClass):
+        result = self.find(names)
+        if isinstance(result, Enumeration):
+            return lambda x: isinstance(x, EnumValue) and x.kind is result
+        if not isinstance(result, ScriptClass):
             return None
-        if found.tuple_class is not None:
-            return lambda x: type(x) is found.tuple_class
-        return lambda x: getattr(x, "kind", None) is found and isinstance(x, ScriptObject)
+        if result.tuple_class is not None:
+            return lambda x: type(x) is result.tuple_class
+        return lambda x: getattr(x, "kind", None) is result and isinstance(x, ScriptObject)
 
 
 def construct(kind: ScriptClass | Enumeration, args: list[Any], kwargs: dict[str, Any]) -> Any:

@@ -223,15 +223,15 @@ def _parameter_names(function: Any, count: int, named: dict[str, Any]) -> list[s
     """The names of the parameters that inputs are given for."""
     own = function.forward if isinstance(function, Module) else function
     try:
-        found = [
+        result = [
             p.name
             for p in inspect.signature(own).parameters.values()
             if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
         ]
     except (TypeError, ValueError):
-        found = []
+        result = []
     names = [
-        n if is_plain_name(n) and n != "self" else f"argument_{k + 1}" for k, n in enumerate(found[:count])
+        n if is_plain_name(n) and n != "self" else f"argument_{k + 1}" for k, n in enumerate(result[:count])
     ]
     names += [f"argument_{k + 1}" for k in range(len(names), count)]
     return names + list(named)
@@ -282,11 +282,11 @@ def as_before(module: Module | None) -> Iterator[None]:
             buffer.detach().copy_(before)
 
 
-def difference(found: Any, wanted: Any, tolerance: float) -> str | None:
+def difference(result: Any, wanted: Any, tolerance: float) -> str | None:
     """How the results of two runs differ; None where they do not."""
     from ..testing import assert_close
 
-    a, b = leaves(found), leaves(wanted)
+    a, b = leaves(result), leaves(wanted)
     if len(a) != len(b):
         return f"{len(a)} tensors, and the Python function gives {len(b)}"
     for k, (x, y) in enumerate(zip(a, b)):

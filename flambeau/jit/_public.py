@@ -169,8 +169,8 @@ def _check(
             wanted = call.function(*cloned(inputs), **cloned(named))
         try:
             with as_before(root):
-                found = method(*cloned(inputs), **cloned(named))
-            wrong = difference(found, wanted, tolerance)
+                result = method(*cloned(inputs), **cloned(named))
+            wrong = difference(result, wanted, tolerance)
         except (RuntimeError, NotImplementedError, TypeError, ValueError, IndexError) as error:
             wrong = (
                 f"Encountered an exception while running the trace with test inputs.\nException:\n\t{error}"

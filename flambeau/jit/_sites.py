@@ -66,9 +66,9 @@ class Site:
                 return self.host(*args, **kwargs)
             raise RuntimeError(self.unfit(args, kwargs)) from None
         if out is None:
-            found = overload.prepared(args, kwargs, loosely)
-            if found is not None:
-                self.known[key] = found
+            result = overload.prepared(args, kwargs, loosely)
+            if result is not None:
+                self.known[key] = result
         return overload.call(values, out)
 
     def unfit(self, args: list[Any], kwargs: dict[str, Any]) -> str:
@@ -96,14 +96,14 @@ class Site:
             values = iter(given)
             whole = [a(frame) if isinstance(a, Literal) else next(values) for a in args]
             named = {n: e(frame) for n, e in kwargs.items()}
-            found = self(whole, named)
+            result = self(whole, named)
             settles = (
                 self.space == "aten" and list not in kinds
             )  # what programs add may keep a list, and change it
             prepared = self.known.get(_key_of(whole, named)) if settles else None
             if prepared is not None:
                 ready[kinds] = prepared.settled(whole, named, varying)
-            return found
+            return result
 
         return run
 

@@ -22,14 +22,14 @@ class Unwritable(Exception):
 
 def quoted(text: str) -> str:
     """A text between quotes; what is not ASCII as the octal numbers of its bytes, as PyTorch has it."""
-    found = []
+    result = []
     for byte in text.encode("utf-8", "surrogatepass"):
         c = chr(byte)
         if c in '"\\':
-            found.append("\\" + c)
+            result.append("\\" + c)
         else:
-            found.append(c if 32 <= byte < 127 else f"\\{byte:03o}")
-    return '"' + "".join(found) + '"'
+            result.append(c if 32 <= byte < 127 else f"\\{byte:03o}")
+    return '"' + "".join(result) + '"'
 
 
 def number_text(x: Any) -> str:
@@ -70,15 +70,15 @@ def aten_text(x: Any, kind: SchemaType, tensor: Any) -> str:
         text = "[" + ", ".join(aten_text(v, inner, tensor) for v in x) + "]"
         listed = kind._replace(form=kind.form.removesuffix("?"))
         return f"annotate({listed}, {text})" if not x or any(v is None for v in x) else text
-    found = plain_text(x)
-    return tensor(x) if found is None else found
+    result = plain_text(x)
+    return tensor(x) if result is None else result
 
 
 def own_text(x: Any, tensor: Any) -> str:
     """A value as an argument of an operation of ours; Unwritable for one that archives cannot hold."""
-    found = plain_text(x)
-    if found is not None:
-        return found
+    result = plain_text(x)
+    if result is not None:
+        return result
     if isinstance(x, DType):
         return f"ops.{OWN}.value_dtype({quoted(x.name)})"
     if isinstance(x, (layout, memory_format)):

@@ -252,9 +252,9 @@ class Tracer:
 
     def compared(self, called: str, function: Callable[[Any, Any], bool], a: Any, b: Any) -> bool:
         """The outcome of a comparison of sizes, which runs check from here on."""
-        found = bool(function(plain(a), plain(b)))
+        result = bool(function(plain(a), plain(b)))
         if not self.is_on():
-            return found
+            return result
         outer, self.uses = self.uses, set()
         test = f"torch.{called}({self._note(a)}, {self._note(b)})"
         if test not in self.checked and not (
@@ -262,14 +262,14 @@ class Tracer:
         ):
             self.checked.add(test)
             why = quoted(
-                f"the program was traced where a size of {plain(a)} {'is' if found else 'is not'} {called} {plain(b)}{_at_line()}, "
+                f"the program was traced where a size of {plain(a)} {'is' if result else 'is not'} {called} {plain(b)}{_at_line()}, "
                 "which does not hold for these inputs: trace it again for their sizes"
             )
             fails = f"ops.prim.RaiseException({why})"
-            yes, no = ("pass", fails) if found else (fails, "pass")
+            yes, no = ("pass", fails) if result else (fails, "pass")
             self.add(f"if {test}:\n  {yes}\nelse:\n  {no}")
         self.uses = outer
-        return found
+        return result
 
     def decided(self, outcome: Any) -> bool:
         """The outcome of a comparison: it was decided when it was made."""
@@ -342,13 +342,13 @@ class Tracer:
         outer, self.uses = self.uses, set()
         try:
             with self.mode:
-                found = body(*args, **kwargs)
+                result = body(*args, **kwargs)
             made = self.lines[before[4] :]
-            whole = all(id(t) in self.names for t in _tensors(found))
+            whole = all(id(t) in self.names for t in _tensors(result))
             if whole and not self.sized and not any(map(_is_particular, made)):
-                return found
+                return result
         except Exception:  # noqa: BLE001  a body that takes no sizes but numbers; the operation itself is called below
-            found = _NOTHING
+            result = _NOTHING
         finally:
             self.inside -= 1
             self.sized = self.sized or was_sized
@@ -378,21 +378,21 @@ class Tracer:
             return None
         out = kwargs.get("out")
         if isinstance(out, TensorBase):
-            found = written(op, args, {k: v for k, v in kwargs.items() if k != "out"})
+            result = written(op, args, {k: v for k, v in kwargs.items() if k != "out"})
             ending = f", out={self.reference(out)}"
         else:
-            found, ending = (None if out is not None else written(op, args, kwargs)), ""
-        if found is not None:
-            arguments = found.overload.names
+            result, ending = (None if out is not None else written(op, args, kwargs)), ""
+        if result is not None:
+            arguments = result.overload.names
             parts = []
-            for k, (label, value) in enumerate(found.values):
-                kind = found.overload.arguments[arguments[label] if label else k].type
+            for k, (label, value) in enumerate(result.values):
+                kind = result.overload.arguments[arguments[label] if label else k].type
                 parts.append((f"{label}=" if label else "") + aten_text(value, kind, self.reference))
-            returns = found.overload.schema.returns
-            self.count = len(returns) if found.item is None else 1
+            returns = result.overload.schema.returns
+            self.count = len(returns) if result.item is None else 1
             self.listed = len(returns) == 1 and "[]" in returns[0].type.form
-            text = f"torch.{found.overload.schema.name.removeprefix('aten::')}({', '.join(parts)}{ending})"
-            return text if found.item is None else f"({text})[{found.item}]"
+            text = f"torch.{result.overload.schema.name.removeprefix('aten::')}({', '.join(parts)}{ending})"
+            return text if result.item is None else f"({text})[{result.item}]"
         return self._own(op, args, kwargs)
 
     def _own(self, op: Op, args: tuple, kwargs: dict[str, Any]) -> str:

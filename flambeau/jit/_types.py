@@ -79,9 +79,9 @@ def annotated(node: ast.expr, value: Callable[[list[Any]], Any]) -> Callable[[li
     kind = _NUMBERS[node.id]
 
     def convert(frame: list[Any]) -> Any:
-        found = value(frame)
-        if isinstance(found, Tensor):
-            return found.item() if kind is None else number(kind, found)
-        return found
+        result = value(frame)
+        if isinstance(result, Tensor):
+            return result.item() if kind is None else number(kind, result)
+        return result
 
     return convert

@@ -187,8 +187,8 @@ def _inner(kind: ast.expr | None) -> list[ast.expr]:
     """The types in brackets; those of what is optional."""
     if not isinstance(kind, ast.Subscript):
         return []
-    found = list(kind.slice.elts) if isinstance(kind.slice, ast.Tuple) else [kind.slice]
-    return _inner(found[0]) if isinstance(kind.value, ast.Name) and kind.value.id == "Optional" else found
+    result = list(kind.slice.elts) if isinstance(kind.slice, ast.Tuple) else [kind.slice]
+    return _inner(result[0]) if isinstance(kind.value, ast.Name) and kind.value.id == "Optional" else result
 
 
 def state_of(module: Any) -> dict[str, Any]:

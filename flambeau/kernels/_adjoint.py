@@ -67,8 +67,8 @@ def _through_fold(e: Expr, g: Expr) -> Sequence[Expr | None]:
         one = ex.like(x, 1.0)
         share = ex.where(is_it, one, ex.like(x, 0.0))
         return [share * (g / kn.sum(share))]
-    for found in (kn.max_index, kn.min_index):
-        value, place = found(x)
+    for result in (kn.max_index, kn.min_index):
+        value, place = result(x)
         if e is value:
             return [ex.where(ex.index(1) == place, g, ex.like(g, 0.0)), None]
     raise TypeError("no rule differentiates this fold")

@@ -97,11 +97,11 @@ class Body:
         numbers = {n: trace.given(x) for n, x in numbers.items()}
         try:
             with Lifted():
-                found = self.function(*operands, **numbers)
+                result = self.function(*operands, **numbers)
         except Exception as error:
             raise self.told(error) from error
-        several = isinstance(found, (tuple, list)) and not isinstance(found, ix.Store)
-        results = tuple(self.result(r, operands) for r in (found if several else (found,)))
+        several = isinstance(result, (tuple, list)) and not isinstance(result, ix.Store)
+        results = tuple(self.result(r, operands) for r in (result if several else (result,)))
         if not results:
             raise TypeError(f"{self.where} must return traced values, and returns none")
         parts = [(r.value, *r.at) if isinstance(r, ix.Store) else (r,) for r in results]
@@ -225,13 +225,13 @@ def _numbers(function: Any, seen: set[int] | None = None) -> dict[str, Any]:
         around = inspect.getclosurevars(inner)
     except ValueError:  # it is named in its own body, and the name is not bound yet
         return {}
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     for name, value in {**around.globals, **around.nonlocals}.items():
         if isinstance(value, Number):
-            found[name] = value
+            result[name] = value
         elif isinstance(value, types.FunctionType):
-            found.update({f"{name}.{n}" if "." not in n else n: v for n, v in _numbers(value, seen).items()})
-    return found
+            result.update({f"{name}.{n}" if "." not in n else n: v for n, v in _numbers(value, seen).items()})
+    return result
 
 
 def _module_is_ours(function: types.FunctionType) -> bool:

@@ -83,8 +83,8 @@ def _smooth(x: Any) -> bool:
     return isinstance(x, TensorBase) and (x.is_floating_point() or x.is_complex())
 
 
-def _results(found: Any) -> list[Any]:
-    return list(found) if isinstance(found, (tuple, list)) else [found]
+def _results(result: Any) -> list[Any]:
+    return list(result) if isinstance(result, (tuple, list)) else [result]
 
 
 class _Trial:
@@ -105,12 +105,14 @@ class _Trial:
         """The arguments with each tensor changed."""
         return tuple(change(x.detach()) if isinstance(x, TensorBase) else x for x in self.args)
 
-    def same(self, what: str, found: Any, wanted: Sequence[Any], **tolerances: Any) -> None:
+    def same(self, what: str, result: Any, wanted: Sequence[Any], **tolerances: Any) -> None:
         self.made[what] = None
-        found = _results(found)
-        if len(found) != len(wanted):
-            raise AssertionError(f"{self.who}: {what}: {len(found)} results where {len(wanted)} are expected")
-        for k, (f, w) in enumerate(zip(found, wanted)):
+        result = _results(result)
+        if len(result) != len(wanted):
+            raise AssertionError(
+                f"{self.who}: {what}: {len(result)} results where {len(wanted)} are expected"
+            )
+        for k, (f, w) in enumerate(zip(result, wanted)):
             try:
                 assert_close(f, w, equal_nan=True, **{**tolerances, **self.tolerances})
             except (AssertionError, TypeError, ValueError) as error:
@@ -170,12 +172,12 @@ class _Trial:
                 to_dtype(n, _DOUBLE) if isinstance(n, TensorBase) and n.dtype == kind else n for n in narrow
             )
             try:
-                found = _results(self.call(*narrow))
+                result = _results(self.call(*narrow))
             except (NotImplementedError, TypeError):
                 continue
-            wanted = [to_dtype(w, f.dtype) for w, f in zip(_results(self.call(*wide)), found)]
+            wanted = [to_dtype(w, f.dtype) for w, f in zip(_results(self.call(*wide)), result)]
             relative, absolute = _OTHERS.get(name, (1e-4, 1e-5))
-            self.same("dtypes", found, wanted, rtol=relative, atol=absolute)
+            self.same("dtypes", result, wanted, rtol=relative, atol=absolute)
 
     def strides(self) -> None:
         def turned(x: TensorBase) -> TensorBase:
@@ -205,11 +207,11 @@ class _Trial:
         self.op(*self.args, **self.named, out=given[0] if len(given) == 1 else given)
         self.same("out", given, self.found, rtol=0.0, atol=0.0)
 
-    def meta(self, what: str, args: tuple, found: Sequence[Any]) -> None:
+    def meta(self, what: str, args: tuple, result: Sequence[Any]) -> None:
         """What is known without data is what there is with it."""
         self.made[what] = None
         blank = tuple(x.detach().to("meta") if isinstance(x, TensorBase) else x for x in args)
-        for k, (f, m) in enumerate(zip(found, _results(self.call(*blank)))):
+        for k, (f, m) in enumerate(zip(result, _results(self.call(*blank)))):
             for trait in ("shape", "dtype"):
                 if getattr(f, trait) != getattr(m, trait):
                     raise AssertionError(
@@ -234,9 +236,9 @@ class _Trial:
 
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "There is a performance drop")
-            found = mapped_over_slices(slices)(*(stacks[k] for k in places))
+            result = mapped_over_slices(slices)(*(stacks[k] for k in places))
         each = [_results(slices(*(stacks[k][n] for k in places))) for n in range(2)]
-        self.same("vmap", found, [stack(column) for column in zip(*each)])
+        self.same("vmap", result, [stack(column) for column in zip(*each)])
 
     def gradients(self) -> None:
         def wanted(x: TensorBase) -> TensorBase:
@@ -253,8 +255,8 @@ class _Trial:
 
         def function(*given: Any) -> Any:
             at = dict(zip(places, given))
-            found = _results(self.call(*(at.get(k, x) for k, x in enumerate(args))))
-            return tuple(found[k] for k in smooth)
+            result = _results(self.call(*(at.get(k, x) for k, x in enumerate(args))))
+            return tuple(result[k] for k in smooth)
 
         inputs = tuple(args[k] for k in places)
         for what, test in (("gradients", gradcheck), ("second gradients", gradgradcheck))[: self.orders]:
@@ -280,8 +282,8 @@ class _Trial:
         what = f"device {type_}"
         self.same(what, [t.detach().cpu() for t in theirs], [o.detach() for o in ours], rtol=1e-4, atol=1e-5)
         if any(o.requires_grad for o in ours):
-            for found in (ours, theirs):
-                sum(f.abs().sum() for f in found if f.requires_grad).backward()
+            for result in (ours, theirs):
+                sum(f.abs().sum() for f in result if f.requires_grad).backward()
             pairs = [(h.grad, t.grad) for h, t in zip(here, there) if _smooth(h) and h.grad is not None]
             there_too = [t.cpu() for _, t in pairs]  # type: ignore[union-attr]
             self.same(what, there_too, [h for h, _ in pairs], rtol=1e-4, atol=1e-5)

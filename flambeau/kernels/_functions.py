@@ -47,8 +47,8 @@ def mapped_rows(operands: Sequence[str]) -> Callable:
         bound.update({n: with_slices(level, bound[n], most) for n in operands})
         dim = bound.get("dim")
         bound["dim"] = tuple(range(1, most + 1)) if dim is None or dim == () else shifted(dim, rank)
-        found = known.call(op, bound)
-        return level.wrapped(found if rank else mapped(found, lambda t: t.squeeze(1) if t.ndim > 1 else t))
+        result = known.call(op, bound)
+        return level.wrapped(result if rank else mapped(result, lambda t: t.squeeze(1) if t.ndim > 1 else t))
 
     return rule
 
@@ -124,17 +124,17 @@ class Derivative:
         values = {**dict(zip(kept, given)), **numbers, "grad": grads[0], "grads": grads}
         if outs:
             values.update(out=outs[0], outs=outs)
-        found = self.formula(**{n: values[n] for n in self.wanted})
-        found = list(found) if isinstance(found, (tuple, list)) else [found]
+        result = self.formula(**{n: values[n] for n in self.wanted})
+        result = list(result) if isinstance(result, (tuple, list)) else [result]
         where = f"{self.who}: its derivative ({':'.join(map(str, place_of(self.formula)))})"
-        if len(found) != len(shapes):
+        if len(result) != len(shapes):
             raise RuntimeError(
-                f"{where} must return {len(shapes)} gradients, one (or None) for each operand, and returned {len(found)}"
+                f"{where} must return {len(shapes)} gradients, one (or None) for each operand, and returned {len(result)}"
             )
-        for operand, g, (shape, dtype, device) in zip(self.operands, found, shapes):
+        for operand, g, (shape, dtype, device) in zip(self.operands, result, shapes):
             if g is not None:
                 check_made(f"{where} for '{operand}'", g, shape, dtype, device)
-        return found
+        return result
 
 
 def check_shadows(who: str, operands: Sequence[str], names: Iterable[str]) -> None:
@@ -146,14 +146,14 @@ def check_shadows(who: str, operands: Sequence[str], names: Iterable[str]) -> No
             )
 
 
-def check_made(where: str, found: Any, shape: Any, dtype: Any, device: Any) -> None:
+def check_made(where: str, result: Any, shape: Any, dtype: Any, device: Any) -> None:
     """RuntimeError where something is not a tensor of that shape, dtype and device."""
-    if not isinstance(found, TensorBase):
-        raise RuntimeError(f"{where} must return tensors, and returned a {type(found).__name__}")
+    if not isinstance(result, TensorBase):
+        raise RuntimeError(f"{where} must return tensors, and returned a {type(result).__name__}")
     for what, wanted, got in (
-        ("shape", tuple(shape), tuple(found.shape)),
-        ("dtype", dtype, found.dtype),
-        ("device", device, found.device),
+        ("shape", tuple(shape), tuple(result.shape)),
+        ("dtype", dtype, result.dtype),
+        ("device", device, result.device),
     ):
         if wanted != got:
             raise RuntimeError(

@@ -103,10 +103,10 @@ def _check_tensors(body: Body, tensors: Sequence[Any]) -> None:
 
 
 def _static(body: Body, static: Iterable[str]) -> frozenset[str]:
-    found = frozenset((static,) if isinstance(static, str) else static)
-    for name in found - set(body.parameters.numbers):
+    result = frozenset((static,) if isinstance(static, str) else static)
+    for name in result - set(body.parameters.numbers):
         raise ValueError(f"{body.where}: static names '{name}', which is none of its parameters after `*`")
-    return found
+    return result
 
 
 @declares
@@ -172,9 +172,9 @@ def indexed(
         if not isinstance(wanted, (tuple, list)) or any(type(n) is not int or n < 0 for n in wanted):
             raise RuntimeError(f"{body.where}: `shape` must return a tuple of sizes, and returned {wanted!r}")
         with unrecorded():
-            found = declared(tuple(wanted), *tensors, **given)
-        derivative.record(tensors, found if isinstance(found, tuple) else (found,), given)
-        return found
+            result = declared(tuple(wanted), *tensors, **given)
+        derivative.record(tensors, result if isinstance(result, tuple) else (result,), given)
+        return result
 
     sites = Sites(_Traced(body), body.name, operands, numbers, fixed)
 
@@ -182,7 +182,7 @@ def indexed(
         grads: Sequence[TensorBase], given: Sequence[TensorBase], values: Any
     ) -> list[TensorBase | None]:
         try:
-            found = sites.gradients(grads, given, values)
+            result = sites.gradients(grads, given, values)
         except TypeError as error:
             if "no rule differentiates" not in str(error):
                 raise
@@ -191,9 +191,9 @@ def indexed(
                 f"{body.where}: {text}; declare its derivative with @{body.name}.derivative"
             ) from None
         second = Derivative(f"the gradient of {body.where}", body.name, (), (), 1)
-        made = tuple(g for g in found if g is not None)
+        made = tuple(g for g in result if g is not None)
         second.record((*grads, *given), made, {})
-        return found
+        return result
 
     derivative.automatic = added
     op = _op(body, len(declared.dtypes), run)
@@ -268,13 +268,13 @@ def scatter(
         axes = tuple(tensors[operands.index(walked)].shape)
         with unrecorded():
             kind = tensors[0].dtype
-            found = to_dtype(
+            result = to_dtype(
                 tensors[0].contiguous(), by_name[compute_dtype(kind.name)], True
             )  # sums are rounded once
-            declared.into(found, axes, *tensors[1:], serial=len(axes) if serial is None else serial, **given)
-            found = to_dtype(found, kind)
-        derivative.record(tensors, (found,), given)
-        return found
+            declared.into(result, axes, *tensors[1:], serial=len(axes) if serial is None else serial, **given)
+            result = to_dtype(result, kind)
+        derivative.record(tensors, (result,), given)
+        return result
 
     op = _op(body, 1, run)
     op.derivative = derivative.declare

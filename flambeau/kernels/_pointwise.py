@@ -131,13 +131,13 @@ def names_of(dtypes: Iterable[dtype | str] | None, body: Body) -> frozenset[str]
     """The names of dtypes that kernels can be made for."""
     if dtypes is None:
         return FLOATING
-    found = frozenset(d.name if isinstance(d, dtype) else d for d in dtypes)
-    wrong = [d for d in found if d not in by_name or d not in ex.BITS]
-    if wrong or not found:
+    result = frozenset(d.name if isinstance(d, dtype) else d for d in dtypes)
+    wrong = [d for d in result if d not in by_name or d not in ex.BITS]
+    if wrong or not result:
         raise ValueError(
             f"{body.where}: dtypes must be some that kernels compute in, got {sorted(map(str, wrong))}"
         )
-    return found
+    return result
 
 
 def traced_numbers(body: Body, example: str) -> dict[str, Any]:
@@ -163,10 +163,10 @@ def _derivative(declared: Declared, formula: Callable) -> Callable:
         trace = Trace(body.where)
         try:
             with Lifted():
-                found = formula(**{n: trace.given(x) for n, x in given.items()})
+                result = formula(**{n: trace.given(x) for n, x in given.items()})
         except Exception as error:
             raise body.told(error) from error
-        parts = tuple(found) if isinstance(found, (tuple, list)) else (found,)
+        parts = tuple(result) if isinstance(result, (tuple, list)) else (result,)
         check_count(body, formula, parts, len(declared.operands))
         grad = next(v if n == "grad" else v[0] for n, v in _with_grad(given, declared).items())
         own = iter(trace.returned([ex.like(grad, g) for g in parts if g is not None]))
@@ -176,8 +176,8 @@ def _derivative(declared: Declared, formula: Callable) -> Callable:
 
 
 def _with_grad(given: dict, declared: Declared) -> dict[str, Any]:
-    found = {n: v for n, v in given.items() if n in ("grad", "grads")}
-    return found or {"grad": next(iter(given.values()))}
+    result = {n: v for n, v in given.items() if n in ("grad", "grads")}
+    return result or {"grad": next(iter(given.values()))}
 
 
 def check_names(body: Body, formula: Callable, allowed: set[str]) -> None:

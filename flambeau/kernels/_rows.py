@@ -72,9 +72,9 @@ class Program:
                 xs = given[m:]
                 results = self.body(*xs, **numbers)
                 varies = _Varying(given, [n not in per_row for n in names])
-                found = adjoint(results, given[:m], xs, varies)
-                reached[:] = [k for k, g in enumerate(found) if g is not None]
-                return tuple(ex.cast(found[k], given[0].dtype) for k in reached)  # type: ignore[arg-type]
+                result = adjoint(results, given[:m], xs, varies)
+                reached[:] = [k for k, g in enumerate(result) if g is not None]
+                return tuple(ex.cast(result[k], given[0].dtype) for k in reached)  # type: ignore[arg-type]
 
             try:
                 made = Program(
@@ -97,9 +97,9 @@ class Program:
             if g is None:
                 g = xs[0].new_zeros([n if full or d not in dims else 1 for d, n in enumerate(sizes)])
             arrived.append(g if full else restore(g, sizes, dims, keepdim))
-        found = _over(made, (*arrived, *xs), sizes, dims, numbers)
+        result = _over(made, (*arrived, *xs), sizes, dims, numbers)
         gradients: list[TensorBase | None] = [None] * n
-        for k, g, full in zip(reached, found, made.full):
+        for k, g, full in zip(reached, result, made.full):
             if not full and self.inputs[k] not in self.per_row:  # the same for every element of a row
                 g = g.expand(sizes)
             g = g if g.shape == xs[k].shape else sum_to_size(g, xs[k].shape)
@@ -112,8 +112,8 @@ def _over(
 ) -> Sequence[TensorBase]:
     """The program's results along several dimensions, which are one row; those of one value a row keep the dimensions."""
     if len(dims) < 2:
-        found = made.op.over(tensors, dims if sizes else None, True, None, numbers)
-        return found if isinstance(found, tuple) else (found,)
+        result = made.op.over(tensors, dims if sizes else None, True, None, numbers)
+        return result if isinstance(result, tuple) else (result,)
     kept = [d for d in range(len(sizes)) if d not in dims]
     order = [*kept, *dims]
     back = [order.index(d) for d in range(len(sizes))]
@@ -121,9 +121,9 @@ def _over(
     for name, t in zip(made.inputs, tensors):
         t = t if name in made.per_row else t.expand(sizes)
         flat.append(t.permute(order).flatten(len(kept)))
-    found = made.op.over(tuple(flat), -1, True, None, numbers)
+    result = made.op.over(tuple(flat), -1, True, None, numbers)
     shaped = []
-    for g, full in zip(found if isinstance(found, tuple) else (found,), made.full):
+    for g, full in zip(result if isinstance(result, tuple) else (result,), made.full):
         lengths = [sizes[d] if full or d in kept else 1 for d in order]
         shaped.append(g.reshape(lengths).permute(back))
     return shaped
@@ -246,10 +246,10 @@ def _declare(kind: str, function: Callable, name: str | None, dtypes: Iterable[d
         if derivative.formula is None:
             return program.op.over(tensors, dim, keepdim, None, values)
         with unrecorded():
-            found = program.op.over(tensors, dim, keepdim, None, values)
-        outs = found if isinstance(found, tuple) else (found,)
+            result = program.op.over(tensors, dim, keepdim, None, values)
+        outs = result if isinstance(result, tuple) else (result,)
         derivative.record(tensors, outs, {**dict(zip(numbers, values)), "dim": dim, "keepdim": keepdim})
-        return found
+        return result
 
     spelled, known = numbers_of(numbers, [float(d) for d in defaults])
     along = "dim=None, keepdim=False" if kind == "reduction" else "dim"

@@ -30,15 +30,15 @@ class _Sums:
     def __init__(self, body: Body, dtypes: frozenset[str]):
         self.body, self.dtypes = body, dtypes
         x = ex.input(0, "float32")
-        found = self.sums(x)
-        self.results, self.count = len(body(x)), len(found)
-        if any(_is_no_sum(p) for p in found):
+        result = self.sums(x)
+        self.results, self.count = len(body(x)), len(result)
+        if any(_is_no_sum(p) for p in result):
             raise TypeError("no rule differentiates a prefix that is no sum")
-        self.elements = self.made("elements", ["x"], self.elements_of, len(found))
-        grads, sums = [f"grad{k}" for k in range(self.results)], [f"sum{k}" for k in range(len(found))]
-        self.parts = self.made("parts", [*grads, "x", *sums], self.parts_of, 1 + len(found))
+        self.elements = self.made("elements", ["x"], self.elements_of, len(result))
+        grads, sums = [f"grad{k}" for k in range(self.results)], [f"sum{k}" for k in range(len(result))]
+        self.parts = self.made("parts", [*grads, "x", *sums], self.parts_of, 1 + len(result))
         self.through = self.made(
-            "through", ["x", *(f"later{k}" for k in range(len(found)))], self.through_of, 1
+            "through", ["x", *(f"later{k}" for k in range(len(result)))], self.through_of, 1
         )
 
     def made(self, what: str, names: Sequence[str], function: Callable, results: int) -> Any:
@@ -59,13 +59,13 @@ class _Sums:
         results, sums = self.body(x), self.sums(x)
         leaves = [ex.cast(v, p.dtype) for v, p in zip(values, sums)]
         results = ex.substitute(list(results), dict(zip(sums, leaves)))  # type: ignore[assignment]
-        found = differentiate.gradients(results, grads, [x, *leaves])
-        return [ex.like(x, 0.0) if g is None else ex.cast(g, x.dtype) for g in found]
+        result = differentiate.gradients(results, grads, [x, *leaves])
+        return [ex.like(x, 0.0) if g is None else ex.cast(g, x.dtype) for g in result]
 
     def through_of(self, x: Expr, *later: Expr) -> Expr:
         """What reaches the element by the sums that hold it."""
-        found = differentiate.gradients([ex.cast(p.args[0], x.dtype) for p in self.sums(x)], later, [x])[0]
-        return ex.like(x, 0.0) if found is None else found
+        result = differentiate.gradients([ex.cast(p.args[0], x.dtype) for p in self.sums(x)], later, [x])[0]
+        return ex.like(x, 0.0) if result is None else result
 
     def gradient(self, grads: Sequence[TensorBase], x: TensorBase, dim: int) -> TensorBase:
         """Σ over the later elements: over tensors, so that it has derivatives itself."""
@@ -150,9 +150,9 @@ def scan(
             x = to_dtype(x, get_default_dtype())
         dim = wrapped(dim, x, body.name)
         with unrecorded():
-            found = declared(x, dim)
-        derivative.record((x,), found if isinstance(found, tuple) else (found,), {"dim": dim})
-        return found
+            result = declared(x, dim)
+        derivative.record((x,), result if isinstance(result, tuple) else (result,), {"dim": dim})
+        return result
 
     if FLOATING & taken:
         derivative.automatic = summed

@@ -40,19 +40,19 @@ class Sites:
     ) -> list[TensorBase | None]:
         """The gradient of each floating-point operand, without history."""
         axes = tuple(grads[0].shape)
-        found: list[TensorBase | None] = []
+        result: list[TensorBase | None] = []
         with unrecorded():
             smooth = [g for g in grads if g.is_floating_point()]
             for n, (x, sites) in enumerate(zip(tensors, self.sites(len(axes), tensors, numbers, len(grads)))):
                 if not x.is_floating_point():
-                    found.append(None)
+                    result.append(None)
                     continue
                 total = zeros(x.shape, dtype=by_name[compute_dtype(x.dtype.name)], device=x.device)
                 for k, apart in enumerate(sites):
                     kernel = self.kernel(n, k, len(smooth))
                     kernel.into(total, axes, *smooth, *tensors, serial=0 if apart else len(axes), **numbers)
-                found.append(to_dtype(total, x.dtype))
-        return found
+                result.append(to_dtype(total, x.dtype))
+        return result
 
     def sites(
         self, axes: int, tensors: Sequence[TensorBase], numbers: Mapping[str, Any], results: int
@@ -68,10 +68,10 @@ class Sites:
                 n: v if n in self.static else ex.param(k, "int64" if isinstance(v, int) else "float64")
                 for k, (n, v) in enumerate(numbers.items())
             }
-            found = self.trace(at, *arrays, **scalars)
-            grads = [ex.input(k, r.dtype) for k, r in enumerate(found)]
-            loads = _loads(found)
-            differentiate.gradients(found, grads, loads)  # TypeError where there is no rule
+            result = self.trace(at, *arrays, **scalars)
+            grads = [ex.input(k, r.dtype) for k, r in enumerate(result)]
+            loads = _loads(result)
+            differentiate.gradients(result, grads, loads)  # TypeError where there is no rule
             self.known[key] = [
                 [_is_injective(e, axes) for e in loads if e.value == k] for k in range(len(tensors))
             ]

@@ -34,7 +34,7 @@ _ROOMS = (
 
 def candidates() -> dict[str, Any]:
     """The operations declared here by the names that ATen would give them."""
-    found: dict[str, Any] = dict(functions())
+    result: dict[str, Any] = dict(functions())
     public: list[Op] = []
     for room, before in _ROOMS:
         for entry in REGISTRY.values():
@@ -44,14 +44,14 @@ def candidates() -> dict[str, Any]:
                     continue
                 if isinstance(entry.function, Op):
                     public.append(entry.function)
-                    found.setdefault(before + name, entry.function)
+                    result.setdefault(before + name, entry.function)
                 if isinstance(entry.in_place, Op):
-                    found.setdefault(f"{before}{name}_", entry.in_place)
+                    result.setdefault(f"{before}{name}_", entry.in_place)
     for op in public:
         declared = getattr(op, "aten", None)
-        if declared is not None and getattr(found.get(declared), "aten", None) != declared:
-            found[declared] = op
-    return found
+        if declared is not None and getattr(result.get(declared), "aten", None) != declared:
+            result[declared] = op
+    return result
 
 
 @functools.cache
@@ -63,10 +63,10 @@ def names() -> dict[str, Any]:
 @functools.cache
 def _by_operation() -> dict[Op, str]:
     """The first of ATen's names for each operation."""
-    found: dict[Op, str] = {}
+    result: dict[Op, str] = {}
     for name, op in names().items():
-        found.setdefault(op, name)
-    return found
+        result.setdefault(op, name)
+    return result
 
 
 _TAGS = {"pointwise": Tag.pointwise, "reduction": Tag.reduction, "random": Tag.nondeterministic_seeded}
@@ -88,11 +88,11 @@ def _results(op: Op, whole: inspect.Signature) -> tuple[Result, ...]:
     if op.writes:
         return (Result("", _TENSOR, _WRITTEN),)
     if entry is not None and op is entry.function and entry.gives is not None:
-        found = entry.gives
+        result = entry.gives
         return (
-            results(found)
-            if isinstance(found, type)
-            else parse_schema(f"f() -> {found}").signature.types().results
+            results(result)
+            if isinstance(result, type)
+            else parse_schema(f"f() -> {result}").signature.types().results
         )
     if entry is not None and op is entry.function and entry.details.get("overloads"):
         text = entry.details["overloads"][0].rpartition("->")[2].strip()
@@ -105,17 +105,17 @@ def _results(op: Op, whole: inspect.Signature) -> tuple[Result, ...]:
 def _types(op: Op, whole: inspect.Signature) -> dict[str, SchemaType]:
     """The types of parameters by name: what annotations do not tell, the declaration may."""
     named = [p.name for p in whole.parameters.values() if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
-    found = dict(zip(named, described(whole).parameters))
+    result = dict(zip(named, described(whole).parameters))
     entry, known = op.entry, dict[str, SchemaType]()
     if entry is None:
-        return found
+        return result
     if entry.kind == "pointwise":  # operands are tensors, all else is a number
         known = {
             n: _TENSOR if n in entry.details["operands"] else SchemaType("Scalar")
-            for n in found
+            for n in result
             if n != "out"
         }
-        found.update((n, t) for n, t in known.items() if found[n].base == "float")
+        result.update((n, t) for n, t in known.items() if result[n].base == "float")
     for text in entry.details.get("overloads", ())[:1] if op is entry.function else ():
         given = ast.parse(f"def f{text}: ...").body[0].args
         known = {
@@ -125,7 +125,7 @@ def _types(op: Op, whole: inspect.Signature) -> dict[str, SchemaType]:
         }
     if op is entry.in_place and isinstance(entry.function, Op):
         known = {a.name: a.type for a in _schema(entry.function).arguments}
-    return {n: known.get(n, t) if t.base == "Any" else t for n, t in found.items()}
+    return {n: known.get(n, t) if t.base == "Any" else t for n, t in result.items()}
 
 
 @functools.cache

@@ -63,9 +63,9 @@ overload(
 
 
 # --- elements ------------------------------
-def _all_three(found: Any, inverse: bool, counts: bool) -> tuple[Any, Any, Any]:
+def _all_three(result: Any, inverse: bool, counts: bool) -> tuple[Any, Any, Any]:
     """Values, places and counts, where what was not asked for is empty."""
-    parts = list(found) if isinstance(found, tuple) else [found]
+    parts = list(result) if isinstance(result, tuple) else [result]
     empty = parts[0].new_empty(0, dtype=by_name["int64"])
     values = parts.pop(0)
     return values, parts.pop(0) if inverse else empty, parts.pop(0) if counts else empty
@@ -90,8 +90,8 @@ def _unique_dim(x, dim, sorted=True, return_inverse=False, return_counts=False):
     "unique_consecutive(Tensor self, bool return_inverse=False, bool return_counts=False, int? dim=None) -> (Tensor, Tensor, Tensor)"
 )
 def _unique_consecutive(x, return_inverse=False, return_counts=False, dim=None):
-    found = x.unique_consecutive(return_inverse, return_counts, dim)
-    return _all_three(found, return_inverse, return_counts)
+    result = x.unique_consecutive(return_inverse, return_counts, dim)
+    return _all_three(result, return_inverse, return_counts)
 
 
 @overload(

@@ -74,7 +74,7 @@ def _bag(
 ):
     """The bags, and three tensors that only their backward pass in ATen reads."""
     reduced = ("sum", "mean", "max")[mode]
-    found = REGISTRY["embedding_bag"].function(
+    result = REGISTRY["embedding_bag"].function(
         indices,
         weight,
         offsets,
@@ -88,7 +88,7 @@ def _bag(
         None if padding < 0 else padding,
     )
     empty = indices.new_empty(0)
-    return found, empty, empty.clone(), empty.clone()
+    return result, empty, empty.clone(), empty.clone()
 
 
 _BAG = (
@@ -146,13 +146,13 @@ step(
 # --- losses ------------------------------
 def _nll(x, target, weight, reduction, ignore_index):
     """The loss, and the weights of the targets together."""
-    found = REGISTRY["nll_loss"].function(x, target, weight, None, ignore_index, None, REDUCTIONS[reduction])
+    result = REGISTRY["nll_loss"].function(x, target, weight, None, ignore_index, None, REDUCTIONS[reduction])
     kept = target != ignore_index
     if weight is None:
         total = kept.sum().to(x.dtype)
     else:
         total = weight[target.masked_fill(~kept, 0)].masked_fill(~kept, 0.0).sum()
-    return found, total if reduction else x.new_zeros(())
+    return result, total if reduction else x.new_zeros(())
 
 
 _NLL = (

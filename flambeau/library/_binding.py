@@ -63,10 +63,10 @@ def _integer(x: Any) -> int:
         if x.numel() != 1 or x.is_complex():
             raise Unfit
         return int(x)
-    found = operator.index(x)
-    if not -(1 << 63) <= found < 1 << 63:
+    result = operator.index(x)
+    if not -(1 << 63) <= result < 1 << 63:
         raise Unfit
-    return found
+    return result
 
 
 def _number(x: Any) -> Any:
@@ -246,27 +246,27 @@ def _one_result(told: SchemaType, value: Any) -> Any:
     return converted(told, value)
 
 
-def as_results(schema: FunctionSchema, found: Any, who: str) -> Any:
+def as_results(schema: FunctionSchema, result: Any, who: str) -> Any:
     """What a kernel returned, as the schema says; RuntimeError (TypeError for no sequence where several are due) for anything else."""
     told = schema.returns
     try:
         if len(told) == 1:
-            return _one_result(told[0].type, found)
-        if not isinstance(found, tuple | list):
+            return _one_result(told[0].type, result)
+        if not isinstance(result, tuple | list):
             raise TypeError(
-                f"{who} returned a value of type '{type(found).__name__}' where the schema {schema} says {len(told)} results: Object of "
-                f"type '{type(found).__name__}' is not an instance of 'sequence'"
+                f"{who} returned a value of type '{type(result).__name__}' where the schema {schema} says {len(told)} results: Object of "
+                f"type '{type(result).__name__}' is not an instance of 'sequence'"
             )
-        if len(found) != len(told):
+        if len(result) != len(told):
             raise RuntimeError(
-                f"{who} returned {len(found)} values where the schema {schema} says {len(told)} results"
+                f"{who} returned {len(result)} values where the schema {schema} says {len(told)} results"
             )
-        return tuple(_one_result(t.type, x) for t, x in zip(told, found, strict=True))
+        return tuple(_one_result(t.type, x) for t, x in zip(told, result, strict=True))
     except Unfit:
-        types = type(found).__name__
-        if isinstance(found, tuple | list):
-            types += f" of {', '.join(type(x).__name__ for x in found)}"
+        types = type(result).__name__
+        if isinstance(result, tuple | list):
+            types += f" of {', '.join(type(x).__name__ for x in result)}"
         wanted = ", ".join(f"'{t.type}'" for t in told)
         raise RuntimeError(
-            f"{who} returned a value of type '{types}' where the schema {schema} says {wanted}: Unable to cast {found!r}"
+            f"{who} returned a value of type '{types}' where the schema {schema} says {wanted}: Unable to cast {result!r}"
         ) from None

@@ -92,8 +92,8 @@ def _number(value: Any, kinds: tuple[type, ...], loosely: bool) -> Any:
     if kind is int and float in kinds:
         return float(value) if type(value) is int else value
     if loosely and is_tensor(value) and value.numel() == 1:
-        found = value.item()
-        return int(found) if kinds == (int,) else float(found) if kinds == (float,) else found
+        result = value.item()
+        return int(result) if kinds == (int,) else float(result) if kinds == (float,) else result
     raise Unfit
 
 
@@ -401,7 +401,7 @@ def _matched(arguments: Sequence[Argument], signature: inspect.Signature) -> lis
     by_name = {p.name: p for p in parameters}
     wanted = {a.name for a in arguments}
     more = any(p.kind is p.VAR_KEYWORD for p in parameters)
-    found: list[Any] = []
+    result: list[Any] = []
     many = next((k for k, p in enumerate(parameters) if p.kind is p.VAR_POSITIONAL), None)
     for k, argument in enumerate(arguments):
         p = by_name.get(argument.name) or by_name.get(argument.name + "_")
@@ -415,10 +415,10 @@ def _matched(arguments: Sequence[Argument], signature: inspect.Signature) -> lis
         if p is None and more and argument.kwarg_only:
             target = Target(argument.name, -1, False)
             target.drops_none = True
-            found.append(target)
+            result.append(target)
             continue
         if p is None:
-            found.append(None)
+            result.append(None)
             continue
         place = parameters.index(p) if p.kind is not p.KEYWORD_ONLY else -1
         own = None if p.default is p.empty else p.default
@@ -426,20 +426,20 @@ def _matched(arguments: Sequence[Argument], signature: inspect.Signature) -> lis
         target = Target(p.name, place, differs and argument.default_value is not None)
         target.spreads = p.kind is p.VAR_POSITIONAL
         target.reduces = argument.name == "reduction" and argument.type.base == "int" and isinstance(own, str)
-        found.append(target)
-    spread = [t for t in found if t is not None and t.spreads]
+        result.append(target)
+    spread = [t for t in result if t is not None and t.spreads]
     for target in spread:
-        target.alone = len(spread) == 1 and "[" in arguments[found.index(target)].type.form
-    return found
+        target.alone = len(spread) == 1 and "[" in arguments[result.index(target)].type.form
+    return result
 
 
 @functools.cache
 def texts() -> dict[str, list[str]]:
     """ATen's schemas by name."""
-    found: dict[str, list[str]] = {}
+    result: dict[str, list[str]] = {}
     for line in (Path(__file__).parent / "aten_schemas.txt").read_text().splitlines():
-        found.setdefault(line.partition("(")[0].partition(".")[0], []).append(line)
-    return found
+        result.setdefault(line.partition("(")[0].partition(".")[0], []).append(line)
+    return result
 
 
 @functools.cache
@@ -451,8 +451,8 @@ def _declared(name: str) -> tuple[Overload, ...]:
     op = _aten.names().get(name)
     if op is None:
         return tuple(own)
-    found = (Overload(parse_schema("aten::" + text), op, True) for text in texts().get(name, ()))
-    return (*own, *(overload for overload in found if is_covered(overload)))
+    result = (Overload(parse_schema("aten::" + text), op, True) for text in texts().get(name, ()))
+    return (*own, *(overload for overload in result if is_covered(overload)))
 
 
 def is_covered(overload: Overload) -> bool:

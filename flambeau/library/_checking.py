@@ -70,9 +70,9 @@ class _Case:
             return named + [(n, x, n == "out", True) for n, x in kwargs.items()]
         given, by_name = self.op._bind(args, kwargs)
         positional = [a for a in self.op._schema.arguments if not a.kwarg_only]
-        found = [(a.name, x, a.is_write, a.alias_info is not None) for a, x in zip(positional, given)]
+        result = [(a.name, x, a.is_write, a.alias_info is not None) for a, x in zip(positional, given)]
         info = {a.name: a for a in self.op._schema.arguments}
-        return found + [
+        return result + [
             (n, x, info[n].is_write, info[n].alias_info is not None) for n, x in (by_name or {}).items()
         ]
 
@@ -107,9 +107,9 @@ class _Case:
             return
         args, kwargs = copied((self.args, self.kwargs))
         with enable_grad():
-            found = op._compute(*op._bind(args, kwargs), True)
+            result = op._compute(*op._bind(args, kwargs), True)
         given = set(map(id, tensors_in([args, kwargs])))
-        if any(t.requires_grad and id(t) not in given for t in tensors_in(found)):
+        if any(t.requires_grad and id(t) not in given for t in tensors_in(result)):
             raise AssertionError(
                 f"{op._qualname}: at least one output of this operator has requires_grad=True but the operator does not have an autograd "
                 "kernel defined at an autograd key (e.g. DispatchKey::Autograd). This could mean that you have incorrectly registered "
@@ -135,10 +135,10 @@ class _Case:
         if isinstance(self.op, OpOverload):
             told = self.op._bind(args, kwargs)  # type: ignore[assignment]
         with no_grad():
-            found = self.op(*args, **kwargs)
+            result = self.op(*args, **kwargs)
             name = getattr(self.op, "_qualname", self.op.__name__)
             kernel = self._kernel(args, kwargs)
-            check_result(name, kernel, fake, predicted(fake, *told), found, *told, strides=True)
+            check_result(name, kernel, fake, predicted(fake, *told), result, *told, strides=True)
 
     def _kernel(self, args: tuple, kwargs: dict) -> Callable:
         """The kernel that runs, for messages."""
@@ -165,15 +165,15 @@ class _Case:
     def _run(self, mode: Any = None) -> list[TensorBase]:
         args, kwargs = copied((self.args, self.kwargs))
         if mode is None:
-            found = self.op(*args, **kwargs)
+            result = self.op(*args, **kwargs)
         else:
             with mode:
-                found = self.op(*args, **kwargs)
-        return [t.detach() for t in tensors_in(found)] + self._gradients(found, args, kwargs)
+                result = self.op(*args, **kwargs)
+        return [t.detach() for t in tensors_in(result)] + self._gradients(result, args, kwargs)
 
-    def _gradients(self, found: Any, args: tuple, kwargs: dict) -> list[TensorBase]:
+    def _gradients(self, result: Any, args: tuple, kwargs: dict) -> list[TensorBase]:
         wanted = [t for t in tensors_in([args, kwargs]) if t.requires_grad]
-        results = [t for t in tensors_in(found) if t.requires_grad]
+        results = [t for t in tensors_in(result) if t.requires_grad]
         if not wanted or not results:
             return []
         total = sum(t.sum().abs() for t in results)
@@ -181,9 +181,9 @@ class _Case:
 
     def _backward_without_data(self, fake: Callable) -> None:
         args, kwargs = [_on_meta(x) for x in self.args], {n: _on_meta(x) for n, x in self.kwargs.items()}
-        found = self.op(*args, **kwargs)
+        result = self.op(*args, **kwargs)
         wanted = [t for t in tensors_in([args, kwargs]) if t.requires_grad]
-        results = [t for t in tensors_in(found) if t.requires_grad]
+        results = [t for t in tensors_in(result) if t.requires_grad]
         if not results:
             return
         for argument, gradient in zip(

@@ -53,9 +53,9 @@ class CustomOpDef(OpOverload):
             self.chosen[place] = self._init_fn
 
     def _without_data(self) -> Callable:
-        found = super()._without_data()
-        if found is not None:
-            return found
+        result = super()._without_data()
+        if result is not None:
+            return result
         raise RuntimeError(
             f"There was no fake impl registered for {self!r}. This is necessary for tensors without data (device 'meta'). Please use "
             f"`{self._init_fn.__name__}.register_fake` to add an fake impl."
@@ -488,12 +488,12 @@ def register_autograd(
     tensor([3.])
     """
     op = _resolved(op, "register_autograd")
-    found = op if isinstance(op, CustomOpDef) else lookup_op(op)
-    check_derivable(found, found._schema, found.tags)
-    found._entry.autograd = Autograd(backward, setup_context)
+    result = op if isinstance(op, CustomOpDef) else lookup_op(op)
+    check_derivable(result, result._schema, result.tags)
+    result._entry.autograd = Autograd(backward, setup_context)
     if lib is not None:
-        lib._undo.append(functools.partial(_without_derivative, found._entry))
-    found._changed()
+        lib._undo.append(functools.partial(_without_derivative, result._entry))
+    result._changed()
 
 
 def _without_derivative(entry: Entry) -> None:
@@ -558,15 +558,15 @@ def register_vmap(op: Any, func: Callable[..., Any] | None = None, /, *, lib: Li
             [1., 2., 3.]])
     """
     op = _resolved(op, "register_vmap")
-    found = op if isinstance(op, CustomOpDef) else lookup_op(op)
-    if has_named_tensors(found._schema):
+    result = op if isinstance(op, CustomOpDef) else lookup_op(op)
+    if has_named_tensors(result._schema):
         raise NotImplementedError(
             "register_vmap with kwarg-only Tensor args. In the original definition of the op, please make your tensors not kwarg-only. "
-            f"Got: {found._schema}"
+            f"Got: {result._schema}"
         )
 
     def register(function: Callable) -> None:
-        found._entry.vmap = function
+        result._entry.vmap = function
 
     return register if func is None else register(func)
 

@@ -103,41 +103,41 @@ def predicted(fake: Callable, given: tuple, named: dict[str, Any] | None) -> tup
 
 
 def _places(given: tuple, named: dict[str, Any] | None) -> set[Any]:
-    found: set[Any] = set()
+    result: set[Any] = set()
     for x in (*given, *(named or {}).values()):
         for y in x if isinstance(x, list | tuple) else (x,):
             if isinstance(y, TensorBase):
-                found.add(y.device)
-    return found
+                result.add(y.device)
+    return result
 
 
-def difference(found: Any, told: tuple[Any, Any], places: set[Any], strides: bool = False) -> str | None:
+def difference(result: Any, told: tuple[Any, Any], places: set[Any], strides: bool = False) -> str | None:
     """In what a result is not as told; None where it is.  `places`: the devices of the arguments."""
     said, again = told
-    if isinstance(found, list | tuple):
-        if not isinstance(said, list | tuple) or len(said) != len(found):
+    if isinstance(result, list | tuple):
+        if not isinstance(said, list | tuple) or len(said) != len(result):
             count = len(said) if isinstance(said, list | tuple) else 1
-            return f"it returned {len(found)} results, and the fake implementation says {count}"
-        for k, (x, *pair) in enumerate(zip(found, said, again, strict=True)):
+            return f"it returned {len(result)} results, and the fake implementation says {count}"
+        for k, (x, *pair) in enumerate(zip(result, said, again, strict=True)):
             if (wrong := difference(x, (pair[0], pair[1]), places, strides)) is not None:
                 return f"result {k}: {wrong}"
         return None
-    if not isinstance(found, TensorBase) or not isinstance(said, TensorBase):
-        if isinstance(found, TensorBase) != isinstance(said, TensorBase):
-            return f"it returned a {type(found).__name__}, and the fake implementation says {type(said).__name__}"
+    if not isinstance(result, TensorBase) or not isinstance(said, TensorBase):
+        if isinstance(result, TensorBase) != isinstance(said, TensorBase):
+            return f"it returned a {type(result).__name__}, and the fake implementation says {type(said).__name__}"
         return None
     wanted = [None if a != b else a for a, b in zip(said.shape, again.shape)]
-    if len(wanted) != found.ndim or any(w not in (None, s) for w, s in zip(wanted, found.shape)):
+    if len(wanted) != result.ndim or any(w not in (None, s) for w, s in zip(wanted, result.shape)):
         shown = [("?" if w is None else w) for w in wanted]
-        return f"its shape is {list(found.shape)}, and the fake implementation says [{', '.join(map(str, shown))}]"
-    if found.dtype != said.dtype:
-        return f"its dtype is {found.dtype}, and the fake implementation says {said.dtype}"
-    if not said.is_meta and found.device != said.device:
-        return f"it is on {found.device}, and the fake implementation says {said.device}"
-    if said.is_meta and len(places) == 1 and found.device not in places:
-        return f"it is on {found.device}, and the arguments are on {next(iter(places))}"
-    if strides and None not in wanted and found.numel() > 1 and _strides(found) != _strides(said):
-        return f"its strides are {found.stride()}, and the fake implementation says {said.stride()}"
+        return f"its shape is {list(result.shape)}, and the fake implementation says [{', '.join(map(str, shown))}]"
+    if result.dtype != said.dtype:
+        return f"its dtype is {result.dtype}, and the fake implementation says {said.dtype}"
+    if not said.is_meta and result.device != said.device:
+        return f"it is on {result.device}, and the fake implementation says {said.device}"
+    if said.is_meta and len(places) == 1 and result.device not in places:
+        return f"it is on {result.device}, and the arguments are on {next(iter(places))}"
+    if strides and None not in wanted and result.numel() > 1 and _strides(result) != _strides(said):
+        return f"its strides are {result.stride()}, and the fake implementation says {said.stride()}"
     return None
 
 
@@ -150,13 +150,13 @@ def check_result(
     kernel: Callable,
     fake: Callable,
     told: tuple[Any, Any],
-    found: Any,
+    result: Any,
     given: tuple,
     named: dict[str, Any] | None,
     strides: bool = False,
 ) -> None:
     """RuntimeError where a kernel's result is not what the fake implementation told, with the names and files of both."""
-    wrong = difference(found, told, _places(given, named), strides)
+    wrong = difference(result, told, _places(given, named), strides)
     if wrong is not None:
         raise RuntimeError(
             f"{name}: the result of {where(kernel)} is not as promised: {wrong} ({where(fake)})"

@@ -74,8 +74,8 @@ def _one(x: Any) -> Any:
 
 
 def _map(f: Callable, xs: Sequence[Any], more: Sequence[Any] = ()) -> Any:
-    found = [f(*(x[k] for x in xs), *more) for k in range(len(xs[0]))]
-    return tuple(stack(parts) for parts in zip(*found))
+    result = [f(*(x[k] for x in xs), *more) for k in range(len(xs[0]))]
+    return tuple(stack(parts) for parts in zip(*result))
 
 
 def _scan(combine_fn: Callable, init: Sequence[Any], xs: Sequence[Any], more: Sequence[Any] = ()) -> Any:

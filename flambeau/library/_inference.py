@@ -47,17 +47,17 @@ def _lists(element: Any) -> tuple[Any, ...]:
 
 
 def _parameters() -> dict[Any, str]:
-    found: dict[Any, str] = {}
+    result: dict[Any, str] = {}
     for kind, name, listed, of_optionals, optional in _PARAMETERS:
-        found[kind] = name
-        found[typing.Optional[kind]] = f"{name}?"  # noqa: UP045
+        result[kind] = name
+        result[typing.Optional[kind]] = f"{name}?"  # noqa: UP045
         if listed:
-            found.update((form, f"{name}[]") for form in _lists(kind))
+            result.update((form, f"{name}[]") for form in _lists(kind))
         if of_optionals:
-            found.update((form, f"{name}?[]") for form in _lists(typing.Optional[kind]))  # noqa: UP045
+            result.update((form, f"{name}?[]") for form in _lists(typing.Optional[kind]))  # noqa: UP045
         if optional:
-            found.update((typing.Optional[form], f"{name}[]?") for form in _lists(kind))  # noqa: UP045
-    return found
+            result.update((typing.Optional[form], f"{name}[]?") for form in _lists(kind))  # noqa: UP045
+    return result
 
 
 SUPPORTED_PARAM_TYPES = _parameters()

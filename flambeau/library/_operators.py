@@ -48,8 +48,8 @@ class Entry:
 
     def kernel(self, place: str) -> Callable | None:
         """The function for a type of device, or for a dispatch key."""
-        found = self.kernels.get(place)
-        return found[-1].function if found else None
+        result = self.kernels.get(place)
+        return result[-1].function if result else None
 
     def add(self, place: str, function: Callable, source: str) -> Callable[[], None]:
         """Register a kernel; returns what takes it back."""
@@ -81,8 +81,8 @@ class Entry:
 
     def places(self) -> list[str]:
         """Where kernels stand, as dispatch keys."""
-        found = [DEVICES.get(p, p) for p, kernels in self.kernels.items() if kernels]
-        return found + ["Meta"] * bool(self.fakes and "Meta" not in found)
+        result = [DEVICES.get(p, p) for p, kernels in self.kernels.items() if kernels]
+        return result + ["Meta"] * bool(self.fakes and "Meta" not in result)
 
 
 ENTRIES: dict[str, Entry] = {}
@@ -246,8 +246,8 @@ class OpOverload(CustomOp):
     def _unrecorded(self, given: tuple, named: dict[str, Any] | None) -> Any:
         if self._out:
             return self._recorded(given, named)
-        found = self._compute(given, named, True)
-        return Unregistered(self).attach(found, given)
+        result = self._compute(given, named, True)
+        return Unregistered(self).attach(result, given)
 
     def _who(self, kernel: Callable) -> str:
         return f"{self._opname} (with implementation {where(kernel)})"
@@ -263,22 +263,22 @@ class OpOverload(CustomOp):
             "return x.clone()) or refactor the custom operator to not return y."
         )
 
-    def _result(self, found: Any, kernel: Callable, given: tuple, named: dict[str, Any] | None) -> Any:
-        if self._in_place and found is not given[0]:
+    def _result(self, result: Any, kernel: Callable, given: tuple, named: dict[str, Any] | None) -> Any:
+        if self._in_place and result is not given[0]:
             raise RuntimeError(
                 f"{self._who(kernel)}: An operator tagged with torch.Tag.inplace must return its first argument."
             )
         if self._out:
             outs = [(named or {})[n] for n in mutated(self._schema)[1]]
-            results = found if isinstance(found, tuple) else (found,)
+            results = result if isinstance(result, tuple) else (result,)
             if len(results) != len(outs) or any(a is not b for a, b in zip(results, outs)):
                 raise RuntimeError(
                     f"{self._who(kernel)}: An operator tagged with torch.Tag.out must return its mutable keyword-only arguments."
                 )
-        return as_results(self._schema, found, self._who(kernel))
+        return as_results(self._schema, result, self._who(kernel))
 
     def _verify(
-        self, found: Any, kernel: Callable, place: str | None, given: tuple, named: dict[str, Any] | None
+        self, result: Any, kernel: Callable, place: str | None, given: tuple, named: dict[str, Any] | None
     ) -> None:
         """Once: compare a result with what the fake implementation says.
 
@@ -293,7 +293,7 @@ class OpOverload(CustomOp):
         except Exception:
             self.unverified = False
             return
-        _fakes.check_result(self._qualname, kernel, fake, told, found, given, named)
+        _fakes.check_result(self._qualname, kernel, fake, told, result, given, named)
         self.unverified = False
 
     # --- what programs ask ---

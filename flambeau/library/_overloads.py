@@ -341,8 +341,8 @@ def table() -> dict[str, tuple[str, ...]]:
     >>> table()["mul"]
     ('Tensor', 'Scalar', 'out', 'Scalar_out')
     """
-    found: dict[str, tuple[str, ...]] = {}
+    result: dict[str, tuple[str, ...]] = {}
     for block in _TABLE.strip().split("\n\n"):
         overloads, _, names = block.partition(":")
-        found.update(dict.fromkeys(names.split(), tuple(overloads.split())))
-    return found
+        result.update(dict.fromkeys(names.split(), tuple(overloads.split())))
+    return result

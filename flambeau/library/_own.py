@@ -69,14 +69,14 @@ CONTEXTS: dict[str, Callable[[], Any]] = {
 @functools.cache
 def _table() -> dict[str, Op]:
     """The operations by their names in archives."""
-    found: dict[str, Op] = {}
+    result: dict[str, Op] = {}
     for name, entry in REGISTRY.items():
         written = name.replace(".", "__")
         if isinstance(entry.function, Op):
-            found[written] = entry.function
+            result[written] = entry.function
         if isinstance(entry.in_place, Op):
-            found.setdefault(written + "_", entry.in_place)
-    return found
+            result.setdefault(written + "_", entry.in_place)
+    return result
 
 
 @functools.cache

@@ -62,9 +62,9 @@ class OpOverloadPacket:
 
     def __getattr__(self, key: str) -> Any:
         if not key.startswith("_"):
-            found = self._overloads.get(key)
-            if found is not None:
-                return found
+            result = self._overloads.get(key)
+            if result is not None:
+                return result
             known = ", ".join(self._overloads)
             raise AttributeError(
                 f"The underlying op of '{self}' has no overload name '{key}' (there are: {known})",
@@ -159,10 +159,10 @@ KINDS: dict[str, type[OpNamespace]] = {}  # namespaces of a class of their own
 
 def namespace_of(name: str) -> OpNamespace:
     """The namespace of that name, empty or not."""
-    found = _namespaces.get(name)
-    if found is None:
-        found = _namespaces[name] = KINDS.get(name, OpNamespace)(name)
-    return found
+    result = _namespaces.get(name)
+    if result is None:
+        result = _namespaces[name] = KINDS.get(name, OpNamespace)(name)
+    return result
 
 
 def packet_of(namespace: str, name: str) -> Any:

@@ -185,14 +185,16 @@ _TOKENS = re.compile(
 
 
 def _tokens(text: str) -> list[_Token]:
-    found = []
+    result = []
     for match in _TOKENS.finditer(text):
         kind = match.lastgroup or ""
         if kind == "space":
             continue
-        found.append(_Token(match[0] if kind in ("sign", "dots", "scope") else kind, match[0], match.start()))
-    found.append(_Token("eof", "", len(text)))
-    return found
+        result.append(
+            _Token(match[0] if kind in ("sign", "dots", "scope") else kind, match[0], match.start())
+        )
+    result.append(_Token("eof", "", len(text)))
+    return result
 
 
 class _Reader:
@@ -258,10 +260,10 @@ class _Reader:
         return FunctionSchema(name, overload, signature_of(arguments, returns, vararg, varret))
 
     def arguments(self) -> tuple[list[Argument], bool]:
-        found: list[Argument] = []
+        result: list[Argument] = []
         by_name = vararg = False
         self.need("(")
-        while not self.is_at(")") or found or by_name:
+        while not self.is_at(")") or result or by_name:
             if self.passed("*"):
                 by_name = True
             elif self.passed("..."):
@@ -269,16 +271,16 @@ class _Reader:
             else:
                 at = self.tokens[self.next]
                 argument = self.argument(by_name)
-                if not argument.defaulted and not by_name and any(a.defaulted for a in found):
+                if not argument.defaulted and not by_name and any(a.defaulted for a in result):
                     raise self.wrong(
                         f"Non-default positional argument follows default argument. Parameter {argument.name}:",
                         at,
                     )
-                found.append(argument)
+                result.append(argument)
             if not self.passed(","):
                 break
         self.need(")")
-        return found, vararg
+        return result, vararg
 
     def argument(self, by_name: bool) -> Argument:
         kind, alias = self.type_()
@@ -293,20 +295,20 @@ class _Reader:
         if not self.is_at("("):
             kind, alias = self.type_()
             return [Result("", kind, alias)], False
-        found: list[Result] = []
+        result: list[Result] = []
         varret = False
         self.take()
-        while not self.is_at(")") or found:
+        while not self.is_at(")") or result:
             if self.passed("..."):
                 varret = True
             else:
                 kind, alias = self.type_()
                 name = self.take().text if self.is_at("ident") else ""
-                found.append(Result(name, kind, alias))
+                result.append(Result(name, kind, alias))
             if not self.passed(","):
                 break
         self.need(")")
-        return found, varret
+        return result, varret
 
     def type_(self) -> tuple[SchemaType, AliasInfo | None]:
         members: list[SchemaType] = []
@@ -345,11 +347,11 @@ class _Reader:
         return SchemaType(base, form, length, tuple(members)), alias
 
     def members(self) -> list[SchemaType]:
-        found = [self.type_()[0]]
+        result = [self.type_()[0]]
         while self.passed(","):
-            found.append(self.type_()[0])
+            result.append(self.type_()[0])
         self.need(")")
-        return found
+        return result
 
     def alias(self) -> AliasInfo:
         self.need("(")
@@ -362,10 +364,10 @@ class _Reader:
     def sets(self) -> frozenset[str]:
         if self.passed("*"):
             return frozenset("*")
-        found = [self.need("ident").text]
+        result = [self.need("ident").text]
         while self.passed("|"):
-            found.append(self.need("ident").text)
-        return frozenset(found)
+            result.append(self.need("ident").text)
+        return frozenset(result)
 
     def default(self, kind: SchemaType) -> Any:
         token = self.tokens[self.next]
@@ -381,13 +383,13 @@ class _Reader:
     def value(self, kind: SchemaType) -> Any:
         token = self.take()
         if token.kind == "[":
-            found: list[Any] = []
-            while not self.is_at("]") or found:
-                found.append(self.value(kind))
+            result: list[Any] = []
+            while not self.is_at("]") or result:
+                result.append(self.value(kind))
                 if not self.passed(","):
                     break
             self.need("]")
-            return found
+            return result
         if token.kind == "-":
             return -self.value(kind)
         if token.kind == "number":

@@ -16,16 +16,16 @@ if TYPE_CHECKING:
 
 def _flat(values: tuple | list, lists: frozenset[int]) -> tuple[list, list[int | None]]:
     """Arguments with lists of tensors laid flat, and the length of each list (None: no list)."""
-    found: list = []
+    result: list = []
     form: list[int | None] = []
     for k, x in enumerate(values):
         if k in lists and isinstance(x, list | tuple):
-            found.extend(x)
+            result.extend(x)
             form.append(len(x))
         else:
-            found.append(x)
+            result.append(x)
             form.append(None)
-    return found, form
+    return result, form
 
 
 def _grouped(values: Any, form: list[int | None]) -> tuple:
@@ -55,37 +55,37 @@ class Taped:
         autograd = self.op._entry.autograd
         before = _set_tracking(0)
         try:
-            found = self.op._compute(given, named)
+            result = self.op._compute(given, named)
             if autograd is not None and autograd.setup is not None:
                 ctx.needs_input_grad = needed if form is None else _grouped(needed, form)
-                self._set_up(ctx, autograd.setup, given, named, found)
+                self._set_up(ctx, autograd.setup, given, named, result)
         finally:
             _set_tracking(before)
         ctx.needs_input_grad = needed
-        return self._attached(ctx, tuple(flat), found)
+        return self._attached(ctx, tuple(flat), result)
 
-    def _set_up(self, ctx: Any, setup: Any, given: tuple, named: dict[str, Any] | None, found: Any) -> None:
+    def _set_up(self, ctx: Any, setup: Any, given: tuple, named: dict[str, Any] | None, result: Any) -> None:
         inputs, keywords = self.op._binder.complete(given, named)
         try:
             if self.by_name:
-                setup(ctx=ctx, inputs=inputs, keyword_only_inputs=keywords, output=found)
+                setup(ctx=ctx, inputs=inputs, keyword_only_inputs=keywords, output=result)
             else:
-                setup(ctx=ctx, inputs=inputs, output=found)
+                setup(ctx=ctx, inputs=inputs, output=result)
         except Exception as error:
             error.add_note(f"in {where(setup)}, the setup_context of {self.op._qualname}")
             raise
 
-    def _attached(self, ctx: Any, flat: tuple, found: Any) -> Any:
+    def _attached(self, ctx: Any, flat: tuple, result: Any) -> Any:
         """The results with the node behind them, in the form in which they came."""
         ctx._results = None
-        if isinstance(found, TensorBase):
-            return record_function(self, ctx, flat, (found,))[0]
-        many = isinstance(found, tuple)
-        outputs, form = _flat(found if many else (found,), self.result_lists)
+        if isinstance(result, TensorBase):
+            return record_function(self, ctx, flat, (result,))[0]
+        many = isinstance(result, tuple)
+        outputs, form = _flat(result if many else (result,), self.result_lists)
         if self.result_lists:
             ctx._results = form
         if not any(isinstance(x, TensorBase) for x in outputs):
-            return found
+            return result
         made = _grouped(record_function(self, ctx, flat, tuple(outputs)), form)
         return made if many else made[0]
 
@@ -101,7 +101,7 @@ class Taped:
         if form is not None:
             ctx.needs_input_grad = _grouped(flat, form)
         try:
-            found = autograd.backward(
+            result = autograd.backward(
                 ctx, *(grads if ctx._results is None else _grouped(grads, ctx._results))
             )
         except Exception as error:
@@ -109,26 +109,26 @@ class Taped:
             raise
         finally:
             ctx.needs_input_grad = flat
-        found = (
-            tuple(found)
-            if isinstance(found, tuple | list) and not (self.lists and isinstance(found, list))
-            else (found,)
+        result = (
+            tuple(result)
+            if isinstance(result, tuple | list) and not (self.lists and isinstance(result, list))
+            else (result,)
         )
-        return self._checked(found, [None] * len(flat) if form is None else form)
+        return self._checked(result, [None] * len(flat) if form is None else form)
 
-    def _checked(self, found: tuple, form: list[int | None]) -> tuple:
+    def _checked(self, result: tuple, form: list[int | None]) -> tuple:
         """What a backward returned, laid flat; RuntimeError where it is not of the form of the arguments."""
-        while len(found) > len(form) and found[-1] is None:
-            found = found[:-1]
+        while len(result) > len(form) and result[-1] is None:
+            result = result[:-1]
         who = f"{self.__name__}Backward"
         backward = where(self.op._entry.autograd.backward)  # type: ignore[union-attr]
-        if len(found) != len(form):
+        if len(result) != len(form):
             raise RuntimeError(
-                f"function {self.__name__}Backward returned an incorrect number of gradients (expected {len(form)}, got {len(found)}) "
+                f"function {self.__name__}Backward returned an incorrect number of gradients (expected {len(form)}, got {len(result)}) "
                 f"({backward})"
             )
         flat: list = []
-        for k, (gradient, length) in enumerate(zip(found, form, strict=True)):
+        for k, (gradient, length) in enumerate(zip(result, form, strict=True)):
             if length is None:
                 flat.append(gradient)
             elif gradient is None:
@@ -158,19 +158,19 @@ class Taped:
 class Unregistered(Taped):
     """The node behind results of kernels whose operation has no derivative: it warns, and hands nothing on."""
 
-    def attach(self, found: Any, flat: tuple) -> Any:
+    def attach(self, result: Any, flat: tuple) -> Any:
         """The results, from which a backward pass warns."""
-        results = found if isinstance(found, tuple | list) else (found,)
+        results = result if isinstance(result, tuple | list) else (result,)
         if not any(isinstance(x, TensorBase) for x in results):
-            return found
+            return result
         if any(isinstance(x, TensorBase) and x.requires_grad for x in results):
             for x in results:
                 if isinstance(x, TensorBase) and x.requires_grad and x.grad_fn is not None:
                     x.register_hook(self._hook)
-            return found
+            return result
         ctx = FunctionCtx()
         ctx.needs_input_grad = tuple(isinstance(a, TensorBase) and a.requires_grad for a in flat)
-        return self._attached(ctx, flat, found)
+        return self._attached(ctx, flat, result)
 
     def _hook(self, grad: Any) -> None:
         self.warn()

@@ -85,9 +85,9 @@ class Target:
         if (
             key is not None
             and out is None
-            and (found := overload.prepared(args, kwargs, loosely)) is not None
+            and (result := overload.prepared(args, kwargs, loosely)) is not None
         ):
-            self._known[key] = found
+            self._known[key] = result
         return overload.call(values, out)
 
     def direct(self, args: tuple) -> Any:
@@ -98,8 +98,8 @@ class Target:
             overload, _, loosely = choice(self._candidates, args, {})
         except Unfit:
             return None
-        found = overload.prepared(args, {}, loosely)
-        return found.function if found is not None and found.plain else None
+        result = overload.prepared(args, {}, loosely)
+        return result.function if result is not None and result.plain else None
 
     # --- what programs ask ---
     @property
@@ -152,9 +152,9 @@ def _class_of(x: Any) -> Any:
 
 def _of_overload(name: str, overload: str) -> list[Overload]:
     """What computes an overload; AttributeError where nothing does."""
-    found = [o for o in overloads("aten", name) if (o.schema.overload_name or "default") == overload]
-    if found:  # numbers in the place of tensors go by the others
-        return [*found, *(o for o in overloads("aten", name) if o not in found)]
+    result = [o for o in overloads("aten", name) if (o.schema.overload_name or "default") == overload]
+    if result:  # numbers in the place of tensors go by the others
+        return [*result, *(o for o in overloads("aten", name) if o not in result)]
     known = [
         t
         for t in texts().get(name, ())
@@ -199,14 +199,14 @@ class _Room:
         if path[0] == "higher_order":
             return namespace_of(name) if len(path) == 1 else higher_order(name)
         if len(path) == 3:
-            found = target(*path)
+            result = target(*path)
         elif path[0] not in ("aten", OWN):
             return namespace_of(name)
         else:
-            found = _Room(*path)
-        if isinstance(found, (Target, _Room)):  # what programs define may be taken back
-            vars(self)[name] = found
-        return found
+            result = _Room(*path)
+        if isinstance(result, (Target, _Room)):  # what programs define may be taken back
+            vars(self)[name] = result
+        return result
 
 
 class Root:

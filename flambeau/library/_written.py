@@ -37,7 +37,7 @@ class Written(NamedTuple):
 def _of(overload: Overload, given: dict[str, Any], defaults: dict[str, Any]) -> Written:
     """A call of the operation here, with its bound arguments, as a call of this overload; Unfit where it cannot be one."""
     left = dict(given)
-    found: list[tuple[Argument, Any]] = []
+    result: list[tuple[Argument, Any]] = []
     for argument, target in zip(overload.arguments, overload.plan):
         if target is not None and target.spreads and not target.alone:
             value = _item(left, target)
@@ -48,7 +48,7 @@ def _of(overload: Overload, given: dict[str, Any], defaults: dict[str, Any]) -> 
                     continue
             elif not argument.defaulted:
                 if argument.name in HINTS:
-                    found.append((argument, argument.type.base == "bool"))
+                    result.append((argument, argument.type.base == "bool"))
                     continue
                 raise Unfit
             else:
@@ -70,11 +70,11 @@ def _of(overload: Overload, given: dict[str, Any], defaults: dict[str, Any]) -> 
             same(value, argument.default_value) or (value is None and argument.default_value == [])
         ):
             continue
-        found.append((argument, fitted(value, t.base, t.form, t.length, False)))
+        result.append((argument, fitted(value, t.base, t.form, t.length, False)))
     for name, value in left.items():
         if name not in defaults or not same(value, defaults[name]):
             raise Unfit
-    return Written(overload, _in_order(overload.arguments, found))
+    return Written(overload, _in_order(overload.arguments, result))
 
 
 def _item(left: dict[str, Any], target: Target) -> Any:
@@ -88,10 +88,10 @@ def _item(left: dict[str, Any], target: Target) -> Any:
     return value
 
 
-def _in_order(arguments: Sequence[Argument], found: list[tuple[Argument, Any]]) -> list[tuple[str, Any]]:
+def _in_order(arguments: Sequence[Argument], result: list[tuple[Argument, Any]]) -> list[tuple[str, Any]]:
     """By position as far as all before it are there, by name from then on."""
     written, by_name = [], False
-    for k, (argument, value) in enumerate(found):
+    for k, (argument, value) in enumerate(result):
         by_name = by_name or argument.kwarg_only or arguments[k] is not argument
         written.append((argument.name if by_name else "", value))
     return written
@@ -113,10 +113,10 @@ def _writable(op: Op) -> tuple[Overload, ...]:
             name += ending
             if home in _HOMES and name not in names and name in texts():
                 names.append(name)
-    found = (
+    result = (
         Overload(parse_schema("aten::" + text), op, True) for name in names for text in texts().get(name, ())
     )
-    return tuple(sorted((overload for overload in found if is_covered(overload)), key=_left_out))
+    return tuple(sorted((overload for overload in result if is_covered(overload)), key=_left_out))
 
 
 def _left_out(overload: Overload) -> int:
@@ -140,21 +140,21 @@ def bound(op: Op, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[dict[str
     if len(args) > sized and kind_of(args[sized]) is int:  # `zeros(2, 3)`
         args = (*args[:sized], args[sized:])
     try:
-        found = signature.bind(*args, **kwargs).arguments
+        result = signature.bind(*args, **kwargs).arguments
     except TypeError as error:
         raise Unfit(str(error)) from None
     for k, p in enumerate(parameters):
-        if p.kind is p.VAR_KEYWORD and p.name in found:
-            found.update(found.pop(p.name))
-        if p.kind is p.VAR_POSITIONAL and found.get(p.name) and k + 1 < len(parameters):
+        if p.kind is p.VAR_KEYWORD and p.name in result:
+            result.update(result.pop(p.name))
+        if p.kind is p.VAR_POSITIONAL and result.get(p.name) and k + 1 < len(parameters):
             named = parameters[k + 1]  # the same by name: `view(*shape, size=None, dtype=None)`
             alike = named.name in p.name or (p.name, named.name) == ("shape", "size")
             if named.kind is named.KEYWORD_ONLY and alike:
-                value = _one_list(found.pop(p.name))
+                value = _one_list(result.pop(p.name))
                 alone = isinstance(value, tuple) and len(value) == 1 and isinstance(value[0], DType)
-                found["dtype" if alone else named.name] = value[0] if alone else value
+                result["dtype" if alone else named.name] = value[0] if alone else value
     defaults = {p.name: p.default for p in parameters if p.default is not p.empty}
-    return dict(found), defaults
+    return dict(result), defaults
 
 
 def written(op: Op, args: Sequence[Any], kwargs: dict[str, Any], named: bool = False) -> Written | None:
@@ -168,43 +168,43 @@ def written(op: Op, args: Sequence[Any], kwargs: dict[str, Any], named: bool = F
         return None
     form = FORMS.get(op.entry.name) if op.entry is not None and op is op.entry.function else None
     if form is not None:
-        found = _formed(form, given)
-        if found is not None:
-            return found
+        result = _formed(form, given)
+        if result is not None:
+            return result
     in_place = given.get("inplace") is True
     if in_place:
         given["inplace"] = False
     fitting: list[Written] = []
     for overload in _writable(op):
         try:
-            found = _of(overload, given, defaults)
+            result = _of(overload, given, defaults)
         except Unfit:
             continue
         if named and not in_place:
-            fitting.append(found)
+            fitting.append(result)
             continue
         if not in_place:
-            return _settled(overload, found, defaults)
+            return _settled(overload, result, defaults)
         name = overload.schema.name.removeprefix("aten::") + "_"
-        values = {overload.arguments[k].name if not n else n: v for k, (n, v) in enumerate(found.values)}
+        values = {overload.arguments[k].name if not n else n: v for k, (n, v) in enumerate(result.values)}
         return _fitting(name, (), values)
-    return min(fitting, key=lambda found: len(found.values), default=None)
+    return min(fitting, key=lambda result: len(result.values), default=None)
 
 
-def _settled(overload: Overload, found: Written, defaults: dict[str, Any]) -> Written:
+def _settled(overload: Overload, result: Written, defaults: dict[str, Any]) -> Written:
     """The call with so many of its defaults written out that ATen takes this overload of the name and no other."""
-    args = [v for n, v in found.values if not n]
-    kwargs = {n: v for n, v in found.values if n}
+    args = [v for n, v in result.values if not n]
+    kwargs = {n: v for n, v in result.values if n}
     for text in texts()[overload.schema.name.removeprefix("aten::")]:
         other = parse_schema("aten::" + text)
         if str(other) == str(overload.schema):
-            return found
+            return result
         try:
             Overload(other, None, False).bind(args, kwargs)
         except Unfit:
             continue
         break
-    given = {overload.arguments[k].name if not n else n: v for k, (n, v) in enumerate(found.values)}
+    given = {overload.arguments[k].name if not n else n: v for k, (n, v) in enumerate(result.values)}
     whole = []
     for argument, target in zip(overload.arguments, overload.plan):
         if argument.name in given:
@@ -213,15 +213,15 @@ def _settled(overload: Overload, found: Written, defaults: dict[str, Any]) -> Wr
             value = defaults[target.name]
             value = REDUCTIONS.index(value) if target.reduces else value
             whole.append((argument, value))
-    return Written(overload, _in_order(overload.arguments, whole), found.item)
+    return Written(overload, _in_order(overload.arguments, whole), result.item)
 
 
 def _formed(form: Callable[..., Any], given: dict[str, Any]) -> Written | None:
     try:
-        found = form(**given)
+        result = form(**given)
     except (TypeError, Unfit):
         return None
-    return None if found is None else _fitting(*found)
+    return None if result is None else _fitting(*result)
 
 
 def _fitting(

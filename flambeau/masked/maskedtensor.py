@@ -296,13 +296,13 @@ def _common(given: list[MaskedTensor], name: str) -> TensorBase:
     return mask
 
 
-def _wrap(found: Any, mask: TensorBase) -> Any:
-    if isinstance(found, TensorBase):
-        return _made(found, mask if mask.shape == found.shape else mask.expand(found.shape))
-    if isinstance(found, (tuple, list)):
-        parts = [_wrap(x, mask) for x in found]
-        return type(found)(*parts) if hasattr(found, "_fields") else type(found)(parts)
-    return found
+def _wrap(result: Any, mask: TensorBase) -> Any:
+    if isinstance(result, TensorBase):
+        return _made(result, mask if mask.shape == result.shape else mask.expand(result.shape))
+    if isinstance(result, (tuple, list)):
+        parts = [_wrap(x, mask) for x in result]
+        return type(result)(*parts) if hasattr(result, "_fields") else type(result)(parts)
+    return result
 
 
 def _pointwise(func: Any, *args: Any, **kwargs: Any) -> Any:
@@ -314,11 +314,11 @@ def _pointwise(func: Any, *args: Any, **kwargs: Any) -> Any:
     taken = [_gated(x) if isinstance(x, MaskedTensor) else x for x in args]
     named = {n: _gated(x) if isinstance(x, MaskedTensor) else x for n, x in kwargs.items()}
     if not func.writes:
-        found = func(*taken, **named)
+        result = func(*taken, **named)
         for x, gate in zip(args, taken):
             if isinstance(x, MaskedTensor) and gate is not x._elements:
-                _keep_zeros(found, gate)
-        return _wrap(found, mask)
+                _keep_zeros(result, gate)
+        return _wrap(result, mask)
     written = args[0]
     if not isinstance(written, MaskedTensor):
         raise TypeError(f"{name}(): the result is masked and cannot be written to a dense tensor")
@@ -336,10 +336,10 @@ def _of_data(func: Any, input: Any, *args: Any, **kwargs: Any) -> Any:
     if not isinstance(input, MaskedTensor):
         raise MaskedTensor._refusal(func.__name__)
     args = tuple(x._elements if isinstance(x, MaskedTensor) else x for x in args)
-    found = func(input._elements, *args, **kwargs)
-    if found is input._elements:
+    result = func(input._elements, *args, **kwargs)
+    if result is input._elements:
         return input
-    return _made(found, input._mask.to(found.device))
+    return _made(result, input._mask.to(result.device))
 
 
 @overrides(_ops["where"], _methods.where)
@@ -351,8 +351,8 @@ def _where(func: Any, condition: Any, input: Any, other: Any) -> MaskedTensor:
         )
     data = [_gated(x) if isinstance(x, MaskedTensor) else x for x in (input, other)]
     masks = [x._mask if isinstance(x, MaskedTensor) else True for x in (input, other)]
-    found = func(condition, *data)
-    return _made(found, func(condition, *masks).expand(found.shape))
+    result = func(condition, *data)
+    return _made(result, func(condition, *masks).expand(result.shape))
 
 
 def _passed(func: Any, *args: Any, **kwargs: Any) -> Any:
@@ -424,12 +424,12 @@ def _reduce(func: Any, input: Any, dim: Any = None, keepdim: bool = False, **kwa
         raise NotImplementedError(f"{name}(): out= is not available for masked tensors")
     data, mask = input._elements, input._mask
     if name in _masked:
-        found = _masked[name](data, dim, keepdim=keepdim, mask=mask, **kwargs)
+        result = _masked[name](data, dim, keepdim=keepdim, mask=mask, **kwargs)
     else:
         filled = data.masked_fill(~mask, identity(func, data.dtype))
         dims = () if dim is None else (dim, keepdim) if keepdim else (dim,)
-        found = func(filled, *dims, **kwargs)
-    return _wrap(found, _there(mask, dim, keepdim))
+        result = func(filled, *dims, **kwargs)
+    return _wrap(result, _there(mask, dim, keepdim))
 
 
 @overrides(_ops["norm"], _methods.norm, published("linalg.")["vector_norm"])
@@ -439,8 +439,8 @@ def _norm(
     order = 2.0 if p in (None, "fro") else p
     if not isinstance(order, (int, float)):
         raise NotImplementedError(f"norm(): the order {p!r} is not available for masked tensors")
-    found = _masked["norm"](input._elements, order, dim, keepdim=keepdim, dtype=dtype, mask=input._mask)
-    return _made(found, _there(input._mask, dim, keepdim))
+    result = _masked["norm"](input._elements, order, dim, keepdim=keepdim, dtype=dtype, mask=input._mask)
+    return _made(result, _there(input._mask, dim, keepdim))
 
 
 @overrides(norm2)
@@ -455,8 +455,8 @@ def _along(
     """`softmax`, `cumsum` and kin along the elements that are there."""
     if "out" in kwargs:
         raise NotImplementedError(f"{func.__name__}(): out= is not available for masked tensors")
-    found = _masked[func.__name__](input._elements, dim, dtype=dtype, mask=input._mask)
-    return _made(found, input._mask)
+    result = _masked[func.__name__](input._elements, dim, dtype=dtype, mask=input._mask)
+    return _made(result, input._mask)
 
 
 def _masked_function(func: Any, input: Any, *args: Any, mask: Any = None, **kwargs: Any) -> TensorBase:

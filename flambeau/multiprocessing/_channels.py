@@ -143,8 +143,8 @@ class Channel(Connection):
         for _ in range(_MOST, count, _MOST):
             if not self._receive_part(1, arrived):
                 raise OSError("got end of file during message")
-        found = io.BytesIO(bytes(size))
-        with found.getbuffer() as view:
+        result = io.BytesIO(bytes(size))
+        with result.getbuffer() as view:
             done = 0
             while done < size:
                 got = self._socket.recv_into(view[done:])
@@ -158,7 +158,7 @@ class Channel(Connection):
                 "or use multiprocessing.set_sharing_strategy('file_system')"
             )
         here.arrived = arrived
-        return found
+        return result
 
     def _receive_part(self, size: int, arrived: Descriptors) -> bytes:
         data, beside, flags, _ = self._socket.recvmsg(size, _ROOM, socket.MSG_CMSG_CLOEXEC)

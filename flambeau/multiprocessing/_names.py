@@ -95,15 +95,15 @@ class _Client:
                 )
             except OSError as error:
                 raise _gone(error) from error
-        found = array.array("i")
+        result = array.array("i")
         for _, kind, raw in beside_it:
             if kind == socket.SCM_RIGHTS:
-                found.frombytes(raw)
+                result.frombytes(raw)
         if len(data) != _ANSWER.size:
             raise _gone("it has ended")
         if flags & socket.MSG_CTRUNC:
             raise RuntimeError("this process may open no more descriptors: raise the limit (`ulimit -n`)")
-        return _ANSWER.unpack(data)[0], found[0] if found else -1
+        return _ANSWER.unpack(data)[0], result[0] if result else -1
 
     def tell(self, letter: bytes, number: int) -> None:
         """What needs no answer; a keeper that has gone need not be told."""

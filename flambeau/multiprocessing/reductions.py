@@ -92,10 +92,10 @@ def reduce_storage(storage: Storage) -> tuple:
 def _mapped(fd: int, nbytes: int, take: Any) -> Storage:
     """The storage over that memory which this process has, or a new one that takes the descriptor."""
     key = (*fd_id(fd), nbytes)
-    found = shared_cache.get(key)
-    if found is None:
-        found = shared_cache[key] = Storage._of_descriptor(take(), nbytes)
-    return found
+    result = shared_cache.get(key)
+    if result is None:
+        result = shared_cache[key] = Storage._of_descriptor(take(), nbytes)
+    return result
 
 
 def _rebuild_beside(place: int, nbytes: int) -> Storage:
@@ -150,12 +150,12 @@ def rebuild_storage_fd(duplicate: Any, nbytes: int) -> Storage:
 
 def rebuild_storage_filename(address: bytes, number: int, identity: tuple[int, int], nbytes: int) -> Storage:
     """A storage whose memory is kept under a name."""
-    found = shared_cache.get((*identity, nbytes))
-    if found is not None:
+    result = shared_cache.get((*identity, nbytes))
+    if result is not None:
         _names.returned(address, number)
-        return found
-    found = shared_cache[(*identity, nbytes)] = _names.opened(address, number, nbytes)
-    return found
+        return result
+    result = shared_cache[(*identity, nbytes)] = _names.opened(address, number, nbytes)
+    return result
 
 
 def init_reductions() -> None:

@@ -23,13 +23,13 @@ def _bands(queries: Raggedness, keys: Raggedness, causal: bool) -> Blocks:
     """Which keys stand with which queries: those of the same sequence."""
 
     def made() -> Blocks:
-        found: list[Band] = []
+        result: list[Band] = []
         for q, n, k, m in zip(queries.starts, queries.sizes, keys.starts, keys.sizes):
             if causal:
-                found += windowed((q, q + n), (k, k + m), k - q, None, 0)
+                result += windowed((q, q + n), (k, k + m), k - q, None, 0)
             elif n:
-                found.append(Band(q, q + n, (Run(k, k + m, False),) if m else ()))
-        return Blocks(1, 1, [[found]])
+                result.append(Band(q, q + n, (Run(k, k + m, False),) if m else ()))
+        return Blocks(1, 1, [[result]])
 
     return queries._once(("bands", id(keys), causal), lambda: (made(), keys))[0]
 
@@ -113,16 +113,16 @@ def attention(
         return _one_by_one(func, a, b, c, 0.0, is_causal, scale, enable_gqa)._elements.unsqueeze(0)
 
     q, k, v = (x.unsqueeze(0) for x in (q, k, v))
-    found = attend(*call_of(_NAME, q, k, program, blocks, factor, again), q, k, v)[0]
-    return jagged(found.squeeze(0), query.ragged, 2)
+    result = attend(*call_of(_NAME, q, k, program, blocks, factor, again), q, k, v)[0]
+    return jagged(result.squeeze(0), query.ragged, 2)
 
 
 def _one_by_one(func, query, key, value, dropout_p, is_causal, scale, enable_gqa) -> NestedTensor:
     """Each sequence alone: where a step is differentiated twice, with dropout, and on devices."""
     parts = zip(query.unbind(), key.unbind(), value.unbind())
-    found = [
+    result = [
         func(q[None], k[None], v[None], None, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)[0]
         for q, k, v in parts
     ]
-    joined = _cat(found, 1) if found else batches(query, [])._elements
+    joined = _cat(result, 1) if result else batches(query, [])._elements
     return jagged(joined, query.ragged, 2)

@@ -242,8 +242,8 @@ def _for_each(given: Any, n: int) -> list[int]:
             "When constructing a jagged nested tensor using narrow(), your start and length must be Tensors that broadcast to "
             f"input.shape[0], {n}, got shape {tuple(given.shape)}"
         )
-    found = [int(x) for x in given.reshape(-1).tolist()]
-    return found * n if len(found) == 1 else found
+    result = [int(x) for x in given.reshape(-1).tolist()]
+    return result * n if len(result) == 1 else result
 
 
 def masked_select(tensor: TensorBase, mask: TensorBase) -> TensorBase:

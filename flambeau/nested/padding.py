@@ -54,11 +54,11 @@ def padded(x: NestedTensor, padding: Any, output_size: Any = None, least: int = 
     if output_size is not None:
         sizes = _checked(x, tuple(output_size), length)
         length = sizes[dim]
-    found = rows(x)
-    rest = tuple(found.shape[1:])
-    flat = found.new_full((r.batch * length, *rest), padding)
+    result = rows(x)
+    rest = tuple(result.shape[1:])
+    flat = result.new_full((r.batch * length, *rest), padding)
     if r.rows:
-        flat.index_copy_(0, r.padded_places(length), found)
+        flat.index_copy_(0, r.padded_places(length), result)
     whole = flat.reshape(r.batch, length, *rest)
     whole = whole if dim == 1 else whole.movedim(1, dim)
     if sizes is not None and tuple(whole.shape) != sizes:
@@ -77,13 +77,13 @@ def _checked(x: NestedTensor, wanted: tuple, length: int) -> tuple:
         raise RuntimeError(
             f"to_padded_tensor(): output_size must have {len(least)} sizes, as the nested tensor has, got {list(wanted)}"
         )
-    found = tuple(n if isinstance(w, type(x.ragged.size)) or w == -1 else w for w, n in zip(wanted, least))
-    if any(w < n for w, n in zip(found, least)) or found[0] != least[0]:
+    result = tuple(n if isinstance(w, type(x.ragged.size)) or w == -1 else w for w, n in zip(wanted, least))
+    if any(w < n for w, n in zip(result, least)) or result[0] != least[0]:
         raise RuntimeError(
             "to_padded_tensor(): Value in output_size is less than NestedTensor padded size. Truncation is not supported. "
             f"The sequences need {list(least)}, got {list(wanted)}"
         )
-    return found
+    return result
 
 
 def unpadded(x: TensorBase, r: Raggedness, dim: int) -> NestedTensor:
@@ -98,5 +98,5 @@ def unpadded(x: TensorBase, r: Raggedness, dim: int) -> NestedTensor:
     x = x if dim == 1 else x.movedim(dim, 1)
     length, rest = x.shape[1], tuple(x.shape[2:])
     flat = x.reshape(math.prod(x.shape[:2]), *rest)
-    found = flat.index_select(0, r.padded_places(length))
-    return jagged(found if dim == 1 else found.movedim(0, dim - 1), r.packed(), dim)
+    result = flat.index_select(0, r.padded_places(length))
+    return jagged(result if dim == 1 else result.movedim(0, dim - 1), r.packed(), dim)

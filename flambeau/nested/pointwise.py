@@ -103,17 +103,17 @@ def pointwise(func: Any, *args: Any, **kwargs: Any) -> Any:
             and not in_place
             and "out" not in kwargs
         ):
-            like, found = packed(like), {id(x): packed(x) for x in nested}
-            args = tuple(found.get(id(x), x) for x in args)
-            kwargs = {k: found.get(id(x), x) for k, x in kwargs.items()}
+            like, result = packed(like), {id(x): packed(x) for x in nested}
+            args = tuple(result.get(id(x), x) for x in args)
+            kwargs = {k: result.get(id(x), x) for k, x in kwargs.items()}
     taken = [_operand(x, like, name) for x in args]
     named = {k: _operand(x, like, name) for k, x in kwargs.items()}
-    found = func(*taken, **named)
+    result = func(*taken, **named)
     if in_place:
         return args[0]
     if "out" in kwargs:
         return kwargs["out"]
-    return like if found is like._elements else wrapped(found, like)
+    return like if result is like._elements else wrapped(result, like)
 
 
 def _operand(x: Any, like: NestedTensor, name: str) -> Any:
@@ -122,7 +122,7 @@ def _operand(x: Any, like: NestedTensor, name: str) -> Any:
     return beside(like, x, name) if isinstance(x, TensorBase) else x
 
 
-def wrapped(found: Any, like: NestedTensor) -> Any:
+def wrapped(result: Any, like: NestedTensor) -> Any:
     """Results over the values of `like` in its structure.
 
     >>> import flambeau
@@ -131,12 +131,12 @@ def wrapped(found: Any, like: NestedTensor) -> Any:
     >>> wrapped(flambeau.zeros(3, 4), x).shape[2]
     4
     """
-    if isinstance(found, TensorBase):
-        return jagged(found, like.ragged, like._ragged_idx)
-    if isinstance(found, tuple):
-        parts = [wrapped(x, like) for x in found]
-        return type(found)(*parts) if hasattr(found, "_fields") else tuple(parts)
-    return found
+    if isinstance(result, TensorBase):
+        return jagged(result, like.ragged, like._ragged_idx)
+    if isinstance(result, tuple):
+        parts = [wrapped(x, like) for x in result]
+        return type(result)(*parts) if hasattr(result, "_fields") else tuple(parts)
+    return result
 
 
 @overrides(methods.detach, methods.is_pinned, methods.record_stream, functional.feature_alpha_dropout)
@@ -145,8 +145,8 @@ def _of_values(func: Any, input: NestedTensor, *args: Any, **kwargs: Any) -> Any
     if not isinstance(input, NestedTensor):
         raise NestedTensor._refusal(func.__name__)
     args = tuple(x._elements if isinstance(x, NestedTensor) else x for x in args)
-    found = func(input._elements, *args, **kwargs)
-    return input if found is input._elements else wrapped(found, input)
+    result = func(input._elements, *args, **kwargs)
+    return input if result is input._elements else wrapped(result, input)
 
 
 @overrides(methods.copy_)
@@ -172,8 +172,8 @@ def _clone(func: Any, input: NestedTensor, **kwargs: Any) -> NestedTensor:
 @overrides(methods.contiguous)
 def _contiguous(func: Any, input: NestedTensor, **kwargs: Any) -> NestedTensor:
     whole = packed(input)
-    found = whole._elements.contiguous(**kwargs)
-    return whole if found is whole._elements else wrapped(found, whole)
+    result = whole._elements.contiguous(**kwargs)
+    return whole if result is whole._elements else wrapped(result, whole)
 
 
 @overrides(methods.is_contiguous)
@@ -206,8 +206,8 @@ def _loss(func: Any, input: Any, target: Any, *args: Any, **kwargs: Any) -> Any:
             f"{func.__name__}(): expected input and target nested in the same sequences, got {shapes_of(input, target)}"
         )
     input, target = packed(input), packed(target)
-    found = func(input._elements, target._elements, *args, **kwargs)
-    return found if found.ndim == 0 else wrapped(found, input)
+    result = func(input._elements, target._elements, *args, **kwargs)
+    return result if result.ndim == 0 else wrapped(result, input)
 
 
 @overrides(methods.tolist)

@@ -88,8 +88,8 @@ def _matmul(func: Any, input: Any, other: Any) -> Any:
     x, dense = (input, other) if a else (other, input)
     n, r = x.ndim, x._ragged_idx
     if a and r < n - 1 and dense.ndim in (1, 2) and n > dense.ndim:
-        found = input._elements @ dense
-        return wrapped(found, input)
+        result = input._elements @ dense
+        return wrapped(result, input)
     if b and dense.ndim == 2 and n > 2 and r >= 2 and r != n - 2:
         return wrapped(dense @ other._elements, other)
     if n == dense.ndim >= 3 and dense.shape[0] == x.ragged.batch:

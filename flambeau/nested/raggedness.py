@@ -89,8 +89,8 @@ class NestedSize(Size):
         return tuple.__new__(cls, sizes)
 
     def __getitem__(self, key: Any) -> Any:
-        found = tuple.__getitem__(self, key)
-        return NestedSize(found) if isinstance(key, slice) else found
+        result = tuple.__getitem__(self, key)
+        return NestedSize(result) if isinstance(key, slice) else result
 
     def __add__(self, other: Any) -> NestedSize:
         return NestedSize(tuple.__add__(self, tuple(other)))
@@ -240,11 +240,11 @@ def _checked_lengths(lengths: TensorBase, offsets: list[int]) -> list[int]:
         raise ValueError(
             f"offsets of {len(offsets) - 1} sequences and lengths of {lengths.shape[0]} do not fit"
         )
-    found = [0] * lengths.shape[0] if lengths.is_meta else lengths.tolist()
-    for k, n in enumerate(found):
+    result = [0] * lengths.shape[0] if lengths.is_meta else lengths.tolist()
+    for k, n in enumerate(result):
         if n < 0:
             raise ValueError(f"lengths must not be negative, got {n} at place {k}")
-    return found
+    return result
 
 
 _known: weakref.WeakValueDictionary[tuple[int, ...], Raggedness] = weakref.WeakValueDictionary()
@@ -262,12 +262,12 @@ def raggedness(offsets: TensorBase, lengths: TensorBase | None, total: int | Non
     ValueError: offsets must not fall, got 3 and then 2 at place 2
     """
     key = id(offsets), id(lengths), offsets._version, 0 if lengths is None else lengths._version
-    found = _known.get(key)
-    if found is None:
-        found = _known[key] = Raggedness(offsets, lengths)
-    if total is not None and found.end > total:
-        k = next(k for k, (a, n) in enumerate(zip(found.starts, found.sizes)) if a + n > total)
+    result = _known.get(key)
+    if result is None:
+        result = _known[key] = Raggedness(offsets, lengths)
+    if total is not None and result.end > total:
+        k = next(k for k, (a, n) in enumerate(zip(result.starts, result.sizes)) if a + n > total)
         raise ValueError(
-            f"sequence {k} ends at {found.starts[k] + found.sizes[k]}, behind the {total} values along the ragged dimension"
+            f"sequence {k} ends at {result.starts[k] + result.sizes[k]}, behind the {total} values along the ragged dimension"
         )
-    return found
+    return result

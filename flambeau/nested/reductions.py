@@ -24,10 +24,10 @@ of_sequences = Overrides()  # along each sequence, where the elements need not b
 def _dims(name: str, x: NestedTensor, dim: Any) -> list[int] | None:
     if dim is None or (isinstance(dim, Sequence) and not dim):
         return None
-    found = [x._dim(name, d) for d in (dim if isinstance(dim, Sequence) else (dim,))]
-    if len(set(found)) < len(found):
+    result = [x._dim(name, d) for d in (dim if isinstance(dim, Sequence) else (dim,))]
+    if len(set(result)) < len(result):
         raise RuntimeError(f"{name}(): dim {list(dim)} appears multiple times in the list of dims")
-    return found
+    return result
 
 
 def reduce(func: Any, input: NestedTensor, dim: Any = None, keepdim: bool = False, **kwargs: Any) -> Any:
@@ -46,8 +46,8 @@ def reduce(func: Any, input: NestedTensor, dim: Any = None, keepdim: bool = Fals
         raise NestedTensor._refusal(name)
     dims = _dims(name, input, dim)
     if dims is None:
-        found = func(packed(input)._elements, **kwargs)
-        return found.reshape((1,) * input.ndim) if keepdim else found
+        result = func(packed(input)._elements, **kwargs)
+        return result.reshape((1,) * input.ndim) if keepdim else result
     r = input._ragged_idx
     if 0 in dims and r not in dims:
         raise RuntimeError(
@@ -55,16 +55,16 @@ def reduce(func: Any, input: NestedTensor, dim: Any = None, keepdim: bool = Fals
         )
     if r not in dims:
         inner = [d - 1 for d in dims]
-        found = func(
+        result = func(
             input._elements, inner if isinstance(dim, Sequence) else inner[0], **_kept(keepdim), **kwargs
         )
         less = 0 if keepdim else sum(d < r for d in dims)
-        return _like_rows(found, input, r - less)
+        return _like_rows(result, input, r - less)
     if 0 in dims:
         inner = [d - 1 for d in dims if d]
         whole = packed(input)._elements
-        found = func(whole, inner if len(inner) > 1 else inner[0], **_kept(keepdim), **kwargs)
-        return _each(found, lambda x: x.unsqueeze(0)) if keepdim else found
+        result = func(whole, inner if len(inner) > 1 else inner[0], **_kept(keepdim), **kwargs)
+        return _each(result, lambda x: x.unsqueeze(0)) if keepdim else result
     return _along_sequences(func, input, dim, dims, keepdim, kwargs)
 
 
@@ -100,8 +100,8 @@ def _norm(func: Any, input: NestedTensor, ord: Any = None, dim: Any = None, *arg
         )
     keepdim = args[0] if args else kwargs.pop("keepdim", False)
     inner = [d - 1 for d in dims]
-    found = func(input._elements, order if given else 2, inner, keepdim, **kwargs)
-    return _like_rows(found, input, r - (0 if keepdim else sum(d < r for d in dims)))
+    result = func(input._elements, order if given else 2, inner, keepdim, **kwargs)
+    return _like_rows(result, input, r - (0 if keepdim else sum(d < r for d in dims)))
 
 
 @overrides(norm2)
@@ -115,16 +115,16 @@ def _kept(keepdim: bool) -> dict[str, bool]:
     return {"keepdim": True} if keepdim else {}
 
 
-def _each(found: Any, function: Callable[[TensorBase], Any]) -> Any:
+def _each(result: Any, function: Callable[[TensorBase], Any]) -> Any:
     """Of a result, or of each of several."""
-    if isinstance(found, TensorBase):
-        return function(found)
-    parts = [_each(x, function) for x in found]
-    return type(found)(*parts) if hasattr(found, "_fields") else tuple(parts)
+    if isinstance(result, TensorBase):
+        return function(result)
+    parts = [_each(x, function) for x in result]
+    return type(result)(*parts) if hasattr(result, "_fields") else tuple(parts)
 
 
-def _like_rows(found: Any, input: NestedTensor, ragged_dim: int) -> Any:
-    return _each(found, lambda x: jagged(x, input.ragged, ragged_dim))
+def _like_rows(result: Any, input: NestedTensor, ragged_dim: int) -> Any:
+    return _each(result, lambda x: jagged(x, input.ragged, ragged_dim))
 
 
 def _along_sequences(
@@ -157,14 +157,14 @@ def _one_by_one(func: Any, input: NestedTensor, dim: Any, keepdim: bool, kwargs:
     at = input._ragged_idx - 1
     shape = list(input._elements.shape)
     shape[at] = 1
-    found = []
+    result = []
     for part in input.unbind():
         if not part.shape[at]:
             part = part.new_full(shape, identity(func, part.dtype))
-        found.append(func(part, [at] if isinstance(dim, Sequence) else at, **_kept(keepdim), **kwargs))
-    if isinstance(found[0], TensorBase):
-        return _stack(found)
-    return type(found[0])(*map(_stack, zip(*found)))
+        result.append(func(part, [at] if isinstance(dim, Sequence) else at, **_kept(keepdim), **kwargs))
+    if isinstance(result[0], TensorBase):
+        return _stack(result)
+    return type(result[0])(*map(_stack, zip(*result)))
 
 
 @of_sequences(methods.sum)
@@ -187,12 +187,12 @@ def _sums(input: NestedTensor, dims: list[int], keepdim: bool, mean: bool, dtype
                 f"{input.dtype}"
             )
         dtype = by_name["int64"]
-    found = rows(input)
-    found = found if dtype is None else found.to(dtype)
-    half = found.dtype if found.dtype.name in ("float16", "bfloat16") else None
-    found = found if half is None else found.float()
-    whole = found.new_zeros((input.ragged.batch, *found.shape[1:])).index_add(
-        0, input.ragged.segments(), found
+    result = rows(input)
+    result = result if dtype is None else result.to(dtype)
+    half = result.dtype if result.dtype.name in ("float16", "bfloat16") else None
+    result = result if half is None else result.float()
+    whole = result.new_zeros((input.ragged.batch, *result.shape[1:])).index_add(
+        0, input.ragged.segments(), result
     )
     if mean:
         counts = input.ragged.counts().to(whole.dtype)
@@ -215,9 +215,9 @@ def _spread(
     squares = _sums(off * off, dims, True, False, None)  # type: ignore[arg-type]
     count = input.ragged.counts() * math.prod(input.shape[d] for d in dims if d != input._ragged_idx)
     count = (count - correction).clamp(min=0).to(squares.dtype).reshape(-1, *[1] * (squares.ndim - 1))
-    found = squares / count
-    found = found.sqrt() if func.__name__ == "std" else found
-    return found if keepdim else found.squeeze(tuple(dims))
+    result = squares / count
+    result = result.sqrt() if func.__name__ == "std" else result
+    return result if keepdim else result.squeeze(tuple(dims))
 
 
 def along(func: Any, input: NestedTensor, dim: Any = None, *args: Any, **kwargs: Any) -> Any:
@@ -250,21 +250,21 @@ def _softmax(func: Any, input: NestedTensor, *args: Any, **kwargs: Any) -> Neste
     """Along sequences: exp(x - m) / Σ, the largest m of each a constant, for its derivatives cancel."""
     dtype = next((a for a in (*args, *kwargs.values()) if hasattr(a, "is_floating_point")), None)
     r, kind = input.ragged, dtype or input.dtype
-    found = rows(input).to(kind)
-    found = found.float() if kind.name in ("float16", "bfloat16") else found
-    found = -found if func.__name__ == "softmin" else found
+    result = rows(input).to(kind)
+    result = result.float() if kind.name in ("float16", "bfloat16") else result
+    result = -result if func.__name__ == "softmin" else result
     r = r.packed()
-    top = padded(jagged(found.detach(), r, 1), -math.inf, least=1).amax(1)
-    shifted = found - top.index_select(0, r.segments())
+    top = padded(jagged(result.detach(), r, 1), -math.inf, least=1).amax(1)
+    shifted = result - top.index_select(0, r.segments())
     weights = shifted.exp()
     sums = _sums(jagged(weights, r, 1), [1], False, False, None)
     if func.__name__ == "log_softmax":
-        found = shifted - sums.log().index_select(0, r.segments())
+        result = shifted - sums.log().index_select(0, r.segments())
     else:
-        found = weights / sums.index_select(0, r.segments())
-    found = found if found.dtype is kind else found.to(kind)
+        result = weights / sums.index_select(0, r.segments())
+    result = result if result.dtype is kind else result.to(kind)
     at = input._ragged_idx
-    return jagged(found if at == 1 else found.movedim(0, at - 1), r, at)
+    return jagged(result if at == 1 else result.movedim(0, at - 1), r, at)
 
 
 overrides.group(reductions(), reduce)

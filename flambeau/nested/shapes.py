@@ -24,12 +24,12 @@ def inner(name: str, x: NestedTensor, dim: int, what: str = "") -> int:
     >>> inner("select", x, -1)
     1
     """
-    found = x._dim(name, dim)
-    if found == x._ragged_idx:
+    result = x._dim(name, dim)
+    if result == x._ragged_idx:
         raise RuntimeError(f"{name}(): not supported for NestedTensor on ragged dim{what}")
-    if found == 0:
+    if result == 0:
         raise RuntimeError(f"{name}(): not supported for NestedTensor on dim=0{what}")
-    return found - 1
+    return result - 1
 
 
 def _parts(input: NestedTensor) -> tuple[TensorBase, ...]:
@@ -69,12 +69,12 @@ def batches(input: NestedTensor, which: list[int]) -> NestedTensor:
 
 @overrides(methods.select)
 def _select(func: Any, input: NestedTensor, dim: int, index: int) -> Any:
-    found = input._dim("select", dim)
-    if found == 0:
+    result = input._dim("select", dim)
+    if result == 0:
         return _sequence(input, index, "select")
     at = inner("select", input, dim)
     return jagged(
-        input._elements.select(at, index), input.ragged, input._ragged_idx - (found < input._ragged_idx)
+        input._elements.select(at, index), input.ragged, input._ragged_idx - (result < input._ragged_idx)
     )
 
 
@@ -97,8 +97,8 @@ def _getitem(func: Any, input: NestedTensor, key: Any) -> Any:
         return input
     first, rest = keys[0], keys[1:]
     if isinstance(first, int) and not isinstance(first, bool):
-        found = _sequence(input, first, "__getitem__")
-        return found[tuple(rest)] if rest else found
+        result = _sequence(input, first, "__getitem__")
+        return result[tuple(rest)] if rest else result
     if isinstance(first, slice):
         if first != slice(None):
             input = batches(input, list(range(input.ragged.batch))[first])
@@ -121,11 +121,11 @@ def _listed(index: TensorBase, batch: int) -> list[int]:
                 f"__getitem__(): a mask of shape {tuple(index.shape)} does not fit {batch} sequences"
             )
         index = index.nonzero().reshape(-1)
-    found = [int(k) for k in index.tolist()]
-    for k in found:
+    result = [int(k) for k in index.tolist()]
+    for k in result:
         if not -batch <= k < batch:
             raise IndexError(f"__getitem__(): index {k} is out of bounds for dimension 0 with size {batch}")
-    return [k % batch for k in found]
+    return [k % batch for k in result]
 
 
 def _of_places(input: NestedTensor, keys: list) -> NestedTensor:
@@ -299,9 +299,9 @@ def _flatten(func: Any, input: NestedTensor, start_dim: int = 0, end_dim: int = 
 @overrides(methods.unflatten)
 def _unflatten(func: Any, input: NestedTensor, dim: int, sizes: Any) -> NestedTensor:
     at = inner("unflatten", input, dim)
-    found = input._elements.unflatten(at, sizes)
-    more = found.ndim - input._elements.ndim
-    return jagged(found, input.ragged, input._ragged_idx + more * (at + 1 < input._ragged_idx))
+    result = input._elements.unflatten(at, sizes)
+    more = result.ndim - input._elements.ndim
+    return jagged(result, input.ragged, input._ragged_idx + more * (at + 1 < input._ragged_idx))
 
 
 @overrides(methods.expand, methods.broadcast_to)
@@ -334,11 +334,11 @@ def _as_other(func: Any, input: Any, other: Any) -> Any:
 
 
 def _nested_all(name: str, tensors: Any) -> list[NestedTensor]:
-    found = list(tensors)
-    for k, x in enumerate(found):
+    result = list(tensors)
+    for k, x in enumerate(result):
         if not isinstance(x, NestedTensor):
             raise RuntimeError(f"{name}(): expected all tensors nested, got a dense one at place {k}")
-    return found
+    return result
 
 
 @overrides(_cat)
@@ -370,8 +370,8 @@ def _stacked(func: Any, tensors: Any, dim: int = 0) -> NestedTensor:
         raise RuntimeError(
             f"stack(): expected tensors of the same sequences and a dim in [1, {n - 1}], got dim {dim} and shapes {shapes_of(*parts)}"
         )
-    found = _stack([x._elements for x in parts], at - 1)
-    return jagged(found, first.ragged, first._ragged_idx + (at <= first._ragged_idx))
+    result = _stack([x._elements for x in parts], at - 1)
+    return jagged(result, first.ragged, first._ragged_idx + (at <= first._ragged_idx))
 
 
 @overrides(methods.index_put, methods.index_put_)
@@ -394,8 +394,8 @@ def _index_put(func: Any, input: NestedTensor, indices: Any, values: Any, accumu
     rows_of = r._tensor(r.starts)[batch] + place
     inner_indices = (*indices[1:at], rows_of, *indices[at + 1 :])
     values = values._elements if isinstance(values, NestedTensor) else values
-    found = func(input._elements, inner_indices, values, accumulate)
-    return input if found is input._elements else wrapped(found, input)
+    result = func(input._elements, inner_indices, values, accumulate)
+    return input if result is input._elements else wrapped(result, input)
 
 
 def _within(x: TensorBase, n: int) -> bool:
@@ -412,8 +412,8 @@ def _masked_select(func: Any, input: Any, mask: Any) -> TensorBase:
     if input.ndim != 2 or mask.ndim != 2:
         raise RuntimeError("masked_select only support 2-D selections currently")
     seen = rows(mask)
-    found = rows(input).masked_select(seen)
+    result = rows(input).masked_select(seen)
     ends = seen.new_zeros(seen.shape[0] + 1).long()
     ends[1:] = seen.cumsum(0)
     packed_ends = input.ragged.packed().offsets
-    return jagged(found, raggedness(ends[packed_ends], None, None), 1)
+    return jagged(result, raggedness(ends[packed_ends], None, None), 1)

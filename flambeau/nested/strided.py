@@ -91,10 +91,10 @@ class StridedNestedTensor(WrapperTensor):
         at = self._dim("size", dim)
         if at == 0:
             return len(self._sizes)
-        found = {s[at - 1] for s in self._sizes}
-        if len(found) != 1:
+        result = {s[at - 1] for s in self._sizes}
+        if len(result) != 1:
             raise RuntimeError(f"Given dimension {dim} is irregular and does not have a size.")
-        return found.pop()
+        return result.pop()
 
     def _dim(self, name: str, dim: int) -> int:
         n = self.ndim
@@ -270,19 +270,19 @@ def _each(func: Any, *args: Any, for_part: Callable = _for_part, **kwargs: Any) 
             )
     taken = [parts(x) if isinstance(x, StridedNestedTensor) else x for x in args]
     named = {n: parts(x) if isinstance(x, StridedNestedTensor) else x for n, x in kwargs.items()}
-    found = [
+    result = [
         func(*(for_part(x, k, like) for x in taken), **{n: for_part(x, k, like) for n, x in named.items()})
         for k in range(len(like))
     ]
-    return _gathered(found, like)
+    return _gathered(result, like)
 
 
-def _gathered(found: list, like: StridedNestedTensor) -> Any:
+def _gathered(result: list, like: StridedNestedTensor) -> Any:
     """Results of parts as nested tensors."""
-    if found and isinstance(found[0], (tuple, list)):
-        columns = [joined(list(column)) for column in zip(*found)]
-        return type(found[0])(*columns) if hasattr(found[0], "_fields") else tuple(columns)
-    return joined(found) if found else like
+    if result and isinstance(result[0], (tuple, list)):
+        columns = [joined(list(column)) for column in zip(*result)]
+        return type(result[0])(*columns) if hasattr(result[0], "_fields") else tuple(columns)
+    return joined(result) if result else like
 
 
 def _pointwise(func: Any, *args: Any, **kwargs: Any) -> Any:
@@ -300,33 +300,33 @@ def _pointwise(func: Any, *args: Any, **kwargs: Any) -> Any:
             f"{name}(): the result is nested and cannot be written to a dense tensor of shape {tuple(args[0].shape)}"
         )
     if all(isinstance(x, StridedNestedTensor) or x.ndim == 0 for x in given):
-        found = func(*map(_buffer, args), **{n: _buffer(x) for n, x in kwargs.items()})
+        result = func(*map(_buffer, args), **{n: _buffer(x) for n, x in kwargs.items()})
         if func.writes:
             return args[0]
-        return kwargs["out"] if "out" in kwargs else _wrapped(found, like)
+        return kwargs["out"] if "out" in kwargs else _wrapped(result, like)
     if "out" in kwargs:
         raise NotImplementedError(f"{name}(): out= is not available for nested and dense tensors together")
-    found = _each(func, *args, **kwargs)
-    return args[0] if func.writes else found
+    result = _each(func, *args, **kwargs)
+    return args[0] if func.writes else result
 
 
 def _buffer(x: Any) -> Any:
     return x._elements if isinstance(x, StridedNestedTensor) else x
 
 
-def _wrapped(found: Any, like: StridedNestedTensor) -> Any:
-    if isinstance(found, TensorBase):
-        return like if found is like._elements else like._with(found)
-    parts_of = [like._with(x) for x in found]
-    return type(found)(*parts_of) if hasattr(found, "_fields") else tuple(parts_of)
+def _wrapped(result: Any, like: StridedNestedTensor) -> Any:
+    if isinstance(result, TensorBase):
+        return like if result is like._elements else like._with(result)
+    parts_of = [like._with(x) for x in result]
+    return type(result)(*parts_of) if hasattr(result, "_fields") else tuple(parts_of)
 
 
 @overrides(methods.detach, methods.clone, methods.is_pinned, methods.record_stream)
 def _of_values(func: Any, input: StridedNestedTensor, *args: Any, **kwargs: Any) -> Any:
     if not isinstance(input, StridedNestedTensor):
         raise StridedNestedTensor._refusal(func.__name__)
-    found = func(input._elements, *map(_buffer, args), **kwargs)
-    return input if found is input._elements else input._with(found)
+    result = func(input._elements, *map(_buffer, args), **kwargs)
+    return input if result is input._elements else input._with(result)
 
 
 def _inner(name: str, x: StridedNestedTensor, dim: int) -> int:
@@ -363,8 +363,8 @@ def _reduce(
     if isinstance(dim, TensorBase):
         return _pointwise(func, input, dim)
     if dim is None:
-        found = func(input._elements, **kwargs)
-        return found.reshape((1,) * input.ndim) if keepdim else found
+        result = func(input._elements, **kwargs)
+        return result.reshape((1,) * input.ndim) if keepdim else result
     return _along(func, input, dim, **({"keepdim": True} if keepdim else {}), **kwargs)
 
 
@@ -407,8 +407,8 @@ def _getitem(func: Any, input: StridedNestedTensor, key: Any) -> Any:
         n = len(input)
         if not -n <= first < n:
             raise IndexError(f"__getitem__(): index {first} is out of bounds for dimension 0 with size {n}")
-        found = parts(input)[first]
-        return found[rest] if rest else found
+        result = parts(input)[first]
+        return result[rest] if rest else result
     if isinstance(first, slice) and not any(k is Ellipsis for k in rest):
         chosen = parts(input)[first]
         return joined([x[rest] if rest else x for x in chosen], None if chosen else input._elements)
@@ -426,15 +426,15 @@ def _reshape(func: Any, input: StridedNestedTensor, *sizes: Any) -> Any:
         raise RuntimeError(
             f"{func.__name__}(): the batch of {len(input)} must stay the first dimension, got {list(sizes)}"
         )
-    found = []
+    result = []
     for x in parts(input):
         wanted = list(sizes[1:])
         kept = [d for d, n in enumerate(wanted) if n == -1 and d < x.ndim]
         if wanted.count(-1) > 1 or (len(wanted) >= x.ndim and kept):
             for d in kept:
                 wanted[d] = x.shape[d]
-        found.append(x.reshape(wanted))
-    return _gathered(found, input)
+        result.append(x.reshape(wanted))
+    return _gathered(result, input)
 
 
 @overrides(methods.copy_)

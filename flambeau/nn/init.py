@@ -174,23 +174,23 @@ def _truncated(
     """
     if wide:
         low, high = (tensor.new_tensor(x, device="cpu").item() for x in (a, b))
-        found = tensor.normal_(mean, std, generator=generator)
-        while (outside := (found < low) | (found > high)).any():
-            found = where(outside, empty_like(found).normal_(mean, std, generator=generator), found)
-        return tensor.copy_(found) if found is not tensor else tensor
+        result = tensor.normal_(mean, std, generator=generator)
+        while (outside := (result < low) | (result > high)).any():
+            result = where(outside, empty_like(result).normal_(mean, std, generator=generator), result)
+        return tensor.copy_(result) if result is not tensor else tensor
     most = -0.5 * ((max(a, min(mean, b)) - mean) / std) ** 2
 
     def refused(drawn: Tensor) -> Tensor:
         height = drawn.sub(mean).div_(std).pow_(2).mul_(-0.5).sub_(most)
         return empty_like(drawn).uniform_(generator=generator).log_().gt(height)
 
-    found = tensor.uniform_(a, b, generator=generator)
-    pending = refused(found)
+    result = tensor.uniform_(a, b, generator=generator)
+    pending = refused(result)
     while pending.any():
-        drawn = empty_like(found).uniform_(a, b, generator=generator)
-        found = where(pending, drawn, found)
+        drawn = empty_like(result).uniform_(a, b, generator=generator)
+        result = where(pending, drawn, result)
         pending = where(pending, refused(drawn), pending)
-    return tensor.copy_(found) if found is not tensor else tensor
+    return tensor.copy_(result) if result is not tensor else tensor
 
 
 def constant_(tensor: Tensor, val: float) -> Tensor:

@@ -337,10 +337,10 @@ class UninitializedBuffer(UninitializedTensorMixin, Buffer):  # type: ignore[mis
 def _torch_function(cls: Any, func: Any, types: Any, args: tuple = (), kwargs: Any = None) -> Any:
     if func.__name__ not in cls._allowed_methods:
         raise _used(cls, func.__name__)
-    found = _disabled_torch_function_impl(func, types, args, kwargs)
-    if isinstance(found, Tensor) and found is not args[0]:
-        return args[0]._likewise(found.device, found.dtype)
-    return found
+    result = _disabled_torch_function_impl(func, types, args, kwargs)
+    if isinstance(result, Tensor) and result is not args[0]:
+        return args[0]._likewise(result.device, result.dtype)
+    return result
 
 
 # Set when the classes are made: they are not asked because they exist, but while an instance waits.

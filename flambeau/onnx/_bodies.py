@@ -131,19 +131,19 @@ class Body:
         narrow = e.args[0].dtype in ("int8", "uint8", "int16", "uint16", "bool", "uint32")
         if narrow and op != "eq":
             args = [g.cast(a, "int64" if a.dtype == "uint32" else "int32") for a in args]
-        found: Value | None = None
+        result: Value | None = None
         if op in _OPERATORS:
-            found = g.op(_OPERATORS[op], *args)
+            result = g.op(_OPERATORS[op], *args)
         elif op == "fma":
-            found = g.Add(g.Mul(*args[:2]), args[2])
+            result = g.Add(g.Mul(*args[:2]), args[2])
         elif op == "trunc":
-            found = g.where(g.Less(args[0], 0), g.Ceil(args[0]), g.Floor(args[0]))
+            result = g.where(g.Less(args[0], 0), g.Ceil(args[0]), g.Floor(args[0]))
         elif op == "rem":
-            found = g.op("Mod", *args, fmod=1)
+            result = g.op("Mod", *args, fmod=1)
         elif op == "copysign":
             size = g.Abs(args[0])
-            found = g.where(negative(g, args[1]), g.Neg(size), size)
-        return found if found is None or e.dtype == "bool" else g.cast(found, e.dtype)
+            result = g.where(negative(g, args[1]), g.Neg(size), size)
+        return result if result is None or e.dtype == "bool" else g.cast(result, e.dtype)
 
     # --- functions ------------------------------
     def call(self, name: str, e: Expr, args: list[Value]) -> Value:
@@ -163,8 +163,8 @@ class Body:
             number = g.cast(args[0], "int32")
             return g.cast(g.reduce("ReduceMin" if kind == "and" else "ReduceMax", number, dims, True), "bool")
         if kind == "select" and combine[0].args[0].op in ("gt", "lt"):  # without those that are NaN
-            found = "ReduceMax" if combine[0].args[0].op == "gt" else "ReduceMin"
-            return g.reduce(found, args[0], dims, True)
+            result = "ReduceMax" if combine[0].args[0].op == "gt" else "ReduceMin"
+            return g.reduce(result, args[0], dims, True)
         if kind not in _FOLDS:
             raise UnsupportedOperatorError(f"a fold by {kind or 'several states'}")
         if kind in ("add", "mul") and args[0].dtype in ("int8", "uint8", "int16", "uint16", "uint32"):
@@ -201,16 +201,16 @@ def negative(g: Writer, x: Value) -> Value:
 
 def _functions_written(roots: Sequence[Expr]) -> list[Expr]:
     """Functions that ONNX has not, in those that it has."""
-    found = list(roots)
+    result = list(roots)
     while True:
         replace: dict[Expr, Expr] = {}
-        for e in ex.walk(found):
+        for e in ex.walk(result):
             if e.op.startswith("call:") and e.op[5:] not in OF_FUNCTIONS:
                 written = WRITTEN.get(e.op[5:]) or EXPANSIONS[e.op[5:]]
                 replace[e] = written(*e.args)
         if not replace:
-            return found
-        found = ex.substitute(found, _inner_first(replace))
+            return result
+        result = ex.substitute(result, _inner_first(replace))
 
 
 _RULES: dict[str, Callable[..., Expr]] = {
@@ -243,7 +243,7 @@ def _inner_first(replace: dict[Expr, Expr]) -> dict[Expr, Expr]:
 
 def reached(roots: Sequence[Expr]) -> set[Expr]:
     """The leaves that an expression varies with beside its folds, whose results have one value a row."""
-    found: set[Expr] = set()
+    result: set[Expr] = set()
     stack, seen = list(roots), set()
     while stack:
         e = stack.pop()
@@ -253,6 +253,6 @@ def reached(roots: Sequence[Expr]) -> set[Expr]:
         if e.op == "fold":
             continue
         if not e.args and e.op not in ("const", "length"):
-            found.add(e)
+            result.add(e)
         stack.extend(e.args)
-    return found
+    return result

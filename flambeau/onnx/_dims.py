@@ -19,11 +19,11 @@ class Axes(NamedTuple):
 
     def sizes(self, tensors: Sequence[TensorBase], given: Mapping[str, int]) -> list[list[int]]:
         """The shapes of the inputs with those sizes."""
-        found = [list(t.shape) for t in tensors]
+        result = [list(t.shape) for t in tensors]
         for name, places in self.dims.items():
             for k, d in places:
-                found[k][d] = given[name]
-        return found
+                result[k][d] = given[name]
+        return result
 
     def own(self, tensors: Sequence[TensorBase]) -> dict[str, int]:
         """The sizes that the tensors have."""
@@ -45,7 +45,7 @@ def axes_of(
     """
     if dynamic_axes and dynamic_shapes:
         raise ValueError("onnx.export(): give dynamic_axes or dynamic_shapes, not both")
-    found = Axes({}, {}, {})
+    result = Axes({}, {}, {})
     for name, said in (dynamic_axes or {}).items():
         listed = said.items() if isinstance(said, Mapping) else enumerate(said)
         for key, what in listed:
@@ -53,19 +53,19 @@ def axes_of(
                 (key, what) if isinstance(said, Mapping) else (what, f"{name}_dynamic_axes_{key + 1}")
             )
             if name in names:
-                _enter(found, tensors, names.index(name), axis, str(label), name)
+                _enter(result, tensors, names.index(name), axis, str(label), name)
             else:
-                found.named[name, axis] = str(label)
+                result.named[name, axis] = str(label)
     if dynamic_shapes:
-        _of_shapes(found, tensors, names, args, kwargs, dynamic_shapes, model)
-    own = found.own(tensors)
-    for label, places in found.dims.items():
+        _of_shapes(result, tensors, names, args, kwargs, dynamic_shapes, model)
+    own = result.own(tensors)
+    for label, places in result.dims.items():
         for k, d in places:
             if tensors[k].shape[d] != own[label]:
                 raise ValueError(
                     f"onnx.export(): the size '{label}' is {own[label]} and, in dimension {d} of '{names[k]}', {tensors[k].shape[d]}"
                 )
-    return found
+    return result
 
 
 def _enter(
@@ -126,16 +126,16 @@ def _parameters(model: Any, args: tuple, kwargs: Mapping[str, Any]) -> dict[str,
     return dict(inspect.signature(forward).bind(*args, **kwargs).arguments)
 
 
-def _collect(value: Any, spec: Any, found: list[Any]) -> None:
+def _collect(value: Any, spec: Any, result: list[Any]) -> None:
     """The description of each tensor in an argument, in order."""
     if isinstance(value, TensorBase):
-        found.append(spec)
+        result.append(spec)
     elif isinstance(value, Mapping):
         for key, x in value.items():
-            _collect(x, None if spec is None else spec.get(key), found)
+            _collect(x, None if spec is None else spec.get(key), result)
     elif isinstance(value, (list, tuple)):
         for k, x in enumerate(value):
-            _collect(x, None if spec is None else spec[k], found)
+            _collect(x, None if spec is None else spec[k], result)
 
 
 def _label(what: Any, default: str) -> tuple[str, Any]:

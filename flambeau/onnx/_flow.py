@@ -55,8 +55,8 @@ class Flow:
 def taken(function: Callable[..., Any], args: tuple, kwargs: dict[str, Any]) -> Any:
     """The answer to a call of one of these functions while a program is recorded."""
     flow = _KINDS[function](*args, **kwargs)
-    found = controlled(flow, flow.tensors)
-    return tree_unflatten(list(found), flow.form)
+    result = controlled(flow, flow.tensors)
+    return tree_unflatten(list(result), flow.form)
 
 
 def _run(flow: Any, tensors: list[TensorBase]) -> tuple[TensorBase, ...]:
@@ -91,10 +91,10 @@ def body(
     outside, g.nodes = g.nodes, []
     try:
         made = [g.op("Identity", v, dtype=v.dtype, shape=v.shape) for v in write()]
-        found = Body(g.nodes, [_told(g, v) for v in inputs], [_told(g, v) for v in made])
+        result = Body(g.nodes, [_told(g, v) for v in inputs], [_told(g, v) for v in made])
     finally:
         g.nodes = outside
-    return found, made
+    return result, made
 
 
 def _told(g: Any, v: Value) -> Value:

@@ -19,13 +19,13 @@ def fold(model: Model, opset: int) -> None:
     """Let constants be what nodes make of constants that are no weights; random numbers are drawn at each run."""
     kept = []
     for node in model.nodes:
-        found = None
+        result = None
         if not node.bodies and not draws(node) and "::" not in node.kind and _fixed(model, node):
-            found = _computed(model, node, opset)
-        if found is None:
+            result = _computed(model, node, opset)
+        if result is None:
             kept.append(node)
         else:
-            model.constants.update(found)
+            model.constants.update(result)
     model.nodes = kept
 
 
@@ -41,8 +41,8 @@ def _computed(model: Model, node: Node, opset: int) -> dict[str, np.ndarray] | N
         return None
     alone = Model([node], given, model.dtypes, [], outputs, [], {})
     with no_grad():
-        found = load_model(alone.proto(opset).SerializeToString())()
-    made = [t for t in (found if isinstance(found, tuple) else (found,)) if isinstance(t, TensorBase)]
+        result = load_model(alone.proto(opset).SerializeToString())()
+    made = [t for t in (result if isinstance(result, tuple) else (result,)) if isinstance(t, TensorBase)]
     if any(t.numel() > _LARGEST for t in made):
         return None
     return {v.name: np.array(t.contiguous().numpy()) for (v, _), t in zip(outputs, made, strict=True)}

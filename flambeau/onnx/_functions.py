@@ -72,8 +72,8 @@ def hypot(x: Expr, y: Expr) -> Expr:
     a, b = ex.absolute(x), ex.absolute(y)
     large, small = ex.maximum(a, b), ex.minimum(a, b)
     share = small / where(large == 0, like(x, 1.0), large)
-    found = large * ex.sqrt(1.0 + share * share)
-    return where((a == math.inf) | (b == math.inf), like(x, math.inf), found)
+    result = large * ex.sqrt(1.0 + share * share)
+    return where((a == math.inf) | (b == math.inf), like(x, math.inf), result)
 
 
 @written
@@ -146,14 +146,14 @@ def lgamma(x: Expr) -> Expr:
     square = inverse * inverse
     series = inverse * (1 / 12 - square * (1 / 360 - square * (1 / 1260)))
     stirling = (raised - 0.5) * call("log", raised) - raised + (0.5 * math.log(2 * math.pi)) + series
-    found = where(small, stirling - call("log", where(small, product, like(x, 1.0))), stirling)
-    found = where(ex.absolute(z - 1.0) < 0.25, _near_one(z - 1.0), found)
-    found = where(ex.absolute(z - 2.0) < 0.25, _near_one(z - 2.0) + call("log", z - 1.0), found)
-    found = where(z == math.inf, like(x, math.inf), found)
+    result = where(small, stirling - call("log", where(small, product, like(x, 1.0))), stirling)
+    result = where(ex.absolute(z - 1.0) < 0.25, _near_one(z - 1.0), result)
+    result = where(ex.absolute(z - 2.0) < 0.25, _near_one(z - 2.0) + call("log", z - 1.0), result)
+    result = where(z == math.inf, like(x, math.inf), result)
     sine = ex.absolute(call("sin", _fraction(x) * math.pi))
-    mirrored = (math.log(math.pi)) - call("log", sine) - found
-    found = where(below, mirrored, found)
-    return where(ex.absolute(x) == math.inf, like(x, math.inf), found)
+    mirrored = (math.log(math.pi)) - call("log", sine) - result
+    result = where(below, mirrored, result)
+    return where(ex.absolute(x) == math.inf, like(x, math.inf), result)
 
 
 _ZETA = [sum(n ** -float(k) for n in range(1, 4000)) + 4000.0 ** (1 - k) / (k - 1) for k in range(2, 20)]
@@ -161,10 +161,10 @@ _ZETA = [sum(n ** -float(k) for n in range(1, 4000)) + 4000.0 ** (1 - k) / (k - 
 
 def _near_one(t: Expr) -> Expr:
     """log Γ(1 + t) for |t| < 1/4: -γ·t + Σ ζ(k) · (-t)ᵏ / k."""
-    found = like(t, 0.0)
+    result = like(t, 0.0)
     for k in range(19, 1, -1):
-        found = t * (found + (_ZETA[k - 2] / k if k % 2 == 0 else -_ZETA[k - 2] / k))
-    return t * (found - 0.57721566490153286)
+        result = t * (result + (_ZETA[k - 2] / k if k % 2 == 0 else -_ZETA[k - 2] / k))
+    return t * (result - 0.57721566490153286)
 
 
 @written
@@ -177,13 +177,13 @@ def digamma(x: Expr) -> Expr:
         sums = sums + 1.0 / (z + float(k))
     square = 1.0 / (raised * raised)
     series = square * (1 / 12 - square * (1 / 120 - square * (1 / 252 - square * (1 / 240))))
-    found = call("log", raised) - 0.5 / raised - series
-    found = where(small, found - sums, found)
+    result = call("log", raised) - 0.5 / raised - series
+    result = where(small, result - sums, result)
     part = _fraction(x)
     angle = part * math.pi
-    turned = found - math.pi * call("cos", angle) / call("sin", angle)
-    found = where(below, where((part == 0) & (x < 0), like(x, math.nan), turned), found)
-    return where(x == 0, -ex.copysign(like(x, math.inf), x), where(x == math.inf, x, found))
+    turned = result - math.pi * call("cos", angle) / call("sin", angle)
+    result = where(below, where((part == 0) & (x < 0), like(x, math.nan), turned), result)
+    return where(x == 0, -ex.copysign(like(x, math.inf), x), where(x == math.inf, x, result))
 
 
 @written
@@ -197,9 +197,9 @@ def trigamma(x: Expr) -> Expr:
     inverse = 1.0 / raised
     square = inverse * inverse
     series = inverse * (1.0 + inverse * 0.5 + square * (1 / 6 - square * (1 / 30 - square * (1 / 42))))
-    found = where(small, series + sums, series)
+    result = where(small, series + sums, series)
     sine = call("sin", _fraction(x) * math.pi) * (1 / math.pi)
-    return where(below, 1.0 / (sine * sine) - found, found)
+    return where(below, 1.0 / (sine * sine) - result, result)
 
 
 @written
@@ -214,5 +214,5 @@ def erfinv(x: Expr) -> Expr:
         miss = where(guess > 1.5, (1.0 - ex.absolute(x)) - call("erfc", guess), miss)
         step = miss / ((2 / math.sqrt(math.pi)) * call("exp", -(guess * guess)))
         guess = guess - step / (1.0 + guess * step)
-    found = where(ex.absolute(x) == 1.0, like(x, math.inf), guess)
-    return ex.copysign(where(ex.absolute(x) > 1.0, like(x, math.nan), found), x)
+    result = where(ex.absolute(x) == 1.0, like(x, math.inf), guess)
+    return ex.copysign(where(ex.absolute(x) > 1.0, like(x, math.nan), result), x)

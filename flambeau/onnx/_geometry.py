@@ -56,36 +56,36 @@ def indices(g: Writer, base: Place, place: Place) -> Value:
     """Where each element at `place` stands among those at `base`, counted in the order of its dimensions."""
     if not (g.varying and is_contiguous(base)):
         return g.constant(_table(base, place), "int64")
-    found: Any = g.squeeze(g.ints([place.offset - base.offset]), [0])
+    result: Any = g.squeeze(g.ints([place.offset - base.offset]), [0])
     for d, (n, stride) in enumerate(zip(place.shape, place.stride)):
         if n == 1:
             continue
         step = g.op("Mul", g.range(n), g.ints([stride]))
-        found = g.op("Add", found, g.unsqueeze(step, list(range(1, len(place.shape) - d))))
-    return g.expand(found, place.shape)
+        result = g.op("Add", result, g.unsqueeze(step, list(range(1, len(place.shape) - d))))
+    return g.expand(result, place.shape)
 
 
 def _offsets(place: Place) -> np.ndarray:
-    found = np.array(place.offset, np.int64)
+    result = np.array(place.offset, np.int64)
     for n, stride in zip(place.shape, place.stride):
-        found = found[..., None] + np.arange(n) * stride
-    return found
+        result = result[..., None] + np.arange(n) * stride
+    return result
 
 
 def _table(base: Place, place: Place) -> np.ndarray:
     lies, wanted = _offsets(base).reshape(-1), _offsets(place)
     if is_contiguous(base):
-        found = wanted - base.offset
+        result = wanted - base.offset
     else:
         order = np.argsort(lies, kind="stable")
         at = np.searchsorted(lies[order], wanted.reshape(-1))
-        found = order[np.minimum(at, len(order) - 1)].reshape(wanted.shape) if len(order) else wanted
-    outside = (found < 0) | (found >= len(lies))
-    if wanted.size and (outside.any() or (lies[np.where(outside, 0, found)] != wanted).any()):
+        result = order[np.minimum(at, len(order) - 1)].reshape(wanted.shape) if len(order) else wanted
+    outside = (result < 0) | (result >= len(lies))
+    if wanted.size and (outside.any() or (lies[np.where(outside, 0, result)] != wanted).any()):
         raise UnsupportedOperatorError(
             "a view of memory that lies outside of the tensor it was made from: copy the tensor before it is given"
         )
-    return found
+    return result
 
 
 # --- views as slices, turns and broadcasts ------------------------------
@@ -98,10 +98,10 @@ def viewed(g: Writer, value: Value, source: Place, made: Place) -> Value | None:
         return None
     if keeps_order(source, made):
         return g.reshape(value, made.shape)
-    found = _matched(source, made)
-    if found is None:
+    result = _matched(source, made)
+    if result is None:
         return None
-    cuts, order, dropped = found
+    cuts, order, dropped = result
     value = _sliced(g, value, source, cuts)
     value = g.squeeze(value, dropped)
     kept = [d for d in range(len(source.shape)) if d not in dropped]
@@ -123,15 +123,15 @@ def keeps_order(source: Place, made: Place) -> bool:
 
 def _merged(place: Place) -> list[tuple[int, int]]:
     """Sizes and strides with dimensions that run on made one."""
-    found: list[tuple[int, int]] = []
+    result: list[tuple[int, int]] = []
     for n, s in zip(place.shape, place.stride):
         if n == 1:
             continue
-        if found and found[-1][1] == n * s:
-            found[-1] = (found[-1][0] * n, s)
+        if result and result[-1][1] == n * s:
+            result[-1] = (result[-1][0] * n, s)
         else:
-            found.append((n, s))
-    return found
+            result.append((n, s))
+    return result
 
 
 def _sliced(g: Writer, value: Value, source: Place, cuts: dict[int, tuple[int, int, int]]) -> Value:
@@ -172,14 +172,14 @@ def _matched(
         if n == 1:
             order.append(None)
             continue
-        found = _dimension(source, free, starts, n, stride)
-        if found is None and stride != 0:
+        result = _dimension(source, free, starts, n, stride)
+        if result is None and stride != 0:
             return None
-        order.append(found)
-        if found is not None:
-            free.remove(found)
-            step = stride // source.stride[found] if source.stride[found] else 1
-            cuts[found] = (starts.get(found, 0), n, step)
+        order.append(result)
+        if result is not None:
+            free.remove(result)
+            step = stride // source.stride[result] if source.stride[result] else 1
+            cuts[result] = (starts.get(result, 0), n, step)
     _keep_units(source, made, free, order)
     return cuts, order, free
 

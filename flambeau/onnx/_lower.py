@@ -150,10 +150,10 @@ class Lowering:
 
     def memory_of(self, storage: int) -> Memory | None:
         """What lies there in this graph, or in one around it."""
-        found = self.memories.get(storage)
-        if found is None and self.outer is not None:
+        result = self.memories.get(storage)
+        if result is None and self.outer is not None:
             return self.outer.memory_of(storage)
-        return found
+        return result
 
     def constant(self, place: Place, tensor: Any) -> None:
         """A tensor that the program had before, and that is no parameter; in a branch or a loop one of the graph around it, too."""
@@ -174,9 +174,9 @@ class Lowering:
         if place.dtype.name in PAIRS:
             return self.g.as_complex(self.read(floats(place)), place.dtype.name)
         memory = self.memories[place.storage]
-        found = memory.known.get(place)
-        if found is not None and found[0] == memory.version:
-            return found[1]
+        result = memory.known.get(place)
+        if result is not None and result[0] == memory.version:
+            return result[1]
         if place == memory.base:
             value = memory.value
         elif place in memory.views:
@@ -238,8 +238,8 @@ class Lowering:
         if all(p.storage in known for p in made):
             self.view([floats(p) for p in given], [floats(p) for p in made])
             return
-        found = self.compute(op, node, args, kwargs, made)
-        for p, value in zip(made, found, strict=True):
+        result = self.compute(op, node, args, kwargs, made)
+        for p, value in zip(made, result, strict=True):
             if p not in given:
                 self.new(p, value)
 
@@ -269,8 +269,8 @@ class Lowering:
         """A call that writes: what it writes to becomes what it computes."""
         kwargs = {k: v for k, v in kwargs.items() if k != "out"}
         results = made if made and made[0].shape == written[0].shape else written
-        found = self.compute(op, node, args, kwargs, results, True)
-        for p, to, value in zip(results, written, found, strict=False):
+        result = self.compute(op, node, args, kwargs, results, True)
+        for p, to, value in zip(results, written, result, strict=False):
             if p.shape != to.shape:
                 raise UnsupportedOperatorError("it resizes the tensor that it writes to")
             self.write(to, value.of(p.shape))
@@ -298,11 +298,11 @@ class Lowering:
         values = []
         for p in made:
             source = next(s for s in sources if s.storage == p.storage)
-            found = geometry.viewed(self.g, self.read(source), source, p)
-            if found is None:
+            result = geometry.viewed(self.g, self.read(source), source, p)
+            if result is None:
                 memory = self.memories[p.storage]
-                found = geometry.take(self.g, memory.value, memory.base, p)
-            values.append(found)
+                result = geometry.take(self.g, memory.value, memory.base, p)
+            values.append(result)
         return values
 
     # --- what computes ------------------------------
@@ -327,36 +327,36 @@ class Lowering:
         mapped((args, kwargs), Place, given.append)
         pairs = any(p.dtype.name in PAIRS for p in (*given, *made))
         if form is not None and (not pairs or getattr(form, "pairs", False)):
-            found = self.formed(form, args, kwargs, made)
-            if found is not None:
-                return found
+            result = self.formed(form, args, kwargs, made)
+            if result is not None:
+                return result
         if entry is not None and entry.kind == "view" and len(made) == 1 and args:  # one that had to copy
             copied = self.g.reshape(self.read(floats(args[0])), floats(made[0]).shape)
             dtype = made[0].dtype.name
             return [self.g.as_complex(copied, dtype) if dtype in PAIRS else copied]
         call, values = self.lowered(op, args, kwargs, made)
         try:
-            found = self.expressed(call, values, writes)
-            if found is not None:
-                return found
+            result = self.expressed(call, values, writes)
+            if result is not None:
+                return result
             if not values and (entry is None or entry.kind != "random"):
                 return self.computed(op, call)
         except UnsupportedOperatorError as error:
             refused = error
-        found = self.inlined(op, node, args, kwargs, list(values))
-        if found is not None:
-            return found
+        result = self.inlined(op, node, args, kwargs, list(values))
+        if result is not None:
+            return result
         raise refused or UnsupportedOperatorError(
             "it has no operator there, and is not made of operations that have"
         )
 
     def computed(self, op: Any, call: program.Call) -> list[Value]:
         """The results of a call without tensors: constants."""
-        found: list[Value] = []
+        result: list[Value] = []
         with no_grad():
             made = op(*call.args, **call.kwargs)
-        mapped(made, TensorBase, lambda t: found.append(held_value(self.g, t, None)))
-        return found
+        mapped(made, TensorBase, lambda t: result.append(held_value(self.g, t, None)))
+        return result
 
     def formed(
         self, form: Any, args: tuple, kwargs: dict[str, Any], made: Sequence[Place]
@@ -370,14 +370,14 @@ class Lowering:
             if isinstance(form, str):
                 dtype = g.results[0].dtype
                 tensors = [g.cast(x, dtype) if isinstance(x, Value) else g.number(x, dtype) for x in args]
-                found: Any = g.op(form, *tensors)
+                result: Any = g.op(form, *tensors)
             else:
-                found = form(g, *args, **kwargs)
+                result = form(g, *args, **kwargs)
         finally:
             g.results = before
-        if found is NotImplemented:
+        if result is NotImplemented:
             return None
-        return [found] if isinstance(found, Value) else list(found)
+        return [result] if isinstance(result, Value) else list(result)
 
     def lowered(
         self, op: Any, args: tuple, kwargs: dict[str, Any], made: Sequence[Place]
@@ -430,12 +430,12 @@ class Lowering:
             if e.op == "operand":
                 return numbered[e.value]
             if e.op == "first" and row is not None:
-                found = numbered[e.value]
+                result = numbered[e.value]
                 for d in row.dims:
-                    if found.rank >= -d:
-                        found = g.slice(found, d, 0, 1).of(())
-                        found = found.of(numbered[e.value].shape or ())
-                return found
+                    if result.rank >= -d:
+                        result = g.slice(result, d, 0, 1).of(())
+                        result = result.of(numbered[e.value].shape or ())
+                return result
             raise UnsupportedOperatorError("it reads the number of its element")
 
         call.written = frozenset(call.results) if writes else frozenset()
@@ -445,10 +445,10 @@ class Lowering:
             raise UnsupportedOperatorError(str(error)) from None
         if any(ex.is_complex(e.dtype) for e in ex.walk(exprs)):
             return self.of_pairs(Body(g, leaf, row), parts_only(exprs), call, numbered, loop)
-        found = Body(g, leaf, row).write(exprs)
+        result = Body(g, leaf, row).write(exprs)
         return [
             self.shaped(e, v, r.shape, numbered, loop)
-            for e, v, r in zip(exprs, found, call.results, strict=True)
+            for e, v, r in zip(exprs, result, call.results, strict=True)
         ]
 
     def of_pairs(
@@ -475,9 +475,9 @@ class Lowering:
     ) -> Value:
         """The value of an expression in the shape of its result."""
         leaves = reached([e])
-        found = broadcast([numbered[x.value].shape or () for x in leaves if x.op == "operand"])
-        if loop.dims is None or found == loop.shape:
-            return self.g.expand(value.of(found), shape)
+        result = broadcast([numbered[x.value].shape or () for x in leaves if x.op == "operand"])
+        if loop.dims is None or result == loop.shape:
+            return self.g.expand(value.of(result), shape)
         if loop.dims and len(shape) < len(loop.shape):  # one value a row
             return self.g.squeeze(value, sorted(loop.dims))
         kept = tuple(1 if d - len(loop.shape) in (loop.dims or ()) else n for d, n in enumerate(loop.shape))
@@ -494,9 +494,9 @@ class Lowering:
             return None
         values_given = [self.read(given[v]) for v in distinct]
         written = Lowering(self.g, inner, values_given)
-        found: list[Value] = []
-        mapped(written.outputs, Place, lambda p: found.append(written.read(p)))
-        return found
+        result: list[Value] = []
+        mapped(written.outputs, Place, lambda p: result.append(written.read(p)))
+        return result
 
 
 def broadcast(shapes: Sequence[Sequence[int]]) -> tuple[int, ...]:

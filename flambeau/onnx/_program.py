@@ -156,8 +156,8 @@ class ONNXProgram:
             proto.graph.output.add(name=name)
         module = load_model(proto.SerializeToString())
         with no_grad():
-            found = module(*self._tensors(args, kwargs))
-        return found if isinstance(found, tuple) else (found,)
+            result = module(*self._tensors(args, kwargs))
+        return result if isinstance(result, tuple) else (result,)
 
     def _tensors(self, args: Any, kwargs: Mapping[str, Any] | None) -> list[TensorBase]:
         """The tensors among arguments, as many as there are inputs."""

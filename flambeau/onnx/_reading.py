@@ -216,10 +216,10 @@ _WRITTEN = frozenset(("self", "getattr", "slice", "complex", *Namespace.reserved
 
 def plain(name: str, default: str) -> str:
     """A name as an identifier of Python."""
-    found = _BAD.sub("_", name[:100]).strip("_") or default
-    if found[0].isdigit() or keyword.iskeyword(found) or found in _WRITTEN:
-        found = f"{default}_{found}"
-    return found
+    result = _BAD.sub("_", name[:100]).strip("_") or default
+    if result[0].isdigit() or keyword.iskeyword(result) or result in _WRITTEN:
+        result = f"{default}_{result}"
+    return result
 
 
 def _is_free(part: str) -> bool:
@@ -287,12 +287,14 @@ class Reader:
         other = {v.name for v in graph.output}
         for node in reversed(graph.node):
             domain = _domain(node.domain)
-            found = None
+            result = None
             if (domain, node.op_type, node.overload) not in self.functions and domain in opsets:
-                found = found_operator(domain, node.op_type, opsets[domain])
-            moves = found is not None and found.moves and node.output[:1] and node.output[0] in state - other
+                result = found_operator(domain, node.op_type, opsets[domain])
+            moves = (
+                result is not None and result.moves and node.output[:1] and node.output[0] in state - other
+            )
             for k, name in enumerate(node.input):
-                is_state = found is not None and k < len(found.inputs) and found.inputs[k] in found.state
+                is_state = result is not None and k < len(result.inputs) and result.inputs[k] in result.state
                 (state if is_state or (moves and k == 0) else other).add(name)
         for name in state - other:
             item = scope.items.get(name)
@@ -441,23 +443,23 @@ class Reader:
                 )
                 scope.define(output, part)
 
-    def arguments(self, found: Operator, node: NodeMessage, scope: Scope) -> list[Any]:
+    def arguments(self, result: Operator, node: NodeMessage, scope: Scope) -> list[Any]:
         count = len(node.input)
-        if count > len(found.inputs) and not found.variadic:
-            raise OnnxFormatError(f"{found.name} takes {len(found.inputs)} inputs, and has {count}")
+        if count > len(result.inputs) and not result.variadic:
+            raise OnnxFormatError(f"{result.name} takes {len(result.inputs)} inputs, and has {count}")
         args: list[Any] = []
         for k, name in enumerate(node.input):
-            parameter = found.inputs[k] if k < len(found.inputs) else ""
+            parameter = result.inputs[k] if k < len(result.inputs) else ""
             if not name:
-                if k < found.required:
+                if k < result.required:
                     raise OnnxFormatError(f"the input '{parameter}' is missing")
                 args.append(None)
                 continue
-            numbers = self.numbers(scope, name) if parameter in found.ints else None
+            numbers = self.numbers(scope, name) if parameter in result.ints else None
             args.append(scope.node(name) if numbers is None else numbers[0])
-        if len(args) < found.required:
-            raise OnnxFormatError(f"the input '{found.inputs[len(args)]}' is missing")
-        while not found.variadic and args and args[-1] is None:
+        if len(args) < result.required:
+            raise OnnxFormatError(f"the input '{result.inputs[len(args)]}' is missing")
+        while not result.variadic and args and args[-1] is None:
             args.pop()
         return args
 
@@ -476,8 +478,8 @@ class Reader:
         return made
 
     def computed_numbers(self, scope: Scope, name: str, depth: int) -> tuple[Any, int] | None:
-        found, node, kwargs = scope.makers[name]
-        rule = ON_NUMBERS[found.function]
+        result, node, kwargs = scope.makers[name]
+        rule = ON_NUMBERS[result.function]
         if rule.of_tensor:
             args, ranks = [scope.node(n) for n in node.input], []
         else:
@@ -494,7 +496,7 @@ class Reader:
 
     def options(
         self,
-        found: Operator,
+        result: Operator,
         scope: Scope,
         attributes: dict[str, AttributeMessage],
         opsets: dict[str, int],
@@ -503,14 +505,14 @@ class Reader:
         kwargs: dict[str, Any] = {}
         bodies: list[Module] = []
         for name, a in attributes.items():
-            known = found.attributes.get(name)
+            known = result.attributes.get(name)
             if known is None:
                 raise OnnxLoadError(f"the attribute '{name}' is not known")
             got, wanted = _KINDS.get(a.type, str(a.type)), "int" if known.kind == "dtype" else known.kind
             if got != wanted:
                 raise OnnxFormatError(f"the attribute '{name}' must be of the kind {wanted}, and is {got}")
             kwargs[name] = self.option(known.kind, name, a, scope, opsets)
-        for name, known in found.attributes.items():
+        for name, known in result.attributes.items():
             if known.required and name not in kwargs:
                 raise OnnxFormatError(f"the attribute '{name}' is missing")
             if known.kind == "graph":

@@ -115,8 +115,8 @@ def input_names(model: Any, args: tuple, kwargs: dict[str, Any]) -> list[str]:
 
 
 def _names(head: str, x: Any) -> list[str]:
-    found = tree_flatten_with_path(x)[0]
-    tensors = [path for path, leaf in found if isinstance(leaf, TensorBase)]
+    result = tree_flatten_with_path(x)[0]
+    tensors = [path for path, leaf in result if isinstance(leaf, TensorBase)]
     keys = ["_".join(str(_key(k)) for k in path) for path in tensors]
     return [f"{head}_{key}" if key else head for key in keys]
 
@@ -142,12 +142,12 @@ def in_mode(model: Any, training: bool | None) -> Iterator[None]:
 
 def others(tensors: Sequence[TensorBase], sizes: Sequence[Sequence[int]]) -> list[TensorBase]:
     """The tensors with other sizes: their elements again and again along each dimension, so that none leaves its domain."""
-    found = []
+    result = []
     for t, wanted in zip(tensors, sizes):
         for d, n in enumerate(wanted):
             if n != t.shape[d]:
                 from ..core.make.create import arange
 
                 t = t.index_select(d, arange(n) % t.shape[d])
-        found.append(t)
-    return found
+        result.append(t)
+    return result

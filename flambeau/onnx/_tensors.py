@@ -111,8 +111,8 @@ def tensor_of(message: TensorMessage, folder: Folder) -> Tensor:
         array = _of_bytes(message.raw_data, kind, count)
     else:
         array = _of_numbers(message, name, kind, count)
-    found = from_numpy(np.array(array.reshape(message.dims)))
-    return found.view(dtype) if name in _BITS else found
+    result = from_numpy(np.array(array.reshape(message.dims)))
+    return result.view(dtype) if name in _BITS else result
 
 
 def _of_bytes(data: Any, kind: np.dtype, count: int) -> np.ndarray:
@@ -175,6 +175,6 @@ def dense_of(message: SparseMessage, folder: Folder) -> Tensor:
         at = (at * from_numpy(np.array(steps, np.int64))).sum(1)
     if at.shape != values.shape or (at.numel() and not 0 <= int(at.min()) <= int(at.max()) < count):
         raise OnnxFormatError("the indices of a sparse tensor are no places in it")
-    found = zeros(count, dtype=values.dtype)
-    found[at] = values
-    return found.reshape(message.dims)
+    result = zeros(count, dtype=values.dtype)
+    result[at] = values
+    return result.reshape(message.dims)

@@ -102,15 +102,15 @@ def _records(data: memoryview) -> Iterator[tuple[int, int, Any]]:
 
 def _varint(data: memoryview, at: int) -> tuple[int, int]:
     """An integer of 7 bits a byte, and the place behind it."""
-    found = shift = 0
+    result = shift = 0
     while True:
         if at >= len(data):
             raise OnnxFormatError("the file ends within a number")
         byte = data[at]
         at += 1
-        found |= (byte & 0x7F) << shift
+        result |= (byte & 0x7F) << shift
         if byte < 0x80:
-            return found & 0xFFFF_FFFF_FFFF_FFFF, at
+            return result & 0xFFFF_FFFF_FFFF_FFFF, at
         shift += 7
         if shift > 63:
             raise OnnxFormatError("a number takes more than 10 bytes")
@@ -138,11 +138,11 @@ def _scalar(kind: str, value: Any, message: Any, name: str) -> Any:
 def _packed(kind: str, data: memoryview) -> list[Any]:
     """The numbers that lie one after another."""
     if kind == "int":
-        found, at = [], 0
+        result, at = [], 0
         while at < len(data):
             number, at = _varint(data, at)
-            found.append(_signed(number))
-        return found
+            result.append(_signed(number))
+        return result
     size = 4 if kind == "float" else 8
     if len(data) % size:
         raise OnnxFormatError(f"{len(data)} bytes are no row of numbers of {size} bytes")

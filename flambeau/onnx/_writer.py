@@ -329,8 +329,8 @@ class Writer:
         """`x` with the elements of `source` at those places of its elements in a row."""
         places = self.flat(at) if isinstance(at, Value) else at.reshape(-1).astype(np.int64)
         given = self.flat(x), places, self.flat(source)
-        found = self.op("ScatterElements", *given, axis=0, reduction=reduction)
-        return self.reshape(found, x.shape or ())
+        result = self.op("ScatterElements", *given, axis=0, reduction=reduction)
+        return self.reshape(result, x.shape or ())
 
     def loop(
         self, count: Any, states: Sequence[Value], turn: Callable[[Value, Sequence[Value]], Sequence[Value]]

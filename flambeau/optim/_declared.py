@@ -450,10 +450,10 @@ class Declared(Optimizer):
     def _options_on(self, group: Group, device: Any) -> dict[str, Any]:
         """What a rule on tensors reads of a group: numbers and tensors; of whole tensors numbers alone."""
         names = {*self._asked, "lr", "weight_decay", "capturable"} & {*self._checks}
-        found = {name: _squeezed(group[name], device) for name in names}
+        result = {name: _squeezed(group[name], device) for name in names}
         if not self.elementwise:
-            found = {name: x.item() if isinstance(x, TensorBase) else x for name, x in found.items()}
-        return found
+            result = {name: x.item() if isinstance(x, TensorBase) else x for name, x in result.items()}
+        return result
 
     def _step_one(
         self, p: Any, g: Any, numbers: dict[str, Any], on: Mapping[str, Any], differentiable: bool

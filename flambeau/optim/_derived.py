@@ -118,8 +118,8 @@ def _group_tensors_by_device_and_dtype(
                 "_group_tensors_by_device_and_dtype(): tensors of the first list cannot be None"
             )
         lists, indices = groups.setdefault((first.device, first.dtype), ([[] for _ in tensorlistlist], []))
-        for found, tensors in zip(lists, tensorlistlist, strict=True):
-            found.append(tensors[k])
+        for result, tensors in zip(lists, tensorlistlist, strict=True):
+            result.append(tensors[k])
         if with_indices:
             indices.append(k)
     return groups

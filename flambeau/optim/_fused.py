@@ -120,11 +120,11 @@ def _numbers_in(results: Sequence[Expr], leaves: dict[Expr, Leaf]) -> list[Expr]
         elif e.args and all(id(a) in plain for a in e.args):
             numeric.add(id(e))
             plain.add(id(e))
-    found: dict[int, Expr] = {}
+    result: dict[int, Expr] = {}
     for e in ex.walk(results):
         if id(e) not in numeric:
-            found.update((id(a), a) for a in e.args if id(a) in numeric)
-    return list(found.values())
+            result.update((id(a), a) for a in e.args if id(a) in numeric)
+    return list(result.values())
 
 
 def _rounded_once(results: list[Expr]) -> list[Expr]:

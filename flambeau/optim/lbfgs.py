@@ -131,10 +131,10 @@ class LBFGS(Optimizer):
                 break
             more = 0
             if group["line_search_fn"] is not None:
-                found, more = strong_wolfe(
+                result, more = strong_wolfe(
                     self._along(closure, d), d, t, Point(0, loss, gradient, slope), most=max_eval - asked
                 )
-                t, loss, gradient = found.step, found.loss, found.gradient
+                t, loss, gradient = result.step, result.loss, result.gradient
                 state["t"] = t
                 self._move(t, d)
             else:

@@ -71,8 +71,8 @@ def supported_activities() -> set[ProfilerActivity]:
     >>> ProfilerActivity.CPU in supported_activities()
     True
     """
-    found = {ProfilerActivity.CPU}
-    return found | {a for a in ProfilerActivity if a.name != "CPU" and device_count(a.name.lower())}
+    result = {ProfilerActivity.CPU}
+    return result | {a for a in ProfilerActivity if a.name != "CPU" and device_count(a.name.lower())}
 
 
 def kineto_available() -> bool:
@@ -166,8 +166,8 @@ def _activities(given: Iterable[Any] | None) -> frozenset[ProfilerActivity]:
     """What to record; where nothing is said, everything that happens, without asking any driver."""
     if given is None:
         return frozenset(ProfilerActivity)
-    found = frozenset(given)
-    for activity in found:
+    result = frozenset(given)
+    for activity in result:
         if not isinstance(activity, ProfilerActivity):
             raise TypeError(
                 f"profile(): activities must be of ProfilerActivity, got {type(activity).__name__}"
@@ -176,9 +176,9 @@ def _activities(given: Iterable[Any] | None) -> frozenset[ProfilerActivity]:
             warnings.warn(
                 f"{activity.name} is not available, disabling {activity.name} profiling", stacklevel=4
             )
-    if not found:
+    if not result:
         raise AssertionError("No valid profiler activities found")
-    return found
+    return result
 
 
 class _KinetoProfile:
@@ -284,10 +284,10 @@ class _KinetoProfile:
         return self.profiler._results()
 
     def _events(self, doing: str = "accessing events") -> EventList:
-        found = self._done(doing).events
+        result = self._done(doing).events
         if ProfilerActivity.CPU not in self.activities:
-            found = found._like(e for e in found if e.device_type is not DeviceType.CPU)
-        return found
+            result = result._like(e for e in result if e.device_type is not DeviceType.CPU)
+        return result
 
     def events(self) -> EventList:
         """Every call, as a `FunctionEvent`; of the last cycle, or of all where `acc_events` was asked."""

@@ -125,10 +125,10 @@ def _add_(input: Any, other: Any, *, alpha: Any = 1) -> Any:
         raise _dense_with("add_", input, other)
     same_size("add_", input, other)
     if isinstance(input, SparseTensor):
-        found = _add(input, other, alpha=alpha)
-        if not isinstance(found, SparseTensor):
-            return found
-        return input._become(_kept(found, input), "add_")
+        result = _add(input, other, alpha=alpha)
+        if not isinstance(result, SparseTensor):
+            return result
+        return input._become(_kept(result, input), "add_")
     return _add_into(input, other, alpha)  # type: ignore[arg-type]
 
 
@@ -198,11 +198,11 @@ def _mul_(input: Any, other: Any) -> Any:
     return input._become(_kept(_mul(input, other), input), "mul_")
 
 
-def _kept(found: Any, into: SparseTensor) -> Any:
+def _kept(result: Any, into: SparseTensor) -> Any:
     """A result in the dtype of what it is written to, where that may be."""
-    if found.dtype != into.dtype and can_cast(found.dtype, into.dtype):
-        return found.to(into.dtype)
-    return found
+    if result.dtype != into.dtype and can_cast(result.dtype, into.dtype):
+        return result.to(into.dtype)
+    return result
 
 
 # --- quotients ------------------------------

@@ -40,12 +40,12 @@ def to_dense(x: SparseTensor, dtype: Any = None, *, masked_grad: bool | None = N
             [0., 1.]])
     """
     if masked_grad is False and tape.tracked(x):
-        found = _dense(x, x._held)
+        result = _dense(x, x._held)
         # `tape.record`: the node hangs on a wrapper, which operations see as the tensors that it holds
-        tape.record("ToDenseBackward", _all_of_it, (x,), found, (), (x,))
+        tape.record("ToDenseBackward", _all_of_it, (x,), result, (), (x,))
     else:
-        found = _dense(x, values_of(x))
-    return found if dtype is None else found.to(dtype)
+        result = _dense(x, values_of(x))
+    return result if dtype is None else result.to(dtype)
 
 
 def _all_of_it(grad: TensorBase, x: SparseTensor) -> tuple:
@@ -147,10 +147,10 @@ def _compressed(
     lines, line, place = rows, at[n], at[n + 1]
     if layout in COLUMN_LAYOUTS:
         turned = _stack([*at[:n], at[n + 1], at[n]])
-        found, order, _ = on_host(sparse_rows.coalesced, turned, (*batch, columns, rows))
+        result, order, _ = on_host(sparse_rows.coalesced, turned, (*batch, columns, rows))
         if order is not None:
             values = values.index_select(0, order)
-        at, lines, line, place = found, columns, found[n], found[n + 1]
+        at, lines, line, place = result, columns, result[n], result[n + 1]
     count = math.prod(batch)
     for d in reversed(range(n)):
         line = line + at[d] * (math.prod(batch[d + 1 :]) * lines)
@@ -245,11 +245,11 @@ def coalesce(x: SparseTensor) -> SparseTensor:
     if order is None or starts is None:
         return sparse(Coordinates(whole.at, pattern.size, True), values)
     if values.dtype.name in FAST and values.device.type == "cpu":
-        found = sparse_rows.sum_runs(order, starts, values.detach().contiguous())
+        result = sparse_rows.sum_runs(order, starts, values.detach().contiguous())
         if tape.tracked(values):
             # `tape.record`: an operand is a pattern of places, which is no argument that modes could be shown
-            tape.record("CoalesceBackward", _to_each, (values,), found, (), (pattern,))
-        return sparse(whole, found)
+            tape.record("CoalesceBackward", _to_each, (values,), result, (), (pattern,))
+        return sparse(whole, result)
     zeros = values.new_zeros([whole.at.shape[1], *values.shape[1:]])
     return sparse(whole, zeros.index_add(0, pattern.group(), values))
 
@@ -274,13 +274,13 @@ def _sparse_of(
             raise RuntimeError("to_sparse(): dense_dim is for compressed layouts; give sparse_dim")
         if not isinstance(x, SparseTensor):
             return from_dense(x, x.ndim if sparse_dim is None else sparse_dim)
-        found = to_coordinates(x)
-        if sparse_dim not in (None, found.sparse_dim()):
+        result = to_coordinates(x)
+        if sparse_dim not in (None, result.sparse_dim()):
             raise RuntimeError(
-                f"to_sparse(): got sparse_dim={sparse_dim} for a tensor of {found.sparse_dim()}; conversion from "
+                f"to_sparse(): got sparse_dim={sparse_dim} for a tensor of {result.sparse_dim()}; conversion from "
                 f"{NAMES[x.layout]} to Sparse with sparse_dim argument !=self.sparse_dim() is not supported"
             )
-        return found
+        return result
     if layout not in COMPRESSED:
         raise RuntimeError(f"to_sparse(): expected a sparse layout, got {layout}")
     if sparse_dim not in (None, 2):

@@ -85,9 +85,9 @@ def to_scipy(self: TensorBase) -> Any:
     values = self._held.numpy()
     if type(pattern) is Coordinates:
         at = pattern.at.numpy()
-        found = scipy_sparse.coo_array((values, (at[0], at[1])), shape=pattern.size, copy=False)
-        found.has_canonical_format = pattern.coalesced
-        return found
+        result = scipy_sparse.coo_array((values, (at[0], at[1])), shape=pattern.size, copy=False)
+        result.has_canonical_format = pattern.coalesced
+        return result
     make = {
         formats.sparse_csr: scipy_sparse.csr_array,
         formats.sparse_csc: scipy_sparse.csc_array,

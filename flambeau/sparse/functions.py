@@ -67,8 +67,8 @@ def _reduced(mat1: SparseTensor, mat2: TensorBase, reduce: str) -> TensorBase:
         by_dense("mm", mat1, mat2)  # which tells what does not fit
     terms = mat2.index_select(0, rows.columns.long()) * values.unsqueeze(1)
     index = rows.numbers().long().unsqueeze(1).expand(terms.shape)
-    found = terms.new_zeros([rows.count, mat2.shape[1]])
-    return found.scatter_reduce(0, index, terms, reduce, include_self=False)
+    result = terms.new_zeros([rows.count, mat2.shape[1]])
+    return result.scatter_reduce(0, index, terms, reduce, include_self=False)
 
 
 def addmm(
@@ -123,11 +123,11 @@ def sampled_addmm(
             f"sampled_addmm(): self of {list(input.shape)} does not fit mat1 @ mat2 of {list(mat1.shape)} and {list(mat2.shape)}"
         )
     rows, values = _matrix("sampled_addmm", input)
-    found = inner(rows, mat1, mat2.t())
-    found = found if alpha == 1 else found * alpha
+    result = inner(rows, mat1, mat2.t())
+    result = result if alpha == 1 else result * alpha
     if beta != 0:
-        found = found + (values if beta == 1 else values * beta)
-    return sparse(input._pattern, found)
+        result = result + (values if beta == 1 else values * beta)
+    return sparse(input._pattern, result)
 
 
 def spsolve(input: SparseTensor, other: TensorBase, *, left: bool = True) -> TensorBase:
@@ -165,14 +165,19 @@ def spsolve(input: SparseTensor, other: TensorBase, *, left: bool = True) -> Ten
         raise RuntimeError(
             f"spsolve(): one dtype of float32, float64, complex64, complex128 expected, got {input.dtype} and {other.dtype}"
         )
-    found = _solved(input, other)
+    result = _solved(input, other)
     if tape.tracked(input) or tape.tracked(other):
         values = values_of(input)
         # `tape.record`: an operand is a pattern of places, which is no argument that modes could be shown
         tape.record(
-            "SpsolveBackward", _solution_gradients, (values, other), found, (values, found), (input._pattern,)
+            "SpsolveBackward",
+            _solution_gradients,
+            (values, other),
+            result,
+            (values, result),
+            (input._pattern,),
         )
-    return found
+    return result
 
 
 def _solved(input: SparseTensor, other: TensorBase) -> TensorBase:
@@ -184,18 +189,18 @@ def _solved(input: SparseTensor, other: TensorBase) -> TensorBase:
     with warnings.catch_warnings():
         warnings.simplefilter("error", linalg.MatrixRankWarning)
         try:
-            found = linalg.spsolve(matrix, other.detach().cpu().numpy())
+            result = linalg.spsolve(matrix, other.detach().cpu().numpy())
         except linalg.MatrixRankWarning:
             raise RuntimeError("spsolve(): the matrix is singular") from None
-    return as_tensor(found).to(other.device).to(other.dtype).reshape(other.shape)
+    return as_tensor(result).to(other.device).to(other.dtype).reshape(other.shape)
 
 
-def _solution_gradients(grad: TensorBase, values: TensorBase, found: TensorBase, pattern: Any) -> tuple:
+def _solution_gradients(grad: TensorBase, values: TensorBase, result: TensorBase, pattern: Any) -> tuple:
     matrix = sparse(pattern, values)
     turned = to_compressed(matrix.conj().t() if values.is_complex() else matrix.t(), formats.sparse_csr, None)
     of_other = spsolve(turned, grad)
     rows, order = pattern.rows()
-    flat = (of_other.unsqueeze(1), found.unsqueeze(1)) if found.ndim == 1 else (of_other, found)
+    flat = (of_other.unsqueeze(1), result.unsqueeze(1)) if result.ndim == 1 else (of_other, result)
     if values.is_complex():
         flat = flat[0], flat[1].conj()
     return -inner(rows, *flat), of_other
@@ -267,10 +272,10 @@ def as_sparse_gradcheck(gradcheck: Any) -> Any:
         ]
 
         def of_values(*values: Any) -> Any:
-            found = func(*(v if p is None else sparse(p, v) for v, p in zip(values, patterns)))
-            several = found if isinstance(found, (tuple, list)) else (found,)
+            result = func(*(v if p is None else sparse(p, v) for v, p in zip(values, patterns)))
+            several = result if isinstance(result, (tuple, list)) else (result,)
             dense = tuple(values_of(once(y)) if isinstance(y, SparseTensor) else y for y in several)
-            return dense if isinstance(found, (tuple, list)) else dense[0]
+            return dense if isinstance(result, (tuple, list)) else dense[0]
 
         return gradcheck(of_values, tuple(flat), **options)
 

@@ -129,21 +129,21 @@ def sizes(who: str, size: Any) -> tuple[int, ...]:
     >>> sizes("f", [2, 3])
     (2, 3)
     """
-    found = []
+    result = []
     for n in size:
         if not hasattr(n, "__index__"):
             raise TypeError(
                 f"{who}(): argument 'size' must be tuple of ints, but found {type(n).__name__} in it"
             )
-        found.append(n.__index__())
-    if min(found, default=0) < 0:
-        raise RuntimeError(f"{who}(): size must be non-negative numbers, got {found}")
+        result.append(n.__index__())
+    if min(result, default=0) < 0:
+        raise RuntimeError(f"{who}(): size must be non-negative numbers, got {result}")
     count = 1
-    for n in found:
+    for n in result:
         count *= max(n, 1)
-    if count >= 1 << 63 or max(found, default=0) >= 1 << 63:
-        raise RuntimeError(f"{who}(): a tensor of size {found} has more elements than 64 bits count")
-    return tuple(found)
+    if count >= 1 << 63 or max(result, default=0) >= 1 << 63:
+        raise RuntimeError(f"{who}(): a tensor of size {result} has more elements than 64 bits count")
+    return tuple(result)
 
 
 def checked_compressed(
@@ -228,17 +228,17 @@ def checked_compressed(
     )
     if not look or starts.is_meta:
         return
-    rule, at, row, found = on_host(
+    rule, at, row, result = on_host(
         sparse_rows.broken_rule, starts.contiguous(), places.contiguous(), line, other, strictly
     )
     place = f"{'column' if columns else 'row'} {row}" + (f" of batch {at}" if n else "")
     if rule:
         broken = {
-            "first": f"`{first}[..., 0] == 0` is not satisfied: it is {found}",
-            "last": f"`{first}[..., -1] == nnz` is not satisfied: it is {found}, nnz is {listed}",
-            "step": f"`0 <= {first}[..., 1:] - {first}[..., :-1] <= {others}` is not satisfied: {place} has {found} "
+            "first": f"`{first}[..., 0] == 0` is not satisfied: it is {result}",
+            "last": f"`{first}[..., -1] == nnz` is not satisfied: it is {result}, nnz is {listed}",
+            "step": f"`0 <= {first}[..., 1:] - {first}[..., :-1] <= {others}` is not satisfied: {place} has {result} "
             f"elements, {others} is {other}",
-            "place": f"`0 <= {second} < {others}` is not satisfied: {place} has {found}, {others} is {other}",
+            "place": f"`0 <= {second} < {others}` is not satisfied: {place} has {result}, {others} is {other}",
             "sequence": f"`{second}[..., {first}[..., i - 1]:{first}[..., i]] for all i = 1, ..., {lines} are sorted and "
             f"distinct along the last dimension values` is not satisfied: they are not in {place}",
         }

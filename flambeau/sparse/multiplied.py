@@ -27,12 +27,12 @@ def multiply(a: SparseTensor, b: SparseTensor) -> SparseTensor:
     first, second = (
         to_scipy(to_compressed(x.detach().cpu().to(_wide(kind)), formats.sparse_csr, None)) for x in (a, b)
     )
-    found = first @ second
-    found.sort_indices()
-    starts, places, values = (as_tensor(x) for x in (found.indptr, found.indices, found.data))
+    result = first @ second
+    result.sort_indices()
+    starts, places, values = (as_tensor(x) for x in (result.indptr, result.indices, result.data))
     starts, places = starts.long(), places.long()
     values = (values.to(kind) if widened else values).to(device)
-    rows = Compressed(formats.sparse_csr, starts, places, found.shape).moved(device)
+    rows = Compressed(formats.sparse_csr, starts, places, result.shape).moved(device)
     pattern: Any = rows
     if a.layout is formats.sparse_coo:
         pattern = Coordinates(rows.coordinates(), rows.size, True)

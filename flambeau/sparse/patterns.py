@@ -36,8 +36,8 @@ def on_host(function: Callable[..., tuple], first: TensorBase, *rest: Any) -> tu
     """
     if first.device.type == "cpu":
         return function(first, *rest)
-    found = function(*(x.cpu() if isinstance(x, TensorBase) else x for x in (first, *rest)))
-    return tuple(x.to(first.device) if isinstance(x, TensorBase) else x for x in found)
+    result = function(*(x.cpu() if isinstance(x, TensorBase) else x for x in (first, *rest)))
+    return tuple(x.to(first.device) if isinstance(x, TensorBase) else x for x in result)
 
 
 def _equal(a: TensorBase, b: TensorBase) -> bool:
@@ -104,10 +104,10 @@ class Pattern:
     def kept(self, name: str, make: Callable[[], Any]) -> Any:
         """What `make` returned when the indices were what they are."""
         now = self.version()
-        found = self._kept.get(name)
-        if found is None or found[0] != now:
-            found = self._kept[name] = now, make()
-        return found[1]
+        result = self._kept.get(name)
+        if result is None or result[0] != now:
+            result = self._kept[name] = now, make()
+        return result[1]
 
 
 class Coordinates(Pattern):

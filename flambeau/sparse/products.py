@@ -40,19 +40,21 @@ def times(rows: Rows, values: TensorBase, dense: TensorBase) -> TensorBase:
         if kind in HALF:
             return times(rows, values.float(), dense.float()).to(values.dtype)
         return _times_in_parts(rows, values, dense)
-    found = sparse_rows.product(rows.starts, rows.columns, values, dense)
+    result = sparse_rows.product(rows.starts, rows.columns, values, dense)
     if values.requires_grad or dense.requires_grad:
         left, right = tape.tracked(values), tape.tracked(dense)
         inputs = values if left else None, dense if right else None
         # `tape.record`: an operand is a pattern of places, which is no argument that modes could be shown
-        tape.record("SparseMmBackward", _times_gradients, inputs, found, (values, dense), (rows, left, right))
-    return found
+        tape.record(
+            "SparseMmBackward", _times_gradients, inputs, result, (values, dense), (rows, left, right)
+        )
+    return result
 
 
 def _times_in_parts(rows: Rows, values: TensorBase, dense: TensorBase) -> TensorBase:
     """For dtypes and devices that have no loop of their own."""
-    found = dense.index_select(0, rows.columns.long()) * (values if dense.ndim == 1 else values.unsqueeze(1))
-    return found.new_zeros([rows.count, *dense.shape[1:]]).index_add(0, rows.numbers().long(), found)
+    result = dense.index_select(0, rows.columns.long()) * (values if dense.ndim == 1 else values.unsqueeze(1))
+    return result.new_zeros([rows.count, *dense.shape[1:]]).index_add(0, rows.numbers().long(), result)
 
 
 def _times_gradients(
@@ -87,15 +89,15 @@ def inner(rows: Rows, left: TensorBase, right: TensorBase) -> TensorBase:
             right.index_select(0, rows.columns.long()),
         )
         return (a * b).sum(1)
-    found = sparse_rows.inner(rows.starts, rows.columns, left, right)
+    result = sparse_rows.inner(rows.starts, rows.columns, left, right)
     first, second = tape.tracked(left), tape.tracked(right)
     if first or second:
         inputs = left if first else None, right if second else None
         # `tape.record`: an operand is a pattern of places, which is no argument that modes could be shown
         tape.record(
-            "SparseInnerBackward", _inner_gradients, inputs, found, (left, right), (rows, first, second)
+            "SparseInnerBackward", _inner_gradients, inputs, result, (left, right), (rows, first, second)
         )
-    return found
+    return result
 
 
 def _inner_gradients(
@@ -245,8 +247,8 @@ def _addmm(input: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1) -
 
 @overrides("addmm_")
 def _addmm_(input: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
-    found = _addmm(input, mat1, mat2, beta=beta, alpha=alpha)
-    return input._become(found, "addmm_") if isinstance(input, SparseTensor) else input.copy_(found)
+    result = _addmm(input, mat1, mat2, beta=beta, alpha=alpha)
+    return input._become(result, "addmm_") if isinstance(input, SparseTensor) else input.copy_(result)
 
 
 @overrides("addmv")
@@ -262,8 +264,8 @@ def _linear(input: Any, weight: Any, bias: Any = None) -> Any:
         return _linear(input.reshape(-1, input.shape[-1]), weight, bias).reshape(
             *input.shape[:-1], weight.shape[0]
         )
-    found = _product("linear", input, weight.t())
-    return found if bias is None else found + bias
+    result = _product("linear", input, weight.t())
+    return result if bias is None else result + bias
 
 
 # --- functions of their own ------------------------------

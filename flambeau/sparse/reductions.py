@@ -13,16 +13,16 @@ from .unary import once
 
 def _dims(name: str, x: TensorBase, dim: Any) -> tuple[int, ...]:
     given = (dim,) if isinstance(dim, int) else tuple(dim)
-    found = []
+    result = []
     for d in given:
         if not -x.ndim <= d < max(x.ndim, 1):
             raise IndexError(
                 f"{name}(): Dimension out of range (expected to be in range of [{-x.ndim}, {x.ndim - 1}], but got {d})"
             )
-        found.append(d % max(x.ndim, 1))
-    if len(set(found)) != len(found):
-        raise RuntimeError(f"{name}(): dim {found[0]} appears multiple times in the list of dims")
-    return tuple(sorted(found))
+        result.append(d % max(x.ndim, 1))
+    if len(set(result)) != len(result):
+        raise RuntimeError(f"{name}(): dim {result[0]} appears multiple times in the list of dims")
+    return tuple(sorted(result))
 
 
 @overrides("sum")

@@ -108,12 +108,12 @@ def _t_(input: SparseTensor) -> SparseTensor:
     return _turn_over(input, _t(input), "t_")
 
 
-def _turn_over(input: SparseTensor, found: SparseTensor, who: str) -> SparseTensor:
+def _turn_over(input: SparseTensor, result: SparseTensor, who: str) -> SparseTensor:
     """Write in place what may have another shape."""
     if input.requires_grad:
         raise RuntimeError(f"{who}(): not in place for a sparse tensor that requires a gradient")
-    input._take(found)
-    return input._become(found, who)
+    input._take(result)
+    return input._become(result, who)
 
 
 # --- parts ------------------------------

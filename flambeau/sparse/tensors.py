@@ -70,8 +70,8 @@ def refusal(name: str, args: Iterable[Any]) -> NotImplementedError:
     >>> print(refusal("exp", [flambeau.eye(2).to_sparse_csr()]))
     exp(): not available for tensors of layout flambeau.sparse_csr; make them dense with to_dense()
     """
-    found = dict.fromkeys(layout for x in args for layout in _layouts_in(x))
-    told = " and ".join(map(str, found))
+    result = dict.fromkeys(layout for x in args for layout in _layouts_in(x))
+    told = " and ".join(map(str, result))
     return NotImplementedError(
         f"{name}(): not available for tensors of layout {told}; make them dense with to_dense()"
     )
@@ -113,14 +113,14 @@ class SparseTensor(Tensor):
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
         func, (args, kwargs) = behind(func), in_current_order(func, args, kwargs or {})
-        found = OVERRIDES.get(func.__name__)
+        result = OVERRIDES.get(func.__name__)
         if func.__module__.endswith(".masked"):  # of the same names as others
             raise refusal(f"masked.{func.__name__}", (*args, *(kwargs or {}).values()))
-        if found is None and getattr(func, "elementwise", False):
-            found = EVERY, functools.partial(cls._of_each, func)
-        if found is None:
+        if result is None and getattr(func, "elementwise", False):
+            result = EVERY, functools.partial(cls._of_each, func)
+        if result is None:
             raise refusal(func.__name__, (*args, *(kwargs or {}).values()))
-        layouts, answer = found
+        layouts, answer = result
         if layouts is not EVERY:
             for x in args:
                 if type(x) is SparseTensor and x._pattern.layout not in layouts:
@@ -128,8 +128,8 @@ class SparseTensor(Tensor):
         if not kwargs:
             return answer(*args)
         out = kwargs.pop("out", None)
-        found = answer(*args, **kwargs)
-        return found if out is None else _into(out, found, func.__name__)
+        result = answer(*args, **kwargs)
+        return result if out is None else _into(out, result, func.__name__)
 
     def as_subclass(self, cls: type) -> Any:
         """TypeError: its elements are of no other class; itself where it is of that class."""
@@ -315,21 +315,21 @@ def block_of(layout: Any, ndim: int, values: TensorBase) -> tuple[int, ...]:
     return tuple(values.shape[ndim : ndim + 2]) if layout in BLOCK_LAYOUTS else ()
 
 
-def _into(out: Any, found: Any, who: str) -> Any:
+def _into(out: Any, result: Any, who: str) -> Any:
     """A result written to the tensor that was given for it."""
-    if out.layout is not found.layout:
-        raise RuntimeError(f"{who}(): expected out to have the layout {found.layout} but got {out.layout}")
-    if out.requires_grad or found.requires_grad:
+    if out.layout is not result.layout:
+        raise RuntimeError(f"{who}(): expected out to have the layout {result.layout} but got {out.layout}")
+    if out.requires_grad or result.requires_grad:
         raise RuntimeError(
             f"{who}(): functions with out=... arguments don't support automatic differentiation, but one of the arguments "
             "requires grad."
         )
     if isinstance(out, SparseTensor):
-        out._take(found.to(out.dtype))
-        return out._become(found.to(out.dtype), who)
-    if out.shape != found.shape:
-        out.resize_(found.shape)
-    return out.copy_(found)
+        out._take(result.to(out.dtype))
+        return out._become(result.to(out.dtype), who)
+    if out.shape != result.shape:
+        out.resize_(result.shape)
+    return out.copy_(result)
 
 
 # --- on the tape ------------------------------
@@ -404,8 +404,8 @@ def values_at(x: TensorBase, pattern: Any) -> TensorBase:
             if pattern.sparse_dim:
                 return x[tuple(pattern.at)]
             return x.unsqueeze(0).expand([pattern.at.shape[1], *x.shape])
-        found = tiles(x, pattern)[tuple(pattern.coordinates())]
-        return found.reshape([*pattern.places.shape, *found.shape[1:]])
+        result = tiles(x, pattern)[tuple(pattern.coordinates())]
+        return result.reshape([*pattern.places.shape, *result.shape[1:]])
     if x._pattern is pattern:
         return values_of(x)
     if type(pattern) is not Coordinates:
@@ -421,8 +421,8 @@ def values_at(x: TensorBase, pattern: Any) -> TensorBase:
         return values.new_zeros([wanted.shape[0], *values.shape[1:]])
     place = published("")["searchsorted"](keys, wanted).clamp(max=keys.shape[0] - 1)
     there = (keys.index_select(0, place) == wanted).reshape([-1, *[1] * (values.ndim - 1)])
-    found = values.index_select(0, place)
-    return _where(there, found, found.new_zeros([]))
+    result = values.index_select(0, place)
+    return _where(there, result, result.new_zeros([]))
 
 
 def tiles(x: TensorBase, pattern: Compressed) -> TensorBase:

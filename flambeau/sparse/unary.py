@@ -45,8 +45,8 @@ def keeps_zeros(op: Any, dtype: Any, args: tuple, kwargs: dict) -> bool:
     """
     known = None if args or kwargs else _zero_of_zero.get((op, dtype))
     if known is None:
-        found = op(zeros((), dtype=dtype), *args, **kwargs)
-        known = isinstance(found, TensorBase) and bool(found == 0)
+        result = op(zeros((), dtype=dtype), *args, **kwargs)
+        known = isinstance(result, TensorBase) and bool(result == 0)
         if not (args or kwargs):
             _zero_of_zero[op, dtype] = known
     return known
@@ -186,8 +186,8 @@ def _zeros_like(input: SparseTensor, **options: Any) -> Any:
     requires_grad = options.pop("requires_grad", False)
     if layout is formats.strided:
         return zeros(input.shape, dtype=options.pop("dtype", None) or input.dtype, device=input.device)
-    found = nothing_like(input).detach().to(**{k: v for k, v in options.items() if v is not None})
-    return found.requires_grad_() if requires_grad else found
+    result = nothing_like(input).detach().to(**{k: v for k, v in options.items() if v is not None})
+    return result.requires_grad_() if requires_grad else result
 
 
 @overrides("as_tensor")

@@ -102,8 +102,8 @@ def assert_close(
         at = f"\n\nThe failure occurred for item {path}" if path else ""
         try:
             _compare(ours, theirs, options)
-        except _Mismatch as found:
-            said = str(found) + at
+        except _Mismatch as result:
+            said = str(result) + at
             break
         except TypeError as refused:
             raise TypeError(f"{refused}{at}") from None
@@ -281,8 +281,8 @@ def _compare_sparse(actual: Tensor, expected: Tensor, options: _Options) -> None
     for a, b in zip(actual._pattern.parts(), expected._pattern.parts()):
         try:
             _compare_tensors(a, b, options._replace(rtol=0.0, atol=0.0, check_dtype=False))
-        except _Mismatch as found:
-            raise _Mismatch(f"The indices of {kind} tensors do not match: {found}") from None
+        except _Mismatch as result:
+            raise _Mismatch(f"The indices of {kind} tensors do not match: {result}") from None
     _compare_tensors(actual._values(), expected._values(), options)
 
 
@@ -303,15 +303,15 @@ def _tensors_differ(actual: Tensor, expected: Tensor, close: Tensor, rtol: float
         f"Tensor-likes are not {'equal' if exact else 'close'}!\n",
         f"Mismatched elements: {differing} / {close.numel()} ({differing / close.numel():.1%})",
     ]
-    for name, found, tolerance in (("absolute", difference, atol), ("relative", relative, rtol)):
-        place = int(found.argmax())
+    for name, result, tolerance in (("absolute", difference, atol), ("relative", relative, rtol)):
+        place = int(result.argmax())
         index = []
-        for n in reversed(found.shape):
+        for n in reversed(result.shape):
             place, k = divmod(place, n)
             index.append(k)
         where = tuple(reversed(index))
         lines.append(
-            f"Greatest {name} difference: {found[where].item()} at index {where}{_allowed(tolerance, exact)}"
+            f"Greatest {name} difference: {result[where].item()} at index {where}{_allowed(tolerance, exact)}"
         )
     return "\n".join(lines)
 

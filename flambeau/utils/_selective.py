@@ -136,16 +136,16 @@ class _Kept:
 
     def saved_with(self, args: tuple, kwargs: dict) -> list[TensorBase]:
         given = tree_leaves((args, kwargs))
-        found = []
+        result = []
         for i, how in self.saved:
             if i is None:
-                found.append(how)
+                result.append(how)
             elif how is None:
-                found.append(given[i])
+                result.append(given[i])
             else:
                 size, stride, ahead = how
-                found.append(given[i].detach().as_strided(size, stride, given[i].storage_offset() + ahead))
-        return found
+                result.append(given[i].detach().as_strided(size, stride, given[i].storage_offset() + ahead))
+        return result
 
 
 class _Value:
@@ -166,8 +166,8 @@ class _Value:
 def _computes(out: Any, args: tuple, kwargs: dict) -> bool:
     """Whether a call made its result: a view, or what is written in place, is not worth keeping and is made again."""
     memory = {_memory(x) for x in tree_leaves((args, kwargs))} - {None}
-    found = [x for x in tree_leaves(out) if isinstance(x, TensorBase)]
-    return bool(found) and not any(_memory(x) in memory for x in found)
+    result = [x for x in tree_leaves(out) if isinstance(x, TensorBase)]
+    return bool(result) and not any(_memory(x) in memory for x in result)
 
 
 _RECOMPUTE, _CONSUMED = object(), object()

@@ -607,13 +607,13 @@ class TreeSpec:
 
     def unflatten(self, leaves: Iterable[Any]) -> PyTree:
         """The tree with these leaves.  ValueError unless there are `num_leaves`."""
-        found = list(leaves)
-        if len(found) != self.num_leaves:
+        result = list(leaves)
+        if len(result) != self.num_leaves:
             raise ValueError(
-                f"treespec.unflatten(leaves): `leaves` has length {len(found)} but the spec refers to a pytree "
+                f"treespec.unflatten(leaves): `leaves` has length {len(result)} but the spec refers to a pytree "
                 f"that holds {self.num_leaves} items ({self})."
             )
-        return self._made_of(iter(found))
+        return self._made_of(iter(result))
 
     def _made_of(self, leaves: Iterator[Any]) -> PyTree:
         if self.type is None:
@@ -622,13 +622,13 @@ class TreeSpec:
 
     def flatten_up_to(self, tree: PyTree) -> list[PyTree]:
         """The parts of another tree that stand where this one has leaves.  ValueError where it has no such place."""
-        found: list[PyTree] = []
-        self._take_from(tree, (), found)
-        return found
+        result: list[PyTree] = []
+        self._take_from(tree, (), result)
+        return result
 
-    def _take_from(self, tree: PyTree, path: tuple, found: list[PyTree]) -> None:
+    def _take_from(self, tree: PyTree, path: tuple, result: list[PyTree]) -> None:
         if self.type is None:
-            found.append(tree)
+            result.append(tree)
             return
         kind, at = _kind(tree), f" at {keystr(path)}" if path else ""
         both = kind in _DICTS and self.type in _DICTS
@@ -658,7 +658,7 @@ class TreeSpec:
         elif context != self.context:
             raise ValueError(f"Node context mismatch{at}: expected {self.context!r}, but got {context!r}.")
         for spec, key, child in zip(self._children, keys, children):
-            spec._take_from(child, (*path, key), found)
+            spec._take_from(child, (*path, key), result)
 
     def _type_name(self) -> str:
         return self.type.__name__
@@ -747,11 +747,11 @@ def treespec_dict(mapping: Any = (), /, **kwargs: TreeSpec) -> TreeSpec:
 
 
 def _specs(values: Iterable[Any], who: str) -> list[TreeSpec]:
-    found = list(values)
-    for value in found:
+    result = list(values)
+    for value in result:
         if not isinstance(value, TreeSpec):
             raise ValueError(f"{who}(): TreeSpecs expected, got {value!r}")
-    return found
+    return result
 
 
 def _spec(value: Any, who: str) -> TreeSpec:
@@ -927,8 +927,8 @@ def tree_map_with_path(
     >>> tree_map_with_path(lambda path, x: f"{keystr(path)}={x}", {"a": 1})
     {'a': "['a']=1"}
     """
-    found, spec = tree_flatten_with_path(tree, is_leaf)
-    paths, leaves = [path for path, _ in found], [leaf for _, leaf in found]
+    result, spec = tree_flatten_with_path(tree, is_leaf)
+    paths, leaves = [path for path, _ in result], [leaf for _, leaf in result]
     return spec.unflatten(map(func, paths, leaves, *(spec.flatten_up_to(rest) for rest in rests)))
 
 
@@ -1082,11 +1082,11 @@ def arg_tree_leaves(*args: PyTree, **kwargs: PyTree) -> list[Any]:
 
 def _broadcast_to_and_flatten(tree: PyTree, treespec: TreeSpec, is_leaf: IsLeaf = None) -> list[Any] | None:
     """The leaves of a tree that begins as the one described, each as often as leaves stand there; None where it does not."""
-    found: list[Any] = []
+    result: list[Any] = []
     try:
         parts = tree_structure(tree, is_leaf).flatten_up_to(treespec.unflatten([0] * treespec.num_leaves))
     except ValueError:
         return None
     for leaf, part in zip(tree_leaves(tree, is_leaf), parts):
-        found.extend([leaf] * tree_structure(part, is_leaf).num_leaves)
-    return found
+        result.extend([leaf] * tree_structure(part, is_leaf).num_leaves)
+    return result

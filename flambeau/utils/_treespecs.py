@@ -83,11 +83,11 @@ def treespec_loads(serialized: str) -> TreeSpec:
     """
     import json
 
-    found = json.loads(serialized)
-    if not isinstance(found, list) or len(found) != 2:
+    result = json.loads(serialized)
+    if not isinstance(result, list) or len(result) != 2:
         raise ValueError("treespec_loads(): a pair of a protocol and a description expected")
-    if found[0] != PROTOCOL:
-        raise ValueError(f"Unknown protocol {found[0]}. Available protocols: [{PROTOCOL}]")
+    if result[0] != PROTOCOL:
+        raise ValueError(f"Unknown protocol {result[0]}. Available protocols: [{PROTOCOL}]")
 
     def loaded(entry: Any) -> TreeSpec:
         if not isinstance(entry, dict) or set(entry) != {"type", "context", "children_spec"}:
@@ -110,7 +110,7 @@ def treespec_loads(serialized: str) -> TreeSpec:
             raise ValueError(f"treespec_loads(): {len(children)} children of the keys {keys!r}")
         return TreeSpec(kind, context, children)
 
-    return loaded(found[1])
+    return loaded(result[1])
 
 
 def _enum(x: Any) -> dict[str, Any]:
@@ -125,14 +125,14 @@ def enum_object_hook(obj: dict[str, Any]) -> Any:
     if "__enum__" not in obj:
         return obj
     module, _, path = str(obj.get("fqn")).partition(":")
-    found: Any = sys.modules.get(module)
+    result: Any = sys.modules.get(module)
     for name in path.split("."):
-        found = None if found is None else vars(found).get(name)
-    if not (isinstance(found, type) and issubclass(found, Enum)):
+        result = None if result is None else vars(result).get(name)
+    if not (isinstance(result, type) and issubclass(result, Enum)):
         raise NotImplementedError(
             f"Deserializing {obj.get('fqn')!r}, which is no enumeration in an imported module"
         )
-    return found[str(obj.get("name"))]
+    return result[str(obj.get("name"))]
 
 
 def _dumped_namedtuple(cls: type) -> str:

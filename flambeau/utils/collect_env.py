@@ -104,8 +104,8 @@ def _said(run: Run, *command: str) -> str | None:
 
 
 def _first(run: Run, pattern: str, *command: str) -> str | None:
-    found = re.search(pattern, _said(run, *command) or "")
-    return found[1] if found else None
+    result = re.search(pattern, _said(run, *command) or "")
+    return result[1] if result else None
 
 
 def _os(run: Run) -> str:
@@ -127,8 +127,8 @@ def _cpu(run: Run) -> str | None:
 def _pip_packages() -> list[str]:
     from importlib.metadata import distributions
 
-    found = {d.metadata["Name"]: d.version for d in distributions() if d.metadata["Name"]}
-    return sorted(f"{name}=={version}" for name, version in found.items() if _PACKAGES.fullmatch(name))
+    result = {d.metadata["Name"]: d.version for d in distributions() if d.metadata["Name"]}
+    return sorted(f"{name}=={version}" for name, version in result.items() if _PACKAGES.fullmatch(name))
 
 
 def _conda_packages(run: Run) -> list[str] | None:
@@ -147,11 +147,11 @@ def _cuda_spoken() -> str | None:
 
 
 def _opencl_devices() -> list[str]:
-    found = []
+    result = []
     for k in range(opencl.device_count()):
         told = opencl.get_device_properties(k)
-        found.append(f"{told.name} ({told.driver_version})")
-    return found
+        result.append(f"{told.name} ({told.driver_version})")
+    return result
 
 
 def get_env_info() -> SystemEnv:

@@ -161,7 +161,7 @@ class _Writer:
 
     def scores(self, i: Value, row: Value, j: Value, exists: Value | None) -> Value:
         """The scores from column j on, with the mask; -inf in lanes that do not exist."""
-        found = self.load(row, j)
+        result = self.load(row, j)
         if self.kind.mask:
             boolean = self.kind.mask == "bool"
             scalar, size = ("i8", 1) if boolean else (self.scalar, self.size)
@@ -181,10 +181,10 @@ class _Writer:
                 )
             if boolean:
                 allowed = self.low.from_memory(given, "bool")
-                found = self.low.select(allowed, found, self.number(-math.inf))
+                result = self.low.select(allowed, result, self.number(-math.inf))
             else:
-                found = self.f.binary("fadd", found, given)
-        return found if exists is None else self.low.select(exists, found, self.number(-math.inf))
+                result = self.f.binary("fadd", result, given)
+        return result if exists is None else self.low.select(exists, result, self.number(-math.inf))
 
     def kept(self, i: Value, j: Value, value: Value) -> Value:
         """The value times its factor, where weights are dropped."""
@@ -200,10 +200,10 @@ class _Writer:
         before = f.load(self.scalar, top_at, self.size)
 
         def largest(j: Value, exists: Value | None, carried: Sequence[Value]) -> list[Value]:
-            found = self.scores(i, row, j, exists)
+            result = self.scores(i, row, j, exists)
             if self.kind.mask:
-                self.store(found, row, j)
-            return [self.larger(found, carried[0])]
+                self.store(result, row, j)
+            return [self.larger(result, carried[0])]
 
         tops = self.vectors(seen, [self.number(-math.inf)], largest)[0]
         top = self.larger(self.folded(tops, self.larger), before)
@@ -213,12 +213,12 @@ class _Writer:
         wide = self.low.splat(base)
 
         def exponentials(j: Value, exists: Value | None, carried: Sequence[Value]) -> list[Value]:
-            found = self.load(row, j)
+            result = self.load(row, j)
             if exists is not None and not self.kind.mask:
-                found = self.low.select(exists, found, self.number(-math.inf))
-            found = self.computed(self.low, weight, f.binary("fsub", found, wide))
-            self.store(self.kept(i, j, found), row, j)
-            return [f.binary("fadd", carried[0], found)]
+                result = self.low.select(exists, result, self.number(-math.inf))
+            result = self.computed(self.low, weight, f.binary("fsub", result, wide))
+            self.store(self.kept(i, j, result), row, j)
+            return [f.binary("fadd", carried[0], result)]
 
         sums = self.vectors(seen, [self.number(0.0)], exponentials)[0]
         self.clear(seen, row)
@@ -262,13 +262,13 @@ class _Writer:
         )
 
         def step(j: Value, exists: Value | None, _: Sequence[Value]) -> list[Value]:
-            found = f.binary("fsub", self.scores(i, row, j, exists), shift)
-            found = self.computed(self.low, weight, found)
+            result = f.binary("fsub", self.scores(i, row, j, exists), shift)
+            result = self.computed(self.low, weight, result)
             arriving = self.kept(i, j, self.load(other, j))
-            change = f.binary("fmul", found, f.binary("fsub", arriving, delta))
+            change = f.binary("fmul", result, f.binary("fsub", arriving, delta))
             if exists is not None:  # what no product has written there may be anything
                 change = self.low.select(exists, change, self.number(0.0))
-            self.store(self.kept(i, j, found), row, j)
+            self.store(self.kept(i, j, result), row, j)
             self.store(change, other, j)
             return []
 

@@ -122,8 +122,8 @@ class _Bags:
     def row(self, numbers: Value, n: Value) -> Value:
         """The n-th number, as i64."""
         kind = "i32" if self.kernel.number == "int32" else "i64"
-        found = self.f.load(kind, self.f.gep(kind, numbers, n), ITEMSIZE[self.kernel.number])
-        return found if kind == "i64" else self.f.op("i64", f"sext {found} to i64")
+        result = self.f.load(kind, self.f.gep(kind, numbers, n), ITEMSIZE[self.kernel.number])
+        return result if kind == "i64" else self.f.op("i64", f"sext {result} to i64")
 
     def start(self, starts: Value, bag: Value) -> tuple[Value, Value]:
         """Where a bag begins and ends."""
@@ -150,8 +150,8 @@ class _Bags:
             outside = f.op("i64", f"zext {f.binary('xor', inside, Value('i1', 'true'))} to i64")
             return [*new, f.binary("or", wrong, outside)]
 
-        *found, wrong = f.loop(*ends, i64(1), [*carried, i64(0)], term)
-        return found, wrong
+        *result, wrong = f.loop(*ends, i64(1), [*carried, i64(0)], term)
+        return result, wrong
 
     def note(self, status: Value, wrong: Value) -> None:
         met = self.f.op("i1", f"icmp ne {wrong}, 0")
@@ -236,17 +236,17 @@ def _fold(b: _Bags, k: Fold) -> None:
                 return best + at
 
             start = [least] * width + [nowhere] * width if k.mode == "max" else [t.zero] * width
-            found, wrong = b.over(numbers, ends, rows, padding, start, term)
+            result, wrong = b.over(numbers, ends, rows, padding, start, term)
             b.note(status, wrong)
             here = f.add(line, c)
             for v in range(width):
-                value, place = found[v], f.add(here, i64(v * k.lanes))
+                value, place = result[v], f.add(here, i64(v * k.lanes))
                 if count is not None:
                     value = f.binary("fdiv", value, count)
                 if k.mode == "max":
-                    none = f.op(f"<{k.lanes} x i1>", f"icmp slt {found[width + v]}, zeroinitializer")
+                    none = f.op(f"<{k.lanes} x i1>", f"icmp slt {result[width + v]}, zeroinitializer")
                     value = t.low.select(none, t.zero, value)
-                    _store_places(b, found[width + v], f.gep("i64", places, place), mask)
+                    _store_places(b, result[width + v], f.gep("i64", places, place), mask)
                 b.store(value, b.memory.element(out, place), mask)
             return []
 

@@ -197,7 +197,7 @@ class _Strided(_Writer):
     def row(self, pointer: Value) -> dict[tuple[int, int], Value]:
         """For each (vector, tap column) what is read from a row; the pointer is at the strip's first column."""
         read: dict[tuple[int, int, int], Value] = {}
-        found = {}
+        result = {}
         for v in range(self.kind.vectors):
             for q in range(self.kind.kernel[1]):
                 parts = []
@@ -208,12 +208,12 @@ class _Strided(_Writer):
                         read[key] = self.load(place, self.masks.get(key))
                     parts.append(read[key])
                 odd = q * self.kind.apart - self.start(q)
-                found[v, q] = (
+                result[v, q] = (
                     parts[0]
                     if self.along == 1
                     else self.picked(parts[0], parts[1], [odd + self.along * j for j in range(self.lanes)])
                 )
-        return found
+        return result
 
     def rows(self, k: Value, source: Value, guarded: bool, state: list[Value], use) -> list[Value]:
         """use(phase, where it begins, state) for each input row that is new at step k and exists."""

@@ -61,10 +61,10 @@ class _Dots(Writer):
         f.do("ret void")
 
     def lines(self, first: Value, step: Value, count: int) -> list[Value]:
-        found = [first]
+        result = [first]
         for _ in range(1, count):
-            found.append(self.at(found[-1], step))
-        return found
+            result.append(self.at(result[-1], step))
+        return result
 
     def read(self, place: Value, rest: Value | None) -> Value:
         """A vector of terms; only the first `rest` where it is given."""
@@ -92,13 +92,13 @@ class _Dots(Writer):
     def terms(self, a, b, offset: Value, sums: list[Value], rest: Value | None) -> list[Value]:
         """The sums with a vector of terms more."""
         left = [self.read(self.at(p, offset), rest) for p in a]
-        found = []
+        result = []
         for j, p in enumerate(b):
             right = self.read(self.at(p, offset), rest)
             for i in range(len(a)):
-                found.append((i, j, left[i], right))
+                result.append((i, j, left[i], right))
         new = list(sums)
-        for i, j, x, y in found:
+        for i, j, x, y in result:
             k = i * len(b) + j
             new[k] = self.multiplied(x, y, sums[k])
         return new
@@ -147,11 +147,11 @@ class _Dots(Writer):
 
     def gathered(self, places: list[tuple[Value, int]]) -> Value:
         """The elements at so many columns behind these addresses, side by side."""
-        found = self.zero
+        result = self.zero
         for lane, (line, column) in enumerate(places):
             x = self.element(line, i64(column * self.stored))
-            found = self.f.op(self.vector, f"insertelement {found}, {x}, i64 {lane}")
-        return found
+            result = self.f.op(self.vector, f"insertelement {result}, {x}, i64 {lane}")
+        return result
 
     def element(self, line: Value, place: Value) -> Value:
         if not self.half:

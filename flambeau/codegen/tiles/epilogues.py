@@ -54,8 +54,8 @@ class Epilogue:
     def continued(self) -> Epilogue:
         """The same of a sum to which one more operand is added first: what has been summed before."""
         leaf = ex.input(len(self.reads) + 1, self.root.dtype)
-        found = {e: e + leaf for e in self.leaves() if e.op == "input" and e.value == 0}
-        return Epilogue(ex.substitute([self.root], found)[0], (*self.reads, "both"), self.numbers)
+        result = {e: e + leaf for e in self.leaves() if e.op == "input" and e.value == 0}
+        return Epilogue(ex.substitute([self.root], result)[0], (*self.reads, "both"), self.numbers)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Epilogue) and self.key == other.key
@@ -75,10 +75,10 @@ def traced(body: Callable[..., Expr], dtype: str, reads: tuple[str, ...] = (), n
         TypeError: the body's value is of another dtype
     """
     leaves = [ex.input(k, dtype) for k in range(1 + len(reads))]
-    found = ex.like(leaves[0], body(*leaves, *(ex.param(k, dtype) for k in range(numbers))))
-    if found.dtype != dtype:
-        raise TypeError(f"an epilogue of {dtype} gives {found.dtype}")
-    return Epilogue(found, reads, numbers)
+    result = ex.like(leaves[0], body(*leaves, *(ex.param(k, dtype) for k in range(numbers))))
+    if result.dtype != dtype:
+        raise TypeError(f"an epilogue of {dtype} gives {result.dtype}")
+    return Epilogue(result, reads, numbers)
 
 
 @functools.cache
@@ -99,12 +99,12 @@ def linear(dtype: str, scaled: bool, bias: bool, other: bool) -> Epilogue:
 
     def body(sum: Expr, *given: Expr) -> Expr:
         operands = list(given[: bias + other])
-        found = sum * given[-2] if scaled else sum
+        result = sum * given[-2] if scaled else sum
         if bias:
-            found = found + operands.pop(0)
+            result = result + operands.pop(0)
         if other:
-            found = ex.fma(operands[0], given[-1], found) if scaled else found + operands[0]
-        return found
+            result = ex.fma(operands[0], given[-1], result) if scaled else result + operands[0]
+        return result
 
     reads = ("columns",) * bias + ("both",) * other
     return traced(body, dtype, reads, 2 if scaled else 0)

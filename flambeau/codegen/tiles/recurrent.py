@@ -244,9 +244,9 @@ def _cell(t: Elements, k: Cell) -> None:
             leaves: dict[Expr, Value] = {}
 
             def leaf(value: Value) -> Expr:
-                found = ex.input(len(leaves), k.dtype)
-                leaves[found] = value
-                return found
+                result = ex.input(len(leaves), k.dtype)
+                leaves[result] = value
+                return result
 
             def places(n: int) -> list[Value]:
                 here = kinds[n].element(lines[n], u)
@@ -259,8 +259,8 @@ def _cell(t: Elements, k: Cell) -> None:
             given = [tuple(leaf(t.load(t.element(sums, i64(p * k.lanes)))) for p in range(formula.sums))]
             for n in range(len(formula.reads)):
                 given.append(tuple(leaf(load(n, place)) for place in places(n)))
-            found = formula.compute(*given)[: k.writes]
-            values = t.low.values([e for each in found for e in each], leaves)
+            result = formula.compute(*given)[: k.writes]
+            values = t.low.values([e for each in result for e in each], leaves)
             for n in range(len(formula.reads), len(parts)):
                 for place in places(n):
                     kinds[n].store(t.low.cast(values.pop(0), t.dtype, kinds[n].dtype), place, mask)

@@ -162,8 +162,8 @@ class Writer(Vectors):
                 new = self.term(left, right, b_vector, sums, cut, distances)
                 return [*(self.at(p, step) for p in left), self.at(right, b_step), *new]
 
-            found = f.loop(i64(0), count, i64(1), [*left, right, *sums], term)
-            return [f.add(since, count), ended, *found[n + 1 :]]
+            result = f.loop(i64(0), count, i64(1), [*left, right, *sums], term)
+            return [f.add(since, count), ended, *result[n + 1 :]]
 
         return f.loop(i64(0), terms, i64(GROUP), state, group)
 
@@ -185,7 +185,7 @@ class Writer(Vectors):
         distances: list[Value],
     ) -> list[Value]:
         """The sums with one term more: for each row an element of the left operand times all vectors of the right one."""
-        vectors, found = self.tile.vectors, list(sums)
+        vectors, result = self.tile.vectors, list(sums)
         read = []
         for v in range(vectors):
             right = self.at(right, b_vector) if v else right
@@ -195,8 +195,8 @@ class Writer(Vectors):
             element = self.low.splat(self.f.load(self.scalar, place, self.size))
             for v in range(vectors):
                 k = i * vectors + v
-                found[k] = self.f.call(self.vector, f"llvm.fma.{self.spelled}", element, read[v], sums[k])
-        return found
+                result[k] = self.f.call(self.vector, f"llvm.fma.{self.spelled}", element, read[v], sums[k])
+        return result
 
     # --- the end ---
     def finish(self, sums: list[Value]) -> None:
@@ -273,8 +273,8 @@ class Writer(Vectors):
                 else:
                     own[k] = [self.load(self.at(place, i64(v * width())), masks[v]) for v in vectors]
             for v in vectors:
-                found = self.ended(sums[v], [own[k][v] for k in range(len(reads))], numbers)
-                self.store(found, self.at(at[0], i64(v * width())), masks[v])
+                result = self.ended(sums[v], [own[k][v] for k in range(len(reads))], numbers)
+                self.store(result, self.at(at[0], i64(v * width())), masks[v])
             return [self.at(place, step) for place, step in zip(at, steps)]
 
         def from_room(_, at: list[Value]) -> list[Value]:

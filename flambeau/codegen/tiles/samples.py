@@ -174,13 +174,13 @@ def _plane_text(symbol: str, kind: str, which: str, turns: int) -> str:
             place = table(k, j)
             at = f.gep("i32", Value("ptr", "%at"), place)
             if mask is None:
-                found = f.load(indices, at, 4)
+                result = f.load(indices, at, 4)
             else:
                 pointer = Value("ptr align 4", at.name)
-                found = f.call(indices, f"llvm.masked.load.v{lanes}i32.p0", pointer, mask, bound)
+                result = f.call(indices, f"llvm.masked.load.v{lanes}i32.p0", pointer, mask, bound)
             return (
-                found,
-                f.op(valid_type, f"icmp ult {found}, {bound.name}"),
+                result,
+                f.op(valid_type, f"icmp ult {result}, {bound.name}"),
                 f.gep(w.scalar, Value("ptr", "%weight"), place),
             )
 

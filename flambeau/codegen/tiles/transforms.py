@@ -161,7 +161,7 @@ class _Writer:
         total = x[0]
         for s in sums:
             total = self.sum(total, s)
-        found: list[Complex] = [total] * n
+        result: list[Complex] = [total] * n
         for k in range(1, half + 1):
             even, odd = x[0], x[0]  # the first turn sets the latter
             for j in range(1, half + 1):
@@ -173,9 +173,9 @@ class _Writer:
                 )
                 more = Complex(self.scaled(d.re, sin), self.scaled(d.im, sin))
                 odd = more if j == 1 else self.sum(odd, more)
-            found[k] = Complex(self.plus(even.re, odd.im), self.minus(even.im, odd.re))
-            found[n - k] = Complex(self.minus(even.re, odd.im), self.plus(even.im, odd.re))
-        return found
+            result[k] = Complex(self.plus(even.re, odd.im), self.minus(even.im, odd.re))
+            result[n - k] = Complex(self.minus(even.re, odd.im), self.plus(even.im, odd.re))
+        return result
 
 
 # --- the functions -----------------------------------------------------------------------------------------------------------

@@ -103,7 +103,7 @@ class Vectors:
         return rows
 
     def _pieces(self, rows: list[Value], piece: int) -> list[Value]:
-        n, found = self.lanes, list(rows)
+        n, result = self.lanes, list(rows)
         count = n // piece
         for g in range(0, count, 2):
             for k in range(piece):
@@ -115,8 +115,8 @@ class Vectors:
                         for w in range(count // 2)
                         for e in range(piece)
                     ]
-                    found[(g // 2 + odd * count // 2) * piece + k] = self.picked(a, b, order)
-        return found
+                    result[(g // 2 + odd * count // 2) * piece + k] = self.picked(a, b, order)
+        return result
 
 
 def text(symbol: str, dtype: str, lanes: int, arguments: str, write: Callable[[Vectors], None]) -> str:

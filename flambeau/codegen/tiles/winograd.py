@@ -40,11 +40,11 @@ def _spread(v: Vectors, m: int, d: list[Value]) -> list[Value]:
     if m == 2:
         return [v.sub(d[0], d[2]), v.add(d[1], d[2]), v.sub(d[2], d[1]), v.sub(d[1], d[3])]
     near, far = NEAR**2, FAR**2
-    found = [v.fma(near * far, d[0], v.fma(-(near + far), d[2], d[4]))]
+    result = [v.fma(near * far, d[0], v.fma(-(near + far), d[2], d[4]))]
     for point, other in ((NEAR, far), (FAR, near)):
         even, odd = v.fma(-other, d[2], d[4]), v.fma(-other, d[1], d[3])
-        found += [v.fma(point, odd, even), v.fma(-point, odd, even)]
-    return [*found, v.fma(near * far, d[1], v.fma(-(near + far), d[3], d[5]))]
+        result += [v.fma(point, odd, even), v.fma(-point, odd, even)]
+    return [*result, v.fma(near * far, d[1], v.fma(-(near + far), d[3], d[5]))]
 
 
 def _gather(v: Vectors, m: int, s: list[Value]) -> list[Value]:
@@ -63,14 +63,14 @@ def _gather(v: Vectors, m: int, s: list[Value]) -> list[Value]:
 
 def _lift(v: Vectors, m: int, g: list[Value]) -> list[Value]:
     """A line of three elements of a filter."""
-    found = []
+    result = []
     for row in _lift_matrix(m):
         terms = [(c, x) for c, x in zip(row, g) if c]
         total = terms[0][1] if terms[0][0] == 1 else v.times(*terms[0])
         for c, x in terms[1:]:
             total = v.fma(c, x, total)
-        found.append(total)
-    return found
+        result.append(total)
+    return result
 
 
 def _write_spread(v: Vectors, m: int) -> None:

@@ -20,11 +20,11 @@ M, T = 4, 6
 
 def _expand(v: Vectors, d: list[Value]) -> list[Value]:
     """A line of four places of the gradient, to its part in six values."""
-    found = [d[0]]
+    result = [d[0]]
     for point in (NEAR, FAR):
         even, odd = v.fma(point**2, d[2], d[0]), v.fma(point**2, d[3], d[1])
-        found += [v.fma(point, odd, even), v.fma(-point, odd, even)]
-    return [*found, d[3]]
+        result += [v.fma(point, odd, even), v.fma(-point, odd, even)]
+    return [*result, d[3]]
 
 
 def _lower(v: Vectors, s: list[Value]) -> list[Value]:

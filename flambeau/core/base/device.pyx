@@ -340,7 +340,7 @@ def is_opened(str type) -> bool:
 
 def open_devices(str type) -> list[Device]:
     """Those of that type that are in use in this process."""
-    return [found for key, found in opened.items() if key[0] == type]
+    return [result for key, result in opened.items() if key[0] == type]
 
 
 def devices_in_use():
@@ -356,13 +356,13 @@ cpdef Device find_device(str type, object index):
     if type == "meta":  # has no driver, which a fork could lose
         return the_blank
     check_fork()
-    found = opened.get((type, number))
-    if found is None:
+    result = opened.get((type, number))
+    if result is None:
         if not is_known(type):
             raise absent(type)
-        found = makers[type](number)
-        opened[(type, number)] = found
-    return <Device>found
+        result = makers[type](number)
+        opened[(type, number)] = result
+    return <Device>result
 
 
 def absent(str type) -> Exception:
@@ -423,9 +423,9 @@ cdef Device default_place():
 cdef int place_here(device place) except -1:
     """Make tensors there from now on, in this thread."""
     global placing, flambeau_place
-    cdef Device found = None if place is None else device_for(place, "device")
-    placing += (found is not None) - (flambeau_place != NULL)
-    flambeau_place = NULL if found is None else <PyObject*>found
+    cdef Device result = None if place is None else device_for(place, "device")
+    placing += (result is not None) - (flambeau_place != NULL)
+    flambeau_place = NULL if result is None else <PyObject*>result
     return 0
 
 
@@ -441,8 +441,8 @@ def get_default_device() -> device:
     device(type='cpu')
     """
     places = getattr(chosen, "places", None)
-    found = places[len(places) - 1] if places else getattr(chosen, "fixed", None)
-    return cpu_device if found is None else found
+    result = places[len(places) - 1] if places else getattr(chosen, "fixed", None)
+    return cpu_device if result is None else result
 
 
 def set_default_device(device) -> None:
@@ -465,8 +465,8 @@ def set_default_device(device) -> None:
 
 cdef object as_device(object value, str who):
     """A device, its name or number; RuntimeError where there is none of that kind."""
-    cdef Device found = device_for(value, who)
-    return cpu_device if found is None else found.place
+    cdef Device result = device_for(value, who)
+    return cpu_device if result is None else result.place
 
 
 def _enter(place) -> None:

@@ -198,8 +198,8 @@ cdef dtype as_dtype(object value, str who):
 def implied_dtype(value) -> str:
     """The end of a message about what is no dtype: the one of that name, as text, NumPy's types and dtypes name it."""
     name = value if isinstance(value, str) else getattr(value, "name", None) or getattr(value, "__name__", None)
-    found = by_name.get(name.rpartition(".")[2]) if isinstance(name, str) else None
-    return "" if found is None else f"; did you mean {found}?"
+    result = by_name.get(name.rpartition(".")[2]) if isinstance(name, str) else None
+    return "" if result is None else f"; did you mean {result}?"
 
 
 def promote_types(type1: dtype, type2: dtype) -> dtype:
@@ -238,10 +238,10 @@ cdef str implied_device(str name):
     cdef str kind = name.rstrip("0123456789 ")
     if name.rpartition(".")[2] in by_name:
         return implied_dtype(name)
-    found = "cuda" if kind.lower() in ("gpu", "nvidia") else nearest(kind, DEVICE_TYPES)
-    if found is None:
+    result = "cuda" if kind.lower() in ("gpu", "nvidia") else nearest(kind, DEVICE_TYPES)
+    if result is None:
         return ""
-    return f"; did you mean '{found}'?" if not name[len(kind):].isdecimal() else f"; did you mean '{found}:{name[len(kind):]}'?"
+    return f"; did you mean '{result}'?" if not name[len(kind):].isdecimal() else f"; did you mean '{result}:{name[len(kind):]}'?"
 
 
 cdef class device:
@@ -260,9 +260,9 @@ cdef class device:
         if isinstance(type, device):
             self.type, self.index = (<device>type).type, (<device>type).index
             return
-        found = spelled.get(type) if index is None and isinstance(type, str) else None
-        if found is not None:
-            self.type, self.index = found
+        result = spelled.get(type) if index is None and isinstance(type, str) else None
+        if result is not None:
+            self.type, self.index = result
             return
         if not isinstance(type, str):
             if index is not None or not hasattr(type, "__index__"):
@@ -378,8 +378,8 @@ cdef RawType* TUPLE = <RawType*>tuple
 
 cdef object item_of_size(object self, object key):
     """One of the sizes, or a Size of several.  It stands in the type's slot, so that `x.shape[0]` searches no method."""
-    cdef object found = TUPLE.tp_as_mapping.mp_subscript(self, key)
-    return Size(found) if PySlice_Check(key) else found
+    cdef object result = TUPLE.tp_as_mapping.mp_subscript(self, key)
+    return Size(result) if PySlice_Check(key) else result
 
 (<RawType*>SIZE).tp_as_mapping.mp_subscript = item_of_size
 

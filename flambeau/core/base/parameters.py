@@ -37,15 +37,15 @@ def described(function: Callable) -> list[Parameter]:
     notes, by_place = function.__annotations__, function.__defaults__ or ()  # type: ignore[attr-defined]
     by_name = function.__kwdefaults__ or {}  # type: ignore[attr-defined]
     defaults = (MISSING,) * (first - len(by_place)) + tuple(by_place)
-    found = [(n, BY_PLACE, d, notes.get(n, MISSING)) for n, d in zip(names, defaults)]
+    result = [(n, BY_PLACE, d, notes.get(n, MISSING)) for n, d in zip(names, defaults)]
     if code.co_flags & _ARGS:
-        found.append((names[last], STARRED, MISSING, MISSING))
+        result.append((names[last], STARRED, MISSING, MISSING))
         last += 1
     named = names[first : first + code.co_kwonlyargcount]
-    found += [(n, BY_NAME, by_name.get(n, MISSING), notes.get(n, MISSING)) for n in named]
+    result += [(n, BY_NAME, by_name.get(n, MISSING), notes.get(n, MISSING)) for n in named]
     if code.co_flags & _KWARGS:
-        found.append((names[last], STARRED, MISSING, MISSING))
-    return found
+        result.append((names[last], STARRED, MISSING, MISSING))
+    return result
 
 
 def _is_plain(function: Callable) -> bool:
@@ -79,11 +79,11 @@ def signature(function: Callable) -> inspect.Signature:
     """What `inspect` tells of a function, and what its decorators add."""
     import inspect
 
-    found = inspect.signature(function)
+    result = inspect.signature(function)
     if not hasattr(function, "describe_parameters"):
-        return found
+        return result
     kinds, known = inspect.Parameter, lambda value: inspect.Parameter.empty if value is MISSING else value
-    return found.replace(
+    return result.replace(
         parameters=[
             kinds(
                 name,

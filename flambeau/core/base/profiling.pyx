@@ -85,10 +85,10 @@ cdef int number_thread() except -1:
 
 cdef int64_t on_devices():
     """Bytes that tensors hold on accelerators."""
-    cdef int64_t found = 0
+    cdef int64_t result = 0
     for device in devices_in_use():
-        found += (<Device>device).held_bytes
-    return found
+        result += (<Device>device).held_bytes
+    return result
 
 
 cdef int grow() except -1:
@@ -166,15 +166,15 @@ cdef object frames():
     cdef PyFrameObject* frame = PyThreadState_GetFrame(PyThreadState_Get())
     cdef PyFrameObject* outer
     cdef PyObject* code
-    cdef list found = []
+    cdef list result = []
     while frame != NULL:
         code = <PyObject*>PyFrame_GetCode(frame)
-        found.append((<object>code, PyFrame_GetLineNumber(frame)))
+        result.append((<object>code, PyFrame_GetLineNumber(frame)))
         Py_DECREF(<object>code)
         outer = PyFrame_GetBack(frame)
         Py_DECREF(<object><PyObject*>frame)
         frame = outer
-    return found
+    return result
 
 
 cdef int note_call(int64_t entry, PyObject** args, Py_ssize_t given, Py_ssize_t positional, PyObject* names) except -1:
@@ -221,7 +221,7 @@ cdef int note_work(Device device, object name, uint64_t first, uint64_t last) ex
 
 cdef list work_done():
     """(device, name, begun, ended, when the host gave it, thread) of all that was noted; waits for the devices."""
-    cdef list found = []
+    cdef list result = []
     cdef Device device
     cdef int64_t start
     for device, reference in references.items():
@@ -229,8 +229,8 @@ cdef list work_done():
     for device, name, first, last, given, thread in work:
         origin, host = references[device]
         start = <int64_t>host + <int64_t>(1e6 * device.elapsed(origin, first))
-        found.append((device.place, name, start, start + <int64_t>(1e6 * device.elapsed(first, last)), given, thread))
-    return found
+        result.append((device.place, name, start, start + <int64_t>(1e6 * device.elapsed(first, last)), given, thread))
+    return result
 
 
 cdef int forget_work() except -1:
@@ -324,7 +324,7 @@ def stop() -> tuple:
     global session
     cdef Py_ssize_t k
     cdef Entry* e
-    cdef list found = []
+    cdef list result = []
     if not session:
         raise RuntimeError("Can't disable profiler when it's not running")
     switch(False)
@@ -332,13 +332,13 @@ def stop() -> tuple:
     cdef int64_t last = flambeau_now()
     for k in range(count):
         e = &entries[k]
-        found.append((<object>e.what, e.kind, e.begun, e.ended, e.thread, e.held, e.left, e.device_held, e.device_left, e.made, e.sequence,
+        result.append((<object>e.what, e.kind, e.begun, e.ended, e.thread, e.held, e.left, e.device_held, e.device_left, e.made, e.sequence,
                       None if e.arguments == NULL else <object>e.arguments, None if e.stack == NULL else <object>e.stack))
     try:
         done = work_done()
     finally:
         clear()
-    return found, done, dict(thread_names), last
+    return result, done, dict(thread_names), last
 
 
 def begin_span(str name not None, bint module=False, given=None) -> int:

@@ -24,9 +24,9 @@ def number_of_bytes(name: str, default: int, environment: Mapping[str, str] = os
     if not text:
         return default
     if match := _SIZE.fullmatch(text):
-        found = float(match[1]) * 1024 ** " KMGT".index(match[2].upper() or " ")
-        if found < 2**63:
-            return int(found)
+        result = float(match[1]) * 1024 ** " KMGT".index(match[2].upper() or " ")
+        if result < 2**63:
+            return int(result)
     ignored(name, "a number of bytes, as 268435456, 256M or 1G", text)
     return default
 

@@ -37,5 +37,5 @@ def hint(word: str, known: Iterable[str]) -> str:
     >>> hint("dims", ["input", "dim"]), hint("x", ["input", "dim"])
     ("; did you mean 'dim'?", '')
     """
-    found = nearest(word, known)
-    return "" if found is None else f"; did you mean '{found}'?"
+    result = nearest(word, known)
+    return "" if result is None else f"; did you mean '{result}'?"

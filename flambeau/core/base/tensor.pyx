@@ -299,19 +299,19 @@ cdef bint same_shape(TensorBase a, TensorBase b) noexcept nogil:
 # --- arguments ------------------------------
 cdef int64_t as_int(object value, str who, str argument) except? -9223372036854775807:
     """An int; TypeError for anything else, ValueError for one beyond 64 bits."""
-    cdef int64_t found
-    if not fits(plain_int(value, who, argument), &found):
+    cdef int64_t result
+    if not fits(plain_int(value, who, argument), &result):
         raise ValueError(f"{who}(): argument '{argument}': Overflow when unpacking long long: {value}")
-    return found
+    return result
 
 
 cdef int64_t as_size(object value, str who, str argument) except? -9223372036854775807:
     """One of several sizes or strides: as `as_int`, but a TypeError for one beyond 64 bits, as PyTorch has it."""
-    cdef int64_t found
-    if not fits(plain_int(value, who, argument), &found):
+    cdef int64_t result
+    if not fits(plain_int(value, who, argument), &result):
         raise TypeError(f"{who}(): argument '{argument}' failed to unpack the object with error \"Overflow when unpacking long "
                         f"long\": {value}")
-    return found
+    return result
 
 
 cdef inline bint fits(object value, int64_t* out) except -1:
@@ -794,11 +794,11 @@ cdef class TensorBase:
     @property
     def grad_fn(self):
         """The node of the tape that made this tensor, None for a leaf."""
-        found = runtime.history(self) if runtime.forward else self.grad_fn_now()
-        if found is None or found is True:
+        result = runtime.history(self) if runtime.forward else self.grad_fn_now()
+        if result is None or result is True:
             return None
-        cls = type(found)
-        return found if (<RawType*>cls).tp_flags & Py_TPFLAGS_HEAPTYPE else public_node(found)
+        cls = type(result)
+        return result if (<RawType*>cls).tp_flags & Py_TPFLAGS_HEAPTYPE else public_node(result)
 
     @property
     def output_nr(self) -> int:
@@ -1131,11 +1131,11 @@ cdef class TensorBase:
             op = OP_GT
         else:
             op = OP_GE
-        found = runtime.binary(<object>operators[op], self, other)
-        if found is NotImplemented and hasattr(other, "__array__"):
+        result = runtime.binary(<object>operators[op], self, other)
+        if result is NotImplemented and hasattr(other, "__array__"):
             # NumPy would compare its array with the tensor as one object
             return runtime.binary(<object>operators[op], self, callbacks["as_tensor"](other, device=self.device))
-        return found
+        return result
 
     def __neg__(self):
         return runtime.unary(<object>operators[OP_NEG], self)

@@ -183,8 +183,8 @@ cdef int number_of(TensorBase t):
     """The type of a tensor's device, -1 where autocast does not know it."""
     if t.storage.on is None:
         return 0
-    found = NUMBERS.get((<Device>t.storage.on).type)
-    return -1 if found is None else <int>found
+    result = NUMBERS.get((<Device>t.storage.on).type)
+    return -1 if result is None else <int>result
 
 
 cdef str type_numbered(int number):
@@ -222,13 +222,13 @@ cdef TensorBase cast_of(TensorBase t, int code, int number):
 
 cdef object cast_all(object x, int code, int number):
     """Tensors, and tensors in lists and tuples."""
-    cdef list found
+    cdef list result
     if isinstance(x, TensorBase):
         return cast_of(<TensorBase>x, code, number)
     if not (PyTuple_CheckExact(x) or PyList_CheckExact(x)):
         return x
-    found = [cast_all(y, code, number) for y in x]
-    return tuple(found) if PyTuple_CheckExact(x) else found
+    result = [cast_all(y, code, number) for y in x]
+    return tuple(result) if PyTuple_CheckExact(x) else result
 
 
 cdef int first_number(object x, unsigned int on) except -2:
@@ -326,9 +326,9 @@ cdef object with_casts(PyObject* callable, PyObject** args, Py_ssize_t nargs, Py
     cdef list held = []           # what `stack_args` points to
     cdef Py_ssize_t k
     if given > STACK_ARGS:
-        found = [cast_all(<object>args[k], code, number) for k in range(given)]
-        keywords = {} if names == NULL else dict(zip(<object>names, found[nargs:]))
-        return (<object>callable)(*found[:nargs], **keywords)
+        result = [cast_all(<object>args[k], code, number) for k in range(given)]
+        keywords = {} if names == NULL else dict(zip(<object>names, result[nargs:]))
+        return (<object>callable)(*result[:nargs], **keywords)
     for k in range(given):
         x = cast_all(<object>args[k], code, number)
         if <PyObject*>x != args[k]:

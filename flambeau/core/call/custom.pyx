@@ -110,7 +110,7 @@ cdef bint wanted(object values) except -1:
     return False
 
 
-cdef str type_among(object values, str found):
+cdef str type_among(object values, str result):
     """The type of the device that tensors among these live on: `meta` before accelerators, those before the CPU; None without one."""
     cdef str other
     for x in values:
@@ -120,9 +120,9 @@ cdef str type_among(object values, str found):
             other = "cpu" if on is None else (<Device>on).type
         elif PyList_Check(x) or PyTuple_Check(x):
             other = type_among(x, None)
-        if other is not None and (found is None or found == "cpu" or other == "meta"):
-            found = other
-    return found
+        if other is not None and (result is None or result == "cpu" or other == "meta"):
+            result = other
+    return result
 
 
 cdef class CustomOp(Op):
@@ -183,7 +183,7 @@ cdef object compute(CustomOp op, tuple given, dict named, bint recorded):
     if not recorded:
         set_grad(0)
     try:
-        found = kernel(*given) if named is None else kernel(*given, **named)
+        result = kernel(*given) if named is None else kernel(*given, **named)
     except Exception as error:
         (<object>op)._blame(error, kernel)
         raise
@@ -191,38 +191,38 @@ cdef object compute(CustomOp op, tuple given, dict named, bint recorded):
         set_grad(before)
         flambeau_below -= 1
     if op.returned < 0:
-        found = None
-    elif op.returned == 0 or not isinstance(found, TensorBase):
-        found = (<object>op)._result(found, kernel, given, named)
+        result = None
+    elif op.returned == 0 or not isinstance(result, TensorBase):
+        result = (<object>op)._result(result, kernel, given, named)
     if op.checks_aliases and op.returned >= 0:
-        check_aliases(op, found, kernel, given, named)
+        check_aliases(op, result, kernel, given, named)
     if not recorded:
-        owned(found, given)
+        owned(result, given)
     if op.written:
         count_writes(op, given, named)
     if op.unverified:
-        (<object>op)._verify(found, kernel, place, given, named)
-    return found
+        (<object>op)._verify(result, kernel, place, given, named)
+    return result
 
 
-cdef int owned(object found, tuple given) except -1:
+cdef int owned(object result, tuple given) except -1:
     """Results are views of arguments or of nothing."""
-    if isinstance(found, TensorBase):
-        drop_base(<TensorBase>found, given)
-    elif PyTuple_Check(found) or PyList_Check(found):
-        for t in found:
+    if isinstance(result, TensorBase):
+        drop_base(<TensorBase>result, given)
+    elif PyTuple_Check(result) or PyList_Check(result):
+        for t in result:
             owned(t, given)
     return 0
 
 
-cdef int check_aliases(CustomOp op, object found, object kernel, tuple given, dict named) except -1:
+cdef int check_aliases(CustomOp op, object result, object kernel, tuple given, dict named) except -1:
     """RuntimeError where a result shares memory with an argument or with another result."""
     cdef list results = []
-    if isinstance(found, TensorBase) and named is None:
-        if lies_in((<TensorBase>found).storage, given):
+    if isinstance(result, TensorBase) and named is None:
+        if lies_in((<TensorBase>result).storage, given):
             raise (<object>op)._aliased(kernel)
         return 0
-    gather(found, results)
+    gather(result, results)
     for t in results:
         if lies_in((<TensorBase>t).storage, given) or (named is not None and lies_in((<TensorBase>t).storage, tuple(named.values()))):
             raise (<object>op)._aliased(kernel)
@@ -231,12 +231,12 @@ cdef int check_aliases(CustomOp op, object found, object kernel, tuple given, di
     return 0
 
 
-cdef int gather(object x, list found) except -1:
+cdef int gather(object x, list result) except -1:
     if isinstance(x, TensorBase):
-        found.append(x)
+        result.append(x)
     elif PyTuple_Check(x) or PyList_Check(x):
         for y in x:
-            gather(y, found)
+            gather(y, result)
     return 0
 
 

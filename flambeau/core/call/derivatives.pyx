@@ -69,7 +69,7 @@ cdef class PointwiseNode(Node):
         cdef Operand operands[MAX_SOURCES]
         cdef double params[MAX_PARAMS]
         cdef Derivation how = self.how
-        cdef list held = [], found = []
+        cdef list held = [], result = []
         cdef int k, slot = 0, computed = 0
         cdef TensorBase t
         cdef object results = None, g
@@ -108,9 +108,9 @@ cdef class PointwiseNode(Node):
                     g = sum_to(<TensorBase>g, self.shapes[k])
                 if (<TensorBase>g).code != self.codes[k]:
                     g = g.to(dtype_of(self.codes[k]))
-            found.append(g)
+            result.append(g)
         results = None
-        return found
+        return result
 
     cdef object push(self, int number, list tangents, TensorBase out):
         """By a kernel of its own where result and operands are real."""
@@ -195,7 +195,7 @@ cdef list by_summands(Derivation how, Operand* sources, double* given):
     cdef Operand operands[MAX_OPERANDS]
     cdef double params[MAX_PARAMS]
     cdef PointwiseOp op
-    cdef list found = []
+    cdef list result = []
     cdef int k, source
     cdef bint arrived
     for part in how.summands:
@@ -207,12 +207,12 @@ cdef list by_summands(Derivation how, Operand* sources, double* given):
             arrived = arrived or (how.kinds[source] == 0 and operands[k].tensor != NULL)
         for k in range(op.params):
             params[k] = given[<int>numbers[k]]
-        while len(found) <= number:
-            found.append(None)
+        while len(result) <= number:
+            result.append(None)
         if arrived:
             term = call_op(op, operands, params) if runtime.observers else run(op, operands, params, NULL, NEW)
-            found[number] = term if found[number] is None else runtime.binary(operator_for(OP_ADD), found[number], term)
-    return found
+            result[number] = term if result[number] is None else runtime.binary(operator_for(OP_ADD), result[number], term)
+    return result
 
 
 cdef object call_op(PointwiseOp op, Operand* operands, double* params):

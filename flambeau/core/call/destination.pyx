@@ -185,21 +185,21 @@ def check_over(str who not None, TensorBase t not None) -> None:
     check_written(who, t)
 
 
-def set_decomposition(str who not None, TensorBase out not None, TensorBase found not None, bint exact=False, apart=()) -> TensorBase:
+def set_decomposition(str who not None, TensorBase out not None, TensorBase result not None, bint exact=False, apart=()) -> TensorBase:
     """A result that a function has computed, written to `out=`, which passed `check_out`; with its shape, too, it shares no memory
     with the tensors in `apart`.
     """
     cdef PyObject* pair[2]
-    pair[0], pair[1] = <PyObject*>out, <PyObject*>found
+    pair[0], pair[1] = <PyObject*>out, <PyObject*>result
     one_device(who, pair, 2)
-    check_destination(who, out, GIVEN, SAME if exact else KIND, found.code, found.rank, found.sizes, wants_grad(found))
+    check_destination(who, out, GIVEN, SAME if exact else KIND, result.code, result.rank, result.sizes, wants_grad(result))
     for t in apart:
         if isinstance(t, TensorBase) and not apart_from(out, <TensorBase>t):
             raise partly_below(who)
-    return (<object>out).copy_(found)
+    return (<object>out).copy_(result)
 
 
-def replace(str who not None, TensorBase input not None, TensorBase found not None) -> TensorBase:
+def replace(str who not None, TensorBase input not None, TensorBase result not None) -> TensorBase:
     """A result that a function has computed, written over its input: a tensor of its shape and a dtype that holds it."""
-    check_destination(who, input, OVER, KIND, found.code, found.rank, found.sizes, False)
-    return (<object>input).copy_(found)
+    check_destination(who, input, OVER, KIND, result.code, result.rank, result.sizes, False)
+    return (<object>input).copy_(result)

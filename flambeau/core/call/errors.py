@@ -37,13 +37,13 @@ def explain_init(error: TypeError, cls: type) -> None:
 
     It may be about the class's own, a base's, or that of another class, which has said this already.
     """
-    found = _OF_INIT.match(error.args[0]) if error.args and isinstance(error.args[0], str) else None
-    if found is None:
+    result = _OF_INIT.match(error.args[0]) if error.args and isinstance(error.args[0], str) else None
+    if result is None:
         return
     for base in cls.__mro__:
         init = vars(base).get("__init__")
-        if init is not None and getattr(init, "__qualname__", None) == found["init"]:
-            shown = f"{cls.__name__}.__init__" if base.__name__.startswith("_") else found["init"]
-            meant = hint(found["unknown"], signature(init).parameters) if found["unknown"] else ""
-            error.args = (f"{shown}{found['rest']}{meant}", *error.args[1:])
+        if init is not None and getattr(init, "__qualname__", None) == result["init"]:
+            shown = f"{cls.__name__}.__init__" if base.__name__.startswith("_") else result["init"]
+            meant = hint(result["unknown"], signature(init).parameters) if result["unknown"] else ""
+            error.args = (f"{shown}{result['rest']}{meant}", *error.args[1:])
             return

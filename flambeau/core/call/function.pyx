@@ -178,11 +178,11 @@ cdef object call_with_out(FunctionOp op, PyObject** args, Py_ssize_t nargs, tupl
     out = named.pop("out")
     check_out(public_name_of(op), out, (*given, *named.values()), True)
     try:
-        found = op.function(*given, **named)
+        result = op.function(*given, **named)
     except (RuntimeError, ValueError, IndexError, TypeError) as error:
         ascribe(error, public_name_of(op))
         raise
-    return found if out is None else set_decomposition(public_name_of(op), out, found, True, (*given, *named.values()))
+    return result if out is None else set_decomposition(public_name_of(op), out, result, True, (*given, *named.values()))
 
 
 cdef int release(TensorBase t, PyObject** args, size_t flagged, PyObject* names) except -1:

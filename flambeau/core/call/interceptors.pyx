@@ -113,12 +113,12 @@ cdef object call_mode(bint upper, object op, tuple args, dict named):
     cdef list modes = stack_of(upper)
     set_stack(upper, modes[:len(modes) - 1])
     try:
-        found = modes[len(modes) - 1].handle(op, types_of(args, named), args, named)
+        result = modes[len(modes) - 1].handle(op, types_of(args, named), args, named)
     finally:
         set_stack(upper, modes)
-    if found is NotImplemented:
+    if result is NotImplemented:
         raise TypeError(f"{op.__name__}(): the mode {type(modes[len(modes) - 1]).__name__} has no answer (NotImplemented)")
-    return found
+    return result
 
 
 # --- classes ------------------------------
@@ -169,37 +169,37 @@ def set_plain_class(cls) -> None:
     plain_tensor = cls
 
 
-cdef int append_overloaded(object x, list found) except -1:
+cdef int append_overloaded(object x, list result) except -1:
     """Add `x` to the arguments that override, one for each class, subclasses before the classes they are of."""
     cdef object cls = type(x)
     cdef Py_ssize_t k
     if cls is plain_tensor or not has_override(cls):
         return 0
-    for k in range(len(found)):
-        if type(found[k]) is cls:
+    for k in range(len(result)):
+        if type(result[k]) is cls:
             return 0
-        if issubclass(cls, type(found[k])):
-            found.insert(k, x)
+        if issubclass(cls, type(result[k])):
+            result.insert(k, x)
             return 0
-    found.append(x)
+    result.append(x)
     return 0
 
 
 cdef list overloaded_args(tuple args, dict named):
     """The arguments whose classes override, in the order in which they are called."""
-    cdef list found = []
+    cdef list result = []
     for x in args:
-        append_overloaded(x, found)
+        append_overloaded(x, result)
         if PyTuple_Check(x) or PyList_Check(x):
             for y in x:
-                append_overloaded(y, found)
+                append_overloaded(y, result)
     if named:
         for x in named.values():
-            append_overloaded(x, found)
+            append_overloaded(x, result)
             if PyTuple_Check(x) or PyList_Check(x):
                 for y in x:
-                    append_overloaded(y, found)
-    return found
+                    append_overloaded(y, result)
+    return result
 
 
 cdef bint is_foreign(object x):
@@ -277,9 +277,9 @@ cdef object call_overrides(object op, list who, tuple args, dict named):
     """The first result of the arguments' overrides."""
     types = tuple([type(x) for x in who])
     for x in who:
-        found = type(x).__torch_function__(op, types, args, named)
-        if found is not NotImplemented:
-            return found
+        result = type(x).__torch_function__(op, types, args, named)
+        if result is not NotImplemented:
+            return result
     raise TypeError(f"no implementation found for '{op.__name__}' on types that implement __torch_function__: {list(types)}")
 
 
@@ -313,17 +313,17 @@ def overrides_disabled() -> bool:
     return flambeau_thread.overrides_off != 0
 
 
-cdef object converted(object found, object cls):
+cdef object converted(object result, object cls):
     """Tensors of a result as that class."""
-    if isinstance(found, TensorBase):
-        return found if isinstance(found, cls) else found.as_subclass(cls)
-    if isinstance(found, tuple):
-        if hasattr(found, "_fields"):
-            return type(found)(*[converted(x, cls) for x in found])
-        return type(found)([converted(x, cls) for x in found]) if type(found) is tuple else found
-    if type(found) is list:
-        return [converted(x, cls) for x in found]
-    return found
+    if isinstance(result, TensorBase):
+        return result if isinstance(result, cls) else result.as_subclass(cls)
+    if isinstance(result, tuple):
+        if hasattr(result, "_fields"):
+            return type(result)(*[converted(x, cls) for x in result])
+        return type(result)([converted(x, cls) for x in result]) if type(result) is tuple else result
+    if type(result) is list:
+        return [converted(x, cls) for x in result]
+    return result
 
 
 def torch_function(cls, func, types, args=(), kwargs=None):
@@ -370,14 +370,14 @@ cdef object dispatch_error(PyObject* callable, PyObject** args, size_t flagged, 
             raise
         all_args = tuple([<object>args[k] for k in range(nargs)])
         named = {} if names == NULL else {(<tuple>names)[k]: <object>args[nargs + k] for k in range(given - nargs)}
-        found = None
+        result = None
         if not asked:
-            found = in_order(op.__name__, op.old_orders, all_args, named, isinstance(op, Form) and (<Form>op).place.startswith("Tensor."))
-            if found is None:
+            result = in_order(op.__name__, op.old_orders, all_args, named, isinstance(op, Form) and (<Form>op).place.startswith("Tensor."))
+            if result is None:
                 raise
     if asked:
         return call_overrides(op, overloaded_args(all_args, named), all_args, named)
-    return op(*found[0], **found[1])
+    return op(*result[0], **result[1])
 
 
 cdef object call_object_overrides(object function, PyObject** args, size_t flagged, PyObject* names):
@@ -390,12 +390,12 @@ cdef object call_object_overrides(object function, PyObject** args, size_t flagg
 
 def in_current_order(op, tuple args, dict named):
     """Arguments of a call as parameters stand today, which may be in an order of before."""
-    found = None
+    result = None
     if len(args) > 1 and op.old_orders:
-        found = in_order(op.__name__, op.old_orders, args, named)
-        if found is None:
-            found = in_order(op.__name__, op.old_orders, args, named, True)
-    return (args, named) if found is None else found
+        result = in_order(op.__name__, op.old_orders, args, named)
+        if result is None:
+            result = in_order(op.__name__, op.old_orders, args, named, True)
+    return (args, named) if result is None else result
 
 
 cdef object dispatch_autocast(Op op, PyObject** args, size_t flagged, PyObject* names):
@@ -436,11 +436,11 @@ cdef PyObject* record_leaf(PyObject* recording, PyObject* callable, PyObject** a
 
 cdef PyObject* dispatch_upper(PyObject* callable, PyObject** args, size_t flagged, PyObject* names) noexcept:
     cdef PyObject* recording = only_recording()
-    cdef PyObject* found
+    cdef PyObject* result
     if recording == NULL:
         return (<raw_t>dispatch_levels)(callable, args, flagged, names)
-    found = record_leaf(recording, <PyObject*>(<Form>callable).op if callable.ob_type == FORM else callable, args, flagged, names)
-    return found if found != NULL else (<raw_t>dispatch_error)(callable, args, flagged, names)
+    result = record_leaf(recording, <PyObject*>(<Form>callable).op if callable.ob_type == FORM else callable, args, flagged, names)
+    return result if result != NULL else (<raw_t>dispatch_error)(callable, args, flagged, names)
 
 
 cdef object dispatch_levels(PyObject* callable, PyObject** args, size_t flagged, PyObject* names):

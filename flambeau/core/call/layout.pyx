@@ -280,21 +280,21 @@ cdef void launch_plan(Launch* launch) noexcept nogil:
 cdef bint dense(TensorBase t) noexcept nogil:
     """Whether the elements fill their stretch of memory without gaps, each once, in any order of dimensions."""
     cdef int64_t step = 1
-    cdef int d, found, left = 0
+    cdef int d, result, left = 0
     cdef uint64_t used = 0
     if t.contiguous or t.count == 0:
         return True
     for d in range(t.rank):
         left += t.sizes[d] > 1
     while left:
-        found = -1
+        result = -1
         for d in range(t.rank):
             if t.sizes[d] > 1 and t.strides[d] == step and not used >> d & 1:
-                found = d
-        if found < 0:
+                result = d
+        if result < 0:
             return False
-        used |= <uint64_t>1 << found
-        step *= t.sizes[found]
+        used |= <uint64_t>1 << result
+        step *= t.sizes[result]
         left -= 1
     return True
 

@@ -191,16 +191,16 @@ cdef object call_leaf(PyObject* callable, PyObject** args, size_t flagged, PyObj
             original = clone(<object>bound[0])     # recorded, for derivatives of the derivative
     set_grad(0)
     try:
-        found = call_function(callable, args, flagged, names)
+        result = call_function(callable, args, flagged, names)
     finally:
         set_grad(before)
-    enter_leaf(op, rule, bound, found, original)
-    return found
+    enter_leaf(op, rule, bound, result, original)
+    return result
 
 
-cdef int enter_leaf(LeafOp op, Rule rule, PyObject** bound, object found, object original) except -1:
+cdef int enter_leaf(LeafOp op, Rule rule, PyObject** bound, object result, object original) except -1:
     """Record the call."""
-    cdef tuple results = <tuple>found if isinstance(found, tuple) else tuple(found) if isinstance(found, list) else (found,)
+    cdef tuple results = <tuple>result if isinstance(result, tuple) else tuple(result) if isinstance(result, list) else (result,)
     cdef list inputs = [], values = []
     cdef TensorBase written = None
     cdef int k, source

@@ -39,23 +39,23 @@ cdef tuple KINDS = ("_parameters", "_buffers", "_modules")
 
 cdef PyObject* find(PyObject* self, PyObject* name) except NULL:
     """Instance, class, then the three dictionaries; at last `__getattr__`, which raises."""
-    cdef PyObject* found = _PyObject_GenericGetAttrWithDict(self, name, NULL, 1)
+    cdef PyObject* result = _PyObject_GenericGetAttrWithDict(self, name, NULL, 1)
     cdef PyObject* own
     cdef PyObject* members
     cdef object value
-    if found != NULL:
-        return found
+    if result != NULL:
+        return result
     if PyErr_Occurred() != NULL:
         return NULL  # the exception is set
     own = PyObject_GenericGetDict(self, NULL)
     for kind in KINDS:
         members = PyDict_GetItemWithError(own, <PyObject*>kind)
         if members != NULL and PyDict_Check(members):
-            found = PyDict_GetItemWithError(members, name)
-            if found != NULL:
-                Py_INCREF(found)
+            result = PyDict_GetItemWithError(members, name)
+            if result != NULL:
+                Py_INCREF(result)
                 Py_DECREF(<object>own)
-                return found
+                return result
     Py_DECREF(<object>own)
     value = type(<object>self).__getattr__(<object>self, <object>name)
     Py_INCREF(<PyObject*>value)
@@ -74,17 +74,17 @@ cdef object run(object self, tuple args, PyObject* kwargs):
 cdef object run_itself(object self, tuple args, PyObject* kwargs):
     """Straight to `forward` while no hook is registered anywhere."""
     cdef PyObject* given[FEW + 1]
-    cdef PyObject* found
+    cdef PyObject* result
     cdef Py_ssize_t k, n = len(args)
     if self._hooked or kwargs != NULL or n > FEW:
         return run_any(self, args, kwargs)
     given[0] = <PyObject*>self
     for k in range(n):
         given[k + 1] = PyTuple_GET_ITEM(args, k)
-    found = PyObject_VectorcallMethod("forward", given, n + 1, NULL)
-    if found == NULL:
+    result = PyObject_VectorcallMethod("forward", given, n + 1, NULL)
+    if result == NULL:
         ascribe(self, args)
-    made = <object>found
+    made = <object>result
     Py_DECREF(made)  # the reference that the call returned
     return made
 

@@ -174,20 +174,20 @@ cdef void prepare_op(Op op, str name, vectorcall_t run):
 
 cdef PyObject* dispatch_call(PyObject* callable, PyObject** args, size_t flagged, PyObject* names) noexcept:
     """The entry point of a call: interceptors first, where there are any."""
-    cdef PyObject* found
+    cdef PyObject* result
     if runtime.observers:
         return (<raw_t>dispatch.from_upper)(callable, args, flagged, names)
-    found = (<raw_t>(<Op>callable).run)(callable, args, flagged, names)
-    return found if found != NULL else (<raw_t>dispatch.on_error)(callable, args, flagged, names)
+    result = (<raw_t>(<Op>callable).run)(callable, args, flagged, names)
+    return result if result != NULL else (<raw_t>dispatch.on_error)(callable, args, flagged, names)
 
 
 cdef PyObject* dispatch_form(PyObject* callable, PyObject** args, size_t flagged, PyObject* names) noexcept:
     cdef PyObject* op = <PyObject*>(<Form>callable).op
-    cdef PyObject* found
+    cdef PyObject* result
     if runtime.observers:
         return (<raw_t>dispatch.from_upper)(callable, args, flagged, names)
-    found = (<raw_t>(<Op>op).run)(op, args, flagged, names)
-    return found if found != NULL else (<raw_t>dispatch.on_error)(callable, args, flagged, names)
+    result = (<raw_t>(<Op>op).run)(op, args, flagged, names)
+    return result if result != NULL else (<raw_t>dispatch.on_error)(callable, args, flagged, names)
 
 
 cdef object run_form(PyObject* callable, PyObject** args, size_t flagged, PyObject* names):

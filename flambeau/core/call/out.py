@@ -19,7 +19,7 @@ def category(d: dtype) -> int:
 
 
 def into(
-    out: Any, found: TensorBase, who: str, exact: bool = False, apart: Iterable[Any] | None = None
+    out: Any, result: TensorBase, who: str, exact: bool = False, apart: Iterable[Any] | None = None
 ) -> TensorBase:
     """`found` itself, or written to `out=`, which is resized (with a warning where it held elements).
 
@@ -27,11 +27,11 @@ def into(
     takes part in the tape, and, where `apart` is given, where `out` shares memory with one of its tensors.
     """
     if out is None:
-        return found
-    check_out(who, out, (found,))
+        return result
+    check_out(who, out, (result,))
     if apart is not None:
         check_out(who, out, apart, True)
-    return set_decomposition(who, out, found, exact, () if apart is None else apart)
+    return set_decomposition(who, out, result, exact, () if apart is None else apart)
 
 
 def overwrite(input: TensorBase, operation: Callable, *others: Any, **options: Any) -> TensorBase:

@@ -167,19 +167,19 @@ cdef object call_in_place(PyObject* callable, PyObject** args, size_t flagged, P
 
 
 cdef int read_call(PointwiseOp op, PyObject** args, Py_ssize_t nargs, PyObject* names, str who, Operand* operands, double* params,
-                   PyObject** found) except -1:
+                   PyObject** result) except -1:
     """The operands and parameters of a call; `found` holds the arguments in the order of the signature, with room for MAX_BOUND."""
     cdef int k
     cdef object value
-    op.signature.arrange(who, args, nargs, names, found)
+    op.signature.arrange(who, args, nargs, names, result)
     for k in range(op.operands):
-        if not read_operand(<object>found[k], &operands[k]) or (op.strict >> k & 1 and operands[k].tensor == NULL):
-            raise mistaken(who, op.names[k], k + 1, op.signature.kinds[k], <object>found[k])
+        if not read_operand(<object>result[k], &operands[k]) or (op.strict >> k & 1 and operands[k].tensor == NULL):
+            raise mistaken(who, op.names[k], k + 1, op.signature.kinds[k], <object>result[k])
     for k in range(op.params):
-        if found[op.operands + k] == NULL:
+        if result[op.operands + k] == NULL:
             params[k] = op.defaults[k]
             continue
-        value = <object>found[op.operands + k]
+        value = <object>result[op.operands + k]
         if isinstance(value, float) and op.names[op.operands + k] == "alpha" and CATEGORY[common_code(operands, op.operands, op.raw)] < 2 and (
                 dtype_of(common_code(operands, op.operands, op.raw)).name in op.declaration.dtypes):   # else the dtype itself is refused
             raise RuntimeError(f"{who}(): For integral input tensors, argument alpha must not be a floating point number, got {value}")
@@ -195,18 +195,18 @@ cdef object parse(PointwiseOp op, PyObject** args, Py_ssize_t nargs, PyObject* n
     cdef Operand operands[MAX_OPERANDS]
     cdef double params[MAX_PARAMS]
     cdef PyObject* given[MAX_OUTPUTS]
-    cdef PyObject* found[MAX_BOUND]
+    cdef PyObject* result[MAX_BOUND]
     cdef int k, total = op.operands + op.params
     cdef object value
-    read_call(op, args, nargs, names, who, operands, params, found)
+    read_call(op, args, nargs, names, who, operands, params, result)
     if in_place:
         if operands[0].tensor == NULL:
-            raise TypeError(f"{who}(): a Tensor expected, not {type(<object>found[0]).__name__}")
-        given[0] = found[0]
+            raise TypeError(f"{who}(): a Tensor expected, not {type(<object>result[0]).__name__}")
+        given[0] = result[0]
         return run(op, operands, params, given, OVER)
-    if found[total] == NULL or <object>found[total] is None:
+    if result[total] == NULL or <object>result[total] is None:
         return run(op, operands, params, NULL, NEW)
-    value = <object>found[total]
+    value = <object>result[total]
     results = value if isinstance(value, (tuple, list)) else (value,)
     if len(results) != op.outputs:
         raise TypeError(f"{who}(): out= takes {op.outputs} tensors, got {len(results)}")
@@ -726,8 +726,8 @@ cdef object run_stored(PointwiseOp op, Operand* operands, double* params, PyObje
             held.append(t)
             read[k].tensor = <PyObject*>t
         broadcast(op.name, sizes, &rank, t, op.names)
-    found = run(op, read, params, NULL, NEW)
-    for k, value in enumerate((found,) if op.outputs == 1 else <tuple>found):
+    result = run(op, read, params, NULL, NEW)
+    for k, value in enumerate((result,) if op.outputs == 1 else <tuple>result):
         t = <TensorBase>value
         if is_stored(common) and CATEGORY[t.code] >= 2:
             t = copied(t, F16 if common == C32 and t.code == F32 else common, False)

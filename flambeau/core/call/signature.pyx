@@ -119,31 +119,31 @@ cdef class Signature:
         kinds = tuple([self.kinds[k] for k in range(self.total)]) + (0,)
         return Signature(self.names + ("out",), self.positional, self.required, kinds, self.open, self.defaults)
 
-    cdef int bind(self, str who, PyObject** args, Py_ssize_t nargs, PyObject* names, PyObject** found) except -1:
+    cdef int bind(self, str who, PyObject** args, Py_ssize_t nargs, PyObject* names, PyObject** result) except -1:
         """Fill `found` (borrowed; NULL where nothing was given), and check the kinds of what was given."""
         cdef int k
-        self.arrange(who, args, nargs, names, found)
+        self.arrange(who, args, nargs, names, result)
         if self.checks:
             for k in range(self.total):
-                if found[k] != NULL and self.kinds[k] and not is_exactly(self.kinds[k], found[k]):
-                    self.check(who, k, <object>found[k])
+                if result[k] != NULL and self.kinds[k] and not is_exactly(self.kinds[k], result[k]):
+                    self.check(who, k, <object>result[k])
         return 0
 
-    cdef int arrange(self, str who, PyObject** args, Py_ssize_t nargs, PyObject* names, PyObject** found) except -1:
+    cdef int arrange(self, str who, PyObject** args, Py_ssize_t nargs, PyObject* names, PyObject** result) except -1:
         """Fill `found` (borrowed; NULL where nothing was given)."""
         cdef int k, at
         if nargs > self.positional:
             raise TypeError(f"{who}() takes at most {self.positional} positional arguments but {nargs} were given")
         for k in range(self.total):
-            found[k] = args[k] if k < nargs else NULL
+            result[k] = args[k] if k < nargs else NULL
         if names != NULL:
             for k in range(<int>len(<tuple>names)):
                 at = self.place(who, <object>PyTuple_GET_ITEM(<object>names, k))
-                if found[at] != NULL:
+                if result[at] != NULL:
                     raise TypeError(f"{who}() got multiple values for argument '{self.names[at]}'")
-                found[at] = args[nargs + k]
+                result[at] = args[nargs + k]
         for k in range(self.required):
-            if found[k] == NULL:
+            if result[k] == NULL:
                 raise TypeError(f'{who}() missing 1 required positional arguments: "{self.names[k]}"')
         return 0
 
@@ -175,14 +175,14 @@ cdef class Signature:
 
     cdef object spelled(self, str who, tuple names):
         """The keywords of a call as the operation itself calls them."""
-        found = self.spellings.get(names)
-        if found is None:
-            found = tuple([key if self.open and not self.knows(key) else self.names[self.place(who, key)] for key in names])
-            if len(set(found)) < len(found):
+        result = self.spellings.get(names)
+        if result is None:
+            result = tuple([key if self.open and not self.knows(key) else self.names[self.place(who, key)] for key in names])
+            if len(set(result)) < len(result):
                 raise TypeError(f"{who}() got multiple values for one argument: {', '.join(names)}")
             if len(self.spellings) < 64:
-                self.spellings[names] = found
-        return found
+                self.spellings[names] = result
+        return result
 
     def knows(self, key):
         """Whether a keyword means one of the parameters."""
@@ -285,10 +285,10 @@ cdef Signature signature_of(object function):
     cdef list names = [], kinds = []
     cdef dict defaults = {}
     try:
-        found = described(function)
+        result = described(function)
     except (TypeError, ValueError):
         return None
-    for name, kind, default, annotation in found:
+    for name, kind, default, annotation in result:
         if kind == STARRED:
             open = True
             continue

@@ -183,12 +183,12 @@ def described(signature: inspect.Signature) -> Types:
 def annotated(annotation: Any, default: tuple[Any] | None = None) -> SchemaType:
     """The type that an annotation, or without one a default, tells: of several the widest, a Tensor before numbers, lists before one."""
     words = _split(_text(annotation), "|")
-    found = [t for t in map(_one, words) if t is not None]
-    if len(found) < sum(w not in ("", "None") for w in words):
-        found = [t for t in found if t.is_tensor] or [ANYTHING]
-    if not found and default is not None:
-        found = [_WORDS_OF_DEFAULTS[type(default[0])]] if type(default[0]) in _WORDS_OF_DEFAULTS else []
-    best = max(found, key=lambda t: (t.is_tensor, "[" in t.form, t.base == "float"), default=ANYTHING)
+    result = [t for t in map(_one, words) if t is not None]
+    if len(result) < sum(w not in ("", "None") for w in words):
+        result = [t for t in result if t.is_tensor] or [ANYTHING]
+    if not result and default is not None:
+        result = [_WORDS_OF_DEFAULTS[type(default[0])]] if type(default[0]) in _WORDS_OF_DEFAULTS else []
+    best = max(result, key=lambda t: (t.is_tensor, "[" in t.form, t.base == "float"), default=ANYTHING)
     optional = "None" in words or (default is not None and default[0] is None)
     return best._replace(form=best.form + "?") if optional else best
 
@@ -224,14 +224,14 @@ def _text(annotation: Any) -> str:
 
 def _split(text: str, sign: str) -> list[str]:
     """The pieces of a text between signs that stand in no brackets."""
-    depth, found = 0, [""]
+    depth, result = 0, [""]
     for c in text:
         depth += (c == "[") - (c == "]")
         if c == sign and not depth:
-            found.append("")
+            result.append("")
         else:
-            found[-1] += c
-    return [piece.strip() for piece in found]
+            result[-1] += c
+    return [piece.strip() for piece in result]
 
 
 def _one(word: str) -> SchemaType | None:

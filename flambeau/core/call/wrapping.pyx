@@ -77,42 +77,42 @@ def make(cls, size, strides, int64_t offset, dtype of, device, storage_bytes) ->
 
 def slots_of(t) -> dict:
     """What stands in `__slots__` of the classes that programs wrote."""
-    cdef dict found = {}
+    cdef dict result = {}
     for cls in type(t).__mro__:
         names = vars(cls).get("__slots__", ())
         for name in (names,) if isinstance(names, str) else names:
             if name not in ("__dict__", "__weakref__") and hasattr(t, name):
-                found[name] = getattr(t, name)
-    return found
+                result[name] = getattr(t, name)
+    return result
 
 
 cdef TensorInfo info_of(TensorBase t):
     """What a storage is to know of a wrapper, or of a plain tensor."""
-    cdef TensorInfo found = TensorInfo.__new__(TensorInfo)
+    cdef TensorInfo result = TensorInfo.__new__(TensorInfo)
     if is_wrapper(t):
-        found.device = (<TensorInfo>t.storage.owner).device
-        found.cls, found.state, found.slots = type(t), dict(vars(t)), slots_of(t)
-        found.sizes, found.strides, found.offset = tuple(t.shape), t.stride(), t.offset
+        result.device = (<TensorInfo>t.storage.owner).device
+        result.cls, result.state, result.slots = type(t), dict(vars(t)), slots_of(t)
+        result.sizes, result.strides, result.offset = tuple(t.shape), t.stride(), t.offset
     else:
-        found.device = t.device
-        found.plain, found.version = alias(t, t.rank, t.sizes, t.strides, t.offset), t.storage.version
-    return found
+        result.device = t.device
+        result.plain, result.version = alias(t, t.rank, t.sizes, t.strides, t.offset), t.storage.version
+    return result
 
 
 cdef TensorBase shadow_of(TensorBase t):
     """A tensor without data in t's place: over a wrapper's own storage, with t's history."""
-    cdef TensorBase found = alias(t, t.rank, t.sizes, t.strides, t.offset)
+    cdef TensorBase result = alias(t, t.rank, t.sizes, t.strides, t.offset)
     if not is_wrapper(t):
-        found.storage = new_storage_on(find_device("meta", None), t.storage.length)
-    found.storage.owner = info_of(t)
+        result.storage = new_storage_on(find_device("meta", None), t.storage.length)
+    result.storage.owner = info_of(t)
     if wants_grad(t):
-        found.fn = t.grad_fn_now()
-        if found.fn is None:
-            found.fn = identity_node(t)
+        result.fn = t.grad_fn_now()
+        if result.fn is None:
+            result.fn = identity_node(t)
         else:
-            found.output_number = t.output_number
-        found.requires, found.fn_version = True, found.storage.version
-    return found
+            result.output_number = t.output_number
+        result.requires, result.fn_version = True, result.storage.version
+    return result
 
 
 cdef TensorBase wrapper_of(TensorBase t, TensorInfo info):
@@ -122,38 +122,38 @@ cdef TensorBase wrapper_of(TensorBase t, TensorInfo info):
     cdef int d, rank = <int>len(info.sizes)
     for d in range(rank):
         sizes[d], strides[d] = info.sizes[d], info.strides[d]
-    found = TensorBase._make_subclass(info.cls, alias(t, rank, sizes, strides, info.offset))
-    vars(found).update(info.state)
+    result = TensorBase._make_subclass(info.cls, alias(t, rank, sizes, strides, info.offset))
+    vars(result).update(info.state)
     for name, value in info.slots.items():
-        setattr(found, name, value)
-    return found
+        setattr(result, name, value)
+    return result
 
 
 cdef TensorBase unshadowed(TensorBase t):
     """The tensor whose shadow t is, with t's history."""
     cdef TensorInfo info = <TensorInfo>t.storage.owner
-    cdef TensorBase found
+    cdef TensorBase result
     cdef bint before = grad_enabled()
     if info.cls is None:
-        found = info.plain
-        if found is None:
+        result = info.plain
+        if result is None:
             raise RuntimeError(f"dispatch: what stands for a tensor of shape {list(t.shape)} is not known")
-        if found.storage.version != info.version:
+        if result.storage.version != info.version:
             raise RuntimeError(
                 "one of the variables needed for gradient computation has been modified by an inplace operation: "
-                f"[{found.dtype} {list(found.shape)}]. Hint: clone() the tensor before changing it.")
-        found = alias(found, t.rank, t.sizes, t.strides, t.offset)
+                f"[{result.dtype} {list(result.shape)}]. Hint: clone() the tensor before changing it.")
+        result = alias(result, t.rank, t.sizes, t.strides, t.offset)
     else:
-        found = wrapper_of(t, info)
+        result = wrapper_of(t, info)
         if tuple(t.shape) != info.sizes or t.stride() != info.strides or t.offset != info.offset:
             set_grad(False)      # a view that was made inside of an operation
             try:
-                found = (<object>found).as_strided(tuple(t.shape), t.stride(), t.offset)
+                result = (<object>result).as_strided(tuple(t.shape), t.stride(), t.offset)
             finally:
                 set_grad(before)
     if t.requires:
-        found.fn, found.output_number, found.requires, found.fn_version = t.fn, t.output_number, True, found.storage.version
-    return found
+        result.fn, result.output_number, result.requires, result.fn_version = t.fn, t.output_number, True, result.storage.version
+    return result
 
 
 cdef enum:
@@ -176,18 +176,18 @@ cdef object mapped(object function, object x, int deep=NESTED):
     return x
 
 
-cdef int collect_tensors(object x, list found, int deep=NESTED) except -1:
+cdef int collect_tensors(object x, list result, int deep=NESTED) except -1:
     """The tensors of an argument."""
     if isinstance(x, TensorBase):
-        found.append(x)
+        result.append(x)
     elif deep == 0:
         return 0
     elif isinstance(x, (list, tuple)):
         for y in x:
-            collect_tensors(y, found, deep - 1)
+            collect_tensors(y, result, deep - 1)
     elif type(x) is dict:
         for y in x.values():
-            collect_tensors(y, found, deep - 1)
+            collect_tensors(y, result, deep - 1)
     return 0
 
 
@@ -266,9 +266,9 @@ cdef object call_torch_dispatch(Op op, list given, tuple args, dict named):
         places = [k for k, other in enumerate(classes) if issubclass(cls, other)]
         classes.insert(places[0] if places else len(classes), cls)
     for cls in classes:
-        found = cls.__torch_dispatch__(op, tuple(classes), args, named)
-        if found is not NotImplemented:
-            return found
+        result = cls.__torch_dispatch__(op, tuple(classes), args, named)
+        if result is not NotImplemented:
+            return result
     raise TypeError(f"Multiple dispatch failed for '{op.__name__}'; all __torch_dispatch__ handlers returned NotImplemented:\n\n"
                     + "".join([f"  - tensor subclass {cls!r}\n" for cls in classes]))
 
@@ -319,11 +319,11 @@ def dispatch_wrappers(Op op, tuple args, dict named):
     set_grad(False)
     try:
         try:
-            found = call_torch_dispatch(op, given, args, named)
+            result = call_torch_dispatch(op, given, args, named)
         except NotImplementedError:
             if parts is None:
                 raise
-            found = parts(*args, **named)
+            result = parts(*args, **named)
     finally:
         set_grad(before)
     if in_place:
@@ -336,8 +336,8 @@ def dispatch_wrappers(Op op, tuple args, dict named):
                 attach(written, shadow.fn, shadow.output_number)
         return None if name == "__setitem__" else written
     if not tracked:
-        return found
-    collect_tensors(found, results)
+        return result
+    collect_tensors(result, results)
     collect_tensors(found_below, shadow_results)
     if len(results) == len(shadow_results):
         for t, below in zip(results, shadow_results):
@@ -346,7 +346,7 @@ def dispatch_wrappers(Op op, tuple args, dict named):
         for t in results:
             if CATEGORY[(<TensorBase>t).code] >= 2 and not any([t is x for x in given]):
                 record(f"{name}Backward", no_derivative(name), tuple(given), t)
-    return found
+    return result
 
 
 set_wrapper_dispatch(dispatch_wrappers, holds_wrapper, is_enabled)

@@ -177,17 +177,17 @@ cdef class Launcher:
                 given.append(type(value))
         short = short and not mul_overflow(longest, largest, &product) and product < 1 << 29
         wanted = (signature, short | vector << 1 | outputs << 2 | serial << 8 | len(axes) << 16, device, *given)
-        found = self.kernels.get(wanted)
+        result = self.kernels.get(wanted)
         if device is None:
-            if found is None:
-                found = self.declaration.address(signature, short, params, outputs, len(axes), serial, vector)
-                self.kernels[wanted] = found
+            if result is None:
+                result = self.declaration.address(signature, short, params, outputs, len(axes), serial, vector)
+                self.kernels[wanted] = result
             if observer is not None:
                 observer(self.declaration.kernel(signature, short, params, outputs, len(axes), serial, vector), operands, outputs, axes,
                          serial, scalars)
-            return run(<kernel_t><void*><uintptr_t>found, operands, outputs, axes, serial, scalars, self.effort)
-        if found is None:
+            return run(<kernel_t><void*><uintptr_t>result, operands, outputs, axes, serial, scalars, self.effort)
+        if result is None:
             kernel = self.declaration.kernel(signature, short, params, outputs, len(axes), serial, False)
-            found = self.kernels[wanted] = Family(kernel)
-        run_indexed(<Family>found, operands, outputs, axes, serial, scalars, self.declaration.name)
+            result = self.kernels[wanted] = Family(kernel)
+        run_indexed(<Family>result, operands, outputs, axes, serial, scalars, self.declaration.name)
         return True

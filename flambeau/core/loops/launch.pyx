@@ -68,9 +68,9 @@ cdef uint64_t handle_for(Family family, Device device, int dims, int folded, int
     """The loaded kernel in that form, made when it is new."""
     cdef uint64_t handle
     cdef object key = (<uintptr_t><void*>device, (dims << 24) | (folded << 16) | (width << 1) | wide)
-    found = family.loaded.get(key)
-    if found is not None:
-        return found
+    result = family.loaded.get(key)
+    if result is not None:
+        return result
     images = callbacks["images"]()
     image, digest, native = images.find(family.kernel, (dims, folded, width, wide), device.target, device.fingerprint)
     handle = device.load(image, images.SYMBOL)
@@ -363,17 +363,17 @@ def pin_memory(TensorBase input not None, device=None) -> TensorBase:
     >>> if flambeau.cuda.is_available():
     ...     assert flambeau.ones(2).pin_memory().is_pinned()
     """
-    cdef Device found
+    cdef Device result
     if input.storage.on is not None:
         raise RuntimeError(f"pin_memory(): cannot pin memory of {input.device}: only tensors on the CPU can be pinned")
     if isinstance(input.storage.owner, Pinned):
         return input
-    found = device_for(0 if device is None else device, "pin_memory")
-    if found is None:
+    result = device_for(0 if device is None else device, "pin_memory")
+    if result is None:
         raise RuntimeError("pin_memory(): memory is pinned for an accelerator, not for the CPU")
     if wants_grad(input):
         input = <TensorBase>(<object>input).detach()
-    return pinned(input, found)
+    return pinned(input, result)
 
 
 cdef TensorBase pinned_for_first(TensorBase source):

@@ -293,7 +293,7 @@ def plan_of(op, /, *args, **params) -> LoopPlan:
 
 cdef LoopPlan plan_of_pointwise(PointwiseOp op, tuple args, dict named):
     cdef LoopPlan plan = LoopPlan.__new__(LoopPlan)
-    cdef PointwisePlan found
+    cdef PointwisePlan result
     cdef Operand operands[MAX_OPERANDS]
     cdef double params[MAX_PARAMS]
     cdef PyObject* bound[MAX_BOUND]
@@ -320,33 +320,33 @@ cdef LoopPlan plan_of_pointwise(PointwiseOp op, tuple args, dict named):
     if codes > NO_CODE or (op.pairs and common == F16):
         raise not_implemented(op.name, common)
     device = device_of(op, operands, NULL)
-    plan_pointwise(op, &found, operands, common, NULL, device)
-    plan.reserve(op.name, place, m, found.rank, device)
+    plan_pointwise(op, &result, operands, common, NULL, device)
+    plan.reserve(op.name, place, m, result.rank, device)
     for k in range(m):
-        plan.describe(k, found.codes[k], found.rank, found.sizes, found.strides)
+        plan.describe(k, result.codes[k], result.rank, result.sizes, result.strides)
     place = m
     for k in range(n):
         if operands[k].tensor != NULL:
             t = <TensorBase>operands[k].tensor
             plan.describe(place, t.code, t.rank, t.sizes, t.strides)
             place += 1
-    plan.loops = found.loops
-    plan.loops.strides = <int64_t*>room(place * found.loops.pitch, sizeof(int64_t))
-    memcpy(plan.loops.strides, found.room, place * found.loops.pitch * sizeof(int64_t))
+    plan.loops = result.loops
+    plan.loops.strides = <int64_t*>room(place * result.loops.pitch, sizeof(int64_t))
+    memcpy(plan.loops.strides, result.room, place * result.loops.pitch * sizeof(int64_t))
     used = fill_scalars(op, operands, params, common, scalars)
     plan.keep_scalars(scalars, used)
-    plan.run = found.run
+    plan.run = result.run
     if device is not None:
-        plan.family = <Family><object><void*>found.run
+        plan.family = <Family><object><void*>result.run
     plan.prepare()
-    plan.settle(<uintptr_t><void*>found.run, used)
+    plan.settle(<uintptr_t><void*>result.run, used)
     return plan
 
 
 def plan_of_rows(RowOp op, tensors, dim=None, keepdim=False, dtype=None, params=()) -> RowLoopPlan:
     """`plan_of` for a reduction or row function."""
     cdef RowLoopPlan plan = RowLoopPlan.__new__(RowLoopPlan)
-    cdef RowPlan found
+    cdef RowPlan result
     cdef tuple given = tensors if isinstance(tensors, tuple) else (tensors,)
     cdef PyObject* inputs[MAX_OPERANDS]
     cdef int64_t strides[MAX_DIMS]
@@ -368,35 +368,35 @@ def plan_of_rows(RowOp op, tensors, dim=None, keepdim=False, dtype=None, params=
         raise not_implemented(op.name, seen)
     ndims = read_dims(op, dim, <TensorBase>inputs[0], dims)
     device = one_device(op.name, inputs, n)
-    plan_rows(op, &found, inputs, dims, ndims, bool(keepdim), wanted, device)
-    if found.scattered:
+    plan_rows(op, &result, inputs, dims, ndims, bool(keepdim), wanted, device)
+    if result.scattered:
         raise NotImplementedError(f"{op.name}(): rows lie scattered in memory; make the input contiguous")
-    plan.reserve(op.name, m + n, m, found.rank, device)
+    plan.reserve(op.name, m + n, m, result.rank, device)
     for k in range(m):
         if op.full >> k & 1:
-            plan.describe(k, found.result_codes[k], found.rank, found.sizes, found.full_strides)
+            plan.describe(k, result.result_codes[k], result.rank, result.sizes, result.full_strides)
             continue
         step = 1
-        for d in range(found.result_rank - 1, -1, -1):
+        for d in range(result.result_rank - 1, -1, -1):
             strides[d] = step
-            step *= max(found.result_sizes[d], <int64_t>1)
-        plan.describe(k, found.result_codes[k], found.result_rank, found.result_sizes, strides)
+            step *= max(result.result_sizes[d], <int64_t>1)
+        plan.describe(k, result.result_codes[k], result.result_rank, result.result_sizes, strides)
     for k in range(n):
         t = <TensorBase>inputs[k]
         plan.describe(m + k, t.code, t.rank, t.sizes, t.strides)
     for k in range(op.params):
         scalars[k] = params[k] if k < len(params) else op.defaults[k]
     plan.keep_scalars(<uint64_t*>scalars, op.params)
-    plan.attach(&found.rows, found.rows.operands)
-    plan.access = tuple([LETTERS[found.access[k]] for k in range(m + n)])
+    plan.attach(&result.rows, result.rows.operands)
+    plan.access = tuple([LETTERS[result.access[k]] for k in range(m + n)])
     if op.from_origin:   # the first element of each row, once more; any place where there is none
-        plan.repeated = 0 if found.rows.r0 == 0 else m
-    if found.two:
-        plan.cut(list(op.declaration.two_stage_codes(found.common, found.wanted)[1]), op.ordered)
-        stage_kernels(op, &found, &plan.stages, plan.state_codes)
+        plan.repeated = 0 if result.rows.r0 == 0 else m
+    if result.two:
+        plan.cut(list(op.declaration.two_stage_codes(result.common, result.wanted)[1]), op.ordered)
+        stage_kernels(op, &result, &plan.stages, plan.state_codes)
         key = <uintptr_t><void*>plan.stages.part.run, <uintptr_t><void*>plan.stages.last.run
     else:
-        key = <uintptr_t><void*>found.rows.run
+        key = <uintptr_t><void*>result.rows.run
     plan.prepare()
     plan.settle(key, op.params)
     return plan

@@ -594,10 +594,10 @@ cdef object run_stored(RowOp op, tuple tensors, int* dims, int ndims, bint keepd
         for out in given:
             if isinstance(out, TensorBase) and is_stored((<TensorBase>out).code):
                 raise not_implemented(op.name, (<TensorBase>out).code)
-    found = run_rows(op, tuple(read), dims, ndims, keepdim, NO_CODE if wanted == NO_CODE else working, params, given)
+    result = run_rows(op, tuple(read), dims, ndims, keepdim, NO_CODE if wanted == NO_CODE else working, params, given)
     if not halved or given is not None:
-        return found
-    for value in (found,) if op.outputs == 1 else <tuple>found:
+        return result
+    for value in (result,) if op.outputs == 1 else <tuple>result:
         t = <TensorBase>value
         if t.code == C64 or t.code == F32:
             t = copied(t, C32 if t.code == C64 else F16, False)
@@ -765,7 +765,7 @@ cdef object rearranged(RowOp op, tuple tensors, shape, int* dims, int ndims, int
     one[0] = unpack_tensor
     results = run_rows(op, tuple(flat), one, 1, False, wanted, params, None)
     results = results if op.outputs > 1 else (results,)
-    found = []
+    result = []
     for k in range(op.outputs):
         r = results[k]
         if op.full >> k & 1:
@@ -777,10 +777,10 @@ cdef object rearranged(RowOp op, tuple tensors, shape, int* dims, int ndims, int
             r = r.reshape([1 if d in chosen else shape[d] for d in range(rank)])
         if given is not None:
             r = set_decomposition(op.name, given[k], r)
-        found.append(r)
+        result.append(r)
     if op.outputs == 1:
-        return found[0]
-    return op.names(*found) if op.names is not None else tuple(found)
+        return result[0]
+    return op.names(*result) if op.names is not None else tuple(result)
 
 
 cdef int64_t count_of(t, int unpack_tensor):
@@ -902,7 +902,7 @@ cdef object call_rows(PyObject* callable, PyObject** args, size_t flagged, PyObj
     cdef Py_ssize_t nargs = PyVectorcall_NARGS(flagged)
     cdef int dims[MAX_DIMS]
     cdef int n, k, wanted = NO_CODE
-    cdef PyObject* found[MAX_BOUND]
+    cdef PyObject* result[MAX_BOUND]
     cdef object x, dim = None, keepdim = False, d = None, out = None
     if op.inputs != 1:
         raise TypeError(f"{op.name}() takes {op.inputs} tensors: call it through over((…), dim)")
@@ -912,21 +912,21 @@ cdef object call_rows(PyObject* callable, PyObject** args, size_t flagged, PyObj
             dim = <object>args[1]
     elif op.listed and nargs > 2 and not PyBool_Check(<object>args[2]):
         dim = tuple([<object>args[k] for k in range(1, nargs)])
-        found[0], found[1] = args[0], <PyObject*>dim
+        result[0], result[1] = args[0], <PyObject*>dim
         for k in range(0 if names == NULL else <int>min(len(<tuple>names), MAX_BOUND - 2)):
-            found[2 + k] = args[nargs + k]
-        return call_rows(callable, found, 2, names)
+            result[2 + k] = args[nargs + k]
+        return call_rows(callable, result, 2, names)
     else:
-        op.signature.bind(op.name, args, nargs, names, found)
-        x = <object>found[0]
-        if found[1] != NULL:
-            dim = <object>found[1]
-        if op.reduces and found[2] != NULL:
-            keepdim = <object>found[2]
-        if found[2 + op.reduces] != NULL:
-            d = <object>found[2 + op.reduces]
-        if found[3 + op.reduces] != NULL:
-            out = <object>found[3 + op.reduces]
+        op.signature.bind(op.name, args, nargs, names, result)
+        x = <object>result[0]
+        if result[1] != NULL:
+            dim = <object>result[1]
+        if op.reduces and result[2] != NULL:
+            keepdim = <object>result[2]
+        if result[2 + op.reduces] != NULL:
+            d = <object>result[2 + op.reduces]
+        if result[3 + op.reduces] != NULL:
+            out = <object>result[3 + op.reduces]
     if isinstance(dim, dtype):
         raise TypeError(f"{op.name}(): argument 'dim' must be int, not dtype")
     if not op.reduces:

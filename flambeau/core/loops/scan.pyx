@@ -81,11 +81,11 @@ cdef tuple kernel_for(declaration, Scan* s, int stage, bint along, int memory, i
     """Sets the launch's kernel; the codes of its results."""
     cdef tuple key = (stage, along, memory, working)
     cdef dict known = declaration.kernels
-    found = known.get(key)
-    if found is None:
-        found = known[key] = declaration.address(stage, along, memory, working)
-    s.run = <kernel_t><void*><uintptr_t>found[0]
-    return <tuple>found[1]
+    result = known.get(key)
+    if result is None:
+        result = known[key] = declaration.address(stage, along, memory, working)
+    s.run = <kernel_t><void*><uintptr_t>result[0]
+    return <tuple>result[1]
 
 
 def scan(declaration, TensorBase input not None, dim, dtype working not None, TensorBase out=None):
@@ -210,13 +210,13 @@ cdef object scan_on_device(declaration, TensorBase x, dtype working, int64_t out
     cdef dict known = declaration.kernels
     cdef list results = []
     cdef int k
-    found = known.get(key)
-    if found is None:
+    result = known.get(key)
+    if result is None:
         kernel = declaration.kernel(WHOLE, along, x.code, working.code)
-        found = known[key] = Family(kernel), declaration.result_codes(kernel)
-    for code in found[1]:
+        result = known[key] = Family(kernel), declaration.result_codes(kernel)
+    for code in result[1]:
         results.append(new_tensor_on(x.storage.on, x.rank, x.sizes, code))
-    rows.run, rows.device, rows.scalars = <kernel_t><void*><PyObject*>found[0], <PyObject*>x.storage.on, NULL
+    rows.run, rows.device, rows.scalars = <kernel_t><void*><PyObject*>result[0], <PyObject*>x.storage.on, NULL
     attach_room(&rows, &room, 1)
     rows.operands, rows.along, rows.scans = len(results) + 1, along, True
     rows.r1, rows.r0, rows.total, rows.index_first, rows.index_step = 1, length, length, 0, 0

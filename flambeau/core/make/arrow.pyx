@@ -176,14 +176,14 @@ cdef int code_of(const char* format) noexcept:
 cdef int wanted_code(object capsule, int code) except -1:
     """The dtype of the numbers that a consumer would rather have, where one equals it; else the one there is."""
     cdef Schema* s
-    cdef int found
+    cdef int result
     if not PyCapsule_IsValid(capsule, "arrow_schema"):
         raise TypeError(f"__arrow_c_array__(): requested_schema must be a capsule of an Arrow schema, not {type(capsule).__name__}")
     s = <Schema*>PyCapsule_GetPointer(capsule, "arrow_schema")
     while s.n_children == 1 and s.children != NULL:
         s = s.children[0]
-    found = code_of(s.format)
-    return code if found < 0 else found
+    result = code_of(s.format)
+    return code if result < 0 else result
 
 
 def __arrow_c_array__(TensorBase self not None, requested_schema=None):

@@ -40,10 +40,10 @@ cdef int load_numpy() except -1:
     cdef int code
     for code in range(NO_CODE):
         if code != BF16:
-            found = numpy.dtype(dtype_of(code).name)
-            Py_INCREF(found)
-            numpy_dtypes[code] = <PyObject*>found
-            codes_by_dtype[found] = code
+            result = numpy.dtype(dtype_of(code).name)
+            Py_INCREF(result)
+            numpy_dtypes[code] = <PyObject*>result
+            codes_by_dtype[result] = code
     ndarray, generic = numpy.ndarray, numpy.generic
     new_ndarray = (<RawType*>ndarray).tp_new
     numpy_module = numpy
@@ -64,9 +64,9 @@ cdef int numpy_kind(object x) except -1:
 cdef int numpy_code(object array) except -1:
     """The dtype of an array or a NumPy scalar; TypeError for those that have no equal here."""
     cdef object dtype = array.dtype
-    found = codes_by_dtype.get(dtype)
-    if found is not None:
-        return found
+    result = codes_by_dtype.get(dtype)
+    if result is not None:
+        return result
     if not dtype.isnative:
         raise ValueError("from_numpy(): given numpy array has byte order different from the native byte "
                          "order. Conversion between "

@@ -64,8 +64,8 @@ cdef int read_option(str who, object key, object value, Options* o) except -1:
         o.requires = value is True
     elif key == "device":
         if value is not None:
-            found = None if value is cpu_device else device_for(value, who)
-            o.device = NULL if found is None else <PyObject*>found  # open devices live as long as the process
+            result = None if value is cpu_device else device_for(value, who)
+            o.device = NULL if result is None else <PyObject*>result  # open devices live as long as the process
             o.placed = True
     elif key == "memory_format":
         o.format = NO_FORMAT if value is None else read_format(who, value)
@@ -95,7 +95,7 @@ cdef int no_options(Options* o) except -1:
     return 0
 
 
-cdef int bind(Factory op, PyObject** args, Py_ssize_t nargs, PyObject* names, PyObject** found,
+cdef int bind(Factory op, PyObject** args, Py_ssize_t nargs, PyObject* names, PyObject** result,
               Options* o) except -1:
     """Arguments by position and by name, into `found` (NULL where none was given) and the options."""
     cdef PyObject* bound[MAX_BOUND]
@@ -103,7 +103,7 @@ cdef int bind(Factory op, PyObject** args, Py_ssize_t nargs, PyObject* names, Py
     no_options(o)
     op.signature.bind(op.name, args, nargs, names, bound)
     for k in range(op.own):
-        found[k] = bound[k]
+        result[k] = bound[k]
     return read_options(op, bound, o) if names != NULL else 0
 
 
@@ -274,7 +274,7 @@ cdef TensorBase like(str who, Device device, TensorBase model, int code, int for
     cdef int order[MAX_DIMS]
     cdef int64_t strides[MAX_DIMS]
     cdef int64_t step = 1
-    cdef int d, i, k, found
+    cdef int d, i, k, result
     cdef bint dense = True
     if format == CONTIGUOUS_FORMAT or format >= CHANNELS_LAST:
         return laid_out(who, device, model.rank, model.sizes, code, format)
@@ -286,11 +286,11 @@ cdef TensorBase like(str who, Device device, TensorBase model, int code, int for
     for k in range(model.rank):
         order[k] = d = model.rank - 1 - k
         i = k
-        for found in range(k - 1, -1, -1):
-            if outside(model, order[found], d) > 0:
-                order[i], order[found] = order[found], d
-                i = found
-            elif outside(model, order[found], d) < 0:
+        for result in range(k - 1, -1, -1):
+            if outside(model, order[result], d) > 0:
+                order[i], order[result] = order[result], d
+                i = result
+            elif outside(model, order[result], d) < 0:
                 break
     for d in order[:model.rank]:
         if model.sizes[d] != 1:

@@ -93,13 +93,13 @@ cdef int scan(str who, object data, int depth, int code) except -2:
     """The dtype that holds every element and `code`; -1 stands for none yet."""
     cdef Py_ssize_t i = 0
     cdef PyObject* item
-    cdef int found
+    cdef int result
     if PyFloat_CheckExact(data):
-        found = default_code()
+        result = default_code()
     elif PyBool_Check(data):
-        found = BOOL
+        result = BOOL
     elif PyLong_CheckExact(data):
-        found = I64
+        result = I64
     elif PyList_Check(data) or PyTuple_Check(data):
         if depth == MAX_DIMS:
             raise ValueError(f"{who}(): too many dimensions '{type(data).__name__}'")
@@ -113,22 +113,22 @@ cdef int scan(str who, object data, int depth, int code) except -2:
             code = scan(who, <object>item, depth + 1, code)
         return code
     elif isinstance(data, TensorBase):
-        found = (<TensorBase>data).code
+        result = (<TensorBase>data).code
     elif numpy_kind(data) != NOT_NUMPY:
-        found = numpy_code(data)
+        result = numpy_code(data)
     elif PyFloat_Check(data):
-        found = default_code()
+        result = default_code()
     elif PyLong_Check(data):
-        found = I64
+        result = I64
     elif PyComplex_Check(data):
-        found = C128 if default_code() == F64 else C64
+        result = C128 if default_code() == F64 else C64
     elif hasattr(type(data), "__array__"):
         return scan(who, read_table(data), depth, code)
     elif PySequence_Check(data) and not PyUnicode_Check(data) and not PyBytes_Check(data):
         return scan(who, list(data), depth, code)
     else:
         raise RuntimeError(f"{who}(): Could not infer dtype of {type(data).__name__}")
-    return found if code < 0 else promoted(code, found)
+    return result if code < 0 else promoted(code, result)
 
 
 cdef int put(str who, object data, int depth, Shape* shape, const int64_t* steps, char* p,
@@ -310,7 +310,7 @@ cdef TensorBase shared_by(object data, str who):
 
 
 cdef object make_tensor(Op op, PyObject** args, Py_ssize_t nargs, PyObject* names):
-    cdef PyObject* found[1]
+    cdef PyObject* result[1]
     cdef Options o
     cdef TensorBase t
     cdef object data
@@ -320,10 +320,10 @@ cdef object make_tensor(Op op, PyObject** args, Py_ssize_t nargs, PyObject* name
             t = plain_list(data)
             if t is not None:
                 return t
-    bind(<Factory>op, args, nargs, names, found, &o)
+    bind(<Factory>op, args, nargs, names, result, &o)
     if o.out != NULL:
         raise TypeError(f"{op.name}() got an unexpected keyword argument 'out'")
-    data = <object>found[0]
+    data = <object>result[0]
     if isinstance(data, TensorBase):
         warnings.warn("To copy construct from a tensor, it is recommended to use "
                       "sourceTensor.detach().clone() or "
@@ -346,30 +346,30 @@ cdef TensorBase on_device(TensorBase t, Options* o):
 
 
 cdef object make_new_tensor(Op op, PyObject** args, Py_ssize_t nargs, PyObject* names):
-    cdef PyObject* found[2]
+    cdef PyObject* result[2]
     cdef Options o
     cdef TensorBase t
     cdef int code
-    bind(<Factory>op, args, nargs, names, found, &o)
-    if not isinstance(<object>found[0], TensorBase):
+    bind(<Factory>op, args, nargs, names, result, &o)
+    if not isinstance(<object>result[0], TensorBase):
         raise TypeError("new_tensor(): argument 'input' (position 1) must be Tensor, not "
-                        f"{type(<object>found[0]).__name__}")
-    code = o.code if o.code >= 0 else (<TensorBase>found[0]).code
+                        f"{type(<object>result[0]).__name__}")
+    code = o.code if o.code >= 0 else (<TensorBase>result[0]).code
     check_requires(&o, code, op.name)
-    t = device_launcher.moved(copied(op.name, <object>found[1], code), where(&o, <TensorBase>found[0]))
+    t = device_launcher.moved(copied(op.name, <object>result[1], code), where(&o, <TensorBase>result[0]))
     t.requires = o.requires
     return t
 
 
 cdef object make_as_tensor(Op op, PyObject** args, Py_ssize_t nargs, PyObject* names):
-    cdef PyObject* found[3]
+    cdef PyObject* result[3]
     cdef Options o
-    bind(<Factory>op, args, nargs, names, found, &o)
-    cdef object data = <object>found[0]
-    if found[1] != NULL:
-        read_option(op.name, "dtype", <object>found[1], &o)
-    if found[2] != NULL:
-        read_option(op.name, "device", <object>found[2], &o)
+    bind(<Factory>op, args, nargs, names, result, &o)
+    cdef object data = <object>result[0]
+    if result[1] != NULL:
+        read_option(op.name, "dtype", <object>result[1], &o)
+    if result[2] != NULL:
+        read_option(op.name, "device", <object>result[2], &o)
     if o.requires or o.out != NULL:
         raise TypeError("as_tensor() takes data, dtype and device only")
     if numpy_kind(data) == ARRAY:

@@ -160,9 +160,9 @@ def fill(TensorBase t not None, Generator g not None, int kind, double a, double
 
 cdef int reject(Generator g, const flambeau_rejection* r) except -1:
     """Draw numbers by rejection; returns how it went."""
-    cdef int found
+    cdef int result
     with nogil:
         flambeau_twister_hold(g.twister)
-        found = flambeau_twister_reject(g.twister, r)
+        result = flambeau_twister_reject(g.twister, r)
         flambeau_twister_release(g.twister)
-    return found
+    return result

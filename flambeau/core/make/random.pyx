@@ -79,11 +79,11 @@ cdef class Generator:
     """
 
     def __init__(self, device="cpu"):
-        cdef Device found = device_for(device, "Generator")
-        if found is not None and found.blank:
-            raise RuntimeError(f"Generator(): {found.place} has no numbers to draw")
-        self.place = cpu_device if found is None else found.place
-        begin(self, mt19937_stream and found is None)
+        cdef Device result = device_for(device, "Generator")
+        if result is not None and result.blank:
+            raise RuntimeError(f"Generator(): {result.place} has no numbers to draw")
+        self.place = cpu_device if result is None else result.place
+        begin(self, mt19937_stream and result is None)
         start(self, 67280421310721)
 
     def __dealloc__(self):
@@ -179,8 +179,8 @@ cdef class Generator:
 
     cdef int read(self, const char* state) except -1:
         """Continue PyTorch's stream; a state that is none leaves the generator as it was."""
-        cdef flambeau_twister found
-        if not flambeau_twister_read(&found, state):
+        cdef flambeau_twister result
+        if not flambeau_twister_read(&result, state):
             raise RuntimeError("set_state(): Invalid mt19937 state")
         begin(self, True)
         hold(self)
@@ -504,7 +504,7 @@ cdef int64_t highest(int code) noexcept:
 
 
 cdef object make_randperm(Op op, PyObject** args, Py_ssize_t nargs, PyObject* names):
-    cdef PyObject* found[2]
+    cdef PyObject* result[2]
     cdef Options o
     cdef Generator g
     cdef Stream s
@@ -514,8 +514,8 @@ cdef object make_randperm(Op op, PyObject** args, Py_ssize_t nargs, PyObject* na
     cdef int64_t n, i
     cdef int code
     cdef Device device
-    bind(<Factory>op, args, nargs, names, found, &o)
-    n = as_int(<object>found[0], "randperm", "n")
+    bind(<Factory>op, args, nargs, names, result, &o)
+    n = as_int(<object>result[0], "randperm", "n")
     code = resolve(&o, I64)
     check_requires(&o, code, "randperm")
     if n < 0:
@@ -528,7 +528,7 @@ cdef object make_randperm(Op op, PyObject** args, Py_ssize_t nargs, PyObject* na
                            f"{highest(code) if code != I64 else (1 << 32) - 1} for "
                            f"{dtype_of(code)}, got {n}")
     g = None if device is not None and device.blank else generator_for(
-        None if found[1] == NULL else <object>found[1], device, "randperm")
+        None if result[1] == NULL else <object>result[1], device, "randperm")
     t = unfilled(&o, 1, &n, code)
     if t.storage.data == NULL:
         return finish(t, &o, "randperm")

@@ -84,14 +84,14 @@ cdef int in_turn(int kind) noexcept:
 cdef object draw_in_turn(Generator g, const flambeau_draws* f, int64_t n, TensorBase one, TensorBase two):
     """The same from PyTorch's stream."""
     cdef flambeau_rejection r
-    cdef int k, found
+    cdef int k, result
     r.kind, r.wide, r.n, r.row = in_turn(f.kind), f.wide, n, f.row
     for k in range(2):
         r.given[k], r.period[k], r.to[k] = f.given[k], f.period[k], f.to[k]
-    found = reject(g, &r)
-    if found == FLAMBEAU_TWISTER_NO_MEMORY:
+    result = reject(g, &r)
+    if result == FLAMBEAU_TWISTER_NO_MEMORY:
         raise OutOfMemoryError(out_of_memory_message(f.row * 8))
-    if found == FLAMBEAU_TWISTER_REFUSED:
+    if result == FLAMBEAU_TWISTER_REFUSED:
         return None
     return one if two is None else (one, two)
 
@@ -188,7 +188,7 @@ def choose(TensorBase weights not None, int64_t each, generator=None):
     cdef int64_t sizes[2]
     cdef Generator g
     cdef flambeau_rejection r
-    cdef int found
+    cdef int result
     sizes[0] = given.sizes[0] if given.rank == 2 else each
     sizes[1] = each
     out = new_tensor_on(given.storage.on, given.rank, sizes, I64)
@@ -198,10 +198,10 @@ def choose(TensorBase weights not None, int64_t each, generator=None):
     if g.mt19937 and given.sizes[given.rank - 1] > 0:
         r.kind, r.wide, r.row, r.each = FLAMBEAU_TWISTER_CHOICE, given.code == F64, given.sizes[given.rank - 1], each
         r.given[0], r.to[0], r.n = pointer(given), pointer(out), given.count // r.row
-        found = reject(g, &r)
-        if found == FLAMBEAU_TWISTER_NO_MEMORY:
+        result = reject(g, &r)
+        if result == FLAMBEAU_TWISTER_NO_MEMORY:
             raise OutOfMemoryError(out_of_memory_message(r.row * 8))
-        return "weight" if found == FLAMBEAU_TWISTER_REFUSED else "sum" if found == FLAMBEAU_TWISTER_NOTHING else out
+        return "weight" if result == FLAMBEAU_TWISTER_REFUSED else "sum" if result == FLAMBEAU_TWISTER_NOTHING else out
     f.kind, f.wide, f.refused, f.nothing, f.no_memory = FLAMBEAU_CHOICE, given.code == F64, 0, 0, 0
     f.first = reserve(g, 1, &f.key)
     f.given[0], f.period[0], f.to[0] = pointer(given), given.count, pointer(out)

@@ -333,8 +333,8 @@ cdef object getitem(TensorBase t, object key):
         return turn(v, turned) if turned else v
     if has_own_override(key):
         return call_override(t, key)
-    found = read_advanced(t, <tuple>key)
-    return found[0] if found[1] is None else get(<TensorBase>found[0], <list>found[1], "IndexBackward0")
+    result = read_advanced(t, <tuple>key)
+    return result[0] if result[1] is None else get(<TensorBase>result[0], <list>result[1], "IndexBackward0")
 
 
 cdef tuple positions(TensorBase t, TensorBase mask, int64_t presumed=-1):
@@ -381,8 +381,8 @@ cdef int setitem(TensorBase t, object key, object value) except -1:
                 (<object>t).masked_fill_(key, value)
                 return 0
             key, t = positions(t, <TensorBase>key, places_for(value, t.rank - (<TensorBase>key).rank))
-        found = read_advanced(t, <tuple>key if PyTuple_Check(key) else (key,), 1)
-        v, indices = <TensorBase>found[0], found[1]
+        result = read_advanced(t, <tuple>key if PyTuple_Check(key) else (key,), 1)
+        v, indices = <TensorBase>result[0], result[1]
     if not isinstance(value, TensorBase):
         if hasattr(value, "__len__") and getattr(value, "ndim", 1) or isinstance(value, str):
             raise TypeError(f"can't assign a {type(value).__name__} to a tensor of dtype {dtype_of(t.code)}")
@@ -462,10 +462,10 @@ runtime.setitem = set_by_key
 
 # --- masks ----------------------------------------------------------------------------------------------------------------------
 cdef int64_t count_true(const uint8_t* p, int64_t n) noexcept nogil:
-    cdef int64_t i, found = 0
+    cdef int64_t i, result = 0
     for i in range(n):
-        found += p[i] != 0
-    return found
+        result += p[i] != 0
+    return result
 
 
 cdef void list_true(const uint8_t* p, int64_t n, int64_t* to) noexcept nogil:
@@ -576,14 +576,14 @@ def nonzero(TensorBase input not None, *, as_tuple: bool = False):
     (tensor([1, 2]),)
     """
     cdef int d
-    cdef TensorBase found
+    cdef TensorBase result
     cdef int64_t one = 1
     if not as_tuple:
         return coordinates(input, True)
     if input.rank == 0:
         input = reshaped(input, 1, &one)
-    found = coordinates(input, False)
-    return tuple([row_of(found, d) for d in range(input.rank)])
+    result = coordinates(input, False)
+    return tuple([row_of(result, d) for d in range(input.rank)])
 
 
 def argwhere(TensorBase input not None):
@@ -606,33 +606,33 @@ def argwhere(TensorBase input not None):
 # --- operations ---------------------------------------------------------------------------------------------------------------------
 cdef list read_indices(TensorBase t, object indices, TensorBase values, str who):
     """Index tensors of index_put: masks become coordinates; None takes all of a dimension."""
-    cdef list found = []
+    cdef list result = []
     cdef TensorBase index, places
     cdef int d
     if not isinstance(indices, (tuple, list)):
         raise TypeError(f"{who}(): argument 'indices' must be tuple of Tensors, not {type(indices).__name__}")
     for item in indices:
         if item is None:
-            found.append(None)
+            result.append(None)
             continue
         if not isinstance(item, TensorBase):
             raise TypeError(f"{who}(): argument 'indices' must be tuple of Tensors, got {type(item).__name__}")
         index = <TensorBase>item
         if index.code == BOOL or index.code == U8:
-            if len(found) + index.rank > t.rank:
+            if len(result) + index.rank > t.rank:
                 raise IndexError(f"{who}(): too many indices for tensor of dimension {t.rank}")
-            check_mask(t, index, len(found), 0)
-            places = coordinates(index, False, places_for(values, t.rank - index.rank - len(found)))
+            check_mask(t, index, len(result), 0)
+            places = coordinates(index, False, places_for(values, t.rank - index.rank - len(result)))
             for d in range(index.rank):
-                found.append(row_of(places, d))
+                result.append(row_of(places, d))
         elif CATEGORY[index.code] == 1 and not U16 <= index.code <= U64:
-            found.append(as_index(index))
+            result.append(as_index(index))
         else:
             raise IndexError(f"{who}(): tensors used as indices must be long, int, byte or bool tensors, got "
                              f"{dtype_of(index.code)}")
-    if len(found) > t.rank:
-        raise IndexError(f"{who}(): too many indices for tensor of dimension {t.rank} (got {len(found)})")
-    return found
+    if len(result) > t.rank:
+        raise IndexError(f"{who}(): too many indices for tensor of dimension {t.rank} (got {len(result)})")
+    return result
 
 
 def index_put_(TensorBase input not None, indices, TensorBase values not None, accumulate: bool = False):
@@ -684,15 +684,15 @@ def index_select(TensorBase input not None, dim, TensorBase index not None):
     cdef int d
     cdef list indices = along_dim(input, dim, index, "index_select", &d)
     cdef int64_t one = 1
-    cdef TensorBase found
+    cdef TensorBase result
     if input.rank and input.sizes[d] == 0 and index.count:
         raise RuntimeError(f"index_select(): dimension {d} of the input has no elements, but index names {index.count}")
     if input.rank == 0:
         if index.count != 1:
             raise RuntimeError(f"index_select(): index of a 0-dim input can have only 1 value, got {index.count}")
-        found = reshaped(get_checked(reshaped(input, 1, &one), indices, None, IndexError, False), 0, NULL)
-        drop_base(found, input)
-        return found
+        result = reshaped(get_checked(reshaped(input, 1, &one), indices, None, IndexError, False), 0, NULL)
+        drop_base(result, input)
+        return result
     return get_checked(input, indices, None, IndexError, False)
 
 
@@ -889,7 +889,7 @@ def masked_scatter(TensorBase input not None, TensorBase mask not None, TensorBa
 
 cdef TensorBase flat_index(TensorBase input, TensorBase index, str who):
     """The index of `take` and `put_`, checked, as a vector."""
-    cdef int64_t n = index.count, i, found
+    cdef int64_t n = index.count, i, result
     cdef const int64_t* p
     if index.code != I64:
         raise RuntimeError(f"{who}(): Expected a long tensor for index, but got {dtype_of(index.code)}")
@@ -898,9 +898,9 @@ cdef TensorBase flat_index(TensorBase input, TensorBase index, str who):
         return index
     p = <const int64_t*>pointer(index)
     for i in range(n):
-        found = p[i * index.strides[0]]
-        if found < -input.count or found >= input.count:
-            raise IndexError(f"{who}(): out of range: tried to access index {found} on a tensor of {input.count} elements.")
+        result = p[i * index.strides[0]]
+        if result < -input.count or result >= input.count:
+            raise IndexError(f"{who}(): out of range: tried to access index {result} on a tensor of {input.count} elements.")
     return index
 
 
@@ -915,10 +915,10 @@ def take(TensorBase input not None, TensorBase index not None):
     tensor([1, 4])
     """
     cdef int64_t n = input.count
-    cdef TensorBase places = flat_index(input, index, "take"), found
-    found = reshaped(get(reshaped(input, 1, &n), [places], None), index.rank, index.sizes)
-    drop_base(found, input)
-    return found
+    cdef TensorBase places = flat_index(input, index, "take"), result
+    result = reshaped(get(reshaped(input, 1, &n), [places], None), index.rank, index.sizes)
+    drop_base(result, input)
+    return result
 
 
 def put_(TensorBase input not None, TensorBase index not None, TensorBase source not None, accumulate: bool = False):

@@ -54,21 +54,21 @@ cdef class JoinNode(GeometryNode):
         cdef TensorBase g = <TensorBase>grads[0]
         cdef int64_t arguments[4]
         cdef int k
-        cdef list found = []
+        cdef list result = []
         if g is None:
             return [None] * self.edges
         for k in range(self.edges):
             if self.targets[k] == NULL or self.parts[k] is None:
-                found.append(None)
+                result.append(None)
                 continue
             arguments[0] = self.dim
             arguments[1], arguments[3] = self.parts[k]
             arguments[2] = 1
             if self.new:
-                found.append(cut(g, select_cut, arguments, "SelectBackward0"))
+                result.append(cut(g, select_cut, arguments, "SelectBackward0"))
             else:
-                found.append(cut(g, slice_cut, arguments, "SliceBackward0"))
-        return found
+                result.append(cut(g, slice_cut, arguments, "SliceBackward0"))
+        return result
 
 
 cdef bint skipped(TensorBase t) noexcept nogil:
@@ -328,11 +328,11 @@ cdef class JoinOp(Op):
 
 cdef object call_join(PyObject* callable, PyObject** args, size_t flagged, PyObject* names):
     cdef JoinOp op = <JoinOp>callable
-    cdef PyObject* found[MAX_BOUND]
-    op.signature.bind(op.name, args, PyVectorcall_NARGS(flagged), names, found)
-    out = None if found[2] == NULL else <object>found[2]
+    cdef PyObject* result[MAX_BOUND]
+    op.signature.bind(op.name, args, PyVectorcall_NARGS(flagged), names, result)
+    out = None if result[2] == NULL else <object>result[2]
     check_out(op.name, out, ())
-    return joined(<object>found[0], 0 if found[1] == NULL else <object>found[1], op.new, op.name, <TensorBase>out)
+    return joined(<object>result[0], 0 if result[1] == NULL else <object>result[1], op.new, op.name, <TensorBase>out)
 
 
 cat = JoinOp("cat", False, """cat(tensors, dim=0, *, out=None) -> Tensor

@@ -53,7 +53,7 @@ cdef int find_places(Places* p, TensorBase v, list indices, object error, bint n
     `error` is raised where an index is out of bounds; negative ones count from the end if `negative`.
     """
     cdef int64_t shape[MAX_DIMS]
-    cdef int rank = 0, d, k, first = -1, last = -1, found = 0
+    cdef int rank = 0, d, k, first = -1, last = -1, result = 0
     cdef TensorBase index
     cdef bint adjacent
     for d in range(len(indices)):
@@ -62,10 +62,10 @@ cdef int find_places(Places* p, TensorBase v, list indices, object error, bint n
         if first < 0:
             first = d
         last = d
-        found += 1
+        result += 1
         index = <TensorBase>indices[d]
         rank = widen(shape, rank, index, indices)
-    adjacent = last - first + 1 == found
+    adjacent = last - first + 1 == result
     p.before = p.after = 0
     p.outer = p.count = p.block = 1
     for d in range(v.rank):
@@ -276,8 +276,8 @@ cdef int record_get(TensorBase v, list indices, TensorBase out, str label) excep
 
 cdef list with_gaps(tuple tensors, tuple dims):
     """Index tensors (the first of `tensors`) at the dimensions marked, None at the others."""
-    found = iter(tensors)
-    return [next(found) if used else None for used in dims]
+    result = iter(tensors)
+    return [next(result) if used else None for used in dims]
 
 
 def scatter_backward(grad, *saved):

@@ -75,18 +75,18 @@ cdef int check_inside(Walk* w, int dim, str who) except -1:
 
 cdef int64_t first_outside(Walk* w, int64_t bound) noexcept nogil:
     """An index below 0, or one more than an index not below the bound; 0 where all are inside."""
-    cdef int64_t row, i, far, near, found, step = w.along[w.rank - 1]
+    cdef int64_t row, i, far, near, result, step = w.along[w.rank - 1]
     cdef const int64_t* index
     for row in range(w.rows):
         index = w.index + row_offsets(w, row, &far, &near)
-        found = 0
+        result = 0
         if step == 1:
             for i in range(w.inner):     # one of both is negative; vectors can tell without comparing
-                found |= index[i] | (bound - 1 - index[i])
+                result |= index[i] | (bound - 1 - index[i])
         else:
             for i in range(w.inner):
-                found |= index[i * step] | (bound - 1 - index[i * step])
-        if found < 0:
+                result |= index[i * step] | (bound - 1 - index[i * step])
+        if result < 0:
             for i in range(w.inner):
                 if index[i * step] < 0:
                     return index[i * step]

@@ -433,13 +433,13 @@ def depends_beyond(outputs, inputs) -> bool:
         if (<TensorBase?>t).requires:
             front.append(target_of(t)[0])
     while front:
-        found = front.pop()
-        if id(found) in known:
+        result = front.pop()
+        if id(result) in known:
             continue
-        known.add(id(found))
-        if not isinstance(found, Node):
+        known.add(id(result))
+        if not isinstance(result, Node):
             return True
-        node = <Node>found
+        node = <Node>result
         for k in range(node.edges):
             if node.targets[k] != NULL:
                 front.append(<object>node.targets[k])

@@ -37,10 +37,10 @@ cdef class FormulaNode(Node):
             arguments.append(unpack_tensor(&self.slot[k], self))
         arguments.extend(self.extra)
         if runtime.interceptors:
-            found = (decomposed_op if self.declared else derivative_op)(self.label, self.formula, *arguments)
+            result = (decomposed_op if self.declared else derivative_op)(self.label, self.formula, *arguments)
         else:
-            found = self.formula(*arguments)
-        return list(found) if isinstance(found, (tuple, list)) else [found]
+            result = self.formula(*arguments)
+        return list(result) if isinstance(result, (tuple, list)) else [result]
 
     cdef void drop(self):
         cdef int k
@@ -153,8 +153,8 @@ cdef class LeafNode(Node):
                 arguments.append(several)
             else:
                 arguments.append(self.values[k])
-        found = self.rule.formula(*arguments)
-        arguments = list(found) if isinstance(found, (tuple, list)) else [found]
+        result = self.rule.formula(*arguments)
+        arguments = list(result) if isinstance(result, (tuple, list)) else [result]
         return arguments + [None] * (self.edges - len(arguments))
 
     cdef void drop(self):

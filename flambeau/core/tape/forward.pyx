@@ -173,8 +173,8 @@ cdef object computed_tangent(Node node, int number, list tangents, TensorBase t,
     set_grad(reverse | (FORWARD if level > 1 else 0))
     flambeau_pushed, flambeau_stripped, flambeau_depth = <void*>node, level, level - 1
     try:
-        found = node.push(number, tangents, t)
-        return adjoint(node, number, tangents, t) if found is None else found
+        result = node.push(number, tangents, t)
+        return adjoint(node, number, tangents, t) if result is None else result
     finally:
         flambeau_pushed, flambeau_stripped, flambeau_depth = outer, stripped, depth
         set_grad(before)
@@ -197,12 +197,12 @@ cdef object adjoint(Node node, int number, list tangents, TensorBase out):
     grads[number] = g
     set_grad(modes | REVERSE)
     try:
-        found = node.run(grads)
+        result = node.run(grads)
     finally:
         set_grad(modes)
     for k in range(node.edges):
-        if tangents[k] is not None and found[k] is not None and (<TensorBase>found[k]).requires:
-            roots.append(found[k])
+        if tangents[k] is not None and result[k] is not None and (<TensorBase>result[k]).requires:
+            roots.append(result[k])
             sent.append(tangents[k])
     if roots:
         (pushed,) = run_backward(roots, sent, modes & REVERSE, modes & REVERSE, [g], False)

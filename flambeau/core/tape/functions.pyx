@@ -48,18 +48,18 @@ cdef class FunctionNode(Node):
             node, context._node = context._node, None
             context._forward = self.held(self.ahead, len(self.absent)) or self.saved()
             try:
-                found = self.function.jvp(context, *given)
+                result = self.function.jvp(context, *given)
             finally:
                 context._node, context._forward = node, ()
-            found = found if isinstance(found, (tuple, list)) else (found,)
+            result = result if isinstance(result, (tuple, list)) else (result,)
             if self.fresh:
-                self.pushed, self.pushed_in = found, pushed_level()
+                self.pushed, self.pushed_in = result, pushed_level()
         else:
-            found = self.pushed
-        if len(found) != self.outputs:
-            raise RuntimeError(f"{self.name()}: jvp returned {len(found)} tangents for {self.outputs} outputs")
-        found = found[number]
-        return (<object>out).new_zeros((<object>out).shape) if found is None else found
+            result = self.pushed
+        if len(result) != self.outputs:
+            raise RuntimeError(f"{self.name()}: jvp returned {len(result)} tangents for {self.outputs} outputs")
+        result = result[number]
+        return (<object>out).new_zeros((<object>out).shape) if result is None else result
 
     @property
     def saved_tensors(self):
@@ -75,14 +75,14 @@ cdef class FunctionNode(Node):
     cdef tuple held(self, int first, int last):
         """The saved entries with these numbers."""
         cdef int k, position = first - sum(self.absent[:first])
-        found = []
+        result = []
         for k in range(first, last):
             if self.absent[k]:
-                found.append(None)
+                result.append(None)
             else:
-                found.append(unpack_tensor(&self.slot[position], self))
+                result.append(unpack_tensor(&self.slot[position], self))
                 position += 1
-        return tuple(found)
+        return tuple(result)
 
     cdef list run(self, list grads):
         cdef int k
@@ -94,25 +94,25 @@ cdef class FunctionNode(Node):
         cdef unsigned int cast = casting()
         set_casting(autocast_on())  # a program's own code runs as it does around the pass
         try:
-            found = self.function.backward(self.context, *grads)
+            result = self.function.backward(self.context, *grads)
         finally:
             set_casting(cast)
             self.context._node = None  # node -> context -> node would be a cycle
-        return self.due(found if isinstance(found, tuple) else (found,))
+        return self.due(result if isinstance(result, tuple) else (result,))
 
-    cdef list due(self, tuple found):
+    cdef list due(self, tuple result):
         """What `backward` returned, as the gradients of the tensors among the arguments.  That of one that wants none is not looked
         at, whatever its shape, but it is a tensor or None."""
         cdef int k, edge = 0
         cdef list wanted = []
         cdef int arguments = len(self.context.needs_input_grad)
-        if len(found) > arguments and all([g is None for g in found[arguments:]]):
-            found = found[:arguments]
-        if len(found) != arguments:
+        if len(result) > arguments and all([g is None for g in result[arguments:]]):
+            result = result[:arguments]
+        if len(result) != arguments:
             raise RuntimeError(f"function {self.name()} returned an incorrect number of gradients (expected {arguments}, got "
-                               f"{len(found)})")
+                               f"{len(result)})")
         for k in range(arguments):
-            given = found[k]
+            given = result[k]
             if edge == self.edges or <int>self.places[edge] != k:
                 if given is not None:
                     raise RuntimeError(f"function {self.name()} returned a gradient different than None at position {k + 1}, but "

@@ -142,10 +142,10 @@ cdef class CopySlicesNode(Node):
             part.zero_()
         else:
             part.copy_(own)
-        found = [whole]
+        result = [whole]
         for k in range(len(inner)):
-            found.append(None if k == self.own else inner[k])
-        return found
+            result.append(None if k == self.own else inner[k])
+        return result
 
     cdef void drop(self):
         if self.inner is not None and self.inner.task is not self.task:  # else this pass runs it by itself, later

@@ -160,14 +160,14 @@ cdef class Node:
         flows.
         """
         cdef int k
-        found = []
+        result = []
         for k in range(self.edges):
             if self.targets[k] == NULL:
-                found.append((None, 0))
+                result.append((None, 0))
             else:
                 target = <object>self.targets[k]
-                found.append((AccumulateGrad(target) if isinstance(target, TensorBase) else public_node(target), self.numbers[k]))
-        return tuple(found)
+                result.append((AccumulateGrad(target) if isinstance(target, TensorBase) else public_node(target), self.numbers[k]))
+        return tuple(result)
 
     @property
     def metadata(self) -> dict:
@@ -202,8 +202,8 @@ class HookHandle:
 
     def remove(self):
         hooks, self.hooks = self.hooks, ()
-        for k, found in enumerate(hooks):
-            if found is self.hook:
+        for k, result in enumerate(hooks):
+            if result is self.hook:
                 del hooks[k]
                 return
 
@@ -227,11 +227,11 @@ def public_node(node):
     if not isinstance(node, Node) or (<RawType*>cls).tp_flags & Py_TPFLAGS_HEAPTYPE:
         return node
     name = node.name()
-    found = classes.get((cls, name))
-    if found is None:
-        found = classes[cls, name] = type(name, (cls,), {"__slots__": (), "__module__": "builtins", "__doc__": cls.__doc__})
-    Py_INCREF(found)        # an instance owns its class, where that is none of C
-    Py_SET_TYPE(node, <PyTypeObject*>found)
+    result = classes.get((cls, name))
+    if result is None:
+        result = classes[cls, name] = type(name, (cls,), {"__slots__": (), "__module__": "builtins", "__doc__": cls.__doc__})
+    Py_INCREF(result)        # an instance owns its class, where that is none of C
+    Py_SET_TYPE(node, <PyTypeObject*>result)
     return node
 
 
@@ -263,8 +263,8 @@ class AccumulateGrad(Node):
     def register_prehook(self, hook):
         """`hook((grad,))` runs before the gradient is added; a tuple it returns replaces the gradient."""
         def changed(grad):
-            found = hook((grad,))
-            return found[0] if isinstance(found, tuple) else found
+            result = hook((grad,))
+            return result[0] if isinstance(result, tuple) else result
 
         return HookHandle(leaf_hooks(<TensorBase>self.variable)[0], changed)
 

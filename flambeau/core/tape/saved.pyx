@@ -154,11 +154,11 @@ cdef Packed packed(TensorBase t, int output):
 cdef TensorBase unpacked(Packed p, int output, Node node):
     """The saved tensor from its unpack hook, at its old place on the tape where that matters."""
     cdef TensorBase t, again
-    found = p.unpack(p.content)
-    if not isinstance(found, TensorBase):
+    result = p.unpack(p.content)
+    if not isinstance(result, TensorBase):
         raise TypeError("Output of saved tensor unpack_hook expected to be a Tensor but got result of type "
-                        f"{type(found).__name__}")
-    t = <TensorBase>found
+                        f"{type(result).__name__}")
+    t = <TensorBase>result
     again = alias(t, t.rank, t.sizes, t.strides, t.offset)
     if not grad_enabled() or CATEGORY[again.code] < 2:
         return again

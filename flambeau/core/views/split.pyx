@@ -259,14 +259,14 @@ def tensor_split(TensorBase input not None, indices_or_sections=None, dim=0, *, 
 cdef tuple pieces_between(TensorBase t, int dim, list places):
     """Slices [0, places[0]), [places[0], places[1]) …, as Python's slices read them; they may overlap."""
     cdef int64_t a[4]
-    cdef list found = []
+    cdef list result = []
     before = 0
     for place in places + [None]:
         start, stop, _ = slice(before, place).indices(t.sizes[dim])
         a[0], a[1], a[2], a[3] = dim, start, 1, max(stop - start, 0)
-        found.append(cut(t, slice_cut, a, "SliceBackward0"))
+        result.append(cut(t, slice_cut, a, "SliceBackward0"))
         before = place
-    return tuple(found)
+    return tuple(result)
 
 
 def unbind(TensorBase input not None, dim=0):

@@ -104,24 +104,24 @@ cdef class ViewNode(GeometryNode):
         return self.label
 
     cdef list through(self, list grads):
-        cdef TensorBase g = <TensorBase>grads[0], found
+        cdef TensorBase g = <TensorBase>grads[0], result
         if g is None:
             return [None]
         if self.kind == RESHAPE:
-            found = reshaped(g, self.source_rank, self.source_sizes)
+            result = reshaped(g, self.source_rank, self.source_sizes)
         elif self.kind == PERMUTE:
-            found = permuted(g, self.sizes, "PermuteBackward0")
+            result = permuted(g, self.sizes, "PermuteBackward0")
         elif self.kind == EXPAND:
-            found = <TensorBase>sum_to(g, size_from(self.source_rank, self.source_sizes))
+            result = <TensorBase>sum_to(g, size_from(self.source_rank, self.source_sizes))
         elif self.kind == PLACE:
-            found = placed(g, self)
+            result = placed(g, self)
         elif self.kind == TAKE:
-            found = taken(g, self.source_rank, self.source_sizes, self.strides, self.offset)
+            result = taken(g, self.source_rank, self.source_sizes, self.strides, self.offset)
         else:
-            found = through_storage(g, self)
-        if found is not g and not grad_enabled():
-            found.base = None  # nobody else sees it: a leaf may take over its memory
-        return [found]
+            result = through_storage(g, self)
+        if result is not g and not grad_enabled():
+            result.base = None  # nobody else sees it: a leaf may take over its memory
+        return [result]
 
     def __dealloc__(self):
         if self.room != NULL and self.room != self.few:

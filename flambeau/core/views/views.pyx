@@ -925,13 +925,13 @@ cdef TensorBase padded_view(TensorBase t, int rank, int behind):
 
 
 cdef object at_least(tuple tensors, int rank, int behind, str who):
-    cdef list found = []
+    cdef list result = []
     cdef bint several = len(tensors) != 1 or PyTuple_Check(tensors[0]) or PyList_Check(tensors[0])
     for x in (tensors[0] if several and len(tensors) == 1 else tensors):
         if not isinstance(x, TensorBase):
             raise TypeError(f"{who}(): argument 'tensors' must be Tensors, not {type(x).__name__}")
-        found.append(padded_view(<TensorBase>x, rank, behind))
-    return tuple(found) if several else found[0]
+        result.append(padded_view(<TensorBase>x, rank, behind))
+    return tuple(result) if several else result[0]
 
 
 def atleast_1d(*tensors):

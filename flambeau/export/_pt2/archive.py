@@ -63,10 +63,10 @@ def read(f: Any, extra_files: dict[str, Any] | None = None, map_location: Any = 
 
 def _read(file: Any, extra_files: dict[str, Any] | None, map_location: Any) -> ExportedProgram:
     archive, root = opened(file)
-    found = [n for n in archive.entries if n.startswith(f"{root}/{MODELS}/") and n.endswith(".json")]
-    named_so = [n for n in found if n == f"{root}/{MODELS}/model.json"] or found
+    result = [n for n in archive.entries if n.startswith(f"{root}/{MODELS}/") and n.endswith(".json")]
+    named_so = [n for n in result if n == f"{root}/{MODELS}/model.json"] or result
     if len(named_so) != 1:
-        raise Damaged(f"the archive has {len(found)} programs, and none is called 'model'")
+        raise Damaged(f"the archive has {len(result)} programs, and none is called 'model'")
     program = _program(archive, root, named_so[0].rpartition("/")[2].removesuffix(".json"), map_location)
     for name in extra_files or ():
         if f"{root}/{EXTRA}/{name}" in archive.entries and extra_files is not None:
@@ -94,8 +94,8 @@ def opened(file: Any) -> tuple[Archive, str]:
             if old
             else "the archive has no archive_format: it is no program that export.save wrote (load reads what save wrote)"
         )
-    found = _text(archive, f"{roots[0]}/archive_format")
-    require(found == FORMAT, f"the archive's format is {short(found)}, not {FORMAT!r}")
+    result = _text(archive, f"{roots[0]}/archive_format")
+    require(result == FORMAT, f"the archive's format is {short(result)}, not {FORMAT!r}")
     if f"{roots[0]}/archive_version" in archive.entries:
         version = _text(archive, f"{roots[0]}/archive_version").strip()
         known = version.isdigit() and len(version) < 9 and int(version) <= ARCHIVE_VERSION
@@ -199,15 +199,15 @@ def _structure(text: str) -> Any:
     from ...utils._pytree import treespec_loads
 
     try:
-        found = treespec_loads(text)
+        result = treespec_loads(text)
     except (ValueError, TypeError, AttributeError, KeyError, IndexError, RecursionError) as error:
         raise Damaged(f"a structure of arguments is damaged: {str(error)[:200]}") from None
     except NotImplementedError as error:
         raise Damaged(
             f"a structure of arguments is of a class that is not registered: {str(error)[:200]}"
         ) from None
-    require(found.num_nodes <= MOST_NAMES, f"a structure of {found.num_nodes} parts")
-    return found
+    require(result.num_nodes <= MOST_NAMES, f"a structure of {result.num_nodes} parts")
+    return result
 
 
 def _check_namedtuples(module: Any) -> None:
@@ -251,7 +251,7 @@ def _samples(archive: Archive, name: str, program: ExportedProgram, map_location
         return None
     require(data[:4] == b"PK\3\4", "the sample inputs are nothing that save wrote")
     try:
-        found = load_file(io.BytesIO(data), map_location, weights_only=True)
+        result = load_file(io.BytesIO(data), map_location, weights_only=True)
     except UnpicklingError as error:
         warnings.warn(
             f"{display.NAME}.export.load: the program's sample inputs are left out: {str(error)[:200]}",
@@ -260,8 +260,10 @@ def _samples(archive: Archive, name: str, program: ExportedProgram, map_location
         return None
     except RuntimeError as error:
         raise Damaged(f"sample inputs: {str(error)[:300]}") from None
-    if found is None or found == {}:
+    if result is None or result == {}:
         return None
-    pair = type(found) is tuple and len(found) == 2
-    require(pair and type(found[0]) is tuple and type(found[1]) is dict, "the sample inputs are no arguments")
-    return found
+    pair = type(result) is tuple and len(result) == 2
+    require(
+        pair and type(result[0]) is tuple and type(result[1]) is dict, "the sample inputs are no arguments"
+    )
+    return result

@@ -74,9 +74,9 @@ class _Reader:
 
         data = self.archive.read(entry)
         require(data[:4] == b"PK\3\4", f"{short(name)} is no tensor that save wrote")
-        found = load_file(io.BytesIO(data), self.map_location, weights_only=True)
-        require(isinstance(found, Tensor), f"{short(name)} is a {type(found).__name__}, not a tensor")
-        return found
+        result = load_file(io.BytesIO(data), self.map_location, weights_only=True)
+        require(isinstance(result, Tensor), f"{short(name)} is a {type(result).__name__}, not a tensor")
+        return result
 
 
 def _number(name: str, size: Any) -> int:

@@ -142,10 +142,10 @@ class GraphReader:
 
     def meta(self, name: str) -> Any:
         """What is told of a value."""
-        found = self.known.get(name)
-        if found is None:
+        result = self.known.get(name)
+        if result is None:
             raise Damaged(f"nothing is told of the value {short(name)}")
-        kind, told = found
+        kind, told = result
         if kind == "tensor":
             return self.tensor(name, told)
         if "as_expr" in told:
@@ -184,17 +184,17 @@ class GraphReader:
             return value
         text, hint = told["as_expr"]["expr_str"], told["as_expr"].get("hint") or {}
         if text not in self.sizes:
-            found = self.sizes[text] = parsed(text)
-            if str(found).isidentifier() and "as_int" in hint:
-                self.hints[str(found)] = hint["as_int"]
+            result = self.sizes[text] = parsed(text)
+            if str(result).isidentifier() and "as_int" in hint:
+                self.hints[str(result)] = hint["as_int"]
         return self.sizes[text]
 
     def named(self, name: str) -> Node:
         """The node of a value that was computed before."""
-        found = self.nodes.get(name)
-        if found is None:
+        result = self.nodes.get(name)
+        if result is None:
             raise Damaged(f"the value {short(name)} is read before it is computed")
-        return found
+        return result
 
     def value(self, argument: Any) -> Any:
         """An argument of a node."""
@@ -246,10 +246,10 @@ class GraphReader:
         return list(value) if isinstance(value, list) else value
 
     def _number(self, value: Any) -> Any:
-        ((kind, found),) = value.items()
+        ((kind, result),) = value.items()
         if kind == "as_name":
-            return self.named(found)
-        return schema.number(found) if kind == "as_float" else found
+            return self.named(result)
+        return schema.number(result) if kind == "as_float" else result
 
     def _branch(self, value: Any) -> Node:
         name = check_name(value["name"], "graph")
@@ -332,24 +332,24 @@ class GraphReader:
         node.meta["val"] = tuple(self._items(node, outputs))
 
     def _items(self, node: Node, outputs: list[Any]) -> list[Any]:
-        found: list[Any] = []
+        result: list[Any] = []
         for k, output in enumerate(outputs):
             ((kind, value),) = output.items()
             if kind == "as_none":
-                found.append(None)
+                result.append(None)
                 continue
             if kind == "as_tensors":
                 inner = self.graph.call_function(operator.getitem, (node, k))
                 inner.meta["val"] = self._items(inner, [{"as_tensor": v} for v in value])
-                found.append(inner.meta["val"])
+                result.append(inner.meta["val"])
                 continue
             name = value.get("name", value.get("as_name")) if isinstance(value, dict) else None
             require(isinstance(name, str), f"a result of the kind {kind} is not taken")
             item = self.graph.call_function(operator.getitem, (node, k), name=name)
             self._enter(str(name), item)
             item.meta |= {n: v for n, v in node.meta.items() if n != "val"}
-            found.append(item.meta["val"])
-        return found
+            result.append(item.meta["val"])
+        return result
 
 
 def _identifier(name: str) -> str:
@@ -370,22 +370,22 @@ def _device(told: Any) -> Any:
 # --- metadata ------------------------------
 def metadata(told: dict[str, str]) -> dict[str, Any]:
     """`node.meta` of what an archive keeps of it."""
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     if told.get("stack_trace"):
-        found["stack_trace"] = told["stack_trace"]
+        result["stack_trace"] = told["stack_trace"]
     if told.get("nn_module_stack"):
         stack = {}
         for item in told["nn_module_stack"].split(";"):
             parts = _split(item)
             if len(parts) == 3:
                 stack[parts[0]] = (parts[1], parts[2])
-        found["nn_module_stack"] = stack
+        result["nn_module_stack"] = stack
     if told.get("torch_fn"):
-        found["torch_fn"] = tuple(told["torch_fn"].split(";"))
+        result["torch_fn"] = tuple(told["torch_fn"].split(";"))
     kept = {k: v for k, v in told.items() if k in ("source_fn_stack", "custom", "from_node")}
     if kept:  # written again as it was read
-        found["archived"] = kept
-    return found
+        result["archived"] = kept
+    return result
 
 
 def _split(item: str) -> list[str]:

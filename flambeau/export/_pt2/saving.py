@@ -99,10 +99,10 @@ def _program(program: ExportedProgram) -> dict[str, Any]:
     }
 
 
-def _range(found: Any) -> dict[str, Any]:
+def _range(result: Any) -> dict[str, Any]:
     return {
-        "min_val": None if math.isinf(found.lower) else int(found.lower),
-        "max_val": None if math.isinf(found.upper) else int(found.upper),
+        "min_val": None if math.isinf(result.lower) else int(result.lower),
+        "max_val": None if math.isinf(result.upper) else int(result.upper),
     }
 
 
@@ -124,16 +124,16 @@ def _call(entry: ModuleCallEntry) -> dict[str, Any]:
 
 def hints_of(program: ExportedProgram) -> dict[str, int]:
     """The numbers of symbols in the example: PyTorch reads symbols with them."""
-    found = dict(program._hints)
+    result = dict(program._hints)
     spec = program.call_spec.in_spec
     if program.example_inputs is None or spec is None:
-        return found
+        return result
     args, kwargs = program.example_inputs
     specs = program.graph_signature.input_specs
     nodes = [n for n in program.graph.nodes if n.op == "placeholder"]
     given = [n.meta.get("val") for n, s in zip(nodes, specs) if s.kind is InputKind.USER_INPUT]
     guards = Guards(paths(spec, names_of(program)), given, program._ranges())
     try:
-        return {**found, **guards.check(leaves_of(args, kwargs, spec))}
+        return {**result, **guards.check(leaves_of(args, kwargs, spec))}
     except (Violation, ValueError):  # the example is another's: PyTorch's archives may have any
-        return found
+        return result

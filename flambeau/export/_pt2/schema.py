@@ -209,11 +209,11 @@ def parsed(data: bytes, kind: str, what: str) -> Any:
     if len(data) > MOST_BYTES:
         raise Damaged(f"{what} has {len(data)} bytes")
     try:
-        found = json.loads(data.decode(), parse_constant=_refused, object_pairs_hook=_once)
+        result = json.loads(data.decode(), parse_constant=_refused, object_pairs_hook=_once)
     except (ValueError, RecursionError) as error:
         raise Damaged(f"{what} is no JSON: {str(error)[:200]}") from None
     try:
-        return checked(found, kind, what)
+        return checked(result, kind, what)
     except RecursionError:
         raise Damaged(f"{what}: graphs and arguments lie in each other too deep") from None
 
@@ -223,10 +223,10 @@ def _refused(word: str) -> Any:
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    result = dict(pairs)
+    if len(result) != len(pairs):
         raise ValueError("a name stands twice in one object")
-    return found
+    return result
 
 
 def checked(data: Any, kind: str, path: str, depth: int = 0) -> Any:
@@ -271,9 +271,9 @@ def checked(data: Any, kind: str, path: str, depth: int = 0) -> Any:
     return data
 
 
-def _require(holds: bool, path: str, wanted: str, found: Any) -> None:
+def _require(holds: bool, path: str, wanted: str, result: Any) -> None:
     if not holds:
-        raise Damaged(f"{path[:200]}: expected {wanted}, got {short(found)}")
+        raise Damaged(f"{path[:200]}: expected {wanted}, got {short(result)}")
 
 
 def number(value: Any) -> float:

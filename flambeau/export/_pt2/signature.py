@@ -78,12 +78,12 @@ def input_spec(told: Any) -> InputSpec:
         )
     if kind == "token":
         return InputSpec(InputKind.TOKEN, TokenArgument(value["arg"]["name"]), None)
-    found, field = INPUTS[kind]
+    result, field = INPUTS[kind]
     if kind == "custom_obj":
         arg: ArgumentSpec = CustomObjArgument(value["arg"]["name"], value["arg"]["class_fqn"])
     else:
         arg = TensorArgument(value["arg"]["name"])
-    return InputSpec(found, arg, value[field], value["persistent"] if kind == "buffer" else None)
+    return InputSpec(result, arg, value[field], value["persistent"] if kind == "buffer" else None)
 
 
 def output_spec(told: Any) -> OutputSpec:
@@ -93,8 +93,8 @@ def output_spec(told: Any) -> OutputSpec:
         return OutputSpec(OutputKind.USER_OUTPUT, argument_spec(value["arg"]), None)
     if kind == "token":
         return OutputSpec(OutputKind.TOKEN, TokenArgument(value["arg"]["name"]), None)
-    found, field = OUTPUTS[kind]
-    return OutputSpec(found, TensorArgument(value["arg"]["name"]), value[field] if field else None)
+    result, field = OUTPUTS[kind]
+    return OutputSpec(result, TensorArgument(value["arg"]["name"]), value[field] if field else None)
 
 
 # --- writing ------------------------------
@@ -134,7 +134,7 @@ def told_input(spec: InputSpec) -> dict[str, Any]:
         if isinstance(spec.arg, ConstantArgument):
             return {"constant_input": {"name": spec.arg.name, "value": told_constant(spec.arg.value)}}
         return {"user_input": {"arg": told_argument(spec.arg)}}
-    kind, field = next((k, f) for k, (found, f) in INPUTS.items() if found is spec.kind)
+    kind, field = next((k, f) for k, (result, f) in INPUTS.items() if result is spec.kind)
     arg: dict[str, Any] = {"name": spec.arg.name}
     if isinstance(spec.arg, CustomObjArgument):
         arg["class_fqn"] = spec.arg.class_fqn
@@ -150,7 +150,7 @@ def told_output(spec: OutputSpec) -> dict[str, Any]:
         return {"token": {"arg": {"name": spec.arg.name}}}
     if spec.kind is OutputKind.USER_OUTPUT:
         return {"user_output": {"arg": told_argument(spec.arg)}}
-    kind, field = next((k, f) for k, (found, f) in OUTPUTS.items() if found is spec.kind)
+    kind, field = next((k, f) for k, (result, f) in OUTPUTS.items() if result is spec.kind)
     told: dict[str, Any] = {"arg": {"name": spec.arg.name}}
     if field:
         told[field] = spec.target

@@ -104,23 +104,23 @@ class _Parser:
         return self.tokens[self.at - 1][1]
 
     def whole(self) -> Any:
-        found = self.binary(0)
+        result = self.binary(0)
         if self.at != len(self.tokens):
             raise self.wrong()
-        return found
+        return result
 
     def binary(self, rank: int) -> Any:
         """Operands and operators of a rank and of those that bind firmer."""
         if rank == len(_RANKS):
             return self.signed()
-        found = self.binary(rank + 1)
+        result = self.binary(rank + 1)
         while self.peek() in _RANKS[rank]:
             sign = self.take()
             other = self.binary(rank + 1)
             if sign == "-":
                 sign, other = "+", self.combined("Mul", [expressions.number(-1), other])
-            found = self.combined(_SIGNS.get(sign, "Div"), [found, other])
-        return found
+            result = self.combined(_SIGNS.get(sign, "Div"), [result, other])
+        return result
 
     def signed(self) -> Any:
         self.depth += 1
@@ -129,15 +129,15 @@ class _Parser:
         if self.peek() in ("-", "+", "~"):
             sign = self.take()
             inner = self.signed()
-            found = inner if sign == "+" else self.combined("Mul", [expressions.number(-1), inner])
+            result = inner if sign == "+" else self.combined("Mul", [expressions.number(-1), inner])
             self.plain = self.plain and sign != "~"
         else:
-            found = self.atom()
+            result = self.atom()
             if self.peek() == "**":
                 self.take()
-                found = self.combined("Pow", [found, self.signed()])
+                result = self.combined("Pow", [result, self.signed()])
         self.depth -= 1
-        return found
+        return result
 
     def atom(self) -> Any:
         if self.at >= len(self.tokens):
@@ -145,9 +145,9 @@ class _Parser:
         kind, text = self.tokens[self.at]
         self.at += 1
         if text == "(":
-            found = self.binary(0)
+            result = self.binary(0)
             self.take(")")
-            return found
+            return result
         if kind == "number":
             return self.number(text)
         if kind != "name":
@@ -209,21 +209,21 @@ class _Parser:
         if name == "Add" and args:
             return sum(args[1:], args[0])
         if name == "Mul" and args and sum(len(a.terms) > 1 for a in args) <= MOST_FACTORS:
-            found = args[0]
+            result = args[0]
             for other in args[1:]:
-                found = found * other
-                if len(found.terms) > 256:
+                result = result * other
+                if len(result.terms) > 256:
                     raise Damaged(f"{self.text[:80]!r} is a product of too many terms")
-            return found
+            return result
         if name == "Pow" and len(args) == 2 and 0 <= (args[1].constant() or 0) <= MOST_FACTORS:
             power = args[1].constant()
             if power is not None:
                 return self.combined("Mul", [args[0]] * power) if power else expressions.number(1)
         if name in _HERE and (len(args) == 2 or (name in ("Min", "Max") and args)):
-            found = args[0]
+            result = args[0]
             for other in args[1:]:
-                found = expressions.call(_HERE[name], found, other)
-            return found
+                result = expressions.call(_HERE[name], result, other)
+            return result
         self.plain = False
         return expressions.number(0)
 
@@ -240,11 +240,11 @@ def parsed(text: str) -> Any:
     (4, 4)
     """
     parser = _Parser(text)
-    found = parser.whole()
+    result = parser.whole()
     if not parser.plain:
         return Kept(text, tuple(parser.names))
-    constant = found.constant()
-    return found if constant is None else constant
+    constant = result.constant()
+    return result if constant is None else constant
 
 
 def written(size: Any) -> str:

@@ -124,13 +124,13 @@ class GraphWriter:
     # --- values ---
     def size(self, value: Any) -> dict[str, Any]:
         """A size as the schema has it."""
-        found = expression(value)
-        if not isinstance(found, (Expr, Kept)):
-            return {"as_int": int(found)}
+        result = expression(value)
+        if not isinstance(result, (Expr, Kept)):
+            return {"as_int": int(result)}
         hint = None
-        if isinstance(found, Expr) and all(name in self.hints for name in found.symbols()):
-            hint = {"as_int": int(found.value(self.hints))}
-        return {"as_expr": {"expr_str": written(found), "hint": hint}}
+        if isinstance(result, Expr) and all(name in self.hints for name in result.symbols()):
+            hint = {"as_int": int(result.value(self.hints))}
+        return {"as_expr": {"expr_str": written(result), "hint": hint}}
 
     def result(self, name: str, value: Any) -> dict[str, Any]:
         """Enter what is known of a value under its name; the argument that names it."""
@@ -284,33 +284,33 @@ class GraphWriter:
         stands: dict[int, Any] = {}
         args = map_arg(node.args, lambda n: _stand_in(n, stands))
         kwargs = map_arg(node.kwargs, lambda n: _stand_in(n, stands))
-        found = written_call(behind(op), args, kwargs)
-        if found is None:
+        result = written_call(behind(op), args, kwargs)
+        if result is None:
             raise SerializeError(
                 f"{op.__name__} with these arguments is no call of ATen; run_decompositions takes it apart"
             )
-        overload = found.overload
+        overload = result.overload
         inputs = []
-        for k, (name, value) in enumerate(found.values):
+        for k, (name, value) in enumerate(result.values):
             argument = overload.arguments[overload.names[name] if name else k]
             inputs.append((argument.name, _back(value, stands), str(argument.type), bool(name)))
         told = overload.schema
         target = f"torch.ops.aten.{told.name.removeprefix('aten::')}.{told.overload_name or 'default'}"
-        return Call(target, inputs, told, found.item)
+        return Call(target, inputs, told, result.item)
 
     def known(self, value: Any) -> Any:
         """A number as an expression: the one that was recorded, or that of the node which computes it."""
         if not isinstance(value, Node):
             return value
-        found = expression(value.meta.get("val"))
-        if not hasattr(found, "kind") or isinstance(found, Kept):
-            return found
+        result = expression(value.meta.get("val"))
+        if not hasattr(result, "kind") or isinstance(result, Kept):
+            return result
         name = NUMBER_FUNCTIONS.get(value.target)
         operands = [self.known(a) for a in value.args]
         if name is None or any(is_tensor(a) for a in operands):  # a symbol of its own, as PyTorch names it
-            prefix, kind = ("zuf", "real") if found.kind == "float" else ("u", "integer")
-            return Kept(f"Symbol('{prefix}{value._place}', {kind}=True)", (), found.kind)
-        return Kept(f"{name}({', '.join(map(written, operands))})", (), found.kind)
+            prefix, kind = ("zuf", "real") if result.kind == "float" else ("u", "integer")
+            return Kept(f"Symbol('{prefix}{value._place}', {kind}=True)", (), result.kind)
+        return Kept(f"{name}({', '.join(map(written, operands))})", (), result.kind)
 
     def _outputs(self, node: Node, call: Call) -> list[dict[str, Any]]:
         value = node.meta.get("val")
@@ -387,18 +387,18 @@ def _back(value: Any, stands: dict[int, Any]) -> Any:
 # --- metadata ------------------------------
 def metadata(node: Node) -> dict[str, str]:
     """What an archive keeps of `node.meta`."""
-    found: dict[str, str] = {}
+    result: dict[str, str] = {}
     if node.meta.get("stack_trace"):
-        found["stack_trace"] = str(node.meta["stack_trace"])
+        result["stack_trace"] = str(node.meta["stack_trace"])
     if node.meta.get("nn_module_stack"):
         items = node.meta["nn_module_stack"].items()
-        found["nn_module_stack"] = ";".join(f"{k},{path},{_class(kind)}" for k, (path, kind) in items)
+        result["nn_module_stack"] = ";".join(f"{k},{path},{_class(kind)}" for k, (path, kind) in items)
     if node.meta.get("torch_fn"):
-        found["torch_fn"] = ";".join(map(str, node.meta["torch_fn"]))
-    found.update(node.meta.get("archived", {}))
-    if node.meta.get("custom") and "custom" not in found:
-        found["custom"] = json.dumps(node.meta["custom"])
-    return found
+        result["torch_fn"] = ";".join(map(str, node.meta["torch_fn"]))
+    result.update(node.meta.get("archived", {}))
+    if node.meta.get("custom") and "custom" not in result:
+        result["custom"] = json.dumps(node.meta["custom"])
+    return result
 
 
 def _class(kind: Any) -> str:

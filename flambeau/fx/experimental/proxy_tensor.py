@@ -141,9 +141,9 @@ class _Decomposing(TorchFunctionMode):
         rule = self.mode.decompositions.get(behind(func))
         if rule is not None:
             with self:
-                found = rule(*args, **(kwargs or {}))
-            if found is not NotImplemented:
-                return found
+                result = rule(*args, **(kwargs or {}))
+            if result is not NotImplemented:
+                return result
         return func(*args, **(kwargs or {}))
 
 

@@ -42,16 +42,16 @@ def connect(graph: Graph, parts: dict[str, Part], of: dict[Node, str]) -> None:
 def in_order(parts: dict[str, Part]) -> list[str]:
     """The parts such that each comes after those whose values it takes; RuntimeError where they take from each other in a circle."""
     waiting = {key: set(part.after) for key, part in parts.items()}
-    found: list[str] = []
+    result: list[str] = []
     while waiting:
         ready = [key for key, after in waiting.items() if not after]
         if not ready:
             raise RuntimeError("cycle exists between partitions!")
-        found.append(ready[0])
+        result.append(ready[0])
         del waiting[ready[0]]
         for after in waiting.values():
             after.discard(ready[0])
-    return found
+    return result
 
 
 def fill(whole: GraphModule, part: Part, input_names: bool, dotted: bool) -> None:

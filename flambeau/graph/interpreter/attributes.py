@@ -63,12 +63,12 @@ class Attributes:
             return self.load_attribute(of.__func__, name) if not hasattr(kind, name) else getattr(of, name)
         if self.policy.is_native_object(of):
             return self.native_attribute(of, name)
-        found = in_class(kind, "__getattribute__")
+        result = in_class(kind, "__getattribute__")
         try:
-            if isinstance(found, types.FunctionType):
+            if isinstance(result, types.FunctionType):
                 self.reads.classed(of)
-                return self.call(self.reads.hold(found), (of, name), {})
-            if found in FOREIGN:
+                return self.call(self.reads.hold(result), (of, name), {})
+            if result in FOREIGN:
                 return self.foreign_attribute(of, name)
             return self.ordinary_attribute(of, name)
         except AttributeError:
@@ -82,10 +82,12 @@ class Attributes:
         """What `object.__getattribute__` gives; AttributeError."""
         kind = type(of)
         source = self.reads.classed(of)
-        found = in_class(kind, name)
-        data = found is not NULL and (hasattr(type(found), "__set__") or hasattr(type(found), "__delete__"))
+        result = in_class(kind, name)
+        data = result is not NULL and (
+            hasattr(type(result), "__set__") or hasattr(type(result), "__delete__")
+        )
         if data:
-            return self.described(found, of, kind)
+            return self.described(result, of, kind)
         if name == "__class__":
             return self.reads.hold(kind)
         space = self.namespace(of)
@@ -96,10 +98,10 @@ class Attributes:
                     if source is None
                     else self.reads.take(space[name], Item(Namespace(source), name))
                 )
-            if found is not NULL and source is not None:
+            if result is not NULL and source is not None:
                 self.reads.lacks(Namespace(source), name)
-        if found is not NULL:
-            return self.described(found, of, kind)
+        if result is not NULL:
+            return self.described(result, of, kind)
         member = self.read_members(of, name)
         if member is not NULL:
             return member
@@ -128,40 +130,40 @@ class Attributes:
         """Whether an attribute is one that each thread has of its own."""
         return isinstance(of, threading.local) and in_class(type(of), name) is NULL
 
-    def described(self, found: Any, of: Any, kind: type) -> Any:
+    def described(self, result: Any, of: Any, kind: type) -> Any:
         """What lies in a class, bound to an instance."""
-        how = type(found)
+        how = type(result)
         source = self.reads.source(of)
-        self.reads.hold(found)
+        self.reads.hold(result)
         if how is types.FunctionType:
-            return types.MethodType(found, of)
+            return types.MethodType(result, of)
         if how is property:
-            if found.fget is None:
-                return found.__get__(of, kind)
-            return self.call(self.reads.hold(found.fget), (of,), {})
+            if result.fget is None:
+                return result.__get__(of, kind)
+            return self.call(self.reads.hold(result.fget), (of,), {})
         if how is classmethod:
-            if isinstance(found.__func__, types.FunctionType):
-                self.reads.hold(found.__func__)
-                return types.MethodType(found.__func__, self.reads.hold(kind))
-            return found.__get__(of, kind)
+            if isinstance(result.__func__, types.FunctionType):
+                self.reads.hold(result.__func__)
+                return types.MethodType(result.__func__, self.reads.hold(kind))
+            return result.__get__(of, kind)
         if how is staticmethod:
-            return self.reads.hold(found.__func__)
+            return self.reads.hold(result.__func__)
         if how in (types.MemberDescriptorType, types.GetSetDescriptorType):
-            value = found.__get__(of, kind)
-            if found.__name__ in MODULE_NAMES:
-                return self.known_part(value, of, found.__name__)
+            value = result.__get__(of, kind)
+            if result.__name__ in MODULE_NAMES:
+                return self.known_part(value, of, result.__name__)
             if kind in FROZEN:
                 self.reads.pin(of)
                 return value if type(value) is types.MappingProxyType else self.reads.hold(value)
             if source is None and self.reads.aliases:
                 return seen_through(self.reads, value, (of,))
-            return value if source is None else self.reads.take(value, Attribute(source, found.__name__))
+            return value if source is None else self.reads.take(value, Attribute(source, result.__name__))
         get = in_class(how, "__get__")
         if get is NULL:
-            return found
+            return result
         if isinstance(get, types.FunctionType):
-            return self.call(self.reads.hold(get), (found, of, kind), {})
-        return found.__get__(of, kind)
+            return self.call(self.reads.hold(get), (result, of, kind), {})
+        return result.__get__(of, kind)
 
     def known_part(self, value: Any, of: Any, name: str) -> Any:
         """An object's `__dict__` or class."""
@@ -175,23 +177,23 @@ class Attributes:
     def native_attribute(self, of: Any, name: str) -> Any:
         """An attribute that is computed in C from what is guarded of the object, or is in its `__dict__`."""
         kind, source = type(of), self.reads.source(of)
-        found, space = in_class(kind, name), self.namespace(of)
-        if space is not None and name in space and not hasattr(type(found), "__set__"):
+        result, space = in_class(kind, name), self.namespace(of)
+        if space is not None and name in space and not hasattr(type(result), "__set__"):
             return (
                 space[name] if source is None else self.reads.read(space[name], Item(Namespace(source), name))
             )
-        why = self.policy.refuses(found, (of,))
+        why = self.policy.refuses(result, (of,))
         if why is not None:
             self.refuse(why)
             return getattr(of, name)
-        if isinstance(found, types.FunctionType) and not self.policy.is_native(found):
-            return types.MethodType(self.reads.hold(found), of)
-        if found is NULL and space is not None and source is not None:
+        if isinstance(result, types.FunctionType) and not self.policy.is_native(result):
+            return types.MethodType(self.reads.hold(result), of)
+        if result is NULL and space is not None and source is not None:
             self.reads.lacks(Namespace(source), name)
         value = getattr(of, name)
-        if self.policy.is_input(value) and not self.policy.is_variable(found):
+        if self.policy.is_input(value) and not self.policy.is_variable(result):
             return value  # computed of what is guarded: a view
-        if source is not None and self.policy.is_variable(found):
+        if source is not None and self.policy.is_variable(result):
             return self.reads.read(value, Attribute(source, name))
         if not callable(value) and not self.reads.constant(value) and source is not None:
             self.reads.open(value)
@@ -209,19 +211,19 @@ class Attributes:
             if name not in base.__dict__:
                 earlier.append(base)
                 continue
-            found = base.__dict__[name]
+            result = base.__dict__[name]
             if base.__flags__ & 1 << 9:  # of a class made in Python
                 for other in earlier:
                     if other.__flags__ & 1 << 9:
                         self.reads.guard(Lacks(Namespace(Object(other)), name), name)
-                self.reads.read(found, Item(Namespace(Object(base)), name))
-            if isinstance(found, staticmethod):
-                return self.reads.hold(found.__func__)
-            if isinstance(found, classmethod) and isinstance(found.__func__, types.FunctionType):
-                return types.MethodType(self.reads.hold(found.__func__), kind)
-            get = in_class(type(found), "__get__")
+                self.reads.read(result, Item(Namespace(Object(base)), name))
+            if isinstance(result, staticmethod):
+                return self.reads.hold(result.__func__)
+            if isinstance(result, classmethod) and isinstance(result.__func__, types.FunctionType):
+                return types.MethodType(self.reads.hold(result.__func__), kind)
+            get = in_class(type(result), "__get__")
             if isinstance(get, types.FunctionType):
-                return self.call(self.reads.hold(get), (found, None, kind), {})
+                return self.call(self.reads.hold(get), (result, None, kind), {})
             value = getattr(kind, name)
             return value if isinstance(value, types.MethodType) else self.reads.hold(value)
         if meta is not NULL:
@@ -251,25 +253,25 @@ class Attributes:
         mro = kind.__mro__
         for base in mro[mro.index(cls) + 1 :]:
             if name in base.__dict__:
-                found = base.__dict__[name]
-                if obj is kind and isinstance(found, types.FunctionType):
-                    return self.reads.hold(found)
-                if name == "__new__" or isinstance(found, staticmethod):
+                result = base.__dict__[name]
+                if obj is kind and isinstance(result, types.FunctionType):
+                    return self.reads.hold(result)
+                if name == "__new__" or isinstance(result, staticmethod):
                     return self.reads.hold(getattr(of, name))
                 if obj is kind:
                     break
-                return self.described(found, obj, kind)
+                return self.described(result, obj, kind)
         return getattr(of, name)
 
     def load_special(self, of: Any, name: str) -> Any:
         """A method that Python's own syntax calls: of the class, not of the instance."""
         if not self.reads.active or self.policy.is_native_object(of):
             return getattr(of, name)
-        found = in_class(type(of), name)
-        if found is NULL:
+        result = in_class(type(of), name)
+        if result is NULL:
             return getattr(of, name)
         self.reads.classed(of)
-        return self.described(found, of, type(of))
+        return self.described(result, of, type(of))
 
     def store_attribute(self, of: Any, name: str, value: Any) -> None:
         """`of.name = value`."""
@@ -290,16 +292,16 @@ class Attributes:
     def put_attribute(self, of: Any, name: str, value: Any) -> None:
         """`object.__setattr__(of, name, value)`."""
         source = self.reads.classed(of)
-        found = in_class(type(of), name)
-        if isinstance(found, property) and isinstance(found.fset, types.FunctionType):
-            self.call(self.reads.hold(found.fset), (of, value), {})
+        result = in_class(type(of), name)
+        if isinstance(result, property) and isinstance(result.fset, types.FunctionType):
+            self.call(self.reads.hold(result.fset), (of, value), {})
             return
-        put = in_class(type(found), "__set__")
+        put = in_class(type(result), "__set__")
         if isinstance(put, types.FunctionType):
-            self.call(self.reads.hold(put), (found, of, value), {})
+            self.call(self.reads.hold(put), (result, of, value), {})
             return
         if self.policy.is_native_object(of):
-            if not self.policy.is_variable(found):
+            if not self.policy.is_variable(result):
                 if self.policy.may_write(of, name):
                     setattr(of, name, value)
                     return

@@ -63,13 +63,13 @@ def _best(choose: Callable[..., Any], better: Callable[[Any, Any], bool]) -> Cal
         values = list(args[0]) if len(args) == 1 else list(args)
         if not values:
             return choose(values, **kwargs)
-        found = values[0]
-        least = found if key is None else key(found)
+        result = values[0]
+        least = result if key is None else key(result)
         for value in values[1:]:
             other = value if key is None else key(value)
             if better(other, least):
-                found, least = value, other
-        return found
+                result, least = value, other
+        return result
 
     return best
 
@@ -176,12 +176,12 @@ class Calls:
             return self.call_cached(function, args, kwargs)
         if isinstance(function, (types.BuiltinFunctionType, *BOUND, *UNBOUND)):
             return self.call_builtin(function, args, kwargs)
-        found = in_class(kind, "__call__")
-        inner = None if found is NULL else self.policy.replaced(found)
+        result = in_class(kind, "__call__")
+        inner = None if result is NULL else self.policy.replaced(result)
         if inner is not None:
             self.reads.classed(function)
             return self.call(inner, (function, *args), kwargs)
-        if isinstance(found, types.FunctionType):
+        if isinstance(result, types.FunctionType):
             return self.call(self.load_special(function, "__call__"), args, kwargs)
         return self.call_unknown(function, args, kwargs)
 
@@ -221,11 +221,11 @@ class Calls:
         if len(args) != 1 or kwargs:
             return function(*args, **kwargs)  # which raises
         self.reads.pin(function)
-        found = [
+        result = [
             functools.reduce(self.load_attribute, name.split("."), args[0])
             for name in function.__reduce__()[1]
         ]
-        return found[0] if len(found) == 1 else tuple(found)
+        return result[0] if len(result) == 1 else tuple(result)
 
     def call_cached(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A function with a cache: of constants it is called at each check of the guards, which finds what the cache holds."""

@@ -120,30 +120,30 @@ def bind(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[s
     code = function.__code__
     count, named = code.co_argcount, code.co_kwonlyargcount
     names = code.co_varnames
-    found = dict(zip(names[:count], args))
+    result = dict(zip(names[:count], args))
     rest = count + named
     if len(args) > count:
         if not code.co_flags & VARIADIC:
             return None
     if code.co_flags & VARIADIC:
-        found[names[rest]] = tuple(args[count:])
+        result[names[rest]] = tuple(args[count:])
         rest += 1
     accepted = names[code.co_posonlyargcount : count + named]
     extra: dict[str, Any] = {}
     for name, value in kwargs.items():
         if name in accepted:
-            if name in found:
+            if name in result:
                 return None
-            found[name] = value
+            result[name] = value
         elif code.co_flags & KEYWORDS:
             extra[name] = value
         else:
             return None
     if code.co_flags & KEYWORDS:
-        found[names[rest]] = extra
+        result[names[rest]] = extra
     defaults = function.__defaults__ or ()
     for name, value in zip(names[count - len(defaults) : count], defaults):
-        found.setdefault(name, value)
+        result.setdefault(name, value)
     for name, value in (function.__kwdefaults__ or {}).items():
-        found.setdefault(name, value)
-    return found if all(name in found for name in names[: count + named]) else None
+        result.setdefault(name, value)
+    return result if all(name in result for name in names[: count + named]) else None

@@ -114,15 +114,15 @@ class Machine(Attributes, Calls, Operators, Numbers):
     def call_function(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A function in Python, interpreted."""
         code = function.__code__
-        found = bind(function, args, kwargs)
-        if found is None:
+        result = bind(function, args, kwargs)
+        if result is None:
             return function(*args, **kwargs)  # which says what is wrong with the arguments
         why = self.obstacle(code)
         if why is not None:
             self.refuse(why)
             return function(*args, **kwargs)
         frame = Frame(function, code, decode(code, HANDLERS))
-        frame.locals = found
+        frame.locals = result
         if self.reads.source(function) is not None:
             for value in (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()):
                 self.reads.hold(value)
@@ -262,26 +262,26 @@ class Machine(Attributes, Calls, Operators, Numbers):
     def namespace(self, value: Any) -> dict[str, Any] | None:
         """An instance's `__dict__`."""
         try:
-            found = object.__getattribute__(value, "__dict__")
+            result = object.__getattribute__(value, "__dict__")
         except AttributeError:
             return None
-        return found if isinstance(found, dict) else None
+        return result if isinstance(result, dict) else None
 
     def local_names(self) -> dict[str, Any]:
         """What `locals()` gives in the frame that runs."""
         frame = self.frame
         assert frame is not None
-        found = {}
+        result = {}
         hidden = (*frame.code.co_cellvars, *frame.code.co_freevars)
         for name, value in frame.locals.items():
             if name in hidden and isinstance(value, types.CellType):
                 try:
-                    found[name] = self.load_cell(frame, name)
+                    result[name] = self.load_cell(frame, name)
                 except NameError:
                     continue
             elif value is not NULL:
-                found[name] = value
-        return found
+                result[name] = value
+        return result
 
     def steps(self, iterator: Any) -> Iterator[Any]:
         """What an iterator gives."""
@@ -293,9 +293,9 @@ class Machine(Attributes, Calls, Operators, Numbers):
         space = self.namespace(value)
         source = self.reads.source(value)
         for member in self.policy.members(value) if space is not None else ():
-            found = space.get(member)  # type: ignore[union-attr]
-            if type(found) is dict and name in found:
+            result = space.get(member)  # type: ignore[union-attr]
+            if type(result) is dict and name in result:
                 if source is None:
-                    return found[name]
-                return self.reads.read(found[name], Item(Item(Namespace(source), member), name))
+                    return result[name]
+                return self.reads.read(result[name], Item(Item(Namespace(source), member), name))
         return NULL

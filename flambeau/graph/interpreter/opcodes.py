@@ -208,10 +208,10 @@ def import_from(m: Machine, f: Frame, i: Instruction) -> None:
     try:
         f.stack.append(m.load_attribute(f.stack[-1], i.value))
     except AttributeError:
-        found = sys.modules.get(f"{f.stack[-1].__name__}.{i.value}")
-        if found is None:
+        result = sys.modules.get(f"{f.stack[-1].__name__}.{i.value}")
+        if result is None:
             raise ImportError(f"cannot import name {i.value!r} from {f.stack[-1].__name__!r}") from None
-        f.stack.append(m.reads.hold(found))
+        f.stack.append(m.reads.hold(result))
 
 
 # --- operators ----------------------------------------------------------------------------------------------------------
@@ -797,17 +797,17 @@ def match_class(m: Machine, f: Frame, i: Instruction) -> None:
         return
     places = getattr(kind, "__match_args__", ())
     if i.arg and kind in (bool, bytearray, bytes, dict, float, frozenset, int, list, set, str, tuple):
-        found = [of]
+        result = [of]
     elif i.arg > len(places):
         raise TypeError(
             f"{kind.__name__}() accepts {len(places)} positional sub-pattern{'s' * (len(places) != 1)} ({i.arg} given)"
         )
     else:
-        found = []
+        result = []
         names = (*places[: i.arg], *names)
     try:
-        found.extend(m.load_attribute(of, name) for name in names)
+        result.extend(m.load_attribute(of, name) for name in names)
     except AttributeError:
         f.stack.append(None)
         return
-    f.stack.append(tuple(found))
+    f.stack.append(tuple(result))

@@ -233,9 +233,9 @@ class Operators:
         return seen_through(self.reads, of[key], (of,))
 
     def class_item(self, of: Any, key: Any) -> Any:
-        found = in_class(type(of), "__getitem__")
-        if isinstance(found, types.FunctionType):
-            return self.call(self.reads.hold(found), (of, key), {})
+        result = in_class(type(of), "__getitem__")
+        if isinstance(result, types.FunctionType):
+            return self.call(self.reads.hold(result), (of, key), {})
         return of[key]
 
     def store_item(self, of: Any, key: Any, value: Any) -> None:
@@ -304,9 +304,9 @@ class Operators:
 
     def iterate_class(self, of: Any) -> Any:
         """The members of an enumeration."""
-        found = in_class(type(of), "__iter__")
-        if isinstance(found, types.FunctionType):
-            return self.call(self.reads.hold(found), (of,), {})
+        result = in_class(type(of), "__iter__")
+        if isinstance(result, types.FunctionType):
+            return self.call(self.reads.hold(result), (of,), {})
         return iter(of)
 
     @staticmethod

@@ -142,7 +142,7 @@ class Policy:
         """Whether attributes and operators of a value are computed in C and depend on nothing else."""
         return False
 
-    def is_variable(self, found: Any) -> bool:
+    def is_variable(self, result: Any) -> bool:
         """Whether a descriptor of a native object reads what `input` does not guard."""
         return False
 

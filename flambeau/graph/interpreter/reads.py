@@ -120,8 +120,8 @@ class Reads:
 
     def source(self, value: Any) -> Source | None:
         """By which source an object was read; None for what the call made."""
-        found = self.known.get(id(value))
-        return None if found is None else found[1]
+        result = self.known.get(id(value))
+        return None if result is None else result[1]
 
     def is_outside(self, value: Any) -> bool:
         """Whether a write to an object is one to something that was there before the call."""
@@ -164,8 +164,8 @@ class Reads:
 
     def number_source(self, value: Any) -> Source | None:
         """The source of a number that may vary; None for any other object."""
-        found = self.numbers.get(id(value))
-        return None if found is None else found[1]
+        result = self.numbers.get(id(value))
+        return None if result is None else result[1]
 
     def fix(self, value: Any, depth: int = 0) -> None:
         """The program, or a function in C, looks at a number, or at those in a container: they are guarded."""

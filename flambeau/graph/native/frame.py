@@ -81,15 +81,15 @@ def write_run(
     f, room = made.f, Value("ptr", "%workspace")
     addresses: list[list[Value]] = []
     for given, described in ((Value("ptr", "%inputs"), inputs), (Value("ptr", "%outputs"), outputs)):
-        found: list[Value] = []
+        result: list[Value] = []
         if described:
             made.require(made.is_set(given), NULL_POINTER)
         for k, one in enumerate(described):
-            found.append(f.load("ptr", at(f, given, 8 * k), 8))
+            result.append(f.load("ptr", at(f, given, 8 * k), 8))
             if one.nbytes:
-                made.require(made.is_set(found[-1]), NULL_POINTER)
-                made.require(made.aligned(found[-1], min(one.size, 8)), MISALIGNED)
-        addresses.append(found)
+                made.require(made.is_set(result[-1]), NULL_POINTER)
+                made.require(made.aligned(result[-1], min(one.size, 8)), MISALIGNED)
+        addresses.append(result)
     if workspace:
         made.require(made.is_set(room), NULL_POINTER)
         made.require(made.aligned(room, ALIGN), MISALIGNED)
@@ -179,9 +179,9 @@ def write_descriptions(
     f = Function(module, f"define ptr @{name}_message(i32 %code)")
     known = f.op("i1", f"icmp ult i32 %code, {len(CODES)}")
     place = f.op("i64", "zext i32 %code to i64")
-    found = f.when(
+    result = f.when(
         known,
         lambda: [f.load("ptr", f.gep("ptr", Value("ptr", f"@{name}_messages"), place), 8)],
         [Value("ptr", text("no code of this library"))],
     )
-    f.do(f"ret {found[0]}")
+    f.do(f"ret {result[0]}")

@@ -76,12 +76,12 @@ def _listed(what: str, described: Sequence[Described]) -> str:
 
 
 def _arrays(name: str, inputs: Sequence[Described], outputs: Sequence[Described]) -> str:
-    found = [
+    result = [
         f"extern const {name}_tensor {name}_{kind}[{len(d)}];"
         for kind, d in (("inputs", inputs), ("outputs", outputs))
         if d
     ]
-    return "".join(f"{line}\n" for line in found)
+    return "".join(f"{line}\n" for line in result)
 
 
 def _loading(name: str, weights: str) -> str:

@@ -128,19 +128,19 @@ class Seen(NamedTuple):
 def _launch(seen: Seen, tensors: Sequence[TensorBase]) -> Launch:
     address, text, operands, _, axes, serial, scalars = seen
     where = {place(t).storage: k for k, t in enumerate(tensors)}
-    found: list[tuple[int, int]] = []
+    result: list[tuple[int, int]] = []
     parallel = axes[: len(axes) - serial]
     geometry = [0, math.prod(parallel[:-1]), 0, parallel[-1] if parallel else 1, *axes]
     for t in operands:
         own = place(t)
         if own.storage not in where:
             raise Ungenerated("its loops read or write memory in between")
-        found.append((where[own.storage], own.offset * own.dtype.itemsize))
+        result.append((where[own.storage], own.offset * own.dtype.itemsize))
         geometry += [*own.shape, *own.stride]
     words = [
         struct.unpack("<q", struct.pack("<d", s))[0] if isinstance(s, float) else int(s) for s in scalars
     ]
-    return Launch(address, text, tuple(found), tuple(geometry), tuple(words))
+    return Launch(address, text, tuple(result), tuple(geometry), tuple(words))
 
 
 def _run(launch: Launch, tensors: Sequence[TensorBase]) -> None:

@@ -52,9 +52,9 @@ def exported(
 class Export:
     """A library as it is made: of what was taken of a call, under a name."""
 
-    def __init__(self, name: str, found: Taken) -> None:
-        self.name, self.found, self.program = name, found, found.program
-        self.tensors: dict[Value, TensorBase] = dict(found.weights)
+    def __init__(self, name: str, result: Taken) -> None:
+        self.name, self.found, self.program = name, result, result.program
+        self.tensors: dict[Value, TensorBase] = dict(result.weights)
         plan = planned_steps(self.program, DEFAULT)
         self.tensors |= {v.root: v.tensor for v in self.program.constants() if v.tensor is not None}
         self.steps: list[tuple[Step, list[Value]]] = []
@@ -65,7 +65,7 @@ class Export:
                 made = step_of(number, step, values, plan.kernels, self.elements)
             except Ungenerated as error:
                 calls = plan.report.steps[number].calls
-                named = ", ".join(f"{c.name}(){where(c, found.lines)}" for c in calls)
+                named = ", ".join(f"{c.name}(){where(c, result.lines)}" for c in calls)
                 raise NotImplementedError(f"{WHO}: {named} has no generated kernel: {error}") from None
             self.steps.append((made, operands_of(step, values)))
         self.results = self.program.results()

@@ -79,15 +79,15 @@ class ProductStep:
         """What is made of the sums, and the strides of its operands along the whole result."""
         whole = self.whole
         if plan.epilogue is not None:
-            dense, found = row_major(whole), []
+            dense, result = row_major(whole), []
             for read, (shape, strides) in zip(plan.epilogue.reads, others):
                 if read == "columns":
-                    found.append((*(0,) * (len(whole) - 1), 1))
+                    result.append((*(0,) * (len(whole) - 1), 1))
                 elif read == "rows":
-                    found.append((*row_major(whole[:-1]), 0))
+                    result.append((*row_major(whole[:-1]), 0))
                 else:
-                    found.append(dense if tuple(strides) == row_major(shape) else tuple(strides))
-            return plan.epilogue, found
+                    result.append(dense if tuple(strides) == row_major(shape) else tuple(strides))
+            return plan.epilogue, result
         alpha, beta = (*plan.numbers, 1.0, 1.0)[:2]
         root = ex.input(0, self.dtype)
         if alpha != 1:

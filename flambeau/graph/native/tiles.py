@@ -70,34 +70,34 @@ def panels_of(columns: int, size: int) -> list[Panels]:
     cut = [most] * (total // most) + ([total % most] if total % most else [])
     if most > 2 and len(cut) > 1 and cut[-1] == 1:
         cut[-2:] = [most - 1, 2]
-    found: list[Panels] = []
+    result: list[Panels] = []
     first = 0
     for vectors in cut:
         exist = min(vectors * lanes, columns - first)
-        before = found[-1] if found else None
+        before = result[-1] if result else None
         if before is not None and (before.vectors, before.exist) == (vectors, exist):
-            found[-1] = before._replace(times=before.times + 1)
+            result[-1] = before._replace(times=before.times + 1)
         else:
-            found.append(Panels(first, vectors, 1, exist))
+            result.append(Panels(first, vectors, 1, exist))
         first += vectors * lanes
-    return found
+    return result
 
 
 def tiles_of(rows: int, tallest: int) -> list[tuple[int, int, int]]:
     """How rows are cut: the first row, the height of a tile, and how many of them; where few would be left, the last two share."""
-    found: list[tuple[int, int, int]] = []
+    result: list[tuple[int, int, int]] = []
     first = 0
     while first < rows:
         left = rows - first
         height = left if left <= tallest else tallest
         if tallest < left < 2 * tallest and 2 * (left - tallest) < tallest:
             height = (left + 1) // 2
-        if found and found[-1][1] == height:
-            found[-1] = (found[-1][0], height, found[-1][2] + 1)
+        if result and result[-1][1] == height:
+            result[-1] = (result[-1][0], height, result[-1][2] + 1)
         else:
-            found.append((first, height, 1))
+            result.append((first, height, 1))
         first += height
-    return found
+    return result
 
 
 def laid_bytes(right: Right, size: int) -> int:

@@ -35,34 +35,34 @@ MOST_WORK = 12  # operations of an expression that calls behind it look into
 Found = dict[str, Expr]
 
 
-def _power_of_two(found: Found) -> bool:
+def _power_of_two(result: Found) -> bool:
     """Whether c and 1 / c are powers of two that have all their digits: then x / c and x * (1 / c) round the same number."""
-    c = found["c"]
+    c = result["c"]
     least = {"float32": 2.0**-126, "float64": 2.0**-1022}.get(c.dtype)
     if least is None or not math.isfinite(c.value):
         return False
     return abs(math.frexp(c.value)[0]) == 0.5 and least <= abs(c.value) <= 1 / least
 
 
-def _invertible(found: Found) -> bool:
-    c = found["c"]
+def _invertible(result: Found) -> bool:
+    c = result["c"]
     if c.dtype not in ("float32", "float64") or c.value == 0 or not math.isfinite(c.value):
         return False
     return math.isfinite(ex.const(1 / c.value, c.dtype).value)
 
 
-def _ordered(found: Found) -> bool:
-    return found["a"].value < found["b"].value
+def _ordered(result: Found) -> bool:
+    return result["a"].value < result["b"].value
 
 
-def _signed(found: Found) -> bool:
-    return ex.is_signed(found["x"].dtype)
+def _signed(result: Found) -> bool:
+    return ex.is_signed(result["x"].dtype)
 
 
-def _comes_back(found: Found) -> bool:
+def _comes_back(result: Found) -> bool:
     """Whether a conversion to a wider dtype and back gives each number of x."""
-    x, wide = found["x"].dtype, found["wide"].dtype
-    if found["back"].dtype != x or x == "bool":
+    x, wide = result["x"].dtype, result["wide"].dtype
+    if result["back"].dtype != x or x == "bool":
         return False
     if ex.is_float(x) or not ex.is_float(wide):
         return ex.is_float(wide) == ex.is_float(x) and ex.BITS[x] < ex.BITS[wide]
@@ -161,40 +161,40 @@ class _Rule(NamedTuple):
 @functools.cache
 def _rules(formulas: tuple[Formula, ...]) -> dict[str, list[_Rule]]:
     """The formulas by the operation on their left."""
-    found: dict[str, list[_Rule]] = {}
+    result: dict[str, list[_Rule]] = {}
     for text, holds in formulas:
         left, right = (_pattern(ast.parse(side.strip(), mode="eval").body) for side in text.split("="))
-        found.setdefault(left.op, []).append(_Rule(left, right, holds))
-    return found
+        result.setdefault(left.op, []).append(_Rule(left, right, holds))
+    return result
 
 
-def _matches(pattern: _Pattern, e: Expr, found: Found) -> bool:
+def _matches(pattern: _Pattern, e: Expr, result: Found) -> bool:
     """Whether an expression has the form of a pattern; what its names stand for is entered in `found`."""
     if pattern.op in ("any", "const"):
         if pattern.op == "const" and e.op != "const":
             return False
-        return found.setdefault(pattern.name, e) is e
+        return result.setdefault(pattern.name, e) is e
     if pattern.op == "number":
         return e.op == "const" and e.value == pattern.value
     if e.op != pattern.op:
         return False
     if pattern.name:
-        found[pattern.name] = e
+        result[pattern.name] = e
     for args in (e.args, e.args[::-1]) if e.op in _COMMUTE else (e.args,):
-        before = dict(found)
-        if all(_matches(p, a, found) for p, a in zip(pattern.args, args, strict=True)):
+        before = dict(result)
+        if all(_matches(p, a, result) for p, a in zip(pattern.args, args, strict=True)):
             return True
-        found.clear()
-        found.update(before)
+        result.clear()
+        result.update(before)
     return False
 
 
-def _built(pattern: _Pattern, found: Found, dtype: str) -> Expr:
+def _built(pattern: _Pattern, result: Found, dtype: str) -> Expr:
     if pattern.op in ("any", "const"):
-        return found[pattern.name]
+        return result[pattern.name]
     if pattern.op == "number":
         return ex.const(pattern.value, dtype)
-    return _made(pattern.op, tuple(_built(p, found, dtype) for p in pattern.args), dtype)
+    return _made(pattern.op, tuple(_built(p, result, dtype) for p in pattern.args), dtype)
 
 
 def _made(op: str, args: tuple[Expr, ...], dtype: str, value: object = None) -> Expr:
@@ -227,9 +227,9 @@ def simplified(roots: Sequence[Expr], formulas: Sequence[Formula]) -> list[Expr]
 def _rewritten(e: Expr, rules: Mapping[str, list[_Rule]]) -> Expr:
     while True:
         for rule in rules.get(e.op, ()):
-            found: Found = {}
-            if _matches(rule.left, e, found) and (rule.holds is None or rule.holds(found)):
-                simpler = _built(rule.right, found, e.dtype)
+            result: Found = {}
+            if _matches(rule.left, e, result) and (rule.holds is None or rule.holds(result)):
+                simpler = _built(rule.right, result, e.dtype)
                 break
         else:
             return e

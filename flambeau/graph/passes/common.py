@@ -44,12 +44,12 @@ def share(program: Program, is_dead: Callable[[Call], bool]) -> None:
     >>> [call.name for call in program.calls]
     ['matmul', 'exp', 'sin', 'add']
     """
-    found = _Common(program)
+    result = _Common(program)
     for call in program.calls:
-        found.meet(call)
-    if found.standing.others:
-        found.standing.enter()
-        gone = found.gone
+        result.meet(call)
+    if result.standing.others:
+        result.standing.enter()
+        gone = result.gone
         program.drop_dead(lambda call: call in gone or is_dead(call))
 
 
@@ -122,7 +122,7 @@ def _is_long(call: Call) -> bool:
         return True
     leaves = Leaves()
     try:
-        found = expressions(call, Reader({}, leaves, loop), leaves, loop)
+        result = expressions(call, Reader({}, leaves, loop), leaves, loop)
     except Unfused:
         return True
-    return any(e.op.startswith("call:") for e in ex.walk(found))
+    return any(e.op.startswith("call:") for e in ex.walk(result))

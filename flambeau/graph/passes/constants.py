@@ -52,16 +52,16 @@ def fold(program: Program, is_dead: Callable[[Call], bool]) -> None:
     %6: float32[3, 3] = div(%3, %5)
     return %6
     """
-    found = _Constants(program)
-    if not found.literal:
+    result = _Constants(program)
+    if not result.literal:
         return
     with no_grad(), Recording():  # what is called here is no part of what somebody records
-        for call in reversed(found.literal):
-            found.enter(call)
-    if found.changed:
-        program.calls = [call for call in program.calls if call not in found.kept]
+        for call in reversed(result.literal):
+            result.enter(call)
+    if result.changed:
+        program.calls = [call for call in program.calls if call not in result.kept]
         program.order()
-        program.drop_dead(lambda call: call in found.literal or is_dead(call))
+        program.drop_dead(lambda call: call in result.literal or is_dead(call))
 
 
 class _Constants:
@@ -204,10 +204,10 @@ class _Constants:
                 self.tensors[root] = root.tensor
             else:
                 of = example if getattr(call.operation, "like", False) else self.tensor
-                found: list[TensorBase] = []
+                result: list[TensorBase] = []
                 made = call.operation(*mapped(call.args, Value, of), **mapped(call.kwargs, Value, of))
-                mapped(made, TensorBase, found.append)
-                self.tensors.update(zip(call.results, found, strict=True))
+                mapped(made, TensorBase, result.append)
+                self.tensors.update(zip(call.results, result, strict=True))
         made = self.tensors[root]
         if value is root:
             return made

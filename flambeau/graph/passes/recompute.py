@@ -45,9 +45,9 @@ def recompute(program: Program) -> None:
             if arguments != (call.args, call.kwargs):
                 call.set_arguments(*arguments)
                 changed = True
-        found = _small(program, call, small)
-        if found is not None:
-            small[call] = found
+        result = _small(program, call, small)
+        if result is not None:
+            small[call] = result
     if changed:
         program.order()
         program.drop_dead(lambda call: call in small)
@@ -67,14 +67,14 @@ class _Reading:
         self.program, self.small, self.call, self.elements = program, small, call, elements
 
     def __call__(self, value: Value) -> Value:
-        found = None if value.call is None else self.small.get(value.call)
-        if found is None or value.reads is not None or value.root in self.call.written:
+        result = None if value.call is None else self.small.get(value.call)
+        if result is None or value.reads is not None or value.root in self.call.written:
             return value
-        if found.reads and (value.root is not value or math.prod(value.shape) >= self.elements):
+        if result.reads and (value.root is not value or math.prod(value.shape) >= self.elements):
             return value  # the producer joins its reader's kernel
-        if not all(self.program.is_current(v, self.call) for v in (value, *found.reads)):
+        if not all(self.program.is_current(v, self.call) for v in (value, *result.reads)):
             return value
-        return value.computed_by(found.call, found.reads)
+        return value.computed_by(result.call, result.reads)
 
 
 def _small(program: Program, call: Call, small: dict[Call, Small]) -> Small | None:
@@ -91,10 +91,10 @@ def _small(program: Program, call: Call, small: dict[Call, Small]) -> Small | No
     alone.results = call.results
     leaves = Leaves()
     try:
-        found = expressions(alone, Reader({}, leaves, loop), leaves, loop)
+        result = expressions(alone, Reader({}, leaves, loop), leaves, loop)
     except Unfused:
         return None
-    work = [e.op for e in ex.walk(found) if e.args and e.op != "cast"]
+    work = [e.op for e in ex.walk(result) if e.args and e.op != "cast"]
     if len(work) > MOST_WORK or len(leaves.read) > MOST_READ:
         return None
     if any(op in SLOW or op.startswith("call:") for op in work):

@@ -29,10 +29,12 @@ def rematerialize(program: Program) -> None:
     >>> graph, _ = record(lambda x: (x.exp().sin().cumsum(0), x.exp())[0].sum() + x.exp().cos().sum(), x)
     >>> rematerialize(Program(graph))          # which has no backward pass
     """
-    found = _Backward(program)
-    if sum(map(found.keep, found.waiting())) >= WORTH:
+    result = _Backward(program)
+    if sum(map(result.keep, result.waiting())) >= WORTH:
         total = sum(map(_flops, program.calls))
-        found.rebuild(within_budget(total, found.cheapest, lambda again: sum(_flops(r.call) for r in again)))
+        result.rebuild(
+            within_budget(total, result.cheapest, lambda again: sum(_flops(r.call) for r in again))
+        )
 
 
 class _Backward:

@@ -68,14 +68,14 @@ class Assignments(Expressions):
                 )
             return
         value = self.tolist(node.value, t) or self.simple(node.value, t)
-        found = fit(value, t, {}, None, value.type != NUMBER)
-        if found is None:
+        result = fit(value, t, {}, None, value.type != NUMBER)
+        if result is None:
             what = target.id if isinstance(target, ast.Name) else ast.unparse(target)
             self.refuse(
                 f"Variable '{what}' is annotated with type {t} but is being assigned to a value of type {value.type}",
                 node,
             )
-        assert found is not None
+        assert result is not None
         if isinstance(target, ast.Name):
             if any(target.id in f for f in self.frames[:-1]):
                 self.refuse(
@@ -83,9 +83,9 @@ class Assignments(Expressions):
                     node,
                 )
             self.declared[target.id] = t
-        if found.type != t:
-            found = Simple(f"annotate({t.text}, {found.text})", found.py, t)
-        self.bind_target(target, found.typed(t), node)
+        if result.type != t:
+            result = Simple(f"annotate({t.text}, {result.text})", result.py, t)
+        self.bind_target(target, result.typed(t), node)
 
     def tolist(self, node: ast.expr, t: Type) -> Simple | None:
         """`x.tolist()`, whose type the annotation tells; None for any other expression."""
@@ -163,14 +163,14 @@ class Assignments(Expressions):
         if isinstance(value, Several):
             items = value.items
         else:
-            found = self.as_simple(value, node)
-            if found.type.kind == "Tuple":
-                if found.items is None:
-                    items = self._unpacked(found)
+            result = self.as_simple(value, node)
+            if result.type.kind == "Tuple":
+                if result.items is None:
+                    items = self._unpacked(result)
                 else:  # `a, b = b, a`: all are read before one is written
-                    items = [v if v.is_constant else self._copied(v) for v in found.items]
-            elif found.type.kind == "List":
-                held = self.held(found)
+                    items = [v if v.is_constant else self._copied(v) for v in result.items]
+            elif result.type.kind == "List":
+                held = self.held(result)
                 length = f"{count}"
                 self.add(f"if torch.ne(torch.len({held.text}), {length}):", f"if len({held.py}) != {length}:")
                 self.depth += 1
@@ -181,11 +181,11 @@ class Assignments(Expressions):
                 self.depth += 1
                 self.add("pass", None)
                 self.depth -= 1
-                t = found.type.inner[0]
+                t = result.type.inner[0]
                 items = [Simple(f"{held.text}[{k}]", f"{held.py}[{k}]", t) for k in range(count)]
             else:
                 self.refuse(
-                    f"Provided value of type {found.type} cannot be used as a tuple: it has no items to unpack",
+                    f"Provided value of type {result.type} cannot be used as a tuple: it has no items to unpack",
                     node,
                 )
                 return
@@ -211,8 +211,8 @@ class Assignments(Expressions):
         owner = self.expression(target.value)
         name = target.attr
         if isinstance(owner, ModuleRef):
-            found = owner.kind.place_of(name) or ("constant" if name in owner.kind.constants else None)
-            if found is None:
+            result = owner.kind.place_of(name) or ("constant" if name in owner.kind.constants else None)
+            if result is None:
                 self.refuse(
                     f"Tried to set an attribute '{name}' that module '{owner.kind.shown}' does not have: declare it in __init__",
                     node,
@@ -221,13 +221,13 @@ class Assignments(Expressions):
                 if self.unit.kept is not None:
                     raise Written(name)
                 self.refuse(f"Tried to set the constant '{name}'", node)
-            assert found is not None
+            assert result is not None
             value = self.attribute_value(value, owner.kind.attributes[name], name, node)
             if name == "training":
                 self.add(f"{owner.text}.training = {value.text}", f"{owner.py}.training = {value.py}")
                 return
             text_owner = owner.text if owner.text == "self" else f"({owner.text})"
-            self.add(f"{text_owner}.{name} = {value.text}", f"{owner.py}.{found}[{name!r}] = {value.py}")
+            self.add(f"{text_owner}.{name} = {value.text}", f"{owner.py}.{result}[{name!r}] = {value.py}")
             return
         made = self.as_simple(owner, node)
         if made.type.kind != "class":
@@ -247,11 +247,11 @@ class Assignments(Expressions):
         self.add(f"{text_owner}.{name} = {value.text}", f"{made.py}.values[{name!r}] = {value.py}")
 
     def attribute_value(self, value: Simple, t: Type, name: str, node: ast.AST) -> Simple:
-        found = fit(value, t, {}, None, True)
-        if found is None:
+        result = fit(value, t, {}, None, True)
+        if result is None:
             self.refuse(f"Wrong type for attribute assignment. Expected {t} but got {value.type}", node)
-        assert found is not None
-        return found
+        assert result is not None
+        return result
 
     def set_item(self, target: ast.Subscript, value: Simple, node: ast.AST) -> None:
         """`x[i] = value`."""
@@ -268,13 +268,13 @@ class Assignments(Expressions):
         if owner.type.kind not in ("List", "Dict"):
             self.refuse(f"'{owner.type}' object does not support item assignment", node)
         key = INT if owner.type.kind == "List" else owner.type.inner[0]
-        found, at = fit(value, owner.type.inner[-1], {}, None, False), fit(index, key, {}, None, False)
-        if found is None or at is None:
+        result, at = fit(value, owner.type.inner[-1], {}, None, False), fit(index, key, {}, None, False)
+        if result is None or at is None:
             self.refuse(f"an item of a {owner.type} cannot be set to a {value.type} at a {index.type}", node)
-        assert found is not None and at is not None
+        assert result is not None and at is not None
         self.add(
-            f"{self.fresh()} = torch._set_item({owner.text}, {at.text}, {found.text})",
-            f"{owner.py}[{at.py}] = {found.py}",
+            f"{self.fresh()} = torch._set_item({owner.text}, {at.text}, {result.text})",
+            f"{owner.py}[{at.py}] = {result.py}",
         )
 
     def write_tensor(self, owner: Simple, index: ast.expr, value: Simple, node: ast.AST) -> None:

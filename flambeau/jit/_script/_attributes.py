@@ -59,10 +59,10 @@ class Attributes(Lines):
     # --- what Python's names are ------------------------------
     def outer(self, name: str, node: ast.AST) -> Value:
         """What a name outside of the function stands for."""
-        found = self.code.resolve(name)
-        if found is MISSING:
+        result = self.code.resolve(name)
+        if result is MISSING:
             return self.refuse(f"undefined value {name}", node)
-        return self.of_python(found, node, name)
+        return self.of_python(result, node, name)
 
     def of_python(self, x: Any, node: ast.AST, name: str = "", is_constant: bool = False) -> Value:
         """What an object of Python is in a program; numbers and texts are values where a module has them."""
@@ -92,25 +92,25 @@ class Attributes(Lines):
         return self.value_attribute(owner, name, node)
 
     def host_attribute(self, owner: Host, name: str, node: ast.AST) -> Value:
-        found = getattr(owner.value, name, MISSING)
-        if found is MISSING:
+        result = getattr(owner.value, name, MISSING)
+        if result is MISSING:
             kind = "module" if isinstance(owner.value, types.ModuleType) else type(owner.value).__name__
             return self.refuse(
                 f"{kind} '{getattr(owner.value, '__name__', owner.name)}' has no attribute '{name}'", node
             )
-        if isinstance(owner.value, type) and isinstance(found, enum.Enum):
-            return self.unit.enum_member(found, self, node)
-        return self.of_python(found, node, name, is_constant=True)
+        if isinstance(owner.value, type) and isinstance(result, enum.Enum):
+            return self.unit.enum_member(result, self, node)
+        return self.of_python(result, node, name, is_constant=True)
 
     def module_attribute(self, owner: ModuleRef, name: str, node: ast.AST) -> Value:
-        found = owner.kind.attribute(owner, name)
-        if isinstance(found, str):
-            return self.refuse(found, node)
-        if isinstance(found, Host):
-            return self.of_python(found.value, node, name, is_constant=True)
-        if isinstance(found, Method) and found.name.startswith("@"):  # a property
-            return self.invoke(Method(owner, found.name[1:]), [], {}, node)
-        return found
+        result = owner.kind.attribute(owner, name)
+        if isinstance(result, str):
+            return self.refuse(result, node)
+        if isinstance(result, Host):
+            return self.of_python(result.value, node, name, is_constant=True)
+        if isinstance(result, Method) and result.name.startswith("@"):  # a property
+            return self.invoke(Method(owner, result.name[1:]), [], {}, node)
+        return result
 
     def value_attribute(self, owner: Simple, name: str, node: ast.AST) -> Value:
         t = owner.type
@@ -162,9 +162,9 @@ class Attributes(Lines):
             if kind.is_property(name):
                 return self.invoke(Method(owner, name), [], {}, node)
             return Method(owner, name)
-        found = getattr(kind.python, name, MISSING)
-        if found is not MISSING and not callable(found):
-            return self.of_python(found, node, name, is_constant=True)
+        result = getattr(kind.python, name, MISSING)
+        if result is not MISSING and not callable(result):
+            return self.of_python(result, node, name, is_constant=True)
         return self.refuse(
             f"Tried to access nonexistent attribute or method '{name}' of type '{owner.type}'", node
         )
@@ -188,8 +188,8 @@ class Attributes(Lines):
             return self.tuple_item(owner, node)
         if kind not in ("List", "Dict", "str", "class"):
             return self.refuse(f"'{owner.type}' object is not subscriptable", node)
-        found = self.evaluated([lambda: owner, lambda: self.simple(node.slice)])
-        owner, index = (v for v in found if isinstance(v, Simple))
+        result = self.evaluated([lambda: owner, lambda: self.simple(node.slice)])
+        owner, index = (v for v in result if isinstance(v, Simple))
         if kind == "class":
             return self.invoke(Method(owner, "__getitem__"), [index], {}, node)
         wanted = owner.type.inner[0] if kind == "Dict" else INT
@@ -207,13 +207,13 @@ class Attributes(Lines):
     def static_item(self, owner: Value, node: ast.Subscript) -> Value:
         """An item of what is there while the program is compiled: a list of modules, a tuple of them."""
         if isinstance(owner, ModuleRef):
-            found = owner.kind.items(owner)
-            if found is None:
+            result = owner.kind.items(owner)
+            if result is None:
                 method = owner.kind.method_of("__getitem__")
                 if method is not None:
                     return self.invoke(Method(owner, "__getitem__"), [self.simple(node.slice)], {}, node)
                 return self.refuse(f"{owner.shown()} is not subscriptable", node)
-            owner = found
+            owner = result
         assert isinstance(owner, Several)
         if isinstance(node.slice, ast.Slice):
             start, stop, step = (
@@ -232,15 +232,15 @@ class Attributes(Lines):
 
     def fixed(self, node: ast.expr, at: ast.AST) -> Any:
         """A value that must be known while the program is compiled."""
-        found = self.simple(node)
-        if not found.is_constant:
+        result = self.simple(node)
+        if not result.is_constant:
             return self.refuse(
                 "Unable to extract a known value: the index of a list of modules or of a tuple must be a literal, such as "
                 "`self.layers[0]`; or use a "
                 "loop over it (enumerate)",
                 at,
             )
-        return found.constant
+        return result.constant
 
     def tuple_item(self, owner: Simple, node: ast.Subscript) -> Simple:
         key = self.simple(node.slice)
@@ -261,18 +261,18 @@ class Attributes(Lines):
         """The bounds of a slice; None for those left out."""
         nodes = (part.lower, part.upper, part.step)
         makers = [lambda n=n: self.literal(None) if n is None else self.simple(n) for n in nodes]
-        found = [v for v in self.evaluated(makers) if isinstance(v, Simple)]
-        for value in found:
+        result = [v for v in self.evaluated(makers) if isinstance(v, Simple)]
+        for value in result:
             if value.type not in (INT, NONE, Optional(INT), TENSOR):
                 return self.refuse(f"a bound of a slice is an int, got a value of type {value.type}", part)
-        return found
+        return result
 
     def slice_of(self, owner: Simple, part: ast.Slice, node: ast.AST) -> Simple:
         """`x[a:b:c]` of a list, a text or a tuple."""
         if owner.type.kind not in ("List", "str", "Tuple"):
             return self.refuse(f"'{owner.type}' object cannot be sliced", node)
         values = self.evaluated([lambda: owner, *[lambda v=v: v for v in self.bounds(part)]])
-        found, *limits = (v for v in values if isinstance(v, Simple))
+        result, *limits = (v for v in values if isinstance(v, Simple))
         if owner.type.kind == "Tuple":
             if not all(v.is_constant for v in limits):
                 return self.refuse("tuple slice must be a compile time constant", node)
@@ -283,8 +283,8 @@ class Attributes(Lines):
         stepping = "1" if step.type == NONE else step.text
         shown = ":".join("" if v.type == NONE else v.py for v in limits)
         return Simple(
-            f"torch.slice({found.text}, {start.text}, {stop.text}, {stepping})",
-            f"{found.py}[{shown}]",
+            f"torch.slice({result.text}, {start.text}, {stop.text}, {stepping})",
+            f"{result.py}[{shown}]",
             owner.type,
         )
 
@@ -313,11 +313,11 @@ class Attributes(Lines):
             else:
                 parts.append(("value", part))
                 makers.append(lambda n=part: self.simple(n))
-        found = [v for v in self.evaluated(makers) if isinstance(v, Simple)]
-        if len(nodes) == 1 and parts[0][0] == "value" and found[1].type.kind == "Tuple":  # x[pair]
-            items = [self.item_of(self.held(found[1]), k) for k in range(len(found[1].type.inner))]
-            return [("value", index)] * len(items), [found[0], *items]
-        return parts, found
+        result = [v for v in self.evaluated(makers) if isinstance(v, Simple)]
+        if len(nodes) == 1 and parts[0][0] == "value" and result[1].type.kind == "Tuple":  # x[pair]
+            items = [self.item_of(self.held(result[1]), k) for k in range(len(result[1].type.inner))]
+            return [("value", index)] * len(items), [result[0], *items]
+        return parts, result
 
     def index_python(self, parts: list[Any], values: list[Simple]) -> str:
         given = iter(values)
@@ -392,12 +392,12 @@ class Attributes(Lines):
 
     def _paired(self, parts: list[Any], values: list[Simple]) -> list[tuple[Any, Simple | None]]:
         """The last parts of an index with their values."""
-        found: list[tuple[Any, Simple | None]] = []
+        result: list[tuple[Any, Simple | None]] = []
         at = len(values)
         for kind, _ in reversed(parts):
             at -= 3 if kind == "slice" else 1
-            found.append((kind, None if kind == "slice" else values[at]))
-        return found
+            result.append((kind, None if kind == "slice" else values[at]))
+        return result
 
     @staticmethod
     def _consumes(kind: Any, value: Simple | None) -> int:

@@ -65,23 +65,23 @@ class Calls(Making):
             if keyword.arg is None:
                 self.code.not_supported("keyword-arg expansion is not supported", node)
             makers.append(lambda e=keyword.value: self.expression(e))
-        found = self.evaluated(makers)
+        result = self.evaluated(makers)
         args: list[Value] = []
-        for k, value in enumerate(found[: len(node.args)]):
+        for k, value in enumerate(result[: len(node.args)]):
             args += self.spread(value, node) if k in spread else [value]
         names = [k.arg for k in node.keywords if k.arg is not None]
-        return args, dict(zip(names, found[len(node.args) :]))
+        return args, dict(zip(names, result[len(node.args) :]))
 
     def spread(self, value: Value, node: ast.AST) -> list[Value]:
         """The items of `*values`."""
         if isinstance(value, Several):
             return value.items
-        found = self.as_simple(value, node)
-        if found.items is not None:
-            return list(found.items)
-        if found.type.kind == "Tuple":
-            held = self.held(found)
-            return [self.item_of(held, k) for k in range(len(found.type.inner))]
+        result = self.as_simple(value, node)
+        if result.items is not None:
+            return list(result.items)
+        if result.type.kind == "Tuple":
+            held = self.held(result)
+            return [self.item_of(held, k) for k in range(len(result.type.inner))]
         return self.refuse("cannot statically infer the expected size of a list in this context", node)
 
     def all_simple(
@@ -176,11 +176,11 @@ class Calls(Making):
         """The arguments of a function of the program: all of them for Python, those that were given as code."""
         why = ""
         for loosely in (False, True):
-            found = matched(shown, entry.parameters, (), args, kwargs, loosely)
-            if isinstance(found, str):
-                why = why or found
+            result = matched(shown, entry.parameters, (), args, kwargs, loosely)
+            if isinstance(result, str):
+                why = why or result
                 continue
-            placed, named, _ = found
+            placed, named, _ = result
             whole = []
             for k, p in enumerate(entry.parameters):
                 value = placed[k] if k < len(placed) else named.get(p.name)
@@ -204,10 +204,10 @@ class Calls(Making):
     # --- operations ------------------------------
     def of_hosts(self, name: str, args: list[Simple], kwargs: dict[str, Simple], node: ast.AST) -> Simple:
         """A call of an operation without tensors; of lists of tensors one of ATen."""
-        found = host_call(name, args, kwargs)
-        if isinstance(found, list):
-            return self.refuse(_described(found) if found else f"Unknown builtin op: aten::{name}", node)
-        schema, call = found
+        result = host_call(name, args, kwargs)
+        if isinstance(result, list):
+            return self.refuse(_described(result) if result else f"Unknown builtin op: aten::{name}", node)
+        schema, call = result
         whole = [
             call.args[k] if k < len(call.args) else call.kwargs.get(p.name)
             for k, p in enumerate(schema.parameters)
@@ -230,11 +230,11 @@ class Calls(Making):
 
     def aten(self, name: str, args: list[Simple], kwargs: dict[str, Simple], node: ast.AST) -> Simple:
         """A call of an operation of ATen, as code."""
-        found = aten_call(name, args, kwargs)
-        if isinstance(found, list):
-            return self.refuse(_described(found) if found else f"Unknown builtin op: aten::{name}", node)
-        given = [v.text for v in found.args] + [f"{k}={v.text}" for k, v in found.kwargs.items()]
-        return Simple(f"torch.{found.name}({', '.join(given)})", "", found.result)
+        result = aten_call(name, args, kwargs)
+        if isinstance(result, list):
+            return self.refuse(_described(result) if result else f"Unknown builtin op: aten::{name}", node)
+        given = [v.text for v in result.args] + [f"{k}={v.text}" for k, v in result.kwargs.items()]
+        return Simple(f"torch.{result.name}({', '.join(given)})", "", result.result)
 
     def operation(
         self, op: Op, public: str, py: str, args: list[Simple], kwargs: dict[str, Simple], node: ast.AST
@@ -244,27 +244,27 @@ class Calls(Making):
             [(v.shape or v.py) for v in args] + [f"{k}={v.shape or v.py}" for k, v in kwargs.items()]
         )
         python = f"{py}({given})"
-        found = aten_call(public, args, kwargs) if public else []
-        if not isinstance(found, list):
+        result = aten_call(public, args, kwargs) if public else []
+        if not isinstance(result, list):
             text = ", ".join(
-                [v.text for v in found.args] + [f"{k}={v.text}" for k, v in found.kwargs.items()]
+                [v.text for v in result.args] + [f"{k}={v.text}" for k, v in result.kwargs.items()]
             )
-            t = found.result
+            t = result.result
             if (
-                any(a is not b for a, b in zip(args, found.args))
-                and len(found.args) == len(args)
+                any(a is not b for a, b in zip(args, result.args))
+                and len(result.args) == len(args)
                 and not kwargs
             ):
-                python = f"{py}({', '.join(v.shape or v.py for v in found.args)})"
-            return Simple(f"torch.{found.name}({text})", self.as_list(python, t), t)
+                python = f"{py}({', '.join(v.shape or v.py for v in result.args)})"
+            return Simple(f"torch.{result.name}({text})", self.as_list(python, t), t)
         other = op_text(op, args, kwargs)
         if other is not None:
             return Simple(other[0], self.as_list(python, other[1]), other[1])
-        own = "" if found or op.entry.name in _LOOKS else own_text(op, args, kwargs)
+        own = "" if result or op.entry.name in _LOOKS else own_text(op, args, kwargs)
         if isinstance(own, str):
             if op.entry.name in _LOOKS:
                 return self.refuse(f"Tensor.{op.entry.name}() gives no value of TorchScript", node)
-            tried = found or [(op._schema, own)]
+            tried = result or [(op._schema, own)]
             return self.refuse(_described(tried), node)
         return Simple(own[0], self.as_list(python, own[1]), own[1])
 
@@ -281,8 +281,8 @@ class Calls(Making):
                 "Expected type hint for result of tolist(): write `x: List[int] = t.tolist()`", node
             )
         if name in schemas():
-            found = host_call(name, [owner, *args], kwargs)
-            if not isinstance(found, list) and found[0].parameters[0].type == TENSOR:
+            result = host_call(name, [owner, *args], kwargs)
+            if not isinstance(result, list) and result[0].parameters[0].type == TENSOR:
                 if name == "size" and not args and not kwargs:
                     return Simple(
                         f"torch.size({owner.text})",
@@ -352,24 +352,24 @@ class Calls(Making):
             if items is not None:
                 return self.literal(len(items.items))
             assert isinstance(first, ModuleRef)
-            found = self.module_call(first, "__len__", [], {}, node)
-            return self.as_simple(found, node)
+            result = self.module_call(first, "__len__", [], {}, node)
+            return self.as_simple(result, node)
         given, named = self.all_simple(args, kwargs, node)
         if given and given[0].type.kind == "class":
-            found = self.invoke(Method(given[0], f"__{name}__"), given[1:], named, node)
-            return self.as_simple(found, node)
+            result = self.invoke(Method(given[0], f"__{name}__"), given[1:], named, node)
+            return self.as_simple(result, node)
         if name == "len" and given[0].type.kind == "Tuple":
             return self.literal(len(given[0].type.inner))
         if name != "len" and given and given[0].type == TENSOR:
-            found = self.aten(name, given, named, node)
+            result = self.aten(name, given, named, node)
             return Simple(
-                found.text,
+                result.text,
                 f"{name}({given[0].py})" if name == "abs" else f"{given[0].py}.{name}()",
-                found.type,
+                result.type,
             )
         if name == "abs":
-            found = self.of_hosts(name, given, named, node)
-            return Simple(f"ops.prim.abs({given[0].text})", found.py, found.type)
+            result = self.of_hosts(name, given, named, node)
+            return Simple(f"ops.prim.abs({given[0].text})", result.py, result.type)
         return self.of_hosts(name, given, named, node)
 
     def function_call(self, f: Any, node: ast.Call) -> Value:
@@ -515,16 +515,16 @@ class Calls(Making):
     def types_of(self, node: ast.expr) -> list[Any]:
         """The types that `isinstance` asks for; "List" for any list."""
         nodes = node.elts if isinstance(node, (ast.Tuple, ast.List)) else [node]
-        found: list[Any] = []
+        result: list[Any] = []
         for part in nodes:
             kind = self.host_of(part)
             if isinstance(kind, tuple):
-                found += [_PLAIN_KINDS.get(k) or self.annotation(k, part) for k in kind]
+                result += [_PLAIN_KINDS.get(k) or self.annotation(k, part) for k in kind]
             elif isinstance(kind, type) and kind in _PLAIN_KINDS:
-                found.append(_PLAIN_KINDS[kind])
+                result.append(_PLAIN_KINDS[kind])
             else:
-                found.append(self.annotation_of(part))
-        return found
+                result.append(self.annotation_of(part))
+        return result
 
     def annotation_of(self, node: ast.expr) -> Type:
         """A type that stands in the program's text."""

@@ -85,7 +85,7 @@ def _named_tuple(unit: Any, c: Any, compiler: Any, node: ast.AST) -> Type:
 
 def _evaluated(unit: Any, annotation: Any, resolve: Any, compiler: Any, node: ast.AST) -> Type:
     """The type of an annotation of a class, which may be a text."""
-    found = annotation
+    result = annotation
     forward = getattr(annotation, "__forward_arg__", None)
     if isinstance(annotation, str) or forward is not None:
         names = compiler.code.resolve if compiler is not None else resolve
@@ -99,8 +99,8 @@ def _evaluated(unit: Any, annotation: Any, resolve: Any, compiler: Any, node: as
             return names(name) if first is MISSING else first
 
         Place.code.resolve = staticmethod(either)  # type: ignore[attr-defined]
-        found = unit.evaluate(Place, ast.parse(forward or annotation, mode="eval").body)
-    t: Type = unit.annotation(found, compiler, node)
+        result = unit.evaluate(Place, ast.parse(forward or annotation, mode="eval").body)
+    t: Type = unit.annotation(result, compiler, node)
     return t
 
 
@@ -177,10 +177,10 @@ class ClassEntry:
                 self.method(name, None, self.node)
 
     def _function(self, name: str) -> Any:
-        found = vars(self.python).get(name)
-        if isinstance(found, property):
-            return found.fget
-        return found if inspect.isfunction(found) else None
+        result = vars(self.python).get(name)
+        if isinstance(result, property):
+            return result.fget
+        return result if inspect.isfunction(result) else None
 
     def has(self, name: str) -> bool:
         """Whether there is a method of that name."""

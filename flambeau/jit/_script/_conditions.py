@@ -80,8 +80,8 @@ class Conditions(Calls):
     def contained(self, a: Value, b: Value, negated: bool, node: ast.AST) -> Simple:
         if isinstance(b, Several) and b.keys is not None:
             key = self.as_simple(a, node)
-            found = key.is_constant and key.constant in b.keys
-            return self.literal(found != negated)
+            result = key.is_constant and key.constant in b.keys
+            return self.literal(result != negated)
         if isinstance(b, ModuleRef):
             key = self.as_simple(a, node)
             if b.kind.keys is not None and key.is_constant:
@@ -90,8 +90,8 @@ class Conditions(Calls):
         if items.type.kind == "class":
             value = self.invoke(Method(items, "__contains__"), [item], {}, node)
         elif items.type.kind == "Tuple":
-            found = self.list_of([self.item_of(items, k) for k in range(len(items.type.inner))], None, node)
-            value = self.of_hosts("__contains__", [found, item], {}, node)
+            result = self.list_of([self.item_of(items, k) for k in range(len(items.type.inner))], None, node)
+            value = self.of_hosts("__contains__", [result, item], {}, node)
         else:
             value = self.of_hosts("__contains__", [items, item], {}, node)
         value = self.as_simple(value, node)
@@ -103,40 +103,40 @@ class Conditions(Calls):
     def condition(self, node: ast.expr) -> Condition:
         """An expression as a condition."""
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
-            found = self.condition(node.operand)
-            static = None if found.static is None else not found.static
-            value = found.value
+            result = self.condition(node.operand)
+            static = None if result.static is None else not result.static
+            value = result.value
             turned = (
                 Simple(f"torch.__not__({value.text})", f"(not {value.py})", BOOL)
                 if static is None
                 else self.literal(static)
             )
-            return Condition(turned, static, found.other, found.then)
+            return Condition(turned, static, result.other, result.then)
         if isinstance(node, ast.BoolOp):
             return self.boolean(node)
         if isinstance(node, ast.Compare):
             return self.compared(node)
         if isinstance(node, ast.Call):
-            found = self.asked(node)
-            if found is not None:
-                return found
+            result = self.asked(node)
+            if result is not None:
+                return result
         value = self.as_bool(self.expression(node), node)
         return Condition(value, value.constant if value.is_constant else None)
 
     def as_bool(self, value: Value, node: ast.AST) -> Simple:
         """A value as a condition."""
-        found = self.as_simple(value, node)
-        if found.type == BOOL:
-            return found
-        if found.type in (TENSOR, INT, FLOAT, NUMBER):
-            if found.is_constant and found.type != TENSOR:
-                return self.literal(bool(found.constant))
-            return Simple(f"bool({found.text})", f"bool({found.py})", BOOL)
-        if found.type.kind in ("List", "Dict", "str"):
-            return Simple(f"torch.ne(torch.len({found.text}), 0)", f"bool({found.py})", BOOL)
-        if found.type.kind == "class" and self.unit.class_of(found.type).has("__bool__"):
-            return self.as_simple(self.invoke(Method(found, "__bool__"), [], {}, node), node)
-        return self.refuse(f"Could not cast value of type {found.type} to bool", node)
+        result = self.as_simple(value, node)
+        if result.type == BOOL:
+            return result
+        if result.type in (TENSOR, INT, FLOAT, NUMBER):
+            if result.is_constant and result.type != TENSOR:
+                return self.literal(bool(result.constant))
+            return Simple(f"bool({result.text})", f"bool({result.py})", BOOL)
+        if result.type.kind in ("List", "Dict", "str"):
+            return Simple(f"torch.ne(torch.len({result.text}), 0)", f"bool({result.py})", BOOL)
+        if result.type.kind == "class" and self.unit.class_of(result.type).has("__bool__"):
+            return self.as_simple(self.invoke(Method(result, "__bool__"), [], {}, node), node)
+        return self.refuse(f"Could not cast value of type {result.type} to bool", node)
 
     def boolean(self, node: ast.BoolOp) -> Condition:
         """`a and b`: the second is computed where the first leaves it open."""
@@ -200,23 +200,23 @@ class Conditions(Calls):
         left, right = node.left, node.comparators[0]
         if isinstance(left, ast.Constant) and left.value is None:
             left, right = right, left
-        found = self.expression(left)
+        result = self.expression(left)
         other = self.expression(right)
         if not (isinstance(other, Simple) and other.type == NONE):
-            if isinstance(found, Simple) and isinstance(other, Simple):
-                return self._same_enum(found, other, same, node)
-            return Condition(self.literal((found is other) == same), (found is other) == same)
-        if not isinstance(found, Simple):
+            if isinstance(result, Simple) and isinstance(other, Simple):
+                return self._same_enum(result, other, same, node)
+            return Condition(self.literal((result is other) == same), (result is other) == same)
+        if not isinstance(result, Simple):
             return Condition(self.literal(not same), not same)
-        members = members_of(found.type)
-        if found.type == NONE or (NONE not in members and found.type != ANY):
-            static = (found.type == NONE) == same
+        members = members_of(result.type)
+        if result.type == NONE or (NONE not in members and result.type != ANY):
+            static = (result.type == NONE) == same
             return Condition(self.literal(static), static)
-        rest = Union(*(m for m in members if m != NONE)) if found.type != ANY else None
+        rest = Union(*(m for m in members if m != NONE)) if result.type != ANY else None
         refined = {left.id: rest} if isinstance(left, ast.Name) and rest is not None else {}
         nothing = {left.id: NONE} if isinstance(left, ast.Name) and rest is not None else {}
         name, sign = ("__is__", "is") if same else ("__isnot__", "is not")
-        value = Simple(f"torch.{name}({found.text}, None)", f"({found.py} {sign} None)", BOOL)
+        value = Simple(f"torch.{name}({result.text}, None)", f"({result.py} {sign} None)", BOOL)
         return Condition(value, None, nothing if same else refined, refined if same else nothing)
 
     def _same_enum(self, a: Simple, b: Simple, same: bool, node: ast.AST) -> Condition:

@@ -100,9 +100,9 @@ def _from_frame(obj: type, frame: Any) -> Any:
     names.setdefault(obj.__name__, obj)
 
     def find(name: str) -> Any:
-        found = own(name)
-        if found is not MISSING:
-            return found
+        result = own(name)
+        if result is not MISSING:
+            return result
         return names.get(name, scope.get(name, MISSING))
 
     return find

@@ -160,27 +160,27 @@ class Expressions(Conditions):
     def tuple_literal(self, node: ast.Tuple, hint: Type | None) -> Value:
         inner = hint.plain.inner if hint is not None and hint.plain.kind == "Tuple" else ()
         hints = inner if len(inner) == len(node.elts) else [None] * len(node.elts)
-        found = self.elements(node.elts, hints)
-        if all(isinstance(v, Simple) for v in found):
-            return self.tuple_of([self.as_simple(v, node) for v in found])
-        return Several(found)
+        result = self.elements(node.elts, hints)
+        if all(isinstance(v, Simple) for v in result):
+            return self.tuple_of([self.as_simple(v, node) for v in result])
+        return Several(result)
 
     def simples(self, nodes: list[ast.expr], hint: Type | None = None) -> list[Simple]:
         """Expressions as values, in order."""
-        found = self.evaluated([lambda n=n: self.simple(n, hint) for n in nodes])
-        return [v for v in found if isinstance(v, Simple)]
+        result = self.evaluated([lambda n=n: self.simple(n, hint) for n in nodes])
+        return [v for v in result if isinstance(v, Simple)]
 
     def list_literal(self, node: ast.List, hint: Type | None) -> Simple:
         wanted = hint.plain.inner[0] if hint is not None and hint.plain.kind == "List" else None
-        found = self.elements(node.elts, [wanted] * len(node.elts))
-        return self.list_of([self.as_simple(v, node) for v in found], wanted, node)
+        result = self.elements(node.elts, [wanted] * len(node.elts))
+        return self.list_of([self.as_simple(v, node) for v in result], wanted, node)
 
     def elements(self, nodes: list[ast.expr], hints: Sequence[Type | None]) -> list[Value]:
         """The elements of a literal, those of `*x` among them."""
         parts = [n.value if isinstance(n, ast.Starred) else n for n in nodes]
-        found = self.evaluated([lambda e=e, h=h: self.expression(e, h) for e, h in zip(parts, hints)])
+        result = self.evaluated([lambda e=e, h=h: self.expression(e, h) for e, h in zip(parts, hints)])
         whole: list[Value] = []
-        for node, value in zip(nodes, found):
+        for node, value in zip(nodes, result):
             whole += self.spread(value, node) if isinstance(node, ast.Starred) else [value]
         return whole
 
@@ -213,8 +213,8 @@ class Expressions(Conditions):
             assert k is not None
             makers.append(functools.partial(self.simple, k))
             makers.append(functools.partial(self.simple, v, hint_of_values))
-        found = [v for v in self.evaluated(makers) if isinstance(v, Simple)]
-        keys, values = found[::2], found[1::2]
+        result = [v for v in self.evaluated(makers) if isinstance(v, Simple)]
+        keys, values = result[::2], result[1::2]
         if not keys:
             key, value = wanted or (STR, TENSOR)
             return Simple(f"annotate(Dict[{key.text}, {value.text}], {{}})", "{}", Dict(key, value))
@@ -258,9 +258,9 @@ class Expressions(Conditions):
 
     # --- names and attributes ------------------------------
     def name(self, node: ast.Name) -> Value:
-        found = self.look_up(node.id)
-        if found is not None:
-            return found
+        result = self.look_up(node.id)
+        if result is not None:
+            return result
         if node.id in self.absent:
             return self.refuse(self.absent[node.id], node)
         return self.outer(node.id, node)
@@ -302,8 +302,8 @@ class Expressions(Conditions):
             if text is not None:
                 return Simple(text, py, t)
         called = _OF_TENSORS.get(name, name)
-        found = self.aten(called, [a, b], {}, node)
-        return Simple(found.text, py, found.type)
+        result = self.aten(called, [a, b], {}, node)
+        return Simple(result.text, py, result.type)
 
     def _turned(self, name: str, sign: str, a: Simple, b: Simple) -> str | None:
         """`2 - x` as code: the number is the second operand of what ATen has."""
@@ -342,14 +342,14 @@ class Expressions(Conditions):
         if test.static is not None:
             with self.refined(test.then if test.static else test.other):
                 return self.expression(node.body if test.static else node.orelse, hint)
-        found: list[tuple[Simple, list[Any]]] = []
+        result: list[tuple[Simple, list[Any]]] = []
         self.depth += 1
         for part, refined in ((node.body, test.then), (node.orelse, test.other)):
             with self.captured() as lines, self.refined(refined):
                 value = self.simple(part, hint)
-            found.append((value, lines))
+            result.append((value, lines))
         self.depth -= 1
-        (yes, first), (no, second) = found
+        (yes, first), (no, second) = result
         t = unified(yes.type, no.type)
         if t is None and hint is not None and is_subtype(yes.type, hint) and is_subtype(no.type, hint):
             t = hint
@@ -360,7 +360,7 @@ class Expressions(Conditions):
             )
         python = any(line.py is not None for line in (*first, *second))
         name = self.fresh()
-        for head, (value, lines) in zip(("if {}:", "else:"), found):
+        for head, (value, lines) in zip(("if {}:", "else:"), result):
             self.add(head.format(test.value.text), head.format(test.value.py) if python else None)
             self.lines += lines
             self.depth += 1
@@ -422,9 +422,9 @@ class Expressions(Conditions):
         def one(value: Value) -> Value:
             self.frames.append({})
             self.bind_target(generator.target, value, node, own_names=True)
-            found = self.simple(node.elt, wanted)
+            result = self.simple(node.elt, wanted)
             self.frames.pop()
-            return found if found.stable else self.held(found)
+            return result if result.stable else self.held(result)
 
-        found = self.evaluated([lambda v=v: one(v) for v in items])
-        return self.list_of([v for v in found if isinstance(v, Simple)], wanted, node)
+        result = self.evaluated([lambda v=v: one(v) for v in items])
+        return self.list_of([v for v in result if isinstance(v, Simple)], wanted, node)

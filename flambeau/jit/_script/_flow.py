@@ -47,15 +47,15 @@ class Flow(Assignments):
             self.refine_one(name, t)
 
     def refine_one(self, name: str, t: Type) -> None:
-        found = self.look_up(name)
-        if not isinstance(found, Simple) or found.type == t:
+        result = self.look_up(name)
+        if not isinstance(result, Simple) or result.type == t:
             return
         if t == NONE:
-            self.frames[-1][name] = Simple(found.text, found.py, NONE, stable=True)
+            self.frames[-1][name] = Simple(result.text, result.py, NONE, stable=True)
             return
-        self.declared.setdefault(name, found.type)
+        self.declared.setdefault(name, result.type)
         text, py = self.named(name)
-        if found.text == text:
+        if result.text == text:
             self.add(f"{text} = unchecked_cast({t.text}, {text})", None)
         self.frames[-1][name] = Simple(text, py, t, stable=True)
 
@@ -192,13 +192,13 @@ class Flow(Assignments):
     def unrolled(self, value: Value) -> list[Value] | None:
         """The items of what is there while the program is compiled; None for what is not."""
         if isinstance(value, ModuleRef):
-            found = value.kind.items(value)
-            if found is None:
+            result = value.kind.items(value)
+            if result is None:
                 return None
             return (
-                [self.literal(k) for k in found.keys]
-                if value.kind.keys is not None and found.keys is not None
-                else found.items
+                [self.literal(k) for k in result.keys]
+                if value.kind.keys is not None and result.keys is not None
+                else result.items
             )
         if isinstance(value, Several):
             return value.items
@@ -323,30 +323,30 @@ class Flow(Assignments):
                 py = f"range(min({counts}))" if len(parts) > 1 else parts[0][1]
                 return count, py, lambda k: Several([p[2](k) for p in parts]), False
             return self.refuse(f"{value.kind} cannot be iterated here", node)
-        found = self.held(self.as_simple(value, node))
-        if found.type.kind == "Dict":
-            found = self.held(self.of_hosts("keys", [found], {}, node))
-        if found.type == TENSOR:
+        result = self.held(self.as_simple(value, node))
+        if result.type.kind == "Dict":
+            result = self.held(self.of_hosts("keys", [result], {}, node))
+        if result.type == TENSOR:
             return (
-                f"torch.len({found.text})",
-                f"range(len({found.py}))",
-                lambda k: Simple(f"torch.select({found.text}, 0, {k})", f"{found.py}[{k}]", TENSOR),
+                f"torch.len({result.text})",
+                f"range(len({result.py}))",
+                lambda k: Simple(f"torch.select({result.text}, 0, {k})", f"{result.py}[{k}]", TENSOR),
                 False,
             )
-        if found.type.kind == "class":
-            return self._of_object(found, node)
-        if found.type.kind not in ("List", "str"):
-            return self.refuse(f"'{found.type}' object is not iterable", node)
-        t = STR if found.type == STR else found.type.inner[0]
+        if result.type.kind == "class":
+            return self._of_object(result, node)
+        if result.type.kind not in ("List", "str"):
+            return self.refuse(f"'{result.type}' object is not iterable", node)
+        t = STR if result.type == STR else result.type.inner[0]
         return (
-            f"torch.len({found.text})",
-            f"range(len({found.py}))",
-            lambda k: Simple(f"{found.text}[{k}]", f"{found.py}[{k}]", t),
+            f"torch.len({result.text})",
+            f"range(len({result.py}))",
+            lambda k: Simple(f"{result.text}[{k}]", f"{result.py}[{k}]", t),
             False,
         )
 
-    def _of_object(self, found: Simple, node: ast.AST) -> Any:
-        self.refuse(f"'{found.type}' object is not iterable", node)
+    def _of_object(self, result: Simple, node: ast.AST) -> Any:
+        self.refuse(f"'{result.type}' object is not iterable", node)
 
     def _range(self, value: Iteration, node: ast.AST) -> tuple[str, str, Callable[[str], Value], bool]:
         limits = [self.held(self.as_simple(p, node)) for p in value.parts]
@@ -391,8 +391,8 @@ class Flow(Assignments):
         texts = []
         for item in node.items:
             call = item.context_expr
-            found = self.host_of(call.func) if isinstance(call, ast.Call) else None
-            mode = self.unit.grad_modes.get(found) if getattr(found, "__hash__", None) is not None else None
+            result = self.host_of(call.func) if isinstance(call, ast.Call) else None
+            mode = self.unit.grad_modes.get(result) if getattr(result, "__hash__", None) is not None else None
             if mode is None:
                 self.code.not_supported(
                     "with statements are of no_grad() and enable_grad() alone: other contexts are not compiled",

@@ -43,16 +43,16 @@ def _read(line: str) -> HostSchema:
     assert isinstance(tree, ast.FunctionDef) and tree.returns is not None
     given = tree.args
     first = len(given.args) - len(given.defaults)
-    found = []
+    result = []
     for k, a in enumerate(given.args):
         defaulted = k >= first
         default = ast.literal_eval(given.defaults[k - first]) if defaulted else None
         assert a.annotation is not None
-        found.append(Parameter(a.arg, parsed(a.annotation), default, defaulted))
+        result.append(Parameter(a.arg, parsed(a.annotation), default, defaulted))
     for a in given.kwonlyargs:
         assert a.annotation is not None
-        found.append(Parameter(a.arg, parsed(a.annotation), by_name=True))
-    return HostSchema(tree.name, tuple(found), parsed(tree.returns), python)
+        result.append(Parameter(a.arg, parsed(a.annotation), by_name=True))
+    return HostSchema(tree.name, tuple(result), parsed(tree.returns), python)
 
 
 def _two(name: str, a: Type, b: Type, result: Type, python: str) -> HostSchema:
@@ -90,7 +90,7 @@ def _numeric(what: str, names: Sequence[str]) -> Iterator[HostSchema]:
 @functools.cache
 def schemas() -> dict[str, list[HostSchema]]:
     """The overloads by name."""
-    found: dict[str, list[HostSchema]] = {}
+    result: dict[str, list[HostSchema]] = {}
     lines = (Path(__file__).parent / "hosts.txt").read_text().splitlines()
     for line in lines:
         what, *names = line.split()
@@ -102,8 +102,8 @@ def schemas() -> dict[str, list[HostSchema]]:
             else [_read(line)]
         )
         for schema in each:
-            found.setdefault(schema.name, []).append(schema)
-    return found
+            result.setdefault(schema.name, []).append(schema)
+    return result
 
 
 # Methods of values of these kinds are the operations of the same names.

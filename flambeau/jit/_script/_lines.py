@@ -89,21 +89,21 @@ class Lines:
 
     def evaluated(self, makers: list[Callable[[], Value]]) -> list[Value]:
         """Values in order: those before one that needs lines of its own are computed before these lines."""
-        found: list[Value] = []
+        result: list[Value] = []
         marks: list[int] = []
         for make in makers:
-            found.append(make())
+            result.append(make())
             marks.append(len(self.lines))
-        for k in range(len(found) - 2, -1, -1):
-            value = found[k]
+        for k in range(len(result) - 2, -1, -1):
+            value = result[k]
             if marks[k] < len(self.lines) and isinstance(value, Simple) and not value.stable:
                 later = self.lines[marks[k] :]
                 if marks[k] == marks[-1]:
                     continue
                 del self.lines[marks[k] :]
-                found[k] = self.held(value)
+                result[k] = self.held(value)
                 self.lines += later
-        return found
+        return result
 
     # --- names ------------------------------
     def named(self, name: str) -> tuple[str, str]:
@@ -167,10 +167,10 @@ class Lines:
     # --- results ------------------------------
     def written(self, what: str, before: str, lines: list[Line]) -> tuple[str, list[int]]:
         """The lines of code or of Python, and the line of the program that each is of."""
-        found, numbers = [], []
+        result, numbers = [], []
         for line in lines:
             part = getattr(line, what)
             if part is not None:
-                found.append(before + "  " * line.depth + part)
+                result.append(before + "  " * line.depth + part)
                 numbers.append(line.number)
-        return "\n".join(found) + "\n", numbers
+        return "\n".join(result) + "\n", numbers

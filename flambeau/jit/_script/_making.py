@@ -128,15 +128,15 @@ class Making(Attributes):
             return self.list_of([self.as_simple(v, node) for v in value.items], None, node)
         if isinstance(value, Iteration):
             return self.listed(value, node)
-        found = self.as_simple(value, node)
-        if found.type.kind == "Tuple":
-            held = found if found.items is not None else self.held(found)
-            return self.list_of([self.item_of(held, k) for k in range(len(found.type.inner))], None, node)
-        if found.type.kind == "Dict":
-            return self.of_hosts("keys", [found], {}, node)
-        if found.type == TENSOR:
-            return Simple(f"torch.unbind({found.text}, 0)", f"list({found.py})", List(TENSOR))
-        return self.of_hosts("list", [found], {}, node)
+        result = self.as_simple(value, node)
+        if result.type.kind == "Tuple":
+            held = result if result.items is not None else self.held(result)
+            return self.list_of([self.item_of(held, k) for k in range(len(result.type.inner))], None, node)
+        if result.type.kind == "Dict":
+            return self.of_hosts("keys", [result], {}, node)
+        if result.type == TENSOR:
+            return Simple(f"torch.unbind({result.text}, 0)", f"list({result.py})", List(TENSOR))
+        return self.of_hosts("list", [result], {}, node)
 
     def listed(self, value: Iteration, node: ast.AST) -> Simple:
         """`list(range(n))`: what a loop goes over, as a list."""
@@ -159,9 +159,9 @@ class Making(Attributes):
         value = self.expression(node.args[0]) if node.args else Several([])
         if isinstance(value, Several):
             return value
-        found = self.as_simple(value, node)
-        if found.type.kind == "Tuple":
-            return found
-        if found.items is not None:
-            return self.tuple_of(found.items)
+        result = self.as_simple(value, node)
+        if result.type.kind == "Tuple":
+            return result
+        if result.items is not None:
+            return self.tuple_of(result.items)
         return self.refuse("cannot statically infer the expected size of a list in this context", node)

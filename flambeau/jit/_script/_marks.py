@@ -19,8 +19,8 @@ def mark(function: Any, what: str) -> Any:
 
 def mark_of(function: Any) -> str | None:
     """ "ignore" or "unused", where a function is marked so."""
-    found = getattr(getattr(function, "__func__", function), MARK, None)
-    return found if found in ("ignore", "unused") else None
+    result = getattr(getattr(function, "__func__", function), MARK, None)
+    return result if result in ("ignore", "unused") else None
 
 
 def is_exported(function: Any) -> bool:

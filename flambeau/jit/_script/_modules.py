@@ -153,7 +153,7 @@ class ModuleClass:
             )
 
     def _constant_names(self) -> set[str]:
-        found = set(getattr(self.module, "__constants__", ()))
+        result = set(getattr(self.module, "__constants__", ()))
         for c in self.python.__mro__:
             for name, annotation in vars(c).get("__annotations__", {}).items():
                 text = annotation if isinstance(annotation, str) else ""
@@ -162,23 +162,23 @@ class ModuleClass:
                     or annotation is typing.Final
                     or "Final" in text.partition("[")[0]
                 ):
-                    found.add(name)
-        return found
+                    result.add(name)
+        return result
 
     def annotations(self) -> dict[str, Type]:
         """The types that the module's class declares."""
-        found: dict[str, Type] = {}
+        result: dict[str, Type] = {}
         if self.is_library:
-            return found
+            return result
         for c in reversed(self.python.__mro__):
             if c is Module or c is object:
                 continue
             for name, annotation in vars(c).get("__annotations__", {}).items():
                 try:
-                    found[name] = _evaluated(self.unit, annotation, self.resolver(c), None, ast.Pass())
+                    result[name] = _evaluated(self.unit, annotation, self.resolver(c), None, ast.Pass())
                 except (NoType, NameError, KeyError, SyntaxError, TypeError, RuntimeError):
                     continue  # an annotation that is no type of TorchScript: the value tells
-        return found
+        return result
 
     def resolver(self, c: type) -> Any:
         """What names in a class stand for."""
@@ -221,8 +221,10 @@ class ModuleClass:
             )
         if isinstance(self.module, (ParameterList, ParameterDict)):
             named = list(self.module._parameters)
-            found: list[Value] = [self.read(owner, n) for n in named]
-            return Several(found, named if isinstance(self.module, ParameterDict) else None, "parameter list")
+            result: list[Value] = [self.read(owner, n) for n in named]
+            return Several(
+                result, named if isinstance(self.module, ParameterDict) else None, "parameter list"
+            )
         return None
 
     def read(self, owner: ModuleRef, name: str) -> Simple:
@@ -274,22 +276,22 @@ class ModuleClass:
             return Host(self.hosts[name], name)
         if name in self.failed:
             return f"Module '{self.shown}' has no attribute '{name}' {self.failed[name]}"
-        found = inspect.getattr_static(self.python, name, None)
-        if isinstance(found, property):
+        result = inspect.getattr_static(self.python, name, None)
+        if isinstance(result, property):
             return Method(owner, "@" + name)
-        if name in ("items", "keys", "values", "__getitem__") or inspect.isfunction(found):
+        if name in ("items", "keys", "values", "__getitem__") or inspect.isfunction(result):
             return Method(owner, name)
-        if isinstance(found, (staticmethod, classmethod)):
+        if isinstance(result, (staticmethod, classmethod)):
             return Host(getattr(self.python, name), name)
-        if isinstance(found, _SCALARS) and found is not None:
-            return Host(found, name)
+        if isinstance(result, _SCALARS) and result is not None:
+            return Host(result, name)
         return f"Module '{self.shown}' has no attribute '{name}'"
 
     def _flat_weights(self, owner: ModuleRef) -> Simple:
         """The weights of a recurrent layer, in a list."""
-        found = [self.read(owner, n) for names in self.constants["_all_weights"] for n in names]
-        text, py = (f"[{', '.join(getattr(v, part) for v in found)}]" for part in ("text", "py"))
-        return Simple(text, py, List(TENSOR), items=found)
+        result = [self.read(owner, n) for names in self.constants["_all_weights"] for n in names]
+        text, py = (f"[{', '.join(getattr(v, part) for v in result)}]" for part in ("text", "py"))
+        return Simple(text, py, List(TENSOR), items=result)
 
     def constant(self, name: str) -> Value:
         """A constant of the module."""
@@ -318,10 +320,10 @@ class ModuleClass:
         own = vars(self.module).get(name)
         if own is not None and callable(own) and not isinstance(own, Module):
             return getattr(own, "__func__", own)
-        found = inspect.getattr_static(self.python, name, None)
-        if isinstance(found, property):
-            return found.fget
-        return found if inspect.isfunction(found) or mark_of(found) else None
+        result = inspect.getattr_static(self.python, name, None)
+        if isinstance(result, property):
+            return result.fget
+        return result if inspect.isfunction(result) or mark_of(result) else None
 
     def method_of(self, name: str) -> Any:
         """As `python_method`, for methods that the class itself has."""
@@ -401,7 +403,7 @@ class ModuleClass:
 
     def exported(self) -> list[str]:
         """The methods that are compiled without being called."""
-        found = []
+        result = []
         forward = self.python_method("forward")
         is_own = forward is not None and forward is not inspect.getattr_static(Module, "forward", None)
         if (
@@ -409,13 +411,13 @@ class ModuleClass:
             and mark_of(forward) is None
             and not isinstance(self.module, (ModuleList, ModuleDict, ParameterList, ParameterDict))
         ):
-            found.append("forward")
+            result.append("forward")
         for c in self.python.__mro__:
             for name, member in vars(c).items():
                 function = member.fget if isinstance(member, property) else member
-                if is_exported(function) and name not in found and not isinstance(member, property):
-                    found.append(name)
-        return found
+                if is_exported(function) and name not in result and not isinstance(member, property):
+                    result.append(name)
+        return result
 
     # --- code ------------------------------
     def text(self) -> str:
@@ -441,8 +443,8 @@ class ModuleClass:
 
 def _first_of(first: Any, second: Any) -> Any:
     def resolve(name: str) -> Any:
-        found = first(name)
-        return second(name) if found is MISSING else found
+        result = first(name)
+        return second(name) if result is MISSING else result
 
     return resolve
 

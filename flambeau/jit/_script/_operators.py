@@ -57,9 +57,9 @@ def fit(
     known.update(before)
     plain = wanted.plain
     if plain.kind == "List" and value.type.kind == "Tuple":
-        found = _listed(value, plain.inner[0], known, loosely)
-        if found is not None:
-            return found
+        result = _listed(value, plain.inner[0], known, loosely)
+        if result is not None:
+            return result
     if length is not None and plain.kind == "List" and is_subtype(value.type, plain.inner[0]):
         return value
     if value.type == STR and plain == DEVICE:
@@ -80,10 +80,10 @@ def _listed(value: Simple, element: Type, known: dict[str, Type], loosely: bool)
         items = [
             Simple(f"({value.text})[{k}]", f"{value.py}[{k}]", t) for k, t in enumerate(value.type.inner)
         ]
-    found = [fit(v, element, known, None, loosely) for v in items]
-    if any(v is None for v in found):
+    result = [fit(v, element, known, None, loosely) for v in items]
+    if any(v is None for v in result):
         return None
-    whole = [v for v in found if v is not None]
+    whole = [v for v in result if v is not None]
     inner = filled(element, known)
     text = f"[{', '.join(v.text for v in whole)}]"
     if not whole:
@@ -132,13 +132,13 @@ def matched(
                 continue
             by_name = by_name or p.by_name
         length = lengths[k] if k < len(lengths) else None
-        found = fit(value, p.type, known, length, loosely)
-        if found is None:
+        result = fit(value, p.type, known, length, loosely)
+        if result is None:
             return _unlike(p, value)
         if by_name or p.by_name:
-            named[p.name] = found
+            named[p.name] = result
         else:
-            placed.append(found)
+            placed.append(result)
     if given:
         most = sum(not p.by_name for p in parameters)
         return f"Expected at most {most} arguments but found {len(args)} positional arguments."
@@ -187,26 +187,26 @@ def host_call(
     for loosely in (False, True):
         tried = []
         for schema in schemas().get(name, ()):
-            found = matched(name, schema.parameters, (), args, kwargs, loosely)
-            if not isinstance(found, str):
-                placed, named, known = found
+            result = matched(name, schema.parameters, (), args, kwargs, loosely)
+            if not isinstance(result, str):
+                placed, named, known = result
                 return schema, Found(name, placed, named, filled(schema.result, known), schema)
-            tried.append((schema, found))
+            tried.append((schema, result))
     return tried
 
 
 # --- ATen ------------------------------
 @functools.cache
 def _variants(name: str) -> tuple[tuple[Overload, tuple[Parameter, ...], tuple[int | None, ...]], ...]:
-    found = []
+    result = []
     for overload in overloads("aten", name):
         parameters = tuple(
             Parameter(a.name, of_schema(a.type), a.default_value, a.defaulted, a.kwarg_only)
             for a in overload.arguments
         )
         lengths = tuple(a.type.length if a.type.form.startswith("[]") else None for a in overload.arguments)
-        found.append((overload, parameters, lengths))
-    return tuple(found)
+        result.append((overload, parameters, lengths))
+    return tuple(result)
 
 
 def aten_call(name: str, args: Sequence[Simple], kwargs: dict[str, Simple]) -> Found | list[Any]:
@@ -302,11 +302,11 @@ class Tokens:
     def behind(self, x: Any) -> tuple[Simple | None, bool]:
         """The value that something stands for, and whether it is one item of a list that stands for the whole."""
         if isinstance(x, Tensor):
-            found = self.tensors[id(x)][1] if id(x) in self.tensors else None
+            result = self.tensors[id(x)][1] if id(x) in self.tensors else None
             return (
-                (found, False)
-                if found is None or found.items is None or found.type == TENSOR
-                else (found, True)
+                (result, False)
+                if result is None or result.items is None or result.type == TENSOR
+                else (result, True)
             )
         if type(x) in _STANDING.values():
             return x.value, x.whole
@@ -358,17 +358,17 @@ def op_text(op: Op, args: Sequence[Simple], kwargs: dict[str, Simple]) -> tuple[
     try:
         given = [tokens.of(a) for a in args]
         named = {k: tokens.of(v) for k, v in kwargs.items()}
-        found = written(op, given, named)
-        if found is None:
+        result = written(op, given, named)
+        if result is None:
             return None
-        arguments, parts = found.overload.names, []
-        for k, (label, value) in enumerate(found.values):
-            argument = found.overload.arguments[arguments[label] if label else k]
+        arguments, parts = result.overload.names, []
+        for k, (label, value) in enumerate(result.values):
+            argument = result.overload.arguments[arguments[label] if label else k]
             parts.append((f"{label}=" if label else "") + tokens.text(value, of_schema(argument.type)))
-        returns = found.overload.schema.returns
-        text = f"torch.{found.overload.schema.name.removeprefix('aten::')}({', '.join(parts)})"
-        if found.item is not None:
-            return f"({text})[{found.item}]", of_schema(returns[found.item].type)
+        returns = result.overload.schema.returns
+        text = f"torch.{result.overload.schema.name.removeprefix('aten::')}({', '.join(parts)})"
+        if result.item is not None:
+            return f"({text})[{result.item}]", of_schema(returns[result.item].type)
         return text, results_of(returns)
     except (Unfit, TypeError, AttributeError):
         return None

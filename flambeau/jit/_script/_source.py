@@ -43,7 +43,7 @@ class Code:
     def __init__(self, owner: Any, resolve: Callable[[str], Any] | None = None) -> None:
         self.owner = owner
         try:
-            found, self.first = inspect.getsourcelines(owner)
+            result, self.first = inspect.getsourcelines(owner)
             self.file = inspect.getsourcefile(owner) or "<unknown>"
         except (OSError, TypeError) as error:
             raise OSError(
@@ -51,7 +51,7 @@ class Code:
                 ".py files are available."
             ) from error
         self.first = max(self.first, 1)
-        text = textwrap.dedent("".join(found))
+        text = textwrap.dedent("".join(result))
         self.lines = text.splitlines()
         self.resolve = resolve or names_of(owner)
         try:
@@ -137,10 +137,10 @@ def names_of(owner: Any) -> Callable[[str], Any]:
 
 
 def _cells(function: Any) -> dict[str, Any]:
-    found = {}
+    result = {}
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or ()):
         try:
-            found[name] = cell.cell_contents
+            result[name] = cell.cell_contents
         except ValueError:
             continue
-    return found
+    return result

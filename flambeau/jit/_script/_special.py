@@ -82,19 +82,19 @@ def _hasattr(c: Any, node: ast.Call) -> Any:
     if not (isinstance(name, ast.Constant) and isinstance(name.value, str)):
         return c.refuse("hasattr's second argument must be a string literal", node)
     if isinstance(value, ModuleRef):
-        found = not isinstance(value.kind.attribute(value, name.value), str)
+        result = not isinstance(value.kind.attribute(value, name.value), str)
     elif isinstance(value, Host):
-        found = hasattr(value.value, name.value)
+        result = hasattr(value.value, name.value)
     elif isinstance(value, Simple) and value.type.kind == "class":
         kind = c.unit.class_of(value.type)
-        found = name.value in kind.attributes or kind.has(name.value)
+        result = name.value in kind.attributes or kind.has(name.value)
     elif isinstance(value, Simple) and value.type.kind == "Tuple":
-        found = name.value in value.type.fields
+        result = name.value in value.type.fields
     else:
         return c.refuse(
             f"hasattr's first argument must be an object or NamedTuple, got {value.shown()}", node
         )
-    return Condition(c.literal(found), found)
+    return Condition(c.literal(result), result)
 
 
 def _known(value: bool) -> Any:
@@ -132,12 +132,12 @@ def _annotate(c: Any, node: ast.Call, hint: Any) -> Value:
     value = c.tolist(node.args[1], t) or c.simple(node.args[1], t)
     from ._operators import fit
 
-    found = fit(value, t, {}, None, True)
-    if found is None:
+    result = fit(value, t, {}, None, True)
+    if result is None:
         return c.refuse(f"expected an expression of type {t} but found {value.type}", node)
-    if found.text.startswith("annotate(") and found.type == t:
-        return found
-    return Simple(f"annotate({t.text}, {found.text})", found.py, t, stable=found.stable)
+    if result.text.startswith("annotate(") and result.type == t:
+        return result
+    return Simple(f"annotate({t.text}, {result.text})", result.py, t, stable=result.stable)
 
 
 def _super(c: Any, node: ast.Call, hint: Any) -> Value:
@@ -146,8 +146,8 @@ def _super(c: Any, node: ast.Call, hint: Any) -> Value:
         return c.refuse("super() is of methods of modules alone", node)
     after = owner.python
     if node.args:
-        found = c.host_of(node.args[0])
-        after = found if isinstance(found, type) else after
+        result = c.host_of(node.args[0])
+        after = result if isinstance(result, type) else after
     else:
         after = _defining(owner.python, c.code.owner)
     return Super(owner.self_value(), after)
@@ -165,11 +165,11 @@ def _extreme(name: str) -> Any:
     def call(c: Any, node: ast.Call, hint: Any) -> Value:
         args, kwargs = c.all_simple(*c.arguments(node), node)
         if any(a.type == TENSOR for a in args):
-            found = c.aten(name, args, kwargs, node)
+            result = c.aten(name, args, kwargs, node)
             from ...operations.declare.registry import REGISTRY
 
             op = c.unit.bind(REGISTRY[name].function, name)
-            return Simple(found.text, f"{op}({', '.join(a.py for a in args)})", found.type)
+            return Simple(result.text, f"{op}({', '.join(a.py for a in args)})", result.type)
         py = f"{name}({', '.join(a.py for a in args)})"
         if len(args) == 1 and args[0].type.kind == "List" and args[0].type.inner[0] in (INT, FLOAT, BOOL):
             return Simple(f"ops.prim.{name}({args[0].text})", py, args[0].type.inner[0])
@@ -281,9 +281,9 @@ def _is_tensor(c: Any, node: ast.Call, hint: Any) -> Value:
 def _default_dtype(c: Any, node: ast.Call, hint: Any) -> Value:
     from ...core.base.dtypes import get_default_dtype
 
-    found = c.unit.constant(get_default_dtype())
-    assert found is not None
-    return found
+    result = c.unit.constant(get_default_dtype())
+    assert result is not None
+    return result
 
 
 def _assert(c: Any, node: ast.Call, hint: Any) -> Value:
@@ -322,7 +322,7 @@ def _table() -> dict[Any, Any]:
     from ...operations.declare.registry import REGISTRY
     from ...random import manual_seed
 
-    found = {
+    result = {
         print: _print,
         asked.annotate: _annotate,
         typing.cast: _refused("typing.cast is not of TorchScript: use annotate, or isinstance"),
@@ -339,7 +339,7 @@ def _table() -> dict[Any, Any]:
         asked.fork: _fork,
         asked.wait: _wait,
     }
-    return found
+    return result
 
 
 def grad_modes() -> dict[Any, tuple[str, str]]:

@@ -118,23 +118,23 @@ class Statements(Flow):
         value: Value = (
             self.expression(node.value, self.returns) if node.value is not None else self.literal(None)
         )
-        found = self.as_simple(value, node)
-        found = self.returning(found, node)
-        self.add(f"return {found.text}", f"return {found.py}")
+        result = self.as_simple(value, node)
+        result = self.returning(result, node)
+        self.add(f"return {result.text}", f"return {result.py}")
         self.ended = True
 
     def returning(self, value: Simple, node: ast.AST) -> Simple:
         """A result as one of the function's type."""
         if self.returns is not None:
-            found = fit(value, self.returns, {}, None, value.type != NUMBER)
-            if found is None:
+            result = fit(value, self.returns, {}, None, value.type != NUMBER)
+            if result is None:
                 self.refuse(
                     f"Return value was annotated as having type {self.returns} but is actually of type {value.type}",
                     node,
                 )
-            assert found is not None
+            assert result is not None
             self.returned = self.returns
-            return found
+            return result
         both = value.type if self.returned is None else unified(self.returned, value.type)
         if both is None:
             self.refuse(

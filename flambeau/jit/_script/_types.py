@@ -146,8 +146,8 @@ def unified(a: Type, b: Type) -> Type | None:
     if a == NONE or b == NONE:
         return Optional(b if a == NONE else a)
     if a.kind == "Optional" or b.kind == "Optional":
-        found = unified(a.plain, b.plain)
-        return None if found is None else Optional(found)
+        result = unified(a.plain, b.plain)
+        return None if result is None else Optional(result)
     if a.kind == b.kind == "Tuple" and len(a.inner) == len(b.inner) and a.name == b.name:
         parts = [unified(x, y) for x, y in zip(a.inner, b.inner)]
         return None if None in parts else Type("Tuple", tuple(p for p in parts if p is not None), a.name)
@@ -169,14 +169,14 @@ _BASES = {
 def of_schema(t: SchemaType) -> Type:
     """A type of a schema of ATen."""
     if t.base == "(":
-        found = Tuple(*map(of_schema, t.members))
+        result = Tuple(*map(of_schema, t.members))
     elif t.members:
-        found = Type(t.base, tuple(map(of_schema, t.members)))
+        result = Type(t.base, tuple(map(of_schema, t.members)))
     else:
-        found = _BASES.get(t.base, Type(t.base))
+        result = _BASES.get(t.base, Type(t.base))
     for part in t.form.replace("[]", "["):
-        found = List(found) if part == "[" else Optional(found)
-    return found
+        result = List(result) if part == "[" else Optional(result)
+    return result
 
 
 def results_of(returns: Sequence[Any]) -> Type:
@@ -290,9 +290,9 @@ def of_annotation(a: Any, of_class: Callable[[type], Type | None]) -> Type:
     if isinstance(a, type):
         if a.__name__ == "Generator" and hasattr(a, "manual_seed"):
             return GENERATOR
-        found = of_class(a)
-        if found is not None:
-            return found
+        result = of_class(a)
+        if result is not None:
+            return result
     raise NoType(f"Unknown type name '{getattr(a, '__qualname__', None) or a!r}'")
 
 
@@ -335,17 +335,17 @@ def of_value(x: Any, of_class: Callable[[type], Type | None]) -> Type:
     if isinstance(x, Device):
         return DEVICE
     if isinstance(x, enum.Enum) or hasattr(type(x), "_fields"):
-        found = of_class(type(x))
-        if found is not None:
-            return found
+        result = of_class(type(x))
+        if result is not None:
+            return result
     if isinstance(x, tuple):
         return Tuple(*(of_value(v, of_class) for v in x))
     if isinstance(x, (list, dict)):
         return _of_container(x, of_class)
-    found = of_class(type(x))
-    if found is None:
+    result = of_class(type(x))
+    if result is None:
         raise NoType(f"Could not infer type of an object of class {type(x).__name__}")
-    return found
+    return result
 
 
 def _of_container(x: Any, of_class: Any) -> Type:
@@ -356,15 +356,15 @@ def _of_container(x: Any, of_class: Any) -> Type:
         )
 
     def common(values: Any, what: str) -> Type:
-        found: Type | None = None
+        result: Type | None = None
         for v in values:
             t = of_value(v, of_class)
-            both = t if found is None else unified(found, t)
+            both = t if result is None else unified(result, t)
             if both is None:
-                raise NoType(f"{what} of several types: {found} and {t}")
-            found = both
-        assert found is not None
-        return found
+                raise NoType(f"{what} of several types: {result} and {t}")
+            result = both
+        assert result is not None
+        return result
 
     if isinstance(x, list):
         return List(common(x, "a list"))

@@ -68,10 +68,10 @@ class Container(Module):
         return self
 
     def parameters(self) -> Any:
-        found = [p for p in (m.parameters() for m in self.modules) if p is not None]
-        if not found:
+        result = [p for p in (m.parameters() for m in self.modules) if p is not None]
+        if not result:
             return None
-        return [p for ps, _ in found for p in ps], [g for _, gs in found for g in gs]
+        return [p for ps, _ in result for p in ps], [g for _, gs in result for g in gs]
 
     def clearState(self) -> Any:
         self.applyToModules(lambda m: m.clearState())

@@ -310,10 +310,10 @@ class SpatialConvolutionLocal(_Convolution):
         batch = input if input.dim() == 4 else input.unsqueeze(0)
         columns = F.unfold(batch, self._of("k"), padding=self._of("pad"), stride=self._of("d"))
         kernels = weight.reshape(self.oH * self.oW, self.nOutputPlane, -1)
-        found = (kernels @ columns.permute(2, 1, 0)).permute(
+        result = (kernels @ columns.permute(2, 1, 0)).permute(
             2, 1, 0
         )  # (places, outputs, batch) to (batch, outputs, places)
-        made = found.reshape(-1, *bias.shape) + bias
+        made = result.reshape(-1, *bias.shape) + bias
         return made if input.dim() == 4 else made.squeeze(0)
 
     def _from_lua(self, attributes: dict[str, Any], version: int) -> None:

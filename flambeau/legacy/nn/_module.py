@@ -156,11 +156,11 @@ class Module:
         >>> x.zero_().shape, net.weight.sum().item()
         (flambeau.Size([9]), 0.0)
         """
-        found = self.parameters()
-        if found is None:
+        result = self.parameters()
+        if result is None:
             return None
-        flat, gradients = _flat(found[0]), _flat(found[1])
-        if [p.storage_offset() for p in found[0]] != [g.storage_offset() for g in found[1]]:
+        flat, gradients = _flat(result[0]), _flat(result[1])
+        if [p.storage_offset() for p in result[0]] != [g.storage_offset() for g in result[1]]:
             raise ValueError("the parameters and their gradients share memory in different ways")
         return flat, gradients
 
@@ -224,8 +224,8 @@ class Module:
         """All modules of a class, given as such or as a name (`'nn.Linear'`), and for each the container that it is in."""
         named = isinstance(typename, str)
         mine = f"nn.{self.__class__.__name__}" == typename if named else isinstance(self, typename)
-        found = [(self, container)] if mine else []
-        nodes, holders = [n for n, _ in found], [c for _, c in found]
+        result = [(self, container)] if mine else []
+        nodes, holders = [n for n, _ in result], [c for _, c in result]
         for child in getattr(self, "modules", ()):
             below, around = child.findModules(typename, self)
             nodes += below
@@ -349,11 +349,11 @@ class Computed(Module):
         recording = self._recorded(input)
         leaves = tensors(recording.input) if of_input else []
         parameters = [p for p in recording.parameters if p is not None] if names else []
-        found = iter(recording.gradients([*leaves, *parameters], gradOutput))
+        result = iter(recording.gradients([*leaves, *parameters], gradOutput))
         if of_input:
-            self.gradInput = each(lambda x: next(found) if isinstance(x, Tensor) else 0, recording.input)
+            self.gradInput = each(lambda x: next(result) if isinstance(x, Tensor) else 0, recording.input)
         for name in names:
-            getattr(self, _gradient(name)).add_(next(found), alpha=scale)
+            getattr(self, _gradient(name)).add_(next(result), alpha=scale)
 
     def type(self, type: Any = None, tensorCache: dict | None = None) -> Any:
         if type is not None:

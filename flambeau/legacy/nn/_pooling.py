@@ -70,8 +70,8 @@ class SpatialMaxPooling(_Pooling):
 
     def compute(self, input: Any) -> Any:
         self.iheight, self.iwidth = input.shape[-2:]
-        found, self.indices = self._pooled(input)
-        return found
+        result, self.indices = self._pooled(input)
+        return result
 
     def clearState(self) -> Any:
         self.indices = None
@@ -148,14 +148,14 @@ class SpatialFractionalMaxPooling(_Pooling):
         size = (self.outH, self.outW)
         if self.outW is None:
             size = (int(input.shape[2] * self.ratioH), int(input.shape[3] * self.ratioW))
-        found, self.indices = F.fractional_max_pool2d(
+        result, self.indices = F.fractional_max_pool2d(
             input,
             (self.poolSizeH, self.poolSizeW),
             size,
             return_indices=True,
             _random_samples=self.randomSamples.to(input.dtype),
         )
-        return found
+        return result
 
     def clearState(self) -> Any:
         self.indices = self.randomSamples = None
@@ -231,10 +231,10 @@ class SpatialAveragePooling(_Pooling):
         return self
 
     def compute(self, input: Any) -> Any:
-        found = F.avg_pool2d(
+        result = F.avg_pool2d(
             input, self._of("k"), self._of("d"), self._of("pad"), self.ceil_mode, self.count_include_pad
         )
-        return found if self.divide else found * (self.kW * self.kH)
+        return result if self.divide else result * (self.kW * self.kH)
 
 
 class SpatialLPPooling(Sequential):

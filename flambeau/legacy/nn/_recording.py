@@ -86,17 +86,17 @@ class Recording:
             output,
         )
         wanted = [x for x in of if isinstance(x, Tensor) and x.requires_grad]
-        found: list[Any] = [None] * len(wanted)
+        result: list[Any] = [None] * len(wanted)
         if ends and wanted:
             starts, given = zip(*ends)
-            found = list(grad(starts, wanted, given, retain_graph=True, allow_unused=True))
-        by_leaf = {id(x): g for x, g in zip(wanted, found)}
+            result = list(grad(starts, wanted, given, retain_graph=True, allow_unused=True))
+        by_leaf = {id(x): g for x, g in zip(wanted, result)}
         return [zeros_like(x) if by_leaf.get(id(x)) is None else by_leaf[id(x)] for x in of]
 
     def gradients_of_input(self, output: Any) -> Any:
         """A table of the form of the input."""
-        found = iter(self.gradients(tensors(self.input), output))
-        return each(lambda x: next(found) if isinstance(x, Tensor) else 0, self.input)
+        result = iter(self.gradients(tensors(self.input), output))
+        return each(lambda x: next(result) if isinstance(x, Tensor) else 0, self.input)
 
 
 def _version(x: Any) -> int:

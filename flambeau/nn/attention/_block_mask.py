@@ -52,10 +52,10 @@ def _joined(mask_mods: tuple, empty: str, join: Callable) -> Callable:
         raise RuntimeError(f"All inputs should be callable mask_mods: {mask_mods}")
 
     def joined_mask(b: Tensor, h: Tensor, q_idx: Tensor, kv_idx: Tensor) -> Tensor:
-        found = getattr(b, empty)((), dtype=by_name["bool"])
+        result = getattr(b, empty)((), dtype=by_name["bool"])
         for mask in mask_mods:
-            found = join(found, mask(b, h, q_idx, kv_idx))
-        return found
+            result = join(result, mask(b, h, q_idx, kv_idx))
+        return result
 
     return joined_mask
 
@@ -194,12 +194,12 @@ def _listed(dense: Tensor) -> tuple[Tensor, Tensor]:
 
 def _dense(count: Tensor, numbers: Tensor, columns: int) -> Tensor:
     """1 where a row lists a block, int32."""
-    found = zeros((*numbers.shape[:-1], columns + 1), dtype=by_name["int32"], device=numbers.device)
+    result = zeros((*numbers.shape[:-1], columns + 1), dtype=by_name["int32"], device=numbers.device)
     listed = arange(numbers.shape[-1], device=numbers.device) < count.unsqueeze(-1)
     place = numbers.to(by_name["int64"]).masked_fill(
         ~listed, columns
     )  # what is not listed goes behind the last
-    return found.scatter(-1, place, 1)[..., :columns].contiguous()
+    return result.scatter(-1, place, 1)[..., :columns].contiguous()
 
 
 def _transposed(count: Tensor, numbers: Tensor) -> tuple[Tensor, Tensor]:
@@ -332,12 +332,12 @@ class BlockMask:
 
     def to_dense(self) -> Tensor:
         """1 for each block that is listed, 0 for those left out: int32, (B, H, rows, columns)."""
-        found = _dense(self.kv_num_blocks, self.kv_indices, self.kv_indices.shape[-1])
+        result = _dense(self.kv_num_blocks, self.kv_indices, self.kv_indices.shape[-1])
         if self.full_kv_num_blocks is not None and self.full_kv_indices is not None:
-            found = found | _dense(
+            result = result | _dense(
                 self.full_kv_num_blocks, self.full_kv_indices, self.full_kv_indices.shape[-1]
             )
-        return found
+        return result
 
     def __getitem__(self, index: Any) -> BlockMask:
         """The mask of some batches, heads and blocks of queries; its `mask_mod` must be set anew.
@@ -402,10 +402,10 @@ class BlockMask:
         most = (grid_size, grid_size) if isinstance(grid_size, int) else grid_size
         most = (rows, columns) if grid_size == -1 else most
         high, wide = (max(1, -(-n // m)) for n, m in zip((rows, columns), most))
-        found = []
+        result = []
         for number, at in enumerate(itertools.product(*map(range, batches))):
             if number == limit:
-                found += [
+                result += [
                     "...",
                     "To print out more, set BlockMask.to_string(limit=N)",
                     "You can also index (BlockMask[batch, head]) to choose a specific batch or head",
@@ -416,8 +416,8 @@ class BlockMask:
                 cells = [dense[at][r : r + high, c : c + wide] for c in range(0, columns, wide)]
                 share = [cell.to(by_name["float64"]).mean().item() for cell in cells]
                 lines.append("".join("██" if s == 1 else "  " if s == 0 else "░░" for s in share))
-            found.append("\n".join(lines) + "\n")
-        return "\n".join(found)
+            result.append("\n".join(lines) + "\n")
+        return "\n".join(result)
 
     def __str__(self) -> str:
         return (

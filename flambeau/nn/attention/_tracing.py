@@ -143,20 +143,20 @@ class Tracer(Mode):
             raise self.unknown("item()", "keep it a tensor")
         if name == "detach" or kind in ("copy", "conversion"):
             return self.converted(operation, name, args, kwargs)
-        found = self.decompose(operation, args, kwargs)
-        if found is NotImplemented:
+        result = self.decompose(operation, args, kwargs)
+        if result is NotImplemented:
             raise self.refused(f"the operation {name}")
-        return found
+        return result
 
     def untraced(self, operation: Any, args: tuple, kwargs: dict, flat: list) -> Any:
         """A call without traced arguments is run; a number that it makes of numbers alone is a constant."""
-        found = operation(*args, **kwargs)
+        result = operation(*args, **kwargs)
         alone = not any(isinstance(x, TensorBase) for x in flat)
-        if alone and isinstance(found, TensorBase) and found.ndim == 0 and not found.requires_grad:
-            if not found.is_meta and not found.is_complex():
-                kind = found.dtype.name
-                return self.value(ex.const(found.item(), compute_dtype(kind)), kind)
-        return found
+        if alone and isinstance(result, TensorBase) and result.ndim == 0 and not result.requires_grad:
+            if not result.is_meta and not result.is_complex():
+                kind = result.dtype.name
+                return self.value(ex.const(result.item(), compute_dtype(kind)), kind)
+        return result
 
     def written(self, plain: Callable, name: str, args: tuple, kwargs: dict) -> Traced:
         """A write in place: the tensor holds another expression from then on."""
@@ -164,8 +164,8 @@ class Tracer(Mode):
         if not isinstance(target, Traced):
             raise self.refused(f"the write of {name} to a captured tensor")
         with self:
-            found = plain(*args, **kwargs)
-        target.expr = ex.cast(found.expr, target.expr.dtype)
+            result = plain(*args, **kwargs)
+        target.expr = ex.cast(result.expr, target.expr.dtype)
         return target
 
     def pointwise(self, name: str, declared: Pointwise, args: tuple, kwargs: dict) -> Any:
@@ -246,10 +246,10 @@ class Tracer(Mode):
         rest = [like(x) for x in args[1:]]
         wanted = {k: like(v) for k, v in kwargs.items() if k != "device"}
         rest = [x for x in rest if not isinstance(x, (str, device_of)) or x == "meta"]
-        found = operation(twin, *rest, **wanted) if rest or wanted or name not in ("to",) else twin
-        if not isinstance(found, TensorBase):
+        result = operation(twin, *rest, **wanted) if rest or wanted or name not in ("to",) else twin
+        if not isinstance(result, TensorBase):
             raise self.refused(f"the operation {name}")
-        kind = found.dtype.name
+        kind = result.dtype.name
         if ex.is_complex(kind):
             raise self.refused(f"the complex result of {name}")
         return self.value(ex.cast(ex.cast(first.expr, first.dtype.name), kind), kind)
@@ -306,12 +306,12 @@ def traced(
     captures: list[TensorBase] = []
     score = mask = None
     if score_mod is not None:
-        found = _called("score_mod", score_mod, working, index, place, captures)
-        if found.expr is not symbol("score", working):
-            score = ex.cast(found.expr, working)
+        result = _called("score_mod", score_mod, working, index, place, captures)
+        if result.expr is not symbol("score", working):
+            score = ex.cast(result.expr, working)
     if mask_mod is not None:
-        found = _called("mask_mod", mask_mod, None, index, place, captures)
-        mask = ex.cast(found.expr, "bool")
+        result = _called("mask_mod", mask_mod, None, index, place, captures)
+        mask = ex.cast(result.expr, "bool")
         mask = None if mask.op == "const" and mask.value else mask
     here = (c.to(place) if c.ndim == 0 and c.device != place else c for c in captures)
     return Program(score, mask, tuple(here))
@@ -325,20 +325,20 @@ def _called(
     given = [] if working is None else [tracer.value(symbol("score", working), working)]
     given += [tracer.value(symbol(n, index), index) for n in PLACES]
     with tracer:
-        found = function(*given)
-    if isinstance(found, (bool, int, float)):
-        kind = "bool" if isinstance(found, bool) else "float32" if isinstance(found, float) else "int64"
-        return tracer.value(ex.const(found, kind), kind)
-    if isinstance(found, TensorBase) and not isinstance(found, Traced) and found.ndim == 0:
-        return tracer.captured(found)
-    if not isinstance(found, Traced):
+        result = function(*given)
+    if isinstance(result, (bool, int, float)):
+        kind = "bool" if isinstance(result, bool) else "float32" if isinstance(result, float) else "int64"
+        return tracer.value(ex.const(result, kind), kind)
+    if isinstance(result, TensorBase) and not isinstance(result, Traced) and result.ndim == 0:
+        return tracer.captured(result)
+    if not isinstance(result, Traced):
         got = (
-            f"a tensor of shape {tuple(found.shape)}"
-            if isinstance(found, TensorBase)
-            else type(found).__name__
+            f"a tensor of shape {tuple(result.shape)}"
+            if isinstance(result, TensorBase)
+            else type(result).__name__
         )
         raise RuntimeError(f"{name} returned {got}: expected a 0-dim tensor")
-    tracer.check_own(found)
-    if working is None and found.dtype.name != "bool":
-        raise RuntimeError(f"{name} returned {found.dtype}: expected a tensor of dtype bool")
-    return found
+    tracer.check_own(result)
+    if working is None and result.dtype.name != "bool":
+        raise RuntimeError(f"{name} returned {result.dtype}: expected a tensor of dtype bool")
+    return result

@@ -135,19 +135,19 @@ def _check_operands(query: Tensor, key: Tensor, value: Tensor, block_mask: Any, 
     """ValueError for shapes, dtypes and devices that do not agree; NotImplementedError where not all are 4-dimensional."""
     named = (("query", query), ("key", key), ("value", value))
     if not query.dtype == key.dtype == value.dtype:
-        found = ", ".join(f"{n}.dtype: {x.dtype}" for n, x in named)
-        raise ValueError(f"Expected query, key, and value to have the same dtype, but got {found} instead.")
+        result = ", ".join(f"{n}.dtype: {x.dtype}" for n, x in named)
+        raise ValueError(f"Expected query, key, and value to have the same dtype, but got {result} instead.")
     if not query.is_floating_point():
         raise ValueError(f"flex_attention(): expected floating-point query, key and value, got {query.dtype}")
     if not query.device == key.device == value.device:
-        found = ", ".join(f"{n}.device: {x.device}" for n, x in named)
+        result = ", ".join(f"{n}.device: {x.device}" for n, x in named)
         raise ValueError(
-            f"Expected query, key, and value to have the same device type, but got {found} instead."
+            f"Expected query, key, and value to have the same device type, but got {result} instead."
         )
     if min(x.dim() for _, x in named) < 2:
-        found = ", ".join(f"{n}.dim: {x.dim()}" for n, x in named)
+        result = ", ".join(f"{n}.dim: {x.dim()}" for n, x in named)
         raise ValueError(
-            f"Expected query, key, and value to all be  at least 2 dimensional, but got {found} instead."
+            f"Expected query, key, and value to all be  at least 2 dimensional, but got {result} instead."
         )
     if query.shape[-1] != key.shape[-1]:
         raise ValueError(
@@ -221,10 +221,10 @@ def _check_mask(block_mask: Any, query: Tensor, key: Tensor) -> None:
         raise ValueError(
             f"flex_attention(): block_mask must be of shape (B, H, queries, keys), got {block_mask.shape}"
         )
-    for label, found, there in zip(("batch size", "number of heads"), block_mask.shape, query.shape):
-        if found not in (1, there):
+    for label, result, there in zip(("batch size", "number of heads"), block_mask.shape, query.shape):
+        if result not in (1, there):
             raise ValueError(
-                f"flex_attention(): block_mask has the {label} {found}, expected 1 or the query's, {there}"
+                f"flex_attention(): block_mask has the {label} {result}, expected 1 or the query's, {there}"
             )
 
 

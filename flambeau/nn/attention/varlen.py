@@ -71,17 +71,17 @@ def _bounds(name: str, label: str, given: Tensor, total: int, longest: int, most
         raise ValueError(
             f"{name}(): expected {label} of shape (N + 1,) and an integer dtype, got {tuple(given.shape)} of {given.dtype}"
         )
-    found = given.tolist()
-    if found[0] != 0 or any(a > b for a, b in zip(found, found[1:])) or found[-1] > total:
+    result = given.tolist()
+    if result[0] != 0 or any(a > b for a, b in zip(result, result[1:])) or result[-1] > total:
         raise ValueError(
-            f"{name}(): expected {label} to rise from 0 to at most {total}, got {found[:4]} … {found[-1]}"
+            f"{name}(): expected {label} to rise from 0 to at most {total}, got {result[:4]} … {result[-1]}"
         )
-    actual = max((b - a for a, b in zip(found, found[1:])), default=0)
+    actual = max((b - a for a, b in zip(result, result[1:])), default=0)
     if actual > longest:
         raise ValueError(
             f"{name}(): {most_label} is {longest}, but {label} has a sequence of length {actual}"
         )
-    return found
+    return result
 
 
 def _unpaged(name, key, value, block_table, used: list[int]) -> tuple[Tensor, Tensor, list[int]]:
@@ -235,7 +235,7 @@ def varlen_attn_out(
             "varlen_attn_out(): functions with out=... arguments don't support automatic differentiation, but one of the arguments "
             "requires grad."
         )
-    found = varlen_attn(
+    result = varlen_attn(
         query,
         key,
         value,
@@ -251,10 +251,10 @@ def varlen_attn_out(
         block_table=block_table,
         num_splits=num_splits,
     )
-    if out.shape != found[0].shape or out.dtype != found[0].dtype:
+    if out.shape != result[0].shape or out.dtype != result[0].dtype:
         raise ValueError(
-            f"varlen_attn_out(): expected out of shape {tuple(found[0].shape)} and {found[0].dtype}, got {tuple(out.shape)} and "
+            f"varlen_attn_out(): expected out of shape {tuple(result[0].shape)} and {result[0].dtype}, got {tuple(out.shape)} and "
             f"{out.dtype}"
         )
-    out.copy_(found[0])
-    return (out, found[1]) if return_aux is not None and return_aux.lse else out
+    out.copy_(result[0])
+    return (out, result[1]) if return_aux is not None and return_aux.lse else out

@@ -115,9 +115,9 @@ class AdaptiveLogSoftmaxWithLoss(Module):
                 continue
             inside = F.log_softmax(cluster(input.index_select(0, rows)), dim=1)
             chosen = (target.index_select(0, rows) - start).unsqueeze(1)
-            found = (
+            result = (
                 inside.gather(1, chosen).squeeze(1) + top.index_select(0, rows)[:, self.shortlist_size + i]
             )
-            output = output.index_copy(0, rows, found)
+            output = output.index_copy(0, rows, result)
         loss = -output.mean()
         return ASMoutput(output.squeeze(0) if single else output, loss)

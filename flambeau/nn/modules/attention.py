@@ -213,8 +213,8 @@ class MultiheadAttention(Module):
         heads = (self.num_heads, self.head_dim)
         q, k, v = (x.unflatten(-1, heads).transpose(1, 2) for x in self._project(query, key, value))
         dropout = self.dropout if self.training else 0.0
-        found = F.scaled_dot_product_attention(q, k, v, dropout_p=dropout, is_causal=is_causal)
-        return self.out_proj(found.transpose(1, 2).flatten(2))
+        result = F.scaled_dot_product_attention(q, k, v, dropout_p=dropout, is_causal=is_causal)
+        return self.out_proj(result.transpose(1, 2).flatten(2))
 
     def _check(
         self, query: Tensor, key: Tensor, value: Tensor, padding: Tensor | None, attn: Tensor | None

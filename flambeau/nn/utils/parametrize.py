@@ -165,10 +165,10 @@ class ParametrizationList(ModuleList):
                     part = Parameter(part, original.requires_grad)
                 _register(self, f"original{i}", part.requires_grad_(original.requires_grad))
         if not unsafe:
-            found = self()
-            if not isinstance(found, Tensor):
-                raise ValueError(f"A parametrization must return a tensor. Got {_kind(found)}.")
-            for what, before, now in (("dtype", dtype, found.dtype), ("shape", shape, found.shape)):
+            result = self()
+            if not isinstance(result, Tensor):
+                raise ValueError(f"A parametrization must return a tensor. Got {_kind(result)}.")
+            for what, before, now in (("dtype", dtype, result.dtype), ("shape", shape, result.shape)):
                 if before != now:
                     raise ValueError(
                         f"Registering a parametrization may not change the {what} of the tensor, unless `unsafe` flag "
@@ -190,32 +190,32 @@ class ParametrizationList(ModuleList):
             RuntimeError: a parametrization has none.
             ValueError: what they return is not what the originals are: a tensor, or so many of them, of these dtypes.
         """
-        found: Any = value
+        result: Any = value
         with no_grad():
             for module in reversed(list(self)):
                 if not hasattr(module, "right_inverse"):
                     raise RuntimeError(f"parametrization {_kind(module)} does not implement right_inverse.")
-                found = module.right_inverse(found)
+                result = module.right_inverse(result)
             if self.is_tensor:
-                if not isinstance(found, Tensor):
-                    raise ValueError(f"`right_inverse` should return a tensor. Got {_kind(found)}")
-                if found.dtype != self.original.dtype:
+                if not isinstance(result, Tensor):
+                    raise ValueError(f"`right_inverse` should return a tensor. Got {_kind(result)}")
+                if result.dtype != self.original.dtype:
                     raise ValueError(
-                        f"The tensor returned by `right_inverse` has dtype {found.dtype} "
+                        f"The tensor returned by `right_inverse` has dtype {result.dtype} "
                         f"while `original` has dtype {self.original.dtype}"
                     )
-                parts = [found]
+                parts = [result]
             else:
-                if not isinstance(found, Sequence):
+                if not isinstance(result, Sequence):
                     raise ValueError(
-                        f"'right_inverse' must return a sequence of tensors. Got {_kind(found)}."
+                        f"'right_inverse' must return a sequence of tensors. Got {_kind(result)}."
                     )
-                if len(found) != self.ntensors:
+                if len(result) != self.ntensors:
                     raise ValueError(
                         f"'right_inverse' must return a sequence of tensors of length {self.ntensors}. "
-                        f"Got a sequence of length {len(found)}."
+                        f"Got a sequence of length {len(result)}."
                     )
-                parts = list(found)
+                parts = list(result)
                 for i, (part, original) in enumerate(zip(parts, self._originals(), strict=True)):
                     if not isinstance(part, Tensor):
                         raise ValueError(

@@ -100,12 +100,12 @@ class BasePruningMethod(ABC):
         """
         method = cls(*args, **kwargs)
         method._tensor_name = name
-        found = [
+        result = [
             (key, hook)
             for key, hook in module._forward_pre_hooks.items()
             if isinstance(hook, BasePruningMethod) and hook._tensor_name == name
         ]
-        if len(found) > 1:
+        if len(result) > 1:
             raise AssertionError(
                 f"Avoid adding multiple pruning hooks to the same tensor {name} of module {module}. Use a PruningContainer."
             )
@@ -116,12 +116,12 @@ class BasePruningMethod(ABC):
                 f"importance_scores should have the same shape as parameter {name} of {module}, "
                 f"got {scores.shape} vs {original.shape}"
             )
-        if not found:
+        if not result:
             mask = method.compute_mask(scores, default_mask=ones_like(original))
             module.register_parameter(name + "_orig", original)
             del module._parameters[name]
         else:
-            ((key, hook),) = found
+            ((key, hook),) = result
             container = PruningContainer(*(hook if isinstance(hook, PruningContainer) else (hook,)))
             container._tensor_name = name
             container.add_pruning_method(method)

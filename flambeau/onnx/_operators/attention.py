@@ -91,11 +91,11 @@ def attention(
     )
     shares = fl.softmax(wide, -1)
     shares = fl.where(fl.amax(wide, -1, True) == -math.inf, fl.zeros_like(shares), shares).to(query.dtype)
-    found = fl.matmul(shares, values)
+    result = fl.matmul(shares, values)
     if q.ndim == 3:
-        found = fl.transpose(found, 1, 2).reshape([q.shape[0], q.shape[1], -1])
+        result = fl.transpose(result, 1, 2).reshape([q.shape[0], q.shape[1], -1])
     stages = {0: raw, 1: capped, 2: masked, 3: shares}
-    return found, key, value, stages[qk_matmul_output_mode]
+    return result, key, value, stages[qk_matmul_output_mode]
 
 
 @operator("RotaryEmbedding", since=23)
@@ -117,9 +117,9 @@ def rotary_embedding(
     cos, sin = (fl.unsqueeze(c[..., : size // 2], 2) for c in (cos, sin))
     if interleaved:
         a, b = turned[..., 0::2], turned[..., 1::2]
-        found = fl.stack([a * cos - b * sin, a * sin + b * cos], -1).reshape(turned.shape)
+        result = fl.stack([a * cos - b * sin, a * sin + b * cos], -1).reshape(turned.shape)
     else:
         a, b = turned[..., : size // 2], turned[..., size // 2 :]
-        found = fl.cat([a * cos - b * sin, a * sin + b * cos], -1)
-    whole = fl.cat([found, rest], -1)
+        result = fl.cat([a * cos - b * sin, a * sin + b * cos], -1)
+    whole = fl.cat([result, rest], -1)
     return whole.reshape(x.shape) if x.ndim == 3 else fl.transpose(whole, 1, 2)

@@ -59,13 +59,13 @@ def non_max_suppression(
     most = 0 if max_output_boxes_per_class is None else ints(max_output_boxes_per_class)[0]
     overlap, least = _number(iou_threshold, 0.0), _number(score_threshold, -math.inf)
     places, numbers = boxes.detach().double().numpy(), scores.detach().double().numpy()
-    found = []
+    result = []
     for image in range(places.shape[0]):
         corners = _corners(places[image], center_point_box)
         for kind in range(numbers.shape[1]):
             kept = _kept(corners, numbers[image, kind], most, overlap, least)
-            found += [(image, kind, k) for k in kept]
-    return from_numpy(np.array(found, np.int64).reshape(-1, 3))
+            result += [(image, kind, k) for k in kept]
+    return from_numpy(np.array(result, np.int64).reshape(-1, 3))
 
 
 @operator("RoiAlign", since=10)
@@ -132,7 +132,7 @@ def _aligned(
     scale: float,
 ) -> Tensor:
     moved = 0.5 if coordinates == "half_pixel" else 0.0
-    found = []
+    result = []
     for box, image in zip(rois.detach().double().tolist(), images.tolist()):
         left, top, right, bottom = (n * scale - moved for n in box)
         width, height = right - left, bottom - top
@@ -142,10 +142,10 @@ def _aligned(
         counts = [samples or math.ceil(size) or 1 for size in (height / high, width / wide)]
         ys = _samples(top, cells[0], high, counts[0])
         xs = _samples(left, cells[1], wide, counts[1])
-        found.append(_cells(x[image], ys, xs, mode, high, wide, counts))
-    if not found:
+        result.append(_cells(x[image], ys, xs, mode, high, wide, counts))
+    if not result:
         return fl.zeros([0, x.shape[1], high, wide], dtype=x.dtype)
-    return fl.stack(found)
+    return fl.stack(result)
 
 
 def _samples(begin: float, cell: float, cells: int, count: int) -> np.ndarray:

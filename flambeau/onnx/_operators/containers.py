@@ -27,16 +27,16 @@ def sequence_at(sequence: Any, position: Ints) -> Tensor:
 @operator("SequenceInsert")
 def sequence_insert(sequence: Any, value: Tensor, position: Ints | None = None) -> list[Tensor]:
     at = len(sequence) if position is None else ints(position)[0]
-    found = list(sequence)
-    found.insert(at, value)
-    return found
+    result = list(sequence)
+    result.insert(at, value)
+    return result
 
 
 @operator("SequenceErase")
 def sequence_erase(sequence: Any, position: Ints | None = None) -> list[Tensor]:
-    found = list(sequence)
-    del found[-1 if position is None else ints(position)[0]]
-    return found
+    result = list(sequence)
+    del result[-1 if position is None else ints(position)[0]]
+    return result
 
 
 @operator("SequenceLength")

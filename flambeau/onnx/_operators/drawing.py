@@ -66,8 +66,8 @@ def multinomial(
 ) -> Tensor:
     """Classes drawn by the logarithms of their probabilities."""
     shares = fl.softmax(input.float(), -1)
-    found = fl.multinomial(shares, sample_size, True, generator=_generator(seed))
-    return found.to(dtype or by_name["int32"])
+    result = fl.multinomial(shares, sample_size, True, generator=_generator(seed))
+    return result.to(dtype or by_name["int32"])
 
 
 @operator("Dropout", since=12)

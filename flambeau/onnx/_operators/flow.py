@@ -42,8 +42,8 @@ class Loop(Module):
         carried, rows = list(states), []
         turn = 0
         while (most is None or turn < most) and bool(going):
-            found = self.body(fl.tensor(turn, dtype=by_name["int64"]), going, *carried, *captured[0])
-            after, carried, row = found[0], list(found[1 : 1 + len(states)]), found[1 + len(states) :]
+            result = self.body(fl.tensor(turn, dtype=by_name["int64"]), going, *carried, *captured[0])
+            after, carried, row = result[0], list(result[1 : 1 + len(states)]), result[1 + len(states) :]
             going = after
             rows.append(row)
             turn += 1
@@ -83,9 +83,9 @@ class Scan(Module):
                 fl.select(x, axis, size - 1 - k if back else k)
                 for x, axis, back in zip(inputs, axes, backwards)
             ]
-            found = self.body(*states, *slices, *captured[0])
-            states = list(found[:count])
-            rows.append(found[count:])
+            result = self.body(*states, *slices, *captured[0])
+            states = list(result[:count])
+            rows.append(result[count:])
         outputs = _lists(rows, self.body, count)
         made = []
         for k, parts in enumerate(outputs):

@@ -17,8 +17,8 @@ def _wrapped(indices: Tensor, size: int) -> Tensor:
 def gather(data: Tensor, indices: Tensor, *, axis: int = 0) -> Tensor:
     at = axis % data.ndim
     places = _wrapped(indices, data.shape[at])
-    found = fl.index_select(data, at, places.reshape(-1))
-    return fl.reshape(found, [*data.shape[:at], *indices.shape, *data.shape[at + 1 :]])
+    result = fl.index_select(data, at, places.reshape(-1))
+    return fl.reshape(result, [*data.shape[:at], *indices.shape, *data.shape[at + 1 :]])
 
 
 @operator("GatherElements")

@@ -27,10 +27,10 @@ def _likelihood(
     classes = fl.where(ignored, fl.zeros_like(at), at)
     shares = fl.ones_like(classes, dtype=input.dtype) if weight is None else weight[classes]
     shares = fl.where(ignored, fl.zeros_like(shares), shares)
-    found = -fl.squeeze(fl.gather(input, 1, fl.unsqueeze(classes, 1)), 1) * shares
+    result = -fl.squeeze(fl.gather(input, 1, fl.unsqueeze(classes, 1)), 1) * shares
     if reduction == "none":
-        return found
-    return fl.sum(found) / fl.sum(shares) if reduction == "mean" else fl.sum(found)
+        return result
+    return fl.sum(result) / fl.sum(shares) if reduction == "mean" else fl.sum(result)
 
 
 @operator("SoftmaxCrossEntropyLoss", since=12)

@@ -28,17 +28,19 @@ def batch_normalization(
 ) -> tuple[Tensor, ...]:
     """By running statistics, or with training_mode by those of the batch; then the next running ones, too."""
     if not training_mode:
-        found = nn.batch_norm(x, input_mean, input_var, scale, b, False, 0.0, epsilon)
-        return (found.to(x.dtype), input_mean, input_var)
+        result = nn.batch_norm(x, input_mean, input_var, scale, b, False, 0.0, epsilon)
+        return (result.to(x.dtype), input_mean, input_var)
     dims = [0, *range(2, x.ndim)]
     variance, mean = fl.var_mean(x.to(input_mean.dtype), dims, correction=0)
     wide = x.to(mean.dtype)
     inverse = fl.rsqrt(variance + epsilon)
-    found = (wide - _by_channel(x, mean)) * _by_channel(x, inverse * scale.to(mean.dtype)) + _by_channel(x, b)
+    result = (wide - _by_channel(x, mean)) * _by_channel(x, inverse * scale.to(mean.dtype)) + _by_channel(
+        x, b
+    )
     running = [
         momentum * old + (1 - momentum) * new for old, new in ((input_mean, mean), (input_var, variance))
     ]
-    return (found.to(x.dtype), *(v.detach().to(input_mean.dtype) for v in running))
+    return (result.to(x.dtype), *(v.detach().to(input_mean.dtype) for v in running))
 
 
 @operator("InstanceNormalization")
@@ -67,8 +69,8 @@ def layer_normalization(
     wide = x.to(by_name["float32"]) if stash_type == 1 and x.element_size() < 4 else x
     variance, mean = fl.var_mean(wide, list(range(at, x.ndim)), correction=0, keepdim=True)
     inverse = fl.rsqrt(variance + epsilon)
-    found = ((wide - mean) * inverse).to(x.dtype) * scale
-    return (found if b is None else found + b), mean, inverse
+    result = ((wide - mean) * inverse).to(x.dtype) * scale
+    return (result if b is None else result + b), mean, inverse
 
 
 @operator("RMSNormalization")
@@ -92,8 +94,8 @@ def group_normalization_18(
     x: Tensor, scale: Tensor, bias: Tensor, *, epsilon: float = 1e-5, num_groups: int
 ) -> Tensor:
     """With a scale and a bias for each group."""
-    found = _grouped(x, num_groups, epsilon)
-    return (found * scale.reshape([-1, 1]) + bias.reshape([-1, 1])).reshape(x.shape)
+    result = _grouped(x, num_groups, epsilon)
+    return (result * scale.reshape([-1, 1]) + bias.reshape([-1, 1])).reshape(x.shape)
 
 
 @operator("GroupNormalization", since=21)
@@ -101,8 +103,8 @@ def group_normalization(
     x: Tensor, scale: Tensor, bias: Tensor, *, epsilon: float = 1e-5, num_groups: int, stash_type: int = 1
 ) -> Tensor:
     """With a scale and a bias for each channel."""
-    found = _grouped(x, num_groups, epsilon).reshape(x.shape)
-    return found * _by_channel(x, scale) + _by_channel(x, bias)
+    result = _grouped(x, num_groups, epsilon).reshape(x.shape)
+    return result * _by_channel(x, scale) + _by_channel(x, bias)
 
 
 @operator("LpNormalization")

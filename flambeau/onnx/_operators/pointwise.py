@@ -98,8 +98,8 @@ def smallest_of(*inputs: Tensor) -> Tensor:
 
 @operator("Clip", since=11)
 def clip(input: Tensor, least: Tensor | None = None, most: Tensor | None = None) -> Tensor:
-    found = input if least is None else fl.maximum(input, least)
-    return found if most is None else fl.minimum(found, most)
+    result = input if least is None else fl.maximum(input, least)
+    return result if most is None else fl.minimum(result, most)
 
 
 @operator("IsInf")

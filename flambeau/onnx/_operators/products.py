@@ -24,12 +24,12 @@ def gemm(
     left, right = a.mT if transA else a, b.mT if transB else b
     if c is not None and alpha == beta == 1.0:
         return fl.addmm(c, left, right)
-    found = fl.matmul(left, right)
+    result = fl.matmul(left, right)
     if alpha != 1.0:
-        found = found * alpha if found.is_floating_point() else (found * alpha).to(found.dtype)
+        result = result * alpha if result.is_floating_point() else (result * alpha).to(result.dtype)
     if c is None:
-        return found
-    return found + (c if beta == 1.0 else (c * beta).to(c.dtype))
+        return result
+    return result + (c if beta == 1.0 else (c * beta).to(c.dtype))
 
 
 @operator("Einsum")

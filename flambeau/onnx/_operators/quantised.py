@@ -72,8 +72,8 @@ def dequantize_linear(
     wide = x.to(by_name["float32"])
     if x_zero_point is not None:
         wide = wide - _along(x_zero_point, x, axis, block_size).to(wide.dtype)
-    found = wide * _along(x_scale, x, axis, block_size).to(wide.dtype)
-    return found.to(x_scale.dtype if output_dtype is None else output_dtype)
+    result = wide * _along(x_scale, x, axis, block_size).to(wide.dtype)
+    return result.to(x_scale.dtype if output_dtype is None else output_dtype)
 
 
 @operator("DynamicQuantizeLinear")
@@ -172,14 +172,14 @@ def qlinear_conv(
 ) -> Tensor:
     """A convolution of quantised numbers with a bias in int32, quantised."""
     way = Way(x.shape[2:], w.shape[2:], strides, dilations, pads, auto_pad)
-    found = _convolved(_from_zero(x, x_zero_point), _filters(w, w_zero_point), way, group)
+    result = _convolved(_from_zero(x, x_zero_point), _filters(w, w_zero_point), way, group)
     tail = [-1, *[1] * (x.ndim - 2)]
     if b is not None:
-        found = found + b.double().reshape(tail)
+        result = result + b.double().reshape(tail)
     scale = w_scale.double() if w_scale.numel() == 1 else w_scale.double().reshape(tail)
     factor = x_scale.double() * scale / y_scale.double()
     return _rounded(
-        found * factor.reshape([]) if factor.numel() == 1 else found * factor,
+        result * factor.reshape([]) if factor.numel() == 1 else result * factor,
         y_zero_point.double(),
         y_zero_point.dtype,
     )

@@ -31,14 +31,14 @@ def _functions(
 ) -> list[Callable[[Tensor], Tensor]]:
     """The functions of gates with their numbers, which are given in the order of those that read them."""
     left, right = list(alphas or ()), list(betas or ())
-    found = []
+    result = []
     for name in names:
         if name.lower() not in _BY_NAME:
             raise ValueError(f"there is no activation '{name}' in recurrent layers")
         function, defaults = _BY_NAME[name.lower()]
         numbers = [(line.pop(0) if line else d) for line, d in zip((left, right), defaults)]
-        found.append(_clipped(function, numbers, clip))
-    return found
+        result.append(_clipped(function, numbers, clip))
+    return result
 
 
 def _clipped(
@@ -90,8 +90,8 @@ class _Layer:
         """All outputs, and the last states."""
         outputs, last = [], []
         for d, turned in enumerate(self.turned):
-            found, end = self.one(d, turned, [s[d] for s in states], step)
-            outputs.append(found)
+            result, end = self.one(d, turned, [s[d] for s in states], step)
+            outputs.append(result)
             last.append(end)
         return self.given(fl.stack(outputs, 1), [fl.stack(parts) for parts in zip(*last)])
 

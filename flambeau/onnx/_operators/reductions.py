@@ -30,12 +30,12 @@ def _reduction(name: str, since: int, reduced: Callable[..., Any]) -> tuple[Call
     def by_attribute(data: Tensor, *, axes: list[int] | None = None, keepdims: int = 1) -> Tensor:
         return over(data, axes, keepdims, 0)
 
-    found = []
+    result = []
     for function, first, tail in ((by_input, since, ""), (by_attribute, 1, "_by_attribute")):
         words = "".join(f"_{c.lower()}" if c.isupper() and k else c.lower() for k, c in enumerate(name))
         function.__name__ = function.__qualname__ = words.replace("l_1", "l1") + tail
-        found.append(operator(name, first)(function))
-    return found[0], found[1]
+        result.append(operator(name, first)(function))
+    return result[0], result[1]
 
 
 def _sum(x: Tensor, dims: list[int], keepdim: bool) -> Tensor:
@@ -157,11 +157,11 @@ def _running(
 ) -> Tensor:
     if reverse:
         x = fl.flip(x, [axis])
-    found = function(x, axis, dtype=x.dtype)
+    result = function(x, axis, dtype=x.dtype)
     if exclusive and x.shape[axis]:
-        begin = fl.full_like(found.narrow(axis, 0, 1), first)
-        found = fl.cat([begin, found.narrow(axis, 0, x.shape[axis] - 1)], axis)
-    return fl.flip(found, [axis]) if reverse else found
+        begin = fl.full_like(result.narrow(axis, 0, 1), first)
+        result = fl.cat([begin, result.narrow(axis, 0, x.shape[axis] - 1)], axis)
+    return fl.flip(result, [axis]) if reverse else result
 
 
 @operator("CumSum")

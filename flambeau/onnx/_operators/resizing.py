@@ -58,14 +58,14 @@ class _Line:
         stretch = max(1.0, 1 / self.scale) if self.options["antialias"] else 1.0
         half = math.ceil(reach * stretch)
         first = np.floor(at).astype(np.int64) - half + 1
-        found = first + np.arange(2 * half)[:, None]
-        weights = self._weights(kind, (found - at) / stretch)
-        inside = (found >= 0) & (found < self.size)
+        result = first + np.arange(2 * half)[:, None]
+        weights = self._weights(kind, (result - at) / stretch)
+        inside = (result >= 0) & (result < self.size)
         if self.options["exclude_outside"]:
             weights = np.where(inside, weights, 0.0)
         if self.options["exclude_outside"] or stretch > 1:
             weights = weights / weights.sum(0)
-        return found.clip(0, self.size - 1), weights, outside
+        return result.clip(0, self.size - 1), weights, outside
 
     def _nearest(self, at: np.ndarray) -> np.ndarray:
         mode = self.options["nearest"]
@@ -128,7 +128,7 @@ def resize(
         "exclude_outside": exclude_outside,
         "a": cubic_coeff_a,
     }
-    found = x if x.is_floating_point() else x.double()
+    result = x if x.is_floating_point() else x.double()
     for k, d in enumerate(dims):
         if wanted[k] == x.shape[d] and factors[k] == 1 and not crops:
             continue
@@ -136,15 +136,16 @@ def resize(
         at, weights, outside = line.taps()
         tail = [-1, *[1] * (x.ndim - 1 - d)]
         if mode == "nearest":
-            found = fl.index_select(found, d, from_numpy(at[0]))
+            result = fl.index_select(result, d, from_numpy(at[0]))
         else:
-            shares = from_numpy(weights).to(found.dtype)
-            found = sum(
-                fl.index_select(found, d, from_numpy(at[t])) * shares[t].reshape(tail) for t in range(len(at))
+            shares = from_numpy(weights).to(result.dtype)
+            result = sum(
+                fl.index_select(result, d, from_numpy(at[t])) * shares[t].reshape(tail)
+                for t in range(len(at))
             )
         if crops and outside.any():
-            found = fl.where(from_numpy(outside).reshape(tail), extrapolation_value, found).to(found.dtype)
-    return found if x.is_floating_point() else fl.round(found).to(x.dtype)
+            result = fl.where(from_numpy(outside).reshape(tail), extrapolation_value, result).to(result.dtype)
+    return result if x.is_floating_point() else fl.round(result).to(x.dtype)
 
 
 def _of_sizes(x: Tensor, dims: list[int], sizes: list[int], policy: str) -> tuple[list[float], list[int]]:

@@ -189,8 +189,8 @@ def reverse_sequence(
     at = fl.arange(input.shape[time_axis])
     places = fl.where(at < lengths, lengths - 1 - at, at)
     rows = fl.movedim(input, [batch_axis, time_axis], [0, 1])
-    found = rows[fl.arange(rows.shape[0])[:, None], places]
-    return fl.movedim(found, [0, 1], [batch_axis, time_axis])
+    result = rows[fl.arange(rows.shape[0])[:, None], places]
+    return fl.movedim(result, [0, 1], [batch_axis, time_axis])
 
 
 @operator("EyeLike")

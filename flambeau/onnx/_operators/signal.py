@@ -27,8 +27,8 @@ def _transformed(x: Tensor, length: int | None, axis: int, inverse: int, oneside
     n = given.shape[dim] if length is None else length
     if inverse:
         return fl.view_as_real(fft.ifft(given, n, dim))
-    found = fft.fft(given, n, dim)
-    return fl.view_as_real(found.narrow(dim, 0, n // 2 + 1) if onesided else found)
+    result = fft.fft(given, n, dim)
+    return fl.view_as_real(result.narrow(dim, 0, n // 2 + 1) if onesided else result)
 
 
 @operator("DFT", since=17)
@@ -107,13 +107,13 @@ def mel_weight_matrix(
     low, high = (2595 * math.log10(1 + float(x) / 700) for x in (lower_edge_hertz, upper_edge_hertz))
     mels = np.arange(count + 2) * ((high - low) / (count + 2)) + low
     bins = ((length + 1) * (700 * (10 ** (mels / 2595) - 1)) // rate).astype(np.int64)
-    found = np.zeros((length // 2 + 1, count))
+    result = np.zeros((length // 2 + 1, count))
     for k in range(count):
         begin, middle, end = bins[k : k + 3]
         if middle == begin:
-            found[middle, k] = 1
+            result[middle, k] = 1
         for j in range(begin, middle + 1) if middle > begin else ():
-            found[j, k] = (j - begin) / (middle - begin)
+            result[j, k] = (j - begin) / (middle - begin)
         for j in range(middle, end):
-            found[j, k] = (end - j) / (end - middle)
-    return from_numpy(found).to(output_datatype or by_name["float32"])
+            result[j, k] = (end - j) / (end - middle)
+    return from_numpy(result).to(output_datatype or by_name["float32"])

@@ -156,9 +156,9 @@ def conv_transpose(
         and min(before) >= 0
     ):
         return _TRANSPOSED[rank](x, w, b, steps, before, more, group, gaps)
-    found = _TRANSPOSED[rank](x, w, None, steps, [0] * rank, [0] * rank, group, gaps)
-    found = padded(found, [-n for n in before], [m - n for m, n in zip(more, behind)], 0)
-    return found if b is None else found + b.reshape([-1, *[1] * rank])
+    result = _TRANSPOSED[rank](x, w, None, steps, [0] * rank, [0] * rank, group, gaps)
+    result = padded(result, [-n for n in before], [m - n for m, n in zip(more, behind)], 0)
+    return result if b is None else result + b.reshape([-1, *[1] * rank])
 
 
 @operator("DeformConv")
@@ -196,8 +196,8 @@ def deform_conv(
         columns_of = columns_of * mask.reshape([n, offset_group, 1, kh * kw, oh, ow])
     grouped = columns_of.reshape([n, group, c // group * kh * kw, oh * ow])
     weights = w.reshape([1, group, w.shape[0] // group, c // group * kh * kw])
-    found = fl.matmul(weights, grouped).reshape([n, w.shape[0], oh, ow])
-    return found if b is None else found + b.reshape([-1, 1, 1])
+    result = fl.matmul(weights, grouped).reshape([n, w.shape[0], oh, ow])
+    return result if b is None else result + b.reshape([-1, 1, 1])
 
 
 @operator("Col2Im", since=18)
@@ -222,8 +222,8 @@ def col2im(
     n, channels = input.shape[0], input.shape[1] // math.prod(kernel)
     flat = input.reshape([n, channels, at.numel()])
     added = fl.zeros([n, channels, count], dtype=input.dtype).index_add(2, at, flat)
-    found = added.reshape([n, channels, *whole])
-    return padded(found, [-a for a in way.before], [-b for b in way.behind], 0)
+    result = added.reshape([n, channels, *whole])
+    return padded(result, [-a for a in way.before], [-b for b in way.behind], 0)
 
 
 # --- pooling ------------------------------
@@ -243,7 +243,7 @@ def max_pool(
     """The largest of each window, and its place among all elements of x."""
     way = Way(x.shape[2:], kernel_shape, strides, dilations, pads, auto_pad, ceil_mode)
     if not x.is_floating_point():
-        found, *places = max_pool(
+        result, *places = max_pool(
             x.to(by_name["float64"]),
             auto_pad=auto_pad,
             ceil_mode=ceil_mode,
@@ -254,7 +254,7 @@ def max_pool(
             strides=strides,
             outputs=outputs,
         )
-        return (found.to(x.dtype), *places)
+        return (result.to(x.dtype), *places)
     rank = len(way.kernel)
     given = way.padded(x, -math.inf)
     if outputs == 1:
@@ -355,10 +355,10 @@ def max_unpool(
     ]
     made = [*x.shape[:2], *sizes]
     wanted = made if output_shape is None else ints(output_shape)
-    found = fl.zeros([math.prod(made)], dtype=x.dtype)
-    found = fl.scatter(found, 0, i.reshape([-1]), x.reshape([-1])).reshape(made)
+    result = fl.zeros([math.prod(made)], dtype=x.dtype)
+    result = fl.scatter(result, 0, i.reshape([-1]), x.reshape([-1])).reshape(made)
     for d in range(2, len(made)):
         if wanted[d] > made[d]:
             more = [0, 0] * (len(made) - 1 - d) + [0, wanted[d] - made[d]]
-            found = nn.pad(found, more)
-    return found
+            result = nn.pad(result, more)
+    return result

@@ -88,7 +88,7 @@ def _missing(taken: frozenset[str], refused: Any = ()) -> set[str]:
 
 def _traced(declared: Any) -> dict[str, str]:
     """The result's dtype for operands of each example dtype, by tracing the body."""
-    found = {}
+    result = {}
     for name in EXAMPLES:
         integral = declared.int_to_float and name in ("bool", "int32")
         if (
@@ -99,8 +99,8 @@ def _traced(declared: Any) -> dict[str, str]:
             continue
         code = dtypes.by_name[name].code
         inputs = [(dtypes.by_name["bool"].code if n in declared.raw else code, 0) for n in declared.operands]
-        found[name] = declared.instance(inputs, code)[1][0]
-    return found
+        result[name] = declared.instance(inputs, code)[1][0]
+    return result
 
 
 def _of_rows(entry: Entry) -> Facts:
@@ -219,15 +219,15 @@ def _other_dtypes(known: Facts) -> str:
 def _result(known: Facts) -> str:
     """The dtype of the result."""
     told: dict[str, list[str]] = {}
-    for given, found in known.results.items():
-        if given == found:
+    for given, result in known.results.items():
+        if given == result:
             verdict = "of the operands' dtype" if len(known.operands) == 1 else "of their common dtype"
         elif given in ("bool", "int32") and given not in known.taken:
             verdict = "of the default dtype"
-        elif found == "float32":
+        elif result == "float32":
             verdict = "real" if given == "complex64" else "of the default dtype"
         else:
-            verdict = found
+            verdict = result
         told.setdefault(verdict, []).append(EXAMPLES[given])
     if set(known.results.values()) == {"bool"}:
         return "bool"

@@ -52,12 +52,12 @@ def form_at(op: Any, place: str) -> Callable[..., Any]:
     home, _, name = place.rpartition(".")
     if not isinstance(op, Op) or isinstance(op, Form) or not is_bound(home, name):
         return op
-    found = _forms.get(place)
-    if found is None or found.op is not op:
-        found = _forms[place] = Form(op, place)
+    result = _forms.get(place)
+    if result is None or result.op is not op:
+        result = _forms[place] = Form(op, place)
         if home == "Tensor" and op.method is None:
-            op.method = found
-    return found
+            op.method = result
+    return result
 
 
 def function_of(form: Form) -> FunctionType:
@@ -67,8 +67,8 @@ def function_of(form: Form) -> FunctionType:
     home, _, name = form.place.rpartition(".")
     if home == "Tensor" and name not in _METHODS:
         raise AttributeError(f"the method {name} of Tensor is compiled: it has no code")
-    found = _functions.get(form.place)
-    if found is None:
+    result = _functions.get(form.place)
+    if result is None:
         own, shown = getattr(form.op, "function", None), signature(form)
         if (
             isinstance(own, FunctionType)
@@ -76,11 +76,11 @@ def function_of(form: Form) -> FunctionType:
             and not hasattr(own, "describe_parameters")  # its code has other parameters
             and signature(own) == shown
         ):
-            found = own
+            result = own
         else:
-            found = _calling(form, name, shown)
-        _functions[form.place] = found
-    return found
+            result = _calling(form, name, shown)
+        _functions[form.place] = result
+    return result
 
 
 def _calling(form: Form, name: str, shown: inspect.Signature) -> FunctionType:
@@ -113,11 +113,11 @@ def _calling(form: Form, name: str, shown: inspect.Signature) -> FunctionType:
     named = {
         p.name: p.default for p in parameters if p.default is not p.empty and p.kind is kinds.KEYWORD_ONLY
     }
-    found = FunctionType(code, vars(sys.modules[form.__module__]), name, tuple(values) or None)
-    found.__kwdefaults__ = named or None
-    found.__annotations__ = {p.name: p.annotation for p in parameters if p.annotation is not p.empty}
-    found.__doc__, found.__module__ = form.__doc__, form.__module__
-    return found
+    result = FunctionType(code, vars(sys.modules[form.__module__]), name, tuple(values) or None)
+    result.__kwdefaults__ = named or None
+    result.__annotations__ = {p.name: p.annotation for p in parameters if p.annotation is not p.empty}
+    result.__doc__, result.__module__ = form.__doc__, form.__module__
+    return result
 
 
 set_callback("function of a form", function_of)

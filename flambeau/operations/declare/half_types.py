@@ -38,14 +38,14 @@ def in_float32(*written: str, beside: bool = False) -> Callable[[Callable], Call
             ):
                 return function(*args, **named)
             out = named.pop("out", None) if has_out else None  # written once the result is rounded
-            found = function(
+            result = function(
                 *[
                     x if k < len(names) and names[k] in written else _as(x, kind, FLOAT32)
                     for k, x in enumerate(args)
                 ],
                 **{n: x if n in written else _as(x, kind, FLOAT32) for n, x in named.items()},
             )
-            return into(out, _as(found, FLOAT32, kind), function.__name__)
+            return into(out, _as(result, FLOAT32, kind), function.__name__)
 
         return call
 

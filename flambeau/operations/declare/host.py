@@ -29,15 +29,15 @@ def computed(rule: Any, function: Callable, *operands: Any) -> Any:
     """
     rules = [rule] if isinstance(rule, Result) else rule
     if without_data(*operands):
-        found = [empty(r.shape, dtype=r.dtype, device="meta") for r in rules]
+        result = [empty(r.shape, dtype=r.dtype, device="meta") for r in rules]
     else:
         import numpy as np
 
         with np.errstate(all="ignore"):
             made = function(*map(array, operands))
         made = [made] if isinstance(rule, Result) else made
-        found = [tensor(a, r) for a, r in zip(made, rules, strict=True)]
-    return found[0] if isinstance(rule, Result) else tuple(found)
+        result = [tensor(a, r) for a, r in zip(made, rules, strict=True)]
+    return result[0] if isinstance(rule, Result) else tuple(result)
 
 
 def without_data(*operands: Any) -> bool:
@@ -61,8 +61,8 @@ def tensor(a: Any, rule: Result | None = None) -> TensorBase:
     """A contiguous tensor of an array's elements, in the rule's dtype."""
     import numpy as np
 
-    found = from_numpy(np.array(a, order="C"))
-    return found if rule is None or found.dtype == rule.dtype else to_dtype(found, rule.dtype)
+    result = from_numpy(np.array(a, order="C"))
+    return result if rule is None or result.dtype == rule.dtype else to_dtype(result, rule.dtype)
 
 
 def holds(condition: Any) -> bool:

@@ -67,8 +67,8 @@ class Operand(ix.Array):
     """An operand in a body; elements of half types are float32 there."""
 
     def load(self, at, valid=None) -> Expr:
-        found = super().load(at, valid)
-        return ex.cast(found, compute_dtype(self.dtype))
+        result = super().load(at, valid)
+        return ex.cast(result, compute_dtype(self.dtype))
 
     def store(self, at: Sequence[Expr], value: Expr, how: str = "set") -> ix.Store:
         """What a scatter does at a place."""
@@ -178,11 +178,15 @@ class Indexed:
                 kind = integer if isinstance(value, int) else "float64"
                 scalars[name] = ex.param(len(kinds), kind)
                 kinds.append(kind)
-        found = self.body(at, *arrays[first:], **scalars)
-        found = found if isinstance(found, (tuple, list)) and not isinstance(found, ix.Store) else (found,)
+        result = self.body(at, *arrays[first:], **scalars)
+        result = (
+            result if isinstance(result, (tuple, list)) and not isinstance(result, ix.Store) else (result,)
+        )
         if not self.writes:
-            found = [a.store(at, v) for a, v in zip(arrays, found)]
-        return ix.Indexed(self.name, axes, serial, tuple(found), tuple(memory), tuple(kinds), integer, vector)
+            result = [a.store(at, v) for a, v in zip(arrays, result)]
+        return ix.Indexed(
+            self.name, axes, serial, tuple(result), tuple(memory), tuple(kinds), integer, vector
+        )
 
 
 def indexed(

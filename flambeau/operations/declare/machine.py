@@ -33,7 +33,7 @@ def address(kernel: Any) -> int:
     name = getattr(kernel, "name", type(kernel).__name__)
     entry = begin_span(f"{display.NAME}::compile {name}")
     try:
-        found, seconds = deep(_made, kernel)
+        result, seconds = deep(_made, kernel)
     finally:
         end_span(entry)
     if seconds > LONG:
@@ -42,7 +42,7 @@ def address(kernel: Any) -> int:
             "kernel, and of its derivatives, may be cut into several; the kernel is kept on the disk",
             stacklevel=2,
         )
-    return found
+    return result
 
 
 set_callback("kernel_address", address)

@@ -115,8 +115,8 @@ class Pointwise:
                     raise error(f"{self.name}(): {text}, got {dtype} for argument '{argument}'")
         tensors = [(n, dtype) for n, dtype, access in given if n in self.alike and access != NUMBER]
         if len({dtype for _, dtype in tensors}) > 1:
-            found = " and ".join(f"{dtype} for '{n}'" for n, dtype in tensors)
-            raise RuntimeError(f"{self.name}(): expected tensors of one dtype, but got {found}")
+            result = " and ".join(f"{dtype} for '{n}'" for n, dtype in tensors)
+            raise RuntimeError(f"{self.name}(): expected tensors of one dtype, but got {result}")
 
     def operand_dtypes(self, inputs: Sequence[tuple[int, int]], common: str) -> list[str]:
         """The dtype that the body sees each operand in."""
@@ -127,8 +127,8 @@ class Pointwise:
         return seen
 
     def trace(self, operands: Sequence[Expr], params: Sequence[Expr]) -> tuple[Expr, ...]:
-        found = self.body(*operands, **dict(zip(self.params, params)))
-        return tuple(found) if isinstance(found, (tuple, list)) else (found,)
+        result = self.body(*operands, **dict(zip(self.params, params)))
+        return tuple(result) if isinstance(result, (tuple, list)) else (result,)
 
     def instance(self, inputs: Sequence[tuple[int, int]], code: int):
         """The traced results for operands of these dtypes, and the dtype each result has in memory."""
@@ -210,11 +210,11 @@ class Pointwise:
         values = {"grad": turned[0], "grads": tuple(turned), "out": outs[0], "outs": tuple(outs)}
         values.update(zip(self.operands, seen))
         values.update(zip(self.params, params))
-        found = self.derivative_body(
+        result = self.derivative_body(
             **{n: values[n] for group in parameters(self.derivative_body) for n in group}
         )
-        found = list(found) if isinstance(found, (tuple, list)) else [found]
-        wanted = [(mask >> k & 1 and g is not None, g, x) for k, (g, x) in enumerate(zip(found, operands))]
+        result = list(result) if isinstance(result, (tuple, list)) else [result]
+        wanted = [(mask >> k & 1 and g is not None, g, x) for k, (g, x) in enumerate(zip(result, operands))]
         return [_reaching(g, x) if some else None for some, g, x in wanted]
 
     @staticmethod
@@ -251,8 +251,8 @@ class Pointwise:
                 for k, (n, d) in enumerate(zip(self.operands, operands))
             ]
             params = [ex.make("parameter", (), dtype, k) for k in range(len(self.params))]
-            found = [r.dtype for r in self.trace(given, params)]
-            known = self.shapes[operands, dtype] = [d if ex.is_complex(d) else dtype for d in found]
+            result = [r.dtype for r in self.trace(given, params)]
+            known = self.shapes[operands, dtype] = [d if ex.is_complex(d) else dtype for d in result]
         return known
 
     def derivation(self, mask: int, complexes: int = 0):
@@ -265,13 +265,13 @@ class Pointwise:
         if not computed:
             return Derivation(None, (), (), direct)
         if len(leaves_of(computed)) <= MOST_OPERANDS and len(computed) <= MOST_RESULTS:
-            op, sources, params = self._derivative_op(mask, complexes, computed, lambda found: found)
+            op, sources, params = self._derivative_op(mask, complexes, computed, lambda result: result)
             return Derivation(op, sources, params, direct)
         sources = [place_of(leaf) for leaf in leaves_of(computed)]
         parts = []
         for number, e in enumerate(computed):
             for k, terms in enumerate(summands(e, MOST_OPERANDS)):
-                pick = lambda found, number=number, k=k: [summands(found[number], MOST_OPERANDS)[k]]
+                pick = lambda result, number=number, k=k: [summands(result[number], MOST_OPERANDS)[k]]
                 op, own, params = self._derivative_op(mask, complexes, [terms], pick)
                 parts.append((op, tuple(sources.index(place) for place in own), params, number))
         return Derivation(None, tuple(sources), (), direct, tuple(parts))
@@ -302,11 +302,11 @@ class Pointwise:
             at = dict(zip(sources, given))
             shape = self._shape(complexes, lambda k: at[1, k].dtype if (1, k) in at else "bool", dtype)
             grads, operands, outs, parameters = self.symbols(shape, dtype)
-            found = _computed(self.gradients(mask, grads, operands, outs, parameters))
+            result = _computed(self.gradients(mask, grads, operands, outs, parameters))
             leaves = {place: (grads, operands, outs)[place[0]][place[1]] for place in at}
             replace = {leaf: ex.cast(at[place], leaf.dtype) for place, leaf in leaves.items()}
             replace.update({parameters[k]: scalars[f"p{k}"] for k in used_params})
-            return tuple(ex.substitute(pick(found), replace))
+            return tuple(ex.substitute(pick(result), replace))
 
         made = Pointwise(
             f"{self.name}_backward",
@@ -353,8 +353,8 @@ class Pointwise:
             grads, operands, outs, parameters = self.symbols(shape, dtype)
             replace = {{"operand": operands, "out": outs}[op][k]: g for (op, k), g in at.items()}
             replace.update({parameters[k]: scalars[f"p{k}"] for k in used_params})
-            found = self.gradients(mask, grads, operands, outs, parameters)
-            wanted = [e for e in found if e is not None]
+            result = self.gradients(mask, grads, operands, outs, parameters)
+            wanted = [e for e in result if e is not None]
             replace.update({g: ex.const(0.0, dtype) for g in grads})
             parts = [ex.substitute([e], {**replace, grads[number]: t})[0] for e, t in zip(wanted, tangents)]
             return sum(parts[1:], parts[0])

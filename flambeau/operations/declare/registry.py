@@ -371,16 +371,16 @@ def published(prefix: str) -> Mapping[str, Callable]:
     """
     if prefix in _published:
         return _published[prefix]
-    found: dict[str, Callable] = {}
+    result: dict[str, Callable] = {}
     for entry in REGISTRY.values():
         for place in entry.places:
             head, _, name = place.rpartition(".")
             if head != prefix.rstrip(".") or (name.startswith("_") and not name.startswith("__")):
                 continue
-            found[name] = form_at(entry.function, place)
+            result[name] = form_at(entry.function, place)
             if entry.in_place is not None and head in _IN_PLACE:
-                found[name + "_"] = form_at(entry.in_place, place + "_")
-    _published[prefix] = types.MappingProxyType(found)
+                result[name + "_"] = form_at(entry.in_place, place + "_")
+    _published[prefix] = types.MappingProxyType(result)
     return _published[prefix]
 
 

@@ -27,8 +27,8 @@ RESULTS: dict[str, Any] = {}
 
 def copied(input: TensorBase, shape: Sequence[int]) -> TensorBase:
     """A copy of the elements with that shape, also where `reshape` gives a view."""
-    found = input.reshape(shape)
-    return found.clone() if found is input or found._is_view() else found
+    result = input.reshape(shape)
+    return result.clone() if result is input or result._is_view() else result
 
 
 def accepts_out(function: Callable | None = None, *, exact: bool = False) -> Callable:
@@ -43,13 +43,13 @@ def accepts_out(function: Callable | None = None, *, exact: bool = False) -> Cal
             return function(*args, **named)
         for each in out if isinstance(out, (tuple, list)) else (out,):
             check_out(name, each, (*args, *named.values()))
-        found = function(*args, **named)
-        if not isinstance(found, tuple):
-            return into(out, found, name, exact)
-        if not isinstance(out, (tuple, list)) or len(out) != len(found):
-            raise TypeError(f"{name}(): argument 'out' must be a tuple of {len(found)} Tensors")
-        written = [into(o, f, name, exact) for o, f in zip(out, found)]
-        return type(found)(*written) if hasattr(found, "_fields") else tuple(written)
+        result = function(*args, **named)
+        if not isinstance(result, tuple):
+            return into(out, result, name, exact)
+        if not isinstance(out, (tuple, list)) or len(out) != len(result):
+            raise TypeError(f"{name}(): argument 'out' must be a tuple of {len(result)} Tensors")
+        written = [into(o, f, name, exact) for o, f in zip(out, result)]
+        return type(result)(*written) if hasattr(result, "_fields") else tuple(written)
 
     with_out.describe_parameters = lambda: [*described(function), ("out", BY_NAME, None, MISSING)]  # type: ignore[attr-defined]
     return with_out

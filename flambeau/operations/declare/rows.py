@@ -90,29 +90,29 @@ class Rows:
             for k, (name, d) in enumerate(zip(self.inputs, inputs))
         ]
         params = {n: ex.cast(ex.param(k, "float64"), ex.part(compute)) for k, n in enumerate(self.params)}
-        found = self.body(*given, **params)
-        results = tuple(found) if isinstance(found, (tuple, list)) else (found,)
+        result = self.body(*given, **params)
+        results = tuple(result) if isinstance(result, (tuple, list)) else (result,)
         rounded = [full or not self.exact for full in self.full] or [True] * len(results)
         memory = [working if r.dtype == compute and some else r.dtype for r, some in zip(results, rounded)]
         return results, memory
 
     def split(self, results: Sequence[ex.Expr]) -> kn.Stages:
         """The two stages of a reduction that `core/loops/rows.pyx` was told it may cut."""
-        found = kn.stages(results)
-        if found is None:
+        result = kn.stages(results)
+        if result is None:
             raise RuntimeError(f"{self.name}: a reduction with folds over folds cannot be cut")
-        return found
+        return result
 
     def two_stage_codes(self, common: int, wanted: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Dtypes of the results, and of the states that blocks leave."""
-        found = self.known.get((common, wanted))
-        if found is None:
+        result = self.known.get((common, wanted))
+        if result is None:
             working = self.working(common, wanted)
             results, memory = self.program(self.example(working), working)
             states = self.split(results).partial
-            found = tuple(CODES[m] for m in memory), tuple(CODES[s.dtype] for s in states)
-            self.known[common, wanted] = found
-        return found
+            result = tuple(CODES[m] for m in memory), tuple(CODES[s.dtype] for s in states)
+            self.known[common, wanted] = result
+        return result
 
     def kernel(self, stage: int, along: bool, inputs, outputs, common: int, wanted: int):
         """Address and result dtypes of the kernel for these dtypes, access patterns and stage."""

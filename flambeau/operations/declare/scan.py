@@ -46,8 +46,8 @@ class Scan:
         if working not in self.dtypes:
             raise NotImplementedError(f"{self.name}(): \"{self.name}\" not implemented for '{working}'")
         compute = compute_dtype(working)
-        found = self.body(ex.cast(ex.input(0, memory), compute))
-        results = list(found) if isinstance(found, (tuple, list)) else [found]
+        result = self.body(ex.cast(ex.input(0, memory), compute))
+        results = list(result) if isinstance(result, (tuple, list)) else [result]
         return results, [working if r.dtype == compute else r.dtype for r in results]
 
     def states(self, memory: str, working: str) -> tuple[str, ...]:

@@ -21,17 +21,17 @@ def broadcast(shapes: Sequence[Sequence[int]]) -> tuple[int, ...]:
     """The shape that tensors of these shapes broadcast to; RuntimeError where they do not, ValueError
     for a negative size.
     """
-    found = [1] * max((len(s) for s in shapes), default=0)
+    result = [1] * max((len(s) for s in shapes), default=0)
     for shape in shapes:
         for d in range(1, len(shape) + 1):
-            size, known = shape[-d], found[-d]
+            size, known = shape[-d], result[-d]
             if size < 0:
                 raise ValueError(f"broadcast_shapes(): a size must be non-negative, got {list(shape)}")
             if known == 1:
-                found[-d] = size
+                result[-d] = size
             elif size not in (1, known):
                 raise RuntimeError(
                     "broadcast_shapes(): Shape mismatch: objects cannot be broadcast to a single shape: "
                     f"{[list(s) for s in shapes]}"
                 )
-    return tuple(found)
+    return tuple(result)

@@ -20,15 +20,15 @@ def summands(e: Expr, most: int) -> list[Expr]:
     """Expressions that add up to this one, of no more than `most` leaves where sums and products allow that."""
     if len(leaves_of([e])) <= most:
         return [e]
-    found: list[Expr] = []
+    result: list[Expr] = []
     for part in _halves(e) or ():
         for term in summands(part, most):
-            joined = ex.add(found[-1], term) if found else term
-            if found and len(leaves_of([joined])) <= most:
-                found[-1] = joined
+            joined = ex.add(result[-1], term) if result else term
+            if result and len(leaves_of([joined])) <= most:
+                result[-1] = joined
             else:
-                found.append(term)
-    return found or [e]
+                result.append(term)
+    return result or [e]
 
 
 def _halves(e: Expr) -> list[Expr] | None:

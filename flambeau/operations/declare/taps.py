@@ -106,15 +106,15 @@ def _channels_last(x: TensorBase, dims: int) -> bool:
 
 def _pairs(tables: tuple) -> list[tuple[int, Any, Any]]:
     """(dimension, table, table of the next dimension), in the order in which they are done."""
-    found, d = [], len(tables)
+    result, d = [], len(tables)
     while d > 0:
         if d > 1 and tables[d - 1] is not None and tables[d - 2] is not None:
             d -= 2
-            found.append((d, tables[d], tables[d + 1]))
+            result.append((d, tables[d], tables[d + 1]))
         else:
             d -= 1
             if tables[d] is not None:
-                found.append((d, tables[d], None))
-    if len(found) > 1 and found[-1][1].out <= found[-1][1].size:
-        found.reverse()
-    return found
+                result.append((d, tables[d], None))
+    if len(result) > 1 and result[-1][1].out <= result[-1][1].size:
+        result.reverse()
+    return result

@@ -22,8 +22,8 @@ def gradients(
     again = tape._set_grad_enabled(True)
     try:
         given = [x if x is None or not some else _alone(x) for x, some in zip(inputs, wanted)]
-        found = function(*given)
-        results = found if isinstance(found, tuple) else (found,)
+        result = function(*given)
+        results = result if isinstance(result, tuple) else (result,)
         pairs = [
             (t, g) for t, g in zip(results, grads) if t is not None and g is not None and t.requires_grad
         ]

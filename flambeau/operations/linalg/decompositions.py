@@ -194,8 +194,8 @@ def linalg_lu_factor_ex(A: TensorBase) -> tuple[TensorBase, TensorBase, TensorBa
         if m == n and small.takes(a):
             return small.lu(a)
         columns = fresh(a.mT)
-        found = lapack.lu(columns)
-        return columns.mT.contiguous(), *found
+        result = lapack.lu(columns)
+        return columns.mT.contiguous(), *result
 
     return computed(rules, factor, A)
 
@@ -206,11 +206,11 @@ def _order(pivots: TensorBase, m: int) -> TensorBase:
     def walk(steps: Any) -> Any:
         import numpy as np
 
-        found = np.broadcast_to(np.arange(m), (*steps.shape[:-1], m)).copy()
+        result = np.broadcast_to(np.arange(m), (*steps.shape[:-1], m)).copy()
         for place in np.ndindex(steps.shape[:-1]):
             for k, other in enumerate(steps[place]):
-                found[place][[k, other - 1]] = found[place][[other - 1, k]]
-        return found
+                result[place][[k, other - 1]] = result[place][[other - 1, k]]
+        return result
 
     return host.computed(Result((*pivots.shape[:-1], m), by_name["int64"]), walk, pivots)
 
@@ -266,8 +266,8 @@ def _lu_gradient(to_L: TensorBase, to_U: TensorBase, L: TensorBase, U: TensorBas
     inner = linalg_solve_triangular(U1, inner.mH, True, False).mH
     if n > k:
         inner = cat([inner, to_U2], -1)
-    found = linalg_solve_triangular(L1.mH, inner, True, True)
-    return cat([found, linalg_solve_triangular(U1, to_L2.mH, True, False).mH], -2) if m > k else found
+    result = linalg_solve_triangular(L1.mH, inner, True, True)
+    return cat([result, linalg_solve_triangular(U1, to_L2.mH, True, False).mH], -2) if m > k else result
 
 
 def _needs_pivot(who: str, pivot: bool) -> None:
@@ -387,11 +387,11 @@ def lu_solve(
         return into(out, lu_solve(LU, pivots, B.mH, adjoint=not adjoint).mH, "linalg.lu_solve")
     P = linalg_lu_permutation(pivots, LU.shape[-1], LU.dtype)
     if adjoint:
-        found = matmul(P, _upper_lower(LU.mH, B, unit_upper=True))
+        result = matmul(P, _upper_lower(LU.mH, B, unit_upper=True))
     else:
         half = solve_triangular(LU, matmul(P.mT, B), upper=False, unitriangular=True)
-        found = solve_triangular(LU, half, upper=True)
-    return into(out, found, "linalg.lu_solve")
+        result = solve_triangular(LU, half, upper=True)
+    return into(out, result, "linalg.lu_solve")
 
 
 def _upper_lower(M: TensorBase, B: TensorBase, unit_upper: bool) -> TensorBase:
@@ -555,8 +555,8 @@ def _eig_gradient(grads: tuple, L: TensorBase, V: TensorBase, real_input: bool) 
         inner = inner - diagonal_matrix(diagonal(inner))
     if to_L is not None:
         inner = diagonal_matrix(to_L) if inner is None else inner + diagonal_matrix(to_L)
-    found = _solve(V.mH, matmul(inner, V.mH))
-    return (real(found) if real_input else found,)
+    result = _solve(V.mH, matmul(inner, V.mH))
+    return (real(result) if real_input else result,)
 
 
 @library("lapack", "linalg.eigvals", autocast=("float32", "fallthrough"), composite=True)
@@ -693,12 +693,12 @@ def _svd_gradient(grads: tuple, U: TensorBase, S: TensorBase, Vh: TensorBase) ->
     if to_Vh is not None:
         product = matmul(Vh, to_Vh.mH)
         inner = inner + S.unsqueeze(-1) * ((product - product.mH) / squares)
-    found = matmul(matmul(U, inner), Vh)
+    result = matmul(matmul(U, inner), Vh)
     if m > k and to_U is not None:
-        found = found + matmul((to_U - matmul(U, matmul(U.mH, to_U))) / S.unsqueeze(-2), Vh)
+        result = result + matmul((to_U - matmul(U, matmul(U.mH, to_U))) / S.unsqueeze(-2), Vh)
     if n > k and to_Vh is not None:
-        found = found + matmul(U / S.unsqueeze(-2), to_Vh - matmul(matmul(to_Vh, Vh.mH), Vh))
-    return (found,)
+        result = result + matmul(U / S.unsqueeze(-2), to_Vh - matmul(matmul(to_Vh, Vh.mH), Vh))
+    return (result,)
 
 
 @library("lapack", "linalg.svdvals", autocast=("float32", "fallthrough"), composite=True)
@@ -813,11 +813,11 @@ def ldl_solve(LD: TensorBase, pivots: TensorBase, B: TensorBase, *, hermitian: b
         import numpy as np
         from scipy.linalg import get_lapack_funcs
 
-        found, steps = b.copy(), np.broadcast_to(pivots, ld.shape[:-1])
-        if found.size:
+        result, steps = b.copy(), np.broadcast_to(pivots, ld.shape[:-1])
+        if result.size:
             (solve_one,) = get_lapack_funcs((name,), dtype=ld.dtype)
             for place in np.ndindex(ld.shape[:-2]):
-                found[place] = solve_one(ld[place], steps[place], b[place], lower=1)[0]
-        return found
+                result[place] = solve_one(ld[place], steps[place], b[place], lower=1)[0]
+        return result
 
     return host.computed(Result(B.shape, B.dtype), solve_all, LD, pivots, B)

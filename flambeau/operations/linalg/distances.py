@@ -41,10 +41,10 @@ def _blocks(a: TensorBase, b: TensorBase) -> Iterator[tuple[slice, slice]]:
 @leaf("library", label="CdistBackward0")
 def cdist_forward(a: TensorBase, b: TensorBase, p: float) -> TensorBase:
     """The norms (N, P, R) of the differences of rows of (N, P, M) and (N, R, M)."""
-    found = a.new_empty((*a.shape[:2], b.shape[1]))
+    result = a.new_empty((*a.shape[:2], b.shape[1]))
     for at, rows in _blocks(a, b):
-        found[at, rows].copy_(_norms(a[at, rows], b[at], p))
-    return found
+        result[at, rows].copy_(_norms(a[at, rows], b[at], p))
+    return result
 
 
 @cdist_forward.derivative
@@ -117,8 +117,8 @@ def cdist(x1: TensorBase, x2: TensorBase, p: float = 2.0, compute_mode: str = MO
     count = math.prod(batch)
     if a.numel() * b.shape[-2] <= BLOCK:
         return _norms(a, b, p)
-    found = cdist_forward(a.reshape(count, *a.shape[-2:]), b.reshape(count, *b.shape[-2:]), p)
-    return found.reshape(*batch, a.shape[-2], b.shape[-2])
+    result = cdist_forward(a.reshape(count, *a.shape[-2:]), b.reshape(count, *b.shape[-2:]), p)
+    return result.reshape(*batch, a.shape[-2], b.shape[-2])
 
 
 @library("composite", "pdist", "nn.functional.pdist", autocast=("fallthrough", "float32"), dtypes=FLOATING)

@@ -75,14 +75,14 @@ def _read_sublists(args: tuple) -> tuple[str, tuple[TensorBase, ...]]:
     """The equation that operands and lists of numbers in turn stand for."""
 
     def letters(sublist: Sequence) -> str:
-        found = []
+        result = []
         for number in sublist:
             if number is not Ellipsis and not 0 <= number < len(SUBLIST_LETTERS):
                 raise ValueError(
                     "einsum(): subscript in subscript list is not within the valid range [0, 52)"
                 )
-            found.append("..." if number is Ellipsis else SUBLIST_LETTERS[number])
-        return "".join(found)
+            result.append("..." if number is Ellipsis else SUBLIST_LETTERS[number])
+        return "".join(result)
 
     equation = ",".join(letters(sublist) for sublist in args[1::2])
     if len(args) % 2:
@@ -92,26 +92,26 @@ def _read_sublists(args: tuple) -> tuple[str, tuple[TensorBase, ...]]:
 
 def _scan(equation: str, start: int, end: int, where: str, twice: str, partial: str) -> list[str]:
     """The subscripts of one term: letters, and "..." at most once."""
-    found: list[str] = []
+    result: list[str] = []
     at = start
     while at < end:
         c = equation[at]
         if c == ".":
-            if "..." in found:
+            if "..." in result:
                 raise RuntimeError(f"einsum(): found '.' for {where} {twice}")
             if equation[at : min(at + 3, end)] != "...":
                 raise RuntimeError(f"einsum(): found '.' for {where} {partial}")
-            found.append("...")
+            result.append("...")
             at += 2
         elif c in SUBLIST_LETTERS:
-            found.append(c)
+            result.append(c)
         elif c != " ":
             raise RuntimeError(
                 f"einsum(): invalid subscript given at index {at} in the equation string, subscripts must "
                 "be in [a-zA-Z]"
             )
         at += 1
-    return found
+    return result
 
 
 @functools.lru_cache(maxsize=1024)

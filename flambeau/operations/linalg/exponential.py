@@ -91,8 +91,8 @@ def _degree8(a: TensorBase) -> TensorBase:
     """I + A + y₂ A² + (x₃ A² + A₄) (x₄ I + x₅ A + x₆ A² + x₇ A₄), where A₄ = A² (x₁ A + x₂ A²)."""
     a2 = matmul(a, a)
     left, right = _taylor8_second(a, a2, matmul(a2, _taylor8_first(a, a2)))
-    found = matmul(left, _shifted(right, (29.0 * _ROOT - 271.0) / 210.0))
-    return _shifted(found.add_(a).add_(a2, alpha=(857.0 - 58.0 * _ROOT) / 630.0), 1.0)
+    result = matmul(left, _shifted(right, (29.0 * _ROOT - 271.0) / 210.0))
+    return _shifted(result.add_(a).add_(a2, alpha=(857.0 - 58.0 * _ROOT) / 630.0), 1.0)
 
 
 def _degree18(a: TensorBase) -> TensorBase:
@@ -126,11 +126,11 @@ def _exponential(a: TensorBase) -> TensorBase:
         plans.setdefault(_planned(norm, norms), []).append(place)
     if len(plans) == 1:
         return _one_plan(flat, *next(iter(plans))).reshape(a.shape)
-    found = flat.new_empty(flat.shape)
+    result = flat.new_empty(flat.shape)
     for plan, places in plans.items():
-        at = found.new_empty(0).long().new_tensor(places)
-        found[at] = _one_plan(flat[at], *plan)
-    return found.reshape(a.shape)
+        at = result.new_empty(0).long().new_tensor(places)
+        result[at] = _one_plan(flat[at], *plan)
+    return result.reshape(a.shape)
 
 
 def _one_plan(a: TensorBase, polynomial: int, halved: int) -> TensorBase:
@@ -139,10 +139,10 @@ def _one_plan(a: TensorBase, polynomial: int, halved: int) -> TensorBase:
     if a.shape[0] > together:
         parts = [_one_plan(p, polynomial, halved) for p in a.split(together)]
         return cat(parts)
-    found = (_degree4, _degree8, _degree18)[polynomial](a * 0.5**halved if halved else a)
+    result = (_degree4, _degree8, _degree18)[polynomial](a * 0.5**halved if halved else a)
     for _ in range(halved):
-        found = matmul(found, found)
-    return found
+        result = matmul(result, result)
+    return result
 
 
 @leaf(

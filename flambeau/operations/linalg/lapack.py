@@ -170,12 +170,12 @@ def solve_triangular(
             f"({A.shape[-2]}x{A.shape[-1]} and {B.shape[-2]}x{B.shape[-1]})"
         )
     A, B = same_batch("linalg.solve_triangular", A, B)
-    found = (
+    result = (
         linalg_solve_triangular(A, B, upper, unitriangular)
         if left
         else linalg_solve_triangular(A.mT, B.mT, not upper, unitriangular).mT
     )
-    return into(out, found, "linalg.solve_triangular")
+    return into(out, result, "linalg.solve_triangular")
 
 
 def same_batch(who: str, a: TensorBase, b: TensorBase) -> tuple[TensorBase, TensorBase]:
@@ -193,9 +193,9 @@ def linalg_solve_triangular(A: TensorBase, B: TensorBase, upper: bool, unit: boo
     """X with A X = B, of matrices with the same batch dimensions, of which one triangle of A is read."""
 
     def solve_all(a: TensorBase, b: TensorBase) -> TensorBase:
-        found, turned = fresh(b), not a.is_contiguous() and a.mT.is_contiguous()
-        lapack.triangular(a.mT if turned else a.contiguous(), found, upper, unit, turned)
-        return found
+        result, turned = fresh(b), not a.is_contiguous() and a.mT.is_contiguous()
+        lapack.triangular(a.mT if turned else a.contiguous(), result, upper, unit, turned)
+        return result
 
     if small.takes(A) and B.is_cpu:
         return small.triangular(A, B, upper, unit)
@@ -232,9 +232,9 @@ def solve(A: TensorBase, B: TensorBase, *, left: bool = True, out: TensorBase | 
     >>> flambeau.linalg.solve(flambeau.tensor([[2., 0.], [0., 4.]]), flambeau.tensor([2., 4.]))
     tensor([1., 1.])
     """
-    found, info = _solution(A, B, left)
+    result, info = _solution(A, B, left)
     linalg_check_errors(info, "linalg.solve", _UNSOLVABLE)
-    return into(out, found, "linalg.solve")
+    return into(out, result, "linalg.solve")
 
 
 def _solution(A: TensorBase, B: TensorBase, left: bool) -> tuple[TensorBase, TensorBase]:
@@ -255,10 +255,10 @@ def _solution(A: TensorBase, B: TensorBase, left: bool) -> tuple[TensorBase, Ten
         )
     A, right = same_batch("linalg.solve", A, right)
     if not left:
-        found, info = linalg_solve_systems(A.mT, right.mT)
-        return found.mT, info
-    found, info = linalg_solve_systems(A, right)
-    return found.squeeze(-1) if vector else found, info
+        result, info = linalg_solve_systems(A.mT, right.mT)
+        return result.mT, info
+    result, info = linalg_solve_systems(A, right)
+    return result.squeeze(-1) if vector else result, info
 
 
 _UNSOLVABLE = "The solver failed because the input matrix is singular."
@@ -278,9 +278,9 @@ def linalg_solve_systems(A: TensorBase, B: TensorBase) -> tuple[TensorBase, Tens
         if small.takes(a):
             return small.general_systems(a, b)
         one = a.numel() > 0 and not any(a.stride()[:-2]) and a.ndim > 2  # a matrix for all right sides
-        found = fresh(b)
-        info = lapack.solve(fresh(a[(0,) * (a.ndim - 2)] if one else a), found)
-        return found, info.expand(a.shape[:-2]).contiguous() if one else info
+        result = fresh(b)
+        info = lapack.solve(fresh(a[(0,) * (a.ndim - 2)] if one else a), result)
+        return result, info.expand(a.shape[:-2]).contiguous() if one else info
 
     return computed([Result(B.shape, B.dtype), Result(A.shape[:-2], INT32)], solve_all, A, B)
 
@@ -331,8 +331,8 @@ def linalg_inverse(A: TensorBase) -> tuple[TensorBase, TensorBase]:
     def invert(a: TensorBase) -> tuple:
         if small.takes(a):
             return small.inverse(a)
-        found = fresh(a)
-        return found, lapack.inverse(found)
+        result = fresh(a)
+        return result, lapack.inverse(result)
 
     return computed([Result(A.shape, A.dtype), Result(A.shape[:-2], INT32)], invert, A)
 
@@ -385,10 +385,10 @@ def solve_ex(A: TensorBase, B: TensorBase, *, left: bool = True, check_errors: b
     >>> flambeau.linalg.solve_ex(flambeau.tensor([[2.0, 0.0], [0.0, 4.0]]), flambeau.tensor([2.0, 2.0]))[0]
     tensor([1.0000, 0.5000])
     """
-    found, info = _solution(A, B, left)
+    result, info = _solution(A, B, left)
     if check_errors:
         linalg_check_errors(info, "linalg.solve_ex", _UNSOLVABLE)
-    return solve_ex_result(found, info)
+    return solve_ex_result(result, info)
 
 
 # --- Cholesky -------------------------------------------------------------------------------------------------------------
@@ -430,8 +430,8 @@ def linalg_cholesky_factor(A: TensorBase, upper: bool) -> tuple[TensorBase, Tens
     rules = [Result(A.shape, A.dtype), Result(A.shape[:-2], INT32)]
 
     def factor(a: TensorBase) -> tuple:
-        found = a.tril().contiguous()
-        return found, lapack.cholesky(found)
+        result = a.tril().contiguous()
+        return result, lapack.cholesky(result)
 
     if small.takes(A):
         return small.cholesky(A.mT if upper else A)

@@ -127,11 +127,11 @@ def _found(arrays: tuple, k: int, options: dict[str, Any]) -> list:
                 retResidualNormsHistory=True,
                 **options,
             )
-        found, directions, residuals = (*answer, ())[:3]  # small matrices, decomposed whole, have none
-        order = np.argsort(-found if options["largest"] else found, kind="stable")[:k]
-        values[at], vectors[at] = found[order], directions[:, order]
-        last = np.max(np.atleast_1d(residuals[-1])[: len(found)], initial=0.0) if len(residuals) else 0.0
-        if last > options["tol"] * max(1.0, np.abs(found).max()):
+        result, directions, residuals = (*answer, ())[:3]  # small matrices, decomposed whole, have none
+        order = np.argsort(-result if options["largest"] else result, kind="stable")[:k]
+        values[at], vectors[at] = result[order], directions[:, order]
+        last = np.max(np.atleast_1d(residuals[-1])[: len(result)], initial=0.0) if len(residuals) else 0.0
+        if last > options["tol"] * max(1.0, np.abs(result).max()):
             warnings.warn(
                 f"lobpcg(): residual {last:.1e} after {options['maxiter']} steps is above the tolerance {options['tol']:.1e}",
                 stacklevel=5,
@@ -146,14 +146,14 @@ def _gradient(grads: tuple, A: TensorBase, E: TensorBase, V: TensorBase) -> tupl
     F_ij = 1 / (E_j - L_i), 0 where they are the same one.
     """
     to_E, to_V = grads
-    found = None
+    result = None
     if to_E is not None:
-        found = matmul(V * to_E.unsqueeze(-2), V.mT)
+        result = matmul(V * to_E.unsqueeze(-2), V.mT)
     if to_V is not None:
         L, U = linalg_eigh(A, True)
         apart = E.unsqueeze(-2) - L.unsqueeze(-1)
         same = apart.abs() == apart.abs().amin(-2, True)
         shares = (matmul(U.mT, to_V) / apart.masked_fill(same, 1.0)).masked_fill(same, 0.0)
         rest = matmul(matmul(U, shares), V.mT)
-        found = rest if found is None else found + rest
-    return ((found + found.mT) * 0.5,)
+        result = rest if result is None else result + rest
+    return ((result + result.mT) * 0.5,)

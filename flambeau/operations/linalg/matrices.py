@@ -178,13 +178,13 @@ def _matrix_norm(A: TensorBase, ord: Any, rows: int, columns: int, keepdim: bool
         return vector_norm(A, 2, (rows, columns), keepdim)
     if ord in ("nuc", 2, -2):
         S = dec.svdvals(A.movedim((rows, columns), (-2, -1)))
-        found = S.sum(-1) if ord == "nuc" else _largest(S, -1) if ord == 2 else S.amin(-1)
-        return found.unsqueeze(min(rows, columns)).unsqueeze(max(rows, columns)) if keepdim else found
+        result = S.sum(-1) if ord == "nuc" else _largest(S, -1) if ord == 2 else S.amin(-1)
+        return result.unsqueeze(min(rows, columns)).unsqueeze(max(rows, columns)) if keepdim else result
     if isinstance(ord, (int, float)) and abs(ord) in (1, math.inf):
         along, over = (rows, columns) if abs(ord) == 1 else (columns, rows)
         sums = A.abs().sum(along, True)
-        found = _largest(sums, over, True) if ord > 0 else sums.amin(over, True)
-        return found if keepdim else found.squeeze(max(rows, columns)).squeeze(min(rows, columns))
+        result = _largest(sums, over, True) if ord > 0 else sums.amin(over, True)
+        return result if keepdim else result.squeeze(max(rows, columns)).squeeze(min(rows, columns))
     raise RuntimeError(f"linalg.matrix_norm: Order {ord} not supported.")
 
 
@@ -314,8 +314,8 @@ def cond(A: TensorBase, p: Any = None, *, out: TensorBase | None = None) -> Tens
     if not A.numel():
         return into(out, real(A.sum((-2, -1))), "linalg.cond")
     inverse, info = lapack.inv_ex(A)
-    found = matrix_norm(A, p) * matrix_norm(inverse, p)
-    return into(out, found.masked_fill(info != 0, math.inf), "linalg.cond")
+    result = matrix_norm(A, p) * matrix_norm(inverse, p)
+    return into(out, result.masked_fill(info != 0, math.inf), "linalg.cond")
 
 
 # --- rank and pseudo-inverse ----------------------------------------------------------------------------------------------
@@ -428,8 +428,8 @@ def _pinv_gradient(grad: TensorBase, A: TensorBase, P: TensorBase) -> tuple:
     """
     Ph, Gh = P.mH, grad.mH
     left, right = matmul(Gh, matmul(P, Ph)), matmul(matmul(Ph, P), Gh)
-    found = left - matmul(A, matmul(P, left)) + right - matmul(matmul(right, P), A)
-    return (found - matmul(matmul(Ph, grad), Ph),)
+    result = left - matmul(A, matmul(P, left)) + right - matmul(matmul(right, P), A)
+    return (result - matmul(matmul(Ph, grad), Ph),)
 
 
 @library(
@@ -481,10 +481,10 @@ def lstsq(A: TensorBase, B: TensorBase, rcond: float | None = None, *, driver: s
             f"linalg.lstsq: A.size(-2) should match B.size(-2), got {A.shape[-2]} and {right.shape[-2]}"
         )
     A, right = same_batch("linalg.lstsq", A, right)
-    found, residuals, rank, values = linalg_lstsq(A, right, rcond, driver)
+    result, residuals, rank, values = linalg_lstsq(A, right, rcond, driver)
     if vector:
-        found, residuals = found.squeeze(-1), residuals.squeeze(-1) if residuals.ndim else residuals
-    return lstsq_result(found, residuals, rank, values)
+        result, residuals = result.squeeze(-1), residuals.squeeze(-1) if residuals.ndim else residuals
+    return lstsq_result(result, residuals, rank, values)
 
 
 # Some of the results may be empty, and have no slices then.
@@ -494,18 +494,18 @@ def linalg_lstsq(
 ) -> tuple[TensorBase, TensorBase, TensorBase, TensorBase]:
     """The results for matrices with the same batch dimensions."""
     m, n = A.shape[-2:]
-    found = _by_qr(A, B, rcond) if driver in ("gels", "gelsy") and m >= n and A.numel() else None
+    result = _by_qr(A, B, rcond) if driver in ("gels", "gelsy") and m >= n and A.numel() else None
     if driver == "gels":
         rank = A.new_empty(0).long()
     else:
-        rank = matrix_rank(A, rtol=rcond) if found is None else A.new_full(A.shape[:-2], n, dtype=INT64)
-    if found is None:
-        found = matmul(linalg_pinv(A, False, None, rcond), B)
+        rank = matrix_rank(A, rtol=rcond) if result is None else A.new_full(A.shape[:-2], n, dtype=INT64)
+    if result is None:
+        result = matmul(linalg_pinv(A, False, None, rcond), B)
     values = dec.linalg_svdvals(A) if driver in ("gelsd", "gelss") else real(A.new_empty(0))
     if m > n and driver != "gelsy" and (driver == "gels" or holds(rank == n)):
-        rest = (matmul(A, found) - B).abs()
-        return found, (rest * rest).sum(-2), rank, values
-    return found, real(A.new_empty(0)), rank, values
+        rest = (matmul(A, result) - B).abs()
+        return result, (rest * rest).sum(-2), rank, values
+    return result, real(A.new_empty(0)), rank, values
 
 
 @linalg_lstsq.derivative
@@ -569,14 +569,14 @@ def matrix_power(A: TensorBase, n: int, *, out: TensorBase | None = None) -> Ten
     if n == 0:
         return into(out, A.clone().copy_(identity(A.shape[-1], A)), "linalg.matrix_power")
     base, left = (inv(A), -n) if n < 0 else (A, n)
-    found: Any = None
+    result: Any = None
     while left:
         if left & 1:
-            found = base if found is None else matmul(found, base)
+            result = base if result is None else matmul(result, base)
         left >>= 1
         if left:
             base = matmul(base, base)
-    return into(out, found.clone() if found is A else found, "linalg.matrix_power")
+    return into(out, result.clone() if result is A else result, "linalg.matrix_power")
 
 
 # --- tensors as matrices --------------------------------------------------------------------------------------------------
@@ -612,8 +612,8 @@ def tensorinv(A: TensorBase, ind: int = 2, *, out: TensorBase | None = None) -> 
             f"linalg.tensorinv: Expected self to satisfy the requirement prod(self.shape[ind:]) == prod(self.shape[:ind]), "
             f"but got {columns} != {rows}"
         )
-    found = inv(A.reshape(rows, columns)).reshape(*A.shape[ind:], *A.shape[:ind])
-    return into(out, found, "linalg.tensorinv")
+    result = inv(A.reshape(rows, columns)).reshape(*A.shape[ind:], *A.shape[:ind])
+    return into(out, result, "linalg.tensorinv")
 
 
 @library(
@@ -648,8 +648,8 @@ def tensorsolve(
             "linalg.tensorsolve: Expected self to satisfy the requirement prod(self.shape[other.ndim:]) == "
             f"prod(self.shape[:other.ndim]), but got {math.prod(shape)} != {B.numel()}"
         )
-    found = lapack.solve(A.reshape(B.numel(), B.numel()), B.reshape(-1)).reshape(shape)
-    return into(out, found, "linalg.tensorsolve")
+    result = lapack.solve(A.reshape(B.numel(), B.numel()), B.reshape(-1)).reshape(shape)
+    return into(out, result, "linalg.tensorsolve")
 
 
 # --- older names ----------------------------------------------------------------------------------------------------------
@@ -769,11 +769,11 @@ def triangular_solve(
     """
     _one_dtype("triangular_solve", b, A, "A")
     if transpose:
-        found = solve_triangular(A.mT, b, upper=not upper, unitriangular=unitriangular)
+        result = solve_triangular(A.mT, b, upper=not upper, unitriangular=unitriangular)
     else:
-        found = solve_triangular(A, b, upper=upper, unitriangular=unitriangular)
+        result = solve_triangular(A, b, upper=upper, unitriangular=unitriangular)
     batch = broadcast_shapes(tuple(A.shape[:-2]), tuple(b.shape[:-2]))
-    return triangular_solve_result(found, A.expand(*batch, *A.shape[-2:]).clone())
+    return triangular_solve_result(result, A.expand(*batch, *A.shape[-2:]).clone())
 
 
 @library(
@@ -859,8 +859,8 @@ def lu(A: TensorBase, pivot: bool = True, get_infos: bool = False) -> tuple:
     tensor([[4.0000, 2.0000],
             [0.5000, 3.0000]])
     """
-    found = dec.lu_factor_ex(A, pivot=pivot)
-    return tuple(found) if get_infos else tuple(found[:2])
+    result = dec.lu_factor_ex(A, pivot=pivot)
+    return tuple(result) if get_infos else tuple(result[:2])
 
 
 @library(

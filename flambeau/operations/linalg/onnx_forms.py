@@ -31,15 +31,15 @@ from .products import ger, sliced_product
 @onnx_form(linear)
 def _(g: Any, input: Any, weight: Any, bias: Any = None) -> Any:
     if weight.rank == 1:
-        found = g.MatMul(input, weight)
-        return found if bias is None else g.Add(found, bias)
+        result = g.MatMul(input, weight)
+        return result if bias is None else g.Add(result, bias)
     if input.rank == 2 and bias is not None and input.floating:
-        found = g.op("Gemm", input, weight, bias, transB=1)
+        result = g.op("Gemm", input, weight, bias, transB=1)
     else:
-        found = g.MatMul(input, g.transpose(weight, [1, 0]))
-        found = found if bias is None else g.Add(found, bias)
-    g.notes[found.name] = "linear", input, weight, bias
-    return found
+        result = g.MatMul(input, g.transpose(weight, [1, 0]))
+        result = result if bias is None else g.Add(result, bias)
+    g.notes[result.name] = "linear", input, weight, bias
+    return result
 
 
 @onnx_form(matmul, mm, bmm, mv, dot, vdot)
@@ -108,8 +108,8 @@ def _(g: Any, a: Any, a_form: int, b: Any, b_form: int, sizes: Any, form: int, a
         g.transpose(x, [*range(x.rank - 2), x.rank - 1, x.rank - 2]) if turned else x
         for x, turned in ((a, a_form), (b, b_form))
     )
-    found = g.MatMul(left, right)
-    return found if alpha[0] == 1 else g.Mul(found, g.number(alpha[0], found.dtype))
+    result = g.MatMul(left, right)
+    return result if alpha[0] == 1 else g.Mul(result, g.number(alpha[0], result.dtype))
 
 
 @onnx_form(column_sums_op)

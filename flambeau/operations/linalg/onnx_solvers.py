@@ -33,8 +33,8 @@ def _wide(g: Any, *given: Any) -> list[Any]:
     return [g.cast(x, "float64").of(x.shape) for x in given]
 
 
-def _ends(g: Any, *found: Any) -> list[Any]:
-    return [g.cast(v, r.dtype) for v, r in zip(found, g.results)]
+def _ends(g: Any, *result: Any) -> list[Any]:
+    return [g.cast(v, r.dtype) for v, r in zip(result, g.results)]
 
 
 def _empty(g: Any) -> list[Any]:
@@ -117,8 +117,8 @@ def _(g: Any, A: Any) -> Any:
         return _empty(g)
     (a,) = _wide(g, A)
     n = A.shape[-1]
-    found, _, _, info = _eliminated(g, a, g.expand(_identity(g, n), A.shape))
-    return _ends(g, found, g.squeeze(info, [-2, -1]))
+    result, _, _, info = _eliminated(g, a, g.expand(_identity(g, n), A.shape))
+    return _ends(g, result, g.squeeze(info, [-2, -1]))
 
 
 @onnx_form(linalg_solve_systems)
@@ -130,8 +130,8 @@ def _(g: Any, A: Any, B: Any) -> Any:
     b = g.unsqueeze(b, [B.rank]).of((*B.shape, 1)) if line else b
     batch = np.broadcast_shapes(A.shape[:-2], b.shape[:-2])
     a, b = g.expand(a, (*batch, *A.shape[-2:])), g.expand(b, (*batch, *b.shape[-2:]))
-    found, _, _, info = _eliminated(g, a, b)
-    return _ends(g, g.squeeze(found, [-1]) if line else found, g.squeeze(info, [-2, -1]))
+    result, _, _, info = _eliminated(g, a, b)
+    return _ends(g, g.squeeze(result, [-1]) if line else result, g.squeeze(info, [-2, -1]))
 
 
 @onnx_form(linalg_slogdet)
@@ -212,12 +212,12 @@ def _triangular(g: Any, A: Any, B: Any, upper: bool, unit: bool) -> Any:
         k = g.Sub(g.number(n - 1, "int64"), number) if upper else number
         at_row = g.Equal(rows, k)
         column = _column_at(g, A, g.Equal(columns, k))
-        found = _row_at(g, x, at_row)
+        result = _row_at(g, x, at_row)
         if not unit:
-            found = g.Div(found, _row_at(g, column, at_row))
+            result = g.Div(result, _row_at(g, column, at_row))
         behind = (g.Less if upper else g.Greater)(rows, k)
-        rest = g.Sub(x, g.Mul(g.Where(behind, column, _zero(g)), found))
-        return [g.Where(at_row, found, rest)]
+        rest = g.Sub(x, g.Mul(g.Where(behind, column, _zero(g)), result))
+        return [g.Where(at_row, result, rest)]
 
     return g.loop(n, [B], turn)[0].of(B.shape)
 
@@ -322,11 +322,11 @@ def _(g: Any, A: Any) -> Any:
     times = g.Add(times, 1)
     small = g.Div(a, g.Pow(g.number(2, "float64"), times))
     one = _identity(g, A.shape[-1])
-    found = one
+    result = one
     for k in range(18, 0, -1):
-        found = g.Add(one, g.Mul(g.MatMul(small, found), 1 / k))
-    found = found.of(A.shape)
-    return _ends(g, g.loop(g.cast(times, "int64"), [found], lambda k, s: [g.MatMul(s[0], s[0])])[0])[0]
+        result = g.Add(one, g.Mul(g.MatMul(small, result), 1 / k))
+    result = result.of(A.shape)
+    return _ends(g, g.loop(g.cast(times, "int64"), [result], lambda k, s: [g.MatMul(s[0], s[0])])[0])[0]
 
 
 # --- eigenvalues ------------------------------
@@ -409,8 +409,8 @@ def _(g: Any, A: Any) -> Any:
     if 0 in A.shape:
         return _empty(g)
     _, values, _ = _gram(g, A)
-    found = g.op("Slice", values, [-1], [-(1 << 63)], [-1], [-1])
-    return _ends(g, found)[0]
+    result = g.op("Slice", values, [-1], [-(1 << 63)], [-1], [-1])
+    return _ends(g, result)[0]
 
 
 def _pinv(g: Any, A: Any, atol: Any, rtol: Any) -> tuple[Any, Any]:
@@ -426,8 +426,8 @@ def _pinv(g: Any, A: Any, atol: Any, rtol: Any) -> tuple[Any, Any]:
     squares = g.Where(kept, g.Reciprocal(g.Where(kept, g.Mul(values, values), one)), _zero(g))
     u = u.of((*A.shape[:-2], min(A.shape[-2:]), min(A.shape[-2:])))
     inner = g.MatMul(g.Mul(u, g.unsqueeze(squares, [A.rank - 2])), _turned(g, u))
-    found = g.MatMul(_turned(g, a), inner).of((*A.shape[:-2], max(A.shape[-2:]), min(A.shape[-2:])))
-    return (_turned(g, found) if A.shape[-2] > A.shape[-1] else found), kept
+    result = g.MatMul(_turned(g, a), inner).of((*A.shape[:-2], max(A.shape[-2:]), min(A.shape[-2:])))
+    return (_turned(g, result) if A.shape[-2] > A.shape[-1] else result), kept
 
 
 def _tolerance(g: Any, x: Any) -> Any:
@@ -451,11 +451,11 @@ def _(g: Any, A: Any, B: Any, rcond: Any, driver: str) -> Any:
         return NotImplemented
     inverse, kept = _pinv(g, A, None, rcond)
     a, b = _wide(g, A, B)
-    found = g.MatMul(inverse, b)
-    rest = g.Sub(g.MatMul(a, found), b)
+    result = g.MatMul(inverse, b)
+    rest = g.Sub(g.MatMul(a, result), b)
     _, residuals, rank, values = g.results
     made = [
-        found,
+        result,
         g.reduce("ReduceSum", g.Mul(rest, rest), [-2]),
         g.reduce("ReduceSum", g.cast(kept, "int64"), [-1]),
     ]

@@ -105,11 +105,11 @@ def _linear_written_out(input, weight, bias=None):
     """What wrapper subclasses see of `linear`: a product with the turned weight, of rows, as in PyTorch."""
     turned = weight.t() if weight.ndim == 2 else weight
     if input.ndim < 2 or turned.ndim < 2:
-        found = products.matmul(input, turned)
-        return found if bias is None else found + bias
+        result = products.matmul(input, turned)
+        return result if bias is None else result + bias
     rows = input if input.ndim == 2 else input.reshape(-1, input.shape[-1])
-    found = products.mm(rows, turned) if bias is None else products.addmm(bias, rows, turned)
-    return found if input.ndim == 2 else found.reshape(*input.shape[:-1], found.shape[-1])
+    result = products.mm(rows, turned) if bias is None else products.addmm(bias, rows, turned)
+    return result if input.ndim == 2 else result.reshape(*input.shape[:-1], result.shape[-1])
 
 
 set_decomposition(products.linear, _linear_written_out)

@@ -121,7 +121,7 @@ def ormqr(
     V = _vectors(input, tau)
     if left != transpose:  # Q C, and C Qᴴ = (Q Cᴴ)ᴴ
         C = other if left else other.mH
-        found = C - _turned(V, tau, matmul(V.mH, C))
+        result = C - _turned(V, tau, matmul(V.mH, C))
     else:  # Qᴴ C = (1 - V Tᴴ Vᴴ) C, and C Q = (Qᴴ Cᴴ)ᴴ
         C = other if left else other.mH
         scales = tau.unsqueeze(-1)
@@ -129,5 +129,5 @@ def ormqr(
         inner = solve_triangular(
             (scales * matmul(V.mH, V)).mH, matmul(V.mH, C), upper=False, unitriangular=True
         )
-        found = C - matmul(V, scales.conj() * inner)
-    return into(out, (found if left else found.mH).contiguous(), "ormqr")
+        result = C - matmul(V, scales.conj() * inner)
+    return into(out, (result if left else result.mH).contiguous(), "ormqr")

@@ -99,10 +99,10 @@ def _scaled_mm(
     `scale_result` divides a float8 result.  ValueError for other scales and dtypes.
     """
     kind: dtype = out_dtype or input.dtype
-    found = _product("_scaled_mm", input, mat2, scale_a, scale_b, bias)
+    result = _product("_scaled_mm", input, mat2, scale_a, scale_b, bias)
     if scale_result is not None and kind.name.startswith("float8"):
-        found = found / scale_result
-    return found.to(kind)
+        result = result / scale_result
+    return result.to(kind)
 
 
 def _single(who: str, what: str, given: Any) -> Any:
@@ -181,8 +181,8 @@ def scaled_mm(
         mat_a = mat_a if contraction_dim[0] % 2 == 1 else mat_a.t()
         mat_b = mat_b if contraction_dim[1] % 2 == 0 else mat_b.t()
     first, second = _single(who, "scale_a", scale_a), _single(who, "scale_b", scale_b)
-    found = _product(who, mat_a, mat_b, first, second, bias)
-    return found.to(output_dtype or mat_a.dtype)
+    result = _product(who, mat_a, mat_b, first, second, bias)
+    return result.to(output_dtype or mat_a.dtype)
 
 
 # --- many products in one call ------------------------------
@@ -329,5 +329,5 @@ def scaled_grouped_mm(
         raise RuntimeError(f"{who}(): Bias not supported yet")
     wide = by_name["float32"]
     a, b = mat_a.to(wide) * scale_a.unsqueeze(-1), mat_b.to(wide) * scale_b.unsqueeze(1)
-    found = a @ b if bounds is None else _grouped(a, b, bounds)
-    return found.to(output_dtype or mat_a.dtype)
+    result = a @ b if bounds is None else _grouped(a, b, bounds)
+    return result.to(output_dtype or mat_a.dtype)

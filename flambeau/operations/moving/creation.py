@@ -265,7 +265,7 @@ def closed_range(
             f"range(): upper bound and lower bound inconsistent with step sign: {start} to {end} by {step}"
         )
     count = math.floor((end - start) / step) + 1
-    found = (
+    result = (
         create.arange(count, dtype=dtype or get_default_dtype(), layout=layout, device=device) * step + start
     )
-    return into(out, found, "range").requires_grad_(requires_grad)
+    return into(out, result, "range").requires_grad_(requires_grad)

@@ -50,13 +50,13 @@ def multiply(
         a, b, whole = (t[(None,) * (rank - t.ndim)] for t in (a, b, out))
         stack = [max(sizes) if 0 not in sizes else 0 for sizes in zip(a.shape[:-2], b.shape[:-2])]
         a, b = a.expand(*stack, *a.shape[-2:]), b.expand(*stack, *b.shape[-2:])
-        found = matrix_product((*stack, a.shape[-2], b.shape[-1]), a, b)
+        result = matrix_product((*stack, a.shape[-2], b.shape[-1]), a, b)
         summed = [d for d in range(rank - 2) if whole.shape[d] == 1 and stack[d] != 1]
         if summed:
-            found = found.sum(summed, keepdim=True, dtype=found.dtype)
+            result = result.sum(summed, keepdim=True, dtype=result.dtype)
         if alpha != 1:
-            found = found * alpha
-        whole.copy_(found + whole * beta if beta else found)
+            result = result * alpha
+        whole.copy_(result + whole * beta if beta else result)
 
 
 # --- one index a line ------------------------------
@@ -87,8 +87,8 @@ def gather(input: TensorBase, dim: int, index: TensorBase) -> TensorBase:
     """`flambeau.gather`."""
     with unrecorded():
         places = _last(index, dim)
-        found = _pick_last(places.shape, _last(input, dim), places)
-        return found.movedim(-1, dim).contiguous().reshape(index.shape)
+        result = _pick_last(places.shape, _last(input, dim), places)
+        return result.movedim(-1, dim).contiguous().reshape(index.shape)
 
 
 def write_at(input: TensorBase, source: TensorBase, index: TensorBase, dim: int, how: str) -> None:
@@ -228,8 +228,8 @@ def get(input: TensorBase, indices: Sequence[TensorBase | None], negative: bool)
     with unrecorded():
         how = _Indexing(input, indices)
         shape = (*how.room, *how.rest)
-        found = _picker(len(how.indices))(shape, how.source, *how.indices, negative=negative)
-        return how.result(found)
+        result = _picker(len(how.indices))(shape, how.source, *how.indices, negative=negative)
+        return how.result(result)
 
 
 def put(

@@ -70,11 +70,11 @@ def _of_both(pair: tuple[Any, Any], label: str | None = None, **case: Any) -> Ca
     return declare
 
 
-def _shaped(found: TensorBase, shape: Sequence[int]) -> TensorBase:
+def _shaped(result: TensorBase, shape: Sequence[int]) -> TensorBase:
     """The gradient of a tensor of that shape that was broadcast, or given another shape with as many elements."""
-    if tuple(found.shape) == tuple(shape):
-        return found
-    return found.reshape(shape) if found.numel() == math.prod(shape) else found.sum_to_size(shape)
+    if tuple(result.shape) == tuple(shape):
+        return result
+    return result.reshape(shape) if result.numel() == math.prod(shape) else result.sum_to_size(shape)
 
 
 # --- at an index of one dimension -------------------
@@ -97,8 +97,8 @@ def _(grad: TensorBase, dim: int, index: TensorBase, shape_input: Sequence[int])
 def _(grad: TensorBase, dim: int, index: TensorBase, alpha: Any, shape_source: Any, needs: tuple) -> tuple:
     if not needs[1]:
         return grad, None
-    found = grad.index_select(dim, index)
-    return grad, _shaped(found if alpha == 1 else found * alpha, shape_source)
+    result = grad.index_select(dim, index)
+    return grad, _shaped(result if alpha == 1 else result * alpha, shape_source)
 
 
 @_of_both(_copied)
@@ -202,15 +202,15 @@ def _(grad: TensorBase, indices: TensorBase, dim: int | None, shape_input: Any) 
 
 def _at_source(grad: TensorBase, dim: int, index: TensorBase, shape: Any) -> TensorBase:
     """The gradient at the places written, in the source's shape, which may be larger than the index tensor's."""
-    found = grad.gather(dim, index)
+    result = grad.gather(dim, index)
     if not shape:
-        return found.reshape(())
-    if tuple(shape) == tuple(found.shape):
-        return found
-    whole = part = found.new_zeros(shape)
-    for k, n in enumerate(found.shape):
+        return result.reshape(())
+    if tuple(shape) == tuple(result.shape):
+        return result
+    whole = part = result.new_zeros(shape)
+    for k, n in enumerate(result.shape):
         part = part.narrow(k, 0, n)
-    part.copy_(found)
+    part.copy_(result)
     return whole
 
 

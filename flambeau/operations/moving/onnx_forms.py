@@ -133,11 +133,11 @@ def _(g: Any, input: Any, offset: int = 0, dim1: int = -2, dim2: int = -1) -> An
     at = np.clip(np.arange(size) - max(-offset, 0), 0, n - 1)
     rows = g.unsqueeze(g.op("Gather", input, at, axis=-1), [rank - 1])
     zero = g.number(0, input.dtype) if input.dtype != "bool" else g.constant(np.array(False), "bool")
-    found = g.where(g.constant(np.eye(size, k=offset, dtype=bool), "bool"), rows, zero)
+    result = g.where(g.constant(np.eye(size, k=offset, dtype=bool), "bool"), rows, zero)
     a, b = dim1 % rank, dim2 % rank
     rest = iter(range(rank - 2))
     perm = [rank - 2 if d == a else rank - 1 if d == b else next(rest) for d in range(rank)]
-    return g.op("Transpose", found, perm=perm)
+    return g.op("Transpose", result, perm=perm)
 
 
 @onnx_form(linalg_cross)

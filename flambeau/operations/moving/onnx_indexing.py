@@ -118,15 +118,15 @@ def _gathered(g: Any, x: Any, at: list[tuple[int, Any]], rank: int) -> Any:
         line = g.cast(p, "int64").of(p.shape)
         known = all(n >= 0 for n in p.shape)
         lines.append(g.unsqueeze(g.expand(line, shape) if known else line, [width]))
-    found = g.GatherND(g.op("Transpose", x, perm=[*dims, *rest]), g.op("Concat", *lines, axis=width))
+    result = g.GatherND(g.op("Transpose", x, perm=[*dims, *rest]), g.op("Concat", *lines, axis=width))
     if dims == list(range(dims[0], dims[0] + len(dims))) and dims[0]:
         lead = list(range(width, width + dims[0]))
-        found = g.op(
+        result = g.op(
             "Transpose",
-            found,
+            result,
             perm=[*lead, *range(width), *range(width + dims[0], width + len(rest))],
         )
-    return found
+    return result
 
 
 @onnx_form("__getitem__")
@@ -172,7 +172,7 @@ def _written(g: Any, x: Any, key: Any, value: Any, reduction: str | None) -> Any
         sizes = g.Shape(places)
         source = g.op("Expand", value, sizes)
         flat = g.flat(x)
-        found = g.op(
+        result = g.op(
             "ScatterElements",
             flat,
             g.op("Reshape", places, [-1]),
@@ -180,7 +180,7 @@ def _written(g: Any, x: Any, key: Any, value: Any, reduction: str | None) -> Any
             axis=0,
             reduction=reduction,
         )
-        return g.reshape(found, x.shape)
+        return g.reshape(result, x.shape)
     extra = value.rank - len(shape)
     if extra > 0:
         value = g.reshape(value, value.shape[extra:])
@@ -189,16 +189,16 @@ def _written(g: Any, x: Any, key: Any, value: Any, reduction: str | None) -> Any
 
 @onnx_form(index_select)
 def _(g: Any, input: Any, dim: int, index: Any, **_: Any) -> Any:
-    found = g.op("Gather", _vector(g, input), _vector(g, index), axis=dim)
-    return g.reshape(found.of((-1,)), []) if not input.rank else found
+    result = g.op("Gather", _vector(g, input), _vector(g, index), axis=dim)
+    return g.reshape(result.of((-1,)), []) if not input.rank else result
 
 
 @onnx_form(gather)
 def _(g: Any, input: Any, dim: int, index: Any, **_: Any) -> Any:
     if 0 in index.shape:
         return g.expand(g.number(0, input.dtype), index.shape)
-    found = g.GatherElements(_vector(g, input), g.cast(_vector(g, index), "int64"), axis=dim)
-    return g.reshape(found.of((-1,)), index.shape) if not (input.rank and index.rank) else found
+    result = g.GatherElements(_vector(g, input), g.cast(_vector(g, index), "int64"), axis=dim)
+    return g.reshape(result.of((-1,)), index.shape) if not (input.rank and index.rank) else result
 
 
 @onnx_form(take)
@@ -238,10 +238,10 @@ def _scattered(g: Any, x: Any, dim: int, index: Any, source: Any, reduction: str
         source = g.expand(g.number(source, dtype), places.shape)
     if dtype == "bool" and reduction is None:
         cast = [g.cast(v, "uint8") for v in (given, source)]
-        found = g.cast(g.op("ScatterElements", cast[0], places, cast[1], axis=dim), "bool")
+        result = g.cast(g.op("ScatterElements", cast[0], places, cast[1], axis=dim), "bool")
     else:
-        found = g.op("ScatterElements", given, places, source, axis=dim, reduction=reduction)
-    return g.reshape(found.of(given.shape), x.shape)
+        result = g.op("ScatterElements", given, places, source, axis=dim, reduction=reduction)
+    return g.reshape(result.of(given.shape), x.shape)
 
 
 _REDUCTIONS = {"add": "add", "multiply": "mul", "sum": "add", "prod": "mul", "amax": "max", "amin": "min"}
@@ -282,12 +282,12 @@ def _reduced(g: Any, x: Any, dim: int, index: Any, src: Any, reduce: str, includ
     if not include and not x.floating and reduce in ("amax", "amin"):
         return NotImplemented
     start = x if include else _scattered(g, x, dim, index, neutral, None)
-    found = _scattered(g, start, dim, index, src, _REDUCTIONS.get(reduce, "add"))
+    result = _scattered(g, start, dim, index, src, _REDUCTIONS.get(reduce, "add"))
     if reduce == "mean":
         ones = g.expand(g.number(1, x.dtype), x.shape)
         first = ones if include else _scattered(g, ones, dim, index, 0, None)
-        found = g.Div(found, _scattered(g, first, dim, index, 1, "add"))
-    return found
+        result = g.Div(result, _scattered(g, first, dim, index, 1, "add"))
+    return result
 
 
 def _along(g: Any, x: Any, dim: int, index: Any, source: Any) -> tuple[int, Any, Any]:

@@ -41,8 +41,8 @@ def _(g: Any, input: Any, k: int, dim: int = -1, largest: bool = True, sorted: b
     return _sorted(g, input, dim, k, bool(largest))
 
 
-def _kept(g: Any, found: tuple[Any, Any], dim: int, keepdim: bool) -> tuple[Any, Any]:
-    return found if keepdim else tuple(g.squeeze(v, [dim]) for v in found)  # type: ignore[return-value]
+def _kept(g: Any, result: tuple[Any, Any], dim: int, keepdim: bool) -> tuple[Any, Any]:
+    return result if keepdim else tuple(g.squeeze(v, [dim]) for v in result)  # type: ignore[return-value]
 
 
 @onnx_form(kthvalue)
@@ -79,8 +79,8 @@ def _(g: Any, input: Any, dim: int, keepdim: bool) -> Any:
     _, places = _sorted(g, shown, dim, input.shape[dim], False)
     count = g.reduce("ReduceSum", g.cast(g.Not(missing), "int64"), [dim], True)
     at = g.Max(g.Div(g.Sub(count, 1), 2), 0)
-    found = g.GatherElements(places, at, axis=dim)
-    return _kept(g, (g.GatherElements(input, found, axis=dim), found), dim, keepdim)
+    result = g.GatherElements(places, at, axis=dim)
+    return _kept(g, (g.GatherElements(input, result, axis=dim), result), dim, keepdim)
 
 
 @onnx_form(mode)
@@ -158,8 +158,8 @@ def _(g: Any, elements: Any, test_elements: Any, *, invert: bool = False, **_: A
     if not count:
         return NotImplemented
     hits = g.cast(g.Equal(g.unsqueeze(x, [x.rank]), g.reshape(among, [count])), "int32")
-    found = g.cast(g.reduce("ReduceMax", hits, [-1]), "bool")
-    return g.Not(found) if invert else found
+    result = g.cast(g.reduce("ReduceMax", hits, [-1]), "bool")
+    return g.Not(result) if invert else result
 
 
 @onnx_form(unique)

@@ -70,9 +70,9 @@ def pad(
             cut = max(-before, 0)
             input = input.narrow(axis, cut, input.shape[axis] - cut - max(-after, 0))
             amounts[2 * k] = max(before, 0)
-    found = _by_tables(input, sizes[-dims:], mode, amounts[: 2 * dims : 2])
-    if found is not None:
-        return found
+    result = _by_tables(input, sizes[-dims:], mode, amounts[: 2 * dims : 2])
+    if result is not None:
+        return result
     front = tuple(reversed(amounts[: 2 * dims : 2]))
     sides = Sides(mode, front, tuple(input.shape[-dims:]), tuple(sizes[-dims:]))
     op = _EXTENDED[mode, dims]
@@ -165,9 +165,9 @@ def pad_backward(grad_output: TensorBase, sides: Sides) -> TensorBase:
     """The gradients of all places that an element went to, added up."""
     kind = by_name["float32"] if grad_output.dtype.itemsize == 2 else grad_output.dtype
     shape, dims = grad_output.shape, len(sides.out)
-    found = zeros((*shape[:-dims], *sides.sizes), dtype=kind, device=grad_output.device)
-    extended_back.into(found, shape, grad_output, serial=dims, mode=sides.mode, **sides.numbers())
-    return found.to(grad_output.dtype)
+    result = zeros((*shape[:-dims], *sides.sizes), dtype=kind, device=grad_output.device)
+    extended_back.into(result, shape, grad_output, serial=dims, mode=sides.mode, **sides.numbers())
+    return result.to(grad_output.dtype)
 
 
 @pad_backward.derivative
@@ -220,12 +220,12 @@ def constant_pad(
     input: TensorBase, start: tuple[int, ...], sizes: tuple[int, ...], out: tuple[int, ...], value: complex
 ) -> TensorBase:
     """A tensor of `value` with sizes `out` that has the input, of `sizes`, at `start`."""
-    found = part = input.new_full(out, value)
+    result = part = input.new_full(out, value)
     for axis, (first, n) in enumerate(zip(start, input.shape)):
         if n != out[axis]:
             part = part.narrow(axis, first, n)
     part.copy_(input)
-    return found
+    return result
 
 
 @constant_pad.derivative

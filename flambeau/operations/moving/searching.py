@@ -110,10 +110,10 @@ def unique(
     a = _host(input)
     if dim is None:
         return _wanted(input, *_unique_of_sorted(a, return_inverse, return_counts))
-    found = np.unique(
+    result = np.unique(
         a, return_inverse=return_inverse, return_counts=return_counts, axis=dim, equal_nan=False
     )
-    values, *rest = found if isinstance(found, tuple) else (found,)
+    values, *rest = result if isinstance(result, tuple) else (result,)
     if return_inverse:
         rest[0] = rest[0].reshape(input.shape[dim])
     return _wanted(input, values, rest)
@@ -147,19 +147,19 @@ def _unique_in_range(
     """`unique` of integers that lie near one another: by counts of all that there may be."""
     counts = histograms.count(x, low, size)
     places = counts.nonzero().reshape(-1)
-    found = [to_dtype(places + low, input.dtype)]
+    result = [to_dtype(places + low, input.dtype)]
     if return_inverse:
         numbers = (counts != 0).cumsum(0) - 1
-        found.append(numbers[x - low].reshape(input.shape))
+        result.append(numbers[x - low].reshape(input.shape))
     if return_counts:
-        found.append(counts[places])
-    return found[0] if len(found) == 1 else tuple(found)
+        result.append(counts[places])
+    return result[0] if len(result) == 1 else tuple(result)
 
 
 def _wanted(input: TensorBase, values, others: Sequence) -> Any:
     """The values in the input's dtype, alone or before the index tensors that were asked for."""
-    found = [to_dtype(_found(values), input.dtype), *(_found(o, "int64") for o in others)]
-    return found[0] if len(found) == 1 else tuple(found)
+    result = [to_dtype(_found(values), input.dtype), *(_found(o, "int64") for o in others)]
+    return result[0] if len(result) == 1 else tuple(result)
 
 
 @leaf(
@@ -234,9 +234,9 @@ def bincount(input: TensorBase, weights: TensorBase | None = None, minlength: in
     x = _whole(input)
     if minlength >= 0 and (weights is None or not x.numel()):  # as PyTorch, which counts nothing in int64
         require(8 * minlength)
-        found = histograms.small_bincount(x, minlength)
-        if found is not None:
-            return found
+        result = histograms.small_bincount(x, minlength)
+        if result is not None:
+            return result
     low, high = (int(e) for e in x.aminmax()) if x.numel() else (0, -1)
     if low < 0:
         raise RuntimeError("bincount(): only supports 1-d non-negative integral inputs, got negative ones")
@@ -255,8 +255,8 @@ def bincount(input: TensorBase, weights: TensorBase | None = None, minlength: in
             f"bincount(): weights should be 1-d and have the same length as input, got {list(weights.shape)}"
         )
     wide = to_dtype(weights, by_name["float64"]).contiguous()
-    found = histograms.weighted_bincount(x, wide, size)
-    return to_dtype(found, weights.dtype) if weights.dtype.name == "float32" else found
+    result = histograms.weighted_bincount(x, wide, size)
+    return to_dtype(result, weights.dtype) if weights.dtype.name == "float32" else result
 
 
 @library("search", "histc", "Tensor.histc", differentiable=False, dtypes=FLOATING)
@@ -282,14 +282,14 @@ def histc(
     require(16 * bins)
     rule = Result((bins,), input.dtype)
     if without_data(input):
-        found = computed(rule, array, input)
+        result = computed(rule, array, input)
     else:
         wide = (
             input.detach() if input.dtype.name == "float64" else to_dtype(input.detach(), by_name["float32"])
         )
         low, high = _ends(wide, float(min), float(max))
-        found = to_dtype(histograms.parts(wide.contiguous(), low, high, bins)[:bins], input.dtype)
-    return into(out, found, "histc")
+        result = to_dtype(histograms.parts(wide.contiguous(), low, high, bins)[:bins], input.dtype)
+    return into(out, result, "histc")
 
 
 def _ends(x: TensorBase, low: float, high: float) -> tuple[float, float]:
@@ -360,8 +360,8 @@ def searchsorted(
         bounds, sought = (to_dtype(x.detach(), by_name[kind]) for x in given[:2])
         if sorter is not None:
             bounds = bounds.gather(-1, sorter)
-        found = histograms.search_sorted(bounds.contiguous(), sought.contiguous(), behind)
-        return into(out, to_dtype(found, rule.dtype), "searchsorted")
+        result = histograms.search_sorted(bounds.contiguous(), sought.contiguous(), behind)
+        return into(out, to_dtype(result, rule.dtype), "searchsorted")
 
     def search(bounds, values, sorter=None):
         if sorter is not None:
@@ -478,12 +478,12 @@ def _convert_indices_from_csr_to_coo(
     places = arange(elements, device=bounds.device).expand(col_indices.shape)
     rows = searchsorted(bounds, places.contiguous(), right=True) - 1
     pair = (col_indices, rows) if transpose else (rows, col_indices)
-    found = [arange(n, device=bounds.device) for n in before]
-    for k, (n, index) in enumerate(zip(before, found)):
+    result = [arange(n, device=bounds.device) for n in before]
+    for k, (n, index) in enumerate(zip(before, result)):
         sizes = [1] * len(col_indices.shape)
         sizes[k] = n
-        found[k] = index.reshape(sizes).expand(col_indices.shape)
-    return into(out, to_dtype(stack([x.reshape(-1) for x in (*found, *pair)]), kind), who, exact=True)
+        result[k] = index.reshape(sizes).expand(col_indices.shape)
+    return into(out, to_dtype(stack([x.reshape(-1) for x in (*result, *pair)]), kind), who, exact=True)
 
 
 @library("search", "isin", differentiable=False, dtypes=NUMERIC)
@@ -536,9 +536,9 @@ def nonzero_static(input: TensorBase, *, size: int, fill_value: int = -1) -> Ten
     """
     if size < 0:
         raise RuntimeError(f"nonzero_static(): 'size' must be a non-negative integer, got {size}")
-    found = full((size, input.ndim), fill_value, dtype=by_name["int64"], device=input.device)
+    result = full((size, input.ndim), fill_value, dtype=by_name["int64"], device=input.device)
     if input.is_meta:
-        return found
+        return result
     rows = input.nonzero().narrow(0, 0, min(size, int(input.count_nonzero())))
-    found.narrow(0, 0, len(rows)).copy_(rows)
-    return found
+    result.narrow(0, 0, len(rows)).copy_(rows)
+    return result

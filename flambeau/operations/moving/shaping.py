@@ -474,8 +474,8 @@ def diag(input: TensorBase, diagonal: int = 0, *, out: TensorBase | None = None)
     """
     if input.ndim not in (1, 2):
         raise RuntimeError(f"diag(): Supports 1D or 2D tensors. Got {input.ndim}D")
-    found = diag_embed(input, diagonal) if input.ndim == 1 else input.diagonal(diagonal).clone()
-    return into(out, found, "diag")
+    result = diag_embed(input, diagonal) if input.ndim == 1 else input.diagonal(diagonal).clone()
+    return into(out, result, "diag")
 
 
 @library("shape", reference="numpy.diagflat", composite=True)
@@ -677,13 +677,13 @@ def unravel_index(indices: TensorBase, shape: Any) -> tuple[TensorBase, ...]:
     if any(n < 0 for n in sizes):
         raise ValueError(f"unravel_index(): 'shape' cannot have negative values, got {sizes}")
     indices = indices.to(by_name["int64"])
-    step, found = 1, []
+    step, result = 1, []
     for n in reversed(sizes):
-        found.append((indices // step) % max(n, 1))
+        result.append((indices // step) % max(n, 1))
         step *= n
     if not holds((indices >= 0) & (indices < step)):
         raise ValueError(f"unravel_index(): indices must be non-negative and less than {step}")
-    return tuple(reversed(found))
+    return tuple(reversed(result))
 
 
 # --- grids and products ----------------------------------------------------------------------------------------------------------
@@ -848,8 +848,8 @@ def kron(input: TensorBase, other: TensorBase, *, out: TensorBase | None = None)
     b = [1] * (rank - other.ndim) + list(other.shape)
     first = input.reshape([n for s in a for n in (s, 1)])
     second = other.reshape([n for s in b for n in (1, s)])
-    found = (first * second).reshape([m * n for m, n in zip(a, b)])
-    return into(out, found, "kron")
+    result = (first * second).reshape([m * n for m, n in zip(a, b)])
+    return into(out, result, "kron")
 
 
 @library("shape", autocast=("fallthrough", "promote"), composite=True, dtypes=NUMBERS)
@@ -983,8 +983,8 @@ def cov(
         else:
             free = total - correction * (weights * aweights).sum() / total
         free, scaled = free.clamp(min=0), centred * weights
-    found = scaled @ centred.mH / (max(free, 0) if weights is None else free)
-    return found.squeeze()
+    result = scaled @ centred.mH / (max(free, 0) if weights is None else free)
+    return result.squeeze()
 
 
 @library(
@@ -1016,7 +1016,7 @@ def corrcoef(input: TensorBase) -> TensorBase:
         return c / c
     variance = c.diagonal()
     deviation = (variance.real if c.is_complex() else variance).sqrt()
-    found = c / deviation.unsqueeze(1) / deviation.unsqueeze(0)
+    result = c / deviation.unsqueeze(1) / deviation.unsqueeze(0)
     if c.is_complex():
-        return complex_of(found.real.clamp(-1.0, 1.0), found.imag.clamp(-1.0, 1.0))
-    return found.clamp(-1.0, 1.0)
+        return complex_of(result.real.clamp(-1.0, 1.0), result.imag.clamp(-1.0, 1.0))
+    return result.clamp(-1.0, 1.0)

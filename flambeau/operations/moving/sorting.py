@@ -399,8 +399,8 @@ def _quantile(who: str, skip_nan: bool):
             raise RuntimeError(f"{who}(): q must be in the range [0, 1] but got {points.tolist()}")
         if input.numel() == 0:
             raise RuntimeError(f"{who}(): input tensor must be non-empty")
-        found = _quantiles(input, points, dim, keepdim, interpolation, skip_nan, who)
-        return into(out, found, who)
+        result = _quantiles(input, points, dim, keepdim, interpolation, skip_nan, who)
+        return into(out, result, who)
 
     function.__name__ = function.__qualname__ = who
     function.__doc__ = (
@@ -442,16 +442,16 @@ def _quantiles(input, points, dim, keepdim: bool, interpolation: str, skip_nan: 
         weight = rank - lower
     else:
         weight = (upper != lower).to(rank.dtype) * 0.5
-    found = ordered.gather(-1, lower.to(INT64))
+    result = ordered.gather(-1, lower.to(INT64))
     if interpolation in ("linear", "midpoint"):
-        found = lerp(found, ordered.gather(-1, upper.to(INT64)), weight)
+        result = lerp(result, ordered.gather(-1, upper.to(INT64)), weight)
     if keepdim:
         kept = [1] * len(shape) if axis is None else [1 if d == axis else s for d, s in enumerate(shape)]
-        moved = found.movedim(-1, 0)
-        found = moved.reshape([moved.shape[0], *kept])
+        moved = result.movedim(-1, 0)
+        result = moved.reshape([moved.shape[0], *kept])
     else:
-        found = found.movedim(-1, 0)
-    return found if points.ndim else found.squeeze(0)
+        result = result.movedim(-1, 0)
+    return result if points.ndim else result.squeeze(0)
 
 
 quantile = _quantile("quantile", False)

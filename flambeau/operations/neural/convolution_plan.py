@@ -147,9 +147,9 @@ class ConvolutionPlan:
         if self.driver is None or self.way == "planes":
             return weight.contiguous()
         if self.way == "direct":
-            found = weight.new_empty(self.driver.values())
-            self.driver.lay(weight.contiguous(), found)
-            return found
+            result = weight.new_empty(self.driver.values())
+            self.driver.lay(weight.contiguous(), result)
+            return result
         return convolution_winograd.values(weight, self.driver, False)
 
     def __call__(self, x: TensorBase, weight: TensorBase, *operands: TensorBase) -> TensorBase:
@@ -175,13 +175,13 @@ class ConvolutionPlan:
         if self.driver is None:
             return x.new_empty((self.shape[0], self.weight[0], *self.out))
         x = families._readable(x, self.way == "planes")
-        found = self.room(x)
+        result = self.room(x)
         terms = self._terms(operands)
         if self.way == "direct":
-            self.driver.run(x, weight if self.laid else weight.contiguous(), terms, found, False, self.laid)
+            self.driver.run(x, weight if self.laid else weight.contiguous(), terms, result, False, self.laid)
         else:
-            self.driver.run(x, weight if self.laid else self._laid(weight), terms, found)
-        return found
+            self.driver.run(x, weight if self.laid else self._laid(weight), terms, result)
+        return result
 
     def _values(self) -> int:
         if self.way == "planes":
@@ -193,10 +193,10 @@ class ConvolutionPlan:
         filters, wide = self.weight[0], self.terms_width()
         if not operands:
             return families._zeros(self.dtype.name, wide)
-        found = operands[0].new_zeros((len(operands), wide))
+        result = operands[0].new_zeros((len(operands), wide))
         for k, t in enumerate(operands):
-            found[k].narrow(0, 0, filters).copy_(t)
-        return found
+            result[k].narrow(0, 0, filters).copy_(t)
+        return result
 
     def terms_width(self) -> int:
         """Elements of an operand as the driver reads it."""

@@ -111,11 +111,11 @@ def embedding_bag(
             [3., 4.]])
     """
     kind = _named("embedding_bag", "mode", mode, _BAGS)
-    found = bags.embedding_bag(
+    result = bags.embedding_bag(
         indices, weight, offsets, None, 2.0, scale_grad_by_freq, kind, sparse, per_sample_weights,
         include_last_offset, padding_idx,
     )  # fmt: skip
-    return found, *bags.bag_places(indices, weight, offsets, kind, include_last_offset, padding_idx)
+    return result, *bags.bag_places(indices, weight, offsets, kind, include_last_offset, padding_idx)
 
 
 # --- products ------------------------------
@@ -392,9 +392,9 @@ def native_layer_norm(
     >>> flambeau.native_layer_norm(flambeau.tensor([[1.0, 3.0]]), [2], None, None, 0.0)[:2]
     (tensor([[-1.,  1.]]), tensor([[2.]]))
     """
-    found = norms.layer_norm(input, normalized_shape, weight, bias, eps)
+    result = norms.layer_norm(input, normalized_shape, weight, bias, eps)
     rank = 1 if isinstance(normalized_shape, int) else len(normalized_shape)
-    return found, *_moments(input, tuple(range(input.ndim - rank, input.ndim)), eps, True)
+    return result, *_moments(input, tuple(range(input.ndim - rank, input.ndim)), eps, True)
 
 
 @library("composite", "native_group_norm", dtypes=FLOATING)
@@ -421,8 +421,8 @@ def native_group_norm(
         raise RuntimeError(
             f"native_group_norm(): an input of {N} examples, {C} channels and {HxW} places expected, got {list(input.shape)}"
         )
-    found = norms.group_norm(input, group, weight, bias, eps)
-    return found, *_moments(input.reshape(N, group, C // group * HxW), (2,), eps, False)
+    result = norms.group_norm(input, group, weight, bias, eps)
+    return result, *_moments(input.reshape(N, group, C // group * HxW), (2,), eps, False)
 
 
 @library("composite", "native_batch_norm", dtypes=FLOATING)
@@ -451,10 +451,10 @@ def native_batch_norm(
     >>> flambeau.native_batch_norm(x, None, None, None, None, True, 0.1, 1e-5)[1]
     tensor([ 2., 20.])
     """
-    found = norms.batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps)
+    result = norms.batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps)
     if not training:
-        return found, input.new_empty(0), input.new_empty(0)
-    return found, *_moments(input, (0, *range(2, input.ndim)), eps, False)
+        return result, input.new_empty(0), input.new_empty(0)
+    return result, *_moments(input, (0, *range(2, input.ndim)), eps, False)
 
 
 @library("composite", "norm_except_dim", dtypes=FLOATING | COMPLEX)

@@ -129,14 +129,14 @@ def _(g: Any, input: Any, weight: Any, bias: Any, geometry: Any, out: Any, trans
             )
         behind = [p - r for p, r in zip(before, given)]
         if any(p < 0 for p in behind):
-            found = g.op("ConvTranspose", input, weight, None, pads=[*before, *([0] * len(out))], **shared)
+            result = g.op("ConvTranspose", input, weight, None, pads=[*before, *([0] * len(out))], **shared)
             ends = [r - p for p, r in zip(before, given)]
             short = [max(e, 0) for e in ends]
-            found = g.Pad(found, [0] * (len(out) + 2) + [0, 0, *short], g.number(0, input.dtype))
+            result = g.Pad(result, [0] * (len(out) + 2) + [0, 0, *short], g.number(0, input.dtype))
             dims = list(range(2, 2 + len(out)))
-            found = g.op("Slice", found, [0] * len(out), list(out), dims)
+            result = g.op("Slice", result, [0] * len(out), list(out), dims)
             line = None if bias is None else g.unsqueeze(bias, list(range(1, len(out) + 1)))
-            return found if line is None else g.Add(found, line)
+            return result if line is None else g.Add(result, line)
         return g.op("ConvTranspose", input, weight, bias, pads=[*before, *behind], **shared)
     ends = [padding_behind(*numbers) for numbers in zip(sizes, out, kernel, stride, before, dilation)]
     return g.op("Conv", input, weight, bias, pads=[*before, *ends], **shared)
@@ -180,10 +180,10 @@ def _(g: Any, input: Any, weight: Any, bias: Any, rank: int, eps: float) -> Any:
         return NotImplemented
     shape = input.shape[input.rank - rank :]
     scale = g.expand(g.number(1, input.dtype), shape) if weight is None else weight
-    found, mean, inverse = g.op(
+    result, mean, inverse = g.op(
         "LayerNormalization", input, scale, bias, outputs=3, axis=-rank, epsilon=float(eps)
     )
-    return found, mean, inverse
+    return result, mean, inverse
 
 
 @onnx_form(rms_norm_rows)

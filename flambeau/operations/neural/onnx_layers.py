@@ -59,10 +59,10 @@ def _(
         return g.expand(g.number(0, weight.dtype), g.results[0].shape)
     member, flat = _bags(g, input, offsets, include_last_offset, padding)
     share = g.cast(member, weight.dtype)
-    found = g.MatMul(share, g.op("Gather", weight, flat, axis=0))
+    result = g.MatMul(share, g.op("Gather", weight, flat, axis=0))
     if mode == "mean":
-        found = g.Div(found, g.Max(g.reduce("ReduceSum", share, [1], True), 1))
-    return found
+        result = g.Div(result, g.Max(g.reduce("ReduceSum", share, [1], True), 1))
+    return result
 
 
 @onnx_form(embedding_bag_weighted)
@@ -137,8 +137,8 @@ def _layer(
     given = (x, _turned(g, to_gates, order, size), _turned(g, weight, order, size), biases, None, *begin)
     outputs = 3 if kind == "LSTM" else 2
     direction = "reverse" if turned else "forward"
-    found = g.op(kind, *given, outputs=outputs, hidden_size=size, direction=direction, **options)
-    return [g.squeeze(found[0], [1]), *(g.squeeze(v, [0]) for v in found[1:])]
+    result = g.op(kind, *given, outputs=outputs, hidden_size=size, direction=direction, **options)
+    return [g.squeeze(result[0], [1]), *(g.squeeze(v, [0]) for v in result[1:])]
 
 
 def _one_length(g: Any, sizes: Any) -> None:
@@ -160,8 +160,8 @@ def _(g: Any, gates: Any, hidden: Any, weight: Any, bias: Any, sizes: Any, turne
     _one_length(g, sizes)
     if keep:
         return NotImplemented
-    found = _layer(g, "GRU", gates, weight, [hidden], (1, 0, 2), bias, turned, linear_before_reset=1)
-    return found[0]
+    result = _layer(g, "GRU", gates, weight, [hidden], (1, 0, 2), bias, turned, linear_before_reset=1)
+    return result[0]
 
 
 @onnx_form(rnn_sequence)

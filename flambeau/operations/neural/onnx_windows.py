@@ -63,17 +63,17 @@ def _(g: Any, input: Any, parts: Any) -> Any:
     at = at.reshape(math.prod(parts), -1)
     flat = g.reshape(input, [input.shape[0], math.prod(sizes)])
     best = g.op("ArgMax", g.op("Gather", flat, at, axis=1), axis=2, keepdims=0)
-    found = g.GatherElements(g.constant(at, "int64"), g.transpose(best.of((0, 0)), [1, 0]), axis=1)
-    return g.reshape(g.transpose(found.of((0, 0)), [1, 0]), g.results[0].shape)
+    result = g.GatherElements(g.constant(at, "int64"), g.transpose(best.of((0, 0)), [1, 0]), axis=1)
+    return g.reshape(g.transpose(result.of((0, 0)), [1, 0]), g.results[0].shape)
 
 
 def _matrix(table: Any) -> np.ndarray:
     """What each element of a line gives to each place, (size, out)."""
-    found = np.zeros((table.size, table.out))
+    result = np.zeros((table.size, table.out))
     for j, row in enumerate(table.rows_of()):
         for i, weight in row:
-            found[i, j] += weight
-    return found
+            result[i, j] += weight
+    return result
 
 
 def _by_tables(g: Any, input: Any, tables: Any) -> Any:
@@ -141,9 +141,9 @@ def _same_count(table: Any, kernel: int, stride: int, before: int) -> bool:
 def _(g: Any, input: Any, tables: Any) -> Any:
     dims = len(tables)
     for include in (False, True):
-        found = [None if t is None else _window(t, include) for t in tables]
-        if all(w is not None for w in found) and input.rank in (dims + 1, dims + 2) and 0 not in input.shape:
-            kernel, stride, before, behind = zip(*found)
+        result = [None if t is None else _window(t, include) for t in tables]
+        if all(w is not None for w in result) and input.rank in (dims + 1, dims + 2) and 0 not in input.shape:
+            kernel, stride, before, behind = zip(*result)
             x = g.unsqueeze(input, [0]) if input.rank == dims + 1 else input
             pooled = g.op(
                 "AveragePool",
@@ -237,7 +237,7 @@ def _(g: Any, image: Any, at: Any, weight: Any, places: int, planes: bool) -> An
     image = rows[1] if rows is not None else g.reshape(image, [n, image.shape[1], *shape])
     points = g.reshape(grid, [n, count, *([1] * (rank - 1)), rank])
     kinds = {"bilinear": "linear", "bicubic": "cubic"} if g.opset >= 20 else {}
-    found = g.op(
+    result = g.op(
         "GridSample",
         image,
         points,
@@ -245,7 +245,7 @@ def _(g: Any, image: Any, at: Any, weight: Any, places: int, planes: bool) -> An
         padding_mode=padding,
         align_corners=int(aligned),
     )
-    channels = g.reshape(found.of(()), [n, image.shape[1], count])
+    channels = g.reshape(result.of(()), [n, image.shape[1], count])
     return channels if planes else g.op("Transpose", channels, perm=[0, 2, 1])
 
 

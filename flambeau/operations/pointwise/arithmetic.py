@@ -224,8 +224,8 @@ def sign(input):
     """
     if input.dtype == "bool":
         return input
-    found = sign_of(input)
-    return fn.where(fn.isnan(input), fn.like(input, 0.0), found) if fn.is_float(input.dtype) else found
+    result = sign_of(input)
+    return fn.where(fn.isnan(input), fn.like(input, 0.0), result) if fn.is_float(input.dtype) else result
 
 
 @sign.derivative

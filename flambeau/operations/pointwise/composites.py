@@ -189,8 +189,8 @@ def _mapped(who: str, self: TensorBase, others: tuple, function: Callable) -> Te
     import numpy as np
 
     values = [t.expand(self.shape).reshape(-1).tolist() for t in (self, *others)]
-    found = np.array([function(*v) for v in zip(*values)], dtype=object).reshape(tuple(self.shape))
-    return self.copy_(from_numpy(found.astype(self.detach().numpy().dtype)))
+    result = np.array([function(*v) for v in zip(*values)], dtype=object).reshape(tuple(self.shape))
+    return self.copy_(from_numpy(result.astype(self.detach().numpy().dtype)))
 
 
 @library("composite", "Tensor.map_", composite=False)

@@ -84,10 +84,10 @@ class CpuFallback:
 
 def working(name: str, given: tuple, floating: bool) -> dtype:
     """The dtype of the result: that which all operands have in common, or, of integers where it is to be `floating`, the default one."""
-    found = common_dtype(given)
-    if found.is_complex or (not floating and category(found) != 1):
-        raise NotImplementedError(f"{name}(): \"{name}\" not implemented for '{found.name}'")
-    return get_default_dtype() if floating and category(found) < 2 else found
+    result = common_dtype(given)
+    if result.is_complex or (not floating and category(result) != 1):
+        raise NotImplementedError(f"{name}(): \"{name}\" not implemented for '{result.name}'")
+    return get_default_dtype() if floating and category(result) < 2 else result
 
 
 def elementwise(body: Callable, kind: dtype, *operands: Any) -> TensorBase:
@@ -97,15 +97,15 @@ def elementwise(body: Callable, kind: dtype, *operands: Any) -> TensorBase:
         shape = broadcast([tuple(t.shape) for t in tensors])
         tensors = [t.expand(shape) for t in tensors]
     rest = iter(tensors)
-    found = computed(
+    result = computed(
         Result(tensors[0].shape, kind),
         body,
         *(next(rest) if isinstance(x, TensorBase) else x for x in operands),
     )
     if all(t.is_contiguous() for t in tensors):
-        return found
+        return result
     strides = functools.reduce(operator.add, [empty_like(t, device="meta") for t in tensors]).stride()
-    return found.new_empty_strided(found.shape, strides).copy_(found)
+    return result.new_empty_strided(result.shape, strides).copy_(result)
 
 
 def like(grad: TensorBase, x: TensorBase) -> TensorBase:

@@ -190,8 +190,8 @@ erfinv = _function(
 
 @erfinv.derivative
 def _(grad, input):  # the input is what is saved, so that a program may scale the result in place
-    found = fn.erfinv(input)
-    return grad * (fn.exp(found * found) * (math.sqrt(math.pi) / 2.0))
+    result = fn.erfinv(input)
+    return grad * (fn.exp(result * result) * (math.sqrt(math.pi) / 2.0))
 
 
 lgamma = _function(
@@ -397,8 +397,8 @@ def numbers_only(input, *, nan=0.0, posinf=0.0, neginf=0.0):
     """NaN and infinities replaced, in both parts of a complex number."""
 
     def number(x):
-        found = fn.where(x == math.inf, posinf, fn.where(x == -math.inf, neginf, x))
-        return fn.where(fn.isnan(x), nan, found)
+        result = fn.where(x == math.inf, posinf, fn.where(x == -math.inf, neginf, x))
+        return fn.where(fn.isnan(x), nan, result)
 
     if fn.is_complex(input.dtype):
         return fn.pair(number(fn.real(input)), number(fn.imag(input)))

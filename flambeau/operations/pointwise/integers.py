@@ -57,9 +57,9 @@ def nextafter(input, other, *, dtype):
     if dtype != "bfloat16":
         return np.nextafter(input, other)
     away = (other > input) == (input > 0)  # bfloat16 is the upper half of float32
-    found = (input.view(np.int32) + np.where(away, 1 << 16, -(1 << 16)).astype(np.int32)).view(np.float32)
-    found = np.where(input == 0, np.copysign(np.float32(2.0**-133), other), found)
-    return np.where(input == other, other, np.where(np.isnan(input) | np.isnan(other), np.nan, found))
+    result = (input.view(np.int32) + np.where(away, 1 << 16, -(1 << 16)).astype(np.int32)).view(np.float32)
+    result = np.where(input == 0, np.copysign(np.float32(2.0**-133), other), result)
+    return np.where(input == other, other, np.where(np.isnan(input) | np.isnan(other), np.nan, result))
 
 
 @nextafter.derivative

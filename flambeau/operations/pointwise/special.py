@@ -478,9 +478,9 @@ def mvlgamma(input: TensorBase, p: int, *, out: TensorBase | None = None) -> Ten
         raise RuntimeError(f"mvlgamma(): p has to be greater than or equal to 1, got {p}")
     checks.not_bool("mvlgamma", input=input)
     x = input if input.is_floating_point() else input * 1.0
-    found = lgamma(x.unsqueeze(-1) - arange(p, dtype=x.dtype, device=x.device) / 2).sum(-1)
-    found = found + p * (p - 1) / 4 * math.log(math.pi)
-    return into(out, found, "mvlgamma")
+    result = lgamma(x.unsqueeze(-1) - arange(p, dtype=x.dtype, device=x.device) / 2).sum(-1)
+    result = result + p * (p - 1) / 4 * math.log(math.pi)
+    return into(out, result, "mvlgamma")
 
 
 # --- orthogonal polynomials ----------------------------------------------------------------------------------------------------
@@ -516,11 +516,11 @@ class Recurrence(NamedTuple):
         degree, x = np.broadcast_arrays(degree, np.asarray(x))
         x = 2 * x - 1 if self.shifted else x
         before, here = np.ones_like(x), self.first(x)
-        found = np.where(degree == 0, before, here)
+        result = np.where(degree == 0, before, here)
         for k in range(1, int(degree.max(initial=0))):
             before, here = here, self.step(x, k, here, before)
-            found = np.where(degree == k + 1, here, found)
-        return found
+            result = np.where(degree == k + 1, here, result)
+        return result
 
 
 def _chebyshev(first: Callable, shifted: bool = False) -> Recurrence:

@@ -32,20 +32,20 @@ def _number(byte: Expr, name: str) -> Expr:
     fraction, bias = FORMATS[name]
     bits = fn.cast(byte, "uint32")
     if name == "float8_e8m0fnu":  # 2**-127 is a subnormal float32
-        found = fn.where(bits == 0, fn.like(bits, 1 << 22), bits << fn.like(bits, 23))
-        return bitcast(fn.where(bits == 255, fn.like(bits, NAN), found), "float32")
+        result = fn.where(bits == 0, fn.like(bits, 1 << 22), bits << fn.like(bits, 23))
+        return bitcast(fn.where(bits == 255, fn.like(bits, NAN), result), "float32")
     rest = bits & 127
     normal = (rest << fn.like(bits, 23 - fraction)) + ((127 - bias) << 23)
     small = bitcast(fn.cast(rest, "float32") * 2.0 ** (1 - bias - fraction), "uint32")
-    found = fn.where(rest < 1 << fraction, small, normal)
+    result = fn.where(rest < 1 << fraction, small, normal)
     if name == "float8_e5m2":
-        found = fn.where(rest == 124, fn.like(bits, INFINITY), found)
+        result = fn.where(rest == 124, fn.like(bits, INFINITY), result)
     if name.endswith("fnuz"):
         strange = bits == 128
     else:
         strange = rest == 127 if name == "float8_e4m3fn" else rest > 124
     sign = (bits & 128) << fn.like(bits, 24)
-    return bitcast(fn.where(strange, fn.like(bits, NAN), found) | sign, "float32")
+    return bitcast(fn.where(strange, fn.like(bits, NAN), result) | sign, "float32")
 
 
 def _byte(x: Expr, name: str) -> Expr:
@@ -56,8 +56,8 @@ def _byte(x: Expr, name: str) -> Expr:
     if name == "float8_e8m0fnu":  # a power of two: the exponent, rounded by the fraction
         exponent, rest = size >> 23, size & 0x7FFFFF
         up = (rest > 1 << 22) | ((rest == 1 << 22) & (exponent > 0))
-        found = fn.where(up & (exponent < 255), exponent + 1, exponent)
-        return fn.cast(found, "uint8")
+        result = fn.where(up & (exponent < 255), exponent + 1, exponent)
+        return fn.cast(result, "uint8")
     shift = 23 - fraction
     even = (size >> shift) & 1
     normal = (size - ((127 - bias) << 23) + ((1 << (shift - 1)) - 1) + even) >> shift
@@ -65,14 +65,16 @@ def _byte(x: Expr, name: str) -> Expr:
         24 - bias - fraction
     )  # a sum with it is rounded at the last place of the smallest numbers
     small = bitcast(bitcast(size, "float32") + least, "uint32") - bitcast(fn.like(x, least), "uint32")
-    found = fn.where(size < (128 - bias) << 23, small, normal)
+    result = fn.where(size < (128 - bias) << 23, small, normal)
     nan = size > INFINITY
     if name.endswith("fnuz"):
-        found = fn.where(nan | (found > 127), fn.like(bits, 128), fn.where(found == 0, found, found | sign))
+        result = fn.where(
+            nan | (result > 127), fn.like(bits, 128), fn.where(result == 0, result, result | sign)
+        )
     else:
         largest = fn.like(bits, 126 if name == "float8_e4m3fn" else 124)
-        found = fn.where(nan, fn.like(bits, 127), fn.where(found > largest, largest, found)) | sign
-    return fn.cast(found, "uint8")
+        result = fn.where(nan, fn.like(bits, 127), fn.where(result > largest, largest, result)) | sign
+    return fn.cast(result, "uint8")
 
 
 def _declare(name: str) -> None:

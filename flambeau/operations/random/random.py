@@ -71,11 +71,11 @@ def _kernel(name: str, per_counter: int, draw: Callable, params: tuple[str, ...]
 
 
 def _uniform_words(words, dtype, low, span, bits):
-    found = []
+    result = []
     for w in words:
         u = fn.floor(philox.fraction(philox.word(w), dtype) * bits) * (1.0 / bits)
-        found.append(u * span + low)
-    return found
+        result.append(u * span + low)
+    return result
 
 
 def _wide_uniform_words(words, dtype, low, span, bits):
@@ -97,8 +97,8 @@ def _exponential_words(words, dtype, rate):
 
 
 def _wide_exponential_words(words, dtype, rate):
-    found = (philox.positive(philox.both(words[k + 1], words[k]), dtype) for k in range(0, 4, 2))
-    return [_exponential_of(u, rate, 2.0**-54) for u in found]
+    result = (philox.positive(philox.both(words[k + 1], words[k]), dtype) for k in range(0, 4, 2))
+    return [_exponential_of(u, rate, 2.0**-54) for u in result]
 
 
 def _exponential_of(u, rate, least):
@@ -189,11 +189,11 @@ def _scratch(t: TensorBase, per_counter: int, groups: int) -> tuple[TensorBase, 
     """Room on the host for groups of t's dtype, whole and by words; every thread has its own."""
     known: dict = _scratches.__dict__
     key = (t.dtype.name, per_counter, groups)
-    found = known.get(key)
-    if found is None:
+    result = known.get(key)
+    if result is None:
         room = empty(groups * GROUP, dtype=t.dtype, device="cpu")
-        found = known[key] = (room, room.view(groups, per_counter, GROUP // per_counter).unbind(1))
-    return found
+        result = known[key] = (room, room.view(groups, per_counter, GROUP // per_counter).unbind(1))
+    return result
 
 
 def _fill(

@@ -158,13 +158,13 @@ def histogram_of_points(
 
         points = points.reshape(-1, len(each))
         edges = [_edges("histogramdd", points[:, k], b, r) for k, (b, r) in enumerate(zip(each, limits))]
-        found = _counted(points, edges, None if weights is None else weights.reshape(-1))
-        total = found.sum()
+        result = _counted(points, edges, None if weights is None else weights.reshape(-1))
+        total = result.sum()
         if density:
             for k, e in enumerate(edges):
-                found = found / np.diff(e).reshape([-1 if d == k else 1 for d in np.arange(len(each))])
-            found = found / total
-        return found, *edges
+                result = result / np.diff(e).reshape([-1 if d == k else 1 for d in np.arange(len(each))])
+            result = result / total
+        return result, *edges
 
     return computed(rules, count, input, weight, *bins)
 
@@ -198,11 +198,11 @@ def histogram(
     >>> flambeau.histogram(flambeau.tensor([1., 2., 1.]), 2, range=(0., 4.)).hist
     tensor([2., 1.])
     """
-    found = histogramdd(
+    result = histogramdd(
         input.reshape(-1, 1),
         [bins],
         range=range,
         weight=None if weight is None else weight.reshape(-1),
         density=density,
     )
-    return histogram_result(found.hist, found.bin_edges[0])
+    return histogram_result(result.hist, result.bin_edges[0])

@@ -32,10 +32,10 @@ def _dims(dim: Any, input: TensorBase) -> tuple[int, ...]:
     if dim is None or dim == ():
         return tuple(range(input.ndim))
     given = (dim,) if isinstance(dim, int) else tuple(dim)
-    found = tuple(_wrapped(d, input, "masked") for d in given)
-    if len(set(found)) != len(found):
+    result = tuple(_wrapped(d, input, "masked") for d in given)
+    if len(set(result)) != len(result):
         raise RuntimeError(f"masked: dim {list(given)} appears multiple times in the list of dims")
-    return found if input.ndim else ()
+    return result if input.ndim else ()
 
 
 def _filled(input: TensorBase, mask: TensorBase | None, value: Any) -> TensorBase:
@@ -289,12 +289,12 @@ def median(input, dim=-1, *, keepdim=False, dtype=None, mask=None):
     unknown = x.detach().isnan()
     if not holds(~(unknown if mask is None else unknown & mask)):
         raise ValueError("masked.median(): input must not hold NaN, which marks what the mask leaves out")
-    found = _filled(x, mask, math.nan).nanmedian(_dims(dim, x)[0] if x.ndim else 0, keepdim).values
+    result = _filled(x, mask, math.nan).nanmedian(_dims(dim, x)[0] if x.ndim else 0, keepdim).values
     if not whole:
-        return found
-    if not holds(~found.isnan()):
+        return result
+    if not holds(~result.isnan()):
         raise ValueError(f"masked.median(): a row of {input.dtype} has no true element, and no median")
-    return found.to(input.dtype if dtype is None else dtype)
+    return result.to(input.dtype if dtype is None else dtype)
 
 
 @_enter

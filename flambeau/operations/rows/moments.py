@@ -24,9 +24,9 @@ def deviations(x, origin):
         return deviations(fn.real(x), fn.real(origin)) + deviations(fn.imag(x), fn.imag(origin))
     delta = wide(x) - wide(origin)
     total, squares = kn.sum(delta), kn.sum(delta * delta)
-    found = fn.maximum(squares - total * (total / fn.cast(kn.length(), total.dtype)), fn.like(total, 0.0))
+    result = fn.maximum(squares - total * (total / fn.cast(kn.length(), total.dtype)), fn.like(total, 0.0))
     endless = (squares == math.inf) & (fn.absolute(total) < math.inf)
-    return fn.where(endless, squares, found)
+    return fn.where(endless, squares, result)
 
 
 def _over(deviations, correction):
@@ -72,14 +72,14 @@ def variance_and_mean(input, origin, *, correction=1.0):
 @variance_and_mean.derivative
 def _(grads, input, sizes, dims, keepdim, correction):
     n = count(sizes, dims)
-    found = None
+    result = None
     if grads[0] is not None:
         scale = 2.0 / _free(n - correction)
-        found = restore(grads[0], sizes, dims, keepdim) * scale * (input - input.mean(dims, True))
+        result = restore(grads[0], sizes, dims, keepdim) * scale * (input - input.mean(dims, True))
     if grads[1] is not None:
         from_mean = (restore(grads[1], sizes, dims, keepdim) / n).expand(sizes)
-        found = from_mean if found is None else found + from_mean
-    return (found,)
+        result = from_mean if result is None else result + from_mean
+    return (result,)
 
 
 # --- as users call them ------------------------------

@@ -75,18 +75,18 @@ def vector_norm(x, ord=2, dim=None, keepdim: bool = False, *, dtype=None, out=No
         x = x.to(dtype)
     x = x.abs() if x.is_complex() else x
     if ord == 2:
-        found = norm2.over((x,), dim, keepdim)
+        result = norm2.over((x,), dim, keepdim)
     elif ord == math.inf:
-        found = amax(x.abs(), dim, keepdim)
+        result = amax(x.abs(), dim, keepdim)
     elif ord == -math.inf:
-        found = amin(x.abs(), dim, keepdim)
+        result = amin(x.abs(), dim, keepdim)
     elif ord == 0:
-        found = sum_(is_counted(x), dim, keepdim)
+        result = sum_(is_counted(x), dim, keepdim)
     elif ord == 1:
-        found = sum_(x.abs(), dim, keepdim)
+        result = sum_(x.abs(), dim, keepdim)
     else:
-        found = _power_sum(x, float(ord), dim, keepdim)
-    return into(out, found, "linalg.vector_norm")
+        result = _power_sum(x, float(ord), dim, keepdim)
+    return into(out, result, "linalg.vector_norm")
 
 
 @in_float32()
@@ -206,8 +206,8 @@ def normalize(input: TensorBase, p: float = 2.0, dim: int = 1, eps: float = 1e-1
     >>> flambeau.nn.functional.normalize(flambeau.tensor([[3.0, 4.0]]))
     tensor([[0.6000, 0.8000]])
     """
-    found = input / vector_norm(input, p, dim, True).clamp_min(eps)
-    return into(out, found, "normalize")
+    result = input / vector_norm(input, p, dim, True).clamp_min(eps)
+    return into(out, result, "normalize")
 
 
 @library(

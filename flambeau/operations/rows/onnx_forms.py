@@ -86,8 +86,8 @@ def _of_variance(root: bool, both: bool) -> Any:
         if not x.floating or not x.rank or 0 in x.shape or x.dtype in ("float16", "bfloat16"):
             return NotImplemented
         variance, mean = _moments(g, x, _dims(dim, x.rank), bool(keepdim), (*params, 1.0)[0])
-        found = g.Sqrt(variance) if root else variance
-        return (found, mean) if both else found
+        result = g.Sqrt(variance) if root else variance
+        return (result, mean) if both else result
 
     return form
 
@@ -113,10 +113,10 @@ def _running(g: Any, x: Any, dim: int, neutral: float) -> Any:
     return g.Where(upto, rows, g.number(neutral, x.dtype))
 
 
-def _back(g: Any, found: Any, rank: int, dim: int) -> Any:
+def _back(g: Any, result: Any, rank: int, dim: int) -> Any:
     """The last dimension where `dim` was."""
     order = list(range(rank - 1))
-    return g.transpose(found.of(g.results[0].shape), [*order[:dim], rank - 1, *order[dim:]])
+    return g.transpose(result.of(g.results[0].shape), [*order[:dim], rank - 1, *order[dim:]])
 
 
 @onnx_form(cumprod)
@@ -213,13 +213,13 @@ def _(g: Any, input: Any, weight: Any, bins: Any, limits: Any, counts: Any, dens
     each = (
         g.number(1, input.dtype) if weight is None else g.flat(g.cast(weight, input.dtype).of(weight.shape))
     )
-    found = g.reduce("ReduceSum", g.Where(hits, each, g.number(0, input.dtype)), [1])
+    result = g.reduce("ReduceSum", g.Where(hits, each, g.number(0, input.dtype)), [1])
     if density:
-        total = g.reduce("ReduceSum", found, [0])
-    found = g.reshape(found.of((math.prod(counts),)), counts)
+        total = g.reduce("ReduceSum", result, [0])
+    result = g.reshape(result.of((math.prod(counts),)), counts)
     if density:
         for k, line in enumerate(edges):
             wide = g.Sub(g.slice(line, 0, 1, (1 << 63) - 1), g.slice(line, 0, 0, -1))
-            found = g.Div(found, g.op("Reshape", wide, [-1 if d == k else 1 for d in range(dims)]))
-        found = g.Div(found, total)
-    return [found, *edges]
+            result = g.Div(result, g.op("Reshape", wide, [-1 if d == k else 1 for d in range(dims)]))
+        result = g.Div(result, total)
+    return [result, *edges]

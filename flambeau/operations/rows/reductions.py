@@ -232,8 +232,8 @@ def any_(input):
     >>> flambeau.any(flambeau.tensor([[0, 0], [0, 3]]), dim=1)
     tensor([False,  True])
     """
-    found = kn.any(input)
-    return fn.cast(found, "uint8") if input.dtype == "uint8" else found
+    result = kn.any(input)
+    return fn.cast(result, "uint8") if input.dtype == "uint8" else result
 
 
 @reduction(
@@ -252,8 +252,8 @@ def all_(input):
     >>> flambeau.all(flambeau.tensor([[0, 1], [2, 3]]), dim=1)
     tensor([False,  True])
     """
-    found = kn.all(input)
-    return fn.cast(found, "uint8") if input.dtype == "uint8" else found
+    result = kn.all(input)
+    return fn.cast(result, "uint8") if input.dtype == "uint8" else result
 
 
 @reduction(
@@ -335,11 +335,14 @@ def _extreme(name: str, shown: str, all_of, pair, best, identity: float):
             return all_of(input) if out is None else into(out, all_of(input), name)
         if isinstance(dim, TensorBase):
             return pair(input, dim) if out is None else pair(input, dim, out=out)
-        found = best.over((input,), dim, keepdim)
-        values, indices = (found.values.bool() if input.dtype.name == "bool" else found.values), found.indices
+        result = best.over((input,), dim, keepdim)
+        values, indices = (
+            (result.values.bool() if input.dtype.name == "bool" else result.values),
+            result.indices,
+        )
         if out is not None:
-            return type(found)(into(out[0], values, name), into(out[1], indices, name))
-        return found if input.dtype.name != "bool" else type(found)(values, indices)
+            return type(result)(into(out[0], values, name), into(out[1], indices, name))
+        return result if input.dtype.name != "bool" else type(result)(values, indices)
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = (
@@ -449,8 +452,8 @@ def prod(input, dim=None, keepdim: bool = False, *, dtype=None, out=None) -> Ten
 @prod.derivative
 def _(grad, input, dim, keepdim, dtype_input):
     x = conj(input.to(grad.dtype))
-    found = _prod_gradient(grad, x, dim, keepdim) if x.ndim else grad
-    return found.to(dtype_input)
+    result = _prod_gradient(grad, x, dim, keepdim) if x.ndim else grad
+    return result.to(dtype_input)
 
 
 @library("composite", identity=0, dtypes=ALL)

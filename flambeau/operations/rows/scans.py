@@ -256,8 +256,8 @@ def logcumsumexp_tangents(tangent: TensorBase, x: TensorBase, output: TensorBase
     """e^-output_j · Σ_i≤j tangent_i · e^x_i: the adjoint of `logcumsumexp_backward`."""
     if x.is_complex():
         return _weighted(tangent, x, output, dim, False)
-    found = _weighted(tangent.double(), x.double(), output.double(), dim, False)
-    return found.to(tangent.dtype)
+    result = _weighted(tangent.double(), x.double(), output.double(), dim, False)
+    return result.to(tangent.dtype)
 
 
 @logcumsumexp_backward.derivative
@@ -532,7 +532,7 @@ def gradient(
         raise RuntimeError(f"gradient(): expected input of signed numbers, got {input.dtype}")
     if not (input.is_floating_point() or input.is_complex()):
         input = input * 1.0
-    found = []
+    result = []
     for axis, given in zip(axes, spacings):
         if input.shape[axis] < edge_order + 1:
             raise RuntimeError(
@@ -541,5 +541,5 @@ def gradient(
             )
         if isinstance(given, TensorBase) and given.ndim == 0:
             given = given.item()
-        found.append(_slope(input, axis, given, edge_order))
-    return tuple(found)
+        result.append(_slope(input, axis, given, edge_order))
+    return tuple(result)

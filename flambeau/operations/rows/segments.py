@@ -56,11 +56,11 @@ def segment_reduce(
     before, after = list(data.shape[:axis]), list(data.shape[axis + 1 :])
     batch = math.prod(before)
     at = _segment_of_rows(bounds, before, rows)
-    found = _reduced(
+    result = _reduced(
         data.reshape(batch * rows, *after), at, batch * (segments + 1), EXTREMES.get(reduce, reduce)
     )
-    found = found.reshape(*before, segments + 1, *after).narrow(axis, 0, segments)
-    return _with_initial(found, bounds, reduce, initial, len(after))
+    result = result.reshape(*before, segments + 1, *after).narrow(axis, 0, segments)
+    return _with_initial(result, bounds, reduce, initial, len(after))
 
 
 def _bounds(
@@ -133,17 +133,19 @@ def _reduced(rows: TensorBase, at: TensorBase, segments: int, reduce: str) -> Te
     return base.index_reduce(0, at, rows, reduce, include_self=reduce == "prod")
 
 
-def _with_initial(found: TensorBase, bounds: TensorBase, reduce: str, initial: Any, after: int) -> TensorBase:
+def _with_initial(
+    result: TensorBase, bounds: TensorBase, reduce: str, initial: Any, after: int
+) -> TensorBase:
     """The reductions begun with `initial`."""
     if reduce in EXTREMES:
         if initial is None:
-            return found
-        beyond = found < initial if EXTREMES[reduce] == "amax" else found > initial
-        return found.masked_fill(beyond, initial)
+            return result
+        beyond = result < initial if EXTREMES[reduce] == "amax" else result > initial
+        return result.masked_fill(beyond, initial)
     if initial is not None:
-        found = found * initial if reduce == "prod" else found + initial
+        result = result * initial if reduce == "prod" else result + initial
     if reduce != "mean":
-        return found
+        return result
     counts = bounds.diff(dim=-1)
-    counts = counts.reshape([*counts.shape, *[1] * after]).to(found.dtype)
-    return found / (counts if initial is None else counts.clamp_min(1))
+    counts = counts.reshape([*counts.shape, *[1] * after]).to(result.dtype)
+    return result / (counts if initial is None else counts.clamp_min(1))

@@ -22,9 +22,9 @@ def complex_to_complex(
     """The transform of complex numbers along `dims`, contiguous; in place where x, contiguous, is the caller's `own`."""
     if not x.numel() or not dims:
         return (x * scale).contiguous()
-    found = None if own else fourier.transformed_rows(x, dims, scale, not forward, x.shape[dims[-1]], False)
-    if found is not None:
-        return found
+    result = None if own else fourier.transformed_rows(x, dims, scale, not forward, x.shape[dims[-1]], False)
+    if result is not None:
+        return result
     if not all(_possible(x, d) for d in dims):
         return _by_scipy(x, dims, scale, forward)
     out = x if own else x.new_empty(x.shape)
@@ -48,9 +48,9 @@ def real_to_complex(x: TensorBase, dims: tuple[int, ...], scale: float, values: 
     """The forward transform of real numbers, contiguous; of its last dimension (of `dims`) so many values, all or the first n/2 + 1."""
     last, others = dims[-1], dims[:-1]
     n = x.shape[last]
-    found = fourier.transformed_rows(x, dims, scale, False, values, False)
-    if found is not None:
-        return found
+    result = fourier.transformed_rows(x, dims, scale, False, values, False)
+    if result is not None:
+        return result
     kind = by_name[COMPLEX_OF[x.dtype.name]]
     rows = x.movedim(last, -1)
     if x.numel() and not fourier.possible(n, True, x.numel() // n, x.dtype.name == "float64"):
@@ -63,20 +63,20 @@ def real_to_complex(x: TensorBase, dims: tuple[int, ...], scale: float, values: 
 
             return scipy.fft.rfftn(a, axes=(last,)) * a.dtype.type(1.0 if others else scale)
 
-        found = computed(Result(shape, kind), transform, x)
+        result = computed(Result(shape, kind), transform, x)
     else:
-        found = x.new_empty((*rows.shape[:-1], values), dtype=kind)
-        fourier.real_to_complex(rows.contiguous(), found, 1.0 if others else scale)
-        found = found.movedim(-1, last).contiguous()
-    return complex_to_complex(found, others, scale, True, own=True) if others else found
+        result = x.new_empty((*rows.shape[:-1], values), dtype=kind)
+        fourier.real_to_complex(rows.contiguous(), result, 1.0 if others else scale)
+        result = result.movedim(-1, last).contiguous()
+    return complex_to_complex(result, others, scale, True, own=True) if others else result
 
 
 def complex_to_real(x: TensorBase, dims: tuple[int, ...], scale: float, n: int) -> TensorBase:
     """The inverse of `real_to_complex`, but for its scale: n values in the last of `dims`."""
     last = dims[-1]
-    found = fourier.transformed_rows(x, dims, scale, True, n, True)
-    if found is not None:
-        return found
+    result = fourier.transformed_rows(x, dims, scale, True, n, True)
+    if result is not None:
+        return result
     if len(dims) > 1:
         x = complex_to_complex(x, dims[:-1], 1.0, False)
     kind = by_name[REAL_OF[x.dtype.name]]
@@ -90,9 +90,9 @@ def complex_to_real(x: TensorBase, dims: tuple[int, ...], scale: float, n: int) 
 
         return computed(Result(shape, kind), transform, x)
     rows = x.movedim(last, -1).contiguous()
-    found = x.new_empty((*rows.shape[:-1], n), dtype=kind)
-    fourier.complex_to_real(rows, found, scale)
-    return found.movedim(-1, last).contiguous()
+    result = x.new_empty((*rows.shape[:-1], n), dtype=kind)
+    fourier.complex_to_real(rows, result, scale)
+    return result.movedim(-1, last).contiguous()
 
 
 def _wide(x: TensorBase) -> bool:

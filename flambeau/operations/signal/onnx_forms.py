@@ -12,10 +12,10 @@ def _transformed(g: Any, x: Any, axis: int, **options: int) -> Any:
     """DFT of floats whose last dimension holds parts; ONNX wants a dimension in front."""
     given = g.unsqueeze(x, [0])
     if g.opset >= 20:
-        found = g.op("DFT", given, None, g.number(axis + 1, "int64"), **options)
+        result = g.op("DFT", given, None, g.number(axis + 1, "int64"), **options)
     else:
-        found = g.op("DFT", given, axis=axis + 1, **options)
-    return g.squeeze(found, [0])
+        result = g.op("DFT", given, axis=axis + 1, **options)
+    return g.squeeze(result, [0])
 
 
 def _scaled(g: Any, x: Any, scale: float) -> Any:
@@ -32,8 +32,8 @@ def _all(g: Any, x: Any, rank: int, dims: Any, sizes: Any, forward: bool, scale:
 
 @onnx_form(fft_c2c, pairs=True)
 def _(g: Any, input: Any, dims: Any, scale: float, forward: bool) -> Any:
-    found = _all(g, g.as_floats(input), input.rank, dims, input.shape, forward, scale)
-    return g.as_complex(found, input.dtype)
+    result = _all(g, g.as_floats(input), input.rank, dims, input.shape, forward, scale)
+    return g.as_complex(result, input.dtype)
 
 
 @onnx_form(fft_r2c, pairs=True)
@@ -58,5 +58,5 @@ def _(g: Any, input: Any, dims: Any, scale: float, n: int) -> Any:
             "Concat", g.reshape(g.number(1, x.dtype), [1]), g.reshape(g.number(-1, x.dtype), [1]), axis=0
         )
         x = g.op("Concat", x, g.Mul(mirrored, signs), axis=axis)
-    found = _scaled(g, _transformed(g, x, axis, inverse=1), n)
-    return g.op("Gather", found, g.number(0, "int64"), axis=-1)
+    result = _scaled(g, _transformed(g, x, axis, inverse=1), n)
+    return g.op("Gather", result, g.number(0, "int64"), axis=-1)

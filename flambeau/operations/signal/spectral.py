@@ -197,8 +197,8 @@ def _real_to_complex(
     if not axes:
         raise RuntimeError(f"{who}() must transform at least one axis")
     scale = _scale(who, norm, math.prod(sizes), forward)
-    found = fft_r2c(_fitted(x, sizes, axes), axes, scale, sizes[-1], True)
-    return found if forward else conj(found)
+    result = fft_r2c(_fitted(x, sizes, axes), axes, scale, sizes[-1], True)
+    return result if forward else conj(result)
 
 
 def _complex_to_real(
@@ -269,9 +269,9 @@ def _transform(
 
     def one(input, n=None, dim=-1, norm=None, *, out=None):
         if short is not None and n is None and dim == -1 and norm is None and out is None:
-            found = short(input)
-            if found is not None:
-                return found
+            result = short(input)
+            if result is not None:
+                return result
         return into(
             out, compute(f"fft.{name}", input, None if n is None else (n,), dim, norm, forward), f"fft.{name}"
         )
@@ -389,9 +389,9 @@ def _frequencies(name: str, doc: str, multiples: Callable) -> Callable:
             raise RuntimeError(f"{name}(): argument 'n' must not be negative, got {n}")
         if not kind.is_floating_point and not kind.is_complex:
             raise RuntimeError(f"{name}(): requires a floating point or complex dtype, got {kind}")
-        found = multiples(n, dtype=kind, layout=layout, device=device, pin_memory=pin_memory)
-        found = found * (1.0 / (n * d) if n * d else math.inf)
-        return into(out, found, name).requires_grad_(requires_grad)
+        result = multiples(n, dtype=kind, layout=layout, device=device, pin_memory=pin_memory)
+        result = result * (1.0 / (n * d) if n * d else math.inf)
+        return into(out, result, name).requires_grad_(requires_grad)
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = doc
@@ -551,13 +551,13 @@ def stft(
         "stft", window, n_fft if win_length is None else win_length, n_fft, x
     )
     scale = 1.0 / math.sqrt(n_fft) if normalized else 1.0
-    found = (
+    result = (
         fft_r2c(frames, (2,), scale, n_fft, True)
         if onesided
         else fft_c2c(_complex("stft", frames), (2,), scale, True)
     ).mT
-    found = found.squeeze(0) if input.ndim == 1 else found
-    return found if return_complex else view_as_real(found.contiguous())
+    result = result.squeeze(0) if input.ndim == 1 else result
+    return result if return_complex else view_as_real(result.contiguous())
 
 
 @library("spectral", "istft", "Tensor.istft", composite=True, on_host=False, dtypes=WIDE | COMPLEX)

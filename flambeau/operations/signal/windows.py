@@ -71,13 +71,13 @@ def _made(
         raise ValueError(f"{who}(): argument 'dtype': expects one of {sorted(kinds)}, got: {dtype}")
     if isinstance(layout, Layout) and layout is not strided:
         raise ValueError(f"{who}(): is implemented for strided tensors only, got: {layout}")
-    found = empty(0, dtype=dtype, layout=layout, device=device)
+    result = empty(0, dtype=dtype, layout=layout, device=device)
     if M == 1:
-        found = arange(1, 2, dtype=dtype, device=device)
+        result = arange(1, 2, dtype=dtype, device=device)
     elif M > 1:
-        at = arange(M, dtype=DOUBLE, device="meta" if found.is_meta else "cpu")
-        found = shape(at, M - 1 if sym else M).to(found.device, dtype)
-    return found.requires_grad_(requires_grad)
+        at = arange(M, dtype=DOUBLE, device="meta" if result.is_meta else "cpu")
+        result = shape(at, M - 1 if sym else M).to(result.device, dtype)
+    return result.requires_grad_(requires_grad)
 
 
 def _window(
@@ -110,10 +110,10 @@ def _window(
 
 def _cosines(k: TensorBase, n: int, a: Sequence[float]) -> TensorBase:
     """Σ (-1)^j a_j cos(2πjk/n)."""
-    found = k * 0.0
+    result = k * 0.0
     for j, weight in enumerate(a):
-        found = found + (-1) ** j * weight * (k * (2 * math.pi * j / n)).cos()
-    return found
+        result = result + (-1) ** j * weight * (k * (2 * math.pi * j / n)).cos()
+    return result
 
 
 def _kaiser(k: TensorBase, n: int, beta: float) -> TensorBase:

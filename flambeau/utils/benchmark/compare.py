@@ -49,11 +49,11 @@ class _Table:
 
     def _decimals(self, column: str | None) -> int:
         """How many decimals a column's numbers have; as many as mean something where they are trimmed."""
-        found = [r for r in self.results if r.description == column]
+        result = [r for r in self.results if r.description == column]
         if not self.style.trims:
             return 1
-        leading = [len(str(int(r.median / self.scale))) for r in found]
-        return max(max(r.significant_figures - n for r, n in zip(found, leading)), 0)
+        leading = [len(str(int(r.median / self.scale))) for r in result]
+        return max(max(r.significant_figures - n for r, n in zip(result, leading)), 0)
 
     def _text(self, r: Measurement | None, decimals: int) -> str:
         if r is None:
@@ -82,11 +82,11 @@ class _Table:
         texts = []
         for column in self.columns:
             decimals = self._decimals(column)
-            found = [self._text(self.cells.get((row, column)), decimals) for row in self.rows]
-            plain = max(len(text.partition(" ")[0]) for text in found)
-            texts.append([" " * (plain - len(t.partition(" ")[0])) + t for t in found])
+            result = [self._text(self.cells.get((row, column)), decimals) for row in self.rows]
+            plain = max(len(text.partition(" ")[0]) for text in result)
+            texts.append([" " * (plain - len(t.partition(" ")[0])) + t for t in result])
         widths = [max(map(len, names))] + [
-            max(len(str(column)), *map(len, found)) for column, found in zip(self.columns, texts)
+            max(len(str(column)), *map(len, result)) for column, result in zip(self.columns, texts)
         ]
         heads = ["", *(str(c) if c is not None else "" for c in self.columns)]
         lines = ["  |  ".join(head.center(width) for head, width in zip(heads, widths))]
@@ -96,8 +96,8 @@ class _Table:
                 threads_above = row[0]
                 lines.append(f"{threads_above} threads: ".ljust(whole, "-"))
             parts = [names[k].ljust(widths[0])]
-            for column, found, width in zip(self.columns, texts, widths[1:]):
-                cell, text = self.cells.get((row, column)), found[k].center(width)
+            for column, result, width in zip(self.columns, texts, widths[1:]):
+                cell, text = self.cells.get((row, column)), result[k].center(width)
                 if cell is not None and self.style.colors:
                     text = _colored(text, cell.median, self._best(row, column))
                 parts.append(text)
@@ -154,7 +154,7 @@ class Compare:
         grouped: dict[str | None, list[Measurement]] = {}
         for r in Measurement.merge(self._results):
             grouped.setdefault(r.label, []).append(r)
-        return "\n".join(_Table(found, self._style).render() for found in grouped.values())
+        return "\n".join(_Table(result, self._style).render() for result in grouped.values())
 
     def print(self) -> None:
         """Print the tables."""

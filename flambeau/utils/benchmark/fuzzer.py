@@ -126,8 +126,8 @@ class FuzzedTensor:
         dims = len(self._size) if self._dims is None else params[self._dims]
 
         def resolved(values: tuple) -> tuple[int, ...]:
-            found = tuple(params[v] if isinstance(v, str) else v for v in values)[:dims]
-            return found + (1,) * (dims - len(found))
+            result = tuple(params[v] if isinstance(v, str) else v for v in values)[:dims]
+            return result + (1,) * (dims - len(result))
 
         size, steps = resolved(self._size), resolved(self._steps)
         return size, steps, tuple(a * b for a, b in zip(size, steps))
@@ -223,12 +223,12 @@ class Fuzzer:
         strict = {p.name: p.sample(state) for p in self._parameters if p.strict}
         for _ in range(1000):
             drawn = {p.name: strict[p.name] if p.strict else p.sample(state) for p in self._parameters}
-            found = _resolved(drawn)
+            result = _resolved(drawn)
             self._drawn += 1
-            if all(holds(found) for holds in self._constraints) and all(
-                t.satisfies_constraints(found) for t in self._tensors
+            if all(holds(result) for holds in self._constraints) and all(
+                t.satisfies_constraints(result) for t in self._tensors
             ):
-                return found
+                return result
             self._refused += 1
         raise ValueError("Failed to generate a set of valid parameters.")
 
@@ -239,13 +239,13 @@ def _flat(values: Sequence[Any], kind: type) -> list[Any]:
 
 def _resolved(params: dict[str, Any]) -> dict[str, Any]:
     """Parameters with the values that aliases stand for.  ValueError for aliases that lead in a circle."""
-    found = dict(params)
-    for name in found:
+    result = dict(params)
+    for name in result:
         seen = {name}
-        while isinstance(found[name], ParameterAlias):
-            other = found[name].alias_to
+        while isinstance(result[name], ParameterAlias):
+            other = result[name].alias_to
             if other in seen:
                 raise ValueError(f"ParameterAlias cycle detected\n{params}")
             seen.add(other)
-            found[name] = found[other]
-    return found
+            result[name] = result[other]
+    return result

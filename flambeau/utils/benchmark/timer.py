@@ -118,18 +118,18 @@ class Timer:
         is_enough: Callable[[Measurement], bool],
         callback: Callable[[int, float], Any] | None,
     ) -> Measurement:
-        found = Measurement(number, [], self._task_spec)
+        result = Measurement(number, [], self._task_spec)
         total, enough = 0.0, False
         while total < least or not enough:
             taken = self._timeit(number)
-            found.raw_times.append(taken)
+            result.raw_times.append(taken)
             total += taken
             if callback is not None:
                 callback(number, taken)
-            enough = is_enough(found)
+            enough = is_enough(result)
             if most is not None and total > most:
                 break
-        return found
+        return result
 
     def blocked_autorange(
         self, callback: Callable[[int, float], Any] | None = None, min_run_time: float = 0.2
@@ -140,7 +140,7 @@ class Timer:
         """
         with set_torch_threads(self._task_spec.num_threads):
             number = self._block(min_run_time)
-            return self._measured(number, min_run_time, None, lambda found: True, callback)
+            return self._measured(number, min_run_time, None, lambda result: True, callback)
 
     def adaptive_autorange(
         self,
@@ -152,8 +152,8 @@ class Timer:
     ) -> Measurement:
         """Blocks of runs until their interquartile range is less than that part of the median, or `max_run_time` is over."""
 
-        def is_enough(found: Measurement) -> bool:
-            return len(found.raw_times) > 3 and found.meets_confidence(threshold)
+        def is_enough(result: Measurement) -> bool:
+            return len(result.raw_times) > 3 and result.meets_confidence(threshold)
 
         with set_torch_threads(self._task_spec.num_threads):
             number = self._block(0.05)

@@ -134,15 +134,15 @@ class _Function:
     def read_dtypes(self, given: Any) -> dict[str, tuple[dtype, ...]]:
         """For each operand the dtypes that it may be of."""
         each = given if isinstance(given, Mapping) else dict.fromkeys(self.operands, given)
-        found = {}
+        result = {}
         for n in self.operands:
             some = each.get(n, ("float32",))
             some = (some,) if isinstance(some, (str, dtype)) else some
             try:
-                found[n] = tuple(d if isinstance(d, dtype) else by_name[d] for d in some)
+                result[n] = tuple(d if isinstance(d, dtype) else by_name[d] for d in some)
             except KeyError as error:
                 raise ValueError(f"{self.who}: dtypes holds {error}, which is no dtype") from None
-        return found
+        return result
 
     def operation(self, module: str) -> Any:
         """The operation: operands and numbers in the order of the source, those with defaults last."""

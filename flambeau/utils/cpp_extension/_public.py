@@ -35,13 +35,13 @@ _FOR_DEVICES = (
 
 
 def _texts(given: str | Sequence[str] | None, what: str) -> list[str]:
-    found = [] if given is None else [given] if isinstance(given, str) else list(given)
-    for text in found:
+    result = [] if given is None else [given] if isinstance(given, str) else list(given)
+    for text in result:
         if not isinstance(text, str):
             raise TypeError(
                 f"load_inline(): {what} must be text, or a list of texts, got {type(text).__name__}"
             )
-    return found
+    return result
 
 
 def _many(given: Any) -> tuple[str, ...]:
@@ -238,19 +238,19 @@ def _filled(name: str, library: Library, rules: Mapping[str, Any]) -> ModuleType
     return made
 
 
-def _rules(name: str, functions: Any, found: Sequence[str]) -> dict[str, Any]:
+def _rules(name: str, functions: Any, result: Sequence[str]) -> dict[str, Any]:
     """What was said of each function that is wanted."""
-    if not found:
+    if not result:
         raise ValueError(
             f"{name}: the sources declare no function with FLAMBEAU_FUNCTION; <flambeau/extension.h> says how one looks"
         )
     if functions is None:
-        return dict.fromkeys(found)
+        return dict.fromkeys(result)
     wanted = functions if isinstance(functions, Mapping) else dict.fromkeys(_many(functions))
     for function in wanted:
-        if function not in found:
+        if function not in result:
             raise ValueError(
-                f"{name}: the sources declare no function {function}; they declare {', '.join(found)}"
+                f"{name}: the sources declare no function {function}; they declare {', '.join(result)}"
             )
     return dict(wanted)
 

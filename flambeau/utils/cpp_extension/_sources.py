@@ -46,10 +46,10 @@ class Prototype(NamedTuple):
 def refuse_libtorch(who: str, texts: Iterable[str]) -> None:
     """NotImplementedError where a source is written for PyTorch's own library of C++."""
     for text in texts:
-        found = _LIBTORCH.search(_COMMENT.sub(_kept, text))
-        if found is not None:
+        result = _LIBTORCH.search(_COMMENT.sub(_kept, text))
+        if result is not None:
             raise NotImplementedError(
-                f"{who}: the source is written for LibTorch ({found[0]!r}), PyTorch's library of C++, which is not part of this one.  "
+                f"{who}: the source is written for LibTorch ({result[0]!r}), PyTorch's library of C++, which is not part of this one.  "
                 "Write the function over `const DLTensor *` with <flambeau/extension.h>, whose first page says how, or in "
                 f"Python with `{display.public('kernels')}`; docs/extending.md has both"
             )
@@ -67,16 +67,16 @@ def is_python_module(texts: Iterable[str]) -> bool:
 
 def prototypes(who: str, texts: Iterable[str]) -> list[Prototype]:
     """The functions that sources declare with FLAMBEAU_FUNCTION; TypeError for arguments that no call can give."""
-    found = {}
+    result = {}
     for text in texts:
         for name, inside in _FUNCTION.findall(_COMMENT.sub(" ", text)):
-            found[name] = Prototype(name, name, tuple(_argument(who, name, a) for a in inside.split(",")))
-    for p in found.values():
+            result[name] = Prototype(name, name, tuple(_argument(who, name, a) for a in inside.split(",")))
+    for p in result.values():
         if not any(kind == "r" for kind, _ in p.arguments) or not any(kind == "o" for kind, _ in p.arguments):
             raise TypeError(
                 f"{who}: {p.name} must take at least one operand (const DLTensor *) and one result (DLTensor *)"
             )
-    return list(found.values())
+    return list(result.values())
 
 
 def _argument(who: str, function: str, text: str) -> tuple[str, str]:
@@ -131,8 +131,8 @@ def calls(
 
 def read_list(text: str) -> list[Prototype]:
     """The functions that a library lists."""
-    found = []
+    result = []
     for line in text.splitlines():
         name, symbol, arguments = line.split(" ")
-        found.append(Prototype(name, symbol, tuple((a[0], a[1:]) for a in arguments.split(","))))
-    return found
+        result.append(Prototype(name, symbol, tuple((a[0], a[1:]) for a in arguments.split(","))))
+    return result

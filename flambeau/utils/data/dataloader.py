@@ -383,14 +383,14 @@ class DataLoader(Generic[T_co]):
 
     def _generators(self) -> list[Generator]:
         """Those that the order of samples depends on, each once, the default one last."""
-        found: list[Generator] = []
+        result: list[Generator] = []
         batch_sampler = self.batch_sampler
         for owner in (self, self.sampler, batch_sampler, getattr(batch_sampler, "sampler", None)):
             generator = getattr(owner, "generator", None)
-            known = any(generator is other for other in (*found, default_generator))
+            known = any(generator is other for other in (*result, default_generator))
             if isinstance(generator, Generator) and not known:
-                found.append(generator)
-        return [*found, default_generator]
+                result.append(generator)
+        return [*result, default_generator]
 
     def _lengths(self) -> dict[str, int | None]:
         """The number of samples and of batches, None where nobody tells."""

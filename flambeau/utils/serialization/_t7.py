@@ -127,11 +127,11 @@ class Binary:
             raise T7ReaderException(
                 f"{what} at byte {self.at} is said to take {n} bytes, and {self.size - self.at} are left"
             )
-        found = self.file.read(n)
-        if len(found) != n:
+        result = self.file.read(n)
+        if len(result) != n:
             raise T7ReaderException(f"{what} at byte {self.at}: the file ends")
         self.at += n
-        return found
+        return result
 
     def whole(self) -> int:
         return struct.unpack("<i", self.take(4, "a number"))[0]
@@ -164,11 +164,11 @@ class Text:
         self.data, self.at = data, 0
 
     def _word(self) -> bytes:
-        found = self._WORD.match(self.data, self.at)
-        if found is None:
+        result = self._WORD.match(self.data, self.at)
+        if result is None:
             raise T7ReaderException(f"a number at byte {self.at}: the file ends")
-        self.at = found.end()
-        return found[1]
+        self.at = result.end()
+        return result[1]
 
     def whole(self) -> int:
         word = self._word()

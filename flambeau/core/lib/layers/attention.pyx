@@ -190,9 +190,9 @@ cdef void product(const Call* c, bint adds, const char* a, int64_t row, int64_t 
 # --- buffers ------------------------------
 cdef char* cut(char** at, int64_t bytes) noexcept nogil:
     """A piece of the memory, which begins with a line of the cache, and not where the last one began in it."""
-    cdef char* found = at[0]
-    at[0] = found + whole(bytes, LINE) + LINE
-    return found
+    cdef char* result = at[0]
+    at[0] = result + whole(bytes, LINE) + LINE
+    return result
 
 
 cdef int64_t pitch_of(const Call* c) noexcept nogil:
@@ -412,12 +412,12 @@ cdef int read_operand(Operand* to, TensorBase t, int first) except -1:
     return 0
 
 
-cdef int read_dropping(Call* c, dict found, tuple dropping) except -1:
+cdef int read_dropping(Call* c, dict result, tuple dropping) except -1:
     """(seed, first counter, chance to be dropped), or None."""
     cdef double p
     c.draw = NULL
     if dropping is not None:
-        c.draw = <draw_t><uintptr_t>found["draw"]
+        c.draw = <draw_t><uintptr_t>result["draw"]
         c.key_, c.counter, p = dropping
         c.limit, c.factor = <int64_t>((1.0 - p) * 4294967296.0 + 0.5), 1.0 / (1.0 - p) if p < 1.0 else 0.0
     return 0
@@ -425,12 +425,12 @@ cdef int read_dropping(Call* c, dict found, tuple dropping) except -1:
 
 cdef int read_call(Call* c, TensorBase query, TensorBase key, TensorBase value, mask, diagonal, double scale, tuple dropping) except -1:
     cdef str masks = "" if mask is None else "bool" if mask.dtype.name == "bool" else query.dtype.name
-    cdef dict found = callbacks["attention.functions"](query.dtype.name, masks, dropping is not None)
-    read_dropping(c, found, dropping)
-    c.rows, c.panel, c.lanes, c.size = found["rows"], found["panel"], found["lanes"], query.width
-    c.put, c.add = <tile_t><uintptr_t>found["set"], <tile_t><uintptr_t>found["add"]
-    c.soften, c.revert = <pass_t><uintptr_t>found["soften"], <pass_t><uintptr_t>found["revert"]
-    c.turn = <turn_t><uintptr_t>found["turn"]
+    cdef dict result = callbacks["attention.functions"](query.dtype.name, masks, dropping is not None)
+    read_dropping(c, result, dropping)
+    c.rows, c.panel, c.lanes, c.size = result["rows"], result["panel"], result["lanes"], query.width
+    c.put, c.add = <tile_t><uintptr_t>result["set"], <tile_t><uintptr_t>result["add"]
+    c.soften, c.revert = <pass_t><uintptr_t>result["soften"], <pass_t><uintptr_t>result["revert"]
+    c.turn = <turn_t><uintptr_t>result["turn"]
     c.batches, c.heads, c.groups = key.sizes[0], key.sizes[1], query.sizes[1] // key.sizes[1]
     c.queries, c.keys, c.width, c.depth = query.sizes[2], key.sizes[2], query.sizes[3], value.sizes[3]
     c.wide, c.deep = whole(c.width, c.panel), whole(c.depth, c.panel)

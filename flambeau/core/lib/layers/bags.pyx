@@ -53,10 +53,10 @@ def run(int64_t address, tuple tensors not None, tuple numbers not None, int64_t
 def even_starts(int64_t bags, int64_t length) -> TensorBase:
     """Where bags of so many numbers begin and the last one ends, (bags + 1,) of int64."""
     cdef int64_t size = bags + 1, k
-    cdef TensorBase found = new_tensor(1, &size, I64)
+    cdef TensorBase result = new_tensor(1, &size, I64)
     for k in range(size):
-        (<int64_t*>pointer(found))[k] = k * length
-    return found
+        (<int64_t*>pointer(result))[k] = k * length
+    return result
 
 
 def starts(TensorBase offsets not None, int64_t count, bint last_included) -> TensorBase:
@@ -65,15 +65,15 @@ def starts(TensorBase offsets not None, int64_t count, bint last_included) -> Te
 
     Raises RuntimeError where the first is not 0, one is smaller than the one before, or above `count`.
     """
-    cdef TensorBase found
+    cdef TensorBase result
     cdef int64_t bags, k, value, before = 0
     cdef int64_t* to
     bags = offsets.count - last_included
     if bags < 0:
         raise RuntimeError("embedding_bag(): include_last_offset: number of offsets should be at least 1")
     cdef int64_t size = bags + 1
-    found = new_tensor(1, &size, I64)
-    to = <int64_t*>pointer(found)
+    result = new_tensor(1, &size, I64)
+    to = <int64_t*>pointer(result)
     for k in range(offsets.count):
         value = (<int64_t*>pointer(offsets))[k] if offsets.code == I64 else (<int32_t*>pointer(offsets))[k]
         if k == 0 and value != 0:
@@ -86,4 +86,4 @@ def starts(TensorBase offsets not None, int64_t count, bint last_included) -> Te
         to[k] = before = value
     if not last_included:
         to[bags] = count
-    return found
+    return result

@@ -293,7 +293,7 @@ def determinant(TensorBase factors not None, TensorBase pivots not None, bint lo
     Products are made in float64, and rounded once.
     """
     cdef int64_t n = factors.sizes[factors.rank - 1], at, i, count = matrices(factors)
-    cdef TensorBase found = one_each(factors, factors.code), logs = one_each(factors, real_code(factors))
+    cdef TensorBase result = one_each(factors, factors.code), logs = one_each(factors, real_code(factors))
     cdef const char* a = <const char*>pointer(factors) if factors.count else NULL
     cdef const int32_t* steps = <const int32_t*>pointer(pivots) if pivots.count else NULL
     cdef double complex product, one
@@ -315,9 +315,9 @@ def determinant(TensorBase factors not None, TensorBase pivots not None, bint lo
             if steps[at * n + i] != i + 1:
                 one = -one
             product = times(product, one, code == C64 or code == C128)
-        write(<char*>pointer(found) + at * factors.width, code, product)
+        write(<char*>pointer(result) + at * factors.width, code, product)
         write(<char*>pointer(logs) + at * logs.width, logs.code, sum)
-    return found, logs if logarithm else None
+    return result, logs if logarithm else None
 
 
 cdef inline double complex read(const char* at, int code) noexcept nogil:
@@ -347,11 +347,11 @@ cdef inline double modulus(double complex x) noexcept nogil:
 
 cdef inline double complex times(double complex x, double complex y, bint both) noexcept nogil:
     """x y; of real numbers without the imaginary parts, whose zeros make NaN of infinities."""
-    cdef double complex found = 0
+    cdef double complex result = 0
     if both:
         return x * y
-    found.real = x.real * y.real
-    return found
+    result.real = x.real * y.real
+    return result
 
 
 cdef void inverse_range(void* context, int64_t begin, int64_t end) noexcept nogil:
@@ -391,16 +391,16 @@ def inverse(TensorBase rows not None) -> TensorBase:
     cdef int info = 0
     cdef char[16] size
     begin(&j, rows, "inverse")
-    found = one_each(rows, I32)
+    result = one_each(rows, I32)
     j.n, j.lwork, j.lrwork, j.liwork = <int>rows.sizes[rows.rank - 1], -1, 0, 0
     j.lead = max(j.n, 1)
     if rows.count == 0:
-        return found.zero_() if found.count else found
-    j.info = <int*>pointer(found)
+        return result.zero_() if result.count else result
+    j.info = <int*>pointer(result)
     j.routines.getri(&j.n, j.a, &j.lead, &info, size, &j.lwork, &info)
     j.lwork = asked(&j, size)
-    run(inverse_range, &j, found.count, 0.1 * j.n * j.n * j.n)
-    return found
+    run(inverse_range, &j, result.count, 0.1 * j.n * j.n * j.n)
+    return result
 
 
 cdef inline void unit_of(const Job* j, double* one) noexcept nogil:
@@ -591,15 +591,15 @@ def eigh(TensorBase rows not None, bint lower, bint wanted) -> tuple:
     cdef int isize = 0, info = 0
     begin(&j, rows, "eigh")
     j.n, j.lwork, j.lrwork, j.liwork = <int>rows.sizes[rows.rank - 1], -1, -1, -1
-    values, found = vectors(rows, j.n, real_code(rows)), one_each(rows, I32)
+    values, result = vectors(rows, j.n, real_code(rows)), one_each(rows, I32)
     if rows.count == 0:
-        return values, found.zero_() if found.count else found
+        return values, result.zero_() if result.count else result
     j.job, j.triangle = b"V" if wanted else b"N", b"U" if lower else b"L"
-    j.b, j.b_step, j.info = pointer(values), <int64_t>j.n * values.width, <int*>pointer(found)
+    j.b, j.b_step, j.info = pointer(values), <int64_t>j.n * values.width, <int*>pointer(result)
     symmetric(&j, j.a, j.b, size, rsize, &isize, &info)
     j.lwork, j.liwork, j.lrwork = asked(&j, size), isize, asked(&j, rsize) if j.kind > 1 else 0
-    run(symmetric_range, &j, found.count, (0.3 if wanted else 0.1) * j.n * j.n * j.n)
-    return values, found
+    run(symmetric_range, &j, result.count, (0.3 if wanted else 0.1) * j.n * j.n * j.n)
+    return values, result
 
 
 cdef void general(Job* j, char* a, char* values, char* imaginary, char* right, char* work, char* rwork, int* info) noexcept nogil:
@@ -635,20 +635,20 @@ def eig(TensorBase columns not None, bint wanted) -> tuple:
     cdef int info = 0
     begin(&j, columns, "eig")
     j.n, j.lwork, j.lrwork, j.liwork = <int>columns.sizes[columns.rank - 1], -1, 0, 0
-    values, imaginary, found = vectors(columns, j.n, columns.code), None, one_each(columns, I32)
+    values, imaginary, result = vectors(columns, j.n, columns.code), None, one_each(columns, I32)
     if j.kind < 2:
         imaginary = vectors(columns, j.n, columns.code)
     right = stack(columns, j.n, j.n) if wanted else None
     if columns.count == 0:
-        return values, imaginary, right, found.zero_() if found.count else found
-    j.job, j.info = b"V" if wanted else b"N", <int*>pointer(found)
+        return values, imaginary, right, result.zero_() if result.count else result
+    j.job, j.info = b"V" if wanted else b"N", <int*>pointer(result)
     j.b, j.b_step = pointer(values), <int64_t>j.n * j.size
     j.c = pointer(imaginary) if imaginary is not None else NULL
     j.d, j.d_step = pointer(right) if wanted else NULL, j.a_step if wanted else 0
     general(&j, j.a, j.b, j.c, j.d, size, rsize, &info)
     j.lwork, j.lrwork = asked(&j, size), 2 * j.n if j.kind > 1 else 0
-    run(general_range, &j, found.count, (1.0 if wanted else 0.5) * j.n * j.n * j.n)
-    return values, imaginary, right, found
+    run(general_range, &j, result.count, (1.0 if wanted else 0.5) * j.n * j.n * j.n)
+    return values, imaginary, right, result
 
 
 # --- singular values -----------------------------------------------------------------------------------------------------------------
@@ -690,13 +690,13 @@ def svd(TensorBase rows not None, bint full, bint wanted) -> tuple:
     begin(&j, rows, "svd")
     j.m, j.n, j.lwork, j.lrwork, j.liwork = <int>rows.sizes[rows.rank - 2], <int>rows.sizes[rows.rank - 1], -1, 0, 0
     least, most = min(j.m, j.n), max(j.m, j.n)
-    values, found = vectors(rows, least, real_code(rows)), one_each(rows, I32)
+    values, result = vectors(rows, least, real_code(rows)), one_each(rows, I32)
     U = stack(rows, j.m, j.m if full else least) if wanted else None
     Vh = stack(rows, j.n if full else least, j.n) if wanted else None
     if rows.count == 0:
-        return U, values, Vh, found.zero_() if found.count else found
+        return U, values, Vh, result.zero_() if result.count else result
     j.job, j.lead = b"N" if not wanted else b"A" if full else b"S", max(j.n, 1)
-    j.b, j.b_step, j.info = pointer(values), least * values.width, <int*>pointer(found)
+    j.b, j.b_step, j.info = pointer(values), least * values.width, <int*>pointer(result)
     j.c = j.d = NULL
     j.c_step = j.d_step = 0
     if wanted:
@@ -708,5 +708,5 @@ def svd(TensorBase rows not None, bint full, bint wanted) -> tuple:
     if j.kind > 1:
         j.lrwork = <int>min(
             (least * max(5 * least + 7, 2 * most + 2 * least + 1) if wanted else 7 * least) + 16, <int64_t>INT32_MAX)
-    run(singular_range, &j, found.count, (0.6 if wanted else 0.3) * j.m * j.n * least)
-    return U, values, Vh, found
+    run(singular_range, &j, result.count, (0.6 if wanted else 0.3) * j.m * j.n * least)
+    return U, values, Vh, result

@@ -77,18 +77,18 @@ cdef void factor_range(void* context, int64_t begin, int64_t end) noexcept nogil
 
 def cholesky(TensorBase A not None) -> tuple:
     """Lower factors, and for each 0 or the order of the first leading minor that is not positive; only lower triangles are read."""
-    cdef TensorBase a = compact(A), found, info
+    cdef TensorBase a = compact(A), result, info
     cdef Work w
     w.n = a.sizes[a.rank - 1]
-    found, info = new_tensor(a.rank, a.sizes, a.code), new_tensor(a.rank - 2, a.sizes, I32)
-    if found.count == 0:
+    result, info = new_tensor(a.rank, a.sizes, a.code), new_tensor(a.rank - 2, a.sizes, I32)
+    if result.count == 0:
         if info.count:
             info.zero_()
-        return found, info
-    w.wide, w.matrices, w.found, w.info = a.code == F64, pointer(a), pointer(found), <int32_t*>pointer(info)
+        return result, info
+    w.wide, w.matrices, w.found, w.info = a.code == F64, pointer(a), pointer(result), <int32_t*>pointer(info)
     with nogil:
         parallel_interruptible(factor_range, &w, info.count, GRAIN // (w.n * w.n * w.n) + 1, w.n * w.n * w.n * 0.5 + 20.0)
-    return found, info
+    return result, info
 
 
 cdef void solve(Real* tag, Work* w, int64_t begin, int64_t end) noexcept nogil:
@@ -130,20 +130,20 @@ cdef void solve_range(void* context, int64_t begin, int64_t end) noexcept nogil:
 
 def triangular(TensorBase A not None, TensorBase B not None, bint upper, bint unit) -> TensorBase:
     """X with A X = B for triangular A (*, n, n) and B (*, n, m), of one dtype and with the same batch."""
-    cdef TensorBase a = compact(A), b = compact(B), found
+    cdef TensorBase a = compact(A), b = compact(B), result
     cdef Work w
     cdef int64_t batch, each
-    found = new_tensor(b.rank, b.sizes, b.code)
-    if found.count == 0:
-        return found
+    result = new_tensor(b.rank, b.sizes, b.code)
+    if result.count == 0:
+        return result
     w.n, w.m, w.upper, w.unit = a.sizes[a.rank - 1], b.sizes[b.rank - 1], upper, unit
-    w.wide, w.matrices, w.found = a.code == F64, pointer(a), pointer(found)
+    w.wide, w.matrices, w.found = a.code == F64, pointer(a), pointer(result)
     memcpy(w.found, pointer(b), b.count * b.width)
     batch = b.count // (w.n * w.m)
     each = w.n * w.n * w.m
     with nogil:
         parallel_interruptible(solve_range, &w, batch, GRAIN // each + 1, each * 0.5 + 20.0)
-    return found
+    return result
 
 
 # --- LU, and what is made of it ----------------------------------------------------------------------------------------------
@@ -227,7 +227,7 @@ cdef void general_range(void* context, int64_t begin, int64_t end) noexcept nogi
         general(<float*>NULL, <Work*>context, begin, end)
 
 
-cdef TensorBase run_general(TensorBase a, TensorBase found, int32_t* pivots, int64_t m, bint inverse):
+cdef TensorBase run_general(TensorBase a, TensorBase result, int32_t* pivots, int64_t m, bint inverse):
     """The work of all matrices; the numbers of first pivots that are 0."""
     cdef Work w
     cdef TensorBase info = new_tensor(a.rank - 2, a.sizes, I32)
@@ -237,7 +237,7 @@ cdef TensorBase run_general(TensorBase a, TensorBase found, int32_t* pivots, int
     w.n, w.m, w.upper, w.pivots, w.wide, w.info = a.sizes[a.rank - 1], m, inverse, pivots, a.code == F64, <int32_t*>pointer(info)
     if w.n == 0:
         return info.zero_()
-    w.matrices, w.found, each = pointer(a), pointer(found), w.n * w.n * (w.n // 3 + m + 1)
+    w.matrices, w.found, each = pointer(a), pointer(result), w.n * w.n * (w.n // 3 + m + 1)
     with nogil:
         parallel_interruptible(general_range, &w, info.count, GRAIN // each + 1, each * 0.3 + 20.0)
     return info
@@ -245,21 +245,21 @@ cdef TensorBase run_general(TensorBase a, TensorBase found, int32_t* pivots, int
 
 def lu(TensorBase A not None) -> tuple:
     """L and U in one matrix, the exchanged rows (from 1, int32), and for each matrix 0 or the first pivot that is 0."""
-    cdef TensorBase a = compact(A), found = new_tensor(a.rank, a.sizes, a.code), pivots = new_tensor(a.rank - 1, a.sizes, I32)
-    info = run_general(a, found, <int32_t*>pointer(pivots) if pivots.count else NULL, 0, False)
-    return found, pivots, info
+    cdef TensorBase a = compact(A), result = new_tensor(a.rank, a.sizes, a.code), pivots = new_tensor(a.rank - 1, a.sizes, I32)
+    info = run_general(a, result, <int32_t*>pointer(pivots) if pivots.count else NULL, 0, False)
+    return result, pivots, info
 
 
 def inverse(TensorBase A not None) -> tuple:
     """Inverses, NaN where there is none, and for each matrix 0 or the first pivot that is 0."""
-    cdef TensorBase a = compact(A), found = new_tensor(a.rank, a.sizes, a.code)
-    return found, run_general(a, found, NULL, a.sizes[a.rank - 1], True)
+    cdef TensorBase a = compact(A), result = new_tensor(a.rank, a.sizes, a.code)
+    return result, run_general(a, result, NULL, a.sizes[a.rank - 1], True)
 
 
 def general_systems(TensorBase A not None, TensorBase B not None) -> tuple:
     """X with A X = B for A (*, n, n) and B (*, n, m), of one dtype and with the same batch, and `info` as of `lu`."""
-    cdef TensorBase a = compact(A), b = compact(B), found = new_tensor(b.rank, b.sizes, b.code)
-    if found.count == 0:
-        return found, lu(a)[2]
-    memcpy(pointer(found), pointer(b), b.count * b.width)
-    return found, run_general(a, found, NULL, b.sizes[b.rank - 1], False)
+    cdef TensorBase a = compact(A), b = compact(B), result = new_tensor(b.rank, b.sizes, b.code)
+    if result.count == 0:
+        return result, lu(a)[2]
+    memcpy(pointer(result), pointer(b), b.count * b.width)
+    return result, run_general(a, result, NULL, b.sizes[b.rank - 1], False)

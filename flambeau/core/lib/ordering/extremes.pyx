@@ -39,15 +39,15 @@ def running(TensorBase input not None, int dim, bint smallest) -> tuple | None:
     if input.storage.on is not None or input.rank == 0 or dim != input.rank - 1 or input.count == 0:
         return None
     key = (input.code, smallest)
-    found = functions.get(key)
-    if found is None:
-        found = functions[key] = callbacks["extremes.address"](dtype_of(input.code).name, smallest)
+    result = functions.get(key)
+    if result is None:
+        result = functions[key] = callbacks["extremes.address"](dtype_of(input.code).name, smallest)
     rows = input.count // input.sizes[dim]
-    if found == 0 or (rows < FEW and input.sizes[dim] >= LONG):
+    if result == 0 or (rows < FEW and input.sizes[dim] >= LONG):
         return None
     x = compact(input)
     values, indices = new_tensor(x.rank, x.sizes, x.code), new_tensor(x.rank, x.sizes, I64)
-    w.run, w.values, w.source, w.indices = <extreme_t><void*><uintptr_t>found, pointer(values), pointer(x), <int64_t*>pointer(indices)
+    w.run, w.values, w.source, w.indices = <extreme_t><void*><uintptr_t>result, pointer(values), pointer(x), <int64_t*>pointer(indices)
     w.length, w.width = x.sizes[dim], x.width
     if x.count < PARALLEL_FROM:
         run_range(&w, 0, rows)

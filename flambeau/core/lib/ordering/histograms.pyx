@@ -72,35 +72,35 @@ def small_bincount(TensorBase x not None, int64_t least) -> TensorBase | None:
     """Counts of 0, 1, … up to the largest number, at least `least` of them; None where one is negative or FEW and more."""
     cdef int64_t[4 * FEW] counts
     cdef int64_t size, k
-    cdef TensorBase found
+    cdef TensorBase result
     checked(x, "few")
     size = count_few(<int64_t*>pointer(x) if x.count else NULL, x.count, counts)
     if size < 0:
         return None
     least = max(size, least)
-    found = new_tensor(1, &least, I64)
+    result = new_tensor(1, &least, I64)
     for k in range(least):
-        (<int64_t*>found.storage.data)[k] = counts[k] if k < size else 0
-    return found
+        (<int64_t*>result.storage.data)[k] = counts[k] if k < size else 0
+    return result
 
 
 def count(TensorBase x not None, int64_t low, int64_t size) -> TensorBase:
     """Counts of low, low + 1, …, `size` of them, between which all numbers are known to lie."""
-    cdef TensorBase found = new_tensor(1, &size, I64)
+    cdef TensorBase result = new_tensor(1, &size, I64)
     checked(x, "count")
     if size:
-        memset(found.storage.data, 0, size * sizeof(int64_t))
+        memset(result.storage.data, 0, size * sizeof(int64_t))
     if x.count:
-        count_in(<int64_t*>pointer(x), x.count, low, <int64_t*>found.storage.data, 0)
-    return found
+        count_in(<int64_t*>pointer(x), x.count, low, <int64_t*>result.storage.data, 0)
+    return result
 
 
 def weighted_bincount(TensorBase x not None, TensorBase weights not None, int64_t size) -> TensorBase:
     """Sums, in order, of the float64 weights of 0, 1, …, `size` of them, between which all numbers are known to lie."""
-    cdef TensorBase found = new_tensor(1, &size, F64)
+    cdef TensorBase result = new_tensor(1, &size, F64)
     cdef const int64_t* at
     cdef const double* weight
-    cdef double* to = <double*>found.storage.data
+    cdef double* to = <double*>result.storage.data
     cdef int64_t i
     checked(x, "weighed")
     if weights.code != F64 or not weights.contiguous or weights.count != x.count:
@@ -111,7 +111,7 @@ def weighted_bincount(TensorBase x not None, TensorBase weights not None, int64_
         at, weight = <int64_t*>pointer(x), <double*>pointer(weights)
         for i in range(x.count):
             to[at[i]] += weight[i]
-    return found
+    return result
 
 
 cdef int64_t count_parts(const Real* x, int64_t n, Real low, Real high, int64_t parts, int64_t* counts) noexcept nogil:
@@ -130,15 +130,15 @@ cdef int64_t count_parts(const Real* x, int64_t n, Real low, Real high, int64_t 
 def parts(TensorBase x not None, double low, double high, int64_t number) -> TensorBase:
     """How many of contiguous numbers (float32 or float64) lie in each of so many equal parts of [low, high], in int64."""
     cdef int64_t twice = 2 * number
-    cdef TensorBase found = new_tensor(1, &twice, I64)
+    cdef TensorBase result = new_tensor(1, &twice, I64)
     if x.code not in (F32, F64) or not x.contiguous:
         raise TypeError(f"parts: contiguous float32 or float64 expected, got {dtype_of(x.code)}")
-    memset(found.storage.data, 0, twice * sizeof(int64_t))
+    memset(result.storage.data, 0, twice * sizeof(int64_t))
     if x.count and x.code == F32:
-        count_parts(<const float*>pointer(x), x.count, <float>low, <float>high, number, <int64_t*>found.storage.data)
+        count_parts(<const float*>pointer(x), x.count, <float>low, <float>high, number, <int64_t*>result.storage.data)
     elif x.count:
-        count_parts(<const double*>pointer(x), x.count, low, high, number, <int64_t*>found.storage.data)
-    return found
+        count_parts(<const double*>pointer(x), x.count, low, high, number, <int64_t*>result.storage.data)
+    return result
 
 
 # --- where numbers belong --------------------------------------------------------------------------------------------------------
@@ -215,15 +215,15 @@ def search_sorted(TensorBase bounds not None, TensorBase values not None, bint b
     are one row, or have the values' dimensions but the last.  Both are contiguous, of one of float32, float64, int32 and int64.
     """
     cdef Search s
-    cdef TensorBase found = new_tensor(values.rank, values.sizes, I64)
+    cdef TensorBase result = new_tensor(values.rank, values.sizes, I64)
     if bounds.code != values.code or bounds.code not in (F32, F64, I32, I64) or not bounds.contiguous or not values.contiguous:
         raise TypeError(f"belong: {dtype_of(bounds.code)} and {dtype_of(values.code)}")
     if values.count == 0:
-        return found
+        return result
     s.length, s.one, s.behind, s.code = bounds.sizes[bounds.rank - 1], bounds.rank == 1, behind, bounds.code
     s.each = values.sizes[values.rank - 1] if values.rank else 1
-    s.found = <int64_t*>pointer(found)
+    s.found = <int64_t*>pointer(result)
     s.values, s.rows = pointer(values), pointer(bounds) if bounds.count else pointer(values)
     with nogil:
         parallel_interruptible(search_range, &s, values.count, GRAIN, 5.0)
-    return found
+    return result

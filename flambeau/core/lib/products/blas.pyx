@@ -88,8 +88,8 @@ def _find_mkl() -> str | None:
     """Returns the path of libmkl_rt, which the wheel `mkl` puts into the environment's lib."""
     for prefix in filter(None, (sys.prefix, site.getuserbase(), sys.base_prefix)):
         for start, end in (("libmkl_rt.so", ""), ("libmkl_rt", ".dylib")):
-            if found := _files(os.path.join(prefix, "lib"), start, end):
-                return max(found)
+            if result := _files(os.path.join(prefix, "lib"), start, end):
+                return max(result)
     return None
 
 

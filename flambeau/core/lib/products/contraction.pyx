@@ -213,9 +213,9 @@ cdef object multiplied_halves(TensorBase a, int a_form, TensorBase b, int b_form
     return None if multiply(out, form, a, a_form, b, b_form, alpha, beta if addend is not None else &nothing, addend) else out
 
 
-cdef TensorBase written(TensorBase into, TensorBase found):
+cdef TensorBase written(TensorBase into, TensorBase result):
     """The result in the tensor that the program gave."""
-    copy_strided(pointer(into), into.strides, pointer(found), found.strides, found.rank, found.sizes, found.width)
+    copy_strided(pointer(into), into.strides, pointer(result), result.strides, result.rank, result.sizes, result.width)
     bump_version(into)
     return into
 
@@ -229,9 +229,9 @@ cdef TensorBase multiplied(TensorBase a, int a_form, TensorBase b, int b_form, i
     if a.storage.on is not None:
         return multiplied_on_device(a, a_form, b, b_form, rank, sizes, form, alpha, addend if adds else None, beta, into)
     if code == BF16:
-        found = multiplied_halves(a, a_form, b, b_form, rank, sizes, form, alpha, addend if adds else None, beta)
-        if found is not None:
-            return written(into, <TensorBase>found) if into is not None else <TensorBase>found
+        result = multiplied_halves(a, a_form, b, b_form, rank, sizes, form, alpha, addend if adds else None, beta)
+        if result is not None:
+            return written(into, <TensorBase>result) if into is not None else <TensorBase>result
     if code == F16 or code == BF16 or is_stored(code):
         wide = wider(code)
         a, b = copied(a, wide, False), copied(b, wide, False)
@@ -276,44 +276,44 @@ cdef class ProductNode(Node):
     cdef list run(self, list grads):
         cdef TensorBase g = <TensorBase>grads[0], a, b
         cdef int left = self.edges - 2
-        cdef list found = [None] * self.edges
+        cdef list result = [None] * self.edges
         cdef int64_t* a_sizes = self.sizes + self.addend_rank
         cdef int64_t* b_sizes = a_sizes + self.a_rank
         cdef Scale alpha = self.alpha
         alpha.imag = -alpha.imag  # of complex operands, gradients take the conjugates
         if g is None:
-            return found
+            return result
         if left and self.targets[0] != NULL:
-            found[0] = self.addend_gradient(g)
+            result[0] = self.addend_gradient(g)
         if not runtime.interceptors and not read_in_place(g, self.form):  # once for both; interceptors see g itself
             g = compact(g)
         if self.targets[left] != NULL:
             b = conjugate(unpack_tensor(&self.b, self))
             if self.a_form == TRANSPOSED:
-                found[left] = contract(b, self.b_form, g, flipped(self.form), self.a_rank, a_sizes, MATRIX, &alpha)
+                result[left] = contract(b, self.b_form, g, flipped(self.form), self.a_rank, a_sizes, MATRIX, &alpha)
             else:
-                found[left] = contract(g, self.form, b, flipped(self.b_form), self.a_rank, a_sizes, self.a_form, &alpha)
+                result[left] = contract(g, self.form, b, flipped(self.b_form), self.a_rank, a_sizes, self.a_form, &alpha)
         if self.targets[left + 1] != NULL:
             a = conjugate(unpack_tensor(&self.a, self))
             if self.b_form == TRANSPOSED:
-                found[left + 1] = contract(g, flipped(self.form), a, self.a_form, self.b_rank, b_sizes, MATRIX, &alpha)
+                result[left + 1] = contract(g, flipped(self.form), a, self.a_form, self.b_rank, b_sizes, MATRIX, &alpha)
             else:
-                found[left + 1] = contract(a, flipped(self.a_form), g, self.form, self.b_rank, b_sizes, self.b_form, &alpha)
-        return found
+                result[left + 1] = contract(a, flipped(self.a_form), g, self.form, self.b_rank, b_sizes, self.b_form, &alpha)
+        return result
 
     cdef object addend_gradient(self, TensorBase g):
-        cdef object found = g
+        cdef object result = g
         if not fits(g, self.addend_rank, self.sizes):
             if self.addend_rank == 1 and g.sizes[g.rank - 1] == self.sizes[0] and F32 <= g.code <= F64 and (
                     not grad_enabled() and g.storage.on is None):
-                found = column_sums_op(g) if runtime.observers else column_sums(compact(g))
+                result = column_sums_op(g) if runtime.observers else column_sums(compact(g))
             else:
-                found = sum_to(g, size_from(self.addend_rank, self.sizes))
+                result = sum_to(g, size_from(self.addend_rank, self.sizes))
         if self.beta.imag != 0:
-            found = runtime.binary(operator_for(OP_MUL), found, complex(self.beta.real, -self.beta.imag))
+            result = runtime.binary(operator_for(OP_MUL), result, complex(self.beta.real, -self.beta.imag))
         elif self.beta.real != 1:
-            found = runtime.binary(operator_for(OP_MUL), found, self.beta.real)
-        return found
+            result = runtime.binary(operator_for(OP_MUL), result, self.beta.real)
+        return result
 
     cdef void drop(self):
         clear_slot(&self.a)

@@ -148,12 +148,12 @@ cdef Tiles* linear[3][8]      # alpha * sum + bias + beta * other for float32, f
 
 
 cdef Tiles* linear_tiles(int code, int which) except NULL:
-    cdef Tiles** found = &linear[0 if code == F32 or code == C64 else 2 if code == BF16 else 1][which]
+    cdef Tiles** result = &linear[0 if code == F32 or code == C64 else 2 if code == BF16 else 1][which]
     cdef int64_t size = 4 if code == F32 or code == C64 else 2 if code == BF16 else 8
-    if found[0] == NULL:
+    if result[0] == NULL:
         epilogue = callbacks["panels.linear"](size, bool(which & SCALED), bool(which & BIASED), bool(which & ADDED))
-        found[0] = tiles_of(F32 if size == 4 else code if size == 2 else F64, epilogue)
-    return found[0]
+        result[0] = tiles_of(F32 if size == 4 else code if size == 2 else F64, epilogue)
+    return result[0]
 
 
 # --- plans ------------------------------

@@ -43,17 +43,17 @@ cdef Tiles* tiles_of(int code, object epilogue) except NULL:
 
 
 cdef Tiles* tiles_of_size(int64_t size, object epilogue) except NULL:
-    cdef Tiles* found
+    cdef Tiles* result
     place = known.get((size, epilogue))
     if place is not None:
         return <Tiles*><uintptr_t>place
-    found = <Tiles*>calloc(1, sizeof(Tiles))
-    if found == NULL:
+    result = <Tiles*>calloc(1, sizeof(Tiles))
+    if result == NULL:
         raise MemoryError()
     Py_INCREF(epilogue)
-    found.epilogue = <PyObject*>epilogue
-    known[(size, epilogue)] = <uintptr_t>found
-    return found
+    result.epilogue = <PyObject*>epilogue
+    known[(size, epilogue)] = <uintptr_t>result
+    return result
 
 
 cdef bint clear(Panels* p, int code, Tiles* tiles) except -1:
@@ -71,12 +71,12 @@ cdef bint clear(Panels* p, int code, Tiles* tiles) except -1:
 
 cdef int infer_signature(Family* f, int64_t size) except -1:
     cdef int v
-    found = callbacks["panels.shape"](size)
-    f.vectors = len(found) - 2
+    result = callbacks["panels.shape"](size)
+    f.vectors = len(result) - 2
     for v in range(f.vectors + 1):
-        f.tallest[v] = found[v + 1]
+        f.tallest[v] = result[v + 1]
     f.plain = tiles_of_size(size, None)
-    f.lanes = found[0]
+    f.lanes = result[0]
     return 0
 
 
@@ -132,8 +132,8 @@ cdef Tiles* continued(const Panels* p, Tiles* tiles) except NULL:
 
 cdef inline Tiles* tiles_for(const Panels* p, int64_t begin, int64_t end) noexcept nogil:
     """What is done to the sums of some of the terms: they are put down until the last are there."""
-    cdef Tiles* found = p.tiles if end == p.k else p.family.plain
-    return found.continued if begin else found
+    cdef Tiles* result = p.tiles if end == p.k else p.family.plain
+    return result.continued if begin else result
 
 
 cdef inline int64_t depth_of(const Panels* p) noexcept nogil:

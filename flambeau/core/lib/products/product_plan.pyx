@@ -195,11 +195,11 @@ cdef class ProductPlan:
 
     # --- launches ---
     cdef const int64_t* geometry_of(self, int which) noexcept nogil:
-        cdef const int64_t* found = self.geometry
+        cdef const int64_t* result = self.geometry
         cdef int k
         for k in range(which):
-            found += 1 + 2 * found[0]
-        return found
+            result += 1 + 2 * result[0]
+        return result
 
     cdef int launch(self, char* c, const char* a, const char* b, const char** operands, char* workspace) noexcept nogil:
         cdef Products tiled
@@ -238,17 +238,17 @@ cdef class ProductPlan:
         Raises:
             ValueError: the plan was not made so, or b has another geometry
         """
-        cdef TensorBase found
+        cdef TensorBase result
         cdef int64_t count = 0
         if not self.laid:
             raise ValueError("ProductPlan.lay: a plan made with laid=True")
         self.check("b", 1, b)
         if not self.empty:
             count = packed_size(&self.p.tiled.one)
-        found = new_tensor(1, &count, U8)
+        result = new_tensor(1, &count, U8)
         if count:
-            lay_right(&self.p.tiled.one, pointer(found), pointer(b), self.p.tiled.b_row, self.p.tiled.b_col, 0, panels_of(&self.p.tiled.one))
-        return found
+            lay_right(&self.p.tiled.one, pointer(result), pointer(b), self.p.tiled.b_row, self.p.tiled.b_col, 0, panels_of(&self.p.tiled.one))
+        return result
 
     def __call__(self, TensorBase a not None, TensorBase b not None, *operands, TensorBase out=None) -> TensorBase:
         """The result for these tensors, in `out` where it is given, which may be an operand read by "both".
@@ -302,11 +302,11 @@ cdef class ProductPlan:
         """All that the plan depends on."""
         cdef const int64_t* g
         cdef int k
-        found = []
+        result = []
         for k in range(self.given):
             g = self.geometry_of(k)
-            found.append((tuple(size_from(<int>g[0], g + 1)), tuple(size_from(<int>g[0], g + 1 + g[0]))))
-        return (self.code, tuple(found), self.epilogue, self.numbers, self.laid)
+            result.append((tuple(size_from(<int>g[0], g + 1)), tuple(size_from(<int>g[0], g + 1 + g[0]))))
+        return (self.code, tuple(result), self.epilogue, self.numbers, self.laid)
 
     def __eq__(self, other) -> bool:
         return isinstance(other, ProductPlan) and self.key() == (<ProductPlan>other).key()

@@ -59,12 +59,12 @@ cdef class ProductOp(Op):
 
 cdef object call_product(PyObject* callable, PyObject** args, size_t flagged, PyObject* keywords):
     cdef ProductOp op = <ProductOp>callable
-    cdef PyObject* found[MAX_BOUND]
+    cdef PyObject* result[MAX_BOUND]
     cdef int k
-    op.signature.bind(op.name, args, PyVectorcall_NARGS(flagged), keywords, found)
+    op.signature.bind(op.name, args, PyVectorcall_NARGS(flagged), keywords, result)
     for k in range(op.signature.total, MAX_ARGUMENTS):
-        found[k] = NULL
-    return op.handle(op, found)
+        result[k] = NULL
+    return op.handle(op, result)
 
 
 cdef int read_scale(ProductOp op, int place, PyObject* given, Scale* s, int code) except -1:
@@ -121,7 +121,7 @@ cdef int check_addend(ProductOp op, TensorBase addend, int rank, const int64_t* 
     return 0
 
 
-cdef object perform(ProductOp op, PyObject** found, str label, TensorBase a, int a_form, TensorBase b, int b_form,
+cdef object perform(ProductOp op, PyObject** result, str label, TensorBase a, int a_form, TensorBase b, int b_form,
                     int rank, const int64_t* sizes, int form, TensorBase addend):
     """Checked operands to the result: scales, out= and in-place forms, the tape."""
     cdef Scale alpha = ONE, beta = ONE
@@ -132,14 +132,14 @@ cdef object perform(ProductOp op, PyObject** found, str label, TensorBase a, int
     if addend is not None:
         check_addend(op, addend, rank, sizes)
     if op.scaled:
-        read_scale(op, last, found[last], &beta, a.code)
-        read_scale(op, last + 1, found[last + 1], &alpha, a.code)
+        read_scale(op, last, result[last], &beta, a.code)
+        read_scale(op, last + 1, result[last + 1], &alpha, a.code)
         last += 2
     if op.in_place:
         into = addend
         check_destination(op.name, into, OVER, SAME, a.code, rank, sizes, False)
-    elif found[last] != NULL:
-        into = check_out(op, found[last], a, b, addend, a.code, rank, sizes)
+    elif result[last] != NULL:
+        into = check_out(op, result[last], a, b, addend, a.code, rank, sizes)
     node = node_for(label, a, a_form, b, b_form, form, &alpha, addend, &beta)
     return computed(node, a, a_form, b, b_form, rank, sizes, form, &alpha, addend, &beta, into)
 
@@ -222,8 +222,8 @@ cdef int check_batches(ProductOp op, TensorBase a, TensorBase b) except -1:
 
 
 # --- each operation's arguments ------------------------------
-cdef object do_matmul(ProductOp op, PyObject** found):
-    cdef TensorBase a = <TensorBase>found[0], b = <TensorBase>found[1]
+cdef object do_matmul(ProductOp op, PyObject** result):
+    cdef TensorBase a = <TensorBase>result[0], b = <TensorBase>result[1]
     cdef int64_t sizes[MAX_DIMS]
     cdef int a_form = MATRIX, b_form = MATRIX, form = MATRIX, rank = 0, d
     cdef int64_t k, size, other
@@ -233,7 +233,7 @@ cdef object do_matmul(ProductOp op, PyObject** found):
     if a.rank == 1:
         if b.rank == 1:
             check_dot(op, a, b)
-            return perform(op, found, "DotBackward0", a, ROW, b, COLUMN, 0, sizes, SCALAR, None)
+            return perform(op, result, "DotBackward0", a, ROW, b, COLUMN, 0, sizes, SCALAR, None)
         a_form = form = ROW
     k = a.sizes[a.rank - 1]
     if b.rank == 1:
@@ -259,11 +259,11 @@ cdef object do_matmul(ProductOp op, PyObject** found):
     if b.rank > 1:
         sizes[rank] = b.sizes[b.rank - 1]
         rank += 1
-    return perform(op, found, label, a, a_form, b, b_form, rank, sizes, form, None)
+    return perform(op, result, label, a, a_form, b, b_form, rank, sizes, form, None)
 
 
-cdef object do_mm(ProductOp op, PyObject** found):
-    cdef TensorBase a = <TensorBase>found[0], b = <TensorBase>found[1]
+cdef object do_mm(ProductOp op, PyObject** result):
+    cdef TensorBase a = <TensorBase>result[0], b = <TensorBase>result[1]
     cdef int64_t sizes[2]
     if a.rank != 2:
         raise RuntimeError(f"{op.name}(): self must be a matrix, got {a.rank}-D tensor")
@@ -272,49 +272,49 @@ cdef object do_mm(ProductOp op, PyObject** found):
         bad_shapes(op, a.sizes[0], a.sizes[1], b.sizes[0], b.sizes[1])
     check_kinds(op, a, b)
     sizes[0], sizes[1] = a.sizes[0], b.sizes[1]
-    return perform(op, found, "MmBackward0", a, MATRIX, b, MATRIX, 2, sizes, MATRIX, None)
+    return perform(op, result, "MmBackward0", a, MATRIX, b, MATRIX, 2, sizes, MATRIX, None)
 
 
-cdef object do_bmm(ProductOp op, PyObject** found):
-    cdef TensorBase a = <TensorBase>found[0], b = <TensorBase>found[1]
+cdef object do_bmm(ProductOp op, PyObject** result):
+    cdef TensorBase a = <TensorBase>result[0], b = <TensorBase>result[1]
     cdef int64_t sizes[3]
     check_batches(op, a, b)
     check_kinds(op, a, b)
     sizes[0], sizes[1], sizes[2] = a.sizes[0], a.sizes[1], b.sizes[2]
-    return perform(op, found, "BmmBackward0", a, MATRIX, b, MATRIX, 3, sizes, MATRIX, None)
+    return perform(op, result, "BmmBackward0", a, MATRIX, b, MATRIX, 3, sizes, MATRIX, None)
 
 
-cdef object do_mv(ProductOp op, PyObject** found):
-    cdef TensorBase a = <TensorBase>found[0], b = <TensorBase>found[1]
+cdef object do_mv(ProductOp op, PyObject** result):
+    cdef TensorBase a = <TensorBase>result[0], b = <TensorBase>result[1]
     if a.rank != 2 or b.rank != 1:
         raise RuntimeError(f"{op.name}(): vector + matrix @ vector expected, got 1, {a.rank}, {b.rank}")
     check_vector(op, a, b)
     check_kinds(op, a, b)
-    return perform(op, found, "MvBackward0", a, MATRIX, b, COLUMN, 1, a.sizes, COLUMN, None)
+    return perform(op, result, "MvBackward0", a, MATRIX, b, COLUMN, 1, a.sizes, COLUMN, None)
 
 
-cdef object do_dot(ProductOp op, PyObject** found):
-    cdef TensorBase a = <TensorBase>found[0], b = <TensorBase>found[1]
+cdef object do_dot(ProductOp op, PyObject** result):
+    cdef TensorBase a = <TensorBase>result[0], b = <TensorBase>result[1]
     check_dot(op, a, b)
-    return perform(op, found, "DotBackward0", a, ROW, b, COLUMN, 0, NULL, SCALAR, None)
+    return perform(op, result, "DotBackward0", a, ROW, b, COLUMN, 0, NULL, SCALAR, None)
 
 
-cdef object do_vdot(ProductOp op, PyObject** found):
-    cdef TensorBase a = <TensorBase>found[0], b = <TensorBase>found[1]
+cdef object do_vdot(ProductOp op, PyObject** result):
+    cdef TensorBase a = <TensorBase>result[0], b = <TensorBase>result[1]
     check_dot(op, a, b)
     if CATEGORY[a.code] == 3:
         a = <TensorBase?>(<object>a).conj()
-    return perform(op, found, "VdotBackward0", a, ROW, b, COLUMN, 0, NULL, SCALAR, None)
+    return perform(op, result, "VdotBackward0", a, ROW, b, COLUMN, 0, NULL, SCALAR, None)
 
 
-cdef object do_linear(ProductOp op, PyObject** found):
-    cdef TensorBase x = <TensorBase>found[0], weight = <TensorBase>found[1], bias = None
+cdef object do_linear(ProductOp op, PyObject** result):
+    cdef TensorBase x = <TensorBase>result[0], weight = <TensorBase>result[1], bias = None
     cdef int64_t sizes[MAX_DIMS]
     cdef int form, rank, weight_form = TRANSPOSED
-    if found[2] != NULL and <object>found[2] is not None:
-        if not isinstance(<object>found[2], TensorBase):
-            raise TypeError(f"{op.name}(): argument 'bias' must be Tensor, not {type(<object>found[2]).__name__}")
-        bias = <TensorBase>found[2]
+    if result[2] != NULL and <object>result[2] is not None:
+        if not isinstance(<object>result[2], TensorBase):
+            raise TypeError(f"{op.name}(): argument 'bias' must be Tensor, not {type(<object>result[2]).__name__}")
+        bias = <TensorBase>result[2]
     if weight.rank != 2 and weight.rank != 1:
         raise RuntimeError(f"{op.name}(): weight must have 1 or 2 dimensions, got {weight.rank}")
     if x.rank == 0:
@@ -335,12 +335,12 @@ cdef object do_linear(ProductOp op, PyObject** found):
         check_addend_kind(op, bias, x, weight)
     else:
         check_kinds(op, x, weight)
-    return perform(op, found, "AddmmBackward0" if bias is not None else "MmBackward0", x, MATRIX if x.rank > 1 else ROW,
+    return perform(op, result, "AddmmBackward0" if bias is not None else "MmBackward0", x, MATRIX if x.rank > 1 else ROW,
                    weight, weight_form, rank, sizes, form, bias)
 
 
-cdef object do_addmm(ProductOp op, PyObject** found):
-    cdef TensorBase c = <TensorBase>found[0], a = <TensorBase>found[1], b = <TensorBase>found[2]
+cdef object do_addmm(ProductOp op, PyObject** result):
+    cdef TensorBase c = <TensorBase>result[0], a = <TensorBase>result[1], b = <TensorBase>result[2]
     cdef int64_t sizes[2]
     check_matrix(op, a, 1)
     check_matrix(op, b, 2)
@@ -348,36 +348,36 @@ cdef object do_addmm(ProductOp op, PyObject** found):
         bad_shapes(op, a.sizes[0], a.sizes[1], b.sizes[0], b.sizes[1])
     check_addend_kind(op, c, a, b)
     sizes[0], sizes[1] = a.sizes[0], b.sizes[1]
-    return perform(op, found, "AddmmBackward0", a, MATRIX, b, MATRIX, 2, sizes, MATRIX, c)
+    return perform(op, result, "AddmmBackward0", a, MATRIX, b, MATRIX, 2, sizes, MATRIX, c)
 
 
-cdef object do_addmv(ProductOp op, PyObject** found):
-    cdef TensorBase c = <TensorBase>found[0], a = <TensorBase>found[1], b = <TensorBase>found[2]
+cdef object do_addmv(ProductOp op, PyObject** result):
+    cdef TensorBase c = <TensorBase>result[0], a = <TensorBase>result[1], b = <TensorBase>result[2]
     if a.rank != 2 or b.rank != 1 or c.rank > 1:
         raise RuntimeError(f"{op.name}(): vector + matrix @ vector expected, got {c.rank}, {a.rank}, {b.rank}")
     if a.sizes[1] != b.sizes[0] or (c.rank and c.sizes[0] != a.sizes[0] and c.sizes[0] != 1):
         raise RuntimeError(f"{op.name}(): size mismatch, got input ({c.sizes[0] if c.rank else 1}), mat "
                            f"({a.sizes[0]}x{a.sizes[1]}), vec ({b.sizes[0]})")
     check_addend_kind(op, c, a, b)
-    return perform(op, found, "AddmvBackward0", a, MATRIX, b, COLUMN, 1, a.sizes, COLUMN, c)
+    return perform(op, result, "AddmvBackward0", a, MATRIX, b, COLUMN, 1, a.sizes, COLUMN, c)
 
 
-cdef object do_baddbmm(ProductOp op, PyObject** found):
-    cdef TensorBase c = <TensorBase>found[0], a = <TensorBase>found[1], b = <TensorBase>found[2]
+cdef object do_baddbmm(ProductOp op, PyObject** result):
+    cdef TensorBase c = <TensorBase>result[0], a = <TensorBase>result[1], b = <TensorBase>result[2]
     cdef int64_t sizes[3]
     check_batches(op, a, b)
     check_addend_kind(op, c, a, b)
     sizes[0], sizes[1], sizes[2] = a.sizes[0], a.sizes[1], b.sizes[2]
-    return perform(op, found, "BaddbmmBackward0", a, MATRIX, b, MATRIX, 3, sizes, MATRIX, c)
+    return perform(op, result, "BaddbmmBackward0", a, MATRIX, b, MATRIX, 3, sizes, MATRIX, c)
 
 
-cdef object do_addbmm(ProductOp op, PyObject** found):
-    cdef TensorBase c = <TensorBase>found[0], a = <TensorBase>found[1], b = <TensorBase>found[2]
+cdef object do_addbmm(ProductOp op, PyObject** result):
+    cdef TensorBase c = <TensorBase>result[0], a = <TensorBase>result[1], b = <TensorBase>result[2]
     cdef int64_t sizes[2]
     check_batches(op, a, b)
     check_addend_kind(op, c, a, b)
     sizes[0], sizes[1] = a.sizes[1], b.sizes[2]
-    return perform(op, found, "AddbmmBackward0", a, MATRIX, b, MATRIX, 2, sizes, MATRIX, c)
+    return perform(op, result, "AddbmmBackward0", a, MATRIX, b, MATRIX, 2, sizes, MATRIX, c)
 
 
 cdef object do_inner(ProductOp op, PyObject** found):
@@ -411,9 +411,9 @@ cdef TensorBase outer_of(ProductOp op, TensorBase a, TensorBase b, str first):
     return <TensorBase?>runtime.binary(operator_for(OP_MUL), (<object>a).unsqueeze(1), b)
 
 
-cdef object do_outer(ProductOp op, PyObject** found):
-    cdef TensorBase a = <TensorBase>found[0], b = <TensorBase>found[1]
-    return put_out(op, found[2], outer_of(op, a, b, "self"), a, b, None)
+cdef object do_outer(ProductOp op, PyObject** result):
+    cdef TensorBase a = <TensorBase>result[0], b = <TensorBase>result[1]
+    return put_out(op, result[2], outer_of(op, a, b, "self"), a, b, None)
 
 
 cdef object do_addr(ProductOp op, PyObject** found):

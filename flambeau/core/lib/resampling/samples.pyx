@@ -81,10 +81,10 @@ cdef int launch(Work* w, str which, TensorBase rows, TensorBase points, TensorBa
     if bad:
         raise IndexError("samples: a place is outside of its image")
     key = (which, "f4" if rows.code == F32 else "f8", w.each if w.each <= MOST_TURNS else 0, planes)
-    found = functions.get(key)
-    if found is None:
-        found = functions[key] = callbacks["samples.address"](*key)
-    w.run, w.bytes, w.spreads = <sample_t><void*><uintptr_t>found, rows.width, which == "spread"
+    result = functions.get(key)
+    if result is None:
+        result = functions[key] = callbacks["samples.address"](*key)
+    w.run, w.bytes, w.spreads = <sample_t><void*><uintptr_t>result, rows.width, which == "spread"
     w.parts = (w.count + POINTS - 1) // POINTS
     if w.spreads:
         w.parts = w.channels if planes else (w.channels + CHANNELS - 1) // CHANNELS

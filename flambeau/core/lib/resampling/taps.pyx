@@ -163,12 +163,12 @@ cdef class Taps:
 
     def rows_of(self) -> list:
         """For each place, its (element, weight / divisor)."""
-        found = []
+        result = []
         for j in range(self.out):
             share = 1.0 if self.divisor == NULL else self.divisor[j]
-            found.append([(self.at[t], (1.0 if self.weight == NULL else self.weight[t]) / share)
+            result.append([(self.at[t], (1.0 if self.weight == NULL else self.weight[t]) / share)
                           for t in range(self.first[j], self.first[j + 1])])
-        return found
+        return result
 
 
 cdef bint uniform(Taps given) noexcept:
@@ -184,28 +184,28 @@ cdef bint uniform(Taps given) noexcept:
 cdef Taps transposed(Taps given):
     cdef int64_t j, t, k, place
     cdef bint weighted = given.weight != NULL
-    cdef Taps found = Taps(max(given.out, 1), given.size, weighted, given.divisor != NULL and uniform(given))
-    found.reserve(given.first[given.out] + 1, weighted)
-    memset(found.first, 0, (given.size + 1) * sizeof(int64_t))
+    cdef Taps result = Taps(max(given.out, 1), given.size, weighted, given.divisor != NULL and uniform(given))
+    result.reserve(given.first[given.out] + 1, weighted)
+    memset(result.first, 0, (given.size + 1) * sizeof(int64_t))
     for t in range(given.first[given.out]):
-        found.first[given.at[t] + 1] += 1
+        result.first[given.at[t] + 1] += 1
     for k in range(given.size):
-        if found.first[k + 1] > 1:
-            found.moves = False
-        found.first[k + 1] += found.first[k]
-        if found.divisor != NULL:
-            found.divisor[k] = given.divisor[0]
+        if result.first[k + 1] > 1:
+            result.moves = False
+        result.first[k + 1] += result.first[k]
+        if result.divisor != NULL:
+            result.divisor[k] = given.divisor[0]
     for j in range(given.out):
         for t in range(given.first[j], given.first[j + 1]):
-            place = found.first[given.at[t]]
-            found.first[given.at[t]] += 1
-            found.at[place] = j
+            place = result.first[given.at[t]]
+            result.first[given.at[t]] += 1
+            result.at[place] = j
             if weighted:
-                found.weight[place] = given.weight[t]
+                result.weight[place] = given.weight[t]
     for k in range(given.size, 0, -1):
-        found.first[k] = found.first[k - 1]
-    found.first[0] = 0
-    return found
+        result.first[k] = result.first[k - 1]
+    result.first[0] = 0
+    return result
 
 
 cdef inline int64_t clamped(int64_t i, int64_t size) noexcept nogil:
@@ -214,12 +214,12 @@ cdef inline int64_t clamped(int64_t i, int64_t size) noexcept nogil:
 
 def nearest(int64_t size, int64_t out, float scale, bint exact) -> Taps:
     """The elements that `interpolate` takes; their places are rounded to float32, as everybody does, because the floor shows it."""
-    cdef Taps found = Taps(size, out, False, False)
+    cdef Taps result = Taps(size, out, False, False)
     cdef int64_t j
     for j in range(out):
-        found.first[j + 1] = found.first[j]
-        found.add(j, clamped(<int64_t>floorf((<float>j + <float>(0.5 if exact else 0.0)) * scale), size), 1)
-    return found
+        result.first[j + 1] = result.first[j]
+        result.add(j, clamped(<int64_t>floorf((<float>j + <float>(0.5 if exact else 0.0)) * scale), size), 1)
+    return result
 
 
 cdef inline double data_address(int64_t j, int64_t size, int64_t out, double scale, bint aligned) noexcept nogil:
@@ -231,17 +231,17 @@ cdef inline double data_address(int64_t j, int64_t size, int64_t out, double sca
 
 def linear(int64_t size, int64_t out, double scale, bint aligned) -> Taps:
     """The two neighbours of each place, weighted by their nearness."""
-    cdef Taps found = Taps(size, out, True, False)
+    cdef Taps result = Taps(size, out, True, False)
     cdef double at, low
     cdef int64_t j, i
     for j in range(out):
-        found.first[j + 1] = found.first[j]
+        result.first[j + 1] = result.first[j]
         at = min(max(data_address(j, size, out, scale, aligned), 0.0), <double>(size - 1))
         low = floor(at)
         i = clamped(<int64_t>low, size)
-        found.add(j, i, 1.0 - (at - low))
-        found.add(j, clamped(i + 1, size), at - low)
-    return found
+        result.add(j, i, 1.0 - (at - low))
+        result.add(j, clamped(i + 1, size), at - low)
+    return result
 
 
 cdef inline double keys(double x, double a) noexcept nogil:
@@ -254,21 +254,21 @@ cdef inline double keys(double x, double a) noexcept nogil:
 
 def cubic(int64_t size, int64_t out, double scale, bint aligned) -> Taps:
     """The four neighbours of each place by Keys' kernel, a = -0.75."""
-    cdef Taps found = Taps(size, out, True, False)
+    cdef Taps result = Taps(size, out, True, False)
     cdef double at, low
     cdef int64_t j, k
     for j in range(out):
-        found.first[j + 1] = found.first[j]
+        result.first[j + 1] = result.first[j]
         at = data_address(j, size, out, scale, aligned)
         low = floor(at)
         for k in range(-1, 3):
-            found.add(j, clamped(<int64_t>low + k, size), keys(at - low - k, -0.75))
-    return found
+            result.add(j, clamped(<int64_t>low + k, size), keys(at - low - k, -0.75))
+    return result
 
 
 def widened(int64_t size, int64_t out, double scale, bint aligned, bint by_cubic) -> Taps:
     """The kernel widened by `scale` when shrinking, its weights normalised: what `antialias` asks for."""
-    cdef Taps found = Taps(size, out, True, False)
+    cdef Taps result = Taps(size, out, True, False)
     cdef double stretch, support, centre, total, offset
     cdef int64_t j, i, low, high, t
     if aligned:
@@ -276,62 +276,62 @@ def widened(int64_t size, int64_t out, double scale, bint aligned, bint by_cubic
     stretch = max(scale, 1.0)
     support = (2.0 if by_cubic else 1.0) * stretch
     for j in range(out):
-        found.first[j + 1] = found.first[j]
+        result.first[j + 1] = result.first[j]
         centre = (j + 0.5) * scale
         low, high = max(<int64_t>(centre - support + 0.5), 0), min(<int64_t>(centre + support + 0.5), size)
         total = 0
         for i in range(low, high):
             offset = (i - centre + 0.5) / stretch
             offset = keys(offset, -0.5) if by_cubic else max(1.0 - fabs(offset), 0.0)
-            found.add(j, i, offset)
+            result.add(j, i, offset)
             total += offset
-        for t in range(found.first[j], found.first[j + 1]):
-            found.weight[t] /= total
-    return found
+        for t in range(result.first[j], result.first[j + 1]):
+            result.weight[t] /= total
+    return result
 
 
 def parts(int64_t size, int64_t out) -> Taps:
     """The mean of each of `out` equal parts; neighbours overlap by one element where they begin inside of one."""
-    cdef Taps found = Taps(size, out, False, True)
+    cdef Taps result = Taps(size, out, False, True)
     cdef int64_t j, i, begin, end
     for j in range(out):
-        found.first[j + 1] = found.first[j]
+        result.first[j + 1] = result.first[j]
         begin, end = j * size // out, ((j + 1) * size + out - 1) // out
         for i in range(begin, end):
-            found.add(j, i, 1)
-        found.divisor[j] = <double>(end - begin)
-    return found
+            result.add(j, i, 1)
+        result.divisor[j] = <double>(end - begin)
+    return result
 
 
 def windows(int64_t size, int64_t out, int64_t kernel, int64_t stride, int64_t padding, bint padded, bint divided) -> Taps:
     """The mean of each window, which padding counts in if it is included; without `divided` the sum."""
-    cdef Taps found = Taps(size, out, False, divided)
+    cdef Taps result = Taps(size, out, False, divided)
     cdef int64_t j, i, begin, end
     for j in range(out):
-        found.first[j + 1] = found.first[j]
+        result.first[j + 1] = result.first[j]
         begin = j * stride - padding
         end = min(begin + kernel, size + padding)
         for i in range(max(begin, 0), min(end, size)):
-            found.add(j, i, 1)
+            result.add(j, i, 1)
         if divided:
-            found.divisor[j] = <double>(end - begin if padded else min(end, size) - max(begin, 0))
-    return found
+            result.divisor[j] = <double>(end - begin if padded else min(end, size) - max(begin, 0))
+    return result
 
 
 def extended(int64_t size, int64_t before, int64_t after, str mode) -> Taps:
     """A line with both ends made longer, or shorter: "reflect", "replicate" or "circular"."""
     cdef int64_t out = size + before + after, j, i
-    cdef Taps found = Taps(size, out, False, False)
+    cdef Taps result = Taps(size, out, False, False)
     for j in range(out):
-        found.first[j + 1] = found.first[j]
+        result.first[j + 1] = result.first[j]
         i = j - before
         if mode == "reflect":
             i = -i if i < 0 else i
             i = 2 * (size - 1) - i if i >= size else i
         elif mode == "circular":
             i = i + size if i < 0 else i - size if i >= size else i
-        found.add(j, clamped(i, size), 1)
-    return found
+        result.add(j, clamped(i, size), 1)
+    return result
 
 
 # --- slots -----------------------------------------------------------------------------------------------------------------------
@@ -399,9 +399,9 @@ cdef int64_t walk(Taps taps, int64_t lanes, int64_t window, int64_t b, Slots int
 
 
 cdef Slots slots_of(Taps taps, int width):
-    found = taps.slots.get(width)
-    if found is not None:
-        return <Slots>found
+    result = taps.slots.get(width)
+    if result is not None:
+        return <Slots>result
     cdef Slots s = Slots()
     cdef int64_t lanes = VECTOR // width, blocks = (taps.out + lanes - 1) // lanes, b, j, narrow = 0, wide = 0, window
     for b in range(blocks):
@@ -496,10 +496,10 @@ cdef void make_range(void* context, int64_t begin, int64_t end) noexcept nogil:
 
 
 cdef Table table_of(Taps taps, int code) except *:
-    cdef Table found
-    found.first, found.at = taps.first, taps.at
-    found.weight, found.divisor = taps.weights(code), taps.divisors(code)
-    return found
+    cdef Table result
+    result.first, result.at = taps.first, taps.at
+    result.weight, result.divisor = taps.weights(code), taps.divisors(code)
+    return result
 
 
 cdef uintptr_t function(str name, tuple given) except 0:
@@ -510,10 +510,10 @@ cdef dict functions = {}      # by what a launch is specialised on
 
 
 cdef uintptr_t known(str name, tuple given) except 0:
-    found = functions.get((name, given))
-    if found is None:
-        found = functions[(name, given)] = function(name, given)
-    return found
+    result = functions.get((name, given))
+    if result is None:
+        result = functions[(name, given)] = function(name, given)
+    return result
 
 
 def takes(TensorBase x not None, list tables) -> bool:

@@ -467,7 +467,7 @@ def broken_rule(TensorBase starts not None, TensorBase columns not None, int64_t
     `starts` is (…, rows + 1), `columns` (…, listed).  The names: "first", "last", "step", "place", and, where looked
     at `strictly`, "sequence".
     """
-    cdef int code = starts.code, found
+    cdef int code = starts.code, result
     cdef const void* a = numbers(starts, code, "starts")
     cdef const void* b = numbers(columns, code, "columns")
     cdef int64_t batches = starts.count // (rows + 1), n = columns.sizes[columns.rank - 1]
@@ -475,7 +475,7 @@ def broken_rule(TensorBase starts not None, TensorBase columns not None, int64_t
     where[0] = where[1] = where[2] = 0
     with nogil:
         if code == I32:
-            found = look(<const int32_t*>a, <const int32_t*>b, batches, rows, bound, n, strictly, where)
+            result = look(<const int32_t*>a, <const int32_t*>b, batches, rows, bound, n, strictly, where)
         else:
-            found = look(<const int64_t*>a, <const int64_t*>b, batches, rows, bound, n, strictly, where)
-    return ("", "first", "last", "step", "place", "sequence")[found], where[0], where[1], where[2]
+            result = look(<const int64_t*>a, <const int64_t*>b, batches, rows, bound, n, strictly, where)
+    return ("", "first", "last", "step", "place", "sequence")[result], where[0], where[1], where[2]

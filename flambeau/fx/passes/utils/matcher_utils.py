@@ -190,7 +190,7 @@ class SubgraphMatcher:
         >>> len(SubgraphMatcher(trace(lambda x: x + 1)).match(trace(lambda x: (x + 1) * (x + 1))))
         2
         """
-        found: list[InternalMatch] = []
+        result: list[InternalMatch] = []
         used: set[Node] = set()
         for chosen, match in self._candidates(graph):
             if node_name_match and not any(node_name_match in a.name for a in chosen):
@@ -205,5 +205,5 @@ class SubgraphMatcher:
             if self.remove_overlapping_matches and mine & used:
                 continue
             used |= mine
-            found.append(match)
-        return found
+            result.append(match)
+        return result

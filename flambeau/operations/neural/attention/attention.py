@@ -294,8 +294,8 @@ def multi_head_attention_forward(
         else:
             is_causal = False
         mask = mask if mask is None or mask.dtype is q.dtype else mask.to(q.dtype)
-        found = scaled_dot_product_attention(q, k, v, mask, dropout_p if training else 0.0, is_causal)
-        joined = found.permute(2, 0, 1, 3).reshape(length, n, width)
+        result = scaled_dot_product_attention(q, k, v, mask, dropout_p if training else 0.0, is_causal)
+        joined = result.permute(2, 0, 1, 3).reshape(length, n, width)
         if training and draws_as_pytorch(joined):
             joined = (
                 joined.contiguous()

@@ -186,10 +186,10 @@ class Block:
 
     def gathered(self, x: TensorBase, factor: float = 1.0) -> TensorBase:
         """That part as one matrix for each head of keys, in the dtype of scores."""
-        found = self.queries(x).to(by_name[self.call.working])
+        result = self.queries(x).to(by_name[self.call.working])
         if factor != 1.0:
-            found = found * factor
-        return found.reshape(*self.shape[:2], self.rows, x.shape[-1])
+            result = result * factor
+        return result.reshape(*self.shape[:2], self.rows, x.shape[-1])
 
     def keys(self, x: TensorBase, run: Run) -> TensorBase:
         (b0, b1), (h0, h1) = self.tile[:2]
@@ -274,12 +274,12 @@ def _forward(call: Call, query, key, value, captures) -> tuple[TensorBase, Tenso
                 block.run(kernels.scores(run.masked), (scores,), (scores,), run, c0, c1)
         weights, logs, inverse, largest = softmax_in_blocks.over((scores,), -1)
         del scores
-        found = None
+        result = None
         for run, c0, c1 in block.runs():
             part = weights[..., c0:c1].matmul(block.keys(value, run))
-            found = part if found is None else found.add_(part)
-        found = found.mul_(inverse.unsqueeze(-1))
-        block.queries(out).copy_(found.reshape(*block.shape, -1))
+            result = part if result is None else result.add_(part)
+        result = result.mul_(inverse.unsqueeze(-1))
+        block.queries(out).copy_(result.reshape(*block.shape, -1))
         block.queries(lse).copy_(logs.reshape(block.shape))
         block.queries(top).copy_(largest.reshape(block.shape))
     return out, lse, top
@@ -326,7 +326,7 @@ def _backward(call: Call, wanted, grads, query, key, value, out, lse, captures) 
                 if of_captures[site.value] is not None:
                     _add_captured(block, kernels, number, site, of_captures[site.value], inputs, run, c0, c1)
             block.run(kernels.gradients(run.masked), (scores, arriving), inputs, run, c0, c1)
-        found = None
+        result = None
         for run, c0, c1 in block.runs():
             weights, change = scores[..., c0:c1], arriving[..., c0:c1]
             if of_value is not None:
@@ -335,9 +335,9 @@ def _backward(call: Call, wanted, grads, query, key, value, out, lse, captures) 
                 block.keys(of_key, run).add_(change.transpose(-2, -1).matmul(rows))
             if of_query is not None:
                 part = change.matmul(block.keys(key_seen, run))
-                found = part if found is None else found.add_(part)
+                result = part if result is None else result.add_(part)
         if of_query is not None:
-            block.queries(of_query).copy_(found.mul_(call.scale).reshape(*block.shape, -1))
+            block.queries(of_query).copy_(result.mul_(call.scale).reshape(*block.shape, -1))
     cast = [None if g is None else g.to(x.dtype) for g, x in zip((of_key, of_value), (key, value))]
     return of_query, *cast, *(None if g is None else g.to(c.dtype) for g, c in zip(of_captures, captures))
 
@@ -353,22 +353,22 @@ def _add_captured(
     Along an axis whose place is itself an index (`bias[h, …]`) no element is met twice; along the others the scatter goes in order,
     so that it is the same sum every time.
     """
-    found = block.buffer(c1 - c0, total.device)
+    result = block.buffer(c1 - c0, total.device)
     buffers = [x[..., c0:c1] if x.ndim == 4 else x for x in inputs]
-    block.run(kernels.captured(number, run.masked), (found,), buffers, run, 0, c1 - c0)
-    found = found.unflatten(2, block.shape[2:])
+    block.run(kernels.captured(number, run.masked), (result,), buffers, run, 0, c1 - c0)
+    result = result.unflatten(2, block.shape[2:])
     used = {e.value for e in ex.walk(site.args) if e.op == "symbol"}
     plain = {e.value for e in site.args if e.op == "symbol"}
     if run.masked and kernels.mask is not None and any(i.op not in ("symbol", "const") for i in site.args):
         used |= {e.value for e in ex.walk([kernels.mask]) if e.op == "symbol"}
     over = [axis for axis, place in enumerate(AXES) if place not in used]
     if over:
-        found = found.sum(over, True)
+        result = result.sum(over, True)
     order = tuple(sorted(range(5), key=lambda axis: (AXES[axis] not in plain, axis)))
     serial = sum(place not in plain for place in AXES)
-    found = found.permute(order)
+    result = result.permute(order)
     kernel = kernels.scatter(number, run.masked, order)
-    kernel.run((total,), (found, *block.captures), tuple(found.shape), serial, False, block.starts(run))
+    kernel.run((total,), (result, *block.captures), tuple(result.shape), serial, False, block.starts(run))
 
 
 # --- calls ------------------------------
@@ -401,13 +401,13 @@ def call_of(
 def runs_of(partial: Iterable[int], full: Iterable[int], width: int, keys: int) -> tuple[Run, ...]:
     """Numbers of blocks of `width` keys as runs of neighbours, in order; blocks behind the last key are left out."""
     masked = {n: True for n in partial} | {n: False for n in full}
-    found: list[Run] = []
+    result: list[Run] = []
     for n in sorted(masked):
         first, last = n * width, min((n + 1) * width, keys)
         if first >= last:
             continue
-        if found and found[-1].last == first and found[-1].masked == masked[n]:
-            found[-1] = Run(found[-1].first, last, masked[n])
+        if result and result[-1].last == first and result[-1].masked == masked[n]:
+            result[-1] = Run(result[-1].first, last, masked[n])
         else:
-            found.append(Run(first, last, masked[n]))
-    return tuple(found)
+            result.append(Run(first, last, masked[n]))
+    return tuple(result)

@@ -86,10 +86,10 @@ def scaled_dot_product_flash_attention_for_cpu_backward(
     if drawn is not None:
         return _of_all_scores(grad_out, query, key, value, mask, drawn, diagonal, factor, dropout_p)
     call, captures = blocked_call(query, key, mask, diagonal, factor)
-    found = blocked.backward(
+    result = blocked.backward(
         call, (True,) * 4, (grad_out, None), query, key, value, out, lse.squeeze(-1), captures
     )
-    return *found[:3], found[3].reshape(mask.shape)
+    return *result[:3], result[3].reshape(mask.shape)
 
 
 @scaled_dot_product_flash_attention_for_cpu_backward.derivative
@@ -136,11 +136,11 @@ def blocked_call(
     elif mask is not None:
         seen = mask.reshape((*[1] * (4 - mask.ndim), *mask.shape))
         at = [ex.const(0, index) if n == 1 else places[p] for p, n in zip(PLACES, seen.shape)]
-        found = element(0, at, seen.dtype.name)
+        result = element(0, at, seen.dtype.name)
         if seen.dtype.name == "bool":
-            program = Program(None, found, (seen,))
+            program = Program(None, result, (seen,))
         else:
-            program = Program(symbol("score", working) + ex.cast(found, working), None, (seen,))
+            program = Program(symbol("score", working) + ex.cast(result, working), None, (seen,))
     again = functools.partial(_again, diagonal=diagonal, factor=factor)
     return call_of("scaled_dot_product_attention", query, key, program, blocks, factor, again)
 
@@ -193,9 +193,9 @@ def _blocked_gradients(
 def _count_blocked_backward(
     grad: Shape, lse: Any, query: Shape, key: Shape, value: Shape, call: Any, *rest: Any
 ) -> Count:
-    found = attention_backward((*query[:-1], value[-1]), query, key, value)
+    result = attention_backward((*query[:-1], value[-1]), query, key, value)
     plain = call.name == "scaled_dot_product_attention"
-    return found if plain else found._replace(name="flex_attention_backward")
+    return result if plain else result._replace(name="flex_attention_backward")
 
 
 _READ = tuple(f"c{k}" for k in range(9))
@@ -244,8 +244,8 @@ def flex_attention_backward(
     from .blocked import backward
 
     captures = _given(c0, c1, c2, c3, c4, c5, c6, c7, c8)
-    found = backward(call, wanted, (grad_out, grad_lse), query, key, value, out, lse, captures)
-    return *found, *[None] * (len(_READ) - len(captures))
+    result = backward(call, wanted, (grad_out, grad_lse), query, key, value, out, lse, captures)
+    return *result, *[None] * (len(_READ) - len(captures))
 
 
 @flex_attention_backward.derivative

@@ -162,10 +162,10 @@ class Kernels:
             )
             if self.score is None:
                 return weight, grad
-            found = self.derivative(
+            result = self.derivative(
                 [symbol("score", grad.dtype)], at, {**symbols, "grad": grad}, captures, allowed
             )
-            return weight, found[0]
+            return weight, result[0]
 
         names = ["scores", "arriving", "lse", "delta", *self.names]
         return self.kept(("gradients", masked), change_gradients, names)
@@ -187,8 +187,8 @@ class Kernels:
         assert self.score is not None  # without a function nothing goes through it
         parts = _derivatives(self.score, wanted, grad.dtype)
         zero = ex.const(0.0, grad.dtype)
-        found = _placed(parts, at, symbols, captures, allowed)
-        return [ex.where(allowed, ex.cast(e, grad.dtype), zero) for e in found]
+        result = _placed(parts, at, symbols, captures, allowed)
+        return [ex.where(allowed, ex.cast(e, grad.dtype), zero) for e in result]
 
     def captured(self, site: int, masked: bool) -> Indexed:
         """What reaches the element that the function reads at `site`, for every score."""
@@ -210,9 +210,9 @@ class Kernels:
         The axes of a buffer are walked in `order`.
         """
 
-        def add_captured(at, out, found, *captures, groups, **starts):
+        def add_captured(at, out, result, *captures, groups, **starts):
             here = [at[order.index(axis)] for axis in range(len(order))]
-            symbols = {**_places(here, groups, starts), "score": found[at]}
+            symbols = {**_places(here, groups, starts), "score": result[at]}
             wanted = self.sites[site]
             allowed = None
             if masked and self.mask is not None:
@@ -224,7 +224,7 @@ class Kernels:
                     i = i if allowed is None else ex.where(allowed, i, ex.like(i, 0))
                     i = at.checked(i, out.size(d), negative=True)
                 where.append(i)
-            return out.store(where, ex.cast(found[at], out.dtype), "add")
+            return out.store(where, ex.cast(result[at], out.dtype), "add")
 
         return self.kept(("scatter", site, masked, order), add_captured, ["out", "found", *self.names], True)
 
@@ -246,8 +246,8 @@ class Kernels:
                 places = dict(
                     zip(PLACES, (at[0], at[1], ex.minimum(q, queries - 1), ex.minimum(k, keys - 1)))
                 )
-                found = self.seen(at, places, captures) & inside
-                return found, found
+                result = self.seen(at, places, captures) & inside
+                return result, result
 
             combine = lambda a, b: (a[0] | b[0], a[1] & b[1])
             return at.fold((rows, columns), one, combine, (ex.const(False, "bool"), ex.const(True, "bool")))
@@ -272,17 +272,17 @@ class Kernels:
         numbers: Sequence[str] = STARTS,
         effort: int = 8,
     ) -> Indexed:
-        found = self.passes.get(key)
-        if found is None:
-            found = self.passes[key] = _declared(body, operands, numbers, writes, effort)
-        return found
+        result = self.passes.get(key)
+        if result is None:
+            result = self.passes[key] = _declared(body, operands, numbers, writes, effort)
+        return result
 
 
 def _derivatives(score: Expr, wanted: Sequence[Expr], dtype: str) -> list[Expr]:
     """d(grad · score) / d(each of `wanted`); "capture" nodes are leaves there."""
     leaves = [e for e in ex.walk([score]) if e.op in ("capture", "symbol", "constant")]
-    found = differentiate.gradients([score], [symbol("grad", score.dtype)], leaves)
-    by_leaf = {ex.text([leaf]): part for leaf, part in zip(leaves, found)}
+    result = differentiate.gradients([score], [symbol("grad", score.dtype)], leaves)
+    by_leaf = {ex.text([leaf]): part for leaf, part in zip(leaves, result)}
     parts = [by_leaf.get(ex.text([w])) for w in wanted]
     return [ex.const(0.0, dtype) if p is None else p for p in parts]
 
@@ -293,12 +293,12 @@ _known: dict[str, Kernels] = {}
 def kernels_of(program: Program) -> Kernels:
     """The kernels of this program: those of an earlier one that reads the same."""
     text = program.text()
-    found = _known.get(text)
-    if found is None:
+    result = _known.get(text)
+    if result is None:
         if len(_known) >= KEPT_KERNELS:
             _known.pop(next(iter(_known)), None)
-        found = _known[text] = Kernels(program)
-    return found
+        result = _known[text] = Kernels(program)
+    return result
 
 
 @contextmanager

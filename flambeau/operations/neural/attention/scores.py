@@ -48,5 +48,5 @@ def attend(
     else:
         weights = softmax_of(scores, -1)
     weights = weights * kept if kept is not None else dropout(weights, dropout_p) if dropout_p else weights
-    found = weights @ value
-    return found if found.dtype is kind else found.to(kind)
+    result = weights @ value
+    return result if result.dtype is kind else result.to(kind)

@@ -76,10 +76,10 @@ def factors(query: TensorBase, keys: int, drawn: TensorBase, dropout_p: float) -
     """What the weights were multiplied by."""
     room = -(-keys // ROOM) * ROOM
     working = by_name[compute_dtype(query.dtype.name)]
-    found = empty((*query.shape[:3], room), dtype=working, device=query.device)[..., :keys]
+    result = empty((*query.shape[:3], room), dtype=working, device=query.device)[..., :keys]
     if not query.is_meta:
-        tiles.factors(found, _dropping(drawn, dropout_p))
-    return found
+        tiles.factors(result, _dropping(drawn, dropout_p))
+    return result
 
 
 def backward(grad, query, key, value, mask, out, lse, drawn, diagonal, factor, dropout_p) -> tuple:

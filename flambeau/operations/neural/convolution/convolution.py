@@ -55,12 +55,12 @@ def convolution(
     if input.numel() == 0:  # PyTorch's result for no channels has none
         return input.new_zeros((input.shape[0], filters if input.shape[1] else 0, *out))
     if input.dtype in HALF_TYPES:
-        found = convolution.function(_wide(input), _wide(weight), _wide(bias), geometry, out, transposed)
-        return found.to(input.dtype)
+        result = convolution.function(_wide(input), _wide(weight), _wide(bias), geometry, out, transposed)
+        return result.to(input.dtype)
     if not transposed:
         return families.forward(input, weight, bias, geometry, out)
-    found = families.input_gradient(input, weight, geometry, out)
-    return found if bias is None else found.add_(bias.reshape(-1, *[1] * len(out)))
+    result = families.input_gradient(input, weight, geometry, out)
+    return result if bias is None else result.add_(bias.reshape(-1, *[1] * len(out)))
 
 
 @convolution.derivative
@@ -97,8 +97,8 @@ def convolution_backward(
         return tuple(grad_output.new_zeros(shape) if w else None for shape, w in zip(shapes, wanted))
     if grad_output.dtype in HALF_TYPES:
         wide = _wide(grad_output), _wide(input), _wide(weight)
-        found = convolution_backward.function(*wide, geometry, transposed, wanted)
-        return tuple(None if t is None else t.to(grad_output.dtype) for t in found)
+        result = convolution_backward.function(*wide, geometry, transposed, wanted)
+        return tuple(None if t is None else t.to(grad_output.dtype) for t in result)
     if 0 in grad_output.stride():  # of a sum: it is read more than once
         grad_output = grad_output.contiguous()
     of_input = of_weight = of_bias = None
@@ -178,8 +178,8 @@ def sliced_convolution(
     """(B, N, O, *out) of inputs (B, N, C, *) and weights (B, O, C / groups, *) that are one in memory: slices are more images.  What
     each of them adds to the weight's gradient stays apart.
     """
-    found = families.forward(input.flatten(0, 1), weight[0], None, geometry, out)
-    return found.unflatten(0, input.shape[:2])
+    result = families.forward(input.flatten(0, 1), weight[0], None, geometry, out)
+    return result.unflatten(0, input.shape[:2])
 
 
 @sliced_convolution.derivative
@@ -361,8 +361,8 @@ def _convolution(name: str, n: int, x, weight, bias, stride, padding, dilation, 
     place = _placed if plain else _placed.__wrapped__
     g, out = place(name, n, tuple(x.shape[2:]), tuple(weight.shape[2:]), stride, padding, dilation, groups)
 
-    found = _convolved(x, weight, bias, g, out, False)
-    return found if batched else found.squeeze(0)
+    result = _convolved(x, weight, bias, g, out, False)
+    return result if batched else result.squeeze(0)
 
 
 def _transposition(
@@ -397,8 +397,8 @@ def _transposition(
     g = Geometry(stride, padding, dilation, groups)
 
     bias = bias if bias is None else bias.to(x.dtype)
-    found = _convolved(x, weight, bias, g, sizes, True)
-    return found if batched else found.squeeze(0)
+    result = _convolved(x, weight, bias, g, sizes, True)
+    return result if batched else result.squeeze(0)
 
 
 _SPREADS = """

@@ -39,33 +39,33 @@ def forward(
     x: TensorBase, w: TensorBase, bias: TensorBase | None, g: Geometry, out: tuple[int, ...]
 ) -> TensorBase:
     """(N, groups · filters, *out)."""
-    found = x.new_empty((x.shape[0], w.shape[0], *out))
+    result = x.new_empty((x.shape[0], w.shape[0], *out))
     start = x.new_zeros(1) if bias is None else bias.contiguous()
-    _run("forward", g, x, w, start, found, False)
-    return found
+    _run("forward", g, x, w, start, result, False)
+    return result
 
 
 def input_gradient(grad: TensorBase, w: TensorBase, g: Geometry, sizes: tuple[int, ...]) -> TensorBase:
     """(N, groups, *sizes)."""
-    found = grad.new_empty((grad.shape[0], g.groups, *sizes))
+    result = grad.new_empty((grad.shape[0], g.groups, *sizes))
     if max(g.stride) == 1:
         kernel = w.shape[2:]
         before = tuple((k - 1) * d - b for k, d, b in zip(kernel, g.dilation, g.before))
-        _run("input", g._replace(before=before), grad, w, grad.new_zeros(1), found, True)
+        _run("input", g._replace(before=before), grad, w, grad.new_zeros(1), result, True)
     else:
-        _run("input", g, grad, w, grad.new_zeros(1), found, False)
-    return found
+        _run("input", g, grad, w, grad.new_zeros(1), result, False)
+    return result
 
 
 def weight_gradient(grad: TensorBase, x: TensorBase, g: Geometry, kernel: tuple[int, ...]) -> TensorBase:
     """(groups · filters, channels, *kernel), one channel of each group after another."""
     channels = x.shape[1] // g.groups
     x, grad = (t if t.stride(-1) == 1 else t.contiguous() for t in (x, grad))
-    found = x.new_zeros((grad.shape[1], channels, *kernel))
+    result = x.new_zeros((grad.shape[1], channels, *kernel))
     for c in range(channels):
-        own = found.narrow(1, c, 1)
+        own = result.narrow(1, c, 1)
         _run("weight", g, x[:, c::channels], own, own, grad, False)
-    return found
+    return result
 
 
 def _run(kind: str, g: Geometry, x, w, bias, out, turned: bool) -> None:
@@ -146,7 +146,7 @@ def bands(kind, scatters, taps, step, above, dilation, size, out) -> list[tuple[
         begin = min(max(-(-above // step), 0), steps)
         end = min(max(min(size, (out - step + above) // step + 1), begin), steps)
         return [(0, 0, size, out, above, begin, end, steps)]
-    found: list[tuple[int, ...]] = []
+    result: list[tuple[int, ...]] = []
     ages, phases = -(-taps // step), min(step, taps)
     for e in range(min(dilation, out)):
         f = (e - above) % dilation
@@ -154,8 +154,8 @@ def bands(kind, scatters, taps, step, above, dilation, size, out) -> list[tuple[
         rows, steps = max(rows, 0), outs + ages - 1
         begin = min(max(-(-own // step), ages - 1, 0), steps)
         end = min((rows - phases + own) // step + 1, outs if kind == "weight" else steps)
-        found.append((f, e, rows, outs, own, begin, max(end, begin), steps))
-    return found
+        result.append((f, e, rows, outs, own, begin, max(end, begin), steps))
+    return result
 
 
 def _strips(total: int, widest: int, describe) -> list[tuple]:
@@ -166,7 +166,7 @@ def _strips(total: int, widest: int, describe) -> list[tuple]:
     def first(i: int) -> int:
         return i * small + min(i, more)
 
-    found: list[tuple] = []
+    result: list[tuple] = []
     i = 0
     while i < number:
         vectors = small + (i < more)
@@ -182,9 +182,9 @@ def _strips(total: int, widest: int, describe) -> list[tuple]:
                 else:
                     high = middle - 1
             count = low - i + 1
-        found.append((first(i), count, vectors, *told))
+        result.append((first(i), count, vectors, *told))
         i += count
-    return found
+    return result
 
 
 def gathered(lanes, widest, taps, stride, before, apart, columns, outs):
@@ -196,8 +196,8 @@ def gathered(lanes, widest, taps, stride, before, apart, columns, outs):
             ends.append((v + 1) * lanes > outs)
         return tuple(edges), tuple(ends)
 
-    found = _strips(-(-outs // lanes), widest, describe)
-    return [(first * lanes, *rest) for first, *rest in found]
+    result = _strips(-(-outs // lanes), widest, describe)
+    return [(first * lanes, *rest) for first, *rest in result]
 
 
 def _scattered(lanes, widest, taps, stride, before, columns, outs):
@@ -211,5 +211,5 @@ def _scattered(lanes, widest, taps, stride, before, columns, outs):
             ends.append(j * stride < before or (j + lanes) * stride - before > outs)
         return tuple(edges), tuple(ends)
 
-    found = _strips(-(-(outs + before - begin * stride) // (stride * lanes)), widest, describe)
-    return [(begin + first * lanes, *rest) for first, *rest in found]
+    result = _strips(-(-(outs + before - begin * stride) // (stride * lanes)), widest, describe)
+    return [(begin + first * lanes, *rest) for first, *rest in result]

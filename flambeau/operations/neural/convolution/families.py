@@ -217,25 +217,25 @@ def computed(way: str, x, w, bias, g: Geometry, out: tuple[int, ...], turned: bo
     filters, dtype = w.shape[1 if turned else 0], x.dtype.name
     if way == "product":
         rows, matrix = x[:, :, 0, 0], w[:, :, 0, 0]  # a stride may pass over the other pixels
-        found = rows @ (matrix if turned else matrix.t())
-        found = found if bias is None else found.add_(bias)
-        return _laid_as(x, found.reshape(x.shape[0], filters, 1, 1), line)
+        result = rows @ (matrix if turned else matrix.t())
+        result = result if bias is None else result.add_(bias)
+        return _laid_as(x, result.reshape(x.shape[0], filters, 1, 1), line)
     x = _readable(x, way == "planes")
-    found, shape = _room(x, filters, out, line), tuple(x.shape)
+    result, shape = _room(x, filters, out, line), tuple(x.shape)
     if way == "planes":
         terms = _zeros(dtype, filters) if bias is None else bias.contiguous()
-        convolution_planes.plan(dtype, shape, filters).run(x, w.contiguous(), terms, found, turned)
-        return found
+        convolution_planes.plan(dtype, shape, filters).run(x, w.contiguous(), terms, result, turned)
+        return result
     terms = _terms(bias, dtype, filters)
     if way == "direct":
         make = convolution_direct.gradient if turned else convolution_direct.forward
         plan = make(dtype, shape, filters, tuple(w.shape[2:]), g, out)
-        plan.run(x, w.contiguous(), terms, found, turned)
-        return found
+        plan.run(x, w.contiguous(), terms, result, turned)
+        return result
     before = (2 - g.before[0], 2 - g.before[1]) if turned else g.before
     plan = convolution_winograd.plan(dtype, int(way[-1]), shape, filters, before, out)
-    plan.run(x, convolution_winograd.values(w, plan, turned), terms, found)
-    return found
+    plan.run(x, convolution_winograd.values(w, plan, turned), terms, result)
+    return result
 
 
 def _readable(x, planes: bool):
@@ -262,11 +262,11 @@ def channels_last(x) -> bool:
     return True
 
 
-def _laid_as(x, found, line: bool = False):
+def _laid_as(x, result, line: bool = False):
     """A result that has its pixels side by side, in the layout of x."""
-    if found.ndim != 4 or line or not channels_last(x):
-        return found
-    return _room(x, found.shape[1], tuple(found.shape[2:])).copy_(found)
+    if result.ndim != 4 or line or not channels_last(x):
+        return result
+    return _room(x, result.shape[1], tuple(result.shape[2:])).copy_(result)
 
 
 def _room(x, filters: int, out: tuple[int, ...], line: bool = False):
@@ -286,9 +286,9 @@ def _terms(bias, dtype: str, filters: int):
         return _zeros(dtype, count)
     if count == filters:
         return bias.contiguous()
-    found = bias.new_zeros(count)
-    found.narrow(0, 0, filters).copy_(bias)
-    return found
+    result = bias.new_zeros(count)
+    result.narrow(0, 0, filters).copy_(bias)
+    return result
 
 
 @functools.lru_cache(maxsize=64)

@@ -147,8 +147,8 @@ def _stores(
 @functools.lru_cache(maxsize=256)
 def _offsets(channels: int, cells: int, shifts: tuple[int, ...]) -> TensorBase:
     """Where the grid is read for each (channel, tap)."""
-    found = [c * cells + s for c in range(channels) for s in shifts]
-    return tensor(found, dtype=by_name["int64"], device="cpu")
+    result = [c * cells + s for c in range(channels) for s in shifts]
+    return tensor(result, dtype=by_name["int64"], device="cpu")
 
 
 @functools.cache
@@ -165,9 +165,9 @@ def _multiply(grid, weight, bias, shifts, out: Sequence[int], cells: Sequence[in
     """(N, G · O, *out) from a grid and a weight (G, O, C · taps)."""
     groups, filters, depth = weight.shape
     dtype = grid.dtype.name
-    found = grid.new_empty((grid.shape[0], groups * filters, *out))
-    if found.numel() == 0:
-        return found
+    result = grid.new_empty((grid.shape[0], groups * filters, *out))
+    if result.numel() == 0:
+        return result
     channels = grid.shape[1] // groups
     area = grid.numel() // (grid.shape[0] * grid.shape[1])
     lanes = _lanes(dtype)
@@ -186,9 +186,9 @@ def _multiply(grid, weight, bias, shifts, out: Sequence[int], cells: Sequence[in
     chunk = min(max(CACHE_BYTES // (channels * grid.dtype.itemsize * lanes), 24) // 24 * 24, vectors)
     offsets = _offsets(channels, area, shifts)
     core.products(
-        tuple(kinds), found, grid, bias, offsets, firsts, masks, spots, groups, places, lanes, chunk
+        tuple(kinds), result, grid, bias, offsets, firsts, masks, spots, groups, places, lanes, chunk
     )
-    return found
+    return result
 
 
 # --- the three functions, without the tape ------------------------------
@@ -238,19 +238,19 @@ def forward(x, w, bias, g: Geometry, out: tuple[int, ...]) -> TensorBase:
     kernel = tuple(w.shape[2:])
     filters = w.shape[0] // g.groups
     if x.dtype.name not in TILED or x.device.type != "cpu":
-        found = direct(
+        result = direct(
             (x.shape[0], w.shape[0], *out), x, w, most=_extent(kernel, g, out), **_numbers(g), filters=filters
         )
-        return found if bias is None else found + bias.reshape(-1, *[1] * len(kernel))
+        return result if bias is None else result + bias.reshape(-1, *[1] * len(kernel))
     weight = w.reshape(g.groups, filters, -1)
     if _pointlike(kernel, g, x.shape[2:], out):
         grid, line = x.contiguous(), (math.prod(out),)
         return _multiply(grid, weight, bias, (0,), line, line).reshape(x.shape[0], w.shape[0], *out)
     if sparse(tuple(x.shape[2:]), kernel, g, out):
-        found = direct(
+        result = direct(
             (x.shape[0], w.shape[0], *out), x, w, most=_extent(kernel, g, out), **_numbers(g), filters=filters
         )
-        return found if bias is None else found + bias.reshape(-1, *[1] * len(kernel))
+        return result if bias is None else result + bias.reshape(-1, *[1] * len(kernel))
     phases, cells, shifts = _layout(out, kernel, g.stride, g.dilation)
     return _multiply(grid_of(x, g.stride, phases, cells, g.before), weight, bias, shifts, out, cells)
 
@@ -278,7 +278,7 @@ def input_gradient(grad, w, g: Geometry, sizes: tuple[int, ...]) -> TensorBase:
         return _multiply(grid, turned.reshape(g.groups, channels, -1), None, (0,), line, line).reshape(shape)
     before, cells, parts = _phases(sizes, kernel, g)
     grid = grid_of(grad, (1,) * len(sizes), (1,) * len(sizes), cells, before)
-    found = grad.new_empty(shape)
+    result = grad.new_empty(shape)
     for place, out, taps, shifts in parts:
         if not taps:
             part = grad.new_zeros((*shape[:2], *out))
@@ -291,8 +291,8 @@ def input_gradient(grad, w, g: Geometry, sizes: tuple[int, ...]) -> TensorBase:
             part = _multiply(grid, weight.reshape(g.groups, channels, -1), None, shifts, out, cells)
         if max(g.stride) == 1:
             return part
-        found[(slice(None), slice(None), *(slice(f, None, s) for f, s in zip(place, g.stride)))].copy_(part)
-    return found
+        result[(slice(None), slice(None), *(slice(f, None, s) for f, s in zip(place, g.stride)))].copy_(part)
+    return result
 
 
 @functools.lru_cache(maxsize=256)
@@ -364,7 +364,7 @@ def weight_gradient(grad, x, g: Geometry, kernel: tuple[int, ...]) -> TensorBase
                 tiles.Inners(dtype, size, lanes) if apart else tiles.Correlations(dtype, size, vectors, lanes)
             )
             kinds.append((_address(kernel_of), size, first, count, None))
-    found = x.new_zeros((g.groups, depth, padded))
+    result = x.new_zeros((g.groups, depth, padded))
     width, lines = out[-1], (out[-2] if len(out) > 1 else 1)
     for plane in product(*map(range, out[:-2])):  # a volume goes plane by plane
         shift = functools.reduce(lambda a, b: a * b[0] + b[1], zip(cells, plane), 0) * math.prod(cells[-2:])
@@ -374,6 +374,6 @@ def weight_gradient(grad, x, g: Geometry, kernel: tuple[int, ...]) -> TensorBase
             own = flat.narrow(2 if apart else 1, number * lines * width, lines * width).contiguous()
         offsets = _offsets(channels, area, tuple(s + shift for s in shifts))
         core.correlations(
-            tuple(kinds), found, grid, own, offsets, images, lines, width, cells[-1], block, apart
+            tuple(kinds), result, grid, own, offsets, images, lines, width, cells[-1], block, apart
         )
-    return found.narrow(2, 0, filters).transpose(1, 2).reshape(shape)
+    return result.narrow(2, 0, filters).transpose(1, 2).reshape(shape)

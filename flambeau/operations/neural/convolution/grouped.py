@@ -52,38 +52,38 @@ def apart(
     of_one: Callable, x: TensorBase, w: TensorBase, bias, g: Geometry, out: tuple[int, ...], made: int
 ) -> TensorBase:
     """Each group by a function of (x, w, bias, geometry), which makes `made` channels."""
-    found = x.new_empty((x.shape[0], g.groups * made, *out))
+    result = x.new_empty((x.shape[0], g.groups * made, *out))
     own, read, filters = g._replace(groups=1), x.shape[1] // g.groups, w.shape[0] // g.groups
     for k in range(g.groups):
         terms = None if bias is None else bias.narrow(0, k * made, made)
         part = of_one(x.narrow(1, k * read, read), w.narrow(0, k * filters, filters), terms, own)
-        found.narrow(1, k * made, made).copy_(part)
-    return found
+        result.narrow(1, k * made, made).copy_(part)
+    return result
 
 
 def forward(x: TensorBase, w: TensorBase, bias: TensorBase | None, g: Geometry, out: tuple[int, ...]):
     """(N, groups · filters, *out)."""
-    found = x.new_empty((x.shape[0], w.shape[0], *out))
-    _run(g, x, w, x.new_zeros(1) if bias is None else bias.contiguous(), found, False)
-    return found
+    result = x.new_empty((x.shape[0], w.shape[0], *out))
+    _run(g, x, w, x.new_zeros(1) if bias is None else bias.contiguous(), result, False)
+    return result
 
 
 def input_gradient(grad: TensorBase, w: TensorBase, g: Geometry, sizes: tuple[int, ...]):
     """(N, groups · channels, *sizes), for a stride of 1."""
-    found = grad.new_empty((grad.shape[0], g.groups * w.shape[1], *sizes))
+    result = grad.new_empty((grad.shape[0], g.groups * w.shape[1], *sizes))
     before = tuple((k - 1) * d - b for k, d, b in zip(w.shape[2:], g.dilation, g.before))
-    _run(g._replace(before=before), grad, w, grad.new_zeros(1), found, True)
-    return found
+    _run(g._replace(before=before), grad, w, grad.new_zeros(1), result, True)
+    return result
 
 
 def _run(
-    g: Geometry, x: TensorBase, w: TensorBase, bias: TensorBase, found: TensorBase, turned: bool
+    g: Geometry, x: TensorBase, w: TensorBase, bias: TensorBase, result: TensorBase, turned: bool
 ) -> None:
     """All of it as planes of two dimensions."""
-    kernel, out = tuple(w.shape[2:]), found
+    kernel, out = tuple(w.shape[2:]), result
     stride, before, dilation = g.stride, g.before, g.dilation
     if len(kernel) == 1:
-        x, out = x.unsqueeze(2), found.unsqueeze(2)
+        x, out = x.unsqueeze(2), result.unsqueeze(2)
         kernel, stride, before, dilation = (1, *kernel), (1, *stride), (0, *before), (1, *dilation)
     x = x if x.stride(3) == 1 else x.contiguous()
     sizes, outs = tuple(x.shape[2:]), tuple(out.shape[2:])

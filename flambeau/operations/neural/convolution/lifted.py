@@ -30,11 +30,11 @@ def forward(of_images: Callable, x: TensorBase, w: TensorBase, bias, g: Geometry
     reach, step, before, depth = w.shape[2], g.stride[0], g.before[0], out[0]
     laid = _planes(x, before, (depth - 1) * step + reach)
     own = w.permute(0, 2, 1, 3, 4).reshape(w.shape[0], -1, *w.shape[3:])
-    found = x.new_empty((x.shape[0], w.shape[0], *out))
-    for image, planes in zip(found, laid):
+    result = x.new_empty((x.shape[0], w.shape[0], *out))
+    for image, planes in zip(result, laid):
         windows = _windows(planes, 0, step, depth, reach)
         image.transpose(0, 1).copy_(of_images(windows, own, bias, _of_plane(g), out[1:]))
-    return found
+    return result
 
 
 def input_gradient(of_images: Callable, grad: TensorBase, w: TensorBase, g: Geometry, sizes: tuple[int, ...]):
@@ -47,16 +47,16 @@ def input_gradient(of_images: Callable, grad: TensorBase, w: TensorBase, g: Geom
         parts.append((f, taps, (f + before - taps[-1]) // step if taps else 0, -(-(depth - f) // step)))
     low = max(0, *(-first for _, _, first, _ in parts))
     laid = _planes(grad, low, low + max(first + count + len(taps) for _, taps, first, count in parts))
-    found = grad.new_empty((grad.shape[0], w.shape[1], *sizes))
+    result = grad.new_empty((grad.shape[0], w.shape[1], *sizes))
     for f, taps, first, count in parts:
         if not taps:
-            found[:, :, f::step] = 0
+            result[:, :, f::step] = 0
             continue
         own = w[:, :, taps[::-1]].permute(2, 0, 1, 3, 4).reshape(-1, w.shape[1], *w.shape[3:])
-        for image, planes in zip(found, laid):
+        for image, planes in zip(result, laid):
             windows = _windows(planes, low + first, 1, count, len(taps))
             image[:, f::step].transpose(0, 1).copy_(of_images(windows, own, _of_plane(g), sizes[1:]))
-    return found
+    return result
 
 
 def _of_line(g: Geometry) -> Geometry:
@@ -70,11 +70,11 @@ def _of_plane(g: Geometry) -> Geometry:
 def _planes(x: TensorBase, before: int, depth: int) -> TensorBase:
     """(N, depth, C, H, W): the planes of x behind `before` planes of zeros, and zeros after them."""
     images, channels, own, *sizes = x.shape
-    found = x.new_zeros((images, depth, channels, *sizes))
+    result = x.new_zeros((images, depth, channels, *sizes))
     count = min(own, depth - before)
     if count > 0:
-        found.narrow(1, before, count).copy_(x.narrow(2, 0, count).transpose(1, 2))
-    return found
+        result.narrow(1, before, count).copy_(x.narrow(2, 0, count).transpose(1, 2))
+    return result
 
 
 def _windows(planes: TensorBase, first: int, step: int, count: int, reach: int) -> TensorBase:

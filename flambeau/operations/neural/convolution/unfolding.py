@@ -64,15 +64,15 @@ class Blocks(NamedTuple):
 
 
 def _blocks(name: str, kernel_size, dilation, padding, stride) -> Blocks:
-    found = Blocks(
+    result = Blocks(
         spread(name, "kernel_size", kernel_size, 2),
         spread(name, "stride", stride, 2),
         spread(name, "padding", padding, 2),
         spread(name, "dilation", dilation, 2),
     )
     for field, least in (("kernel", 1), ("stride", 1), ("dilation", 1), ("padding", 0)):
-        positive(name, field, getattr(found, field), least)
-    return found
+        positive(name, field, getattr(result, field), least)
+    return result
 
 
 @leaf("library", label="Im2ColBackward0", batching="images")
@@ -132,10 +132,10 @@ def unfold(input: TensorBase, kernel_size, dilation=1, padding=0, stride=1) -> T
             f"blocks as {tuple(places)}, but its components must be at least one."
         )
     image = input if input.ndim == 4 else input.unsqueeze(0)
-    found = blocks_of(image, b, tuple(image.shape[2:])).reshape(
+    result = blocks_of(image, b, tuple(image.shape[2:])).reshape(
         image.shape[0], image.shape[1] * math.prod(b.kernel), math.prod(places)
     )
-    return found if input.ndim == 4 else found.squeeze(0)
+    return result if input.ndim == 4 else result.squeeze(0)
 
 
 @library(
@@ -188,5 +188,5 @@ def fold(input: TensorBase, output_size, kernel_size, dilation=1, padding=0, str
     columns = input if input.ndim == 3 else input.unsqueeze(0)
     channels = columns.shape[1] // block
     apart = columns.reshape(columns.shape[0], channels, *b.kernel, *places)
-    found = sum_of_blocks(apart, b, tuple(sizes))
-    return found if input.ndim == 3 else found.squeeze(0)
+    result = sum_of_blocks(apart, b, tuple(sizes))
+    return result if input.ndim == 3 else result.squeeze(0)

@@ -27,11 +27,11 @@ def rows_and_vectors() -> tuple[int, int]:
 
 def runs(counts: Iterable[int], most: int) -> set[int]:
     """The lengths of near-equal runs of at most `most` that such counts are cut into."""
-    found = set()
+    result = set()
     for count in counts:
         parts = -(-count // most)
-        found |= {count // parts, -(-count // parts)}
-    return found
+        result |= {count // parts, -(-count // parts)}
+    return result
 
 
 def tiles(dtype: str, vectors: int, panel: int, rows: set[int], epilogue: Epilogue | None = None):
@@ -87,6 +87,6 @@ def plan(
 
 def values(weight, driver, turned: bool):
     """The filters' values of (K, C, 3, 3), or, `turned`, of (C, K, 3, 3) with its taps from the last to the first."""
-    found = weight.new_empty(driver.values())
-    driver.lift(weight.contiguous(), found, turned)
-    return found
+    result = weight.new_empty(driver.values())
+    driver.lift(weight.contiguous(), result, turned)
+    return result

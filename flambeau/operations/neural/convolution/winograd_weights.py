@@ -38,13 +38,13 @@ def less_work(images: int, channels: int, filters: int, out: tuple[int, ...]) ->
 def weight_gradient(grad: TensorBase, x: TensorBase, g: Geometry, kernel: tuple[int, ...]) -> TensorBase:
     """(filters, channels, 3, 3)."""
     dtype = x.dtype.name
-    found = x.new_empty((grad.shape[1], x.shape[1], *kernel))
+    result = x.new_empty((grad.shape[1], x.shape[1], *kernel))
     tiles = plan(dtype, grad.shape[1], x.shape[1])
     winograd_weights.weight_gradient(
-        _readable(x), _readable(grad), found, g.before, register.lanes(dtype), _steps(dtype), tiles.tiles,
+        _readable(x), _readable(grad), result, g.before, register.lanes(dtype), _steps(dtype), tiles.tiles,
         tiles.filters, tiles.rows,
     )  # fmt: skip
-    return found
+    return result
 
 
 def _readable(x: TensorBase) -> TensorBase:

@@ -68,14 +68,14 @@ def _folded(read: _Read, weight: TensorBase, scale: TensorBase | None, mode: str
     bags, (rows, columns) = starts.numel() - 1, weight.shape
     table = weight if weight.stride(1) == 1 else weight.contiguous()
     own = None if scale is None else _summed_in(scale, weight).reshape(-1).contiguous()
-    found = weight.new_empty((bags, columns))
+    result = weight.new_empty((bags, columns))
     places = flat.new_empty((bags, columns), dtype=by_name["int64"]) if mode == "max" else None
     kernel = _kernel(tiles.Fold, weight.dtype.name, flat.dtype.name, mode, own is not None)
     numbers = (columns, rows, table.stride(0), padding)
     each = NANOSECONDS_A_BYTE * weight.dtype.itemsize * columns * flat.numel() / max(bags, 1)
-    if core.run(kernel, (found, table, flat, starts, own, places), numbers, bags, each):
+    if core.run(kernel, (result, table, flat, starts, own, places), numbers, bags, each):
         _refuse(flat, rows)
-    return found, places
+    return result, places
 
 
 @leaf("library", inputs=("weight",), label="EmbeddingBagBackward0")
@@ -114,8 +114,8 @@ def _table_gradient(
             min=1
         )
     if not sparse:
-        found = embedding_bag_backward(grad, scale, *numbers, mode, include_last_offset, padding)
-        return found if counts is None else found / counts
+        result = embedding_bag_backward(grad, scale, *numbers, mode, include_last_offset, padding)
+        return result if counts is None else result / counts
     inside = _inside(input, offsets, include_last_offset, padding)
     each = grad / inside.sizes().to(grad.dtype) if mode == "mean" else grad
     each = each.index_select(0, inside.bag)
@@ -171,13 +171,13 @@ def embedding_bag_backward(
     if scale is not None:
         factors = _summed_in(scale, grad_output).reshape(-1).contiguous()
     columns = given.shape[1]
-    found = given.new_zeros((rows, columns))
+    result = given.new_zeros((rows, columns))
     kernel = _kernel(tiles.Spread, given.dtype.name, flat.dtype.name, mode, scale is not None)
     lanes = kernels.registers().bytes // given.dtype.itemsize
     numbers = (columns, rows, columns, padding, starts.numel() - 1)
     each = NANOSECONDS_A_BYTE * 2 * kernels.registers().bytes * flat.numel()
-    core.run(kernel, (found, given, flat, starts, factors), numbers, -(-columns // lanes), each)
-    return found.to(grad_output.dtype)
+    core.run(kernel, (result, given, flat, starts, factors), numbers, -(-columns // lanes), each)
+    return result.to(grad_output.dtype)
 
 
 @embedding_bag_backward.derivative
@@ -210,13 +210,13 @@ def embedding_bag_dots(
     flat, starts = _read(input, offsets, include_last_offset)
     given = _summed_in(grad_output, grad_output).contiguous()
     table = weight if weight.stride(1) == 1 else weight.contiguous()
-    found, bags = given.new_zeros(flat.shape), starts.numel() - 1
+    result, bags = given.new_zeros(flat.shape), starts.numel() - 1
     kernel = _kernel(tiles.Dots, weight.dtype.name, flat.dtype.name)
     rows, columns = weight.shape
     each = NANOSECONDS_A_BYTE * 2 * weight.dtype.itemsize * columns * flat.numel() / max(bags, 1)
     numbers = (columns, rows, table.stride(0), padding)
-    core.run(kernel, (found, table, flat, starts, given), numbers, bags, each)
-    return found.reshape(input.shape)
+    core.run(kernel, (result, table, flat, starts, given), numbers, bags, each)
+    return result.reshape(input.shape)
 
 
 @embedding_bag_dots.derivative
@@ -255,9 +255,9 @@ def embedding_bag_largest_backward(grad_output: TensorBase, places: TensorBase, 
     """The gradient of a table with so many rows, where each element of a bag is one of a row."""
     given = _summed_in(grad_output, grad_output).contiguous()
     bags, columns = places.shape
-    found, kernel = given.new_zeros((rows, columns)), _kernel(tiles.Drop, given.dtype.name)
-    core.run(kernel, (found, given, places), (columns, bags), columns, 2.0 * bags)
-    return found.to(grad_output.dtype)
+    result, kernel = given.new_zeros((rows, columns)), _kernel(tiles.Drop, given.dtype.name)
+    core.run(kernel, (result, given, places), (columns, bags), columns, 2.0 * bags)
+    return result.to(grad_output.dtype)
 
 
 @embedding_bag_largest_backward.derivative
@@ -418,8 +418,8 @@ def bag_places(
             return bags.bag, sizes, at
         at = (at + (sizes.cumsum(0) - sizes).unsqueeze(1)).clamp(max=bags.indices.numel() - 1)
         inner = bags.indices.index_select(0, bags.bag.argsort(stable=True))
-        found = inner.index_select(0, at.reshape(-1)).reshape(at.shape)
-        return bags.bag, sizes, found.masked_fill((sizes == 0).unsqueeze(1), 0)
+        result = inner.index_select(0, at.reshape(-1)).reshape(at.shape)
+        return bags.bag, sizes, result.masked_fill((sizes == 0).unsqueeze(1), 0)
 
 
 @library("composite", "nn.functional.embedding_bag", batching="looped")

@@ -48,17 +48,17 @@ def embedding(
         shorten(weight, input, max_norm, norm_type)
     flat = input.reshape(-1)
     if sparse:
-        found = embedding_rows(weight, flat, weight.shape[0], padding_idx, bool(scale_grad_by_freq))
-        return found.reshape([*input.shape, weight.shape[1]])
+        result = embedding_rows(weight, flat, weight.shape[0], padding_idx, bool(scale_grad_by_freq))
+        return result.reshape([*input.shape, weight.shape[1]])
     shared = bool(scale_grad_by_freq)
     if (padding_idx is None and not shared) or not weight.requires_grad:
-        found = weight.index_select(0, flat)
+        result = weight.index_select(0, flat)
     elif is_forward_open():  # tangents of all rows pass
-        found = weight.index_select(0, flat)
-        found.register_hook(lambda grad: _uneven(grad, flat, weight.shape[0], padding_idx, shared))
+        result = weight.index_select(0, flat)
+        result.register_hook(lambda grad: _uneven(grad, flat, weight.shape[0], padding_idx, shared))
     else:
-        found = embedding_unevenly(weight, flat, weight.shape[0], padding_idx, shared)
-    return found.reshape([*input.shape, weight.shape[1]])
+        result = embedding_unevenly(weight, flat, weight.shape[0], padding_idx, shared)
+    return result.reshape([*input.shape, weight.shape[1]])
 
 
 def _uneven(

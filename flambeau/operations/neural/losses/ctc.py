@@ -23,10 +23,10 @@ def _padded_targets(targets: TensorBase, lengths: list[int]) -> TensorBase:
         raise RuntimeError(
             f"ctc_loss(): Expected targets of {sum(lengths)} elements, the sum of target_lengths, got {targets.numel()}"
         )
-    found = targets.new_zeros([len(lengths), max(lengths, default=0)])
+    result = targets.new_zeros([len(lengths), max(lengths, default=0)])
     for k, part in enumerate(targets.split(lengths)):
-        found[k, : part.shape[0]] = part
-    return found
+        result[k, : part.shape[0]] = part
+    return result
 
 
 def _paths(emitted: TensorBase, states: TensorBase, blank: int, lengths: TensorBase) -> TensorBase:
@@ -39,17 +39,17 @@ def _paths(emitted: TensorBase, states: TensorBase, blank: int, lengths: TensorB
     entry[:, 1:2] = 0.0
     skips = cat([states.new_full([n, min(width, 2)], blank), states[:, 2:]], 1) != blank
     skips[:, 2:] &= states[:, 2:] != states[:, : max(width - 2, 0)]
-    found = first
+    result = first
     for t in range(steps):
         if t == 0:
             moved = entry + emitted[0]
         else:
-            one = cat([never[:, :1], found[:, : width - 1]], 1)
-            two = cat([never[:, :2], found[:, : max(width - 2, 0)]], 1)[:, :width]
+            one = cat([never[:, :1], result[:, : width - 1]], 1)
+            two = cat([never[:, :2], result[:, : max(width - 2, 0)]], 1)[:, :width]
             two = two.masked_fill(~skips, -math.inf)
-            moved = log_sum_exp(stack([found, one, two]), 0) + emitted[t]
-        found = where((lengths > t).unsqueeze(1), moved, found)
-    return found
+            moved = log_sum_exp(stack([result, one, two]), 0) + emitted[t]
+        result = where((lengths > t).unsqueeze(1), moved, result)
+    return result
 
 
 @library(
@@ -93,11 +93,11 @@ def ctc_loss(
         raise RuntimeError(f"ctc_loss(): blank must be in label range, 0 to {classes - 1}, got {blank}")
 
     def numbers(lengths, name: str) -> list[int]:
-        found = lengths.reshape(-1).tolist() if isinstance(lengths, TensorBase) else lengths
-        found = [int(k) for k in (found if isinstance(found, (list, tuple)) else [found])]
-        if len(found) != n or min(found, default=0) < 0:
-            raise RuntimeError(f"ctc_loss(): {name} must be {n} numbers of at least 0, got {found}")
-        return found
+        result = lengths.reshape(-1).tolist() if isinstance(lengths, TensorBase) else lengths
+        result = [int(k) for k in (result if isinstance(result, (list, tuple)) else [result])]
+        if len(result) != n or min(result, default=0) < 0:
+            raise RuntimeError(f"ctc_loss(): {name} must be {n} numbers of at least 0, got {result}")
+        return result
 
     given, wanted = numbers(input_lengths, "input_lengths"), numbers(target_lengths, "target_lengths")
     if max(given, default=0) > steps:

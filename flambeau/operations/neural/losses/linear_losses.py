@@ -114,11 +114,11 @@ def _check_shapes(input: TensorBase, linear_weight: TensorBase, linear_bias: Ten
 # --- some rows at a time ------------------------------
 def _by_rows(input, linear_weight, linear_bias, target, weight, how: str, ignore_index: int, options: Any):
     if input.ndim == 1:
-        found = _by_rows(
+        result = _by_rows(
             *(input.unsqueeze(0), linear_weight, linear_bias, target.reshape(1), weight),
             *(how, ignore_index, options),
         )
-        return found.squeeze(0) if how == "none" else found
+        return result.squeeze(0) if how == "none" else result
     if tuple(target.shape) != tuple(input.shape[:1]):
         raise (RuntimeError if target.ndim > 1 else ValueError)(
             f"linear_cross_entropy(): expected target of shape {tuple(input.shape[:1])}, got {tuple(target.shape)}"
@@ -162,12 +162,12 @@ def linear_cross_entropy_rows(
         )
         for start in range(0, max(input.shape[0], 1), steps)
     ]
-    found = losses[0] if len(losses) == 1 else cat(losses)
+    result = losses[0] if len(losses) == 1 else cat(losses)
     if how != "none":
-        found = found.sum()
+        result = result.sum()
     if how == "mean":
-        found = found / _counted(target, weight, dtype, ignore_index).sum()
-    return found.to(input.dtype)
+        result = result / _counted(target, weight, dtype, ignore_index).sum()
+    return result.to(input.dtype)
 
 
 def _counted(target: TensorBase, weight: TensorBase | None, dtype: Any, ignore_index: int) -> TensorBase:
@@ -184,13 +184,13 @@ def _rows_at_a_time(options: Any, classes: int, features: int, rows: int) -> int
         return max(rows if given is None else min(given, rows), 1)
     times = max(-(-classes // max(features, 1)), 1)  # how much more memory scores take than the input
     wanted = 1 << max(-(-rows // times) - 1, 0).bit_length()
-    found = max(min(wanted // int(method.partition(":")[2] or 1), rows), 1)
-    if given is not None and given != found:
+    result = max(min(wanted // int(method.partition(":")[2] or 1), rows), 1)
+    if given is not None and given != result:
         raise ValueError(
             f"linear_cross_entropy(): batch_chunk_size (={given}) and chunking_method ('{method}') give different chunk "
-            f"sizes ({given} vs {found}); pass only one."
+            f"sizes ({given} vs {result}); pass only one."
         )
-    return found
+    return result
 
 
 def _computed_in(options: Any, dtype: Any) -> Any:
@@ -228,5 +228,5 @@ def _by_rows_back(grad, input, linear_weight, linear_bias, target, weight, steps
         of_weight.addmm_(of_scores.t(), x)
         if of_bias is not None:
             of_bias.add_(of_scores.sum(0))
-    found = (cat(of_input), of_weight) if of_bias is None else (cat(of_input), of_weight, of_bias)
-    return [g.to(input.dtype) for g in found]
+    result = (cat(of_input), of_weight) if of_bias is None else (cat(of_input), of_weight, of_bias)
+    return [g.to(input.dtype) for g in result]

@@ -98,9 +98,9 @@ def counted_sum(losses, target, *, ignore=-100.0, classes=0.0):
 def class_gradients(logits, target, top, total, grad, *, ignore=-100.0):
     """grad · (softmax(logits) - the target's indicator), 0 where ignored."""
     hit = fn.where(_here(target), fn.like(logits, 1.0), fn.like(logits, 0.0))
-    found = grad * (lowered(fn.lifted_exp((logits - top) - total)) - hit)
+    result = grad * (lowered(fn.lifted_exp((logits - top) - total)) - hit)
     ignored = fn.cast(target, "int64") == fn.cast(ignore, "int64")
-    return fn.where(ignored, fn.like(logits, 0.0), found)
+    return fn.where(ignored, fn.like(logits, 0.0), result)
 
 
 @leaf(
@@ -122,8 +122,8 @@ def class_entropy(
     )
     if not holds(~wrong):
         _refuse_classes("cross_entropy", target, ignore_index, input.shape[1])
-    found = losses.squeeze(1) if how == "none" else added if how == "sum" else added / kept
-    return found, top, total, kept
+    result = losses.squeeze(1) if how == "none" else added if how == "sum" else added / kept
+    return result, top, total, kept
 
 
 @class_entropy.derivative
@@ -372,8 +372,8 @@ def _elementwise(name: str, what: str, elements: str, dtypes: frozenset[str], of
             input.is_floating_point() or target.is_floating_point() or input.is_complex()
         ):
             checks.floating(name, input=input, target=target)
-        found = of(input, target)
-        return reduced(found if weight is None else found * weight, reduction)
+        result = of(input, target)
+        return reduced(result if weight is None else result * weight, reduction)
 
     loss.__name__ = loss.__qualname__ = name
     loss.__doc__ = (
@@ -503,8 +503,8 @@ def huber_loss(input, target, reduction="mean", delta=1.0, weight=None) -> Tenso
     _check_weight("huber_loss", input, weight)
     if not input.is_floating_point():
         raise RuntimeError(f"huber_loss(): expected floating-point numbers as input, got {input.dtype}")
-    found = huber_distance(input, target, delta=float(delta))
-    return reduced(found if weight is None else found * weight, reduction)
+    result = huber_distance(input, target, delta=float(delta))
+    return reduced(result if weight is None else result * weight, reduction)
 
 
 def _fits_into(shape, whole) -> bool:

@@ -42,8 +42,8 @@ def second_gradients(
     y = x * inverse
 
     def projected(v: TensorBase) -> TensorBase:
-        found = v - y * (v * y).mean(dims, True)
-        return found - v.mean(dims, True) if centred else found
+        result = v - y * (v * y).mean(dims, True)
+        return result - v.mean(dims, True) if centred else result
 
     scaled = grad if weight is None else grad * weight
     of_input, of_weight, of_bias = grads

@@ -329,8 +329,8 @@ def _batch_norm_again(grads, grad_out, input, mean, inverse, weight, eps):
     of_weight, of_bias = (x if x is None else _channel(x, ndim) for x in others)
     if eps is not None:
         given = (of_input, of_weight, of_bias)
-        found = second_gradients(given, grad_out, input, w, _all_but_channels(ndim), eps)
-        return *found[:2], None if found[2] is None else found[2].reshape(-1)
+        result = second_gradients(given, grad_out, input, w, _all_but_channels(ndim), eps)
+        return *result[:2], None if result[2] is None else result[2].reshape(-1)
     to_grad, to_input, to_weight = grad_out * 0.0, None, None
     if of_input is not None:
         to_grad = of_input * inverse if w is None else of_input * (inverse * w)
@@ -476,12 +476,12 @@ def _grouped(input, groups: int, weight, bias, eps: float) -> TensorBase:
         else bias.reshape(per_channel)
     )
     var, mean, rest = centred_moments.over((seen.detach(),), (2, 3), True)
-    found = group_norm_channels(seen, mean, scale_of(var, eps), rest, w, b, eps)
-    found = found.reshape(input.shape)
+    result = group_norm_channels(seen, mean, scale_of(var, eps), rest, w, b, eps)
+    result = result.reshape(input.shape)
     # convolutions look at the stride of one image, too
     if input.shape[0] == 1 and not input.is_contiguous():
-        found = found.as_strided(input.shape, input.stride())
-    return found
+        result = result.as_strided(input.shape, input.stride())
+    return result
 
 
 @leaf("library", label="NativeGroupNormBackward0", inputs=("input", "weight", "bias"))

@@ -36,16 +36,16 @@ def normalized_rows(x, *, eps=1e-5):
 @row(places=(), name="instance_rows", exact=True)
 def instance_rows(x, *, eps=1e-5):
     """`normalized_rows`, but where variance + eps is 0, 1 / √(variance + eps) is taken for 0."""
-    found, mean, inverse = _standardised(x, eps)
+    result, mean, inverse = _standardised(x, eps)
     constant, zero = inverse == math.inf, fn.like(inverse, 0.0)
-    return fn.where(constant, zero, found), mean, fn.where(constant, zero, inverse)
+    return fn.where(constant, zero, result), mean, fn.where(constant, zero, inverse)
 
 
 @row(places=(), name="affine_rows", per_row=(), exact=True)
 def affine_rows(x, weight, bias, *, eps=1e-5):
     """`normalized_rows` times weight plus bias; mean and scale for the derivative."""
-    found, mean, inverse = _standardised(x, eps)
-    return found * weight + bias, mean, inverse
+    result, mean, inverse = _standardised(x, eps)
+    return result * weight + bias, mean, inverse
 
 
 @row(places=(), name="normalized_rows_back", per_row=("mean", "inverse"))
@@ -81,8 +81,8 @@ def layer_norm_rows(
     shape, like = input.shape[input.ndim - rank :], input.dtype
     weight = ones(shape, dtype=like, device=input.device) if weight is None else weight
     bias = zeros(shape, dtype=like, device=input.device) if bias is None else bias
-    found, mean, inverse = affine_rows.over((input, weight, bias), dims, True, params=(eps,))
-    return found.to(like), mean, inverse
+    result, mean, inverse = affine_rows.over((input, weight, bias), dims, True, params=(eps,))
+    return result.to(like), mean, inverse
 
 
 @layer_norm_rows.derivative

@@ -30,18 +30,18 @@ from ...declare.registry import leaf, register
 # --- kernels ------------------------------
 def _within(x, place):
     """Whether a place is inside of the input's spatial dimensions."""
-    found = ix.inside(place[0], x.size(1))
+    result = ix.inside(place[0], x.size(1))
     for d in range(1, len(place)):
-        found = found & ix.inside(place[d], x.size(1 + d))
-    return found
+        result = result & ix.inside(place[d], x.size(1 + d))
+    return result
 
 
 def _flat(place, x):
     """A place as one number."""
-    found = place[0]
+    result = place[0]
     for d in range(1, len(place)):
-        found = found * x.size(1 + d) + place[d]
-    return found
+        result = result * x.size(1 + d) + place[d]
+    return result
 
 
 def _larger(best, new):
@@ -237,12 +237,12 @@ def spread(name: str, argument: str, value, n: int) -> tuple[int, ...]:
     """One number for each of n dimensions."""
     if isinstance(value, int):
         return (value,) * n
-    found = tuple(int(v) for v in value)
-    if len(found) == 1:
-        return found * n
-    if len(found) != n:
+    result = tuple(int(v) for v in value)
+    if len(result) == 1:
+        return result * n
+    if len(result) != n:
         raise RuntimeError(f"{name}(): {argument} should be a single int or a tuple of {n} ints, got {value}")
-    return found
+    return result
 
 
 def positive(name: str, argument: str, values: Sequence[int], least: int = 1) -> None:
@@ -347,8 +347,8 @@ def max_pool_values(input: TensorBase, windows: Windows) -> TensorBase:
 
 def _largest_with_places(input: TensorBase, windows: Windows, short: bool) -> tuple[TensorBase, TensorBase]:
     """The largest of each window of (planes, *), and its flat place, int32 where `short`: (planes, *out)."""
-    found = window_max_short if short else window_max
-    return found((len(input), *windows.out), input, **windows.numbers())
+    result = window_max_short if short else window_max
+    return result((len(input), *windows.out), input, **windows.numbers())
 
 
 def _to_places(grad: TensorBase, places: TensorBase, windows: Windows) -> TensorBase:
@@ -361,12 +361,12 @@ def max_pool_backward(grad_output: TensorBase, places: TensorBase, windows: Wind
     sizes = windows.sizes
     shape = (len(grad_output), *sizes)
     if _on_host(grad_output) and grad_output.dtype.name in ("float32", "float64"):
-        found = samples.added(grad_output.flatten(1).contiguous(), places.flatten(1), math.prod(sizes))
-        return found.reshape(shape)
+        result = samples.added(grad_output.flatten(1).contiguous(), places.flatten(1), math.prod(sizes))
+        return result.reshape(shape)
     apart = zip(windows.stride, windows.dilation, windows.kernel)
     if all(s >= d * (k - 1) + 1 for s, d, k in apart):
-        found = grad_output.new_zeros((shape[0], math.prod(sizes)))
-        return found.scatter_(1, _flat_places(places), grad_output.flatten(1)).reshape(shape)
+        result = grad_output.new_zeros((shape[0], math.prod(sizes)))
+        return result.scatter_(1, _flat_places(places), grad_output.flatten(1)).reshape(shape)
     return window_max_back(shape, grad_output, places, **windows.numbers())
 
 
@@ -515,9 +515,9 @@ def _avg_pool(
         checks.dtypes(name, _AVERAGED, input=x)
     plan = _plan(name, n, x, kernel, stride, padding, 1, ceil_mode)
     kernel, stride, padding, _ = plan.window
-    found = _mean_by_tables(x, plan, bool(include), divisor, _BY_TABLES[n])
-    if found is not None:
-        return found
+    result = _mean_by_tables(x, plan, bool(include), divisor, _BY_TABLES[n])
+    if result is not None:
+        return result
     whole = not ceil_mode and (include or not any(padding))
     windows = Means(plan.flat[1:], plan.out[1:], kernel, stride, padding, bool(include), divisor, whole)
     return _MEANS[n](x.reshape(plan.flat), windows).reshape(plan.shape)
@@ -530,11 +530,11 @@ def _mean_by_tables(x, plan: Plan, include: bool, divisor: int | None, op: LeafO
         if not taps.fits(size, out, k):
             return None
         tables.append(taps.windows(size, out, k, s, p, include, divisor is None))
-    found = taps.taken(x, tables, op)
-    if found is None:
+    result = taps.taken(x, tables, op)
+    if result is None:
         return None
-    found = found.contiguous() if len(tables) == 3 else found  # as PyTorch lays volumes
-    return found if divisor is None else found / divisor
+    result = result.contiguous() if len(tables) == 3 else result  # as PyTorch lays volumes
+    return result if divisor is None else result / divisor
 
 
 class Means(NamedTuple):
@@ -658,18 +658,18 @@ def _adaptive_mean(n: int, input, output_size) -> TensorBase:
     (count, *sizes), wanted = _divided(
         f"adaptive_avg_pool{n}d", n, input, output_size, without_channels=n < 3
     )
-    found = None
+    result = None
     if any(p != 1 for p in wanted) and all(map(taps.fits, sizes, wanted)):
         tables = [None if s == p else taps.parts(s, p) for s, p in zip(sizes, wanted)]
-        found = taps.taken(input, tables, _PARTS_BY_TABLES[n])
-    if found is not None:
-        return found.contiguous() if n == 3 else found
+        result = taps.taken(input, tables, _PARTS_BY_TABLES[n])
+    if result is not None:
+        return result.contiguous() if n == 3 else result
     if _equal(sizes, wanted):
         split = [m for s, p in zip(sizes, wanted) for m in (p, s // p)]
-        found = input.reshape(count, *split).mean([2 + 2 * d for d in range(n)])
+        result = input.reshape(count, *split).mean([2 + 2 * d for d in range(n)])
     else:
-        found = adaptive_avg_pool_parts(input.reshape(count, *sizes), tuple(sizes), tuple(wanted))
-    return found.reshape(*input.shape[:-n], *wanted)
+        result = adaptive_avg_pool_parts(input.reshape(count, *sizes), tuple(sizes), tuple(wanted))
+    return result.reshape(*input.shape[:-n], *wanted)
 
 
 def _declare_means(n: int) -> None:

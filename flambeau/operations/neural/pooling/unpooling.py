@@ -69,8 +69,8 @@ def _unpool(n: int) -> None:
                 f"{who}(): Found an invalid max index: {wrong} (output volumes are of size {sizes})"
             )
         flat = input.new_zeros((*lead, volume))
-        found = flat.scatter(-1, indices.flatten(-n), input.flatten(-n))
-        return found.reshape(*lead, *sizes)
+        result = flat.scatter(-1, indices.flatten(-n), input.flatten(-n))
+        return result.reshape(*lead, *sizes)
 
     function.__name__ = function.__qualname__ = who
     ones, window = "1, " * n, f"({', '.join(['1'] * (n - 1) + ['2'])})" if n > 1 else "2"

@@ -144,8 +144,8 @@ def _along(steps: Callable[..., Any], turned: bool) -> Callable[..., Any]:
     """The same function of the gates and others, of sequences that have their first step last where `turned`."""
 
     def backwards(gates: TensorBase, *others: Any) -> Any:
-        found = steps(gates.flip(0), *others)
-        return (found[0].flip(0), *found[1:]) if isinstance(found, tuple) else found.flip(0)
+        result = steps(gates.flip(0), *others)
+        return (result[0].flip(0), *result[1:]) if isinstance(result, tuple) else result.flip(0)
 
     return backwards if turned else steps
 
@@ -267,11 +267,11 @@ def lstm_sequence_backward(
     )
     if not whole:
         return _lstm_back(to_outputs, to_cell, hidden, cell, weight, outputs, cells, activated, sizes)
-    found = tiles.lstm_gradients(
+    result = tiles.lstm_gradients(
         *(to_outputs, to_cell, hidden, cell, weight, outputs, cells, activated),
         *(_order(gates, sizes, turned), wanted),
     )
-    return _cast(found, inputs)
+    return _cast(result, inputs)
 
 
 @lstm_sequence_backward.derivative
@@ -329,14 +329,14 @@ def _lstm_back(grad_outputs, grad_last, hidden, cell, weight, outputs, cells, ac
     return flow, flows[0] @ weight, to_cell, flow.flatten(0, -2).t() @ befores
 
 
-def _own(found: TensorBase, like: TensorBase, kept: bool) -> TensorBase:
+def _own(result: TensorBase, like: TensorBase, kept: bool) -> TensorBase:
     """What a layer returns: a copy where the node keeps the outputs, for a program may write to those of a GRU or an RNN."""
-    return found.clone() if kept and found.dtype is like.dtype else found.to(like.dtype)
+    return result.clone() if kept and result.dtype is like.dtype else result.to(like.dtype)
 
 
-def _cast(found, inputs):
+def _cast(result, inputs):
     """Gradients in the dtypes of the inputs."""
-    return tuple(None if x is None else x.to(like.dtype) for x, like in zip(found, inputs))
+    return tuple(None if x is None else x.to(like.dtype) for x, like in zip(result, inputs))
 
 
 # --- gated recurrent units ------------------------------
@@ -378,8 +378,8 @@ def gru_sequence(
 ) -> tuple[TensorBase | None, ...]:
     """`gru_layer`'s outputs; with `keep` also all states as they were computed, r, z, n and what r scales."""
     _check("gru_layer", 3, gates, hidden, weight, sizes, bias=bias)
-    found, activated = tiles.gru(gates, hidden, weight, bias, _order(gates, sizes, turned), keep)
-    return _own(found, hidden, keep), found if keep else None, activated
+    result, activated = tiles.gru(gates, hidden, weight, bias, _order(gates, sizes, turned), keep)
+    return _own(result, hidden, keep), result if keep else None, activated
 
 
 @gru_sequence.derivative
@@ -411,8 +411,8 @@ def gru_sequence_backward(
 ) -> tuple[TensorBase | None, ...]:
     """The gradients of `gru_sequence`."""
     order = _order(gates, sizes, turned)
-    found = tiles.gru_gradients(grad_out, hidden, weight, states, activated, order, wanted)
-    return _cast(found, (gates, hidden, weight, bias))
+    result = tiles.gru_gradients(grad_out, hidden, weight, states, activated, order, wanted)
+    return _cast(result, (gates, hidden, weight, bias))
 
 
 @gru_sequence_backward.derivative
@@ -462,8 +462,8 @@ def rnn_sequence(
 ) -> tuple[TensorBase, TensorBase | None]:
     """`rnn_layer`'s outputs; with `keep` also all states as they were computed."""
     _check("rnn_layer", 1, gates, hidden, weight, sizes)
-    found = tiles.rnn(gates, hidden, weight, _order(gates, sizes, turned), kind)
-    return _own(found, gates, keep), found if keep else None
+    result = tiles.rnn(gates, hidden, weight, _order(gates, sizes, turned), kind)
+    return _own(result, gates, keep), result if keep else None
 
 
 @rnn_sequence.derivative
@@ -494,8 +494,8 @@ def rnn_sequence_backward(
 ) -> tuple[TensorBase | None, ...]:
     """The gradients of `rnn_sequence`."""
     order = _order(gates, sizes, turned)
-    found = tiles.rnn_gradients(grad_out, hidden, weight, states, order, wanted, kind)
-    return _cast(found, (gates, hidden, weight))
+    result = tiles.rnn_gradients(grad_out, hidden, weight, states, order, wanted, kind)
+    return _cast(result, (gates, hidden, weight))
 
 
 @rnn_sequence_backward.derivative

@@ -35,14 +35,14 @@ def _weights(
             f"{name}(): expected {each * places} tensors in params, {each} for each of {places} layers and directions, "
             f"got {len(params)}"
         )
-    found = []
+    result = []
     for first in range(0, len(params), each):
         given = list(params[first : first + each])
         projection = given.pop() if projected else None
         of_input, of_state, *added = given
         input_bias, state_bias = added if biases else (None, None)
-        found.append(Weights(of_input, of_state, input_bias, state_bias, projection))
-    return found
+        result.append(Weights(of_input, of_state, input_bias, state_bias, projection))
+    return result
 
 
 def _check(
@@ -146,8 +146,8 @@ def _declare(
             [weights],
             1,
         )
-        found = step_once(mode, input, state, weights)
-        return found if mode == "LSTM" else found[0]
+        result = step_once(mode, input, state, weights)
+        return result if mode == "LSTM" else result[0]
 
     layers.__name__ = layers.__qualname__ = name
     cell.__name__ = cell.__qualname__ = f"{name}_cell"
@@ -179,9 +179,9 @@ def _declare(
         dtypes=dtypes[0],
         gives=f"(Tensor, Tensor{', Tensor' if pair else ''})",
     )(layers)
-    state, found = ("Sequence[Tensor]", "tuple[Tensor, Tensor]") if mode == "LSTM" else ("Tensor", "Tensor")
+    state, result = ("Sequence[Tensor]", "tuple[Tensor, Tensor]") if mode == "LSTM" else ("Tensor", "Tensor")
     weights = "w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None = None, b_hh: Tensor | None = None"
-    overloads = (f"(input: Tensor, hx: {state}, {weights}) -> {found}",)
+    overloads = (f"(input: Tensor, hx: {state}, {weights}) -> {result}",)
     library("composite", f"{name}_cell", name=f"flat_{name}_cell", overloads=overloads, dtypes=dtypes[1])(
         cell
     )

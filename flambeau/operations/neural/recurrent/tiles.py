@@ -63,8 +63,8 @@ def blocks(units: int, sums: int, lanes: int) -> tuple[Blocks, ...]:
     vectors = -(-units // lanes)
     count = -(-vectors // max(tiles.MOST_VECTORS // sums, 1))
     small, larger = divmod(vectors, count)
-    found = (Blocks(small + 1, 0, larger), Blocks(small, larger * (small + 1), count - larger))
-    return tuple(b for b in found if b.number)
+    result = (Blocks(small + 1, 0, larger), Blocks(small, larger * (small + 1), count - larger))
+    return tuple(b for b in result if b.number)
 
 
 @functools.lru_cache(maxsize=256)
@@ -94,13 +94,13 @@ def panels(weight: TensorBase, sums: int, lanes: int) -> tuple[tuple, ...]:
         filled = weight.new_zeros((sums, -(-units // lanes) * lanes, depth))
         filled[:, :units] = apart
         apart = filled
-    found = []
+    result = []
     for b in blocks(units, sums, lanes):
         part = apart.narrow(1, b.first * lanes, b.number * b.vectors * lanes)
         part = part.reshape(sums, b.number, b.vectors, lanes, depth).permute(1, 4, 2, 0, 3).contiguous()
         addresses = _products(dtype, lanes, b.vectors * sums, paired)
-        found.append((addresses, b.vectors * lanes, b.first * lanes, part))
-    return tuple(found)
+        result.append((addresses, b.vectors * lanes, b.first * lanes, part))
+    return tuple(result)
 
 
 def _run(

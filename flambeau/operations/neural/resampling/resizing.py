@@ -78,11 +78,11 @@ def _cubic_taps(size: int, out: int, scale: float, aligned: bool, like: TensorBa
 
 
 def _bicubic(x: TensorBase, dim: int, out: int, scale: float, aligned: bool) -> TensorBase:
-    found: Any = None
+    result: Any = None
     for index, weight in _cubic_taps(x.shape[dim], out, scale, aligned, x):
         term = x.index_select(dim, index) * _column(weight, dim, x)
-        found = term if found is None else found + term
-    return found
+        result = term if result is None else result + term
+    return result
 
 
 def _widened_weights(
@@ -130,7 +130,7 @@ def _bytes(
     size, whole = x.shape[dim], by_name["int32"]
     if antialias:
         (weights,), bits = _fixed_point([_widened_weights(size, out, scale, aligned, cubic, x)])
-        found = (x.transpose(dim, -1).to(whole) @ weights.to(whole).t()).transpose(dim, -1)
+        result = (x.transpose(dim, -1).to(whole) @ weights.to(whole).t()).transpose(dim, -1)
     else:
         if cubic:
             taps = _cubic_taps(size, out, scale, aligned, x)
@@ -146,8 +146,8 @@ def _bytes(
         parts, bits = _fixed_point(parts)
         shape = [-1 if d == dim else 1 for d in range(x.ndim)]
         terms = [x.index_select(dim, p).to(whole) * w.to(whole).reshape(shape) for p, w in zip(places, parts)]
-        found = sum(terms[1:], terms[0])
-    return ((found + (1 << bits >> 1)) >> bits).clamp(0, 255).to(by_name["uint8"])
+        result = sum(terms[1:], terms[0])
+    return ((result + (1 << bits >> 1)) >> bits).clamp(0, 255).to(by_name["uint8"])
 
 
 def _output_sizes(x: TensorBase, size, scale_factor, recompute: bool | None) -> tuple[list[int], list[float]]:
@@ -203,20 +203,20 @@ _LEAVES: dict[tuple[str, int], LeafOp] = {
 
 def _tables(input: TensorBase, sizes, scales, mode: str, aligned: bool, antialias: bool) -> list | None:
     """The table of each dimension, None for one that stays as it is; None where a line is too long for tables."""
-    found: list = []
+    result: list = []
     for size, out, scale in zip(input.shape[2:], sizes, scales):
         if mode in _RANKS and out == size and (aligned or scale == 1.0):
-            found.append(None)
+            result.append(None)
         elif not taps.fits(size, out, 1 + (4 * size // out if antialias else 3)):
             return None
         elif mode in ("nearest", "nearest-exact"):
-            found.append(taps.nearest(size, out, scale, mode == "nearest-exact"))
+            result.append(taps.nearest(size, out, scale, mode == "nearest-exact"))
         elif antialias:
-            found.append(taps.widened(size, out, scale, aligned, mode == "bicubic"))
+            result.append(taps.widened(size, out, scale, aligned, mode == "bicubic"))
         else:
             rule = taps.cubic if mode == "bicubic" else taps.linear
-            found.append(rule(size, out, scale, aligned))
-    return found
+            result.append(rule(size, out, scale, aligned))
+    return result
 
 
 def _resizing_cast(
@@ -283,9 +283,9 @@ def interpolate(
     aligned = bool(align_corners)
     if mode not in _RANKS or input.dtype.name != "uint8":
         tables = _tables(input, sizes, scales, mode, aligned, antialias)
-        found = None if tables is None else taps.taken(input, tables, _LEAVES[mode, input.ndim])
-        if found is not None:
-            return found
+        result = None if tables is None else taps.taken(input, tables, _LEAVES[mode, input.ndim])
+        if result is not None:
+            return result
     return _by_dimensions(input, sizes, scales, mode, aligned, antialias)
 
 
@@ -293,23 +293,23 @@ def interpolate(
 def _by_dimensions(input: TensorBase, sizes, scales, mode: str, aligned: bool, antialias: bool) -> TensorBase:
     """The same from operations on every dimension: for what tables do not take."""
     whole = input.dtype.name == "uint8" and mode in _RANKS
-    found = input
+    result = input
     for d, (out, scale) in reversed(
         list(enumerate(zip(sizes, scales)))
     ):  # rows first: bytes are rounded in between
         dim = d + 2
         if mode in ("nearest", "nearest-exact"):
-            found = _nearest(found, dim, out, scale, mode == "nearest-exact")
+            result = _nearest(result, dim, out, scale, mode == "nearest-exact")
         elif out == input.shape[dim] and (aligned or scale == 1.0):
             continue
         elif whole:
-            found = _bytes(found, dim, out, scale, aligned, mode == "bicubic", antialias)
+            result = _bytes(result, dim, out, scale, aligned, mode == "bicubic", antialias)
         elif antialias:
-            found = _antialiased(found, dim, out, scale, aligned, mode == "bicubic")
+            result = _antialiased(result, dim, out, scale, aligned, mode == "bicubic")
         else:
             step: Callable = _bicubic if mode == "bicubic" else _linear
-            found = step(found, dim, out, scale, aligned)
-    return found.clone() if found is input else found
+            result = step(result, dim, out, scale, aligned)
+    return result.clone() if result is input else result
 
 
 @library("composite", "nn.functional.upsample", autocast="composite", batching="images")
@@ -550,12 +550,12 @@ def grid_sample(
         at, weights = grid_taps(points, tuple(shape), mode, padding_mode, aligned)
         return sampling.sampled(input, at, weights).reshape(n, c, *places)
     terms = _terms(grid.reshape(n, count, rank), shape, mode, padding_mode, aligned)
-    found = None
+    result = None
     for index, weight, outside in terms:
         value = flat.gather(2, index.unsqueeze(1).expand(n, c, -1)).masked_fill(outside.unsqueeze(1), 0.0)
         value = value if weight is None else value * weight.unsqueeze(1)
-        found = value if found is None else found + value
-    return found.reshape(n, c, *places)
+        result = value if result is None else result + value
+    return result.reshape(n, c, *places)
 
 
 def _terms(grid: TensorBase, shape: Sequence[int], mode: str, padding: str, aligned: bool) -> list:

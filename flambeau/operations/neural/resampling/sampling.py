@@ -103,10 +103,10 @@ def table(
     along: list[TensorBase] = []
     for d, size in enumerate(shape):
         shape_of, column = (n, taps, points), rank - 1 - d
-        found = taps_along(
+        result = taps_along(
             shape_of, grid, mode=mode, padding=padding, aligned=aligned, column=column, size=size
         )
-        along.extend(reversed(found))
+        along.extend(reversed(result))
     sizes = {f"size{d}": s for d, s in enumerate(shape)}
     together = taps_of_two if rank == 2 else taps_of_three
     return together((n, taps**rank, points), *along, bits=taps.bit_length() - 1, **sizes)
@@ -184,10 +184,10 @@ def channels_together(input: TensorBase) -> TensorBase:
     """(batch, places + 1, channels) of an input (batch, channels, *shape): the last row is 0."""
     n, c = input.shape[:2]
     flat = input.reshape(n, c, math.prod(input.shape[2:]))
-    found = empty((n, flat.shape[2] + 1, c), dtype=input.dtype, device="cpu")
-    found.narrow(1, 0, flat.shape[2]).copy_(flat.transpose(1, 2))
-    found.select(1, flat.shape[2]).zero_()
-    return found
+    result = empty((n, flat.shape[2] + 1, c), dtype=input.dtype, device="cpu")
+    result.narrow(1, 0, flat.shape[2]).copy_(flat.transpose(1, 2))
+    result.select(1, flat.shape[2]).zero_()
+    return result
 
 
 @channels_together.derivative
