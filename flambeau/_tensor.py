@@ -212,8 +212,8 @@ class Tensor(TensorBase):
         """As a leaf: how it came about stays behind, that it requires a gradient does not."""
         if is_wrapping(self):
             geometry = tuple(self.shape), self.stride(), self.storage_offset()
-            told = self.dtype, self.layout, str(self.device), self.requires_grad
-            return _rebuild_wrapper, (type(self), *geometry, *told, dict(self.__dict__), slots_of(self))
+            fields = self.dtype, self.layout, str(self.device), self.requires_grad
+            return _rebuild_wrapper, (type(self), *geometry, *fields, dict(self.__dict__), slots_of(self))
         host = self.detach() if self.device.type in ("cpu", "meta") else self.detach().cpu()
         geometry = host.storage_offset(), tuple(host.shape), host.stride()
         where = None if host.device == self.device else str(self.device)

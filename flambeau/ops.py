@@ -52,13 +52,13 @@ def import_module(module: str) -> None:
     importlib.import_module(module)
 
 
-def _told_of_aten(op: Any, what: str) -> Any:
+def _overload_property(op: Any, what: str) -> Any:
     from .library import _aten
 
-    return _aten.told(op, what)
+    return _aten.overload_property(op, what)
 
 
-set_callback("told_of_aten", _told_of_aten)
+set_callback("told_of_aten", _overload_property)
 
 
 def __getattr__(name: str) -> Any:

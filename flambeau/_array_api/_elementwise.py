@@ -32,8 +32,8 @@ def _function(name: str, operation: Callable) -> Callable:
 
     function = of_one if len(needed) == 1 else of_two
     function.__name__ = function.__qualname__ = name
-    told = (operation.__doc__ or "").strip().partition("\n\n")[0]
-    function.__doc__ = f"`{name}` of the array API standard.\n\n{told}"
+    description = (operation.__doc__ or "").strip().partition("\n\n")[0]
+    function.__doc__ = f"`{name}` of the array API standard.\n\n{description}"
     return function
 
 

@@ -97,12 +97,12 @@ def _suffixes(t: Any) -> list[str]:
         suffixes.append(f"size={tuple(t.shape)}")
     # Values tell default floating-point numbers, integers and booleans apart; without values only the default
     # goes unsaid.
-    told = (
+    wrapped = (
         (default,)
         if meta or t.numel() == 0
         else (default, default_complex, by_name["int64"], by_name["bool"])
     )
-    if t.dtype not in told:
+    if t.dtype not in wrapped:
         suffixes.append(f"dtype={t.dtype}")
     try:
         history = t.grad_fn

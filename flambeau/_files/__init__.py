@@ -264,14 +264,14 @@ def _named(path: Any, weights_only: bool) -> Iterator[None]:
     except (tarfile.TarError, struct.error) as error:
         raise RuntimeError(f"{who}{type(error).__name__}: {error}") from _cause(error)
     except UnpicklingError as error:
-        told = f"{who}{error}"
+        message = f"{who}{error}"
         if weights_only:
             # The first words are those that programs look for.
-            told = (
+            message = (
                 f"{who}Weights only load failed. {error}\n"
                 "Only where you trust whoever wrote the file, `weights_only=False` runs all that it says."
             )
-        raise UnpicklingError(told) from _cause(error)
+        raise UnpicklingError(message) from _cause(error)
     except EOFError as error:
         raise EOFError(f"{who}{error}") from _cause(error)
 

@@ -500,10 +500,10 @@ def load_model(
     there = {name for names in same if names & set(state) for name in names}
     missing, unexpected = set(result.missing_keys) - there, list(result.unexpected_keys)
     if strict and (missing or unexpected):
-        told = [f"Error(s) in loading state_dict for {type(model).__name__}:"]
-        told += [f"    Missing key(s) in state_dict: {', '.join(sorted(missing))}"] if missing else []
-        told += (
+        message = [f"Error(s) in loading state_dict for {type(model).__name__}:"]
+        message += [f"    Missing key(s) in state_dict: {', '.join(sorted(missing))}"] if missing else []
+        message += (
             [f"    Unexpected key(s) in state_dict: {', '.join(sorted(unexpected))}"] if unexpected else []
         )
-        raise RuntimeError("\n".join(told))
+        raise RuntimeError("\n".join(message))
     return missing, unexpected

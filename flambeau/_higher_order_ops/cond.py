@@ -28,6 +28,6 @@ def cond(pred: Any, true_fn: Callable, false_fn: Callable, operands: Sequence[An
         raise RuntimeError(f"cond(): expected operands to be a tuple or list, got {type(operands).__name__}")
     operands_of("cond", "operands", operands, (bool, int, float, SymNumber))
     decided = isinstance(pred, Tensor) and pred.numel() == 1 or isinstance(pred, SymBool)  # by a value
-    if decided and (told := watcher()) is not None:
-        return told(cond, (pred, true_fn, false_fn, operands), {})
+    if decided and (watch := watcher()) is not None:
+        return watch(cond, (pred, true_fn, false_fn, operands), {})
     return (true_fn if truth("cond", "pred", pred) else false_fn)(*operands)

@@ -20,8 +20,8 @@ def map(f: Callable, xs: Any, *args: Any) -> Any:  # noqa: A001
     tensor([4., 4., 4.])
     """
     check_callable("map", f=f)
-    if (told := watcher()) is not None:
-        return told(map, (f, xs, *args), {})
+    if (watch := watcher()) is not None:
+        return watch(map, (f, xs, *args), {})
     leaves, form, size = along("map", xs, 0)
     results = [f(tree_unflatten([leaf[k] for leaf in leaves], form), *args) for k in range(size)]
     for other in results[1:]:

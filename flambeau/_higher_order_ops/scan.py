@@ -23,8 +23,8 @@ def scan(combine_fn: Callable, init: Any, xs: Any, *, dim: int = 0, reverse: boo
     """
     check_callable("scan", combine_fn=combine_fn)
     operands_of("scan", "init", init)
-    if (told := watcher()) is not None:
-        return told(scan, (combine_fn, init, xs), {"dim": dim, "reverse": reverse})
+    if (watch := watcher()) is not None:
+        return watch(scan, (combine_fn, init, xs), {"dim": dim, "reverse": reverse})
     leaves, form, size = along("scan", xs, dim)
     carry, result = init, []
     for k in reversed(range(size)) if reverse else range(size):

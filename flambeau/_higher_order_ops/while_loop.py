@@ -28,8 +28,8 @@ def while_loop(cond_fn: Callable, body_fn: Callable, carried_inputs: Sequence[An
         )
     carried = tuple(carried_inputs)
     operands_of("while_loop", "carried_inputs", carried, (bool, int, float))
-    if (told := watcher()) is not None:
-        return told(while_loop, (cond_fn, body_fn, carried), {})
+    if (watch := watcher()) is not None:
+        return watch(while_loop, (cond_fn, body_fn, carried), {})
     while truth("while_loop", "the value of cond_fn", cond_fn(*carried)):
         after = body_fn(*carried)
         after = tuple(after) if isinstance(after, (tuple, list)) else (after,)

@@ -190,9 +190,9 @@ def _old(name: str, kind: str, function: Callable, what: str) -> Callable:
 
     def old(*args: Any) -> Any:
         given = "dtype" if new.endswith("dtype") else "enabled"
-        told = f"'{kind}'" + (f", {given}" if new.startswith("set_") else "")
+        message = f"'{kind}'" + (f", {given}" if new.startswith("set_") else "")
         warnings.warn(
-            f"{display.NAME}.{name}() is deprecated. Please use {display.NAME}.{new}({told}) instead.",
+            f"{display.NAME}.{name}() is deprecated. Please use {display.NAME}.{new}({message}) instead.",
             DeprecationWarning,
             stacklevel=2,
         )

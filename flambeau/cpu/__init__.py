@@ -123,12 +123,12 @@ def get_capabilities() -> dict[str, _Any]:
         for f in features.split(",")
         if f[:1] == "+"
     }
-    told: dict[str, _Any] = {
+    description: dict[str, _Any] = {
         "architecture": platform.machine(),
         "cpu_name": name,
         "num_logical_cores": os.cpu_count() or 1,
     }
-    return told | {feature.replace(".", "_").replace("-", "_"): True for feature in sorted(able)}
+    return description | {feature.replace(".", "_").replace("-", "_"): True for feature in sorted(able)}
 
 
 class Event(_streams.Event):

@@ -316,8 +316,8 @@ def get_device_capability(device: object = None) -> tuple[int, int]:
     >>> if flambeau.cuda.is_available():
     ...     assert flambeau.cuda.get_device_capability() >= (8, 0)
     """
-    told = get_device_properties(device)
-    return told.major, told.minor
+    properties = get_device_properties(device)
+    return properties.major, properties.minor
 
 
 def synchronize(device: object = None) -> None:

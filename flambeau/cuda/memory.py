@@ -119,8 +119,8 @@ def memory_stats(device: object = None) -> dict[str, int]:
     >>> flambeau.cuda.memory_stats()["num_ooms"]
     0
     """
-    told = _stats(device)
-    result = {name: told[ours] for name, ours in _NAMES.items()}
+    stats = _stats(device)
+    result = {name: stats[ours] for name, ours in _NAMES.items()}
     for what in ("allocated_bytes", "allocation"):
         result[f"{what}.all.freed"] = result[f"{what}.all.allocated"] - result[f"{what}.all.current"]
     return dict(sorted(result.items()))
@@ -157,10 +157,10 @@ def memory_summary(device: object = None, abbreviated: bool = False) -> str:
     >>> "Allocated memory" in flambeau.cuda.memory_summary()
     True
     """
-    told = memory_stats(device)
+    stats = memory_stats(device)
     place = _devices.current_device("cuda") if device is None else find(device).index
     line = "|" + "=" * 75 + "|"
-    pressed = f"CUDA OOMs: {told['num_ooms']}    alloc retries: {told['num_alloc_retries']}"
+    pressed = f"CUDA OOMs: {stats['num_ooms']}    alloc retries: {stats['num_alloc_retries']}"
     rows = [
         line,
         f"|{f'CUDA memory summary, device {place}':^75}|",
@@ -173,7 +173,7 @@ def memory_summary(device: object = None, abbreviated: bool = False) -> str:
         ("reserved_bytes", "GPU reserved memory", _bytes),
         ("allocation", "Allocations", str),
     ):
-        figures = (told.get(f"{what}.all.{which}") for which in ("current", "peak", "allocated", "freed"))
+        figures = (stats.get(f"{what}.all.{which}") for which in ("current", "peak", "allocated", "freed"))
         cells = " | ".join(f"{'' if n is None else text(n):>10}" for n in figures)
         rows.append(f"| {name:<21} | {cells} |")
     return "\n".join([*rows, line]) + "\n"

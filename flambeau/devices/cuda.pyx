@@ -211,8 +211,8 @@ cdef class Cuda(Device):
             raise RuntimeError(f"CUDA error: invalid device ordinal: cuda:{index} was asked for, and there are "
                                f"{count()} devices")
         check(cu.device_get(&self.number, index), "cuDeviceGet")
-        told = self.attributes()
-        capability = (told["major"], told["minor"])
+        properties = self.attributes()
+        capability = (properties["major"], properties["minor"])
         if capability < (8, 0) or not self.attribute(MEMORY_POOLS):
             raise RuntimeError(f"cuda:{index} ({self.name()}) has capability {capability[0]}.{capability[1]}: "
                                "8.0 and memory pools are wanted")
@@ -222,7 +222,7 @@ cdef class Cuda(Device):
         check(cu.set_pool(self.pool, POOL_RELEASE_THRESHOLD, &all_of_it), "cuMemPoolSetAttribute")
         self.target = "nvptx"
         self.fingerprint = f"{self.name()} {capability[0]}.{capability[1]} {driver_version()}"
-        self.processors = told["multi_processor_count"]
+        self.processors = properties["multi_processor_count"]
         self.waiting, self.streams, self.lent = [], {}, {}
 
     cdef int enter(self) except -1:

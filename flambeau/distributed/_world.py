@@ -170,8 +170,8 @@ def _managed(mpi: Library) -> World:
     _unlink_segments()
     api = mpi.api
     local = world.communicator.Split_type(api.COMM_TYPE_SHARED)
-    told = dict(RANK=world.rank, WORLD_SIZE=world.size, LOCAL_RANK=local.Get_rank())
-    for name, value in dict(told, LOCAL_WORLD_SIZE=local.Get_size()).items():
+    variables = dict(RANK=world.rank, WORLD_SIZE=world.size, LOCAL_RANK=local.Get_rank())
+    for name, value in dict(variables, LOCAL_WORLD_SIZE=local.Get_size()).items():
         os.environ.setdefault(name, str(value))
     local.Free()
     return world
@@ -198,8 +198,8 @@ def _formed(mpi: Library, store: Store, rank: int, size: int, host: str, seconds
         address = store.get("world/server").decode()
         gone.listen(address, rank, max(end - time.monotonic(), 1.0))
         mine = [r for r in range(size) if hosts[r] == hosts[rank]]
-        told = (address, rank, rank, size, mine.index(rank), len(mine))
-        os.environ.update(zip(_OURS, map(str, told)))
+        variables = (address, rank, rank, size, mine.index(rank), len(mine))
+        os.environ.update(zip(_OURS, map(str, variables)))
     _restrict("127.0.0.1" if size == 1 or len(set(hosts)) == 1 else host)
     try:
         bounded(mpi.start, "init_process_group()", end, lambda: gone.among(range(size)))

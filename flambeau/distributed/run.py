@@ -127,15 +127,15 @@ class _Failure(Exception):
     """Processes have failed: which, and the exit code of the first."""
 
     def __init__(self, failed: dict[int, tuple[int, int]]) -> None:
-        told = []
+        variables = []
         for rank, (pid, code) in failed.items():
             if code < 0:
                 name = signal.Signals(-code).name if -code in signal.valid_signals() else str(-code)
                 what = f"was ended by signal {name}"
             else:
                 what = f"ended with exit code {code}"
-            told.append(f"rank {rank} (pid {pid}) {what}")
-        super().__init__(", ".join(told))
+            variables.append(f"rank {rank} (pid {pid}) {what}")
+        super().__init__(", ".join(variables))
         self.code = next(iter(failed.values()))[1]
 
 
@@ -251,9 +251,9 @@ def _attempt(
     try:
         for local in range(per_node):
             rank = node * per_node + local
-            told = dict(common, RANK=rank, LOCAL_RANK=local, ROLE_RANK=rank)
+            variables = dict(common, RANK=rank, LOCAL_RANK=local, ROLE_RANK=rank)
             processes.append(
-                _started(args, {**inherited, **{k: str(v) for k, v in told.items()}}, run_id, attempt)
+                _started(args, {**inherited, **{k: str(v) for k, v in variables.items()}}, run_id, attempt)
             )
         running = True
         while running and not stopped:

@@ -210,9 +210,9 @@ def _cond(
             or a is not None
             and (a.value.shape, a.value.dtype) != (b.value.shape, b.value.dtype)
         ):
-            told = [str(x.value) if x is not None else "a number" for x in (a, b)]
+            description = [str(x.value) if x is not None else "a number" for x in (a, b)]
             raise UserError(
-                f"cond(): both functions must give the same shapes and dtypes, result {k} is {told[0]} and {told[1]}{user_line()}"
+                f"cond(): both functions must give the same shapes and dtypes, result {k} is {description[0]} and {description[1]}{user_line()}"
             )
     graphs = [_attribute(recorder, "true_graph", yes), _attribute(recorder, "false_graph", no)]
     args = (

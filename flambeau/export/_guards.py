@@ -17,9 +17,9 @@ CONSTANTS = (int, float, str, bool, type(None))
 class Violation(Exception):
     """A check that does not hold: as a guard on a named input, and in words."""
 
-    def __init__(self, guard: str, told: str) -> None:
-        super().__init__(guard, told)
-        self.guard, self.told = guard, told
+    def __init__(self, guard: str, path: str) -> None:
+        super().__init__(guard, path)
+        self.guard, self.path = guard, path
 
 
 class _Sizes(dict[str, int]):
@@ -102,7 +102,7 @@ class Guards:
 
         return check
 
-    def _size(self, guard: str, told: str, size: Any) -> Callable[[int, _Sizes], None]:
+    def _size(self, guard: str, path: str, size: Any) -> Callable[[int, _Sizes], None]:
         """The check of one size: a number, a symbol, or an expression of symbols."""
         if isinstance(size, int):
 
@@ -110,7 +110,7 @@ class Guards:
                 if result != size:
                     raise Violation(
                         f"{guard} == {size}",
-                        f"Expected input at {told} to be equal to {size}, but got {result}",
+                        f"Expected input at {path} to be equal to {size}, but got {result}",
                     )
 
             return equal
@@ -122,21 +122,21 @@ class Guards:
                 if solution is None:
                     raise Violation(
                         f"{guard} == {size}",
-                        f"Expected input at {told} to be of the form {size}, where {unknown[0]} is an integer, but got {result}",
+                        f"Expected input at {path} to be of the form {size}, where {unknown[0]} is an integer, but got {result}",
                     )
-                self._check_range(guard, told, str(size), unknown[0], solution, result)
+                self._check_range(guard, path, str(size), unknown[0], solution, result)
                 sizes[unknown[0]] = solution
             elif unknown and (follows, result) not in sizes.later:
                 sizes.later.append((follows, result))
             elif not unknown and (wanted := _number_of(size, sizes)) != result:
                 raise Violation(
                     f"{guard} == {size}",
-                    f"Expected input at {told} to be equal to {wanted}, but got {result}",
+                    f"Expected input at {path} to be equal to {wanted}, but got {result}",
                 )
 
         return follows
 
-    def _check_range(self, guard: str, told: str, size: str, symbol: str, number: int, result: int) -> None:
+    def _check_range(self, guard: str, path: str, size: str, symbol: str, number: int, result: int) -> None:
         known = self.ranges.get(symbol)
         if known is None:
             return
@@ -150,7 +150,7 @@ class Guards:
                 shown = guard if size == symbol else f"{symbol} (of {guard} == {size})"
                 raise Violation(
                     f"{shown} {sign} {bound}",
-                    f"Expected input at {told} to be {word} {bound}"
+                    f"Expected input at {path} to be {word} {bound}"
                     + (f" in {symbol} of {size}" if size != symbol else "")
                     + f", but got {result}",
                 )

@@ -248,8 +248,8 @@ class Checked:
         else:
             return leaves
         if self.as_guards:
-            raise AssertionError(f"Guard failed: {result.guard} ({result.told})")
-        raise RuntimeError(result.told)
+            raise AssertionError(f"Guard failed: {result.guard} ({result.path})")
+        raise RuntimeError(result.path)
 
 
 def paths(in_spec: TreeSpec, names: list[str]) -> list[str]:

@@ -278,12 +278,12 @@ class Worlds(Numbers):
                 return False
 
         if works(self.symbols.worlds[0]):
-            told = (
+            message = (
                 f"{str(error).splitlines()[0]}"
                 if error is not None and str(error)
                 else "its result has other dimensions"
             )
-            explain(self.symbols, sizes, works, f"{node.target}: {told}{user_line()}")
+            explain(self.symbols, sizes, works, f"{node.target}: {message}{user_line()}")
             raise Again
         return self._drawn(run, args, kwargs, result), True
 

@@ -290,7 +290,7 @@ def places(arguments: Mapping[str, Any], said: Any) -> list[Place]:
 
 
 def _at(spec: Any, path: Sequence[Any], name: str) -> Any:
-    told = name
+    description = name
     for key in path:
         if spec is None:
             return None
@@ -301,18 +301,18 @@ def _at(spec: Any, path: Sequence[Any], name: str) -> Any:
             if isinstance(key, SequenceKey)
             else getattr(key, "name", None)
         )
-        told += str(key)
+        description += str(key)
         try:
             spec = spec[at] if isinstance(spec, (Mapping, list, tuple)) else getattr(spec, str(at))
         except (KeyError, IndexError, AttributeError):
             raise UserError(
-                f"Detected mismatch between the structure of `inputs` and `dynamic_shapes`: `inputs{told}` is there, and "
+                f"Detected mismatch between the structure of `inputs` and `dynamic_shapes`: `inputs{description}` is there, and "
                 "`dynamic_shapes` says nothing of it (None says that nothing varies)"
             ) from None
     return spec
 
 
-def _leaf_spec(spec: Any, leaf: Any, told: str) -> Any:
+def _leaf_spec(spec: Any, leaf: Any, path: str) -> Any:
     """What is said of a leaf: a dict by dimension for a tensor, a `Dim` or hint for an int."""
     if spec is None:
         return {}
@@ -321,39 +321,39 @@ def _leaf_spec(spec: Any, leaf: Any, told: str) -> Any:
             return spec
         if isinstance(spec, (Dim, _DimHint)) or spec:
             raise UserError(
-                f"Cannot associate shape {spec} specified at `dynamic_shapes['{told}']` to non-tensor type {type(leaf).__name__} at "
-                f"`inputs['{told}']`"
+                f"Cannot associate shape {spec} specified at `dynamic_shapes['{path}']` to non-tensor type {type(leaf).__name__} at "
+                f"`inputs['{path}']`"
             )
         return {}
     if isinstance(spec, (list, tuple)):
         if len(spec) != leaf.dim():
             raise UserError(
-                f"Expected dynamic shape spec {spec} specified at `dynamic_shapes['{told}']` to have the same length as the actual tensor "
+                f"Expected dynamic shape spec {spec} specified at `dynamic_shapes['{path}']` to have the same length as the actual tensor "
                 f"shape {tuple(leaf.shape)}: {leaf.dim()}, got {len(spec)}"
             )
         spec = dict(enumerate(spec))
     if not isinstance(spec, Mapping):
         raise UserError(
-            f"Unexpected input tensor shape {spec!r} at `dynamic_shapes['{told}']`: expected a dict or tuple of Dim, int or None"
+            f"Unexpected input tensor shape {spec!r} at `dynamic_shapes['{path}']`: expected a dict or tuple of Dim, int or None"
         )
     result = {}
     for d, what in spec.items():
         if type(d) is not int or not -leaf.dim() <= d < leaf.dim():
             raise UserError(
-                f"`dynamic_shapes['{told}']` names dimension {d!r} of a tensor of shape {tuple(leaf.shape)}"
+                f"`dynamic_shapes['{path}']` names dimension {d!r} of a tensor of shape {tuple(leaf.shape)}"
             )
         size = int(leaf.shape[d])
         if type(what) is int:
             if what != size:
                 raise UserError(
-                    f"`inputs['{told}'].shape[{d}]` is {size}, and `dynamic_shapes` says that it is {what}"
+                    f"`inputs['{path}'].shape[{d}]` is {size}, and `dynamic_shapes` says that it is {what}"
                 )
             continue
         if what is None or isinstance(what, _DimHint) and what.name == "STATIC":
             continue
         if not isinstance(what, (Dim, _DimHint)):
             raise UserError(
-                f"Unexpected dimension {what!r} in `dynamic_shapes['{told}']`: expected Dim, Dim.AUTO, Dim.STATIC, int or None"
+                f"Unexpected dimension {what!r} in `dynamic_shapes['{path}']`: expected Dim, Dim.AUTO, Dim.STATIC, int or None"
             )
         result[d % leaf.dim()] = what
     return result
@@ -487,36 +487,36 @@ def settle(symbols: Symbols, e: Expr | int) -> Any:
 
 def check(symbols: Symbols, constraints: Mapping[str, Constraint]) -> None:
     """ConstraintViolationError where the program wants other sizes than the user said, with the lines that want it."""
-    told: list[str] = []
+    path: list[str] = []
     names: list[str] = []
     fixes: list[str] = []
     for name, of in constraints.items():
         label = of.spec.__name__ if isinstance(of.spec, Dim) else of.source
-        before = len(told)
+        before = len(path)
         if name in symbols.replaced:
             by, why = symbols.replaced[name]
             c = by.constant()
             if c is not None:
-                told.append(
+                path.append(
                     f"You marked {label} as dynamic but your code specialized it to be a constant ({c}): {why}. If you're using "
                     "Dim.DYNAMIC, replace it with either Dim.STATIC or Dim.AUTO."
                 )
                 fixes.append(f"{label} = {c}")
             elif isinstance(of.spec, Dim):
                 other = _in_labels(symbols, by)
-                told.append(f"The values of {label} = {of.source} and {other} must always be equal: {why}.")
+                path.append(f"The values of {label} = {of.source} and {other} must always be equal: {why}.")
                 fixes.append(f"{label} = {other}")
         elif isinstance(of.spec, Dim):
             low, high = symbols.ranges[name]
             if low > max(symbols.symbols[name].low, LEAST) or high < symbols.symbols[name].high:
-                told.append(
+                path.append(
                     f"Not all values of {label} = {of.source} in the specified range satisfy the generated guard {low} <= {of.source} <= "
                     f"{'IntInfinity()' if math.isinf(high) else high}: {'; '.join(symbols.reasons.get(name, ()))}."
                 )
                 ends = [f"min={low}"] if low > LEAST else []
                 ends += [f"max={high}"] if not math.isinf(high) else []
                 fixes.append(f"{label} = Dim('{label}'{''.join(', ' + e for e in ends)})")
-        if len(told) > before:
+        if len(path) > before:
             names.append(label)
     for guard in symbols.guards:
         wanted = [
@@ -529,10 +529,10 @@ def check(symbols: Symbols, constraints: Mapping[str, Constraint]) -> None:
         ):
             label = constraints[wanted[0]].spec.__name__
             names.append(label)
-            told.append(f"Not all values of {label} satisfy the generated guard {guard}: {guard.why}.")
+            path.append(f"Not all values of {label} satisfy the generated guard {guard}: {guard.why}.")
             fixes += _multiples(label, guard)
-    if told:
-        listed = "\n".join(f"  - {t}" for t in dict.fromkeys(told))
+    if path:
+        listed = "\n".join(f"  - {t}" for t in dict.fromkeys(path))
         fixed = "\n".join(f"  {f}" for f in dict.fromkeys(fixes))
         raise ConstraintViolationError(
             f"Constraints violated ({', '.join(dict.fromkeys(names))})!\n{listed}\nSuggested fixes:\n{fixed}"

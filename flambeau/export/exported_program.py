@@ -309,7 +309,7 @@ class ExportedProgram:
         try:
             Guards(paths(spec, names), given, self._ranges()).check(leaves)
         except Violation as violation:
-            raise RuntimeError(violation.told) from None
+            raise RuntimeError(violation.path) from None
         return tuple(leaves), spec
 
     def _graph_module_flat_inputs(self, args: tuple, kwargs: dict[str, Any]) -> tuple:

@@ -318,8 +318,8 @@ class CodeGen:
                 raw = str(node.target).replace("*", "")
                 name = writer.name(node)
                 kind = "" if node.type is None else f" : {writer.annotation(node.type)}"
-                if described is not None and not kind and (told := described(node)):
-                    kind = f': "{told}"'
+                if described is not None and not kind and (description := described(node)):
+                    kind = f': "{description}"'
                 default = f" = {writer.value(node.args[0])}" if node.args else ""
                 first = name if raw != name and not (raw.isidentifier() and not _keyword(raw)) else None
                 parameters.append(f"{str(node.target) if first is None else first}{kind}{default}")
@@ -334,9 +334,9 @@ class CodeGen:
                 lines.append(k)
                 continue
             text = writer.statement(node)
-            if described is not None and node.type is None and (told := described(node)):
+            if described is not None and node.type is None and (description := described(node)):
                 name = writer.name(node)
-                text = text.replace(f"{name} = ", f'{name}: "{told}" = ', 1)
+                text = text.replace(f"{name} = ", f'{name}: "{description}" = ', 1)
             if dead[node]:
                 text += ";  " + "".join(f"{writer.name(n)} = " for n in dead[node]) + "None"
             body.append(text)

@@ -22,10 +22,10 @@ def compatibility(is_backward_compatible: bool) -> Callable[[T], T]:
     >>> trace.__doc__.splitlines()[-1].strip()
     'Backwards-compatibility for this API is guaranteed.'
     """
-    told = "guaranteed" if is_backward_compatible else "not guaranteed; it may change in any release"
+    description = "guaranteed" if is_backward_compatible else "not guaranteed; it may change in any release"
 
     def mark(fn: T) -> T:
-        fn.__doc__ = f"{fn.__doc__ or ''}\n\n    Backwards-compatibility for this API is {told}.\n"
+        fn.__doc__ = f"{fn.__doc__ or ''}\n\n    Backwards-compatibility for this API is {description}.\n"
         return fn
 
     return mark

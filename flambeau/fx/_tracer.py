@@ -463,8 +463,8 @@ class Tracer(TracerBase):
             for searched in self._autowrap_search:
                 self._wrap_in(patches, vars(searched))
             result = run(*args)
-            told = getattr(function, "__annotations__", {}).get("return")
-            kind = _annotation(told, getattr(inspect.unwrap(function), "__globals__", {}))
+            annotation = getattr(function, "__annotations__", {}).get("return")
+            kind = _annotation(annotation, getattr(inspect.unwrap(function), "__globals__", {}))
             self.create_node("output", "output", (self.create_arg(result),), {}, None, kind)
         self.submodule_paths = None
         return self.graph
@@ -478,14 +478,14 @@ class Tracer(TracerBase):
                 patches.item(table, name, whole(value))
 
 
-def _annotation(told: Any, table: dict[str, Any]) -> Any:
+def _annotation(annotation: Any, table: dict[str, Any]) -> Any:
     """An annotation, one that was put off as a text looked up; None for one that says nothing."""
-    if isinstance(told, str):
+    if isinstance(annotation, str):
         try:
-            told = eval(told, table)  # as `typing.get_type_hints` does
+            annotation = eval(annotation, table)  # as `typing.get_type_hints` does
         except Exception:
-            return told  # what only type checkers know
-    return None if told is Any else told
+            return annotation  # what only type checkers know
+    return None if annotation is Any else annotation
 
 
 def assert_is_none(value: Any, msg: str) -> None:

@@ -24,13 +24,13 @@ def comments_of() -> Callable[[Node], list[str]]:
         result = _FRAME.findall(node.stack_trace or "")
         if result:
             path, line, function, code = result[-1]
-            told = f"# File: {path}:{line} in {function}, code: {code}"
+            description = f"# File: {path}:{line} in {function}, code: {code}"
         else:
-            told = "# No stacktrace found for following nodes"
-        if told == last:
+            description = "# No stacktrace found for following nodes"
+        if description == last:
             return []
-        last = told
-        return [told]
+        last = description
+        return [description]
 
     return comments
 

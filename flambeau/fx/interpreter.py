@@ -90,13 +90,13 @@ class Interpreter:
         return None
 
     def _explain(self, error: Exception, node: Node) -> None:
-        told = f"While executing {node.format_node()}"
+        message = f"While executing {node.format_node()}"
         if node.stack_trace:
-            told += f"\nOriginal traceback:\n{node.stack_trace}"
+            message += f"\nOriginal traceback:\n{node.stack_trace}"
         if error.args and isinstance(error.args[0], str):
-            error.args = (f"{error.args[0]}\n\n{told}", *error.args[1:])
+            error.args = (f"{error.args[0]}\n\n{message}", *error.args[1:])
         else:
-            error.add_note(told)
+            error.add_note(message)
 
     def boxed_run(self, args_list: list[Any]) -> Any:
         """Run the graph on the values in a list, which it takes out of there.

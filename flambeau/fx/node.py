@@ -506,8 +506,8 @@ class Node:
         '%relu : [num_users=0] = call_function[target=flambeau.relu](args = (%x,), kwargs = {})'
         """
         kind = "" if self.type is None else f"{typename(self.type)} "
-        if include_tensor_metadata and (told := self._described()):
-            kind = f"{told} "
+        if include_tensor_metadata and (val := self._described()):
+            kind = f"{val} "
         head = f"%{self.name} : {kind}[num_users={len(self.users)}] = {self.op}"
         if self.op == "placeholder":
             if placeholder_names is not None:
@@ -527,8 +527,8 @@ class Node:
 
     def _described(self) -> str:
         """The dtype and shape of its value, as "float32[2, 3]"; empty where they are not known."""
-        told = self.meta.get("val", self.meta.get("tensor_meta"))
-        shape, of = getattr(told, "shape", None), getattr(told, "dtype", None)
+        val = self.meta.get("val", self.meta.get("tensor_meta"))
+        shape, of = getattr(val, "shape", None), getattr(val, "dtype", None)
         if shape is None or of is None:
             return ""
         return f"{str(of).removeprefix(f'{display.NAME}.')}[{', '.join(map(str, shape))}]"

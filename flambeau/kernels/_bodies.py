@@ -99,7 +99,7 @@ class Body:
             with Lifted():
                 result = self.function(*operands, **numbers)
         except Exception as error:
-            raise self.told(error) from error
+            raise self.located(error) from error
         several = isinstance(result, (tuple, list)) and not isinstance(result, ix.Store)
         results = tuple(self.result(r, operands) for r in (result if several else (result,)))
         if not results:
@@ -155,7 +155,7 @@ class Body:
                     "make it a parameter after `*`, or declare the kernel again"
                 )
 
-    def told(self, error: Exception) -> Exception:
+    def located(self, error: Exception) -> Exception:
         """The error with the place where the function met it."""
         line, source = _line_of(error)
         place = f"{self.where}, line {line}" if line and line != self.line else self.where

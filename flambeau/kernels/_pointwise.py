@@ -24,13 +24,13 @@ class Declared(Pointwise):
 
     def derivation(self, mask: int, complexes: int = 0) -> Any:
         self.differentiated = True
-        return self.told(super().derivation, mask, complexes)
+        return self.located(super().derivation, mask, complexes)
 
     def tangent(self, mask: int, number: int = 0) -> Any:
         self.differentiated = True
-        return self.told(super().tangent, mask, number)
+        return self.located(super().tangent, mask, number)
 
-    def told(self, make: Callable, *which: int) -> Any:
+    def located(self, make: Callable, *which: int) -> Any:
         """What `make` gives; a missing rule of differentiation is told of the kernel."""
         try:
             return make(*which)
@@ -165,7 +165,7 @@ def _derivative(declared: Declared, formula: Callable) -> Callable:
             with Lifted():
                 result = formula(**{n: trace.given(x) for n, x in given.items()})
         except Exception as error:
-            raise body.told(error) from error
+            raise body.located(error) from error
         parts = tuple(result) if isinstance(result, (tuple, list)) else (result,)
         check_count(body, formula, parts, len(declared.operands))
         grad = next(v if n == "grad" else v[0] for n, v in _with_grad(given, declared).items())

@@ -279,7 +279,7 @@ def _public(word: Word) -> Callable:
         return word.function(*args, **kwargs)
 
     given = "no argument" if either else "an element" if "combine" in names else f"`{names[0]}`"
-    told = (
+    description = (
         f"{given} is {'' if either else 'not '}a traced value of a kernel's body"
         if word.arguments
         else "there is an argument"
@@ -288,7 +288,7 @@ def _public(word: Word) -> Callable:
     example = (
         f">>> import flambeau\n>>> from flambeau import kernels\n>>> {word.example or _usual_example(word)}"
     )
-    function.__doc__ = f"{own}\n\nRaises:\n    TypeError: {told}\n\n{example}\n{word.shown}\n"
+    function.__doc__ = f"{own}\n\nRaises:\n    TypeError: {description}\n\n{example}\n{word.shown}\n"
     return function
 
 
@@ -337,5 +337,5 @@ def vocabulary() -> str:
     for w in WORDS:
         grouped.setdefault((w.gives, w.where, _gradient(w)), []).append(f"`{w.name}({w.arguments})`")
     rows = ["| function | gives | in | gradient |", "|---|---|---|---|"]
-    rows += [f"| {' '.join(calls)} | {' | '.join(told)} |" for told, calls in grouped.items()]
+    rows += [f"| {' '.join(calls)} | {' | '.join(description)} |" for description, calls in grouped.items()]
     return "\n".join(rows) + "\n"

@@ -154,9 +154,9 @@ def _schema(op: Op) -> FunctionSchema:
                 _alias(op, k),
             )
         )
-    told = f"aten::{name}" if name is not None else f"{display.NAME}::{op.__name__}"
+    full_name = f"aten::{name}" if name is not None else f"{display.NAME}::{op.__name__}"
     return FunctionSchema(
-        told, "", signature_of(arguments, _results(op, whole), len(named) < len(whole.parameters))
+        full_name, "", signature_of(arguments, _results(op, whole), len(named) < len(whole.parameters))
     )
 
 
@@ -175,7 +175,7 @@ def _packet(op: Op) -> OpOverloadPacket:
     return OpOverloadPacket(display.NAME, op.__name__, {"default": op})
 
 
-def told(op: Op, what: str) -> Any:
+def overload_property(op: Op, what: str) -> Any:
     """What programs with dispatch modes ask of one of our operations: those of ATen are in the namespace `aten`."""
     op = behind(op)
     name = _by_operation().get(op)
@@ -210,4 +210,4 @@ class AtenNamespace(OpNamespace):
 
 
 KINDS["aten"] = AtenNamespace
-__all__ = ["candidates", "names", "namespace_of", "told"]
+__all__ = ["candidates", "names", "namespace_of", "overload_property"]

@@ -27,14 +27,14 @@ _KINDS = {
 }
 
 
-def kind_of(told: SchemaType) -> int:
+def kind_of(declared: SchemaType) -> int:
     """The kind by which `core/call/custom.pyx` knows a type; 0 for one that it does not look at."""
-    base = custom.BASES.get(_KINDS.get(told.base, ""), 0)
-    if not base or told.form not in ("", "?", "[]", "[]?", "?[]"):
+    base = custom.BASES.get(_KINDS.get(declared.base, ""), 0)
+    if not base or declared.form not in ("", "?", "[]", "[]?", "?[]"):
         return 0
-    listed = custom.IS_LISTED if "[]" in told.form else 0
-    none = custom.MAY_BE_NONE if told.form in ("?", "[]?") else 0
-    return base | listed | none | (custom.ELEMENTS_MAY_BE_NONE if told.form == "?[]" else 0)
+    listed = custom.IS_LISTED if "[]" in declared.form else 0
+    none = custom.MAY_BE_NONE if declared.form in ("?", "[]?") else 0
+    return base | listed | none | (custom.ELEMENTS_MAY_BE_NONE if declared.form == "?[]" else 0)
 
 
 ALIASES = {
@@ -126,23 +126,23 @@ CONVERSIONS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-def converted(told: SchemaType, value: Any) -> Any:
+def converted(declared: SchemaType, value: Any) -> Any:
     """A value as a parameter of that type takes it; Unfit where it takes none such."""
-    form = told.form
+    form = declared.form
     if value is None:
-        if form.endswith("?") or (told.base == "Tensor" and not form) or told.base not in CONVERSIONS:
+        if form.endswith("?") or (declared.base == "Tensor" and not form) or declared.base not in CONVERSIONS:
             return None
         raise Unfit
     if form.endswith("?"):
-        return converted(SchemaType(told.base, form[:-1], told.length, told.members), value)
+        return converted(SchemaType(declared.base, form[:-1], declared.length, declared.members), value)
     if form.endswith("[]"):
-        inner = SchemaType(told.base, form[:-2], None, told.members)
-        if told.length is not None and not isinstance(value, list | tuple):
-            return [converted(inner, value)] * told.length
+        inner = SchemaType(declared.base, form[:-2], None, declared.members)
+        if declared.length is not None and not isinstance(value, list | tuple):
+            return [converted(inner, value)] * declared.length
         if isinstance(value, TensorBase) or not isinstance(value, list | tuple):
             raise Unfit
         return [converted(inner, x) for x in value]
-    conversion = CONVERSIONS.get(told.base)
+    conversion = CONVERSIONS.get(declared.base)
     if conversion is None:
         return value
     try:
@@ -233,40 +233,40 @@ class Binder:
         return given, {**self.named_defaults, **named} if named else self.named_defaults.copy()
 
 
-def _one_result(told: SchemaType, value: Any) -> Any:
+def _one_result(declared: SchemaType, value: Any) -> Any:
     """A result as its type says; Unfit for another."""
-    if told.base == "Tensor" and not told.form:
+    if declared.base == "Tensor" and not declared.form:
         if value is None or isinstance(value, TensorBase):
             return value
         raise Unfit
-    if BASES.get(told.base) == "int" and not told.form and isinstance(value, bool | float):
+    if BASES.get(declared.base) == "int" and not declared.form and isinstance(value, bool | float):
         if isinstance(value, bool):
             return int(value)
         raise Unfit
-    return converted(told, value)
+    return converted(declared, value)
 
 
 def as_results(schema: FunctionSchema, result: Any, who: str) -> Any:
     """What a kernel returned, as the schema says; RuntimeError (TypeError for no sequence where several are due) for anything else."""
-    told = schema.returns
+    declared = schema.returns
     try:
-        if len(told) == 1:
-            return _one_result(told[0].type, result)
+        if len(declared) == 1:
+            return _one_result(declared[0].type, result)
         if not isinstance(result, tuple | list):
             raise TypeError(
-                f"{who} returned a value of type '{type(result).__name__}' where the schema {schema} says {len(told)} results: Object of "
+                f"{who} returned a value of type '{type(result).__name__}' where the schema {schema} says {len(declared)} results: Object of "
                 f"type '{type(result).__name__}' is not an instance of 'sequence'"
             )
-        if len(result) != len(told):
+        if len(result) != len(declared):
             raise RuntimeError(
-                f"{who} returned {len(result)} values where the schema {schema} says {len(told)} results"
+                f"{who} returned {len(result)} values where the schema {schema} says {len(declared)} results"
             )
-        return tuple(_one_result(t.type, x) for t, x in zip(told, result, strict=True))
+        return tuple(_one_result(t.type, x) for t, x in zip(declared, result, strict=True))
     except Unfit:
         types = type(result).__name__
         if isinstance(result, tuple | list):
             types += f" of {', '.join(type(x).__name__ for x in result)}"
-        wanted = ", ".join(f"'{t.type}'" for t in told)
+        wanted = ", ".join(f"'{t.type}'" for t in declared)
         raise RuntimeError(
             f"{who} returned a value of type '{types}' where the schema {schema} says {wanted}: Unable to cast {result!r}"
         ) from None

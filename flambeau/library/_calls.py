@@ -376,13 +376,13 @@ class Target:
 
 
 def _require_default(overload: Overload, argument: Argument, value: Any) -> None:
-    told = argument.default_value if argument.defaulted else None
-    if value is None or argument.name in HINTS or (argument.defaulted and value == told):
+    declared = argument.default_value if argument.defaulted else None
+    if value is None or argument.name in HINTS or (argument.defaulted and value == declared):
         return
     if argument.type.base == "Layout" and value is formats.strided:
         return
     raise NotImplementedError(
-        f"{overload.schema.name}(): argument {argument.name!r} must be {told!r} here, got {value!r}"
+        f"{overload.schema.name}(): argument {argument.name!r} must be {declared!r} here, got {value!r}"
     )
 
 

@@ -131,14 +131,14 @@ class _Case:
     def faketensor(self) -> None:
         args, kwargs = copied((self.args, self.kwargs))
         fake = self.fake()
-        told = args, kwargs
+        declared = args, kwargs
         if isinstance(self.op, OpOverload):
-            told = self.op._bind(args, kwargs)  # type: ignore[assignment]
+            declared = self.op._bind(args, kwargs)  # type: ignore[assignment]
         with no_grad():
             result = self.op(*args, **kwargs)
             name = getattr(self.op, "_qualname", self.op.__name__)
             kernel = self._kernel(args, kwargs)
-            check_result(name, kernel, fake, predicted(fake, *told), result, *told, strides=True)
+            check_result(name, kernel, fake, predicted(fake, *declared), result, *declared, strides=True)
 
     def _kernel(self, args: tuple, kwargs: dict) -> Callable:
         """The kernel that runs, for messages."""
@@ -157,8 +157,8 @@ class _Case:
         fake = self.fake()
         if not isinstance(self.op, OpOverload):
             return
-        told = self.op._bind(self.args, self.kwargs)
-        said, other = predicted(fake, told[0], told[1])
+        declared = self.op._bind(self.args, self.kwargs)
+        said, other = predicted(fake, declared[0], declared[1])
         if self.differentiable and self.op.taped and not _by_data(said, other):
             self._backward_without_data(on_meta(self.op._qualname, fake, ""))
 

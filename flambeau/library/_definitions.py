@@ -292,10 +292,10 @@ def custom_op(
     source = caller(1)
 
     def make(function: Callable) -> CustomOpDef:
-        told = as_tags(tags)
-        text = infer_schema(function, mutates_args=mutates_args, tags=told) if schema is None else schema
+        declared = as_tags(tags)
+        text = infer_schema(function, mutates_args=mutates_args, tags=declared) if schema is None else schema
         namespace, opname = split(name)
-        op = _new_operation(namespace, opname + text, told, source, function)
+        op = _new_operation(namespace, opname + text, declared, source, function)
         if schema is not None:
             written = {a.name for a in op._schema.arguments if a.is_write}
             if written != set(mutates_args):

@@ -111,9 +111,9 @@ def _places(given: tuple, named: dict[str, Any] | None) -> set[Any]:
     return result
 
 
-def difference(result: Any, told: tuple[Any, Any], places: set[Any], strides: bool = False) -> str | None:
+def difference(result: Any, declared: tuple[Any, Any], places: set[Any], strides: bool = False) -> str | None:
     """In what a result is not as told; None where it is.  `places`: the devices of the arguments."""
-    said, again = told
+    said, again = declared
     if isinstance(result, list | tuple):
         if not isinstance(said, list | tuple) or len(said) != len(result):
             count = len(said) if isinstance(said, list | tuple) else 1
@@ -149,14 +149,14 @@ def check_result(
     name: str,
     kernel: Callable,
     fake: Callable,
-    told: tuple[Any, Any],
+    declared: tuple[Any, Any],
     result: Any,
     given: tuple,
     named: dict[str, Any] | None,
     strides: bool = False,
 ) -> None:
     """RuntimeError where a kernel's result is not what the fake implementation told, with the names and files of both."""
-    wrong = difference(result, told, _places(given, named), strides)
+    wrong = difference(result, declared, _places(given, named), strides)
     if wrong is not None:
         raise RuntimeError(
             f"{name}: the result of {where(kernel)} is not as promised: {wrong} ({where(fake)})"

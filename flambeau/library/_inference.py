@@ -92,8 +92,8 @@ class _Inference:
                 )
         origin, inner = typing.get_origin(annotation), typing.get_args(annotation)
         if origin is not None and any(isinstance(a, str | typing.ForwardRef) for a in inner):
-            told = (a.__forward_arg__ if isinstance(a, typing.ForwardRef) else a for a in inner)
-            meant = tuple(self.meant(a) for a in told)
+            declared = (a.__forward_arg__ if isinstance(a, typing.ForwardRef) else a for a in inner)
+            meant = tuple(self.meant(a) for a in declared)
             return typing.Union[meant] if origin is typing.Union else GenericAlias(origin, meant)  # noqa: UP007
         return annotation
 

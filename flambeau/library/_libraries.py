@@ -42,51 +42,51 @@ _TENSOR = SchemaType("Tensor")
 
 def check_in_place(schema: FunctionSchema) -> None:
     """ValueError where a schema is not that of an operation that writes to its first argument and returns it."""
-    told, got = "Schema tagged with torch.Tag.inplace", f"Got: {schema}"
+    prefix, got = "Schema tagged with torch.Tag.inplace", f"Got: {schema}"
     first = schema.arguments[0] if schema.arguments else None
     if first is None or first.kwarg_only:
-        raise ValueError(f"{told} must have at least one positional argument. {got}")
+        raise ValueError(f"{prefix} must have at least one positional argument. {got}")
     if not first.is_write:
         raise ValueError(
-            f"{told} requires the first positional argument to be mutable (e.g., Tensor(a!)). {got}"
+            f"{prefix} requires the first positional argument to be mutable (e.g., Tensor(a!)). {got}"
         )
     if first.type != _TENSOR:
         raise ValueError(
-            f"{told} requires the first positional argument to be a Tensor. Got type '{first.type}' for arg '{first.name}'. {got}"
+            f"{prefix} requires the first positional argument to be a Tensor. Got type '{first.type}' for arg '{first.name}'. {got}"
         )
     if len(schema.returns) != 1:
         raise ValueError(
-            f"{told} must return exactly one value (the first argument). Got {len(schema.returns)} returns. {got}"
+            f"{prefix} must return exactly one value (the first argument). Got {len(schema.returns)} returns. {got}"
         )
     result = schema.returns[0].alias_info
     if schema.returns[0].type != _TENSOR or result is None or result != first.alias_info:
         raise ValueError(
-            f"{told} must return the first mutable argument (a mutable alias of it, e.g., Tensor(a!)). {got}"
+            f"{prefix} must return the first mutable argument (a mutable alias of it, e.g., Tensor(a!)). {got}"
         )
     others = [a.name for a in schema.arguments[1:] if a.is_write]
     if others:
         raise ValueError(
-            f"{told} must only mutate the first positional argument. Found additional mutable args: {others}. {got}"
+            f"{prefix} must only mutate the first positional argument. Found additional mutable args: {others}. {got}"
         )
 
 
 def check_out(schema: FunctionSchema) -> None:
     """ValueError where a schema is not that of an operation that writes to tensors given by name and returns them."""
-    told, got = "Schema tagged with torch.Tag.out", f"Got: {schema}"
+    prefix, got = "Schema tagged with torch.Tag.out", f"Got: {schema}"
     written = [a for a in schema.arguments if a.is_write]
     if not written:
-        raise ValueError(f"{told} must have at least one mutable argument. {got}")
+        raise ValueError(f"{prefix} must have at least one mutable argument. {got}")
     if by_place := [a.name for a in written if not a.kwarg_only]:
         raise ValueError(
-            f"{told} requires all mutable arguments to be keyword-only (after the *). Found mutable positional args: {by_place}. {got}"
+            f"{prefix} requires all mutable arguments to be keyword-only (after the *). Found mutable positional args: {by_place}. {got}"
         )
     if other := [a.name for a in written if a.type != _TENSOR]:
         raise ValueError(
-            f"{told} only supports Tensor mutable arguments. Found unsupported mutable args: {other}. {got}"
+            f"{prefix} only supports Tensor mutable arguments. Found unsupported mutable args: {other}. {got}"
         )
     if len(schema.returns) != len(written):
         raise ValueError(
-            f"{told} must return all mutable arguments (got {len(written)} mutable args but {len(schema.returns)} returns). {got}"
+            f"{prefix} must return all mutable arguments (got {len(written)} mutable args but {len(schema.returns)} returns). {got}"
         )
     for k, (result, argument) in enumerate(zip(schema.returns, written, strict=True)):
         if result.alias_info != argument.alias_info:

@@ -289,11 +289,11 @@ class OpOverload(CustomOp):
             return
         fake = self._entry.fakes[-1].function
         try:
-            told = _fakes.predicted(fake, given, named)
+            declared = _fakes.predicted(fake, given, named)
         except Exception:
             self.unverified = False
             return
-        _fakes.check_result(self._qualname, kernel, fake, told, result, given, named)
+        _fakes.check_result(self._qualname, kernel, fake, declared, result, given, named)
         self.unverified = False
 
     # --- what programs ask ---

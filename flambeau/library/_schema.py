@@ -102,10 +102,12 @@ class FunctionSchema:
     @functools.cached_property
     def arguments(self) -> tuple[Argument, ...]:
         """The parameters of the signature."""
-        told, defaults = self.signature.types(), self.signature.defaults
+        declared, defaults = self.signature.types(), self.signature.defaults
         return tuple(
             Argument(name, kind, defaults.get(name), name in defaults, k >= self.signature.by_position, alias)
-            for k, (name, kind, alias) in enumerate(zip(self.signature.names, told.parameters, told.aliases))
+            for k, (name, kind, alias) in enumerate(
+                zip(self.signature.names, declared.parameters, declared.aliases)
+            )
         )
 
     @functools.cached_property

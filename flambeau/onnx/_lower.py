@@ -109,18 +109,18 @@ class Lowering:
             try:
                 self.call(node)
             except UnsupportedOperatorError as error:
-                raise self.told(node, error) from error.__cause__
+                raise self.located(node, error) from error.__cause__
 
-    def told(self, node: Node, error: UnsupportedOperatorError) -> UnsupportedOperatorError:
+    def located(self, node: Node, error: UnsupportedOperatorError) -> UnsupportedOperatorError:
         """The error with the operation and its line in the program."""
-        if getattr(error, "is_told", False):
+        if getattr(error, "is_located", False):
             return error
-        told = UnsupportedOperatorError(
+        located = UnsupportedOperatorError(
             f"onnx.export(): {self.where(node)} has no form in ONNX: {error}. Write it in operations that have one, or leave that part "
             f"out of the exported module (docs/onnx.md)"
         )
-        told.is_told = True  # type: ignore[attr-defined]
-        return told
+        located.is_located = True  # type: ignore[attr-defined]
+        return located
 
     def where(self, node: Node) -> str:
         """An operation and its line in the program."""

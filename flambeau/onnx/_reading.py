@@ -316,12 +316,12 @@ class Reader:
             try:
                 self.node(node, scope, opsets, given)
             except OnnxLoadError as error:
-                if getattr(error, "is_told", False):
+                if getattr(error, "is_located", False):
                     raise
                 called = f"node '{node.name}' ({node.op_type})" if node.name else f"a node {node.op_type}"
-                told = type(error)(f"{called}: {error}")
-                told.is_told = True  # type: ignore[attr-defined]
-                raise told from error.__cause__
+                message = type(error)(f"{called}: {error}")
+                message.is_located = True  # type: ignore[attr-defined]
+                raise message from error.__cause__
 
     def node(
         self,

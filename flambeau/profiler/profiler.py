@@ -95,8 +95,8 @@ def schedule(
     does not wait.  AssertionError for numbers below 0, or no active step.
 
     >>> from flambeau.profiler import schedule
-    >>> told = schedule(wait=1, warmup=1, active=2, repeat=1)
-    >>> [told(step).name for step in range(5)]
+    >>> plan = schedule(wait=1, warmup=1, active=2, repeat=1)
+    >>> [plan(step).name for step in range(5)]
     ['NONE', 'WARMUP', 'RECORD', 'RECORD_AND_SAVE', 'NONE']
     """
     if wait < 0 or warmup < 0 or active <= 0 or repeat < 0 or skip_first < 0:
@@ -108,7 +108,7 @@ def schedule(
         warnings.warn("Profiler won't be using warmup, this can skew profiler results", stacklevel=2)
     length = wait + warmup + active
 
-    def told(step: int) -> ProfilerAction:
+    def action(step: int) -> ProfilerAction:
         if step < 0:
             raise AssertionError(f"Step must be non-negative. Got {step}.")
         if step < skip_first:
@@ -125,7 +125,7 @@ def schedule(
             return ProfilerAction.WARMUP
         return ProfilerAction.RECORD if place < length - 1 else ProfilerAction.RECORD_AND_SAVE
 
-    return told
+    return action
 
 
 def _default_schedule_fn(step: int) -> ProfilerAction:

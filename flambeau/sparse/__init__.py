@@ -288,7 +288,7 @@ def _not_dense(name: str, kind: str, text: str, shape: str, shown: str) -> _Any:
         raise RuntimeError(f"{name} expected sparse {kind}tensor layout but got Strided")
 
     makes = _MAKES.get(name, "to_sparse()")
-    told = f"""{text}.
+    description = f"""{text}.
 
     Shape:
         self: {_taken(kind)}; the result: {shape}
@@ -300,7 +300,7 @@ def _not_dense(name: str, kind: str, text: str, shape: str, shown: str) -> _Any:
     >>> flambeau.eye(2).{makes}.{name}()
     {shown}
     """
-    return _named(method, name, told)
+    return _named(method, name, description)
 
 
 def _taken(kind: str) -> str:
@@ -358,8 +358,8 @@ _FEW, _BLOCK = (
 )
 _LISTED = "as a list by compressed {}, without the zeros"
 _CONVERSIONS = {
-    name: name.join(_converted(*told))
-    for name, told in {
+    name: name.join(_converted(*arguments))
+    for name, arguments in {
         "to_sparse": (
             "without the zeros, in coordinates or in the `layout` given",
             *(
@@ -474,7 +474,7 @@ METHODS: dict[str, _Any] = {
     """,
     ),
     **{name: _lazy(".conversion", name, text) for name, text in _CONVERSIONS.items()},
-    **{name: _not_dense(name, *told) for name, told in _KINDS.items()},
+    **{name: _not_dense(name, *arguments) for name, arguments in _KINDS.items()},
     "sparse_dim": _named(
         lambda self: 0,
         "sparse_dim",

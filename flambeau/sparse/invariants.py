@@ -171,9 +171,9 @@ def checked_compressed(
     first, second = ("ccol_indices", "row_indices") if columns else ("crow_indices", "col_indices")
     lines, others = ("ncols", "nrows") if columns else ("nrows", "ncols")
 
-    def need(fits: bool, told: str) -> None:
+    def need(fits: bool, message: str) -> None:
         if not fits:
-            raise RuntimeError(f"{who}(): {told}")
+            raise RuntimeError(f"{who}(): {message}")
 
     need(
         starts.dtype == places.dtype and starts.dtype.name in ("int32", "int64"),

@@ -68,13 +68,13 @@ def rebuilt(
 
 def _reduced(self: SparseTensor, protocol: Any) -> tuple:
     pattern = self._pattern
-    told = pattern.coalesced if type(pattern) is Coordinates else None
+    description = pattern.coalesced if type(pattern) is Coordinates else None
     return rebuilt, (
         pattern.layout,
         pattern.parts(),
         self._held.detach(),
         pattern.size,
-        told,
+        description,
         self.requires_grad,
     )
 

@@ -31,22 +31,22 @@ def text(x: Any) -> str:
         names = "crow_indices", "col_indices"
     lines = [_part(name, part) for name, part in zip(names, pattern.parts())]
     lines.append(_part("values", x._held.detach()))
-    told = [f"size={tuple(x.shape)}", f"nnz={x._nnz()}"]
+    description = [f"size={tuple(x.shape)}", f"nnz={x._nnz()}"]
     if x.device.type != "cpu":
-        told.append(f"device='{x.device}'")
+        description.append(f"device='{x.device}'")
     expected = (get_default_dtype(), by_name["int64"], by_name["bool"])
     if x.dtype not in expected or (not x._nnz() and x.dtype != get_default_dtype()):
-        told.append(f"dtype={x.dtype}")
-    told.append(f"layout={pattern.layout}")
+        description.append(f"dtype={x.dtype}")
+    description.append(f"layout={pattern.layout}")
     if x.grad_fn is not None:
-        told.append(f"grad_fn=<{x.grad_fn.name()}>")
+        description.append(f"grad_fn=<{x.grad_fn.name()}>")
     elif x.requires_grad:
-        told.append("requires_grad=True")
+        description.append("requires_grad=True")
     if in_coordinates:
-        return f"tensor({(',' + chr(10) + ' ' * 7).join([*lines, ', '.join(told)])})"
+        return f"tensor({(',' + chr(10) + ' ' * 7).join([*lines, ', '.join(description)])})"
     whole = f"tensor({(',' + chr(10) + ' ' * 7).join(lines)}"
     column = len(whole) - whole.rfind("\n") + 1
-    for word in told:
+    for word in description:
         if column + len(word) + 2 > WIDTH:
             whole, column = f"{whole},\n{' ' * 7}{word}", 7 + len(word)
         else:

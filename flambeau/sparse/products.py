@@ -139,8 +139,8 @@ def _need_shapes(name: str, a: TensorBase, b: TensorBase) -> None:
             raise RuntimeError(
                 f"{name}(): size mismatch, got {a.shape[0]}, {a.shape[0]}x{a.shape[1]},{b.shape[0]}"
             )
-        told = " and ".join("x".join(map(str, x.shape)) for x in (a, b))
-        raise RuntimeError(f"{name}(): mat1 and mat2 shapes cannot be multiplied ({told})")
+        description = " and ".join("x".join(map(str, x.shape)) for x in (a, b))
+        raise RuntimeError(f"{name}(): mat1 and mat2 shapes cannot be multiplied ({description})")
 
 
 def by_dense(name: str, a: SparseTensor, dense: TensorBase) -> TensorBase:

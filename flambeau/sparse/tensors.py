@@ -71,9 +71,9 @@ def refusal(name: str, args: Iterable[Any]) -> NotImplementedError:
     exp(): not available for tensors of layout flambeau.sparse_csr; make them dense with to_dense()
     """
     result = dict.fromkeys(layout for x in args for layout in _layouts_in(x))
-    told = " and ".join(map(str, result))
+    description = " and ".join(map(str, result))
     return NotImplementedError(
-        f"{name}(): not available for tensors of layout {told}; make them dense with to_dense()"
+        f"{name}(): not available for tensors of layout {description}; make them dense with to_dense()"
     )
 
 

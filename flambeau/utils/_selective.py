@@ -216,9 +216,9 @@ class _CachingTorchDispatchMode(TorchDispatchMode):
             entry = _Kept(out, saved, args, kwargs)
             if region is not None and region.random.states is not None:
                 states = random_states()
-                told = _fingerprint(states)
-                if told != self._random:  # the call, or one before it, has drawn from them
-                    entry.random, self._random = states, told
+                description = _fingerprint(states)
+                if description != self._random:  # the call, or one before it, has drawn from them
+                    entry.random, self._random = states, description
         self.storage[func][number] = entry
         return out
 

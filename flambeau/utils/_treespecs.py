@@ -166,22 +166,22 @@ def _dumped_defaultdict(context: Context) -> dict[str, Any]:
     }
 
 
-def _loaded_defaultdict(told: Any) -> Context:
+def _loaded_defaultdict(declared: Any) -> Context:
     """Of the factories that a text may name, only classes in modules that the program has imported."""
-    if not isinstance(told, dict) or set(told) != {
+    if not isinstance(declared, dict) or set(declared) != {
         "default_factory_module",
         "default_factory_name",
         "dict_context",
     }:
-        raise ValueError(f"treespec_loads(): no context of a defaultdict: {told!r}")
-    module = sys.modules.get(told["default_factory_module"])
-    factory = vars(module).get(told["default_factory_name"]) if module is not None else None
+        raise ValueError(f"treespec_loads(): no context of a defaultdict: {declared!r}")
+    module = sys.modules.get(declared["default_factory_module"])
+    factory = vars(module).get(declared["default_factory_name"]) if module is not None else None
     if not isinstance(factory, type):
         raise NotImplementedError(
-            f"Deserializing a defaultdict of {told['default_factory_module']}.{told['default_factory_name']}, which is no class "
+            f"Deserializing a defaultdict of {declared['default_factory_module']}.{declared['default_factory_name']}, which is no class "
             "in an imported module"
         )
-    return [factory, told["dict_context"]]
+    return [factory, declared["dict_context"]]
 
 
 _NODES[NAMEDTUPLE] = _NODES[NAMEDTUPLE]._replace(dump=_dumped_namedtuple, load=_loaded_namedtuple)

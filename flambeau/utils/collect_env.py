@@ -133,10 +133,10 @@ def _pip_packages() -> list[str]:
 
 def _conda_packages(run: Run) -> list[str] | None:
     program = os.environ.get("CONDA_EXE") or shutil.which("conda")
-    told = program and _said(run, program, "list")
-    if not told:
+    properties = program and _said(run, program, "list")
+    if not properties:
         return None
-    rows = (line.split() for line in told.splitlines() if line and not line.startswith("#"))
+    rows = (line.split() for line in properties.splitlines() if line and not line.startswith("#"))
     return sorted(f"{row[0]}={row[1]}" for row in rows if len(row) > 1 and _PACKAGES.fullmatch(row[0]))
 
 
@@ -149,8 +149,8 @@ def _cuda_spoken() -> str | None:
 def _opencl_devices() -> list[str]:
     result = []
     for k in range(opencl.device_count()):
-        told = opencl.get_device_properties(k)
-        result.append(f"{told.name} ({told.driver_version})")
+        properties = opencl.get_device_properties(k)
+        result.append(f"{properties.name} ({properties.driver_version})")
     return result
 
 
@@ -163,7 +163,7 @@ def get_env_info() -> SystemEnv:
     """
     import llvmlite
 
-    name, path, told = provider()
+    name, path, properties = provider()
     llvm = ".".join(map(str, _llvm_version()))
     return SystemEnv(
         torch_version=__version__,
@@ -177,7 +177,7 @@ def get_env_info() -> SystemEnv:
         cmake_version=_first(run, r"cmake version (.*)", "cmake", "--version"),
         cpu_info=_cpu(run),
         num_threads=get_num_threads(),
-        blas=f"{name} ({told}), {path}",
+        blas=f"{name} ({properties}), {path}",
         llvm=f"LLVM {llvm} (llvmlite {llvmlite.__version__})",
         kernel_cache=str(kernel_folder()),
         settings={

@@ -33,10 +33,12 @@ def _version() -> bytes:
 def _compiled(text: Callable[[str], str], key: tuple[Hashable, ...]) -> int:
     with forks.making:
         if key:
-            told = _version() + repr((target.processor(), key)).encode()
+            description = _version() + repr((target.processor(), key)).encode()
         else:
-            told = (repr((target.llvm().llvm_version_info, target.processor())) + text("tile")).encode()
-        digest = hashlib.sha256(told).hexdigest()[:40]
+            description = (
+                repr((target.llvm().llvm_version_info, target.processor())) + text("tile")
+            ).encode()
+        digest = hashlib.sha256(description).hexdigest()[:40]
         symbol = "t" + digest
         code = cache.read(digest)
         if code is None:

@@ -189,8 +189,8 @@ def reset_peak_memory_stats() -> None:
 
     >>> import flambeau
     >>> flambeau.cpu.reset_peak_memory_stats()
-    >>> told = flambeau.cpu.memory_stats()
-    >>> told["peak_allocated_bytes"] >= told["allocated_bytes"]
+    >>> stats = flambeau.cpu.memory_stats()
+    >>> stats["peak_allocated_bytes"] >= stats["allocated_bytes"]
     True
     """
     global peak_bytes

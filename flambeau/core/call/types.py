@@ -81,8 +81,12 @@ class SchemaType(NamedTuple):
         if self.form:
             return "ListType"
         names = {"str": "StringType", "number": "NumberType", "Device": "DeviceObjType", "bool": "BoolType"}
-        told = BASES.get(self.base, self.base)
-        return "TupleType" if self.base == "(" else names.get(told, told[:1].upper() + told[1:] + "Type")
+        description = BASES.get(self.base, self.base)
+        return (
+            "TupleType"
+            if self.base == "("
+            else names.get(description, description[:1].upper() + description[1:] + "Type")
+        )
 
     def __str__(self) -> str:
         """As PyTorch prints types: Optional[Tensor], List[int]."""

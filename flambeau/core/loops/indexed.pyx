@@ -120,10 +120,10 @@ cdef int64_t larger(int64_t most, object value) except -1:
 cdef object observer = None      # told of every launch on the host
 
 
-def observe(told) -> None:
-    """Let `told(kernel, operands, outputs, axes, serial, scalars)` know of every launch on the host, on any thread; None: nobody."""
+def observe(callback) -> None:
+    """Let `callback(kernel, operands, outputs, axes, serial, scalars)` know of every launch on the host, on any thread; None: nobody."""
     global observer
-    observer = told
+    observer = callback
 
 
 @cython.binding(False)

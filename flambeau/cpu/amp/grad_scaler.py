@@ -18,7 +18,7 @@ class GradScaler(_amp.GradScaler):
         TypeError: `growth_factor` or `backoff_factor` is no number
 
     >>> import flambeau, warnings
-    >>> with warnings.catch_warnings(record=True) as told:
+    >>> with warnings.catch_warnings(record=True) as caught:
     ...     scaler = flambeau.cpu.amp.GradScaler(enabled=False)
     >>> scaler.is_enabled()
     False

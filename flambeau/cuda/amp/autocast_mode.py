@@ -28,9 +28,9 @@ class autocast(_amp.autocast):
         TypeError: an argument that it does not know is given
 
     >>> import flambeau, warnings
-    >>> with warnings.catch_warnings(record=True) as told:
+    >>> with warnings.catch_warnings(record=True) as caught:
     ...     _ = flambeau.cuda.amp.autocast(enabled=False)
-    >>> len(told) > 0
+    >>> len(caught) > 0
     True
     """
 

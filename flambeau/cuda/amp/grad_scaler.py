@@ -18,7 +18,7 @@ class GradScaler(_amp.GradScaler):
         TypeError: an argument that it does not know is given
 
     >>> import flambeau, warnings
-    >>> with warnings.catch_warnings(record=True) as told:
+    >>> with warnings.catch_warnings(record=True) as caught:
     ...     scaler = flambeau.cuda.amp.GradScaler(enabled=False)
     >>> scaler.is_enabled()
     False

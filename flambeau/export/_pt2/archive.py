@@ -115,13 +115,13 @@ def _text(archive: Archive, name: str) -> str:
 def _program(archive: Archive, root: str, name: str, map_location: Any) -> ExportedProgram:
     entry = archive.entries[f"{root}/{MODELS}/{name}.json"]
     require(entry.size <= schema.MOST_BYTES, f"the program has {entry.size} bytes")
-    told = schema.parsed(archive.read(entry.name), "ExportedProgram", f"{name}.json")
-    version = told["schema_version"]
+    data = schema.parsed(archive.read(entry.name), "ExportedProgram", f"{name}.json")
+    version = data["schema_version"]
     if version["major"] != schema.VERSION[0]:
         raise Damaged(
             f"the program is of version {version['major']}.{version['minor']} of the schema; {schema.VERSION[0]} is read"
         )
-    module = told["graph_module"]
+    module = data["graph_module"]
     _check_namedtuples(module)
     signature = ExportGraphSignature(
         [input_spec(s) for s in module["signature"]["input_specs"]],
@@ -136,8 +136,8 @@ def _program(archive: Archive, root: str, name: str, map_location: Any) -> Expor
     _rename(signature, reader)
     state = payload.read(archive, root, WEIGHTS, f"{name}_weights_config.json", map_location)
     constants = payload.read(archive, root, CONSTANTS, f"{name}_constants_config.json", map_location)
-    ranges = dict(_range(size, r) for size, r in told["range_constraints"].items())
-    dialects = told.get("verifiers") or ["TRAINING"]
+    ranges = dict(_range(size, r) for size, r in data["range_constraints"].items())
+    dialects = data.get("verifiers") or ["TRAINING"]
     unknown = [d for d in dialects if d not in VERIFIERS]
     require(not unknown, f"the graph is of the unknown dialect {short(unknown[:1] and unknown[0])}")
     program = ExportedProgram(
@@ -152,7 +152,7 @@ def _program(archive: Archive, root: str, name: str, map_location: Any) -> Expor
         verifiers=[VERIFIERS[d] for d in dialects],
     )
     program._hints = reader.hints
-    program._guards_code = told.get("guards_code") or []
+    program._guards_code = data.get("guards_code") or []
     _check_called(program)
     program._example_inputs = _samples(archive, f"{root}/{SAMPLES}/{name}.pt", program, map_location)
     return program
@@ -170,21 +170,21 @@ def _rename(signature: ExportGraphSignature, reader: GraphReader) -> None:
             spec.target = renamed.get(str(spec.target), spec.target)
 
 
-def _range(text: str, told: Any) -> tuple[Any, ValueRanges]:
+def _range(text: str, data: Any) -> tuple[Any, ValueRanges]:
     """A symbol, or an expression of one, with the numbers that it may stand for."""
     size = parsed(text)
-    low, high = told.get("min_val"), told.get("max_val")
+    low, high = data.get("min_val"), data.get("max_val")
     low, high = float("-inf") if low is None else low, float("inf") if high is None else high
     require(low <= high, f"the size {str(size)[:80]} is at least {low} and at most {high}")
     return size, ValueRanges(low, high)
 
 
-def _call(told: Any, reader: GraphReader) -> ModuleCallEntry:
-    signature = told.get("signature")
+def _call(data: Any, reader: GraphReader) -> ModuleCallEntry:
+    signature = data.get("signature")
     if signature is None:
-        return ModuleCallEntry(told["fqn"])
+        return ModuleCallEntry(data["fqn"])
     return ModuleCallEntry(
-        told["fqn"],
+        data["fqn"],
         ModuleCallSignature(
             [argument_spec(a) for a in signature["inputs"]],
             [argument_spec(a) for a in signature["outputs"]],
@@ -211,9 +211,9 @@ def _structure(text: str) -> Any:
 
 
 def _check_namedtuples(module: Any) -> None:
-    for name, told in (module.get("treespec_namedtuple_fields") or {}).items():
+    for name, data in (module.get("treespec_namedtuple_fields") or {}).items():
         require(
-            all(f.isidentifier() for f in told["field_names"]), f"the fields of the named tuple {short(name)}"
+            all(f.isidentifier() for f in data["field_names"]), f"the fields of the named tuple {short(name)}"
         )
 
 

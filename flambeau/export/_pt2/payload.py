@@ -24,8 +24,8 @@ def read(archive: Archive, root: str, folder: str, config: str, map_location: An
     name = f"{root}/{folder}/{config}"
     if name not in archive.entries:
         raise Damaged(f"the archive has no entry {folder}/{config}")
-    told = schema.parsed(archive.read(name), "PayloadConfig", config)["config"]
-    return _Reader(archive, root, folder, map_location).tensors(told)
+    data = schema.parsed(archive.read(name), "PayloadConfig", config)["config"]
+    return _Reader(archive, root, folder, map_location).tensors(data)
 
 
 class _Reader:
@@ -36,8 +36,8 @@ class _Reader:
         self.storages: dict[str, Any] = {}
         self.made: dict[Any, Any] = {}
 
-    def tensors(self, told: Mapping[str, Any]) -> dict[str, Any]:
-        return {name: self.tensor(name, meta) for name, meta in told.items()}
+    def tensors(self, data: Mapping[str, Any]) -> dict[str, Any]:
+        return {name: self.tensor(name, meta) for name, meta in data.items()}
 
     def tensor(self, name: str, payload: Any) -> Any:
         """The tensor of one name; the same where two names tell of the same, as of weights that are tied."""
@@ -95,7 +95,7 @@ def write(
     add: Callable[[str, Any], Any], folder: str, prefix: str, config: str, tensors: Mapping[str, Any]
 ) -> None:
     """Add the storages of tensors, each once, and the configuration that tells of them."""
-    told: dict[str, Any] = {}
+    data: dict[str, Any] = {}
     paths: dict[Any, str] = {}
     for name, tensor in tensors.items():
         if not isinstance(tensor, Tensor):
@@ -107,13 +107,13 @@ def write(
         if path is None:
             path = paths[key] = f"{prefix}{len(paths)}"
             add(f"{folder}/{path}", _saved(tensor) if storage is None else host_bytes(storage))
-        told[name] = {
+        data[name] = {
             "path_name": path,
             "is_param": isinstance(tensor, Parameter),
             "use_pickle": storage is None,
             "tensor_meta": tensor_meta(tensor),
         }
-    add(f"{folder}/{config}", _json({"config": told}))
+    add(f"{folder}/{config}", _json({"config": data}))
 
 
 def _json(value: Any) -> bytes:

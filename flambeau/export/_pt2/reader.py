@@ -81,27 +81,27 @@ def check_name(name: str, what: str) -> str:
 class GraphReader:
     """One graph of an archive, and those of its branches in it."""
 
-    def __init__(self, told: Any, budget: list[int], depth: int = 0) -> None:
+    def __init__(self, data: Any, budget: list[int], depth: int = 0) -> None:
         require(depth < schema.MOST_DEPTH, "graphs lie in each other too deep")
-        self.told, self.budget, self.depth = told, budget, depth
+        self.data, self.budget, self.depth = data, budget, depth
         self.graph = Graph()
         self.root: dict[str, Any] = {}
         self.nodes: dict[str, Node] = {}
         self.sizes: dict[str, Any] = {}  # texts that were read
         self.hints: dict[str, int] = {}  # symbols in the example
         self.known = {
-            **{name: ("tensor", v) for name, v in told["tensor_values"].items()},
-            **{name: ("int", v) for name, v in told["sym_int_values"].items()},
-            **{name: ("float", v) for name, v in (told.get("sym_float_values") or {}).items()},
-            **{name: ("bool", v) for name, v in told["sym_bool_values"].items()},
+            **{name: ("tensor", v) for name, v in data["tensor_values"].items()},
+            **{name: ("int", v) for name, v in data["sym_int_values"].items()},
+            **{name: ("float", v) for name, v in (data.get("sym_float_values") or {}).items()},
+            **{name: ("bool", v) for name, v in data["sym_bool_values"].items()},
         }
 
     def read(self, names: list[str] | None = None) -> GraphModule:
         """The module of the graph; `names` are those of inputs that are constants."""
-        told = self.told
-        for k, argument in enumerate(told["inputs"]):
+        data = self.data
+        for k, argument in enumerate(data["inputs"]):
             self._input(argument, names[k] if names is not None and k < len(names) else "")
-        for node in told["nodes"]:
+        for node in data["nodes"]:
             try:
                 self._node(node)
             except Damaged as error:
@@ -109,8 +109,8 @@ class GraphReader:
                 raise Damaged(
                     f"node {short(where)}: {error}" if not str(error).startswith("node ") else str(error)
                 ) from None
-        outputs = tuple(self.value(a) for a in told["outputs"])
-        single = bool(told.get("is_single_tensor_return"))
+        outputs = tuple(self.value(a) for a in data["outputs"])
+        single = bool(data.get("is_single_tensor_return"))
         require(not single or len(outputs) == 1, f"a graph of one result has {len(outputs)}")
         self.graph.output(outputs[0] if single else outputs)
         return _LazyGraphModule(self.root, self.graph, "GraphModule")
@@ -145,21 +145,21 @@ class GraphReader:
         result = self.known.get(name)
         if result is None:
             raise Damaged(f"nothing is told of the value {short(name)}")
-        kind, told = result
+        kind, data = result
         if kind == "tensor":
-            return self.tensor(name, told)
-        if "as_expr" in told:
-            size = self.size(told)
+            return self.tensor(name, data)
+        if "as_expr" in data:
+            size = self.size(data)
             if kind == "int":
                 return size
             names = size.symbols() if hasattr(size, "symbols") else ()
-            return Kept(told["as_expr"]["expr_str"], tuple(sorted(names)), kind)
-        ((_, value),) = told.items()
+            return Kept(data["as_expr"]["expr_str"], tuple(sorted(names)), kind)
+        ((_, value),) = data.items()
         return schema.number(value) if kind == "float" else value
 
-    def tensor(self, name: str, told: Any) -> TensorValue:
-        sizes = tuple(self.size(n) for n in told["sizes"])
-        strides = tuple(self.size(n) for n in told["strides"])
+    def tensor(self, name: str, data: Any) -> TensorValue:
+        sizes = tuple(self.size(n) for n in data["sizes"])
+        strides = tuple(self.size(n) for n in data["strides"])
         require(len(sizes) <= 64, f"{short(name)} has {len(sizes)} dimensions")
         require(
             len(strides) == len(sizes) or not strides,
@@ -169,20 +169,20 @@ class GraphReader:
         require(not negative, f"{short(name)} has the size {negative[:1]}")
         return TensorValue(
             sizes,
-            schema.DTYPES[told["dtype"]],
+            schema.DTYPES[data["dtype"]],
             strides,
-            _device(told["device"]),
-            told["requires_grad"],
-            schema.LAYOUTS[told["layout"]],
-            self.size(told["storage_offset"]),
+            _device(data["device"]),
+            data["requires_grad"],
+            schema.LAYOUTS[data["layout"]],
+            self.size(data["storage_offset"]),
         )
 
-    def size(self, told: Any) -> Any:
+    def size(self, data: Any) -> Any:
         """A size: a number or an expression."""
-        if "as_expr" not in told:
-            ((_, value),) = told.items()
+        if "as_expr" not in data:
+            ((_, value),) = data.items()
             return value
-        text, hint = told["as_expr"]["expr_str"], told["as_expr"].get("hint") or {}
+        text, hint = data["as_expr"]["expr_str"], data["as_expr"].get("hint") or {}
         if text not in self.sizes:
             result = self.sizes[text] = parsed(text)
             if str(result).isidentifier() and "as_int" in hint:
@@ -260,16 +260,16 @@ class GraphReader:
         return self.graph.create_node("get_attr", name, name=name)
 
     # --- nodes ---
-    def _node(self, told: Any) -> None:
+    def _node(self, data: Any) -> None:
         self.budget[0] -= 1
         require(self.budget[0] >= 0, f"the graphs have more than {MOST_NODES} nodes")
-        function = function_of(told["target"])
+        function = function_of(data["target"])
         args: list[Any] = []
         kwargs: dict[str, Any] = {}
         plain = getattr(function, "_schema", None)
         order = [a.name for a in plain.arguments] if plain is not None else []
         required = {a.name for a in plain.arguments if not a.kwarg_only} if plain is not None else set()
-        for k, given in enumerate(told["inputs"]):
+        for k, given in enumerate(data["inputs"]):
             name, kind = given["name"], given.get("kind")
             by_place = kind == POSITIONAL or (kind is None and (not name or name in required))
             at = not kwargs and by_place and (not order or (k < len(order) and order[k] == name))
@@ -283,10 +283,10 @@ class GraphReader:
                 )
                 kwargs[name] = self.value(given["arg"])
         if plain is not None:
-            kwargs = self._by_schema(told["target"], plain, args, kwargs)
-        node = self.graph.call_function(function, tuple(args), kwargs, name=self._node_name(told))
-        node.meta.update(metadata(told["metadata"]))
-        self._outputs(told, node)
+            kwargs = self._by_schema(data["target"], plain, args, kwargs)
+        node = self.graph.call_function(function, tuple(args), kwargs, name=self._node_name(data))
+        node.meta.update(metadata(data["metadata"]))
+        self._outputs(data, node)
 
     def _by_schema(self, target: str, plain: Any, args: list[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
         """Keyword arguments in the schema's order; Damaged where the call is none of the overload."""
@@ -301,23 +301,23 @@ class GraphReader:
                 raise Damaged(f"{short(target)} is called without {short(name)}")
         return {name: kwargs[name] for name in known if name in kwargs}
 
-    def _node_name(self, told: Any) -> str | None:
-        if told.get("name"):
-            return told["name"]
-        outputs = told["outputs"]
+    def _node_name(self, data: Any) -> str | None:
+        if data.get("name"):
+            return data["name"]
+        outputs = data["outputs"]
         if len(outputs) == 1:
             ((_, value),) = outputs[0].items()
             if isinstance(value, dict):
                 return value.get("name") or value.get("as_name")
         return None
 
-    def _outputs(self, told: Any, node: Node) -> None:
+    def _outputs(self, data: Any, node: Node) -> None:
         """Names for the results of a node: its own for one, an item of it for each of several."""
-        outputs = told["outputs"]
+        outputs = data["outputs"]
         if not outputs:
             return
-        higher = told["target"].startswith("torch.ops.higher_order.")
-        alone = len(outputs) == 1 and not (higher and told.get("is_hop_single_tensor_return") is False)
+        higher = data["target"].startswith("torch.ops.higher_order.")
+        alone = len(outputs) == 1 and not (higher and data.get("is_hop_single_tensor_return") is False)
         if alone:
             ((kind, value),) = outputs[0].items()
             if kind == "as_none":
@@ -360,29 +360,29 @@ def _identifier(name: str) -> str:
     return name
 
 
-def _device(told: Any) -> Any:
+def _device(data: Any) -> Any:
     try:
-        return Device(place(told))
+        return Device(place(data))
     except RuntimeError as error:
         raise Damaged(str(error)[:200]) from None
 
 
 # --- metadata ------------------------------
-def metadata(told: dict[str, str]) -> dict[str, Any]:
+def metadata(data: dict[str, str]) -> dict[str, Any]:
     """`node.meta` of what an archive keeps of it."""
     result: dict[str, Any] = {}
-    if told.get("stack_trace"):
-        result["stack_trace"] = told["stack_trace"]
-    if told.get("nn_module_stack"):
+    if data.get("stack_trace"):
+        result["stack_trace"] = data["stack_trace"]
+    if data.get("nn_module_stack"):
         stack = {}
-        for item in told["nn_module_stack"].split(";"):
+        for item in data["nn_module_stack"].split(";"):
             parts = _split(item)
             if len(parts) == 3:
                 stack[parts[0]] = (parts[1], parts[2])
         result["nn_module_stack"] = stack
-    if told.get("torch_fn"):
-        result["torch_fn"] = tuple(told["torch_fn"].split(";"))
-    kept = {k: v for k, v in told.items() if k in ("source_fn_stack", "custom", "from_node")}
+    if data.get("torch_fn"):
+        result["torch_fn"] = tuple(data["torch_fn"].split(";"))
+    kept = {k: v for k, v in data.items() if k in ("source_fn_stack", "custom", "from_node")}
     if kept:  # written again as it was read
         result["archived"] = kept
     return result

@@ -31,7 +31,7 @@ ZIP_VERSION = b"6\n"
 
 def write(program: ExportedProgram, f: Any, extra_files: dict[str, Any] | None, protocol: int) -> None:
     """`export.save` to a path or a binary file; all is serialised before the first byte is written."""
-    told = json.dumps(_program(program), allow_nan=False).encode()
+    description = json.dumps(_program(program), allow_nan=False).encode()
     samples = io.BytesIO()
     save_file(program.example_inputs, samples, pickle_protocol=protocol)
     for name, content in (extra_files or {}).items():
@@ -52,7 +52,7 @@ def write(program: ExportedProgram, f: Any, extra_files: dict[str, Any] | None, 
 
         payload.write(add, WEIGHTS, "weight_", "model_weights_config.json", program.state_dict)
         payload.write(add, CONSTANTS, "tensor_", "model_constants_config.json", program.constants)
-        add(f"{MODELS}/model.json", told)
+        add(f"{MODELS}/model.json", description)
         add(f"{SAMPLES}/model.pt", samples.getvalue())
         for name, content in (extra_files or {}).items():
             add(f"{EXTRA}/{name}", content.encode() if isinstance(content, str) else content)

@@ -43,9 +43,9 @@ OUTPUTS = {
 }
 
 
-def argument_spec(told: Any) -> ArgumentSpec:
+def argument_spec(data: Any) -> ArgumentSpec:
     """An argument of a signature."""
-    ((kind, value),) = told.items()
+    ((kind, value),) = data.items()
     if kind == "as_tensor":
         return TensorArgument(value["name"])
     if kind in _SYMBOLIC and "as_name" in value:
@@ -61,15 +61,15 @@ def argument_spec(told: Any) -> ArgumentSpec:
     raise Damaged(f"a signature has an argument of the kind {kind}")
 
 
-def constant(told: Any) -> Any:
+def constant(data: Any) -> Any:
     """The value of an input that is a constant."""
-    ((kind, value),) = told.items()
+    ((kind, value),) = data.items()
     return None if kind == "as_none" else schema.number(value) if kind == "as_float" else value
 
 
-def input_spec(told: Any) -> InputSpec:
+def input_spec(data: Any) -> InputSpec:
     """An input."""
-    ((kind, value),) = told.items()
+    ((kind, value),) = data.items()
     if kind == "user_input":
         return InputSpec(InputKind.USER_INPUT, argument_spec(value["arg"]), None)
     if kind == "constant_input":
@@ -86,9 +86,9 @@ def input_spec(told: Any) -> InputSpec:
     return InputSpec(result, arg, value[field], value["persistent"] if kind == "buffer" else None)
 
 
-def output_spec(told: Any) -> OutputSpec:
+def output_spec(data: Any) -> OutputSpec:
     """An output."""
-    ((kind, value),) = told.items()
+    ((kind, value),) = data.items()
     if kind == "user_output":
         return OutputSpec(OutputKind.USER_OUTPUT, argument_spec(value["arg"]), None)
     if kind == "token":
@@ -138,10 +138,10 @@ def told_input(spec: InputSpec) -> dict[str, Any]:
     arg: dict[str, Any] = {"name": spec.arg.name}
     if isinstance(spec.arg, CustomObjArgument):
         arg["class_fqn"] = spec.arg.class_fqn
-    told: dict[str, Any] = {"arg": arg, field: spec.target}
+    data: dict[str, Any] = {"arg": arg, field: spec.target}
     if kind == "buffer":
-        told["persistent"] = bool(spec.persistent)
-    return {kind: told}
+        data["persistent"] = bool(spec.persistent)
+    return {kind: data}
 
 
 def told_output(spec: OutputSpec) -> dict[str, Any]:
@@ -151,7 +151,7 @@ def told_output(spec: OutputSpec) -> dict[str, Any]:
     if spec.kind is OutputKind.USER_OUTPUT:
         return {"user_output": {"arg": told_argument(spec.arg)}}
     kind, field = next((k, f) for k, (result, f) in OUTPUTS.items() if result is spec.kind)
-    told: dict[str, Any] = {"arg": {"name": spec.arg.name}}
+    data: dict[str, Any] = {"arg": {"name": spec.arg.name}}
     if field:
-        told[field] = spec.target
-    return {kind: told}
+        data[field] = spec.target
+    return {kind: data}

@@ -68,7 +68,7 @@ class GraphWriter:
 
     def __init__(self, module: GraphModule, hints: Mapping[str, int], single: bool = False) -> None:
         self.module, self.hints, self.single = module, hints, single
-        self.told: dict[str, Any] = {
+        self.data: dict[str, Any] = {
             "inputs": [],
             "outputs": [],
             "nodes": [],
@@ -96,11 +96,11 @@ class GraphWriter:
                 self._node(node)
             except SerializeError as error:
                 raise SerializeError(f"{node.name}: {error}") from None
-        return self.told
+        return self.data
 
     def _node(self, node: Node) -> None:
         if node.op == "placeholder":
-            self.told["inputs"].append(self._input(node))
+            self.data["inputs"].append(self._input(node))
         elif node.op == "output":
             self._output(node.args[0])
         elif node.op == "call_function":
@@ -117,9 +117,9 @@ class GraphWriter:
 
     def _output(self, value: Any) -> None:
         if isinstance(value, Node) or (self.single and len(value) == 1):
-            self.told["is_single_tensor_return"] = True
+            self.data["is_single_tensor_return"] = True
             value = (value,) if isinstance(value, Node) else value
-        self.told["outputs"] = [self.argument(v) for v in value]
+        self.data["outputs"] = [self.argument(v) for v in value]
 
     # --- values ---
     def size(self, value: Any) -> dict[str, Any]:
@@ -138,7 +138,7 @@ class GraphWriter:
         if value is None:
             return {"as_none": True}
         if is_tensor(value):
-            self.told["tensor_values"][name] = payload.tensor_meta(value, self.size)
+            self.data["tensor_values"][name] = payload.tensor_meta(value, self.size)
             return {"as_tensor": {"name": name}}
         kind = (
             value.kind
@@ -150,10 +150,10 @@ class GraphWriter:
         if kind not in ("int", "float", "bool"):
             raise SerializeError(f"a result of the class {kind} is written nowhere")
         if isinstance(value, (Expr, Kept)):
-            told = self.size(value)
+            data = self.size(value)
         else:
-            told = {f"as_{kind}": schema.shown(value) if kind == "float" else value}
-        self.told[f"sym_{kind}_values"][name] = told
+            data = {f"as_{kind}": schema.shown(value) if kind == "float" else value}
+        self.data[f"sym_{kind}_values"][name] = data
         return {f"as_sym_{kind}": {"as_name": name}}
 
     def argument(self, value: Any, kind: str = "") -> dict[str, Any]:
@@ -195,7 +195,7 @@ class GraphWriter:
             graph = GraphWriter(branch, self.hints, single).write()
             return {"as_graph": {"name": str(node.target), "graph": graph}}
         for kind in ("int", "float", "bool"):
-            if name in self.told[f"sym_{kind}_values"]:
+            if name in self.data[f"sym_{kind}_values"]:
                 return {f"as_sym_{kind}": {"as_name": name}}
         return {"as_tensor": {"name": name}}
 
@@ -205,25 +205,25 @@ class GraphWriter:
         kinds = {type(v) for v in values}
         if len(kinds) == 1 and (name := _LISTS.get(kinds.pop())) is not None:
             return {name: [schema.shown(v) for v in values] if name == "as_floats" else values}
-        told = [self.argument(v) for v in values]
-        names = {next(iter(t)) for t in told}
+        data = [self.argument(v) for v in values]
+        names = {next(iter(t)) for t in data}
         if names == {"as_tensor"}:
-            return {"as_tensors": [t["as_tensor"] for t in told]}
+            return {"as_tensors": [t["as_tensor"] for t in data]}
         if names <= {"as_tensor", "as_none"}:
-            return {"as_optional_tensors": told}
+            return {"as_optional_tensors": data}
         for number in ("int", "float", "bool"):
             if names <= {f"as_sym_{number}", f"as_{number}"}:
                 return {
                     f"as_sym_{number}s": [
-                        t.get(f"as_sym_{number}", t if f"as_{number}" in t else None) for t in told
+                        t.get(f"as_sym_{number}", t if f"as_{number}" in t else None) for t in data
                     ]
                 }
         if names == {"as_tensors"}:
-            return {"as_nested_tensors": [t["as_tensors"] for t in told]}
+            return {"as_nested_tensors": [t["as_tensors"] for t in data]}
         if names == {"as_ints"}:
-            return {"as_int_lists": [t["as_ints"] for t in told]}
+            return {"as_int_lists": [t["as_ints"] for t in data]}
         if names == {"as_floats"}:
-            return {"as_float_lists": [t["as_floats"] for t in told]}
+            return {"as_float_lists": [t["as_floats"] for t in data]}
         raise SerializeError(f"a list of {', '.join(sorted(names))} is written nowhere")
 
     # --- nodes ---
@@ -233,7 +233,7 @@ class GraphWriter:
             {"name": name, "arg": self.argument(value, kind), "kind": KEYWORD if by_name else POSITIONAL}
             for name, value, kind, by_name in call.inputs
         ]
-        told: dict[str, Any] = {
+        data: dict[str, Any] = {
             "target": call.target,
             "inputs": inputs,
             "outputs": self._outputs(node, call),
@@ -242,8 +242,8 @@ class GraphWriter:
             "name": node.name,
         }
         if call.target.startswith("torch.ops.higher_order."):
-            told["is_hop_single_tensor_return"] = is_tensor(node.meta.get("val"))
-        self.told["nodes"].append(told)
+            data["is_hop_single_tensor_return"] = is_tensor(node.meta.get("val"))
+        self.data["nodes"].append(data)
 
     def called(self, node: Node) -> Call:
         """The call of a node, whatever function stands there."""
@@ -294,9 +294,9 @@ class GraphWriter:
         for k, (name, value) in enumerate(result.values):
             argument = overload.arguments[overload.names[name] if name else k]
             inputs.append((argument.name, _back(value, stands), str(argument.type), bool(name)))
-        told = overload.schema
-        target = f"torch.ops.aten.{told.name.removeprefix('aten::')}.{told.overload_name or 'default'}"
-        return Call(target, inputs, told, result.item)
+        data = overload.schema
+        target = f"torch.ops.aten.{data.name.removeprefix('aten::')}.{data.overload_name or 'default'}"
+        return Call(target, inputs, data, result.item)
 
     def known(self, value: Any) -> Any:
         """A number as an expression: the one that was recorded, or that of the node which computes it."""
@@ -352,8 +352,8 @@ class GraphWriter:
         if isinstance(value, (tuple, list)):
             user = next((u for u in node.users if u.name == name), None)
             inner = self.items.get(user, {}) if user is not None else {}
-            told = [self.result(inner.get(i, f"{name}_unused_{i}"), v) for i, v in enumerate(value)]
-            return {"as_tensors": [t["as_tensor"] for t in told]}
+            data = [self.result(inner.get(i, f"{name}_unused_{i}"), v) for i, v in enumerate(value)]
+            return {"as_tensors": [t["as_tensor"] for t in data]}
         return self.result(name, value)
 
 

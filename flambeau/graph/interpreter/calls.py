@@ -291,7 +291,7 @@ class Calls:
             made = arrays.called(self, getattr(type(of), name), (of, *args), kwargs)
             if made is not NULL:
                 return made
-        if not self.told(function, of, name):
+        if not self.is_known(function, of, name):
             return self.call_unknown(function, args if given is None else given, kwargs)
         if name == "__setattr__" and len(args) == 2 and not kwargs and function.__objclass__ is object:
             return self.put_attribute(of, *args)  # type: ignore[attr-defined]
@@ -332,7 +332,7 @@ class Calls:
         return function(*(args if given is None else given), **kwargs)
 
     @staticmethod
-    def told(function: Any, of: Any, name: str) -> bool:
+    def is_known(function: Any, of: Any, name: str) -> bool:
         """Whether a method in C reads and changes nothing but an object of Python's containers and values."""
         if isinstance(of, HOLDS_VALUES) or (isinstance(of, LOCKS) and name in ("__enter__", "__exit__")):
             return True

@@ -135,9 +135,9 @@ class Export:
         if weights is not None and self.file is not None:
             replace(weights, self.file.header + self.file.data)
         header = to.with_suffix(".h")
-        told = "" if weights is None else weights.name
+        content = "" if weights is None else weights.name
         processor = " ".join((target.processor()[0], parts.triple))
-        text = header_of(name, inputs, outputs, self.workspace, told, processor)
+        text = header_of(name, inputs, outputs, self.workspace, content, processor)
         replace(header, text.encode())
         return Library(to, header, weights, self.workspace)
 

@@ -63,8 +63,8 @@ def file_of(weights: dict[str, Weight]) -> File:
         parts.append(own)
         at += len(own)
     data = b"".join(parts)
-    told = {"__metadata__": {"sha256": hashlib.sha256(data).hexdigest()}} | described
-    text = json.dumps(told, separators=(",", ":")).encode()
+    content = {"__metadata__": {"sha256": hashlib.sha256(data).hexdigest()}} | described
+    text = json.dumps(content, separators=(",", ":")).encode()
     text += b" " * (-(len(text) + 8) % 64)
     header = len(text).to_bytes(8, "little") + text
     return File(header, data, {name: len(header) + place for name, place in places.items()})

@@ -203,17 +203,17 @@ def _check_mask(block_mask: Any, query: Tensor, key: Tensor) -> None:
     if tuple(block_mask.BLOCK_SIZE) == (_LARGE_SPARSE_BLOCK_SIZE, _LARGE_SPARSE_BLOCK_SIZE):
         return
     lengths, wanted = (query.shape[-2], key.shape[-2]), block_mask.shape[-2:]
-    told = (
+    message = (
         f"block_mask was created for block_mask.shape={block_mask.shape} but got q_len={lengths[0]} and "
         f"kv_len={lengths[1]}. As the block mask was created for a "
     )
     if lengths[0] > wanted[0] or lengths[1] > wanted[1]:
         raise ValueError(
-            f"{told}smaller length than you're using it for, you likely need to create a new block mask."
+            f"{message}smaller length than you're using it for, you likely need to create a new block mask."
         )
     if lengths != tuple(wanted):
         raise ValueError(
-            f"{told}larger length than you're using it for, you can either 1. create a new block mask with the correct length, "
+            f"{message}larger length than you're using it for, you can either 1. create a new block mask with the correct length, "
             "or 2. 'adjust' the existing block mask to the correct length by calling block_mask._adjust(q_len, kv_len). This "
             "essentially 'crops' the block mask to the upper left corner, which does not work for all mask_mods!"
         )

@@ -162,8 +162,8 @@ def _kinds(op: Op) -> str:
         )
         if kind in _CHECKED or all(k in _CHECKED for k in kind.split(" or ")):
             named.setdefault(kind, []).append(p.name)
-    told = [f"{_listed(names)} (to be {kind})" for kind, names in named.items()]
-    return f"an argument is of another kind: {', '.join(told)}" if told else ""
+    description = [f"{_listed(names)} (to be {kind})" for kind, names in named.items()]
+    return f"an argument is of another kind: {', '.join(description)}" if description else ""
 
 
 _CHECKED = ("Tensor", "None", "int", "float", "bool", "str", "number", "dtype")
@@ -218,7 +218,7 @@ def _other_dtypes(known: Facts) -> str:
 
 def _result(known: Facts) -> str:
     """The dtype of the result."""
-    told: dict[str, list[str]] = {}
+    description: dict[str, list[str]] = {}
     for given, result in known.results.items():
         if given == result:
             verdict = "of the operands' dtype" if len(known.operands) == 1 else "of their common dtype"
@@ -228,12 +228,12 @@ def _result(known: Facts) -> str:
             verdict = "real" if given == "complex64" else "of the default dtype"
         else:
             verdict = result
-        told.setdefault(verdict, []).append(EXAMPLES[given])
+        description.setdefault(verdict, []).append(EXAMPLES[given])
     if set(known.results.values()) == {"bool"}:
         return "bool"
-    if len(told) == 1:
-        return next(iter(told))
-    return ", ".join(f"{verdict} for {_listed(groups, '')}" for verdict, groups in told.items())
+    if len(description) == 1:
+        return next(iter(description))
+    return ", ".join(f"{verdict} for {_listed(groups, '')}" for verdict, groups in description.items())
 
 
 def _of_function(op: Any) -> Iterator[str]:

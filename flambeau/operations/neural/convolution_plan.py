@@ -101,8 +101,8 @@ class ConvolutionPlan:
                 )
 
     def _way(self, x: TensorBase, weight: TensorBase) -> str:
-        told = families._told(x, weight, self.geometry, self.out)
-        way = families._way(*told, False, families.allowed["winograd"])
+        operands = families._told(x, weight, self.geometry, self.out)
+        way = families._way(*operands, False, families.allowed["winograd"])
         if way.split()[0] in ("winograd", "planes", "direct"):
             return way
         taken = x.dtype.name in families.TILED and 0 not in self.shape and self.epilogue is not None

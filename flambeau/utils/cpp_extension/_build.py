@@ -68,10 +68,10 @@ def _run(command: Sequence[str], folder: str, what: str, verbose: bool = False) 
     except OSError as error:
         raise RuntimeError(f"{what}: {command[0]} cannot be run: {error}") from None
     if done.returncode:
-        told = (
+        message = (
             done.stderr or done.stdout
         ).strip() or f"it ended with status {done.returncode} and no message"
-        raise RuntimeError(f"{what}: the compiler says\n{told}\n(the command was {shlex.join(command)})")
+        raise RuntimeError(f"{what}: the compiler says\n{message}\n(the command was {shlex.join(command)})")
     if verbose and done.stderr:
         print(done.stderr, file=sys.stderr)
     return done.stdout

@@ -38,7 +38,7 @@ class Prototype(NamedTuple):
     symbol: str
     arguments: tuple[tuple[str, str], ...]
 
-    def told(self) -> str:
+    def signature(self) -> str:
         """As a line of a library's list."""
         return f"{self.name} {self.symbol} {','.join(k + n for k, n in self.arguments)}"
 
@@ -117,7 +117,7 @@ def calls(
                 "    return message;",
                 "}",
             ]
-    text = "\\n".join(p.told() for p in listed)
+    text = "\\n".join(p.signature() for p in listed)
     lines.append(f'FLAMBEAU_FUNCTION {LIST}(void) {{ return "{text}"; }}')
     if module is not None:
         lines += [

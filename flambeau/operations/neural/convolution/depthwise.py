@@ -170,19 +170,19 @@ def _strips(total: int, widest: int, describe) -> list[tuple]:
     i = 0
     while i < number:
         vectors = small + (i < more)
-        told = describe(first(i), vectors)
-        plain = not any(map(any, told[0])) and not any(told[1])
+        description = describe(first(i), vectors)
+        plain = not any(map(any, description[0])) and not any(description[1])
         count = 1
         if plain:  # how many like it follow is found by halving: edges come at the end of a row only
             low, high = i, (more if i < more else number) - 1
             while low < high:
                 middle = (low + high + 1) // 2
-                if describe(first(middle), vectors) == told:
+                if describe(first(middle), vectors) == description:
                     low = middle
                 else:
                     high = middle - 1
             count = low - i + 1
-        result.append((first(i), count, vectors, *told))
+        result.append((first(i), count, vectors, *description))
         i += count
     return result
 
