@@ -26,7 +26,7 @@ class SizeRecorder(Recorder, Protocol):
     def knows(self, t: Any) -> bool:
         """Whether a tensor's sizes follow from the inputs."""
 
-    def asked(self, what: str, t: Any, dim: int | None, value: int) -> Any:
+    def trace_size(self, what: str, t: Any, dim: int | None, value: int) -> Any:
         """What a tensor answers when it is asked for `size`, `stride`, `numel` or `storage_offset`."""
 
 
@@ -84,7 +84,9 @@ def _shape(t: Any) -> Any:
     tracer = _tracer_of(t)
     result = TensorBase.shape.__get__(t)
     return (
-        result if tracer is None else SymSize([tracer.asked("size", t, d, n) for d, n in enumerate(result)])
+        result
+        if tracer is None
+        else SymSize([tracer.trace_size("size", t, d, n) for d, n in enumerate(result)])
     )
 
 
@@ -93,7 +95,7 @@ def _size(t: Any, dim: Any = None) -> Any:
         return t.shape
     tracer = _tracer_of(t)
     result = TensorBase.size(t, dim)
-    return result if tracer is None else tracer.asked("size", t, dim, result)
+    return result if tracer is None else tracer.trace_size("size", t, dim, result)
 
 
 def _stride(t: Any, dim: Any = None) -> Any:
@@ -102,20 +104,20 @@ def _stride(t: Any, dim: Any = None) -> Any:
     if tracer is None:
         return result
     if dim is not None:
-        return tracer.asked("stride", t, dim, result)
-    return tuple([tracer.asked("stride", t, d, n) for d, n in enumerate(result)])
+        return tracer.trace_size("stride", t, dim, result)
+    return tuple([tracer.trace_size("stride", t, d, n) for d, n in enumerate(result)])
 
 
 def _numel(t: Any) -> Any:
     tracer = _tracer_of(t)
     result = TensorBase.numel(t)
-    return result if tracer is None else tracer.asked("numel", t, None, result)
+    return result if tracer is None else tracer.trace_size("numel", t, None, result)
 
 
 def _storage_offset(t: Any) -> Any:
     tracer = _tracer_of(t)
     result = TensorBase.storage_offset(t)
-    return result if tracer is None else tracer.asked("storage_offset", t, None, result)
+    return result if tracer is None else tracer.trace_size("storage_offset", t, None, result)
 
 
 def _len(t: Any) -> int:

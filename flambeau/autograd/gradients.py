@@ -134,19 +134,19 @@ def grad(
             FutureWarning,
             stacklevel=2,
         )
-    outputs, asked = _sequence(outputs), _sequence(inputs)
+    outputs, wrt = _sequence(outputs), _sequence(inputs)
     seeds = None if grad_outputs is None else _sequence(grad_outputs)
-    if has_interceptors() and _is_batched(*outputs, *asked, *(seeds or ())):
+    if has_interceptors() and _is_batched(*outputs, *wrt, *(seeds or ())):
         return callbacks["gradients of slices"](
             outputs,
-            asked,
+            wrt,
             seeds,
             retain_graph=retain_graph,
             create_graph=create_graph,
             allow_unused=allow_unused,
             materialize_grads=materialize_grads,
         )
-    roots, wanted = _on_tape(outputs), _on_tape(asked)
+    roots, wanted = _on_tape(outputs), _on_tape(wrt)
     grads = [None] * len(roots) if seeds is None else _on_tape(seeds)
     retain = create_graph if retain_graph is None else retain_graph
     if is_grads_batched:
@@ -174,8 +174,8 @@ def grad(
             "grad(): One of the differentiated Tensors appears to not have been used in the graph. Set allow_unused=True if "
             f"this is the desired behavior. Not used: {unused}"
         )
-    if wanted is not asked:
-        result = [x._with(g) if x is not w and g is not None else g for g, x, w in zip(result, asked, wanted)]
+    if wanted is not wrt:
+        result = [x._with(g) if x is not w and g is not None else g for g, x, w in zip(result, wrt, wanted)]
     return tuple(result)
 
 

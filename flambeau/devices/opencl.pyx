@@ -91,7 +91,7 @@ cdef struct Addresses:              # of the extension; these differ from platfo
     status_t (*EnqueueMemFill)(handle_t, void*, const void*, size_t, size_t, uint32_t, const handle_t*, handle_t*) noexcept nogil
 
 cdef Calls cl
-cdef list found = None              # (platform, device) as numbers, once looked for
+cdef list usable_devices = None              # (platform, device) as numbers, once looked for
 
 
 # --- the library ------------------------------
@@ -162,13 +162,13 @@ cdef uint64_t number_of(handle_t device, uint32_t what) noexcept:
 
 cdef list look_for_devices():
     """Those that can be used, graphics processors first."""
-    global found
+    global usable_devices
     cdef handle_t platforms[MOST_PLATFORMS]
     cdef handle_t devices[MOST_DEVICES]
     cdef uint32_t n = 0, m = 0, i, k
     cdef void* library
-    if found is not None:
-        return found
+    if usable_devices is not None:
+        return usable_devices
     library = open_library()
     usable = []
     if library != NULL and resolve(library) and cl.GetPlatformIDs(MOST_PLATFORMS, platforms, &n) == 0:
@@ -182,8 +182,8 @@ cdef list look_for_devices():
                     graphics = bool(number_of(devices[k], DEVICE_TYPE) & DEVICE_TYPE_GPU)
                     usable.append((not graphics, <uintptr_t>platforms[i], <uintptr_t>devices[k]))
     usable.sort(key=lambda one: one[0])
-    found = [one[1:] for one in usable]
-    return found
+    usable_devices = [one[1:] for one in usable]
+    return usable_devices
 
 
 def count() -> int:

@@ -189,9 +189,9 @@ class MPIGroup(ProcessGroup):
     # Texts ---------------------------------------------------------------------------------------------------------------------------
     def _exchange_texts(self, name: str, text: str) -> list[str]:
         mine = bytearray(text.encode()[:1000].ljust(1000))
-        result = bytearray(1000 * self._size)
+        found = bytearray(1000 * self._size)
         api = self._api
-        request = self._messages.Iallgather([mine, 1000, api.BYTE], [result, 1000, api.BYTE])
+        request = self._messages.Iallgather([mine, 1000, api.BYTE], [found, 1000, api.BYTE])
         end, done = until(self._seconds), bytearray(1)
         while not all(done):
             self._world.mpi.poller.poll((api._addressof(request),), (0,), done, 0.02, True, True)
@@ -199,10 +199,10 @@ class MPIGroup(ProcessGroup):
             if why is None and time.monotonic() > end and not all(done):
                 why = f"timed out after {1000 * self._seconds:.0f}ms: not all ranks have come to {text.split('|')[1]}"
             if why is not None and not all(done):
-                _ABANDONED.append((request, mine, result))
+                _ABANDONED.append((request, mine, found))
                 self._break(why)
                 raise DistBackendError(f"{name} on rank {self._world.rank}: {why}")
-        return [result[k : k + 1000].decode(errors="replace").strip() for k in range(0, len(result), 1000)]
+        return [found[k : k + 1000].decode(errors="replace").strip() for k in range(0, len(found), 1000)]
 
 
 _ABANDONED: list[Any] = []  # memory that MPI may still write

@@ -125,8 +125,8 @@ class ProcessGroup:
     def _compare(self, name: str, facts: tuple[Any, ...]) -> None:
         """Tell the others what is about to be called, and hear what they call; RuntimeError where these differ."""
         here = f"{name}({', '.join(map(str, facts))})"
-        message = f"{self._calls}|{here}|{_caller()}"
-        others = [text.split("|", 2) for text in self._exchange_texts(name, message)]
+        told = f"{self._calls}|{here}|{_caller()}"
+        others = [text.split("|", 2) for text in self._exchange_texts(name, told)]
         for rank, (number, call, place) in zip(self._ranks, others):
             if (number, call) != (str(self._calls), here):
                 self._break(f"collectives differ: {call} on rank {rank}")

@@ -101,5 +101,5 @@ def _own_address(store: TCPStore) -> str:
 
 def free_port(host: str = _LOOPBACK) -> int:
     """A port at which nobody listens now."""
-    with socket.create_server((host, 0)) as result:
-        return result.getsockname()[1]
+    with socket.create_server((host, 0)) as found:
+        return found.getsockname()[1]

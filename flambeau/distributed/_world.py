@@ -170,8 +170,8 @@ def _managed(mpi: Library) -> World:
     _unlink_segments()
     api = mpi.api
     local = world.communicator.Split_type(api.COMM_TYPE_SHARED)
-    variables = dict(RANK=world.rank, WORLD_SIZE=world.size, LOCAL_RANK=local.Get_rank())
-    for name, value in dict(variables, LOCAL_WORLD_SIZE=local.Get_size()).items():
+    told = dict(RANK=world.rank, WORLD_SIZE=world.size, LOCAL_RANK=local.Get_rank())
+    for name, value in dict(told, LOCAL_WORLD_SIZE=local.Get_size()).items():
         os.environ.setdefault(name, str(value))
     local.Free()
     return world
@@ -198,8 +198,8 @@ def _formed(mpi: Library, store: Store, rank: int, size: int, host: str, seconds
         address = store.get("world/server").decode()
         gone.listen(address, rank, max(end - time.monotonic(), 1.0))
         mine = [r for r in range(size) if hosts[r] == hosts[rank]]
-        variables = (address, rank, rank, size, mine.index(rank), len(mine))
-        os.environ.update(zip(_OURS, map(str, variables)))
+        told = (address, rank, rank, size, mine.index(rank), len(mine))
+        os.environ.update(zip(_OURS, map(str, told)))
     _restrict("127.0.0.1" if size == 1 or len(set(hosts)) == 1 else host)
     try:
         bounded(mpi.start, "init_process_group()", end, lambda: gone.among(range(size)))
@@ -226,10 +226,10 @@ def _interface(address: str) -> str | None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
         for _, name in socket.if_nameindex():
             try:
-                result = fcntl.ioctl(asking.fileno(), _SIOCGIFADDR, struct.pack("256s", name.encode()[:15]))
+                found = fcntl.ioctl(asking.fileno(), _SIOCGIFADDR, struct.pack("256s", name.encode()[:15]))
             except OSError:
                 continue  # without an address
-            if socket.inet_ntoa(result[20:24]) == address:
+            if socket.inet_ntoa(found[20:24]) == address:
                 return name
     return None
 
@@ -290,10 +290,10 @@ def bounded(call: Callable[[], Any], name: str, end: float, lost: Callable[[], s
             raise DistBackendError(f"{name}: {why}")
         if time.monotonic() > end:
             raise DistBackendError(f"{name}: not all processes came in time")
-    result, error = results[0]
+    found, error = results[0]
     if error is not None:
         raise error
-    return result
+    return found
 
 
 # The end --------------------------------------------------------------------------------------------------------------------

@@ -127,15 +127,15 @@ class _Failure(Exception):
     """Processes have failed: which, and the exit code of the first."""
 
     def __init__(self, failed: dict[int, tuple[int, int]]) -> None:
-        variables = []
+        told = []
         for rank, (pid, code) in failed.items():
             if code < 0:
                 name = signal.Signals(-code).name if -code in signal.valid_signals() else str(-code)
                 what = f"was ended by signal {name}"
             else:
                 what = f"ended with exit code {code}"
-            variables.append(f"rank {rank} (pid {pid}) {what}")
-        super().__init__(", ".join(variables))
+            told.append(f"rank {rank} (pid {pid}) {what}")
+        super().__init__(", ".join(told))
         self.code = next(iter(failed.values()))[1]
 
 
@@ -251,16 +251,16 @@ def _attempt(
     try:
         for local in range(per_node):
             rank = node * per_node + local
-            variables = dict(common, RANK=rank, LOCAL_RANK=local, ROLE_RANK=rank)
+            told = dict(common, RANK=rank, LOCAL_RANK=local, ROLE_RANK=rank)
             processes.append(
-                _started(args, {**inherited, **{k: str(v) for k, v in variables.items()}}, run_id, attempt)
+                _started(args, {**inherited, **{k: str(v) for k, v in told.items()}}, run_id, attempt)
             )
         running = True
         while running and not stopped:
             codes = [process.poll() for process in processes]
             if any(codes):
-                result = enumerate(zip(processes, codes), node * per_node)
-                raise _Failure({rank: (process.pid, code) for rank, (process, code) in result if code})
+                found = enumerate(zip(processes, codes), node * per_node)
+                raise _Failure({rank: (process.pid, code) for rank, (process, code) in found if code})
             running = None in codes
             time.sleep(args.monitor_interval if running else 0)
         if nodes > 1 and not stopped:

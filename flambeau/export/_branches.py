@@ -110,10 +110,10 @@ def _within(recorder: Recorder, graph: Graph) -> Iterator[dict[Node, Node]]:
             for x in recorder.lifted
             if id(x.tensor) in recorder.known
         }
-        graph_, captured, known, places, asked, computed = saved
+        graph_, captured, known, places, requested, computed = saved
         recorder.graph, recorder.captured = graph_, captured
         recorder.known, recorder.places = {**known, **lifted}, places
-        recorder.asked_for, recorder.computed_before = asked, computed
+        recorder.asked_for, recorder.computed_before = requested, computed
 
 
 def _branches(
@@ -210,9 +210,9 @@ def _cond(
             or a is not None
             and (a.value.shape, a.value.dtype) != (b.value.shape, b.value.dtype)
         ):
-            description = [str(x.value) if x is not None else "a number" for x in (a, b)]
+            texts = [str(x.value) if x is not None else "a number" for x in (a, b)]
             raise UserError(
-                f"cond(): both functions must give the same shapes and dtypes, result {k} is {description[0]} and {description[1]}{user_line()}"
+                f"cond(): both functions must give the same shapes and dtypes, result {k} is {texts[0]} and {texts[1]}{user_line()}"
             )
     graphs = [_attribute(recorder, "true_graph", yes), _attribute(recorder, "false_graph", no)]
     args = (

@@ -58,11 +58,13 @@ class Numbers(Nodes):
         """Whether what this thread does now is recorded."""
         return RECORDING.tracer is self and not self.suspended
 
-    def asked(self, what: str, t: Any, dim: int | None, value: int) -> Any:
+    def trace_size(self, what: str, t: Any, dim: int | None, value: int) -> Any:
         """What a tensor answers of its sizes."""
         result = self.traced(t)
         if what == "numel":
-            return math.prod([self.asked("size", t, d, n) for d, n in enumerate(TensorBase.shape.__get__(t))])
+            return math.prod(
+                [self.trace_size("size", t, d, n) for d, n in enumerate(TensorBase.shape.__get__(t))]
+            )
         if what == "storage_offset":
             return value
         sizes: Any = result.value.shape if what == "size" else result.value.strides

@@ -102,7 +102,7 @@ class Recorder(Worlds):
             )
         if isinstance(op, OpOverload):  # of a program's library, or one of ATen's steps
             if op._opname in ("sym_size", "sym_stride") and op._overloadname == "int":
-                return self.asked(
+                return self.trace_size(
                     op._opname[4:], args[0], args[1], getattr(TensorBase, op._opname[4:])(args[0], args[1])
                 )
             return self.emit(op, args, kwargs, func, args, kwargs)
@@ -179,7 +179,7 @@ class Recorder(Worlds):
         ):
             return NotImplemented
         was_sized, self.sized = self.sized, False
-        known, places, asked = dict(self.known), dict(self.places), dict(self.asked_for)
+        known, places, requested = dict(self.known), dict(self.places), dict(self.asked_for)
         lifted = list(self.lifted)
         last = next(iter(reversed(self.graph.nodes)), None)
         self.inside += 1
@@ -193,7 +193,7 @@ class Recorder(Worlds):
         finally:
             self.inside -= 1
             self.sized = self.sized or was_sized
-        self.known, self.places, self.asked_for = known, places, asked
+        self.known, self.places, self.asked_for = known, places, requested
         self._take_back(last, {x.node for x in lifted})
         self.lifted = lifted
         return NotImplemented

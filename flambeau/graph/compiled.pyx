@@ -219,11 +219,11 @@ cdef class Entry:
         return self.build.of(found, values, <tuple>made, {} if self.build.items else None)
 
 
-    cdef bint finds(self, PyObject** result, PyObject** values, tuple made) except -1:
+    cdef bint finds(self, PyObject** tensors, PyObject** values, tuple made) except -1:
         """Whether the tensors that the captured call has looked at are as it found them."""
         cdef Build build
         for build, value, _ in self.looks:
-            if bool(build.of(result, values, made, {})) is not value:
+            if bool(build.of(tensors, values, made, {})) is not value:
                 self.misses += 1
                 return False
         return True
@@ -232,12 +232,12 @@ cdef class Entry:
         """Guess no more: the calls that this entry is right for run as Python."""
         self.why, self.launch, self.runner = self.looks[0][2], None, None
 
-    cdef object written(self, PyObject** found, PyObject** values, tuple made, list objects):
+    cdef object written(self, PyObject** tensors, PyObject** values, tuple made, list objects):
         """The result, with what the call leaves elsewhere: all is made before anything is put where it belongs."""
         cdef dict known = {}
         cdef Write write
-        result = self.build.of(found, values, made, known)
-        cdef list left = [write.build.of(found, values, made, known) for write in self.writes]
+        result = self.build.of(tensors, values, made, known)
+        cdef list left = [write.build.of(tensors, values, made, known) for write in self.writes]
         for write, of, value in zip(self.writes, objects, left):
             write.put(of, value)
         return result
@@ -246,12 +246,12 @@ cdef class Entry:
 ctypedef PyObject* (*raw_launched_t)(Entry entry, PyObject** found, int n) noexcept
 
 
-cdef object launched(Entry entry, PyObject** result, int n):
+cdef object launched(Entry entry, PyObject** tensors, int n):
     """The tensors that the launch makes."""
     if entry.runner is not None:
-        return entry.runner.run(result)
+        return entry.runner.run(tensors)
     set_casting(0)    # the operands of what was recorded are cast already
-    return PyObject_Vectorcall(entry.launch, result, n, NULL)
+    return PyObject_Vectorcall(entry.launch, tensors, n, NULL)
 
 
 cdef int raised() except -1:

@@ -29,5 +29,5 @@ cdef class Guards:
     cdef object checked(self, tuple args, dict kwargs, bint explained)
     cdef str words(self, int number, PyObject** values, Py_ssize_t nargs, tuple names)
     cdef str tensor_words(self, int number, value)
-    cdef int run(self, PyObject** args, Py_ssize_t nargs, PyObject* names, PyObject** values, PyObject** found) noexcept
+    cdef int run(self, PyObject** args, Py_ssize_t nargs, PyObject* names, PyObject** values, PyObject** tensors) noexcept
     cdef void release(self, PyObject** values) noexcept

@@ -385,7 +385,7 @@ cdef class Guards:
         return 0
 
     # --- checking ------------------------------
-    cdef int run(self, PyObject** args, Py_ssize_t nargs, PyObject* names, PyObject** values, PyObject** result) noexcept:
+    cdef int run(self, PyObject** args, Py_ssize_t nargs, PyObject* names, PyObject** values, PyObject** tensors) noexcept:
         """-1 where all hold, with the tensors in `found`; else the number of the first step that fails.
 
         `values` has room for the slots, whose attributes `release` gives back.
@@ -540,10 +540,10 @@ cdef class Guards:
                 if t.storage.met == checks:
                     return self.step_of_tensor(n)
                 t.storage.met = checks
-            elif (t.storage is not (<TensorBase>result[check.shares]).storage
-                  or t.offset - (<TensorBase>result[check.shares]).offset != check.offset):
+            elif (t.storage is not (<TensorBase>tensors[check.shares]).storage
+                  or t.offset - (<TensorBase>tensors[check.shares]).offset != check.offset):
                 return self.step_of_tensor(n)
-            result[n] = <PyObject*>t
+            tensors[n] = <PyObject*>t
         return -1
 
     cdef int step_of_tensor(self, int number) noexcept:

@@ -151,11 +151,11 @@ class Joint:
         self.made = [t for t in outputs if place(t).storage not in self.lies]
         ahead, known = len(recording), len(recording.inputs)
         self.cotangents = [_ones_like(outputs[k]) for k in differentiable]
-        asked = [inputs[k] for k in wanted]
+        wanted_inputs = [inputs[k] for k in wanted]
         roots = [outputs[k] for k in differentiable]
         try:
-            with WithoutHooks(asked), recording:
-                self.gradients = run_backward(roots, list(self.cotangents), True, False, asked, False)
+            with WithoutHooks(wanted_inputs), recording:
+                self.gradients = run_backward(roots, list(self.cotangents), True, False, wanted_inputs, False)
         except Exception as error:  # as a plain call's would
             self.why = f"its backward raises {type(error).__name__}: {error}"
             return

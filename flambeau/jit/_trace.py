@@ -224,7 +224,7 @@ class Tracer:
             return x.name
         return repr(x)
 
-    def asked(self, what: str, t: Any, dim: int | None, value: int) -> Any:
+    def trace_size(self, what: str, t: Any, dim: int | None, value: int) -> Any:
         """What a tensor answers of its sizes."""
         if self.inside:  # a body of the library, where numbers would come into its caches
             self.sized = True

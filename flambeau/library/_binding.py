@@ -248,25 +248,25 @@ def _one_result(declared: SchemaType, value: Any) -> Any:
 
 def as_results(schema: FunctionSchema, result: Any, who: str) -> Any:
     """What a kernel returned, as the schema says; RuntimeError (TypeError for no sequence where several are due) for anything else."""
-    declared = schema.returns
+    returns = schema.returns
     try:
-        if len(declared) == 1:
-            return _one_result(declared[0].type, result)
+        if len(returns) == 1:
+            return _one_result(returns[0].type, result)
         if not isinstance(result, tuple | list):
             raise TypeError(
-                f"{who} returned a value of type '{type(result).__name__}' where the schema {schema} says {len(declared)} results: Object of "
-                f"type '{type(result).__name__}' is not an instance of 'sequence'"
+                f"{who} returned a value of type '{type(result).__name__}' where the schema {schema} says {len(returns)} results: Object "
+                f"of type '{type(result).__name__}' is not an instance of 'sequence'"
             )
-        if len(result) != len(declared):
+        if len(result) != len(returns):
             raise RuntimeError(
-                f"{who} returned {len(result)} values where the schema {schema} says {len(declared)} results"
+                f"{who} returned {len(result)} values where the schema {schema} says {len(returns)} results"
             )
-        return tuple(_one_result(t.type, x) for t, x in zip(declared, result, strict=True))
+        return tuple(_one_result(t.type, x) for t, x in zip(returns, result, strict=True))
     except Unfit:
-        types = type(result).__name__
+        kind = type(result).__name__
         if isinstance(result, tuple | list):
-            types += f" of {', '.join(type(x).__name__ for x in result)}"
-        wanted = ", ".join(f"'{t.type}'" for t in declared)
+            kind += f" of {', '.join(type(x).__name__ for x in result)}"
+        wanted = ", ".join(f"'{t.type}'" for t in returns)
         raise RuntimeError(
-            f"{who} returned a value of type '{types}' where the schema {schema} says {wanted}: Unable to cast {result!r}"
+            f"{who} returned a value of type '{kind}' where the schema {schema} says {wanted}: Unable to cast {result!r}"
         ) from None

@@ -75,9 +75,9 @@ class Target:
         try:
             overload, values, loosely = choice(self._candidates, args, kwargs)
         except Unfit:
-            asked = [x for x in tree_leaves((args, kwargs)) if has_torch_function((x,))]
-            if asked:
-                return handle_torch_function(self, asked, *args, **kwargs)
+            tensors = [x for x in tree_leaves((args, kwargs)) if has_torch_function((x,))]
+            if tensors:
+                return handle_torch_function(self, tensors, *args, **kwargs)
             given = ", ".join(
                 [type(a).__name__ for a in args] + [f"{k}={type(v).__name__}" for k, v in kwargs.items()]
             )

@@ -17,7 +17,7 @@ from ..operations.neural.convolution.convolution import (
     paddings,
     windows,
 )
-from ..operations.neural.pooling.pooling import positive, spread
+from ..operations.neural.pooling.pooling import ntuple, positive
 
 __all__ = [
     "conv1d_input",
@@ -34,7 +34,7 @@ def _geometry(
 ):
     """How the windows of the convolution lie whose result has this gradient; RuntimeError where there is none."""
     input_size, weight_size = tuple(input_size), tuple(weight_size)
-    stride, dilation = spread(name, "stride", stride, n), spread(name, "dilation", dilation, n)
+    stride, dilation = ntuple(name, "stride", stride, n), ntuple(name, "dilation", dilation, n)
     positive(name, "stride", stride)
     positive(name, "dilation", dilation)
     for what, size in (("input", input_size), ("weight", weight_size)):

@@ -35,11 +35,11 @@ def strong_wolfe(
     `evaluate(step)` gives the loss and the flat gradient.  A point is good where the loss is at most
     start.loss + `decrease`·step·start.slope, and the slope at most `curvature` times as steep as at the start.
     """
-    asked = 0
+    evaluations = 0
 
     def point(step: Any) -> Point:
-        nonlocal asked
-        asked += 1
+        nonlocal evaluations
+        evaluations += 1
         loss, gradient = evaluate(step)
         return Point(step, loss, gradient, gradient.dot(direction))
 
@@ -55,7 +55,7 @@ def strong_wolfe(
         if too_high(now) or (searched > 1 and now.loss >= before.loss):
             break
         if flat(now):
-            return now, asked
+            return now, evaluations
         if now.slope >= 0:
             break
         bounds = (now.step + 0.01 * (now.step - before.step), now.step * 10)
@@ -92,7 +92,7 @@ def strong_wolfe(
         ends[low] = now
         if good:
             break
-    return ends[low], asked
+    return ends[low], evaluations
 
 
 def cubic_minimum(a: Point, b: Point, bounds: tuple[Any, Any] | None = None) -> Any:

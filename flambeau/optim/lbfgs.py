@@ -116,7 +116,7 @@ class LBFGS(Optimizer):
         first_loss = closure()
         loss, gradient = float(first_loss), self._flat_gradient()
         state["func_evals"] += 1
-        asked = 1
+        evaluations = 1
         if bool(gradient.abs().max() <= group["tolerance_grad"]):
             return first_loss, state
         for iteration in range(1, max_iter + 1):
@@ -132,7 +132,11 @@ class LBFGS(Optimizer):
             more = 0
             if group["line_search_fn"] is not None:
                 result, more = strong_wolfe(
-                    self._along(closure, d), d, t, Point(0, loss, gradient, slope), most=max_eval - asked
+                    self._along(closure, d),
+                    d,
+                    t,
+                    Point(0, loss, gradient, slope),
+                    most=max_eval - evaluations,
                 )
                 t, loss, gradient = result.step, result.loss, result.gradient
                 state["t"] = t
@@ -141,11 +145,11 @@ class LBFGS(Optimizer):
                 self._move(t, d)
                 if iteration != max_iter:  # after the last iteration nobody asks for its loss
                     loss, gradient, more = float(closure()), self._flat_gradient(), 1
-            asked += more
+            evaluations += more
             state["func_evals"] += more
             if (
                 iteration == max_iter
-                or asked >= max_eval
+                or evaluations >= max_eval
                 or gradient.abs().max() <= group["tolerance_grad"]
                 or (d * t).abs().max() <= group["tolerance_change"]
                 or abs(loss - state["prev_loss"]) < group["tolerance_change"]
@@ -234,7 +238,7 @@ def _strong_wolfe(
     max_ls: int = 25,
 ) -> tuple[float, Any, Any, int]:
     """The loss and the gradient at a good step along `d`, the step, and how often `obj_func(x, step, d)` was called."""
-    best, asked = strong_wolfe(
+    best, evaluations = strong_wolfe(
         lambda step: obj_func(x, step, d),
         d,
         t,
@@ -244,4 +248,4 @@ def _strong_wolfe(
         decrease=c1,
         curvature=c2,
     )
-    return best.loss, best.gradient, best.step, asked
+    return best.loss, best.gradient, best.step, evaluations

@@ -115,7 +115,7 @@ class Trace:
             if maker is None:
                 continue
             for end, at in (("s", maker), ("f", event)):
-                result = {
+                found = {
                     "ph": end,
                     "id": event.sequence_nr,
                     "pid": self.pid,
@@ -124,7 +124,7 @@ class Trace:
                     "cat": "fwdbwd",
                     "name": "fwdbwd",
                 }
-                yield {**result, "bp": "e"} if end == "f" else result
+                yield {**found, "bp": "e"} if end == "f" else found
 
     def _memory(self) -> Iterator[dict[str, Any]]:
         before_host: int | None = None

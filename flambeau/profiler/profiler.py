@@ -71,8 +71,8 @@ def supported_activities() -> set[ProfilerActivity]:
     >>> ProfilerActivity.CPU in supported_activities()
     True
     """
-    result = {ProfilerActivity.CPU}
-    return result | {a for a in ProfilerActivity if a.name != "CPU" and device_count(a.name.lower())}
+    found = {ProfilerActivity.CPU}
+    return found | {a for a in ProfilerActivity if a.name != "CPU" and device_count(a.name.lower())}
 
 
 def kineto_available() -> bool:
@@ -95,8 +95,8 @@ def schedule(
     does not wait.  AssertionError for numbers below 0, or no active step.
 
     >>> from flambeau.profiler import schedule
-    >>> plan = schedule(wait=1, warmup=1, active=2, repeat=1)
-    >>> [plan(step).name for step in range(5)]
+    >>> told = schedule(wait=1, warmup=1, active=2, repeat=1)
+    >>> [told(step).name for step in range(5)]
     ['NONE', 'WARMUP', 'RECORD', 'RECORD_AND_SAVE', 'NONE']
     """
     if wait < 0 or warmup < 0 or active <= 0 or repeat < 0 or skip_first < 0:
@@ -108,7 +108,7 @@ def schedule(
         warnings.warn("Profiler won't be using warmup, this can skew profiler results", stacklevel=2)
     length = wait + warmup + active
 
-    def action(step: int) -> ProfilerAction:
+    def told(step: int) -> ProfilerAction:
         if step < 0:
             raise AssertionError(f"Step must be non-negative. Got {step}.")
         if step < skip_first:
@@ -125,7 +125,7 @@ def schedule(
             return ProfilerAction.WARMUP
         return ProfilerAction.RECORD if place < length - 1 else ProfilerAction.RECORD_AND_SAVE
 
-    return action
+    return told
 
 
 def _default_schedule_fn(step: int) -> ProfilerAction:
@@ -166,8 +166,8 @@ def _activities(given: Iterable[Any] | None) -> frozenset[ProfilerActivity]:
     """What to record; where nothing is said, everything that happens, without asking any driver."""
     if given is None:
         return frozenset(ProfilerActivity)
-    result = frozenset(given)
-    for activity in result:
+    found = frozenset(given)
+    for activity in found:
         if not isinstance(activity, ProfilerActivity):
             raise TypeError(
                 f"profile(): activities must be of ProfilerActivity, got {type(activity).__name__}"
@@ -176,9 +176,9 @@ def _activities(given: Iterable[Any] | None) -> frozenset[ProfilerActivity]:
             warnings.warn(
                 f"{activity.name} is not available, disabling {activity.name} profiling", stacklevel=4
             )
-    if not result:
+    if not found:
         raise AssertionError("No valid profiler activities found")
-    return result
+    return found
 
 
 class _KinetoProfile:
@@ -284,10 +284,10 @@ class _KinetoProfile:
         return self.profiler._results()
 
     def _events(self, doing: str = "accessing events") -> EventList:
-        result = self._done(doing).events
+        found = self._done(doing).events
         if ProfilerActivity.CPU not in self.activities:
-            result = result._like(e for e in result if e.device_type is not DeviceType.CPU)
-        return result
+            found = found._like(e for e in found if e.device_type is not DeviceType.CPU)
+        return found
 
     def events(self) -> EventList:
         """Every call, as a `FunctionEvent`; of the last cycle, or of all where `acc_events` was asked."""

@@ -175,13 +175,13 @@ def get_device_states(*args: Any) -> tuple[list[int], list[TensorBase]]:
     >>> flambeau.utils.checkpoint.get_device_states(flambeau.ones(2), 3)
     ([], [])
     """
-    result = [
+    found = [
         x.device
         for x in tree_leaves(args)
         if isinstance(x, TensorBase) and x.device.type not in ("cpu", "meta")
     ]
-    return [d.index or 0 for d in result], [
-        generator_on(None, d, "get_device_states").get_state() for d in result
+    return [d.index or 0 for d in found], [
+        generator_on(None, d, "get_device_states").get_state() for d in found
     ]
 
 
@@ -322,19 +322,19 @@ class _Region:
                     f"version {_version(a)}, expected version {version}"
                 )
         self.values = {}
-        result = 0
+        found = 0
 
         def keep(t: TensorBase) -> None:
-            nonlocal result
-            if self.check and result < len(self.expected) and _described(t) != self.expected[result]:
+            nonlocal found
+            if self.check and found < len(self.expected) and _described(t) != self.expected[found]:
                 raise CheckpointError(
                     f"checkpoint(): Recomputed values for the following tensors have different metadata than during the "
-                    f"forward pass: tensor {result} was {self.expected[result]}, is {_described(t)}"
+                    f"forward pass: tensor {found} was {self.expected[found]}, is {_described(t)}"
                 )
-            if result < len(self.holders) and self.holders[result]() is not None:
-                self.values[result] = t
-            result += 1
-            if self.early_stop and result == len(self.expected):
+            if found < len(self.holders) and self.holders[found]() is not None:
+                self.values[found] = t
+            found += 1
+            if self.early_stop and found == len(self.expected):
                 raise _Stop
 
         def refuse(_: Any) -> TensorBase:
@@ -358,19 +358,19 @@ class _Region:
                     self.function(*self.args, **self.kwargs)
                 except _Stop:
                     return
-            if result != len(self.expected):
+            if found != len(self.expected):
                 raise CheckpointError(
                     f"checkpoint(): A different number of tensors was saved during the original forward and recomputation: "
-                    f"{len(self.expected)}, then {result}"
+                    f"{len(self.expected)}, then {found}"
                 )
         except CheckpointError as error:
             if not self.debug:
                 raise
-            raise CheckpointError(f"{error}\n{self.description(trace)}") from error
+            raise CheckpointError(f"{error}\n{self.told(trace)}") from error
         finally:
             self.keep = None  # which refers to this region
 
-    def description(self, trace: Any) -> str:
+    def told(self, trace: Any) -> str:
         """The operations of both computations."""
         first, second = "\n".join(self.trace.lines), "\n".join(trace.lines)
         return f"Operations of the forward computation:\n{first}\n\nOperations of the computation in backward:\n{second}"

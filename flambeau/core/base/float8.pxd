@@ -37,26 +37,26 @@ cdef inline uint8_t to_float8(int code, float f) noexcept nogil:
     NaN.  e8m0fnu has powers of two only, and no signs.
     """
     cdef int m = fraction_bits(code), bias = bias_of(code)
-    cdef uint32_t bits, rest, sign, found, least
+    cdef uint32_t bits, rest, sign, result, least
     cdef float tiny
     memcpy(&bits, &f, 4)
     sign, bits = (bits >> 24) & 128, bits & 0x7FFFFFFF
     if code == F8_E8M0FNU:
-        found, rest = bits >> 23, bits & 0x7FFFFF
-        if found < 255 and (rest > 0x400000 or (rest == 0x400000 and found > 0)):
-            found += 1
-        return <uint8_t>found
+        result, rest = bits >> 23, bits & 0x7FFFFF
+        if result < 255 and (rest > 0x400000 or (rest == 0x400000 and result > 0)):
+            result += 1
+        return <uint8_t>result
     if bits >= <uint32_t>(128 - bias) << 23:
-        found = (bits - (<uint32_t>(127 - bias) << 23) + (<uint32_t>1 << (22 - m)) - 1 + ((bits >> (23 - m)) & 1)) >> (23 - m)
+        result = (bits - (<uint32_t>(127 - bias) << 23) + (<uint32_t>1 << (22 - m)) - 1 + ((bits >> (23 - m)) & 1)) >> (23 - m)
     else:                                   # the sum is rounded at the last place of the smallest numbers
         least = <uint32_t>(151 - bias - m) << 23
         memcpy(&tiny, &least, 4)
         f = (-f if sign else f) + tiny
-        memcpy(&found, &f, 4)
-        found -= least
+        memcpy(&result, &f, 4)
+        result -= least
     if code == F8_E4M3FN or code == F8_E5M2:
         rest = 126 if code == F8_E4M3FN else 124
-        return <uint8_t>(sign | (127 if bits > 0x7F800000 else min(found, rest)))
-    if bits > 0x7F800000 or found > 127:
+        return <uint8_t>(sign | (127 if bits > 0x7F800000 else min(result, rest)))
+    if bits > 0x7F800000 or result > 127:
         return 128
-    return <uint8_t>(sign | found) if found else 0
+    return <uint8_t>(sign | result) if result else 0

@@ -314,9 +314,9 @@ static void share(flambeau_task task, void *context, int64_t first, int64_t n, i
 }
 
 int64_t flambeau_max_tasks(void) {
-    int64_t found = pool.most_chunks;
+    int64_t result = pool.most_chunks;
     pool.most_chunks = 0;
-    return found;
+    return result;
 }
 
 void flambeau_parallel_for(flambeau_task task, void *context, int64_t n, int64_t grain) {

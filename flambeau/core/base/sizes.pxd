@@ -59,5 +59,5 @@ cdef inline bint span_of(int rank, const int64_t* sizes, const int64_t* strides,
 
 cdef inline int64_t scaled(int64_t stride, int64_t by) noexcept nogil:
     """A stride times a step; the stride itself where that does not fit, which only a dimension that is never walked has."""
-    cdef int64_t found
-    return stride if mul_overflow(stride, by, &found) else found
+    cdef int64_t result
+    return stride if mul_overflow(stride, by, &result) else result

@@ -93,7 +93,7 @@ cdef object call_function(PyObject* callable, PyObject** args, size_t flagged, P
     cdef FunctionOp op = <FunctionOp>callable
     cdef Signature signature
     cdef Py_ssize_t nargs = PyVectorcall_NARGS(flagged)
-    cdef object found, keywords
+    cdef object value, keywords
     cdef PyObject* result
     if op.loose and has_override_object(args, nargs + (0 if names == NULL else len(<tuple>names))):
         raise TypeError(f"{public_name_of(op)}(): an argument is of a class with __torch_function__, which is asked")
@@ -113,17 +113,17 @@ cdef object call_function(PyObject* callable, PyObject** args, size_t flagged, P
     result = vectorcall(op.function, args, flagged, names)
     if result == NULL:
         attribute_error(op)
-    found = <object>result
-    Py_DECREF(found)
+    value = <object>result
+    Py_DECREF(value)
     if op.owns:
-        if isinstance(found, TensorBase):
-            if (<TensorBase>found).base is not None:
-                release(<TensorBase>found, args, flagged, names)
-        elif isinstance(found, (tuple, list)):
-            for t in found:
+        if isinstance(value, TensorBase):
+            if (<TensorBase>value).base is not None:
+                release(<TensorBase>value, args, flagged, names)
+        elif isinstance(value, (tuple, list)):
+            for t in value:
                 if isinstance(t, TensorBase) and (<TensorBase>t).base is not None:
                     release(<TensorBase>t, args, flagged, names)
-    return found
+    return value
 
 
 cdef object call_on_meta(FunctionOp op, PyObject** args, size_t flagged, PyObject* names):
@@ -249,13 +249,13 @@ cdef class BuiltIn(Op):
 
 
 cdef object call_built_in(PyObject* callable, PyObject** args, size_t flagged, PyObject* names):
-    cdef PyObject* found
+    cdef PyObject* raw
     if has_override_object(args, PyVectorcall_NARGS(flagged) + (0 if names == NULL else len(<tuple>names))):
         return call_object_overrides(<object>callable, args, flagged, names)
-    found = vectorcall((<BuiltIn>callable).__wrapped__, args, flagged, names)
-    if found == NULL:
+    raw = vectorcall((<BuiltIn>callable).__wrapped__, args, flagged, names)
+    if raw == NULL:
         return dispatch.on_error(callable, args, flagged, names)
-    result = <object>found
+    result = <object>raw
     Py_DECREF(result)
     return result
 

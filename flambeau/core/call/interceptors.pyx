@@ -361,21 +361,21 @@ cdef object dispatch_error(PyObject* callable, PyObject** args, size_t flagged, 
     cdef Op op = <Op>callable
     cdef Py_ssize_t nargs = PyVectorcall_NARGS(flagged), k
     cdef Py_ssize_t given = nargs + (0 if names == NULL else len(<tuple>names))
-    cdef bint asked
+    cdef bint has_object
     try:
         pending()
     except Exception as error:
-        asked = has_override_object(args, given)
-        if not asked and not (isinstance(error, TypeError) and op.old_orders):
+        has_object = has_override_object(args, given)
+        if not has_object and not (isinstance(error, TypeError) and op.old_orders):
             raise
         all_args = tuple([<object>args[k] for k in range(nargs)])
         named = {} if names == NULL else {(<tuple>names)[k]: <object>args[nargs + k] for k in range(given - nargs)}
         result = None
-        if not asked:
+        if not has_object:
             result = in_order(op.__name__, op.old_orders, all_args, named, isinstance(op, Form) and (<Form>op).place.startswith("Tensor."))
             if result is None:
                 raise
-    if asked:
+    if has_object:
         return call_overrides(op, overloaded_args(all_args, named), all_args, named)
     return op(*result[0], **result[1])
 
@@ -401,16 +401,16 @@ def in_current_order(op, tuple args, dict named):
 cdef object dispatch_autocast(Op op, PyObject** args, size_t flagged, PyObject* names):
     """Autocast and lower modes; then the operation runs."""
     cdef PyObject* callable = <PyObject*>op
-    cdef PyObject* found
+    cdef PyObject* raw
     if type(op) is Form:
         callable = <PyObject*>(<Form>op).op
     if casting():
-        found = (<raw_t>dispatch.cast)(callable, args, flagged, names)
+        raw = (<raw_t>dispatch.cast)(callable, args, flagged, names)
     else:
-        found = (<raw_t>dispatch_lower)(callable, args, flagged, names)
-    if found == NULL:
+        raw = (<raw_t>dispatch_lower)(callable, args, flagged, names)
+    if raw == NULL:
         return dispatch_error(<PyObject*>op, args, flagged, names)
-    result = <object>found
+    result = <object>raw
     Py_DECREF(result)
     return result
 

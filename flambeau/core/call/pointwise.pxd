@@ -45,7 +45,7 @@ cdef int wider(int code) noexcept nogil
 cdef object not_implemented(str who, int code)
 cdef int refuse_stored(str who, PyObject** tensors, int n) except -1
 cdef int read_call(PointwiseOp op, PyObject** args, Py_ssize_t nargs, PyObject* names, str who, Operand* operands, double* params,
-                   PyObject** found) except -1
+                   PyObject** bound) except -1
 cdef int plan_pointwise(PointwiseOp op, PointwisePlan* plan, Operand* operands, int common, PyObject** given, Device device) except -1
 cdef int fill_scalars(PointwiseOp op, Operand* operands, double* params, int common, uint64_t* scalars) except -1
 cdef Device device_of(PointwiseOp op, Operand* operands, PyObject** given)

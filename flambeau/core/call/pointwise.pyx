@@ -167,19 +167,19 @@ cdef object call_in_place(PyObject* callable, PyObject** args, size_t flagged, P
 
 
 cdef int read_call(PointwiseOp op, PyObject** args, Py_ssize_t nargs, PyObject* names, str who, Operand* operands, double* params,
-                   PyObject** result) except -1:
+                   PyObject** bound) except -1:
     """The operands and parameters of a call; `found` holds the arguments in the order of the signature, with room for MAX_BOUND."""
     cdef int k
     cdef object value
-    op.signature.arrange(who, args, nargs, names, result)
+    op.signature.arrange(who, args, nargs, names, bound)
     for k in range(op.operands):
-        if not read_operand(<object>result[k], &operands[k]) or (op.strict >> k & 1 and operands[k].tensor == NULL):
-            raise mistaken(who, op.names[k], k + 1, op.signature.kinds[k], <object>result[k])
+        if not read_operand(<object>bound[k], &operands[k]) or (op.strict >> k & 1 and operands[k].tensor == NULL):
+            raise mistaken(who, op.names[k], k + 1, op.signature.kinds[k], <object>bound[k])
     for k in range(op.params):
-        if result[op.operands + k] == NULL:
+        if bound[op.operands + k] == NULL:
             params[k] = op.defaults[k]
             continue
-        value = <object>result[op.operands + k]
+        value = <object>bound[op.operands + k]
         if isinstance(value, float) and op.names[op.operands + k] == "alpha" and CATEGORY[common_code(operands, op.operands, op.raw)] < 2 and (
                 dtype_of(common_code(operands, op.operands, op.raw)).name in op.declaration.dtypes):   # else the dtype itself is refused
             raise RuntimeError(f"{who}(): For integral input tensors, argument alpha must not be a floating point number, got {value}")
@@ -195,18 +195,18 @@ cdef object parse(PointwiseOp op, PyObject** args, Py_ssize_t nargs, PyObject* n
     cdef Operand operands[MAX_OPERANDS]
     cdef double params[MAX_PARAMS]
     cdef PyObject* given[MAX_OUTPUTS]
-    cdef PyObject* result[MAX_BOUND]
+    cdef PyObject* bound[MAX_BOUND]
     cdef int k, total = op.operands + op.params
     cdef object value
-    read_call(op, args, nargs, names, who, operands, params, result)
+    read_call(op, args, nargs, names, who, operands, params, bound)
     if in_place:
         if operands[0].tensor == NULL:
-            raise TypeError(f"{who}(): a Tensor expected, not {type(<object>result[0]).__name__}")
-        given[0] = result[0]
+            raise TypeError(f"{who}(): a Tensor expected, not {type(<object>bound[0]).__name__}")
+        given[0] = bound[0]
         return run(op, operands, params, given, OVER)
-    if result[total] == NULL or <object>result[total] is None:
+    if bound[total] == NULL or <object>bound[total] is None:
         return run(op, operands, params, NULL, NEW)
-    value = <object>result[total]
+    value = <object>bound[total]
     results = value if isinstance(value, (tuple, list)) else (value,)
     if len(results) != op.outputs:
         raise TypeError(f"{who}(): out= takes {op.outputs} tensors, got {len(results)}")
@@ -817,17 +817,17 @@ ctypedef PyObject* (*raw_run_t)(PointwiseOp op, Operand* operands, double* param
 cdef object record_operator(PyObject* recording, Op op, Operand* operands, object a, object b):
     """A binary operation that a recording sees, and nothing else."""
     cdef PyObject* args[2]
-    cdef PyObject* found = NULL
+    cdef PyObject* raw = NULL
     args[0], args[1] = <PyObject*>a, <PyObject*>b
     if isinstance(op, PointwiseOp) and <PyObject*>recording.ob_type == dispatch.recording and not profiling.on:
         if dispatch.begin_leaf(recording, <PyObject*>op, args, 2):
-            found = (<raw_run_t>run)(<PointwiseOp>op, operands, (<PointwiseOp>op).defaults, NULL, NEW)
-        found = dispatch.end_leaf(recording, found)
+            raw = (<raw_run_t>run)(<PointwiseOp>op, operands, (<PointwiseOp>op).defaults, NULL, NEW)
+        raw = dispatch.end_leaf(recording, raw)
     else:
-        found = record_leaf(recording, <PyObject*>op, args, 2, NULL)
-    if found == NULL:
+        raw = record_leaf(recording, <PyObject*>op, args, 2, NULL)
+    if raw == NULL:
         return dispatch.on_error(<PyObject*>op, args, 2, NULL)
-    result = <object>found
+    result = <object>raw
     Py_DECREF(result)
     return result
 

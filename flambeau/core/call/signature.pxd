@@ -28,8 +28,8 @@ cdef class Signature:
     cdef int kinds[MAX_BOUND]
     cdef dict spellings           # names as given -> as declared
     cdef int place(self, str who, object key) except -1
-    cdef int arrange(self, str who, PyObject** args, Py_ssize_t nargs, PyObject* names, PyObject** found) except -1
-    cdef int bind(self, str who, PyObject** args, Py_ssize_t nargs, PyObject* names, PyObject** found) except -1
+    cdef int arrange(self, str who, PyObject** args, Py_ssize_t nargs, PyObject* names, PyObject** bound) except -1
+    cdef int bind(self, str who, PyObject** args, Py_ssize_t nargs, PyObject* names, PyObject** bound) except -1
     cdef bint names_hold(self, tuple names)
     cdef int check_all(self, str who, PyObject** args, Py_ssize_t nargs, PyObject* names) except -1
     cdef object spelled(self, str who, tuple names)

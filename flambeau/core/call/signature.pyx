@@ -119,31 +119,31 @@ cdef class Signature:
         kinds = tuple([self.kinds[k] for k in range(self.total)]) + (0,)
         return Signature(self.names + ("out",), self.positional, self.required, kinds, self.open, self.defaults)
 
-    cdef int bind(self, str who, PyObject** args, Py_ssize_t nargs, PyObject* names, PyObject** result) except -1:
+    cdef int bind(self, str who, PyObject** args, Py_ssize_t nargs, PyObject* names, PyObject** bound) except -1:
         """Fill `found` (borrowed; NULL where nothing was given), and check the kinds of what was given."""
         cdef int k
-        self.arrange(who, args, nargs, names, result)
+        self.arrange(who, args, nargs, names, bound)
         if self.checks:
             for k in range(self.total):
-                if result[k] != NULL and self.kinds[k] and not is_exactly(self.kinds[k], result[k]):
-                    self.check(who, k, <object>result[k])
+                if bound[k] != NULL and self.kinds[k] and not is_exactly(self.kinds[k], bound[k]):
+                    self.check(who, k, <object>bound[k])
         return 0
 
-    cdef int arrange(self, str who, PyObject** args, Py_ssize_t nargs, PyObject* names, PyObject** result) except -1:
+    cdef int arrange(self, str who, PyObject** args, Py_ssize_t nargs, PyObject* names, PyObject** bound) except -1:
         """Fill `found` (borrowed; NULL where nothing was given)."""
         cdef int k, at
         if nargs > self.positional:
             raise TypeError(f"{who}() takes at most {self.positional} positional arguments but {nargs} were given")
         for k in range(self.total):
-            result[k] = args[k] if k < nargs else NULL
+            bound[k] = args[k] if k < nargs else NULL
         if names != NULL:
             for k in range(<int>len(<tuple>names)):
                 at = self.place(who, <object>PyTuple_GET_ITEM(<object>names, k))
-                if result[at] != NULL:
+                if bound[at] != NULL:
                     raise TypeError(f"{who}() got multiple values for argument '{self.names[at]}'")
-                result[at] = args[nargs + k]
+                bound[at] = args[nargs + k]
         for k in range(self.required):
-            if result[k] == NULL:
+            if bound[k] == NULL:
                 raise TypeError(f'{who}() missing 1 required positional arguments: "{self.names[k]}"')
         return 0
 

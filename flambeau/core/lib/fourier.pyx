@@ -91,10 +91,10 @@ cdef Functions* functions_of(int size) except NULL:
 
 
 # --- plans -------------------------------------------------------------------------------------------------------------------
-cdef inline void root(int64_t k, int64_t n, double* found) noexcept nogil:
+cdef inline void root(int64_t k, int64_t n, double* result) noexcept nogil:
     """e^(-2πi k/n), rounded from more digits."""
     cdef long double angle = whole_turn * <long double>(k % n) / <long double>n
-    found[0], found[1] = <double>cosl(angle), <double>-sinl(angle)
+    result[0], result[1] = <double>cosl(angle), <double>-sinl(angle)
 
 
 cdef inline void put(char* to, int size, int64_t k, double re, double im) noexcept nogil:
@@ -112,13 +112,13 @@ def factors(int64_t n) -> list | None:
     """
     best = {1: (0.0, [])}
 
-    def found(k):
+    def cheapest(k):
         if k not in best:
-            ways = [(COSTS[r] + more[0], [r, *more[1]]) for r in COSTS if k % r == 0 for more in (found(k // r),) if more is not None]
+            ways = [(COSTS[r] + more[0], [r, *more[1]]) for r in COSTS if k % r == 0 for more in (cheapest(k // r),) if more is not None]
             best[k] = min(ways, default=None)
         return best[k]
 
-    way = found(n)
+    way = cheapest(n)
     return None if way is None else sorted(way[1], reverse=True)
 
 
@@ -429,14 +429,14 @@ cdef void complex_rows(Job* j, int64_t group, char* x, char* y) noexcept nogil:
     cdef int64_t[MOST_LANES] given
     cdef int64_t lane, row
     cdef const Functions* f = j.f
-    cdef char* found
+    cdef char* result
     for lane in range(f.lanes):          # lanes beyond the last row do what it does
         row = min(group * f.lanes + lane, j.rows - 1)
         taken[lane], given[lane] = row * j.taken, row * j.given
     turn_in(f, j.size, j.source, taken, x, 2 * j.n, f.plane, y)
-    found = transformed(f, j.steps, x, y, j.inverse)
-    scale_by(f, found, j.n, j.scale)
-    turn_out(f, j.size, found, given, j.to, 2 * j.n, f.plane, y if found == x else x)
+    result = transformed(f, j.steps, x, y, j.inverse)
+    scale_by(f, result, j.n, j.scale)
+    turn_out(f, j.size, result, given, j.to, 2 * j.n, f.plane, y if result == x else x)
 
 
 cdef void real_rows(Job* j, int64_t group, char* x, char* y) noexcept nogil:
@@ -446,7 +446,7 @@ cdef void real_rows(Job* j, int64_t group, char* x, char* y) noexcept nogil:
     cdef int64_t[4] words
     cdef int64_t lane, row
     cdef const Functions* f = j.f
-    cdef char* found
+    cdef char* result
     cdef char* other
     for lane in range(f.lanes):
         row = min(group * f.lanes + lane, j.rows - 1)
@@ -458,9 +458,9 @@ cdef void real_rows(Job* j, int64_t group, char* x, char* y) noexcept nogil:
         memset(other + f.plane, 0, f.plane)
     else:
         turn_in(f, j.size, j.source, taken, x, j.n, f.plane, y)
-        found = transformed(f, j.steps, x, y, False)
-        other = y if found == x else x
-        words[0], words[1], words[2], words[3] = <int64_t>found, <int64_t>other, <int64_t>j.halves, j.n // 2
+        result = transformed(f, j.steps, x, y, False)
+        other = y if result == x else x
+        words[0], words[1], words[2], words[3] = <int64_t>result, <int64_t>other, <int64_t>j.halves, j.n // 2
         f.unpacked(words)
     if j.values == j.n:
         words[0], words[1] = <int64_t>other, j.n
@@ -475,7 +475,7 @@ cdef void rows_to_real(Job* j, int64_t group, char* x, char* y) noexcept nogil:
     cdef int64_t[4] words
     cdef int64_t lane, row
     cdef const Functions* f = j.f
-    cdef char* found
+    cdef char* result
     for lane in range(f.lanes):
         row = min(group * f.lanes + lane, j.rows - 1)
         taken[lane], given[lane] = row * j.taken, row * j.given
@@ -484,26 +484,26 @@ cdef void rows_to_real(Job* j, int64_t group, char* x, char* y) noexcept nogil:
         memset(x + f.plane, 0, f.plane)
         words[0], words[1] = <int64_t>x, j.n
         f.mirrored(words)
-        found = transformed(f, j.steps, x, y, True)
-        scale_by(f, found, j.n, j.scale)
-        turn_out(f, j.size, found, given, j.to, j.n, f.block, y if found == x else x)
+        result = transformed(f, j.steps, x, y, True)
+        scale_by(f, result, j.n, j.scale)
+        turn_out(f, j.size, result, given, j.to, j.n, f.block, y if result == x else x)
         return
     words[0], words[1], words[2], words[3] = <int64_t>x, <int64_t>y, <int64_t>j.halves, j.n // 2
     f.packed(words)
-    found = transformed(f, j.steps, y, x, True)
-    scale_by(f, found, j.n // 2, j.scale)
-    turn_out(f, j.size, found, given, j.to, j.n, f.plane, y if found == x else x)
+    result = transformed(f, j.steps, y, x, True)
+    scale_by(f, result, j.n // 2, j.scale)
+    turn_out(f, j.size, result, given, j.to, j.n, f.plane, y if result == x else x)
 
 
 cdef void along(Job* j, int64_t group, char* x, char* y) noexcept nogil:
     """Along a dimension that is not the last: signals side by side."""
     cdef int64_t outer = group // j.groups, first = group % j.groups * j.f.lanes
     cdef int64_t offset = (outer * j.n * j.inner + first) * 2 * j.size, lanes = min(<int64_t>j.f.lanes, j.inner - first)
-    cdef char* found
+    cdef char* result
     side_by_side_in(j.f, j.size, j.source + offset, x, j.n, j.taken, lanes, y)
-    found = transformed(j.f, j.steps, x, y, j.inverse)
-    scale_by(j.f, found, j.n, j.scale)
-    side_by_side_out(j.f, j.size, found, j.to + offset, j.n, j.given, lanes, y if found == x else x)
+    result = transformed(j.f, j.steps, x, y, j.inverse)
+    scale_by(j.f, result, j.n, j.scale)
+    side_by_side_out(j.f, j.size, result, j.to + offset, j.n, j.given, lanes, y if result == x else x)
 
 
 cdef void cut_first(Job* j, int64_t group, char* x, char* y) noexcept nogil:
@@ -513,33 +513,33 @@ cdef void cut_first(Job* j, int64_t group, char* x, char* y) noexcept nogil:
     cdef const double* a
     cdef const double* b
     cdef char* table = x + 2 * j.workspace
-    cdef char* found
+    cdef char* result
     side_by_side_in(j.f, j.size, j.source + first * 2 * j.size, x, j.n, j.taken, lanes, y)
-    found = transformed(j.f, j.steps, x, y, j.inverse)
+    result = transformed(j.f, j.steps, x, y, j.inverse)
     for k in range(j.n):
         power = k * first
         a, b = j.coarse + 2 * (power // STEP), j.fine + 2 * (power % STEP)
         put(table, j.size, k, a[0] * b[0] - a[1] * b[1], a[0] * b[1] + a[1] * b[0])
-    words[0], words[1], words[2], words[3] = <int64_t>found, <int64_t>table, <int64_t>j.between, j.n
+    words[0], words[1], words[2], words[3] = <int64_t>result, <int64_t>table, <int64_t>j.between, j.n
     words[4] = j.f.plane if j.inverse else 0
     words[5] = j.f.plane - words[4]
     j.f.twisted(words)
-    side_by_side_out(j.f, j.size, found, j.to + first * 2 * j.size, j.n, j.given, lanes,
-                     y if found == x else x)
+    side_by_side_out(j.f, j.size, result, j.to + first * 2 * j.size, j.n, j.given, lanes,
+                     y if result == x else x)
 
 
 cdef void cut_second(Job* j, int64_t group, char* x, char* y) noexcept nogil:
     """n1 signals of n2 numbers, each a row; their results side by side."""
     cdef int64_t[MOST_LANES] taken
     cdef int64_t lane, first = group * j.f.lanes
-    cdef char* found
+    cdef char* result
     for lane in range(j.f.lanes):
         taken[lane] = min(first + lane, j.rows - 1) * j.taken
     turn_in(j.f, j.size, j.source, taken, x, 2 * j.n, j.f.plane, y)
-    found = transformed(j.f, j.steps, x, y, j.inverse)
-    scale_by(j.f, found, j.n, j.scale)
-    side_by_side_out(j.f, j.size, found, j.to + first * 2 * j.size, j.n, j.given, min(<int64_t>j.f.lanes, j.rows - first),
-                     y if found == x else x)
+    result = transformed(j.f, j.steps, x, y, j.inverse)
+    scale_by(j.f, result, j.n, j.scale)
+    side_by_side_out(j.f, j.size, result, j.to + first * 2 * j.size, j.n, j.given, min(<int64_t>j.f.lanes, j.rows - first),
+                     y if result == x else x)
 
 
 cdef void groups(void* context, int64_t begin, int64_t end) noexcept nogil:
@@ -598,7 +598,7 @@ cdef int64_t lanes_of(int64_t count, int lanes) noexcept:
 cdef struct Halves:
     int64_t rows, h, values    # of a signal of 2h numbers
     char* pairs                # h complex numbers each
-    char* found                # `values` complex numbers each
+    char* result               # `values` complex numbers each
     const char* factors        # e^(-πi k/h)
     double scale
     bint wide
@@ -640,9 +640,9 @@ cdef void unpack_rows(void* context, int64_t begin, int64_t end) noexcept nogil:
     cdef int64_t row
     for row in range(begin, end):
         if j.wide:
-            unpack_row(j, <const double*>j.pairs + row * 2 * j.h, <double*>j.found + row * 2 * j.values, <const double*>j.factors)
+            unpack_row(j, <const double*>j.pairs + row * 2 * j.h, <double*>j.result + row * 2 * j.values, <const double*>j.factors)
         else:
-            unpack_row(j, <const float*>j.pairs + row * 2 * j.h, <float*>j.found + row * 2 * j.values, <const float*>j.factors)
+            unpack_row(j, <const float*>j.pairs + row * 2 * j.h, <float*>j.result + row * 2 * j.values, <const float*>j.factors)
 
 
 cdef void pack_rows(void* context, int64_t begin, int64_t end) noexcept nogil:
@@ -650,15 +650,15 @@ cdef void pack_rows(void* context, int64_t begin, int64_t end) noexcept nogil:
     cdef int64_t row
     for row in range(begin, end):
         if j.wide:
-            pack_row(j, <const double*>j.found + row * 2 * j.values, <double*>j.pairs + row * 2 * j.h, <const double*>j.factors)
+            pack_row(j, <const double*>j.result + row * 2 * j.values, <double*>j.pairs + row * 2 * j.h, <const double*>j.factors)
         else:
-            pack_row(j, <const float*>j.found + row * 2 * j.values, <float*>j.pairs + row * 2 * j.h, <const float*>j.factors)
+            pack_row(j, <const float*>j.result + row * 2 * j.values, <float*>j.pairs + row * 2 * j.h, <const float*>j.factors)
 
 
-cdef int halved(task_t task, Plan plan, int64_t rows, int64_t values, char* pairs, char* found, double scale) except -1:
+cdef int halved(task_t task, Plan plan, int64_t rows, int64_t values, char* pairs, char* result, double scale) except -1:
     cdef Halves j
     plan.with_halves()
-    j.rows, j.h, j.values, j.pairs, j.found, j.factors = rows, plan.n, values, pairs, found, plan.halves
+    j.rows, j.h, j.values, j.pairs, j.result, j.factors = rows, plan.n, values, pairs, result, plan.halves
     j.scale, j.wide = scale, plan.size == 8
     with nogil:
         parallel_interruptible(task, &j, rows, 1 + (1 << 14) // plan.n, 2.0 * plan.n)

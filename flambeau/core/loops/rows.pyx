@@ -902,7 +902,7 @@ cdef object call_rows(PyObject* callable, PyObject** args, size_t flagged, PyObj
     cdef Py_ssize_t nargs = PyVectorcall_NARGS(flagged)
     cdef int dims[MAX_DIMS]
     cdef int n, k, wanted = NO_CODE
-    cdef PyObject* result[MAX_BOUND]
+    cdef PyObject* bound[MAX_BOUND]
     cdef object x, dim = None, keepdim = False, d = None, out = None
     if op.inputs != 1:
         raise TypeError(f"{op.name}() takes {op.inputs} tensors: call it through over((…), dim)")
@@ -912,21 +912,21 @@ cdef object call_rows(PyObject* callable, PyObject** args, size_t flagged, PyObj
             dim = <object>args[1]
     elif op.listed and nargs > 2 and not PyBool_Check(<object>args[2]):
         dim = tuple([<object>args[k] for k in range(1, nargs)])
-        result[0], result[1] = args[0], <PyObject*>dim
+        bound[0], bound[1] = args[0], <PyObject*>dim
         for k in range(0 if names == NULL else <int>min(len(<tuple>names), MAX_BOUND - 2)):
-            result[2 + k] = args[nargs + k]
-        return call_rows(callable, result, 2, names)
+            bound[2 + k] = args[nargs + k]
+        return call_rows(callable, bound, 2, names)
     else:
-        op.signature.bind(op.name, args, nargs, names, result)
-        x = <object>result[0]
-        if result[1] != NULL:
-            dim = <object>result[1]
-        if op.reduces and result[2] != NULL:
-            keepdim = <object>result[2]
-        if result[2 + op.reduces] != NULL:
-            d = <object>result[2 + op.reduces]
-        if result[3 + op.reduces] != NULL:
-            out = <object>result[3 + op.reduces]
+        op.signature.bind(op.name, args, nargs, names, bound)
+        x = <object>bound[0]
+        if bound[1] != NULL:
+            dim = <object>bound[1]
+        if op.reduces and bound[2] != NULL:
+            keepdim = <object>bound[2]
+        if bound[2 + op.reduces] != NULL:
+            d = <object>bound[2 + op.reduces]
+        if bound[3 + op.reduces] != NULL:
+            out = <object>bound[3 + op.reduces]
     if isinstance(dim, dtype):
         raise TypeError(f"{op.name}(): argument 'dim' must be int, not dtype")
     if not op.reduces:

@@ -77,12 +77,12 @@ cdef int read_fill(str who, object given, Value* v) except -1:
 
 cdef object make_full(Op op, PyObject** args, Py_ssize_t nargs, PyObject* names):
     cdef int64_t sizes[MAX_DIMS]
-    cdef PyObject* result[2]
+    cdef PyObject* bound[2]
     cdef Options o
     cdef Value v
-    bind(<Factory>op, args, nargs, names, result, &o)
-    cdef int rank = read_tuple(op.name, <object>result[0], sizes)
-    read_fill(op.name, <object>result[1], &v)
+    bind(<Factory>op, args, nargs, names, bound, &o)
+    cdef int rank = read_tuple(op.name, <object>bound[0], sizes)
+    read_fill(op.name, <object>bound[1], &v)
     cdef int code = resolve(&o, code_of(&v))
     check_requires(&o, code, op.name)
     check_fits(&v, code, op.name)
@@ -94,11 +94,11 @@ cdef object make_full(Op op, PyObject** args, Py_ssize_t nargs, PyObject* names)
 cdef object make_empty_strided(Op op, PyObject** args, Py_ssize_t nargs, PyObject* names):
     cdef int64_t sizes[MAX_DIMS]
     cdef int64_t strides[MAX_DIMS]
-    cdef PyObject* result[2]
+    cdef PyObject* bound[2]
     cdef Options o
-    bind(<Factory>op, args, nargs, names, result, &o)
-    cdef int rank = read_tuple(op.name, <object>result[0], sizes)
-    read_strides(op.name, <object>result[1], rank, sizes, strides)
+    bind(<Factory>op, args, nargs, names, bound, &o)
+    cdef int rank = read_tuple(op.name, <object>bound[0], sizes)
+    read_strides(op.name, <object>bound[1], rank, sizes, strides)
     cdef int code = resolve(&o, default_code())
     check_requires(&o, code, op.name)
     return finish(new_strided_on(where(&o, None), rank, sizes, strides, code), &o, op.name)
@@ -113,10 +113,10 @@ cdef TensorBase model_of(str who, PyObject* given):
 
 
 cdef object make_like(Op op, PyObject** args, Py_ssize_t nargs, PyObject* names, double number, bint fill):
-    cdef PyObject* result[1]
+    cdef PyObject* bound[1]
     cdef Options o
-    bind(<Factory>op, args, nargs, names, result, &o)
-    cdef TensorBase model = model_of(op.name, result[0])
+    bind(<Factory>op, args, nargs, names, bound, &o)
+    cdef TensorBase model = model_of(op.name, bound[0])
     cdef int code = resolve(&o, model.code)
     check_requires(&o, code, op.name)
     cdef TensorBase t = like(op.name, where(&o, model), model, code, o.format)
@@ -138,12 +138,12 @@ cdef object make_ones_like(Op op, PyObject** args, Py_ssize_t nargs, PyObject* n
 
 
 cdef object make_full_like(Op op, PyObject** args, Py_ssize_t nargs, PyObject* names):
-    cdef PyObject* result[2]
+    cdef PyObject* bound[2]
     cdef Options o
     cdef Value v
-    bind(<Factory>op, args, nargs, names, result, &o)
-    cdef TensorBase model = model_of(op.name, result[0])
-    read_fill(op.name, <object>result[1], &v)
+    bind(<Factory>op, args, nargs, names, bound, &o)
+    cdef TensorBase model = model_of(op.name, bound[0])
+    read_fill(op.name, <object>bound[1], &v)
     cdef int code = resolve(&o, model.code)
     check_requires(&o, code, op.name)
     check_fits(&v, code, op.name)
@@ -182,13 +182,13 @@ cdef object make_new_ones(Op op, PyObject** args, Py_ssize_t nargs, PyObject* na
 
 cdef object make_new_full(Op op, PyObject** args, Py_ssize_t nargs, PyObject* names):
     cdef int64_t sizes[MAX_DIMS]
-    cdef PyObject* result[3]
+    cdef PyObject* bound[3]
     cdef Options o
     cdef Value v
-    bind(<Factory>op, args, nargs, names, result, &o)
-    cdef TensorBase model = model_of(op.name, result[0])
-    cdef int rank = read_tuple(op.name, <object>result[1], sizes)
-    read_fill(op.name, <object>result[2], &v)
+    bind(<Factory>op, args, nargs, names, bound, &o)
+    cdef TensorBase model = model_of(op.name, bound[0])
+    cdef int rank = read_tuple(op.name, <object>bound[1], sizes)
+    read_fill(op.name, <object>bound[2], &v)
     cdef int code = resolve(&o, model.code)
     check_requires(&o, code, op.name)
     check_fits(&v, code, op.name)
@@ -200,12 +200,12 @@ cdef object make_new_full(Op op, PyObject** args, Py_ssize_t nargs, PyObject* na
 cdef object make_new_empty_strided(Op op, PyObject** args, Py_ssize_t nargs, PyObject* names):
     cdef int64_t sizes[MAX_DIMS]
     cdef int64_t strides[MAX_DIMS]
-    cdef PyObject* result[3]
+    cdef PyObject* bound[3]
     cdef Options o
-    bind(<Factory>op, args, nargs, names, result, &o)
-    cdef TensorBase model = model_of(op.name, result[0])
-    cdef int rank = read_tuple(op.name, <object>result[1], sizes)
-    read_strides(op.name, <object>result[2], rank, sizes, strides)
+    bind(<Factory>op, args, nargs, names, bound, &o)
+    cdef TensorBase model = model_of(op.name, bound[0])
+    cdef int rank = read_tuple(op.name, <object>bound[1], sizes)
+    read_strides(op.name, <object>bound[2], rank, sizes, strides)
     cdef int code = resolve(&o, model.code)
     check_requires(&o, code, op.name)
     return finish(new_strided_on(where(&o, model), rank, sizes, strides, code), &o, op.name)
@@ -281,25 +281,25 @@ cdef int64_t ramp_length(Value* start, Value* end, Value* step) except -1:
 
 
 cdef object make_arange(Op op, PyObject** args, Py_ssize_t nargs, PyObject* names):
-    cdef PyObject* result[3]
+    cdef PyObject* bound[3]
     cdef Value v[3]
     cdef Options o
     cdef Ramp ramp
     cdef double given[3]
     cdef int64_t n
     cdef int k, code = I64
-    bind(<Factory>op, args, nargs, names, result, &o)
-    if result[1] == NULL:                   # arange(end)
-        result[0], result[1] = NULL, result[0]
-        if result[1] == NULL:
+    bind(<Factory>op, args, nargs, names, bound, &o)
+    if bound[1] == NULL:                   # arange(end)
+        bound[0], bound[1] = NULL, bound[0]
+        if bound[1] == NULL:
             raise TypeError('arange() missing 1 required positional arguments: "end"')
     for k in range(3):
         # start 0, step 1
         v[k].category, v[k].wide, v[k].whole, v[k].real, v[k].imag = 1, False, k // 2, k // 2, 0
-        if result[k] != NULL:
-            if not read_number(<object>result[k], &v[k]) or v[k].category == 3:
+        if bound[k] != NULL:
+            if not read_number(<object>bound[k], &v[k]) or v[k].category == 3:
                 raise TypeError(f"arange(): argument '{op.signature.names[k]}' must be a real Number, not "
-                                f"{type(<object>result[k]).__name__}")
+                                f"{type(<object>bound[k]).__name__}")
             if v[k].category == 2:
                 code = default_code()
                 v[k].whole = <int64_t>v[k].real
@@ -352,28 +352,28 @@ cdef bint without_data(PyObject* given):
     return t.rank == 0 and t.storage.on is not None and t.storage.on.blank
 
 
-cdef TensorBase make_space(Factory op, PyObject** result, Options* o, Value* start, Value* end):
+cdef TensorBase make_space(Factory op, PyObject** bound, Options* o, Value* start, Value* end):
     """Read start, end, steps and the dtype of linspace and logspace; the tensor is not filled yet."""
     cdef Value* ends[2]
     cdef int k, code
     cdef int64_t n
     ends[0], ends[1] = start, end
     for k in range(2):
-        if without_data(result[k]):          # its dtype counts, and its device
-            ends[k].category, ends[k].wide, ends[k].whole = CATEGORY[(<TensorBase>result[k]).code], False, 0
+        if without_data(bound[k]):          # its dtype counts, and its device
+            ends[k].category, ends[k].wide, ends[k].whole = CATEGORY[(<TensorBase>bound[k]).code], False, 0
             ends[k].real, ends[k].imag = 0, 0
             if not o.placed:
-                o.device = <PyObject*>(<TensorBase>result[k]).storage.on
-        elif not read_number(<object>result[k], ends[k]):
-            if isinstance(<object>result[k], TensorBase):
+                o.device = <PyObject*>(<TensorBase>bound[k]).storage.on
+        elif not read_number(<object>bound[k], ends[k]):
+            if isinstance(<object>bound[k], TensorBase):
                 raise RuntimeError(f"{op.name}() only supports 0-dimensional start and end tensors, but got "
                                    f"{op.signature.names[k]} with "
-                                   f"{(<object>result[k]).ndim} dimension(s).")
+                                   f"{(<object>bound[k]).ndim} dimension(s).")
             raise TypeError(f"{op.name}(): argument '{op.signature.names[k]}' (position {k + 1}) must be Number, not "
-                            f"{type(<object>result[k]).__name__}")
-    n = size_at(op.name, <object>result[2], 2, "steps")
+                            f"{type(<object>bound[k]).__name__}")
+    n = size_at(op.name, <object>bound[2], 2, "steps")
     if n < 0:
-        raise RuntimeError(f"{op.name}(): number of steps must be non-negative, got {<object>result[2]}")
+        raise RuntimeError(f"{op.name}(): number of steps must be non-negative, got {<object>bound[2]}")
     code = default_code()
     if start.category == 3 or end.category == 3:
         code = C128 if code == F64 else C64
@@ -391,12 +391,12 @@ cdef TensorBase make_space(Factory op, PyObject** result, Options* o, Value* sta
 
 
 cdef object make_linspace(Op op, PyObject** args, Py_ssize_t nargs, PyObject* names):
-    cdef PyObject* result[3]
+    cdef PyObject* bound[3]
     cdef Options o
     cdef Value start, end, v
     cdef int64_t i
-    bind(<Factory>op, args, nargs, names, result, &o)
-    cdef TensorBase t = make_space(<Factory>op, result, &o, &start, &end)
+    bind(<Factory>op, args, nargs, names, bound, &o)
+    cdef TensorBase t = make_space(<Factory>op, bound, &o, &start, &end)
     for i in range(t.count if t.storage.data != NULL else 0):
         between(&start, &end, i, t.count, &v)
         store(t.storage.data + i * t.width, t.code, &v)
@@ -404,16 +404,16 @@ cdef object make_linspace(Op op, PyObject** args, Py_ssize_t nargs, PyObject* na
 
 
 cdef object make_logspace(Op op, PyObject** args, Py_ssize_t nargs, PyObject* names):
-    cdef PyObject* result[4]
+    cdef PyObject* bound[4]
     cdef Options o
     cdef Value start, end, v, base
     cdef int64_t i
-    bind(<Factory>op, args, nargs, names, result, &o)
+    bind(<Factory>op, args, nargs, names, bound, &o)
     base.real = 10
-    if result[3] != NULL and (not read_number(<object>result[3], &base) or base.category == 3):
+    if bound[3] != NULL and (not read_number(<object>bound[3], &base) or base.category == 3):
         raise TypeError("logspace(): argument 'base' (position 4) must be float, not "
-                        f"{type(<object>result[3]).__name__}")
-    cdef TensorBase t = make_space(<Factory>op, result, &o, &start, &end)
+                        f"{type(<object>bound[3]).__name__}")
+    cdef TensorBase t = make_space(<Factory>op, bound, &o, &start, &end)
     for i in range(t.count if t.storage.data != NULL else 0):
         between(&start, &end, i, t.count, &v)
         if CATEGORY[t.code] == 3:
@@ -427,19 +427,19 @@ cdef object make_logspace(Op op, PyObject** args, Py_ssize_t nargs, PyObject* na
 
 # --- matrices -----------------------------------------------------------------
 cdef object make_eye(Op op, PyObject** args, Py_ssize_t nargs, PyObject* names):
-    cdef PyObject* result[2]
+    cdef PyObject* bound[2]
     cdef Options o
     cdef Value one
     cdef int64_t sizes[2]
     cdef int64_t i
     cdef int k
-    bind(<Factory>op, args, nargs, names, result, &o)
-    if result[1] == NULL or <object>result[1] is None:
-        result[1] = result[0]
+    bind(<Factory>op, args, nargs, names, bound, &o)
+    if bound[1] == NULL or <object>bound[1] is None:
+        bound[1] = bound[0]
     for k in range(2):
-        sizes[k] = size_at("eye", <object>result[k], k, "nm"[k])
+        sizes[k] = size_at("eye", <object>bound[k], k, "nm"[k])
         if sizes[k] < 0:
-            raise RuntimeError(f"eye(): {'nm'[k]} must be greater or equal to 0, got {<object>result[k]}")
+            raise RuntimeError(f"eye(): {'nm'[k]} must be greater or equal to 0, got {<object>bound[k]}")
     cdef int code = resolve(&o, default_code())
     check_requires(&o, code, "eye")
     cdef TensorBase t = unfilled(&o, 2, sizes, code)
@@ -452,19 +452,19 @@ cdef object make_eye(Op op, PyObject** args, Py_ssize_t nargs, PyObject* names):
 
 cdef object triangle(Op op, PyObject** args, Py_ssize_t nargs, PyObject* names, bint lower):
     """Rows and columns of the elements on one side of a diagonal, in row-major order."""
-    cdef PyObject* result[3]
+    cdef PyObject* bound[3]
     cdef Options o
     cdef Value v
     cdef int64_t sizes[2]
     cdef int64_t rows, columns, offset = 0, i, j, begin, end, first, last, n, at = 0
-    bind(<Factory>op, args, nargs, names, result, &o)
-    rows = size_at(op.name, <object>result[0], 0, "row")
-    columns = size_at(op.name, <object>result[1], 1, "col")
+    bind(<Factory>op, args, nargs, names, bound, &o)
+    rows = size_at(op.name, <object>bound[0], 0, "row")
+    columns = size_at(op.name, <object>bound[1], 1, "col")
     if rows < 0 or columns < 0:
         raise RuntimeError(f"{op.name}(): {'row' if rows < 0 else 'col'} must be non-negative, got "
-                           f"{<object>result[0 if rows < 0 else 1]}")
-    if result[2] != NULL:
-        offset = as_int(<object>result[2], op.name, "offset")
+                           f"{<object>bound[0 if rows < 0 else 1]}")
+    if bound[2] != NULL:
+        offset = as_int(<object>bound[2], op.name, "offset")
     cdef int code = resolve(&o, I64)
     check_requires(&o, code, op.name)
     if code != I64 and code != I32:
@@ -524,13 +524,13 @@ cdef object make_triu(Op op, PyObject** args, Py_ssize_t nargs, PyObject* names)
 
 
 cdef object make_scalar(Op op, PyObject** args, Py_ssize_t nargs, PyObject* names):
-    cdef PyObject* result[1]
+    cdef PyObject* bound[1]
     cdef Options o
     cdef Value v
-    bind(<Factory>op, args, nargs, names, result, &o)
-    if not read_number(<object>result[0], &v):
+    bind(<Factory>op, args, nargs, names, bound, &o)
+    if not read_number(<object>bound[0], &v):
         raise TypeError("scalar_tensor(): argument 's' (position 1) must be Number, not "
-                        f"{type(<object>result[0]).__name__}")
+                        f"{type(<object>bound[0]).__name__}")
     cdef int code = resolve(&o, default_code())
     check_requires(&o, code, op.name)
     check_fits(&v, code, op.name)

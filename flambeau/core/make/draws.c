@@ -59,10 +59,10 @@ typedef struct {
     uint32_t words[4][AHEAD];
 } first_blocks;
 
-FOR_INTEGERS static void look_ahead(first_blocks *found, uint64_t key, uint64_t first, uint64_t place)
+FOR_INTEGERS static void look_ahead(first_blocks *blocks, uint64_t key, uint64_t first, uint64_t place)
 {
     const uint32_t steps[2] = {KEY_STEPS};
-    uint32_t *c0 = found->words[0], *c1 = found->words[1], *c2 = found->words[2], *c3 = found->words[3];
+    uint32_t *c0 = blocks->words[0], *c1 = blocks->words[1], *c2 = blocks->words[2], *c3 = blocks->words[3];
     uint32_t k0 = (uint32_t)key, k1 = (uint32_t)(key >> 32);
     for (int i = 0; i < AHEAD; i++) {
         c0[i] = (uint32_t)first, c1[i] = (uint32_t)(first >> 32);
@@ -74,10 +74,10 @@ FOR_INTEGERS static void look_ahead(first_blocks *found, uint64_t key, uint64_t 
 }
 
 /* The stream of element i, which lies `at` places behind the first that were looked ahead for. */
-static inline stream stream_of(const first_blocks *found, uint64_t key, uint64_t first, int64_t i, int at)
+static inline stream stream_of(const first_blocks *blocks, uint64_t key, uint64_t first, int64_t i, int at)
 {
     stream s = {key, first, ((uint64_t)i + 1) + ((uint64_t)1 << 48), 1,
-                {found->words[0][at], found->words[1][at], found->words[2][at], found->words[3][at]}};
+                {blocks->words[0][at], blocks->words[1][at], blocks->words[2][at], blocks->words[3][at]}};
     return s;
 }
 
@@ -183,8 +183,8 @@ static inline double gamma_parts(stream *s, gamma_plan *plan, double shape, int 
 
 static inline double gamma_number(stream *s, gamma_plan *plan, double shape, int wide)
 {
-    double exponent, found = gamma_parts(s, plan, shape, wide, &exponent);
-    return shape < 1.0 ? found * exp(exponent) : found;
+    double exponent, result = gamma_parts(s, plan, shape, wide, &exponent);
+    return shape < 1.0 ? result * exp(exponent) : result;
 }
 
 /* x of a beta distribution, and 1 - x: of two gamma numbers, whose logarithms are compared where one may be too small. */
@@ -453,9 +453,9 @@ typedef struct {
 } rule;
 static rule rules[2];        /* for floats, for doubles */
 
-static void make_rule(rule *found, int count, double faded)
+static void make_rule(rule *made, int count, double faded)
 {
-    found->count = count, found->faded = faded;
+    made->count = count, made->faded = faded;
     for (int k = 0; k < count; k++) {
         double x = cos(PI * (k + 0.75) / (count + 0.5)), slope = 1.0;
         for (int step = 0; step < 20; step++) {
@@ -468,8 +468,8 @@ static void make_rule(rule *found, int count, double faded)
             slope = count * (x * p - before) / (x * x - 1.0);
             x -= p / slope;
         }
-        found->node[k] = 0.5 * (1.0 - x);
-        found->weight[k] = 1.0 / ((1.0 - x * x) * slope * slope);
+        made->node[k] = 0.5 * (1.0 - x);
+        made->weight[k] = 1.0 / ((1.0 - x * x) * slope * slope);
     }
 }
 
@@ -481,11 +481,11 @@ static void make_nodes(void)
 
 static double digamma(double x)
 {
-    double found = 0.0;
+    double result = 0.0;
     for (; x < 10.0; x += 1.0)
-        found -= 1.0 / x;
+        result -= 1.0 / x;
     double y = 1.0 / (x * x);
-    return found + log(x) - 0.5 / x
+    return result + log(x) - 0.5 / x
            - y * (1.0 / 12 - y * (1.0 / 120 - y * (1.0 / 252 - y * (1.0 / 240 - y * (1.0 / 132 - y * 691.0 / 32760)))));
 }
 
@@ -614,10 +614,10 @@ static inline void write(const flambeau_draws *f, int k, int64_t i, double x)
 /* Elements from `begin` to `end`: `made` is computed of the operand(s) at i and the stream of its own, s. */
 #define EACH(made)                                                                                                             \
     for (int64_t from = begin; from < end; from += AHEAD) {                                                                    \
-        first_blocks found;                                                                                                    \
-        look_ahead(&found, f->key, f->first, (uint64_t)from + 1);                                                              \
+        first_blocks blocks;                                                                                                    \
+        look_ahead(&blocks, f->key, f->first, (uint64_t)from + 1);                                                              \
         for (int64_t i = from; i < end && i < from + AHEAD; i++) {                                                             \
-            stream s = stream_of(&found, f->key, f->first, i, (int)(i - from));                                                \
+            stream s = stream_of(&blocks, f->key, f->first, i, (int)(i - from));                                                \
             made;                                                                                                              \
         }                                                                                                                      \
     }                                                                                                                          \
@@ -632,7 +632,7 @@ FOR_NUMBERS static void draw_rows(flambeau_draws *f, int64_t begin, int64_t end)
     double least = f->wide ? DBL_MIN : (double)FLT_MIN, exponent;
     double *numbers = malloc((size_t)n * (sizeof(double) + sizeof(gamma_plan)));
     gamma_plan *plans = (gamma_plan *)(numbers + n);   /* one for each column: rows often have the same concentrations */
-    first_blocks found;
+    first_blocks blocks;
     if (numbers == NULL) {
         f->no_memory = 1;
         return;
@@ -648,9 +648,9 @@ FOR_NUMBERS static void draw_rows(flambeau_draws *f, int64_t begin, int64_t end)
         for (int64_t k = 0; k < n; k++) {
             if (at + k >= from + AHEAD) {
                 from = at + k;
-                look_ahead(&found, f->key, f->first, (uint64_t)from + 1);
+                look_ahead(&blocks, f->key, f->first, (uint64_t)from + 1);
             }
-            stream s = stream_of(&found, f->key, f->first, at + k, (int)(at + k - from));
+            stream s = stream_of(&blocks, f->key, f->first, at + k, (int)(at + k - from));
             double number = gamma_parts(&s, plans + k, read(f, 0, at + k), f->wide, &exponent);
             numbers[k] = small ? log(number) + exponent : number;
             top = numbers[k] > top ? numbers[k] : top;
@@ -675,8 +675,8 @@ static void choose(flambeau_draws *f, int64_t begin, int64_t end)
         return;
     }
     for (int64_t from = begin; from < end; from += AHEAD) {
-        first_blocks found;
-        look_ahead(&found, f->key, f->first, (uint64_t)from + 1);
+        first_blocks blocks;
+        look_ahead(&blocks, f->key, f->first, (uint64_t)from + 1);
         for (int64_t i = from; i < end && i < from + AHEAD; i++) {
             if (i == next) {
                 int64_t row = i / f->each;
@@ -693,7 +693,7 @@ static void choose(flambeau_draws *f, int64_t begin, int64_t end)
                 if (!(total > 0.0))
                     f->nothing = 1;
             }
-            stream s = stream_of(&found, f->key, f->first, i, (int)(i - from));
+            stream s = stream_of(&blocks, f->key, f->first, i, (int)(i - from));
             next_block(&s);
             double x = fraction(s.words) * total;
             int64_t low = 0, high = last;

@@ -422,11 +422,11 @@ cdef object overwrite(TensorBase t, object value, const Value* v, str who, str l
 
 cdef object call_fill(PyObject* callable, PyObject** args, size_t flagged, PyObject* names):
     cdef Value v
-    cdef PyObject* result[MAX_BOUND]
+    cdef PyObject* bound[MAX_BOUND]
     cdef TensorBase t
     cdef object value, tensor_value = None
-    (<Op>callable).signature.bind("fill_", args, PyVectorcall_NARGS(flagged), names, result)
-    t, value = <TensorBase>result[0], <object>result[1]
+    (<Op>callable).signature.bind("fill_", args, PyVectorcall_NARGS(flagged), names, bound)
+    t, value = <TensorBase>bound[0], <object>bound[1]
     if isinstance(value, TensorBase):
         if (<TensorBase>value).rank:
             raise RuntimeError("fill_ only supports 0-dimension value tensor but got tensor with "
@@ -443,10 +443,10 @@ cdef object call_fill(PyObject* callable, PyObject** args, size_t flagged, PyObj
 
 cdef object call_zero(PyObject* callable, PyObject** args, size_t flagged, PyObject* names):
     cdef Value v
-    cdef PyObject* result[MAX_BOUND]
-    (<Op>callable).signature.bind("zero_", args, PyVectorcall_NARGS(flagged), names, result)
+    cdef PyObject* bound[MAX_BOUND]
+    (<Op>callable).signature.bind("zero_", args, PyVectorcall_NARGS(flagged), names, bound)
     v.category, v.wide, v.whole, v.real, v.imag = 1, False, 0, 0, 0
-    return overwrite(<TensorBase>result[0], None, &v, "zero_", "ZeroBackward0")
+    return overwrite(<TensorBase>bound[0], None, &v, "zero_", "ZeroBackward0")
 
 
 cdef class FillOp(Op):

@@ -29,7 +29,7 @@ cdef class Factory(Op):
     cdef int own                    # so many of its parameters come before the options that all share
 
 cdef Factory factory(str name, maker_t make, tuple names, int required, str doc)
-cdef int bind(Factory op, PyObject** args, Py_ssize_t nargs, PyObject* names, PyObject** found,
+cdef int bind(Factory op, PyObject** args, Py_ssize_t nargs, PyObject* names, PyObject** bound,
               Options* o) except -1
 cdef int read_option(str who, object key, object value, Options* o) except -1
 cdef int resolve(Options* o, int code) noexcept

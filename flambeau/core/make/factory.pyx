@@ -97,7 +97,7 @@ cdef int no_options(Options* o) except -1:
 
 cdef int bind(Factory op, PyObject** args, Py_ssize_t nargs, PyObject* names, PyObject** result,
               Options* o) except -1:
-    """Arguments by position and by name, into `found` (NULL where none was given) and the options."""
+    """Arguments by position and by name, into `result` (NULL where none was given) and the options."""
     cdef PyObject* bound[MAX_BOUND]
     cdef int k
     no_options(o)

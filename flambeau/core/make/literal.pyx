@@ -310,7 +310,7 @@ cdef TensorBase shared_by(object data, str who):
 
 
 cdef object make_tensor(Op op, PyObject** args, Py_ssize_t nargs, PyObject* names):
-    cdef PyObject* result[1]
+    cdef PyObject* bound[1]
     cdef Options o
     cdef TensorBase t
     cdef object data
@@ -320,10 +320,10 @@ cdef object make_tensor(Op op, PyObject** args, Py_ssize_t nargs, PyObject* name
             t = plain_list(data)
             if t is not None:
                 return t
-    bind(<Factory>op, args, nargs, names, result, &o)
+    bind(<Factory>op, args, nargs, names, bound, &o)
     if o.out != NULL:
         raise TypeError(f"{op.name}() got an unexpected keyword argument 'out'")
-    data = <object>result[0]
+    data = <object>bound[0]
     if isinstance(data, TensorBase):
         warnings.warn("To copy construct from a tensor, it is recommended to use "
                       "sourceTensor.detach().clone() or "
@@ -346,30 +346,30 @@ cdef TensorBase on_device(TensorBase t, Options* o):
 
 
 cdef object make_new_tensor(Op op, PyObject** args, Py_ssize_t nargs, PyObject* names):
-    cdef PyObject* result[2]
+    cdef PyObject* bound[2]
     cdef Options o
     cdef TensorBase t
     cdef int code
-    bind(<Factory>op, args, nargs, names, result, &o)
-    if not isinstance(<object>result[0], TensorBase):
+    bind(<Factory>op, args, nargs, names, bound, &o)
+    if not isinstance(<object>bound[0], TensorBase):
         raise TypeError("new_tensor(): argument 'input' (position 1) must be Tensor, not "
-                        f"{type(<object>result[0]).__name__}")
-    code = o.code if o.code >= 0 else (<TensorBase>result[0]).code
+                        f"{type(<object>bound[0]).__name__}")
+    code = o.code if o.code >= 0 else (<TensorBase>bound[0]).code
     check_requires(&o, code, op.name)
-    t = device_launcher.moved(copied(op.name, <object>result[1], code), where(&o, <TensorBase>result[0]))
+    t = device_launcher.moved(copied(op.name, <object>bound[1], code), where(&o, <TensorBase>bound[0]))
     t.requires = o.requires
     return t
 
 
 cdef object make_as_tensor(Op op, PyObject** args, Py_ssize_t nargs, PyObject* names):
-    cdef PyObject* result[3]
+    cdef PyObject* bound[3]
     cdef Options o
-    bind(<Factory>op, args, nargs, names, result, &o)
-    cdef object data = <object>result[0]
-    if result[1] != NULL:
-        read_option(op.name, "dtype", <object>result[1], &o)
-    if result[2] != NULL:
-        read_option(op.name, "device", <object>result[2], &o)
+    bind(<Factory>op, args, nargs, names, bound, &o)
+    cdef object data = <object>bound[0]
+    if bound[1] != NULL:
+        read_option(op.name, "dtype", <object>bound[1], &o)
+    if bound[2] != NULL:
+        read_option(op.name, "device", <object>bound[2], &o)
     if o.requires or o.out != NULL:
         raise TypeError("as_tensor() takes data, dtype and device only")
     if numpy_kind(data) == ARRAY:

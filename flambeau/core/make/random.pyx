@@ -504,7 +504,7 @@ cdef int64_t highest(int code) noexcept:
 
 
 cdef object make_randperm(Op op, PyObject** args, Py_ssize_t nargs, PyObject* names):
-    cdef PyObject* result[2]
+    cdef PyObject* bound[2]
     cdef Options o
     cdef Generator g
     cdef Stream s
@@ -514,8 +514,8 @@ cdef object make_randperm(Op op, PyObject** args, Py_ssize_t nargs, PyObject* na
     cdef int64_t n, i
     cdef int code
     cdef Device device
-    bind(<Factory>op, args, nargs, names, result, &o)
-    n = as_int(<object>result[0], "randperm", "n")
+    bind(<Factory>op, args, nargs, names, bound, &o)
+    n = as_int(<object>bound[0], "randperm", "n")
     code = resolve(&o, I64)
     check_requires(&o, code, "randperm")
     if n < 0:
@@ -528,7 +528,7 @@ cdef object make_randperm(Op op, PyObject** args, Py_ssize_t nargs, PyObject* na
                            f"{highest(code) if code != I64 else (1 << 32) - 1} for "
                            f"{dtype_of(code)}, got {n}")
     g = None if device is not None and device.blank else generator_for(
-        None if result[1] == NULL else <object>result[1], device, "randperm")
+        None if bound[1] == NULL else <object>bound[1], device, "randperm")
     t = unfilled(&o, 1, &n, code)
     if t.storage.data == NULL:
         return finish(t, &o, "randperm")

@@ -219,8 +219,8 @@ static inline uint16_t half_of(float x)
     uint32_t u = bits_of(x), sign = u >> 16 & 0x8000u, a = u & 0x7fffffffu;
     uint32_t small = bits_of(of_bits(a) + 0.5f) - bits_of(0.5f);
     uint32_t normal = (a + 0xfffu + (a >> 13 & 1) - 0x38000000u) >> 13;
-    uint32_t found = a < 0x38800000u ? small : a >= 0x477ff000u ? 0x7c00u : normal;
-    return (uint16_t)(sign | (a > 0x7f800000u ? 0x7e00u : found));
+    uint32_t result = a < 0x38800000u ? small : a >= 0x477ff000u ? 0x7c00u : normal;
+    return (uint16_t)(sign | (a > 0x7f800000u ? 0x7e00u : result));
 }
 
 FOR_NEWER static void store_floats(const float *restrict v, char *to, int n, int dtype)
@@ -350,7 +350,7 @@ static inline float cephes_log(float x)
 static inline void cephes_sincos(float x, float *sine, float *cosine)
 {
     int32_t j = ((int32_t)(x * 1.27323954473516f) + 1) & ~1;
-    float y = (float)j, z, c, s, found;
+    float y = (float)j, z, c, s, result;
     x = __builtin_fmaf(y, -0.78515625f, x);
     x = __builtin_fmaf(y, -2.4187564849853515625e-4f, x);
     x = __builtin_fmaf(y, -3.77489497744594108e-8f, x);
@@ -365,10 +365,10 @@ static inline void cephes_sincos(float x, float *sine, float *cosine)
     s = __builtin_fmaf(s, z, -1.6666654611e-1f);
     s = s * z;
     s = __builtin_fmaf(s, x, x);
-    found = j & 2 ? c : s;
-    *sine = of_bits(bits_of(found) ^ (uint32_t)(j & 4) << 29);
-    found = j & 2 ? s : c;
-    *cosine = of_bits(bits_of(found) ^ ((uint32_t)~(j - 2) & 4) << 29);
+    result = j & 2 ? c : s;
+    *sine = of_bits(bits_of(result) ^ (uint32_t)(j & 4) << 29);
+    result = j & 2 ? s : c;
+    *cosine = of_bits(bits_of(result) ^ ((uint32_t)~(j - 2) & 4) << 29);
 }
 
 FOR_NEWER static void box_muller(const float *restrict u, const float *restrict w, float *restrict first, float *restrict second,

@@ -254,12 +254,12 @@ CHOOSE(choose_doubles, double)
 static int choices(flambeau_twister *t, const flambeau_rejection *r)
 {
     void *below = malloc((size_t)r->row * sizeof(double));
-    int found;
+    int result;
     if (!below)
         return FLAMBEAU_TWISTER_NO_MEMORY;
-    found = r->wide ? choose_doubles(t, r, below) : choose_floats(t, r, below);
+    result = r->wide ? choose_doubles(t, r, below) : choose_floats(t, r, below);
     free(below);
-    return found;
+    return result;
 }
 
 int flambeau_twister_reject(flambeau_twister *t, const flambeau_rejection *r)

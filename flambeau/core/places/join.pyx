@@ -328,11 +328,11 @@ cdef class JoinOp(Op):
 
 cdef object call_join(PyObject* callable, PyObject** args, size_t flagged, PyObject* names):
     cdef JoinOp op = <JoinOp>callable
-    cdef PyObject* result[MAX_BOUND]
-    op.signature.bind(op.name, args, PyVectorcall_NARGS(flagged), names, result)
-    out = None if result[2] == NULL else <object>result[2]
+    cdef PyObject* bound[MAX_BOUND]
+    op.signature.bind(op.name, args, PyVectorcall_NARGS(flagged), names, bound)
+    out = None if bound[2] == NULL else <object>bound[2]
     check_out(op.name, out, ())
-    return joined(<object>result[0], 0 if result[1] == NULL else <object>result[1], op.new, op.name, <TensorBase>out)
+    return joined(<object>bound[0], 0 if bound[1] == NULL else <object>bound[1], op.new, op.name, <TensorBase>out)
 
 
 cat = JoinOp("cat", False, """cat(tensors, dim=0, *, out=None) -> Tensor

@@ -121,8 +121,8 @@ cdef class Task:
     cdef list visited
     cdef list overlaid        # scratch of an outer pass that this one met: (node, task, waiting, needed, arrived)
     cdef dict leaves          # leaves with hooks, or asked for: leaf -> [edges still to come, gradient so far]
-    cdef dict captures        # node -> [(number of the output, place in `found`)]
-    cdef list found
+    cdef dict captures        # node -> [(number of the output, place in `captured`)]
+    cdef list captured
     cdef bint accumulate      # add to leaves' .grad
     cdef bint selective       # only the leaves and nodes asked for
     cdef bint create_graph
@@ -243,7 +243,7 @@ cdef class Task:
         places = self.captures.get(leaf) if self.captures is not None else None
         if places is not None and not self.accumulate:
             for _, place in places:
-                self.found[place] = grad
+                self.captured[place] = grad
         elif self.accumulate and (not self.selective or places is not None):
             accumulate(leaf, <TensorBase>grad, self.create_graph)
             if leaf.hooks is not None:
@@ -263,7 +263,7 @@ cdef class Task:
         if self.captures is not None and node in self.captures and grads is not None:
             for number, place in self.captures[node]:
                 if not self.accumulate:
-                    self.found[place] = grads[number]
+                    self.captured[place] = grads[number]
         if grads is None or (self.selective and not node.needed):
             results = None
         else:
@@ -343,7 +343,7 @@ def run_backward(list roots, list grads, bint retain, bint create_graph, list in
     cdef set wanted_leaves = None
     if inputs is not None:
         wanted_leaves, task.captures = set(), {}
-        task.found = [None] * len(inputs)
+        task.captured = [None] * len(inputs)
         for place, given in enumerate(inputs):
             target, number = target_of(given)
             if not isinstance(target, Node):
@@ -383,7 +383,7 @@ def run_backward(list roots, list grads, bint retain, bint create_graph, list in
         set_casting(cast)
         free(ready.items)
         engine_lock.release()
-    return task.found
+    return task.captured
 
 
 def tensor_backward(TensorBase self, gradient=None, retain_graph=None, create_graph=False, inputs=None) -> None:

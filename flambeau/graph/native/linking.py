@@ -30,8 +30,8 @@ def driver(who: str) -> list[str]:
         raise RuntimeError(
             f"{who}: libraries are made on POSIX systems; the weights are mapped by POSIX's mmap"
         )
-    asked = shlex.split(os.environ.get("CC", ""))
-    for command in ([asked] if asked else []) + [["cc"], ["gcc"], ["clang"]]:
+    requested = shlex.split(os.environ.get("CC", ""))
+    for command in ([requested] if requested else []) + [["cc"], ["gcc"], ["clang"]]:
         if shutil.which(command[0]):
             return command
     raise RuntimeError(

@@ -94,9 +94,9 @@ class Calls(Making):
 
     # --- calls ------------------------------
     def call(self, node: ast.Call, hint: Type | None = None) -> Value:
-        asked = self.asked(node)
-        if asked is not None:
-            return asked.value
+        special = self.special_call(node)
+        if special is not None:
+            return special.value
         callee = self.expression(node.func)
         if isinstance(callee, Host):
             return self.host(callee.value, node, hint)
@@ -493,7 +493,7 @@ class Calls(Making):
         )
 
     # --- isinstance and kin ------------------------------
-    def asked(self, node: ast.Call) -> Any:
+    def special_call(self, node: ast.Call) -> Any:
         """A call that asks while the program is compiled, such as `isinstance`; None for any other."""
         f = self.host_of(node.func)
         if f is MISSING:

@@ -117,7 +117,7 @@ class Conditions(Calls):
         if isinstance(node, ast.Compare):
             return self.compared(node)
         if isinstance(node, ast.Call):
-            result = self.asked(node)
+            result = self.special_call(node)
             if result is not None:
                 return result
         value = self.as_bool(self.expression(node), node)

@@ -70,11 +70,11 @@ class Recording:
 
     def is_of(self, input: Any, parameters: Iterable[Any]) -> bool:
         """Whether this is of these very tensors, and they were not written since."""
-        asked = [*tensors(input), *parameters]
+        inputs = [*tensors(input), *parameters]
         return (
-            len(asked) == len(self.given)
-            and all(a is b for a, b in zip(asked, self.given))
-            and self.versions == [_version(x) for x in asked]
+            len(inputs) == len(self.given)
+            and all(a is b for a, b in zip(inputs, self.given))
+            and self.versions == [_version(x) for x in inputs]
         )
 
     def gradients(self, of: list[Any], output: Any) -> list[Any]:

@@ -161,15 +161,15 @@ class Reducer:
 
     def receive(self, bucket: GradBucket) -> None:
         """Wait for a bucket's sums."""
-        result = bucket.sent.wait()
+        found = bucket.sent.wait()
         if self.hook is not None:
-            result = result[0] if isinstance(result, (list, tuple)) else result
-            if not isinstance(result, TensorBase):
+            found = found[0] if isinstance(found, (list, tuple)) else found
+            if not isinstance(found, TensorBase):
                 raise RuntimeError(
-                    f"a communication hook must give a future of a tensor, got one of {type(result).__name__}"
+                    f"a communication hook must give a future of a tensor, got one of {type(found).__name__}"
                 )
-            if result.data_ptr() != bucket._buffer.data_ptr():
-                bucket._buffer.copy_(result.view(bucket._buffer.shape))
+            if found.data_ptr() != bucket._buffer.data_ptr():
+                bucket._buffer.copy_(found.view(bucket._buffer.shape))
         bucket.sent = None
 
     def share_used(self) -> None:

@@ -101,8 +101,8 @@ def through_host(function: Callable) -> Callable:
         if turn < 0:
             return back(function(*map(there, args), **{n: there(x) for n, x in kwargs.items()}))
         before, after = args[:turn], args[turn + 1 :]  # the host draws from the device's stream
-        asked = args[turn] if turn < len(args) else kwargs.pop("generator", None)
-        own = generator_on(asked, place, function.__name__)
+        requested = args[turn] if turn < len(args) else kwargs.pop("generator", None)
+        own = generator_on(requested, place, function.__name__)
         kwargs.update(dict(zip(named[turn + 1 :], after)), generator=Generator().set_state(own.get_state()))
         try:
             return back(function(*map(there, before), **{n: there(x) for n, x in kwargs.items()}))

@@ -27,9 +27,9 @@ def gradients(
         pairs = [
             (t, g) for t, g in zip(results, grads) if t is not None and g is not None and t.requires_grad
         ]
-        asked = [x for x, some in zip(given, wanted) if some and x is not None]
+        tensors = [x for x, some in zip(given, wanted) if some and x is not None]
         roots, sent = [t for t, _ in pairs], [g for _, g in pairs]
-        arrived = iter(tape.run_backward(roots, sent, True, again, asked, False) if pairs else ())
+        arrived = iter(tape.run_backward(roots, sent, True, again, tensors, False) if pairs else ())
         return tuple(
             next(arrived, None) if some and x is not None else None for x, some in zip(given, wanted)
         )

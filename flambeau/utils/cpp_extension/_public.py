@@ -119,11 +119,11 @@ def load_inline(
     tensor([ 3., 12.])
     """
     _check_name("load_inline", name)
-    for kind, asked in (
+    for kind, requested in (
         ("CUDA", cuda_sources or with_cuda or extra_cuda_cflags),
         ("SYCL", sycl_sources or extra_sycl_cflags),
     ):
-        if asked:
+        if requested:
             raise NotImplementedError(f"load_inline(): {name}: {_FOR_DEVICES.format(kind)}")
     in_cpp, in_c = _texts(cpp_sources, "cpp_sources"), _texts(c_sources, "c_sources")
     if not in_cpp and not in_c:

@@ -181,7 +181,7 @@ cdef int run(task_t task, Job* job, int64_t count, double nanoseconds) except -1
     return 0
 
 
-cdef int asked(Job* job, const char* work) noexcept nogil:
+cdef int workspace_size(Job* job, const char* work) noexcept nogil:
     """The work space that a routine wants, which it said in the first element; float32 holds 24 bits of it."""
     cdef double n = (<const float*>work)[0] if job.kind % 2 == 0 else (<const double*>work)[0]
     return <int>min(n * (1.000001 if job.kind % 2 == 0 else 1.0) + 1, <double>INT32_MAX)
@@ -227,7 +227,7 @@ def qr(TensorBase columns not None) -> TensorBase:
         return tau
     j.b, j.b_step = pointer(tau), <int64_t>j.k * j.size
     j.routines.geqrf(&j.m, &j.n, j.a, &j.lead, j.b, size, &j.lwork, &info)
-    j.lwork = asked(&j, size)
+    j.lwork = workspace_size(&j, size)
     run(qr_range, &j, matrices(columns), 0.1 * j.m * j.n * j.k)
     return tau
 
@@ -257,7 +257,7 @@ def q(TensorBase columns not None, TensorBase tau not None) -> None:
         return
     j.b, j.b_step = pointer(tau) if tau.count else NULL, <int64_t>j.k * j.size
     j.routines.orgqr(&j.m, &j.n, &j.k, j.a, &j.lead, j.b, size, &j.lwork, &info)
-    j.lwork = asked(&j, size)
+    j.lwork = workspace_size(&j, size)
     run(q_range, &j, matrices(columns), 0.1 * j.m * j.n * (j.k + 1))
 
 
@@ -398,7 +398,7 @@ def inverse(TensorBase rows not None) -> TensorBase:
         return result.zero_() if result.count else result
     j.info = <int*>pointer(result)
     j.routines.getri(&j.n, j.a, &j.lead, &info, size, &j.lwork, &info)
-    j.lwork = asked(&j, size)
+    j.lwork = workspace_size(&j, size)
     run(inverse_range, &j, result.count, 0.1 * j.n * j.n * j.n)
     return result
 
@@ -597,7 +597,7 @@ def eigh(TensorBase rows not None, bint lower, bint wanted) -> tuple:
     j.job, j.triangle = b"V" if wanted else b"N", b"U" if lower else b"L"
     j.b, j.b_step, j.info = pointer(values), <int64_t>j.n * values.width, <int*>pointer(result)
     symmetric(&j, j.a, j.b, size, rsize, &isize, &info)
-    j.lwork, j.liwork, j.lrwork = asked(&j, size), isize, asked(&j, rsize) if j.kind > 1 else 0
+    j.lwork, j.liwork, j.lrwork = workspace_size(&j, size), isize, workspace_size(&j, rsize) if j.kind > 1 else 0
     run(symmetric_range, &j, result.count, (0.3 if wanted else 0.1) * j.n * j.n * j.n)
     return values, result
 
@@ -646,7 +646,7 @@ def eig(TensorBase columns not None, bint wanted) -> tuple:
     j.c = pointer(imaginary) if imaginary is not None else NULL
     j.d, j.d_step = pointer(right) if wanted else NULL, j.a_step if wanted else 0
     general(&j, j.a, j.b, j.c, j.d, size, rsize, &info)
-    j.lwork, j.lrwork = asked(&j, size), 2 * j.n if j.kind > 1 else 0
+    j.lwork, j.lrwork = workspace_size(&j, size), 2 * j.n if j.kind > 1 else 0
     run(general_range, &j, result.count, (1.0 if wanted else 0.5) * j.n * j.n * j.n)
     return values, imaginary, right, result
 
@@ -703,7 +703,7 @@ def svd(TensorBase rows not None, bint full, bint wanted) -> tuple:
         j.c, j.c_step = pointer(U), <int64_t>j.m * (j.m if full else least) * j.size
         j.d, j.d_step = pointer(Vh), <int64_t>j.n * (j.n if full else least) * j.size
     singular(&j, j.a, j.b, j.c, j.d, size, rsize, &isize, &info)
-    j.lwork = asked(&j, size)
+    j.lwork = workspace_size(&j, size)
     j.liwork = 8 * <int>least
     if j.kind > 1:
         j.lrwork = <int>min(

@@ -25,7 +25,7 @@ cdef struct Work:
     int upper, unit
     int wide
     const char* matrices
-    char* found
+    char* result
     int32_t* info
     int32_t* pivots
 
@@ -42,7 +42,7 @@ cdef void factor(Real* tag, Work* w, int64_t begin, int64_t end) noexcept nogil:
     cdef double sum, pivot
     for at in range(begin, end):
         a = <const Real*>w.matrices + at * n * n
-        low = <Real*>w.found + at * n * n
+        low = <Real*>w.result + at * n * n
         w.info[at] = 0
         for j in range(n):
             sum = a[j * n + j]
@@ -85,7 +85,7 @@ def cholesky(TensorBase A not None) -> tuple:
         if info.count:
             info.zero_()
         return result, info
-    w.wide, w.matrices, w.found, w.info = a.code == F64, pointer(a), pointer(result), <int32_t*>pointer(info)
+    w.wide, w.matrices, w.result, w.info = a.code == F64, pointer(a), pointer(result), <int32_t*>pointer(info)
     with nogil:
         parallel_interruptible(factor_range, &w, info.count, GRAIN // (w.n * w.n * w.n) + 1, w.n * w.n * w.n * 0.5 + 20.0)
     return result, info
@@ -99,7 +99,7 @@ cdef void solve(Real* tag, Work* w, int64_t begin, int64_t end) noexcept nogil:
     cdef Real by
     for at in range(begin, end):
         a = <const Real*>w.matrices + at * n * n
-        x = <Real*>w.found + at * n * m
+        x = <Real*>w.result + at * n * m
         for k in range(n):
             i = n - 1 - k if w.upper else k
             row = x + i * m
@@ -137,8 +137,8 @@ def triangular(TensorBase A not None, TensorBase B not None, bint upper, bint un
     if result.count == 0:
         return result
     w.n, w.m, w.upper, w.unit = a.sizes[a.rank - 1], b.sizes[b.rank - 1], upper, unit
-    w.wide, w.matrices, w.found = a.code == F64, pointer(a), pointer(result)
-    memcpy(w.found, pointer(b), b.count * b.width)
+    w.wide, w.matrices, w.result = a.code == F64, pointer(a), pointer(result)
+    memcpy(w.result, pointer(b), b.count * b.width)
     batch = b.count // (w.n * w.m)
     each = w.n * w.n * w.m
     with nogil:
@@ -203,7 +203,7 @@ cdef void general(Real* tag, Work* w, int64_t begin, int64_t end) noexcept nogil
     cdef int32_t[LARGEST] steps
     cdef Real* x
     for at in range(begin, end):
-        x = <Real*>w.found + at * n * (m if m else n)
+        x = <Real*>w.result + at * n * (m if m else n)
         if not m:
             memcpy(x, <const Real*>w.matrices + at * n * n, n * n * sizeof(Real))
             w.info[at] = take_apart(x, n, w.pivots + at * n)
@@ -237,7 +237,7 @@ cdef TensorBase run_general(TensorBase a, TensorBase result, int32_t* pivots, in
     w.n, w.m, w.upper, w.pivots, w.wide, w.info = a.sizes[a.rank - 1], m, inverse, pivots, a.code == F64, <int32_t*>pointer(info)
     if w.n == 0:
         return info.zero_()
-    w.matrices, w.found, each = pointer(a), pointer(result), w.n * w.n * (w.n // 3 + m + 1)
+    w.matrices, w.result, each = pointer(a), pointer(result), w.n * w.n * (w.n // 3 + m + 1)
     with nogil:
         parallel_interruptible(general_range, &w, info.count, GRAIN // each + 1, each * 0.3 + 20.0)
     return info

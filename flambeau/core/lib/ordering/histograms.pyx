@@ -151,7 +151,7 @@ ctypedef fused Number:
 cdef struct Search:
     const char* rows
     const char* values
-    int64_t* found
+    int64_t* result
     int64_t length             # of a row of bounds
     int64_t each               # values of one row
     int code
@@ -187,7 +187,7 @@ cdef inline void search(Number* tag, const Search* s, int64_t begin, int64_t end
                 at[k] += advance(at[k][half - 1], value[k], behind, half)
             left -= half
         for k in range(many):
-            s.found[i + k] = at[k] - row + (advance(at[k][0], value[k], behind, 1) if left else 0)
+            s.result[i + k] = at[k] - row + (advance(at[k][0], value[k], behind, 1) if left else 0)
         i += many
 
 
@@ -222,7 +222,7 @@ def search_sorted(TensorBase bounds not None, TensorBase values not None, bint b
         return result
     s.length, s.one, s.behind, s.code = bounds.sizes[bounds.rank - 1], bounds.rank == 1, behind, bounds.code
     s.each = values.sizes[values.rank - 1] if values.rank else 1
-    s.found = <int64_t*>pointer(result)
+    s.result = <int64_t*>pointer(result)
     s.values, s.rows = pointer(values), pointer(bounds) if bounds.count else pointer(values)
     with nogil:
         parallel_interruptible(search_range, &s, values.count, GRAIN, 5.0)

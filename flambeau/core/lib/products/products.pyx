@@ -34,7 +34,7 @@ cdef dict SCALAR_NAMES = {F16: "Half", BF16: "BFloat16", F32: "Float", F64: "Dou
 # --- operations ------------------------------
 cdef enum: MAX_ARGUMENTS = 6
 
-ctypedef object (*handler_t)(ProductOp op, PyObject** found)
+ctypedef object (*handler_t)(ProductOp op, PyObject** bound)
 
 
 cdef class ProductOp(Op):
@@ -59,12 +59,12 @@ cdef class ProductOp(Op):
 
 cdef object call_product(PyObject* callable, PyObject** args, size_t flagged, PyObject* keywords):
     cdef ProductOp op = <ProductOp>callable
-    cdef PyObject* result[MAX_BOUND]
+    cdef PyObject* bound[MAX_BOUND]
     cdef int k
-    op.signature.bind(op.name, args, PyVectorcall_NARGS(flagged), keywords, result)
+    op.signature.bind(op.name, args, PyVectorcall_NARGS(flagged), keywords, bound)
     for k in range(op.signature.total, MAX_ARGUMENTS):
-        result[k] = NULL
-    return op.handle(op, result)
+        bound[k] = NULL
+    return op.handle(op, bound)
 
 
 cdef int read_scale(ProductOp op, int place, PyObject* given, Scale* s, int code) except -1:
@@ -121,7 +121,7 @@ cdef int check_addend(ProductOp op, TensorBase addend, int rank, const int64_t* 
     return 0
 
 
-cdef object perform(ProductOp op, PyObject** result, str label, TensorBase a, int a_form, TensorBase b, int b_form,
+cdef object perform(ProductOp op, PyObject** bound, str label, TensorBase a, int a_form, TensorBase b, int b_form,
                     int rank, const int64_t* sizes, int form, TensorBase addend):
     """Checked operands to the result: scales, out= and in-place forms, the tape."""
     cdef Scale alpha = ONE, beta = ONE
@@ -132,14 +132,14 @@ cdef object perform(ProductOp op, PyObject** result, str label, TensorBase a, in
     if addend is not None:
         check_addend(op, addend, rank, sizes)
     if op.scaled:
-        read_scale(op, last, result[last], &beta, a.code)
-        read_scale(op, last + 1, result[last + 1], &alpha, a.code)
+        read_scale(op, last, bound[last], &beta, a.code)
+        read_scale(op, last + 1, bound[last + 1], &alpha, a.code)
         last += 2
     if op.in_place:
         into = addend
         check_destination(op.name, into, OVER, SAME, a.code, rank, sizes, False)
-    elif result[last] != NULL:
-        into = check_out(op, result[last], a, b, addend, a.code, rank, sizes)
+    elif bound[last] != NULL:
+        into = check_out(op, bound[last], a, b, addend, a.code, rank, sizes)
     node = node_for(label, a, a_form, b, b_form, form, &alpha, addend, &beta)
     return computed(node, a, a_form, b, b_form, rank, sizes, form, &alpha, addend, &beta, into)
 
@@ -222,8 +222,8 @@ cdef int check_batches(ProductOp op, TensorBase a, TensorBase b) except -1:
 
 
 # --- each operation's arguments ------------------------------
-cdef object do_matmul(ProductOp op, PyObject** result):
-    cdef TensorBase a = <TensorBase>result[0], b = <TensorBase>result[1]
+cdef object do_matmul(ProductOp op, PyObject** bound):
+    cdef TensorBase a = <TensorBase>bound[0], b = <TensorBase>bound[1]
     cdef int64_t sizes[MAX_DIMS]
     cdef int a_form = MATRIX, b_form = MATRIX, form = MATRIX, rank = 0, d
     cdef int64_t k, size, other
@@ -233,7 +233,7 @@ cdef object do_matmul(ProductOp op, PyObject** result):
     if a.rank == 1:
         if b.rank == 1:
             check_dot(op, a, b)
-            return perform(op, result, "DotBackward0", a, ROW, b, COLUMN, 0, sizes, SCALAR, None)
+            return perform(op, bound, "DotBackward0", a, ROW, b, COLUMN, 0, sizes, SCALAR, None)
         a_form = form = ROW
     k = a.sizes[a.rank - 1]
     if b.rank == 1:
@@ -259,11 +259,11 @@ cdef object do_matmul(ProductOp op, PyObject** result):
     if b.rank > 1:
         sizes[rank] = b.sizes[b.rank - 1]
         rank += 1
-    return perform(op, result, label, a, a_form, b, b_form, rank, sizes, form, None)
+    return perform(op, bound, label, a, a_form, b, b_form, rank, sizes, form, None)
 
 
-cdef object do_mm(ProductOp op, PyObject** result):
-    cdef TensorBase a = <TensorBase>result[0], b = <TensorBase>result[1]
+cdef object do_mm(ProductOp op, PyObject** bound):
+    cdef TensorBase a = <TensorBase>bound[0], b = <TensorBase>bound[1]
     cdef int64_t sizes[2]
     if a.rank != 2:
         raise RuntimeError(f"{op.name}(): self must be a matrix, got {a.rank}-D tensor")
@@ -272,49 +272,49 @@ cdef object do_mm(ProductOp op, PyObject** result):
         bad_shapes(op, a.sizes[0], a.sizes[1], b.sizes[0], b.sizes[1])
     check_kinds(op, a, b)
     sizes[0], sizes[1] = a.sizes[0], b.sizes[1]
-    return perform(op, result, "MmBackward0", a, MATRIX, b, MATRIX, 2, sizes, MATRIX, None)
+    return perform(op, bound, "MmBackward0", a, MATRIX, b, MATRIX, 2, sizes, MATRIX, None)
 
 
-cdef object do_bmm(ProductOp op, PyObject** result):
-    cdef TensorBase a = <TensorBase>result[0], b = <TensorBase>result[1]
+cdef object do_bmm(ProductOp op, PyObject** bound):
+    cdef TensorBase a = <TensorBase>bound[0], b = <TensorBase>bound[1]
     cdef int64_t sizes[3]
     check_batches(op, a, b)
     check_kinds(op, a, b)
     sizes[0], sizes[1], sizes[2] = a.sizes[0], a.sizes[1], b.sizes[2]
-    return perform(op, result, "BmmBackward0", a, MATRIX, b, MATRIX, 3, sizes, MATRIX, None)
+    return perform(op, bound, "BmmBackward0", a, MATRIX, b, MATRIX, 3, sizes, MATRIX, None)
 
 
-cdef object do_mv(ProductOp op, PyObject** result):
-    cdef TensorBase a = <TensorBase>result[0], b = <TensorBase>result[1]
+cdef object do_mv(ProductOp op, PyObject** bound):
+    cdef TensorBase a = <TensorBase>bound[0], b = <TensorBase>bound[1]
     if a.rank != 2 or b.rank != 1:
         raise RuntimeError(f"{op.name}(): vector + matrix @ vector expected, got 1, {a.rank}, {b.rank}")
     check_vector(op, a, b)
     check_kinds(op, a, b)
-    return perform(op, result, "MvBackward0", a, MATRIX, b, COLUMN, 1, a.sizes, COLUMN, None)
+    return perform(op, bound, "MvBackward0", a, MATRIX, b, COLUMN, 1, a.sizes, COLUMN, None)
 
 
-cdef object do_dot(ProductOp op, PyObject** result):
-    cdef TensorBase a = <TensorBase>result[0], b = <TensorBase>result[1]
+cdef object do_dot(ProductOp op, PyObject** bound):
+    cdef TensorBase a = <TensorBase>bound[0], b = <TensorBase>bound[1]
     check_dot(op, a, b)
-    return perform(op, result, "DotBackward0", a, ROW, b, COLUMN, 0, NULL, SCALAR, None)
+    return perform(op, bound, "DotBackward0", a, ROW, b, COLUMN, 0, NULL, SCALAR, None)
 
 
-cdef object do_vdot(ProductOp op, PyObject** result):
-    cdef TensorBase a = <TensorBase>result[0], b = <TensorBase>result[1]
+cdef object do_vdot(ProductOp op, PyObject** bound):
+    cdef TensorBase a = <TensorBase>bound[0], b = <TensorBase>bound[1]
     check_dot(op, a, b)
     if CATEGORY[a.code] == 3:
         a = <TensorBase?>(<object>a).conj()
-    return perform(op, result, "VdotBackward0", a, ROW, b, COLUMN, 0, NULL, SCALAR, None)
+    return perform(op, bound, "VdotBackward0", a, ROW, b, COLUMN, 0, NULL, SCALAR, None)
 
 
-cdef object do_linear(ProductOp op, PyObject** result):
-    cdef TensorBase x = <TensorBase>result[0], weight = <TensorBase>result[1], bias = None
+cdef object do_linear(ProductOp op, PyObject** bound):
+    cdef TensorBase x = <TensorBase>bound[0], weight = <TensorBase>bound[1], bias = None
     cdef int64_t sizes[MAX_DIMS]
     cdef int form, rank, weight_form = TRANSPOSED
-    if result[2] != NULL and <object>result[2] is not None:
-        if not isinstance(<object>result[2], TensorBase):
-            raise TypeError(f"{op.name}(): argument 'bias' must be Tensor, not {type(<object>result[2]).__name__}")
-        bias = <TensorBase>result[2]
+    if bound[2] != NULL and <object>bound[2] is not None:
+        if not isinstance(<object>bound[2], TensorBase):
+            raise TypeError(f"{op.name}(): argument 'bias' must be Tensor, not {type(<object>bound[2]).__name__}")
+        bias = <TensorBase>bound[2]
     if weight.rank != 2 and weight.rank != 1:
         raise RuntimeError(f"{op.name}(): weight must have 1 or 2 dimensions, got {weight.rank}")
     if x.rank == 0:
@@ -335,12 +335,12 @@ cdef object do_linear(ProductOp op, PyObject** result):
         check_addend_kind(op, bias, x, weight)
     else:
         check_kinds(op, x, weight)
-    return perform(op, result, "AddmmBackward0" if bias is not None else "MmBackward0", x, MATRIX if x.rank > 1 else ROW,
+    return perform(op, bound, "AddmmBackward0" if bias is not None else "MmBackward0", x, MATRIX if x.rank > 1 else ROW,
                    weight, weight_form, rank, sizes, form, bias)
 
 
-cdef object do_addmm(ProductOp op, PyObject** result):
-    cdef TensorBase c = <TensorBase>result[0], a = <TensorBase>result[1], b = <TensorBase>result[2]
+cdef object do_addmm(ProductOp op, PyObject** bound):
+    cdef TensorBase c = <TensorBase>bound[0], a = <TensorBase>bound[1], b = <TensorBase>bound[2]
     cdef int64_t sizes[2]
     check_matrix(op, a, 1)
     check_matrix(op, b, 2)
@@ -348,44 +348,44 @@ cdef object do_addmm(ProductOp op, PyObject** result):
         bad_shapes(op, a.sizes[0], a.sizes[1], b.sizes[0], b.sizes[1])
     check_addend_kind(op, c, a, b)
     sizes[0], sizes[1] = a.sizes[0], b.sizes[1]
-    return perform(op, result, "AddmmBackward0", a, MATRIX, b, MATRIX, 2, sizes, MATRIX, c)
+    return perform(op, bound, "AddmmBackward0", a, MATRIX, b, MATRIX, 2, sizes, MATRIX, c)
 
 
-cdef object do_addmv(ProductOp op, PyObject** result):
-    cdef TensorBase c = <TensorBase>result[0], a = <TensorBase>result[1], b = <TensorBase>result[2]
+cdef object do_addmv(ProductOp op, PyObject** bound):
+    cdef TensorBase c = <TensorBase>bound[0], a = <TensorBase>bound[1], b = <TensorBase>bound[2]
     if a.rank != 2 or b.rank != 1 or c.rank > 1:
         raise RuntimeError(f"{op.name}(): vector + matrix @ vector expected, got {c.rank}, {a.rank}, {b.rank}")
     if a.sizes[1] != b.sizes[0] or (c.rank and c.sizes[0] != a.sizes[0] and c.sizes[0] != 1):
         raise RuntimeError(f"{op.name}(): size mismatch, got input ({c.sizes[0] if c.rank else 1}), mat "
                            f"({a.sizes[0]}x{a.sizes[1]}), vec ({b.sizes[0]})")
     check_addend_kind(op, c, a, b)
-    return perform(op, result, "AddmvBackward0", a, MATRIX, b, COLUMN, 1, a.sizes, COLUMN, c)
+    return perform(op, bound, "AddmvBackward0", a, MATRIX, b, COLUMN, 1, a.sizes, COLUMN, c)
 
 
-cdef object do_baddbmm(ProductOp op, PyObject** result):
-    cdef TensorBase c = <TensorBase>result[0], a = <TensorBase>result[1], b = <TensorBase>result[2]
+cdef object do_baddbmm(ProductOp op, PyObject** bound):
+    cdef TensorBase c = <TensorBase>bound[0], a = <TensorBase>bound[1], b = <TensorBase>bound[2]
     cdef int64_t sizes[3]
     check_batches(op, a, b)
     check_addend_kind(op, c, a, b)
     sizes[0], sizes[1], sizes[2] = a.sizes[0], a.sizes[1], b.sizes[2]
-    return perform(op, result, "BaddbmmBackward0", a, MATRIX, b, MATRIX, 3, sizes, MATRIX, c)
+    return perform(op, bound, "BaddbmmBackward0", a, MATRIX, b, MATRIX, 3, sizes, MATRIX, c)
 
 
-cdef object do_addbmm(ProductOp op, PyObject** result):
-    cdef TensorBase c = <TensorBase>result[0], a = <TensorBase>result[1], b = <TensorBase>result[2]
+cdef object do_addbmm(ProductOp op, PyObject** bound):
+    cdef TensorBase c = <TensorBase>bound[0], a = <TensorBase>bound[1], b = <TensorBase>bound[2]
     cdef int64_t sizes[2]
     check_batches(op, a, b)
     check_addend_kind(op, c, a, b)
     sizes[0], sizes[1] = a.sizes[1], b.sizes[2]
-    return perform(op, result, "AddbmmBackward0", a, MATRIX, b, MATRIX, 2, sizes, MATRIX, c)
+    return perform(op, bound, "AddbmmBackward0", a, MATRIX, b, MATRIX, 2, sizes, MATRIX, c)
 
 
-cdef object do_inner(ProductOp op, PyObject** found):
+cdef object do_inner(ProductOp op, PyObject** bound):
     """Over the last dimension of both: b's other dimensions become the columns, and are unfolded again."""
-    cdef TensorBase a = <TensorBase>found[0], b = <TensorBase>found[1]
+    cdef TensorBase a = <TensorBase>bound[0], b = <TensorBase>bound[1]
     cdef object result
     if a.rank == 0 or b.rank == 0:
-        return put_out(op, found[2], runtime.binary(operator_for(OP_MUL), a, b), a, b, None)
+        return put_out(op, bound[2], runtime.binary(operator_for(OP_MUL), a, b), a, b, None)
     if a.sizes[a.rank - 1] != b.sizes[b.rank - 1]:
         raise RuntimeError(f"{op.name}() the last dimension must match on both input tensors but got shapes {list(a.shape)} and "
                            f"{list(b.shape)}")
@@ -400,7 +400,7 @@ cdef object do_inner(ProductOp op, PyObject** found):
     else:
         result = matmul(a, (<object>b).reshape((flat_rows(b), b.sizes[b.rank - 1])).mT)
         result = result.reshape((*size_from(a.rank - 1, a.sizes), *size_from(b.rank - 1, b.sizes)))
-    return put_out(op, found[2], result, a, b, None)
+    return put_out(op, bound[2], result, a, b, None)
 
 
 cdef TensorBase outer_of(ProductOp op, TensorBase a, TensorBase b, str first):
@@ -411,29 +411,29 @@ cdef TensorBase outer_of(ProductOp op, TensorBase a, TensorBase b, str first):
     return <TensorBase?>runtime.binary(operator_for(OP_MUL), (<object>a).unsqueeze(1), b)
 
 
-cdef object do_outer(ProductOp op, PyObject** result):
-    cdef TensorBase a = <TensorBase>result[0], b = <TensorBase>result[1]
-    return put_out(op, result[2], outer_of(op, a, b, "self"), a, b, None)
+cdef object do_outer(ProductOp op, PyObject** bound):
+    cdef TensorBase a = <TensorBase>bound[0], b = <TensorBase>bound[1]
+    return put_out(op, bound[2], outer_of(op, a, b, "self"), a, b, None)
 
 
-cdef object do_addr(ProductOp op, PyObject** found):
+cdef object do_addr(ProductOp op, PyObject** bound):
     """By multiplications and additions, with their promotion of dtypes; half types are rounded once, at the end, and bools
     stay bools whatever the scales."""
-    cdef TensorBase input = <TensorBase>found[0], c = input, a = <TensorBase>found[1], b = <TensorBase>found[2]
+    cdef TensorBase input = <TensorBase>bound[0], c = input, a = <TensorBase>bound[1], b = <TensorBase>bound[2]
     cdef Scale alpha, beta
     cdef object result
     cdef bint half = (c.code == F16 or c.code == BF16) and c.code == a.code == b.code
     cdef bint logical = c.code == BOOL and a.code == BOOL and b.code == BOOL
     if half:
         c, a, b = (<object>c).float(), (<object>a).float(), (<object>b).float()
-    read_scale(op, 3, found[3], &beta, C128)
-    read_scale(op, 4, found[4], &alpha, C128)
+    read_scale(op, 3, bound[3], &beta, C128)
+    read_scale(op, 4, bound[4], &alpha, C128)
     result = outer_of(op, a, b, "vec1")
     check_addend(op, c, 2, (<TensorBase>result).sizes)
-    if found[4] != NULL and (alpha.real != 1 or alpha.imag != 0):
-        result = runtime.binary(operator_for(OP_MUL), result, alpha.real != 0 if logical else <object>found[4])
+    if bound[4] != NULL and (alpha.real != 1 or alpha.imag != 0):
+        result = runtime.binary(operator_for(OP_MUL), result, alpha.real != 0 if logical else <object>bound[4])
     if beta.real != 0 or beta.imag != 0:
-        scaled = c if logical or beta.real == 1 and beta.imag == 0 else runtime.binary(operator_for(OP_MUL), c, <object>found[3])
+        scaled = c if logical or beta.real == 1 and beta.imag == 0 else runtime.binary(operator_for(OP_MUL), c, <object>bound[3])
         result = runtime.binary(operator_for(OP_ADD), scaled, result)
     elif grad_enabled() and wants_grad(c):  # whose gradient is 0, whatever it holds
         nothing = (<object>c).masked_fill((<object>c).detach().new_ones((), dtype=dtype_of(BOOL)), 0)
@@ -442,7 +442,7 @@ cdef object do_addr(ProductOp op, PyObject** found):
         result = result.to(dtype_of(input.code))
     if op.in_place:
         return (<object>input).copy_(result)
-    return put_out(op, found[5], <TensorBase>result, a, b, c)
+    return put_out(op, bound[5], <TensorBase>result, a, b, c)
 
 
 cdef ProductOp made(str name, handler_t handle, tuple names, int tensors, str doc, bint scaled=False, bint in_place=False,

@@ -20,7 +20,7 @@ from ...declare.flops import Count, Shape, conv_flop_count
 from ...declare.half_types import FLOAT32, HALF_TYPES
 from ...declare.registry import REGISTRY, leaf, library, register
 from ...pointwise.complex_numbers import complex_of
-from ..pooling.pooling import addressable, positive, spread
+from ..pooling.pooling import addressable, ntuple, positive
 from . import families
 from .grid import Geometry
 
@@ -291,7 +291,7 @@ def paddings(name: str, padding, kernel, stride, dilation) -> tuple[tuple[int, i
             raise RuntimeError(f"{name}(): padding='same' is not supported for strided convolutions")
         totals = [d * (k - 1) if padding == "same" else 0 for k, d in zip(kernel, dilation)]
         return tuple((t // 2, t - t // 2) for t in totals)
-    amounts = spread(name, "padding", padding, len(kernel))
+    amounts = ntuple(name, "padding", padding, len(kernel))
     positive(name, "padding", amounts, 0)
     return tuple((p, p) for p in amounts)
 
@@ -331,7 +331,7 @@ def windows(name: str, sizes, kernel, stride, pads, dilation) -> tuple[tuple[int
 @functools.lru_cache(maxsize=1024)
 def _placed(name: str, n: int, sizes, kernel, stride, padding, dilation, groups: int):
     """The geometry of a convolution, and its output's sizes; RuntimeError where there is none."""
-    stride, dilation = spread(name, "stride", stride, n), spread(name, "dilation", dilation, n)
+    stride, dilation = ntuple(name, "stride", stride, n), ntuple(name, "dilation", dilation, n)
     positive(name, "stride", stride)
     positive(name, "dilation", dilation)
     pads = paddings(name, padding, kernel, stride, dilation)
@@ -352,7 +352,7 @@ def _whole(given) -> bool:
 def _convolution(name: str, n: int, x, weight, bias, stride, padding, dilation, groups: int) -> TensorBase:
     plain = _whole(stride) and _whole(dilation) and (_whole(padding) or type(padding) is str)
     if not plain:
-        stride, dilation = spread(name, "stride", stride, n), spread(name, "dilation", dilation, n)
+        stride, dilation = ntuple(name, "stride", stride, n), ntuple(name, "dilation", dilation, n)
         positive(name, "stride", stride)
         positive(name, "dilation", dilation)
     checks.rank(name, "weight", weight, n + 2)
@@ -368,8 +368,8 @@ def _convolution(name: str, n: int, x, weight, bias, stride, padding, dilation, 
 def _transposition(
     name: str, n: int, x, weight, bias, stride, padding, extra, groups: int, dilation
 ) -> TensorBase:
-    stride, dilation = spread(name, "stride", stride, n), spread(name, "dilation", dilation, n)
-    padding, extra = spread(name, "padding", padding, n), spread(name, "output_padding", extra, n)
+    stride, dilation = ntuple(name, "stride", stride, n), ntuple(name, "dilation", dilation, n)
+    padding, extra = ntuple(name, "padding", padding, n), ntuple(name, "output_padding", extra, n)
     positive(name, "stride", stride)
     positive(name, "dilation", dilation)
     positive(name, "padding", padding, 0)
@@ -410,8 +410,8 @@ Windows of 3 × 3 may be computed by Winograd's way, but for float64: then an in
 def _count_whole(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1) -> Count:
     n = len(weight) - 2
     steps, places, kernel = (
-        spread("conv", "stride", stride, n),
-        spread("conv", "dilation", dilation, n),
+        ntuple("conv", "stride", stride, n),
+        ntuple("conv", "dilation", dilation, n),
         tuple(weight[2:]),
     )
     pads = paddings("conv", padding, kernel, steps, places)

@@ -12,7 +12,7 @@ from ...declare.dtype_groups import EVERY, INTEGRAL
 from ...declare.indexed import indexed
 from ...declare.registry import leaf, library
 from ...declare.results import each_part
-from ..pooling.pooling import positive, spread
+from ..pooling.pooling import ntuple, positive
 
 _STATIC = ("stride", "padding", "dilation")
 
@@ -65,10 +65,10 @@ class Blocks(NamedTuple):
 
 def _blocks(name: str, kernel_size, dilation, padding, stride) -> Blocks:
     result = Blocks(
-        spread(name, "kernel_size", kernel_size, 2),
-        spread(name, "stride", stride, 2),
-        spread(name, "padding", padding, 2),
-        spread(name, "dilation", dilation, 2),
+        ntuple(name, "kernel_size", kernel_size, 2),
+        ntuple(name, "stride", stride, 2),
+        ntuple(name, "padding", padding, 2),
+        ntuple(name, "dilation", dilation, 2),
     )
     for field, least in (("kernel", 1), ("stride", 1), ("dilation", 1), ("padding", 0)):
         positive(name, field, getattr(result, field), least)
@@ -164,7 +164,7 @@ def fold(input: TensorBase, output_size, kernel_size, dilation=1, padding=0, str
         return each_part(fold, input, output_size, kernel_size, dilation, padding, stride)
     b, sizes = (
         _blocks("fold", kernel_size, dilation, padding, stride),
-        spread("fold", "output_size", output_size, 2),
+        ntuple("fold", "output_size", output_size, 2),
     )
     if not isinstance(output_size, int) and len(output_size) != 2:
         raise RuntimeError(f"fold(): expected output_size to be 2 numbers, got {tuple(output_size)}")

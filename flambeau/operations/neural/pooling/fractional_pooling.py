@@ -13,7 +13,7 @@ from ...declare.examples import of_call
 from ...declare.host import Result, computed
 from ...declare.registry import leaf, library
 from ...random.random import rand
-from .pooling import spread, with_or_without
+from .pooling import ntuple, with_or_without
 
 
 def _fractional(n: int) -> None:
@@ -36,13 +36,13 @@ def _fractional(n: int) -> None:
             )
         if (output_size is None) == (output_ratio is None):
             raise ValueError(f"{who}(): exactly one of output_size and output_ratio must be given")
-        window = spread(who, "kernel_size", kernel_size, n)
+        window = ntuple(who, "kernel_size", kernel_size, n)
         spatial = tuple(input.shape[-n:])
         if output_ratio is not None:
             ratios = output_ratio if isinstance(output_ratio, (tuple, list)) else (output_ratio,) * n
             sizes = tuple(int(s * r) for s, r in zip(spatial, ratios))
         else:
-            sizes = spread(who, "output_size", output_size, n)
+            sizes = ntuple(who, "output_size", output_size, n)
         for s, w, o in zip(spatial, window, sizes):
             if o < 1 or o + w - 1 > s:
                 raise RuntimeError(f"{who}(): windows of {w} at {o} places do not fit an input of size {s}")

@@ -233,7 +233,7 @@ def parts_largest(at, x, **longest):
 
 
 # --- arguments ------------------------------
-def spread(name: str, argument: str, value, n: int) -> tuple[int, ...]:
+def ntuple(name: str, argument: str, value, n: int) -> tuple[int, ...]:
     """One number for each of n dimensions."""
     if isinstance(value, int):
         return (value,) * n
@@ -288,9 +288,9 @@ def _plan(name: str, n: int, x, kernel, stride, padding, dilation, ceil_mode) ->
 @functools.lru_cache(maxsize=512)
 def _planned(name: str, n: int, shape, kernel, stride, padding, dilation, ceil_mode: bool) -> Plan:
     flat = planes(name, shape, n)
-    kernel = spread(name, "kernel_size", kernel, n)
-    stride = kernel if stride is None or stride == () else spread(name, "stride", stride, n)
-    padding, dilation = spread(name, "padding", padding, n), spread(name, "dilation", dilation, n)
+    kernel = ntuple(name, "kernel_size", kernel, n)
+    stride = kernel if stride is None or stride == () else ntuple(name, "stride", stride, n)
+    padding, dilation = ntuple(name, "padding", padding, n), ntuple(name, "dilation", dilation, n)
     positive(name, "kernel_size", kernel)
     positive(name, "stride", stride)
     positive(name, "dilation", dilation)
@@ -697,7 +697,7 @@ def _declare_means(n: int) -> None:
 
     @in_float32()
     def lp_pool(input, norm_type, kernel_size, stride=None, ceil_mode: bool = False) -> TensorBase:
-        kernel = spread(f"lp_pool{n}d", "kernel_size", kernel_size, n)
+        kernel = ntuple(f"lp_pool{n}d", "kernel_size", kernel_size, n)
         powers = _avg_pool(n, input**norm_type, kernel, stride, 0, ceil_mode, True, None)
         return (powers.sign() * powers.abs() * math.prod(kernel)) ** (1.0 / norm_type)
 

@@ -11,7 +11,7 @@ from ...declare.dtype_groups import FLOATING
 from ...declare.examples import of_call
 from ...declare.host import holds
 from ...declare.registry import library
-from .pooling import spread
+from .pooling import ntuple
 
 
 def _output_sizes(
@@ -51,9 +51,9 @@ def _unpool(n: int) -> None:
             raise RuntimeError(
                 f"{who}(): Input to {who} should be a {n + 1}d or {n + 2}d Tensor, but got a tensor with {input.ndim} dimensions"
             )
-        window = spread(who, "kernel_size", kernel_size, n)
-        step = window if stride is None else spread(who, "stride", stride, n)
-        sizes = _output_sizes(who, input, n, window, step, spread(who, "padding", padding, n), output_size)
+        window = ntuple(who, "kernel_size", kernel_size, n)
+        step = window if stride is None else ntuple(who, "stride", stride, n)
+        sizes = _output_sizes(who, input, n, window, step, ntuple(who, "padding", padding, n), output_size)
         if tuple(indices.shape) != tuple(input.shape):
             raise RuntimeError(
                 f"{who}(): Expected shape of indices to be same as that of the input tensor ({list(input.shape)}) but got "
