@@ -202,6 +202,11 @@ dsmm = hsmm = spmm = globals()["mm"]
 saddmm = globals()["addmm"]
 
 from . import func, overrides, return_types, types
+from .operations.linalg.quantised import (
+    _convert_weight_to_int4pack_for_cpu,
+    _weight_int4pack_mm_for_cpu,
+    _weight_int8pack_mm,
+)
 from .operations.linalg.scaled import _scaled_mm, grouped_mm as _grouped_mm
 from .operations.moving.searching import (
     _convert_indices_from_coo_to_csr,

@@ -40,7 +40,8 @@ def candidates() -> dict[str, Any]:
         for entry in REGISTRY.values():
             for place in entry.places:
                 home, _, name = place.rpartition(".")
-                if home != room or name.startswith("_"):
+                private = name.startswith("_") and getattr(entry.function, "aten", None) != name
+                if home != room or private:
                     continue
                 if isinstance(entry.function, Op):
                     public.append(entry.function)

@@ -78,21 +78,22 @@ bin_ct bin_ct_out bins_tensor bins_tensor_out: histogram
 
 data input: gru lstm rnn_relu rnn_tanh
 
-default: _foreach_abs_ _foreach_acos_ _foreach_asin_ _foreach_atan_ _foreach_ceil_ _foreach_copy_ _foreach_cos_
-    _foreach_cosh_ _foreach_erf_ _foreach_erfc_ _foreach_exp_ _foreach_expm1_ _foreach_floor_ _foreach_frac_
-    _foreach_lgamma_ _foreach_log10_ _foreach_log1p_ _foreach_log2_ _foreach_log_ _foreach_mm _foreach_neg_
-    _foreach_reciprocal_ _foreach_round_ _foreach_rsqrt_ _foreach_sigmoid_ _foreach_sign_ _foreach_sin_ _foreach_sinh_
-    _foreach_sqrt_ _foreach_tan_ _foreach_tanh_ _foreach_trunc_ _foreach_zero_ abs_ absolute_ acos_ acosh_
-    adaptive_max_pool1d addbmm_ addcdiv_ addcmul_ addmm_ addmv_ addr_ adjoint allclose alpha_dropout alpha_dropout_
-    arccos_ arccosh_ arcsin_ arcsinh_ arctan2_ arctan_ arctanh_ argwhere as_strided as_strided_ asin_ asinh_ atan2_
-    atan_ atanh_ baddbmm_ batch_norm bilinear bitwise_not_ broadcast_tensors broadcast_to cartesian_prod cauchy_ cdist
-    ceil_ celu_ chalf chunk combinations conj conj_physical_ contiguous conv_transpose1d copy_ corrcoef cos_ cosh_
-    cosine_embedding_loss cosine_similarity cov cross_entropy_loss cumprod_ cumsum_ deg2rad_ det detach detach_
-    diagflat diagonal digamma_ dropout dropout_ einsum elu_ embedding_renorm_ equal erf_ erfc_ erfinv_ exp2_ exp_
-    expand expand_as expm1_ exponential_ fake_quantize_per_channel_affine feature_alpha_dropout feature_alpha_dropout_
-    feature_dropout feature_dropout_ fft_fftshift fft_ifftshift fill_diagonal_ fix_ fliplr flipud floor_ frac_ gcd_
-    geometric_ grid_sampler group_norm gru_cell hardtanh_ heaviside_ hinge_embedding_loss hypot_ i0_ igamma_ igammac_
-    imag index_add_ index_copy_ index_put_ index_reduce_ instance_norm is_nonzero is_pinned is_same_size is_set_to
+default: _convert_weight_to_int4pack_for_cpu _foreach_abs_ _foreach_acos_ _foreach_asin_ _foreach_atan_ _foreach_ceil_
+    _foreach_copy_ _foreach_cos_ _foreach_cosh_ _foreach_erf_ _foreach_erfc_ _foreach_exp_ _foreach_expm1_
+    _foreach_floor_ _foreach_frac_ _foreach_lgamma_ _foreach_log10_ _foreach_log1p_ _foreach_log2_ _foreach_log_
+    _foreach_mm _foreach_neg_ _foreach_reciprocal_ _foreach_round_ _foreach_rsqrt_ _foreach_sigmoid_ _foreach_sign_
+    _foreach_sin_ _foreach_sinh_ _foreach_sqrt_ _foreach_tan_ _foreach_tanh_ _foreach_trunc_ _foreach_zero_
+    _weight_int4pack_mm_for_cpu _weight_int8pack_mm abs_ absolute_ acos_ acosh_ adaptive_max_pool1d addbmm_ addcdiv_
+    addcmul_ addmm_ addmv_ addr_ adjoint allclose alpha_dropout alpha_dropout_ arccos_ arccosh_ arcsin_ arcsinh_
+    arctan2_ arctan_ arctanh_ argwhere as_strided as_strided_ asin_ asinh_ atan2_ atan_ atanh_ baddbmm_ batch_norm
+    bilinear bitwise_not_ broadcast_tensors broadcast_to cartesian_prod cauchy_ cdist ceil_ celu_ chalf chunk
+    combinations conj conj_physical_ contiguous conv_transpose1d copy_ corrcoef cos_ cosh_ cosine_embedding_loss
+    cosine_similarity cov cross_entropy_loss cumprod_ cumsum_ deg2rad_ det detach detach_ diagflat diagonal digamma_
+    dropout dropout_ einsum elu_ embedding_renorm_ equal erf_ erfc_ erfinv_ exp2_ exp_ expand expand_as expm1_
+    exponential_ fake_quantize_per_channel_affine feature_alpha_dropout feature_alpha_dropout_ feature_dropout
+    feature_dropout_ fft_fftshift fft_ifftshift fill_diagonal_ fix_ fliplr flipud floor_ frac_ gcd_ geometric_
+    grid_sampler group_norm gru_cell hardtanh_ heaviside_ hinge_embedding_loss hypot_ i0_ igamma_ igammac_ imag
+    index_add_ index_copy_ index_put_ index_reduce_ instance_norm is_nonzero is_pinned is_same_size is_set_to
     is_signed isclose isfinite isreal istft item kl_div l1_loss layer_norm lcm_ ldexp_ leaky_relu_ lgamma_
     linalg_diagonal linalg_vander log10_ log1p_ log2_ log_ log_normal_ logdet logical_and_ logical_not_ logical_or_
     logical_xor_ logit_ lstm_cell margin_ranking_loss masked_scatter_ matrix_exp max_pool1d max_pool1d_with_indices
@@ -181,8 +182,8 @@ default out: _foreach_abs _foreach_acos _foreach_asin _foreach_atan _foreach_cei
     native_dropout native_group_norm native_layer_norm neg negative new_empty new_empty_strided new_full new_ones
     new_zeros nextafter nll_loss nonzero nonzero_static ones ones_like orgqr ormqr outer permute_copy pixel_shuffle
     pixel_unshuffle poisson polar polygamma put rad2deg reciprocal relu renorm repeat roll rot90 row_stack rsqrt
-    scalar_tensor scatter_add select_scatter sgn sigmoid sign signbit silu sin sinc sinh slice_scatter slogdet
-    smooth_l1_loss soft_margin_loss softplus softshrink special_airy_ai special_bessel_j0 special_bessel_j1
+    scalar_tensor scatter_add segment_reduce select_scatter sgn sigmoid sign signbit silu sin sinc sinh slice_scatter
+    slogdet smooth_l1_loss soft_margin_loss softplus softshrink special_airy_ai special_bessel_j0 special_bessel_j1
     special_bessel_y0 special_bessel_y1 special_digamma special_entr special_erf special_erfc special_erfcx
     special_erfinv special_exp2 special_expit special_expm1 special_gammainc special_gammaincc special_gammaln
     special_i0 special_i0e special_i1 special_i1e special_log1p special_log_ndtr special_logit special_logsumexp

@@ -19,6 +19,7 @@ from .linalg import (  # noqa: F401
     matrices,
     products,
     reflections,
+    quantised,
     scaled,
 )
 from .moving import (  # noqa: F401
