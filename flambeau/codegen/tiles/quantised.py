@@ -121,7 +121,7 @@ class _Codes(Elements):
             low, high = (
                 f.call("<8 x float>", "llvm.x86.avx2.permps", _vector(NF4[k : k + 8]), code) for k in (0, 8)
             )
-            return self.low.select(self.low.compare("gt", code, self.low.constant(7, "int32")), high, low)
+            return self.low.select(self.low.compare("sgt", code, self.low.constant(7, "int32")), high, low)
         result = self.zero
         for lane in range(n):
             one = f.op("i32", f"extractelement {code}, i64 {lane}")
