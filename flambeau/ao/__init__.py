@@ -1,4 +1,4 @@
-"""Quantisation, which is absent but for marks in models: every other name says so."""
+"""Quantisation of weights (`ao.quantization`)."""
 
 from .._compat.absent import refusing as _refusing
 from . import quantization

@@ -1,11 +1,26 @@
-"""Quantisation of models, of which only the marks are here: where a float model will take and give quantised numbers."""
+"""Quantisation of models: weights of linear layers in eight or four bits, and marks where a float model will take and give codes."""
 
 from typing import Any as _Any
 
 from .._compat.absent import refusing as _refusing
 from ..nn.modules.module import Module as _Module
+from ._weight_only import (
+    Int4WeightOnlyConfig,
+    Int8WeightOnlyConfig,
+    NF4WeightOnlyConfig,
+    WeightOnlyLinear,
+    quantize_,
+)
 
-__all__ = ["DeQuantStub", "QuantStub"]
+__all__ = [
+    "DeQuantStub",
+    "Int4WeightOnlyConfig",
+    "Int8WeightOnlyConfig",
+    "NF4WeightOnlyConfig",
+    "QuantStub",
+    "WeightOnlyLinear",
+    "quantize_",
+]
 
 
 class QuantStub(_Module):

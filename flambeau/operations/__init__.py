@@ -18,8 +18,8 @@ from .linalg import (  # noqa: F401
     lobpcg,
     matrices,
     products,
-    reflections,
     quantised,
+    reflections,
     scaled,
 )
 from .moving import (  # noqa: F401

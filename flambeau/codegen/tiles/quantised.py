@@ -16,6 +16,7 @@ Codes, of `columns` columns whose terms lie side by side:
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
 from ..irtext import Module, Value, float_literal, i64
@@ -157,14 +158,13 @@ class _Writer(_Codes):
         self.columns, self.terms, rows, self.group, self.step = (self.geometry(k) for k in range(2, 7))
         many = f.mul(f.binary("sdiv", rows, i64(ROWS)), i64(ROWS))
 
+        def some_rows(column: Value, columns: int, row: Value, _: list[Value]) -> list[Value]:
+            return self.tile(row, ROWS, column, columns)
+
         def all_rows(column: Value, columns: int) -> list[Value]:
             for j in range(0, columns, 2):
                 f.loop(
-                    i64(0),
-                    many,
-                    i64(ROWS),
-                    [],
-                    lambda row, _, j=j: self.tile(row, ROWS, f.add(column, i64(j)), min(columns, 2)),
+                    i64(0), many, i64(ROWS), [], partial(some_rows, f.add(column, i64(j)), min(columns, 2))
                 )
             f.loop(many, rows, i64(1), [], lambda row, _: self.tile(row, 1, column, columns))
             return []

@@ -220,3 +220,20 @@ def _weight_int4pack_mm_for_cpu(
 def _(grad, input, mat2, qGroupSize, qScaleAndZeros):
     weight = _by_operations(_int4("_weight_int4pack_mm_for_cpu", input, mat2, qGroupSize, qScaleAndZeros))
     return (grad.to(weight.dtype) @ weight).to(grad.dtype)
+
+
+@leaf("library", inputs=("input",), label="WeightNf4packMmBackward0")
+def weight_nf4pack_mm(input: TensorBase, mat2: TensorBase, group: int, scales: TensorBase) -> TensorBase:
+    """`input` (m, k) by the transposed weight `mat2` (n, k / 2), whose packed codes are places in `tiles.NF4`, times `scales`
+    (k / group, n).
+    """
+    _check("weight_nf4pack_mm", input, mat2=mat2)
+    n, k = mat2.shape[0], mat2.shape[1] * 2
+    return product(input, Weight(mat2, scales.contiguous(), "nf4", group, n, k))
+
+
+@weight_nf4pack_mm.derivative
+def _(grad, input, mat2, group, scales):
+    n, k = mat2.shape[0], mat2.shape[1] * 2
+    weight = _by_operations(Weight(mat2, scales, "nf4", group, n, k))
+    return (grad.to(weight.dtype) @ weight).to(grad.dtype)
