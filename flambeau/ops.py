@@ -58,7 +58,7 @@ def _overload_property(op: Any, what: str) -> Any:
     return _aten.overload_property(op, what)
 
 
-set_callback("told_of_aten", _overload_property)
+set_callback("aten_property", _overload_property)
 
 
 def __getattr__(name: str) -> Any:

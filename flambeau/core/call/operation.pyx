@@ -66,30 +66,30 @@ cdef class Op:
     @property
     def overloadpacket(self):
         """What `ops.aten` has under the operation's name."""
-        return callbacks["told_of_aten"](self, "overloadpacket")
+        return callbacks["aten_property"](self, "overloadpacket")
 
     @property
     def _overloadpacket(self):
-        return callbacks["told_of_aten"](self, "overloadpacket")
+        return callbacks["aten_property"](self, "overloadpacket")
 
     @property
     def _schema(self):
         """The schema that the parameters make."""
-        return callbacks["told_of_aten"](self, "schema")
+        return callbacks["aten_property"](self, "schema")
 
     @property
     def _overloadname(self):
-        return callbacks["told_of_aten"](self, "overload")
+        return callbacks["aten_property"](self, "overload")
 
     @property
     def namespace(self):
         """"aten" for an operation that `ops.aten` has."""
-        return callbacks["told_of_aten"](self, "namespace")
+        return callbacks["aten_property"](self, "namespace")
 
     @property
     def tags(self):
         """What is known of the operation beside its schema, as `Tag`s."""
-        return callbacks["told_of_aten"](self, "tags")
+        return callbacks["aten_property"](self, "tags")
 
     def __repr__(self):
         return f"<{display.NAME} operation {self.name}>"
