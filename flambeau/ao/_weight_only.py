@@ -146,7 +146,7 @@ class WeightOnlyLinear(Module):
     >>> from flambeau.ao.quantization import Int8WeightOnlyConfig, WeightOnlyLinear
     >>> layer = WeightOnlyLinear(flambeau.nn.Linear(8, 4), Int8WeightOnlyConfig())
     >>> layer(flambeau.ones(2, 8)).shape, layer.codes.dtype
-    (Size([2, 4]), flambeau.int8)
+    (flambeau.Size([2, 4]), flambeau.int8)
     """
 
     codes: Tensor

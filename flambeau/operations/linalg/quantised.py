@@ -153,7 +153,7 @@ def _convert_weight_to_int4pack_for_cpu(input: TensorBase, innerKTiles: int) -> 
 
     >>> import flambeau
     >>> flambeau._convert_weight_to_int4pack_for_cpu(flambeau.full((2, 32), 3, dtype=flambeau.int32), 2).shape
-    Size([2, 16])
+    flambeau.Size([2, 16])
     """
     who = "_convert_weight_to_int4pack_for_cpu"
     if input.ndim != 2 or input.dtype.name != "int32":
