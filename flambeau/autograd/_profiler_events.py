@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from bisect import bisect_right
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -163,6 +164,7 @@ def events_of(
     profile_memory: bool = False,
     with_flops: bool = False,
     with_stack: bool = False,
+    communicated: Sequence[tuple] = (),
 ) -> Recorded:
     """The events of a recording (see `recorder.stop`) that began at that time."""
     entries, work, threads, ended = raw
@@ -244,11 +246,34 @@ def events_of(
         giver = _innermost(of_entry, thread, (given_at - began) / 1e3)
         if giver is not None:
             giver.append_kernel(name, place.index or 0, (stop - start) / 1e3)
+    for call in communicated:
+        events.append(_collective(len(events), call, began, threads))
     if profile_memory:
         held = _memory(entries, ends)
         _unclaimed(entries, ends, events, began)
     result = EventList(events, use_device, profile_memory, with_flops)
     return Recorded(result, forward, held, threads, began, ended)
+
+
+def _collective(number: int, call: tuple, began: int, threads: dict[int, tuple[str, int]]) -> FunctionEvent:
+    """A call between processes: a row for each group, for such calls end in another order than the program's functions."""
+    name, _, begun, over, waited, parameters = call
+    row = f"collectives of group {parameters['Process Group Name']}"
+    thread = next((n for n, (title, _) in threads.items() if title == row), None)
+    if thread is None:
+        thread = max(threads, default=0) + 1
+        threads[thread] = (row, thread)
+    event = FunctionEvent(
+        number,
+        name,
+        thread,
+        (begun - began) / 1e3,
+        (over - began) / 1e3,
+        is_async=True,
+        is_user_annotation=True,
+    )
+    event.category, event.communication = "user_annotation", {**parameters, "Waiting (us)": waited / 1e3}
+    return event
 
 
 def _memory(entries: list[tuple], ends: list[int]) -> list[tuple[int, int, int]]:

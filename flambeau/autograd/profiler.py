@@ -8,6 +8,7 @@ from typing import Any
 
 from .._compat.absent import refusing
 from ..core.base import profiling
+from ..core.base.callbacks import callbacks
 from ._profiler_events import Recorded, events_of
 from .profiler_util import (
     DeviceType,
@@ -31,6 +32,12 @@ __all__ = [
     "profile",
     "record_function",
 ]
+
+
+def _collectives(ended: int) -> list[tuple]:
+    """What was called between processes since this was last asked for; nothing where there is no `distributed`."""
+    found = callbacks.get("collectives of a profile")
+    return [] if found is None else found(ended)
 
 
 class record_function(ContextDecorator):
@@ -161,6 +168,7 @@ class profile:
     def _start(self) -> None:
         """Count from now on, and forget what was recorded before."""
         profiling.clear()
+        _collectives(0)  # those before
         self._began = profiling.now()
         self._epoch = time.time_ns() - self._began  # from the recorder's clock to that of the wall
 
@@ -172,6 +180,7 @@ class profile:
         self.entered = False
         if profiling.is_started():  # not in the child of a fork
             self._raw: Any = profiling.stop()
+            self._communicated = _collectives(profiling.now())
             self.recorded = None
 
     def is_done(self) -> bool:
@@ -200,6 +209,7 @@ class profile:
                 profile_memory=self.profile_memory,
                 with_flops=self.with_flops,
                 with_stack=self.with_stack,
+                communicated=self._communicated,
             )
         return self.recorded
 

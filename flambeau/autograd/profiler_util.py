@@ -164,6 +164,9 @@ class FunctionEvent(FormattedTimesMixin):
         self.is_async, self.is_remote, self.is_legacy = is_async, is_remote, is_legacy
         self.flops, self.is_user_annotation = flops or 0, is_user_annotation
         self.category = "cpu_op"
+        self.communication: dict[
+            str, Any
+        ] = {}  # of a call between processes: its arguments, as a trace has them
         self.count = 1
         self.kernels: list[Kernel] = []
         self.cpu_children: list[FunctionEvent] = []
@@ -199,7 +202,9 @@ class FunctionEvent(FormattedTimesMixin):
 
     @property
     def self_cpu_time_total(self) -> float:
-        """The same without the events inside."""
+        """The same without the events inside; nothing of what goes on beside the program's threads."""
+        if self.is_async:
+            return 0.0
         return self.cpu_time_total - sum(child.cpu_time_total for child in self.cpu_children)
 
     @property

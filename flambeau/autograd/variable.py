@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from .._tensor import Tensor
+from ..core.tape import at_end_of_pass
 
 __all__ = ["Variable", "VariableMeta"]
 
@@ -24,6 +26,23 @@ class VariableMeta(type):
         return isinstance(instance, Tensor)
 
 
+class _ExecutionEngine:
+    """The engine of backward passes, as `Variable._execution_engine` shows it.
+
+    >>> import flambeau
+    >>> x = flambeau.ones(1, requires_grad=True)
+    >>> y = x * 2
+    >>> handle = x.register_hook(lambda grad: flambeau.autograd.Variable._execution_engine.queue_callback(lambda: print(x.grad)))
+    >>> y.backward()
+    tensor([2.])
+    """
+
+    @staticmethod
+    def queue_callback(callback: Callable[[], None]) -> None:
+        """Call a function when all nodes of the running backward pass have run.  RuntimeError outside of one."""
+        at_end_of_pass(callback)
+
+
 class Variable(metaclass=VariableMeta):
     """`Variable(data)` is a tensor over the memory of `data`, a new leaf.
 
@@ -40,6 +59,8 @@ class Variable(metaclass=VariableMeta):
     >>> type(x).__name__, isinstance(x, Variable), x.requires_grad
     ('Tensor', True, True)
     """
+
+    _execution_engine = _ExecutionEngine()
 
     def __new__(cls, data: Any = None, requires_grad: bool = False) -> Any:
         if data is None:

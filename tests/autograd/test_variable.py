@@ -48,3 +48,33 @@ def test_once_differentiable():
 def test_an_inplace_function_notes_it():
     assert InplaceFunction(True).inplace and not InplaceFunction().inplace
     assert issubclass(InplaceFunction, Function)
+
+
+def test_calls_at_the_end_of_a_pass():
+    """They run in order when all gradients are there, also those that others add; not after an error, and not outside of a pass."""
+    x, seen = flambeau.ones(2, requires_grad=True), []
+    engine = Variable._execution_engine
+
+    def first():
+        seen.append(x.grad.tolist())
+        engine.queue_callback(lambda: seen.append("last"))
+
+    y = x * 2
+    y.register_hook(lambda grad: engine.queue_callback(first))
+    y.register_hook(lambda grad: engine.queue_callback(lambda: seen.append("second")))
+    (y.sum() + x.sum()).backward()
+    assert seen == [[3.0, 3.0], "second", "last"]
+    with pytest.raises(RuntimeError, match="Final callbacks"):
+        engine.queue_callback(first)
+
+    def fails(grad):
+        engine.queue_callback(lambda: seen.append("never"))
+        raise ValueError("asked to")
+
+    y = x * 2
+    y.register_hook(fails)
+    with pytest.raises(ValueError, match="asked to"):
+        y.sum().backward()
+    assert "never" not in seen
+    (x * 2).sum().backward()
+    assert "never" not in seen

@@ -12,7 +12,18 @@ from .modes import _set_grad_enabled, _set_tracking, is_forward_open, is_grad_en
 from .nodes import AccumulateGrad, Node
 from .hooks import register_hook, register_post_accumulate_grad_hook, retain_grad
 from .anomaly import is_anomaly_on, set_anomaly_recorders, switch_anomaly
-from .engine import current_pass, depends_beyond, run_backward, set_backward, tensor_backward, will_reach
+from .engine import (
+    StagedPass,
+    at_end_of_pass,
+    current_pass,
+    depends_beyond,
+    free_saved,
+    run_backward,
+    run_node,
+    set_backward,
+    tensor_backward,
+    will_reach,
+)
 from .forward import close_forward_level, make_dual, open_forward_level, open_levels, unpack_dual
 from .saved import pop_saved_hooks, push_saved_hooks, refuse_saved_hooks
 from .inplace import _check_in_place, count_write
@@ -22,13 +33,16 @@ from .functions import record_function
 __all__ = [
     "AccumulateGrad",
     "Node",
+    "StagedPass",
     "_check_in_place",
     "_set_grad_enabled",
     "_set_tracking",
     "close_forward_level",
     "count_write",
+    "at_end_of_pass",
     "current_pass",
     "depends_beyond",
+    "free_saved",
     "is_forward_open",
     "is_grad_enabled",
     "is_anomaly_on",
@@ -45,6 +59,7 @@ __all__ = [
     "register_post_accumulate_grad_hook",
     "retain_grad",
     "run_backward",
+    "run_node",
     "set_backward",
     "set_anomaly_recorders",
     "switch_anomaly",

@@ -123,14 +123,21 @@ cdef class Task:
     cdef dict leaves          # leaves with hooks, or asked for: leaf -> [edges still to come, gradient so far]
     cdef dict captures        # node -> [(number of the output, place in `captured`)]
     cdef list captured
+    cdef list ends            # what runs when all nodes have: pairs (function, what runs instead if one has raised)
+    cdef object collect       # called with a leaf and its gradient, in the place of adding to .grad; see StagedPass
     cdef bint accumulate      # add to leaves' .grad
     cdef bint selective       # only the leaves and nodes asked for
     cdef bint create_graph
     cdef readonly bint retain
+    cdef set wanted           # ids of the leaves asked for
+    cdef Node running         # whose edges in `hidden` are hidden
+    cdef list hidden
 
     cdef int meet(self, Node node) except -1:
         """First sight of a node in this pass."""
         if node.task is not None:
+            if (<Task>node.task).running is node:  # a derivative starts a pass through the node that it is of
+                show(node, (<Task>node.task).hidden)
             if self.overlaid is None:
                 self.overlaid = []
             self.overlaid.append((node, node.task, node.waiting, node.needed, node.arrived))
@@ -167,7 +174,7 @@ cdef class Task:
         return 0
 
     cdef int expect(self, TensorBase leaf) except -1:
-        if leaf.hooks is not None or self.selective:
+        if leaf.hooks is not None or self.selective or self.collect is not None:
             if self.leaves is None:
                 self.leaves = {}
             entry = self.leaves.get(leaf)
@@ -177,7 +184,13 @@ cdef class Task:
                 entry[0] += 1
         return 0
 
-    cdef int mark_needed(self, set wanted_leaves) except -1:
+    cdef bint leads(self, object target) except -1:
+        """Whether an edge to there leads to something wanted."""
+        if isinstance(target, Node):
+            return (<Node>target).needed or target in self.captures
+        return id(target) in self.wanted
+
+    cdef int mark_needed(self) except -1:
         """Which nodes have to run, as they lead to something asked for: the oldest first, so that targets are
         marked before their users.  A node whose own result is asked for need not: nothing of it is read or freed.
         """
@@ -186,15 +199,41 @@ cdef class Task:
         for node in sorted(self.visited, key=_age):
             node.needed = False
             for k in range(node.edges):
-                if node.targets[k] == NULL:
-                    continue
-                target = <object>node.targets[k]
-                if isinstance(target, Node):
-                    if (<Node>target).needed or target in self.captures:
-                        node.needed = True
-                elif id(target) in wanted_leaves:
+                if node.targets[k] != NULL and self.leads(<object>node.targets[k]):
                     node.needed = True
         return 0
+
+    cdef list run_selected(self, Node node, list grads):
+        """`evaluated` without the edges that lead to nothing wanted: the node computes what is read alone."""
+        cdef int k
+        cdef list hidden = None
+        for k in range(node.edges):
+            if node.targets[k] != NULL and not self.leads(<object>node.targets[k]):
+                if hidden is None:
+                    hidden = []
+                hidden.append(k)
+        if hidden is None:
+            return run_profiled(node, grads) if profiling.on else evaluated(node, grads)
+        return self.run_without(node, grads, hidden)
+
+    cdef list run_without(self, Node node, list grads, list edges):
+        """`evaluated` as if no gradient were wanted along some edges; what a node computes for them all the same goes nowhere."""
+        cdef int k
+        cdef list before = self.hidden
+        cdef Node outer = self.running
+        hidden = [] if isinstance(node, own_code) else [(k, <object>node.targets[k]) for k in edges]
+        self.running, self.hidden = node, hidden
+        for k, _ in hidden:
+            node.targets[<int>k] = NULL    # `hidden` has another reference; that of the node comes back with `show`
+        try:
+            results = run_profiled(node, grads) if profiling.on else evaluated(node, grads)
+        finally:
+            show(node, hidden)
+            self.running, self.hidden = outer, before
+        for k in edges:
+            if k < len(results):
+                results[k] = None
+        return results
 
     cdef int deliver(self, Heap* ready, object target, int number, object grad) except -1:
         """Hand a gradient (or None) to where it goes."""
@@ -216,7 +255,7 @@ cdef class Task:
         return 0
 
     cdef int deliver_leaf(self, TensorBase leaf, object grad) except -1:
-        if leaf.hooks is None and not self.selective:
+        if leaf.hooks is None and not self.selective and self.collect is None:
             if grad is not None:
                 # the reference that `execute` holds is the only one, unless somebody else has the gradient, too
                 if profiling.on:
@@ -240,6 +279,9 @@ cdef class Task:
                 changed = hook(grad)
                 if changed is not None:
                     grad = changed
+        if self.collect is not None:
+            self.collect(leaf, grad)
+            return 0
         places = self.captures.get(leaf) if self.captures is not None else None
         if places is not None and not self.accumulate:
             for _, place in places:
@@ -266,8 +308,13 @@ cdef class Task:
                     self.captured[place] = grads[number]
         if grads is None or (self.selective and not node.needed):
             results = None
+            if grads is None and self.collect is not None:
+                self.collect(node, None)
         else:
-            results = run_profiled(node, grads) if profiling.on else evaluated(node, grads)
+            if self.selective:
+                results = self.run_selected(node, grads)
+            else:
+                results = run_profiled(node, grads) if profiling.on else evaluated(node, grads)
             grads = None
             if len(results) < node.edges:
                 raise RuntimeError(f"{node.name()} returned {len(results)} gradients for its {node.edges} inputs")
@@ -284,6 +331,36 @@ cdef class Task:
                 self.deliver(ready, <object>node.targets[k], node.numbers[k], grad)
         return 0
 
+    cdef int begin(self, list starts) except -1:
+        """Meet what these targets lead to; each of them waits for one gradient more."""
+        self.explore([target for target, _ in starts])
+        for target, _ in starts:
+            if isinstance(target, Node):
+                (<Node>target).waiting += 1
+            else:
+                self.expect(<TensorBase>target)
+        return 0
+
+    cdef int work(self, list starts, list grads) except -1:
+        """Deliver gradients to these targets, and run the nodes that wait for nothing else."""
+        cdef Heap ready
+        cdef object target, number, grad
+        cdef int k
+        ready.items, ready.count, ready.room = NULL, 0, 0
+        try:
+            for k in range(len(starts)):
+                target, number = starts[k]
+                grad = grads[k]
+                grads[k] = None
+                self.deliver(&ready, target, number, grad)
+            grad = None
+            while ready.count:
+                PyErr_CheckSignals()
+                self.execute(&ready, pop(&ready))
+        finally:
+            free(ready.items)
+        return 0
+
     cdef int clean(self) except -1:
         cdef Node node
         for node in self.visited:
@@ -293,6 +370,51 @@ cdef class Task:
             for node, task, waiting, needed, arrived in reversed(self.overlaid):
                 node.task, node.waiting, node.needed, node.arrived = task, waiting, needed, arrived
         return 0
+
+
+cdef object own_code = ()      # the class of nodes of programs' own functions, whose results are computed and checked whole
+
+
+def set_own_code(cls) -> None:
+    """Say which nodes are those of `autograd.Function`."""
+    global own_code
+    own_code = cls
+
+
+cdef int show(Node node, list hidden) except -1:
+    """Undo the hiding of edges; a second time changes nothing."""
+    for k, target in hidden:
+        node.targets[<int>k] = <PyObject*>target
+    return 0
+
+
+def run_node(Node node, list grads, list edges) -> list:
+    """The gradients that a node sends along some of its edges (None for the others), from those of its results; nothing is freed.
+
+    RuntimeError where what the node saved has been freed.
+    """
+    cdef Task task = Task.__new__(Task)
+    cdef int before = grad_enabled(), k
+    cdef unsigned int cast = casting()
+    engine_lock.acquire()
+    outer = node.task
+    try:
+        node.task = task
+        set_grad(before & FORWARD)
+        set_casting(0)
+        return task.run_without(node, grads, [k for k in range(node.edges) if node.targets[k] != NULL and k not in edges])
+    finally:
+        node.task = outer
+        set_grad(before)
+        set_casting(cast)
+        engine_lock.release()
+
+
+def free_saved(Node node) -> None:
+    """Let go of what a node saved: a pass that comes to it raises from now on."""
+    node.drop()
+    drain()
+    node.released = True
 
 
 def _age(Node node):
@@ -330,24 +452,20 @@ def run_backward(list roots, list grads, bint retain, bint create_graph, list in
     """
     global current, flambeau_pass, passes
     cdef Task task = Task.__new__(Task), outer
-    cdef Heap ready
-    cdef Node node
     cdef bint before = grad_enabled()
     cdef unsigned int cast = casting()
-    ready.items, ready.count, ready.room = NULL, 0, 0
     passes += 1
     task.number = passes
     task.visited = []
     task.accumulate, task.create_graph, task.retain = accumulate, create_graph, retain
     task.selective = inputs is not None
-    cdef set wanted_leaves = None
     if inputs is not None:
-        wanted_leaves, task.captures = set(), {}
+        task.wanted, task.captures = set(), {}
         task.captured = [None] * len(inputs)
         for place, given in enumerate(inputs):
             target, number = target_of(given)
             if not isinstance(target, Node):
-                wanted_leaves.add(id(target))
+                task.wanted.add(id(target))
             elif accumulate:
                 raise RuntimeError("backward(): one of the inputs is not a leaf; use autograd.grad for its gradient")
             task.captures.setdefault(target, []).append((number, place))
@@ -358,32 +476,106 @@ def run_backward(list roots, list grads, bint retain, bint create_graph, list in
         set_grad((REVERSE if create_graph else 0) | (before & FORWARD))
         set_casting(0)  # gradients have the types of what they are gradients of
         starts = [target_of(r) for r in roots]
-        task.explore([target for target, _ in starts])
-        for target, _ in starts:
-            if isinstance(target, Node):
-                (<Node>target).waiting += 1
-            else:
-                task.expect(<TensorBase>target)
+        task.begin(starts)
         if inputs is not None:
-            task.mark_needed(wanted_leaves)
-        for k in range(len(starts)):
-            target, number = starts[k]
-            grad = grads[k]
-            grads[k] = None
-            task.deliver(&ready, target, number, grad)
-        grad = None
-        while ready.count:
-            PyErr_CheckSignals()
-            node = pop(&ready)
-            task.execute(&ready, node)
+            task.mark_needed()
+        task.work(starts, grads)
+        while task.ends:  # which may add others
+            task.ends.pop(0)[0]()
     finally:
+        while task.ends:
+            failed = task.ends.pop(0)[1]
+            if failed is not None:
+                failed()
         current, flambeau_pass = outer, outer_pass
         task.clean()
         set_grad(before)
         set_casting(cast)
-        free(ready.items)
         engine_lock.release()
     return task.captured
+
+
+@cython.binding(False)
+cdef class StagedPass:
+    """A backward pass whose gradients arrive one after the other, as those of a graph that goes through several processes do.
+
+    groups: lists of tensors or edges, whose gradients arrive together. A node runs when all that leads to it has arrived.  `collect(leaf,
+    grad)` is called with the whole gradient of each leaf, after its hooks, and with None for each node that no gradient reaches.
+    """
+
+    cdef Task task
+    cdef list groups          # of (node or leaf, number of its output); None where the gradients have arrived
+    cdef list paused          # nodes that wait: (node, gradients to come, those that have arrived)
+    cdef bint failed
+    cdef readonly int waiting # groups whose gradients have not arrived
+
+    def __init__(self, list groups, bint retain, collect):
+        global passes
+        self.task = Task.__new__(Task)
+        self.task.visited = []
+        self.task.retain, self.task.collect = retain, collect
+        self.groups = [[target_of(one) for one in group] for group in groups]
+        self.waiting = len(groups)
+        with engine_lock:
+            passes += 1
+            self.task.number = passes
+            try:
+                self.task.begin([start for group in self.groups for start in group])
+            finally:
+                self.pause()
+
+    cdef int pause(self) except -1:
+        """Leave the nodes' scratch to other passes."""
+        cdef Node node
+        self.paused = []
+        for node in self.task.visited:
+            if node.waiting:
+                self.paused.append((node, node.waiting, node.arrived))
+        self.task.clean()
+        self.task.visited, self.task.overlaid = [], None
+        return 0
+
+    cdef int proceed(self) except -1:
+        cdef Node node
+        for node, waiting, arrived in self.paused:
+            self.task.meet(node)
+            node.waiting, node.arrived = waiting, arrived
+        self.paused = []
+        return 0
+
+    def deliver(self, int number, list grads):
+        """Send a group's gradients back (None where there is none), as far as nothing else has to arrive.
+
+        RuntimeError: they have arrived before, or an earlier delivery failed.
+        """
+        global current, flambeau_pass
+        cdef Task outer
+        cdef bint before = grad_enabled()
+        cdef unsigned int cast = casting()
+        engine_lock.acquire()
+        cdef long outer_pass = flambeau_pass
+        outer = current
+        try:
+            starts = self.groups[number]
+            if starts is None or self.failed:
+                raise RuntimeError("the pass has failed" if self.failed else f"the gradients of group {number} have arrived before")
+            self.groups[number] = None
+            self.waiting -= 1
+            self.failed = True       # until the end is reached
+            current, flambeau_pass = self.task, self.task.number
+            set_grad(before & FORWARD)
+            set_casting(0)
+            try:
+                self.proceed()
+                self.task.work(starts, list(grads))
+                self.failed = False
+            finally:
+                self.pause()
+        finally:
+            current, flambeau_pass = outer, outer_pass
+            set_grad(before)
+            set_casting(cast)
+            engine_lock.release()
 
 
 def tensor_backward(TensorBase self, gradient=None, retain_graph=None, create_graph=False, inputs=None) -> None:
@@ -449,6 +641,18 @@ def depends_beyond(outputs, inputs) -> bool:
 def current_pass():
     """The number of the backward pass that this thread runs, None outside of one."""
     return flambeau_pass or None
+
+
+def at_end_of_pass(function, failed=None) -> None:
+    """Run `function()` when all nodes of the running pass have run; `failed()` instead, where one of them raises.
+
+    RuntimeError outside of a pass.
+    """
+    if current is None or not flambeau_pass:
+        raise RuntimeError("Final callbacks can only be installed during backward pass.")
+    if current.ends is None:
+        current.ends = []
+    current.ends.append((function, failed))
 
 
 def will_reach(given) -> bool:

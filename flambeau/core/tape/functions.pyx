@@ -7,6 +7,7 @@ from ..base.tensor cimport IN_FUNCTION, TensorBase, alias, runtime
 from .modes cimport autocast_on, casting, set_casting, wants_grad
 from .nodes cimport Node
 from .gradients cimport summed
+from .engine import set_own_code
 from .forward cimport pushed_level
 from .history cimport attach, drop_base
 from .saved cimport Slot, clear_slot, save_tensor, unpack_tensor
@@ -204,3 +205,6 @@ def record_function(function, context, tuple arguments, tuple outputs) -> tuple:
     node.fresh, node.pushed = False, None
     context._forward = ()
     return tuple(made)
+
+
+set_own_code(FunctionNode)
