@@ -17,8 +17,10 @@ from ..core.base.display import NAME as _NAME
 from ..core.base.dtypes import by_name as _by_name
 from ..core.base.dtypes import device as _Device
 from ..core.base.lazily import lazily as _lazily
+from ..operations.declare.fallbacks import CpuFallbackWarning, set_cpu_fallback
 
 __all__ = [
+    "CpuFallbackWarning",
     "current_accelerator",
     "current_device_idx",
     "current_device_index",
@@ -37,6 +39,7 @@ __all__ = [
     "memory_stats",
     "reset_accumulated_memory_stats",
     "reset_peak_memory_stats",
+    "set_cpu_fallback",
     "set_device_idx",
     "set_device_index",
     "set_stream",

@@ -10,13 +10,14 @@ results are the same bits for any number of threads.
     x = Array(1, "float32", 2, "int32")
     ex.add(x[at], x[at[0], 0])            # each element plus the first of its row
 
-Sums and maxima over a window are loops: `fold_over((3, 3), …)`.  Indices are 32 bits wide where all offsets fit.
+Sums and maxima over a window are loops: `fold_over((3, 3), …)`.  A loop whose turns depend on what it has computed, such as
+a search, a recurrence or a rejection, is a `repeat`; devices alone have those.  Indices are 32 bits wide where all offsets fit.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from . import expr as ex
@@ -58,7 +59,7 @@ class Indexed(NamedTuple):
 
     def checks(self) -> bool:
         """Whether an index may turn out to be out of bounds."""
-        return any(e.op == "checked" for e in ex.walk(self.roots()))
+        return any(e.op == "checked" for e in under(self.roots()))
 
     def text(self) -> str:
         head = f"indexed {self.axes} {self.serial} {[s.how for s in self.stores]} {self.memory} {self.params}"
@@ -176,3 +177,42 @@ def sum_over(extents: Sequence, integer: str, element: Callable) -> Expr:
     """The sum of `element(i, j, …)` over the loops, in order."""
     zero = ex.like(element(*(ex.const(0, integer) for _ in extents)), 0)
     return fold_over(extents, integer, lambda *i: (element(*i),), lambda a, b: (a[0] + b[0],), (zero,))[0]
+
+
+class RepeatRule(NamedTuple):
+    """`while condition: state = new`; the state's values are `carried` leaves with the number of the loop."""
+
+    number: int
+    condition: Expr
+    new: tuple[Expr, ...]
+    which: int
+
+    def __repr__(self) -> str:
+        return f"repeat({self.number}; {ex.text((self.condition, *self.new))}; {self.which})"
+
+
+def repeat(state: Sequence[Expr], holds: Callable, step: Callable) -> tuple[Expr, ...]:
+    """`while holds(*state): state = step(*state)`, at each place by itself; the state after the last turn.
+
+    The body may load elements at places that the state names.  Kernels of devices have such loops, those of the CPU do not.
+    """
+    number = next(_turns)
+    own = tuple(ex.make("carried", (), v.dtype, (number, k)) for k, v in enumerate(state))
+    condition, new = holds(*own), tuple(ex.like(v, n) for v, n in zip(own, step(*own), strict=True))
+    wrong = [(v.dtype, n.dtype) for v, n in zip(own, new) if v.dtype != n.dtype]
+    if wrong:
+        raise TypeError(f"repeat: a value of the state changes its dtype: {wrong}")
+    return tuple(
+        ex.make("repeat", tuple(state), v.dtype, RepeatRule(number, condition, new, k))
+        for k, v in enumerate(own)
+    )
+
+
+def under(roots: Sequence[Expr]) -> Iterator[Expr]:
+    """Every expression under the roots, those inside of `repeat` included."""
+    seen: set[int] = set()
+    for e in ex.walk(roots):
+        yield e
+        if e.op == "repeat" and e.value.number not in seen:
+            seen.add(e.value.number)
+            yield from under((e.value.condition, *e.value.new))

@@ -167,6 +167,30 @@ class Function:
         self.start(after)
         return phis
 
+    def repeat(
+        self,
+        carried: Sequence[Value],
+        holds: Callable[[list[Value]], Value],
+        turn: Callable[[list[Value]], Sequence[Value]],
+    ) -> list[Value]:
+        """`while holds(carried): carried = turn(carried)`; what `holds` computes is known in `turn`."""
+        head, inside, after, before = self.fresh("head"), self.fresh("body"), self.fresh("after"), self.block
+        self.branch(head)
+        self.start(head)
+        phis = [Value(v.type, "%" + self.fresh("c")) for v in carried]
+        lines = self.blocks[-1][1]  # as in `loop`
+        self.branch_if(holds(phis), inside, after)
+        self.start(inside)
+        new = list(turn(phis))
+        last = self.block
+        self.branch(head)
+        lines[:0] = [
+            f"  {p.name} = phi {p.type} [ {first.name}, %{before} ], [ {again.name}, %{last} ]"
+            for p, first, again in zip(phis, carried, new)
+        ]
+        self.start(after)
+        return phis
+
     def when(
         self, condition: Value, body: Callable[[], Sequence[Value]], otherwise: Sequence[Value] = ()
     ) -> list[Value]:

@@ -163,6 +163,8 @@ class Evaluation:
             return self.load(e)
         if e.op == "loop":
             return self.loop(e)
+        if e.op == "repeat":
+            return self.repeat(e)
         if e.op == "checked":
             return self.check(e)
         args = [self.form(a) for a in e.args]
@@ -256,6 +258,8 @@ class Evaluation:
             zero = Value(scalar, "0" if scalar[0] == "i" else "0x0000000000000000")
             if scalar == "half":
                 zero = Value(scalar, "0xH0000")
+            if scalar == "i128":  # a vector on some targets
+                zero = Value(scalar, "zeroinitializer")
             result = read()[0] if condition is None else f.when(condition, read, [zero])[0]
             return Uniform(self.scalar.from_memory(result, dtype))
         mask = None if always else self.lanes_of(valid)
@@ -339,7 +343,8 @@ class Evaluation:
         result = self.moving.get(id(e))
         if result is None:
             result = frozenset((e.value,)) if e.op == "turn" else frozenset()
-            for a in e.args:
+            inside = (e.value.condition, *e.value.new) if e.op == "repeat" else ()
+            for a in (*e.args, *inside):
                 result |= self.turns(a)
             if e.op == "loop":
                 result -= frozenset(e.value.turns)
@@ -388,6 +393,34 @@ class Evaluation:
         for k, v in enumerate(states):
             same = ex.make("loop", e.args, v_dtype(rule, k), rule._replace(which=k))
             self.scopes[-1][same] = Lanes(v) if self.lanes else Uniform(v)
+        return self.scopes[-1][e]
+
+    def repeat(self, e: Expr) -> Form:
+        """All states of a `repeat` at once; what its body computes is known inside of it alone."""
+        if self.lanes:
+            raise TypeError(
+                "repeat: a kernel of vectors has no loop of which each lane has its own number of turns"
+            )
+        rule = e.value
+        state = [ex.make("carried", (), a.dtype, (rule.number, k)) for k, a in enumerate(e.args)]
+        condition, *new = expanded([rule.condition, *rule.new])
+        start = [self.value(a) for a in e.args]
+        scope: dict[Expr, Form] = {}
+
+        def holds(carried: list[Value]) -> Value:
+            self.scopes.append(scope)
+            scope.update((s, Uniform(v)) for s, v in zip(state, carried))
+            return self.value(condition)
+
+        def turn(carried: list[Value]) -> list[Value]:
+            result = [self.value(n) for n in new]
+            self.scopes.pop()
+            return result
+
+        states = self.f.repeat(start, holds, turn)
+        for k, v in enumerate(states):
+            same = ex.make("repeat", e.args, e.args[k].dtype, rule._replace(which=k))
+            self.scopes[-1][same] = Uniform(v)
         return self.scopes[-1][e]
 
     def settle(self, roots: Sequence[Expr], turns: frozenset) -> None:

@@ -37,10 +37,12 @@ def joined(parts: Sequence[Expr]) -> Expr:
     return low | middle << PIECE | high << 2 * PIECE
 
 
-def words(key: Expr, counter: Expr) -> tuple[Expr, Expr, Expr, Expr]:
-    """The four words of a counter, as uint64 whose upper halves are to be ignored."""
+def words(key: Expr, counter: Expr, upper: Expr | None = None) -> tuple[Expr, Expr, Expr, Expr]:
+    """The four words of a counter, as uint64 whose upper halves are to be ignored; `upper` are the counter's upper 64 bits."""
     c0, c1 = counter, counter >> 32
     c2 = c3 = fn.like(counter, 0)
+    if upper is not None:
+        c2, c3 = upper, upper >> 32
     k0, k1 = key, key >> 32
     for r in range(ROUNDS):
         p0 = (c0 & LOW) * MULTIPLIERS[0]

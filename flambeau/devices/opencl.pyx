@@ -203,6 +203,7 @@ cdef class OpenCL(Device):
     cdef handle_t id, context, queue
     cdef handle_t last_program      # what `load` has built last
     cdef bytes options              # of every build
+    cdef readonly uint64_t copies_out, bytes_out  # from the device to the host, since it was opened
     cdef Addresses usm
 
     def __cinit__(self, str type, int index):
@@ -271,6 +272,8 @@ cdef class OpenCL(Device):
         return self.copy(<void*><uintptr_t>to, source, nbytes, wait)
 
     cdef int copy_out(self, void* to, uint64_t source, size_t nbytes, bint wait) except -1:
+        self.copies_out += 1
+        self.bytes_out += nbytes
         return self.copy(to, <void*><uintptr_t>source, nbytes, wait)
 
     cdef int copy_within(self, uint64_t to, uint64_t source, size_t nbytes) except -1:

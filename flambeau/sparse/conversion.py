@@ -20,7 +20,7 @@ from .patterns import (
     COMPRESSED,
     Compressed,
     Coordinates,
-    on_host,
+    where_they_are,
 )
 from .tensors import NAMES, SparseTensor, sparse, tiles, values_of
 
@@ -147,14 +147,14 @@ def _compressed(
     lines, line, place = rows, at[n], at[n + 1]
     if layout in COLUMN_LAYOUTS:
         turned = _stack([*at[:n], at[n + 1], at[n]])
-        result, order, _ = on_host(sparse_rows.coalesced, turned, (*batch, columns, rows))
+        result, order, _ = where_they_are(sparse_rows.coalesced, turned, (*batch, columns, rows))
         if order is not None:
             values = values.index_select(0, order)
         at, lines, line, place = result, columns, result[n], result[n + 1]
     count = math.prod(batch)
     for d in reversed(range(n)):
         line = line + at[d] * (math.prod(batch[d + 1 :]) * lines)
-    (starts,) = on_host(lambda x, k: (sparse_rows.by_rows(x, k)[0],), line.contiguous(), count * lines)
+    starts, _ = where_they_are(sparse_rows.by_rows, line.contiguous(), count * lines)
     listed = at.shape[1] // count if count else 0
     if n:
         each = arange(count + 1, device=starts.device) * lines

@@ -15,6 +15,7 @@ from ..core.base.tensor import TensorBase
 from ..core.lib.sparse import sparse_rows
 from ..core.make.create import arange
 from ..operations.declare.registry import published
+from ..operations.on_device import places as places_there
 
 _operations = published("")
 _stack, _cat = _operations["stack"], _operations["cat"]
@@ -25,19 +26,18 @@ BLOCK_LAYOUTS = frozenset((formats.sparse_bsr, formats.sparse_bsc))
 COMPRESSED = ROW_LAYOUTS | COLUMN_LAYOUTS
 
 
-def on_host(function: Callable[..., tuple], first: TensorBase, *rest: Any) -> tuple:
-    """What a loop of the host makes of places, which go there and back where they lie on another device.
+def where_they_are(function: Callable, first: TensorBase, *rest: Any) -> Any:
+    """What a loop of `sparse_rows` makes of places; on a device, what `operations/on_device/places.py` makes under the same name.
 
     >>> import flambeau
     >>> from flambeau.core.lib.sparse.sparse_rows import by_rows
-    >>> from flambeau.sparse.patterns import on_host
-    >>> on_host(by_rows, flambeau.tensor([1, 0]), 2)
+    >>> from flambeau.sparse.patterns import where_they_are
+    >>> where_they_are(by_rows, flambeau.tensor([1, 0]), 2)
     (tensor([0, 1, 2]), tensor([1, 0]))
     """
     if first.device.type == "cpu":
         return function(first, *rest)
-    result = function(*(x.cpu() if isinstance(x, TensorBase) else x for x in (first, *rest)))
-    return tuple(x.to(first.device) if isinstance(x, TensorBase) else x for x in result)
+    return getattr(places_there, function.__name__)(first, *rest)
 
 
 def _equal(a: TensorBase, b: TensorBase) -> bool:
@@ -65,7 +65,7 @@ class Rows:
     def turned(self) -> tuple[Rows, TensorBase]:
         """The rows of the transposed matrix, and which entry each of theirs is."""
         if self._turned is None:
-            starts, columns, order = on_host(sparse_rows.turned, self.starts, self.columns, self.bound)
+            starts, columns, order = where_they_are(sparse_rows.turned, self.starts, self.columns, self.bound)
             rows = Rows(starts, columns, self.bound, self.count)
             self._turned = rows, order
         return self._turned
@@ -74,7 +74,7 @@ class Rows:
         """The row of each entry."""
         if self._numbers is None:
             n = self.columns.shape[0]
-            (self._numbers,) = on_host(lambda s: (sparse_rows.row_numbers(s, n),), self.starts)
+            self._numbers = where_they_are(sparse_rows.row_numbers, self.starts, n)
         return self._numbers
 
 
@@ -184,7 +184,7 @@ class Coordinates(Pattern):
             first = _cat([keys.new_ones([1]).bool(), keys[1:] != keys[:-1]]).nonzero().reshape(-1)
             at = self.at.index_select(1, order.index_select(0, first))
             return Coordinates(at, self.size, True), order, _cat([first, first.new_full([1], listed)])
-        at, order, starts = on_host(sparse_rows.coalesced, self.at.contiguous(), lengths)
+        at, order, starts = where_they_are(sparse_rows.coalesced, self.at.contiguous(), lengths)
         return Coordinates(at, self.size, True), order, starts
 
     def group(self) -> TensorBase:
@@ -212,7 +212,7 @@ class Coordinates(Pattern):
 
 
 def _by_rows(at: TensorBase, count: int, bound: int) -> tuple[Rows, TensorBase | None]:
-    starts, order = on_host(sparse_rows.by_rows, at[0].contiguous(), count)
+    starts, order = where_they_are(sparse_rows.by_rows, at[0].contiguous(), count)
     columns = at[1].contiguous() if order is None else at[1].index_select(0, order)
     return Rows(starts, columns, count, bound), order
 
@@ -307,7 +307,7 @@ class Compressed(Pattern):
         parts = self.starts.reshape(-1, self.starts.shape[-1])
         along: list[Any] = []
         for one in parts:
-            along.extend(on_host(lambda s: (sparse_rows.row_numbers(s, listed),), one.contiguous()))
+            along.append(where_they_are(sparse_rows.row_numbers, one.contiguous(), listed))
         line = _cat(along).long() if along else self.places.reshape(-1).long()
         pair = [line, self.places.reshape(-1).long()]
         if self.by_columns:

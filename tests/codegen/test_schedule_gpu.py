@@ -9,7 +9,6 @@ import inspect
 import itertools
 import os
 import pathlib
-import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable
@@ -17,6 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
+from ptx import ptxas
 
 import flambeau as fb
 from flambeau.codegen import expr as ex
@@ -257,18 +257,6 @@ def test_spirv_is_emitted():
     for name, module in images("spirv"):
         code = tg.image(str(module), "spirv")
         assert code[:4] == b"\x03\x02\x23\x07" and b"kernel\0" in code, name
-
-
-def ptxas() -> str | None:
-    """The assembler of a CUDA toolkit, or the one that pip installs."""
-    found = shutil.which("ptxas") or shutil.which("/usr/local/cuda/bin/ptxas")
-    if found:
-        return found
-    try:
-        files = importlib.metadata.files("nvidia-cuda-nvcc") or []
-    except importlib.metadata.PackageNotFoundError:
-        return None
-    return next((str(f.locate()) for f in files if f.name == "ptxas"), None)
 
 
 def test_ptx_is_accepted_by_the_assembler(tmp_path):

@@ -171,6 +171,7 @@ _waiting(
         "kernels",
         "objects",
         "panels",
+        "quantised",
         "recurrent",
         "register",
     ),

@@ -256,6 +256,47 @@ cdef int run_indexed(Family family, tuple operands, int outputs, tuple axes, int
     return 0
 
 
+# --- kernels of blocks ------------------------------
+cdef dict block_families = {}    # kernel -> Family
+
+
+def run_blocks(object kernel, tuple tensors not None, tuple numbers not None, tuple scalars not None) -> None:
+    """Launch a kernel that says itself what a block computes, such as `codegen/schedule_gpu_products.py`: its parameters are where the
+    tensors' elements begin, 64-bit numbers, and scalars, floats or ints.  `kernel.blocks(target, numbers)` is how many there are.
+    """
+    cdef Arguments a
+    cdef PyObject* given[8]
+    cdef Device device
+    cdef double real
+    cdef uint64_t bits
+    cdef int64_t blocks
+    cdef int k
+    if len(tensors) > 8:
+        raise ValueError("run_blocks: at most 8 tensors")
+    for k in range(len(tensors)):
+        given[k] = <PyObject*>tensors[k]
+    device = one_device(kernel.name, given, <int>len(tensors))
+    blocks = 0 if device.blank else kernel.blocks(device.target, numbers)
+    if blocks == 0:
+        return
+    family = block_families.get(kernel)
+    if family is None:
+        family = block_families[kernel] = Family(kernel)
+    a.count = 0
+    for t in tensors:
+        put(&a, <uintptr_t>data_address(<TensorBase?>t), 0)
+    for n in numbers:
+        put(&a, <uint64_t><int64_t>n, 8)
+    for x in scalars:
+        if isinstance(x, float):
+            real = x
+            memcpy(&bits, &real, 8)
+        else:
+            bits = <uint64_t><int64_t>x
+        put(&a, bits, 8)
+    launch_profiled(device, <Family>family, handle_for(<Family>family, device, 0, 0, 0, False), min(blocks, <int64_t>0x7FFFFFFF), &a)
+
+
 # --- copies between devices ------------------------------
 cdef TensorBase moved(TensorBase source, Device device, bint wait=True):
     """The same elements in another memory, not recorded: one copy of all bytes, so a source with gaps or repeats is

@@ -272,8 +272,8 @@ def document(op: Op) -> str | None:
     there = {"Args" if title == "Arguments" else title for title in SECTION.findall(text)}
     added = _titled((title, lines) for title, lines in sections(entry) if title not in there)
     prose, mark, examples = text.partition("\n>>> ")
-    if entry.details["on_host"]:
-        added.insert(0, "Tensors of other devices are taken to the CPU and back.")
+    if entry.by_host is not None:
+        added.insert(0, f"Tensors of accelerators are taken to the CPU and back: {entry.by_host}.")
     return "\n\n".join([prose.strip(), *added, *([">>> " + examples] if mark else [])])
 
 

@@ -55,6 +55,10 @@ class At(tuple):
         """`state = combine(state, element(i, j, …))` over the loops, in order."""
         return ix.fold_over(extents, self.integer, element, combine, init)
 
+    def repeat(self, state: Sequence[Expr], holds: Callable, step: Callable) -> tuple[Expr, ...]:
+        """`while holds(*state): state = step(*state)`; of devices alone."""
+        return ix.repeat(state, holds, step)
+
     def size(self, d: int) -> Expr:
         """How many places there are along a dimension."""
         return ex.make("extent", (), self.integer, d)

@@ -20,6 +20,7 @@ from ...core.call.function import FunctionOp, on_host
 from ...core.call.leaf import LeafOp
 from ...core.call.operation import Op
 from ...core.make.random import Generator, generator_on
+from . import fallbacks
 from .dtype_groups import of_kind
 from .forms import form_at
 
@@ -44,6 +45,7 @@ class Entry(NamedTuple):
         frozenset[str] | None
     )  # which its tensors, or those that it makes, may have; None where an inner one does not say it
     gives: Any  # its results, as a schema writes them or the class of their named tuple, where the annotation does not tell
+    by_host: str | None  # why tensors of accelerators are taken to the CPU for it; None where they are not
 
 
 REGISTRY: dict[str, Entry] = {}
@@ -56,14 +58,30 @@ _IN_PLACE = (
     "nn.functional",
 )  # where forms that write in place are public, with "_" after the name
 
-# Kinds that only the CPU computes: tensors of other devices are copied there and the results copied back.
-ON_HOST = frozenset(("fallback", "lapack", "search", "sort", "spectral"))
+# Kinds of which NumPy, SciPy or LAPACK computes leaves on the CPU, in memory that they ask for themselves.
+BY_LIBRARIES = frozenset(("fallback", "lapack", "search", "sort", "spectral"))
 # Kinds whose Python functions make no tensors of others: views, copies, fillings, answers.
 HANDED_ON = frozenset(("view", "copy", "conversion", "creation", "random", "question", "error"))
 
 
-def through_host(function: Callable) -> Callable:
-    """The function for tensors of any device: computed on the CPU, on the tape; a tensor that it writes to is written."""
+def guarded(function: Callable) -> Callable:
+    """The function with our error for memory that a library did not get on the CPU."""
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except MemoryError as e:
+            raise refused(function.__name__, e, (*args, *kwargs.values())) from None
+
+    return call
+
+
+def through_host(function: Callable, name: str, why: str) -> Callable:
+    """The function for tensors of any device: computed on the CPU, on the tape; a tensor that it writes to is written.
+
+    `fallbacks.py` says what happens at the first call that does so.
+    """
 
     code = getattr(function, "__code__", None)
     named = () if code is None else code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
@@ -79,6 +97,7 @@ def through_host(function: Callable) -> Callable:
                 return function(*args, **kwargs)
             except MemoryError as e:
                 raise refused(function.__name__, e, (*args, *kwargs.values())) from None
+        fallbacks.meet(name, place.type, why)
         given: dict[int, tuple[TensorBase, TensorBase]] = {}  # copies made here, and what they are copies of
 
         def there(x: Any) -> Any:
@@ -172,6 +191,7 @@ def register(
     writes: bool | None = None,
     dtypes: frozenset[str] | None = None,
     gives: Any = None,
+    by_host: str | None = None,
     **details: Any,
 ) -> Callable:
     """Enter an operation; `places` defaults to the flat namespace and a method of Tensor.
@@ -199,10 +219,14 @@ def register(
     the sum of these.  `product`: a function of a call's arguments that gives the one product that it computes
     (`operations/linalg/products.py`).  `gain`: the factor of initial weights before it (`nn.init.calculate_gain`).
     `of_values`: its elements are values of Python's or of another library's, which a trace keeps as constants.
+    `sharding`: the rule of distributed tensors (`distributed/tensor/_rules.py`), where it is not that of its kind.  `partial`: the
+    reduction by which what it makes of pieces becomes what it makes of the whole.  `linear`: a sum in these operands, the others as they
+    are, gives a sum; "together", one in all of them does.
     `writes`: it writes to its first argument and returns it; that is what an underscore at the end of a name means in PyTorch, and it is
     read here alone.
     `dtypes`: which its tensors may have, indices and conditions apart, or those that it makes; a public one that does not say it takes
     those of its kind (`dtype_groups.py`).
+    `by_host`: why tensors of accelerators are taken to the CPU and the results back; None of what the device computes itself.
     `gives`: its results where the annotation does not tell them: as a schema writes them ("Tensor[]", "bool"), or the class of their
     named tuple.
     """
@@ -212,8 +236,12 @@ def register(
         places = (name, f"Tensor.{name}")
     if dtypes is None and places:
         dtypes = details["computed_by"].entry.dtypes if "computed_by" in details else of_kind(kind)
-    if details.setdefault("on_host", kind in ON_HOST):
-        function = through_host(function)
+    if composite is None:
+        composite = kind == "composite" and leaf is None and not details.get("whole")
+    if by_host is not None:
+        function = through_host(function, (places or (name,))[0], by_host)
+    elif kind in BY_LIBRARIES and not composite:
+        function = guarded(function)
     owns = isinstance(function, types.FunctionType) and kind not in HANDED_ON and not forwards
     function = (
         as_operation(function, owns, out) if leaf is None else leaf.operation(name, function, owns, out)
@@ -222,8 +250,6 @@ def register(
     in_place = as_operation(in_place, False)
     if writes_over:
         in_place.composite = in_place.function
-    if composite is None:
-        composite = kind == "composite" and leaf is None and not details.get("whole")
     if composite and isinstance(function, FunctionOp):
         function.composite = function.function
     call_as(function, places)
@@ -247,6 +273,7 @@ def register(
         batching,
         dtypes,
         gives,
+        by_host,
     )
     REGISTRY[name] = entry
     for op in (function, in_place):

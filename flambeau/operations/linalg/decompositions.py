@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from ...core.base.dtypes import by_name, dtype
@@ -14,6 +15,7 @@ from ..declare.registry import leaf, library
 from ..declare.results import accepts_out, into, named_result
 from ..moving.joining import cat
 from ..moving.viewing import real
+from ..on_device import matrices, rotations
 from ..pointwise.arithmetic import where
 from ..pointwise.complex_numbers import complex_of, conj
 from .lapack import (
@@ -83,7 +85,8 @@ def linalg_qr(A: TensorBase, mode: str) -> tuple[TensorBase, TensorBase]:
     *batch, m, n = A.shape
     k = m if mode == "complete" else min(m, n)
     rules = [Result((0,) if mode == "r" else (*batch, m, k), A.dtype), Result((*batch, k, n), A.dtype)]
-    return computed(rules, lambda a: _orthogonal(a, k, mode != "r"), A)
+    by = lambda a: matrices.orthogonal(a, k, mode != "r")
+    return computed(rules, lambda a: _orthogonal(a, k, mode != "r"), A, on_device=by)
 
 
 def _orthogonal(a: TensorBase, k: int, wanted: bool) -> tuple[TensorBase, TensorBase]:
@@ -179,7 +182,7 @@ def geqrf(input: TensorBase) -> tuple:
         tau = lapack.qr(columns)
         return columns.mT.contiguous(), tau
 
-    return geqrf_result(*computed(rules, factor, input))
+    return geqrf_result(*computed(rules, factor, input, on_device=matrices.qr))
 
 
 # --- LU -------------------------------------------------------------------------------------------------------------------
@@ -197,7 +200,7 @@ def linalg_lu_factor_ex(A: TensorBase) -> tuple[TensorBase, TensorBase, TensorBa
         result = lapack.lu(columns)
         return columns.mT.contiguous(), *result
 
-    return computed(rules, factor, A)
+    return computed(rules, factor, A, on_device=matrices.lu)
 
 
 def _order(pivots: TensorBase, m: int) -> TensorBase:
@@ -212,6 +215,8 @@ def _order(pivots: TensorBase, m: int) -> TensorBase:
                 result[place][[k, other - 1]] = result[place][[other - 1, k]]
         return result
 
+    if not (pivots.is_cpu or pivots.is_meta):
+        return matrices.row_order(pivots, m)
     return host.computed(Result((*pivots.shape[:-1], m), by_name["int64"]), walk, pivots)
 
 
@@ -429,18 +434,30 @@ def eigh(A: TensorBase, UPLO: str = "L") -> tuple:
 def linalg_eigh(A: TensorBase, lower: bool) -> tuple[TensorBase, TensorBase]:
     """Eigenvalues and eigenvectors."""
     rules = [Result(A.shape[:-1], real_dtype(A)), Result(A.shape, A.dtype)]
-    return computed(rules, lambda a: _symmetric(a, lower, True), A)
+    by = lambda a: _rotated("linalg.eigh", rotations.hermitian, a, lower)
+    return computed(rules, lambda a: _symmetric(a, lower, True), A, on_device=by)
 
 
 @leaf("lapack", results=("L",), label="LinalgEighBackward0")
 def linalg_eigvalsh(A: TensorBase, lower: bool) -> TensorBase:
     """Eigenvalues alone, which take half the time; backward makes the eigenvectors."""
-    return computed(Result(A.shape[:-1], real_dtype(A)), lambda a: _symmetric(a, lower, False)[0], A)
+    by = lambda a: _rotated("linalg.eigh", rotations.hermitian, a, lower)[0]
+    return computed(
+        Result(A.shape[:-1], real_dtype(A)), lambda a: _symmetric(a, lower, False)[0], A, on_device=by
+    )
 
 
 @linalg_eigvalsh.derivative
 def _eigvalsh_gradient(grad: TensorBase, A: TensorBase, lower: bool) -> tuple:
     return _eigh_gradient((grad, None), *linalg_eigh(A, lower))
+
+
+def _rotated(who: str, function: Callable, a: TensorBase, *how: bool) -> tuple:
+    """What Jacobi's rotations make on a device; LinAlgError as LAPACK has it where they do not end."""
+    try:
+        return function(a, *how)
+    except rotations.NotConverged:
+        raise LinAlgError(f"{who}: {_refused(-4)}") from None
 
 
 def _symmetric(a: TensorBase, lower: bool, wanted: bool) -> tuple:
@@ -518,7 +535,11 @@ def eig(A: TensorBase) -> tuple:
     return eig_result(*linalg_eig(A, not A.is_complex()))
 
 
-@leaf("lapack", results=("L", "V"))
+@leaf(
+    "lapack",
+    results=("L", "V"),
+    by_host="LAPACK reduces to Hessenberg form and iterates, a column after another",
+)
 def linalg_eig(A: TensorBase, real_input: bool) -> tuple[TensorBase, TensorBase]:
     """Eigenvalues and eigenvectors; RuntimeError where the matrices are not finite."""
     if not holds(A.isfinite()):
@@ -613,14 +634,16 @@ def linalg_svd(A: TensorBase, full_matrices: bool) -> tuple[TensorBase, TensorBa
         Result((*batch, k), real_dtype(A)),
         Result((*batch, n if full_matrices else k, n), A.dtype),
     ]
-    return computed(rules, lambda a: _singular(a, full_matrices, True), A)
+    by = lambda a: _rotated("linalg.svd", rotations.singular, a, full_matrices, True)
+    return computed(rules, lambda a: _singular(a, full_matrices, True), A, on_device=by)
 
 
 @leaf("lapack", results=("S",), label="LinalgSvdBackward0")
 def linalg_svdvals(A: TensorBase) -> TensorBase:
     """Singular values alone, which take half the time; backward makes the vectors."""
     rule = Result((*A.shape[:-2], min(A.shape[-2:])), real_dtype(A))
-    return computed(rule, lambda a: _singular(a, False, False)[1], A)
+    by = lambda a: _rotated("linalg.svd", rotations.singular, a, False, False)[1]
+    return computed(rule, lambda a: _singular(a, False, False)[1], A, on_device=by)
 
 
 @linalg_svdvals.derivative
@@ -720,7 +743,10 @@ def svdvals(A: TensorBase, *, driver: str | None = None, out: TensorBase | None 
 
 
 # --- symmetric indefinite matrices ----------------------------------------------------------------------------------------
-@library("lapack", "linalg.ldl_factor_ex", differentiable=False, gives=ldl_factor_ex_result)
+_PIVOTED = "LAPACK chooses pivots of one or two rows by what it has computed"
+
+
+@library("lapack", "linalg.ldl_factor_ex", differentiable=False, gives=ldl_factor_ex_result, by_host=_PIVOTED)
 @accepts_out
 def ldl_factor_ex(A: TensorBase, *, hermitian: bool = False, check_errors: bool = False) -> tuple:
     """Bunch-Kaufman decomposition A = L D Lᵀ (Lᴴ where `hermitian`) in LAPACK's compact form, and LAPACK's verdict.
@@ -754,7 +780,7 @@ def ldl_factor_ex(A: TensorBase, *, hermitian: bool = False, check_errors: bool 
     return ldl_factor_ex_result(LD, pivots, info)
 
 
-@library("lapack", "linalg.ldl_factor", differentiable=False, gives=ldl_factor_result)
+@library("lapack", "linalg.ldl_factor", differentiable=False, gives=ldl_factor_result, by_host=_PIVOTED)
 @accepts_out
 def ldl_factor(A: TensorBase, *, hermitian: bool = False) -> tuple:
     """L and D with A = L D Lᵀ (Lᴴ where `hermitian`) in LAPACK's compact form.
@@ -773,7 +799,7 @@ def ldl_factor(A: TensorBase, *, hermitian: bool = False) -> tuple:
     return ldl_factor_result(*ldl_factor_ex(A, hermitian=hermitian, check_errors=True)[:2])
 
 
-@library("lapack", "linalg.ldl_solve", differentiable=False, batching="solving LD")
+@library("lapack", "linalg.ldl_solve", differentiable=False, batching="solving LD", by_host=_PIVOTED)
 @accepts_out
 def ldl_solve(LD: TensorBase, pivots: TensorBase, B: TensorBase, *, hermitian: bool = False) -> TensorBase:
     """X with A X = B for A as `ldl_factor` gave it.

@@ -8,6 +8,7 @@ from ...core.lib.products.products import matmul
 from ..declare.host import Result, holds
 from ..declare.registry import leaf, library
 from ..declare.results import accepts_out, into, named_result
+from ..on_device import matrices
 from ..pointwise.complex_numbers import conj
 from .decompositions import svd
 from .lapack import checked, computed, fresh, identity, inv, real_dtype
@@ -45,7 +46,8 @@ def det(A: TensorBase, *, out: TensorBase | None = None) -> TensorBase:
 @leaf("lapack")
 def linalg_det(A: TensorBase) -> TensorBase:
     """The determinant of checked matrices."""
-    return computed(Result(A.shape[:-2], A.dtype), lambda a: _determinant(a, False)[0], A)
+    by = lambda a: matrices.determinant(a, False)[0]
+    return computed(Result(A.shape[:-2], A.dtype), lambda a: _determinant(a, False)[0], A, on_device=by)
 
 
 def _determinant(a: TensorBase, logarithm: bool) -> tuple:
@@ -96,7 +98,8 @@ def slogdet(A: TensorBase) -> tuple:
 def linalg_slogdet(A: TensorBase) -> tuple[TensorBase, TensorBase]:
     """Sign and logarithm of checked matrices."""
     rules = [Result(A.shape[:-2], A.dtype), Result(A.shape[:-2], real_dtype(A))]
-    return computed(rules, lambda a: _determinant(a, True), A)
+    by = lambda a: matrices.determinant(a, True)
+    return computed(rules, lambda a: _determinant(a, True), A, on_device=by)
 
 
 @linalg_slogdet.derivative

@@ -20,6 +20,7 @@ from ..declare.host import Result, without_data
 from ..declare.registry import leaf, library
 from ..declare.results import accepts_out, into, named_result
 from ..declare.shapes import broadcast
+from ..on_device import matrices
 
 # mypy reads the names of the tuples' classes as if they had to be those of the variables
 cholesky_ex_result = named_result("linalg_cholesky_ex", "L", "info")
@@ -88,10 +89,14 @@ def by_matrix(rules: list[Result], function: Callable) -> Callable:
     return whole
 
 
-def computed(rule: Any, function: Callable, *tensors: TensorBase) -> Any:
-    """What a function makes of tensors, or, of tensors without data, what the rule says of it."""
+def computed(rule: Any, function: Callable, *tensors: TensorBase, on_device: Callable | None = None) -> Any:
+    """What a function makes of tensors of the CPU and another (`on_device/matrices.py`) of those of devices, or, of tensors without
+    data, what the rule says of it.
+    """
     if without_data(*tensors):
         return host.computed(rule, function, *tensors)
+    if on_device is not None and not tensors[0].is_cpu:
+        return on_device(*tensors)
     return function(*tensors)
 
 
@@ -102,11 +107,22 @@ def fresh(x: TensorBase) -> TensorBase:
 
 def refuse(who: str, info: TensorBase, what: Callable[[int], str]) -> None:
     """LinAlgError where LAPACK's verdict on a matrix is not 0, with the first one's number in the batch and what it means."""
-    failed = None if info.is_meta else lapack.first_failure(info)
+    failed = None if info.is_meta else _first_failure(info)
     if failed is not None:
         place, verdict = failed
         batch = f"(Batch element {place}): " if info.ndim else ""
         raise LinAlgError(f"{who}: {batch}{what(verdict)}")
+
+
+def _first_failure(info: TensorBase) -> tuple[int, int] | None:
+    """The number of the first matrix whose verdict is not 0, and the verdict."""
+    if info.is_cpu:
+        return lapack.first_failure(info)
+    failed = (info != 0).reshape(-1)
+    if not failed.any():
+        return None
+    place = int(failed.to(INT32).argmax())
+    return place, int(info.reshape(-1)[place])
 
 
 @leaf("lapack")
@@ -199,7 +215,8 @@ def linalg_solve_triangular(A: TensorBase, B: TensorBase, upper: bool, unit: boo
 
     if small.takes(A) and B.is_cpu:
         return small.triangular(A, B, upper, unit)
-    return computed(Result(B.shape, B.dtype), solve_all, A, B)
+    by = lambda a, b: matrices.triangular(a, b, upper, unit)
+    return computed(Result(B.shape, B.dtype), solve_all, A, B, on_device=by)
 
 
 @linalg_solve_triangular.derivative
@@ -282,7 +299,9 @@ def linalg_solve_systems(A: TensorBase, B: TensorBase) -> tuple[TensorBase, Tens
         info = lapack.solve(fresh(a[(0,) * (a.ndim - 2)] if one else a), result)
         return result, info.expand(a.shape[:-2]).contiguous() if one else info
 
-    return computed([Result(B.shape, B.dtype), Result(A.shape[:-2], INT32)], solve_all, A, B)
+    return computed(
+        [Result(B.shape, B.dtype), Result(A.shape[:-2], INT32)], solve_all, A, B, on_device=matrices.solve
+    )
 
 
 @linalg_solve_systems.derivative
@@ -334,7 +353,8 @@ def linalg_inverse(A: TensorBase) -> tuple[TensorBase, TensorBase]:
         result = fresh(a)
         return result, lapack.inverse(result)
 
-    return computed([Result(A.shape, A.dtype), Result(A.shape[:-2], INT32)], invert, A)
+    rules = [Result(A.shape, A.dtype), Result(A.shape[:-2], INT32)]
+    return computed(rules, invert, A, on_device=matrices.inverse)
 
 
 @linalg_inverse.derivative
@@ -435,7 +455,7 @@ def linalg_cholesky_factor(A: TensorBase, upper: bool) -> tuple[TensorBase, Tens
 
     if small.takes(A):
         return small.cholesky(A.mT if upper else A)
-    return computed(rules, factor, A.mH if upper else A)
+    return computed(rules, factor, A.mH if upper else A, on_device=matrices.cholesky)
 
 
 _NOT_POSITIVE = (

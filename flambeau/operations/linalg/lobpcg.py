@@ -90,7 +90,13 @@ def lobpcg(
     return linalg_lobpcg(A, X, B, iK, k, steps, tolerance, largest is None or bool(largest))
 
 
-@leaf("lapack", results=("E", "V"), inputs=("A",), label="LOBPCGAutogradFunctionBackward0")
+@leaf(
+    "lapack",
+    results=("E", "V"),
+    inputs=("A",),
+    label="LOBPCGAutogradFunctionBackward0",
+    by_host="the search is SciPy's",
+)
 def linalg_lobpcg(
     A: TensorBase,
     X: TensorBase,

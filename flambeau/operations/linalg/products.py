@@ -87,6 +87,7 @@ for _name, _autocast, _dtypes in (
         flops=_FLOPS.get(getattr(products, _name)),
         product=_PRODUCTS.get(getattr(products, _name)),
         dtypes=_dtypes,
+        sharding="product",
     )
 register(
     "linear",
@@ -104,7 +105,7 @@ register(
 def _linear_written_out(input, weight, bias=None):
     """What wrapper subclasses see of `linear`: a product with the turned weight, of rows, as in PyTorch."""
     turned = weight.t() if weight.ndim == 2 else weight
-    if input.ndim < 2 or turned.ndim < 2:
+    if input.ndim < 2 or turned.ndim < 2 or not getattr(type(input), "_joins_rows", True):
         result = products.matmul(input, turned)
         return result if bias is None else result + bias
     rows = input if input.ndim == 2 else input.reshape(-1, input.shape[-1])
@@ -122,11 +123,18 @@ register(
     aten="mm",
     flops=flops.gradient_of_product,
     product=_of_gradient,
+    sharding="gradient of product",
 )
-register("columns_summed", "library", contraction.column_sums_op, places=(), aten="sum")
+register("columns_summed", "library", contraction.column_sums_op, places=(), aten="sum", sharding="columns")
 ger = register("ger", "library", products.outer)
 register(
-    "linalg.matmul", "library", products.matmul, places=("linalg.matmul",), autocast="lower", dtypes=NUMBERS
+    "linalg.matmul",
+    "library",
+    products.matmul,
+    places=("linalg.matmul",),
+    autocast="lower",
+    dtypes=NUMBERS,
+    sharding="product",
 )
 
 

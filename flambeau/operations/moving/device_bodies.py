@@ -9,13 +9,18 @@ next waits for the device.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Sequence
 
+from ...codegen import functions as fn
 from ...core.base.callbacks import set_callback
 from ...core.base.tensor import TensorBase
+from ...core.loops.launch import run_blocks
+from ...core.make.create import arange, empty
 from ...core.tape.contexts import unrecorded
 from ...core.views.views import view_as_real
 from ..declare.indexed import Indexed, indexed, scatter
+from ..on_device import ordering
 
 MATRIX, TRANSPOSED, ROW, COLUMN = range(4)  # core/lib/products/contraction.pxd; otherwise a single number
 
@@ -24,7 +29,18 @@ MATRIX, TRANSPOSED, ROW, COLUMN = range(4)  # core/lib/products/contraction.pxd;
 @indexed(effort=64)
 def matrix_product(at, a, b):
     """Rows of a times columns of b, of stacks of one shape."""
-    return at.sum((a.size(a.rank - 1),), lambda k: a[(*at[:-1], k)] * b[(*at[:-2], k, at[-1])])
+    if not fn.is_complex(a.dtype):
+        return at.sum((a.size(a.rank - 1),), lambda k: a[(*at[:-1], k)] * b[(*at[:-2], k, at[-1])])
+
+    def term(k):
+        x, y = a[(*at[:-1], k)], b[(*at[:-2], k, at[-1])]
+        (p, q), (r, s) = (fn.real(x), fn.imag(x)), (fn.real(y), fn.imag(y))
+        return p * r - q * s, p * s + q * r
+
+    zero = fn.const(0.0, fn.part(a.dtype))
+    return fn.pair(
+        *at.fold((a.size(a.rank - 1),), term, lambda u, v: (u[0] + v[0], u[1] + v[1]), (zero, zero))
+    )
 
 
 def _as_matrices(t: TensorBase, form: int) -> TensorBase:
@@ -36,6 +52,36 @@ def _as_matrices(t: TensorBase, form: int) -> TensorBase:
     if form == ROW:
         return t.unsqueeze(-2)
     return t.unsqueeze(-1) if form == COLUMN else t.unsqueeze(-1).unsqueeze(-1)
+
+
+def _product(a: TensorBase, b: TensorBase, stack: Sequence[int]) -> TensorBase:
+    """The products of two stacks of matrices of one shape."""
+    m, k, n = *a.shape[-2:], b.shape[-1]
+    result = a.new_empty((*stack, m, n))
+    steps = [_one_step(t, stack) for t in (a, b)]
+    if a.dtype.is_complex or a.dtype.name == "bool" or None in steps:
+        return matrix_product((*stack, m, n), a, b)
+    from ...codegen import schedule_gpu_products as products
+
+    kernel = products.Product(a.dtype.name, a.stride(-1) != 1, b.stride(-1) != 1, False)
+    numbers = (math.prod(stack), m, n, k, m * n, n, 1, steps[0], *a.stride()[-2:], steps[1], *b.stride()[-2:])
+    one = (1.0, 0.0) if a.dtype.is_floating_point else (1, 0)
+    run_blocks(kernel, (result, a, b), numbers, one)
+    return result
+
+
+def _one_step(t: TensorBase, stack: Sequence[int]) -> int | None:
+    """How far it is from a matrix of a stack to the next, in elements; None where that differs."""
+    step, expected = None, None
+    for size, stride in reversed(list(zip(stack, t.stride()))):
+        if size == 1:
+            continue
+        if step is None:
+            step = stride
+        elif stride != expected:
+            return None
+        expected = stride * size
+    return 0 if step is None else step
 
 
 def multiply(
@@ -50,7 +96,7 @@ def multiply(
         a, b, whole = (t[(None,) * (rank - t.ndim)] for t in (a, b, out))
         stack = [max(sizes) if 0 not in sizes else 0 for sizes in zip(a.shape[:-2], b.shape[:-2])]
         a, b = a.expand(*stack, *a.shape[-2:]), b.expand(*stack, *b.shape[-2:])
-        result = matrix_product((*stack, a.shape[-2], b.shape[-1]), a, b)
+        result = _product(a, b, stack)
         summed = [d for d in range(rank - 2) if whole.shape[d] == 1 and stack[d] != 1]
         if summed:
             result = result.sum(summed, keepdim=True, dtype=result.dtype)
@@ -94,6 +140,14 @@ def gather(input: TensorBase, dim: int, index: TensorBase) -> TensorBase:
 def write_at(input: TensorBase, source: TensorBase, index: TensorBase, dim: int, how: str) -> None:
     """`scatter_`, where `how` is "set", and its relatives: one thread for each line along `dim`, in the order of the index."""
     with unrecorded():
+        if input.is_complex() and how == "add":  # two real numbers side by side
+            input, source, index = (
+                view_as_real(input),
+                view_as_real(source),
+                index.unsqueeze(-1).expand(*index.shape, 2),
+            )
+        elif input.is_complex() and how != "set":
+            raise NotImplementedError(f"scatter_reduce(): no {how!r} of complex numbers on {input.device}")
         shape = index.shape if index.ndim else (1,)
         places, values, out = _last(index, dim), _last(source, dim, shape), _last(input, dim)
         if how == "set":
@@ -187,6 +241,11 @@ class _Indexing:
         beside = used == list(range(used[0], used[0] + len(used)))
         self.before = len([d for d in rest if d < used[0]]) if beside else 0
 
+    @property
+    def full(self) -> tuple[int, ...]:
+        """The shape of what the indices choose."""
+        return (*self.rest[: self.before], *self.shape, *self.rest[self.before :])
+
     def result(self, found: TensorBase) -> TensorBase:
         """Elements in the order (indices, rest) as the operation's result."""
         found = found.reshape(*self.shape, *self.rest)
@@ -197,7 +256,7 @@ class _Indexing:
     def values(self, values: TensorBase) -> TensorBase:
         """Values broadcast to the result's shape, in the order (rest, indices)."""
         values = values if values.ndim else values.to(self.source.device)
-        full = (*self.rest[: self.before], *self.shape, *self.rest[self.before :])
+        full = self.full
         while values.ndim > len(full) and values.shape[0] == 1:
             values = values.squeeze(0)
         try:
@@ -241,6 +300,12 @@ def put(
 ) -> None:
     """Write values to (or add them at) the places that index tensors choose, in the order of the indices."""
     with unrecorded():
+        if (
+            accumulate and input.is_complex()
+        ):  # two real numbers side by side; those of the values come last, too
+            wide = values.expand(_Indexing(input, indices).full) if values.ndim else values
+            input, values = view_as_real(input), view_as_real(wide.to(input.device).resolve_conj())
+            values = values.expand(*_Indexing(input, indices).full)
         how = _Indexing(input, indices)
         written = how.values(values)
         putter = _putter(len(how.indices), accumulate)
@@ -248,7 +313,39 @@ def put(
         putter.into(how.source, written.shape, written, *how.indices, serial=serial, negative=negative)
 
 
+# --- which elements are not zero ------------------------------
+@indexed(static=("by_element",))
+def _coordinates(at, flat, mask, *, by_element):
+    """Coordinate d of the element that stands at a place of the mask, counted in row-major order."""
+    k, d = at if by_element else at[::-1]
+    rest, result = fn.cast(flat[(k,)], at.integer), None
+    for axis in reversed(range(mask.rank)):
+        size = mask.size(axis)
+        outer = rest / size if axis else rest * 0
+        here = rest - outer * size
+        result = here if result is None else fn.where(d == axis, here, result)
+        rest = outer
+    return fn.cast(result, "int64")
+
+
+def nonzero(mask: TensorBase, by_element: bool) -> TensorBase:
+    """Where a mask is true, in row-major order: (elements, rank) if `by_element`, else (rank, elements).  Their number alone
+    travels to the host.
+    """
+    with unrecorded():
+        ends = mask.reshape(-1).cumsum(0)
+        n = int(ends[-1]) if mask.numel() else 0
+        shape = (n, mask.ndim) if by_element else (mask.ndim, n)
+        if not (n and mask.ndim):
+            return empty(shape, dtype=ends.dtype, device=mask.device)
+        flat = ordering.search(ends, arange(1, n + 1, device=mask.device))
+        return (
+            flat.reshape(shape) if mask.ndim == 1 else _coordinates(shape, flat, mask, by_element=by_element)
+        )
+
+
 for _name, _function in (
+    ("device.nonzero", nonzero),
     ("device.multiply", multiply),
     ("device.gather", gather),
     ("device.write_along", write_at),

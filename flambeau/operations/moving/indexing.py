@@ -29,9 +29,9 @@ nonzero = register(
     "nonzero", "indexing", indexing.nonzero, out=True, overloads=_NONZERO, batching="shapeless"
 )
 argwhere = register("argwhere", "indexing", indexing.argwhere, batching="looped")
-for _name, _function, _aten in (
-    ("__getitem__", indexing.read_at, "index"),
-    ("__setitem__", indexing.write_at, "index_put_"),
+for _name, _function, _aten, _sharding in (
+    ("__getitem__", indexing.read_at, "index", "item"),
+    ("__setitem__", indexing.write_at, "index_put_", "set item"),
 ):
     register(
         _name,
@@ -41,6 +41,7 @@ for _name, _function, _aten in (
         writes=_function is indexing.write_at,
         moves=_function is indexing.read_at,
         aten=_aten,
+        sharding=_sharding,
     )
 indexing.set_operations(published("Tensor.")["__getitem__"], published("Tensor.")["__setitem__"])
 
@@ -79,9 +80,13 @@ def _shaped(result: TensorBase, shape: Sequence[int]) -> TensorBase:
 
 # --- at an index of one dimension -------------------
 index_select = _reading(
-    indexing.index_select, picks=lambda input, dim, index, *, out=None: (input, dim, index)
+    indexing.index_select,
+    picks=lambda input, dim, index, *, out=None: (input, dim, index),
+    sharding="rows by index",
 )
-index_add, index_add_ = _added = _writing(indexing, "index_add", "source", out=True)
+index_add, index_add_ = _added = _writing(
+    indexing, "index_add", "source", out=True, sharding="added by index"
+)
 index_copy, index_copy_ = _copied = _writing(
     indexing, "index_copy", "source", out=True, autocast=("promote", "fallthrough")
 )
@@ -138,7 +143,7 @@ def _(grad: TensorBase, index: TensorBase, accumulate: bool, shape_source: Any, 
 
 # --- at index tensors and masks ---------------------
 index_put, index_put_ = _at_indices = _writing(
-    indexing, "index_put", "values", autocast=("fallthrough", "promote")
+    indexing, "index_put", "values", autocast=("fallthrough", "promote"), sharding="whole"
 )
 masked_select = _reading(indexing.masked_select, batching="shapeless")
 masked_scatter, masked_scatter_ = _under_mask = _writing(

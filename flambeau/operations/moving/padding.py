@@ -215,6 +215,7 @@ def _constant(input: TensorBase, amounts: tuple[int, ...], value: complex) -> Te
     "library",
     label="ConstantPadNdBackward0",
     within=lambda input, start, sizes, out, value: (input, start, value),
+    sharding="pad",
 )
 def constant_pad(
     input: TensorBase, start: tuple[int, ...], sizes: tuple[int, ...], out: tuple[int, ...], value: complex

@@ -20,7 +20,14 @@ def is_same_size(input: TensorBase, other: TensorBase) -> bool:
     return tuple(input.shape) == tuple(other.shape)
 
 
-@library("question", "is_nonzero", "Tensor.is_nonzero", differentiable=False, batching="itemless")
+@library(
+    "question",
+    "is_nonzero",
+    "Tensor.is_nonzero",
+    differentiable=False,
+    batching="itemless",
+    sharding="number",
+)
 def is_nonzero(input: TensorBase) -> bool:
     """Whether a tensor's only element is not zero; RuntimeError unless there is just one.
 

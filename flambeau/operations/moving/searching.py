@@ -1,6 +1,7 @@
 """Different elements, counts, and where values belong in ascending rows.
 
-What our own loops (`core/lib/ordering/histograms.pyx`) do not know, NumPy computes, which is imported then.
+What our own loops (`core/lib/ordering/histograms.pyx`) do not know, NumPy computes, which is imported then; on devices all of it is
+`on_device/ordering.py`'s.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from ..declare.dtype_groups import ALL, FLOATING, INTEGRAL, NUMERIC
 from ..declare.host import Result, array, computed, needs_data, without_data
 from ..declare.registry import leaf, library
 from ..declare.results import accepts_out, into
+from ..on_device import ordering
 from ..pointwise.copying import to_dtype
 
 
@@ -102,6 +104,8 @@ def unique(
             f"unique(): Dimension out of range (expected to be in range of [{-input.ndim}, {input.ndim - 1}], but got {dim})"
         )
     needs_data("unique", "how many elements differ", input)
+    if not input.is_cpu:
+        return ordering.distinct(input, dim, True, return_inverse, return_counts)
     if dim is None and input.dtype.name in _COUNTED and input.numel():
         x = _whole(input)
         low, high = (int(e) for e in x.aminmax())
@@ -189,6 +193,8 @@ def unique_consecutive(
             f"got {dim})"
         )
     needs_data("unique_consecutive", "how many elements differ from the one before", input)
+    if not input.is_cpu:
+        return ordering.distinct(input, dim, False, return_inverse, return_counts)
     a = _host(input)
     lines = a.reshape(-1, 1) if dim is None else np.moveaxis(a, dim, 0).reshape(a.shape[dim], -1)
     new = np.ones(len(lines), dtype=bool)
@@ -232,7 +238,9 @@ def bincount(input: TensorBase, weights: TensorBase | None = None, minlength: in
             "bincount(): maximum value of input overflowed, it should be < 9223372036854775807"
         )
     x = _whole(input)
-    if minlength >= 0 and (weights is None or not x.numel()):  # as PyTorch, which counts nothing in int64
+    if (
+        x.is_cpu and minlength >= 0 and (weights is None or not x.numel())
+    ):  # as PyTorch, which counts nothing in int64
         require(8 * minlength)
         result = histograms.small_bincount(x, minlength)
         if result is not None:
@@ -248,6 +256,8 @@ def bincount(input: TensorBase, weights: TensorBase | None = None, minlength: in
         )
     size = max(high + 1, minlength)
     require(8 * size)
+    if not x.is_cpu and (weights is None or not x.numel()):
+        return ordering.counts(x, size)
     if weights is None:
         return histograms.count(x, 0, size)
     if weights.shape != input.shape:
@@ -255,7 +265,7 @@ def bincount(input: TensorBase, weights: TensorBase | None = None, minlength: in
             f"bincount(): weights should be 1-d and have the same length as input, got {list(weights.shape)}"
         )
     wide = to_dtype(weights, by_name["float64"]).contiguous()
-    result = histograms.weighted_bincount(x, wide, size)
+    result = histograms.weighted_bincount(x, wide, size) if x.is_cpu else ordering.counts(x, size, wide)
     return to_dtype(result, weights.dtype) if weights.dtype.name == "float32" else result
 
 
@@ -288,7 +298,13 @@ def histc(
             input.detach() if input.dtype.name == "float64" else to_dtype(input.detach(), by_name["float32"])
         )
         low, high = _ends(wide, float(min), float(max))
-        result = to_dtype(histograms.parts(wide.contiguous(), low, high, bins)[:bins], input.dtype)
+        wide = wide.contiguous()
+        counted = (
+            histograms.parts(wide, low, high, bins)[:bins]
+            if wide.is_cpu
+            else ordering.parts(wide, low, high, bins)
+        )
+        result = to_dtype(counted, input.dtype)
     return into(out, result, "histc")
 
 
@@ -356,6 +372,12 @@ def searchsorted(
     rule = Result(values.shape, by_name["int32" if out_int32 else "int64"])
     kind = _SEARCHED.get(values.dtype.name) if values.dtype == sorted_sequence.dtype else None
     given = (sorted_sequence, values) if sorter is None else (sorted_sequence, values, sorter)
+    if not (values.is_cpu or without_data(*given)):
+        common = by_name[kind or result_type(sorted_sequence, values).name]
+        bounds, sought = (to_dtype(x.detach(), common) for x in given[:2])
+        bounds = bounds if sorter is None else bounds.gather(-1, sorter)
+        result = ordering.search(bounds, sought, behind)
+        return into(out, to_dtype(result, rule.dtype), "searchsorted")
     if kind is not None and not without_data(*given):
         bounds, sought = (to_dtype(x.detach(), by_name[kind]) for x in given[:2])
         if sorter is not None:
@@ -513,6 +535,8 @@ def isin(
             )
     common = result_type(elements, test_elements)
     given = [to_dtype(x, common) for x in (elements, test_elements)]
+    if not (elements.is_cpu or without_data(*given)):
+        return ordering.among(given[0], given[1], invert)
     return computed(
         Result(elements.shape, by_name["bool"]),
         lambda a, b: np.isin(a, b, assume_unique=assume_unique, invert=invert),

@@ -22,6 +22,7 @@ from ..declare.registry import Leaf, leaf, library, register
 from ..declare.results import accepts_out, copied, into
 from ..declare.shapes import broadcast
 from ..declare.shapes import wrapped as _wrapped
+from ..on_device import ordering
 from ..pointwise.complex_numbers import complex_of, conj
 from .creation import arange, from_numpy, zeros
 from .joining import cat, stack
@@ -62,7 +63,13 @@ def flip(input: TensorBase, *dims_: Any, dims: Any = None) -> TensorBase:
 
 
 flipped = register(
-    "_flip", "shape", mirrored, places=(), leaf=Leaf(("result",), ("input",)), label="FlipBackward0"
+    "_flip",
+    "shape",
+    mirrored,
+    places=(),
+    leaf=Leaf(("result",), ("input",)),
+    label="FlipBackward0",
+    sharding="along",
 )
 
 
@@ -111,7 +118,7 @@ def flipud(input: TensorBase) -> TensorBase:
     return flip(input, 0)
 
 
-@leaf("shape", "roll", "Tensor.roll", moves=True)
+@leaf("shape", "roll", "Tensor.roll", moves=True, sharding="along")
 def roll(input: TensorBase, shifts: Any, dims: Any = None) -> TensorBase:
     """The elements moved on by `shifts` along `dims`, the last ones to the front; without dims, along all as if one.
 
@@ -216,7 +223,7 @@ def repeat(input: TensorBase, *repeats_: Any, repeats: Any = None) -> TensorBase
     return repeated(input, times)
 
 
-@leaf("shape", name="_repeat", label="RepeatBackward0")
+@leaf("shape", name="_repeat", label="RepeatBackward0", sharding="repeat")
 def repeated(input: TensorBase, times: tuple[int, ...]) -> TensorBase:
     """The tensor laid side by side so many times along each dimension."""
     sizes = [1] * (len(times) - input.ndim) + list(input.shape)
@@ -295,9 +302,16 @@ def repeat_interleave(
 
 def _repeated_places(repeats: TensorBase) -> TensorBase:
     """Each place so many times over."""
+    if not repeats.is_cpu:
+        if bool((repeats < 0).any()):
+            raise RuntimeError("repeat_interleave(): repeats can not be negative")
+        behind = repeats.cumsum(0)
+        total = int(behind[-1]) if behind.numel() else 0
+        return ordering.search(behind, arange(total, device=repeats.device), True)
+
     import numpy as np
 
-    times = repeats.cpu().numpy()
+    times = repeats.numpy()
     if (times < 0).any():
         raise RuntimeError("repeat_interleave(): repeats can not be negative")
     ends = list(itertools.accumulate(times.tolist()))
@@ -307,7 +321,7 @@ def _repeated_places(repeats: TensorBase) -> TensorBase:
     )  # 1 where the next element begins; of elements that are left out, the number of them
     np.add.at(steps, [e for e in ends if e < len(steps)], 1)
     np.cumsum(steps, out=steps)
-    return places.to(repeats.device)
+    return places
 
 
 repeated_places = register(
@@ -366,8 +380,15 @@ def _triangle(name: str, op, shown: str, doc: str):
         + of_call(f"tensor([[1, 2], [3, 4]]).{name}_()", shown)
     )
     both = [
-        leaf("shape", f"Tensor.{name}_", batching="leading")(in_place),
-        leaf("shape", name, f"Tensor.{name}", reference=f"numpy.{name}", batching="leading")(function),
+        leaf("shape", f"Tensor.{name}_", batching="leading", sharding="matrices")(in_place),
+        leaf(
+            "shape",
+            name,
+            f"Tensor.{name}",
+            reference=f"numpy.{name}",
+            batching="leading",
+            sharding="matrices",
+        )(function),
     ]
     for made in both:
         made.derivative(_below if name == "tril" else _above)

@@ -1,6 +1,7 @@
 """Sorting and order statistics.
 
-`core/lib/ordering/order.pyx` finds the indices; values are gathered by them, so that gradients flow.  NaN counts as the largest number.
+`core/lib/ordering/order.pyx` finds the indices, on devices `on_device/ordering.py`; values are gathered by them, so that gradients
+flow.  NaN counts as the largest number.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from ..declare.host import Result, computed, holds
 from ..declare.registry import leaf, library, register
 from ..declare.results import into, named_result
 from ..declare.shapes import wrapped as _wrapped
+from ..on_device import ordering
 from ..pointwise.copying import to_dtype
 
 sort_result = named_result("sort", "values", "indices")
@@ -42,9 +44,10 @@ def _comparable(x: TensorBase) -> TensorBase:
 def _order(x: TensorBase, dim: int, descending: bool, first: int = -1) -> TensorBase:
     """Indices that sort along `dim`, or the first of them; equal elements keep their order."""
     x = _comparable(x)
+    find = order if x.is_cpu or x.is_meta else ordering.order
     if dim == x.ndim - 1:
-        return order(x, descending, first)
-    return order(x.movedim(dim, -1), descending, first).movedim(-1, dim).contiguous()
+        return find(x, descending, first)
+    return find(x.movedim(dim, -1), descending, first).movedim(-1, dim).contiguous()
 
 
 def _given(out: tuple | None, result: tuple, apart: tuple | None = None) -> tuple:
@@ -137,7 +140,7 @@ def argsort(input: TensorBase, dim: int = -1, descending: bool = False, stable: 
     return _zero_place(input) if input.ndim == 0 else _order(input, axis, descending)
 
 
-@library("sort", "msort", "Tensor.msort", composite=True, on_host=False)
+@library("sort", "msort", "Tensor.msort", composite=True)
 def msort(input: TensorBase, *, out: TensorBase | None = None) -> TensorBase:
     """The elements in order along the first dimension.
 
@@ -255,7 +258,7 @@ def _median_places(input: TensorBase, axis: int, skip_nan: bool) -> TensorBase:
     """Where the lower median stands; a NaN is the median unless NaN is skipped."""
     n = input.shape[axis]
     missing = input.detach().isnan() if input.is_floating_point() else None
-    if missing is None or holds(~missing):
+    if missing is None or (input.is_cpu and holds(~missing)):
         return _order(input, axis, False).narrow(axis, (n - 1) // 2, 1).contiguous()
     count = missing.sum(axis, True)
     if skip_nan:
@@ -311,7 +314,7 @@ def _median(who: str, result: type, skip_nan: bool):
         "(input: Tensor, dim: int, keepdim: bool = False, *, out: tuple[Tensor, Tensor] | None = None) "
         f"-> return_types.{who}",
     )
-    return register(who, "sort", function, overloads=overloads, composite=True, on_host=False)
+    return register(who, "sort", function, overloads=overloads, composite=True)
 
 
 median = _median("median", median_result, False)
@@ -363,7 +366,11 @@ def mode(
         raise IndexError(f"mode(): Expected reduction dim {axis} to have non-zero size.")
     rows = _comparable(input).movedim(axis, -1)
     ranked = _order(rows, rows.ndim - 1, False)
-    places = computed(Result((*rows.shape[:-1], 1), INT64), _most_frequent, rows, ranked).movedim(-1, axis)
+    if rows.is_cpu or rows.is_meta:
+        places = computed(Result((*rows.shape[:-1], 1), INT64), _most_frequent, rows, ranked)
+    else:
+        places = ordering.most_frequent(rows, ranked)
+    places = places.movedim(-1, axis)
     return _given(out, _pick(input, axis, places, keepdim, mode_result))
 
 
@@ -413,9 +420,7 @@ def _quantile(who: str, skip_nan: bool):
         "outside [0, 1] or has another dtype, or there are no elements"
         + of_call(f"{who}(flambeau.tensor([1.0, 2.0, 4.0]), 0.75)", "tensor(3.)")
     )
-    return register(
-        who, "sort", function, autocast=("float32", "fallthrough"), composite=True, on_host=False, dtypes=WIDE
-    )
+    return register(who, "sort", function, autocast=("float32", "fallthrough"), composite=True, dtypes=WIDE)
 
 
 def _quantiles(input, points, dim, keepdim: bool, interpolation: str, skip_nan: bool, who: str) -> TensorBase:

@@ -32,8 +32,23 @@ _BATCHING = {
     "detach": "elements",
     "is_contiguous": "outlined",
 }
+# Rules of distributed tensors, likewise.
+_SHARDING = {
+    **dict.fromkeys("view reshape flatten ravel unflatten view_as reshape_as".split(), "reshape"),
+    **dict.fromkeys("expand expand_as broadcast_to".split(), "expand"),
+    "detach": "unary",
+    "as_strided": "none",
+    "is_contiguous": "outline",
+}
 for _name in _BOTH.split():
-    register(_name, "view", getattr(views, _name), batching=_BATCHING.get(_name), moves=_name != "as_strided")
+    register(
+        _name,
+        "view",
+        getattr(views, _name),
+        batching=_BATCHING.get(_name),
+        moves=_name != "as_strided",
+        sharding=_SHARDING.get(_name),
+    )
 for _name in "split split_with_sizes chunk tensor_split unbind hsplit vsplit dsplit".split():
     register(_name, "view", getattr(views, _name), gives="Tensor(a)[]")
 for _name in _METHODS.split():
@@ -47,6 +62,7 @@ for _name in _METHODS.split():
         overloads=shown,
         batching=_BATCHING.get(_name),
         moves=_name != "is_contiguous",
+        sharding=_SHARDING.get(_name),
     )
 atleast_1d, atleast_2d, atleast_3d = (
     register(
@@ -70,6 +86,7 @@ view_as_real = register(
     batching="elements",
     moves=False,
     dtypes=COMPLEX,
+    sharding="complex view",
 )
 view_as_complex = register(
     "view_as_complex",
@@ -80,8 +97,9 @@ view_as_complex = register(
     dtypes=FLOATING - {"bfloat16"},
     batching="elements",
     moves=False,
+    sharding="complex view",
 )
-register("broadcast_to", "view", views.broadcast_to)
+register("broadcast_to", "view", views.broadcast_to, sharding="expand")
 
 for _name, _aten in (("T", "numpy_T"), ("mT", "mT"), ("H", "matrix_H"), ("mH", "mH")):
     _turned = FunctionOp(getattr(views, f"get_{_name}"), _name, owns=False)
@@ -94,6 +112,7 @@ for _name, _gives in (("item", "Scalar"), ("tolist", "Any")):
         places=(f"Tensor.{_name}",),
         batching="itemless",
         gives=_gives,
+        sharding="number",
     )
 
 

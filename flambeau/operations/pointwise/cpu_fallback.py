@@ -1,6 +1,6 @@
-"""Element-wise functions that NumPy or SciPy computes on the CPU, with the rules of a pointwise operation around them.
+"""Element-wise functions that NumPy or SciPy computes on the CPU, and kernels on devices, with the rules of a pointwise operation.
 
-    @hosted("special.erfcx")
+    @cpu_fallback("special.erfcx", on_device=_kernel("erfcx"))
     def erfcx(x):
         "Scaled complementary error function, exp(x²) · erfc(x)."
         return scipy_special().erfcx(x)
@@ -32,6 +32,7 @@ from ..declare.host import Result, computed
 from ..declare.registry import leaf
 from ..declare.results import category, into, overwrite
 from ..declare.shapes import broadcast
+from ..on_device.elementwise import applied
 
 if TYPE_CHECKING:
     import inspect
@@ -40,7 +41,10 @@ if TYPE_CHECKING:
 class CpuFallback:
     """An element-wise function of arrays with the rules of a pointwise operation around it."""
 
-    def __init__(self, name: str, body: Callable, *, floating: bool, numbers: bool = False):
+    def __init__(
+        self, name: str, body: Callable, on_device: Callable, *, floating: bool, numbers: bool = False
+    ):
+        self.on_device = on_device
         self.__name__ = self.__qualname__ = name
         self.__doc__ = body.__doc__
         self.knows_dtype = "dtype" in parameters(body)[1]
@@ -78,6 +82,8 @@ class CpuFallback:
                 f"be Tensor, not {type(given[wrong[0]]).__name__}"
             )
         kind = working(self.__name__, given, self.floating)
+        if not all(g.is_cpu or g.is_meta for g in given if isinstance(g, TensorBase)):
+            return into(out, applied(self.on_device(), kind, *given), self.__name__)
         body = functools.partial(self.body, dtype=kind.name) if self.knows_dtype else self.body
         return into(out, elementwise(body, kind, *given), self.__name__)
 
@@ -115,6 +121,7 @@ def like(grad: TensorBase, x: TensorBase) -> TensorBase:
 
 def cpu_fallback(
     *places: str,
+    on_device: Callable,
     floating: bool = True,
     in_place: bool = False,
     numbers: bool = False,
@@ -122,12 +129,13 @@ def cpu_fallback(
 ) -> Callable[[Callable], LeafOp]:
     """Declare an element-wise function from one of NumPy arrays; its public names are `places` (default: the flat
     namespace and a method).  `floating`: integers become the default dtype; else the function is of integers only.
-    `numbers`: all operands but one may be Python numbers.  Without a derivative, backward through it raises.
+    `numbers`: all operands but one may be Python numbers.  `on_device` gives the kernel (`on_device/`) that devices run, when one is
+    first needed.  Without a derivative, backward through it raises.
     """
 
     def make(body: Callable) -> LeafOp:
         name = details.pop("name", body.__name__)
-        function = CpuFallback(name, body, floating=floating, numbers=numbers)
+        function = CpuFallback(name, body, on_device, floating=floating, numbers=numbers)
 
         def written(self: TensorBase, *others: Any) -> TensorBase:
             return overwrite(self, made, *others)

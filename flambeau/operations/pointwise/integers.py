@@ -8,6 +8,7 @@ from ..declare.dtype_groups import COMPLEX, FLOATING
 from ..declare.host import Result, computed
 from ..declare.registry import leaf, library
 from ..declare.results import accepts_out, named_result, write_over
+from ..on_device import elementwise
 from .arithmetic import mul
 from .cpu_fallback import cpu_fallback, like
 from .elementary import scaled_by_power
@@ -15,7 +16,13 @@ from .elementary import scaled_by_power
 frexp_result = named_result("frexp", "mantissa", "exponent")
 
 
-@cpu_fallback(floating=False, in_place=True, differentiable=False, reference="numpy.gcd")
+@cpu_fallback(
+    on_device=lambda: elementwise.gcd,
+    floating=False,
+    in_place=True,
+    differentiable=False,
+    reference="numpy.gcd",
+)
 def gcd(input, other):
     """max {d : input = d · i, other = d · j}: the greatest common divisor of integers.
 
@@ -28,7 +35,13 @@ def gcd(input, other):
     return np.gcd(input, other)
 
 
-@cpu_fallback(floating=False, in_place=True, differentiable=False, reference="numpy.lcm")
+@cpu_fallback(
+    on_device=lambda: elementwise.lcm,
+    floating=False,
+    in_place=True,
+    differentiable=False,
+    reference="numpy.lcm",
+)
 def lcm(input, other):
     """|input · other| / gcd(input, other): the least common multiple of integers, element by element.
 
@@ -41,7 +54,7 @@ def lcm(input, other):
     return np.abs(np.lcm(input, other))
 
 
-@cpu_fallback(in_place=True, reference="numpy.nextafter")
+@cpu_fallback(on_device=lambda: elementwise.nextafter, in_place=True, reference="numpy.nextafter")
 def nextafter(input, other, *, dtype):
     """min {y > input} where other > input, max {y < input} where it is less.
     It is the floating-point number next to `input` in the direction of `other`, of the dtype of both.
@@ -141,6 +154,8 @@ def frexp(input: TensorBase) -> tuple[TensorBase, TensorBase]:
     """
     if not input.is_floating_point():
         raise RuntimeError(f"frexp() only supports floating-point dtypes, got {input.dtype}")
+    if not (input.is_cpu or input.is_meta):
+        return frexp_result(*elementwise.frexp(input.shape, input))
     rule = [Result(input.shape, input.dtype), Result(input.shape, by_name["int32"])]
     return frexp_result(*computed(rule, _frexp, input))
 

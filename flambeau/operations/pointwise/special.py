@@ -23,10 +23,22 @@ from ..declare.half_types import in_float32
 from ..declare.pointwise import pointwise
 from ..declare.registry import leaf, library
 from ..declare.results import into, overwrite
+from ..on_device.elementwise import applied
 from .cpu_fallback import cpu_fallback, elementwise, like, working
 from .elementary import digamma, lgamma
 
 _POSITIVE = (0.1, 4.0)
+
+
+def _kernel(name: str) -> Callable:
+    """What gives the kernel of that name on devices; its module is imported then."""
+
+    def kernel() -> Callable:
+        from ..on_device.special import KERNELS
+
+        return KERNELS[name]
+
+    return kernel
 
 
 def _scipy(
@@ -44,7 +56,9 @@ def _scipy(
     body.__doc__ = f"{what}, element by element; integers become the default dtype." + of_numbers(
         f"special.{name}", example
     )
-    return cpu_fallback(f"special.{name}", *also, reference=f"scipy.special.{source}", **details)(body)
+    return cpu_fallback(
+        f"special.{name}", *also, reference=f"scipy.special.{source}", on_device=_kernel(source), **details
+    )(body)
 
 
 # --- Bessel and Airy functions -----------------------------------------------------------------------------------------------
@@ -201,7 +215,7 @@ def _(grad, x, result):
     return grad * (result - scaled_modified_bessel_k0(x) - result / x)
 
 
-@cpu_fallback("special.spherical_bessel_j0")
+@cpu_fallback("special.spherical_bessel_j0", on_device=_kernel("spherical_bessel_j0"))
 def spherical_bessel_j0(x):
     """Spherical Bessel function of the first kind, order 0: sin(x) / x, 1 at 0.
 
@@ -219,7 +233,7 @@ def _(grad, x, result):
     return grad * _over(x.cos() - result, x, 0.0)
 
 
-@cpu_fallback("special.airy_ai", differentiable=False)
+@cpu_fallback("special.airy_ai", on_device=_kernel("airy_ai"), differentiable=False)
 def airy_ai(x):
     """Airy function Ai(x) = 1/π ∫₀^∞ cos(t³/3 + x t) dt.
 
@@ -288,6 +302,7 @@ def _(grad, x):
 # --- gamma functions ---------------------------------------------------------------------------------------------------------
 @cpu_fallback(
     "special.zeta",
+    on_device=_kernel("zeta"),
     numbers=True,
     domain=(1.5, 4.0),
     reference="scipy.special.zeta",
@@ -316,6 +331,7 @@ def _(grad, input, other, needs):  # DLMF 25.11.17
     "igamma",
     "Tensor.igamma",
     "special.gammainc",
+    on_device=_kernel("igamma"),
     in_place=True,
     domain=_POSITIVE,
     reference="scipy.special.gammainc",
@@ -338,6 +354,7 @@ def igamma(input, other):
     "igammac",
     "Tensor.igammac",
     "special.gammaincc",
+    on_device=_kernel("igammac"),
     in_place=True,
     domain=_POSITIVE,
     reference="scipy.special.gammaincc",
@@ -393,6 +410,10 @@ def polygamma(n: int, input: TensorBase, *, out: TensorBase | None = None) -> Te
     if n == 0:
         return digamma(input) if out is None else digamma(input, out=out)
     kind = working("polygamma", (input,), True)
+    if not (input.is_cpu or input.is_meta):
+        from ..on_device import special
+
+        return into(out, applied(special.polygamma(n), kind, input), "polygamma")
     return into(out, elementwise(functools.partial(_polygamma, n), kind, input), "polygamma")
 
 
@@ -412,7 +433,6 @@ def _(grad, n, input):
     "Tensor.polygamma",
     name="polygamma_method",
     composite=True,
-    on_host=False,
     batching="pointwise",
 )
 def _polygamma_method(self: TensorBase, n: int) -> TensorBase:
@@ -436,7 +456,6 @@ def _polygamma_method(self: TensorBase, n: int) -> TensorBase:
     "Tensor.polygamma_",
     name="polygamma_in_place",
     composite=True,
-    on_host=False,
     writes=True,
     batching="pointwise",
     dtypes=FLOATING,
@@ -499,7 +518,17 @@ def _polynomial(name: str, what: str, second: str, function: Recurrence) -> Leaf
         f"{what} of degree n at input; 0 where n is negative.\n\nElement by element; that of degree 2 is {shown}."
         + of_call(f"special.{name}(flambeau.tensor([3.0]), 2)", f"tensor([{value}])")
     )
-    return cpu_fallback(f"special.{name}", numbers=True, differentiable=False, recurrence=function)(body)
+
+    @functools.cache
+    def kernel() -> Callable:
+        from ..on_device.special import recurrence
+
+        return recurrence(function)
+
+    declared = cpu_fallback(
+        f"special.{name}", on_device=kernel, numbers=True, differentiable=False, recurrence=function
+    )
+    return declared(body)
 
 
 class Recurrence(NamedTuple):

@@ -21,10 +21,10 @@ from ...core import tape
 from ...core.base.dtypes import by_name
 from ...core.base.tensor import TensorBase
 from ...core.call.destination import check_over
-from ...core.make import mt19937, sampling
+from ...core.make import mt19937
 from ...core.make import random as generator
 from ...core.make.create import empty, empty_like
-from ...core.make.random import Generator, _reserve, generator_on
+from ...core.make.random import Generator, _reserve
 from ...core.tape.contexts import unrecorded
 from ...core.views.views import view_as_real
 from ..declare import checks
@@ -34,6 +34,7 @@ from ..declare.pointwise import Pointwise
 from ..declare.registry import leaf, library, register
 from ..pointwise.copying import to_dtype
 from ..rows.reductions import any_improbable
+from . import sampled
 
 GROUP = 256
 FEW = 8  # up to so many groups on the host are drawn whole, and copied
@@ -902,13 +903,8 @@ def multinomial(input: TensorBase, num_samples: int, replacement: bool = False, 
     if mt19937.source(generator, input) is not None:
         replacement = replacement and num_samples > 1  # one sample is drawn as without replacement
         weights = weights if replacement else input.detach()
-    if replacement and not (weights.is_cpu or weights.is_meta):
-        own = generator_on(generator, weights.device, "multinomial")  # whose numbers are drawn on the host
-        there = Generator().set_state(own.get_state())
-        drawn = multinomial(weights.cpu(), num_samples, True, generator=there).to(weights.device)
-        own.set_offset(there.get_offset())
-    elif replacement:
-        drawn = sampling.choose(weights, num_samples, generator)
+    if replacement:
+        drawn = sampled.by(weights).choose(weights, num_samples, generator)
         if isinstance(drawn, str):
             _refuse_weights(drawn != "weight")
     else:

@@ -6,13 +6,18 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from ...core.base.dtypes import by_name
 from ...core.base.memory import require
 from ...core.base.tensor import TensorBase
+from ...core.make.bridge import from_numpy
+from ...core.places.join import stack
+from ...core.tape.contexts import unrecorded
 from ..declare import checks
 from ..declare.dtype_groups import WIDE
-from ..declare.host import Result, computed
+from ..declare.host import Result, array, computed
 from ..declare.registry import leaf, library
 from ..declare.results import accepts_out, named_result
+from ..on_device import ordering
 
 histogram_result = named_result("histogram", "hist", "bin_edges")
 histogramdd_result = named_result("histogramdd", "hist", "bin_edges")
@@ -90,12 +95,47 @@ def _counted(points: Any, edges: list, weights: Any) -> Any:
     return np.bincount(place[inside], kept, math.prod(sizes)).reshape(sizes)
 
 
+def _on_device(
+    input: TensorBase, weight: TensorBase | None, bins: list, limits: list, counts: list, density: bool
+) -> tuple:
+    """The same where all but the ends of the ranges stays on the device."""
+    wide = by_name["float64"]
+    with unrecorded():
+        points = input.detach().reshape(-1, len(bins))
+        edges: list[TensorBase] = []
+        place = inside = points.new_empty(0)
+        for k, (given, limit, size) in enumerate(zip(bins, limits, counts)):
+            x = points.select(1, k).contiguous()
+            if isinstance(given, TensorBase):
+                edge = given.to(input.device)
+            else:
+                ends = x[:0] if limit is not None or not len(x) else stack([x.min(), x.max()])  # two numbers
+                edge = from_numpy(_edges("histogramdd", array(ends.cpu()), given, limit)).to(input.device)
+            within = (x >= edge[0]) & (x <= edge[-1])
+            at = (ordering.search(edge.to(x.dtype), x, True) - 1).clamp(max=size - 1)
+            place = place * size + at if k else at
+            inside = inside & within if k else within
+            edges.append(edge)
+        require(8 * math.prod(counts))
+        weights = None if weight is None else weight.detach().reshape(-1).to(wide)
+        result = (
+            ordering.counts(place.masked_fill(~inside, -1), math.prod(counts), weights)
+            .reshape(counts)
+            .to(wide)
+        )
+        if density:
+            total = result.sum()
+            for k, e in enumerate(edges):
+                result = result / e.diff().to(wide).reshape([-1 if d == k else 1 for d in range(len(counts))])
+            result = result / total
+        return result.to(input.dtype), *(e.to(input.dtype).clone() for e in edges)
+
+
 @library(
     "search",
     "histogramdd",
     differentiable=False,
     composite=True,
-    on_host=False,
     dtypes=WIDE,
     gives="(Tensor hist, Tensor[] bin_edges)",
 )
@@ -151,6 +191,8 @@ def histogram_of_points(
     input: TensorBase, weight: TensorBase | None, bins: list, limits: list, counts: list, density: bool
 ) -> tuple:
     """How many points, or what weight of them, each box holds, and the edges of each coordinate, of which there are `counts` and one."""
+    if not (input.is_cpu or input.is_meta):
+        return _on_device(input, weight, bins, limits, counts, density)
     rules = [Result(counts, input.dtype), *(Result((k + 1,), input.dtype) for k in counts)]
 
     def count(points: Any, weights: Any, *each: Any) -> Any:
@@ -175,7 +217,6 @@ def histogram_of_points(
     "Tensor.histogram",
     differentiable=False,
     composite=True,
-    on_host=False,
     dtypes=WIDE,
     gives=histogram_result,
 )

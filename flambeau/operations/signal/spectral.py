@@ -29,6 +29,7 @@ from ..declare.shapes import wrapped as _wrapped
 from ..moving.joining import cat
 from ..moving.shaping import _spread, roll
 from ..moving.viewing import real, view_as_real
+from ..on_device import transforms
 from ..pointwise.complex_numbers import conj
 from . import fourier
 from .fourier import COMPLEX_OF, REAL_OF
@@ -40,7 +41,8 @@ def fft_c2c(input: TensorBase, dims: tuple[int, ...], scale: float, forward: boo
     """The transform of complex numbers along `dims`, of e^(-2πi jk/n) where `forward`, else of e^(2πi jk/n)."""
     if input.is_meta:
         return input.new_empty(input.shape)
-    return fourier.complex_to_complex(input, dims, scale, forward)
+    by = fourier if input.is_cpu else transforms
+    return by.complex_to_complex(input, dims, scale, forward)
 
 
 @fft_c2c.derivative
@@ -58,7 +60,8 @@ def fft_r2c(input: TensorBase, dims: tuple[int, ...], scale: float, n: int, ones
         return input.new_empty(
             _with_size(input, dims[-1], values), dtype=by_name[COMPLEX_OF[input.dtype.name]]
         )
-    return fourier.real_to_complex(input, dims, scale, values)
+    by = fourier if input.is_cpu else transforms
+    return by.real_to_complex(input, dims, scale, values)
 
 
 @fft_r2c.derivative
@@ -71,7 +74,8 @@ def fft_c2r(input: TensorBase, dims: tuple[int, ...], scale: float, n: int) -> T
     """The inverse of `fft_r2c` but for its scale, where the last of `dims` gets n values."""
     if input.is_meta:
         return input.new_empty(_with_size(input, dims[-1], n), dtype=by_name[REAL_OF[input.dtype.name]])
-    return fourier.complex_to_real(input, dims, scale, n)
+    by = fourier if input.is_cpu else transforms
+    return by.complex_to_real(input, dims, scale, n)
 
 
 @fft_c2r.derivative
@@ -304,7 +308,6 @@ def _transform(
             f"fft.{name}{end}",
             name=f"fft.{name}{end}",
             composite=True,
-            on_host=False,
             autocast=("float32", "fallthrough") if end in casts else None,
             batching="transforms" if end == "n" else "along",
             dtypes=dtypes,
@@ -494,7 +497,6 @@ def _window(who: str, window: TensorBase | None, length: int, n_fft: int, like: 
     "stft",
     "Tensor.stft",
     composite=True,
-    on_host=False,
     autocast=("float32", "fallthrough"),
     dtypes=WIDE | COMPLEX,
 )
@@ -560,7 +562,7 @@ def stft(
     return result if return_complex else view_as_real(result.contiguous())
 
 
-@library("spectral", "istft", "Tensor.istft", composite=True, on_host=False, dtypes=WIDE | COMPLEX)
+@library("spectral", "istft", "Tensor.istft", composite=True, dtypes=WIDE | COMPLEX)
 def istft(
     input: TensorBase,
     n_fft: int,

@@ -1,0 +1,5 @@
+"""How devices compute what the CPU has loops or libraries for: orders, searches, special functions, transforms, matrices, draws.
+
+Nothing here is recorded and nothing public: the declarations call these functions for tensors of devices, beside what they do on the
+CPU.  All of it is made of kernels (`declare/indexed.py`) and of operations; sizes alone travel to the host.
+"""

@@ -1,0 +1,136 @@
+"""Products of matrices by our own kernels on a device, against NumPy in float64; what they become for processors that are not here."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import subprocess
+
+import numpy as np
+import pytest
+
+import flambeau
+from flambeau.codegen import schedule_gpu, schedule_gpu_products
+from flambeau.codegen import target as tg
+from flambeau.codegen.schedule_gpu_products import Product
+from tests.codegen.test_schedule_gpu import ptxas
+
+TYPE = os.environ.get("FLAMBEAU_TEST_DEVICE", "opencl")
+needs_device = pytest.mark.skipif(not getattr(flambeau, TYPE).is_available(), reason=f"no {TYPE} device")
+ROUNDING = {"float64": 1e-13, "float32": 2e-6, "float16": 1e-3, "bfloat16": 8e-3}
+INTEGERS = ("uint8", "int8", "int16", "int32", "int64")
+SIZES = [(1, 1, 1), (3, 5, 7), (64, 32, 64), (65, 33, 67), (130, 100, 200), (200, 1, 3), (1, 300, 65)]
+KERNELS = [
+    Product(dtype, *flags)
+    for dtype in (*ROUNDING, *INTEGERS)
+    for flags in itertools.product((False, True), repeat=3)
+]
+
+
+def matrix(generator, dtype, shape, turned):
+    if dtype in ROUNDING:
+        t = flambeau.tensor(generator.standard_normal(shape)).to(getattr(flambeau, dtype))
+    else:
+        t = flambeau.tensor(generator.integers(0, 100, shape)).to(getattr(flambeau, dtype))
+    numbers = t.double().numpy()
+    t = t.to(TYPE)
+    return (t.t().contiguous().t() if turned else t), numbers
+
+
+@needs_device
+@pytest.mark.parametrize("dtype", [*ROUNDING, *INTEGERS])
+@pytest.mark.parametrize("turned", list(itertools.product((False, True), repeat=2)), ids=str)
+def test_each_dtype_and_layout(dtype, turned):
+    generator = np.random.default_rng(0)
+    for m, k, n in SIZES:
+        a, left = matrix(generator, dtype, (m, k), turned[0])
+        b, right = matrix(generator, dtype, (k, n), turned[1])
+        found = (a @ b).cpu()
+        assert found.shape == (m, n) and found.dtype == a.dtype
+        if dtype in ROUNDING:
+            error = np.abs(found.double().numpy() - left @ right)
+            assert (error <= ROUNDING[dtype] * (np.abs(left) @ np.abs(right))).all(), (m, k, n)
+        else:  # modulo the dtype's numbers, as everywhere
+            wanted = (left.astype("i8") @ right.astype("i8")).astype(dtype)
+            assert np.array_equal(found.numpy(), wanted), (m, k, n)
+
+
+@needs_device
+def test_stacks_views_and_addends():
+    flambeau.manual_seed(0)
+    x, y = flambeau.randn(3, 4, 5, 6), flambeau.randn(3, 4, 6, 7)
+    cases = [
+        (x, y),
+        (x, y[0, 0]),
+        (x, y[:1]),
+        (x[:, 1:3], y[:, ::2]),
+        (x.transpose(0, 1), y.transpose(0, 1)),
+        (x[..., ::2], y[..., ::2, :]),
+        (x[:, :0], y[:, :0]),
+        (x[..., :0], y[..., :0, :]),
+        (x.expand(2, 3, 4, 5, 6), y),
+    ]
+    for a, b in cases:
+        found = (a.to(TYPE) @ b.to(TYPE)).cpu()
+        assert found.shape == (a @ b).shape and np.allclose(found.numpy(), a.numpy() @ b.numpy(), atol=1e-5)
+    m, a, b = flambeau.randn(5, 7), x[0, 0], y[0, 0]
+    found = flambeau.addmm(m.to(TYPE), a.to(TYPE), b.to(TYPE), beta=0.5, alpha=2).cpu()
+    assert np.allclose(found.numpy(), 0.5 * m.numpy() + 2 * a.numpy() @ b.numpy(), atol=1e-5)
+    out = flambeau.full((5, 7), float("nan")).to(TYPE)
+    assert np.allclose(
+        flambeau.mm(a.to(TYPE), b.to(TYPE), out=out).cpu().numpy(), a.numpy() @ b.numpy(), atol=1e-5
+    )
+
+
+@needs_device
+def test_nan_stays_in_its_row_and_column():
+    a, b = flambeau.ones(70, 40), flambeau.ones(40, 70)
+    a[3, 5], b[7, 9] = float("nan"), float("inf")
+    found = (a.to(TYPE) @ b.to(TYPE)).cpu().numpy()
+    assert np.array_equal(np.isnan(found), np.isnan(a.numpy() @ b.numpy())) and np.isinf(found[0, 9])
+
+
+@needs_device
+def test_gradients():
+    a, b = (flambeau.randn(*s).to(TYPE).requires_grad_() for s in ((33, 20), (20, 45)))
+    g = flambeau.randn(33, 45)
+    (a @ b).backward(g.to(TYPE))
+    assert np.allclose(a.grad.cpu().numpy(), g.numpy() @ b.detach().cpu().numpy().T, atol=1e-4)
+    assert np.allclose(b.grad.cpu().numpy(), a.detach().cpu().numpy().T @ g.numpy(), atol=1e-4)
+
+
+def test_blocks_cover_the_result_once():
+    for target, shape in schedule_gpu_products.SHAPES.items():
+        assert shape.rows % schedule_gpu_products.SIDE == shape.columns % schedule_gpu_products.SIDE == 0
+        assert shape.terms % schedule_gpu_products.UNROLLED == 0
+        assert (
+            shape.rows * shape.terms % schedule_gpu.BLOCK
+            == shape.columns * shape.terms % schedule_gpu.BLOCK
+            == 0
+        )
+        numbers = (3, shape.rows + 1, 2 * shape.columns, 5)
+        assert (
+            KERNELS[0].blocks(target, numbers) == 3 * 2 * 2 and KERNELS[0].blocks(target, (0, 9, 9, 9)) == 0
+        )
+
+
+def test_spirv_and_amdgcn_are_emitted():
+    for kernel in KERNELS[:: len(KERNELS) // 12]:
+        assert tg.image(str(schedule_gpu.module_for(kernel, "spirv")), "spirv")[:4] == b"\x03\x02\x23\x07"
+        machine = tg.machine("amdgcn")
+        text = str(schedule_gpu.module_for(kernel, "amdgcn"))
+        assembly = machine.emit_assembly(tg.optimised(text, machine, 3))
+        assert "s_barrier" in assembly and "ds_write" in assembly and "scratch_store" not in assembly
+
+
+def test_ptx_is_accepted_and_spills_no_registers(tmp_path):
+    assembler = ptxas()
+    if assembler is None:
+        pytest.skip("there is no ptxas here")
+    for number, kernel in enumerate(k for k in KERNELS if k.dtype in ("float32", "bfloat16", "int32")):
+        path = tmp_path / f"{number}.ptx"
+        path.write_text(tg.image(str(schedule_gpu.module_for(kernel, "nvptx")), "nvptx"))
+        command = [assembler, "-v", "-arch=sm_90", "-o", str(tmp_path / "out.cubin"), str(path)]
+        done = subprocess.run(command, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        assert "0 bytes spill stores, 0 bytes spill loads" in done.stderr, done.stderr
