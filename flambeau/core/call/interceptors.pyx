@@ -254,16 +254,18 @@ cdef object operator_of_object(object op, object a, object b):
 
 
 def no_interceptors(list lists) -> bool:
-    """Whether no mode or recording is on in this thread, and no tensor in these lists is of a class that overrides."""
+    """Whether no mode or recording is on in this thread, and no tensor in these lists is a wrapper or of a class that overrides."""
     cdef object plain = plain_tensor
+    cdef bint overriding = override_classes and not flambeau_thread.overrides_off
+    cdef bint wrapping = wrappers and wrappers_enabled()
     if flambeau_thread.upper or flambeau_thread.lower or flambeau_thread.recording != NULL:
         return False
-    if not override_classes or flambeau_thread.overrides_off:
+    if not overriding and not wrapping:
         return True
     for column in lists:
         for x in <list>column:
             if type(x) is not plain:
-                if is_foreign(x):
+                if (overriding and is_foreign(x)) or (wrapping and holds_wrappers(x)):
                     return False
                 plain = type(x)   # nor are others of this class
     return True

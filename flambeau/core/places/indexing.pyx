@@ -7,6 +7,7 @@ dimensions (see `places`).
 from cpython.object cimport PyObject
 from libc.string cimport memset
 from libc.stdint cimport int64_t, uint8_t, uint64_t
+from ..base.callbacks import callbacks
 from ..base.dtypes cimport BOOL, U8, U16, U64, I32, I64, CATEGORY, dtype_of
 from ..base.tensor cimport MAX_DIMS, OP_NE, TensorBase, as_int, check_no_internal_overlap, new_tensor, new_tensor_on, operator_for, pointer, runtime, same_shape, wrap_dim
 from ..loops.launch cimport moved
@@ -503,8 +504,8 @@ cdef TensorBase coordinates(TensorBase t, bint by_element, int64_t presumed=-1):
             return new_tensor_on(t.storage.on, 2, shape, I64)
         raise NotImplementedError("nonzero(): how many elements are not zero is not known of a tensor on 'meta', which has no data: the "
                                   "result has no shape")
-    if t.storage.on is not None:  # how many there are is for the host to know: it finds them, too
-        return moved(coordinates(moved(mask, None), by_element), t.storage.on)
+    if t.storage.on is not None:  # how many there are is for the host to know
+        return <TensorBase>callbacks["device.nonzero"](mask, by_element)
     p = <const uint8_t*>pointer(mask)
     n = count_true(p, mask.count)
     shape[0], shape[1] = n if by_element else rank, rank if by_element else n

@@ -70,6 +70,10 @@ cdef class JoinNode(GeometryNode):
                 result.append(cut(g, slice_cut, arguments, "SliceBackward0"))
         return result
 
+    def described(self) -> tuple:
+        """"join", whether along a new dimension, the dimension, and for each input where along it and how long, None where it has none."""
+        return "join", self.new, self.dim, [None if self.targets[k] == NULL else self.parts[k] for k in range(self.edges)]
+
 
 cdef bint skipped(TensorBase t) noexcept nogil:
     """An empty 1-dim tensor may stand beside tensors of any shape, as it could when there were no others of size 0."""

@@ -46,6 +46,10 @@ cdef class SplitNode(GeometryNode):
                 return [joined(grads, self)]
         return [None]
 
+    def described(self) -> tuple:
+        """"split", whether the dimension is dropped, the dimension, the lengths along it, and the sizes of the whole."""
+        return "split", self.drop_dim, self.dim, self.lengths, tuple(self.sizes)
+
 
 cdef TensorBase joined(list grads, SplitNode node):
     cdef int64_t sizes[MAX_DIMS]

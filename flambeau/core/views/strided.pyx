@@ -75,6 +75,10 @@ cdef class GeometryNode(Node):
     cdef list through(self, list grads):
         raise NotImplementedError(self.name())
 
+    def described(self) -> tuple:
+        """What happens to a gradient, for those that do it by operations: a word, and the sizes and places that it takes."""
+        raise NotImplementedError(self.name())
+
 
 def gradient_through(GeometryNode node, *grads) -> tuple:
     """The gradients of a view's or a join's inputs from those of its results."""
@@ -122,6 +126,14 @@ cdef class ViewNode(GeometryNode):
         if result is not g and not grad_enabled():
             result.base = None  # nobody else sees it: a leaf may take over its memory
         return [result]
+
+    def described(self) -> tuple:
+        """The kind of view, the source's sizes, and for all but "reshape" and "expand" sizes (or the permutation back), strides, offset."""
+        cdef int d
+        source = tuple([self.source_sizes[d] for d in range(self.source_rank)])
+        return (
+            ("reshape", "permute", "expand", "place", "take", "strided")[self.kind], source, tuple([self.sizes[d] for d in range(self.rank)]),
+            tuple([self.strides[d] for d in range(self.rank)]), self.offset)
 
     def __dealloc__(self):
         if self.room != NULL and self.room != self.few:

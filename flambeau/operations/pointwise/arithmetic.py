@@ -27,6 +27,7 @@ SPECIAL = ("special.", "Tensor.")
     flops=elements,
     numbers=("input", "other"),
     scalar_second=True,
+    linear="together",
 )
 def add(input, other, *, alpha=1):
     """input + alpha · other, element by element.
@@ -58,6 +59,7 @@ _NO_BOOLS = [
     refused=_NO_BOOLS,
     numbers=("input", "other"),
     scalar_second=True,
+    linear="together",
 )
 def sub(input, other, *, alpha=1):
     """input - alpha · other, element by element.
@@ -70,7 +72,13 @@ def sub(input, other, *, alpha=1):
 
 
 @pointwise(
-    rounded=True, places=("rsub",), in_place=False, dtypes=NUMBERS, refused=_NO_BOOLS, numbers=("other",)
+    rounded=True,
+    places=("rsub",),
+    in_place=False,
+    dtypes=NUMBERS,
+    refused=_NO_BOOLS,
+    numbers=("other",),
+    linear="together",
 )
 def rsub(input, other, *, alpha=1):
     """other - alpha · input.
@@ -89,6 +97,7 @@ def rsub(input, other, *, alpha=1):
     numbers=("input", "other"),
     widens=True,
     flops=elements,
+    linear=("input", "other"),
 )
 def mul(input, other):
     """input · other, element by element.
@@ -107,6 +116,7 @@ def mul(input, other):
     dtypes=EVERY,
     aten="div",
     numbers=("input", "other"),
+    linear=("input",),
 )
 def true_divide(input, other):
     """input / other: the quotient in floating point, element by element.
@@ -872,7 +882,7 @@ def _(grad):
     return grad * 0.0
 
 
-@pointwise(places=("_identity",), in_place=False, dtypes=EVERY, label="CloneBackward0")
+@pointwise(places=("_identity",), in_place=False, dtypes=EVERY, label="CloneBackward0", linear="together")
 def identity(input):
     """A copy: `clone`, `to`, `copy_`, `contiguous`."""
     return input

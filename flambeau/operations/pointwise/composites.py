@@ -185,6 +185,9 @@ for _in_place, _function, _dtypes, _given, _more, _shown in (
     _written(_in_place, _function, _dtypes, _given, _more, _shown)
 
 
+_BY_PYTHON = "a function in Python makes each element"
+
+
 def _mapped(who: str, self: TensorBase, others: tuple, function: Callable) -> TensorBase:
     import numpy as np
 
@@ -193,7 +196,7 @@ def _mapped(who: str, self: TensorBase, others: tuple, function: Callable) -> Te
     return self.copy_(from_numpy(result.astype(self.detach().numpy().dtype)))
 
 
-@library("composite", "Tensor.map_", composite=False)
+@library("composite", "Tensor.map_", composite=False, by_host=_BY_PYTHON)
 def map_(self: TensorBase, tensor: TensorBase, callable: Callable) -> TensorBase:
     """callable(self, tensor) for each element, in place (a Python call for each: slow).
 
@@ -210,7 +213,7 @@ def map_(self: TensorBase, tensor: TensorBase, callable: Callable) -> TensorBase
     return _mapped("map_", self, (tensor,), callable)
 
 
-@library("composite", "Tensor.map2_", composite=False)
+@library("composite", "Tensor.map2_", composite=False, by_host=_BY_PYTHON)
 def map2_(self: TensorBase, x: TensorBase, y: TensorBase, callable: Callable) -> TensorBase:
     """callable(self, x, y) for each element, in place (a Python call for each: slow).
 

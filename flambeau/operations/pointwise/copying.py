@@ -271,6 +271,7 @@ register(
     places=("Tensor.copy_",),
     batching="pointwise",
     element=lambda input, src, non_blocking=False: src,
+    sharding="written",
 )
 
 

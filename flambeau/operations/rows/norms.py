@@ -24,7 +24,7 @@ def squared_length(x):
     return fn.real(x) * fn.real(x) + fn.imag(x) * fn.imag(x) if fn.is_complex(x.dtype) else x * x
 
 
-@reduction(places=("_norm2",), dtypes=FLOATING | COMPLEX, name="norm2")
+@reduction(places=("_norm2",), dtypes=FLOATING | COMPLEX, name="norm2", partial="norm 2")
 def norm2(input):
     """Root of the sum of squares."""
     return fn.sqrt(kn.sum(squared_length(input)))

@@ -31,9 +31,9 @@ def restore(value, sizes, dims, keepdim):
     return value.reshape([1 if d in dims else n for d, n in enumerate(sizes)])
 
 
-expand_reduced = leaf("view", name="expand_reduced", inputs=("value",), label="ExpandBackward0")(
-    expand_gradient
-)
+expand_reduced = leaf(
+    "view", name="expand_reduced", inputs=("value",), label="ExpandBackward0", sharding="expanded again"
+)(expand_gradient)
 
 
 @expand_reduced.derivative
@@ -59,6 +59,7 @@ def wide(x):
     dtypes=EVERY,
     autocast=("fallthrough", "float32 unless dtype"),
     identity=0,
+    partial="sum",
 )
 def sum_(input):
     """Sum over `dim` (an int, a tuple, or None for all), Σᵢ xᵢ; integers and bools give int64.
@@ -80,7 +81,7 @@ def _(grad, sizes, dims, keepdim):
     return (expand_reduced(grad, sizes, dims, keepdim),)
 
 
-@reduction(places=("mean", "Tensor.mean"), dtypes=FLOATING | COMPLEX, reference="numpy.mean")
+@reduction(places=("mean", "Tensor.mean"), dtypes=FLOATING | COMPLEX, reference="numpy.mean", partial="avg")
 def mean(input):
     """Σ input / n over `dim`, the arithmetic mean; floating-point dtypes only.
 
@@ -102,6 +103,7 @@ def _(grad, sizes, dims, keepdim):
     reference="numpy.max",
     empty="Expected reduction dim to have non-zero size.",
     identity=-math.inf,
+    partial="max",
 )
 def amax(input):
     """max(input) over `dim`; equal ones share the gradient.
@@ -118,6 +120,7 @@ def amax(input):
     reference="numpy.min",
     empty="Expected reduction dim to have non-zero size.",
     identity=math.inf,
+    partial="min",
 )
 def amin(input):
     """min(input) over `dim`; equal ones share the gradient.
@@ -224,6 +227,7 @@ min_with_index.derivative(_to_place)
     literal_dims=True,
     batching="along all",
     identity=0,
+    partial="max",
 )
 def any_(input):
     """Whether any input ≠ 0, over `dim` (bool; uint8 for uint8).
@@ -244,6 +248,7 @@ def any_(input):
     literal_dims=True,
     batching="along all",
     identity=1,
+    partial="min",
 )
 def all_(input):
     """Whether all input ≠ 0, over `dim` (bool; uint8 for uint8).
@@ -262,6 +267,7 @@ def all_(input):
     dtypes=EVERY,
     listed_dims=True,
     identity=0,
+    partial="sum",
 )
 def count_nonzero(input):
     """Σ (input ≠ 0): how many elements are not zero, over `dim` (int64).
@@ -426,6 +432,7 @@ def _others(x, dim):
     autocast=("float32", "float32 unless dtype"),
     batching="along flat",
     identity=1,
+    partial="product",
 )
 def prod(input, dim=None, keepdim: bool = False, *, dtype=None, out=None) -> TensorBase:
     """Π input over one `dim`, or of all elements; integers and bools give int64.

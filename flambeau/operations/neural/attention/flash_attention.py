@@ -29,6 +29,7 @@ def tiled(query: TensorBase, key: TensorBase, value: TensorBase) -> bool:
     inputs=("query", "key", "value", "mask"),
     label="ScaledDotProductFlashAttentionForCpuBackward0",
     flops=attention,
+    sharding="attention",
 )
 def scaled_dot_product_flash_attention_for_cpu(
     query: TensorBase,
@@ -61,6 +62,7 @@ def _tiled_gradients(
     results=("to_query", "to_key", "to_value", "to_mask"),
     inputs=("grad_out", "query", "key", "value", "mask"),
     flops=attention_backward,
+    sharding="attention",
 )
 def scaled_dot_product_flash_attention_for_cpu_backward(
     grad_out: TensorBase,

@@ -41,7 +41,7 @@ def _wide(x: TensorBase | None) -> TensorBase | None:
     return None if x is None else x.to(FLOAT32)
 
 
-@leaf("library", flops=_count)
+@leaf("library", flops=_count, sharding="convolution")
 def convolution(
     input: TensorBase,
     weight: TensorBase,
@@ -80,6 +80,7 @@ def _gradients(
     results=("input_gradient", "weight_gradient", "bias_gradient"),
     label="ConvolutionBackwardBackward0",
     flops=_count_backward,
+    sharding="convolution gradient",
 )
 def convolution_backward(
     grad_output: TensorBase,

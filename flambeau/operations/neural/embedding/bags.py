@@ -23,6 +23,7 @@ from ....core.tape.contexts import unrecorded
 from ...declare import checks, machine
 from ...declare.half_types import FLOAT32, HALF_TYPES
 from ...declare.registry import leaf, library
+from ...on_device import ordering
 from .embedding import embedding
 
 TILED = ("float32", "float64", "float16", "bfloat16")
@@ -331,6 +332,14 @@ def _bags(input: TensorBase, offsets: TensorBase | None, include_last_offset: bo
         return arange(n, device=input.device).unsqueeze(1).expand(n, length).reshape(-1), n
     if offsets.is_meta:  # which number lies in which bag stands in the data
         return input.new_empty(input.shape), offsets.shape[0] - include_last_offset
+    if not offsets.is_cpu and offsets.numel():
+        number, length = offsets.shape[0] - include_last_offset, input.shape[0]
+        if bool((offsets[0] != 0) | (offsets.max() > length)):
+            raise RuntimeError(
+                f"embedding_bag(): offsets[0] has to be 0 and none may exceed the input's length {length}, got {offsets.tolist()}"
+            )
+        places = arange(int(offsets[-1]) if include_last_offset else length, device=offsets.device)
+        return ordering.search(offsets.narrow(0, 0, number).long(), places, True) - 1, number
     starts = offsets.tolist()
     if starts and (starts[0] != 0 or max(starts) > input.shape[0]):
         raise RuntimeError(

@@ -108,6 +108,7 @@ def class_gradients(logits, target, top, total, grad, *, ignore=-100.0):
     results=("loss", "top", "total", "kept"),
     inputs=("input",),
     label="CrossEntropyLossBackward0",
+    sharding="cross-entropy",
 )
 def class_entropy(
     input: TensorBase, target: TensorBase, ignore_index: int, how: str
@@ -131,7 +132,7 @@ def _class_entropy_gradient(grad, input, target, top, total, kept, ignore_index,
     return class_entropy_backward(grad, input, target, top, total, kept, ignore_index, how)
 
 
-@leaf("library", inputs=("grad_out", "input"), decomposes=True)
+@leaf("library", inputs=("grad_out", "input"), decomposes=True, sharding="cross-entropy gradient")
 def class_entropy_backward(
     grad_out: TensorBase,
     input: TensorBase,

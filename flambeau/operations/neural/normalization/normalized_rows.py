@@ -68,7 +68,13 @@ def batch_sums(grad, input, mean, inverse):
     return kn.sum(grad), kn.sum(grad * ((input - mean) * inverse))
 
 
-@leaf("library", results=("found", "mean", "inverse"), label="NativeLayerNormBackward0", decomposes=True)
+@leaf(
+    "library",
+    results=("found", "mean", "inverse"),
+    label="NativeLayerNormBackward0",
+    decomposes=True,
+    sharding="norm of rows",
+)
 def layer_norm_rows(
     input: TensorBase, weight: TensorBase | None, bias: TensorBase | None, rank: int, eps: float
 ) -> tuple[TensorBase, TensorBase, TensorBase]:
@@ -95,6 +101,7 @@ def _layer_norm_gradients(grad, input, mean, inverse, weight, rank, eps, needs):
     results=("to_input", "to_weight", "to_bias"),
     inputs=("grad_out", "input", "weight"),
     decomposes=True,
+    sharding="norm of rows",
 )
 def layer_norm_rows_backward(
     grad_out: TensorBase,
@@ -162,7 +169,13 @@ def rms_sums(g, x, inverse):
     return kn.sum(g * (x * inverse))
 
 
-@leaf("library", results=("found", "inverse"), label="MulBackward0", decomposes=True)
+@leaf(
+    "library",
+    results=("found", "inverse"),
+    label="MulBackward0",
+    decomposes=True,
+    sharding="norm of rows",
+)
 def rms_norm_rows(
     input: TensorBase, weight: TensorBase, rank: int, eps: float
 ) -> tuple[TensorBase, TensorBase]:
@@ -176,7 +189,13 @@ def _rms_norm_gradients(grad, input, inverse, weight, rank, eps, needs):
     return rms_norm_rows_backward(grad, input, inverse, weight, rank, eps, needs)
 
 
-@leaf("library", results=("to_input", "to_weight"), inputs=("grad_out", "input", "weight"), decomposes=True)
+@leaf(
+    "library",
+    results=("to_input", "to_weight"),
+    inputs=("grad_out", "input", "weight"),
+    decomposes=True,
+    sharding="norm of rows",
+)
 def rms_norm_rows_backward(
     grad_out: TensorBase,
     input: TensorBase,

@@ -12,6 +12,7 @@ from ...declare.dtype_groups import FLOATING
 from ...declare.examples import of_call
 from ...declare.host import Result, computed
 from ...declare.registry import leaf, library
+from ...on_device import windows
 from ...random.random import rand
 from .pooling import ntuple, with_or_without
 
@@ -124,6 +125,8 @@ def fractional_max_places(
     drawn: TensorBase, spatial: tuple[int, ...], sizes: tuple[int, ...], window: tuple[int, ...]
 ) -> TensorBase:
     """Where the elements of all windows stand, for numbers (N, C, dimensions) in [0, 1): (N, C, places)."""
+    if not (drawn.is_cpu or drawn.is_meta):
+        return windows.fractional_places(drawn.double(), spatial, sizes, window)
     rule = Result((*drawn.shape[:2], math.prod(sizes) * math.prod(window)), by_name["int64"])
     return computed(rule, lambda u: _window_places(u, spatial, sizes, window), drawn.double())
 
