@@ -1,4 +1,4 @@
-"""Adding gradients up as they are, and in half the bits."""
+"""The average of gradients, computed as they are or in half the bits."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from ...._tensor import Tensor
 from ....core.base.dtypes import by_name
 from ....futures import Future
 from ..._collectives import all_reduce
+from ..._groups import resolve
 from ..._work import Work
 
 __all__ = [
@@ -21,14 +22,19 @@ __all__ = [
 Hook = Callable[[Any, Any], Future[Tensor]]
 
 
-def _summed(tensor: Tensor, group: Any) -> Future:
+def average(tensor: Tensor, group: Any) -> Future:
+    """A future of [the average of a tensor over a group], which is written into it.  Divided first, so that halves do not overflow."""
+    members = resolve(group)
+    if members is None:
+        raise ValueError("a communication hook's process group must have this process in it")
+    tensor.div_(members._size)
     work = all_reduce(tensor, group=group, async_op=True)
     assert isinstance(work, Work)
     return work.get_future()
 
 
 def allreduce_hook(process_group: Any, bucket: Any) -> Future[Tensor]:
-    """The sum of the bucket, a flat tensor of shape (n,), as without a hook.  Its future raises DistBackendError.
+    """The average of the bucket, a flat tensor of shape (n,), as without a hook.  Its future raises DistBackendError.
 
     >>> import flambeau
     >>> import flambeau.distributed as dist
@@ -41,16 +47,16 @@ def allreduce_hook(process_group: Any, bucket: Any) -> Future[Tensor]:
     tensor([0.5000])
     >>> dist.destroy_process_group()
     """
-    return _summed(bucket.buffer(), process_group).then(lambda done: done.value()[0])
+    return average(bucket.buffer(), process_group).then(lambda done: done.value()[0])
 
 
 def _compressed(dtype: Any, process_group: Any, bucket: Any) -> Future[Tensor]:
     buffer = bucket.buffer()
-    return _summed(buffer.to(dtype), process_group).then(lambda done: buffer.copy_(done.value()[0]))
+    return average(buffer.to(dtype), process_group).then(lambda done: buffer.copy_(done.value()[0]))
 
 
 def fp16_compress_hook(process_group: Any, bucket: Any) -> Future[Tensor]:
-    """The sum of the bucket, of shape (n,), in float16.  Its future raises DistBackendError.
+    """The average of the bucket, of shape (n,), in float16.  Its future raises DistBackendError.
 
     >>> import flambeau
     >>> import flambeau.distributed as dist
@@ -67,7 +73,7 @@ def fp16_compress_hook(process_group: Any, bucket: Any) -> Future[Tensor]:
 
 
 def bf16_compress_hook(process_group: Any, bucket: Any) -> Future[Tensor]:
-    """The sum of the bucket, of shape (n,), in bfloat16.  Its future raises DistBackendError.
+    """The average of the bucket, of shape (n,), in bfloat16.  Its future raises DistBackendError.
 
     >>> import flambeau
     >>> import flambeau.distributed as dist
