@@ -17,6 +17,7 @@ from ...core.make.create import zeros
 from ...distributed._collectives import all_reduce
 from ...distributed._process_group import ProcessGroup
 from ...distributed._reductions import ReduceOp
+from ...distributed.optim.apply_optimizer_in_backward import step_in_backward
 from ...operations.pointwise.arithmetic import mul
 
 _FIRST = 1 << 20  # bytes of the first bucket, which is to be sent soon
@@ -25,10 +26,10 @@ _FIRST = 1 << 20  # bytes of the first bucket, which is to be sent soon
 class GradBucket:
     """Gradients of several parameters in one flat tensor, as communication hooks get it."""
 
-    def __init__(self, index: int, parameters: Sequence[Tensor]) -> None:
+    def __init__(self, index: int, parameters: Sequence[Tensor], dtype: Any = None) -> None:
         self._index, self._parameters, self._last = index, list(parameters), False
         counts = [p.numel() for p in parameters]
-        self._buffer = zeros(sum(counts), dtype=parameters[0].dtype)
+        self._buffer = zeros(sum(counts), dtype=parameters[0].dtype if dtype is None else dtype)
         self._views = _cut(self._buffer, parameters)
         self.missing = len(parameters)  # gradients that are to come
         self.sent: Any = None  # the future of what the processes have made of it
@@ -72,11 +73,12 @@ class Reducer:
         bucket_bytes: int,
         as_views: bool,
         find_unused: bool,
+        dtype: Any = None,
     ) -> None:
         self._names = {id(p): name for name, p in named}
         self._parameters = [p for _, p in named]
         self._group, self._as_views, self._find_unused = group, as_views, find_unused
-        self.buckets = _bucketed(self._parameters, bucket_bytes)
+        self.buckets = _bucketed(self._parameters, bucket_bytes, dtype)
         self._place = {
             id(p): (bucket, k) for bucket in self.buckets for k, p in enumerate(bucket._parameters)
         }
@@ -84,12 +86,24 @@ class Reducer:
         self.hook: Callable[[Any, GradBucket], Any] | None = None
         self.state: Any = None
         self.divisor = group._size
+        self._stepped = [p for p in self._parameters if hasattr(p, "_in_backward_handle")]
+        for parameter in self._stepped:  # its optimizers wait for the average
+            parameter._in_backward_handle.remove()  # type: ignore[attr-defined]
         self._expecting = False
         self._arrived: set[int] = set()
         self._next = 0  # the bucket that is sent next
         self._used = zeros(len(self._parameters), dtype=by_name["int32"])
         self._unused: list[Tensor] = []
         self._handles = [p.register_post_accumulate_grad_hook(self._arrive) for p in self._parameters]
+
+    @property
+    def divisor(self) -> int:
+        """What gradients are divided by on their way into a bucket; a communication hook divides them itself."""
+        return 1 if self.hook is not None else self._divisor
+
+    @divisor.setter
+    def divisor(self, count: int) -> None:
+        self._divisor = count
 
     def remove(self) -> None:
         """Take the hooks off the parameters."""
@@ -142,6 +156,8 @@ class Reducer:
         with no_grad():
             if parameter.grad is None:
                 view.zero_()
+            elif parameter.grad.dtype is not view.dtype:
+                view.copy_(parameter.grad).mul_(1.0 / self.divisor)
             else:  # which may lie here already
                 mul(parameter.grad, 1.0 / self.divisor, out=view)
         self._arrived.add(id(parameter))
@@ -161,15 +177,15 @@ class Reducer:
 
     def receive(self, bucket: GradBucket) -> None:
         """Wait for a bucket's sums."""
-        found = bucket.sent.wait()
+        result = bucket.sent.wait()
         if self.hook is not None:
-            found = found[0] if isinstance(found, (list, tuple)) else found
-            if not isinstance(found, TensorBase):
+            result = result[0] if isinstance(result, (list, tuple)) else result
+            if not isinstance(result, TensorBase):
                 raise RuntimeError(
-                    f"a communication hook must give a future of a tensor, got one of {type(found).__name__}"
+                    f"a communication hook must give a future of a tensor, got one of {type(result).__name__}"
                 )
-            if found.data_ptr() != bucket._buffer.data_ptr():
-                bucket._buffer.copy_(found.view(bucket._buffer.shape))
+            if result.data_ptr() != bucket._buffer.data_ptr():
+                bucket._buffer.copy_(result.view(bucket._buffer.shape))
         bucket.sent = None
 
     def share_used(self) -> None:
@@ -191,9 +207,12 @@ class Reducer:
                     if self._as_views:
                         parameter.grad = view
                     elif parameter.grad is None:
-                        parameter.grad = view.clone()
+                        parameter.grad = view.to(parameter.dtype, copy=True)
                     else:
                         parameter.grad.copy_(view)
+        for parameter in self._stepped:
+            if used[self._number[id(parameter)]]:
+                step_in_backward(parameter)
 
     def shadow(self) -> None:
         """What a process that has no more inputs does while others go on: it adds nothing to their sums."""
@@ -221,7 +240,7 @@ def _cut(flat: Tensor, parameters: Sequence[Tensor]) -> list[Tensor]:
     return views
 
 
-def _bucketed(parameters: Sequence[Tensor], limit: int) -> list[GradBucket]:
+def _bucketed(parameters: Sequence[Tensor], limit: int, dtype: Any = None) -> list[GradBucket]:
     """Buckets of at most `limit` bytes (or one parameter) of one dtype, the last parameters first."""
     lists: list[list[Tensor]] = []
     open_lists: dict[Any, tuple[list[Tensor], int]] = {}
@@ -234,7 +253,7 @@ def _bucketed(parameters: Sequence[Tensor], limit: int) -> list[GradBucket]:
             lists.append(members)
         members.append(parameter)
         open_lists[parameter.dtype] = members, held + size
-    buckets = [GradBucket(k, members) for k, members in enumerate(lists)]
+    buckets = [GradBucket(k, members, dtype) for k, members in enumerate(lists)]
     if buckets:
         buckets[-1]._last = True
     return buckets

@@ -59,19 +59,19 @@ class DataParallel(Module):
         dim: int = 0,
     ) -> None:
         super().__init__()
-        found = _devices_for(module)
-        kind = found[0].type if found else "cuda"
+        result = _devices_for(module)
+        kind = result[0].type if result else "cuda"
         numbers = device_ids is not None and all(isinstance(where, int) for where in device_ids)
-        if device_ids is not None and (found or not numbers):
-            found = [place(where, kind) for where in device_ids]
+        if device_ids is not None and (result or not numbers):
+            result = [place(where, kind) for where in device_ids]
         self.dim = dim
         self.module = module
-        self.device_ids = [_number(where) for where in found]
-        if found:
-            self.output_device = _number(found[0] if output_device is None else place(output_device, kind))
-            self.src_device_obj = found[0]
-            if len(found) == 1:
-                self.module.to(found[0])
+        self.device_ids = [_number(where) for where in result]
+        if result:
+            self.output_device = _number(result[0] if output_device is None else place(output_device, kind))
+            self.src_device_obj = result[0]
+            if len(result) == 1:
+                self.module.to(result[0])
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
         if not self.device_ids:

@@ -8,20 +8,22 @@ from contextlib import contextmanager
 from typing import Any
 
 from ..._tensor import Tensor
-from ...autograd import no_grad
 from ...core.make.create import zeros
-from ...core.places.join import cat
 from ...core.tape.modes import is_grad_enabled
-from ...distributed._collectives import all_reduce, broadcast
+from ...distributed._collectives import all_reduce
 from ...distributed._groups import resolve
 from ...distributed._objects import all_gather_object
 from ...distributed._reductions import ReduceOp
 from ...distributed.algorithms.join import Join, Joinable, JoinHook
+from ...distributed.utils import _sync_params_and_buffers
 from ..modules.module import Module
+from ._low_precision import LowPrecision, MixedPrecision, cast_buffers, cast_inputs
 from ._reducer import GradBucket, Reducer, reached
 
 __all__ = ["DistributedDataParallel"]
 _BUCKET = 25  # MB
+_SYNCED = 250 << 20  # bytes of a message of parameters and buffers
+_MixedPrecision = MixedPrecision
 
 
 class DistributedDataParallel(Module, Joinable):
@@ -39,10 +41,12 @@ class DistributedDataParallel(Module, Joinable):
         find_unused_parameters: look which parameters a forward pass has not used; theirs are the others' gradients, or stay as they are.
         gradient_as_bucket_view: gradients lie in the buckets, which saves their copies.
         static_graph: what the first pass does not use is never used.
+        mixed_precision: dtypes in passes and of what is sent (`_MixedPrecision`); parameters and their gradients keep their own.
+        device_mesh: the processes as a mesh of one dimension, in place of `process_group`.
 
     Raises:
-        ValueError: there is no group
-        RuntimeError: no parameter requires a gradient, or the processes' modules differ
+        ValueError: there is no group; `gradient_as_bucket_view` with a precision of parameters
+        RuntimeError: no parameter requires a gradient, the processes' modules differ, or a mesh has several dimensions
 
     >>> import flambeau
     >>> import flambeau.distributed as dist
@@ -74,6 +78,12 @@ class DistributedDataParallel(Module, Joinable):
         device_mesh: Any = None,
         skip_all_reduce_unused_params: bool = False,
     ) -> None:
+        if device_mesh is not None:
+            if process_group is not None:
+                raise RuntimeError("Cannot specify both process_group and device_mesh arguments.")
+            if device_mesh.ndim != 1:
+                raise RuntimeError(f"Only 1D device mesh is supported, but got {device_mesh}.")
+            process_group = device_mesh.get_group(0)
         group = resolve(process_group)
         super().__init__()
         Joinable.__init__(self)
@@ -82,8 +92,6 @@ class DistributedDataParallel(Module, Joinable):
         for name, value in dict(
             delay_all_reduce_named_params=delay_all_reduce_named_params,
             param_to_hook_all_reduce=param_to_hook_all_reduce,
-            mixed_precision=mixed_precision,
-            device_mesh=device_mesh,
         ).items():
             if value is not None:
                 raise NotImplementedError(f"DistributedDataParallel: {name} is not supported")
@@ -98,6 +106,7 @@ class DistributedDataParallel(Module, Joinable):
                 "DistributedDataParallel is not needed when a module doesn't have any parameter that requires a gradient."
             )
         self.module, self.process_group, self.dim = module, group, dim
+        self.device_mesh, self.mixed_precision = device_mesh, mixed_precision
         self.device_ids, self.output_device, self.device = None, None, named[0][1].device
         self.broadcast_buffers, self.gradient_as_bucket_view = broadcast_buffers, gradient_as_bucket_view
         self.find_unused_parameters, self.static_graph = find_unused_parameters, static_graph
@@ -110,7 +119,23 @@ class DistributedDataParallel(Module, Joinable):
             self._copy_from([p.detach() for p in others] + self._buffers_to_sync(), 0)
         megabytes = _BUCKET if bucket_cap_mb is None else bucket_cap_mb
         looking = find_unused_parameters or static_graph
-        self.reducer = Reducer(named, group, int(megabytes * (1 << 20)), gradient_as_bucket_view, looking)
+        self._low: LowPrecision | None = None
+        wanted = mixed_precision or MixedPrecision()
+        if wanted.param_dtype is not None and gradient_as_bucket_view:
+            raise ValueError(
+                "DistributedDataParallel: gradient_as_bucket_view needs gradients of the parameters' dtype, which mixed_precision changes"
+            )
+        dtype = wanted.reduce_dtype or wanted.param_dtype
+        self.reducer = Reducer(
+            named, group, int(megabytes * (1 << 20)), gradient_as_bucket_view, looking, dtype
+        )
+        if wanted.param_dtype is not None:
+            self.reducer.remove()  # gradients come by other leaves
+            self._low = LowPrecision(
+                module, self.reducer._parameters, wanted.param_dtype, self.reducer._arrive
+            )
+        if wanted.buffer_dtype is not None:
+            cast_buffers(module, wanted.buffer_dtype)
 
     # Forward -----------------------------------------------------------------------------------------------------------------
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
@@ -122,7 +147,12 @@ class DistributedDataParallel(Module, Joinable):
             self._count_active()
         if self.broadcast_buffers and self.require_forward_param_sync and (training or not joining):
             self._copy_from(self._buffers_to_sync(), self._root_of_buffers(True))
-        output = self.module(*inputs, **kwargs)
+        if self._low is None:
+            output = self.module(*inputs, **kwargs)
+        else:
+            inputs, kwargs = cast_inputs((inputs, kwargs), self.mixed_precision.param_dtype)
+            with self._low.used():
+                output = self.module(*inputs, **kwargs)
         self.require_forward_param_sync = training
         if training:
             self.reducer.prepare(self._unused_by(output))
@@ -134,7 +164,8 @@ class DistributedDataParallel(Module, Joinable):
         if self._never_used is not None:
             return self._never_used
         leaves = reached(output)
-        unused = [p for p in self.reducer._parameters if id(p) not in leaves]
+        low = {} if self._low is None else self._low.leaves
+        unused = [p for p in self.reducer._parameters if id(low.get(id(p), p)) not in leaves]
         if self.static_graph:
             self._never_used = unused
         return unused
@@ -151,7 +182,7 @@ class DistributedDataParallel(Module, Joinable):
     def register_comm_hook(self, state: Any, hook: Callable[[Any, GradBucket], Any]) -> None:
         """Let `hook(state, bucket)` add gradients up: it returns a Future of the flat tensor that takes the bucket's place.
 
-        Gradients in the bucket are divided by the number of processes already.
+        Gradients in the bucket are those of this process: the hook also divides them by the number of processes.
 
         Raises:
             TypeError: the hook cannot be called
@@ -188,18 +219,8 @@ class DistributedDataParallel(Module, Joinable):
         return [b.detach() for n, b in self.module.named_buffers() if n not in ignored]
 
     def _copy_from(self, tensors: list[Tensor], root: int) -> None:
-        """Overwrite tensors with those of the group's rank `root`, all of a dtype at once."""
-        by_dtype: dict[Any, list[Tensor]] = {}
-        for tensor in tensors:
-            by_dtype.setdefault(tensor.dtype, []).append(tensor)
-        with no_grad():
-            for same in by_dtype.values():
-                flat = cat([tensor.reshape(-1) for tensor in same])
-                broadcast(flat, group=self.process_group, group_src=root)
-                if self.process_group._rank == root:
-                    continue
-                for tensor, part in zip(same, flat.split([tensor.numel() for tensor in same])):
-                    tensor.copy_(part.view(tensor.shape))
+        """Overwrite tensors with those of the group's rank `root`."""
+        _sync_params_and_buffers(self.process_group, tensors, _SYNCED, root)
 
     # Uneven inputs -------------------------------------------------------------------------------------------------------------------
     def join(

@@ -9,6 +9,7 @@ from typing import Any
 
 from ..._tensor import Tensor
 from ...autograd.grad_mode import no_grad
+from ...core.base.callbacks import callbacks
 from ...core.make.literal import tensor as new_tensor
 from ...core.places.join import stack
 from ...operations.pointwise import arithmetic
@@ -19,6 +20,14 @@ __all__ = ["clip_grad_norm", "clip_grad_norm_", "clip_grad_value_", "clip_grads_
 
 def _on(device: Any, number: Tensor) -> Tensor:
     return number if number.device == device else number.to(device)
+
+
+def _is_distributed(tensor: Any) -> bool:
+    return hasattr(tensor, "placements")
+
+
+def _whole(number: Any) -> Tensor:
+    return number.full_tensor() if _is_distributed(number) else number
 
 
 def _listed(tensors: Tensor | Iterable[Tensor]) -> list[Tensor]:
@@ -34,7 +43,8 @@ def get_total_norm(
     """The norm of all tensors together, as if they were one vector; a 0-dimensional tensor.
 
     Args:
-        tensors: one tensor or several, of any shapes.
+        tensors: one tensor or several, of any shapes; of distributed ones, every process of their mesh calls it, and the norm is
+            a distributed tensor, too.
         norm_type: the p of the norm; `float("inf")` for the largest magnitude.
         error_if_nonfinite: whether to raise where the norm is infinite or NaN.
         foreach: accepted for PyTorch's sake; it changes nothing.
@@ -51,10 +61,13 @@ def get_total_norm(
     if not tensors:
         return new_tensor(0.0)
     with no_grad():
-        device = tensors[0].device
-        norms = [vector_norm(tensor, norm_type) for tensor in tensors]
-        total = vector_norm(stack([_on(device, norm) for norm in norms]), norm_type)
-    if error_if_nonfinite and not bool(total.isfinite()):
+        if any(map(_is_distributed, tensors)):
+            total = callbacks["norm of distributed tensors"](tensors, norm_type)
+        else:
+            device = tensors[0].device
+            norms = [vector_norm(tensor, norm_type) for tensor in tensors]
+            total = vector_norm(stack([_on(device, norm) for norm in norms]), norm_type)
+    if error_if_nonfinite and not bool(_whole(total).isfinite()):
         raise RuntimeError(
             f"The total norm of order {norm_type} for gradients from `parameters` is non-finite, so it "
             "cannot be clipped. To disable this error and scale the gradients by the non-finite norm "
@@ -90,7 +103,8 @@ def clip_grads_with_norm_(
     grads = [parameter.grad for parameter in _listed(parameters) if parameter.grad is not None]
     with no_grad():
         # Multiplying by 1 where nothing is to be clipped spares a wait for the device's answer.
-        scale = (float(max_norm) / (total_norm + 1e-6)).clamp(max=1.0)
+        scale = (float(max_norm) / (_whole(total_norm) + 1e-6)).clamp(max=1.0)
+        grads = [grad.to_local() if _is_distributed(grad) else grad for grad in grads]
         arithmetic.mul.foreach([grads, [_on(grad.device, scale) for grad in grads]], out=[grads])
 
 
