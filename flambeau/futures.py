@@ -53,9 +53,15 @@ class Future(Generic[T]):
         >>> future.wait()
         3
         """
+        self._wait()
+        try:
+            return self.value()
+        finally:
+            del self  # see value()
+
+    def _wait(self) -> None:
         with self._changed:
-            self._changed.wait_for(lambda: self._finished)
-        return self.value()
+            self._changed.wait_for(self.done)
 
     def value(self) -> T:
         """The value of a future that is done; RuntimeError of one that is not, or the error that was set.
@@ -70,7 +76,10 @@ class Future(Generic[T]):
         if not self._finished:
             raise RuntimeError("Future.value(): the future is not done; wait() waits for it")
         if self._error is not None:
-            raise self._error
+            try:
+                raise self._error
+            finally:
+                del self  # which has the error, whose traceback has this frame
         return self._value
 
     def set_result(self, result: T) -> None:
@@ -105,6 +114,10 @@ class Future(Generic[T]):
         for callback in callbacks:
             _run(callback, self)
 
+    def _following(self) -> Future:
+        """A new future of the same kind."""
+        return Future(devices=self.devices)
+
     def add_done_callback(self, callback: Callable[[Future[T]], None]) -> None:
         """Call `callback(self)` when the future is done, at once if it is; its errors are printed and go no further.
 
@@ -128,7 +141,7 @@ class Future(Generic[T]):
         >>> after.value()
         2
         """
-        following: Future[S] = Future(devices=self.devices)
+        following: Future[S] = self._following()
 
         def continued(done: Future[T]) -> None:
             try:

@@ -1,5 +1,8 @@
 """Collectives that gradients pass through."""
 
+from importlib import import_module as _import_module
+from typing import Any as _Any
+
 from ..._compat.absent import refusing as _refusing
 from . import functional
 from .functional import (
@@ -26,4 +29,14 @@ __all__ = [
     "reduce_scatter",
     "scatter",
 ]
-__getattr__ = _refusing("distributed.nn")
+_absent_name = _refusing("distributed.nn")
+
+
+def __getattr__(name: str) -> _Any:
+    if name == "api":
+        return _import_module(f"{__name__}.api")
+    return (
+        _import_module(f"{__name__}.api.remote_module").RemoteModule
+        if name == "RemoteModule"
+        else _absent_name(name)
+    )

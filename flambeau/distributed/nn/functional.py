@@ -31,10 +31,10 @@ __all__ = [
 
 
 def _group(group: Any) -> ProcessGroup:
-    found = resolve(None if group is None else group)
-    if found is None:
+    result = resolve(None if group is None else group)
+    if result is None:
         raise ValueError("this process is not in the group")
-    return found
+    return result
 
 
 def _copy(tensor: Tensor) -> Tensor:
@@ -139,10 +139,10 @@ class _Scatter(Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:  # type: ignore[override]
-        found = [zeros_like(grad) for _ in range(ctx.group._size)]
+        result = [zeros_like(grad) for _ in range(ctx.group._size)]
         here = ctx.group._world.rank == ctx.src
-        calls.gather(grad.contiguous(), found if here else None, ctx.src, ctx.group)
-        return None, None, *found
+        calls.gather(grad.contiguous(), result if here else None, ctx.src, ctx.group)
+        return None, None, *result
 
 
 class _ReduceScatter(Function):
@@ -157,11 +157,13 @@ class _ReduceScatter(Function):
     def backward(ctx: Any, grad: Tensor) -> Any:  # type: ignore[override]
         _additive("reduce_scatter", ctx.op)
         n = ctx.group._size
-        found = [empty_like(grad) for _ in range(n)]
+        result = [empty_like(grad) for _ in range(n)]
         calls.all_gather(
-            found, grad.contiguous() / n if kind_of(ctx.op) is RedOpType.AVG else grad.contiguous(), ctx.group
+            result,
+            grad.contiguous() / n if kind_of(ctx.op) is RedOpType.AVG else grad.contiguous(),
+            ctx.group,
         )
-        return None, None, None, *found
+        return None, None, None, *result
 
 
 class _AllToAll(Function):
@@ -170,15 +172,15 @@ class _AllToAll(Function):
         outputs, inputs = tensors[:count], tensors[count:]
         ctx.group, ctx.count = group, count
         ctx.shapes = [empty_like(t) for t in inputs]
-        found = [empty_like(t) for t in outputs]
-        calls.all_to_all(found, [t.contiguous() for t in inputs], group)
-        return tuple(found)
+        result = [empty_like(t) for t in outputs]
+        calls.all_to_all(result, [t.contiguous() for t in inputs], group)
+        return tuple(result)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Any:  # type: ignore[override]
-        found = [empty_like(t) for t in ctx.shapes]
-        calls.all_to_all(found, [grad.contiguous() for grad in grads], ctx.group)
-        return None, None, *([None] * ctx.count), *found
+        result = [empty_like(t) for t in ctx.shapes]
+        calls.all_to_all(result, [grad.contiguous() for grad in grads], ctx.group)
+        return None, None, *([None] * ctx.count), *result
 
 
 class _AllToAllSingle(Function):
@@ -187,15 +189,15 @@ class _AllToAllSingle(Function):
         ctx: Any, group: ProcessGroup, output: Tensor, output_sizes: Any, input_sizes: Any, tensor: Tensor
     ) -> Tensor:
         ctx.group, ctx.sizes, ctx.like = group, (output_sizes, input_sizes), empty_like(tensor)
-        found = empty_like(output)
-        calls.all_to_all_single(found, tensor.contiguous(), output_sizes, input_sizes, group)
-        return found
+        result = empty_like(output)
+        calls.all_to_all_single(result, tensor.contiguous(), output_sizes, input_sizes, group)
+        return result
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:  # type: ignore[override]
-        found, (output_sizes, input_sizes) = empty_like(ctx.like), ctx.sizes
-        calls.all_to_all_single(found, grad.contiguous(), input_sizes, output_sizes, ctx.group)
-        return None, None, None, None, found
+        result, (output_sizes, input_sizes) = empty_like(ctx.like), ctx.sizes
+        calls.all_to_all_single(result, grad.contiguous(), input_sizes, output_sizes, ctx.group)
+        return None, None, None, None, result
 
 
 def all_reduce(tensor: Tensor, op: Any = ReduceOp.SUM, group: Any = None) -> Tensor:
