@@ -1,6 +1,7 @@
-"""Two processes of one thread: all_reduce, and a step of DistributedDataParallel, beside PyTorch's gloo.
+"""Two processes of one thread: all_reduce, and steps of DistributedDataParallel and FSDP, beside PyTorch's gloo.
 
 python benchmarks/distributed.py [--rounds N] [--only REGEX]      # ratios in one run
+python benchmarks/distributed.py --scaling [--rounds N] [--write]  # see scaling.py
 
 A round starts two processes of flambeau, then two of PyTorch, each on a core of its own, and times every case in both; shown are
 the medians over all rounds, of the slower of the two processes, and PyTorch's time over ours.  Needs PyTorch in the same
@@ -39,7 +40,7 @@ def repeated(call: Callable[[], Any], meet: Callable[[], Any], times: int, warm:
     return statistics.median(found)
 
 
-def cases(torch: Any, dist: Any, ddp: Any) -> dict[str, tuple[Callable[[], Any], int]]:
+def cases(torch: Any, dist: Any, ddp: Any, fsdp: Any) -> dict[str, tuple[Callable[[], Any], int]]:
     """Each case as a function that makes what is called, and how often it is timed."""
     nn = torch.nn
 
@@ -51,9 +52,9 @@ def cases(torch: Any, dist: Any, ddp: Any) -> dict[str, tuple[Callable[[], Any],
         x = torch.ones(size // 4)
         return lambda: dist.all_reduce(x, async_op=True).wait()
 
-    def step(make: Callable[[], Any], x: Any, **options: Any) -> Callable[[], Any]:
+    def step(make: Callable[[], Any], x: Any, wrapped: Any = None, **options: Any) -> Callable[[], Any]:
         torch.manual_seed(0)
-        net = ddp(make(), **options)
+        net = ddp(make(), **options) if wrapped is None else wrapped(make())
         optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
         y = torch.zeros(len(x), dtype=torch.int64)
 
@@ -63,6 +64,24 @@ def cases(torch: Any, dist: Any, ddp: Any) -> dict[str, tuple[Callable[[], Any],
             optimizer.step()
 
         return run
+
+    def sharded(make: Callable[[], Any], x: Any) -> Callable[[], Any]:
+        kinds = (nn.Linear, nn.Conv2d)
+        policy = fsdp.wrap.ModuleWrapPolicy(kinds)
+        return step(make, x, lambda net: fsdp.FullyShardedDataParallel(net, **on_cpu(policy)))
+
+    def in_place(make: Callable[[], Any], x: Any) -> Callable[[], Any]:
+        def wrapped(net: Any) -> Any:
+            for module in list(net.modules()):
+                if isinstance(module, (nn.Linear, nn.Conv2d)):
+                    fsdp.fully_shard(module, mesh=mesh)
+            return fsdp.fully_shard(net, mesh=mesh)
+
+        mesh = dist.device_mesh.init_device_mesh("cpu", (PROCESSES,))
+        return step(make, x, wrapped)
+
+    def on_cpu(policy: Any) -> dict[str, Any]:
+        return dict(auto_wrap_policy=policy, use_orig_params=True, device_id=torch.device("cpu"))
 
     def mlp() -> Any:
         return nn.Sequential(
@@ -89,6 +108,10 @@ def cases(torch: Any, dist: Any, ddp: Any) -> dict[str, tuple[Callable[[], Any],
             lambda: step(mlp, torch.zeros(64, 512), gradient_as_bucket_view=True),
             20,
         ),  # type: ignore[dict-item]
+        "FSDP step, MLP": (lambda: sharded(mlp, torch.zeros(64, 512)), 20),  # type: ignore[dict-item]
+        "FSDP step, CNN": (lambda: sharded(cnn, images), 10),  # type: ignore[dict-item]
+        "fully_shard step, MLP": (lambda: in_place(mlp, torch.zeros(64, 512)), 20),  # type: ignore[dict-item]
+        "fully_shard step, CNN": (lambda: in_place(cnn, images), 10),  # type: ignore[dict-item]
     }
 
 
@@ -100,10 +123,13 @@ def worker(name: str, rank: int, port: int, only: str) -> None:
     torch = importlib.import_module(name)
     dist = importlib.import_module(f"{name}.distributed")
     parallel = importlib.import_module(f"{name}.nn.parallel")
+    fsdp = importlib.import_module(f"{name}.distributed.fsdp")
+    importlib.import_module(f"{name}.distributed.fsdp.wrap")
+    importlib.import_module(f"{name}.distributed.device_mesh")
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=PROCESSES)
     found = {}
-    for case, (make, times) in cases(torch, dist, parallel.DistributedDataParallel).items():
+    for case, (make, times) in cases(torch, dist, parallel.DistributedDataParallel, fsdp).items():
         if re.search(only, case):
             seconds = torch.tensor([repeated(make(), dist.barrier, times)], dtype=torch.float64)
             dist.all_reduce(seconds, dist.ReduceOp.MAX)
@@ -148,7 +174,14 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", default="", help="cases whose names match")
     parser.add_argument("--worker", nargs=4, help=argparse.SUPPRESS)
+    parser.add_argument("--scaling", action="store_true", help="the model of docs/scaling.md instead")
+    parser.add_argument("--write", action="store_true", help="put its tables into the page")
     given = parser.parse_args()
+    if given.scaling:
+        import scaling
+
+        scaling.main(given.rounds, given.write)
+        return
     if given.worker:
         name, rank, port, only = given.worker
         worker(name, int(rank), int(port), only)

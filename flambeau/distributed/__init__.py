@@ -41,6 +41,8 @@ from ._collectives import (
 from ._debug import DebugLevel, get_debug_level, set_debug_level, set_debug_level_from_env
 from ._file_store import FileStore
 from ._groups import (
+    SHRINK_ABORT,
+    SHRINK_DEFAULT,
     GroupMember,
     destroy_process_group,
     get_backend,
@@ -61,8 +63,10 @@ from ._groups import (
     new_group,
     new_subgroups,
     new_subgroups_by_enumeration,
+    shrink_group,
     split_group,
 )
+from ._groups import rank_not_in_group as _rank_not_in_group  # noqa: F401
 from ._messages import P2POp, batch_isend_irecv, irecv, isend, recv, send
 from ._messages import _coalescing_manager as _coalescing_manager
 from ._objects import (
@@ -96,11 +100,30 @@ class Backend(str):
 
     UNDEFINED, GLOO, NCCL, UCC, MPI, XCCL, FAKE = "undefined gloo nccl ucc mpi xccl fake".split()
     backend_list = [UNDEFINED, GLOO, MPI, FAKE]
+    default_device_backend_map = {"cpu": GLOO}  # by the type of the device
+    backend_capability = {GLOO: ["cpu"], MPI: ["cpu"], FAKE: ["cpu"]}  # the types of devices of each
 
     def __new__(cls, name: str) -> Backend:
         if not isinstance(name, str):
             raise ValueError(f"Backend constructor parameter must be string-ish, not {type(name).__name__}")
         return super().__new__(cls, name.lower())
+
+
+def get_default_backend_for_device(device: _Any) -> str:
+    """The backend of groups whose tensors are on a device: its type, such as "cpu", or a `device`.
+
+    Raises:
+        ValueError: there is none
+
+    >>> import flambeau.distributed as dist
+    >>> dist.get_default_backend_for_device("cpu")
+    'gloo'
+    """
+    kind = device.type if hasattr(device, "type") else str(device).partition(":")[0]
+    result = Backend.default_device_backend_map.get(kind)
+    if result is None:
+        raise ValueError(f"Default backend not registered for device : {device}")
+    return result
 
 
 def is_torchelastic_launched() -> bool:
@@ -130,10 +153,31 @@ def _engine(name: str) -> _Callable[[], bool]:
 is_nccl_available, is_ucc_available = _engine("is_nccl_available"), _engine("is_ucc_available")
 is_xccl_available = _engine("is_xccl_available")
 _absent_name = _refusing("distributed")
-_SUBMODULES = ("algorithms", "distributed_c10d", "nn", "run")
+_SUBMODULES = (
+    "_functional_collectives",
+    "algorithms",
+    "autograd",
+    "checkpoint",
+    "device_mesh",
+    "distributed_c10d",
+    "elastic",
+    "flight_recorder",
+    "fsdp",
+    "launcher",
+    "nn",
+    "optim",
+    "pipelining",
+    "remote_device",
+    "rpc",
+    "run",
+    "tensor",
+    "utils",
+)
 
 
 def __getattr__(name: str) -> _Any:
+    if name in ("DeviceMesh", "init_device_mesh"):
+        return getattr(_import_module(f"{__package__}.device_mesh"), name)
     return _import_module(f"{__package__}.{name}") if name in _SUBMODULES else _absent_name(name)
 
 
@@ -151,6 +195,8 @@ __all__ = [
     "PrefixStore",
     "ProcessGroup",
     "ReduceOp",
+    "SHRINK_ABORT",
+    "SHRINK_DEFAULT",
     "Store",
     "TCPStore",
     "Work",
@@ -171,6 +217,7 @@ __all__ = [
     "get_backend",
     "get_backend_config",
     "get_debug_level",
+    "get_default_backend_for_device",
     "get_global_rank",
     "get_group_rank",
     "get_node_local_rank",
@@ -205,6 +252,7 @@ __all__ = [
     "send_object_list",
     "set_debug_level",
     "set_debug_level_from_env",
+    "shrink_group",
     "split_group",
 ]
 for _name in __all__:  # shown under the name that users know

@@ -22,8 +22,8 @@ def processes(group: Any) -> int:
         if group is not None:
             raise ValueError("SyncBatchNorm: a process_group needs init_process_group() first")
         return 1
-    found = resolve(group)
-    return 1 if found is None else found._size
+    result = resolve(group)
+    return 1 if result is None else result._size
 
 
 def normalized(layer: Any, input: Tensor) -> Tensor:

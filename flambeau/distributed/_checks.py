@@ -8,6 +8,7 @@ from typing import Any
 from .._tensor import Tensor
 from ..core.base.formats import strided
 from ..core.base.tensor import TensorBase
+from ._async_tensor import AsyncCollectiveTensor
 from ._process_group import ProcessGroup
 
 
@@ -17,12 +18,18 @@ def _tensor(call: str, name: str, value: Any) -> Tensor:
         raise TypeError(
             f"Invalid function argument. Expected parameter `{name}` of type torch.Tensor\n             but got {type(value)} instead."
         )
+    if isinstance(value, AsyncCollectiveTensor):
+        value = value.trigger_wait()
     if value.device.type != "cpu":
         raise RuntimeError(
             f"{call}(): No backend type associated with device type {value.device.type}: `{name}` must be on the CPU"
         )
     if value.layout is not strided:
         raise ValueError(f"{call}(): `{name}` must be strided, not {value.layout}")
+    if value.data_ptr() == 0 and value.numel():
+        raise TypeError(
+            f"{call}(): `{name}` is a {type(value).__name__} without elements of its own; give the tensor that it is made of"
+        )
     return value.detach()  # type: ignore[return-value]
 
 
@@ -77,7 +84,3 @@ def _root(
     if rank not in group._ranks:
         raise ValueError(f"Global rank {rank} is not part of group {group}")
     return group._ranks.index(rank)
-
-
-def _described(tensor: Tensor) -> str:
-    return f"{tensor.dtype}{list(tensor.shape)}"

@@ -9,7 +9,8 @@ from typing import Any
 
 from .._tensor import Tensor
 from ..core.make.create import zeros
-from ._checks import _described, _root, _same_dtype, _same_numel, _tensor, _tensors
+from ._checks import _root, _same_dtype, _same_numel, _tensor, _tensors
+from ._flight import explain_absence
 from ._groups import resolve, warn_not_in_group
 from ._process_group import ProcessGroup
 from ._reductions import ReduceOp, kind_of
@@ -41,18 +42,18 @@ def all_reduce(tensor: Any, op: Any = ReduceOp.SUM, group: Any = None, async_op:
     tensor([1., 1.])
     >>> dist.destroy_process_group()
     """
-    found = resolve(group)
-    if found is None:
+    result = resolve(group)
+    if result is None:
         warn_not_in_group("all_reduce")
         return None
     plain = _tensor("all_reduce", "tensor", tensor)
     kind = kind_of(op)
-    return found._begin(
+    return result._begin(
         "all_reduce",
-        lambda: found._all_reduce(plain, op),
+        lambda: result._all_reduce(plain, op),
         [tensor],
         async_op,
-        facts=(_described(plain), kind.name),
+        facts=(plain, kind.name),
     )
 
 
@@ -100,14 +101,14 @@ def reduce(
     >>> dist.reduce(flambeau.ones(2), dst=1)
     >>> dist.destroy_process_group()
     """
-    found = resolve(group)
-    if found is None:
+    result = resolve(group)
+    if result is None:
         warn_not_in_group("reduce")
         return None
-    root = _root("reduce", "dst", found, dst, group_dst)
+    root = _root("reduce", "dst", result, dst, group_dst)
     plain = _tensor("reduce", "tensor", tensor)
-    facts = (_described(plain), kind_of(op).name, f"dst={found._ranks[root]}")
-    return found._begin("reduce", lambda: found._reduce(plain, op, root), [tensor], async_op, facts=facts)
+    facts = (plain, kind_of(op).name, f"dst={result._ranks[root]}")
+    return result._begin("reduce", lambda: result._reduce(plain, op, root), [tensor], async_op, facts=facts)
 
 
 def reduce_scatter(
@@ -127,21 +128,22 @@ def reduce_scatter(
     tensor([1.])
     >>> dist.destroy_process_group()
     """
-    found = resolve(group)
-    if found is None:
+    result = resolve(group)
+    if result is None:
         warn_not_in_group("reduce_scatter")
         return None
     plain = _tensor("reduce_scatter", "output", output)
-    inputs = _tensors("reduce_scatter", "input_list", input_list, found._size)
+    inputs = _tensors("reduce_scatter", "input_list", input_list, result._size)
     _same_dtype("reduce_scatter", plain, *inputs)
-    _same_numel("reduce_scatter", "input_list", [inputs[found._rank]], plain)
-    facts = (" ".join(map(_described, inputs)), kind_of(op).name)
-    return found._begin(
+    _same_numel("reduce_scatter", "input_list", [inputs[result._rank]], plain)
+    facts = (inputs, kind_of(op).name)
+    return result._begin(
         "reduce_scatter",
-        lambda: found._reduce_scatter(plain, inputs if found._size > 1 else [inputs[0]], op),
+        lambda: result._reduce_scatter(plain, inputs if result._size > 1 else [inputs[0]], op),
         [output],
         async_op,
         facts=facts,
+        inputs=inputs,
     )
 
 
@@ -162,8 +164,8 @@ def reduce_scatter_tensor(
     tensor([1.])
     >>> dist.destroy_process_group()
     """
-    found = resolve(group)
-    if found is None:
+    result = resolve(group)
+    if result is None:
         warn_not_in_group("reduce_scatter_tensor")
         return None
     plain, whole = (
@@ -171,14 +173,15 @@ def reduce_scatter_tensor(
         _tensor("reduce_scatter_tensor", "input", input),
     )
     _same_dtype("reduce_scatter_tensor", plain, whole)
-    _parts("reduce_scatter_tensor", "input", whole, "output", plain, found._size)
-    facts = (_described(whole), kind_of(op).name)
-    return found._begin(
+    _parts("reduce_scatter_tensor", "input", whole, "output", plain, result._size)
+    facts = (whole, kind_of(op).name)
+    return result._begin(
         "reduce_scatter_tensor",
-        lambda: found._reduce_scatter(plain, [whole], op),
+        lambda: result._reduce_scatter(plain, [whole], op),
         [output],
         async_op,
         facts=facts,
+        inputs=[whole],
     )
 
 
@@ -214,14 +217,14 @@ def broadcast(
     tensor([1., 1.])
     >>> dist.destroy_process_group()
     """
-    found = resolve(group)
-    if found is None:
+    result = resolve(group)
+    if result is None:
         warn_not_in_group("broadcast")
         return None
-    root = _root("broadcast", "src", found, src, group_src)
+    root = _root("broadcast", "src", result, src, group_src)
     plain = _tensor("broadcast", "tensor", tensor)
-    facts = (_described(plain), f"src={found._ranks[root]}")
-    return found._begin("broadcast", lambda: found._broadcast(plain, root), [tensor], async_op, facts=facts)
+    facts = (plain, f"src={result._ranks[root]}")
+    return result._begin("broadcast", lambda: result._broadcast(plain, root), [tensor], async_op, facts=facts)
 
 
 def all_gather(tensor_list: Any, tensor: Any, group: Any = None, async_op: bool = False) -> Work | None:
@@ -239,17 +242,22 @@ def all_gather(tensor_list: Any, tensor: Any, group: Any = None, async_op: bool 
     [tensor([1., 1.]), tensor([1., 1.])]
     >>> dist.destroy_process_group()
     """
-    found = resolve(group)
-    if found is None:
+    result = resolve(group)
+    if result is None:
         warn_not_in_group("all_gather")
         return None
-    outputs = _tensors("all_gather", "tensor_list", tensor_list, found._size)
+    outputs = _tensors("all_gather", "tensor_list", tensor_list, result._size)
     plain = _tensor("all_gather", "tensor", tensor)
     _same_dtype("all_gather", plain, *outputs)
-    _same_numel("all_gather", "tensor_list", [outputs[found._rank]], plain)
-    facts = (str(plain.dtype), [list(t.shape) for t in outputs])
-    return found._begin(
-        "all_gather", lambda: found._all_gather(outputs, plain), [list(tensor_list)], async_op, facts=facts
+    _same_numel("all_gather", "tensor_list", [outputs[result._rank]], plain)
+    facts = (str(plain.dtype), str([list(t.shape) for t in outputs]))
+    return result._begin(
+        "all_gather",
+        lambda: result._all_gather(outputs, plain),
+        [list(tensor_list)],
+        async_op,
+        facts=facts,
+        inputs=[plain],
     )
 
 
@@ -270,19 +278,19 @@ def all_gather_into_tensor(
     tensor([1., 1., 1., 1.])
     >>> dist.destroy_process_group()
     """
-    found = resolve(group)
-    if found is None:
+    result = resolve(group)
+    if result is None:
         warn_not_in_group("all_gather_into_tensor")
         return None
     call = "all_gather_into_tensor"
     whole, plain = _tensor(call, "output_tensor", output_tensor), _tensor(call, "input_tensor", input_tensor)
     _same_dtype(call, plain, whole)
-    _parts(call, "output", whole, "input", plain, found._size)
+    _parts(call, "output", whole, "input", plain, result._size)
     buffer = whole if whole.is_contiguous() else whole.contiguous()
-    parts = [part.view(plain.shape) for part in buffer.view(found._size, -1)]
+    parts = [part.view(plain.shape) for part in buffer.view(result._size, -1)]
 
     def start() -> Any:
-        requests, finish = found._all_gather(parts, plain)
+        requests, finish = result._all_gather(parts, plain)
         if buffer is whole:
             return requests, finish
 
@@ -293,7 +301,7 @@ def all_gather_into_tensor(
 
         return requests, spread
 
-    return found._begin(call, start, [output_tensor], async_op, facts=(_described(plain),))
+    return result._begin(call, start, [output_tensor], async_op, facts=(plain,), inputs=[plain])
 
 
 def gather(
@@ -318,30 +326,31 @@ def gather(
     tensor([1.])
     >>> dist.destroy_process_group()
     """
-    found = resolve(group)
-    if found is None:
+    result = resolve(group)
+    if result is None:
         warn_not_in_group("gather")
         return None
     plain = _tensor("gather", "tensor", tensor)
-    root = _root("gather", "dst", found, dst, group_dst, found._ranks[0])
-    received: list[Tensor | None] = [None] * found._size
-    if found._rank == root:
+    root = _root("gather", "dst", result, dst, group_dst, result._ranks[0])
+    received: list[Tensor | None] = [None] * result._size
+    if result._rank == root:
         if not gather_list:
             raise ValueError("Argument ``gather_list`` must be specified on destination rank.")
-        outputs = _tensors("gather", "gather_list", gather_list, found._size)
+        outputs = _tensors("gather", "gather_list", gather_list, result._size)
         _same_dtype("gather", plain, *outputs)
         _same_numel("gather", "gather_list", [outputs[root]], plain)
         received = list(outputs)
     elif gather_list:
         raise ValueError("Argument ``gather_list`` must NOT be specified on non-destination ranks.")
-    sent: list[Tensor | None] = [plain if k == root else None for k in range(found._size)]
-    facts = (str(plain.dtype), f"dst={found._ranks[root]}")
-    return found._begin(
+    sent: list[Tensor | None] = [plain if k == root else None for k in range(result._size)]
+    facts = (str(plain.dtype), f"dst={result._ranks[root]}")
+    return result._begin(
         "gather",
-        lambda: found._exchange(sent, received),
+        lambda: result._exchange(sent, received),
         [list(gather_list or [])],
         async_op,
         facts=facts,
+        inputs=[plain],
     )
 
 
@@ -367,25 +376,32 @@ def scatter(
     tensor([1.])
     >>> dist.destroy_process_group()
     """
-    found = resolve(group)
-    if found is None:
+    result = resolve(group)
+    if result is None:
         warn_not_in_group("scatter")
         return None
     plain = _tensor("scatter", "tensor", tensor)
-    root = _root("scatter", "src", found, src, group_src, found._ranks[0])
-    sent: list[Tensor | None] = [None] * found._size
-    if found._rank == root:
+    root = _root("scatter", "src", result, src, group_src, result._ranks[0])
+    sent: list[Tensor | None] = [None] * result._size
+    if result._rank == root:
         if not scatter_list:
             raise ValueError("Argument ``scatter_list`` must be specified on source rank.")
-        inputs = _tensors("scatter", "scatter_list", scatter_list, found._size)
+        inputs = _tensors("scatter", "scatter_list", scatter_list, result._size)
         _same_dtype("scatter", plain, *inputs)
         _same_numel("scatter", "scatter_list", [inputs[root]], plain)
         sent = list(inputs)
     elif scatter_list:
         raise ValueError("Argument ``scatter_list`` must NOT be specified on non-source ranks.")
-    received: list[Tensor | None] = [plain if k == root else None for k in range(found._size)]
-    facts = (str(plain.dtype), f"src={found._ranks[root]}")
-    return found._begin("scatter", lambda: found._exchange(sent, received), [tensor], async_op, facts=facts)
+    received: list[Tensor | None] = [plain if k == root else None for k in range(result._size)]
+    facts = (str(plain.dtype), f"src={result._ranks[root]}")
+    return result._begin(
+        "scatter",
+        lambda: result._exchange(sent, received),
+        [tensor],
+        async_op,
+        facts=facts,
+        inputs=list(scatter_list or []),
+    )
 
 
 def all_to_all(
@@ -405,19 +421,20 @@ def all_to_all(
     [tensor([1.]), tensor([1.])]
     >>> dist.destroy_process_group()
     """
-    found = resolve(group)
-    if found is None:
+    result = resolve(group)
+    if result is None:
         warn_not_in_group("all_to_all")
         return None
-    outputs = _tensors("all_to_all", "output_tensor_list", output_tensor_list, found._size)
-    inputs = _tensors("all_to_all", "input_tensor_list", input_tensor_list, found._size)
+    outputs = _tensors("all_to_all", "output_tensor_list", output_tensor_list, result._size)
+    inputs = _tensors("all_to_all", "input_tensor_list", input_tensor_list, result._size)
     _same_dtype("all_to_all", *outputs, *inputs)
-    return found._begin(
+    return result._begin(
         "all_to_all",
-        lambda: found._exchange(inputs, outputs),
+        lambda: result._exchange(inputs, outputs),
         list(output_tensor_list),
         async_op,
         facts=(str(inputs[0].dtype),),
+        inputs=inputs,
     )
 
 
@@ -445,21 +462,22 @@ def all_to_all_single(
     tensor([0., 1., 0., 1.])
     >>> dist.destroy_process_group()
     """
-    found = resolve(group)
-    if found is None:
+    result = resolve(group)
+    if result is None:
         warn_not_in_group("all_to_all_single")
         return None
     call = "all_to_all_single"
     plain_out, plain = _tensor(call, "output", output), _tensor(call, "input", input)
     _same_dtype(call, plain_out, plain)
-    outputs = _rows(call, "output", plain_out, output_split_sizes, found._size)
-    inputs = _rows(call, "input", plain, input_split_sizes, found._size)
-    return found._begin(
+    outputs = _rows(call, "output", plain_out, output_split_sizes, result._size)
+    inputs = _rows(call, "input", plain, input_split_sizes, result._size)
+    return result._begin(
         call,
-        lambda: found._exchange(inputs, outputs),
+        lambda: result._exchange(inputs, outputs),
         [output],
         async_op,
         facts=(str(plain.dtype),),
+        inputs=[plain],
     )
 
 
@@ -499,11 +517,11 @@ def barrier(group: Any = None, async_op: bool = False, device_ids: Any = None) -
     >>> dist.barrier()
     >>> dist.destroy_process_group()
     """
-    found = resolve(group)
-    if found is None:
+    result = resolve(group)
+    if result is None:
         warn_not_in_group("barrier")
         return None
-    return found._begin("barrier", found._barrier, [], async_op, facts=())
+    return result._begin("barrier", result._barrier, [], async_op, facts=())
 
 
 def monitored_barrier(
@@ -525,38 +543,39 @@ def monitored_barrier(
     >>> dist.monitored_barrier()
     >>> dist.destroy_process_group()
     """
-    found = resolve(group)
-    if found is None:
+    result = resolve(group)
+    if result is None:
         warn_not_in_group("monitored_barrier")
         return
-    seconds = found._seconds if timeout is None else timeout.total_seconds()
-    if found._size == 1:
+    seconds = result._seconds if timeout is None else timeout.total_seconds()
+    if result._size == 1:
         return
-    if found._rank != 0:
-        _signal(found, 0, seconds)
+    if result._rank != 0:
+        _signal(result, 0, seconds)
         return
     end, missing = time.monotonic() + seconds, []
-    for other in range(1, found._size):
-        sent: list[Tensor | None] = [None] * found._size
-        received: list[Tensor | None] = [zeros(1) if k == other else None for k in range(found._size)]
-        work = _pass(found, sent, received, seconds + 3600.0, True)
+    for other in range(1, result._size):
+        sent: list[Tensor | None] = [None] * result._size
+        received: list[Tensor | None] = [zeros(1) if k == other else None for k in range(result._size)]
+        work = _pass(result, sent, received, seconds + 3600.0, True)
         assert work is not None
         try:
             work.wait(timedelta(seconds=max(end - time.monotonic(), 0.001)))
         except DistBackendError:
-            missing.append(found._ranks[other])
+            missing.append(result._ranks[other])
             work._seconds = 0.0  # nobody waits for it any more
             if not wait_all_ranks:
                 break
     if missing:
         who = ", ".join(map(str, missing))
-        why = f"[Rank {found._world.rank}]: Ranks {who} failed to pass monitoredBarrier in {1000 * seconds:.0f} ms"
-        found._break(why)
+        where = explain_absence(result, missing)
+        why = f"[Rank {result._world.rank}]: Ranks {who} failed to pass monitoredBarrier in {1000 * seconds:.0f} ms: {where}"
+        result._break(why)
         raise RuntimeError(why)
     note = zeros(1)
-    for other in range(1, found._size):
-        answers: list[Tensor | None] = [note if k == other else None for k in range(found._size)]
-        _pass(found, answers, [None] * found._size, found._seconds, False)
+    for other in range(1, result._size):
+        answers: list[Tensor | None] = [note if k == other else None for k in range(result._size)]
+        _pass(result, answers, [None] * result._size, result._seconds, False)
 
 
 def _pass(

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from enum import IntEnum
+from typing import Any
+
+from ..core.base.tensor import TensorBase
 
 
 class DebugLevel(IntEnum):
@@ -68,3 +72,27 @@ def set_debug_level_from_env() -> None:
     """
     global _level
     _level = _of_environment()
+
+
+_checked: bool | None = None
+
+
+def _checks_numbers() -> bool:
+    global _checked
+    if _checked is None:
+        _checked = os.environ.get("TORCH_NCCL_NAN_CHECK", "0").lower() in ("1", "true", "y", "yes")
+    return _checked
+
+
+def check_numbers(name: str, rank: int, tensors: Iterable[Any]) -> None:
+    """With TORCH_NCCL_NAN_CHECK=1: RuntimeError where a tensor that is to be sent has a NaN, which would soon be everywhere."""
+    if not _checks_numbers():
+        return
+    for tensor in tensors:
+        if isinstance(tensor, (list, tuple)):
+            check_numbers(name, rank, tensor)
+        elif isinstance(tensor, TensorBase) and (tensor.is_floating_point() or tensor.is_complex()):
+            if tensor.isnan().any():
+                raise RuntimeError(
+                    f"{name} on rank {rank}: NaN found in input tensor of shape {list(tensor.shape)} and {tensor.dtype}"
+                )

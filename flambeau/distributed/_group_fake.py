@@ -21,6 +21,14 @@ class FakeWorld:
         """Nobody can die."""
         return None
 
+    def without(self, ranks: Sequence[int], seconds: float) -> FakeWorld:
+        """The world of all but these."""
+        return FakeWorld(self.rank - sum(rank < self.rank for rank in ranks), self.size - len(ranks))
+
+    def lost_ranks(self) -> list[int]:
+        """Nobody can die."""
+        return []
+
 
 class FakeGroup(ProcessGroup):
     """Calls end at once.  Reductions and broadcasts leave a tensor; what would come from others is what this one sends to itself."""
@@ -62,5 +70,5 @@ class FakeGroup(ProcessGroup):
     def _receive(self, tensor: Tensor, source: int | None, tag: int, status: Any) -> Started:
         return [], None
 
-    def _exchange_texts(self, name: str, text: str) -> list[str]:
+    def _exchange_texts(self, call: Any, text: str) -> list[str]:
         return [text] * self._size

@@ -1,7 +1,8 @@
 """Groups that talk by MPI: each call as MPI's non-blocking ones, on the tensors' own memory where it is contiguous.
 
-Reductions are MPI's, in chunks; halves are reduced in float32.  Everything else moves bytes, in messages between pairs where pieces
-differ, on a communicator of the group's own that messages of programs do not meet.
+Reductions are MPI's, in chunks.  Halves are sent as they are, added in float32 by the process that a part falls to, and rounded once
+(see `_halves`); few of them are reduced in float32 by MPI, and rounded once, too.  Everything else moves bytes, in messages between
+pairs where pieces differ, on a communicator of the group's own that messages of programs do not meet.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from .._tensor import Tensor
 from ..core.base.dtypes import by_name
 from ..core.make.create import empty
 from ..core.places.join import cat
+from ._flight import Call, explain
+from ._halves import all_reduced, is_in_halves, reduce_scattered
 from ._mpi import CHUNK, pieces, type_of
 from ._process_group import ProcessGroup, Started, until
 from ._reductions import RedOpType, kind_of
@@ -51,8 +54,8 @@ class MPIGroup(ProcessGroup):
     def __init__(
         self, world: World, ranks: Sequence[int], name: str, seconds: float, desc: str, tag: int, backend: str
     ) -> None:
-        super().__init__(world, ranks, name, seconds, desc)
         self._backend = backend
+        super().__init__(world, ranks, name, seconds, desc)
 
         def make() -> tuple[Any, Any, Any]:
             members = world.communicator.Get_group().Incl(list(ranks))
@@ -69,6 +72,9 @@ class MPIGroup(ProcessGroup):
 
     # Reductions ----------------------------------------------------------------------------------------------------------------
     def _all_reduce(self, tensor: Tensor, op: Any) -> Started:
+        if is_in_halves(tensor, kind_of(op), self._size):
+            buffer = tensor.contiguous()
+            return all_reduced(self._large, self._rank, buffer, kind_of(op), PIECE), _into(tensor, buffer)
         buffer, how, finish = self._reducible(tensor, op)
         kind, size = type_of(buffer.dtype), buffer.element_size()
         if buffer.numel() * size > LARGE:
@@ -90,11 +96,15 @@ class MPIGroup(ProcessGroup):
 
     def _reduce_scatter(self, output: Tensor, inputs: list[Tensor], op: Any) -> Started:
         flat = inputs[0] if len(inputs) == 1 else cat([t.reshape(-1) for t in inputs])
-        buffer, how, _ = self._reducible(flat, op)
-        kind = type_of(buffer.dtype)
         counts = [t.numel() for t in inputs]
         if len(inputs) == 1:  # already one tensor, a part for each
             counts = [flat.numel() // self._size] * self._size
+        if is_in_halves(flat, kind_of(op), self._size) and flat.numel() <= CHUNK:
+            return reduce_scattered(
+                self._communicator, self._rank, flat.contiguous(), counts, kind_of(op), output
+            )
+        buffer, how, _ = self._reducible(flat, op)
+        kind = type_of(buffer.dtype)
         buffer, mine = buffer.reshape(-1), counts[self._rank]
         part = empty(mine, dtype=buffer.dtype)
         if sum(counts) <= CHUNK:
@@ -187,22 +197,24 @@ class MPIGroup(ProcessGroup):
         return self._api.Status()
 
     # Texts ---------------------------------------------------------------------------------------------------------------------------
-    def _exchange_texts(self, name: str, text: str) -> list[str]:
+    def _exchange_texts(self, call: Call, text: str) -> list[str]:
         mine = bytearray(text.encode()[:1000].ljust(1000))
-        found = bytearray(1000 * self._size)
+        result = bytearray(1000 * self._size)
         api = self._api
-        request = self._messages.Iallgather([mine, 1000, api.BYTE], [found, 1000, api.BYTE])
+        request = self._messages.Iallgather([mine, 1000, api.BYTE], [result, 1000, api.BYTE])
         end, done = until(self._seconds), bytearray(1)
         while not all(done):
             self._world.mpi.poller.poll((api._addressof(request),), (0,), done, 0.02, True, True)
             why = self._world.lost(self._ranks)
             if why is None and time.monotonic() > end and not all(done):
-                why = f"timed out after {1000 * self._seconds:.0f}ms: not all ranks have come to {text.split('|')[1]}"
+                why = f"timed out after {1000 * self._seconds:.0f}ms: {explain(self, call)}"
             if why is not None and not all(done):
-                _ABANDONED.append((request, mine, found))
+                _ABANDONED.append((request, mine, result))
                 self._break(why)
-                raise DistBackendError(f"{name} on rank {self._world.rank}: {why}")
-        return [found[k : k + 1000].decode(errors="replace").strip() for k in range(0, len(found), 1000)]
+                raise DistBackendError(
+                    f"{call.name} on rank {self._world.rank}: {why}", self._world.lost_ranks()
+                )
+        return [result[k : k + 1000].decode(errors="replace").strip() for k in range(0, len(result), 1000)]
 
 
 _ABANDONED: list[Any] = []  # memory that MPI may still write

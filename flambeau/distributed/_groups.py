@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import warnings
+import zlib
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
+from zlib import crc32
 
 from ..core.base import display
 from ..core.base.callbacks import set_callback
@@ -134,6 +136,23 @@ def default_group(name: str = "") -> ProcessGroup:
     if _groups.default is None:
         raise ValueError(NO_GROUP)
     return _groups.default
+
+
+def rank_not_in_group(given: Any) -> bool:
+    """Whether this process is not in the group that an argument means."""
+    return given is GroupMember.NON_GROUP_MEMBER
+
+
+def every() -> list[ProcessGroup]:
+    """The groups that this process is in."""
+    return list(_groups.all.values())
+
+
+def named(name: str) -> ProcessGroup:
+    """The group of a name; ValueError where this process is in none of it."""
+    if name not in _groups.all:
+        raise ValueError(f"this process is in no group named {name!r}")
+    return _groups.all[name]
 
 
 def resolve(given: Any) -> ProcessGroup | None:
@@ -469,13 +488,24 @@ def new_group(
     if world.rank not in members:
         return GroupMember.NON_GROUP_MEMBER
     name, seconds = str(_groups.made), (whole._seconds if timeout is None else timeout.total_seconds())
-    made: ProcessGroup
-    if isinstance(whole, FakeGroup):
-        made = FakeGroup(world, members, name, seconds, group_desc or "")
-    else:
-        named = whole._backend if backend is None else _backend_of(backend)
-        made = MPIGroup(world, members, name, seconds, group_desc or "", _groups.made % (1 << 20), named)
-    _groups.all[name] = made
+    named = whole._backend if backend is None or isinstance(whole, FakeGroup) else _backend_of(backend)
+    return _group_of(world, members, name, seconds, group_desc or "", _groups.made % (1 << 20), named)
+
+
+def twin(group: Any) -> ProcessGroup:
+    """A group of the same processes, whose calls do not meet those of `group`; one for each group.
+
+    Its processes alone call it, the first time as a collective.  It is for threads, whose calls have no order with those of the program.
+    """
+    name = f"{group.group_name}/twin"
+    made = _groups.all.get(name)
+    if made is None:
+        about = (group._world, group._ranks, name, group._seconds, f"twin of {group.group_desc}")
+        if isinstance(group, FakeGroup):
+            made = FakeGroup(*about)
+        else:  # its tag is none that new_group takes
+            made = MPIGroup(*about, (1 << 20) + crc32(name.encode()) % (1 << 20), group._backend)
+        _groups.all[name] = made
     return made
 
 
@@ -573,6 +603,94 @@ def split_group(
     return new_subgroups_by_enumeration(lists, timeout, None, pg_options, group_desc)[0]
 
 
+SHRINK_DEFAULT, SHRINK_ABORT = 0, 1
+
+
+def shrink_group(
+    ranks_to_exclude: list[int],
+    group: Any = None,
+    shrink_flags: int = SHRINK_DEFAULT,
+    pg_options: Any = None,
+) -> ProcessGroup:
+    """Form a group of those that are left, after a fault or by agreement.  All ranks but the excluded ones call it.
+
+    In the new group ranks count from 0.  Where `group` is that of all processes, which it is by default, the new one takes its place,
+    ranks among all are those in it, and all other groups are given up.  What was sent in the old group is abandoned, with either of
+    the flags.  `DistBackendError.lost_ranks` says whom to exclude after a fault.
+
+    Args:
+        ranks_to_exclude: ranks in `group`.
+        shrink_flags: `SHRINK_DEFAULT` or `SHRINK_ABORT`.
+
+    Raises:
+        TypeError: no list of integers
+        ValueError: no rank, one that is not in the group or comes twice, or all of them; another flag
+        RuntimeError: this process is one of the excluded
+        DistBackendError: one of those that are left is gone, too; call it again with its rank
+
+    >>> import flambeau.distributed as dist
+    >>> dist.init_process_group("fake", rank=2, world_size=4)
+    >>> dist.shrink_group([1]).size(), dist.get_rank()
+    (3, 1)
+    >>> dist.destroy_process_group()
+    """
+    if not isinstance(ranks_to_exclude, list):
+        raise TypeError(f"ranks_to_exclude must be a list, but got {type(ranks_to_exclude).__name__}")
+    if shrink_flags not in (SHRINK_DEFAULT, SHRINK_ABORT):
+        raise ValueError(
+            f"Invalid shrink_flags value: {shrink_flags}; there are SHRINK_DEFAULT and SHRINK_ABORT"
+        )
+    old = resolve(group)
+    if old is None:
+        raise RuntimeError("shrink_group(): this process is not in the group")
+    _check_excluded(ranks_to_exclude, old)
+    seconds, name = old._seconds, old._backend
+    stay = [rank for k, rank in enumerate(old._ranks) if k not in ranks_to_exclude]
+    if old is not _groups.default:
+        tag = zlib.crc32(f"{old.group_name} {stay}".encode()) % (1 << 20)
+        return _group_of(old._world, stay, f"{old.group_name}-{tag}", seconds, old.group_desc, tag, name)
+    world = old._world.without([old._ranks[k] for k in ranks_to_exclude], seconds)
+    if not isinstance(world, FakeWorld):
+        _world.replace(world)
+    store = _groups.store
+    _forget()
+    _groups.store = store
+    new = _group_of(world, range(world.size), "0", seconds, "default_pg", 0, name)
+    _groups.set_default(new)
+    return new
+
+
+def _check_excluded(ranks: list[Any], old: ProcessGroup) -> None:
+    if not ranks:
+        raise ValueError("ranks_to_exclude cannot be empty: say at least one rank")
+    for k, rank in enumerate(ranks):
+        if not isinstance(rank, int):
+            raise TypeError(f"All elements in ranks_to_exclude must be integers, got {rank!r} at index {k}")
+        if not 0 <= rank < old._size:
+            raise ValueError(f"Rank {rank} at index {k} is out of bounds for group size {old._size}")
+        if rank in ranks[:k]:
+            raise ValueError(f"Duplicate rank {rank} found in ranks_to_exclude at index {k}")
+    if len(ranks) == old._size:
+        raise ValueError(f"Cannot exclude all {old._size} ranks from process group: one must remain")
+    if old._rank in ranks:
+        raise RuntimeError(
+            f"Current rank {old._rank} is in the exclusion list and should not call shrink_group()"
+        )
+
+
+def _group_of(
+    world: Any, ranks: Sequence[int], name: str, seconds: float, desc: str, tag: int, backend: str
+) -> ProcessGroup:
+    """Make a group, and know it by its name."""
+    made: ProcessGroup
+    if isinstance(world, FakeWorld):
+        made = FakeGroup(world, ranks, name, seconds, desc)
+    else:
+        made = MPIGroup(world, ranks, name, seconds, desc, tag, backend)
+    _groups.all[name] = made
+    return made
+
+
 def get_default_store() -> Store:
     """The store through which all processes met; RuntimeError under mpiexec, where they need none."""
     default_group()
@@ -592,6 +710,29 @@ def _of_processes() -> tuple[int, int]:
     return whole._rank, whole._size
 
 
+def _information() -> dict[str, Any] | None:
+    """What a trace says of the groups; nothing where there are none."""
+    if _groups.default is None:
+        return None
+    return {
+        "backend": _groups.default._backend,
+        "rank": _groups.default._rank,
+        "world_size": _groups.default._size,
+        "pg_count": len(_groups.all),
+        "pg_config": [
+            {
+                "pg_name": each.group_name,
+                "pg_desc": each.group_desc,
+                "backend_config": f"cpu:{each._backend}",
+                "pg_size": each._size,
+                "ranks": list(each._ranks),
+            }
+            for each in _groups.all.values()
+        ],
+    }
+
+
 set_callback("rank and number of processes", _of_processes)
+set_callback("groups of processes", _information)
 for _class in (GroupMember, group):
     _class.__module__ = display.public("distributed")

@@ -53,17 +53,17 @@ def send(
 def _send(
     call: str, tensor: Any, dst: int | None, group: Any, tag: int, group_dst: int | None, async_op: bool
 ) -> Work | None:
-    found = resolve(group)
-    if found is None:
+    result = resolve(group)
+    if result is None:
         warn_not_in_group(call)
         return None
-    plain, to = _tensor(call, "tensor", tensor), _root(call, "dst", found, dst, group_dst)
-    if to == found._rank:
+    plain, to = _tensor(call, "tensor", tensor), _root(call, "dst", result, dst, group_dst)
+    if to == result._rank:
         raise ValueError(
             "Invalid destination rank: destination rank should not be the same as the rank of the current process."
         )
     _check_tag(call, tag)
-    return found._begin(call, lambda: found._send(plain, to, tag), [tensor], async_op)
+    return result._begin(call, lambda: result._send(plain, to, tag), [tensor], async_op, peer=to)
 
 
 def irecv(
@@ -82,11 +82,11 @@ def irecv(
     True
     >>> dist.destroy_process_group()
     """
-    found = resolve(group)
-    if found is None:
+    result = resolve(group)
+    if result is None:
         warn_not_in_group("irecv")
         return None
-    return _receive("irecv", found, tensor, src, tag, group_src)
+    return _receive("irecv", result, tensor, src, tag, group_src)
 
 
 def recv(
@@ -105,15 +105,15 @@ def recv(
     1
     >>> dist.destroy_process_group()
     """
-    found = resolve(group)
-    if found is None:
+    result = resolve(group)
+    if result is None:
         warn_not_in_group("recv")
         return -1
-    work = _receive("recv", found, tensor, src, tag, group_src)
+    work = _receive("recv", result, tensor, src, tag, group_src)
     work.wait()
     if src is None and group_src is None:
         return work.source_rank() if work._status is not None else -1
-    return src if src is not None else found._ranks[group_src]  # type: ignore[index]
+    return src if src is not None else result._ranks[group_src]  # type: ignore[index]
 
 
 def _receive(
@@ -129,7 +129,7 @@ def _receive(
     _check_tag(call, tag)
     status = group._status()
     work = group._begin(
-        call, lambda: group._receive(plain, source, tag, status), [tensor], True, status=status
+        call, lambda: group._receive(plain, source, tag, status), [tensor], True, status=status, peer=source
     )
     assert work is not None
     return work
@@ -167,12 +167,12 @@ class P2POp:
             raise ValueError(
                 "Invalid ``op``. Expected ``op`` to be of type ``torch.distributed.isend`` or ``torch.distributed.irecv``."
             )
-        found = resolve(group)
-        if found is None:
+        result = resolve(group)
+        if result is None:
             raise ValueError("P2POp(): this process is not in the group")
         self.op, self.tensor, self.group, self.tag = op, tensor, group, tag
-        self.group_peer = _root("P2POp", "peer", found, peer, group_peer)
-        self.peer = found._ranks[self.group_peer]
+        self.group_peer = _root("P2POp", "peer", result, peer, group_peer)
+        self.peer = result._ranks[self.group_peer]
 
     def __repr__(self) -> str:
         return f"P2POp({self.op.__name__}, peer={self.peer}, shape={list(self.tensor.shape)}, tag={self.tag})"
@@ -230,17 +230,17 @@ def _coalescing_manager(
     ...     _ = dist.all_reduce(flambeau.ones(1))
     >>> dist.destroy_process_group()
     """
-    found = resolve(group)
-    if found is None:
+    result = resolve(group)
+    if result is None:
         raise ValueError("_coalescing_manager(): this process is not in the group")
-    if found._coalescing is not None:
+    if result._coalescing is not None:
         raise ValueError("ProcessGroup has non-empty op list at the start of coalescing")
     manager = _Coalesced()
-    found._coalescing = manager.works
+    result._coalescing = manager.works
     try:
         yield manager
     finally:
-        found._coalescing = None
+        result._coalescing = None
     if not async_ops:
         manager.wait()
 

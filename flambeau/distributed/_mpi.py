@@ -95,8 +95,8 @@ def pieces(tensor: Tensor, kind: Any = None, most: int | None = None) -> list[li
     itemsize = 1 if kind is None else tensor.element_size()
     kind = api.BYTE if kind is None else kind
     count = tensor.numel() * tensor.element_size() // itemsize
-    start, found = tensor.data_ptr() if count else 0, []
+    start, result = tensor.data_ptr() if count else 0, []
     for begin in range(0, max(count, 1), most):
         n = min(most, count - begin)
-        found.append([api.memory.fromaddress(start + begin * itemsize, n * itemsize), n, kind])
-    return found
+        result.append([api.memory.fromaddress(start + begin * itemsize, n * itemsize), n, kind])
+    return result

@@ -33,9 +33,9 @@ def _number(value: int) -> Tensor:
 
 
 def _lengths(length: int, group: ProcessGroup) -> list[int]:
-    found = [_number(0) for _ in range(group._size)]
-    all_gather(found, _number(length), group)
-    return [int(each.item()) for each in found]
+    result = [_number(0) for _ in range(group._size)]
+    all_gather(result, _number(length), group)
+    return [int(each.item()) for each in result]
 
 
 def all_gather_object(object_list: list[Any], obj: Any, group: Any = None) -> None:
@@ -52,17 +52,17 @@ def all_gather_object(object_list: list[Any], obj: Any, group: Any = None) -> No
     [{'of': 'this process'}, {'of': 'this process'}]
     >>> dist.destroy_process_group()
     """
-    found = resolve(group)
-    if found is None:
+    result = resolve(group)
+    if result is None:
         warn_not_in_group("all_gather_object")
         return
-    if len(object_list) != found._size:
+    if len(object_list) != result._size:
         raise ValueError(
-            f"all_gather_object(): `object_list` must have {found._size} places, got {len(object_list)}"
+            f"all_gather_object(): `object_list` must have {result._size} places, got {len(object_list)}"
         )
     mine = _packed(obj)
-    parts = [empty(length, dtype=by_name["uint8"]) for length in _lengths(len(mine), found)]
-    all_gather(parts, mine, found)
+    parts = [empty(length, dtype=by_name["uint8"]) for length in _lengths(len(mine), result)]
+    all_gather(parts, mine, result)
     object_list[:] = [_unpacked(part) for part in parts]
 
 
@@ -87,22 +87,24 @@ def gather_object(
     'mine'
     >>> dist.destroy_process_group()
     """
-    found = resolve(group)
-    if found is None:
+    result = resolve(group)
+    if result is None:
         warn_not_in_group("gather_object")
         return
-    root = _root("gather_object", "dst", found, dst, group_dst, found._ranks[0])
-    if found._rank == root and not object_gather_list:
+    root = _root("gather_object", "dst", result, dst, group_dst, result._ranks[0])
+    if result._rank == root and not object_gather_list:
         raise ValueError("Argument ``object_gather_list`` must be specified on destination rank.")
-    if found._rank != root and object_gather_list:
+    if result._rank != root and object_gather_list:
         raise ValueError("Argument ``object_gather_list`` must NOT be specified on non-destination ranks.")
     mine = _packed(obj)
-    lengths = _lengths(len(mine), found)
-    sent: list[Tensor | None] = [mine if k == root else None for k in range(found._size)]
-    received: list[Tensor | None] = [None] * found._size
-    if found._rank == root:
+    lengths = _lengths(len(mine), result)
+    sent: list[Tensor | None] = [mine if k == root else None for k in range(result._size)]
+    received: list[Tensor | None] = [None] * result._size
+    if result._rank == root:
         received = [empty(length, dtype=by_name["uint8"]) for length in lengths]
-    found._begin("gather_object", lambda: found._exchange(sent, received), [], False, facts=(f"dst={root}",))
+    result._begin(
+        "gather_object", lambda: result._exchange(sent, received), [], False, facts=(f"dst={root}",)
+    )
     if object_gather_list:
         object_gather_list[:] = [_unpacked(part) for part in received if part is not None]
 
@@ -125,25 +127,25 @@ def broadcast_object_list(
     >>> dist.broadcast_object_list(["a", 1])
     >>> dist.destroy_process_group()
     """
-    found = resolve(group)
-    if found is None:
+    result = resolve(group)
+    if result is None:
         warn_not_in_group("broadcast_object_list")
         return
     if not isinstance(object_list, list):
         raise TypeError(
             f"broadcast_object_list(): `object_list` must be a list, not {type(object_list).__name__}"
         )
-    root = _root("broadcast_object_list", "src", found, src, group_src, found._ranks[0])
-    mine = _packed(object_list) if found._rank == root else None
+    root = _root("broadcast_object_list", "src", result, src, group_src, result._ranks[0])
+    mine = _packed(object_list) if result._rank == root else None
     length = _number(0 if mine is None else len(mine))
-    broadcast(length, group=found, group_src=root)
+    broadcast(length, group=result, group_src=root)
     whole = empty(int(length.item()), dtype=by_name["uint8"]) if mine is None else mine
-    broadcast(whole, group=found, group_src=root)
+    broadcast(whole, group=result, group_src=root)
     if mine is None:
         values = _unpacked(whole)
         if len(values) != len(object_list):
             raise ValueError(
-                f"broadcast_object_list(): rank {found._ranks[root]} sends {len(values)} objects, and here is room for {len(object_list)}"
+                f"broadcast_object_list(): rank {result._ranks[root]} sends {len(values)} objects, and here is room for {len(object_list)}"
             )
         object_list[:] = values
 
@@ -169,28 +171,28 @@ def scatter_object_list(
     ['first']
     >>> dist.destroy_process_group()
     """
-    found = resolve(group)
-    if found is None:
+    result = resolve(group)
+    if result is None:
         warn_not_in_group("scatter_object_list")
         return
     if not isinstance(scatter_object_output_list, list) or not scatter_object_output_list:
         raise ValueError("Expected argument scatter_object_output_list to be a list of size at least 1.")
-    root = _root("scatter_object_list", "src", found, src, group_src, found._ranks[0])
-    sent: list[Tensor | None] = [None] * found._size
-    lengths = zeros(found._size, dtype=by_name["int64"])
-    if found._rank == root:
-        if scatter_object_input_list is None or len(scatter_object_input_list) != found._size:
+    root = _root("scatter_object_list", "src", result, src, group_src, result._ranks[0])
+    sent: list[Tensor | None] = [None] * result._size
+    lengths = zeros(result._size, dtype=by_name["int64"])
+    if result._rank == root:
+        if scatter_object_input_list is None or len(scatter_object_input_list) != result._size:
             raise ValueError(
                 "Expected argument scatter_object_input_list to be a list of as many objects as the group has ranks."
             )
         sent = [_packed(value) for value in scatter_object_input_list]
         for k, tensor in enumerate(sent):
             lengths[k] = len(tensor)  # type: ignore[arg-type]
-    broadcast(lengths, group=found, group_src=root)
-    mine = empty(int(lengths[found._rank].item()), dtype=by_name["uint8"])
-    received: list[Tensor | None] = [mine if k == root else None for k in range(found._size)]
-    found._begin(
-        "scatter_object_list", lambda: found._exchange(sent, received), [], False, facts=(f"src={root}",)
+    broadcast(lengths, group=result, group_src=root)
+    mine = empty(int(lengths[result._rank].item()), dtype=by_name["uint8"])
+    received: list[Tensor | None] = [mine if k == root else None for k in range(result._size)]
+    result._begin(
+        "scatter_object_list", lambda: result._exchange(sent, received), [], False, facts=(f"src={root}",)
     )
     scatter_object_output_list[0] = _unpacked(mine)
 

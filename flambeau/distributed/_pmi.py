@@ -1,8 +1,7 @@
-"""The server that makes processes, started by anything, one world of MPICH, and notices when one of them dies.
+"""The server that makes processes, started by anything, one world of MPICH.
 
 MPICH asks its process manager (PMI version 1) for its rank, its size and the addresses of the others: a text protocol, a line each
-way, over TCP.  `Server` is that manager.  The same port takes a second connection of each process, its watch: it closes the moment
-the process dies, however that happens, and the others are told.  What arrives is compared with known words and kept as text.
+way, over TCP, while it starts.  `Server` is that manager.  What arrives is compared with known words and kept as text.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ import os
 import socket
 import threading
 from collections.abc import Sequence
-from typing import Any
 
 from ._stores import _family
 
@@ -33,7 +31,6 @@ class Server:
         self._values = {"PMI_process_mapping": mapping(hosts)}
         self._changed = threading.Condition()
         self._arrived = self._generation = 0
-        self._watches: dict[int, socket.socket] = {}
         threading.Thread(target=self._accept, daemon=True, name="process manager").start()
 
     def close(self) -> None:
@@ -55,9 +52,6 @@ class Server:
             try:
                 for line in iter(lambda: file.readline(1 << 16), ""):
                     fields = dict(word.split("=", 1) for word in line.split() if "=" in word)
-                    if fields.get("cmd") == "watch":
-                        self._watch(int(fields["rank"]), connection, file)
-                        return
                     answers = self._answer(fields)
                     connection.sendall("".join(f"cmd={answer}\n" for answer in answers).encode("latin-1"))
                     if not answers or answers[0].startswith("finalize"):
@@ -119,36 +113,6 @@ class Server:
                 self._changed.notify_all()
             else:
                 self._changed.wait_for(lambda: self._generation > generation)
-
-    # Who is there ------------------------------------------------------------------------------------------------------------
-    def _watch(self, rank: int, connection: socket.socket, file: Any) -> None:
-        """Hear from a process until it leaves or dies, and tell the others."""
-        with self._changed:
-            self._watches[rank] = connection
-        self._tell(rank, f"here {rank}")
-        said = ""
-        try:
-            said = file.readline(64)
-        except OSError:
-            pass  # died with unread lines: as good as an empty one
-        verdict = said.strip() if said in ("left\n", "failed\n") else "dead"
-        if verdict == "dead":
-            with self._changed:
-                self._watches.pop(rank, None)
-        self._tell(None, f"{verdict} {rank}")
-        with self._changed:
-            self._watches.pop(rank, None)
-
-    def _tell(self, rank: int | None, line: str) -> None:
-        """Say a line to one process, or to all."""
-        with self._changed:
-            # Rank 0, whose process this is, comes last: what it hears may be its end.
-            for each, connection in sorted(self._watches.items(), key=lambda watch: watch[0] == 0):
-                if rank is None or each == rank:
-                    try:
-                        connection.sendall(line.encode() + b"\n")
-                    except OSError:
-                        continue  # its own thread sees that it is gone
 
 
 def mapping(hosts: Sequence[str]) -> str:

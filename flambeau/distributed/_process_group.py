@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 import threading
 import time
 from collections import deque
@@ -13,7 +11,8 @@ from typing import Any
 
 from .._tensor import Tensor
 from ..core.base import display
-from ._debug import DebugLevel, get_debug_level
+from . import _flight
+from ._debug import DebugLevel, check_numbers, get_debug_level
 from ._reductions import ReduceOp
 from ._work import Work, progress
 from ._world import DistBackendError
@@ -43,7 +42,8 @@ class ProcessGroup:
         self._rank, self._size = self._ranks.index(world.rank), len(self._ranks)
         self.group_name, self.group_desc = name, desc or "undefined"
         self._broken: str | None = None
-        self._calls = 0  # collectives that were begun
+        self._calls = self._sent = 0  # collectives, and messages, that were begun
+        self._known = _flight.Group(name, self.group_desc, world.rank, self._ranks, self._backend)
         self._turn = threading.RLock()  # calls are posted one after the other
         self._coalescing: list[Work] | None = None
         self._in_pieces: deque[Work] = (
@@ -86,12 +86,16 @@ class ProcessGroup:
         async_op: bool,
         *,
         facts: tuple[Any, ...] | None = None,
+        inputs: Sequence[Any] | None = None,
         seconds: float | None = None,
         status: Any = None,
+        peer: int | None = None,
     ) -> Work | None:
         """Post a call, and wait for it unless it is asynchronous.
 
-        facts: what all processes of a collective must agree on; None for a message.
+        facts: what all processes of a collective must agree on, tensors by shape and dtype; None for a message.
+        peer: of a message, the group's rank that it goes to or comes from.
+        inputs: the tensors that are sent, where these are not those of `result`.
         """
         if self._broken is not None:
             raise DistBackendError(
@@ -99,18 +103,33 @@ class ProcessGroup:
             )
         if (why := self._world.lost(self._ranks)) is not None:
             self._break(why)
-            raise DistBackendError(f"{name} on rank {self._world.rank}: {why}")
+            raise DistBackendError(f"{name} on rank {self._world.rank}: {why}", self._world.lost_ranks())
+        wait = self._seconds if seconds is None else seconds
+        sent = result if inputs is None else inputs
+        check_numbers(name, self._world.rank, sent)
         with self._turn:
-            if facts is not None:
+            is_message = facts is None
+            if is_message:
+                self._sent += 1
+            else:
                 self._calls += 1
-                if get_debug_level() is DebugLevel.DETAIL:
-                    self._compare(name, facts)
-            requests, finish = start()
-            work = Work(
-                self, name, requests, finish, result, self._seconds if seconds is None else seconds, status
+            number = self._sent if is_message else self._calls
+            whom = None if peer is None else self._ranks[peer]
+            call = _flight.recorder.note(
+                self._known, name, number, is_message, sent, result, facts or (), wait, whom
             )
+            try:
+                if facts is not None and get_debug_level() is DebugLevel.DETAIL:
+                    self._compare(call, facts)
+                requests, finish = start()
+            except BaseException:
+                call.end(failed=True)
+                raise
+            work = Work(self, call, requests, finish, result, wait, status)
             if work._rest is not None:
                 self._in_pieces.append(work)
+            else:
+                call.start()
         if async_op or self._coalescing is not None:
             if requests or work._rest is not None:
                 progress(self._world).add(work)
@@ -122,20 +141,20 @@ class ProcessGroup:
         work._run()
         return None
 
-    def _compare(self, name: str, facts: tuple[Any, ...]) -> None:
+    def _compare(self, mine: _flight.Call, facts: Sequence[Any]) -> None:
         """Tell the others what is about to be called, and hear what they call; RuntimeError where these differ."""
-        here = f"{name}({', '.join(map(str, facts))})"
-        told = f"{self._calls}|{here}|{_caller()}"
-        others = [text.split("|", 2) for text in self._exchange_texts(name, told)]
+        here = f"{mine.name}({', '.join(map(_described, facts))})"
+        told = f"{self._calls}|{here}|{mine.place()}"
+        others = [text.split("|", 2) for text in self._exchange_texts(mine, told)]
         for rank, (number, call, place) in zip(self._ranks, others):
             if (number, call) != (str(self._calls), here):
                 self._break(f"collectives differ: {call} on rank {rank}")
                 raise RuntimeError(
                     f"Detected mismatch between collectives on ranks. Rank {self._world.rank} is running collective {self._calls} of the "
-                    f"group: {here} at {_caller()}, but Rank {rank} is running collective {number}: {call} at {place}."
+                    f"group: {here} at {mine.place()}, but Rank {rank} is running collective {number}: {call} at {place}."
                 )
 
-    def _exchange_texts(self, name: str, text: str) -> list[str]:
+    def _exchange_texts(self, call: _flight.Call, text: str) -> list[str]:
         """What every process of the group says, in the order of ranks."""
         raise NotImplementedError(f"{type(self).__name__} does not talk")
 
@@ -212,12 +231,11 @@ def _only(tensors: Any) -> Tensor:
     return tensors[0]
 
 
-def _caller() -> str:
-    """The line of the program that calls us."""
-    frame, folder = sys._getframe(1), os.path.dirname(os.path.dirname(__file__)) + os.sep
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(folder):
-        frame = frame.f_back
-    return f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"
+def _described(fact: Any) -> str:
+    """A tensor's dtype and shape, or those of several; a text as it is."""
+    if isinstance(fact, Tensor):
+        return f"{fact.dtype}{list(fact.shape)}"
+    return " ".join(map(_described, fact)) if isinstance(fact, list) else str(fact)
 
 
 def until(seconds: float) -> float:

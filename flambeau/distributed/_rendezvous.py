@@ -8,7 +8,7 @@ from datetime import timedelta
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from ._file_store import FileStore
-from ._stores import Store, TCPStore
+from ._stores import PrefixStore, Store, TCPStore
 
 _LOOPBACK = "127.0.0.1"
 
@@ -91,7 +91,10 @@ def _by_tcp(host: str, port: int, rank: int, size: int, timeout: timedelta) -> t
     check_rank(rank, size)
     served = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"  # by the launcher
     store = TCPStore(host, port, is_master=rank == 0 and not served, timeout=timeout)
-    return store, rank, size, _own_address(store)
+    own: Store = store
+    if served:  # the store outlives processes that are started anew
+        own = PrefixStore(f"/worker/attempt_{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
+    return own, rank, size, _own_address(store)
 
 
 def _own_address(store: TCPStore) -> str:
@@ -101,5 +104,5 @@ def _own_address(store: TCPStore) -> str:
 
 def free_port(host: str = _LOOPBACK) -> int:
     """A port at which nobody listens now."""
-    with socket.create_server((host, 0)) as found:
-        return found.getsockname()[1]
+    with socket.create_server((host, 0)) as result:
+        return result.getsockname()[1]

@@ -269,10 +269,16 @@ class TCPStore(Store):
             try:
                 self._connection.sendall(_message([what.encode(), b"%r" % seconds, *fields]))
                 verdict, *answer = _received(self._connection)
-            except (OSError, ValueError) as error:
+            except OSError as error:
                 raise DistNetworkError(
                     f"TCPStore: the server at {self.host}:{self.port} is gone: {error}"
                 ) from None
+            except (ValueError, MemoryError) as error:
+                raise DistNetworkError(
+                    f"TCPStore: what answers at {self.host}:{self.port} is no store: {error}"
+                ) from None
+        if verdict not in (b"yes", b"no"):
+            raise DistNetworkError(f"TCPStore: what answers at {self.host}:{self.port} is no store")
         if verdict != b"yes":
             raise DistStoreError(answer[0].decode())
         return answer
@@ -287,7 +293,12 @@ class _Server:
 
     def __init__(self, host: str, port: int) -> None:
         self.table = _Table()
-        self.listening = socket.create_server((host, port), family=_family(host))
+        try:
+            self.listening = socket.create_server((host, port), family=_family(host))
+        except OSError as error:
+            raise DistNetworkError(
+                f"The server socket has failed to listen on {host}, port {port}: {error.strerror}"
+            ) from None
         self.port = self.listening.getsockname()[1]
         threading.Thread(target=self.accept, daemon=True, name="TCPStore").start()
 

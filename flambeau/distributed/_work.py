@@ -15,6 +15,7 @@ from typing import Any
 
 from ..core.base import display
 from ..futures import Future
+from ._flight import Call, explain, write_on_fault
 from ._world import DistBackendError, World
 
 _WINDOW = 2  # pieces of a call that are under way at once
@@ -39,19 +40,20 @@ class Work:
     def __init__(
         self,
         group: Any,
-        name: str,
+        call: Call,
         requests: list[Any] | Iterator[Any],
         finish: Callable[[], None] | None,
         result: list[Any],
         seconds: float,
         status: Any = None,
     ) -> None:
-        self._group, self._name, self._result = group, name, result
+        self._group, self._call, self._name, self._result = group, call, call.name, result
         whole = isinstance(requests, list)
         self._requests: list[Any] = list(requests) if whole else []
         self._rest: Iterator[Any] | None = (
             None if whole else iter(requests)
         )  # of a call in pieces, which posts one after the other
+        self._held = False  # the next piece waits for those before it
         self._finish = finish
         self._done, self._code = bytearray(len(self._requests)), 0
         self._status = status
@@ -75,10 +77,12 @@ class Work:
             event, poller = self._event, self._group._world.mpi.poller
             assert event is not None, "a synchronous call is complete when it returns"
             poller.expect(1)
+            began = time.monotonic_ns()
             try:
                 came = event.wait(None if timeout is None else timeout.total_seconds())
             finally:
                 poller.expect(-1)
+                self._call.waited += max(0, (self._call.completed or time.monotonic_ns()) - began)
             if not came:
                 raise DistBackendError(f"{self._name}: not done after {timeout} (Work.wait())")
         if self._error is not None:
@@ -138,6 +142,7 @@ class Work:
                 time.sleep(_NAP)  # another call in pieces comes before this one
             if self._step():
                 break
+        self._call.waited = self._call.completed - self._call.created
         if self._error is not None:
             raise self._error
 
@@ -148,9 +153,15 @@ class Work:
 
     def _step(self) -> bool:
         """Look at what the tests have found; whether it is over."""
-        more = self._rest is not None and self._code == 0 and self._advance()
+        try:
+            more = self._rest is not None and self._code == 0 and self._advance()
+        except Exception as raised:  # a piece could not be made
+            self._abandon(
+                f"{self._name} on rank {self._group._world.rank}: {type(raised).__name__}: {raised}"
+            )
+            return True
         if self._code == 0 and not more and all(self._done):
-            error = None
+            error: BaseException | None = None
             try:
                 if self._finish is not None:
                     self._finish()
@@ -166,7 +177,7 @@ class Work:
             if more and why is None and self._group._in_pieces[0] is not self:
                 why = self._group._broken
             if why is None and time.monotonic() - self._begun > self._seconds:
-                why = f"timed out after {1000 * self._seconds:.0f}ms: not all ranks of {self._group._ranks_text()} have joined it"
+                why = f"timed out after {1000 * self._seconds:.0f}ms: {explain(self._group, self._call)}"
         if why is None:
             return False
         self._abandon(f"{self._name} on rank {self._group._world.rank}: {why}")
@@ -178,10 +189,18 @@ class Work:
         if group._in_pieces[0] is not self:
             return True
         waiting = [request for request, done in zip(self._requests, self._done) if not done]
-        if len(waiting) == len(self._requests) and waiting:
-            return False
+        if waiting and (self._held or len(waiting) == len(self._requests)):
+            return True
+        self._held = False
         assert self._rest is not None
+        if not self._call.started:
+            self._call.start()
         for request in self._rest:
+            if request is None:  # what comes next needs all that is under way
+                self._held = bool(waiting)
+                if self._held:
+                    break
+                continue
             waiting.append(request)
             if len(waiting) == _WINDOW:
                 break
@@ -195,11 +214,13 @@ class Work:
     def _abandon(self, why: str) -> None:
         """Fail; MPI may still write, so requests and their memory stay for the life of the process."""
         _ABANDONED.append(self)
+        write_on_fault(self._group._world.rank)
         self._group._break(why)
-        self._complete(DistBackendError(why))
+        self._complete(DistBackendError(why, self._group._world.lost_ranks()))
 
     def _complete(self, error: BaseException | None) -> None:
         with self._lock:
+            self._call.end(error is not None)
             self._error, self._completed = error, True
             if error is None:
                 self._requests, self._finish = [], None

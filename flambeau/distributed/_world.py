@@ -1,7 +1,8 @@
 """The processes that this one talks to: how they meet, what is known of who died, how one leaves.
 
 There is one world of MPI in the life of a process; groups are made inside it.  It is the one of `mpiexec`, where that has started the
-process, else one that the processes form among themselves: they meet at a store, and rank 0 serves as MPICH's process manager.
+process, else one that the processes form among themselves: they meet at a store, and rank 0 serves as MPICH's process manager while
+they start.  A fault makes it smaller: `World.without` is what is left, with ranks of its own.
 """
 
 from __future__ import annotations
@@ -14,110 +15,103 @@ import struct
 import sys
 import threading
 import time
-from collections.abc import Callable, Collection
+import zlib
+from collections.abc import Callable, Collection, Sequence
 from multiprocessing.util import Finalize
 from typing import Any
 
+from ._flight import describe
 from ._mpi import Library, library
 from ._pmi import Server
+from ._segments import remove_after_fault, unlink_own_segments
 from ._stores import DistError, DistStoreError, Store
+from ._watch import Watch
 
-_LEAVING = 2.0  # seconds in which what a process sent before it left arrives
 _SAID = 0.3  # seconds for mpiexec to pass on what this process has written, which it forgets when the world is aborted
 _FINALIZING = 30.0  # seconds that a process under mpiexec waits for the others at its end
 _SIOCGIFADDR = 0x8915
-_ENDS = {"dead": "died", "failed": "has ended by an error"}
+_SHRUNK = 1 << 20  # the first of as many tags by which what is left of a world is formed
 _OURS = "PMI_PORT PMI_ID PMI_RANK PMI_SIZE MPI_LOCALRANKID MPI_LOCALNRANKS".split()
 
 
 class DistBackendError(DistError):
     """Processes could not do together what they were asked to: one is gone, late, or does something else.
 
+    `lost_ranks` lists the ranks that are known to have died or left, by which `shrink_group` can go on without them.
+
     >>> from flambeau.distributed import DistBackendError, DistError
     >>> issubclass(DistBackendError, (DistError, RuntimeError))
     True
     """
 
+    def __init__(self, message: str = "", lost_ranks: Sequence[int] = ()) -> None:
+        super().__init__(message)
+        self.lost_ranks = list(lost_ranks)
+
 
 class World:
-    """All processes: this one's `rank`, their number `size`, and which of them have died or left."""
+    """All processes: this one's `rank`, their number `size`, and which of them have died or left.
 
-    def __init__(self, mpi: Library, managed: bool) -> None:
+    origins: the rank at the start of each process, which the watch and MPI's first communicator know it by.
+    """
+
+    def __init__(
+        self, mpi: Library, managed: bool, communicator: Any, watch: Watch | None, origins: Sequence[int]
+    ) -> None:
         self.mpi, self.managed = mpi, managed  # `managed` by an mpiexec
-        self.communicator = mpi.api.COMM_WORLD
-        self.rank, self.size = self.communicator.Get_rank(), self.communicator.Get_size()
+        self.communicator, self.watch, self.origins = communicator, watch, tuple(origins)
+        self.rank, self.size = communicator.Get_rank(), communicator.Get_size()
         self.pid = os.getpid()
-        self.gone = _Gone()
         self.server: Server | None = None
         self.failed = False  # after a fault nobody waits for the others at the end
-        self.raised = False  # the program has ended by an error
+        self.raised: str | None = None  # the error by which the program has ended
         self.ended = False
 
     def lost(self, ranks: Collection[int]) -> str | None:
         """Why a call of these ranks cannot end: the first that has died, or left some time ago; None as long as it can."""
-        return self.gone.among(ranks)
+        watch = self.watch
+        if watch is None or not (watch.dead or watch.left):
+            return None
+        if (why := watch.among([self.origins[rank] for rank in ranks])) is None:
+            return None
+        origin, how = why
+        return f"rank {self.origins.index(origin)} {how}"
 
+    def lost_ranks(self) -> list[int]:
+        """The ranks that have died or left, the dead first, in the order in which this was heard."""
+        watch = self.watch
+        return [] if watch is None else [self.origins.index(r) for r in watch.lost() if r in self.origins]
 
-class _Gone:
-    """Who has died or left, heard from the watch connection in a thread."""
+    def ask(self, ranks: Sequence[int], question: dict[str, Any], seconds: float) -> dict[int, Any]:
+        """What other processes answer; None for one that does not."""
+        if self.watch is None:
+            return dict.fromkeys(ranks)
+        answers = self.watch.ask([self.origins[rank] for rank in ranks], question, seconds)
+        return {rank: answers[self.origins[rank]] for rank in ranks}
 
-    def __init__(self) -> None:
-        self.dead: dict[int, str] = {}  # how
-        self.left: dict[int, float] = {}  # when
-        self.heard = threading.Condition()
-        self._connection: socket.socket | None = None
-        self._rank = -1
+    def without(self, ranks: Collection[int], seconds: float) -> World:
+        """The world of all but these ranks, which the others form: each of them calls this, and none of these has to.
 
-    def among(self, ranks: Collection[int]) -> str | None:
-        for rank, how in list(self.dead.items()):  # the first that died, not those who ended for it
-            if rank in ranks:
-                return f"rank {rank} {how}"
-        if self.left:
-            for rank in ranks:
-                if time.monotonic() - self.left.get(rank, float("inf")) > _LEAVING:
-                    return f"rank {rank} has left"
-        return None
+        Raises:
+            DistBackendError: a process of those that stay is gone, too, or does not come in time
+        """
+        stay = [rank for rank in range(self.size) if rank not in ranks]
+        origins = [self.origins[rank] for rank in stay]
 
-    def listen(self, address: str, rank: int, seconds: float) -> None:
-        """Connect to the watch; returns when the server knows us."""
-        host, _, port = address.rpartition(":")
-        self._connection, self._rank = socket.create_connection((host, int(port)), seconds), rank
-        self._connection.sendall(b"cmd=watch rank=%d\n" % rank)
-        file = self._connection.makefile("r", encoding="latin-1")
-        if file.readline() != f"here {rank}\n":
-            raise DistBackendError(f"init_process_group(): the process manager at {address} is gone")
-        self._connection.settimeout(None)
-        threading.Thread(target=self._hear, args=(file,), daemon=True, name="watch").start()
+        def make() -> Any:
+            old, members = self.communicator, self.communicator.Get_group().Incl(stay)
+            if not self.mpi.is_mpich and set(ranks) & set(self.lost_ranks()):
+                old = old.Shrink()  # Open MPI makes no communicator out of one that has dead processes
+                old.Set_errhandler(self.mpi.api.ERRORS_RETURN)
+            tag = _SHRUNK + zlib.crc32(repr(origins).encode()) % _SHRUNK
+            result = old if old.Get_size() == len(stay) else old.Create_group(members, tag=tag)
+            result.Set_errhandler(self.mpi.api.ERRORS_RETURN)
+            return result
 
-    def _hear(self, file: Any) -> None:
-        try:
-            for line in file:
-                what, _, rank = line.partition(" ")
-                with self.heard:
-                    if what == "left":
-                        self.left[int(rank)] = time.monotonic()
-                    elif what in _ENDS:
-                        self.dead[int(rank)] = _ENDS[what]
-                    self.heard.notify_all()
-        except OSError:
-            pass  # the server's process is gone, as when the file ends
-        with self.heard:
-            if 0 not in self.left and self._rank not in self.left:
-                self.dead.setdefault(0, _ENDS["dead"])
-            self.heard.notify_all()
-
-    def leave(self, failed: bool) -> None:
-        """Tell the server that this process ends, by an error or as it should, and wait until the others are told."""
-        if self._connection is None:
-            return
-        try:
-            self._connection.sendall(b"failed\n" if failed else b"left\n")
-        except OSError:
-            return  # nobody to tell
-        with self.heard:
-            self.heard.wait_for(
-                lambda: self._rank in self.left or self._rank in self.dead or 0 in self.dead, 1.0
-            )
+        communicator = bounded(make, "shrink_group()", time.monotonic() + seconds, lambda: self.lost(stay))
+        small = World(self.mpi, self.managed, communicator, self.watch, origins)
+        small.server = self.server
+        return small
 
 
 _world: World | None = None
@@ -143,9 +137,9 @@ def join(
     mpi = library()
     if _world is None:
         _world = _managed(mpi) if is_managed() else _formed(mpi, *meet(), seconds)
-        atexit.register(_leave, _world)
-        Finalize(None, _leave, (_world,), exitpriority=100)  # processes of multiprocessing end without atexit
-        _note_errors(_world)
+        atexit.register(_leave)
+        Finalize(None, _leave, exitpriority=100)  # processes of multiprocessing end without atexit
+        _note_errors()
     for name, got, here in (("rank", rank, _world.rank), ("world_size", size, _world.size)):
         if got is not None and got != here:
             raise RuntimeError(
@@ -165,13 +159,21 @@ def is_managed() -> bool:
 
 def _managed(mpi: Library) -> World:
     mpi.start()
-    world = World(mpi, managed=True)
-    world.communicator.Barrier()
-    _unlink_segments()
     api = mpi.api
-    local = world.communicator.Split_type(api.COMM_TYPE_SHARED)
-    told = dict(RANK=world.rank, WORLD_SIZE=world.size, LOCAL_RANK=local.Get_rank())
-    for name, value in dict(told, LOCAL_WORLD_SIZE=local.Get_size()).items():
+    communicator = api.COMM_WORLD
+    communicator.Barrier()
+    unlink_own_segments()
+    local = communicator.Split_type(api.COMM_TYPE_SHARED)
+    rank, size = communicator.Get_rank(), communicator.Get_size()
+    host = "127.0.0.1" if local.Get_size() == size else os.environ.get("FLAMBEAU_DISTRIBUTED_HOST")
+    watch = None
+    if all(communicator.allgather(host is not None)) and size > 1:
+        assert host is not None
+        watch = Watch(host, describe)
+        watch.join(rank, communicator.allgather(watch.address))
+    world = World(mpi, True, communicator, watch, range(size))
+    known = dict(RANK=rank, WORLD_SIZE=size, LOCAL_RANK=local.Get_rank(), LOCAL_WORLD_SIZE=local.Get_size())
+    for name, value in known.items():
         os.environ.setdefault(name, str(value))
     local.Free()
     return world
@@ -181,35 +183,47 @@ def _formed(mpi: Library, store: Store, rank: int, size: int, host: str, seconds
     """Meet at the store, and start MPI with rank 0 as its process manager."""
     if mpi.api.Is_initialized():
         raise RuntimeError(
-            "init_process_group(): MPI was initialised before, for this process alone; import mpi4py.MPI after init_process_group()"
+            "init_process_group(): MPI was initialised before, for this process alone; import mpi4py.MPI after init_process_group(), "
+            "or start the program by torchrun or mpiexec (lightning looks for MPI by that import, unless torchrun has started it)"
         )
     if size > 1 and not mpi.is_mpich:
         raise RuntimeError(
             "init_process_group(): Open MPI makes no world of processes that mpiexec did not start: use `mpiexec -n`, or install mpich"
         )
-    end = time.monotonic() + seconds
-    gone, server, hosts = _Gone(), None, []
-    if size > 1:
-        store.set(f"world/host/{rank}", _machine())
-        hosts = [_of_rank(store, other, end) for other in range(size)]
-        if rank == 0:
-            server = Server(host, hosts)
-            store.set("world/server", server.address)
-        address = store.get("world/server").decode()
-        gone.listen(address, rank, max(end - time.monotonic(), 1.0))
-        mine = [r for r in range(size) if hosts[r] == hosts[rank]]
-        told = (address, rank, rank, size, mine.index(rank), len(mine))
-        os.environ.update(zip(_OURS, map(str, told)))
-    _restrict("127.0.0.1" if size == 1 or len(set(hosts)) == 1 else host)
+    end, begun = time.monotonic() + seconds, time.time()
+    watch, server, hosts = None, None, []
+
+    def lost() -> str | None:
+        why = None if watch is None else watch.among(range(size))
+        return None if why is None else f"rank {why[0]} {why[1]}"
+
     try:
-        bounded(mpi.start, "init_process_group()", end, lambda: gone.among(range(size)))
+        if size > 1:
+            watch = Watch(host, describe)
+            store.set(f"world/host/{rank}", f"{_machine()} {watch.address}")
+            told = [_of_rank(store, other, end).split(" ", 1) for other in range(size)]
+            hosts = [machine for machine, _ in told]
+            watch.join(rank, [address for _, address in told])
+            if rank == 0:
+                server = Server(host, hosts)
+                store.set("world/server", server.address)
+            address = bounded(lambda: store.get("world/server").decode(), "init_process_group()", end, lost)
+            mine = [r for r in range(size) if hosts[r] == hosts[rank]]
+            pmi = (address, rank, rank, size, mine.index(rank), len(mine))
+            os.environ.update(zip(_OURS, map(str, pmi)))
+        _restrict("127.0.0.1" if size == 1 or len(set(hosts)) == 1 else host)
+        bounded(mpi.start, "init_process_group()", end, lost)
+        communicator = mpi.api.COMM_WORLD
+        bounded(communicator.Barrier, "init_process_group()", end, lost)
+    except DistError:
+        remove_after_fault(begun)
+        raise
     finally:
         for name in _OURS:  # not for processes that this one starts
             os.environ.pop(name, None)
-    world = World(mpi, managed=False)
-    world.gone, world.server = gone, server
-    bounded(world.communicator.Barrier, "init_process_group()", end, lambda: gone.among(range(size)))
-    _unlink_segments()
+    unlink_own_segments()
+    world = World(mpi, False, communicator, watch, range(size))
+    world.server = server
     return world
 
 
@@ -226,10 +240,10 @@ def _interface(address: str) -> str | None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
         for _, name in socket.if_nameindex():
             try:
-                found = fcntl.ioctl(asking.fileno(), _SIOCGIFADDR, struct.pack("256s", name.encode()[:15]))
+                result = fcntl.ioctl(asking.fileno(), _SIOCGIFADDR, struct.pack("256s", name.encode()[:15]))
             except OSError:
                 continue  # without an address
-            if socket.inet_ntoa(found[20:24]) == address:
+            if socket.inet_ntoa(result[20:24]) == address:
                 return name
     return None
 
@@ -254,21 +268,6 @@ def _machine() -> str:
         return socket.gethostname()
 
 
-def _unlink_segments() -> None:
-    """Take the names of MPICH's shared memory away, now that all processes have it: so none is left, however they end."""
-    try:
-        with open("/proc/self/maps") as file:
-            paths = {line.split(None, 5)[5].strip() for line in file if "/dev/shm/mpich_" in line}
-    except OSError:
-        return
-    for path in paths:
-        if "(deleted)" not in path:
-            try:
-                os.unlink(path)
-            except FileNotFoundError:
-                continue  # another process of this machine was first
-
-
 def bounded(call: Callable[[], Any], name: str, end: float, lost: Callable[[], str | None]) -> Any:
     """What a call that may wait for other processes for ever returns, in a thread of its own.
 
@@ -290,26 +289,32 @@ def bounded(call: Callable[[], Any], name: str, end: float, lost: Callable[[], s
             raise DistBackendError(f"{name}: {why}")
         if time.monotonic() > end:
             raise DistBackendError(f"{name}: not all processes came in time")
-    found, error = results[0]
+    result, error = results[0]
     if error is not None:
         raise error
-    return found
+    return result
 
 
 # The end --------------------------------------------------------------------------------------------------------------------
-def _leave(world: World) -> None:
+def replace(world: World) -> None:
+    """Be in this world from now on: what is left of the one before."""
+    global _world
+    _world = world
+
+
+def _leave() -> None:
     """Leave without waiting for ever: a world of our own needs no farewell, mpiexec takes a process without one for a fault."""
-    if os.getpid() != world.pid or world.ended:
+    world = _world
+    if world is None or os.getpid() != world.pid or world.ended:
         return
     world.ended, error = True, sys.exc_info()[1]
     if error is not None and not (isinstance(error, SystemExit) and error.code in (None, 0)):
-        world.raised = True
-    if not world.managed:
-        world.gone.leave(world.raised)
+        world.raised = world.raised or _said(error)
+    if world.watch is not None:
+        world.watch.leave(world.raised)
+    if not world.managed or world.mpi.api.Is_finalized():
         return
-    if world.mpi.api.Is_finalized():
-        return
-    if not world.failed and not world.raised:
+    if not world.failed and world.raised is None:
         try:
             bounded(
                 world.mpi.api.Finalize,
@@ -326,13 +331,20 @@ def _leave(world: World) -> None:
     world.communicator.Abort(1)
 
 
-def _note_errors(world: World) -> None:
+def _said(error: BaseException) -> str:
+    if isinstance(error, SystemExit) and error.__context__ is not None:
+        error = error.__context__  # for which the process exits
+    return f"{type(error).__name__}: {error}"
+
+
+def _note_errors() -> None:
     """A program that ends by an error must not wait for the others, nor they for it."""
     before = sys.excepthook
 
-    def hook(*error: Any) -> None:
-        before(*error)
-        world.raised = True
+    def hook(kind: Any, error: BaseException, trace: Any) -> None:
+        before(kind, error, trace)
+        if _world is not None:
+            _world.raised = _said(error)
 
     sys.excepthook = hook
 

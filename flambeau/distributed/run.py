@@ -4,33 +4,24 @@
 
 Each process finds RANK, LOCAL_RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, GROUP_RANK, MASTER_ADDR and MASTER_PORT in its environment, and
 `init_process_group()` needs no more.  The launcher keeps the store at which they meet.  When one fails the others are ended, and
-all are started anew as often as --max-restarts says.
+all are started anew as often as --max-restarts says; with --nnodes LEAST:MOST on the machines that are there then.
 """
 
 from __future__ import annotations
 
 import argparse
-import ctypes
 import os
-import signal
-import socket
-import subprocess
 import sys
-import time
-import uuid
 from collections.abc import Sequence
 from datetime import timedelta
-from types import FrameType
 from typing import Any
 
-from ._stores import DistError, TCPStore
+from ._launch import BETWEEN, LAST_CALL, MEETING, Plan, launch
+from ._stores import DistError
+from .elastic.multiprocessing.errors import ChildFailedError
 
 __all__ = ["get_args_parser", "main", "parse_args", "run"]
-_PR_SET_PDEATHSIG = 1
-_BETWEEN = 0.05  # seconds between looks at the processes
-_PATIENCE = 15.0  # seconds between SIGTERM and SIGKILL
 _RUN_PATH = "import runpy, sys; del sys.argv[0]; runpy.run_path(sys.argv[0], run_name='__main__')"
-_MEETING = timedelta(minutes=15)
 
 
 def get_args_parser() -> argparse.ArgumentParser:
@@ -48,7 +39,7 @@ def get_args_parser() -> argparse.ArgumentParser:
         both = dict.fromkeys([f"--{name}", f"--{name.replace('-', '_')}"])
         parser.add_argument(*others, *both, dest=name.replace("-", "_"), **what)
 
-    option("nnodes", default="1", help="how many machines")
+    option("nnodes", default="1", help="how many machines: a number, or LEAST:MOST where they come and go")
     option(
         "nproc-per-node",
         default="1",
@@ -73,15 +64,15 @@ def get_args_parser() -> argparse.ArgumentParser:
     option(
         "rdzv-conf",
         default="",
-        help="`timeout=SECONDS` to wait for other machines, and `rank=` for --node-rank",
+        help="`timeout=SECONDS` to wait for machines, `last_call_timeout=` for more when there are enough, `rank=` for --node-rank",
     )
     option(
         "max-restarts",
         type=int,
         default=0,
-        help="how often all processes are started anew after a failure; one machine only",
+        help="how often all processes are started anew after a failure",
     )
-    option("monitor-interval", type=float, default=_BETWEEN, help="seconds between looks at the processes")
+    option("monitor-interval", type=float, default=BETWEEN, help="seconds between looks at the processes")
     option("role", default="default", help="ROLE_NAME in the processes")
     option(
         "log-dir", default=None, help="a folder for what the processes print, a file each, instead of here"
@@ -116,27 +107,16 @@ def _per_node(text: str) -> int:
     return count
 
 
-def _nodes(text: str) -> int:
+def _nodes(text: str) -> tuple[int, int]:
+    """How many machines at least, and at most."""
     least, _, most = text.partition(":")
-    if most not in ("", least):
-        raise ValueError(f"--nnodes {text}: the number of machines does not change here; give one number")
-    return int(least)
-
-
-class _Failure(Exception):
-    """Processes have failed: which, and the exit code of the first."""
-
-    def __init__(self, failed: dict[int, tuple[int, int]]) -> None:
-        told = []
-        for rank, (pid, code) in failed.items():
-            if code < 0:
-                name = signal.Signals(-code).name if -code in signal.valid_signals() else str(-code)
-                what = f"was ended by signal {name}"
-            else:
-                what = f"ended with exit code {code}"
-            told.append(f"rank {rank} (pid {pid}) {what}")
-        super().__init__(", ".join(told))
-        self.code = next(iter(failed.values()))[1]
+    try:
+        result = int(least), int(most or least)
+    except ValueError:
+        raise ValueError(f"--nnodes: a number, or LEAST:MOST, not {text!r}") from None
+    if not 1 <= result[0] <= result[1]:
+        raise ValueError(f"--nnodes: 1 <= LEAST <= MOST, not {text!r}")
+    return result
 
 
 def run(args: argparse.Namespace) -> None:
@@ -149,180 +129,64 @@ def run(args: argparse.Namespace) -> None:
     >>> from flambeau.distributed.run import parse_args, run
     >>> run(parse_args(["--standalone", "--no-python", "true"]))
     """
-    nodes, per_node = _nodes(args.nnodes), _per_node(args.nproc_per_node)
-    if nodes > 1 and args.standalone:
+    try:
+        launch(_plan(args))
+    except ChildFailedError as failure:
+        _, first = failure.get_first_failure()
+        if first.error_file_data["message"]:
+            print(failure.format_msg(), file=sys.stderr, flush=True)
+        raise SystemExit(first.exitcode if first.exitcode > 0 else 1) from None
+    except DistError as error:
+        print(f"torchrun: {error}", file=sys.stderr, flush=True)
+        raise SystemExit(1) from None
+
+
+def _plan(args: argparse.Namespace) -> Plan:
+    """What the arguments say."""
+    (least, most), per_node = _nodes(args.nnodes), _per_node(args.nproc_per_node)
+    if most > 1 and args.standalone:
         raise ValueError("--standalone is for one machine, and --nnodes says more")
-    if nodes > 1 and args.max_restarts:
-        raise ValueError(
-            "--max-restarts: processes of several machines are not started anew; restart the run from its checkpoint"
-        )
-    for attempt in range(args.max_restarts + 1):
-        store, host, node = _meeting_place(args, nodes)
-        try:
-            _attempt(args, nodes, node, per_node, store, host, attempt)
-            return
-        except _Failure as failure:
-            print(f"torchrun: {failure}; the others are ended", file=sys.stderr, flush=True)
-            if attempt == args.max_restarts:
-                raise SystemExit(failure.code if failure.code > 0 else 1) from None
-            print(f"torchrun: restart {attempt + 1} of {args.max_restarts}", file=sys.stderr, flush=True)
-        finally:
-            del store
-
-
-def _meeting_place(args: argparse.Namespace, nodes: int) -> tuple[TCPStore, str, int]:
-    """The store of the run, the address at which it is, and which of the machines this is."""
     conf = dict(pair.split("=", 1) for pair in args.rdzv_conf.split(",") if "=" in pair)
-    timeout = timedelta(seconds=float(conf["timeout"])) if "timeout" in conf else _MEETING
     host, _, port = args.rdzv_endpoint.rpartition(":")
     if args.rdzv_endpoint and not host:
         host, port = args.rdzv_endpoint, ""
-    host = host or args.master_addr or "127.0.0.1"
     number = int(port) if port else (args.master_port or 0)
-    if args.standalone:
-        host, number = "127.0.0.1", 0
-    node = int(conf["rank"]) if args.node_rank is None and "rank" in conf else args.node_rank
-    if nodes == 1:
-        return TCPStore(host, number, is_master=True, timeout=timeout), host, 0
-    if number == 0:
+    if most > 1 and number == 0:
         raise ValueError(
             "several machines need --rdzv-endpoint HOST:PORT, or --master-addr and --master-port"
         )
-    if node is None and args.rdzv_backend == "static":
+    node = int(conf["rank"]) if args.node_rank is None and "rank" in conf else args.node_rank
+    if most > 1 and node is None and args.rdzv_backend == "static":
         raise ValueError("several machines need --node-rank, or --rdzv-backend c10d")
-    store = _shared_store(host, number, node, timeout)
-    if node is None:
-        node = store.add("run/nodes", 1) - 1
-    if node >= nodes:
-        raise ValueError(f"this is machine {node}, and --nnodes says {nodes}")
-    return store, host, node
-
-
-def _shared_store(host: str, port: int, node: int | None, timeout: timedelta) -> TCPStore:
-    """The store of several machines; the one that has the address serves it, unless another process there does."""
-    if node == 0 or (node is None and _is_here(host)):
-        try:
-            return TCPStore(host, port, is_master=True, timeout=timeout)
-        except OSError:
-            if node == 0:
-                raise
-    return TCPStore(host, port, timeout=timeout)
-
-
-def _is_here(host: str) -> bool:
-    try:
-        with socket.create_server((host, 0)):
-            return True
-    except OSError:
-        return False
-
-
-def _attempt(
-    args: argparse.Namespace, nodes: int, node: int, per_node: int, store: TCPStore, host: str, attempt: int
-) -> None:
-    run_id = args.rdzv_id or uuid.uuid4().hex[:12]
-    size = nodes * per_node
-    common = dict(
-        WORLD_SIZE=size,
-        LOCAL_WORLD_SIZE=per_node,
-        GROUP_RANK=node,
-        GROUP_WORLD_SIZE=nodes,
-        ROLE_NAME=args.role,
-        ROLE_WORLD_SIZE=size,
-        MASTER_ADDR=host,
-        MASTER_PORT=store.port,
-        TORCHELASTIC_RESTART_COUNT=attempt,
-        TORCHELASTIC_MAX_RESTARTS=args.max_restarts,
-        TORCHELASTIC_RUN_ID=run_id,
-        TORCHELASTIC_USE_AGENT_STORE="True",
+    if least != most and node is not None:
+        raise ValueError(f"--nnodes {args.nnodes}: where machines come and go none has a fixed --node-rank")
+    if node is not None and not 0 <= node < most:
+        raise ValueError(f"this is machine {node}, and --nnodes says {most}")
+    plan = Plan(
+        _command(args),
+        least,
+        most,
+        per_node,
+        node if most > 1 else None,
+        "127.0.0.1" if args.standalone else host or args.master_addr or "127.0.0.1",
+        0 if args.standalone else number,
+        timedelta(seconds=float(conf["timeout"])) if "timeout" in conf else MEETING,
+        float(conf.get("last_call_timeout", LAST_CALL)),
+        args.max_restarts,
+        args.monitor_interval,
+        args.role,
     )
-    inherited = {
-        k: v for k, v in os.environ.items() if not k.startswith(("PMI_", "OMPI_COMM_WORLD_", "MPI_LOCAL"))
-    }
-    if per_node > 1:
-        inherited.setdefault("OMP_NUM_THREADS", "1")
-    processes: list[subprocess.Popen] = []
-    stopped: list[int] = []
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        stopped.append(number)
-
-    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        for local in range(per_node):
-            rank = node * per_node + local
-            told = dict(common, RANK=rank, LOCAL_RANK=local, ROLE_RANK=rank)
-            processes.append(
-                _started(args, {**inherited, **{k: str(v) for k, v in told.items()}}, run_id, attempt)
-            )
-        running = True
-        while running and not stopped:
-            codes = [process.poll() for process in processes]
-            if any(codes):
-                found = enumerate(zip(processes, codes), node * per_node)
-                raise _Failure({rank: (process.pid, code) for rank, (process, code) in found if code})
-            running = None in codes
-            time.sleep(args.monitor_interval if running else 0)
-        if nodes > 1 and not stopped:
-            _wait_for_nodes(store, nodes, node)
-    finally:
-        _end(processes)
-        for number, handler in before.items():
-            signal.signal(number, handler)
-    if stopped:
-        raise SystemExit(128 + stopped[0])
+    plan.run_id, plan.log_dir = args.rdzv_id or plan.run_id, args.log_dir
+    return plan
 
 
-def _wait_for_nodes(store: TCPStore, nodes: int, node: int) -> None:
-    """The machine with the store stays until all are through."""
-    try:
-        store.add("run/done", 1)
-        while node == 0 and int(store.get("run/done")) < nodes:
-            time.sleep(_BETWEEN)
-    except DistError as error:
-        print(f"torchrun: the first machine ended before this one: {error}", file=sys.stderr)
-
-
-def _started(
-    args: argparse.Namespace, environment: dict[str, str], run_id: str, attempt: int
-) -> subprocess.Popen:
+def _command(args: argparse.Namespace) -> list[str]:
     command = [] if args.no_python else [sys.executable, "-u"]
     if args.run_path:
         command += ["-c", _RUN_PATH]
     elif args.module:
         command += ["-m"]
-    command += [args.training_script, *args.training_script_args]
-    output = None
-    if args.log_dir is not None:
-        folder = os.path.join(args.log_dir, run_id, f"attempt_{attempt}", environment["RANK"])
-        os.makedirs(folder, exist_ok=True)
-        output = open(os.path.join(folder, "output.log"), "wb")  # the process's own from now on
-    try:
-        return subprocess.Popen(
-            command, env=environment, stdout=output, stderr=output, preexec_fn=_die_with_parent
-        )
-    finally:
-        if output is not None:
-            output.close()
-
-
-def _die_with_parent() -> None:
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-
-
-def _end(processes: list[subprocess.Popen]) -> None:
-    """No process outlives the run."""
-    for process in processes:
-        if process.poll() is None:
-            process.terminate()
-    end = time.monotonic() + _PATIENCE
-    for process in processes:
-        try:
-            process.wait(max(end - time.monotonic(), 0.01))
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+    return [*command, args.training_script, *args.training_script_args]
 
 
 def main(args: Sequence[str] | None = None) -> None:

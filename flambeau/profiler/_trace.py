@@ -90,6 +90,7 @@ class Trace:
             args["Keyword Inputs"] = _finite(event.kwinputs)
         if event.stack:
             args["Call stack"] = ";".join(event.stack)
+        args.update(event.communication)
         if event.flops:
             args["flops"] = event.flops
         pid: Any = self.pid
@@ -115,7 +116,7 @@ class Trace:
             if maker is None:
                 continue
             for end, at in (("s", maker), ("f", event)):
-                found = {
+                result = {
                     "ph": end,
                     "id": event.sequence_nr,
                     "pid": self.pid,
@@ -124,7 +125,7 @@ class Trace:
                     "cat": "fwdbwd",
                     "name": "fwdbwd",
                 }
-                yield {**found, "bp": "e"} if end == "f" else found
+                yield {**result, "bp": "e"} if end == "f" else result
 
     def _memory(self) -> Iterator[dict[str, Any]]:
         before_host: int | None = None

@@ -16,7 +16,9 @@ from ..autograd import profiler as below
 from ..autograd._profiler_events import Recorded
 from ..autograd.profiler_util import DeviceType, EventList
 from ..core.base import profiling
+from ..core.base.callbacks import callbacks
 from ..core.base.device import device_count
+from ._collectives import CollectiveAverage, collective_averages
 from ._trace import write_memory_timeline, write_trace
 
 __all__ = [
@@ -71,8 +73,8 @@ def supported_activities() -> set[ProfilerActivity]:
     >>> ProfilerActivity.CPU in supported_activities()
     True
     """
-    found = {ProfilerActivity.CPU}
-    return found | {a for a in ProfilerActivity if a.name != "CPU" and device_count(a.name.lower())}
+    result = {ProfilerActivity.CPU}
+    return result | {a for a in ProfilerActivity if a.name != "CPU" and device_count(a.name.lower())}
 
 
 def kineto_available() -> bool:
@@ -166,8 +168,8 @@ def _activities(given: Iterable[Any] | None) -> frozenset[ProfilerActivity]:
     """What to record; where nothing is said, everything that happens, without asking any driver."""
     if given is None:
         return frozenset(ProfilerActivity)
-    found = frozenset(given)
-    for activity in found:
+    result = frozenset(given)
+    for activity in result:
         if not isinstance(activity, ProfilerActivity):
             raise TypeError(
                 f"profile(): activities must be of ProfilerActivity, got {type(activity).__name__}"
@@ -176,9 +178,9 @@ def _activities(given: Iterable[Any] | None) -> frozenset[ProfilerActivity]:
             warnings.warn(
                 f"{activity.name} is not available, disabling {activity.name} profiling", stacklevel=4
             )
-    if not found:
+    if not result:
         raise AssertionError("No valid profiler activities found")
-    return found
+    return result
 
 
 class _KinetoProfile:
@@ -284,10 +286,10 @@ class _KinetoProfile:
         return self.profiler._results()
 
     def _events(self, doing: str = "accessing events") -> EventList:
-        found = self._done(doing).events
+        result = self._done(doing).events
         if ProfilerActivity.CPU not in self.activities:
-            found = found._like(e for e in found if e.device_type is not DeviceType.CPU)
-        return found
+            result = result._like(e for e in result if e.device_type is not DeviceType.CPU)
+        return result
 
     def events(self) -> EventList:
         """Every call, as a `FunctionEvent`; of the last cycle, or of all where `acc_events` was asked."""
@@ -315,8 +317,27 @@ class _KinetoProfile:
         for name in ("with_stack", "profile_memory", "record_shapes", "with_modules", "with_flops"):
             if getattr(self, name):
                 settings[name] = 1
+        information = callbacks.get("groups of processes")
+        if information is not None and (groups := information()) is not None:
+            settings["distributedInfo"] = groups
         presets = {name: json.loads(value) for name, value in self.preset_metadata.items()}
         write_trace(path, recorded, self.profiler._epoch, settings, {**presets, **self._metadata})
+
+    def collectives(self) -> list[CollectiveAverage]:
+        """What was called between processes, by name, the longest first: calls, bytes, time, and how much of it was computed in.
+
+        Raises:
+            AssertionError: nothing was recorded
+
+        >>> import flambeau, flambeau.distributed as dist
+        >>> dist.init_process_group("fake", rank=0, world_size=2)
+        >>> with flambeau.profiler.profile() as prof:
+        ...     dist.all_reduce(flambeau.ones(4))
+        >>> [(each.name, each.calls, each.bytes_in) for each in prof.collectives()]
+        [('fake:all_reduce', 1, 16)]
+        >>> dist.destroy_process_group()
+        """
+        return collective_averages(self._done("getting collectives"))
 
     def export_stacks(self, path: Any, metric: str = "self_cpu_time_total") -> None:
         """Write stacks and their weights for a flame graph: `a;b;c 12` in microseconds; wants `with_stack=True`."""

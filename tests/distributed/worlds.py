@@ -1,19 +1,29 @@
-"""Real processes for tests: a function in each, its results and its errors."""
+"""Real processes for tests: a function in each, its results and its errors.
+
+With MPICH the processes are forked; Open MPI's are started by its mpiexec, and run this file.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import importlib
 import multiprocessing
 import os
+import pickle
+import signal
+import subprocess
 import sys
 import tempfile
 import time
 import traceback
 from collections.abc import Callable, Iterator
 from datetime import timedelta
+from multiprocessing.connection import Client, Connection, Listener
 from typing import Any
 
 import flambeau.distributed as dist
+from flambeau.distributed import _mpiexec
+from flambeau.distributed._mpi import library
 
 PATIENCE = 120.0  # seconds until a world counts as hung
 
@@ -51,6 +61,10 @@ def started(
     size: int, fn: Callable, *args: Any, seconds: float = 60.0, form: bool = True
 ) -> Iterator[tuple[list[Any], list[Any]]]:
     """Processes that run `fn(rank, size, *args)` in a group of all, and the ends of their pipes; killed at the end."""
+    if form and not library().is_mpich:
+        with by_mpiexec(size, fn, args, seconds) as found:
+            yield found
+        return
     context = multiprocessing.get_context("fork")
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "store")
@@ -70,6 +84,77 @@ def started(
             for process in processes:
                 process.kill()
                 process.join()
+
+
+class Remote:
+    """A process of mpiexec, used as one of multiprocessing."""
+
+    def __init__(self, pid: int, job: subprocess.Popen) -> None:
+        self.pid, self.job = pid, job
+
+    def kill(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGKILL)
+
+    def join(self, seconds: float | None = None) -> None:
+        end = time.monotonic() + (PATIENCE if seconds is None else seconds)
+        while self.exitcode is None and time.monotonic() < end:
+            time.sleep(0.01)
+
+    @property
+    def exitcode(self) -> int | None:
+        """0 for one that is gone: mpiexec alone knows more."""
+        try:
+            with open(f"/proc/{self.pid}/stat") as file:
+                return 0 if file.read().rpartition(")")[2].split()[0] == "Z" else None
+        except OSError:
+            return 0
+
+
+@contextlib.contextmanager
+def by_mpiexec(size: int, fn: Callable, args: tuple, seconds: float) -> Iterator[tuple[list[Any], list[Any]]]:
+    with tempfile.TemporaryDirectory() as folder, Listener(f"{folder}/results") as listener:
+        name = fn.__module__, fn.__qualname__, os.path.dirname(sys.modules[fn.__module__].__file__ or "")
+        with open(f"{folder}/call", "wb") as file:
+            pickle.dump((name, size, args, seconds), file)
+        job = subprocess.Popen(
+            _mpiexec.command(size, [sys.executable, __file__, folder]),
+            env=_mpiexec.environment(os.environ),
+            start_new_session=True,
+        )
+        pipes: list[Any] = [None] * size
+        processes: list[Any] = [None] * size
+        try:
+            for _ in range(size):
+                connection: Connection = listener.accept()
+                rank, pid = connection.recv()
+                pipes[rank], processes[rank] = connection, Remote(pid, job)
+            yield processes, pipes
+            job.wait(PATIENCE)
+        finally:
+            for process in processes:
+                if process is not None:
+                    process.kill()
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(job.pid, signal.SIGKILL)
+            job.wait()
+
+
+def _remote(folder: str) -> None:
+    """What a process of mpiexec does."""
+    with open(f"{folder}/call", "rb") as file:
+        (module, name, place), size, args, seconds = pickle.load(file)
+    sys.path.insert(0, place)
+    rank = int(os.environ["OMPI_COMM_WORLD_RANK"])
+    pipe = Client(f"{folder}/results")
+    pipe.send((rank, os.getpid()))
+    fn = getattr(importlib.import_module(module), name)
+    try:
+        dist.init_process_group("gloo", timeout=timedelta(seconds=seconds))
+        pipe.send((True, fn(rank, size, *args)))
+    except BaseException:
+        pipe.send((False, traceback.format_exc()))
+        raise
 
 
 def results(processes: list[Any], pipes: list[Any]) -> list[Any]:
@@ -96,3 +181,7 @@ def world(size: int, fn: Callable, *args: Any, seconds: float = 60.0, form: bool
             process.join(20)
             assert process.exitcode is not None, "a process does not end"
         return found
+
+
+if __name__ == "__main__":
+    _remote(sys.argv[1])
