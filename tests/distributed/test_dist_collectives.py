@@ -412,3 +412,104 @@ def objects(rank, size):
 
 def test_objects():
     world(3, objects)
+
+
+class Counted:
+    """A communicator that counts the bytes of what this process sends."""
+
+    def __init__(self, inner):
+        self.inner, self.sent, self.names = inner, 0, []
+
+    def __getattr__(self, name):
+        method = getattr(self.inner, name)
+        if not name.startswith("I"):
+            return method
+
+        def call(sent, *args, **options):
+            self.sent += len(sent[0])
+            self.names.append(name)
+            return method(sent, *args, **options)
+
+        return call
+
+
+def in_halves(rank, size):
+    """Large halves: 16 bits an element are sent, sums are in float32 and rounded once, in any geometry."""
+    from flambeau.distributed import _group_mpi, _halves
+
+    _halves.FEW = 1 << 14
+    group = dist.group.WORLD
+    for dtype in (torch.bfloat16, torch.float16):
+        for n in (20_001, 3 * (1 << 20) + 5):  # in one piece, and in several
+            rows = [np.random.default_rng(k).standard_normal(n).astype(np.float32) for k in range(size)]
+            halves = [torch.tensor(row).to(dtype) for row in rows]
+            wide = [h.to(torch.float32).numpy() for h in halves]
+            total = wide[0].copy()
+            for row in wide[1:]:
+                total = total + row
+            group._large = counted = Counted(group._large)
+            try:
+                x = halves[rank].clone()
+                dist.all_reduce(x)
+                assert counted.sent <= 2 * n + 2 * (n // size + 1) + 2 * size * len(counted.names)
+            finally:
+                group._large = counted.inner
+            assert x.view(torch.int16).numpy().tobytes() == rounded(total, dtype)
+            x = halves[rank].clone()
+            dist.all_reduce(x, dist.ReduceOp.AVG, async_op=True).wait()
+            assert x.view(torch.int16).numpy().tobytes() == rounded(total / np.float32(size), dtype)
+            x = halves[rank].clone()
+            dist.all_reduce(x, dist.ReduceOp.MAX)
+            assert x.view(torch.int16).numpy().tobytes() == rounded(np.max(wide, axis=0), dtype)
+    n = 300 * 100
+    x = torch.arange(n, dtype=torch.float32).remainder(7).to(torch.bfloat16).view(300, 100).t()  # a view
+    y = x.clone()
+    dist.all_reduce(x)
+    assert (x == y * size).all()
+    both = [dist.all_reduce(t, async_op=True) for t in (x, y, torch.ones(40_000_00 // 4))]
+    assert all(work.wait() for work in both)
+    assert (x == y * size).all()
+    whole = torch.full((size * 20_000,), float(rank + 1), dtype=torch.float16)
+    part = torch.zeros(20_000, dtype=torch.float16)
+    dist.reduce_scatter_tensor(part, whole)
+    assert (part == sum(range(1, size + 1))).all()
+    pieces = [torch.full((10_000 + k,), float(rank + k), dtype=torch.bfloat16) for k in range(size)]
+    mine = torch.zeros(10_000 + rank, dtype=torch.bfloat16)
+    dist.reduce_scatter(mine, pieces, dist.ReduceOp.AVG)
+    mean = torch.tensor(sum(range(size)) / size + rank).to(torch.bfloat16)
+    assert (mine == mean).all()
+    assert _group_mpi.PIECE < 2 * 3 * (1 << 20)
+    dist.barrier()
+
+
+def rounded(values, dtype):
+    """The bits of values in a half type, by NumPy and integers."""
+    values = np.asarray(values, np.float32)
+    if dtype is torch.float16:
+        return values.astype(np.float16).tobytes()
+    bits = values.view(np.uint32).astype(np.uint64)
+    return ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16).tobytes()
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_large_halves_send_16_bits_and_are_rounded_once(size):
+    world(size, in_halves)
+
+
+def compressed(rank, size):
+    from flambeau.distributed.algorithms.ddp_comm_hooks import default_hooks
+    from flambeau.nn.parallel import DistributedDataParallel
+
+    group = dist.group.WORLD
+    net = DistributedDataParallel(torch.nn.Linear(600, 600, bias=False))
+    net.register_comm_hook(None, default_hooks.bf16_compress_hook)
+    net(torch.ones(1, 600)).sum().backward()
+    group._large = counted = Counted(group._large)
+    net(torch.ones(1, 600)).sum().backward()
+    group._large = counted.inner
+    assert (net.module.weight.grad == 2.0).all()
+    return counted.sent
+
+
+def test_compressing_hooks_send_16_bits():
+    assert world(2, compressed) == [600 * 600 * 2 + 600 * 600] * 2  # to all, and the own half of them to all

@@ -14,6 +14,7 @@ import flambeau.distributed as dist
 from flambeau import nn
 from flambeau.distributed.algorithms.ddp_comm_hooks import default_hooks
 from flambeau.nn.parallel import DistributedDataParallel as DDP
+from flambeau.nn.parallel.distributed import _MixedPrecision
 
 BATCH = 4  # of a process
 
@@ -329,3 +330,43 @@ def test_what_modules_must_be():
 def test_without_a_group():
     with pytest.raises(ValueError, match="Default process group has not been initialized"):
         DDP(nn.Linear(1, 1))
+
+
+def low_precision(rank, size):
+    reference = of_one_process("images", size)
+    x, y = data("images", BATCH * size)
+    x, y = x[rank * BATCH : (rank + 1) * BATCH], y[rank * BATCH : (rank + 1) * BATCH]
+    seen = []
+    for options in (dict(), dict(find_unused_parameters=True, bucket_cap_mb=0.0005)):
+        how = _MixedPrecision(
+            param_dtype=torch.bfloat16, reduce_dtype=torch.float32, buffer_dtype=torch.bfloat16
+        )
+        net = DDP(made("images"), mixed_precision=how, **options)
+        net.module[0].register_forward_hook(
+            lambda m, a, o: seen.append((a[0].dtype, m.weight.dtype, o.dtype))
+        )
+        for _ in range(2):
+            net.zero_grad()
+            loss("images", net(x).float(), y).backward()
+        assert set(seen) == {(torch.bfloat16,) * 3}
+        assert {(p.dtype, p.grad.dtype) for p in net.parameters()} == {(torch.float32, torch.float32)}
+        compare(net, reference, 0.05)
+        with net.no_sync():
+            loss("images", net(x).float(), y).backward()
+        for p, q in zip(net.parameters(), reference.parameters()):
+            assert p.grad.norm() > 1.5 * q.grad.norm()
+    with pytest.raises(ValueError, match="gradient_as_bucket_view"):
+        DDP(made("images"), mixed_precision=how, gradient_as_bucket_view=True)
+    return b"".join(p.grad.numpy().tobytes() for p in reduced(x, y, how).parameters())
+
+
+def reduced(x, y, how):
+    net = DDP(made("images"), mixed_precision=how)
+    loss("images", net(x).float(), y).backward()
+    return net
+
+
+def test_low_precision():
+    """And every process has the same bits."""
+    first, second = world(2, low_precision)
+    assert first == second

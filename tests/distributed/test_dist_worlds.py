@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
@@ -18,7 +19,7 @@ from worlds import results, started, world
 import flambeau as torch
 import flambeau.distributed as dist
 from flambeau import multiprocessing as mp
-from flambeau.distributed import DistBackendError, run
+from flambeau.distributed import DistBackendError, _mpiexec, run
 
 MPIEXEC = Path(sys.executable).parent / "mpiexec"
 LAUNCHER = [sys.executable, "-m", "flambeau.distributed.run"]
@@ -149,7 +150,7 @@ def wrong_environment(rank, size):
         dist.init_process_group("nccl")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(OSError, match="in use"):
+        with pytest.raises(dist.DistNetworkError, match="in use"):
             dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=0, world_size=1)
     assert not dist.is_initialized()
 
@@ -206,7 +207,7 @@ def program(tmp_path):
 
 def ran(command, *, code=0, env=None, **options):
     env = {
-        **(os.environ if env is None else env),
+        **_mpiexec.environment(os.environ if env is None else env),
         "PYTHONUNBUFFERED": "",
     }  # lines of several processes stay whole
     done = subprocess.run(
@@ -322,9 +323,14 @@ def test_processes_end_with_their_launcher(program, tmp_path):
     [
         (["--nproc-per-node", "gpu"], "a number, `auto` or `cpu`, not 'gpu'"),
         (["--nproc-per-node", "0"], "at least 1, not 0"),
-        (["--nnodes", "1:4"], "the number of machines does not change here"),
+        (["--nnodes", "1:4", "--node-rank", "0", "--master-port", "1"], "none has a fixed --node-rank"),
+        (["--nnodes", "4:1"], "1 <= LEAST <= MOST, not '4:1'"),
+        (["--nnodes", "two"], "a number, or LEAST:MOST, not 'two'"),
         (["--nnodes", "2", "--standalone"], "--standalone is for one machine"),
-        (["--nnodes", "2", "--max-restarts", "3"], "processes of several machines are not started anew"),
+        (
+            ["--nnodes", "2", "--node-rank", "2", "--master-port", "1"],
+            "this is machine 2, and --nnodes says 2",
+        ),
         (["--nnodes", "2"], "several machines need --rdzv-endpoint HOST:PORT"),
     ],
 )
@@ -349,7 +355,8 @@ def test_a_stranger_at_the_process_manager_changes_nothing():
     ):
         with socket.create_connection((host, int(port)), 10) as connection:
             connection.sendall(nonsense)
-            connection.shutdown(socket.SHUT_WR)
+            with contextlib.suppress(OSError):  # it has hung up
+                connection.shutdown(socket.SHUT_WR)
             connection.settimeout(10)
             try:
                 answer = connection.recv(100)

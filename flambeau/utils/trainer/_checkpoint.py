@@ -19,22 +19,27 @@ from ._position import random_states, set_random_states, tells_place
 
 def gather(trainer: Any) -> dict[str, Any]:
     """Everything that the rest of the run depends on; tensors are the run's own, not copies."""
+    strategy, module = trainer.strategy, trainer.module
     gradients = {}
     if trainer.gathered:
-        gradients = {n: p.grad for n, p in trainer.model.named_parameters() if p.grad is not None}
-    plugins = {name: plugin.state_dict() for name, plugin in _named_plugins(trainer)}
-    return {
-        "facts": describe(trainer),
-        "model": trainer.model.state_dict(),
-        "optimizer": trainer.optimizer.state_dict(),
-        "scheduler": _state(trainer.scheduler),
-        "scaler": _state(trainer.scaler),
+        gradients = {n: p.grad for n, p in module.named_parameters() if p.grad is not None}
+    own = {  # each process has its own
         "gradients": gradients,
-        "counts": [trainer.epoch, trainer.iterations, trainer.updates, trainer.gathered],
         "position": trainer.position.state_dict(),
         "validation": trainer.validation.state_dict() if tells_place(trainer.validation) else None,
         "random": random_states(),
         "meter": trainer.meter.state_dict(),
+    }
+    plugins = {name: plugin.state_dict() for name, plugin in _named_plugins(trainer)}
+    return {
+        "facts": describe(trainer),
+        "model": strategy.model_state(module),
+        "optimizer": strategy.optimizer_state(module, trainer.optimizer),
+        "scheduler": _state(trainer.scheduler),
+        "scaler": _state(trainer.scaler),
+        "counts": [trainer.epoch, trainer.iterations, trainer.updates, trainer.gathered],
+        **own,
+        "others": strategy.gather(own)[1:] if strategy.size > 1 else [],
         "history": [dict(figures) for figures in trainer.history],
         "best": None if trainer.best is None else trainer.best["epoch"],
         "stopped": trainer.stopped,
@@ -46,6 +51,9 @@ def gather(trainer: Any) -> dict[str, Any]:
 def restore(trainer: Any, state: dict[str, Any]) -> None:
     """Lets a run go on from `gather()`.  ValueError, before anything is changed, when it is of another run."""
     check_facts(state["facts"], describe(trainer))
+    strategy, module = trainer.strategy, trainer.module
+    if strategy.rank:
+        state = {**state, **state["others"][strategy.rank - 1]}
     plugins = dict(_named_plugins(trainer))
     for name in state["plugins"]:
         if name not in plugins:
@@ -55,11 +63,11 @@ def restore(trainer: Any, state: dict[str, Any]) -> None:
     trainer.position.load_state_dict(state["position"])
     if tells_place(trainer.validation):
         trainer.validation.load_state_dict(state["validation"])
-    trainer.model.load_state_dict(state["model"])
-    trainer.optimizer.load_state_dict(state["optimizer"])
+    strategy.load_model_state(module, state["model"])
+    strategy.load_optimizer_state(module, trainer.optimizer, state["optimizer"])
     _set_state(trainer.scheduler, state["scheduler"])
     _set_state(trainer.scaler, state["scaler"])
-    for name, p in trainer.model.named_parameters():
+    for name, p in module.named_parameters():
         gradient = state["gradients"].get(name)
         p.grad = None if gradient is None else gradient.to(p.device)
     trainer.epoch, trainer.iterations, trainer.updates, trainer.gathered = state["counts"]
@@ -100,13 +108,15 @@ def _set_state(x: Any, state: Any) -> None:
 def describe(trainer: Any) -> dict[str, Any]:
     """What must be the same in a resumed run."""
     loader = trainer.dataset
+    facts = {"processes": trainer.strategy.size} if trainer.strategy.size > 1 else {}
     return {
+        **facts,
         "dataset length": length(getattr(loader, "dataset", None)),
         "batch size": getattr(loader, "batch_size", None),
         "number of batches": length(loader),
         "validation length": length(getattr(trainer.validation, "dataset", trainer.validation)),
         "accumulate": trainer.accumulate,
-        "model": {name: [list(t.shape), str(t.dtype)] for name, t in trainer.model.state_dict().items()},
+        "model": {name: [list(t.shape), str(t.dtype)] for name, t in trainer.module.state_dict().items()},
         "optimizer": type(trainer.optimizer).__name__,
         "parameters in the optimizer's groups": [len(g["params"]) for g in trainer.optimizer.param_groups],
         "scheduler": _class_of(trainer.scheduler),

@@ -14,16 +14,16 @@ from .metrics import tensors_in
 def find_nonfinite(model: Any, input: Any, target: Any, output: Any) -> str:
     """The first of the batch's items, the model's parameters and buffers, and the outputs that is not finite."""
     for what, data in (("input", input), ("target", target)):
-        found = _first_item(data, what)
-        if found:
-            return found
+        result = _first_item(data, what)
+        if result:
+            return result
     for what, named in (("parameter", model.named_parameters()), ("buffer", model.named_buffers())):
         name = first_nonfinite(named)
         if name is not None:
             return f"the {what} {name!r} is not finite"
-    found = _first_item(output, "output")
-    if found:
-        return f"batch and parameters are finite, but {found}"
+    result = _first_item(output, "output")
+    if result:
+        return f"batch and parameters are finite, but {result}"
     return "batch, parameters and output are finite: it arises in the criterion"
 
 

@@ -17,6 +17,7 @@ from ..data import DataLoader, Dataset
 from . import _checkpoint as checkpoint
 from ._finite import find_nonfinite, first_nonfinite
 from ._position import Position
+from ._strategy import strategy_named
 from .metrics import Meter, Metric, as_number, named
 from .plugins import UNITS, Plugin
 
@@ -42,6 +43,11 @@ class Trainer:
     validation.
     `on_nan`: what happens when a loss, or with `clip_norm` the gradients' norm, is NaN or infinite: "raise" a
     FloatingPointError that says where it comes from, "skip" the batch, or "stop".
+    `strategy`: "ddp" or "fsdp" where several processes train the model; each holds all of it (DistributedDataParallel), or a
+    share of every parameter (`fully_shard`, by the layers of each ModuleList).  A launcher starts them (`flambeau-run`, `mpiexec`), and
+    started alone the program trains in one process.  `batch_size` is that of one process: DataLoaders are shared out.  Figures are those
+    of all samples (a `Metric` of one's own needs `merge`), all processes end together, and process 0 writes checkpoints and what plug-ins
+    write.  A run resumes on as many processes as before.
     `extras`: other objects whose state belongs to the run, by their names: with `state_dict()` and
     `load_state_dict()`, or generators.
 
@@ -88,6 +94,7 @@ class Trainer:
         monitor: str | None = None,
         mode: str = "min",
         on_nan: str = "raise",
+        strategy: str | None = None,
         extras: Mapping[str, Any] | None = None,
     ) -> None:
         _check_loader("dataset", dataset)
@@ -135,7 +142,9 @@ class Trainer:
         self.stats: dict[str, dict[str, Any]] = {}  # what monitors say
         self.plugins: list[Plugin] = []
 
-        self.position = Position(dataset)
+        self.strategy = strategy_named(strategy)
+        self.strategy.prepare(self)
+        self.position = Position(self.dataset)
         self.gathered = 0  # batches whose gradients await the next update
         self._whole = True  # whether nothing is half done
         self._folder_is_ours = False  # whether its last checkpoint is of this run
@@ -164,8 +173,13 @@ class Trainer:
                 if not self._ends():
                     self._end_epoch()
             if self.folder is not None and self._whole:
-                self.folder.write(self.state_dict(), self.folder.last)
+                self._write(self.state_dict(), self.folder.last)
         return self.history
+
+    @property
+    def module(self) -> Any:
+        """The model as it was given; `model` is what is called, a DistributedDataParallel with `strategy="ddp"`."""
+        return self.strategy.module(self.model)
 
     def _train_epoch(self) -> None:
         """The batches of this epoch that are not done."""
@@ -179,7 +193,7 @@ class Trainer:
                 self.optimizer.zero_grad()
             output, loss = self.forward(input, target)
             value = self._read_loss(loss)
-            if math.isfinite(value):
+            if not self.strategy.any(not math.isfinite(value)):
                 self.backward(loss if window == 1 else loss / window)
                 self.meter.update(value, input, target, output)
             else:
@@ -208,7 +222,9 @@ class Trainer:
         if self.scaler is not None:
             self.scaler.unscale_(self.optimizer)
         if self.clip_norm is not None:
-            norm = clip_grad_norm_(self.model.parameters(), self.clip_norm).item()
+            norm = as_number(
+                _whole(clip_grad_norm_(self.model.parameters(), self.clip_norm)), "the norm of the gradients"
+            )
             if self.scaler is None and not math.isfinite(norm):
                 self._skip_update(norm)
         if self.scaler is not None:
@@ -224,12 +240,13 @@ class Trainer:
     def _end_epoch(self) -> None:
         """Figures, validation, the learning rate, and whether this epoch is the best."""
         self._whole = False
-        figures = {"epoch": self.epoch + 1, **self.meter.compute()}
+        figures = {"epoch": self.epoch + 1, **self.strategy.figures(self.meter)}
         if self.validation is not None:
             before = self.state_dict() if self.folder is not None else {}
             measured = self._measure(self.validation)
-            if self.folder is not None and self._interrupts.received:  # validation will be done again
-                self.folder.write(before, self.folder.last)
+            interrupted = self.strategy.any(self._interrupts.received is not None)
+            if self.folder is not None and interrupted:  # validation will be done again
+                self._write(before, self.folder.last)
                 return
             figures.update({f"val_{name}": value for name, value in measured.items()})
         figures["lr"] = as_number(self.optimizer.param_groups[0]["lr"], "the optimizer's lr")
@@ -245,12 +262,15 @@ class Trainer:
             self.scheduler.step()
         self._tell("epoch", self.epoch)
         if self.folder is not None and self.best is figures:
-            self.folder.write(self.state_dict(), self.folder.best)
+            self._write(self.state_dict(), self.folder.best)
         self._finish("epoch")
 
     def _ends(self) -> bool:
-        """Whether training is to end before its last epoch."""
-        return self.stopped is not None or self._interrupts.received is not None
+        """Whether training is to end before its last epoch, in one process or another."""
+        ends = self.strategy.any(self.stopped is not None or self._interrupts.received is not None)
+        if ends and self.strategy.size > 1:
+            self.stopped = next((reason for reason in self.strategy.gather(self.stopped) if reason), None)
+        return ends
 
     # --- what a subclass may say otherwise ------------------------------------------------------------------------
 
@@ -290,19 +310,27 @@ class Trainer:
     @no_grad()
     def _measure(self, loader: Iterable[Any]) -> dict[str, float]:
         """The figures of a loader's batches; of those until then, when a signal comes."""
-        training = self.model.training
+        training, trained = self.model.training, self.model
         self.model.eval()
         self.meter.reset()
-        for batch in loader:
-            input, target = self.unpack(batch)
-            output, loss = self.forward(input, target)
-            self.meter.update(self._read_loss(loss), input, target, output)
-            if self._interrupts.received is not None:
-                break
+        self.model = self.strategy.before_validation(trained)
+        last: tuple[Any, Any] = (None, None)
+        try:
+            for batch in self.strategy.in_step(loader):
+                if batch is None:  # another process has one more, for which this one's parameters are wanted
+                    self.forward(*last)
+                    continue
+                last = input, target = self.unpack(batch)
+                output, loss = self.forward(input, target)
+                self.meter.update(self._read_loss(loss), input, target, output)
+                if self._interrupts.received is not None and self.strategy.size == 1:
+                    break
+        finally:
+            self.model = trained
         self.model.train(training)
         if self.meter.loss.count == 0:
             raise ValueError("Trainer: validation gave no batches: there is nothing to measure")
-        return self.meter.compute()
+        return self.strategy.figures(self.meter)
 
     def _read_loss(self, loss: Any) -> float:
         if not isinstance(loss, Tensor):
@@ -336,15 +364,18 @@ class Trainer:
     # --- what is not finite ---------------------------------------------------------------------------------------
 
     def _skip_batch(self, loss: float, input: Any, target: Any, output: Any) -> None:
-        self._refuse(f"the loss is {loss}", find_nonfinite(self.model, input, target, output))
-        buffer = first_nonfinite(self.model.named_buffers())
+        if math.isfinite(loss):  # it is not in another process, which says where
+            self._refuse("the loss is not finite in another process", "here it is")
+            return
+        self._refuse(f"the loss is {loss}", find_nonfinite(self.module, input, target, output))
+        buffer = first_nonfinite(self.module.named_buffers())
         if buffer is not None:
             raise FloatingPointError(
                 f"Trainer: the batch at {self._place()} cannot be skipped: its values have reached the buffer {buffer!r}"
             )
 
     def _skip_update(self, norm: float) -> None:
-        name = first_nonfinite((name, p.grad) for name, p in self.model.named_parameters())
+        name = first_nonfinite((name, p.grad) for name, p in self.module.named_parameters())
         where = "each is finite" if name is None else f"that of {name!r} is not finite"
         self._refuse(f"the norm of the gradients is {norm}", where)
         self.optimizer.zero_grad()
@@ -380,16 +411,20 @@ class Trainer:
         self.plugins.append(plugin)
 
     def _tell(self, unit: str, count: int, *args: Any) -> None:
-        for plugin in self.plugins:
+        for plugin in self._plugins_here():
             if any(unit == u and count % n == 0 for n, u in plugin.trigger_interval):
                 with named(f"plug-in {type(plugin).__name__}, {unit} {count}"):
                     getattr(plugin, unit)(count, *args)
+
+    def _plugins_here(self) -> list[Plugin]:
+        """Those of this process: what is written is written once."""
+        return [plugin for plugin in self.plugins if self.strategy.rank == 0 or not plugin.writes]
 
     @contextmanager
     def _plugins_at_work(self) -> Iterator[None]:
         begun: list[Plugin] = []
         try:
-            for plugin in self.plugins:
+            for plugin in self._plugins_here():
                 with named(f"plug-in {type(plugin).__name__}, start"):
                     plugin.start()
                 begun.append(plugin)
@@ -410,8 +445,8 @@ class Trainer:
             raise RuntimeError(
                 "Trainer.run: the last run was interrupted in the middle of a batch: resume=True goes on from its checkpoint"
             )
-        self.folder.prepare()
-        if os.path.exists(self.folder.last):
+        self.strategy.first_does(self.folder.prepare)
+        if self.strategy.share(os.path.exists(self.folder.last)):
             if resume:
                 self.load(self.folder.last)
             elif not self._folder_is_ours:
@@ -419,7 +454,7 @@ class Trainer:
                     f"Trainer.run: there is a checkpoint {self.folder.last!r}: resume=True goes on from it; a new run "
                     "needs another folder"
                 )
-        self.folder.write(self.state_dict(), self.folder.last)
+        self._write(self.state_dict(), self.folder.last)
         self._folder_is_ours = True
 
     def _finish(self, *units: str) -> None:
@@ -428,7 +463,12 @@ class Trainer:
         counts = {"iteration": self.iterations, "update": self.updates, "epoch": self.epoch}
         n, unit = self.save_every
         if self.folder is not None and unit in units and counts[unit] % n == 0:
-            self.folder.write(self.state_dict(), self.folder.last)
+            self._write(self.state_dict(), self.folder.last)
+
+    def _write(self, state: dict[str, Any], path: str) -> None:
+        folder = self.folder
+        assert folder is not None
+        self.strategy.first_does(lambda: folder.write(state, path))
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that the rest of the run depends on; tensors are the run's own, not copies."""
@@ -445,6 +485,11 @@ class Trainer:
     def load(self, path: str | os.PathLike[str]) -> None:
         """Goes on from a checkpoint.  RuntimeError when it is damaged, and as `load_state_dict`."""
         self.load_state_dict(checkpoint.read(path))
+
+
+def _whole(value: Any) -> Any:
+    """A tensor of which each process has a part, whole."""
+    return value.full_tensor() if hasattr(value, "full_tensor") else value
 
 
 def _moved(data: Any, device: Any) -> Any:

@@ -108,10 +108,10 @@ class Position:
             self._batches.load_state_dict(self._batches.state_dict())
         iterator = iter(self._batches)
         if not self._tells:
-            found = sum(1 for _ in islice(iterator, self.done))
-            if found < self.done:
+            result = sum(1 for _ in islice(iterator, self.done))
+            if result < self.done:
                 raise ValueError(
-                    f"Trainer: {self.done} batches of the epoch were done before, but now there are {found}"
+                    f"Trainer: {self.done} batches of the epoch were done before, but now there are {result}"
                 )
         if self._numbers is not None:
             *_, order = (self._numbers.ahead.popleft() for _ in range(self.done))

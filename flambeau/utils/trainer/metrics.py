@@ -41,6 +41,10 @@ class Metric:
         """The figure, a number; of no batches, NaN."""
         raise NotImplementedError(f"{type(self).__name__} does not define compute")
 
+    def merge(self, state_dict: dict[str, Any]) -> None:
+        """Takes the batches of another process, of whose metric `state_dict` is the state; wanted where several train."""
+        raise NotImplementedError(f"{type(self).__name__} does not define merge")
+
     def state_dict(self) -> dict[str, Any]:
         """A copy of what was gathered."""
         return {name: copy.deepcopy(v) for name, v in vars(self).items() if not name.startswith("_")}
@@ -62,6 +66,9 @@ class _Average(Metric):
     def add(self, mean: float, count: int) -> None:
         """Takes `count` more samples, whose mean is `mean`."""
         self.total, self.count = self.total + mean * count, self.count + count
+
+    def merge(self, state_dict: dict[str, Any]) -> None:
+        self.total, self.count = self.total + state_dict["total"], self.count + state_dict["count"]
 
     def compute(self) -> float:
         return self.total / self.count if self.count else math.nan
@@ -153,6 +160,13 @@ class Meter:
             with named(f"metric {name!r}"):
                 figures[name] = as_number(metric.compute(), f"metric {name!r}")
         return figures
+
+    def merge(self, state: dict[str, Any]) -> None:
+        """Takes the batches of another process."""
+        self.loss.merge(state["loss"])
+        for name, metric in self.metrics.items():
+            with named(f"metric {name!r}"):
+                metric.merge(state["metrics"][name])
 
     def state_dict(self) -> dict[str, Any]:
         metrics = {name: metric.state_dict() for name, metric in self.metrics.items()}

@@ -66,6 +66,7 @@ class Plugin:
     """
 
     trainer: Any
+    writes = False  # whether it writes to a screen or a file: of several processes only the first has it then
 
     def __init__(self, interval: Iterable[tuple[int, str]] = ()) -> None:
         self.trigger_interval = list(interval)
@@ -279,6 +280,8 @@ class Logger(Plugin):
     epoch 2: loss 0, lr 0.25
     """
 
+    writes = True
+
     def __init__(
         self,
         fields: Iterable[str] = (),
@@ -376,6 +379,8 @@ class ProgressBar(Plugin):
     True
     """
 
+    writes = True
+
     def __init__(self, **options: Any) -> None:
         super().__init__([(1, "iteration"), (1, "epoch")])
         self.options = {"dynamic_ncols": True, **options}
@@ -425,6 +430,8 @@ class Curves(Plugin):
     ['curves.png']
     """
 
+    writes = True
+
     def __init__(
         self, path: str | os.PathLike[str], interval: Iterable[tuple[int, str]] = ((1, "epoch"),)
     ) -> None:
@@ -472,6 +479,8 @@ class TensorBoard(Plugin):
     ...     print([name.split(".")[0] for name in os.listdir(folder)])
     ['events']
     """
+
+    writes = True
 
     def __init__(
         self,
