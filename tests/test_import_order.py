@@ -28,11 +28,12 @@ LAYERS = (
     "_compat _symbols _wrapper __config__ __future__ _functorch _higher_order_ops _vmap_internals amp autograd "
     "backends fft func functional futures linalg nn optim overrides quasirandom return_types signal "
     "special testing torch_version types utils version",
-    "distributed distributions masked multiprocessing nested nn.attention nn.parallel sparse",
+    "distributed distributed.checkpoint.metadata distributed.checkpoint.stateful distributions masked multiprocessing nested "
+    "nn.attention nn.parallel sparse",
     "_C _dynamo _subclasses _tensor_str ao classes compiler fx graph onnx",
     "_utils accelerator autograd.profiler autograd._profiler_nvtx cpu cuda mps mtia opencl random xpu",
-    "_files hub serialization utils.model_zoo utils.safetensors utils.serialization.config",
-    "_array_api _compat.array_object _custom_ops _ops export jit legacy library monitor ops profiler "
+    "_files distributed.checkpoint hub serialization utils.model_zoo utils.safetensors utils.serialization.config",
+    "_array_api _compat.array_object _custom_ops _ops distributed.pipelining export jit legacy library monitor ops profiler "
     "utils.bottleneck utils.collect_env utils.serialization utils.trainer",
     "_compat._shim _compat.as_torch _compat.pickles codegen.__main__ kernels torch utils.cpp_extension",
 )
@@ -46,6 +47,10 @@ CLOSING = {
         "codegen.schedule_gpu",
         "codegen.schedule_gpu_indexed",
     ): "the schedule chooses; both share threads and blocks",
+    (
+        "codegen.schedule_gpu",
+        "codegen.schedule_gpu_products",
+    ): "as the one above",
     ("nn.modules._hooks", "nn.modules.module"): "parts of one class, in files of their own",
 }
 # Who imports `flambeau` itself.

@@ -288,8 +288,6 @@ def test_states_of_one_process():
     loose = state_dict.StateDictOptions(strict=False)
     told = state_dict.set_model_state_dict(full, {"weight": full.weight, "other": 1}, options=loose)
     assert told.missing_keys == ["bias"] and told.unexpected_keys == ["other"]
-    with pytest.raises(NotImplementedError, match="submodules"):
-        state_dict.get_model_state_dict(full, submodules={full})
 
 
 def test_no_dataset_is_a_pipe():

@@ -32,6 +32,9 @@ A name is counted where it stands in `__all__` of a public module, or, in module
 counts attributes.  That a name is here says nothing of what it does: `docs/parity.md` has that.
 """
 
+# Rooms that answer for their absent names with one reason, and whose names are counted all the same.
+COUNTED = ("distributed", "export", "jit")
+
 # Why single names are absent: the first expression that matches the whole dotted name.
 REASONS: list[tuple[str, str]] = []
 
@@ -47,11 +50,16 @@ reason(
 reason(
     "work on several devices or in other processes that is not here yet",
     r"nn\.parallel\..*",
-    r"(.*\.)?[A-Za-z_]*[dD]istributed.*",
     r"RRefType",
     r"fork",
     r"wait",
 )
+reason(
+    "processes are started by `distributed.run`, which is not made of PyTorch's agents, rendezvous handlers and timers",
+    r"distributed\.(elastic|launch|run|argparse_util|rendezvous)\..*",
+)
+reason("records of calls are written and read otherwise", r"distributed\.(flight_recorder|debug)\..*")
+reason("internals of PyTorch's calls in other processes", r"distributed\.(rpc|nn\.jit)\..*")
 reason(
     "TorchScript's and the dispatcher's types, under the names of the C++ bindings",
     r"(Any|Await|Bool|Class|Complex|DeviceObj|Dict|Enum|Float|Future|Inferred|Int|Interface|List|None|Number|Optional|PyObject|"
@@ -169,7 +177,7 @@ def modules(torch: types.ModuleType) -> dict[str, object]:
         name = each.name.removeprefix("torch.")
         parts = name.split(".")
         above = {".".join(parts[: k + 1]) for k in range(len(parts))}
-        if any(part.startswith("_") for part in parts) or above & NAMESPACES.keys():
+        if any(part.startswith("_") for part in parts) or above & (NAMESPACES.keys() - set(COUNTED)):
             continue
         try:
             found[name] = importlib.import_module(each.name)
@@ -195,7 +203,8 @@ def why(dotted: str) -> str | None:
         place = ours(".".join(path[:k]))
         if k and place is not None and hasattr(place, name):
             return f"PyTorch's own file; it stands in {'.'.join(path[:k])} here"
-    return next((text for pattern, text in REASONS if re.fullmatch(pattern, dotted)), None)
+    found = next((text for pattern, text in REASONS if re.fullmatch(pattern, dotted)), None)
+    return found or (NAMESPACES[path[0]] if path and path[0] in COUNTED else None)
 
 
 def listed(names: list[str]) -> str:
@@ -246,7 +255,9 @@ def page() -> str:
         parts.append(part)
     summary = f"{here_total} of {total} names are here, besides these rooms, absent or here in parts that are not counted:\n\n"
     summary += "| room | why |\n|---|---|\n" + "".join(
-        f"| `torch.{n}` | {text} |\n" for n, text in NAMESPACES.items() if not n.startswith("_")
+        f"| `torch.{n}` | {text} |\n"
+        for n, text in NAMESPACES.items()
+        if not n.startswith("_") and n not in COUNTED
     )
     table = "| module | here | absent |\n|---|---|---|\n" + "\n".join(rows)
     return f"{HEAD}\n{summary}\n{table}\n\n" + "".join(parts).rstrip() + "\n"

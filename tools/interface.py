@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 from flambeau.operations.declare.registry import REGISTRY, Entry
+from flambeau.utils._python_dispatch import TorchDispatchMode
 
 _HERE = Path(__file__).resolve().parent
 sys.path[:0] = [
@@ -61,9 +62,58 @@ def derivative(entry: Entry) -> str:
     return found
 
 
+def shown(entry: Entry) -> list[str]:
+    """Its public places."""
+    return [p for p in entry.places if not p.rpartition(".")[2].startswith("_")]
+
+
+def public() -> list[Entry]:
+    return [e for e in sorted(REGISTRY.values(), key=lambda e: e.name) if shown(e)]
+
+
+class _Leaves(TorchDispatchMode):
+    """Gathers why what is called goes by the host."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reasons: set[str] = set()
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        entry = getattr(function, "entry", None)
+        if entry is not None and entry.by_host is not None:
+            self.reasons.add(entry.by_host)
+        return function(*args, **(kwargs or {}))
+
+
+def by_host(entry: Entry) -> str:
+    """Why an operation, or a leaf that its sample calls reach, takes tensors of accelerators to the CPU."""
+    with _Leaves() as seen:
+        for text in samples.calls(entry) or ():
+            samples.run(entry, text, samples.Operands())
+    return "; ".join(sorted(seen.reasons | ({entry.by_host} - {None})))
+
+
 def table() -> str:
     lines = [
         "# Operations",
+        "",
+        "## What goes by the host",
+        "",
+        "Operations on tensors of an accelerator run there, but for these, which copy them to the CPU and the results back.  The first",
+        "call of each warns (`accelerator.CpuFallbackWarning`); `accelerator.set_cpu_fallback`, or FLAMBEAU_CPU_FALLBACK in the",
+        "environment, makes it an error, or allows it.  Of the others, numbers that the host decides by travel: how many elements are",
+        "not zero, whether an index is valid, whether rotations have come to an end.",
+        "",
+        "| operation | why |",
+        "|---|---|",
+    ]
+    for entry in public():
+        why = by_host(entry)
+        if why:
+            lines.append(f"| `{shown(entry)[0]}` | {why} |")
+    lines += [
+        "",
+        "## All",
         "",
         "Written by `python tools/interface.py` from the registry.  Whether there is a derivative is found out by a sample call",
         "(`tests/operations/samples.py`); the dtypes are those that its tensors may have, or those that it makes, indices apart.",
@@ -71,13 +121,12 @@ def table() -> str:
         "| operation | kind | dtypes | derivative | what it gives |",
         "|---|---|---|---|---|",
     ]
-    for entry in sorted(REGISTRY.values(), key=lambda e: e.name):
-        places = [p for p in entry.places if not p.rpartition(".")[2].startswith("_")]
-        if places:
-            name = ", ".join(f"`{p}`" for p in places[:1]) + (" …" if len(places) > 1 else "")
-            lines.append(
-                f"| {name} | {entry.kind} | {dtypes_of(entry)} | {derivative(entry)} | {first_sentence(entry)} |"
-            )
+    for entry in public():
+        places = shown(entry)
+        name = f"`{places[0]}`" + (" …" if len(places) > 1 else "")
+        lines.append(
+            f"| {name} | {entry.kind} | {dtypes_of(entry)} | {derivative(entry)} | {first_sentence(entry)} |"
+        )
     return "\n".join(lines) + "\n"
 
 

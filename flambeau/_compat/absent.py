@@ -55,7 +55,7 @@ NAMESPACES = {
     "classes": "classes of C++ need LibTorch, which is not here",
     "cuda.gds": "files are not read by the GPU",
     "multiprocessing.reductions": "tensors travel by `multiprocessing/_channels.py`, not by PyTorch's reductions",
-    "distributed": "of it process groups and data parallel training are here; tensors are not sharded over processes yet",
+    "distributed": "of it what programs call is here; this serves PyTorch's own backends, agents and internals",
     "export": "programs that are exported here have no use for it",
     "fx.experimental": "sizes are numbers here; of PyTorch's experiments with graphs, `proxy_tensor.make_fx` is here",
     "fx.tensor_type": "sizes are numbers, and types of graphs are not checked",

@@ -69,12 +69,13 @@ NAMES = {
     "cuda": """
     """,
     "distributed": """
-        QueueEmptyError(distributed.DistStoreError) init_device_mesh
+        QueueEmptyError(distributed.DistStoreError)
     """,
     "distributed._composable.fsdp": """
         CPUOffloadPolicy=distributed.fsdp.CPUOffloadPolicy FSDPModule=distributed.fsdp.FSDPModule
-    """,
-    "distributed._composable.fsdp.fully_shard": """
+        MixedPrecisionPolicy=distributed.fsdp.MixedPrecisionPolicy OffloadPolicy=distributed.fsdp.OffloadPolicy
+        UnshardHandle=distributed.fsdp.UnshardHandle fully_shard=distributed.fsdp.fully_shard
+        register_fsdp_forward_method=distributed.fsdp.register_fsdp_forward_method
     """,
     "distributed._shard.sharded_tensor": """
         Shard() ShardMetadata() ShardedTensor(Tensor)
@@ -87,147 +88,48 @@ NAMES = {
     """,
     "distributed._tensor": """
         DTensor=distributed.tensor.DTensor DeviceMesh=distributed.device_mesh.DeviceMesh
-        Replicate=distributed.tensor.Replicate distribute_tensor
+        Replicate=distributed.tensor.Replicate Shard=distributed.tensor.Shard
+        Placement=distributed.tensor.Placement distribute_tensor=distributed.tensor.distribute_tensor
+        distribute_module=distributed.tensor.distribute_module
+        init_device_mesh=distributed.device_mesh.init_device_mesh
     """,
     "distributed._tensor.device_mesh": """
-        DeviceMesh=distributed.device_mesh.DeviceMesh init_device_mesh=distributed.init_device_mesh
+        DeviceMesh=distributed.device_mesh.DeviceMesh
+        init_device_mesh=distributed.device_mesh.init_device_mesh
     """,
     "distributed._tensor.experimental": """
-        implicit_replication
+        implicit_replication=distributed.tensor.experimental.implicit_replication
     """,
     "distributed._tensor.placement_types": """
-        DTensorSpec() TensorMeta()
-    """,
-    "distributed.algorithms._checkpoint.checkpoint_wrapper": """
-        ActivationWrapper(nn.modules.module.Module) CheckpointImpl[REENTRANT=1,NO_REENTRANT=2]
-        CheckpointWrapper(distributed.algorithms._checkpoint.checkpoint_wrapper.ActivationWrapper)
-        OffloadWrapper(distributed.algorithms._checkpoint.checkpoint_wrapper.ActivationWrapper)
-        apply_activation_checkpointing checkpoint_wrapper offload_wrapper
-    """,
-    "distributed.checkpoint": """
-        FileSystemReader(distributed.checkpoint.storage.StorageReader)
-        FileSystemWriter(distributed.checkpoint.storage.StorageWriter) async_save load=load save=save
-    """,
-    "distributed.checkpoint.default_planner": """
-        DefaultLoadPlanner(distributed.checkpoint.planner.LoadPlanner)
-        DefaultSavePlanner(distributed.checkpoint.planner.SavePlanner)
-    """,
-    "distributed.checkpoint.metadata": """
-        BytesStorageMetadata() ChunkStorageMetadata() Metadata() MetadataIndex() StorageMeta()
-        TensorProperties() TensorStorageMetadata()
+        DTensorSpec=distributed.tensor._dtensor_spec.DTensorSpec
+        TensorMeta=distributed.tensor._dtensor_spec.TensorMeta Shard=distributed.tensor.Shard
+        Replicate=distributed.tensor.Replicate Partial=distributed.tensor.Partial
+        Placement=distributed.tensor.Placement _StridedShard=distributed.tensor.placement_types._StridedShard
     """,
     "distributed.checkpoint.optimizer": """
         load_sharded_optimizer_state_dict
     """,
-    "distributed.checkpoint.planner": """
-        BytesIOWriteData() LoadItemType[TENSOR=1,BYTE_IO=2] LoadPlan() LoadPlanner() ReadItem() SavePlan()
-        SavePlanner() TensorWriteData() WriteItem() WriteItemType[TENSOR=1,SHARD=2,BYTE_IO=3]
-    """,
     "distributed.checkpoint.state_dict": """
-        _init_optim_state get_optimizer_state_dict set_optimizer_state_dict set_state_dict
-    """,
-    "distributed.checkpoint.storage": """
-        StorageReader() StorageWriter() WriteResult()
-    """,
-    "distributed.checkpoint.utils": """
-        CheckpointException(BaseException)
-    """,
-    "distributed.device_mesh": """
-        DeviceMesh()
+        _init_optim_state=distributed.checkpoint.state_dict.make_state
     """,
     "distributed.distributed_c10d": """
         AllToAllOptions() AllreduceCoalescedOptions() AllreduceOptions() BackendConfig() BarrierOptions()
         BroadcastOptions() GatherOptions() ProcessGroupGloo() ReduceOptions() ReduceScatterOptions()
         ScatterOptions()
     """,
-    "distributed.elastic.multiprocessing.errors": """
-        ChildFailedError(Exception) ErrorHandler() ProcessFailure()
-    """,
     "distributed.fsdp": """
-        BackwardPrefetch=distributed.fsdp.api.BackwardPrefetch CPUOffload=distributed.fsdp.api.CPUOffload
-        CPUOffloadPolicy(distributed.fsdp.OffloadPolicy) DataParallelMeshDims() FSDPModule()
-        FullOptimStateDictConfig=distributed.fsdp.api.FullOptimStateDictConfig
-        FullStateDictConfig=distributed.fsdp.api.FullStateDictConfig
-        FullyShardedDataParallel=distributed.fsdp.fully_sharded_data_parallel.FullyShardedDataParallel
-        LocalOptimStateDictConfig=distributed.fsdp.api.LocalOptimStateDictConfig
-        LocalStateDictConfig=distributed.fsdp.api.LocalStateDictConfig
-        MixedPrecision=distributed.fsdp.api.MixedPrecision MixedPrecisionPolicy() OffloadPolicy()
-        OptimStateDictConfig=distributed.fsdp.api.OptimStateDictConfig
-        OptimStateKeyType=distributed.fsdp.fully_sharded_data_parallel.OptimStateKeyType
-        ShardedOptimStateDictConfig=distributed.fsdp.api.ShardedOptimStateDictConfig
-        ShardedStateDictConfig=distributed.fsdp.api.ShardedStateDictConfig
-        ShardingStrategy=distributed.fsdp.api.ShardingStrategy
-        StateDictConfig=distributed.fsdp.api.StateDictConfig
-        StateDictSettings=distributed.fsdp.api.StateDictSettings
-        StateDictType=distributed.fsdp.api.StateDictType UnshardHandle() fully_shard
+        DataParallelMeshDims()
     """,
     "distributed.fsdp._common_utils": """
         HandleTrainingState[IDLE=1,FORWARD=2,BACKWARD_PRE=3,BACKWARD_POST=4,SUMMON_FULL_PARAMS=5]
-        TrainingState[IDLE=1,FORWARD_BACKWARD=2,SUMMON_FULL_PARAMS=3] clean_tensor_name
+        TrainingState[IDLE=1,FORWARD_BACKWARD=2,SUMMON_FULL_PARAMS=3]
+        clean_tensor_name=distributed.fsdp._states.clean
     """,
     "distributed.fsdp._runtime_utils": """
         _post_backward_final_callback
     """,
-    "distributed.fsdp.api": """
-        BackwardPrefetch[BACKWARD_PRE=1,BACKWARD_POST=2] CPUOffload()
-        FullOptimStateDictConfig(distributed.fsdp.api.OptimStateDictConfig)
-        FullStateDictConfig(distributed.fsdp.api.StateDictConfig)
-        LocalOptimStateDictConfig(distributed.fsdp.api.OptimStateDictConfig)
-        LocalStateDictConfig(distributed.fsdp.api.StateDictConfig) MixedPrecision() OptimStateDictConfig()
-        ShardedOptimStateDictConfig(distributed.fsdp.api.OptimStateDictConfig)
-        ShardedStateDictConfig(distributed.fsdp.api.StateDictConfig)
-        ShardingStrategy[FULL_SHARD=1,SHARD_GRAD_OP=2,NO_SHARD=3,HYBRID_SHARD=4,_HYBRID_SHARD_ZERO2=5]
-        StateDictConfig() StateDictSettings()
-        StateDictType[FULL_STATE_DICT=1,LOCAL_STATE_DICT=2,SHARDED_STATE_DICT=3]
-    """,
-    "distributed.fsdp.fully_sharded_data_parallel": """
-        BackwardPrefetch=distributed.fsdp.api.BackwardPrefetch CPUOffload=distributed.fsdp.api.CPUOffload
-        FullOptimStateDictConfig=distributed.fsdp.api.FullOptimStateDictConfig
-        FullStateDictConfig=distributed.fsdp.api.FullStateDictConfig
-        FullyShardedDataParallel(nn.modules.module.Module)
-        LocalOptimStateDictConfig=distributed.fsdp.api.LocalOptimStateDictConfig
-        MixedPrecision=distributed.fsdp.api.MixedPrecision
-        OptimStateDictConfig=distributed.fsdp.api.OptimStateDictConfig
-        OptimStateKeyType[PARAM_NAME=1,PARAM_ID=2]
-        ShardedOptimStateDictConfig=distributed.fsdp.api.ShardedOptimStateDictConfig
-        StateDictConfig=distributed.fsdp.api.StateDictConfig
-        StateDictType=distributed.fsdp.api.StateDictType
-    """,
-    "distributed.fsdp.sharded_grad_scaler": """
-        ShardedGradScaler(amp.grad_scaler.GradScaler)
-    """,
-    "distributed.fsdp.wrap": """
-        CustomPolicy() ModuleWrapPolicy()
-    """,
-    "distributed.launcher": """
-    """,
-    "distributed.nn": """
-    """,
-    "distributed.nn.functional": """
-    """,
     "distributed.rpc": """
-        AllGatherStates() BackendType() RRef() TensorPipeRpcBackendOptions()
-    """,
-    "distributed.tensor": """
-        Partial(distributed.tensor.Placement) Placement() Replicate(distributed.tensor.Placement)
-        Shard(distributed.tensor.Placement)
-    """,
-    "distributed.tensor.parallel": """
-        ColwiseParallel=distributed.tensor.parallel.style.ColwiseParallel
-        ParallelStyle=distributed.tensor.parallel.style.ParallelStyle
-        PrepareModuleInput=distributed.tensor.parallel.style.PrepareModuleInput
-        PrepareModuleInputOutput=distributed.tensor.parallel.style.PrepareModuleInputOutput
-        PrepareModuleOutput=distributed.tensor.parallel.style.PrepareModuleOutput
-        RowwiseParallel=distributed.tensor.parallel.style.RowwiseParallel
-        SequenceParallel=distributed.tensor.parallel.style.SequenceParallel parallelize_module
-    """,
-    "distributed.tensor.parallel.style": """
-        ColwiseParallel(distributed.tensor.parallel.style.ParallelStyle) ParallelStyle()
-        PrepareModuleInput(distributed.tensor.parallel.style.ParallelStyle)
-        PrepareModuleInputOutput(distributed.tensor.parallel.style.ParallelStyle)
-        PrepareModuleOutput(distributed.tensor.parallel.style.ParallelStyle)
-        RowwiseParallel(distributed.tensor.parallel.style.ParallelStyle)
-        SequenceParallel(distributed.tensor.parallel.style.ParallelStyle)
+        AllGatherStates()
     """,
     "export": """
         AdditionalInputs() CustomDecompTable()

@@ -69,7 +69,8 @@ _LACKING = {
     "torch._utils._rebuild_wrapper_subclass": "a tensor subclass without data of its own",
     "torch._utils._rebuild_device_tensor_from_numpy": "a tensor kept as a NumPy array",
     "torch._utils._rebuild_xla_tensor": "a tensor kept as a NumPy array",
-    "torch.distributed.": "a distributed tensor",
+    "torch.distributed._shard.": "a sharded tensor of before DTensor",
+    "torch.distributed._mesh_layout.": "a mesh as PyTorch's pickle has it",
     "torch.per_": "a quantised tensor",
     "torch.jit.": "a TorchScript object",
 }

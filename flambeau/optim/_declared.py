@@ -354,6 +354,8 @@ class Declared(Optimizer):
                     chosen, their_grads = _chosen((params, grads), new, is_new)
                     self._fused_step(group, chosen, their_grads, is_new)
                 return
+        if has_interceptors():  # distributed tensors may be among them
+            lists = [[_piece(x, p) for x, p in zip(tensors, params)] for tensors in lists]
         if any(map(TensorBase.is_complex, params)):
             lists = [[_real(x) for x in tensors] for tensors in lists]
         now = []
@@ -546,6 +548,14 @@ def _tensor_like(p: Any, start: Any) -> Any:
     if start != 0:
         _real(made).fill_(start)
     return made
+
+
+def _piece(x: Any, p: Any) -> Any:
+    """What this process has of a distributed tensor, placed as its parameter is: a rule of elements runs on pieces."""
+    placements = getattr(p, "placements", None)
+    if placements is None or not hasattr(x, "_local_tensor"):
+        return x
+    return (x if x.placements == placements else x.redistribute(placements=placements))._local_tensor
 
 
 def _real(x: Any) -> Any:

@@ -124,10 +124,10 @@ def test_the_flat_namespaces_have_no_hook():
 
 def test_under_the_drop_in_all_says_torch():
     program = (
-        "import torch, torch.distributed.fsdp as f\n"
-        "print(f.__name__, f.FullyShardedDataParallel, f.StateDictType.FULL_STATE_DICT)\n"
-        "import sys; assert sys.modules['torch.distributed.fsdp'] is sys.modules['flambeau.distributed.fsdp']\n"
-        "f.made = f.FullyShardedDataParallel\n"
+        "import torch, torch.distributed._shard.sharded_tensor as f\n"
+        "print(f.__name__, f.ShardedTensor)\n"
+        "import sys; assert sys.modules[f.__name__] is sys.modules['flambeau' + f.__name__.removeprefix('torch')]\n"
+        "f.made = f.ShardedTensor\n"
         "for line in ('f.made()', 'import torch.contrib', 'from torch import contrib', 'from torch.jit import onednn_fusion_enabled'):\n"
         "    try: exec(line)\n"
         "    except Exception as error: print(error)\n"
@@ -141,10 +141,9 @@ def test_under_the_drop_in_all_says_torch():
     assert done.returncode == 0, done.stderr
     assert "flambeau" not in done.stdout
     first, made, imported, taken, frozen, last = done.stdout.splitlines()
-    assert first.startswith("torch.distributed.fsdp <class 'torch.distributed.fsdp")
-    assert made.startswith(
-        "torch.distributed.fsdp.fully_sharded_data_parallel.FullyShardedDataParallel is not here: "
-    )
+    place = "torch.distributed._shard.sharded_tensor"
+    assert first.startswith(f"{place} <class '{place}")
+    assert made.startswith(f"{place}.ShardedTensor is not here: ")
     assert imported.startswith("No module named 'torch.contrib': ") and "torch.contrib is not here" in taken
     assert (
         "torch.jit.onednn_fusion_enabled is not here" in frozen
