@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 import os
 import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,7 +15,10 @@ import flambeau
 from flambeau.codegen import schedule_gpu, schedule_gpu_products
 from flambeau.codegen import target as tg
 from flambeau.codegen.schedule_gpu_products import Product
-from tests.codegen.test_schedule_gpu import ptxas
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "codegen"))
+
+from ptx import ptxas  # noqa: E402
 
 TYPE = os.environ.get("FLAMBEAU_TEST_DEVICE", "opencl")
 needs_device = pytest.mark.skipif(not getattr(flambeau, TYPE).is_available(), reason=f"no {TYPE} device")
