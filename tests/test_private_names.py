@@ -288,6 +288,8 @@ def test_states_of_one_process():
     loose = state_dict.StateDictOptions(strict=False)
     told = state_dict.set_model_state_dict(full, {"weight": full.weight, "other": 1}, options=loose)
     assert told.missing_keys == ["bias"] and told.unexpected_keys == ["other"]
+    net = flambeau.nn.Sequential(full, empty)
+    assert list(state_dict.get_model_state_dict(net, submodules={empty})) == ["1.weight", "1.bias"]
 
 
 def test_no_dataset_is_a_pipe():

@@ -8,5 +8,14 @@ from ...core.base.lazily import waiting as _waiting
 
 # Each is imported for the first operation that runs in it.
 _waiting(
-    __name__, "draws", "elementwise", "matrices", "ordering", "places", "rotations", "special", "transforms", "windows"
+    __name__,
+    "draws",
+    "elementwise",
+    "matrices",
+    "ordering",
+    "places",
+    "rotations",
+    "special",
+    "transforms",
+    "windows",
 )
