@@ -32,7 +32,7 @@ from ..declare.host import Result, computed
 from ..declare.registry import leaf
 from ..declare.results import category, into, overwrite
 from ..declare.shapes import broadcast
-from ..on_device import elementwise
+from ..on_device import elementwise as there
 
 if TYPE_CHECKING:
     import inspect
@@ -83,7 +83,7 @@ class CpuFallback:
             )
         kind = working(self.__name__, given, self.floating)
         if not all(g.is_cpu or g.is_meta for g in given if isinstance(g, TensorBase)):
-            return into(out, elementwise.applied(self.on_device(), kind, *given), self.__name__)
+            return into(out, there.applied(self.on_device(), kind, *given), self.__name__)
         body = functools.partial(self.body, dtype=kind.name) if self.knows_dtype else self.body
         return into(out, elementwise(body, kind, *given), self.__name__)
 

@@ -23,7 +23,7 @@ from ..declare.half_types import in_float32
 from ..declare.pointwise import pointwise
 from ..declare.registry import leaf, library
 from ..declare.results import into, overwrite
-from ..on_device import elementwise
+from ..on_device import elementwise as there
 from .cpu_fallback import cpu_fallback, elementwise, like, working
 from .elementary import digamma, lgamma
 
@@ -413,7 +413,7 @@ def polygamma(n: int, input: TensorBase, *, out: TensorBase | None = None) -> Te
     if not (input.is_cpu or input.is_meta):
         from ..on_device import special
 
-        return into(out, elementwise.applied(special.polygamma(n), kind, input), "polygamma")
+        return into(out, there.applied(special.polygamma(n), kind, input), "polygamma")
     return into(out, elementwise(functools.partial(_polygamma, n), kind, input), "polygamma")
 
 
