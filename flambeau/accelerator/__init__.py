@@ -17,7 +17,6 @@ from ..core.base.display import NAME as _NAME
 from ..core.base.dtypes import by_name as _by_name
 from ..core.base.dtypes import device as _Device
 from ..core.base.lazily import lazily as _lazily
-from ..operations.declare.fallbacks import CpuFallbackWarning, set_cpu_fallback
 
 __all__ = [
     "CpuFallbackWarning",
@@ -325,4 +324,8 @@ def get_device_capability(device: _Any = None) -> dict[str, _Any]:
     return {"supported_dtypes": set(_by_name.values())}
 
 
-__getattr__, __dir__ = _lazily(__name__, submodules=("memory",))
+__getattr__, __dir__ = _lazily(
+    __name__,
+    submodules=("memory",),
+    names=dict.fromkeys(("CpuFallbackWarning", "set_cpu_fallback"), "..operations.declare.fallbacks"),
+)

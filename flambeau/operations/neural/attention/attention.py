@@ -15,9 +15,9 @@ from ...declare.registry import library
 from ...random.dropout import dropout
 from ...random.random import draws_as_pytorch
 from ...rows.softmax import softmax_of
+from . import scores as all_scores
 from .backends import FEW_SCORES, SDPBackend, state
 from .flash_attention import attend, blocked_call, scaled_dot_product_flash_attention_for_cpu, tiled
-from .scores import attend as all_scores
 
 
 def _allowed(name: str, mask: TensorBase, query: TensorBase) -> None:
@@ -94,7 +94,7 @@ def scaled_dot_product_attention(
         if _taken(q, k, v, attn_mask, dropout_p, diagonal, enable_gqa) is not SDPBackend.MATH:
             return _flash(q, k, v, attn_mask, dropout_p, diagonal, factor).squeeze(0)
     if _taken(query, key, value, attn_mask, dropout_p, diagonal, enable_gqa) is SDPBackend.MATH:
-        return all_scores(query, key, value, attn_mask, dropout_p, diagonal, factor, enable_gqa)
+        return all_scores.attend(query, key, value, attn_mask, dropout_p, diagonal, factor, enable_gqa)
     return _flash(query, key, value, attn_mask, dropout_p, diagonal, factor)
 
 

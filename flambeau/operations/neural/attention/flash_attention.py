@@ -14,7 +14,7 @@ from ...declare.flops import Count, Shape, attention, attention_backward, flex_a
 from ...declare.pointwise import compute_dtype
 from ...declare.registry import leaf
 from ...declare.vjp import gradients
-from .scores import attend as all_scores
+from . import scores as all_scores
 
 
 def tiled(query: TensorBase, key: TensorBase, value: TensorBase) -> bool:
@@ -113,7 +113,7 @@ def _of_all_scores(
     kept = None if drawn is None else tiles.factors(query, key.shape[2], drawn, dropout_p)
 
     def attend(query, key, value, mask):
-        return all_scores(
+        return all_scores.attend(
             query, key, value, mask, 0.0, diagonal, factor, query.shape[1] != key.shape[1], kept
         )
 
@@ -148,7 +148,7 @@ def blocked_call(
 
 
 def _again(query, key, value, mask=None, *, diagonal, factor) -> TensorBase:
-    return all_scores(query, key, value, mask, 0.0, diagonal, factor, query.shape[1] != key.shape[1])
+    return all_scores.attend(query, key, value, mask, 0.0, diagonal, factor, query.shape[1] != key.shape[1])
 
 
 def attend(

@@ -19,7 +19,7 @@ from ...declare.registry import leaf, library
 from ...declare.rows import reduction
 from ...rows.moments import deviations, variance_and_mean
 from ...rows.reductions import wide
-from .gradients import scale_of, second_gradients
+from . import gradients
 from .normalized_rows import batch_sums, instance_norm_rows, layer_norm_rows, rms_norm_rows
 
 
@@ -329,7 +329,7 @@ def _batch_norm_again(grads, grad_out, input, mean, inverse, weight, eps):
     of_weight, of_bias = (x if x is None else _channel(x, ndim) for x in others)
     if eps is not None:
         given = (of_input, of_weight, of_bias)
-        result = second_gradients(given, grad_out, input, w, _all_but_channels(ndim), eps)
+        result = gradients.second_gradients(given, grad_out, input, w, _all_but_channels(ndim), eps)
         return *result[:2], None if result[2] is None else result[2].reshape(-1)
     to_grad, to_input, to_weight = grad_out * 0.0, None, None
     if of_input is not None:
@@ -476,7 +476,7 @@ def _grouped(input, groups: int, weight, bias, eps: float) -> TensorBase:
         else bias.reshape(per_channel)
     )
     var, mean, rest = centred_moments.over((seen.detach(),), (2, 3), True)
-    result = group_norm_channels(seen, mean, scale_of(var, eps), rest, w, b, eps)
+    result = group_norm_channels(seen, mean, gradients.scale_of(var, eps), rest, w, b, eps)
     result = result.reshape(input.shape)
     # convolutions look at the stride of one image, too
     if input.shape[0] == 1 and not input.is_contiguous():
@@ -522,4 +522,4 @@ def group_norm_channels_backward(
 
 @group_norm_channels_backward.derivative
 def _group_norm_again(grads, grad_out, input, weight, eps):
-    return second_gradients(grads, grad_out, input, weight, (2, 3), eps)
+    return gradients.second_gradients(grads, grad_out, input, weight, (2, 3), eps)

@@ -12,7 +12,7 @@ from ....core.make.create import ones, zeros
 from ...declare.pointwise import FLOATING
 from ...declare.registry import leaf
 from ...declare.rows import reduction, row
-from .gradients import second_gradients
+from . import gradients
 
 
 def _standardised(x, eps):
@@ -134,7 +134,9 @@ def layer_norm_rows_backward(
 
 @layer_norm_rows_backward.derivative
 def _layer_norm_again(grads, grad_out, input, weight, rank, eps):
-    return second_gradients(grads, grad_out, input, weight, tuple(range(input.ndim - rank, input.ndim)), eps)
+    return gradients.second_gradients(
+        grads, grad_out, input, weight, tuple(range(input.ndim - rank, input.ndim)), eps
+    )
 
 
 @leaf("library", results=("found", "mean", "inverse"), label="NativeLayerNormBackward0", decomposes=True)
@@ -218,4 +220,4 @@ def rms_norm_rows_backward(
 @rms_norm_rows_backward.derivative
 def _rms_norm_again(grads, grad_out, input, weight, rank, eps):
     dims = tuple(range(input.ndim - rank, input.ndim))
-    return second_gradients((*grads, None), grad_out, input, weight, dims, eps, centred=False)
+    return gradients.second_gradients((*grads, None), grad_out, input, weight, dims, eps, centred=False)
