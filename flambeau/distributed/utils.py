@@ -12,6 +12,7 @@ from ..core.places.join import cat
 from ._collectives import broadcast
 
 __all__: list[str] = []
+SYNCED_BYTES = 250 << 20  # of a message of parameters and buffers
 
 
 def _sync_params_and_buffers(

@@ -10,7 +10,7 @@ from ...core.base.dtypes import device as Device
 from ...nn.modules.module import Module
 from ...nn.parameter import Parameter
 from .._groups import default_group, new_subgroups, new_subgroups_by_enumeration, resolve
-from ..utils import _sync_params_and_buffers
+from ..utils import SYNCED_BYTES, _sync_params_and_buffers
 from ._bucket import Bucket, Sharded, Slot
 from ._engine import Unit, places_of
 from ._layouts import Flat
@@ -24,7 +24,6 @@ KEPT_AFTER_FORWARD = (
     ShardingStrategy.NO_SHARD,
 )
 FLAT_PARAM = "_flat_param"
-_SYNCED = 250 << 20  # bytes of a message of parameters and buffers
 
 
 class FlatParameter(Parameter):
@@ -197,7 +196,7 @@ def synchronise(module: Module, parameters: Sequence[Any], groups: Sequence[Any]
     states += [b.detach() for m in done for b in m.buffers(recurse=False) if b is not None]
     for group in groups:
         if group is not None and group._size > 1:
-            _sync_params_and_buffers(group, states, _SYNCED, 0)
+            _sync_params_and_buffers(group, states, SYNCED_BYTES, 0)
 
 
 def build(

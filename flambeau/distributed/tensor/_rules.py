@@ -260,8 +260,8 @@ def like(call: Call) -> Iterator[Choice]:
 def join(call: Call) -> Iterator[Choice]:
     """`cat` and `stack`: cut along another dimension."""
     yield whole(call)
-    new = call.op.__name__ == "stack"
     rank = call.results[0].dim()
+    new = rank > max(t.dim() for t in call.operands)
     at = call.argument("dim") % max(rank, 1)
     for dim in range(rank):
         own = dim - (new and dim > at)
@@ -381,16 +381,17 @@ def reshape(call: Call) -> Iterator[Choice]:
     yield from _of_parts(call)
 
 
+def viewed(call: Call) -> Iterator[Choice]:
+    """The same of what is always a view: an error where a piece cannot be one."""
+    yield from reshape(call)
+
+
 def _reshaped(call: Call, local: dict[str, Any], specs: Sequence[Any]) -> Any:
     x = local[call.names[0]]
     made = call.results[0]
     if made.dtype != x.dtype:
         return x.view(made.dtype)
-    return (
-        x.view(specs[0].local_shape)
-        if call.op.__name__ in ("view", "view_as")
-        else x.reshape(specs[0].local_shape)
-    )
+    return x.view(specs[0].local_shape) if rule_of(call.op) is viewed else x.reshape(specs[0].local_shape)
 
 
 def groups(before: Sequence[int], after: Sequence[int]) -> Iterator[tuple[list[int], list[int]]]:
@@ -449,6 +450,7 @@ NAMED: dict[str, Any] = {
     "complex view": complex_view,
     "expand": expand,
     "reshape": reshape,
+    "viewed": viewed,
     "along": along,
     "whole": lambda call: iter((whole(call),)),
     "like": like,

@@ -15,14 +15,13 @@ from ...distributed._groups import resolve
 from ...distributed._objects import all_gather_object
 from ...distributed._reductions import ReduceOp
 from ...distributed.algorithms.join import Join, Joinable, JoinHook
-from ...distributed.utils import _sync_params_and_buffers
+from ...distributed.utils import SYNCED_BYTES, _sync_params_and_buffers
 from ..modules.module import Module
 from ._low_precision import LowPrecision, MixedPrecision, cast_buffers, cast_inputs
 from ._reducer import GradBucket, Reducer, reached
 
 __all__ = ["DistributedDataParallel"]
 _BUCKET = 25  # MB
-_SYNCED = 250 << 20  # bytes of a message of parameters and buffers
 _MixedPrecision = MixedPrecision
 
 
@@ -220,7 +219,7 @@ class DistributedDataParallel(Module, Joinable):
 
     def _copy_from(self, tensors: list[Tensor], root: int) -> None:
         """Overwrite tensors with those of the group's rank `root`."""
-        _sync_params_and_buffers(self.process_group, tensors, _SYNCED, root)
+        _sync_params_and_buffers(self.process_group, tensors, SYNCED_BYTES, root)
 
     # Uneven inputs -------------------------------------------------------------------------------------------------------------------
     def join(

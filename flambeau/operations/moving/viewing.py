@@ -34,7 +34,8 @@ _BATCHING = {
 }
 # Rules of distributed tensors, likewise.
 _SHARDING = {
-    **dict.fromkeys("view reshape flatten ravel unflatten view_as reshape_as".split(), "reshape"),
+    **dict.fromkeys("reshape flatten ravel unflatten reshape_as".split(), "reshape"),
+    **dict.fromkeys("view view_as".split(), "viewed"),
     **dict.fromkeys("expand expand_as broadcast_to".split(), "expand"),
     "detach": "unary",
     "as_strided": "none",
