@@ -385,3 +385,16 @@ def test_a_list_that_holds_itself_while_there_are_wrappers():
     with pytest.raises(ValueError, match="too many dimensions"):
         flambeau.tensor(endless)
     assert wrapper.elem.numel() == 2
+
+
+def test_gradients_of_medians_do_not_depend_on_what_is_predicted_without_data():
+    """A wrapper's results are predicted without data, where nobody knows whether there is a NaN."""
+    for values in ([1.0, 2, 3, 5, 5, 0, 9], [1.0, float("nan"), 3, 0, 5]):
+        for name in ("median", "nanmedian"):
+            gradients = []
+            for wrap in (lambda x: x.requires_grad_(), lambda x: Logging(x, requires_grad=True)):
+                x = wrap(flambeau.tensor(values))
+                getattr(flambeau, name)(x).backward()
+                gradients.append(numbers(x.grad))
+            np.testing.assert_array_equal(*gradients)
+            assert gradients[0].sum() == 1

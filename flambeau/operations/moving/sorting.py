@@ -10,6 +10,7 @@ import math
 from typing import Any
 
 from ...core.base.dtypes import by_name
+from ...core.base.formats import contiguous_format
 from ...core.base.tensor import TensorBase
 from ...core.lib.ordering.order import order
 from ...core.tape.contexts import unrecorded
@@ -259,7 +260,8 @@ def _median_places(input: TensorBase, axis: int, skip_nan: bool) -> TensorBase:
     n = input.shape[axis]
     missing = input.detach().isnan() if input.is_floating_point() else None
     if missing is None or (input.is_cpu and holds(~missing)):
-        return _order(input, axis, False).narrow(axis, (n - 1) // 2, 1).contiguous()
+        # A tensor of its own, as below, whatever the values are: a view would lie elsewhere in its storage.
+        return _order(input, axis, False).narrow(axis, (n - 1) // 2, 1).clone(memory_format=contiguous_format)
     count = missing.sum(axis, True)
     if skip_nan:
         rank = (n - count - 1).clamp(min=0) // 2

@@ -160,9 +160,9 @@ def test_the_choice_is_nested_and_restored():
 def taken(monkeypatch, call):
     """Which backend computed it."""
     seen = []
-    for name in ("all_scores", "_flash"):
-        made = getattr(module, name)
-        monkeypatch.setattr(module, name, lambda *a, f=made, n=name: seen.append(n) or f(*a))
+    for where, attribute, name in ((module.all_scores, "attend", "all_scores"), (module, "_flash", "_flash")):
+        made = getattr(where, attribute)
+        monkeypatch.setattr(where, attribute, lambda *a, f=made, n=name: seen.append(n) or f(*a))
     call()
     return seen
 
