@@ -43,14 +43,6 @@ ORDER = {name: k for k, names in enumerate(LAYERS) for name in names.split()}
 ALLOWED: dict[tuple[str, str], str] = {}
 # Circles, by one use that closes each.
 CLOSING = {
-    (
-        "codegen.schedule_gpu",
-        "codegen.schedule_gpu_indexed",
-    ): "the schedule chooses; both share threads and blocks",
-    (
-        "codegen.schedule_gpu",
-        "codegen.schedule_gpu_products",
-    ): "as the one above",
     ("nn.modules._hooks", "nn.modules.module"): "parts of one class, in files of their own",
 }
 # Who imports `flambeau` itself.

@@ -10,6 +10,7 @@ from .indexed import Indexed
 from .irtext import Function, Module, Value, i64
 from .lower import MEMORY, Lowering
 from .lower_indexed import Evaluation, Uniform, expanded_kernel
+from .schedule_gpu_threads import BLOCK, POINTER, Threads
 
 
 def parameters(kernel: Indexed) -> list[tuple[str, str]]:
@@ -21,8 +22,6 @@ def parameters(kernel: Indexed) -> list[tuple[str, str]]:
     - `size{k}_{d}` and then `stride{k}_{d}` for each operand and dimension.
     - `scalar{k}`: double for floats, i64 for integers.
     """
-    from .schedule_gpu import POINTER
-
     operands = range(len(kernel.memory))
     out = [pair for k in operands for pair in ((f"data{k}", POINTER), (f"offset{k}", "i64"))]
     out += [("fault", POINTER)]
@@ -36,8 +35,6 @@ def parameters(kernel: Indexed) -> list[tuple[str, str]]:
 
 
 def module_for(kernel: Indexed, target: str) -> Module:
-    from .schedule_gpu import BLOCK, Threads
-
     kernel = expanded_kernel(kernel._replace(vector=False))
     module = Module(tg.TARGETS[target].triple, str(tg.machine(target).target_data))
     f = Function(module, "")

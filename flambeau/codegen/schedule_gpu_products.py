@@ -18,6 +18,7 @@ from . import expr as ex
 from . import target as tg
 from .irtext import Function, Module, Value, i64
 from .lower import ITEMSIZE, MEMORY, Lowering
+from .schedule_gpu_threads import BLOCK, POINTER, SHARED, Threads
 
 SIDE = 16  # threads of a block along either side of its rectangle
 
@@ -75,8 +76,6 @@ NUMBERS = "batch m n k c_batch c_row c_column a_batch a_row a_column b_batch b_r
 
 def parameters(kernel: Product) -> list[tuple[str, str]]:
     """The name and LLVM type of each parameter: where c, a and b begin, sizes and steps in elements, alpha and beta."""
-    from .schedule_gpu import POINTER
-
     scalar = "double" if ex.is_float(kernel.dtype) else "i64"
     return [
         *((name, POINTER) for name in "cab"),
@@ -92,8 +91,6 @@ def module_for(kernel: Product, target: str) -> Module:
 
 class _Writer:
     def __init__(self, kernel: Product, target: str) -> None:
-        from .schedule_gpu import SHARED, Threads
-
         self.kernel, self.shape = kernel, SHAPES[target]
         self.module = Module(tg.TARGETS[target].triple, str(tg.machine(target).target_data))
         self.f = f = Function(self.module, "")
@@ -200,8 +197,6 @@ class _Writer:
 
         What is outside is zero.  `by_terms`: neighbouring threads copy neighbouring terms.
         """
-        from .schedule_gpu import BLOCK
-
         f, terms = self.f, self.shape.terms
         last, last_term = (f.binary("sub", self.given[name], i64(1)) for name in (size, "k"))
         for number in range(side * terms // BLOCK):

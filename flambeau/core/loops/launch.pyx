@@ -23,7 +23,7 @@ from ..tape.modes cimport grad_enabled, wants_grad
 from ..tape.formulas import record
 
 cdef enum:
-    BLOCK = 256               # schedule_gpu.BLOCK: threads a block
+    BLOCK = 256               # schedule_gpu_threads.BLOCK: threads a block
     SHORT = 1 << 31           # offsets and counts below are computed in 32 bits
 
 
