@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import hashlib
 
-from ..codegen import build, cache, schedule_gpu, target
+from ..codegen import build, cache, schedule_gpu, schedule_gpu_threads, target
 from ..core.base.stacks import deep
 
-SYMBOL = schedule_gpu.SYMBOL
+SYMBOL = schedule_gpu_threads.SYMBOL
 statistics = {"compiled": 0, "loaded": 0}
 
 

@@ -23,6 +23,7 @@ from flambeau.codegen import expr as ex
 from flambeau.codegen import kernels as kn
 from flambeau.codegen import schedule_cpu as cpu
 from flambeau.codegen import schedule_gpu as gpu
+from flambeau.codegen import schedule_gpu_threads as gpu_threads
 from flambeau.codegen import target as tg
 from flambeau.codegen.expr import Expr
 from flambeau.codegen.kernels import BROADCAST, CONTIGUOUS, STRIDED, Operand, Pointwise, Row
@@ -365,7 +366,7 @@ def built(text: str):
     """The loaded kernel."""
     cl, context, _ = opencl()
     program = cl.Program(context, tg.image(text, "spirv")).build(list(gpu.OPENCL_OPTIONS))
-    return cl.Kernel(program, gpu.SYMBOL)
+    return cl.Kernel(program, gpu_threads.SYMBOL)
 
 
 def run(
@@ -402,7 +403,9 @@ def run(
         given |= {f"data{k}": buffers[-1], f"offset{k}": start // array.itemsize}
         given |= {f"stride{k}_{d}": s for d, s in enumerate(strides)}
     kind = {"i64": np.int64, "float": np.float32, "double": np.float64}
-    arguments = [given[n] if t == gpu.POINTER else kind[t](given[n]) for n, t in gpu.parameters(kernel, form)]
+    arguments = [
+        given[n] if t == gpu_threads.POINTER else kind[t](given[n]) for n, t in gpu.parameters(kernel, form)
+    ]
     function = built(str(gpu.module_for(kernel, "spirv", form)))
     function.set_args(*arguments)
     cl.enqueue_nd_range_kernel(queue, function, (groups * gpu.BLOCK,), (gpu.BLOCK,))
@@ -708,7 +711,9 @@ def test_indexed_kernels_give_what_the_processor_gives(case):
         given |= {f"stride{k}_{d}": s // array.itemsize for d, s in enumerate(array.strides)}
     given |= {f"scalar{k}": v for k, v in enumerate(v for n, v in params.items() if n not in op.static)}
     kind = {"i64": np.int64, "double": np.float64}
-    arguments = [given[n] if t == gpu.POINTER else kind[t](given[n]) for n, t in gpu.parameters(kernel)]
+    arguments = [
+        given[n] if t == gpu_threads.POINTER else kind[t](given[n]) for n, t in gpu.parameters(kernel)
+    ]
     function = built(str(gpu.module_for(kernel, "spirv")))
     function.set_args(*arguments)
     cl.enqueue_nd_range_kernel(queue, function, (2 * gpu.BLOCK,), (gpu.BLOCK,))
