@@ -516,13 +516,14 @@ cdef class StagedPass:
         self.task.retain, self.task.collect = retain, collect
         self.groups = [[target_of(one) for one in group] for group in groups]
         self.waiting = len(groups)
-        with engine_lock:
+        engine_lock.acquire()
+        try:
             passes += 1
             self.task.number = passes
-            try:
-                self.task.begin([start for group in self.groups for start in group])
-            finally:
-                self.pause()
+            self.task.begin([start for group in self.groups for start in group])
+        finally:
+            self.pause()
+            engine_lock.release()
 
     cdef int pause(self) except -1:
         """Leave the nodes' scratch to other passes."""
