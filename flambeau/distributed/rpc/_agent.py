@@ -172,9 +172,14 @@ class Agent:
         self._connections: set[Connection] = set()
         self._connecting = [threading.Lock() for _ in workers]
         self._acceptor = threading.Thread(target=self._accept, daemon=True, name="rpc acceptor")
-        self._acceptor.start()
 
     # who is there
+    def accept(self) -> None:
+        """Let others in: from now on they may call this process, which must know by then that it is a worker.  Those who come earlier
+        wait in the listening socket.
+        """
+        self._acceptor.start()
+
     def find(self, to: str | int | WorkerInfo) -> WorkerInfo:
         """A worker by its name, rank or info.  RuntimeError where there is none."""
         if isinstance(to, WorkerInfo):

@@ -79,6 +79,7 @@ def init_rpc(
     _stores[:] = [store]
     set_current(agent)
     _meeting.begin(agent)
+    agent.accept()
     try:
         _meeting.gather(None, timeout=options.rpc_timeout)
     except BaseException:
