@@ -522,8 +522,10 @@ cdef class StagedPass:
             self.task.number = passes
             self.task.begin([start for group in self.groups for start in group])
         finally:
-            self.pause()
-            engine_lock.release()
+            try:
+                self.pause()
+            finally:
+                engine_lock.release()
 
     cdef int pause(self) except -1:
         """Leave the nodes' scratch to other passes."""
