@@ -31,6 +31,13 @@ PAGES = {
 FLAGS = doctest.NORMALIZE_WHITESPACE
 
 
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    """Examples that write files write them here; a page reads one of the tests' own."""
+    (tmp_path / "tests").symlink_to(ROOT / "tests")
+    monkeypatch.chdir(tmp_path)
+
+
 @pytest.mark.parametrize("name", MODULES)
 def test_module(name):
     module = importlib.import_module(name)
