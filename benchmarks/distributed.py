@@ -128,16 +128,19 @@ def worker(name: str, rank: int, port: int, only: str) -> None:
     importlib.import_module(f"{name}.distributed.device_mesh")
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=PROCESSES)
-    found = {}
+    times_of = {}
     for case, (make, times) in cases(torch, dist, parallel.DistributedDataParallel, fsdp).items():
         if re.search(only, case):
             seconds = torch.tensor([repeated(make(), dist.barrier, times)], dtype=torch.float64)
             dist.all_reduce(seconds, dist.ReduceOp.MAX)
-            found[case] = seconds.item()
+            times_of[case] = seconds.item()
     if rank == 0:
-        print(json.dumps(found))
+        print(json.dumps(times_of), flush=True)
     dist.barrier()
     dist.destroy_process_group()
+    os._exit(
+        0
+    )  # PyTorch's threads of gloo sometimes abort at the interpreter's exit, long after the times are there
 
 
 def pair(name: str, only: str) -> dict[str, float]:
@@ -188,9 +191,9 @@ def main() -> None:
         return
     times: dict[str, dict[str, list[float]]] = {"flambeau": {}, "torch": {}}
     for _ in range(given.rounds):
-        for name, found in times.items():
+        for name, of_cases in times.items():
             for case, seconds in pair(name, given.only).items():
-                found.setdefault(case, []).append(seconds)
+                of_cases.setdefault(case, []).append(seconds)
     print(
         f"| {'two processes of one thread':32} | flambeau, ms | PyTorch (gloo), ms | ratio |\n|---|---|---|---|"
     )
