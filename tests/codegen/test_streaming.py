@@ -112,3 +112,18 @@ def test_rows_and_two_results(threads):
     wanted = np.frexp(x)
     np.testing.assert_array_equal(mantissa.numpy(), wanted[0])
     np.testing.assert_array_equal(exponent.numpy(), wanted[1])
+
+
+@pytest.mark.parametrize("rows, n", [(4096, 2064), (3001, 2807), (2816, 3001)])
+def test_transposed(rows, n, threads):
+    x = np.random.default_rng(5).standard_normal((rows, n), np.float32)
+    a = flambeau.from_numpy(x)
+    np.testing.assert_array_equal(a.t().contiguous().numpy(), x.T)
+    np.testing.assert_array_equal((a.t() * 2 + 1).numpy(), x.T * np.float32(2) + np.float32(1))
+    b = flambeau.from_numpy(np.ascontiguousarray(x.T))
+    b.add_(a.t())
+    np.testing.assert_array_equal(b.numpy(), x.T + x.T)
+    out = flambeau.full((n + 1, rows + 16), 7.0)
+    out[1:, 16:].copy_(a.t())
+    np.testing.assert_array_equal(out.numpy()[1:, 16:], x.T)
+    assert (out.numpy()[0] == 7).all() and (out.numpy()[:, :16] == 7).all()
