@@ -236,6 +236,11 @@ class _Writer(_Codes):
             place = self.memory.element(line, self.f.add(column, i64(j)))
             self.f.store(self.one.cast(value, "float32", self.memory.dtype), place, self.memory.size)
 
+    def ahead(self, place: Value, columns: int) -> None:
+        """Prefetch what the next columns read where these read now: lines of codes are too short for the processor to foresee them."""
+        length = self.f.binary("sdiv", self.terms, i64(2)) if self.four_bits else self.terms
+        self.foresee(self.f.gep("i8", place, self.f.mul(length, i64(columns))))
+
     def read(self, x: Value, k: Value, mask: Value | None = None) -> Value:
         return self.low.cast(self.memory.load(self.memory.element(x, k), mask), self.memory.dtype, "float32")
 
@@ -245,6 +250,8 @@ class _Writer(_Codes):
         """The sums with a vector of terms more, of codes of eight bits."""
         left, result = [self.read(p, k, mask) for p in x], list(sums)
         for j, p in enumerate(w):
+            if mask is None:
+                self.ahead(self.f.gep("i8", p, k), len(w))
             right = self.wholes(self.f.gep("i8", p, k), mask)
             for i, a in enumerate(left):
                 at = i * len(w) + j
@@ -263,6 +270,8 @@ class _Writer(_Codes):
                     both = f.binary("fadd", low[i], high[i])
                     result[count + i] = f.binary("fadd", result[count + i], both)
             for j, p in enumerate(w):
+                if step == 0:
+                    self.ahead(f.gep("i8", p, half), len(w))
                 first, second = self.halves(f.gep("i8", p, f.add(half, i64(step))))
                 for i in range(len(x)):
                     at = i * len(w) + j
