@@ -142,8 +142,7 @@ class _Splitting(Elements):
         total = self.number(0)
         for p, v in zip(places, numbers):
             rounded = f.call(self.vector, f"llvm.rint.{self.spelled}", f.binary("fmul", v, inverse))
-            # NaN has no integer; where there is one, what is written is not used.
-            q = f.call(self.whole, f"llvm.fptosi.sat.v{n}i32.v{n}f32", rounded)
+            q = f.op(self.whole, f"fptosi {rounded} to {self.whole}")  # any number for NaN: such a row is not used
             total = f.binary("add", total, q)
             place = (p % BLOCK // PIECE) * self.length + p // BLOCK * PIECE + p % PIECE
             for digit in range(DIGITS):
