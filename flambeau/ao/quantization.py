@@ -4,20 +4,26 @@ from typing import Any as _Any
 
 from .._compat.absent import refusing as _refusing
 from ..nn.modules.module import Module as _Module
-from ._weight_only import (
+from ._configurations import (
+    Float8WeightOnlyConfig,
     Int4WeightOnlyConfig,
+    Int8DynamicActivationInt4WeightConfig,
+    Int8DynamicActivationInt8WeightConfig,
     Int8WeightOnlyConfig,
     NF4WeightOnlyConfig,
-    WeightOnlyLinear,
-    quantize_,
 )
+from ._weight_only import WeightOnlyEmbedding, WeightOnlyLinear, quantize_
 
 __all__ = [
     "DeQuantStub",
+    "Float8WeightOnlyConfig",
     "Int4WeightOnlyConfig",
+    "Int8DynamicActivationInt4WeightConfig",
+    "Int8DynamicActivationInt8WeightConfig",
     "Int8WeightOnlyConfig",
     "NF4WeightOnlyConfig",
     "QuantStub",
+    "WeightOnlyEmbedding",
     "WeightOnlyLinear",
     "quantize_",
 ]

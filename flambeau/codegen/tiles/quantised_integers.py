@@ -73,8 +73,10 @@ def vector_bytes(group: int, register: int) -> int:
 
 def has_vnni(length: int) -> bool:
     features = target.processor()[1].split(",")
-    return "+avx512vnni" in features and (length == 64 or "+avx512vl" in features) or (
-        "+avxvnni" in features and length == 32
+    return (
+        "+avx512vnni" in features
+        and (length == 64 or "+avx512vl" in features)
+        or ("+avxvnni" in features and length == 32)
     )
 
 
@@ -102,7 +104,9 @@ class _Splitting(Elements):
             def one(k: Value, bad: list[Value]) -> list[Value]:
                 first = f.mul(k, i64(step))
                 place = f.gep("i8", to, f.mul(first, i64(DIGITS)))
-                none = self.step(self.memory.element(line, first), place, f.gep("float", beside, f.mul(k, i64(2))))
+                none = self.step(
+                    self.memory.element(line, first), place, f.gep("float", beside, f.mul(k, i64(2)))
+                )
                 return [f.binary("or", bad[0], none)]
 
             (bad,) = f.loop(i64(0), steps, i64(1), [Value("i1", "false")], one)
@@ -122,7 +126,8 @@ class _Splitting(Elements):
         f, n = self.f, self.lanes
         places = range(0, 2 * self.length, n)
         numbers = [
-            self.low.cast(self.memory.load(self.memory.element(x, i64(p))), self.memory.dtype, "float32") for p in places
+            self.low.cast(self.memory.load(self.memory.element(x, i64(p))), self.memory.dtype, "float32")
+            for p in places
         ]
         most = self.number(0)
         for v in numbers:
@@ -142,7 +147,9 @@ class _Splitting(Elements):
         total = self.number(0)
         for p, v in zip(places, numbers):
             rounded = f.call(self.vector, f"llvm.rint.{self.spelled}", f.binary("fmul", v, inverse))
-            q = f.op(self.whole, f"fptosi {rounded} to {self.whole}")  # any number for NaN: such a row is not used
+            q = f.op(
+                self.whole, f"fptosi {rounded} to {self.whole}"
+            )  # any number for NaN: such a row is not used
             total = f.binary("add", total, q)
             place = (p % BLOCK // PIECE) * self.length + p // BLOCK * PIECE + p % PIECE
             for digit in range(DIGITS):
@@ -213,9 +220,7 @@ class _Multiplying(Elements):
             beside_sums = f.call(kind, f"llvm.fma.v{2 * columns}f32", pair, total, sums[-1])
             scaled = f.binary("fmul", pair, scale)
             at, x = f.mul(k, i64(self.length)), f.gep("i8", digits, f.mul(k, i64(2 * DIGITS * self.length)))
-            parts = [
-                f.load(self.codes, f.gep("i8", x, i64(d * self.length)), 1) for d in range(2 * DIGITS)
-            ]
+            parts = [f.load(self.codes, f.gep("i8", x, i64(d * self.length)), 1) for d in range(2 * DIGITS)]
             result = []
             for j, p in enumerate(weight):
                 place = f.gep("i8", p, at)
@@ -252,7 +257,9 @@ class _Multiplying(Elements):
         """Sums of codes times integers, digit by digit from the highest."""
         f = self.f
         codes = f.load(self.codes, place, 1)
-        words = Value(f"<{self.length // 2} x i16>", f.op("", f"bitcast {codes} to <{self.length // 2} x i16>").name)
+        words = Value(
+            f"<{self.length // 2} x i16>", f.op("", f"bitcast {codes} to <{self.length // 2} x i16>").name
+        )
         shifted = f.op(words.type, f"lshr {words}, splat (i16 4)")
         high = f.op(self.codes, f"bitcast {shifted} to {self.codes}")
         low, high = (f.op(self.codes, f"and {v}, splat (i8 15)") for v in (codes, high))
@@ -271,13 +278,11 @@ class _Multiplying(Elements):
                 total = f.call(self.whole, f"llvm.x86.avx512.vpdpbusd.{8 * self.length}", total, a, b)
             return total
         short = f"<{self.length // 2} x i16>"
-        prefix = "avx2.pmadd" if self.length == 32 else "avx512.pmadd"
-        names = ("ub.sw", "wd") if self.length == 32 else ("dubs.w.512", "dw.d.512")
-        first = None
-        for a, b in pairs:
-            name = f"llvm.x86.avx2.pmadd.{names[0]}" if self.length == 32 else "llvm.x86.avx512.pmaddubs.w.512"
-            sums = f.call(short, name, a, b)
-            first = sums if first is None else f.binary("add", first, sums)
-        ones = Value(short, "splat (i16 1)")
-        name = "llvm.x86.avx2.pmadd.wd" if self.length == 32 else "llvm.x86.avx512.pmaddw.d.512"
-        return f.binary("add", total, f.call(self.whole, name, first, ones))
+        two, four = (
+            ("llvm.x86.avx2.pmadd.ub.sw", "llvm.x86.avx2.pmadd.wd")
+            if self.length == 32
+            else ("llvm.x86.avx512.pmaddubs.w.512", "llvm.x86.avx512.pmaddw.d.512")
+        )
+        (low, x), (high, y) = pairs
+        sums = f.binary("add", f.call(short, two, low, x), f.call(short, two, high, y))
+        return f.binary("add", total, f.call(self.whole, four, sums, Value(short, "splat (i16 1)")))

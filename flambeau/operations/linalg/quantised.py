@@ -22,6 +22,7 @@ from ..declare import machine
 from ..declare.registry import leaf, library
 
 GROUPS = (32, 64, 128, 256)  # terms of a group of four-bit codes, as PyTorch has them
+WHOLE = ("int8", "float8")  # codes of eight bits, with a scale for each row
 FEW = 16  # rows for which a weight is dequantised in registers
 CACHED = 1 << 20  # bytes of a block of columns that are dequantised together
 NANOSECONDS_A_BYTE = 0.06  # of codes
@@ -107,7 +108,7 @@ def dequantised(w: Weight) -> TensorBase:
 def _by_operations(w: Weight) -> TensorBase:
     """The same, by operations that all devices have."""
     wide = by_name["float32"]
-    if w.kind == "int8":
+    if w.kind in WHOLE:
         return w.codes.to(wide) * w.scales.to(wide).unsqueeze(1)
     blocks = w.codes.reshape(w.n, w.k // tiles.BLOCK, 1, tiles.BLOCK // 2)
     codes = cat((blocks & 15, blocks >> 4), 2).reshape(w.n, w.k // w.group, w.group)
@@ -121,7 +122,7 @@ def _by_operations(w: Weight) -> TensorBase:
 def _columns(w: Weight, first: int, end: int) -> Weight:
     """Some of a weight's columns."""
     n = end - first
-    scales = w.scales.narrow(0 if w.kind == "int8" else 1, first, n).contiguous()
+    scales = w.scales.narrow(0 if w.kind in WHOLE else 1, first, n).contiguous()
     return w._replace(codes=w.codes.narrow(0, first, n), scales=scales, n=n)
 
 
@@ -276,4 +277,19 @@ def weight_nf4pack_mm(input: TensorBase, mat2: TensorBase, group: int, scales: T
 def _(grad, input, mat2, group, scales):
     n, k = mat2.shape[0], mat2.shape[1] * 2
     weight = _by_operations(Weight(mat2, scales, "nf4", group, n, k))
+    return (grad.to(weight.dtype) @ weight).to(grad.dtype)
+
+
+@leaf("library", inputs=("input",), label="WeightFloat8MmBackward0")
+def weight_float8_mm(input: TensorBase, mat2: TensorBase, scales: TensorBase) -> TensorBase:
+    """`input` (m, k) by the transposed weight `mat2` (n, k) of float8_e4m3fn without NaN, whose rows are scaled by `scales` (n,)."""
+    _check("weight_float8_mm", input, mat2=mat2)
+    n, k = mat2.shape
+    return product(input, Weight(mat2, scales.contiguous(), "float8", k, n, k))
+
+
+@weight_float8_mm.derivative
+def _(grad, input, mat2, scales):
+    n, k = mat2.shape
+    weight = _by_operations(Weight(mat2, scales, "float8", k, n, k))
     return (grad.to(weight.dtype) @ weight).to(grad.dtype)

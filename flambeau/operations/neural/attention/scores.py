@@ -26,7 +26,12 @@ def attend(
     if enable_gqa:
         heads = query.shape[-3]
         plain = attn_mask is None and diagonal is None and not dropout_p
-        if plain and heads and key.shape[-3] == value.shape[-3] < heads and query.shape[:-3] == key.shape[:-3]:
+        if (
+            plain
+            and heads
+            and key.shape[-3] == value.shape[-3] < heads
+            and query.shape[:-3] == key.shape[:-3]
+        ):
             # The queries of one head of keys are one after the other: more rows of one product, and no key is repeated.
             rows = heads // key.shape[-3] * query.shape[-2]
             together = query.reshape(*key.shape[:-2], rows, query.shape[-1])
