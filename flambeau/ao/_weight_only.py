@@ -200,8 +200,8 @@ def quantize_(
             )
         if module not in made:
             try:
-                layer = WeightOnlyLinear if isinstance(module, Linear) else WeightOnlyEmbedding
-                made[module] = layer(module, config)  # type: ignore[arg-type]
+                kind = WeightOnlyLinear if isinstance(module, Linear) else WeightOnlyEmbedding
+                made[module] = kind(module, config)  # type: ignore[arg-type]
             except (TypeError, ValueError) as error:
                 raise type(error)(f"quantize_(): {name}: {error}") from None
         places.append((name, made[module]))
