@@ -1,4 +1,4 @@
-"""Products of rows by a weight of four bits, by instructions that multiply bytes: as exact as by float32, at a third of the instructions.
+"""Products of rows by a weight of four bits, by instructions that multiply bytes: as exact as by float32, at half of the instructions.
 
 A row is split into steps of some terms.  In a step x = scale · q with a power of two for scale and integers |q| < 2^22, each of which
 is three signed digits of base 256.  Sums of codes times digits are exact in 32 bits, so
