@@ -187,14 +187,16 @@ NAMES = {
         SchemaMatcher() SizeMap() TensorKey(profiler._memory_profiler.Key)
     """,
     "quantization": """
-        DeQuantStub=ao.quantization.DeQuantStub HistogramObserver(quantization.ObserverBase)
-        ObserverBase(nn.modules.module.Module) QConfig() QuantStub=ao.quantization.QuantStub
-        QuantType[DYNAMIC=0,STATIC=1,QAT=2,WEIGHT_ONLY=3] QuantWrapper(nn.modules.module.Module)
-        default_placeholder_observer(quantization.ObserverBase) quantize_dynamic
+        DeQuantStub=ao.quantization.DeQuantStub HistogramObserver(ao.quantization.ObserverBase)
+        ObserverBase=ao.quantization.ObserverBase QConfig=ao.quantization.QConfig
+        QuantStub=ao.quantization.QuantStub QuantType[DYNAMIC=0,STATIC=1,QAT=2,WEIGHT_ONLY=3]
+        QuantWrapper(nn.modules.module.Module)
+        default_placeholder_observer=ao.quantization.default_placeholder_observer
+        quantize_dynamic=ao.quantization.quantize_dynamic
     """,
     "quantization.observer": """
-        HistogramObserver=quantization.HistogramObserver MinMaxObserver(quantization.ObserverBase)
-        PerChannelMinMaxObserver(quantization.ObserverBase)
+        HistogramObserver=quantization.HistogramObserver MinMaxObserver=ao.quantization.MinMaxObserver
+        PerChannelMinMaxObserver=ao.quantization.PerChannelMinMaxObserver
     """,
     "quantization.qconfig": """
         QConfig=quantization.QConfig

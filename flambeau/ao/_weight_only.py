@@ -1,4 +1,4 @@
-"""Linear layers whose weights are of eight or four bits: for models that run, or train what stands beside such layers.
+"""Layers whose weights are of eight or four bits: for models that run, or train what stands beside such layers.
 
 `torchao` has the same function and configurations; here the layer multiplies by the codes themselves (`docs/computing.md`).
 """
@@ -6,130 +6,52 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import ClassVar
 
 from .._tensor import Tensor
 from ..autograd import no_grad
-from ..codegen.tiles.quantised import NF4
 from ..core.base.dtypes import by_name
-from ..core.make.literal import tensor
-from ..core.places.join import stack
 from ..nn.modules.linear import Linear
 from ..nn.modules.module import Module
+from ..nn.modules.sparse import Embedding
 from ..nn.parameter import Parameter
 from ..operations.linalg import quantised
+from ._configurations import Config
 
 _FLOATS = tuple(by_name[name] for name in ("float32", "bfloat16", "float16"))
 
 
-def _nonzero(scales: Tensor) -> Tensor:
-    """Scales to divide by: where all weights are zero, any will do."""
-    return scales.masked_fill(scales == 0, 1.0)
+class _Coded(Module):
+    """A module whose weight, (rows, k), is in codes."""
 
+    codes: Tensor
+    scales: Tensor
 
-@dataclass(frozen=True)
-class Int8WeightOnlyConfig:
-    """Weights of eight bits with a scale for each row: a code from -127 to 127 times the scale.
-
-    Raises nothing.
-
-    >>> from flambeau.ao.quantization import Int8WeightOnlyConfig
-    >>> Int8WeightOnlyConfig()
-    Int8WeightOnlyConfig()
-    """
-
-    kind: ClassVar[str] = "int8"
-
-    def group(self, k: int) -> int:
-        return k
-
-    def encode(self, weight: Tensor) -> tuple[Tensor, Tensor]:
-        """Codes (n, k) and scales (n,) of a float32 weight (n, k)."""
-        scales = weight.abs().amax(1) / 127.0 if weight.numel() else weight.new_zeros(weight.shape[0])
-        codes = (weight / _nonzero(scales).unsqueeze(1)).round().clamp(-127, 127)
-        return codes.to(by_name["int8"]), scales
-
-
-@dataclass(frozen=True)
-class _Grouped:
-    group_size: int
-    kind: ClassVar[str]
-
-    def __post_init__(self) -> None:
-        if self.group_size not in quantised.GROUPS:
-            raise ValueError(
-                f"{type(self).__name__}: group_size must be one of {quantised.GROUPS}, got {self.group_size!r}"
+    def _take(self, weight: Tensor, config: Config) -> None:
+        weight = weight.detach()
+        if weight.dtype not in _FLOATS:
+            raise TypeError(
+                f"{type(self).__name__}: expected a float32, bfloat16 or float16 weight, got {weight.dtype}"
             )
+        self.config, self.kind, self.group_size = config, config.kind, config.group(weight.shape[1])
+        with no_grad():
+            codes, scales = config.encode(weight.to(by_name["float32"]))
+        self.register_buffer("codes", codes)
+        self.register_buffer("scales", scales.to(weight.dtype).contiguous())
 
-    def group(self, k: int) -> int:
-        if k % self.group_size:
-            raise ValueError(f"group_size {self.group_size} does not divide in_features, which is {k}")
-        return self.group_size
+    def _floats(self, codes: Tensor, scales: Tensor, k: int) -> Tensor:
+        """What codes mean, (rows, k), in the dtype of the layer."""
+        coded = quantised.Weight(codes, scales, self.kind, self.group_size, codes.shape[0], k)
+        return quantised.dequantised(coded).to(scales.dtype)
 
-
-@dataclass(frozen=True)
-class Int4WeightOnlyConfig(_Grouped):
-    """Weights of four bits; each `group_size` weights of a row have a scale and a zero point.
-
-    Args:
-        group_size: 32, 64, 128 or 256; it divides the `in_features` of a layer.
-
-    Raises:
-        ValueError: another size.
-
-    >>> from flambeau.ao.quantization import Int4WeightOnlyConfig
-    >>> Int4WeightOnlyConfig(group_size=64)
-    Int4WeightOnlyConfig(group_size=64)
-    """
-
-    group_size: int = 128
-    kind: ClassVar[str] = "int4"
-
-    def encode(self, weight: Tensor) -> tuple[Tensor, Tensor]:
-        """Packed codes (n, k / 2), and scales beside the values of code 8, (k / group_size, n, 2), of a float32 weight (n, k)."""
-        groups = weight.reshape(weight.shape[0], -1, self.group_size)
-        least = groups.amin(2)
-        scales = (groups.amax(2) - least) / 15.0
-        codes = ((groups - least.unsqueeze(2)) / _nonzero(scales).unsqueeze(2)).round().clamp(0, 15)
-        pairs = stack((scales, least + 8.0 * scales), 2).transpose(0, 1)
-        return quantised.packed(codes.reshape(weight.shape)), pairs
+    def _groups(self) -> str:
+        return self.kind if self.kind in quantised.WHOLE else f"{self.kind} in groups of {self.group_size}"
 
 
-@dataclass(frozen=True)
-class NF4WeightOnlyConfig(_Grouped):
-    """Weights of four bits: places in a table of the quantiles of a normal distribution, times the largest magnitude of `group_size`
-    weights of a row (Dettmers et al., "QLoRA: Efficient Finetuning of Quantized LLMs", 2023).
-
-    Args:
-        group_size: 32, 64, 128 or 256; it divides the `in_features` of a layer.
-
-    Raises:
-        ValueError: another size.
-
-    >>> from flambeau.ao.quantization import NF4WeightOnlyConfig
-    >>> NF4WeightOnlyConfig()
-    NF4WeightOnlyConfig(group_size=64)
-    """
-
-    group_size: int = 64
-    kind: ClassVar[str] = "nf4"
-
-    def encode(self, weight: Tensor) -> tuple[Tensor, Tensor]:
-        """Packed codes (n, k / 2) and scales (k / group_size, n) of a float32 weight (n, k)."""
-        groups = weight.reshape(weight.shape[0], -1, self.group_size)
-        scales = groups.abs().amax(2)
-        table = tensor(NF4, device=weight.device)
-        middles = (table[1:] + table[:-1]) / 2.0
-        codes = (groups / _nonzero(scales).unsqueeze(2)).unsqueeze(3).gt(middles).sum(3)
-        return quantised.packed(codes.reshape(weight.shape)), scales.t()
-
-
-class WeightOnlyLinear(Module):
+class WeightOnlyLinear(_Coded):
     """A linear layer by a weight in codes; `quantize_` makes it of a `Linear`.
 
     Its parameters are the bias alone.  `weight` is the weight that the codes mean, computed at each look.  The gradient goes to the
-    input.
+    input.  A configuration with dynamic activations rounds the input, row by row.
 
     Args:
         linear: of float32, bfloat16 or float16.
@@ -149,32 +71,17 @@ class WeightOnlyLinear(Module):
     (flambeau.Size([2, 4]), flambeau.int8)
     """
 
-    codes: Tensor
-    scales: Tensor
-
-    def __init__(self, linear: Linear, config: Int8WeightOnlyConfig | _Grouped) -> None:
+    def __init__(self, linear: Linear, config: Config) -> None:
         super().__init__()
-        weight = linear.weight.detach()
-        if weight.dtype not in _FLOATS:
-            raise TypeError(
-                f"WeightOnlyLinear: expected a float32, bfloat16 or float16 weight, got {weight.dtype}"
-            )
-        self.out_features, self.in_features = weight.shape
-        self.kind, self.group_size = config.kind, config.group(self.in_features)
-        with no_grad():
-            codes, scales = config.encode(weight.to(by_name["float32"]))  # type: ignore[union-attr]
-        self.register_buffer("codes", codes)
-        self.register_buffer("scales", scales.to(weight.dtype).contiguous())
+        self.out_features, self.in_features = linear.weight.shape
+        self._take(linear.weight, config)
         self.bias: Parameter | None
         self.register_parameter("bias", linear.bias)
 
     @property
     def weight(self) -> Tensor:
         """The weight that the codes mean, (out_features, in_features)."""
-        coded = quantised.Weight(
-            self.codes, self.scales, self.kind, self.group_size, self.out_features, self.in_features
-        )
-        return quantised.dequantised(coded).to(self.scales.dtype)
+        return self._floats(self.codes, self.scales, self.in_features)
 
     def forward(self, input: Tensor) -> Tensor:
         if input.shape[-1:] != (self.in_features,) or input.dtype != self.scales.dtype:
@@ -182,9 +89,11 @@ class WeightOnlyLinear(Module):
                 f"WeightOnlyLinear: expected input of shape (…, {self.in_features}) in {self.scales.dtype}, got {list(input.shape)} "
                 f"in {input.dtype}"
             )
-        rows = input.reshape(-1, self.in_features)
+        rows = self.config.rounded(input.reshape(-1, self.in_features))
         if self.kind == "int8":
             result = quantised._weight_int8pack_mm(rows, self.codes, self.scales)
+        elif self.kind == "float8":
+            result = quantised.weight_float8_mm(rows, self.codes, self.scales)
         elif self.kind == "int4":
             result = quantised._weight_int4pack_mm_for_cpu(rows, self.codes, self.group_size, self.scales)
         else:
@@ -193,19 +102,68 @@ class WeightOnlyLinear(Module):
         return result.reshape(*input.shape[:-1], self.out_features)
 
     def extra_repr(self) -> str:
-        groups = "" if self.kind == "int8" else f" in groups of {self.group_size}"
-        return f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}, {self.kind}{groups}"
+        return (
+            f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}, {self._groups()}"
+            f"{', dynamic activations' if 'Dynamic' in type(self.config).__name__ else ''}"
+        )
+
+
+class WeightOnlyEmbedding(_Coded):
+    """A table of vectors in codes, of which those that are looked up become floats; `quantize_` makes it of an `Embedding`.
+
+    It has no parameters.  `weight` is the table that the codes mean, computed at each look.
+
+    Args:
+        embedding: of float32, bfloat16 or float16, without `max_norm`.
+        config: how its rows are coded.
+
+    Shape:
+        input: (…) of integers; the result is (…, embedding_dim)
+
+    Raises:
+        TypeError: another dtype.
+        ValueError: the configuration's groups do not fit, or the embedding has a `max_norm`, which would change its table.
+
+    >>> import flambeau
+    >>> from flambeau.ao.quantization import Int8WeightOnlyConfig, WeightOnlyEmbedding
+    >>> table = WeightOnlyEmbedding(flambeau.nn.Embedding(10, 4), Int8WeightOnlyConfig())
+    >>> table(flambeau.tensor([[1, 2, 1]])).shape
+    flambeau.Size([1, 3, 4])
+    """
+
+    def __init__(self, embedding: Embedding, config: Config) -> None:
+        super().__init__()
+        if embedding.max_norm is not None:
+            raise ValueError("WeightOnlyEmbedding: an embedding with max_norm changes its table")
+        self.num_embeddings, self.embedding_dim = embedding.weight.shape
+        self._take(embedding.weight, config)
+
+    @property
+    def weight(self) -> Tensor:
+        """The table that the codes mean, (num_embeddings, embedding_dim)."""
+        return self._floats(self.codes, self.scales, self.embedding_dim)
+
+    def forward(self, input: Tensor) -> Tensor:
+        at = input.reshape(-1)
+        codes = self.codes.view(by_name["uint8"]).index_select(0, at).view(self.codes.dtype)
+        scales = self.scales.index_select(0 if self.kind in quantised.WHOLE else 1, at)
+        return self._floats(codes, scales, self.embedding_dim).reshape(*input.shape, self.embedding_dim)
+
+    def extra_repr(self) -> str:
+        return f"{self.num_embeddings}, {self.embedding_dim}, {self._groups()}"
 
 
 def quantize_(
     model: Module,
-    config: Int8WeightOnlyConfig | Int4WeightOnlyConfig | NF4WeightOnlyConfig,
+    config: Config,
     filter_fn: Callable[[Module, str], bool] | None = None,
 ) -> None:
-    """Replace linear layers of `model`, in place, by ones whose weights are in codes.
+    """Replace linear layers of `model`, in place, by ones whose weights are in codes; embeddings where `filter_fn` chooses them.
 
     Args:
-        config: `Int8WeightOnlyConfig()`, `Int4WeightOnlyConfig(group_size)` or `NF4WeightOnlyConfig(group_size)`.
+        config: `Int8WeightOnlyConfig()`, `Int4WeightOnlyConfig(group_size)`, `NF4WeightOnlyConfig(group_size)` or
+            `Float8WeightOnlyConfig()`; `Int8DynamicActivationInt8WeightConfig()` or `Int8DynamicActivationInt4WeightConfig(group_size)`,
+            which round the input as well.
         filter_fn: called with a module and its dotted name, whether it is replaced; by default every `Linear`, but for its subclasses.
             A module that is used at several places is replaced at all of them by one.
 
@@ -221,25 +179,29 @@ def quantize_(
     >>> model[0]
     WeightOnlyLinear(in_features=64, out_features=32, bias=True, int4 in groups of 32)
     """
-    if not isinstance(config, (Int8WeightOnlyConfig, _Grouped)):
+    if not isinstance(config, Config):
         raise TypeError(
             f"quantize_(): expected a configuration such as Int8WeightOnlyConfig(), got {type(config).__name__}"
         )
     wanted = filter_fn or (lambda module, name: type(module) is Linear)
-    made: dict[Module, WeightOnlyLinear] = {}
+    made: dict[Module, _Coded] = {}
     places = []
     for name, module in model.named_modules(remove_duplicate=False):
         if not wanted(module, name):
             continue
-        if not isinstance(module, Linear):
+        if not isinstance(module, (Linear, Embedding)):
             raise TypeError(
                 f"quantize_(): filter_fn chose {name!r}, which is no Linear but a {type(module).__name__}"
             )
         if module is model:
-            raise ValueError("quantize_(): the model itself is a Linear, which cannot be replaced in place")
+            raise ValueError(
+                f"quantize_(): the model itself is {'a Linear' if isinstance(module, Linear) else 'an Embedding'}, which cannot be "
+                "replaced in place"
+            )
         if module not in made:
             try:
-                made[module] = WeightOnlyLinear(module, config)
+                kind = WeightOnlyLinear if isinstance(module, Linear) else WeightOnlyEmbedding
+                made[module] = kind(module, config)  # type: ignore[arg-type]
             except (TypeError, ValueError) as error:
                 raise type(error)(f"quantize_(): {name}: {error}") from None
         places.append((name, made[module]))

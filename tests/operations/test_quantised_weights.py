@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 import flambeau
+from flambeau.codegen import target
 from flambeau.codegen.tiles import kernels
+from flambeau.codegen.tiles import quantised_integers as integers
 from flambeau.codegen.tiles.quantised import NF4
 from flambeau.operations.declare import machine
 from flambeau.operations.linalg import quantised
@@ -97,6 +99,58 @@ def test_registers_of_other_processors(lanes, monkeypatch):
     test_quantiles(40)
     test_eight_bits("bfloat16", (7, 100))
     test_four_bits("float32", (10, 256), 64)
+
+
+@pytest.mark.parametrize("length, vnni", [(32, False), (32, True), (64, False), (64, True)])
+def test_integers_of_other_processors(length, vnni, monkeypatch):
+    """The products of bytes of AVX2, of AVX-512 and of VNNI, where this processor runs them."""
+    if length > kernels.registers().bytes or (vnni and not integers.has_vnni(length)):
+        pytest.skip("this processor lacks the instructions")
+    if length == 64 and "+avx512bw" not in target.processor()[1].split(","):
+        pytest.skip("this processor lacks the instructions")
+
+    def kernels_of(dtype, group):
+        one = min(length, group // 2)
+        if one < length:
+            return 0, 0, 0
+        split = machine.address(integers.Digits(dtype, one, one // 4))
+        return one, split, machine.address(integers.Product(dtype, one, vnni))
+
+    monkeypatch.setattr(quantised, "_integers", kernels_of)
+    for dtype in FLOATS:
+        for group in (64, 128, 256):
+            test_four_bits(dtype, (10, 512), group)
+
+
+def close_to_floats(x, w):
+    """The product by integers is the one by floats, and is finite where that is."""
+    found, wanted = quantised._tiled(x, w).numpy(), quantised._by_floats(x, w).numpy()
+    assert np.allclose(found, wanted, rtol=2e-5, atol=0, equal_nan=True), (found, wanted)
+
+
+@pytest.mark.parametrize("scale", [0.0, 1e-45, 1e-38, 1e-30, 1.0, 1e30, 3e38])
+def test_digits_of_numbers_of_every_size(scale):
+    """Rows whose numbers are so small or so large that they have no digits, beside others that have."""
+    generator = np.random.default_rng(6)
+    codes = flambeau.tensor(generator.integers(0, 16, (5, 256)).astype("i4"))
+    pairs = flambeau.tensor(generator.random((2, 5, 2)).astype("f4") + 0.5)
+    w = quantised.Weight(quantised.packed(codes), pairs, "int4", 128, 5, 256)
+    x = flambeau.tensor(np.stack([np.full(256, scale, "f4"), np.full(256, 0.5, "f4")]))
+    close_to_floats(x, w)
+    for odd in (float("inf"), float("-inf"), float("nan")):
+        x[0, 200] = odd
+        close_to_floats(x, w)
+        assert quantised._tiled(x, w)[1].isfinite().all()
+
+
+def test_rows_do_not_depend_on_those_beside_them():
+    codes = flambeau.randint(0, 16, (9, 256), dtype=flambeau.int32)
+    w = quantised.Weight(quantised.packed(codes), flambeau.rand(2, 9, 2), "int4", 128, 9, 256)
+    x = flambeau.randn(5, 256)
+    x[3, 0] = float("nan")
+    whole = quantised._tiled(x, w)
+    for i in range(5):
+        assert whole[i].numpy().tobytes() == quantised._tiled(x[i : i + 1], w)[0].numpy().tobytes()
 
 
 def test_dequantised_by_kernels_and_by_operations():

@@ -172,6 +172,7 @@ _waiting(
         "objects",
         "panels",
         "quantised",
+        "quantised_integers",
         "recurrent",
         "register",
     ),

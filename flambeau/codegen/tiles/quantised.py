@@ -8,6 +8,7 @@ is bound by memory, so a weight of four bits takes an eighth of the time that on
 Codes, of `columns` columns whose terms lie side by side:
 
 - "int8": a number, scaled once at the end: one group.
+- "float8": a number of float8_e4m3fn that is not NaN, scaled as "int8" is.
 - "int4": numbers 0 to 15 that mean -8 to 7, two a byte, in blocks of 32 terms: byte j holds term j in its low half, term 16 + j in
   its high one, so that a block is unpacked by a mask and a shift whatever the number of lanes.
 - "nf4": places in a table of 16 numbers (Dettmers et al., "QLoRA", 2023), packed as "int4"; without zeros.
@@ -84,7 +85,7 @@ class _Codes(Elements):
         super().__init__(f, "float32", kernel.lanes)
         self.codes, self.memory = kernel.codes, Elements(f, kernel.dtype, kernel.lanes)
         self.one = Lowering(f, None)
-        self.four_bits = kernel.codes != "int8"
+        self.four_bits = kernel.codes in ("int4", "nf4")
         self.has_zeros = kernel.codes == "int4"
         self.table = _vector(NF4 if kernel.codes == "nf4" else range(16))
         self.looked_up = kernel.lanes == 16  # one instruction picks from a register
@@ -102,7 +103,18 @@ class _Codes(Elements):
         else:
             aligned, none = Value("ptr align 1", place.name), Value(f"<{n} x i8>", "zeroinitializer")
             code = f.call(f"<{n} x i8>", f"llvm.masked.load.v{n}i8.p0", aligned, mask, none)
-        return f.op(self.vector, f"sitofp {code} to {self.vector}")
+        if self.codes == "int8":
+            return f.op(self.vector, f"sitofp {code} to {self.vector}")
+        # Where float16 has exponent and mantissa, whose exponent counts 8 more; small numbers are converted at full speed.
+        wide = f.op(f"<{n} x i16>", f"sext {code} to <{n} x i16>")
+        bits = f.op(
+            wide.type,
+            f"and <{n} x i16> {f.op(wide.type, f'shl {wide}, splat (i16 7)').name}, splat (i16 -16512)",
+        )
+        half = f.op(f"<{n} x half>", f"bitcast {bits} to <{n} x half>")
+        return f.binary(
+            "fmul", f.op(self.vector, f"fpext {half} to {self.vector}"), self.low.constant(256.0, "float32")
+        )
 
     def halves(self, place: Value) -> tuple[Value, Value]:
         """What stands in the low and the high halves of a vector of bytes."""
@@ -236,6 +248,11 @@ class _Writer(_Codes):
             place = self.memory.element(line, self.f.add(column, i64(j)))
             self.f.store(self.one.cast(value, "float32", self.memory.dtype), place, self.memory.size)
 
+    def ahead(self, place: Value, columns: int) -> None:
+        """Prefetch what the next columns read where these read now: lines of codes are too short for the processor to foresee them."""
+        length = self.f.binary("sdiv", self.terms, i64(2)) if self.four_bits else self.terms
+        self.foresee(self.f.gep("i8", place, self.f.mul(length, i64(columns))))
+
     def read(self, x: Value, k: Value, mask: Value | None = None) -> Value:
         return self.low.cast(self.memory.load(self.memory.element(x, k), mask), self.memory.dtype, "float32")
 
@@ -245,6 +262,8 @@ class _Writer(_Codes):
         """The sums with a vector of terms more, of codes of eight bits."""
         left, result = [self.read(p, k, mask) for p in x], list(sums)
         for j, p in enumerate(w):
+            if mask is None:
+                self.ahead(self.f.gep("i8", p, k), len(w))
             right = self.wholes(self.f.gep("i8", p, k), mask)
             for i, a in enumerate(left):
                 at = i * len(w) + j
@@ -263,6 +282,8 @@ class _Writer(_Codes):
                     both = f.binary("fadd", low[i], high[i])
                     result[count + i] = f.binary("fadd", result[count + i], both)
             for j, p in enumerate(w):
+                if step == 0:
+                    self.ahead(f.gep("i8", p, half), len(w))
                 first, second = self.halves(f.gep("i8", p, f.add(half, i64(step))))
                 for i in range(len(x)):
                     at = i * len(w) + j

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from ...codegen.tiles import kernels
 from ...codegen.tiles import quantised as tiles
+from ...codegen.tiles import quantised_integers as integers
 from ...core.base.dtypes import by_name
 from ...core.base.tensor import TensorBase
 from ...core.lib.layers.bags import run
@@ -21,6 +22,7 @@ from ..declare import machine
 from ..declare.registry import leaf, library
 
 GROUPS = (32, 64, 128, 256)  # terms of a group of four-bit codes, as PyTorch has them
+WHOLE = ("int8", "float8")  # codes of eight bits, with a scale for each row
 FEW = 16  # rows for which a weight is dequantised in registers
 CACHED = 1 << 20  # bytes of a block of columns that are dequantised together
 NANOSECONDS_A_BYTE = 0.06  # of codes
@@ -43,9 +45,48 @@ def _kernel(kind: type[tiles.Product] | type[tiles.Unpacked], dtype: str, codes:
     return machine.address(kind(dtype, codes, kernels.registers().bytes // 4))
 
 
+@functools.cache
+def _integers(dtype: str, group: int) -> tuple[int, int, int]:
+    """Bytes of a vector of codes, and kernels that split rows and multiply them; zeros where products by floats are faster."""
+    register = kernels.registers().bytes
+    length = integers.vector_bytes(group, register)
+    if length == 0:
+        return 0, 0, 0
+    split = machine.address(integers.Digits(dtype, length, register // 4))
+    return length, split, machine.address(integers.Product(dtype, length, integers.has_vnni(length)))
+
+
+def _by_integers(x: TensorBase, w: Weight) -> TensorBase | None:
+    """x (m, k) by the transposed weight of four bits, for few rows; None where that is not faster."""
+    length, split, multiply = _integers(x.dtype.name, w.group)
+    if not length:
+        return None
+    m, steps = x.shape[0], w.k // (2 * length)
+    digits = x.new_empty((m, w.k * integers.DIGITS), dtype=by_name["int8"])
+    factors = x.new_empty((m, steps, 2), dtype=by_name["float32"])
+    without = x.new_empty((m,), dtype=by_name["uint8"])
+    some = run(split, (digits, factors, x, without), (w.k, x.stride(0)), m, w.k / 2)
+    result = x.new_empty((m, w.n))
+    numbers = (w.n, w.k, m, w.group)
+    blocks = -(-w.n // integers.COLUMNS)
+    each = NANOSECONDS_A_BYTE / 2 * integers.COLUMNS * w.codes.numel() / w.n * m
+    run(multiply, (result, digits, factors, w.codes, w.scales), numbers, blocks, each)
+    if some:  # rows that are not finite, or too near to zero
+        for i, bad in enumerate(without.tolist()):
+            if bad:
+                result[i] = _by_floats(x.narrow(0, i, 1), w)[0]
+    return result
+
+
 def _tiled(x: TensorBase, w: Weight) -> TensorBase:
     """x (m, k) by the transposed weight, for few rows."""
     x = x if x.stride(1) == 1 or x.shape[1] == 1 else x.contiguous()
+    result = _by_integers(x, w) if w.kind == "int4" else None
+    return _by_floats(x, w) if result is None else result
+
+
+def _by_floats(x: TensorBase, w: Weight) -> TensorBase:
+    """The same by float32 in registers."""
     result = x.new_empty((x.shape[0], w.n))
     blocks = -(-w.n // tiles.COLUMNS)
     numbers = (w.n, w.k, x.shape[0], w.group, x.stride(0))
@@ -67,7 +108,7 @@ def dequantised(w: Weight) -> TensorBase:
 def _by_operations(w: Weight) -> TensorBase:
     """The same, by operations that all devices have."""
     wide = by_name["float32"]
-    if w.kind == "int8":
+    if w.kind in WHOLE:
         return w.codes.to(wide) * w.scales.to(wide).unsqueeze(1)
     blocks = w.codes.reshape(w.n, w.k // tiles.BLOCK, 1, tiles.BLOCK // 2)
     codes = cat((blocks & 15, blocks >> 4), 2).reshape(w.n, w.k // w.group, w.group)
@@ -81,7 +122,7 @@ def _by_operations(w: Weight) -> TensorBase:
 def _columns(w: Weight, first: int, end: int) -> Weight:
     """Some of a weight's columns."""
     n = end - first
-    scales = w.scales.narrow(0 if w.kind == "int8" else 1, first, n).contiguous()
+    scales = w.scales.narrow(0 if w.kind in WHOLE else 1, first, n).contiguous()
     return w._replace(codes=w.codes.narrow(0, first, n), scales=scales, n=n)
 
 
@@ -236,4 +277,19 @@ def weight_nf4pack_mm(input: TensorBase, mat2: TensorBase, group: int, scales: T
 def _(grad, input, mat2, group, scales):
     n, k = mat2.shape[0], mat2.shape[1] * 2
     weight = _by_operations(Weight(mat2, scales, "nf4", group, n, k))
+    return (grad.to(weight.dtype) @ weight).to(grad.dtype)
+
+
+@leaf("library", inputs=("input",), label="WeightFloat8MmBackward0")
+def weight_float8_mm(input: TensorBase, mat2: TensorBase, scales: TensorBase) -> TensorBase:
+    """`input` (m, k) by the transposed weight `mat2` (n, k) of float8_e4m3fn without NaN, whose rows are scaled by `scales` (n,)."""
+    _check("weight_float8_mm", input, mat2=mat2)
+    n, k = mat2.shape
+    return product(input, Weight(mat2, scales.contiguous(), "float8", k, n, k))
+
+
+@weight_float8_mm.derivative
+def _(grad, input, mat2, scales):
+    n, k = mat2.shape
+    weight = _by_operations(Weight(mat2, scales, "float8", k, n, k))
     return (grad.to(weight.dtype) @ weight).to(grad.dtype)

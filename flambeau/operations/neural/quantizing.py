@@ -19,7 +19,7 @@ from ..declare.registry import leaf, library
 @pointwise(places=("_fake_quantized",), results=2, dtypes=FLOATING, in_place=False, differentiable=False)
 def fake_quantized(input, scale, zero_point, *, low, high):
     """(clamp(round(x / scale) + zero_point, low, high) - zero_point) · scale, and 1 where nothing was clamped, else 0."""
-    place = fn.rint(input * (1.0 / scale) + zero_point)
+    place = fn.rint(input * (1.0 / scale) + zero_point) + 0.0  # integers have no -0
     # NaN becomes the least one, as it does where it is taken for a number of 32 bits.
     kept = fn.where(place >= low, fn.minimum(place, fn.like(place, high)), fn.like(place, low))
     inside = fn.where((place >= low) & (place <= high), fn.like(place, 1.0), fn.like(place, 0.0))

@@ -25,6 +25,18 @@ def attend(
     """The backend MATH; `diagonal`: query i sees the keys up to i + diagonal; `kept` is what dropout has drawn elsewhere."""
     if enable_gqa:
         heads = query.shape[-3]
+        plain = attn_mask is None and diagonal is None and not dropout_p
+        if (
+            plain
+            and heads
+            and key.shape[-3] == value.shape[-3] < heads
+            and query.shape[:-3] == key.shape[:-3]
+        ):
+            # The queries of one head of keys are one after the other: more rows of one product, and no key is repeated.
+            rows = heads // key.shape[-3] * query.shape[-2]
+            together = query.reshape(*key.shape[:-2], rows, query.shape[-1])
+            result = attend(together, key, value, None, 0.0, None, factor, False)
+            return result.reshape(*query.shape[:-1], value.shape[-1])
         key = key.repeat_interleave(heads // key.shape[-3], -3)
         value = value.repeat_interleave(heads // value.shape[-3], -3)
     kind = query.dtype

@@ -1,0 +1,242 @@
+"""Training with rounded numbers: modules that round as integers would, by what an observer has seen (Jacob et al. 2018, section 3)."""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from typing import Any
+
+from .._tensor import Tensor
+from ..core.base.dtypes import by_name
+from ..core.make.literal import tensor
+from ..nn.modules.module import Module
+from ..operations.neural.quantizing import fake_quantize_per_channel_affine, fake_quantize_per_tensor_affine
+from ._observers import (
+    PER_CHANNEL,
+    Constructible,
+    MovingAverageMinMaxObserver,
+    MovingAveragePerChannelMinMaxObserver,
+    default_dynamic_quant_observer,
+    default_observer,
+    default_per_channel_weight_observer,
+    default_weight_observer,
+    limits,
+    per_channel_affine_float_qparams,
+    per_channel_symmetric,
+    per_tensor_affine,
+    per_tensor_symmetric,
+    qint8,
+    quint8,
+)
+
+
+class FakeQuantizeBase(Constructible):
+    """What all have: switches of one element, `fake_quant_enabled` and `observer_enabled`, which are saved.
+
+    Shape:
+        input: any; the result has the same
+
+    Raises:
+        NotImplementedError: `forward` and `calculate_qparams` of this class itself.
+
+    >>> from flambeau.ao.quantization import FakeQuantize, FakeQuantizeBase
+    >>> issubclass(FakeQuantize, FakeQuantizeBase)
+    True
+    """
+
+    fake_quant_enabled: Tensor
+    observer_enabled: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        for name in ("fake_quant_enabled", "observer_enabled"):
+            self.register_buffer(name, tensor([1], dtype=by_name["uint8"]))
+
+    def forward(self, x: Tensor) -> Tensor:
+        raise NotImplementedError(f"{type(self).__name__} does not say how it rounds")
+
+    def calculate_qparams(self, **kwargs: Any) -> Any:
+        """Scale and zero point."""
+        raise NotImplementedError(f"{type(self).__name__} has no scale")
+
+    def enable_fake_quant(self, enabled: bool = True) -> None:
+        """Round from now on, or not."""
+        self.fake_quant_enabled[0] = int(enabled)
+
+    def disable_fake_quant(self) -> None:
+        """Do not round from now on."""
+        self.enable_fake_quant(False)
+
+    def enable_observer(self, enabled: bool = True) -> None:
+        """Observe from now on, or not."""
+        self.observer_enabled[0] = int(enabled)
+
+    def disable_observer(self) -> None:
+        """Do not observe from now on."""
+        self.enable_observer(False)
+
+
+class FakeQuantize(FakeQuantizeBase):
+    """Rounds a tensor to what integers of a scale and a zero point mean, which an observer finds; the gradient goes through where
+    nothing is clamped.
+
+    Args:
+        observer: the class of the observer, or a constructor of one.
+        quant_min, quant_max: the integers.
+        is_dynamic: whether the scale is that of each tensor alone.
+        observer_kwargs: the observer's other arguments.
+
+    Shape:
+        input: any; the result has the same
+
+    Raises:
+        AssertionError: a range that is empty or that the dtype does not hold.
+
+    >>> import flambeau
+    >>> from flambeau.ao.quantization import FakeQuantize
+    >>> FakeQuantize(quant_min=0, quant_max=3)(flambeau.tensor([0.0, 1.2, 3.0]))
+    tensor([0., 1., 3.])
+    """
+
+    scale: Tensor
+    zero_point: Tensor
+
+    def __init__(
+        self,
+        observer: Any = MovingAverageMinMaxObserver,
+        quant_min: int | None = None,
+        quant_max: int | None = None,
+        is_dynamic: bool = False,
+        **observer_kwargs: Any,
+    ) -> None:
+        super().__init__()
+        if quant_min is not None and quant_max is not None:
+            if quant_min > quant_max:
+                raise AssertionError("quant_min must be less than or equal to quant_max")
+            said = getattr(getattr(observer, "p", None), "keywords", {})
+            low, high = limits(said.get("dtype", observer_kwargs.get("dtype", quint8)))
+            if quant_min < low or quant_max > high:
+                raise AssertionError(f"quant_min and quant_max out of bound: expected {low} to {high}")
+            observer_kwargs |= {"quant_min": quant_min, "quant_max": quant_max}
+        self.activation_post_process = observer(is_dynamic=is_dynamic, **observer_kwargs)
+        watched = self.activation_post_process
+        self.quant_min, self.quant_max, self.is_dynamic = (
+            watched.quant_min,
+            watched.quant_max,
+            watched.is_dynamic,
+        )
+        self.dtype, self.qscheme, self.ch_axis = (
+            watched.dtype,
+            watched.qscheme,
+            getattr(watched, "ch_axis", -1),
+        )
+        self.is_per_channel = watched.qscheme in PER_CHANNEL
+        whole = watched.qscheme is not per_channel_affine_float_qparams
+        self.register_buffer("scale", tensor([1.0]))
+        self.register_buffer("zero_point", tensor([0], dtype=by_name["int32" if whole else "float32"]))
+
+    def calculate_qparams(self) -> tuple[Tensor, Tensor]:  # type: ignore[override]
+        """The observer's scale and zero point."""
+        return self.activation_post_process.calculate_qparams()
+
+    def forward(self, X: Tensor) -> Tensor:
+        if self.observer_enabled[0] == 1:
+            self.activation_post_process(X.detach())
+            for buffer, new in zip((self.scale, self.zero_point), self.calculate_qparams()):
+                buffer.resize_(new.shape).copy_(new)
+        if self.fake_quant_enabled[0] == 1:
+            low, high = self.activation_post_process.quant_min, self.activation_post_process.quant_max
+            if self.is_per_channel:
+                return fake_quantize_per_channel_affine(
+                    X, self.scale, self.zero_point, self.ch_axis, low, high
+                )
+            return fake_quantize_per_tensor_affine(X, self.scale, self.zero_point, low, high)
+        return X
+
+    def extra_repr(self) -> str:
+        return (
+            f"fake_quant_enabled={self.fake_quant_enabled}, observer_enabled={self.observer_enabled}, quant_min={self.quant_min}, "
+            f"quant_max={self.quant_max}, dtype={self.dtype}, qscheme={self.qscheme}, ch_axis={self.ch_axis}, scale={self.scale}, "
+            f"zero_point={self.zero_point}"
+        )
+
+    def _load_from_state_dict(self, state_dict: dict, prefix: str, *rest: Any) -> None:
+        for name in ("scale", "zero_point"):  # of one element until something was observed
+            if (given := state_dict.get(prefix + name)) is not None:
+                getattr(self, name).resize_(given.shape)
+        super()._load_from_state_dict(state_dict, prefix, *rest)
+
+
+def _switch(name: str) -> Any:
+    def switch(mod: Module) -> None:
+        if isinstance(mod, FakeQuantizeBase):
+            getattr(mod, name)()
+
+    switch.__name__ = switch.__qualname__ = name
+    switch.__doc__ = f"""`{name}` of a module that rounds; nothing for another: for `Module.apply`.
+
+    Raises nothing.
+
+    >>> from flambeau.ao.quantization import FakeQuantize, {name}
+    >>> _ = FakeQuantize().apply({name})
+    """
+    return switch
+
+
+enable_fake_quant, disable_fake_quant, enable_observer, disable_observer = map(
+    _switch, ("enable_fake_quant", "disable_fake_quant", "enable_observer", "disable_observer")
+)
+
+default_fake_quant = FakeQuantize.with_args(
+    observer=MovingAverageMinMaxObserver,
+    quant_min=0,
+    quant_max=255,
+    dtype=quint8,
+    qscheme=per_tensor_affine,
+    reduce_range=True,
+)
+default_weight_fake_quant = FakeQuantize.with_args(
+    observer=MovingAverageMinMaxObserver,
+    quant_min=-128,
+    quant_max=127,
+    dtype=qint8,
+    qscheme=per_tensor_symmetric,
+    reduce_range=False,
+)
+default_per_channel_weight_fake_quant = FakeQuantize.with_args(
+    observer=MovingAveragePerChannelMinMaxObserver,
+    quant_min=-128,
+    quant_max=127,
+    dtype=qint8,
+    qscheme=per_channel_symmetric,
+    reduce_range=False,
+    ch_axis=0,
+)
+
+
+class QConfig(namedtuple("QConfig", ["activation", "weight"])):
+    """How a layer's results and its weight are observed or rounded: classes, or constructors by `with_args`.
+
+    Raises:
+        ValueError: a module in place of a class.
+
+    >>> from flambeau.ao.quantization import MinMaxObserver, QConfig, default_weight_observer
+    >>> QConfig(MinMaxObserver.with_args(reduce_range=True), default_weight_observer).weight()
+    MinMaxObserver(min_val=inf, max_val=-inf)
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, activation: Any, weight: Any) -> QConfig:
+        if isinstance(activation, Module) or isinstance(weight, Module):
+            raise ValueError(
+                "QConfig received observer instance, please pass observer class instead. Use MyObserver.with_args(x=1) to override "
+                "arguments to constructor if needed"
+            )
+        return super().__new__(cls, activation, weight)
+
+
+default_qconfig = QConfig(default_observer, default_weight_observer)
+default_per_channel_qconfig = QConfig(default_observer, default_per_channel_weight_observer)
+default_dynamic_qconfig = QConfig(default_dynamic_quant_observer, default_weight_observer)
+per_channel_dynamic_qconfig = QConfig(default_dynamic_quant_observer, default_per_channel_weight_observer)
+default_qat_qconfig = QConfig(default_fake_quant, default_weight_fake_quant)
