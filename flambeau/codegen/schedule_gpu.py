@@ -124,7 +124,8 @@ def groups(count: int, width: int = 1, most: int = 1024) -> int:
 
 
 def module_for(kernel: Pointwise | Row | Indexed | OfBlocks, target: str, form: Form = PLAIN) -> Module:
-    """The kernel in LLVM IR for one of `target.TARGETS`; blocks have exactly `BLOCK` threads, unless the kernel says itself how it is launched.
+    """The kernel in LLVM IR for one of `target.TARGETS`; blocks have exactly `BLOCK` threads, unless the
+    kernel says itself how it is launched.
 
     Raises ValueError for a form that the kernel cannot take.
     """

@@ -105,8 +105,8 @@ def _engine():
 
 
 def machine(name: str, processor: str | None = None):
-    """A new target machine of an accelerator, for one of its PROCESSORS: the oldest unless it is given.  For one module only: LLVM's SPIR-V back end
-    keeps in it what it knows of the last one, and crashes on the next.
+    """A new target machine of an accelerator, for one of its PROCESSORS: the oldest unless it is given.  For one module only:
+    LLVM's SPIR-V back end keeps in it what it knows of the last one, and crashes on the next.
     """
     binding = llvm()
     binding.initialize_all_targets()

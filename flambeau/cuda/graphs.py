@@ -364,5 +364,5 @@ class _Captured:
         def forward(*args: Any) -> Any:
             return graphed(*args) if module.training == own.training else plain(*args)
 
-        module.forward = forward
+        module.forward = forward  # type: ignore[method-assign]
         return module

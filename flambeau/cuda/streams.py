@@ -1,7 +1,7 @@
 """Streams: queues of work that run side by side, and events that order them.
 
-Each thread has a current stream of each device, at first the default one.  Memory of a tensor is handed on within the stream where it was allocated; a tensor that is used on another
-one is told so by `Tensor.record_stream`.
+Each thread has a current stream of each device, at first the default one.  Memory of a tensor is handed on within
+the stream where it was allocated; a tensor that is used on another one is told so by `Tensor.record_stream`.
 """
 
 from __future__ import annotations

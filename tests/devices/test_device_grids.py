@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from flambeau.core.loops.launch import run_blocks
 
 import flambeau
-from flambeau.core.loops.launch import run_blocks
 
 sys.path.insert(0, str(Path(__file__).parent))
 
