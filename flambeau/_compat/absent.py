@@ -50,8 +50,6 @@ NAMESPACES = {
     "utils.backend_registration": "devices outside of the library are not open yet",
     "utils.throughput_benchmark": "it serves TorchScript",
     "cuda.tunable": "products are the vendor's libraries'",
-    "cuda.CUDAGraph": "work is not captured to be repeated yet",
-    "cuda.graph": "work is not captured to be repeated yet",
     "classes": "classes of C++ need LibTorch, which is not here",
     "cuda.gds": "files are not read by the GPU",
     "multiprocessing.reductions": "tensors travel by `multiprocessing/_channels.py`, not by PyTorch's reductions",

@@ -199,9 +199,6 @@ ABSENT = {
         "handles of a library whose functions are not called": """
         current_solver_handle
         """,
-        "graphs of a device's work are not captured": """
-        graph_pool_handle make_graphed_callables
-        """,
         "a part of PyTorch's own making": """
         _initialized _is_in_bad_fork
         """,
@@ -209,11 +206,6 @@ ABSENT = {
     "cuda.comm": {
         "steps of a device's own libraries that nothing here calls": """
         broadcast broadcast_coalesced gather reduce_add reduce_add_coalesced scatter
-        """,
-    },
-    "cuda.graphs": {
-        "graphs of a device's work are not captured": """
-        graph_pool_handle make_graphed_callables
         """,
     },
     "cuda.green_contexts": {

@@ -40,7 +40,7 @@ from .kernels import (
 )
 from .lower import ITEMSIZE, MEMORY, Lowering, expanded
 from .passes import Together
-from .schedule_gpu_threads import BLOCK, POINTER, SHARED, Threads
+from .schedule_gpu_threads import BLOCK, POINTER, SHARED, OfBlocks, Threads
 
 # What an OpenCL driver is told when it builds a kernel: quotients and roots have the same bits there, too.
 OPENCL_OPTIONS = ("-cl-fp32-correctly-rounded-divide-sqrt",)
@@ -123,13 +123,16 @@ def groups(count: int, width: int = 1, most: int = 1024) -> int:
     return max(1, min(most, -(-count * width // BLOCK)))
 
 
-def module_for(kernel: Pointwise | Row | Indexed, target: str, form: Form = PLAIN) -> Module:
-    """The kernel in LLVM IR for one of `target.TARGETS`; blocks have exactly `BLOCK` threads.
+def module_for(kernel: Pointwise | Row | Indexed | OfBlocks, target: str, form: Form = PLAIN) -> Module:
+    """The kernel in LLVM IR for one of `target.TARGETS`; blocks have exactly `BLOCK` threads, unless the
+    kernel says itself how it is launched.
 
     Raises ValueError for a form that the kernel cannot take.
     """
     if isinstance(kernel, Indexed):
         return schedule_gpu_indexed.module_for(kernel, target)
+    if isinstance(kernel, OfBlocks):
+        return kernel.module(target)
     if isinstance(kernel, schedule_gpu_products.Product):
         return schedule_gpu_products.module_for(kernel, target)
     if form.dims < 1 or form.folded < 1:

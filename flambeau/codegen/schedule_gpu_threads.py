@@ -3,67 +3,119 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from . import target as tg
-from .irtext import Function, Value, i32, i64
+from .irtext import Function, Module, Value, i32, i64
 
 SYMBOL = "kernel"
 BLOCK = 256  # threads a block
 POINTER = "ptr addrspace(1)"
 SHARED = 3  # the address space of memory that a block shares
 
-# That a block has BLOCK threads, as an attribute of the function or as metadata on it.
-_BLOCK_SIZE = {
-    "nvptx": f'"nvvm.reqntid"="{BLOCK}"',
-    "amdgcn": f'"amdgpu-flat-work-group-size"="{BLOCK},{BLOCK}" "uniform-work-group-size"="true"',
-    "spirv": "!reqd_work_group_size !0",
-}
+AXES = "xyz"
+
+
+class Blocks(NamedTuple):
+    """A launch: blocks along x, y and z, the threads of each, and the bytes that a block shares besides what the kernel declares."""
+
+    blocks: tuple[int, int, int]
+    threads: tuple[int, int, int] = (BLOCK, 1, 1)
+    shared: int = 0
+
+
+class OfBlocks:
+    """A kernel that says itself what a block computes, in a grid of its own; see `core/loops/launch.pyx`, `run_blocks`.
+
+    `name` and `params` (the dtypes of its scalars) are as for every kernel.
+    """
+
+    name: str
+    params: tuple[str, ...] = ()
+
+    def text(self) -> str:
+        """What tells it apart from all other kernels."""
+        raise NotImplementedError
+
+    def blocks(self, target: str, numbers: Sequence[int]) -> Blocks:
+        """How it is launched for those 64-bit arguments."""
+        raise NotImplementedError
+
+    def module(self, target: str) -> Module:
+        """Its code for a target."""
+        raise NotImplementedError
 
 
 class Threads:
-    """Where a thread is, and how it meets the others of its block; numbers are i64."""
+    """Where a thread is, and how it meets the others of its block; numbers are i64, axes are 0, 1, 2 for x, y, z.
 
-    def __init__(self, f: Function, target: str):
-        self.f, self.target = f, target
+    `threads`: those of a block.  `shared`: whether a block shares memory whose size the launch says.
+    """
+
+    def __init__(
+        self,
+        f: Function,
+        target: str,
+        threads: tuple[int, int, int] = (BLOCK, 1, 1),
+        shared: bool = False,
+    ):
+        self.f, self.target, self.threads, self.shared = f, target, threads, shared
 
     def signature(self, arguments: Sequence[tuple[str, str]]) -> str:
-        spelled = ", ".join(f"{type} %{name}" for name, type in arguments)
-        if self.target == "spirv":
-            self.f.module.globals.append(f"!0 = !{{i32 {BLOCK}, i32 1, i32 1}}")
+        parameters = [f"{type} %{name}" for name, type in arguments]
+        if self.shared and self.target == "spirv":
+            parameters.append(f"ptr addrspace({SHARED}) %shared")
+        elif self.shared:
+            self.f.module.globals.append(f"@shared = external addrspace({SHARED}) global [0 x i8], align 16")
         convention = tg.TARGETS[self.target].convention
-        return f"define {convention}void @{SYMBOL}({spelled}) {_BLOCK_SIZE[self.target]}"
+        return f"define {convention}void @{SYMBOL}({', '.join(parameters)}) {self._block_size()}"
+
+    def _block_size(self) -> str:
+        """How many threads a block has, as an attribute of the function or as metadata on it."""
+        x, y, z = self.threads
+        if self.target == "nvptx":
+            return f'"nvvm.reqntid"="{x},{y},{z}"'
+        if self.target == "amdgcn":
+            size = x * y * z
+            return f'"amdgpu-flat-work-group-size"="{size},{size}" "uniform-work-group-size"="true"'
+        self.f.module.globals.append(f"!0 = !{{i32 {x}, i32 {y}, i32 {z}}}")
+        return "!reqd_work_group_size !0"
+
+    def shared_memory(self) -> Value:
+        """Where the memory begins whose size the launch says."""
+        return Value(f"ptr addrspace({SHARED})", "%shared" if self.target == "spirv" else "@shared")
 
     def _register(self, name: str) -> Value:
         return self.f.op("i64", f"zext {self.f.call('i32', name)} to i64")
 
-    def _opencl(self, name: str) -> Value:
-        return self.f.call("i64", name, i32(0), convention="spir_func ")
+    def _opencl(self, name: str, axis: int) -> Value:
+        return self.f.call("i64", name, i32(axis), convention="spir_func ")
 
-    def thread(self) -> Value:
+    def thread(self, axis: int = 0) -> Value:
         """The thread's number in its block."""
         if self.target == "nvptx":
-            return self._register("llvm.nvvm.read.ptx.sreg.tid.x")
+            return self._register(f"llvm.nvvm.read.ptx.sreg.tid.{AXES[axis]}")
         if self.target == "amdgcn":
-            return self._register("llvm.amdgcn.workitem.id.x")
-        return self._opencl("_Z12get_local_idj")
+            return self._register(f"llvm.amdgcn.workitem.id.{AXES[axis]}")
+        return self._opencl("_Z12get_local_idj", axis)
 
-    def block(self) -> Value:
+    def block(self, axis: int = 0) -> Value:
         if self.target == "nvptx":
-            return self._register("llvm.nvvm.read.ptx.sreg.ctaid.x")
+            return self._register(f"llvm.nvvm.read.ptx.sreg.ctaid.{AXES[axis]}")
         if self.target == "amdgcn":
-            return self._register("llvm.amdgcn.workgroup.id.x")
-        return self._opencl("_Z12get_group_idj")
+            return self._register(f"llvm.amdgcn.workgroup.id.{AXES[axis]}")
+        return self._opencl("_Z12get_group_idj", axis)
 
-    def blocks(self) -> Value:
+    def blocks(self, axis: int = 0) -> Value:
         """How many blocks there are."""
         if self.target == "nvptx":
-            return self._register("llvm.nvvm.read.ptx.sreg.nctaid.x")
+            return self._register(f"llvm.nvvm.read.ptx.sreg.nctaid.{AXES[axis]}")
         if self.target == "spirv":
-            return self._opencl("_Z14get_num_groupsj")
+            return self._opencl("_Z14get_num_groupsj", axis)
         packet = self.f.call("ptr addrspace(4)", "llvm.amdgcn.dispatch.ptr")
-        grid_size_x = self.f.gep("i8", packet, i64(12))  # in an HSA kernel dispatch packet
-        threads = self.f.load("i32", grid_size_x, 4)
-        return self.f.op("i64", f"zext {self.f.binary('udiv', threads, i32(BLOCK))} to i64")
+        grid_size = self.f.gep("i8", packet, i64(12 + 4 * axis))  # in an HSA kernel dispatch packet
+        threads = self.f.load("i32", grid_size, 4)
+        return self.f.op("i64", f"zext {self.f.binary('udiv', threads, i32(self.threads[axis]))} to i64")
 
     def barrier(self) -> None:
         """Wait for all threads of the block; what they wrote to shared memory can then be read."""

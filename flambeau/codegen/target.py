@@ -15,22 +15,42 @@ from ..core.base import forks
 
 
 class Target(NamedTuple):
-    """A processor that kernels are compiled for without running them here."""
+    """A family of processors that kernels are compiled for without running them here."""
 
     triple: str
-    processor: str
     convention: str
-    features: str = ""
     level: int = 3
 
 
 TARGETS = {
-    "nvptx": Target("nvptx64-nvidia-cuda", "sm_80", "ptx_kernel "),
-    "amdgcn": Target("amdgcn-amd-amdhsa", "gfx942", "amdgpu_kernel "),
+    "nvptx": Target("nvptx64-nvidia-cuda", "ptx_kernel "),
+    "amdgcn": Target("amdgcn-amd-amdhsa", "amdgpu_kernel "),
     # Drivers optimise SPIR-V themselves.  LLVM must not: from `x & 15` in a loop it makes a 4-bit integer,
     # which its SPIR-V back end takes for one of 8 bits.
-    "spirv": Target("spirv64-unknown-unknown", "", "spir_kernel ", level=0),
+    "spirv": Target("spirv64-unknown-unknown", "spir_kernel ", level=0),
 }
+
+# The processors of each target that code is made for, oldest first.  One whose name ends in "a" runs on no later one.
+PROCESSORS = {
+    "nvptx": ("sm_70", "sm_75", "sm_80", "sm_86", "sm_89", "sm_90a", "sm_100"),
+    "amdgcn": ("gfx90a", "gfx942", "gfx1100"),
+    "spirv": ("",),
+}
+
+
+def nearest(capability: tuple[int, int]) -> str | None:
+    """The newest of NVIDIA's processors that a card of that capability runs the code of; None for a card older than all.
+
+    >>> nearest((9, 0)), nearest((8, 7)), nearest((12, 0)), nearest((6, 1))
+    ('sm_90a', 'sm_86', 'sm_100', None)
+    """
+    own = capability[0] * 10 + capability[1]
+    result = None
+    for name in PROCESSORS["nvptx"]:
+        number = int(name.removeprefix("sm_").removesuffix("a"))
+        if number == own or (number < own and not name.endswith("a")):
+            result = name
+    return result
 
 
 @functools.cache
@@ -84,16 +104,18 @@ def _engine():
     return engine
 
 
-def machine(name: str):
-    """A new target machine of an accelerator (see TARGETS).  For one module only: LLVM's SPIR-V back end
-    keeps in it what it knows of the last one, and crashes on the next.
+def machine(name: str, processor: str | None = None):
+    """A new target machine of an accelerator, for one of its PROCESSORS: the oldest unless it is given.  For one module only:
+    LLVM's SPIR-V back end keeps in it what it knows of the last one, and crashes on the next.
     """
     binding = llvm()
     binding.initialize_all_targets()
     binding.initialize_all_asmprinters()
-    target = TARGETS[name]
+    target, known = TARGETS[name], PROCESSORS[name]
+    if processor is not None and processor not in known:
+        raise ValueError(f"{name}: processor is {processor!r}; one of {', '.join(map(repr, known))} expected")
     return binding.Target.from_triple(target.triple).create_target_machine(
-        cpu=target.processor, features=target.features, opt=target.level, reloc="default"
+        cpu=known[0] if processor is None else processor, opt=target.level, reloc="default"
     )
 
 
@@ -147,8 +169,8 @@ def load(code: bytes, symbol: str) -> int:
     return address
 
 
-def image(text: str, name: str) -> str | bytes:
-    """What the driver of an accelerator loads: PTX text, an AMDGCN object, SPIR-V."""
+def image(text: str, name: str, processor: str | None = None) -> str | bytes:
+    """What the driver of an accelerator loads: PTX text, an AMDGCN object, SPIR-V; for one of PROCESSORS, the oldest by default."""
     if (
         name == "spirv"
     ):  # which has no integers of 128 bits; numbers of 16 bytes are moved and taken in halves only
@@ -156,7 +178,7 @@ def image(text: str, name: str) -> str | bytes:
     with forks.making:
         failed: list = []  # kept until the end, so that the next attempt lies elsewhere in memory
         for _ in range(ATTEMPTS if name == "spirv" else 1):
-            fresh = machine(name)
+            fresh = machine(name, processor)
             module = optimised(text, fresh, TARGETS[name].level)
             result = fresh.emit_assembly(module) if name == "nvptx" else fresh.emit_object(module)
             if name != "spirv" or labels_apart(result):

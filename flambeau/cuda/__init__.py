@@ -28,7 +28,7 @@ from ._sensors import (
     temperature,
     utilization,
 )
-from .graphs import CUDAGraph, graph
+from .graphs import CUDAGraph, graph, graph_pool_handle, make_graphed_callables
 from .memory import (
     caching_allocator_alloc,
     caching_allocator_delete,
@@ -117,12 +117,14 @@ __all__ = [
     "initial_seed",
     "ipc_collect",
     "graph",
+    "graph_pool_handle",
     "is_available",
     "is_bf16_supported",
     "is_current_stream_capturing",
     "is_initialized",
     "is_tf32_supported",
     "list_gpu_processes",
+    "make_graphed_callables",
     "manual_seed",
     "manual_seed_all",
     "max_memory_allocated",
@@ -183,7 +185,8 @@ def is_available() -> bool:
 
 
 def is_bf16_supported(including_emulation: bool = True) -> bool:
-    """Whether bfloat16 can be used: on every device that flambeau takes (capability 8.0 or later).
+    """Whether bfloat16 can be used: on every device that flambeau takes; without `including_emulation`, whether the device has
+    instructions for it (capability 8.0 or later).
 
     Raises nothing.
 
@@ -191,7 +194,7 @@ def is_bf16_supported(including_emulation: bool = True) -> bool:
     >>> flambeau.cuda.is_bf16_supported() == flambeau.cuda.is_available()
     True
     """
-    return is_available()
+    return is_available() and (including_emulation or get_device_capability() >= (8, 0))
 
 
 def is_initialized() -> bool:
@@ -314,7 +317,7 @@ def get_device_capability(device: object = None) -> tuple[int, int]:
 
     >>> import flambeau
     >>> if flambeau.cuda.is_available():
-    ...     assert flambeau.cuda.get_device_capability() >= (8, 0)
+    ...     assert flambeau.cuda.get_device_capability() >= (7, 0)
     """
     properties = get_device_properties(device)
     return properties.major, properties.minor
@@ -360,14 +363,15 @@ def can_device_access_peer(device: object, peer_device: object) -> bool:
 
 
 def get_arch_list() -> list[str]:
-    """What kernels are made for: the devices that there are, as "sm_90"; an empty list without one.
+    """What kernels can be made for, as "sm_90a"; an empty list without a device.
 
     >>> import flambeau
     >>> all(name.startswith("sm_") for name in flambeau.cuda.get_arch_list())
     True
     """
-    result = (get_device_capability(k) for k in range(device_count()))
-    return sorted({f"sm_{major}{minor}" for major, minor in result})
+    from ..codegen.target import PROCESSORS
+
+    return list(PROCESSORS["nvptx"]) if is_available() else []
 
 
 def get_gencode_flags() -> str:
@@ -382,13 +386,13 @@ def get_gencode_flags() -> str:
 
 
 def is_tf32_supported() -> bool:
-    """Whether the device could round operands of products to TF32, as all that flambeau takes can; no product here does.
+    """Whether the device could round operands of products to TF32 (capability 8.0 or later); no product here does.
 
     >>> import flambeau
     >>> flambeau.cuda.is_tf32_supported() == flambeau.cuda.is_available()
     True
     """
-    return is_available()
+    return is_available() and get_device_capability() >= (8, 0)
 
 
 def current_blas_handle() -> int:

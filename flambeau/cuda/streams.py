@@ -1,8 +1,7 @@
 """Streams: queues of work that run side by side, and events that order them.
 
-The current stream belongs to the device, not to a thread: threads that use streams must not do so at the same
-time.  Memory of a tensor is handed on within the stream where it was allocated; a tensor that is used on another
-one is told so by `Tensor.record_stream`.
+Each thread has a current stream of each device, at first the default one.  Memory of a tensor is handed on within
+the stream where it was allocated; a tensor that is used on another one is told so by `Tensor.record_stream`.
 """
 
 from __future__ import annotations
@@ -186,7 +185,7 @@ def is_current_stream_capturing() -> bool:
 
 
 def current_stream(device: object = None) -> Stream:
-    """The stream that work on the device goes to.
+    """The stream that this thread's work on the device goes to.
 
     Raises:
         ValueError: the device is of another type
@@ -215,7 +214,7 @@ def default_stream(device: object = None) -> Stream:
 
 
 def set_stream(stream: Stream | None) -> None:
-    """Let work on the stream's device go to it from now on; `with stream(s)` is to be preferred.
+    """Let this thread's work on the stream's device go to it from now on; `with stream(s)` is to be preferred.
 
     Raises:
         AttributeError: the argument is neither a stream nor None

@@ -15,8 +15,8 @@ from libc.string cimport memcpy
 from posix.dlfcn cimport RTLD_LOCAL, RTLD_NOW, dlopen, dlsym
 from .cublas cimport Library
 from .cublas import find_library
-from ..core.base.device cimport Arguments, Device, MAX_ARGUMENTS, Product, check_fork, class_bytes, class_of, find_device
-from ..core.base.device import register
+from ..core.base.device cimport Arguments, CLASSES, Device, Grid, MAX_ARGUMENTS, Product, check_fork, class_bytes, class_of, find_device, is_forked
+from ..core.base.device import Limits, OutOfMemoryError, register
 from ..core.base.tensor cimport TensorBase
 cimport cython
 import os
@@ -34,10 +34,16 @@ cdef enum:  # from cuda.h
     STREAM_NON_BLOCKING = 1
     EVENT_DISABLE_TIMING = 2
     POOL_RELEASE_THRESHOLD = 4
+    MAX_THREADS = 1
     MULTIPROCESSORS = 16
     CAPABILITY_MAJOR = 75
     CAPABILITY_MINOR = 76
     MEMORY_POOLS = 115
+    CAPTURE_RELAXED = 2
+    MAX_DYNAMIC_SHARED = 8     # of CUfunction_attribute
+    DEFAULT_SHARED = 48 << 10  # bytes that every kernel may share
+
+MAX_BLOCK, MAX_GRID = (2, 3, 4), (5, 6, 7)  # their attributes, along x, y and z
 
 # What `properties` tells besides, and its number in cuda.h.
 ATTRIBUTES = {
@@ -99,6 +105,17 @@ cdef struct Driver:  # in the order of NAMES; handles are void*, and all return 
     int (*elapsed)(float*, void*, void*) noexcept nogil
     int (*can_access)(int*, int, int) noexcept nogil
     int (*capturing)(void*, int*) noexcept nogil
+    int (*begin_capture)(void*, int) noexcept nogil
+    int (*end_capture)(void*, void**) noexcept nogil
+    int (*exchange_mode)(int*) noexcept nogil
+    int (*instantiate)(void**, void*, unsigned long long) noexcept nogil
+    int (*launch_graph)(void*, void*) noexcept nogil
+    int (*free_executable)(void*) noexcept nogil
+    int (*free_graph)(void*) noexcept nogil
+    int (*print_graph)(void*, const char*, unsigned int) noexcept nogil
+    int (*graph_nodes)(void*, void**, size_t*) noexcept nogil
+    int (*allocate_now)(uint64_t*, size_t) noexcept nogil
+    int (*set_function)(void*, int, int) noexcept nogil
 
 NAMES = (
     "cuInit", "cuDriverGetVersion", "cuGetErrorName", "cuGetErrorString", "cuDeviceGetCount", "cuDeviceGet",
@@ -109,7 +126,9 @@ NAMES = (
     "cuModuleLoadDataEx", "cuModuleGetFunction", "cuLaunchKernel", "cuStreamCreateWithPriority",
     "cuStreamSynchronize", "cuStreamQuery", "cuStreamWaitEvent", "cuCtxGetStreamPriorityRange",
     "cuEventCreate", "cuEventDestroy_v2", "cuEventRecord", "cuEventQuery", "cuEventSynchronize",
-    "cuEventElapsedTime", "cuDeviceCanAccessPeer", "cuStreamIsCapturing",
+    "cuEventElapsedTime", "cuDeviceCanAccessPeer", "cuStreamIsCapturing", "cuStreamBeginCapture_v2", "cuStreamEndCapture",
+    "cuThreadExchangeStreamCaptureMode", "cuGraphInstantiateWithFlags", "cuGraphLaunch", "cuGraphExecDestroy", "cuGraphDestroy",
+    "cuGraphDebugDotPrint", "cuGraphGetNodes", "cuMemAlloc_v2", "cuFuncSetAttribute",
 )
 
 cdef Driver cu
@@ -197,6 +216,16 @@ def driver_version() -> int:
     return version
 
 
+cdef str nearest(tuple capability, str who):
+    """The processor that kernels are made for; RuntimeError for a card older than all of them."""
+    from ..codegen import target
+    result = target.nearest(capability)
+    if result is None:
+        raise RuntimeError(f"{who} has capability {capability[0]}.{capability[1]}: kernels are made for "
+                           f"{', '.join(target.PROCESSORS['nvptx'])} and later")
+    return result
+
+
 @cython.binding(False)
 cdef class Cuda(Device):
     """One device of NVIDIA's.  RuntimeError where there is no driver, or no device of that number."""
@@ -213,9 +242,11 @@ cdef class Cuda(Device):
         check(cu.device_get(&self.number, index), "cuDeviceGet")
         properties = self.attributes()
         capability = (properties["major"], properties["minor"])
-        if capability < (8, 0) or not self.attribute(MEMORY_POOLS):
-            raise RuntimeError(f"cuda:{index} ({self.name()}) has capability {capability[0]}.{capability[1]}: "
-                               "8.0 and memory pools are wanted")
+        if not self.attribute(MEMORY_POOLS):
+            raise RuntimeError(f"cuda:{index} ({self.name()}): the device or its driver has no memory pools (cuMemAllocAsync)")
+        self.processor = nearest(capability, f"cuda:{index} ({self.name()})")
+        self.limits = Limits(tuple([self.attribute(k) for k in MAX_GRID]), tuple([self.attribute(k) for k in MAX_BLOCK]),
+                             self.attribute(MAX_THREADS), properties["shared_memory_per_block_optin"])
         check(cu.retain_context(&self.context, self.number), "cuDevicePrimaryCtxRetain")
         check(cu.device_pool(&self.pool, self.number), "cuDeviceGetDefaultMemPool")
         # what is freed stays in the pool until `empty_cache` trims it
@@ -224,6 +255,7 @@ cdef class Cuda(Device):
         self.fingerprint = f"{self.name()} {capability[0]}.{capability[1]} {driver_version()}"
         self.processors = properties["multi_processor_count"]
         self.waiting, self.streams, self.lent = [], {}, {}
+        self.pools, self.pooled, self.held_back = {}, {}, []
 
     cdef int enter(self) except -1:
         """Make the device the one that this thread's calls are about."""
@@ -240,7 +272,7 @@ cdef class Cuda(Device):
         self.enter()
         if self.limit and self.reserved_bytes + nbytes > self.limit:
             return 0
-        cdef int status = cu.allocate(&address, nbytes, <void*><uintptr_t>self.stream)
+        cdef int status = cu.allocate(&address, nbytes, <void*><uintptr_t>self.stream())
         if status == OUT_OF_MEMORY:
             return 0
         check(status, "cuMemAllocAsync")
@@ -254,13 +286,19 @@ cdef class Cuda(Device):
         return check(cu.free(address), "cuMemFree")
 
     cdef uint64_t acquire(self, size_t nbytes, int block) except 0:
-        if self.waiting:
+        if self.into is not None:
+            if self.capturing():
+                return self.take_pooled(nbytes, block)
+        elif self.waiting:
             self.reclaim()
         return Device.acquire(self, nbytes, block)
 
     cdef int release(self, uint64_t address, int block, uint64_t stream, object uses) except -1:
         if uses is None:
-            return Device.release(self, address, block, stream, None)
+            return self.put(address, block, stream)
+        if self.into is not None:  # an event that is recorded now may belong to the graph, where nobody can wait for it
+            self.held_back.append((address, block, stream, uses))
+            return 0
         cdef uint64_t event
         self.enter()
         events = []
@@ -272,6 +310,47 @@ cdef class Cuda(Device):
         self.let_go(class_bytes(block))
         self.cached_bytes += class_bytes(block)
         return 0
+
+    cdef int put(self, uint64_t address, int block, uint64_t stream) except -1:
+        """Keep a block for the next tensor of the stream, or where it is a pool's, for the next that is captured with it."""
+        cdef Pool pool = self.pooled.get(address) if self.pooled else None
+        if pool is None:
+            return Device.release(self, address, block, stream, None)
+        lists = pool.lists.get(stream)
+        if lists is None:
+            lists = pool.lists[stream] = [[] for _ in range(CLASSES)]
+        lists[block].append(address)
+        self.let_go(class_bytes(block))
+        return 0
+
+    cdef uint64_t take_pooled(self, size_t nbytes, int block) except 0:
+        """A block of the pool that is captured into: one that was freed on this stream, else a new one, which is there at once and
+        for every replay.
+        """
+        cdef size_t size = class_bytes(block)
+        cdef uint64_t address = 0
+        cdef int mode = CAPTURE_RELAXED, status = OUT_OF_MEMORY
+        lists = self.into.lists.get(self.stream())
+        if lists is not None and lists[block]:
+            self.hold(size)
+            return lists[block].pop()
+        self.enter()
+        self.driver_calls += 1
+        if not self.limit or self.reserved_bytes + size <= self.limit:
+            cu.exchange_mode(&mode)
+            status = cu.allocate_now(&address, size)
+            cu.exchange_mode(&mode)
+        if status == OUT_OF_MEMORY:
+            self.refusals += 1
+            raise OutOfMemoryError(
+                f"cannot allocate {nbytes} bytes on {self.place} in a graph's capture, which gives no cached memory back: tensors "
+                f"hold {self.held_bytes} bytes and the cache {self.cached_bytes} bytes; call cuda.empty_cache() before it")
+        check(status, "cuMemAlloc")
+        self.reserved_bytes += size
+        self.reserved_peak = max(self.reserved_peak, self.reserved_bytes)
+        self.pooled[address] = self.into
+        self.hold(size)
+        return address
 
     cdef int reclaim(self) except -1:
         """Hand out again what other streams have done with."""
@@ -288,7 +367,7 @@ cdef class Cuda(Device):
             self.cached_bytes -= size  # where `release` counts it
             self.held_bytes += size
             self.held_blocks += 1
-            Device.release(self, address, block, stream, None)
+            self.put(address, block, stream)
         self.waiting = still
         return 0
 
@@ -300,7 +379,27 @@ cdef class Cuda(Device):
         before = self.cached_bytes
         Device.empty_cache(self)
         self.reserved_bytes -= before - self.cached_bytes
+        for handle in list(self.pools):
+            self.empty_pool(self.pools[handle])
         check(cu.trim_pool(self.pool, 0), "cuMemPoolTrimTo")
+
+    def is_into(self) -> bool:
+        """Whether work of the device is being captured by one of our graphs."""
+        return self.into is not None
+
+    def empty_pool(self, Pool pool) -> None:
+        """Give the free blocks of a pool that no graph uses back to the driver; nothing is queued on them any more."""
+        if pool.users:
+            return
+        for lists in pool.lists.values():
+            for block in range(CLASSES):
+                for address in lists[block]:
+                    self.free(address)
+                    self.reserved_bytes -= class_bytes(block)
+                    del self.pooled[address]
+                lists[block] = []
+        if pool not in self.pooled.values():
+            del self.pools[pool.handle]
 
     def memory_stats(self) -> dict:
         """As for every device, and the bytes taken from the driver: `reserved_bytes`, `peak_reserved_bytes`."""
@@ -322,12 +421,12 @@ cdef class Cuda(Device):
 
     def lend(self, size_t nbytes, uint64_t stream) -> int:
         """The address of a block for work that another library queues on that stream."""
-        cdef uint64_t before = self.stream, address
-        self.stream = stream
+        cdef uint64_t before = self.stream(), address
+        self.choose_stream(stream)
         try:
             address = self.acquire(nbytes, class_of(nbytes))
         finally:
-            self.stream = before
+            self.choose_stream(before)
         self.lent[address] = class_of(nbytes), stream
         return address
 
@@ -376,17 +475,31 @@ cdef class Cuda(Device):
         cdef int k
         self.enter()
         if not wait:
-            return check(cu.copy_in(to, source, nbytes, <void*><uintptr_t>self.stream), "cuMemcpyHtoDAsync")
+            return check(cu.copy_in(to, source, nbytes, <void*><uintptr_t>self.stream()), "cuMemcpyHtoDAsync")
+        if self.into is not None and self.capturing():
+            return self.copy_kept(to, source, nbytes)
         while done < nbytes:
             n = min(nbytes - done, <size_t>SLOT_BYTES)
             k = self.next_slot()
             slot = self.slots + <size_t>k * SLOT_BYTES
             with nogil:
                 memcpy(slot, <const char*>source + done, n)
-            check(cu.copy_in(to + done, slot, n, <void*><uintptr_t>self.stream), "cuMemcpyHtoDAsync")
+            check(cu.copy_in(to + done, slot, n, <void*><uintptr_t>self.stream()), "cuMemcpyHtoDAsync")
             self.record_event(self.slot_events[k])
             done += n
         return 0
+
+    cdef int copy_kept(self, uint64_t to, const void* source, size_t nbytes) except -1:
+        """A copy for a graph, whose replays read the bytes again: from page-locked memory that the graph keeps."""
+        cdef void* memory = NULL
+        cdef int mode = CAPTURE_RELAXED
+        cu.exchange_mode(&mode)
+        cdef int status = cu.allocate_host(&memory, nbytes)
+        cu.exchange_mode(&mode)
+        check(status, "cuMemAllocHost")
+        memcpy(memory, source, nbytes)
+        self.kept.append(<uintptr_t>memory)
+        return check(cu.copy_in(to, memory, nbytes, <void*><uintptr_t>self.stream()), "cuMemcpyHtoDAsync")
 
     cdef int copy_out(self, void* to, uint64_t source, size_t nbytes, bint wait) except -1:
         cdef size_t pieces = (nbytes + SLOT_BYTES - 1) // SLOT_BYTES, asked = 0, done = 0, n
@@ -397,13 +510,13 @@ cdef class Cuda(Device):
             waited()
         self.enter()
         if not wait:
-            return check(cu.copy_out(to, source, nbytes, <void*><uintptr_t>self.stream), "cuMemcpyDtoHAsync")
+            return check(cu.copy_out(to, source, nbytes, <void*><uintptr_t>self.stream()), "cuMemcpyDtoHAsync")
         while done < pieces:
             while asked < pieces and asked - done < SLOTS:  # the device goes ahead
                 k = order[asked % SLOTS] = self.next_slot()
                 n = min(nbytes - asked * SLOT_BYTES, <size_t>SLOT_BYTES)
                 slot = self.slots + <size_t>k * SLOT_BYTES
-                check(cu.copy_out(slot, source + asked * SLOT_BYTES, n, <void*><uintptr_t>self.stream), "cuMemcpyDtoHAsync")
+                check(cu.copy_out(slot, source + asked * SLOT_BYTES, n, <void*><uintptr_t>self.stream()), "cuMemcpyDtoHAsync")
                 self.record_event(self.slot_events[k])
                 asked += 1
             k = order[done % SLOTS]
@@ -417,11 +530,11 @@ cdef class Cuda(Device):
 
     cdef int copy_within(self, uint64_t to, uint64_t source, size_t nbytes) except -1:
         self.enter()
-        return check(cu.copy_within(to, source, nbytes, <void*><uintptr_t>self.stream), "cuMemcpyDtoDAsync")
+        return check(cu.copy_within(to, source, nbytes, <void*><uintptr_t>self.stream()), "cuMemcpyDtoDAsync")
 
     cdef int fill(self, uint64_t to, unsigned char value, size_t nbytes) except -1:
         self.enter()
-        return check(cu.fill(to, value, nbytes, <void*><uintptr_t>self.stream), "cuMemsetD8Async")
+        return check(cu.fill(to, value, nbytes, <void*><uintptr_t>self.stream()), "cuMemsetD8Async")
 
     # kernels
     cdef uint64_t load(self, bytes image, str name) except 0:
@@ -436,8 +549,11 @@ cdef class Cuda(Device):
         log[0] = 0
         options[0], options[1] = JIT_ERROR_LOG, JIT_ERROR_LOG_BYTES
         values[0], values[1] = log, <void*><uintptr_t>(sizeof(log) - 1)
+        cdef int mode = CAPTURE_RELAXED  # a kernel may be met first in a capture
+        cu.exchange_mode(&mode)
         with nogil:
             status = cu.load(&module, code, 2, options, values)
+        cu.exchange_mode(&mode)
         if status:
             log[sizeof(log) - 1] = 0
             raise RuntimeError(f"CUDA error: cuModuleLoadDataEx of {name}: {spelled(status)}\n"
@@ -445,14 +561,17 @@ cdef class Cuda(Device):
         check(cu.function(&function, module, <bytes>name.encode()), f"cuModuleGetFunction of {name}")
         return <uintptr_t>function
 
-    cdef int launch(self, uint64_t kernel, int64_t groups, int threads, Arguments* arguments) except -1:
+    cdef int launch(self, uint64_t kernel, const Grid* grid, Arguments* arguments) except -1:
         cdef void* places[MAX_ARGUMENTS]
         cdef int k
         self.enter()
         for k in range(arguments.count):
             places[k] = &arguments.values[k]
-        return check(cu.launch(<void*><uintptr_t>kernel, <unsigned int>groups, 1, 1, threads, 1, 1, 0,
-                               <void*><uintptr_t>self.stream, places, NULL), "cuLaunchKernel")
+        if grid.shared > DEFAULT_SHARED:
+            check(cu.set_function(<void*><uintptr_t>kernel, MAX_DYNAMIC_SHARED, <int>grid.shared), "cuFuncSetAttribute")
+        return check(cu.launch(<void*><uintptr_t>kernel, <unsigned int>grid.blocks[0], <unsigned int>grid.blocks[1],
+                               <unsigned int>grid.blocks[2], grid.threads[0], grid.threads[1], grid.threads[2],
+                               <unsigned int>grid.shared, <void*><uintptr_t>self.stream(), places, NULL), "cuLaunchKernel")
 
     cdef int look_for_blas(self) except -1:
         self.enter()
@@ -463,7 +582,7 @@ cdef class Cuda(Device):
 
     cdef bint product(self, Product* p) except -1:
         self.look_for_blas()
-        return self.library is not None and self.library.product(p, <void*><uintptr_t>self.stream)
+        return self.library is not None and self.library.product(p, <void*><uintptr_t>self.stream())
 
     # order
     cdef int finish(self) except -1:
@@ -485,11 +604,11 @@ cdef class Cuda(Device):
 
     cdef int record_event(self, uint64_t event) except -1:
         self.enter()
-        return check(cu.record(<void*><uintptr_t>event, <void*><uintptr_t>self.stream), "cuEventRecord")
+        return check(cu.record(<void*><uintptr_t>event, <void*><uintptr_t>self.stream()), "cuEventRecord")
 
     cdef int wait_event(self, uint64_t event) except -1:
         self.enter()
-        return check(cu.wait(<void*><uintptr_t>self.stream, <void*><uintptr_t>event, 0), "cuStreamWaitEvent")
+        return check(cu.wait(<void*><uintptr_t>self.stream(), <void*><uintptr_t>event, 0), "cuStreamWaitEvent")
 
     cdef int finish_event(self, uint64_t event) except -1:
         cdef int status
@@ -553,17 +672,16 @@ cdef class Cuda(Device):
     # streams, as numbers; 0 is the default one
     def current_stream(self) -> int:
         """The stream that work goes to."""
-        return self.stream
+        return self.stream()
 
     def set_stream(self, uint64_t stream) -> None:
-        """Let work go to that stream from now on."""
-        self.stream = stream
+        """Let this thread's work go to that stream from now on."""
+        self.choose_stream(stream)
 
-    def capturing(self) -> bool:
-        """Whether the current stream writes down its work, for a library that asked for it, instead of running it."""
+    cpdef bint capturing(self) except -1:
         cdef int status = 0
         self.enter()
-        check(cu.capturing(<void*><uintptr_t>self.stream, &status), "cuStreamIsCapturing")
+        check(cu.capturing(<void*><uintptr_t>self.stream(), &status), "cuStreamIsCapturing")
         return status != 0
 
     def take_stream(self, int priority) -> int:
@@ -611,6 +729,103 @@ cdef class Cuda(Device):
 
 
 # --- for flambeau.cuda ------------------------------
+@cython.binding(False)
+cdef class Pool:
+    def __init__(self, handle):
+        self.handle, self.lists = handle, {}
+
+
+@cython.no_gc
+@cython.binding(False)
+cdef class Graph:
+    """Work of a device that was captured from its streams, to be launched as one.  Memory that it works on belongs to its pool."""
+
+    cdef readonly Cuda on
+    cdef Pool pool
+    cdef void* graph
+    cdef void* executable
+    cdef uint64_t stream
+    cdef list kept
+    cdef str suspect, before
+
+    def __init__(self, Cuda on not None, handle):
+        self.on = on
+        self.pool = on.pools.get(handle)
+        if self.pool is None:
+            self.pool = on.pools[handle] = Pool(handle)
+        self.pool.users += 1
+
+    def begin(self, int mode) -> None:
+        """Capture what this thread's current stream is given from now on, and what other streams are given that wait for it."""
+        cdef Cuda on = self.on
+        if on.into is not None:
+            raise RuntimeError(f"CUDAGraph.capture_begin(): work of {on.place} is being captured already")
+        on.look_for_blas()
+        on.fault_place(None)  # is made now: it outlives the graph
+        self.stream = on.stream()
+        check(cu.begin_capture(<void*><uintptr_t>self.stream, mode), "cuStreamBeginCapture")
+        on.into, on.kept = self.pool, []
+        self.before, on.suspect = on.suspect, None
+
+    def end(self) -> None:
+        """Stop capturing, and make what was captured ready to be launched."""
+        cdef Cuda on = self.on
+        on.enter()
+        if on.stream() != self.stream:
+            raise RuntimeError("Capture must end on the same stream it began on.")
+        cdef int status = cu.end_capture(<void*><uintptr_t>self.stream, &self.graph)
+        self.kept, on.kept, on.into = on.kept, None, None
+        self.suspect, on.suspect = on.suspect, on.suspect if self.before is None else self.before
+        held_back, on.held_back = on.held_back, []
+        for address, block, stream, uses in held_back:
+            on.release(address, block, stream, uses)
+        check(status, "cuStreamEndCapture")
+        check(cu.instantiate(&self.executable, self.graph, 0), "cuGraphInstantiateWithFlags")
+
+    @property
+    def nodes(self) -> int:
+        """How many launches, copies and fills there are in it."""
+        cdef size_t count = 0
+        check(cu.graph_nodes(self.graph, NULL, &count), "cuGraphGetNodes")
+        return count
+
+    def replay(self) -> None:
+        """Queue all of it on the current stream."""
+        cdef Cuda on = self.on
+        on.enter()
+        if on.suspect is None:
+            on.suspect = self.suspect
+        check(cu.launch_graph(self.executable, <void*><uintptr_t>on.stream()), "cuGraphLaunch")
+
+    def write(self, str path not None) -> None:
+        """Write the graph to a file in the DOT language, with what the driver knows of each node."""
+        self.on.enter()
+        check(cu.print_graph(self.graph, <bytes>os.fsencode(path), 1), "cuGraphDebugDotPrint")
+
+    cpdef int discard(self) except -1:
+        """Destroy the graph, when its replays have run, and leave its memory to the pool."""
+        cdef Cuda on = self.on
+        if on is None or self.pool is None:
+            return 0
+        self.pool.users -= 1
+        self.pool = None
+        if self.kept:
+            on.finish()
+        if self.executable != NULL:
+            check(cu.free_executable(self.executable), "cuGraphExecDestroy")
+        if self.graph != NULL:
+            check(cu.free_graph(self.graph), "cuGraphDestroy")
+        self.graph = self.executable = NULL
+        for memory in self.kept or ():
+            on.free_host(<void*><uintptr_t>memory)
+        self.kept = None
+        return 0
+
+    def __dealloc__(self):
+        if self.pool is not None and not is_forked():
+            self.discard()
+
+
 @cython.no_gc
 @cython.binding(False)
 cdef class Mark:

@@ -1,6 +1,6 @@
 """Kernels as accelerators load them, from memory's files or from the compiler.
 
-An image is kept on disk under a digest of the kernel, its form, the compiler, and the device with its driver.
+An image is kept on disk under a digest of the kernel, its form, the target, the compiler, and the device with its driver.
 Where the driver gives out what it has made of an image, that is kept instead: it loads several times faster.
 """
 
@@ -15,9 +15,9 @@ SYMBOL = schedule_gpu_threads.SYMBOL
 statistics = {"compiled": 0, "loaded": 0}
 
 
-def find(kernel, form: tuple, name: str, fingerprint: str) -> tuple[bytes, str, bool]:
-    """The image of a kernel in that form for a target, its digest, and whether it came from the disk."""
-    text = f"image {name} {form} {fingerprint}\n{kernel.text()}"
+def find(kernel, form: tuple, name: str, processor: str, fingerprint: str) -> tuple[bytes, str, bool]:
+    """The image of a kernel in that form for a processor of a target, its digest, and whether it came from the disk."""
+    text = f"image {name} {processor} {form} {fingerprint}\n{kernel.text()}"
     digest = hashlib.sha256(build.version("gpu") + text.encode()).hexdigest()[:40]
     known = cache.read(digest)
     if known is not None:
@@ -25,7 +25,7 @@ def find(kernel, form: tuple, name: str, fingerprint: str) -> tuple[bytes, str, 
         return known, digest, True
     statistics["compiled"] += 1
     module = schedule_gpu.module_for(kernel, name, schedule_gpu.Form(*form))
-    image = deep(target.image, str(module), name)
+    image = deep(target.image, str(module), name, processor)
     image = image.encode() if isinstance(image, str) else image
     return image, digest, False
 

@@ -13,8 +13,8 @@ from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t, intptr_t, uintptr
 from libc.stdlib cimport malloc, free as release_memory
 from libc.string cimport memcpy
 cimport cython
-from ..core.base.device cimport Device, Arguments, check_fork, device_for
-from ..core.base.device import register
+from ..core.base.device cimport Device, Arguments, Grid, check_fork, device_for
+from ..core.base.device import Limits, register
 import os
 import sys
 
@@ -34,6 +34,7 @@ cdef enum:                          # from the OpenCL headers
     DEVICE_TYPE = 0x1000
     MAX_COMPUTE_UNITS = 0x1002
     MAX_WORK_GROUP_SIZE = 0x1004
+    LOCAL_MEM_SIZE = 0x1023
     GLOBAL_MEM_SIZE = 0x101F
     DEVICE_NAME = 0x102B
     DEVICE_VENDOR = 0x102C
@@ -239,6 +240,9 @@ cdef class OpenCL(Device):
         self.options = f"-cl-fp32-correctly-rounded-divide-sqrt {more}".strip().encode()
         self.fingerprint = "|".join([text_of(self.id, what) for what in (DEVICE_NAME, DEVICE_VERSION, DRIVER_VERSION)] + [more])
         self.processors = <int>number_of(self.id, MAX_COMPUTE_UNITS)
+        most = number_of(self.id, MAX_WORK_GROUP_SIZE)
+        # drivers count blocks in 32 bits
+        self.limits = Limits(((1 << 32) - 1,) * 3, (most,) * 3, most, number_of(self.id, LOCAL_MEM_SIZE))
 
     # memory
     cdef uint64_t allocate(self, size_t nbytes) except? 0:
@@ -329,9 +333,11 @@ cdef class OpenCL(Device):
             return None
         return room
 
-    cdef int launch(self, uint64_t kernel, int64_t groups, int threads, Arguments* arguments) except -1:
+    cdef int launch(self, uint64_t kernel, const Grid* grid, Arguments* arguments) except -1:
         cdef handle_t function = <handle_t><uintptr_t>kernel
-        cdef size_t total = groups * threads, block = threads
+        cdef size_t total[3]
+        cdef size_t block[3]
+        cdef uint32_t dims = 1 if grid.blocks[1] == grid.blocks[2] == grid.threads[1] == grid.threads[2] == 1 else 3
         cdef status_t status = 0
         cdef int k
         check_fork()
@@ -340,8 +346,12 @@ cdef class OpenCL(Device):
                 status |= cl.SetKernelArg(function, k, arguments.sizes[k], &arguments.values[k])
             else:
                 status |= self.usm.SetKernelArgMemPointer(function, k, <void*><uintptr_t>arguments.values[k])
+        if grid.shared:
+            status |= cl.SetKernelArg(function, arguments.count, grid.shared, NULL)
         check(status, "clSetKernelArg")
-        return check(cl.EnqueueNDRangeKernel(self.queue, function, 1, NULL, &total, &block, 0, NULL, NULL),
+        for k in range(3):
+            total[k], block[k] = <size_t>grid.blocks[k] * grid.threads[k], grid.threads[k]
+        return check(cl.EnqueueNDRangeKernel(self.queue, function, dims, NULL, total, block, 0, NULL, NULL),
                      "clEnqueueNDRangeKernel")
 
     # order

@@ -19,12 +19,14 @@ from pathlib import Path
 from flambeau.codegen import target as tg
 
 SOURCE = Path(__file__).with_name("fake_libcuda.c")
-COUNTS = "live_blocks live_bytes launches allocations events streams pinned limit delay trims gemms".split()
+COUNTS = (
+    "live_blocks live_bytes launches allocations events streams pinned limit delay trims gemms graphs".split()
+)
 SIZES = {"i64": 8, "double": 8, "ptr": 8, "i32": 4, "float": 4}
 CALLS = {
-    "llvm.nvvm.read.ptx.sreg.tid.x": "fake_thread",
-    "llvm.nvvm.read.ptx.sreg.ctaid.x": "fake_block",
-    "llvm.nvvm.read.ptx.sreg.nctaid.x": "fake_blocks",
+    "llvm.nvvm.read.ptx.sreg.tid.": "fake_thread_",
+    "llvm.nvvm.read.ptx.sreg.ctaid.": "fake_block_",
+    "llvm.nvvm.read.ptx.sreg.nctaid.": "fake_blocks_",
     "llvm.nvvm.barrier.cta.sync.aligned.all": "fake_barrier",
 }
 
@@ -62,6 +64,11 @@ def on_host(text: str) -> str:
     barriers = int("barrier.cta" in text)
     for name, ours in CALLS.items():
         text = text.replace("@" + name, "@" + ours)
+    text = re.sub(
+        r"@shared = external addrspace\(3\) global \[0 x i8\]",
+        "@shared = thread_local global [65536 x i8] zeroinitializer",
+        text,
+    )
     text = re.sub(r"addrspace\(3\) global", "thread_local global", text)
     text = re.sub(r" ?addrspace\([13]\)", "", text)
     loads = [
@@ -89,9 +96,9 @@ def on_host(text: str) -> str:
     )
 
 
-def image(text: str, name: str, real=tg.image) -> str | bytes:
+def image(text: str, name: str, processor: str | None = None, real=tg.image) -> str | bytes:
     """In place of `compiler.target.image`: PTX is emitted all the same, to see that it can be."""
-    made = real(text, name)
+    made = real(text, name, processor)
     if name != "nvptx":
         return made
     with tempfile.TemporaryDirectory() as folder:

@@ -69,12 +69,59 @@ def test_a_driver_without_devices(fake_environment):
     assert run(["-c", program], fake_environment | {"FAKE_CUDA_NO_DEVICE": "1"}) == "False 0\n"
 
 
-@pytest.mark.parametrize("checks", ["cuda_checks.py", "cuda_tensor_checks.py", "cuda_interchange_checks.py"])
+@pytest.mark.parametrize(
+    "checks",
+    ["cuda_checks.py", "cuda_tensor_checks.py", "cuda_interchange_checks.py", "cuda_graph_checks.py"],
+)
 def test_on_the_fake_driver(fake_environment, checks):
     run(
         ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", str(HERE / checks)],
         fake_environment,
     )
+
+
+@pytest.mark.parametrize(
+    ("capability", "processor"), [("70", "sm_70"), ("87", "sm_86"), ("90", "sm_90a"), ("120", "sm_100")]
+)
+def test_kernels_are_made_for_the_card(fake_environment, capability, processor):
+    program = """
+import fake_cuda
+fake_cuda.install()
+import flambeau
+from flambeau.codegen import target
+from flambeau.core.base.device import find_device
+made, real = [], target.image
+target.image = lambda text, name, processor: made.append((name, processor)) or real(text, name, processor)
+x = flambeau.ones(3, device="cuda") * 3 + 1
+assert x.tolist() == [4.0] * 3
+print(find_device("cuda", 0).processor, set(made) <= {("nvptx", find_device("cuda", 0).processor)})
+"""
+    environment = fake_environment | {
+        "FAKE_CUDA_CAPABILITY": capability,
+        "PYTHONPATH": os.pathsep.join(sys.path),
+    }
+    assert run(["-c", program], environment) == f"{processor} True\n"
+
+
+def test_a_card_that_is_too_old(fake_environment):
+    program = """
+from flambeau import cuda
+try:
+    cuda.init()
+except RuntimeError as error:
+    print(error)
+"""
+    told = run(["-c", program], fake_environment | {"FAKE_CUDA_CAPABILITY": "61"})
+    assert told.startswith("cuda:0 (Fake 0) has capability 6.1: kernels are made for sm_70, ")
+
+
+def test_grids_on_the_fake_driver(fake_environment):
+    options = ["-p", "fake_cuda", "-p", "no:cacheprovider", "-p", "no:xdist"]
+    environment = fake_environment | {
+        "FLAMBEAU_TEST_DEVICE": "cuda",
+        "PYTHONPATH": os.pathsep.join(filter(None, [str(HERE), os.environ.get("PYTHONPATH")])),
+    }
+    assert " passed" in run(["-m", "pytest", *options, str(HERE / "test_device_grids.py")], environment)
 
 
 def test_the_registry_on_the_fake_driver(fake_environment):

@@ -8,6 +8,11 @@ cdef enum:
     ALIGNMENT = 64
     MAX_ARGUMENTS = 320
 
+cdef struct Grid:             # of one launch: x, y, z
+    int64_t blocks[3]
+    int threads[3]
+    size_t shared             # bytes of memory that a block shares, besides what the kernel declares
+
 cdef struct Arguments:        # of one launch, in the order of the kernel's parameters
     int count
     uint64_t values[MAX_ARGUMENTS]      # each in the first bytes of its place
@@ -22,15 +27,23 @@ cdef struct Product:          # c = alpha * a @ b + beta * c, `batch` times; str
     int64_t c_row, c_column, c_batch
     double alpha, beta
 
+cdef class Limits:            # the largest grid of a device; no limit where nothing is set
+    cdef readonly tuple blocks      # x, y, z
+    cdef readonly tuple threads     # x, y, z
+    cdef readonly object block      # threads of a block in all
+    cdef readonly object shared     # bytes that a block may share
+
 cdef class Device:
     cdef readonly str type          # "cuda", "opencl" …
     cdef readonly int index
-    cdef readonly str target        # what the compiler makes images for: a key of compiler.target.TARGETS
+    cdef readonly str target        # what the compiler makes images for: a key of codegen.target.TARGETS
+    cdef readonly str processor     # which of the target's processors: "sm_90a" …; "" where there is one for all
     cdef readonly str fingerprint   # device and driver: images in the disk cache are kept apart by it
     cdef readonly device place      # what `tensor.device` answers
     cdef readonly int processors    # how many blocks of threads run side by side
     cdef readonly bint blank        # holds no data: nothing is allocated, copied or launched ("meta")
-    cdef uint64_t stream            # where work is queued now; 0 is the default stream
+    cdef readonly Limits limits     # of one launch
+    cdef int slot                   # where a thread keeps its current stream of the device
     cdef dict cached                # stream -> a list for each size class of the addresses of free blocks
     cdef size_t cached_bytes
     cdef size_t held_bytes
@@ -55,7 +68,8 @@ cdef class Device:
     cdef int fill(self, uint64_t to, unsigned char value, size_t nbytes) except -1
     cdef uint64_t load(self, bytes image, str name) except 0
     cdef bytes native(self)
-    cdef int launch(self, uint64_t kernel, int64_t groups, int threads, Arguments* arguments) except -1
+    cdef int launch(self, uint64_t kernel, const Grid* grid, Arguments* arguments) except -1
+    cdef int check_grid(self, const Grid* grid) except -1
     cdef bint product(self, Product* p) except -1
     cdef int finish(self) except -1
     cdef uint64_t new_event(self, bint timing) except 0
@@ -66,6 +80,10 @@ cdef class Device:
     cdef bint event_done(self, uint64_t event) except -1
     cdef double elapsed(self, uint64_t start, uint64_t end) except? -1
     cpdef dict properties(self)
+    # streams; 0 is the default one
+    cdef uint64_t stream(self) noexcept
+    cdef void choose_stream(self, uint64_t stream) noexcept
+    cpdef bint capturing(self) except -1
     # the cache of blocks, the same for all devices
     cdef uint64_t acquire(self, size_t nbytes, int block) except 0
     cdef int release(self, uint64_t address, int block, uint64_t stream, object uses) except -1

@@ -5,7 +5,7 @@ A device is a thin table of what its driver does: memory, copies, kernels, event
 (which kernel, which operands, the tape) is the same for all of them.  Addresses are plain numbers, so a
 tensor is an address and an offset, and a view is a matter of the host alone.
 
-All work is queued on the device's current stream and runs in that order; nothing but `finish`,
+All work is queued on the thread's current stream of the device and runs in that order; nothing but `finish`,
 `finish_event` and copies that are told to wait blocks the host.  An error of the driver is raised as a
 RuntimeError that names the call and the driver's code.
 """
@@ -23,8 +23,27 @@ class OutOfMemoryError(RuntimeError):
     """An allocation was refused by the system; the message has the bytes asked for and held."""
 
 
+cdef extern from *:
+    """
+    #define FLAMBEAU_SLOTS 256
+    static __thread uint64_t flambeau_streams[FLAMBEAU_SLOTS];  /* this thread's current stream of each open device */
+    """
+    uint64_t* flambeau_streams
+    enum:
+        FLAMBEAU_SLOTS
+
+NO_LIMIT = 1 << 62
+
+
+cdef class Limits:
+    """The largest grid that a device takes: blocks and threads along x, y and z, threads of a block in all, bytes it shares."""
+
+    def __init__(self, tuple blocks=(NO_LIMIT,) * 3, tuple threads=(NO_LIMIT,) * 3, block=NO_LIMIT, shared=NO_LIMIT):
+        self.blocks, self.threads, self.block, self.shared = blocks, threads, block, shared
+
+
 cdef class Device:
-    """One accelerator.  Those who make one set `type`, `index`, `target`, `fingerprint` and `processors`, and
+    """One accelerator.  Those who make one set `type`, `index`, `target`, `processor`, `fingerprint`, `limits` and `processors`, and
     override every method up to `properties`; `native` and `product` only where they have something to offer.
     """
 
@@ -33,6 +52,7 @@ cdef class Device:
         self.place = device(type, index)
         self.cached = {}
         self.processors = 1
+        self.processor, self.limits = "", Limits()
 
     # memory
     cdef uint64_t allocate(self, size_t nbytes) except? 0:
@@ -83,9 +103,26 @@ cdef class Device:
         """
         return None
 
-    cdef int launch(self, uint64_t kernel, int64_t groups, int threads, Arguments* arguments) except -1:
-        """Queue `groups` blocks of `threads` threads.  The arguments are copied before it returns."""
+    cdef int launch(self, uint64_t kernel, const Grid* grid, Arguments* arguments) except -1:
+        """Queue the blocks of a grid, after `check_grid`.  The arguments are copied before it returns.  Memory that a block
+        shares besides what the kernel declares is, for SPIR-V, one more argument, the last.
+        """
         raise NotImplementedError(f"{self.type}: launch")
+
+    cdef int check_grid(self, const Grid* grid) except -1:
+        """ValueError for a grid that is empty, or larger than the device takes: it is never cut."""
+        cdef int k
+        cdef int64_t threads = 1
+        for k in range(3):
+            threads *= grid.threads[k]
+            if not (0 < grid.blocks[k] <= self.limits.blocks[k] and 0 < grid.threads[k] <= self.limits.threads[k]):
+                raise ValueError(f"launch on {self.place}: {grid.blocks[k]} blocks of {grid.threads[k]} threads along {'xyz'[k]}; "
+                                 f"1 to {self.limits.blocks[k]} blocks of 1 to {self.limits.threads[k]} threads expected")
+        if threads > self.limits.block:
+            raise ValueError(f"launch on {self.place}: blocks of {threads} threads; at most {self.limits.block} expected")
+        if grid.shared > self.limits.shared:
+            raise ValueError(f"launch on {self.place}: a block shares {grid.shared} bytes; at most {self.limits.shared} expected")
+        return 0
 
     cdef bint product(self, Product* p) except -1:
         """Queue a product of matrices on the device's own library; False where it has none for this one."""
@@ -127,6 +164,19 @@ cdef class Device:
         """`name`, `total_memory` (bytes), `multi_processor_count`, and what else the driver tells."""
         raise NotImplementedError(f"{self.type}: properties")
 
+    # streams
+    cdef uint64_t stream(self) noexcept:
+        """Where this thread's work is queued now; 0 is the default stream."""
+        return flambeau_streams[self.slot]
+
+    cdef void choose_stream(self, uint64_t stream) noexcept:
+        """Let this thread's work go there from now on."""
+        flambeau_streams[self.slot] = stream
+
+    cpdef bint capturing(self) except -1:
+        """Whether the current stream writes down its work instead of running it."""
+        return False
+
     # the cache of blocks
     cdef uint64_t acquire(self, size_t nbytes, int block) except 0:
         """A block of that size class for work on the current stream: one that was freed on this stream, else
@@ -136,7 +186,7 @@ cdef class Device:
         cdef uint64_t address
         cdef list lists, free_blocks
         check_fork()
-        lists = self.cached.get(self.stream)
+        lists = self.cached.get(self.stream())
         if lists is not None:
             free_blocks = <list>lists[block]
             if free_blocks:
@@ -295,7 +345,7 @@ cdef dict makers = {}          # type -> function of an index that makes the Dev
 cdef dict counters = {}        # type -> function that says how many there are, 0 without a driver
 cdef dict drivers = {}         # type -> the module that registers it, imported when a device of that type is first looked for
 cdef dict opened = {}          # (type, index) -> Device
-cdef dict current = {}         # type -> index of the one meant by a device without an index
+cdef object current = threading.local()  # type -> index of the one that a device without an index means in this thread
 cdef bint forked = False
 
 
@@ -325,12 +375,12 @@ def device_count(str type) -> int:
 
 def current_device(str type) -> int:
     """The index that a device without one means."""
-    return current.get(type, 0)
+    return getattr(current, type, 0)
 
 
 def set_device(str type, int index) -> None:
     """Choose what a device without an index means; RuntimeError where there is none of that number."""
-    current[type] = find_device(type, index).index
+    setattr(current, type, find_device(type, index).index)
 
 
 def is_opened(str type) -> bool:
@@ -352,7 +402,7 @@ cpdef Device find_device(str type, object index):
     """The open device, opened now if it is the first time.  RuntimeError where there is none, and in a
     process that was forked after a device was opened.
     """
-    cdef int number = current.get(type, 0) if index is None else index
+    cdef int number = getattr(current, type, 0) if index is None else index
     if type == "meta":  # has no driver, which a fork could lose
         return the_blank
     check_fork()
@@ -360,7 +410,10 @@ cpdef Device find_device(str type, object index):
     if result is None:
         if not is_known(type):
             raise absent(type)
+        if len(opened) + 1 == FLAMBEAU_SLOTS:
+            raise RuntimeError(f"{type}:{number}: at most {FLAMBEAU_SLOTS - 1} devices can be in use")
         result = makers[type](number)
+        (<Device>result).slot = <int>len(opened) + 1
         opened[(type, number)] = result
     return <Device>result
 
@@ -486,8 +539,9 @@ _dtypes.enter_device, _dtypes.leave_device = _enter, _leave
 
 cdef int check_fork() except -1:
     if forked:
-        raise RuntimeError("Cannot use an accelerator in a forked subprocess after its use in the parent: start processes "
-                           "with the 'spawn' method")
+        who = "CUDA" if is_opened("cuda") else "an accelerator"
+        raise RuntimeError(f"Cannot re-initialize {who} in forked subprocess. To use {who} with multiprocessing, you must use the "
+                           "'spawn' start method")
     return 0
 
 

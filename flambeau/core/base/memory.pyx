@@ -296,7 +296,7 @@ cdef Storage new_storage_on(Device device, size_t nbytes):
         raise OutOfMemoryError(f"{display.NAME}: cannot allocate {nbytes} bytes on {device.place}")
     block = class_of(nbytes)
     s.address = device.acquire(nbytes, block)
-    s.on, s.stream = device, device.stream
+    s.on, s.stream = device, device.stream()
     s.block, s.length = block, nbytes
     return s
 

@@ -8,7 +8,7 @@ what has been loaded.
 from libc.string cimport memcpy
 from libc.stdint cimport int64_t, uint64_t, uintptr_t
 from cpython.object cimport PyObject
-from ..base.device cimport Device, Arguments, MAX_ARGUMENTS, device_for, is_forked
+from ..base.device cimport Device, Arguments, Grid, MAX_ARGUMENTS, device_for, is_forked
 from ..base.dtypes cimport dtype_of
 from ..base.memory import storage_from_address
 from ..base.callbacks import callbacks
@@ -72,7 +72,8 @@ cdef uint64_t handle_for(Family family, Device device, int dims, int folded, int
     if result is not None:
         return result
     images = callbacks["images"]()
-    image, digest, native = images.find(family.kernel, (dims, folded, width, wide), device.target, device.fingerprint)
+    image, digest, native = images.find(family.kernel, (dims, folded, width, wide), device.target, device.processor,
+                                        device.fingerprint)
     handle = device.load(image, images.SYMBOL)
     if not native:
         images.keep(digest, image, device.native())
@@ -80,13 +81,23 @@ cdef uint64_t handle_for(Family family, Device device, int dims, int folded, int
     return handle
 
 
-cdef int launch_profiled(Device device, Family family, uint64_t handle, int64_t groups, Arguments* a) except -1:
+cdef int launch_threads(Device device, Family family, uint64_t handle, int64_t groups, Arguments* a) except -1:
+    """Launch a kernel whose threads go on until no element is left: for it a grid beyond the device's limit is folded."""
+    cdef Grid grid
+    grid.blocks[:] = [min(groups, <int64_t>device.limits.blocks[0]), 1, 1]
+    grid.threads[:] = [BLOCK, 1, 1]
+    grid.shared = 0
+    return launch_profiled(device, family, handle, &grid, a)
+
+
+cdef int launch_profiled(Device device, Family family, uint64_t handle, const Grid* grid, Arguments* a) except -1:
     """Launch a kernel, between two marks where a profiler measures it."""
     cdef uint64_t first
+    device.check_grid(grid)
     if not (profiling.on and profiling.devices):
-        return device.launch(handle, groups, BLOCK, a)
+        return device.launch(handle, grid, a)
     first = mark(device)
-    device.launch(handle, groups, BLOCK, a)
+    device.launch(handle, grid, a)
     return note_work(device, family.kernel.name, first, mark(device))
 
 
@@ -118,7 +129,7 @@ cdef int run_pointwise(Device device, Family family, Launch* launch) except -1:
             put(&a, plan.strides[k * plan.pitch + d], 8)
     put_scalars(&a, family, launch.scalars)
     groups = blocks(device, plan.count, 1)
-    return launch_profiled(device, family, handle, groups, &a)
+    return launch_threads(device, family, handle, groups, &a)
 
 
 device_launcher.pointwise = run_pointwise
@@ -200,7 +211,7 @@ cdef int run_rows(void* given) except -1:
         put(&a, strides[rows.outer + 2], 8)
     put_scalars(&a, family, rows.scalars)
     groups = blocks(device, count, width)
-    return launch_profiled(device, family, handle, groups, &a)
+    return launch_threads(device, family, handle, groups, &a)
 
 
 device_launcher.rows = run_rows
@@ -250,7 +261,7 @@ cdef int run_indexed(Family family, tuple operands, int outputs, tuple axes, int
         else:
             bits = <uint64_t><int64_t>x
         put(&a, bits, 8)
-    launch_profiled(device, family, handle_for(family, device, 0, 0, 0, False), blocks(device, count, 1), &a)
+    launch_threads(device, family, handle_for(family, device, 0, 0, 0, False), blocks(device, count, 1), &a)
     for k in range(outputs):
         bump_version(<TensorBase>operands[k])
     return 0
@@ -262,14 +273,16 @@ cdef dict block_families = {}    # kernel -> Family
 
 def run_blocks(object kernel, tuple tensors not None, tuple numbers not None, tuple scalars not None) -> None:
     """Launch a kernel that says itself what a block computes, such as `codegen/schedule_gpu_products.py`: its parameters are where the
-    tensors' elements begin, 64-bit numbers, and scalars, floats or ints.  `kernel.blocks(target, numbers)` is how many there are.
+    tensors' elements begin, 64-bit numbers, and scalars, floats or ints.  `kernel.blocks(target, numbers)` is how many there are, where
+    each takes the place of several if fewer are launched, else a `Blocks` of `codegen/schedule_gpu_threads.py`, launched as it is.
     """
     cdef Arguments a
     cdef PyObject* given[8]
     cdef Device device
     cdef double real
     cdef uint64_t bits
-    cdef int64_t blocks
+    cdef Grid grid
+    cdef uint64_t handle
     cdef int k
     if len(tensors) > 8:
         raise ValueError("run_blocks: at most 8 tensors")
@@ -277,7 +290,7 @@ def run_blocks(object kernel, tuple tensors not None, tuple numbers not None, tu
         given[k] = <PyObject*>tensors[k]
     device = one_device(kernel.name, given, <int>len(tensors))
     blocks = 0 if device.blank else kernel.blocks(device.target, numbers)
-    if blocks == 0:
+    if blocks == 0 or (isinstance(blocks, tuple) and 0 in blocks.blocks):
         return
     family = block_families.get(kernel)
     if family is None:
@@ -294,10 +307,29 @@ def run_blocks(object kernel, tuple tensors not None, tuple numbers not None, tu
         else:
             bits = <uint64_t><int64_t>x
         put(&a, bits, 8)
-    launch_profiled(device, <Family>family, handle_for(<Family>family, device, 0, 0, 0, False), min(blocks, <int64_t>0x7FFFFFFF), &a)
+    handle = handle_for(<Family>family, device, 0, 0, 0, False)
+    if not isinstance(blocks, tuple):
+        launch_threads(device, <Family>family, handle, min(blocks, 1 << 62), &a)
+        return
+    for k in range(3):
+        grid.blocks[k], grid.threads[k] = blocks.blocks[k], blocks.threads[k]
+    grid.shared = blocks.shared
+    launch_profiled(device, <Family>family, handle, &grid, &a)
 
 
 # --- copies between devices ------------------------------
+cdef int refuse_in_capture(TensorBase source, Device device, bint wait) except -1:
+    """RuntimeError for a copy between memories that a graph which is being captured cannot hold: one the host waits for."""
+    cdef bint pinned_source = isinstance(source.storage.owner, Pinned)
+    if source.storage.on is not None and source.storage.on.capturing():
+        raise RuntimeError(f"CUDA error: operation not permitted when stream is capturing: a copy from {source.device} to "
+                           f"{'cpu' if device is None else device.place}, for which the host waits")
+    if source.storage.on is None and device.capturing() and not pinned_source:
+        raise RuntimeError("Cannot copy between CPU and CUDA tensors during CUDA graph capture unless the CPU tensor is pinned. "
+                           "Please use tensor.pin_memory() or allocate the tensor with pin_memory=True.")
+    return 0
+
+
 cdef TensorBase moved(TensorBase source, Device device, bint wait=True):
     """The same elements in another memory, not recorded: one copy of all bytes, so a source with gaps or repeats is
     packed where it is first.  Without `wait`, a copy out of pinned memory runs beside the host's work.
@@ -320,6 +352,8 @@ cdef TensorBase moved(TensorBase source, Device device, bint wait=True):
     out = new_strided_on(device, source.rank, source.sizes, strides, source.code)
     if nbytes == 0:
         return out
+    if not (device is not None and device is dense.storage.on):
+        refuse_in_capture(dense, device, wait)
     cdef Device queue = dense.storage.on if device is None else device
     cdef bint direct = dense.storage.on is None or device is None or device is dense.storage.on
     cdef uint64_t first = mark(queue) if profiling.on and profiling.devices and direct else 0

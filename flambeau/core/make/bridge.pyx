@@ -163,7 +163,7 @@ cdef TensorBase over_memory(object owner, char* data, int code, int rank, const 
     if device is None:
         t.storage.data = data if data != NULL else nowhere    # what is empty may have no address
     else:
-        t.storage.address, t.storage.on, t.storage.stream = <uint64_t><uintptr_t>data, device, device.stream
+        t.storage.address, t.storage.on, t.storage.stream = <uint64_t><uintptr_t>data, device, device.stream()
     t.storage.owner, t.storage.writable = owner, writable
     return t
 

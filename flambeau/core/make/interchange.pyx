@@ -160,7 +160,7 @@ cdef int let_wait(Device device, object stream) except -1:
     """Make a stream of a consumer wait for what is queued on the current one: 1 (or None) is the default stream, -1 needs no
     waiting, another number is the stream's address.
     """
-    cdef uint64_t consumer, event, current = device.stream
+    cdef uint64_t consumer, event, current = device.stream()
     if stream == -1:
         return 0
     if stream == 2:
@@ -173,10 +173,10 @@ cdef int let_wait(Device device, object stream) except -1:
     event = device.new_event(False)
     try:
         device.record_event(event)
-        device.stream = consumer
+        device.choose_stream(consumer)
         device.wait_event(event)
     finally:
-        device.stream = current
+        device.choose_stream(current)
         device.free_event(event)
     return 0
 
@@ -371,7 +371,7 @@ def from_dlpack(ext_tensor, *, device=None, copy=None):
         elif copy is False:
             raise CopyRefused(f"cannot move DLPack tensor from device {there} to {wanted} without copying. Set copy=None or copy=True.")
     if there[0] in (DL_CUDA, DL_CUDA_MANAGED):
-        options["stream"] = find_device("cuda", there[1]).stream or 1
+        options["stream"] = find_device("cuda", there[1]).stream() or 1
     made = import_capsule(ask(ext_tensor, options))
     clones = bool(copy) and "copy" not in options
     return made.to(device) if moves else made.clone() if clones else made
@@ -534,6 +534,6 @@ def from_cuda_array(obj, str who):
         step = scaled(step, max(sizes[d], 1))
     device = find_device("cuda", None)
     theirs = interface.get("stream")
-    if theirs is not None and (theirs if theirs != 1 else 0) != device.stream:
+    if theirs is not None and (theirs if theirs != 1 else 0) != device.stream():
         device.finish_stream(0 if theirs == 1 else theirs)
     return over_memory(obj, <char*><uintptr_t>address, code, rank, sizes, strides, not read_only, device)

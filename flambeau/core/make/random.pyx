@@ -339,6 +339,9 @@ cdef Generator generator_for(object given, Device device, str who):
     generator, RuntimeError for one of another type of device.
     """
     cdef str wanted = "cpu" if device is None else device.type
+    if device is not None and device.capturing():
+        raise RuntimeError("Cannot draw random numbers during CUDA graph capture: each replay would draw the same ones, as a generator's "
+                           "offset is an argument of the launch; draw before the capture, into a tensor that the graph reads")
     if given is None:
         return the_default if device is None else default_of(device.place)
     if not isinstance(given, Generator):
