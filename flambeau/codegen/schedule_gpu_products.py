@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from . import expr as ex
+from . import schedule_gpu_vectors as by_vectors
 from . import target as tg
 from .irtext import Function, Module, Value, i64
 from .lower import ITEMSIZE, MEMORY, Lowering
@@ -31,21 +32,20 @@ class Shape(NamedTuple):
     terms: int
 
 
-# A driver for a CPU runs the threads of a block one after the other, and several as the lanes of its vectors: sums of more elements a
-# thread do not fit in registers there.
 SHAPES = {"spirv": Shape(64, 64, 32), "nvptx": Shape(128, 128, 8), "amdgcn": Shape(128, 128, 8)}
 UNROLLED = 4  # terms that are written out
 
 
 class Product(NamedTuple):
     """A product in `dtype`.  `a_turned`: a's rows lie side by side, not its terms; `b_turned`: b's terms do, not its columns.  `adds`:
-    c is read.
+    c is read.  `vector`: how many float32's fill a vector register of a thread; 1 where threads are the lanes, 0 for what the device has.
     """
 
     dtype: str
     a_turned: bool
     b_turned: bool
     adds: bool
+    vector: int = 0
 
     @property
     def name(self) -> str:
@@ -62,8 +62,19 @@ class Product(NamedTuple):
     def blocks(self, target: str, numbers: Sequence[int]) -> int:
         """How many blocks there are to compute; `numbers` as in NUMBERS."""
         batch, m, n, *_ = numbers
-        shape = SHAPES[target]
+        shape = SHAPES[target] if self.vector <= 1 else by_vectors.shape_for(self)
         return batch * -(-m // shape.rows) * -(-n // shape.columns)
+
+    def fitted(self, vector: int) -> Product:
+        """The same product for a device whose threads have vector registers of that many float32's."""
+        if self.vector:
+            return self
+        return self._replace(vector=vector if vector >= by_vectors.FEWEST_LANES else 1)
+
+    @property
+    def threads(self) -> int:
+        """How many threads a block has."""
+        return BLOCK if self.vector <= 1 else 1
 
     @property
     def computed(self) -> str:
@@ -86,6 +97,8 @@ def parameters(kernel: Product) -> list[tuple[str, str]]:
 
 
 def module_for(kernel: Product, target: str) -> Module:
+    if kernel.vector > 1:
+        return by_vectors.module_for(kernel, target, parameters(kernel))
     return _Writer(kernel, target).module
 
 

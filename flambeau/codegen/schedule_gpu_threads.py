@@ -12,10 +12,10 @@ BLOCK = 256  # threads a block
 POINTER = "ptr addrspace(1)"
 SHARED = 3  # the address space of memory that a block shares
 
-# That a block has BLOCK threads, as an attribute of the function or as metadata on it.
+# How many threads a block has, as an attribute of the function or as metadata on it.
 _BLOCK_SIZE = {
-    "nvptx": f'"nvvm.reqntid"="{BLOCK}"',
-    "amdgcn": f'"amdgpu-flat-work-group-size"="{BLOCK},{BLOCK}" "uniform-work-group-size"="true"',
+    "nvptx": '"nvvm.reqntid"="{0}"',
+    "amdgcn": '"amdgpu-flat-work-group-size"="{0},{0}" "uniform-work-group-size"="true"',
     "spirv": "!reqd_work_group_size !0",
 }
 
@@ -23,15 +23,15 @@ _BLOCK_SIZE = {
 class Threads:
     """Where a thread is, and how it meets the others of its block; numbers are i64."""
 
-    def __init__(self, f: Function, target: str):
-        self.f, self.target = f, target
+    def __init__(self, f: Function, target: str, count: int = BLOCK):
+        self.f, self.target, self.count = f, target, count  # `count` threads a block
 
     def signature(self, arguments: Sequence[tuple[str, str]]) -> str:
         spelled = ", ".join(f"{type} %{name}" for name, type in arguments)
         if self.target == "spirv":
-            self.f.module.globals.append(f"!0 = !{{i32 {BLOCK}, i32 1, i32 1}}")
+            self.f.module.globals.append(f"!0 = !{{i32 {self.count}, i32 1, i32 1}}")
         convention = tg.TARGETS[self.target].convention
-        return f"define {convention}void @{SYMBOL}({spelled}) {_BLOCK_SIZE[self.target]}"
+        return f"define {convention}void @{SYMBOL}({spelled}) {_BLOCK_SIZE[self.target].format(self.count)}"
 
     def _register(self, name: str) -> Value:
         return self.f.op("i64", f"zext {self.f.call('i32', name)} to i64")
@@ -63,7 +63,7 @@ class Threads:
         packet = self.f.call("ptr addrspace(4)", "llvm.amdgcn.dispatch.ptr")
         grid_size_x = self.f.gep("i8", packet, i64(12))  # in an HSA kernel dispatch packet
         threads = self.f.load("i32", grid_size_x, 4)
-        return self.f.op("i64", f"zext {self.f.binary('udiv', threads, i32(BLOCK))} to i64")
+        return self.f.op("i64", f"zext {self.f.binary('udiv', threads, i32(self.count))} to i64")
 
     def barrier(self) -> None:
         """Wait for all threads of the block; what they wrote to shared memory can then be read."""

@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 
 import flambeau
-from flambeau.codegen import schedule_gpu, schedule_gpu_products
+from flambeau.codegen import schedule_gpu, schedule_gpu_products, schedule_gpu_vectors
 from flambeau.codegen import target as tg
 from flambeau.codegen.schedule_gpu_products import Product
+from flambeau.core.loops import launch
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "codegen"))
 
@@ -102,6 +103,41 @@ def test_gradients():
     (a @ b).backward(g.to(TYPE))
     assert np.allclose(a.grad.cpu().numpy(), g.numpy() @ b.detach().cpu().numpy().T, atol=1e-4)
     assert np.allclose(b.grad.cpu().numpy(), a.detach().cpu().numpy().T @ g.numpy(), atol=1e-4)
+
+
+@needs_device
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int64"])
+def test_vectors_and_threads_give_the_same_bits(dtype):
+    if TYPE != "opencl":
+        pytest.skip("vectors in threads are for OpenCL's CPU devices")
+    generator, number = np.random.default_rng(0), 1.5 if dtype in ROUNDING else 3
+    for turned in itertools.product((False, True), repeat=2):
+        for m, k, n in [(1, 1, 1), (65, 150, 67), (130, 37, 200)]:
+            a, _ = matrix(generator, dtype, (m, k), turned[0])
+            b, _ = matrix(generator, dtype, (k, n), turned[1])
+            c, _ = matrix(generator, dtype, (m, n), False)
+            numbers = (1, m, n, k, 0, *c.stride(), 0, *a.stride(), 0, *b.stride())
+            results = []
+            for vector in (1, 4, 8, 16):
+                result = c.clone()
+                kernel = Product(dtype, *turned, True, vector)
+                assert kernel.fitted(16) == kernel and kernel.threads == (256 if vector == 1 else 1)
+                launch.run_blocks(kernel, (result, a, b), numbers, (number, number))
+                results.append(result.cpu())
+            for other in results[1:]:
+                assert flambeau.equal(results[0], other), (turned, m, k, n)
+
+
+def test_the_shape_follows_from_the_devices_vectors():
+    kernel = Product("float32", False, False, False)
+    assert [kernel.fitted(v).vector for v in (0, 1, 2, 4, 16)] == [1, 1, 1, 4, 16]
+    lanes = {
+        dtype: schedule_gpu_vectors.shape_for(Product(dtype, False, False, False, 16)).lanes
+        for dtype in (*ROUNDING, *INTEGERS)
+    }
+    assert lanes["float64"] == lanes["int64"] == 8 and all(n in (8, 16) for n in lanes.values())
+    shape = schedule_gpu_vectors.shape_for(kernel.fitted(16))
+    assert kernel.fitted(16).blocks("spirv", (3, shape.rows + 1, 2 * shape.columns, 5)) == 3 * 2 * 2
 
 
 def test_blocks_cover_the_result_once():

@@ -80,13 +80,13 @@ cdef uint64_t handle_for(Family family, Device device, int dims, int folded, int
     return handle
 
 
-cdef int launch_profiled(Device device, Family family, uint64_t handle, int64_t groups, Arguments* a) except -1:
+cdef int launch_profiled(Device device, Family family, uint64_t handle, int64_t groups, Arguments* a, int threads=BLOCK) except -1:
     """Launch a kernel, between two marks where a profiler measures it."""
     cdef uint64_t first
     if not (profiling.on and profiling.devices):
-        return device.launch(handle, groups, BLOCK, a)
+        return device.launch(handle, groups, threads, a)
     first = mark(device)
-    device.launch(handle, groups, BLOCK, a)
+    device.launch(handle, groups, threads, a)
     return note_work(device, family.kernel.name, first, mark(device))
 
 
@@ -257,12 +257,13 @@ cdef int run_indexed(Family family, tuple operands, int outputs, tuple axes, int
 
 
 # --- kernels of blocks ------------------------------
-cdef dict block_families = {}    # kernel -> Family
+cdef dict block_families = {}    # kernel, and the device by type and index -> Family
 
 
 def run_blocks(object kernel, tuple tensors not None, tuple numbers not None, tuple scalars not None) -> None:
     """Launch a kernel that says itself what a block computes, such as `codegen/schedule_gpu_products.py`: its parameters are where the
-    tensors' elements begin, 64-bit numbers, and scalars, floats or ints.  `kernel.blocks(target, numbers)` is how many there are.
+    tensors' elements begin, 64-bit numbers, and scalars, floats or ints.  `kernel.fitted(vector)` is the kernel for a device whose
+    threads have such vectors, `blocks(target, numbers)` how many blocks that has, `threads` of how many threads.
     """
     cdef Arguments a
     cdef PyObject* given[8]
@@ -276,12 +277,16 @@ def run_blocks(object kernel, tuple tensors not None, tuple numbers not None, tu
     for k in range(len(tensors)):
         given[k] = <PyObject*>tensors[k]
     device = one_device(kernel.name, given, <int>len(tensors))
-    blocks = 0 if device.blank else kernel.blocks(device.target, numbers)
+    if device.blank:
+        return
+    place = (kernel, device.type, device.index)
+    family = block_families.get(place)
+    if family is None:
+        family = block_families[place] = Family(kernel.fitted(device.properties().get("native_vector_width_float", 1)))
+    kernel = (<Family>family).kernel
+    blocks = kernel.blocks(device.target, numbers)
     if blocks == 0:
         return
-    family = block_families.get(kernel)
-    if family is None:
-        family = block_families[kernel] = Family(kernel)
     a.count = 0
     for t in tensors:
         put(&a, <uintptr_t>data_address(<TensorBase?>t), 0)
@@ -294,7 +299,8 @@ def run_blocks(object kernel, tuple tensors not None, tuple numbers not None, tu
         else:
             bits = <uint64_t><int64_t>x
         put(&a, bits, 8)
-    launch_profiled(device, <Family>family, handle_for(<Family>family, device, 0, 0, 0, False), min(blocks, <int64_t>0x7FFFFFFF), &a)
+    launch_profiled(device, <Family>family, handle_for(<Family>family, device, 0, 0, 0, False), min(blocks, <int64_t>0x7FFFFFFF), &a,
+                    kernel.threads)
 
 
 # --- copies between devices ------------------------------
