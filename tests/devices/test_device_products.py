@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import math
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +16,9 @@ import pytest
 import flambeau
 from flambeau.codegen import schedule_gpu, schedule_gpu_products, schedule_gpu_vectors
 from flambeau.codegen import target as tg
+from flambeau.codegen.irtext import Value, float_literal, i64
 from flambeau.codegen.schedule_gpu_products import Product
+from flambeau.codegen.schedule_gpu_threads import Threads
 from flambeau.core.loops import launch
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "codegen"))
@@ -126,6 +130,66 @@ def test_vectors_and_threads_give_the_same_bits(dtype):
                 results.append(result.cpu())
             for other in results[1:]:
                 assert flambeau.equal(results[0], other), (turned, m, k, n)
+
+
+class Disturbed(Product):
+    """A product whose blocks run in another order, each with NaN in all of its shared memory at first."""
+
+    factor, offset = 1, 0
+
+    __hash__ = object.__hash__
+
+    def __eq__(self, other):
+        return self is other
+
+    def text(self):
+        # never the image of an earlier run, made by another form of this test
+        return f"{super().text()} disturbed {os.getpid()} {self.factor} {self.offset}"
+
+
+@needs_device
+@pytest.mark.parametrize("vector", [1, 16])
+def test_order_of_blocks_and_what_shared_memory_held_do_not_matter(vector, monkeypatch):
+    if TYPE != "opencl":
+        pytest.skip("the order is changed for OpenCL's devices")
+    generator = np.random.default_rng(0)
+    m, k, n = 200, 150, 130
+    a, b = (matrix(generator, "float32", shape, False)[0] for shape in ((m, k), (k, n)))
+    numbers = (1, m, n, k, 0, n, 1, 0, k, 1, 0, n, 1)
+    plain = flambeau.full((m, n), float("nan")).to(TYPE)
+    kernel = Product("float32", False, False, False, vector)
+    launch.run_blocks(kernel, (plain, a, b), numbers, (1.0, 0.0))
+    count, poisoned, number_of = kernel.blocks("spirv", numbers), [], Threads.block
+    assert count > 5 and not plain.isnan().any()
+
+    def disturbed(threads):
+        f = threads.f
+        for line in f.module.globals:
+            known = re.match(r"(@\w+) = internal addrspace\(3\) global \[(\d+) x float\]", line)
+            if known:
+                poisoned.append(known[1])
+                memory = Value("ptr addrspace(3)", known[1])
+
+                def spoil(i, _, memory=memory):
+                    f.store(
+                        Value("float", float_literal(float("nan"), "float")), f.gep("float", memory, i), 4
+                    )
+                    return []
+
+                f.loop(threads.thread(), i64(int(known[2])), i64(threads.count), [], spoil)
+        threads.barrier()
+        moved = f.add(f.mul(number_of(threads), i64(factor)), i64(offset))
+        return f.binary("urem", moved, i64(count))
+
+    monkeypatch.setattr(Threads, "block", disturbed)
+    for factor in (f for f in (1, count - 1, 5, 7) if math.gcd(f, count) == 1):
+        offset = int(generator.integers(count))
+        other = Disturbed(*kernel)
+        other.factor, other.offset = factor, offset
+        result = flambeau.full((m, n), float("nan")).to(TYPE)
+        launch.run_blocks(other, (result, a, b), numbers, (1.0, 0.0))
+        assert flambeau.equal(result.cpu(), plain.cpu()), (factor, offset)
+    assert set(poisoned) == ({"@left", "@right"} if vector == 1 else {"@left", "@right", "@sums"})
 
 
 def test_the_shape_follows_from_the_devices_vectors():
