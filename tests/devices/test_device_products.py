@@ -20,6 +20,7 @@ from flambeau.codegen.irtext import Value, float_literal, i64
 from flambeau.codegen.schedule_gpu_products import Product
 from flambeau.codegen.schedule_gpu_threads import Threads
 from flambeau.core.loops import launch
+from flambeau.operations.moving import device_bodies
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "codegen"))
 
@@ -90,6 +91,30 @@ def test_stacks_views_and_addends():
     assert np.allclose(
         flambeau.mm(a.to(TYPE), b.to(TYPE), out=out).cpu().numpy(), a.numpy() @ b.numpy(), atol=1e-5
     )
+
+
+@needs_device
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int32"])
+def test_a_product_with_factors_and_addend_is_one_kernel(dtype, monkeypatch):
+    if TYPE != "opencl":
+        pytest.skip("CUDA's library may take it")
+    generator, launched = np.random.default_rng(0), []
+
+    def noted(kernel, *arguments):
+        launched.append(kernel)
+        launch.run_blocks(kernel, *arguments)
+
+    monkeypatch.setattr(device_bodies, "run_blocks", noted)
+    monkeypatch.setattr(device_bodies, "matrix_product", None)
+    alpha, beta = (2.0, 0.5) if dtype in ROUNDING else (2, 3)
+    (a, x), (b, y), (m, z) = (matrix(generator, dtype, s, False) for s in ((33, 20), (20, 45), (33, 45)))
+    found = flambeau.addmm(m, a, b, alpha=alpha, beta=beta).cpu().double().numpy()
+    magnitude = alpha * np.abs(x) @ np.abs(y) + beta * np.abs(z)
+    assert (np.abs(found - (alpha * x @ y + beta * z)) <= ROUNDING.get(dtype, 0) * magnitude).all()
+    assert len(launched) == 1 and launched[0].adds
+    version = m._version
+    m.addmm_(a, b)
+    assert m._version == version + 1 and len(launched) == 2
 
 
 @needs_device
