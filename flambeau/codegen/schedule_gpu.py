@@ -23,7 +23,7 @@ from functools import partial
 from typing import NamedTuple
 
 from . import expr as ex
-from . import schedule_gpu_indexed, schedule_gpu_products
+from . import schedule_gpu_indexed
 from . import target as tg
 from .complex import written_out
 from .expr import Expr
@@ -131,10 +131,8 @@ def module_for(kernel: Pointwise | Row | Indexed | OfBlocks, target: str, form: 
     """
     if isinstance(kernel, Indexed):
         return schedule_gpu_indexed.module_for(kernel, target)
-    if isinstance(kernel, OfBlocks):
+    if not isinstance(kernel, (Pointwise, Row)):
         return kernel.module(target)
-    if isinstance(kernel, schedule_gpu_products.Product):
-        return schedule_gpu_products.module_for(kernel, target)
     if form.dims < 1 or form.folded < 1:
         raise ValueError(f"module_for: form.dims is {form.dims}, folded {form.folded}; at least 1 expected")
     if form.width not in [1 << k for k in range(BLOCK.bit_length())]:

@@ -15,10 +15,11 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from . import expr as ex
+from . import schedule_gpu_vectors as by_vectors
 from . import target as tg
 from .irtext import Function, Module, Value, i64
 from .lower import ITEMSIZE, MEMORY, Lowering
-from .schedule_gpu_threads import BLOCK, POINTER, SHARED, Threads
+from .schedule_gpu_threads import BLOCK, POINTER, SHARED, Blocks, Threads
 
 SIDE = 16  # threads of a block along either side of its rectangle
 
@@ -31,21 +32,21 @@ class Shape(NamedTuple):
     terms: int
 
 
-# A driver for a CPU runs the threads of a block one after the other, and several as the lanes of its vectors: sums of more elements a
-# thread do not fit in registers there.
 SHAPES = {"spirv": Shape(64, 64, 32), "nvptx": Shape(128, 128, 8), "amdgcn": Shape(128, 128, 8)}
 UNROLLED = 4  # terms that are written out
+MOST_BLOCKS = (1 << 31) - 1  # along a grid's first dimension, on every device
 
 
 class Product(NamedTuple):
     """A product in `dtype`.  `a_turned`: a's rows lie side by side, not its terms; `b_turned`: b's terms do, not its columns.  `adds`:
-    c is read.
+    c is read.  `vector`: how many float32's fill a vector register of a thread; 1 where threads are the lanes, 0 for what the device has.
     """
 
     dtype: str
     a_turned: bool
     b_turned: bool
     adds: bool
+    vector: int = 0
 
     @property
     def name(self) -> str:
@@ -59,11 +60,26 @@ class Product(NamedTuple):
     def text(self) -> str:
         return f"product {tuple(self)}"
 
-    def blocks(self, target: str, numbers: Sequence[int]) -> int:
-        """How many blocks there are to compute; `numbers` as in NUMBERS."""
+    def blocks(self, target: str, numbers: Sequence[int]) -> Blocks:
+        """How it is launched; `numbers` as in NUMBERS.  A block takes the place of several where there are more than fit into a grid."""
         batch, m, n, *_ = numbers
-        shape = SHAPES[target]
-        return batch * -(-m // shape.rows) * -(-n // shape.columns)
+        shape = SHAPES[target] if self.vector <= 1 else by_vectors.shape_for(self)
+        count = batch * -(-m // shape.rows) * -(-n // shape.columns)
+        return Blocks((min(count, MOST_BLOCKS), 1, 1), (self.threads, 1, 1))
+
+    def fitted(self, vector: int) -> Product:
+        """The same product for a device whose threads have vector registers of that many float32's."""
+        if self.vector:
+            return self
+        return self._replace(vector=vector if vector >= by_vectors.FEWEST_LANES else 1)
+
+    @property
+    def threads(self) -> int:
+        """How many threads a block has."""
+        return BLOCK if self.vector <= 1 else 1
+
+    def module(self, target: str) -> Module:
+        return module_for(self, target)
 
     @property
     def computed(self) -> str:
@@ -86,6 +102,8 @@ def parameters(kernel: Product) -> list[tuple[str, str]]:
 
 
 def module_for(kernel: Product, target: str) -> Module:
+    if kernel.vector > 1:
+        return by_vectors.module_for(kernel, target, parameters(kernel))
     return _Writer(kernel, target).module
 
 

@@ -37,6 +37,10 @@ class OfBlocks:
         """What tells it apart from all other kernels."""
         raise NotImplementedError
 
+    def fitted(self, vector: int) -> OfBlocks:
+        """The same kernel for a device whose threads have vectors of that many float32's."""
+        return self
+
     def blocks(self, target: str, numbers: Sequence[int]) -> Blocks:
         """How it is launched for those 64-bit arguments."""
         raise NotImplementedError

@@ -41,6 +41,7 @@ cdef enum:                          # from the OpenCL headers
     DRIVER_VERSION = 0x102D
     DEVICE_VERSION = 0x102F
     DEVICE_EXTENSIONS = 0x1030
+    NATIVE_VECTOR_WIDTH_FLOAT = 0x103A
     IL_VERSION = 0x105B
     QUEUE_PROPERTIES = 0x1093
     PROFILING_ENABLE = 2
@@ -426,6 +427,7 @@ cdef class OpenCL(Device):
             "version": text_of(self.id, DEVICE_VERSION), "driver_version": text_of(self.id, DRIVER_VERSION),
             "total_memory": number_of(self.id, GLOBAL_MEM_SIZE), "multi_processor_count": self.processors,
             "max_threads_per_block": number_of(self.id, MAX_WORK_GROUP_SIZE),
+            "native_vector_width_float": number_of(self.id, NATIVE_VECTOR_WIDTH_FLOAT),
             "is_graphics_processor": bool(number_of(self.id, DEVICE_TYPE) & DEVICE_TYPE_GPU),
         }
 

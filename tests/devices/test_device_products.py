@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import math
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,9 +14,13 @@ import numpy as np
 import pytest
 
 import flambeau
-from flambeau.codegen import schedule_gpu, schedule_gpu_products
+from flambeau.codegen import schedule_gpu, schedule_gpu_products, schedule_gpu_vectors
 from flambeau.codegen import target as tg
+from flambeau.codegen.irtext import Value, float_literal, i64
 from flambeau.codegen.schedule_gpu_products import Product
+from flambeau.codegen.schedule_gpu_threads import Threads
+from flambeau.core.loops import launch
+from flambeau.operations.moving import device_bodies
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "codegen"))
 
@@ -88,6 +94,30 @@ def test_stacks_views_and_addends():
 
 
 @needs_device
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int32"])
+def test_a_product_with_factors_and_addend_is_one_kernel(dtype, monkeypatch):
+    if TYPE != "opencl":
+        pytest.skip("CUDA's library may take it")
+    generator, launched = np.random.default_rng(0), []
+
+    def noted(kernel, *arguments):
+        launched.append(kernel)
+        launch.run_blocks(kernel, *arguments)
+
+    monkeypatch.setattr(device_bodies, "run_blocks", noted)
+    monkeypatch.setattr(device_bodies, "matrix_product", None)
+    alpha, beta = (2.0, 0.5) if dtype in ROUNDING else (2, 3)
+    (a, x), (b, y), (m, z) = (matrix(generator, dtype, s, False) for s in ((33, 20), (20, 45), (33, 45)))
+    found = flambeau.addmm(m, a, b, alpha=alpha, beta=beta).cpu().double().numpy()
+    magnitude = alpha * np.abs(x) @ np.abs(y) + beta * np.abs(z)
+    assert (np.abs(found - (alpha * x @ y + beta * z)) <= ROUNDING.get(dtype, 0) * magnitude).all()
+    assert len(launched) == 1 and launched[0].adds
+    version = m._version
+    m.addmm_(a, b)
+    assert m._version == version + 1 and len(launched) == 2
+
+
+@needs_device
 def test_nan_stays_in_its_row_and_column():
     a, b = flambeau.ones(70, 40), flambeau.ones(40, 70)
     a[3, 5], b[7, 9] = float("nan"), float("inf")
@@ -104,6 +134,101 @@ def test_gradients():
     assert np.allclose(b.grad.cpu().numpy(), a.detach().cpu().numpy().T @ g.numpy(), atol=1e-4)
 
 
+@needs_device
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int64"])
+def test_vectors_and_threads_give_the_same_bits(dtype):
+    if TYPE != "opencl":
+        pytest.skip("vectors in threads are for OpenCL's CPU devices")
+    generator, number = np.random.default_rng(0), 1.5 if dtype in ROUNDING else 3
+    for turned in itertools.product((False, True), repeat=2):
+        for m, k, n in [(1, 1, 1), (65, 150, 67), (130, 37, 200)]:
+            a, _ = matrix(generator, dtype, (m, k), turned[0])
+            b, _ = matrix(generator, dtype, (k, n), turned[1])
+            c, _ = matrix(generator, dtype, (m, n), False)
+            numbers = (1, m, n, k, 0, *c.stride(), 0, *a.stride(), 0, *b.stride())
+            results = []
+            for vector in (1, 4, 8, 16):
+                result = c.clone()
+                kernel = Product(dtype, *turned, True, vector)
+                assert kernel.fitted(16) == kernel and kernel.threads == (256 if vector == 1 else 1)
+                launch.run_blocks(kernel, (result, a, b), numbers, (number, number))
+                results.append(result.cpu())
+            for other in results[1:]:
+                assert flambeau.equal(results[0], other), (turned, m, k, n)
+
+
+class Disturbed(Product):
+    """A product whose blocks run in another order, each with NaN in all of its shared memory at first."""
+
+    factor, offset = 1, 0
+
+    __hash__ = object.__hash__
+
+    def __eq__(self, other):
+        return self is other
+
+    def text(self):
+        # never the image of an earlier run, made by another form of this test
+        return f"{super().text()} disturbed {os.getpid()} {self.factor} {self.offset}"
+
+
+@needs_device
+@pytest.mark.parametrize("vector", [1, 16])
+def test_order_of_blocks_and_what_shared_memory_held_do_not_matter(vector, monkeypatch):
+    if TYPE != "opencl":
+        pytest.skip("the order is changed for OpenCL's devices")
+    generator = np.random.default_rng(0)
+    m, k, n = 200, 150, 130
+    a, b = (matrix(generator, "float32", shape, False)[0] for shape in ((m, k), (k, n)))
+    numbers = (1, m, n, k, 0, n, 1, 0, k, 1, 0, n, 1)
+    plain = flambeau.full((m, n), float("nan")).to(TYPE)
+    kernel = Product("float32", False, False, False, vector)
+    launch.run_blocks(kernel, (plain, a, b), numbers, (1.0, 0.0))
+    count, poisoned, number_of = kernel.blocks("spirv", numbers).blocks[0], [], Threads.block
+    assert count > 5 and not plain.isnan().any()
+
+    def disturbed(threads):
+        f = threads.f
+        for line in f.module.globals:
+            known = re.match(r"(@\w+) = internal addrspace\(3\) global \[(\d+) x float\]", line)
+            if known:
+                poisoned.append(known[1])
+                memory = Value("ptr addrspace(3)", known[1])
+
+                def spoil(i, _, memory=memory):
+                    f.store(
+                        Value("float", float_literal(float("nan"), "float")), f.gep("float", memory, i), 4
+                    )
+                    return []
+
+                f.loop(threads.thread(), i64(int(known[2])), i64(threads.threads[0]), [], spoil)
+        threads.barrier()
+        moved = f.add(f.mul(number_of(threads), i64(factor)), i64(offset))
+        return f.binary("urem", moved, i64(count))
+
+    monkeypatch.setattr(Threads, "block", disturbed)
+    for factor in (f for f in (1, count - 1, 5, 7) if math.gcd(f, count) == 1):
+        offset = int(generator.integers(count))
+        other = Disturbed(*kernel)
+        other.factor, other.offset = factor, offset
+        result = flambeau.full((m, n), float("nan")).to(TYPE)
+        launch.run_blocks(other, (result, a, b), numbers, (1.0, 0.0))
+        assert flambeau.equal(result.cpu(), plain.cpu()), (factor, offset)
+    assert set(poisoned) == ({"@left", "@right"} if vector == 1 else {"@left", "@right", "@sums"})
+
+
+def test_the_shape_follows_from_the_devices_vectors():
+    kernel = Product("float32", False, False, False)
+    assert [kernel.fitted(v).vector for v in (0, 1, 2, 4, 16)] == [1, 1, 1, 4, 16]
+    lanes = {
+        dtype: schedule_gpu_vectors.shape_for(Product(dtype, False, False, False, 16)).lanes
+        for dtype in (*ROUNDING, *INTEGERS)
+    }
+    assert lanes["float64"] == lanes["int64"] == 8 and all(n in (8, 16) for n in lanes.values())
+    shape = schedule_gpu_vectors.shape_for(kernel.fitted(16))
+    assert kernel.fitted(16).blocks("spirv", (3, shape.rows + 1, 2 * shape.columns, 5)).blocks[0] == 3 * 2 * 2
+
+
 def test_blocks_cover_the_result_once():
     for target, shape in schedule_gpu_products.SHAPES.items():
         assert shape.rows % schedule_gpu_products.SIDE == shape.columns % schedule_gpu_products.SIDE == 0
@@ -115,7 +240,7 @@ def test_blocks_cover_the_result_once():
         )
         numbers = (3, shape.rows + 1, 2 * shape.columns, 5)
         assert (
-            KERNELS[0].blocks(target, numbers) == 3 * 2 * 2 and KERNELS[0].blocks(target, (0, 9, 9, 9)) == 0
+            KERNELS[0].blocks(target, numbers).blocks[0] == 3 * 2 * 2 and KERNELS[0].blocks(target, (0, 9, 9, 9)).blocks[0] == 0
         )
 
 

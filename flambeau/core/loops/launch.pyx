@@ -268,13 +268,13 @@ cdef int run_indexed(Family family, tuple operands, int outputs, tuple axes, int
 
 
 # --- kernels of blocks ------------------------------
-cdef dict block_families = {}    # kernel -> Family
+cdef dict block_families = {}    # kernel, and the device by type and index -> Family
 
 
 def run_blocks(object kernel, tuple tensors not None, tuple numbers not None, tuple scalars not None) -> None:
     """Launch a kernel that says itself what a block computes, such as `codegen/schedule_gpu_products.py`: its parameters are where the
-    tensors' elements begin, 64-bit numbers, and scalars, floats or ints.  `kernel.blocks(target, numbers)` is how many there are, where
-    each takes the place of several if fewer are launched, else a `Blocks` of `codegen/schedule_gpu_threads.py`, launched as it is.
+    tensors' elements begin, 64-bit numbers, and scalars, floats or ints.  `kernel.fitted(vector)` is the kernel for a device whose
+    threads have such vectors, and `blocks(target, numbers)` of that a `Blocks` of `codegen/schedule_gpu_threads.py`.
     """
     cdef Arguments a
     cdef PyObject* given[8]
@@ -289,12 +289,15 @@ def run_blocks(object kernel, tuple tensors not None, tuple numbers not None, tu
     for k in range(len(tensors)):
         given[k] = <PyObject*>tensors[k]
     device = one_device(kernel.name, given, <int>len(tensors))
-    blocks = 0 if device.blank else kernel.blocks(device.target, numbers)
-    if blocks == 0 or (isinstance(blocks, tuple) and 0 in blocks.blocks):
+    if device.blank:
         return
-    family = block_families.get(kernel)
+    place = (kernel, device.type, device.index)
+    family = block_families.get(place)
     if family is None:
-        family = block_families[kernel] = Family(kernel)
+        family = block_families[place] = Family(kernel.fitted(device.properties().get("native_vector_width_float", 1)))
+    blocks = (<Family>family).kernel.blocks(device.target, numbers)
+    if 0 in blocks.blocks:
+        return
     a.count = 0
     for t in tensors:
         put(&a, <uintptr_t>data_address(<TensorBase?>t), 0)
@@ -308,9 +311,6 @@ def run_blocks(object kernel, tuple tensors not None, tuple numbers not None, tu
             bits = <uint64_t><int64_t>x
         put(&a, bits, 8)
     handle = handle_for(<Family>family, device, 0, 0, 0, False)
-    if not isinstance(blocks, tuple):
-        launch_threads(device, <Family>family, handle, min(blocks, 1 << 62), &a)
-        return
     for k in range(3):
         grid.blocks[k], grid.threads[k] = blocks.blocks[k], blocks.threads[k]
     grid.shared = blocks.shared

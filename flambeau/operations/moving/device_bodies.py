@@ -54,20 +54,20 @@ def _as_matrices(t: TensorBase, form: int) -> TensorBase:
     return t.unsqueeze(-1) if form == COLUMN else t.unsqueeze(-1).unsqueeze(-1)
 
 
-def _product(a: TensorBase, b: TensorBase, stack: Sequence[int]) -> TensorBase:
-    """The products of two stacks of matrices of one shape."""
-    m, k, n = *a.shape[-2:], b.shape[-1]
-    result = a.new_empty((*stack, m, n))
-    steps = [_one_step(t, stack) for t in (a, b)]
+def _product(out: TensorBase, a: TensorBase, b: TensorBase, alpha, beta) -> bool:
+    """out = alpha * a @ b + beta * out in one kernel, for stacks of one shape; whether there is a kernel for them."""
+    *stack, m, n = out.shape
+    steps = [_one_step(t, stack) for t in (out, a, b)]
     if a.dtype.is_complex or a.dtype.name == "bool" or None in steps:
-        return matrix_product((*stack, m, n), a, b)
+        return False
     from ...codegen import schedule_gpu_products as products
 
-    kernel = products.Product(a.dtype.name, a.stride(-1) != 1, b.stride(-1) != 1, False)
-    numbers = (math.prod(stack), m, n, k, m * n, n, 1, steps[0], *a.stride()[-2:], steps[1], *b.stride()[-2:])
-    one = (1.0, 0.0) if a.dtype.is_floating_point else (1, 0)
-    run_blocks(kernel, (result, a, b), numbers, one)
-    return result
+    kernel = products.Product(a.dtype.name, a.stride(-1) != 1, b.stride(-1) != 1, beta != 0)
+    strides = (number for step, t in zip(steps, (out, a, b)) for number in (step, *t.stride()[-2:]))
+    number = float if a.dtype.is_floating_point else int
+    sizes = (math.prod(stack), m, n, a.shape[-1])
+    run_blocks(kernel, (out, a, b), (*sizes, *strides), (number(alpha), number(beta)))
+    return True
 
 
 def _one_step(t: TensorBase, stack: Sequence[int]) -> int | None:
@@ -96,8 +96,13 @@ def multiply(
         a, b, whole = (t[(None,) * (rank - t.ndim)] for t in (a, b, out))
         stack = [max(sizes) if 0 not in sizes else 0 for sizes in zip(a.shape[:-2], b.shape[:-2])]
         a, b = a.expand(*stack, *a.shape[-2:]), b.expand(*stack, *b.shape[-2:])
-        result = _product(a, b, stack)
         summed = [d for d in range(rank - 2) if whole.shape[d] == 1 and stack[d] != 1]
+        if not summed and _product(whole, a, b, alpha, beta):
+            return
+        sizes = (*stack, a.shape[-2], b.shape[-1])
+        result = a.new_empty(sizes)
+        if not _product(result, a, b, 1, 0):
+            result = matrix_product(sizes, a, b)
         if summed:
             result = result.sum(summed, keepdim=True, dtype=result.dtype)
         if alpha != 1:
