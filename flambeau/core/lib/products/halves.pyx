@@ -16,10 +16,6 @@ from ...base.callbacks import callbacks
 ctypedef void (*tile_t)(const char* a, int64_t row, int64_t pair, const char* b, int64_t group, int64_t pairs, char* c, int64_t step,
                         float* sums, int64_t mode, float alpha, float beta) noexcept nogil
 
-ctypedef void (*block_t)(const char* a, int64_t a_row, int64_t a_step, const char* b, int64_t b_row, int64_t b_step, int64_t group,
-                         const int64_t* offsets, int64_t taps, int64_t steps, float* sums, int64_t mode) noexcept nogil
-ctypedef void (*round_t)(const float* sums, char* c, int64_t step, int64_t rows, int64_t columns, float alpha,
-                         float beta) noexcept nogil
 ctypedef void (*turn_t)(const char* source, int64_t step, int64_t rows, int64_t columns, char* to, int64_t to_step) noexcept nogil
 
 cdef enum:
@@ -42,8 +38,6 @@ cdef enum:                    # of the matrix unit
     ZIPPED = 64               # pairs that are turned together
 
 cdef tile_t tiles[GROUPS]
-cdef block_t blocks[2][2]     # for one or two registers of rows, and of columns
-cdef round_t rounds
 cdef turn_t turns
 cdef bint unit = False        # whether there is a matrix unit
 cdef layer_t turns_words, zips         # which lay a right operand: columns one after another, or rows
@@ -77,6 +71,10 @@ cdef bint ready(int64_t columns) except -1:
     if v and tiles[v - 1] == NULL:
         tiles[v - 1] = <tile_t><uintptr_t>callbacks["tiles.address"](v)
     return True
+
+
+cdef bint has_unit() except -1:
+    return ready(0) and unit
 
 
 cdef inline int64_t groups_of(int64_t columns) noexcept nogil:
