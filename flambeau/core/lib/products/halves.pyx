@@ -190,6 +190,7 @@ cdef struct One:              # a product that is under way
     const char* b
     char* c
     char* workspace
+    bint laid                 # whether all groups are laid out already
     char* right               # where groups of the right operand are laid: at the workspace's begin, or so that all take one place
 
 
@@ -245,39 +246,40 @@ cdef void lay_tall(const Halves* h, const char* a, char* laid, int64_t panel) no
 
 cdef void compute_tall(One* one, int64_t from_panel, int64_t to_panel, int64_t from_group) noexcept nogil:
     """Panels by up to four groups, two at a time."""
-    cdef float sums[FEW][2 * SIDE * TALL]
+    cdef float sums[FEW][2][2 * SIDE * TALL]
+    cdef float* own
     cdef int64_t nothing = 0
     cdef const Halves* h = one.h
     cdef int64_t pairs = pairs_of(h), steps = pairs // SIDE, group = pairs * GROUP * 4, whole = h.k // TALL if h.a_col == 1 else steps
-    cdef int64_t last = min(groups_of(h.n), from_group + GROUPS), begin, end, g, panel, rows, wide, tall, j, mode
+    cdef int64_t last = min(groups_of(h.n), from_group + GROUPS), begin = 0, end, g, panel, rows, wide, tall, j
     cdef const char* laid = one.workspace + groups_of(h.n) * group
     cdef const char* a
     cdef const char* b
     cdef char* c
     cdef int64_t row, step
-    for g in range(from_group, last, 2):
-        wide = min(<int64_t>2, last - g)
-        begin = 0
-        while begin < steps:
-            end = min(begin + DEPTH // SIDE, whole) if begin < whole else steps
-            b = one.right + g * group + begin * SIDE * STEP
-            for panel in range(from_panel, to_panel):
-                rows = min(<int64_t>TALL, h.m - panel * TALL)
-                tall = 2 if rows > SIDE else 1
-                if h.a_col != 1:
-                    a, row, step = laid + (panel * steps + begin) * BLOCK, STEP, BLOCK
-                elif begin < whole:
-                    a, row, step = one.a + (panel * TALL * h.a_row + begin * TALL) * 2, h.a_row * 2, STEP
-                else:
-                    a, row, step = laid + panel * BLOCK, STEP, BLOCK
-                blocks[tall - 1][wide - 1](a, row, step, b, STEP, SIDE * STEP, group, &nothing, 1, end - begin,
-                                           sums[panel - from_panel], 1 if begin else 0)
-                if end == steps:
-                    c = one.c + (panel * TALL * h.c_row + g * GROUP) * 2
-                    for j in range(wide):
-                        rounds(sums[panel - from_panel] + j * SIDE, c + j * GROUP * 2, h.c_row * 2, rows,
-                               min(<int64_t>GROUP, h.n - (g + j) * GROUP), h.alpha, h.beta)
-            begin = end
+    while begin < steps:
+        end = min(begin + DEPTH // SIDE, whole) if begin < whole else steps
+        for panel in range(from_panel, to_panel):
+            rows = min(<int64_t>TALL, h.m - panel * TALL)
+            tall = 2 if rows > SIDE else 1
+            if h.a_col != 1:
+                a, row, step = laid + (panel * steps + begin) * BLOCK, STEP, BLOCK
+            elif begin < whole:
+                a, row, step = one.a + (panel * TALL * h.a_row + begin * TALL) * 2, h.a_row * 2, STEP
+            else:
+                a, row, step = laid + panel * BLOCK, STEP, BLOCK
+            for g in range(from_group, last, 2):
+                wide = min(<int64_t>2, last - g)
+                own = sums[panel - from_panel][(g - from_group) // 2]
+                b = one.right + g * group + begin * SIDE * STEP
+                blocks[tall - 1][wide - 1](a, row, step, b, STEP, SIDE * STEP, group, &nothing, 1, end - begin, own, 1 if begin else 0)
+                if end < steps:
+                    continue
+                c = one.c + (panel * TALL * h.c_row + g * GROUP) * 2
+                for j in range(wide):
+                    rounds(own + j * SIDE, c + j * GROUP * 2, h.c_row * 2, rows, min(<int64_t>GROUP, h.n - (g + j) * GROUP), h.alpha,
+                           h.beta)
+        begin = end
 
 
 cdef void lay_panels(void* context, int64_t begin, int64_t end) noexcept nogil:
@@ -305,7 +307,7 @@ cdef void compute(void* context, int64_t begin, int64_t end) noexcept nogil:
     cdef int64_t bytes = GROUPS * pairs_of(h) * GROUP * 4
     for task in range(begin, end):
         group = (task // high) * GROUPS
-        if high == 1:         # groups that one task alone reads are laid out right before it does, in the place of the first
+        if high == 1 and not own.laid:  # groups that one task alone reads are laid out right before it does, in the place of the first
             own.right = own.workspace - (task - begin) * bytes
             lay_groups(&own, group, min(groups_of(h.n), group + GROUPS))
         if unit:
@@ -364,7 +366,7 @@ cdef inline int64_t panels_to_lay(const Halves* h) noexcept nogil:
 
 
 cdef void one_of(const Halves* h, int64_t number, One* one) noexcept nogil:
-    one.h = h
+    one.h, one.laid = h, False
     one.a, one.b, one.c = h.a + number * h.a_step * 2, h.b + number * h.b_step * 2, h.c + number * h.c_step * 2
     one.workspace = one.right = h.workspace + (number - h.first) * h.size
 
@@ -376,7 +378,9 @@ cdef void whole_products(void* context, int64_t begin, int64_t end) noexcept nog
     cdef int64_t i
     for i in range(begin, end):
         one_of(h, h.first + i, &one)
-        if stretches(h) > 1:
+        if h.b_step == 0:
+            one.laid, one.right = True, h.workspace
+        elif stretches(h) > 1:
             lay_groups(&one, 0, groups_of(h.n))
         lay_panels(&one, 0, panels_to_lay(h))
         compute(&one, 0, blocks_of(h))
@@ -397,6 +401,9 @@ cdef int multiply_halves(Halves* h) noexcept nogil:
         parallel_for(lay_panels, &one, panels_to_lay(h), 1 + (1 << 13) // max(<int64_t>1, h.k * ROWS))
         return INTERRUPTED if try_interruptible(compute, &one, count, grain, each / count / 128) else OK
     h.first = 0
+    if h.b_step == 0:         # products with one matrix: it is laid out once
+        one_of(h, 0, &one)
+        parallel_for(lay_groups, &one, groups_of(h.n), 1 + (1 << 14) // max(<int64_t>1, h.k * GROUP))
     while h.first < h.batch:
         if try_interruptible(whole_products, h, min(h.slots, h.batch - h.first), grain, each / 64):
             return INTERRUPTED

@@ -2,7 +2,7 @@
 
 Filters are laid out as (filters, taps, channels), filled up with zeros to what the unit reads; the input is brought to it in bands
 (`core/lib/convolution/half_windows.pyx`).  The gradient in the input is a convolution of the gradient for each phase of the stride.  That in
-the weight is a product for each tap: the gradient, padded with zeros to the input's pitch, by the padded input from the tap's place on.
+the weight is a product for each tap: the padded input from the tap's place on by the gradient, padded with zeros to the input's pitch.
 Sums are float32 and rounded once.
 """
 
@@ -124,17 +124,37 @@ def weight_gradient(grad, x, g: Geometry, kernel: tuple[int, ...]):
     terms[:, :depth].view(filters, images, rows, pitch)[:, :, :high, :wide].copy_(grad.transpose(0, 1))
     # Beyond the last image a tap reads on: what it finds there meets zeros, so it has to be a number.
     after = reach[0] // g.stride[0] * pitch + reach[1] // g.stride[1] + _up(depth) - depth
-    phases: dict[tuple[int, int], object] = {}
-    result = grad.new_empty((*kernel, filters, channels))
-    for i in range(kernel[0]):
-        for j in range(kernel[1]):
-            a, b = i * g.dilation[0], j * g.dilation[1]
-            phase = a % g.stride[0], b % g.stride[1]
-            if phase not in phases:
-                phases[phase] = _phase(x, g, phase, rows, pitch, after)
-            start = a // g.stride[0] * pitch + b // g.stride[1]
-            result[i, j].copy_(terms @ phases[phase][:, start : start + terms.shape[1]].t())
-    return result.permute(2, 3, 0, 1).contiguous()
+    factor, result = terms.t(), grad.new_empty((*kernel, channels, filters))
+    for row, down in _taps(kernel[0], g.dilation[0], g.stride[0]):
+        for column, right in _taps(kernel[1], g.dilation[1], g.stride[1]):
+            planes = _phase(x, g, (row, column), rows, pitch, after)
+            first = down[0] * g.dilation[0] // g.stride[0] * pitch + right[0] * g.dilation[1] // g.stride[1]
+            steps = _step(down, g.dilation[0], g.stride[0]) * pitch, _step(right, g.dilation[1], g.stride[1])
+            shape = len(down), len(right), channels, terms.shape[1]
+            windows = planes.as_strided(shape, (*steps, planes.shape[1], 1), first)
+            found = windows @ factor.expand(len(down), len(right), *factor.shape)
+            if shape[:2] == tuple(kernel):
+                result = found
+            else:
+                result[_span(down), _span(right)].copy_(found)
+    return result.permute(3, 2, 0, 1).contiguous()
+
+
+def _taps(count: int, dilation: int, stride: int) -> list[tuple[int, list[int]]]:
+    """For each phase of a dimension the taps that read it."""
+    phases: dict[int, list[int]] = {}
+    for k in range(count):
+        phases.setdefault(k * dilation % stride, []).append(k)
+    return list(phases.items())
+
+
+def _step(taps: list[int], dilation: int, stride: int) -> int:
+    """How many places of the phase are between neighbours."""
+    return (taps[1] - taps[0]) * dilation // stride if len(taps) > 1 else 0
+
+
+def _span(taps: list[int]) -> slice:
+    return slice(taps[0], taps[-1] + 1, taps[1] - taps[0] if len(taps) > 1 else 1)
 
 
 def _phase(x, g: Geometry, phase: tuple[int, int], rows: int, pitch: int, after: int):
