@@ -19,7 +19,11 @@ from .. import target
 SIDE = 16  # rows of a register, and columns of float32
 BLOCKS = 2  # registers of A, and of B: four more hold sums
 
-_REQUEST, _DATA, _ARCH_PRCTL = 0x1023, 18, 158  # ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA, the number of the call
+_REQUEST, _DATA, _ARCH_PRCTL = (
+    0x1023,
+    18,
+    158,
+)  # ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA, the number of the call
 _HEAD = """declare void @llvm.x86.ldtilecfg(ptr)
 declare void @llvm.x86.tilerelease()
 declare void @llvm.x86.tilezero(i8)
@@ -80,7 +84,10 @@ def text(symbol: str, rows: int, columns: int) -> str:
         if i:
             lines.append("  %x1 = getelementptr i8, ptr %x0, i64 %half")
         lines.append(f"  call void @llvm.x86.tileloadd64(i8 {4 + i}, ptr %x{i}, i64 %a_row)")
-        lines += [f"  call void @llvm.x86.tdpbf16ps(i8 {register[i, j]}, i8 {4 + i}, i8 {6 + j})" for j in range(columns)]
+        lines += [
+            f"  call void @llvm.x86.tdpbf16ps(i8 {register[i, j]}, i8 {4 + i}, i8 {6 + j})"
+            for j in range(columns)
+        ]
     lines += [
         "  %a1 = getelementptr i8, ptr %x0, i64 %a_step",
         "  %b1 = getelementptr i8, ptr %y0, i64 %b_step",
@@ -157,7 +164,9 @@ def rounding(symbol: str) -> str:
 @functools.cache
 def possible() -> bool:
     """Whether the processor has the unit and the system lets this process use it, which is asked for once."""
-    if platform.system() != "Linux" or not {"+amx-tile", "+amx-bf16", "+avx512bf16"} <= set(target.processor()[1].split(",")):
+    if platform.system() != "Linux" or not {"+amx-tile", "+amx-bf16", "+avx512bf16"} <= set(
+        target.processor()[1].split(",")
+    ):
         return False
     return ctypes.CDLL(None).syscall(_ARCH_PRCTL, _REQUEST, _DATA) == 0
 

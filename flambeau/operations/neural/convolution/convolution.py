@@ -120,7 +120,11 @@ def convolution_backward(
 
 
 def _gradients_of_halves(
-    grad: TensorBase, input: TensorBase, weight: TensorBase, geometry: Geometry, wanted: tuple[bool, bool, bool]
+    grad: TensorBase,
+    input: TensorBase,
+    weight: TensorBase,
+    geometry: Geometry,
+    wanted: tuple[bool, bool, bool],
 ) -> tuple[TensorBase | None, ...]:
     """By the processor's matrix unit."""
     grad = grad.contiguous()

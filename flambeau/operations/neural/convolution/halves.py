@@ -1,9 +1,9 @@
 """Convolutions of bfloat16 in two dimensions by the processor's matrix unit, and their gradients.
 
 Filters are laid out as (filters, taps, channels), filled up with zeros to what the unit reads; the input is brought to it in bands
-(`core/lib/convolution/half_windows.pyx`).  The gradient in the input is a convolution of the gradient for each phase of the stride.  That in
-the weight is a product for each tap: the padded input from the tap's place on by the gradient, padded with zeros to the input's pitch.
-Sums are float32 and rounded once.
+(`core/lib/convolution/half_windows.pyx`).  The gradient in the input is a convolution of the gradient for each phase of the stride.
+That in the weight is a product for each tap: the padded input from the tap's place on by the gradient, padded with zeros to the
+input's pitch.  Sums are float32 and rounded once.
 """
 
 from __future__ import annotations
@@ -170,5 +170,9 @@ def _phase(x, g: Geometry, phase: tuple[int, int], rows: int, pitch: int, after:
     (top, bottom, row), (left, right, column) = spans
     if bottom > top and right > left:
         to = result[:, :depth].view(channels, images, rows, pitch)[:, :, top:bottom, left:right]
-        to.copy_(x.transpose(0, 1)[:, :, row :: g.stride[0], column :: g.stride[1]][:, :, : bottom - top, : right - left])
+        to.copy_(
+            x.transpose(0, 1)[:, :, row :: g.stride[0], column :: g.stride[1]][
+                :, :, : bottom - top, : right - left
+            ]
+        )
     return result
