@@ -94,7 +94,7 @@ def input_gradient(grad, w, g: Geometry, sizes: tuple[int, ...]):
     """Of an input of `sizes`."""
     lines = [_line(*each) for each in zip(sizes, w.shape[2:], g.stride, g.before, g.dilation)]
     whole = g.stride == (1, 1)
-    result = None if whole else grad.new_zeros((grad.shape[0], w.shape[1], *sizes))
+    result = grad.new_zeros((0,) if whole else (grad.shape[0], w.shape[1], *sizes))
     turned = w.transpose(0, 1)
     for row, rows, down in lines[0]:
         for column, columns, right in lines[1]:
