@@ -19,7 +19,7 @@ BFLOAT16, FLOAT32 = by_name["bfloat16"], by_name["float32"]
 FILL = 32  # filters, and channels, that the unit takes together
 MOST_TAPS = 1024
 FEW_PRODUCTS = 1 << 18
-MOST_PHASES = 16
+FEWEST_PLACES = 1024  # of all images: below, filters take longer to lay out for gradients than is won
 MOST_PADDED = 4  # times the input that it may be with zeros around
 
 
@@ -42,6 +42,11 @@ def takes(x, w, g: Geometry, out: tuple[int, ...]) -> bool:
         and padded <= MOST_PADDED * max(math.prod(x.shape[2:]), 64)
         and _possible()
     )
+
+
+def takes_backward(x, w, g: Geometry, out: tuple[int, ...]) -> bool:
+    """Whether gradients are worth it, too."""
+    return x.shape[0] * math.prod(out) >= FEWEST_PLACES and takes(x, w, g, out)
 
 
 def _up(n: int, by: int = FILL) -> int:
