@@ -2,6 +2,7 @@
 
     python benchmarks/versus.py                       # all 138 cases, 1 thread, both processes on one CPU
     python benchmarks/versus.py --threads 2 --cases 'conv|gemm' --rounds 5
+    python benchmarks/versus.py --capability avx2     # both held to AVX2, on whatever x86 processor
     python benchmarks/versus.py --json out.json --floor 1.0     # exit status 1 where a ratio is below the floor
 
 Needs PyTorch: pip install ".[parity]".  Each library runs in a process of its own; the two take turns, case by case and round by
@@ -24,6 +25,16 @@ from collections.abc import Callable
 from typing import Any
 
 from versus_cases import CASES
+
+# What holds a library, and those that it calls, to AVX2.
+HELD = {
+    "FLAMBEAU_CPU_CAPABILITY": "avx2",
+    "ATEN_CPU_CAPABILITY": "avx2",
+    "ONEDNN_MAX_CPU_ISA": "AVX2",
+    "DNNL_MAX_CPU_ISA": "AVX2",
+    "MKL_ENABLE_INSTRUCTIONS": "AVX2",
+    "OPENBLAS_CORETYPE": "Haswell",
+}
 
 WARM_UP = 3  # calls before a case is timed: kernels are compiled, caches filled
 
@@ -75,7 +86,7 @@ def serve(name: str, threads: int) -> None:
 class Side:
     """The process of one library."""
 
-    def __init__(self, name: str, threads: int) -> None:
+    def __init__(self, name: str, threads: int, capability: str = "") -> None:
         limits = {f"{library}_NUM_THREADS": str(threads) for library in ("OMP", "MKL", "OPENBLAS")}
         self.process = subprocess.Popen(
             [sys.executable, __file__, "--serve", name, "--threads", str(threads)],
@@ -83,7 +94,7 @@ class Side:
             stdout=subprocess.PIPE,
             text=True,
             bufsize=1,
-            env={**os.environ, **limits},
+            env={**os.environ, **limits, **(HELD if capability else {})},
         )
         line = self.process.stdout.readline()
         if not line:
@@ -139,7 +150,9 @@ def run(options: argparse.Namespace, keys: list[str]) -> int:
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: options.threads])
 
     def start() -> tuple[Side, Side]:
-        return Side(options.candidate, options.threads), Side(options.reference, options.threads)
+        names = options.candidate, options.reference
+        ours, theirs = (Side(name, options.threads, options.capability) for name in names)
+        return ours, theirs
 
     sides = start()
     imports = [f"{side.import_s * 1e3:.0f} ms" for side in sides]
@@ -187,6 +200,9 @@ def main() -> int:
     parser.add_argument("--threads", type=int, default=1, help="threads of each library (default: 1)")
     parser.add_argument("--rounds", type=int, default=3, help="turns that each library takes (default: 3)")
     parser.add_argument("--seconds", type=float, default=0.2, help="time of a turn (default: 0.2)")
+    parser.add_argument(
+        "--capability", choices=["avx2"], default="", help="instructions that both libraries are held to"
+    )
     parser.add_argument("--json", help="write every row there")
     parser.add_argument("--floor", type=float, help="exit status 1 where a ratio is below, or a case fails")
     parser.add_argument("--list", action="store_true", help="print the names of the cases")

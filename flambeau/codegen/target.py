@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import os
 import re
 import struct
 from typing import NamedTuple
@@ -73,13 +74,22 @@ ATTEMPTS = 40  # to emit a SPIR-V module; the fourth has always been right
 
 @functools.cache
 def processor() -> tuple[str, str]:
-    """This CPU's name and features, as LLVM spells them; 512-bit vectors are wanted where they exist."""
+    """This CPU's name and features, as LLVM spells them; 512-bit vectors are wanted where they exist.
+
+    FLAMBEAU_CPU_CAPABILITY=avx2 holds kernels to what an x86 processor with AVX2 has, as ATEN_CPU_CAPABILITY does for PyTorch's.
+    """
     binding = llvm()
+    wanted = os.environ.get("FLAMBEAU_CPU_CAPABILITY", "").lower()
+    if wanted not in ("", "avx2"):
+        raise ValueError(f"FLAMBEAU_CPU_CAPABILITY: expected avx2 or nothing, got {wanted!r}")
     features, triple = [binding.get_host_cpu_features().flatten()], binding.get_process_triple()
     if triple.startswith("x86_64"):
         features.append("-prefer-256-bit")
     elif triple.startswith(("aarch64", "arm64")):  # each has NEON, though not every /proc/cpuinfo says so
         features.append("+neon")
+    if wanted and triple.startswith("x86_64"):
+        wider = re.sub(r"\+(?=avx512|avx10|avxvnni|avxifma|avxneconvert|amx|prefer)", "-", ",".join(features))
+        return "x86-64-v3", wider
     return binding.get_host_cpu_name(), ",".join(filter(None, features))
 
 

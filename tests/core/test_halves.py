@@ -16,10 +16,10 @@ from flambeau.codegen import tiles
 from flambeau.nn import functional as F
 
 BF16 = flambeau.bfloat16
-# Around the six rows and the groups of 16 columns of a tile, odd depths, and more than the sums are held for.
-ROWS = (1, 5, 6, 7, 13, 200)
+# Around the six rows and the groups of 16 columns of a tile, the matrix unit's 16 and 32, odd depths, and more than the sums are held for.
+ROWS = (1, 5, 6, 7, 13, 16, 17, 33, 200, 290)
 COLUMNS = (1, 15, 16, 17, 63, 64, 65, 130)
-DEPTHS = (1, 2, 3, 63, 64, 1030)
+DEPTHS = (1, 2, 3, 31, 32, 33, 64, 1030)
 
 
 def drawn(*shape):
@@ -43,6 +43,26 @@ def test_every_shape_and_layout(rows, columns):
         wide = flambeau.cat([b, b], 1)[:, :columns]
         for left, right in itertools.product((a, a.t().contiguous().t()), (b, b.t().contiguous().t(), wide)):
             assert_rounded_once(left @ right, a, b)
+
+
+def test_no_number_beyond_an_operand_is_read():
+    """A row's end meets zeros, not the next row's NaN."""
+    for depth in (1, 5, 33, 40):
+        a = flambeau.full((40, 48), float("nan"), dtype=BF16)
+        a[:, :depth] = 1.0
+        b = flambeau.ones(depth, 20, dtype=BF16)
+        assert (a[:, :depth] @ b == depth).all()
+        assert (flambeau.full((48, 40), float("nan"), dtype=BF16)[:depth].fill_(1.0).t() @ b == depth).all()
+
+
+def test_one_right_matrix_for_a_stack():
+    flambeau.manual_seed(0)
+    b = drawn(70, 33)
+    for rows in (5, 40, 300):
+        a = drawn(3, rows, 70)
+        assert_rounded_once(a.transpose(1, 2).contiguous().transpose(1, 2) @ b.expand(3, 70, 33), a, b)
+        windows = drawn(rows, 100).as_strided((3, rows, 70), (7, 100, 1))
+        assert_rounded_once(windows @ b.expand(3, 70, 33), windows, b)
 
 
 def test_stacks_broadcast():

@@ -169,6 +169,7 @@ _waiting(
         "epilogues",
         "extremes",
         "kernels",
+        "matrix_unit",
         "objects",
         "panels",
         "quantised",
@@ -181,6 +182,7 @@ _waiting(
 for _module, _names in {
     "attention": ("attention.functions",),
     "extremes": ("extremes.address",),
+    "matrix_unit": ("matrix_unit.address", "matrix_unit.possible", "matrix_unit.turning"),
     "panels": tuple(
         f"panels.{_name}"
         for _name in ("continued", "crossed", "dot", "layer", "linear", "pairs", "shape", "tile")

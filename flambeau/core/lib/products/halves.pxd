@@ -17,3 +17,12 @@ cdef struct Halves:           # `batch` products c = alpha * a @ b + beta * c; s
 cdef bint ready(int64_t columns) except -1
 cdef int prepare(Halves* h) except -1
 cdef int multiply_halves(Halves* h) noexcept nogil
+
+ctypedef void (*block_t)(const char* a, int64_t a_row, int64_t a_step, const char* b, int64_t b_row, int64_t b_step, int64_t group,
+                         const int64_t* offsets, int64_t taps, int64_t steps, float* sums, int64_t mode) noexcept nogil
+ctypedef void (*round_t)(const float* sums, char* c, int64_t step, int64_t rows, int64_t columns, float alpha,
+                         float beta) noexcept nogil
+
+cdef block_t blocks[2][2]     # of the matrix unit: for one or two registers of rows, and of columns
+cdef round_t rounds
+cdef bint has_unit() except -1

@@ -2,8 +2,9 @@
 """Products of bfloat16 by generated tiles, where the processor has the instruction (codegen/tiles).
 
 The right operand is laid out in groups of 16 columns, in which pairs of neighbours in depth stand side by side; of the left one
-pairs are read where they stand, if they stand side by side, else it is laid out in panels of six rows.  Each element of the
-result is summed in float32 over all of the depth, in one order whatever the threads, and rounded once.
+pairs are read where they stand, if they stand side by side, else it is laid out in panels of six rows.  Where the processor has a
+matrix unit (codegen/tiles/matrix_unit.py), it reads the same groups, filled up to 16 pairs, and panels of 32 rows.  Each element of
+the result is summed in float32 over all of the depth, in one order whatever the threads, and rounded once.
 """
 from libc.string cimport memcpy, memset
 from libc.stdint cimport int64_t, uint16_t, uint32_t, uintptr_t
@@ -14,6 +15,8 @@ from ...base.callbacks import callbacks
 
 ctypedef void (*tile_t)(const char* a, int64_t row, int64_t pair, const char* b, int64_t group, int64_t pairs, char* c, int64_t step,
                         float* sums, int64_t mode, float alpha, float beta) noexcept nogil
+
+ctypedef void (*turn_t)(const char* source, int64_t step, int64_t rows, int64_t columns, char* to, int64_t to_step) noexcept nogil
 
 cdef enum:
     ROWS = 6                  # of a tile
@@ -26,15 +29,25 @@ cdef enum:
     ENDS = 2
     ROOM = 1 << 25            # bytes for operands that are laid out, of the products that are under way
 
+cdef enum:                    # of the matrix unit
+    TALL = 32                 # rows of a block
+    SIDE = 16                 # rows, pairs and columns of a register
+    STEP = 64                 # bytes of depth of a register's row
+    BLOCK = TALL * STEP       # bytes of a panel's step
+    FEW = 8                   # blocks one below the other that a task computes
+    ZIPPED = 64               # pairs that are turned together
+
 cdef tile_t tiles[GROUPS]
+cdef turn_t turns
+cdef bint unit = False        # whether there is a matrix unit
 cdef layer_t turns_words, zips         # which lay a right operand: columns one after another, or rows
 cdef int known = -1           # whether the processor has the instruction
 
 
 cdef bint ready(int64_t columns) except -1:
     """Whether tiles of so many columns can be computed; they are compiled when they are first needed."""
-    global known, turns_words, zips
-    cdef int v
+    global known, turns_words, zips, unit, rounds, turns
+    cdef int v, i
     if known == 0:
         return False
     if known < 0:
@@ -43,12 +56,25 @@ cdef bint ready(int64_t columns) except -1:
             return False
         turns_words = <layer_t><uintptr_t>callbacks["panels.layer"](4, 1, True)
         zips = <layer_t><uintptr_t>callbacks["panels.pairs"]()
+        if callbacks["matrix_unit.possible"]():
+            rounds = <round_t><uintptr_t>callbacks["matrix_unit.address"](0, 0)
+            turns = <turn_t><uintptr_t>callbacks["matrix_unit.turning"]()
+            for v in range(2):
+                for i in range(2):
+                    blocks[v][i] = <block_t><uintptr_t>callbacks["matrix_unit.address"](v + 1, i + 1)
+            unit = True
+    if unit:
+        return True
     if columns > GROUP * GROUPS - GROUP and tiles[GROUPS - 1] == NULL:
         tiles[GROUPS - 1] = <tile_t><uintptr_t>callbacks["tiles.address"](GROUPS)
     v = <int>(groups_of(columns) % GROUPS)
     if v and tiles[v - 1] == NULL:
         tiles[v - 1] = <tile_t><uintptr_t>callbacks["tiles.address"](v)
     return True
+
+
+cdef bint has_unit() except -1:
+    return ready(0) and unit
 
 
 cdef inline int64_t groups_of(int64_t columns) noexcept nogil:
@@ -59,16 +85,33 @@ cdef inline int64_t panels_of(int64_t rows) noexcept nogil:
     return (rows + ROWS - 1) // ROWS
 
 
+cdef inline int64_t pairs_of(const Halves* h) noexcept nogil:
+    """How many pairs a group is laid out with; for the matrix unit, whole registers."""
+    cdef int64_t pairs = (h.k + 1) // 2
+    return (pairs + SIDE - 1) // SIDE * SIDE if unit else pairs
+
+
 cdef inline bint in_place(const Halves* h) noexcept nogil:
     """Whether the left operand's pairs are read where they stand."""
     return h.a_col == 1 and h.k % 2 == 0
 
 
+cdef inline int64_t together(const Halves* h) noexcept nogil:
+    """Rows that a task computes."""
+    return FEW * TALL if unit else PANELS * ROWS
+
+
+cdef inline int64_t stretches(const Halves* h) noexcept nogil:
+    return (h.m + together(h) - 1) // together(h)
+
+
 cdef int prepare(Halves* h) except -1:
     """How much room a product needs, and how many may be under way."""
-    cdef int64_t pairs = (h.k + 1) // 2
+    cdef int64_t pairs = pairs_of(h)
     cdef int64_t panels = 1 if in_place(h) else panels_of(h.m)
     h.size = groups_of(h.n) * pairs * GROUP * 4 + panels * pairs * ROWS * 4
+    if unit:
+        h.size = groups_of(h.n) * pairs * GROUP * 4 + tall_panels(h) * TALL * (STEP if h.a_col == 1 else pairs * 4)
     h.slots = max(1, min(h.batch, ROOM // max(h.size, 1)))
     return 0
 
@@ -80,31 +123,35 @@ cdef inline uint16_t half_at(const char* source, int64_t place) noexcept nogil:
 
 cdef void lay_group(const Halves* h, const char* b, char* workspace, int64_t group) noexcept nogil:
     """16 columns of the right operand; what is beyond it is 0."""
-    cdef int64_t pairs = (h.k + 1) // 2, whole = h.k // 2, j, p, columns = min(<int64_t>GROUP, h.n - group * GROUP)
+    cdef int64_t pairs = pairs_of(h), whole = h.k // 2, j, p, columns = min(<int64_t>GROUP, h.n - group * GROUP)
     cdef uint16_t* to = <uint16_t*>(workspace + group * pairs * GROUP * 4)
     cdef const char* source = b + group * GROUP * h.b_col * 2
     if h.b_row == 1 and h.k % 2 == 0:
-        turns_words(<char*>to, GROUP * 4, source, h.b_col * 2, pairs, columns)
+        turns_words(<char*>to, GROUP * 4, source, h.b_col * 2, whole, columns)
+        memset(to + whole * 32, 0, (pairs - whole) * GROUP * 4)
         return
     memset(to, 0, pairs * GROUP * 4)
     for p in range(whole):
         for j in range(columns):
             to[p * 32 + 2 * j] = half_at(source, 2 * p * h.b_row + j * h.b_col)
             to[p * 32 + 2 * j + 1] = half_at(source, (2 * p + 1) * h.b_row + j * h.b_col)
-    if whole < pairs:
+    if h.k % 2:
         for j in range(columns):
             to[whole * 32 + 2 * j] = half_at(source, 2 * whole * h.b_row + j * h.b_col)
 
 
 cdef void zip_groups(const Halves* h, const char* b, char* workspace, int64_t begin, int64_t end) noexcept nogil:
     """Whole groups of a right operand whose rows lie in one piece: row by row through all of them."""
-    cdef int64_t pairs = (h.k + 1) // 2, whole = h.k // 2, g
+    cdef int64_t pairs = pairs_of(h), whole = h.k // 2, g
     cdef char* to = workspace + begin * pairs * GROUP * 4
     cdef const char* source = b + begin * GROUP * 2
     zips(to, pairs * GROUP * 4, source, h.b_row * 2, whole, end - begin)
-    if whole < pairs:         # a last row without a neighbour: what would be there is 0
+    if whole < pairs:         # of a last row the neighbour, and what fills up, is 0
         for g in range(end - begin):
-            last_row(<uint32_t*>(to + (g * pairs + whole) * GROUP * 4), <const uint16_t*>(source + (2 * whole * h.b_row + g * GROUP) * 2))
+            memset(to + (g * pairs + whole) * GROUP * 4, 0, (pairs - whole) * GROUP * 4)
+            if h.k % 2:
+                last_row(<uint32_t*>(to + (g * pairs + whole) * GROUP * 4),
+                         <const uint16_t*>(source + (2 * whole * h.b_row + g * GROUP) * 2))
 
 
 cdef inline void last_row(uint32_t* to, const uint16_t* source) noexcept nogil:
@@ -143,6 +190,7 @@ cdef struct One:              # a product that is under way
     const char* b
     char* c
     char* workspace
+    bint laid                 # whether all groups are laid out already
     char* right               # where groups of the right operand are laid: at the workspace's begin, or so that all take one place
 
 
@@ -158,10 +206,90 @@ cdef void lay_groups(void* context, int64_t begin, int64_t end) noexcept nogil:
         lay_group(one.h, one.b, one.right, g)
 
 
+# --- the matrix unit's panels ------------------------------
+cdef inline int64_t tall_panels(const Halves* h) noexcept nogil:
+    return (h.m + TALL - 1) // TALL
+
+
+cdef void lay_tall(const Halves* h, const char* a, char* laid, int64_t panel) noexcept nogil:
+    """32 rows of the left operand, step after step; what is beyond it is 0.  Where its rows lie in one piece, only the last step."""
+    cdef char zipped[2 * ZIPPED * STEP]
+    cdef int64_t steps = pairs_of(h) // SIDE, whole = h.k // 2 if h.a_row == 1 else 0, rows = min(<int64_t>TALL, h.m - panel * TALL)
+    cdef int64_t i, k, p, s, count
+    cdef const char* source = a + panel * TALL * h.a_row * 2
+    cdef char* to = laid + panel * steps * BLOCK
+    if h.a_col == 1:
+        k = h.k // TALL * TALL
+        if k == h.k:
+            return
+        to = laid + panel * BLOCK
+        memset(to, 0, BLOCK)
+        for i in range(rows):
+            memcpy(to + i * STEP, source + (i * h.a_row + k) * 2, (h.k - k) * 2)
+        return
+    if rows < TALL:
+        whole = 0
+    memset(to + whole // SIDE * BLOCK, 0, (steps - whole // SIDE) * BLOCK)
+    p = 0
+    while p < whole:          # a word is a pair
+        count = min(<int64_t>ZIPPED, whole - p)
+        zips(zipped, ZIPPED * STEP, source + 2 * p * h.a_col * 2, h.a_col * 2, count, 2)
+        for s in range(0, count, 16):  # pairs that a register has side by side
+            for i in range(2):
+                turns(zipped + i * ZIPPED * STEP + s * STEP, STEP, min(<int64_t>SIDE, count - s), SIDE,
+                      to + (p + s) // SIDE * BLOCK + i * SIDE * STEP, STEP)
+        p += ZIPPED
+    for k in range(2 * whole, h.k):
+        for i in range(rows):
+            (<uint16_t*>(to + k // TALL * BLOCK + i * STEP))[k % TALL] = half_at(source, i * h.a_row + k * h.a_col)
+
+
+cdef void compute_tall(One* one, int64_t from_panel, int64_t to_panel, int64_t from_group) noexcept nogil:
+    """Panels by up to four groups, two at a time."""
+    cdef float sums[FEW][2][2 * SIDE * TALL]
+    cdef float* own
+    cdef int64_t nothing = 0
+    cdef const Halves* h = one.h
+    cdef int64_t pairs = pairs_of(h), steps = pairs // SIDE, group = pairs * GROUP * 4, whole = h.k // TALL if h.a_col == 1 else steps
+    cdef int64_t last = min(groups_of(h.n), from_group + GROUPS), begin = 0, end, g, panel, rows, wide, tall, j
+    cdef const char* laid = one.workspace + groups_of(h.n) * group
+    cdef const char* a
+    cdef const char* b
+    cdef char* c
+    cdef int64_t row, step
+    while begin < steps:
+        end = min(begin + DEPTH // SIDE, whole) if begin < whole else steps
+        for panel in range(from_panel, to_panel):
+            rows = min(<int64_t>TALL, h.m - panel * TALL)
+            tall = 2 if rows > SIDE else 1
+            if h.a_col != 1:
+                a, row, step = laid + (panel * steps + begin) * BLOCK, STEP, BLOCK
+            elif begin < whole:
+                a, row, step = one.a + (panel * TALL * h.a_row + begin * TALL) * 2, h.a_row * 2, STEP
+            else:
+                a, row, step = laid + panel * BLOCK, STEP, BLOCK
+            for g in range(from_group, last, 2):
+                wide = min(<int64_t>2, last - g)
+                own = sums[panel - from_panel][(g - from_group) // 2]
+                b = one.right + g * group + begin * SIDE * STEP
+                blocks[tall - 1][wide - 1](a, row, step, b, STEP, SIDE * STEP, group, &nothing, 1, end - begin, own, 1 if begin else 0)
+                if end < steps:
+                    continue
+                c = one.c + (panel * TALL * h.c_row + g * GROUP) * 2
+                for j in range(wide):
+                    rounds(own + j * SIDE, c + j * GROUP * 2, h.c_row * 2, rows, min(<int64_t>GROUP, h.n - (g + j) * GROUP), h.alpha,
+                           h.beta)
+        begin = end
+
+
 cdef void lay_panels(void* context, int64_t begin, int64_t end) noexcept nogil:
     """All panels, or the last one, which is not full, where others are read as they stand."""
     cdef One* one = <One*>context
     cdef int64_t panels = panels_of(one.h.m)
+    if unit:
+        for panels in range(begin, end):
+            lay_tall(one.h, one.a, one.workspace + groups_of(one.h.n) * pairs_of(one.h) * GROUP * 4, panels)
+        return
     if in_place(one.h):
         lay_some_panels(one.h, one.a, one.workspace, panels - 1, panels, 0)
         return
@@ -175,14 +303,17 @@ cdef void compute(void* context, int64_t begin, int64_t end) noexcept nogil:
     """Blocks of `PANELS` panels and `GROUPS` groups, counted along the rows first."""
     cdef One own = (<One*>context)[0]
     cdef const Halves* h = own.h
-    cdef int64_t panels = panels_of(h.m), blocks = (panels + PANELS - 1) // PANELS, task, group
-    cdef int64_t bytes = GROUPS * ((h.k + 1) // 2) * GROUP * 4
+    cdef int64_t high = stretches(h), panels = tall_panels(h) if unit else panels_of(h.m), each = FEW if unit else PANELS, task, group
+    cdef int64_t bytes = GROUPS * pairs_of(h) * GROUP * 4
     for task in range(begin, end):
-        group = (task // blocks) * GROUPS
-        if panels <= PANELS:  # groups that one task alone reads are laid out right before it does, in the place of the first
+        group = (task // high) * GROUPS
+        if high == 1 and not own.laid:  # groups that one task alone reads are laid out right before it does, in the place of the first
             own.right = own.workspace - (task - begin) * bytes
             lay_groups(&own, group, min(groups_of(h.n), group + GROUPS))
-        compute_block(&own, (task % blocks) * PANELS, min(panels, (task % blocks + 1) * PANELS), group)
+        if unit:
+            compute_tall(&own, (task % high) * each, min(panels, (task % high + 1) * each), group)
+        else:
+            compute_block(&own, (task % high) * each, min(panels, (task % high + 1) * each), group)
 
 
 cdef void compute_block(One* one, int64_t from_panel, int64_t to_panel, int64_t from_group) noexcept nogil:
@@ -227,11 +358,15 @@ cdef void compute_block(One* one, int64_t from_panel, int64_t to_panel, int64_t 
 
 
 cdef int64_t blocks_of(const Halves* h) noexcept nogil:
-    return ((panels_of(h.m) + PANELS - 1) // PANELS) * ((groups_of(h.n) + GROUPS - 1) // GROUPS)
+    return stretches(h) * ((groups_of(h.n) + GROUPS - 1) // GROUPS)
+
+
+cdef inline int64_t panels_to_lay(const Halves* h) noexcept nogil:
+    return tall_panels(h) if unit else 1 if in_place(h) else panels_of(h.m)
 
 
 cdef void one_of(const Halves* h, int64_t number, One* one) noexcept nogil:
-    one.h = h
+    one.h, one.laid = h, False
     one.a, one.b, one.c = h.a + number * h.a_step * 2, h.b + number * h.b_step * 2, h.c + number * h.c_step * 2
     one.workspace = one.right = h.workspace + (number - h.first) * h.size
 
@@ -243,9 +378,11 @@ cdef void whole_products(void* context, int64_t begin, int64_t end) noexcept nog
     cdef int64_t i
     for i in range(begin, end):
         one_of(h, h.first + i, &one)
-        if panels_of(h.m) > PANELS:
+        if h.b_step == 0:
+            one.laid, one.right = True, h.workspace
+        elif stretches(h) > 1:
             lay_groups(&one, 0, groups_of(h.n))
-        lay_panels(&one, 0, 1 if in_place(h) else panels_of(h.m))
+        lay_panels(&one, 0, panels_to_lay(h))
         compute(&one, 0, blocks_of(h))
 
 
@@ -253,17 +390,20 @@ cdef int multiply_halves(Halves* h) noexcept nogil:
     """All products; OK, or INTERRUPTED with the exception set."""
     cdef double each = <double>h.m * h.n * h.k            # multiplications, of which some 32 take a cycle
     cdef int64_t grain = 1 + <int64_t>((1 << 18) / (each + 1500))
-    cdef int64_t blocks = blocks_of(h)
+    cdef int64_t count = blocks_of(h)
     cdef One one
     if h.batch == 1:
         h.first = 0
         one_of(h, 0, &one)
-        grain = 1 + <int64_t>((1 << 18) / (each / blocks + 1500))
-        if panels_of(h.m) > PANELS:
+        grain = 1 + <int64_t>((1 << 18) / (each / count + 1500))
+        if stretches(h) > 1:
             parallel_for(lay_groups, &one, groups_of(h.n), 1 + (1 << 14) // max(<int64_t>1, h.k * GROUP))
-        parallel_for(lay_panels, &one, 1 if in_place(h) else panels_of(h.m), 1 + (1 << 13) // max(<int64_t>1, h.k * ROWS))
-        return INTERRUPTED if try_interruptible(compute, &one, blocks, grain, each / blocks / 128) else OK
+        parallel_for(lay_panels, &one, panels_to_lay(h), 1 + (1 << 13) // max(<int64_t>1, h.k * ROWS))
+        return INTERRUPTED if try_interruptible(compute, &one, count, grain, each / count / 128) else OK
     h.first = 0
+    if h.b_step == 0:         # products with one matrix: it is laid out once
+        one_of(h, 0, &one)
+        parallel_for(lay_groups, &one, groups_of(h.n), 1 + (1 << 14) // max(<int64_t>1, h.k * GROUP))
     while h.first < h.batch:
         if try_interruptible(whole_products, h, min(h.slots, h.batch - h.first), grain, each / 64):
             return INTERRUPTED

@@ -21,7 +21,7 @@ from ...declare.half_types import FLOAT32, HALF_TYPES
 from ...declare.registry import REGISTRY, leaf, library, register
 from ...pointwise.complex_numbers import complex_of
 from ..pooling.pooling import addressable, ntuple, positive
-from . import families
+from . import families, halves
 from .grid import Geometry
 
 
@@ -50,11 +50,13 @@ def convolution(
     out: tuple[int, ...],
     transposed: bool,
 ) -> TensorBase:
-    """(N, O, *out) of an input (N, C, *); half types are computed in float32."""
+    """(N, O, *out) of an input (N, C, *); half types are summed in float32."""
     filters = weight.shape[1] * geometry.groups if transposed else weight.shape[0]
     if input.numel() == 0:  # PyTorch's result for no channels has none
         return input.new_zeros((input.shape[0], filters if input.shape[1] else 0, *out))
     if input.dtype in HALF_TYPES:
+        if not transposed and halves.takes(input, weight, geometry, out):
+            return families.laid_as(input, halves.forward(input, weight, bias, geometry, out))
         result = convolution.function(_wide(input), _wide(weight), _wide(bias), geometry, out, transposed)
         return result.to(input.dtype)
     if not transposed:
@@ -97,6 +99,8 @@ def convolution_backward(
         shapes = tuple(input.shape), tuple(weight.shape), (filters,)
         return tuple(grad_output.new_zeros(shape) if w else None for shape, w in zip(shapes, wanted))
     if grad_output.dtype in HALF_TYPES:
+        if not transposed and halves.takes_backward(input, weight, geometry, tuple(grad_output.shape[2:])):
+            return _gradients_of_halves(grad_output, input, weight, geometry, wanted)
         wide = _wide(grad_output), _wide(input), _wide(weight)
         result = convolution_backward.function(*wide, geometry, transposed, wanted)
         return tuple(None if t is None else t.to(grad_output.dtype) for t in result)
@@ -112,6 +116,27 @@ def convolution_backward(
         of_weight = families.weight_gradient(sent, read, geometry, kernel)
     if wanted[2]:
         of_bias = grad_output.sum([0, *range(2, grad_output.ndim)])
+    return of_input, of_weight, of_bias
+
+
+def _gradients_of_halves(
+    grad: TensorBase,
+    input: TensorBase,
+    weight: TensorBase,
+    geometry: Geometry,
+    wanted: tuple[bool, bool, bool],
+) -> tuple[TensorBase | None, ...]:
+    """By the processor's matrix unit."""
+    grad = grad.contiguous()
+    of_input = of_weight = of_bias = None
+    if wanted[0]:
+        of_input = families.laid_as(
+            input, halves.input_gradient(grad, weight, geometry, tuple(input.shape[2:]))
+        )
+    if wanted[1]:
+        of_weight = halves.weight_gradient(grad, input, geometry, tuple(weight.shape[2:]))
+    if wanted[2]:
+        of_bias = grad.sum([0, *range(2, grad.ndim)])
     return of_input, of_weight, of_bias
 
 

@@ -58,17 +58,17 @@ def forward(x, w, bias, g: Geometry, out: tuple[int, ...], line: bool = False):
     """`line`: one row of pixels stands for a convolution of one dimension."""
     way = "grid" if x.device.type != "cpu" else _way(*_told(x, w, g, out), False, allowed["winograd"])
     if way == "grid":
-        return _laid_as(x, convolution_grid.forward(x, w, bias, g, out), line)
+        return laid_as(x, convolution_grid.forward(x, w, bias, g, out), line)
     if way == "depthwise":
-        return _laid_as(x, depthwise.forward(x, w, bias, g, out))
+        return laid_as(x, depthwise.forward(x, w, bias, g, out))
     if way == "strips":
-        return _laid_as(x, convolution_grouped.forward(x, w, bias, g, out))
+        return laid_as(x, convolution_grouped.forward(x, w, bias, g, out))
     if way == "apart":
         made = w.shape[0] // g.groups
         by_one = convolution_grouped.apart(
             lambda x, w, b, g: forward(x, w, b, g, out), x, w, bias, g, out, made
         )
-        return _laid_as(x, by_one)
+        return laid_as(x, by_one)
     if way == "lifted":
         return convolution_lifted.forward(forward, x, w, bias, g, out)
     return computed(way, x, w, bias, g, out, False, line)
@@ -77,17 +77,17 @@ def forward(x, w, bias, g: Geometry, out: tuple[int, ...], line: bool = False):
 def input_gradient(grad, w, g: Geometry, sizes: tuple[int, ...], line: bool = False):
     way = "grid" if grad.device.type != "cpu" else _way(*_told(grad, w, g, sizes), True, allowed["winograd"])
     if way == "grid":
-        return _laid_as(grad, convolution_grid.input_gradient(grad, w, g, sizes), line)
+        return laid_as(grad, convolution_grid.input_gradient(grad, w, g, sizes), line)
     if way == "depthwise":
-        return _laid_as(grad, depthwise.input_gradient(grad, w, g, sizes))
+        return laid_as(grad, depthwise.input_gradient(grad, w, g, sizes))
     if way == "strips":
-        return _laid_as(grad, convolution_grouped.input_gradient(grad, w, g, sizes))
+        return laid_as(grad, convolution_grouped.input_gradient(grad, w, g, sizes))
     if way == "apart":
         made = w.shape[1]
         by_one = convolution_grouped.apart(
             lambda x, w, _, g: input_gradient(x, w, g, sizes), grad, w, None, g, sizes, made
         )
-        return _laid_as(grad, by_one)
+        return laid_as(grad, by_one)
     if way == "lifted":
         return convolution_lifted.input_gradient(input_gradient, grad, w, g, sizes)
     return computed(way, grad, w, None, g, sizes, True, line)
@@ -219,7 +219,7 @@ def computed(way: str, x, w, bias, g: Geometry, out: tuple[int, ...], turned: bo
         rows, matrix = x[:, :, 0, 0], w[:, :, 0, 0]  # a stride may pass over the other pixels
         result = rows @ (matrix if turned else matrix.t())
         result = result if bias is None else result.add_(bias)
-        return _laid_as(x, result.reshape(x.shape[0], filters, 1, 1), line)
+        return laid_as(x, result.reshape(x.shape[0], filters, 1, 1), line)
     x = _readable(x, way == "planes")
     result, shape = _room(x, filters, out, line), tuple(x.shape)
     if way == "planes":
@@ -262,7 +262,7 @@ def channels_last(x) -> bool:
     return True
 
 
-def _laid_as(x, result, line: bool = False):
+def laid_as(x, result, line: bool = False):
     """A result that has its pixels side by side, in the layout of x."""
     if result.ndim != 4 or line or not channels_last(x):
         return result

@@ -22,7 +22,7 @@ from ....core.lib.resampling import samples
 from ...declare import checks, taps
 from ...declare.dtype_groups import BOOL, FLOATING, LONG, NUMERIC
 from ...declare.examples import of_call
-from ...declare.half_types import in_float32
+from ...declare.half_types import FLOAT32, HALF_TYPES, in_float32
 from ...declare.indexed import indexed
 from ...declare.registry import leaf, register
 
@@ -360,9 +360,15 @@ def max_pool_backward(grad_output: TensorBase, places: TensorBase, windows: Wind
     """The gradient of each window at its largest element, (planes, *sizes); where windows do not overlap, each is written once."""
     sizes = windows.sizes
     shape = (len(grad_output), *sizes)
-    if _on_host(grad_output) and grad_output.dtype.name in ("float32", "float64"):
-        result = samples.added(grad_output.flatten(1).contiguous(), places.flatten(1), math.prod(sizes))
-        return result.reshape(shape)
+    if _on_host(grad_output) and grad_output.dtype.name in (
+        "float32",
+        "float64",
+        *(t.name for t in HALF_TYPES),
+    ):
+        kind = grad_output.dtype
+        grads = grad_output.to(FLOAT32) if kind in HALF_TYPES else grad_output
+        result = samples.added(grads.flatten(1).contiguous(), places.flatten(1), math.prod(sizes))
+        return result.to(kind).reshape(shape)
     apart = zip(windows.stride, windows.dilation, windows.kernel)
     if all(s >= d * (k - 1) + 1 for s, d, k in apart):
         result = grad_output.new_zeros((shape[0], math.prod(sizes)))

@@ -1,0 +1,183 @@
+"""Convolutions of bfloat16 in two dimensions by the processor's matrix unit, and their gradients.
+
+Filters are laid out as (filters, taps, channels), filled up with zeros to what the unit reads; the input is brought to it in bands
+(`core/lib/convolution/half_windows.pyx`).  The gradient in the input is a convolution of the gradient for each phase of the stride.
+That in the weight is a product for each tap: the padded input from the tap's place on by the gradient, padded with zeros to the
+input's pitch.  Sums are float32 and rounded once.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+
+from ....core.base.dtypes import by_name
+from .direct import _line
+from .grid import Geometry
+
+BFLOAT16, FLOAT32 = by_name["bfloat16"], by_name["float32"]
+FILL = 32  # filters, and channels, that the unit takes together
+MOST_TAPS = 1024
+FEW_PRODUCTS = 1 << 18
+FEWEST_PLACES = 1024  # of all images: below, filters take longer to lay out for gradients than is won
+MOST_PADDED = 4  # times the input that it may be with zeros around
+
+
+@functools.cache
+def _possible() -> bool:
+    from ....core.lib.convolution import half_windows as core
+
+    return core.possible()
+
+
+def takes(x, w, g: Geometry, out: tuple[int, ...]) -> bool:
+    """Whether it is worth it: windows without groups of two dimensions, sums of some length, enough of them."""
+    if x.dtype is not BFLOAT16 or x.device.type != "cpu" or w.ndim != 4 or g.groups != 1 or 0 in x.shape:
+        return False
+    taps, channels, filters = math.prod(w.shape[2:]), w.shape[1], w.shape[0]
+    padded = math.prod(o * s + d * (k - 1) for o, s, d, k in zip(out, g.stride, g.dilation, w.shape[2:]))
+    return (
+        taps <= MOST_TAPS
+        and x.shape[0] * math.prod(out) * taps * channels * filters >= FEW_PRODUCTS
+        and padded <= MOST_PADDED * max(math.prod(x.shape[2:]), 64)
+        and _possible()
+    )
+
+
+def takes_backward(x, w, g: Geometry, out: tuple[int, ...]) -> bool:
+    """Whether gradients are worth it, too."""
+    return x.shape[0] * math.prod(out) >= FEWEST_PLACES and takes(x, w, g, out)
+
+
+def _up(n: int, by: int = FILL) -> int:
+    return -(-n // by) * by
+
+
+def _filled(w, fold: int):
+    """(filters, taps, channels) of weights (K, C, kh, kw), filled up with 0."""
+    filters, channels, high, wide = w.shape
+    if fold == 2:
+        rows = w.permute(0, 2, 3, 1).reshape(filters, 1, -1)
+    elif fold == 1:
+        rows = w.permute(0, 2, 3, 1).reshape(filters, high, -1)
+    else:
+        rows = w.permute(0, 2, 3, 1).reshape(filters, high * wide, channels)
+    shape = _up(filters), rows.shape[1], _up(rows.shape[2])
+    if shape == tuple(rows.shape):
+        return rows.contiguous()
+    result = w.new_zeros(shape)
+    result[:filters, :, : rows.shape[2]].copy_(rows)
+    return result
+
+
+def _fold(channels: int, kernel: tuple[int, ...]) -> int:
+    """Which taps are channels, so that the least is filled up: 0 none, 1 those of a row, 2 all."""
+    high, wide = kernel
+    depths = high * wide * _up(channels), high * _up(channels * wide), _up(channels * high * wide)
+    best = min(depths)
+    return 0 if 2 * best > depths[0] else depths.index(best)
+
+
+def _run(x, w, bias, g: Geometry, out: tuple[int, ...]):
+    from ....core.lib.convolution import half_windows as core
+
+    kernel, filters = tuple(w.shape[2:]), w.shape[0]
+    fold = _fold(w.shape[1], kernel)
+    terms = x.new_zeros(_up(filters), dtype=FLOAT32)
+    if bias is not None:
+        terms[:filters].copy_(bias)
+    result = x.new_empty((x.shape[0], filters, *out))
+    core.run(x.contiguous(), _filled(w, fold), terms, result, kernel, g.stride, g.before, g.dilation, fold)
+    return result
+
+
+def forward(x, w, bias, g: Geometry, out: tuple[int, ...]):
+    return _run(x, w, bias, g, out)
+
+
+def input_gradient(grad, w, g: Geometry, sizes: tuple[int, ...]):
+    """Of an input of `sizes`."""
+    lines = [_line(*each) for each in zip(sizes, w.shape[2:], g.stride, g.before, g.dilation)]
+    whole = g.stride == (1, 1)
+    result = grad.new_zeros((0,) if whole else (grad.shape[0], w.shape[1], *sizes))
+    turned = w.transpose(0, 1)
+    for row, rows, down in lines[0]:
+        for column, columns, right in lines[1]:
+            if not down or not right:
+                continue
+            part = turned.index_select(2, _places(grad, down)).index_select(3, _places(grad, right))
+            apart = tuple(hits[1][1] - hits[0][1] if len(hits) > 1 else 1 for hits in (down, right))
+            near = Geometry((1, 1), (-down[0][1], -right[0][1]), apart, 1)
+            found = _run(grad, part, None, near, (rows, columns))
+            if whole:
+                return found
+            result[:, :, row :: g.stride[0], column :: g.stride[1]].copy_(found)
+    return result
+
+
+def _places(like, hits: list[tuple[int, int]]):
+    return like.new_tensor([k for k, _ in hits], dtype=by_name["int64"])
+
+
+def weight_gradient(grad, x, g: Geometry, kernel: tuple[int, ...]):
+    """(K, C, kh, kw); padded images lie one after another, channel by channel, in phases of the stride."""
+    (images, filters, high, wide), channels = grad.shape, x.shape[1]
+    reach = [d * (k - 1) for d, k in zip(g.dilation, kernel)]
+    rows, pitch = (o + r // s for o, r, s in zip((high, wide), reach, g.stride))
+    depth = images * rows * pitch
+    terms = grad.new_zeros((filters, _up(depth)))
+    terms[:, :depth].view(filters, images, rows, pitch)[:, :, :high, :wide].copy_(grad.transpose(0, 1))
+    # Beyond the last image a tap reads on: what it finds there meets zeros, so it has to be a number.
+    after = reach[0] // g.stride[0] * pitch + reach[1] // g.stride[1] + _up(depth) - depth
+    factor, result = terms.t(), grad.new_empty((*kernel, channels, filters))
+    for row, down in _taps(kernel[0], g.dilation[0], g.stride[0]):
+        for column, right in _taps(kernel[1], g.dilation[1], g.stride[1]):
+            planes = _phase(x, g, (row, column), rows, pitch, after)
+            first = down[0] * g.dilation[0] // g.stride[0] * pitch + right[0] * g.dilation[1] // g.stride[1]
+            steps = _step(down, g.dilation[0], g.stride[0]) * pitch, _step(right, g.dilation[1], g.stride[1])
+            shape = len(down), len(right), channels, terms.shape[1]
+            windows = planes.as_strided(shape, (*steps, planes.shape[1], 1), first)
+            found = windows @ factor.expand(len(down), len(right), *factor.shape)
+            if shape[:2] == tuple(kernel):
+                result = found
+            else:
+                result[_span(down), _span(right)].copy_(found)
+    return result.permute(3, 2, 0, 1).contiguous()
+
+
+def _taps(count: int, dilation: int, stride: int) -> list[tuple[int, list[int]]]:
+    """For each phase of a dimension the taps that read it."""
+    phases: dict[int, list[int]] = {}
+    for k in range(count):
+        phases.setdefault(k * dilation % stride, []).append(k)
+    return list(phases.items())
+
+
+def _step(taps: list[int], dilation: int, stride: int) -> int:
+    """How many places of the phase are between neighbours."""
+    return (taps[1] - taps[0]) * dilation // stride if len(taps) > 1 else 0
+
+
+def _span(taps: list[int]) -> slice:
+    return slice(taps[0], taps[-1] + 1, taps[1] - taps[0] if len(taps) > 1 else 1)
+
+
+def _phase(x, g: Geometry, phase: tuple[int, int], rows: int, pitch: int, after: int):
+    """(C, N · rows · pitch + after) of a phase of the padded input."""
+    images, channels, *sizes = x.shape
+    depth = images * rows * pitch
+    result = x.new_zeros((channels, depth + after))
+    spans = []
+    for size, count, s, before, f in zip(sizes, (rows, pitch), g.stride, g.before, phase):
+        first = max(0, -((f - before) // s))  # the first place whose pixel exists
+        last = min(count, (size - 1 + before - f) // s + 1)
+        spans.append((first, max(first, last), first * s + f - before))
+    (top, bottom, row), (left, right, column) = spans
+    if bottom > top and right > left:
+        to = result[:, :depth].view(channels, images, rows, pitch)[:, :, top:bottom, left:right]
+        to.copy_(
+            x.transpose(0, 1)[:, :, row :: g.stride[0], column :: g.stride[1]][
+                :, :, : bottom - top, : right - left
+            ]
+        )
+    return result
