@@ -15,6 +15,7 @@ import glob
 import importlib.util
 import os
 from ctypes import POINTER, byref, c_char_p, c_int, c_size_t, c_uint, c_void_p
+from typing import Any
 
 OLDEST = (2, 11, 4)
 NON_BLOCKING = (2, 14, 0)  # from which a communicator can be made without blocking
@@ -56,7 +57,7 @@ class _Config(ctypes.Structure):
 
 
 _COUNTED = [c_void_p, c_void_p, c_size_t, c_int]  # from, to, elements, type
-_SIGNATURES = {
+_SIGNATURES: dict[str, list[Any]] = {
     "ncclGetVersion": [POINTER(c_int)],
     "ncclGetUniqueId": [POINTER(_UniqueId)],
     "ncclCommInitRank": [POINTER(c_void_p), c_int, _UniqueId, c_int],
@@ -75,7 +76,7 @@ _SIGNATURES = {
     "ncclRedOpCreatePreMulSum": [POINTER(c_int), c_void_p, c_int, c_int, c_void_p],
     "ncclRedOpDestroy": [c_int, c_void_p],
 }
-_LATER = {"ncclCommInitRankConfig": [*_SIGNATURES["ncclCommInitRank"], POINTER(_Config)]}
+_LATER: dict[str, list[Any]] = {"ncclCommInitRankConfig": [POINTER(c_void_p), c_int, _UniqueId, c_int, POINTER(_Config)]}
 
 
 def candidates() -> list[str]:

@@ -20,7 +20,8 @@ from ..core.base import device as _devices
 from ..core.base.dtypes import by_name
 from ..core.base.dtypes import device as Device
 from ..core.loops.launch import record_stream
-from ..core.make.create import empty, tensor as from_data, zeros
+from ..core.make.create import empty, zeros
+from ..core.make.create import tensor as from_data
 from ..core.places.join import cat
 from ..devices import nccl
 from ..devices.cuda import Cuda, Mark
@@ -182,9 +183,8 @@ class NCCLGroup(ProcessGroup):
             with self._ending:
                 communicator, lane.communicator = lane.communicator, 0
             if communicator:
-                bounded(
-                    lambda: self._library.destroy(communicator), "destroy_process_group()", end, lambda: None
-                )  # noqa: B023
+                end_it = functools.partial(self._library.destroy, communicator)
+                bounded(end_it, "destroy_process_group()", end, lambda: None)
         _queued.watcher.look_at(self)
         self._broken = self._broken or "it was destroyed"
 
@@ -519,12 +519,15 @@ class GroupOfDevices(ProcessGroup):
     def _work_of(
         self, call: Call, requests: Any, finish: Any, result: list[Any], seconds: float, status: Any
     ) -> Work:
-        chosen = self._on_devices if isinstance(requests, Queued) else super()
-        return chosen._work_of(call, requests, finish, result, seconds, status)
+        if isinstance(requests, Queued):
+            return self._on_devices._work_of(call, requests, finish, result, seconds, status)
+        return super()._work_of(call, requests, finish, result, seconds, status)
 
     def _see_to(self, work: Any, is_awaited: bool) -> None:
-        chosen = self._on_devices if isinstance(work, QueuedWork) else super()
-        chosen._see_to(work, is_awaited)
+        if isinstance(work, QueuedWork):
+            self._on_devices._see_to(work, is_awaited)
+        else:
+            super()._see_to(work, is_awaited)
 
     def _post_together(self) -> None:
         self._on_devices._coalescing = None

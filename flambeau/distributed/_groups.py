@@ -442,7 +442,7 @@ def _make_store(world: Any, seconds: float) -> None:
     if world.rank == 0:
         served = TCPStore(host, 0, is_master=True, timeout=wait, wait_for_workers=False)
     address = world.communicator.bcast(None if served is None else (host, served.port))
-    made = TCPStore(*address, is_master=False, timeout=wait) if served is None else served
+    made = TCPStore(address[0], address[1], timeout=wait) if served is None else served
     _groups.store = PrefixStore(f"default_pg/{_formed}", made)
 
 

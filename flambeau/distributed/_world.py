@@ -234,7 +234,8 @@ def _formed(mpi: Library, store: Store, rank: int, size: int, host: str, seconds
         )
     end, begun = time.monotonic() + seconds, time.time()
     watch: Watch | None = None
-    server, hosts = None, []
+    server: Server | None = None
+    hosts: list[str] = []
 
     def lost() -> str | None:
         why = None if watch is None else watch.among(range(size))

@@ -18,7 +18,7 @@ HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "devices")]
 
 import fake_cuda  # noqa: E402
-from worlds import Ended, started, results, world  # noqa: E402
+from worlds import Ended, results, started, world  # noqa: E402
 
 import flambeau as torch  # noqa: E402
 import flambeau.distributed as dist  # noqa: E402
@@ -382,7 +382,7 @@ def test_works_and_groups(checks, size, tmp_path):
 
 
 def faults(rank, size, path, what):
-    form(rank, size, path, seconds=2.0 if what in ("late", "late at first") else 60.0)
+    form(rank, size, path, seconds=1.0 if what in ("late", "late at first") else 60.0)
     x = torch.ones(2, device="cuda")
     if what != "late at first":
         dist.all_reduce(x)
@@ -391,7 +391,7 @@ def faults(rank, size, path, what):
         if what == "killed":
             os.kill(os.getpid(), signal.SIGKILL)
         if what.startswith("late"):
-            time.sleep(6.0)  # here it is instead
+            time.sleep(3.0)  # here it is instead
             return None
     if what == "asynchronous error":
         set_fake("async_error", 6)
@@ -411,8 +411,8 @@ def faults(rank, size, path, what):
 
 WHY = {
     "killed": r"all_reduce on rank 0: rank 1 died",
-    "late": r"timed out after 2000ms: not all ranks of ranks \[0, 1\] have joined collective 2.*rank 1.*nccl_checks.py:\d+ in faults",
-    "late at first": r"timed out after 2000ms: not all ranks of ranks \[0, 1\] have joined collective 1.*nccl_checks.py:\d+ in faults",
+    "late": r"timed out after 1000ms: not all ranks of ranks \[0, 1\] have joined collective 2.*rank 1.*nccl_checks.py:\d+ in faults",
+    "late at first": r"timed out after 1000ms: not all ranks of ranks \[0, 1\] have joined collective 1.*nccl_checks.py:\d+ in faults",
     "asynchronous error": r"remote process exited or there was a network error \(6, NCCL 2.27.3\)",
     "error of a call": r"NCCL error: ncclAllReduce: invalid argument \(4, NCCL 2.27.3\)",
 }
@@ -438,7 +438,7 @@ def first_fault(rank, size, path):
 
 
 def closing(rank, size, path):
-    form(rank, size, path, seconds=1.0)
+    form(rank, size, path, seconds=0.5)
     x = torch.ones(1, device="cuda")
     dist.all_reduce(x)
     if rank == 0:
@@ -448,7 +448,7 @@ def closing(rank, size, path):
             work.wait(timedelta(seconds=5))
         assert count("aborts") == 1
     else:
-        time.sleep(3.0)
+        time.sleep(1.5)
 
 
 def test_ends(tmp_path):
