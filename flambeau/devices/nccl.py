@@ -76,7 +76,9 @@ _SIGNATURES: dict[str, list[Any]] = {
     "ncclRedOpCreatePreMulSum": [POINTER(c_int), c_void_p, c_int, c_int, c_void_p],
     "ncclRedOpDestroy": [c_int, c_void_p],
 }
-_LATER: dict[str, list[Any]] = {"ncclCommInitRankConfig": [POINTER(c_void_p), c_int, _UniqueId, c_int, POINTER(_Config)]}
+_LATER: dict[str, list[Any]] = {
+    "ncclCommInitRankConfig": [POINTER(c_void_p), c_int, _UniqueId, c_int, POINTER(_Config)]
+}
 
 
 def candidates() -> list[str]:

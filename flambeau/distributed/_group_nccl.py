@@ -230,6 +230,7 @@ class NCCLGroup(ProcessGroup):
             self._library.group_start()
             try:
                 for each in calls:
+                    assert each.run is not None
                     each.run()
             finally:
                 self._library.group_end()
@@ -254,7 +255,7 @@ class NCCLGroup(ProcessGroup):
         for each in calls:
             for memory in each.memory:
                 record_stream(memory, lane.stream)
-            each.finish, each.memory, each.done = None, (), done
+            each.run, each.finish, each.memory, each.done = None, None, (), done  # nothing holds tensors
 
     def _copied(self, started: Started, buffer: Tensor, tensor: Tensor) -> Started:
         queued: Any = started[0]

@@ -50,7 +50,7 @@ class Queued:
     def __init__(
         self,
         lane: Lane,
-        run: Callable[[], None],
+        run: Callable[[], None] | None,
         finish: Callable[[], None] | None,
         memory: Sequence[Tensor],
         is_barrier: bool = False,

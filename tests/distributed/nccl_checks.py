@@ -295,6 +295,31 @@ def orders(rank, size, path):
     dist.set_debug_level(dist.DebugLevel.OFF)
 
 
+def training(rank, size, path):
+    """DistributedDataParallel, functional collectives, DTensor."""
+    from flambeau.distributed import _functional_collectives as funcol
+    from flambeau.distributed.tensor import Replicate, Shard, distribute_tensor
+
+    form(rank, size, path)
+    net = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.Linear(2, 1), torch.nn.Linear(1, 1)).to("cuda")
+    ddp = torch.nn.parallel.DistributedDataParallel(net, find_unused_parameters=True)
+    inputs = np.random.default_rng(0).normal(size=(size, 3))
+    hidden = net[0](on_device(inputs[rank : rank + 1], "float32"))
+    expected = net[1].weight.cpu().detach().numpy().T @ inputs.mean(0, keepdims=True)
+    ddp.module.forward = lambda x: net[1](net[0](x))
+    ddp(on_device(inputs[rank : rank + 1], "float32")).sum().backward()
+    np.testing.assert_allclose(back(net[0].weight.grad), expected, rtol=1e-5)
+    assert net[2].weight.grad is None and hidden.device.type == "cuda"
+    x = on_device(np.arange(1, size + 1), "float32")
+    same(funcol.all_reduce(x, "sum", dist.group.WORLD), np.arange(1, size + 1) * size)
+    same(funcol.all_gather_tensor(x, 0, dist.group.WORLD), np.tile(np.arange(1, size + 1), size))
+    same(funcol.reduce_scatter_tensor(x, "sum", 0, dist.group.WORLD), np.array([(rank + 1) * size]))
+    mesh = dist.device_mesh.init_device_mesh("cuda", (size,))
+    sharded = distribute_tensor(on_device(np.arange(2 * size), "float32"), mesh, [Shard(0)])
+    same(sharded.to_local(), np.arange(2) + 2 * rank)
+    same(sharded.redistribute(mesh, [Replicate()]).to_local(), np.arange(2 * size))
+
+
 def groups(rank, size, path):
     """Subgroups, twins, refusals; both backends at once."""
     form(rank, size, path)
@@ -366,7 +391,14 @@ def groups(rank, size, path):
     dist.all_gather_object(objects, rank)
     assert objects == list(range(size))
     dist.destroy_process_group()
-    form(rank, size, path + "3")
+    dist.init_process_group(
+        "nccl", store=dist.FileStore(path + "3", size), rank=rank, world_size=size, device_id=1
+    )
+    dist.barrier()
+    objects = [rank]
+    dist.broadcast_object_list(objects)
+    assert objects == [0] and count("communicators") - count("destroyed") == 1
+    assert dist.group.WORLD._lanes["all", 1].on.index == 1  # no other was made
     group = dist.shrink_group([size - 1]) if size > 1 and rank != size - 1 else None
     if group is not None:
         ones = torch.ones(1, device="cuda")
@@ -376,7 +408,7 @@ def groups(rank, size, path):
 
 
 @pytest.mark.parametrize("size", [1, 3])
-@pytest.mark.parametrize("checks", [orders, groups])
+@pytest.mark.parametrize("checks", [orders, groups, training])
 def test_works_and_groups(checks, size, tmp_path):
     world(size, checks, str(tmp_path / "store"), form=False)
 
@@ -405,6 +437,12 @@ def faults(rank, size, path, what):
         assert count("aborts") == 1
     torch.cuda.synchronize()  # what hung has ended
     text = str(caught.value)
+    if what == "killed":  # those that are left go on
+        group = dist.shrink_group(caught.value.lost_ranks)
+        x = torch.ones(2, device="cuda")
+        dist.all_reduce(x)
+        same(x, np.ones(2))
+        assert group.size() == 1 and count("communicators") == 2
     dist.destroy_process_group()
     return text, caught.value.lost_ranks
 
@@ -426,6 +464,46 @@ def test_faults(what, tmp_path):
     assert re.search(WHY[what], text), text
     assert isinstance(found[1], Ended) == (what == "killed")
     assert lost == ([1] if what == "killed" else [])
+
+
+def both_fail(rank, size, path):
+    """A fault on devices ends the group on the CPU, too, and the other way round."""
+    form(rank, size, path, "cpu:gloo,cuda:nccl")
+    x = torch.ones(2, device="cuda")
+    dist.all_reduce(x)
+    with pytest.raises(dist.DistBackendError, match="not done after 0:00:00"):
+        fake_driver.set("delay", 300000)
+        dist.all_reduce(x, async_op=True).wait(timedelta(0))
+    fake_driver.set("delay", 0)
+    torch.cuda.synchronize()
+    set_fake("async_error", 1)
+    with pytest.raises(dist.DistBackendError, match="NCCL 2.27.3"):
+        dist.all_reduce(x)
+        dist.barrier()
+        dist.all_reduce(x)
+        dist.all_reduce(x, async_op=True).wait(timedelta(seconds=30))
+    set_fake("async_error", 0)
+    with pytest.raises(dist.DistBackendError, match="the group is not usable any more"):
+        dist.all_reduce(x)
+    dist.destroy_process_group()
+
+
+def broken_device(rank, size, path):
+    """What the device says of an error of its own is the call's error."""
+    form(rank, size, path)
+    x = torch.ones(2, device="cuda")
+    dist.all_reduce(x)
+    torch.cuda.synchronize()
+    fake_driver.set("delay", 100000)
+    work = dist.all_reduce(x, async_op=True)
+    fake_driver.library.fake_break()
+    with pytest.raises(RuntimeError, match="an illegal memory access was encountered"):
+        work.wait()
+    while not work.is_completed():
+        time.sleep(0.01)
+    assert isinstance(work.exception(), dist.DistBackendError) and "illegal memory access" in str(
+        work.exception()
+    )
 
 
 def first_fault(rank, size, path):
@@ -453,6 +531,8 @@ def closing(rank, size, path):
 
 def test_ends(tmp_path):
     world(1, first_fault, str(tmp_path / "store"), form=False)
+    world(1, both_fail, str(tmp_path / "store3"), form=False)
+    world(1, broken_device, str(tmp_path / "store4"), form=False)
     world(2, closing, str(tmp_path / "store2"), form=False)
 
 

@@ -97,6 +97,39 @@ def test_the_library_is_found(environment):
     assert run(["-c", FOUND], environment | {"FAKE_NCCL_VERSION": "21104"}) == "(2, 11, 4)\n"
 
 
+UNDER_MPIEXEC = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import fake_cuda
+import flambeau, flambeau.distributed as dist
+fake_cuda.install()
+for backend in ("nccl", "cpu:gloo,cuda:nccl"):
+    dist.init_process_group(backend)
+    x = flambeau.tensor([dist.get_rank() + 1.0]).to("cuda")
+    dist.all_reduce(x)
+    assert x.item() == 3.0, x
+    dist.destroy_process_group()
+dist.init_process_group("gloo")
+group = dist.new_group(backend="nccl")
+dist.all_reduce(x, group=group)
+assert x.item() == 6.0, x
+dist.barrier()
+"""
+
+
+def test_under_mpiexec(environment):
+    """Where no store is named, one is made: processes of mpiexec meet by MPI."""
+    pytest.importorskip("mpi4py")
+    from flambeau.distributed import _mpiexec
+
+    program = [sys.executable, "-c", UNDER_MPIEXEC, str(HERE.parent / "devices")]
+    command = [_mpiexec.mpiexec(), "-n", "2", *program]
+    done = subprocess.run(
+        command, env=_mpiexec.environment(environment), capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 @pytest.mark.parametrize("version", ["22703", "21104"])
 def test_groups_on_the_fakes(environment, version):
     """With the older version communicators are made in a way that blocks, and eight-bit floats are moved only."""
