@@ -123,17 +123,16 @@ class QueuedWork(Work):
         """Look at the device; whether it is over."""
         with self._looking:
             if not self._completed:
-                self._look()
+                try:
+                    self._look()
+                except Exception as error:  # of the device, or of NCCL
+                    self._fail(f"{type(error).__name__}: {error}")
             return self._completed
 
     def _look(self) -> None:
         if self._queued.done is None:
             return
-        try:
-            is_done = self._queued.done.done()
-        except RuntimeError as error:  # an error of the device
-            self._fail(str(error))
-            return
+        is_done = self._queued.done.done()
         group = self._group
         why = group._broken or group._error_of(self._queued.lane)
         if is_done and why is None:
@@ -149,11 +148,13 @@ class QueuedWork(Work):
     def _fail(self, why: str) -> None:
         group = self._group
         text = f"{self._name} on rank {group._world.rank}: {why}"
-        if group._broken is None:  # the first to see it; the program may wait for the device alone
-            write_on_fault(group._world.rank)
-            print(f"{text}; NCCL's communicators of the group are aborted", file=sys.stderr, flush=True)
-            group._abort(why)
-        self._complete(DistBackendError(text, group._world.lost_ranks()))
+        try:
+            if group._broken is None:  # the first to see it; the program may wait for the device alone
+                write_on_fault(group._world.rank)
+                print(f"{text}; NCCL's communicators of the group are aborted", file=sys.stderr, flush=True)
+                group._abort(why)
+        finally:
+            self._complete(DistBackendError(text, group._world.lost_ranks()))
 
     def _complete(self, error: BaseException | None) -> None:
         self._queued.memory = ()

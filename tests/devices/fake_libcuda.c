@@ -26,7 +26,7 @@ typedef uint64_t address;
 static atomic_long counts[16];
 enum { LIVE_BLOCKS, LIVE_BYTES, LAUNCHES, ALLOCATIONS, EVENTS, STREAMS, PINNED, LIMIT, DELAY, TRIMS, GEMMS };
 long fake_count(int what) { return counts[what]; }
-void fake_set(int what, long value) { counts[what] = value; }  // LIMIT: bytes of the device; DELAY: µs before each job
+void fake_set(int what, long value) { counts[what] = value; }  // LIMIT: bytes of the device; DELAY: µs before each job, -1 to hold all
 
 static int started;
 static pid_t owner;
@@ -110,6 +110,7 @@ static void run_kernel(struct job *j) {
 }
 
 static void run_job(struct job *j) {
+    while (counts[DELAY] < 0) usleep(100);
     if (counts[DELAY] && j->what != WAIT) usleep(counts[DELAY]);
     if (j->what == RECORD) {
         pthread_mutex_lock(&lock);
