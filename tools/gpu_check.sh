@@ -48,7 +48,8 @@ print("cuBLAS:", "none" if cublas.find_library() is None else "found", cublas.ca
 ' || exit 1
 part tests env FLAMBEAU_TEST_DEVICE=cuda "$PYTHON" -m pytest -p no:cacheprovider ${JOBS:+-n "$JOBS"} ${TESTS:+-k "$TESTS"} \
     tests/devices/test_opencl.py tests/devices/test_by_host.py tests/devices/test_device_*.py
-part fake "$PYTHON" -m pytest -p no:cacheprovider tests/devices/test_cuda_host.py
+part nccl "$PYTHON" tools/nccl_check.py
+part fake "$PYTHON" -m pytest -p no:cacheprovider tests/devices/test_cuda_host.py tests/distributed/test_dist_nccl.py
 part speed "$PYTHON" tools/gpu_versus.py ${SMALL:+--small --alone}
 cp "$OUT/speed.txt" "$OUT/speed.md"
 exit $worst

@@ -1,14 +1,15 @@
-"""NCCL, NVIDIA's library for several devices, which nothing here uses."""
+"""NCCL, NVIDIA's library for collectives between devices, through which backend "nccl" of process groups talks."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 __all__ = ["is_available", "version"]
 
 
-def is_available(tensors: Any = ()) -> bool:
-    """False: NCCL takes no tensors here.
+def is_available(tensors: Iterable[Any]) -> bool:
+    """Whether NCCL's library opens, and takes these tensors: strided, contiguous, each on a CUDA device of its own.
 
     Raises nothing.
 
@@ -16,18 +17,28 @@ def is_available(tensors: Any = ()) -> bool:
     >>> flambeau.cuda.nccl.is_available([flambeau.ones(2)])
     False
     """
-    return False
+    from ..devices import nccl  # loaded at its first use
+
+    devices = set()
+    for tensor in tensors:
+        if tensor.is_sparse or not tensor.is_contiguous() or tensor.device.type != "cuda":
+            return False
+        if tensor.device in devices:
+            return False
+        devices.add(tensor.device)
+    return nccl.is_available()
 
 
-def version() -> tuple[int, ...]:
-    """RuntimeError: there is no NCCL to have a version.
+def version() -> tuple[int, int, int]:
+    """The version of NCCL's library, such as (2, 27, 3).
+
+    Raises:
+        RuntimeError: there is no library that can be used; it says what to install
 
     >>> import flambeau
-    >>> flambeau.cuda.nccl.version()
-    Traceback (most recent call last):
-        ...
-    RuntimeError: nccl.version(): flambeau is built without NCCL
+    >>> if flambeau.distributed.is_nccl_available():
+    ...     assert flambeau.cuda.nccl.version() > (2, 11)
     """
-    from ..core.base.display import NAME
+    from ..devices import nccl
 
-    raise RuntimeError(f"nccl.version(): {NAME} is built without NCCL")
+    return nccl.library().version

@@ -60,6 +60,7 @@ from ._groups import (
     is_gloo_available,
     is_initialized,
     is_mpi_available,
+    is_nccl_available,
     new_group,
     new_subgroups,
     new_subgroups_by_enumeration,
@@ -99,9 +100,14 @@ class Backend(str):
     """
 
     UNDEFINED, GLOO, NCCL, UCC, MPI, XCCL, FAKE = "undefined gloo nccl ucc mpi xccl fake".split()
-    backend_list = [UNDEFINED, GLOO, MPI, FAKE]
-    default_device_backend_map = {"cpu": GLOO}  # by the type of the device
-    backend_capability = {GLOO: ["cpu"], MPI: ["cpu"], FAKE: ["cpu"]}  # the types of devices of each
+    backend_list = [UNDEFINED, GLOO, NCCL, MPI, FAKE]
+    default_device_backend_map = {"cpu": GLOO, "cuda": NCCL}  # by the type of the device
+    backend_capability = {  # the types of devices of each
+        GLOO: ["cpu"],
+        NCCL: ["cuda"],
+        MPI: ["cpu"],
+        FAKE: ["cpu", "cuda"],
+    }
 
     def __new__(cls, name: str) -> Backend:
         if not isinstance(name, str):
@@ -150,8 +156,7 @@ def _engine(name: str) -> _Callable[[], bool]:
     return available
 
 
-is_nccl_available, is_ucc_available = _engine("is_nccl_available"), _engine("is_ucc_available")
-is_xccl_available = _engine("is_xccl_available")
+is_ucc_available, is_xccl_available = _engine("is_ucc_available"), _engine("is_xccl_available")
 _absent_name = _refusing("distributed")
 _SUBMODULES = (
     "_functional_collectives",

@@ -13,16 +13,16 @@ from ._process_group import ProcessGroup
 
 
 def _tensor(call: str, name: str, value: Any) -> Tensor:
-    """A tensor as it is sent: without history, on the CPU."""
+    """A tensor as it is sent: without history, where some backend takes it."""
     if not isinstance(value, TensorBase):
         raise TypeError(
             f"Invalid function argument. Expected parameter `{name}` of type torch.Tensor\n             but got {type(value)} instead."
         )
     if isinstance(value, AsyncCollectiveTensor):
         value = value.trigger_wait()
-    if value.device.type != "cpu":
+    if value.device.type not in ("cpu", "cuda"):
         raise RuntimeError(
-            f"{call}(): No backend type associated with device type {value.device.type}: `{name}` must be on the CPU"
+            f"{call}(): No backend type associated with device type {value.device.type}: `{name}` must be on the CPU, or on a CUDA device"
         )
     if value.layout is not strided:
         raise ValueError(f"{call}(): `{name}` must be strided, not {value.layout}")

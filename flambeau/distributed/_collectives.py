@@ -290,16 +290,8 @@ def all_gather_into_tensor(
     parts = [part.view(plain.shape) for part in buffer.view(result._size, -1)]
 
     def start() -> Any:
-        requests, finish = result._all_gather(parts, plain)
-        if buffer is whole:
-            return requests, finish
-
-        def spread() -> None:
-            if finish is not None:
-                finish()
-            whole.copy_(buffer)
-
-        return requests, spread
+        started = result._all_gather(parts, plain)
+        return started if buffer is whole else result._copied(started, buffer, whole)
 
     return result._begin(call, start, [output_tensor], async_op, facts=(plain,), inputs=[plain])
 
@@ -534,7 +526,7 @@ def monitored_barrier(
         wait_all_ranks: name all who have not come, not only the first.
 
     Raises:
-        ValueError: there is no group
+        ValueError: there is no group, or it takes no tensors that are on the CPU
         RuntimeError: somebody has not come in time
 
     >>> import flambeau
@@ -547,6 +539,8 @@ def monitored_barrier(
     if result is None:
         warn_not_in_group("monitored_barrier")
         return
+    if "cpu" not in result._types:
+        raise ValueError("monitored_barrier is only implemented for GLOO backend")
     seconds = result._seconds if timeout is None else timeout.total_seconds()
     if result._size == 1:
         return

@@ -259,7 +259,7 @@ def reduce_scatter_single(self: Tensor, reduceOp: str, scatter_dim: int, group: 
     if _records(self):
         return _Scatter.apply(op, reduceOp.lower(), pg, parts)
     plain = _plain("reduce_scatter_tensor", parts)
-    result = empty((plain.shape[0] // pg._size, *plain.shape[1:]), dtype=plain.dtype)
+    result = empty((plain.shape[0] // pg._size, *plain.shape[1:]), dtype=plain.dtype, device=plain.device)
     return _begun(result, lambda t: calls.reduce_scatter_tensor(t, plain, op, pg, True))
 
 
@@ -344,7 +344,7 @@ def all_to_all_single(
                 f"all_to_all_single(): dimension 0 of size {self.shape[0]} cannot be split evenly over {pg._size} ranks"
             )
         output_split_sizes = input_split_sizes = [self.shape[0] // pg._size] * pg._size
-    result = empty((sum(output_split_sizes), *self.shape[1:]), dtype=self.dtype)
+    result = empty((sum(output_split_sizes), *self.shape[1:]), dtype=self.dtype, device=self.device)
     sizes_out, sizes_in = list(output_split_sizes), list(input_split_sizes)
     if _records(self):
         return with_gradients.all_to_all_single(result, wait_tensor(self), sizes_out, sizes_in, pg)
@@ -404,7 +404,7 @@ def _dimension(call: str, tensor: Tensor, dim: int) -> int:
 
 
 def _stacked(tensor: Tensor, group: ProcessGroup) -> Tensor:
-    return empty((group._size * tensor.shape[0], *tensor.shape[1:]), dtype=tensor.dtype)
+    return empty((group._size * tensor.shape[0], *tensor.shape[1:]), dtype=tensor.dtype, device=tensor.device)
 
 
 class _Gather(Function):
@@ -418,7 +418,9 @@ class _Gather(Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:  # type: ignore[override]
-        mine = empty((grad.shape[0] // ctx.group._size, *grad.shape[1:]), dtype=grad.dtype)
+        mine = empty(
+            (grad.shape[0] // ctx.group._size, *grad.shape[1:]), dtype=grad.dtype, device=grad.device
+        )
         calls.reduce_scatter_tensor(mine, grad.contiguous(), ReduceOp.SUM, ctx.group)
         return None, mine
 
@@ -428,7 +430,9 @@ class _Scatter(Function):
     def forward(ctx: Any, op: Any, name: str, group: ProcessGroup, tensor: Tensor) -> Tensor:  # type: ignore[override]
         ctx.name, ctx.group = name, group
         plain = _plain("reduce_scatter_tensor", tensor)
-        mine = empty((plain.shape[0] // group._size, *plain.shape[1:]), dtype=plain.dtype)
+        mine = empty(
+            (plain.shape[0] // group._size, *plain.shape[1:]), dtype=plain.dtype, device=plain.device
+        )
         calls.reduce_scatter_tensor(mine, plain, op, group)
         return mine
 

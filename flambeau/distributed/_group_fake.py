@@ -34,6 +34,7 @@ class FakeGroup(ProcessGroup):
     """Calls end at once.  Reductions and broadcasts leave a tensor; what would come from others is what this one sends to itself."""
 
     _backend = "fake"
+    _types = ("cpu", "cuda")
 
     def _all_reduce(self, tensor: Tensor, op: Any) -> Started:
         check_reduction(tensor.dtype, kind_of(op))

@@ -17,7 +17,7 @@ from ._group_fake import FakeGroup, FakeWorld
 from ._group_mpi import MPIGroup
 from ._process_group import ProcessGroup
 from ._rendezvous import check_rank, rendezvous
-from ._stores import PrefixStore, Store
+from ._stores import PrefixStore, Store, TCPStore
 from .constants import default_pg_timeout
 
 NO_GROUP = "Default process group has not been initialized, please make sure to call init_process_group."
@@ -79,13 +79,13 @@ os.register_at_fork(after_in_child=_forget)
 
 # Questions ---------------------------------------------------------------------------------------------------------------------
 def is_available() -> bool:
-    """Whether processes can form groups: where mpi4py is installed (`pip install "flambeau[mpi]"`).
+    """Whether processes can form groups: where mpi4py is installed (`pip install "flambeau[mpi]"`), or NCCL.
 
     >>> import flambeau.distributed as dist
-    >>> dist.is_available() == dist.is_mpi_available()
+    >>> dist.is_available() == (dist.is_mpi_available() or dist.is_nccl_available())
     True
     """
-    return _mpi.installed()
+    return _mpi.installed() or is_nccl_available()
 
 
 def is_mpi_available() -> bool:
@@ -109,6 +109,21 @@ def is_gloo_available() -> bool:
     return _mpi.installed()
 
 
+def is_nccl_available() -> bool:
+    """Whether groups can talk by NCCL: where its library opens (`pip install nvidia-nccl-cu12`).
+
+    Raises nothing.
+
+    >>> import flambeau
+    >>> import flambeau.distributed as dist
+    >>> dist.is_nccl_available() == flambeau.cuda.nccl.is_available([])
+    True
+    """
+    from ..devices import nccl
+
+    return nccl.is_available()
+
+
 def is_initialized() -> bool:
     """Whether this process is in a group of all processes.
 
@@ -125,9 +140,11 @@ def is_backend_available(backend: str) -> bool:
     Raises nothing.
 
     >>> import flambeau.distributed as dist
-    >>> dist.is_backend_available("fake"), dist.is_backend_available("nccl")
+    >>> dist.is_backend_available("fake"), dist.is_backend_available("ucc")
     (True, False)
     """
+    if backend == "nccl":
+        return is_nccl_available()
     return backend == "fake" or (backend in _OVER_MPI and _mpi.installed())
 
 
@@ -233,7 +250,11 @@ def get_backend_config(group: Any = None) -> str:
     'cpu:fake'
     >>> dist.destroy_process_group()
     """
-    return f"cpu:{get_backend(group)}"
+    return _config_of(get_backend(group))
+
+
+def _config_of(backend: str) -> str:
+    return backend if ":" in backend else f"{'cuda' if backend == 'nccl' else 'cpu'}:{backend}"
 
 
 def get_process_group_ranks(group: Any = None) -> list[int]:
@@ -328,15 +349,17 @@ def init_process_group(
     """Form the group of all processes.
 
     Args:
-        backend: "mpi", by default; "gloo" means the same; "fake" for one process that plays any rank.
+        backend: "mpi", by default; "gloo" means the same; "nccl" for CUDA tensors; "cpu:gloo,cuda:nccl" for both; "fake" for one
+            process that plays any rank.
         init_method: how processes find each other: "env://" (the default: RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT in the environment),
             "tcp://host:port" or "file:///path". Under mpiexec none is needed.
         timeout: how long calls wait for other processes, 30 minutes by default.
         store: where they find each other, in place of `init_method`.
+        device_id: the CUDA device of this process, for barriers and collectives of objects by NCCL; the current one by default.
 
     Raises:
         ValueError: there is a group already, or rank, number or address are not told
-        RuntimeError: there is no such backend, or MPI is not installed
+        RuntimeError: there is no such backend, or MPI, or NCCL, is not installed
         DistBackendError: not all processes came in time
 
     >>> import flambeau.distributed as dist
@@ -364,14 +387,15 @@ def init_process_group(
             FakeGroup(FakeWorld(max(rank, 0), size), range(size), "0", wait.total_seconds(), "default_pg")
         )
     else:
-        _init_mpi(
+        _init_processes(
             name, init_method, wait, None if world_size < 0 else world_size, None if rank < 0 else rank, store
         )
     assert _groups.default is not None
+    _groups.default._bind(device_id)
     _groups.all["0"] = _groups.default
 
 
-def _init_mpi(
+def _init_processes(
     name: str,
     init_method: str | None,
     timeout: timedelta,
@@ -395,34 +419,74 @@ def _init_mpi(
         check_rank(found[1], found[2])  # type: ignore[arg-type]
         return _groups.store, *found[1:]  # type: ignore[return-value]
 
-    world = _world.join(rank, size, meet, seconds)
+    by_nccl = "nccl" in name
+    if by_nccl and not (_world.is_managed() and store is None and init_method is None):
+        met = meet()  # also by processes that have a world: communicators of NCCL are made through the store
+        world = _world.join(met[1], met[2], lambda: met, seconds, by_mpi=name != "nccl")
+    else:
+        world = _world.join(rank, size, meet, seconds)
     if _groups.store is None and store is not None:
         _groups.store = store
-    _groups.set_default(MPIGroup(world, range(world.size), "0", seconds, "default_pg", _groups.made, name))
+    if by_nccl:
+        _make_store(world, seconds)
+    default = _group_of(world, range(world.size), "0", seconds, "default_pg", _groups.made, name)
+    _groups.set_default(default)
+
+
+def _make_store(world: Any, seconds: float) -> None:
+    """Under mpiexec, where processes meet without a store: one that rank 0 serves.  All processes call this."""
+    if _groups.store is not None:
+        return
+    host = os.environ.get("FLAMBEAU_DISTRIBUTED_HOST", "127.0.0.1")
+    wait, served = timedelta(seconds=seconds), None
+    if world.rank == 0:
+        served = TCPStore(host, 0, is_master=True, timeout=wait, wait_for_workers=False)
+    address = world.communicator.bcast(None if served is None else (host, served.port))
+    made = TCPStore(address[0], address[1], timeout=wait) if served is None else served
+    _groups.store = PrefixStore(f"default_pg/{_formed}", made)
+
+
+def _world_by_mpi(world: Any, seconds: float) -> Any:
+    """The world that talks by MPI, of the processes that have met for NCCL alone.  All of them call this."""
+    store = _groups.store
+    if isinstance(world, _world.World) or store is None:
+        return world
+    host = (
+        os.environ.get("FLAMBEAU_DISTRIBUTED_HOST", "127.0.0.1") if world.watch is None else world.watch.host
+    )
+    origins = "-".join(map(str, world.origins))
+    met = (PrefixStore(f"mpi/{crc32(origins.encode())}", store), world.rank, world.size, host)
+    return _world.join(world.rank, world.size, lambda: met, seconds)
 
 
 def _backend_of(backend: str | None) -> str:
     """The backend that an argument names, also as "cpu:gloo,cuda:nccl"; RuntimeError for one that is not here."""
     if backend is None or str(backend) == "undefined":
         return "mpi"
+    host, by_nccl = None, False
     for part in str(backend).lower().split(","):
         kind, _, named = part.rpartition(":")
         if kind in ("", "cpu") and (named in _OVER_MPI or named == "fake"):
-            return named
-    known = str(backend).lower() in ("nccl", "ucc", "xccl", "cpu:nccl", "cuda:nccl")
-    if known:
-        raise RuntimeError(
-            f"Distributed package doesn't have {str(backend).upper()} built in; there are mpi, gloo (which means MPI on the CPU) and fake"
-        )
-    raise ValueError(
-        f"Invalid backend: '{backend}'; there are mpi, gloo (which means MPI on the CPU) and fake"
-    )
+            host = host or named
+        by_nccl |= kind in ("", "cuda") and named == "nccl"
+    if host is not None:
+        return f"cpu:{host},cuda:nccl" if by_nccl and host != "fake" else host
+    if by_nccl:
+        from ..devices import nccl
+
+        nccl.library()  # says what to install
+        return "nccl"
+    there_are = "there are mpi, gloo (which means MPI on the CPU), nccl (for CUDA tensors) and fake"
+    if str(backend).lower() in ("ucc", "xccl", "cpu:nccl"):
+        raise RuntimeError(f"Distributed package doesn't have {str(backend).upper()} built in; {there_are}")
+    raise ValueError(f"Invalid backend: '{backend}'; {there_are}")
 
 
 def destroy_process_group(group: Any = None) -> None:
     """Give a group up; without an argument, or for that of all processes, every group.
 
-    It waits for nobody.  A process stays in its MPI world, so the same processes may form a group anew.
+    It waits for no other process, but for what this one has queued on devices.  A process stays in its MPI world, so the same processes
+    may form a group anew.
 
     Raises:
         ValueError: there is no group, or it was given up before
@@ -439,8 +503,11 @@ def destroy_process_group(group: Any = None) -> None:
     assert found is not None
     if found is not _groups.default:
         del _groups.all[found.group_name]
+        found._close()
         return
     made = _groups.made
+    for each in every():
+        each._close()
     _forget()
     _groups.made = made + 1
 
@@ -485,11 +552,19 @@ def new_group(
         if not 0 <= member < world.size:
             raise ValueError("The new group's rank should be within the world_size set by init_process_group")
     _groups.made += 1
-    if world.rank not in members:
-        return GroupMember.NON_GROUP_MEMBER
     name, seconds = str(_groups.made), (whole._seconds if timeout is None else timeout.total_seconds())
     named = whole._backend if backend is None or isinstance(whole, FakeGroup) else _backend_of(backend)
-    return _group_of(world, members, name, seconds, group_desc or "", _groups.made % (1 << 20), named)
+    if not isinstance(whole, FakeGroup):  # all processes, before some of them go
+        if "nccl" in named:
+            _make_store(world, seconds)
+        if named != "nccl":
+            world = _world_by_mpi(world, seconds)
+    if world.rank not in members:
+        return GroupMember.NON_GROUP_MEMBER
+    made = _group_of(world, members, name, seconds, group_desc or "", _groups.made % (1 << 20), named)
+    made._bind(whole._bound if device_id is None else device_id)
+    _groups.all[name] = made
+    return made
 
 
 def twin(group: Any) -> ProcessGroup:
@@ -501,11 +576,9 @@ def twin(group: Any) -> ProcessGroup:
     made = _groups.all.get(name)
     if made is None:
         about = (group._world, group._ranks, name, group._seconds, f"twin of {group.group_desc}")
-        if isinstance(group, FakeGroup):
-            made = FakeGroup(*about)
-        else:  # its tag is none that new_group takes
-            made = MPIGroup(*about, (1 << 20) + crc32(name.encode()) % (1 << 20), group._backend)
-        _groups.all[name] = made
+        tag = (1 << 20) + crc32(name.encode()) % (1 << 20)  # none that new_group takes
+        made = _groups.all[name] = _group_of(*about, tag, group._backend)
+        made._bind(group._bound)
     return made
 
 
@@ -648,14 +721,21 @@ def shrink_group(
     stay = [rank for k, rank in enumerate(old._ranks) if k not in ranks_to_exclude]
     if old is not _groups.default:
         tag = zlib.crc32(f"{old.group_name} {stay}".encode()) % (1 << 20)
-        return _group_of(old._world, stay, f"{old.group_name}-{tag}", seconds, old.group_desc, tag, name)
+        named = f"{old.group_name}-{tag}"
+        part = _group_of(old._world, stay, named, seconds, old.group_desc, tag, name)
+        part._bind(old._bound)
+        _groups.all[named] = part
+        return part
     world = old._world.without([old._ranks[k] for k in ranks_to_exclude], seconds)
     if not isinstance(world, FakeWorld):
         _world.replace(world)
     store = _groups.store
+    for each in every():
+        each._close()
     _forget()
     _groups.store = store
-    new = _group_of(world, range(world.size), "0", seconds, "default_pg", 0, name)
+    new = _groups.all["0"] = _group_of(world, range(world.size), "0", seconds, "default_pg", 0, name)
+    new._bind(old._bound)
     _groups.set_default(new)
     return new
 
@@ -681,14 +761,19 @@ def _check_excluded(ranks: list[Any], old: ProcessGroup) -> None:
 def _group_of(
     world: Any, ranks: Sequence[int], name: str, seconds: float, desc: str, tag: int, backend: str
 ) -> ProcessGroup:
-    """Make a group, and know it by its name."""
-    made: ProcessGroup
+    """A group of a backend."""
     if isinstance(world, FakeWorld):
-        made = FakeGroup(world, ranks, name, seconds, desc)
-    else:
-        made = MPIGroup(world, ranks, name, seconds, desc, tag, backend)
-    _groups.all[name] = made
-    return made
+        return FakeGroup(world, ranks, name, seconds, desc)
+    if "nccl" not in backend:
+        return MPIGroup(world, ranks, name, seconds, desc, tag, backend)
+    from ._group_nccl import GroupOfDevices, NCCLGroup
+
+    assert _groups.store is not None
+    on_devices = NCCLGroup(world, ranks, name, seconds, desc, _groups.store)
+    if backend == "nccl":
+        return on_devices
+    host = backend.removeprefix("cpu:").removesuffix(",cuda:nccl")
+    return GroupOfDevices(MPIGroup(world, ranks, name, seconds, desc, tag, host), on_devices)
 
 
 def get_default_store() -> Store:
@@ -723,7 +808,7 @@ def _information() -> dict[str, Any] | None:
             {
                 "pg_name": each.group_name,
                 "pg_desc": each.group_desc,
-                "backend_config": f"cpu:{each._backend}",
+                "backend_config": _config_of(each._backend),
                 "pg_size": each._size,
                 "ranks": list(each._ranks),
             }

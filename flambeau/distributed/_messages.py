@@ -202,7 +202,10 @@ def batch_isend_irecv(p2p_op_list: Sequence[P2POp]) -> list[Work]:
         )
     if any(op.group is not p2p_op_list[0].group for op in p2p_op_list):
         raise ValueError("All ops need to use the same group.")
-    return [op.op(op.tensor, op.peer, op.group, op.tag) for op in p2p_op_list]
+    with _coalescing_manager(p2p_op_list[0].group, async_ops=True) as manager:
+        for op in p2p_op_list:
+            op.op(op.tensor, op.peer, op.group, op.tag)
+    return manager.works
 
 
 class _Coalesced:
@@ -241,6 +244,7 @@ def _coalescing_manager(
         yield manager
     finally:
         result._coalescing = None
+        result._post_together()
     if not async_ops:
         manager.wait()
 

@@ -20,21 +20,30 @@ from ._messages import recv, send
 from ._process_group import ProcessGroup
 
 
-def _packed(value: Any) -> Tensor:
-    return frombuffer(bytearray(pickle.dumps(value)), dtype=by_name["uint8"])
+def _packed(value: Any, group: ProcessGroup | None) -> Tensor:
+    return frombuffer(bytearray(pickle.dumps(value)), dtype=by_name["uint8"]).to(_place(group))
 
 
 def _unpacked(tensor: Tensor) -> Any:
-    return pickle.loads(tensor.numpy().tobytes())
+    return pickle.loads(tensor.cpu().numpy().tobytes())
 
 
-def _number(value: int) -> Tensor:
-    return zeros(1, dtype=by_name["int64"]).fill_(value)
+def _place(group: ProcessGroup | None) -> Any:
+    """Where the group takes tensors from; the CPU for a group that this process is not in, whose calls do nothing."""
+    return "cpu" if group is None else group._place_of_objects()
+
+
+def _room(length: int, group: ProcessGroup | None) -> Tensor:
+    return empty(length, dtype=by_name["uint8"], device=_place(group))
+
+
+def _number(value: int, group: ProcessGroup | None) -> Tensor:
+    return zeros(1, dtype=by_name["int64"], device=_place(group)).fill_(value)
 
 
 def _lengths(length: int, group: ProcessGroup) -> list[int]:
-    result = [_number(0) for _ in range(group._size)]
-    all_gather(result, _number(length), group)
+    result = [_number(0, group) for _ in range(group._size)]
+    all_gather(result, _number(length, group), group)
     return [int(each.item()) for each in result]
 
 
@@ -60,8 +69,8 @@ def all_gather_object(object_list: list[Any], obj: Any, group: Any = None) -> No
         raise ValueError(
             f"all_gather_object(): `object_list` must have {result._size} places, got {len(object_list)}"
         )
-    mine = _packed(obj)
-    parts = [empty(length, dtype=by_name["uint8"]) for length in _lengths(len(mine), result)]
+    mine = _packed(obj, result)
+    parts = [_room(length, result) for length in _lengths(len(mine), result)]
     all_gather(parts, mine, result)
     object_list[:] = [_unpacked(part) for part in parts]
 
@@ -96,12 +105,12 @@ def gather_object(
         raise ValueError("Argument ``object_gather_list`` must be specified on destination rank.")
     if result._rank != root and object_gather_list:
         raise ValueError("Argument ``object_gather_list`` must NOT be specified on non-destination ranks.")
-    mine = _packed(obj)
+    mine = _packed(obj, result)
     lengths = _lengths(len(mine), result)
     sent: list[Tensor | None] = [mine if k == root else None for k in range(result._size)]
     received: list[Tensor | None] = [None] * result._size
     if result._rank == root:
-        received = [empty(length, dtype=by_name["uint8"]) for length in lengths]
+        received = [_room(length, result) for length in lengths]
     result._begin(
         "gather_object", lambda: result._exchange(sent, received), [], False, facts=(f"dst={root}",)
     )
@@ -136,10 +145,10 @@ def broadcast_object_list(
             f"broadcast_object_list(): `object_list` must be a list, not {type(object_list).__name__}"
         )
     root = _root("broadcast_object_list", "src", result, src, group_src, result._ranks[0])
-    mine = _packed(object_list) if result._rank == root else None
-    length = _number(0 if mine is None else len(mine))
+    mine = _packed(object_list, result) if result._rank == root else None
+    length = _number(0 if mine is None else len(mine), result)
     broadcast(length, group=result, group_src=root)
-    whole = empty(int(length.item()), dtype=by_name["uint8"]) if mine is None else mine
+    whole = _room(int(length.item()), result) if mine is None else mine
     broadcast(whole, group=result, group_src=root)
     if mine is None:
         values = _unpacked(whole)
@@ -185,11 +194,12 @@ def scatter_object_list(
             raise ValueError(
                 "Expected argument scatter_object_input_list to be a list of as many objects as the group has ranks."
             )
-        sent = [_packed(value) for value in scatter_object_input_list]
+        sent = [_packed(value, result) for value in scatter_object_input_list]
         for k, tensor in enumerate(sent):
             lengths[k] = len(tensor)  # type: ignore[arg-type]
+    lengths = lengths.to(_place(result))
     broadcast(lengths, group=result, group_src=root)
-    mine = empty(int(lengths[result._rank].item()), dtype=by_name["uint8"])
+    mine = _room(int(lengths[result._rank].item()), result)
     received: list[Tensor | None] = [mine if k == root else None for k in range(result._size)]
     result._begin(
         "scatter_object_list", lambda: result._exchange(sent, received), [], False, facts=(f"src={root}",)
@@ -216,8 +226,8 @@ def send_object_list(
     >>> dist.send_object_list(["a", 1], dst=1)
     >>> dist.destroy_process_group()
     """
-    whole = _packed(object_list)
-    send(_number(len(whole)), dst, group, 0, group_dst)
+    whole = _packed(object_list, resolve(group))
+    send(_number(len(whole), resolve(group)), dst, group, 0, group_dst)
     send(whole, dst, group, 0, group_dst)
 
 
@@ -243,9 +253,9 @@ def recv_object_list(
     ValueError: Invalid source rank: source rank should not be the same as the rank of the current process.
     >>> dist.destroy_process_group()
     """
-    length = _number(0)
+    length = _number(0, resolve(group))
     origin = recv(length, src, group, 0, group_src)
-    whole = empty(int(length.item()), dtype=by_name["uint8"])
+    whole = _room(int(length.item()), resolve(group))
     recv(whole, origin, group)
     values = _unpacked(whole)
     if len(values) != len(object_list):

@@ -11,6 +11,7 @@ from typing import Any
 
 from .._tensor import Tensor
 from ..core.base import display
+from ..core.base.tensor import TensorBase
 from . import _flight
 from ._debug import DebugLevel, check_numbers, get_debug_level
 from ._reductions import ReduceOp
@@ -36,6 +37,7 @@ class ProcessGroup:
     """
 
     _backend = "undefined"
+    _types: tuple[str, ...] = ("cpu",)  # of the devices that it takes tensors from
 
     def __init__(self, world: Any, ranks: Sequence[int], name: str, seconds: float, desc: str = "") -> None:
         self._world, self._ranks, self._seconds = world, tuple(ranks), seconds
@@ -44,6 +46,8 @@ class ProcessGroup:
         self._broken: str | None = None
         self._calls = self._sent = 0  # collectives, and messages, that were begun
         self._known = _flight.Group(name, self.group_desc, world.rank, self._ranks, self._backend)
+        self._bound: Any = None  # device_id
+        self._posted: Any = None  # the last call that was begun
         self._turn = threading.RLock()  # calls are posted one after the other
         self._coalescing: list[Work] | None = None
         self._in_pieces: deque[Work] = (
@@ -106,6 +110,7 @@ class ProcessGroup:
             raise DistBackendError(f"{name} on rank {self._world.rank}: {why}", self._world.lost_ranks())
         wait = self._seconds if seconds is None else seconds
         sent = result if inputs is None else inputs
+        self._check_places(name, [*result, *sent])
         check_numbers(name, self._world.rank, sent)
         with self._turn:
             is_message = facts is None
@@ -118,6 +123,7 @@ class ProcessGroup:
             call = _flight.recorder.note(
                 self._known, name, number, is_message, sent, result, facts or (), wait, whom
             )
+            self._posted = call
             try:
                 if facts is not None and get_debug_level() is DebugLevel.DETAIL:
                     self._compare(call, facts)
@@ -125,21 +131,58 @@ class ProcessGroup:
             except BaseException:
                 call.end(failed=True)
                 raise
-            work = Work(self, call, requests, finish, result, wait, status)
+            work = self._work_of(call, requests, finish, result, wait, status)
             if work._rest is not None:
                 self._in_pieces.append(work)
             else:
                 call.start()
-        if async_op or self._coalescing is not None:
-            if requests or work._rest is not None:
-                progress(self._world).add(work)
-            else:
-                work._end_at_once()
+            is_awaited = not async_op and self._coalescing is None
             if self._coalescing is not None:
                 self._coalescing.append(work)
-            return work
-        work._run()
-        return None
+        self._see_to(work, is_awaited)
+        return None if is_awaited else work
+
+    def _work_of(
+        self,
+        call: _flight.Call,
+        requests: Any,
+        finish: Callable[[], None] | None,
+        result: list[Any],
+        seconds: float,
+        status: Any,
+    ) -> Work:
+        return Work(self, call, requests, finish, result, seconds, status)
+
+    def _see_to(self, work: Work, is_awaited: bool) -> None:
+        """Complete a call that was posted, or let it be completed."""
+        if is_awaited:
+            work._run()
+        elif work._requests or work._rest is not None:
+            progress(self._world).add(work)
+        else:
+            work._end_at_once()
+
+    def _bind(self, device: Any) -> None:
+        """Let calls without tensors use this device, or the current one."""
+        self._bound = device
+
+    def _post_together(self) -> None:
+        """Post what the calls in a `_coalescing_manager` have put off, at its end."""
+
+    def _check_places(self, name: str, tensors: Sequence[Any]) -> None:
+        """RuntimeError for a tensor that is on a device of another type than the backend takes."""
+        for tensor in tensors:
+            if isinstance(tensor, (list, tuple)):
+                self._check_places(name, tensor)
+            elif isinstance(tensor, TensorBase) and tensor.device.type not in self._types:
+                raise RuntimeError(
+                    f"{name}(): No backend type associated with device type {tensor.device.type}: backend {self._backend} takes "
+                    f"tensors that are on {' or '.join(self._types)}"
+                )
+
+    def _place_of_objects(self) -> Any:
+        """The device that pickles travel from and to."""
+        return "cpu"
 
     def _compare(self, mine: _flight.Call, facts: Sequence[Any]) -> None:
         """Tell the others what is about to be called, and hear what they call; RuntimeError where these differ."""
@@ -204,6 +247,17 @@ class ProcessGroup:
 
     def _all_gather(self, outputs: list[Tensor], tensor: Tensor) -> Started:
         return self._exchange([tensor] * self._size, outputs)
+
+    def _copied(self, started: Started, buffer: Tensor, tensor: Tensor) -> Started:
+        """A call that was begun, and then a copy of what it leaves in a buffer."""
+        requests, finish = started
+
+        def copy() -> None:
+            if finish is not None:
+                finish()
+            tensor.copy_(buffer)
+
+        return requests, copy
 
     def _barrier(self) -> Started:
         raise NotImplementedError(f"{self._backend} has no barrier")

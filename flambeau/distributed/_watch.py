@@ -50,6 +50,7 @@ class Watch:
         self.left: dict[int, float] = {}  # when
         self.heard = threading.Condition()
         self._listening = socket.create_server((host, 0), family=_family(host), backlog=128)
+        self.host = host
         place, port = self._listening.getsockname()[:2]
         self._key = os.urandom(8).hex()
         self.address = f"{place}:{port} {self._key}"

@@ -49,18 +49,17 @@ class DistBackendError(DistError):
         self.lost_ranks = list(lost_ranks)
 
 
-class World:
+class Peers:
     """All processes: this one's `rank`, their number `size`, and which of them have died or left.
 
     origins: the rank at the start of each process, which the watch and MPI's first communicator know it by.
     """
 
-    def __init__(
-        self, mpi: Library, managed: bool, communicator: Any, watch: Watch | None, origins: Sequence[int]
-    ) -> None:
-        self.mpi, self.managed = mpi, managed  # `managed` by an mpiexec
-        self.communicator, self.watch, self.origins = communicator, watch, tuple(origins)
-        self.rank, self.size = communicator.Get_rank(), communicator.Get_size()
+    managed = False  # by an mpiexec
+
+    def __init__(self, rank: int, watch: Watch | None, origins: Sequence[int]) -> None:
+        self.watch, self.origins = watch, tuple(origins)
+        self.rank, self.size = rank, len(self.origins)
         self.pid = os.getpid()
         self.server: Server | None = None
         self.failed = False  # after a fault nobody waits for the others at the end
@@ -89,8 +88,23 @@ class World:
         answers = self.watch.ask([self.origins[rank] for rank in ranks], question, seconds)
         return {rank: answers[self.origins[rank]] for rank in ranks}
 
+    def without(self, ranks: Collection[int], seconds: float) -> Peers:
+        """The world of all but these ranks: each of the others calls this, and none of these has to."""
+        stay = [rank for rank in range(self.size) if rank not in ranks]
+        return Peers(stay.index(self.rank), self.watch, [self.origins[rank] for rank in stay])
+
+
+class World(Peers):
+    """Processes that talk by MPI, on one communicator."""
+
+    def __init__(
+        self, mpi: Library, managed: bool, communicator: Any, watch: Watch | None, origins: Sequence[int]
+    ) -> None:
+        super().__init__(communicator.Get_rank(), watch, origins)
+        self.mpi, self.managed, self.communicator = mpi, managed, communicator
+
     def without(self, ranks: Collection[int], seconds: float) -> World:
-        """The world of all but these ranks, which the others form: each of them calls this, and none of these has to.
+        """The world of all but these ranks, which the others form.
 
         Raises:
             DistBackendError: a process of those that stay is gone, too, or does not come in time
@@ -114,18 +128,22 @@ class World:
         return small
 
 
-_world: World | None = None
+_world: Peers | None = None
 
 
-def current() -> World | None:
+def current() -> Peers | None:
     """The world of this process, if it has one."""
     return _world
 
 
 def join(
-    rank: int | None, size: int | None, meet: Callable[[], tuple[Store, int, int, str]], seconds: float
-) -> World:
-    """Be in a world with these processes, or in the one that there is.
+    rank: int | None,
+    size: int | None,
+    meet: Callable[[], tuple[Store, int, int, str]],
+    seconds: float,
+    by_mpi: bool = True,
+) -> Any:
+    """Be in a world with these processes, or in the one that there is: a `World` by MPI, else any `Peers`.
 
     meet: gives the store, the rank, the number of processes, and the address at which this process may listen.
 
@@ -134,12 +152,19 @@ def join(
         DistBackendError: not all processes came in time
     """
     global _world
-    mpi = library()
-    if _world is None:
-        _world = _managed(mpi) if is_managed() else _formed(mpi, *meet(), seconds)
-        atexit.register(_leave)
-        Finalize(None, _leave, exitpriority=100)  # processes of multiprocessing end without atexit
-        _note_errors()
+    if _world is None or (by_mpi and not isinstance(_world, World)):
+        is_first = _world is None
+        if not by_mpi:
+            _world = _met(*meet(), seconds)
+        else:
+            mpi = library()
+            _world = _managed(mpi) if is_managed() else _formed(mpi, *meet(), seconds)
+        if is_first:
+            atexit.register(_leave)
+            Finalize(None, _leave, exitpriority=100)  # processes of multiprocessing end without atexit
+            _note_errors()
+    elif not by_mpi and not isinstance(_world, World) and (rank, size) != (_world.rank, _world.size):
+        _world = _met(*meet(), seconds)  # one that is met at a store costs nothing to leave
     for name, got, here in (("rank", rank, _world.rank), ("world_size", size, _world.size)):
         if got is not None and got != here:
             raise RuntimeError(
@@ -179,6 +204,23 @@ def _managed(mpi: Library) -> World:
     return world
 
 
+def _met(store: Store, rank: int, size: int, host: str, seconds: float) -> Peers:
+    """Meet at the store; nothing but the watch is started."""
+    watch, _ = _watched(store, rank, size, host, time.monotonic() + seconds)
+    return Peers(rank, watch, range(size))
+
+
+def _watched(store: Store, rank: int, size: int, host: str, end: float) -> tuple[Watch | None, list[str]]:
+    """A watch over all processes, and the machine of each; none for a process that is alone."""
+    if size == 1:
+        return None, []
+    watch = Watch(host, describe)
+    store.set(f"world/host/{rank}", f"{_machine()} {watch.address}")
+    told = [_of_rank(store, other, end).split(" ", 1) for other in range(size)]
+    watch.join(rank, [address for _, address in told])
+    return watch, [machine for machine, _ in told]
+
+
 def _formed(mpi: Library, store: Store, rank: int, size: int, host: str, seconds: float) -> World:
     """Meet at the store, and start MPI with rank 0 as its process manager."""
     if mpi.api.Is_initialized():
@@ -191,7 +233,9 @@ def _formed(mpi: Library, store: Store, rank: int, size: int, host: str, seconds
             "init_process_group(): Open MPI makes no world of processes that mpiexec did not start: use `mpiexec -n`, or install mpich"
         )
     end, begun = time.monotonic() + seconds, time.time()
-    watch, server, hosts = None, None, []
+    watch: Watch | None = None
+    server: Server | None = None
+    hosts: list[str] = []
 
     def lost() -> str | None:
         why = None if watch is None else watch.among(range(size))
@@ -199,11 +243,7 @@ def _formed(mpi: Library, store: Store, rank: int, size: int, host: str, seconds
 
     try:
         if size > 1:
-            watch = Watch(host, describe)
-            store.set(f"world/host/{rank}", f"{_machine()} {watch.address}")
-            told = [_of_rank(store, other, end).split(" ", 1) for other in range(size)]
-            hosts = [machine for machine, _ in told]
-            watch.join(rank, [address for _, address in told])
+            watch, hosts = _watched(store, rank, size, host, end)
             if rank == 0:
                 server = Server(host, hosts)
                 store.set("world/server", server.address)
@@ -296,7 +336,7 @@ def bounded(call: Callable[[], Any], name: str, end: float, lost: Callable[[], s
 
 
 # The end --------------------------------------------------------------------------------------------------------------------
-def replace(world: World) -> None:
+def replace(world: Peers) -> None:
     """Be in this world from now on: what is left of the one before."""
     global _world
     _world = world
@@ -304,7 +344,7 @@ def replace(world: World) -> None:
 
 def _leave() -> None:
     """Leave without waiting for ever: a world of our own needs no farewell, mpiexec takes a process without one for a fault."""
-    world = _world
+    world: Any = _world
     if world is None or os.getpid() != world.pid or world.ended:
         return
     world.ended, error = True, sys.exc_info()[1]

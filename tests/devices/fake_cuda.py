@@ -132,7 +132,7 @@ class Fake:
         return self.library.fake_count(COUNTS.index(name))
 
     def set(self, name: str, value: int) -> None:
-        """`limit`: the device's bytes, 0 for 8 GiB; `delay`: microseconds before each piece of work."""
+        """`limit`: the device's bytes, 0 for 8 GiB; `delay`: microseconds before each piece of work, -1 to hold all."""
         self.library.fake_set(COUNTS.index(name), ctypes.c_long(value))
 
 

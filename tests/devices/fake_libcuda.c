@@ -27,7 +27,7 @@ typedef uint64_t address;
 static atomic_long counts[16];
 enum { LIVE_BLOCKS, LIVE_BYTES, LAUNCHES, ALLOCATIONS, EVENTS, STREAMS, PINNED, LIMIT, DELAY, TRIMS, GEMMS, GRAPHS };
 long fake_count(int what) { return counts[what]; }
-void fake_set(int what, long value) { counts[what] = value; }  // LIMIT: bytes of the device; DELAY: µs before each job
+void fake_set(int what, long value) { counts[what] = value; }  // LIMIT: bytes of the device; DELAY: µs before each job, -1 to hold all
 
 static int started;
 static pid_t owner;
@@ -122,6 +122,7 @@ static void run_kernel(struct job *j) {
 }
 
 static void run_job(struct job *j) {
+    while (counts[DELAY] < 0) usleep(100);
     if (counts[DELAY] && j->what != WAIT) usleep(counts[DELAY]);
     if (j->what == RECORD) {
         pthread_mutex_lock(&lock);
@@ -338,6 +339,10 @@ int cuEventElapsedTime(float *ms, struct event *a, struct event *b) {
 }
 
 int cuDeviceCanAccessPeer(int *able, int d, int other) { return *able = d != other, OK; }
+void fake_break(void) { sticky = ILLEGAL; }  // as a kernel's bad access does
+int cuLaunchHostFunc(struct stream *s, void (*call)(void *), void *data) {
+    return queue(s, (struct job){CALL, .call = call, .data = data});
+}
 static int profiled;
 int fake_profiled(void) { return profiled; }
 int cuProfilerStart(void) { return profiled = 1, OK; }

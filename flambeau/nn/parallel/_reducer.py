@@ -29,7 +29,8 @@ class GradBucket:
     def __init__(self, index: int, parameters: Sequence[Tensor], dtype: Any = None) -> None:
         self._index, self._parameters, self._last = index, list(parameters), False
         counts = [p.numel() for p in parameters]
-        self._buffer = zeros(sum(counts), dtype=parameters[0].dtype if dtype is None else dtype)
+        kind, place = parameters[0].dtype if dtype is None else dtype, parameters[0].device
+        self._buffer = zeros(sum(counts), dtype=kind, device=place)
         self._views = _cut(self._buffer, parameters)
         self.missing = len(parameters)  # gradients that are to come
         self.sent: Any = None  # the future of what the processes have made of it
@@ -191,7 +192,9 @@ class Reducer:
     def share_used(self) -> None:
         """Learn which parameters any process has used."""
         if self._find_unused:
-            all_reduce(self._used, ReduceOp.MAX, self._group)
+            used = self._used.to(self._group._place_of_objects())
+            all_reduce(used, ReduceOp.MAX, self._group)
+            self._used = used.cpu()
 
     def _finish(self) -> None:
         """Wait for all buckets, and hand the averages to the parameters."""
@@ -241,18 +244,19 @@ def _cut(flat: Tensor, parameters: Sequence[Tensor]) -> list[Tensor]:
 
 
 def _bucketed(parameters: Sequence[Tensor], limit: int, dtype: Any = None) -> list[GradBucket]:
-    """Buckets of at most `limit` bytes (or one parameter) of one dtype, the last parameters first."""
+    """Buckets of at most `limit` bytes (or one parameter) of one dtype on one device, the last parameters first."""
     lists: list[list[Tensor]] = []
     open_lists: dict[Any, tuple[list[Tensor], int]] = {}
     for parameter in reversed(parameters):
         size = parameter.numel() * parameter.element_size()
-        members, held = open_lists.get(parameter.dtype, ([], 0))
+        kind = (parameter.dtype, parameter.device)
+        members, held = open_lists.get(kind, ([], 0))
         cap = min(_FIRST, limit) if members and members is lists[0] else limit
         if not members or held + size > cap:
             members, held = [], 0
             lists.append(members)
         members.append(parameter)
-        open_lists[parameter.dtype] = members, held + size
+        open_lists[kind] = members, held + size
     buckets = [GradBucket(k, members, dtype) for k, members in enumerate(lists)]
     if buckets:
         buckets[-1]._last = True

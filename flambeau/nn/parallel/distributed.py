@@ -265,7 +265,9 @@ class DistributedDataParallel(Module, Joinable):
         """Whose buffers count: rank 0's; in `join` those of the last rank that has inputs."""
         if not self._join_config.enable:
             return 0
-        root = zeros(1).fill_(float(self.process_group._rank if active else -1))
+        root = zeros(1, device=self.process_group._place_of_objects()).fill_(
+            float(self.process_group._rank if active else -1)
+        )
         all_reduce(root, ReduceOp.MAX, self.process_group)
         return int(root.item())
 
