@@ -136,9 +136,7 @@ class _Run:
             if any(one is not None and one.code for one in ended):
                 raise self.failure(workers)
             if None not in ended:
-                return {
-                    rank: one.result for rank, one in enumerate(ended) if one and one.result is not None
-                }
+                return {rank: one.result for rank, one in enumerate(ended) if one and one.result is not None}
             if len(nodes) < plan.most and time.monotonic() - looked > _LOOK:
                 looked = time.monotonic()
                 if len(self.nodes()) > len(nodes):

@@ -221,7 +221,9 @@ class RayCluster:
         return Ended(worker.pid, _KILLED, lost=f"its actor on node {worker.node} is gone: {first}")
 
     def stop(self, workers: Sequence[_Placed]) -> None:
-        stopping = [worker.actor.stop.remote() for worker in workers if not (worker.ended and worker.ended.lost)]
+        stopping = [
+            worker.actor.stop.remote() for worker in workers if not (worker.ended and worker.ended.lost)
+        ]
         if stopping:
             self._ray.wait(stopping, num_returns=len(stopping), timeout=_STOPPING + 5)
         for worker in workers:

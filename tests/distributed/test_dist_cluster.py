@@ -84,7 +84,9 @@ def test_ranks_go_node_by_node_and_know_where_they_are(tmp_path):
     assert seen == [[r, r % 2, r // 2, r, 4, 2, 2, 4] for r in range(4)]
     for rank, (_, job) in enumerate(begun):
         told = job.environment
-        assert (told["MASTER_ADDR"], told["ROLE_NAME"]) == ("127.0.0.1", "trainer") and int(told["MASTER_PORT"])
+        assert (told["MASTER_ADDR"], told["ROLE_NAME"]) == ("127.0.0.1", "trainer") and int(
+            told["MASTER_PORT"]
+        )
         assert told["TORCHELASTIC_RUN_ID"] == "mine" and told["TORCHELASTIC_USE_AGENT_STORE"] == "True"
         assert (told["TORCHELASTIC_RESTART_COUNT"], told["TORCHELASTIC_MAX_RESTARTS"]) == ("0", "3")
         assert (job.command, job.call) == (["train", "x"], b"call")
@@ -131,7 +133,9 @@ def test_too_few_nodes_say_how_many_and_why():
     nodes = Nodes([("a", 2), ("b", 2), ("small", 1)], [], broken=["b"])
     made = plan(2, 2)
     made.timeout = timedelta(seconds=1)
-    with pytest.raises(dist.DistStoreError, match=r"the cluster had 1 nodes for 2 workers each.*wants 2.*\['b'\]"):
+    with pytest.raises(
+        dist.DistStoreError, match=r"the cluster had 1 nodes for 2 workers each.*wants 2.*\['b'\]"
+    ):
         launch(made, nodes)
     assert nodes.living == 0
 

@@ -155,7 +155,10 @@ def test_a_lost_worker_and_then_a_lost_node_cost_one_step_each_at_most(cluster, 
     assert run.returncode == 0, errors
     assert "rank 1 (pid " in errors and "restart 1 of 2" in errors and "restart 2 of 2" in errors
     resumed = third[0][3]
-    assert torch.load(kept) == (STEPS, 2.0 * resumed + (STEPS - resumed))  # no step is lost, none counts twice
+    assert torch.load(kept) == (
+        STEPS,
+        2.0 * resumed + (STEPS - resumed),
+    )  # no step is lost, none counts twice
     all_gone(row[k] for row in rows(log) for k in (4, 5))
 
 
@@ -163,7 +166,15 @@ def test_no_process_outlives_a_killed_driver(cluster, tmp_path):
     program, log, kept = tmp_path / "train.py", tmp_path / "log", tmp_path / "kept.pt"
     program.write_text(TRAIN)
     command = [sys.executable, "-m", "flambeau.distributed.run", "--nproc-per-node", "2"]
-    command += ["--rdzv-backend", "ray", "--rdzv-endpoint", cluster.address, str(program), str(tmp_path), "9999"]
+    command += [
+        "--rdzv-backend",
+        "ray",
+        "--rdzv-endpoint",
+        cluster.address,
+        str(program),
+        str(tmp_path),
+        "9999",
+    ]
     run = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         wait(lambda: len(rows(log)) == 2 and kept.exists(), run, "two processes")
