@@ -7,6 +7,8 @@ loss.  MPI starts in the process, not in the actor, for an actor is a process th
 from __future__ import annotations
 
 import ctypes
+import fcntl
+import glob
 import os
 import shutil
 import signal
@@ -29,6 +31,7 @@ _STARTING = 60.0  # seconds for workers to start; Ray starts an interpreter for 
 _ANSWER = 0.5  # seconds to wait for answers of workers; what is late is read the next time
 _STOPPING = 10.0  # seconds between SIGTERM and SIGKILL
 _KILLED = -signal.SIGKILL
+_PREFIX = "torchelastic_ray_"
 
 
 def imported() -> ModuleType:
@@ -55,7 +58,8 @@ class Worker:
     """The actor of a rank."""
 
     def __init__(self) -> None:
-        self._folder = ""
+        _remove_left()
+        self._folder, self._lock = _own_folder()
         self._process: subprocess.Popen | None = None
         self._begun = time.time()
 
@@ -64,7 +68,6 @@ class Worker:
 
     def begin(self, job: Job, python: str, directory: str | None) -> None:
         """Start the program, with this node's Python in the place of the driver's."""
-        self._folder = tempfile.mkdtemp(prefix="torchelastic_")
         self._error = os.path.join(self._folder, "error.json")
         self._result = os.path.join(self._folder, f"result_{job.environment['RANK']}")
         command = [sys.executable if word == python else word for word in job.command]
@@ -106,8 +109,34 @@ class Worker:
         if self._process is not None:
             end_all([self._process], _STOPPING)
             remove_segments(self._begun)
-        if self._folder:
-            shutil.rmtree(self._folder, ignore_errors=True)
+        shutil.rmtree(self._folder, ignore_errors=True)
+        os.close(self._lock)
+
+
+def _own_folder() -> tuple[str, int]:
+    """A folder, and the open file by whose lock others see that its worker lives."""
+    folder = tempfile.mkdtemp(prefix=_PREFIX)
+    part = os.path.join(folder, "lock.part")
+    lock = os.open(part, os.O_CREAT | os.O_RDWR, 0o600)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    os.rename(part, os.path.join(folder, "lock"))  # nobody sees it unlocked
+    return folder, lock
+
+
+def _remove_left() -> None:
+    """Remove the folders of workers that were killed."""
+    for path in glob.glob(os.path.join(tempfile.gettempdir(), f"{_PREFIX}*", "lock")):
+        try:
+            lock = os.open(path, os.O_RDWR)
+        except OSError:  # another user's, or just removed
+            continue
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(os.path.dirname(path), ignore_errors=True)
+        except BlockingIOError:
+            continue  # its worker lives
+        finally:
+            os.close(lock)
 
 
 def _read(path: str) -> bytes:

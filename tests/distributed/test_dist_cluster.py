@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
+import tempfile
 from datetime import timedelta
 
 import pytest
 
 import flambeau.distributed as dist
 from flambeau.distributed import _ray
-from flambeau.distributed._cluster import Ended, Unplaced, launch
+from flambeau.distributed._cluster import Ended, Job, Unplaced, launch
 from flambeau.distributed._launch import Plan
 from flambeau.distributed.elastic.multiprocessing.errors import ChildFailedError
 from flambeau.distributed.launcher.api import LaunchConfig, elastic_launch
@@ -149,6 +151,37 @@ def test_without_ray_the_extra_is_named(monkeypatch, capfd):
     with pytest.raises(SystemExit) as caught:
         run(parse_args(["--rdzv-backend", "ray", "--nnodes", "1:2", "train.py"]))
     assert caught.value.code == 1 and 'pip install "flambeau[ray]"' in capfd.readouterr().err
+
+
+def test_the_folder_of_a_killed_worker_is_removed_by_the_next_and_one_of_a_living_stays(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    living, killed = _ray.Worker(), _ray.Worker()
+    os.close(killed._lock)  # as its end does
+    last = _ray.Worker()
+    assert sorted(map(str, tmp_path.iterdir())) == sorted([living._folder, last._folder])
+    for worker in (living, last):
+        worker.stop()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_worker_runs_a_program_and_says_how_it_ended(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    program = "import os, sys; open(os.environ['TORCHELASTIC_ERROR_FILE'], 'w').write('why'); print(os.getcwd()); sys.exit(3)"
+    worker = _ray.Worker()
+    job = Job(["the driver's python", "-c", program], {"RANK": "1"}, str(tmp_path / "logs"))
+    worker.begin(job, "the driver's python", str(tmp_path))
+    worker._process.wait(60)
+    ended = worker.poll()
+    assert (ended.pid, ended.code, ended.error, ended.result) == (worker.pid(), 3, "why", None)
+    worker.stop()
+    assert (tmp_path / "logs" / "output.log").read_text() == f"{tmp_path}\n"
+    sleeping = _ray.Worker()
+    sleeping.begin(Job(["sleep", "600"], {"RANK": "0"}), "", None)
+    assert sleeping.poll() is None
+    sleeping.stop()
+    assert sleeping.poll().code == -15 and [path.name for path in tmp_path.iterdir()] == ["logs"]
 
 
 @pytest.mark.parametrize("more", [["--standalone"], ["--node-rank", "0"], ["--master-addr", "127.0.0.1"]])
