@@ -1,10 +1,10 @@
 # `make demo` trains a network on real digits; `make test` runs every check; `make aarch64` runs kernels for ARM under
 # emulation; `make examples` writes docs/gallery.md; `make docs` builds the site; `make clients` runs other people's
-# libraries; `make wheel` builds what installs without a compiler; `make compilers` compiles the C for other systems;
-# `make measure` compares with PyTorch.  Each has its own environment.
+# libraries; `make ray` runs on a Ray cluster; `make wheel` builds what installs without a compiler; `make compilers` compiles
+# the C for other systems; `make measure` compares with PyTorch.  Each has its own environment.
 PYTHON ?= python3
 
-.PHONY: demo checks test aarch64 clients compilers docs examples measure wheel clean
+.PHONY: demo checks test ray aarch64 clients compilers docs examples measure wheel clean
 .PRECIOUS: .venv-%/requirements.txt .venv-%/dependencies
 
 demo: .venv-demo/ready
@@ -22,6 +22,9 @@ aarch64: .venv-test/ready  # kernels for ARM, compiled, linked and run under emu
 
 clients: .venv-clients/ready
 	.venv-clients/bin/python clients/run.py
+
+ray: .venv-ray/ready  # runs on a Ray cluster of two nodes; a skip counts as a failure
+	PYTHONSAFEPATH=1 .venv-ray/bin/pytest tests/distributed/test_dist_ray.py
 
 docs: .venv-docs/ready
 	.venv-docs/bin/python tools/website.py  # build/site/html; `python tools/browse.py` looks at it in Chromium
@@ -77,6 +80,10 @@ compilers: .venv-compilers/ready $(built)  # zig's Clang, which is newer than mo
 	$(PYTHON) -m venv .venv-clients
 	(.venv-clients/bin/python tools/requirements.py; cat clients/requirements.txt) > $@
 
+.venv-ray/requirements.txt: pyproject.toml tools/requirements.py
+	$(PYTHON) -m venv .venv-ray
+	(.venv-ray/bin/python tools/requirements.py ray mpi; echo pytest) > $@
+
 .venv-measure/requirements.txt: pyproject.toml tools/requirements.py
 	$(PYTHON) -m venv .venv-measure
 	.venv-measure/bin/python tools/requirements.py parity > $@
@@ -96,4 +103,4 @@ compilers: .venv-compilers/ready $(built)  # zig's Clang, which is newer than mo
 	touch $@
 
 clean:
-	rm -rf .venv-demo .venv-test .venv-clients .venv-docs .venv-examples .venv-measure .venv-wheel .venv-build .venv-compilers build dist digits.png
+	rm -rf .venv-demo .venv-test .venv-ray .venv-clients .venv-docs .venv-examples .venv-measure .venv-wheel .venv-build .venv-compilers build dist digits.png

@@ -7,6 +7,7 @@ launchers that are there then.  What is to survive a round stands in the program
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import signal
@@ -17,7 +18,7 @@ import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from types import FrameType
@@ -76,19 +77,19 @@ def launch(plan: Plan) -> None:
                     return
             except ChildFailedError as failure:
                 remove_segments(begun)
-                _say(f"{_listed(failure)}; the others are ended")
+                say(f"{listed(failure)}; the others are ended")
                 if (failed := rounds.fail(number)) > plan.max_restarts:
                     raise
-                _say(f"restart {failed} of {plan.max_restarts}")
+                say(f"restart {failed} of {plan.max_restarts}")
             else:
-                _say(f"the machines of the run have changed; round {number + 2} begins")
+                say(f"the machines of the run have changed; round {number + 2} begins")
 
 
-def _say(text: str) -> None:
+def say(text: str) -> None:
     print(f"torchrun: {text}", file=sys.stderr, flush=True)
 
 
-def _listed(error: ChildFailedError) -> str:
+def listed(error: ChildFailedError) -> str:
     return ", ".join(failure.said(rank) for rank, failure in error.failures.items())
 
 
@@ -188,6 +189,45 @@ def _run(plan: Plan, rounds: _Rounds, number: int, node: int, nodes: int, errors
     common, size = _environment(plan, rounds.store.port, number, node, nodes), plan.per_node
     first = node * plan.per_node
     processes: list[subprocess.Popen] = []
+    by_mpiexec = size > 1 and installed() and not library().is_mpich
+    with told_to_end() as stopped:
+        try:
+            if by_mpiexec:
+                processes.append(_started_by_mpiexec(plan, common, first, number, errors))
+            else:
+                for local in range(size):
+                    processes.append(_started(plan, common, first, local, number, errors))
+            looked, running = time.monotonic(), True
+            while running and not stopped:
+                codes = [process.poll() for process in processes]
+                running = None in codes
+                ended = {
+                    k: (p.pid, code) for k, (p, code) in enumerate(zip(processes, codes)) if code is not None
+                }
+                if by_mpiexec:
+                    ended = _ended_of_mpiexec(processes[0], errors, size)
+                failures = {
+                    first + k: ProcessFailure(k, pid, code, _error_file(errors, k))
+                    for k, (pid, code) in ended.items()
+                    if code
+                }
+                if failures:
+                    raise ChildFailedError(plan.role, failures)
+                if plan.most > 1 and time.monotonic() - looked > _ROUND:
+                    looked = time.monotonic()
+                    if rounds.now() != number:
+                        return False
+                time.sleep(plan.interval if running else 0)
+        finally:
+            end_all(processes, _PATIENCE_OF_MPIEXEC if by_mpiexec else _PATIENCE)
+    if stopped:
+        raise SystemExit(128 + stopped[0])
+    return True
+
+
+@contextlib.contextmanager
+def told_to_end() -> Iterator[list[int]]:
+    """The signals by which this process is told to end, which are written down meanwhile (in the main thread)."""
     stopped: list[int] = []
 
     def stop(signaled: int, frame: FrameType | None) -> None:
@@ -195,45 +235,24 @@ def _run(plan: Plan, rounds: _Rounds, number: int, node: int, nodes: int, errors
 
     handled = threading.current_thread() is threading.main_thread()
     before = {n: signal.signal(n, stop) for n in (signal.SIGTERM, signal.SIGINT)} if handled else {}
-    by_mpiexec = size > 1 and installed() and not library().is_mpich
     try:
-        if by_mpiexec:
-            processes.append(_started_by_mpiexec(plan, common, first, number, errors))
-        else:
-            for local in range(size):
-                processes.append(_started(plan, common, first, local, number, errors))
-        looked, running = time.monotonic(), True
-        while running and not stopped:
-            codes = [process.poll() for process in processes]
-            running = None in codes
-            ended = {
-                k: (p.pid, code) for k, (p, code) in enumerate(zip(processes, codes)) if code is not None
-            }
-            if by_mpiexec:
-                ended = _ended_of_mpiexec(processes[0], errors, size)
-            failures = {
-                first + k: ProcessFailure(k, pid, code, _error_file(errors, k))
-                for k, (pid, code) in ended.items()
-                if code
-            }
-            if failures:
-                raise ChildFailedError(plan.role, failures)
-            if plan.most > 1 and time.monotonic() - looked > _ROUND:
-                looked = time.monotonic()
-                if rounds.now() != number:
-                    return False
-            time.sleep(plan.interval if running else 0)
+        yield stopped
     finally:
-        _end(processes, _PATIENCE_OF_MPIEXEC if by_mpiexec else _PATIENCE)
         for each, handler in before.items():
             signal.signal(each, handler)
-    if stopped:
-        raise SystemExit(128 + stopped[0])
-    return True
 
 
 def _environment(plan: Plan, port: int, number: int, node: int, nodes: int) -> dict[str, str]:
-    """What processes of a round have in common."""
+    """The environment that processes of a round have in common."""
+    ours = ("PMI_", "OMPI_COMM_WORLD_", "MPI_LOCAL", "PMIX_", "PRTE_")
+    inherited = {k: v for k, v in os.environ.items() if not k.startswith(ours)}
+    if plan.per_node > 1:
+        inherited.setdefault("OMP_NUM_THREADS", "1")
+    return {**inherited, **facts(plan, plan.host, port, number, node, nodes)}
+
+
+def facts(plan: Plan, host: str, port: int, number: int, node: int, nodes: int) -> dict[str, str]:
+    """What all processes of a machine are told of their round, and of the store at which they meet."""
     size = nodes * plan.per_node
     told = dict(
         WORLD_SIZE=size,
@@ -242,18 +261,14 @@ def _environment(plan: Plan, port: int, number: int, node: int, nodes: int) -> d
         GROUP_WORLD_SIZE=nodes,
         ROLE_NAME=plan.role,
         ROLE_WORLD_SIZE=size,
-        MASTER_ADDR=plan.host,
+        MASTER_ADDR=host,
         MASTER_PORT=port,
         TORCHELASTIC_RESTART_COUNT=number,
         TORCHELASTIC_MAX_RESTARTS=plan.max_restarts,
         TORCHELASTIC_RUN_ID=plan.run_id,
         TORCHELASTIC_USE_AGENT_STORE="True",
     )
-    ours = ("PMI_", "OMPI_COMM_WORLD_", "MPI_LOCAL", "PMIX_", "PRTE_")
-    inherited = {k: v for k, v in os.environ.items() if not k.startswith(ours)}
-    if plan.per_node > 1:
-        inherited.setdefault("OMP_NUM_THREADS", "1")
-    return {**inherited, **{k: str(v) for k, v in told.items()}}
+    return {k: str(v) for k, v in told.items()}
 
 
 def _error_file(errors: str, local: int) -> str:
@@ -317,7 +332,7 @@ def _die_with_parent() -> None:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
-def _end(processes: list[subprocess.Popen], patience: float) -> None:
+def end_all(processes: list[subprocess.Popen], patience: float) -> None:
     """No process outlives the run."""
     for process in processes:
         if process.poll() is None:

@@ -4,7 +4,8 @@
 
 Each process finds RANK, LOCAL_RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, GROUP_RANK, MASTER_ADDR and MASTER_PORT in its environment, and
 `init_process_group()` needs no more.  The launcher keeps the store at which they meet.  When one fails the others are ended, and
-all are started anew as often as --max-restarts says; with --nnodes LEAST:MOST on the machines that are there then.
+all are started anew as often as --max-restarts says; with --nnodes LEAST:MOST on the machines that are there then.  With
+--rdzv-backend ray it is called once, and starts the processes on the nodes of a Ray cluster.
 """
 
 from __future__ import annotations
@@ -54,11 +55,12 @@ def get_args_parser() -> argparse.ArgumentParser:
     option("master-addr", default=None, help="the first machine's address (127.0.0.1)")
     option("master-port", type=int, default=None, help="a port there (a free one, on one machine)")
     option("standalone", action="store_true", help="one machine, any free port")
-    option("rdzv-backend", default="static", help="`c10d` or `static`")
+    option("rdzv-backend", default="static", help="`c10d`, `static`, or `ray` for the nodes of a Ray cluster")
     option(
         "rdzv-endpoint",
         default="",
-        help="the first machine as HOST:PORT, in place of --master-addr and --master-port",
+        help="the first machine as HOST:PORT, in place of --master-addr and --master-port; with Ray its address (else the cluster that "
+        "Ray finds)",
     )
     option("rdzv-id", default=None, help="the name of this run")
     option(
@@ -124,19 +126,26 @@ def run(args: argparse.Namespace) -> None:
 
     Raises:
         ValueError: arguments that do not go together
-        SystemExit: a process failed, with its exit code (1 after a signal)
+        RuntimeError: --rdzv-backend ray under Open MPI
+        SystemExit: Ray is not there, or a process failed, with its exit code (1 after a signal)
 
     >>> from flambeau.distributed.run import parse_args, run
     >>> run(parse_args(["--standalone", "--no-python", "true"]))
     """
     try:
-        launch(_plan(args))
+        plan = _plan(args)
+        if args.rdzv_backend == "ray":
+            from ._ray import launch_on_ray  # it imports Ray
+
+            launch_on_ray(plan, args.rdzv_endpoint)
+        else:
+            launch(plan)
     except ChildFailedError as failure:
         _, first = failure.get_first_failure()
         if first.error_file_data["message"]:
             print(failure.format_msg(), file=sys.stderr, flush=True)
         raise SystemExit(first.exitcode if first.exitcode > 0 else 1) from None
-    except DistError as error:
+    except (DistError, ImportError, ConnectionError) as error:
         print(f"torchrun: {error}", file=sys.stderr, flush=True)
         raise SystemExit(1) from None
 
@@ -144,14 +153,19 @@ def run(args: argparse.Namespace) -> None:
 def _plan(args: argparse.Namespace) -> Plan:
     """What the arguments say."""
     (least, most), per_node = _nodes(args.nnodes), _per_node(args.nproc_per_node)
+    on_ray = args.rdzv_backend == "ray"
+    if on_ray and (args.standalone or args.node_rank is not None or args.master_addr is not None):
+        raise ValueError(
+            "--rdzv-backend ray: Ray says which machines there are; --standalone, --node-rank and --master-addr do not go with it"
+        )
     if most > 1 and args.standalone:
         raise ValueError("--standalone is for one machine, and --nnodes says more")
     conf = dict(pair.split("=", 1) for pair in args.rdzv_conf.split(",") if "=" in pair)
-    host, _, port = args.rdzv_endpoint.rpartition(":")
-    if args.rdzv_endpoint and not host:
+    host, _, port = ("" if on_ray else args.rdzv_endpoint).rpartition(":")
+    if not on_ray and args.rdzv_endpoint and not host:
         host, port = args.rdzv_endpoint, ""
     number = int(port) if port else (args.master_port or 0)
-    if most > 1 and number == 0:
+    if most > 1 and number == 0 and not on_ray:
         raise ValueError(
             "several machines need --rdzv-endpoint HOST:PORT, or --master-addr and --master-port"
         )

@@ -26,11 +26,14 @@ class LaunchConfig:
     `rdzv_configs` may say `timeout` and `last_call_timeout` (seconds to wait for machines, and for more of them when there are enough)
     and `rank` (this machine's number).
 
+    With `rdzv_backend="ray"` the machines are nodes of the Ray cluster at `rdzv_endpoint`; where that is empty, of the one that this
+    process is in or Ray finds.
+
     Whatever `start_method` says, processes start anew, and a function and its arguments are pickled.
 
     Raises:
-        ValueError: numbers that do not go together, `logs_specs` or a prefix of printed lines, or another `rdzv_backend` than "c10d"
-            and "static"
+        ValueError: numbers that do not go together, `logs_specs` or a prefix of printed lines, or another `rdzv_backend` than "c10d",
+            "static" and "ray"
 
     >>> from flambeau.distributed.launcher.api import LaunchConfig
     >>> LaunchConfig(min_nodes=1, max_nodes=1, nproc_per_node=2).max_restarts
@@ -59,9 +62,9 @@ class LaunchConfig:
                 f"LaunchConfig(): at least one process, and 1 <= min_nodes <= max_nodes, not {self.min_nodes}, {self.max_nodes} "
                 f"and {self.nproc_per_node} processes"
             )
-        if self.rdzv_backend not in ("c10d", "static"):
+        if self.rdzv_backend not in ("c10d", "static", "ray"):
             raise ValueError(
-                f"LaunchConfig(): rdzv_backend is c10d or static here, not {self.rdzv_backend!r}"
+                f"LaunchConfig(): rdzv_backend is c10d, static or ray here, not {self.rdzv_backend!r}"
             )
         if self.logs_specs is not None or self.log_line_prefix_template is not None:
             raise ValueError("LaunchConfig(): logs_specs and log_line_prefix_template are not here")
@@ -69,14 +72,15 @@ class LaunchConfig:
             raise ValueError(
                 f"LaunchConfig(): start_method is spawn, fork or forkserver, not {self.start_method!r}"
             )
-        if self.max_nodes > 1 and not self.rdzv_endpoint:
+        if self.max_nodes > 1 and not self.rdzv_endpoint and self.rdzv_backend != "ray":
             raise ValueError("LaunchConfig(): several machines need rdzv_endpoint, HOST:PORT")
 
 
 def _plan(config: LaunchConfig, command: list[str]) -> Plan:
-    host, _, port = config.rdzv_endpoint.rpartition(":")
-    if config.rdzv_endpoint and not host:
-        host, port = config.rdzv_endpoint, ""
+    endpoint = "" if config.rdzv_backend == "ray" else config.rdzv_endpoint
+    host, _, port = endpoint.rpartition(":")
+    if endpoint and not host:
+        host, port = endpoint, ""
     conf = config.rdzv_configs
     timeout = conf.get("timeout", config.rdzv_timeout)
     made = Plan(
@@ -126,6 +130,8 @@ def launch_agent(
     Raises:
         ChildFailedError: processes failed, more often than they are started anew
         ValueError: there is nothing to start
+        ImportError: rdzv_backend is "ray", and Ray is not installed
+        RuntimeError: rdzv_backend is "ray", and MPI is Open MPI
 
     >>> from flambeau.distributed.launcher.api import LaunchConfig, launch_agent
     >>> launch_agent(LaunchConfig(1, 1, 1), "true", [])
@@ -133,22 +139,39 @@ def launch_agent(
     """
     if entrypoint is None:
         raise ValueError("launch_agent(): entrypoint is a function or a program, not None")
+    on_ray = config.rdzv_backend == "ray"
     if isinstance(entrypoint, str):
-        launch(_plan(config, [entrypoint, *map(str, args)]))
+        plan = _plan(config, [entrypoint, *map(str, args)])
+        if on_ray:
+            _on_ray(config, plan, None)
+        else:
+            launch(plan)
         return {}
+    preparation = multiprocessing.spawn.get_preparation_data("worker")
+    preparation["authkey"] = bytes(preparation["authkey"])
+    call, command = (
+        pickle.dumps(preparation) + pickle.dumps((entrypoint, args)),
+        [sys.executable, "-m", f"{__package__}._entry"],
+    )
+    if on_ray:  # each worker has a folder on its node
+        pickled = _on_ray(config, _plan(config, command), call)
+        return {rank: pickle.loads(result) for rank, result in pickled.items()}
     with tempfile.TemporaryDirectory(prefix="torchelastic_") as folder:
-        preparation = multiprocessing.spawn.get_preparation_data("worker")
-        preparation["authkey"] = bytes(preparation["authkey"])
         with open(os.path.join(folder, "call"), "wb") as file:
-            pickle.dump(preparation, file)
-            pickle.dump((entrypoint, args), file)
-        launch(_plan(config, [sys.executable, "-m", f"{__package__}._entry", folder]))
+            file.write(call)
+        launch(_plan(config, [*command, folder]))
         result = {}
         for name in os.listdir(folder):
             if name.startswith("result_"):
                 with open(os.path.join(folder, name), "rb") as file:
                     result[int(name.removeprefix("result_"))] = pickle.load(file)
         return dict(sorted(result.items()))
+
+
+def _on_ray(config: LaunchConfig, plan: Plan, call: bytes | None) -> dict[int, bytes]:
+    from .._ray import launch_on_ray  # it imports Ray
+
+    return launch_on_ray(plan, config.rdzv_endpoint, call)
 
 
 __getattr__ = refusing("distributed.launcher.api")
