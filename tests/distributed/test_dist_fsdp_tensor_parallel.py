@@ -182,7 +182,8 @@ def _ways(rank, size):
                     net.unshard()
                     assert net.head.weight.placements == (Shard(0),)
             _loss(net, mine, labels).backward()
-        net.reshard()
+        for each in (*net.blocks, net):
+            each.reshard()
         pairs = list(zip(net.parameters(), alone.parameters()))
         found[way] = max(_difference(p.grad.full_tensor(), q.grad) for p, q in pairs)
     return found
