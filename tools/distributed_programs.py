@@ -37,8 +37,8 @@ one in the last, or to 1e-4; the difference is the greatest of those, relative. 
 (`FLAMBEAU_RANDOM=pytorch`).
 
 Lightning and Fabric, where they start their processes as scripts themselves (`strategy="ddp"` without a launcher), import `mpi4py.MPI` in
-each while they look for a cluster.  That initialises MPI for one process alone, after which no group can be formed, and
-`init_process_group` says so.  Under torchrun, and with "ddp_spawn", they run.
+each while they look for a cluster, which initialises MPI for that process alone.  `init_process_group` ends that world of one and
+starts MPICH again in a session (MPI 4), without its shared memory; mpi4py's `COMM_WORLD` stays the process alone.
 """
 
 

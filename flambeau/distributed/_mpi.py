@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import os
 from importlib.util import find_spec
 from typing import Any
 
@@ -49,8 +50,11 @@ class Library:
         self.poller = Poller(ctypes.cast(self._loaded.MPI_Test, ctypes.c_void_p).value)
         self.is_mpich = "MPICH" in api.Get_library_version()
 
-    def start(self) -> None:
-        """Initialise MPI for any number of threads.  Python's lock is free meanwhile: others of its threads may be who we wait for."""
+    def start(self) -> Any:
+        """Initialise MPI for any number of threads; the communicator of all processes.
+
+        Python's lock is free meanwhile: others of its threads may be who we wait for.
+        """
         if not self.api.Is_initialized():
             provided = ctypes.c_int()
             code = self._loaded.MPI_Init_thread(None, None, _THREAD_MULTIPLE, ctypes.byref(provided))
@@ -62,6 +66,40 @@ class Library:
             )
         for communicator in (self.api.COMM_WORLD, self.api.COMM_SELF):
             communicator.Set_errhandler(self.api.ERRORS_RETURN)
+        return self.api.COMM_WORLD
+
+    def is_alone(self) -> bool:
+        """Whether MPI has been initialised (and maybe finalised) for this process alone, as an import of mpi4py.MPI does."""
+        api = self.api
+        return api.Is_initialized() and (api.Is_finalized() or api.COMM_WORLD.Get_size() == 1)
+
+    def start_again(self) -> Any:
+        """The communicator of all processes where MPI has been initialised in some of them alone; MPICH only, and all call it.
+
+        MPI_Init may be called once in the life of a process, but a session of MPI 4 starts the library anew where nothing else
+        holds it: the world of one is finalised first.  mpi4py's `COMM_WORLD` and `COMM_SELF` are this process alone from then on, so
+        that a program reads there what it has read before; its communicators, windows and files are gone.
+        """
+        api = self.api
+        if api.Is_initialized() and not api.Is_finalized():
+            api.Finalize()
+        session, asked = api.Session(), api.Info.Create()
+        asked.Set("thread_level", "MPI_THREAD_MULTIPLE")
+        os.environ["MPIR_CVAR_NOLOCAL"] = "1"  # MPICH's segments would have the size of the first start
+        try:
+            info, errors = (ctypes.c_int.from_address(api._addressof(o)) for o in (asked, api.ERRORS_RETURN))
+            code = self._loaded.MPI_Session_init(info, errors, ctypes.c_void_p(api._addressof(session)))
+        finally:
+            del os.environ["MPIR_CVAR_NOLOCAL"]
+        if code != 0:
+            raise RuntimeError(f"MPI_Session_init failed with code {code}")
+        result, alone = (
+            api.Intracomm.Create_from_group(session.Create_group(name), errhandler=api.ERRORS_RETURN)
+            for name in ("mpi://WORLD", "mpi://SELF")
+        )
+        for communicator in (api.COMM_WORLD, api.COMM_SELF):
+            ctypes.memmove(api._addressof(communicator), api._addressof(alone), api._sizeof(alone))
+        return result
 
 
 @functools.cache

@@ -179,13 +179,13 @@ def is_managed() -> bool:
     if "OMPI_COMM_WORLD_SIZE" in os.environ or "PMI_SIZE" in os.environ:
         return True
     api = sys.modules.get("mpi4py.MPI")
-    return api is not None and api.Is_initialized() and api.COMM_WORLD.Get_size() > 1
+    if api is None or not api.Is_initialized() or api.Is_finalized():
+        return False
+    return api.COMM_WORLD.Get_size() > 1
 
 
 def _managed(mpi: Library) -> World:
-    mpi.start()
-    api = mpi.api
-    communicator = api.COMM_WORLD
+    api, communicator = mpi.api, mpi.start()
     communicator.Barrier()
     unlink_own_segments()
     local = communicator.Split_type(api.COMM_TYPE_SHARED)
@@ -206,28 +206,27 @@ def _managed(mpi: Library) -> World:
 
 def _met(store: Store, rank: int, size: int, host: str, seconds: float) -> Peers:
     """Meet at the store; nothing but the watch is started."""
-    watch, _ = _watched(store, rank, size, host, time.monotonic() + seconds)
+    watch, *_ = _watched(store, rank, size, host, time.monotonic() + seconds)
     return Peers(rank, watch, range(size))
 
 
-def _watched(store: Store, rank: int, size: int, host: str, end: float) -> tuple[Watch | None, list[str]]:
-    """A watch over all processes, and the machine of each; none for a process that is alone."""
+def _watched(
+    store: Store, rank: int, size: int, host: str, end: float, alone: bool = False
+) -> tuple[Watch | None, list[str], bool]:
+    """A watch over all processes, the machine of each, and whether any says that its MPI runs for it `alone`; no watch for a process
+    that is the only one.
+    """
     if size == 1:
-        return None, []
+        return None, [], alone
     watch = Watch(host, describe)
-    store.set(f"world/host/{rank}", f"{_machine()} {watch.address}")
-    told = [_of_rank(store, other, end).split(" ", 1) for other in range(size)]
-    watch.join(rank, [address for _, address in told])
-    return watch, [machine for machine, _ in told]
+    store.set(f"world/host/{rank}", f"{_machine()} {int(alone)} {watch.address}")
+    others = [_of_rank(store, other, end).split(" ", 2) for other in range(size)]
+    watch.join(rank, [address for _, _, address in others])
+    return watch, [machine for machine, _, _ in others], any(int(other) for _, other, _ in others)
 
 
 def _formed(mpi: Library, store: Store, rank: int, size: int, host: str, seconds: float) -> World:
     """Meet at the store, and start MPI with rank 0 as its process manager."""
-    if mpi.api.Is_initialized():
-        raise RuntimeError(
-            "init_process_group(): MPI was initialised before, for this process alone; import mpi4py.MPI after init_process_group(), "
-            "or start the program by torchrun or mpiexec (lightning looks for MPI by that import, unless torchrun has started it)"
-        )
     if size > 1 and not mpi.is_mpich:
         raise RuntimeError(
             "init_process_group(): Open MPI makes no world of processes that mpiexec did not start: use `mpiexec -n`, or install mpich"
@@ -236,6 +235,12 @@ def _formed(mpi: Library, store: Store, rank: int, size: int, host: str, seconds
     watch: Watch | None = None
     server: Server | None = None
     hosts: list[str] = []
+    alone = mpi.is_alone() and (size > 1 or mpi.api.Is_finalized())
+    if alone and (not mpi.is_mpich or mpi.api.Get_version() < (4, 0)):
+        raise RuntimeError(
+            "init_process_group(): MPI was initialised before, for this process alone, and an MPI without sessions starts once; import "
+            "mpi4py.MPI after init_process_group(), or start the program by torchrun or mpiexec, or install mpich 4.1 or later"
+        )
 
     def lost() -> str | None:
         why = None if watch is None else watch.among(range(size))
@@ -243,7 +248,7 @@ def _formed(mpi: Library, store: Store, rank: int, size: int, host: str, seconds
 
     try:
         if size > 1:
-            watch, hosts = _watched(store, rank, size, host, end)
+            watch, hosts, alone = _watched(store, rank, size, host, end, alone)  # one way for all
             if rank == 0:
                 server = Server(host, hosts)
                 store.set("world/server", server.address)
@@ -252,8 +257,7 @@ def _formed(mpi: Library, store: Store, rank: int, size: int, host: str, seconds
             pmi = (address, rank, rank, size, mine.index(rank), len(mine))
             os.environ.update(zip(_OURS, map(str, pmi)))
         _restrict("127.0.0.1" if size == 1 or len(set(hosts)) == 1 else host)
-        bounded(mpi.start, "init_process_group()", end, lost)
-        communicator = mpi.api.COMM_WORLD
+        communicator = bounded(mpi.start_again if alone else mpi.start, "init_process_group()", end, lost)
         bounded(communicator.Barrier, "init_process_group()", end, lost)
     except DistError:
         remove_after_fault(begun)

@@ -240,7 +240,8 @@ def test_blocks_cover_the_result_once():
         )
         numbers = (3, shape.rows + 1, 2 * shape.columns, 5)
         assert (
-            KERNELS[0].blocks(target, numbers).blocks[0] == 3 * 2 * 2 and KERNELS[0].blocks(target, (0, 9, 9, 9)).blocks[0] == 0
+            KERNELS[0].blocks(target, numbers).blocks[0] == 3 * 2 * 2
+            and KERNELS[0].blocks(target, (0, 9, 9, 9)).blocks[0] == 0
         )
 
 

@@ -29,11 +29,14 @@ class Slot:
             None  # a parameter over the process's shard; None where the bucket has one for all
         )
         self.whole: Any = None  # the leaf that the forward pass uses; its memory comes and goes
+        self.shown: Any = None  # what modules hold of it: the leaf, or a DTensor over it
         self.held: Tensor | None = (
             None  # gradients of passes that were not reduced, in the dtype of reductions
         )
         self.extra = dict(getattr(parameter, "__dict__", {}))  # what users have attached
         self.dtype, self.requires_grad = parameter.dtype, parameter.requires_grad
+        # How it lies over the group's mesh and its own, and over its own alone, where it is a DTensor without the bucket, too.
+        self.specs: tuple[Any, Any] | None = None
 
     def modules(self) -> Iterator[tuple[Any, str]]:
         """The modules that hold it, and under which name."""
@@ -69,6 +72,10 @@ class Sharded:
         slot.original = None
         parameter.data = local
         return parameter
+
+    def whole(self, slot: Slot) -> Any:
+        """What modules hold of the gathered leaf."""
+        return slot.whole
 
     def local(self, parameter: Any) -> Tensor:
         """The tensor of this process in such a parameter."""
@@ -172,7 +179,7 @@ class Bucket:
         for slot in self.slots:
             module, attribute = next(slot.modules())
             there = module._parameters.get(attribute)
-            if there is not slot.sharded and there is not slot.whole and there is not None:
+            if there is not slot.sharded and there is not slot.shown and there is not None:
                 slot.sharded = there
                 slot.register(there)
         locals_ = [self.kind.local(slot.sharded) for slot in self.slots]
@@ -319,7 +326,8 @@ class Bucket:
             if self.kind is not None:
                 if slot.whole.requires_grad != slot.sharded.requires_grad:
                     slot.whole.requires_grad_(slot.sharded.requires_grad)
-                slot.register(slot.whole)
+                slot.shown = self.kind.whole(slot)
+                slot.register(slot.shown)
 
     def current_dtype(self) -> Any:
         """The dtype of the shards, which may have been cast."""

@@ -9,9 +9,11 @@ from typing import Any
 from ...core.base import display
 from ...nn.modules.container import ModuleDict, ModuleList
 from ...nn.modules.module import Module
+from ...nn.parameter import Parameter
 from .._groups import default_group
 from ._bucket import Bucket, Slot
 from ._building import claim
+from ._dtensors import is_sharded
 from ._engine import Root, Unit, places_of, unit_of
 from ._layouts import Rows
 from ._policies import AllGather, MixedPrecisionPolicy, OffloadPolicy, ReduceScatter
@@ -52,7 +54,10 @@ def fully_shard(
     Raises:
         ValueError: a container that has no `forward`; a mesh of three dimensions; a parameter without dimensions, on another device than
             the CPU, or sharded already; a dimension that is not divided evenly
-        NotImplementedError: a number for `reshard_after_forward`, `dp_mesh_dims`, or parameters that are DTensors before
+        NotImplementedError: a number for `reshard_after_forward`, or `dp_mesh_dims`
+
+    Parameters that `parallelize_module` has made DTensors over another dimension of the same mesh are sharded further, over both: call
+    it before.  In the passes modules hold them as DTensors over that dimension, whose gradients go to FSDP and not to their `grad`.
 
     >>> import flambeau
     >>> import flambeau.distributed as dist
@@ -90,10 +95,11 @@ def fully_shard(
     units = {m for top in modules for m in top.modules() if unit_of(m) is not None}
     places = {p: where for p, where in places_of(modules, units).items() if id(p) not in alone}
     dims = {p: _dimension(p, where[0][2], shard_placement_fn, group._size) for p, where in places.items()}
+    specs = {p: _joined(p, where[0][2], mesh, dims[p]) for p, where in places.items()}
     claim(places)
     buckets = []
     for parameters in _alike(places):
-        buckets.append(_bucket(parameters, places, dims, mesh, group, replicas, mp_policy))
+        buckets.append(_bucket(parameters, places, dims, specs, mesh, group, replicas, mp_policy))
     unit = Unit(
         modules,
         buckets,
@@ -118,15 +124,11 @@ def _default_mesh() -> Any:
 
 
 def _dimension(parameter: Any, name: str, placement_fn: Callable[[Any], Any] | None, n: int) -> int:
-    from ..tensor import DTensor, Shard
+    from ..tensor import Shard
 
     if parameter.dim() == 0:
         raise ValueError(
             f"fully_shard doesn't support scalar parameters. Change {name} to a 1D tensor with numel equal to 1."
-        )
-    if isinstance(parameter, DTensor):
-        raise NotImplementedError(
-            f"fully_shard(): {name} is a DTensor; parameters that are sharded before are not supported"
         )
     placement = None if placement_fn is None else placement_fn(parameter)
     if placement is None:
@@ -140,11 +142,56 @@ def _dimension(parameter: Any, name: str, placement_fn: Callable[[Any], Any] | N
         raise ValueError(
             f"fully_shard(): {name} has no dimension {placement.dim}: its shape is {list(parameter.shape)}"
         )
-    if dim and parameter.shape[dim] % n:
+    shape = _local(parameter).shape
+    if dim and shape[dim] % n:
         raise NotImplementedError(
-            f"FSDP does not support uneven sharding on dim {dim}: {list(parameter.shape)} (world size: {n})"
+            f"FSDP does not support uneven sharding on dim {dim}: {list(shape)} (world size: {n})"
         )
     return dim
+
+
+def _local(parameter: Any) -> Any:
+    """The tensor of this process: the piece of a parameter that is sharded over another mesh before."""
+    return parameter._local_tensor if is_sharded(parameter) else parameter
+
+
+def _joined(parameter: Any, name: str, mesh: Any, dim: int) -> Any:
+    """How a parameter that is a DTensor before lies over both meshes, its own behind FSDP's; None for another parameter.
+
+    Raises:
+        ValueError: the meshes are no parts of one, with names, FSDP's first; the parameter is still to be reduced
+    """
+    if not is_sharded(parameter):
+        return None
+    from ..tensor import Replicate, Shard
+    from ..tensor._dtensor_spec import DTensorSpec
+    from ..tensor.placement_types import _strided
+
+    before = parameter._spec
+    names = [each.mesh_dim_names for each in (mesh, before.mesh)]
+    if None in names or mesh._get_root_mesh() is not before.mesh._get_root_mesh():
+        raise ValueError(
+            f"FSDP requires the DP and model parallel TP/EP mesh to have the same parent mesh, and names for its dimensions: {name} lies "
+            f"on {before.mesh}, and FSDP's mesh is {mesh}"
+        )
+    for placement in before.placements:
+        if not (placement.is_replicate() or type(placement) is Shard):
+            raise ValueError(
+                f"fully_shard(): {name} is placed as {placement}; only Shard and Replicate can be sharded further"
+            )
+    cuts = 1
+    for k, placement in enumerate(before.placements):
+        if placement.is_shard(dim):
+            cuts *= before.mesh.size(k)
+    try:
+        both = mesh._get_root_mesh()[(*names[0], *names[1])]
+    except KeyError as error:
+        raise ValueError(
+            f"fully_shard(): FSDP's mesh has to come before the one of {name}: {error}"
+        ) from None
+    own = _strided(dim, cuts) if cuts > 1 else Shard(dim)
+    placements = (*[Replicate()] * (mesh.ndim - 1), own, *before.placements)
+    return DTensorSpec(both, placements, before.tensor_meta)
 
 
 def _alike(parameters: Iterable[Any]) -> list[list[Any]]:
@@ -159,6 +206,7 @@ def _bucket(
     parameters: list[Any],
     places: dict[Any, list[tuple[Any, str, str]]],
     dims: dict[Any, int],
+    specs: dict[Any, Any],
     mesh: Any,
     group: Any,
     replicas: Any,
@@ -166,11 +214,14 @@ def _bucket(
 ) -> Bucket:
     from ._placed import Placed
 
-    layout = Rows([tuple(p.shape) for p in parameters], [dims[p] for p in parameters], group._size)
+    layout = Rows([tuple(_local(p).shape) for p in parameters], [dims[p] for p in parameters], group._size)
     slots = [
-        Slot([(m, a) for m, a, _ in places[p]], places[p][0][2], p, region)
+        Slot([(m, a) for m, a, _ in places[p]], places[p][0][2], _plain(p), region)
         for p, region in zip(parameters, layout.regions)
     ]
+    for slot, parameter in zip(slots, parameters):
+        if specs[parameter] is not None:
+            slot.specs = specs[parameter], parameter._spec
     bucket = Bucket(
         slots,
         layout,
@@ -182,6 +233,16 @@ def _bucket(
     )
     bucket.shard()
     return bucket
+
+
+def _plain(parameter: Any) -> Any:
+    """The piece of a DTensor as a parameter, with what users have attached; another parameter itself."""
+    if not is_sharded(parameter):
+        return parameter
+    made = Parameter(parameter._local_tensor, parameter.requires_grad)
+    attached = {k: v for k, v in vars(parameter).items() if k not in ("_local_tensor", "_spec")}
+    vars(made).update(attached)
+    return made
 
 
 class _Reshard:

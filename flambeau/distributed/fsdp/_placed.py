@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..._tensor import Tensor
+from ...autograd import enable_grad
 from ...nn.parameter import Parameter
 from ..tensor import DTensor, Replicate, Shard
 from ..tensor._dtensor_spec import DTensorSpec, TensorMeta
@@ -18,6 +19,10 @@ class Placed(Sharded):
         self.mesh = mesh
 
     def _spec(self, slot: Slot, local: Tensor) -> DTensorSpec:
+        if slot.specs is not None:
+            both = slot.specs[0]
+            meta = TensorMeta(both.shape, both.stride, local.dtype)
+            return DTensorSpec(both.mesh, both.placements, meta)
         shape = slot.region.shape
         strides, step = [], 1
         for size in reversed(shape):
@@ -34,6 +39,16 @@ class Placed(Sharded):
             if not hasattr(made, name):
                 setattr(made, name, value)
         return made
+
+    def whole(self, slot: Slot) -> Any:
+        """The gathered leaf; of a parameter that is a DTensor without FSDP a DTensor over it, whose gradient goes to the leaf."""
+        if slot.specs is None:
+            return slot.whole
+        spec = slot.specs[1]
+        with enable_grad():
+            return DTensor.from_local(
+                slot.whole, spec.mesh, spec.placements, shape=spec.shape, stride=spec.stride
+            )
 
     def local(self, parameter: Any) -> Tensor:
         """The tensor of this process."""

@@ -224,14 +224,11 @@ class _Run:
 
     def _keeps(self, choice: Choice, k: int) -> bool:
         """Whether what is written stays where it is."""
-        if not self.written:
+        if not self.written or self._strided() is not None:
             return True
         if self.op.writes and choice.operands[0] != self.given[0]._spec.placements[k]:
             return False
-        return all(
-            wanted == x._spec.placements[k] or isinstance(x._spec.placements[k], _StridedShard)
-            for wanted, x in zip(choice.results, self.written)
-        )
+        return all(wanted == x._spec.placements[k] for wanted, x in zip(choice.results, self.written))
 
     def _strided(self) -> tuple[Placement, ...] | None:
         """The placements of all operands, where these are the same and no plain shards, and the operation is element by element."""
@@ -240,6 +237,7 @@ class _Run:
             return None
         whole = [x for x in self.given if x.dim()]
         alike = all(x._spec.placements == first.placements and x.shape == first.shape for x in whole)
+        alike = alike and all(tuple(made.shape) == first.shape for made in self.call.results)
         return first.placements if alike and _rules.is_elementwise(self.rule) else None
 
     def _refusal(self, k: int) -> Exception:

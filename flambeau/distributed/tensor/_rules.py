@@ -416,8 +416,8 @@ def groups(before: Sequence[int], after: Sequence[int]) -> Iterator[tuple[list[i
 
 
 def is_elementwise(rule: Any) -> bool:
-    """Whether a rule is of operations on each element."""
-    return rule in (pointwise, unary, converted, written)
+    """Whether a rule is of operations on each element, or of what fills as many."""
+    return rule in (pointwise, unary, converted, written, created, like)
 
 
 def whole_results(call: Call, rule: Any) -> Any:
