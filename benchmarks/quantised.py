@@ -35,7 +35,7 @@ class Shape(NamedTuple):
 SHAPES = {"gpt2": Shape(768, 3072, 12, 12, 12, 50257), "llama": Shape(2048, 8192, 32, 8, 16, 32000)}
 
 
-def decoder(t: Any, shape: Shape) -> Any:
+def empty_decoder(t: Any, shape: Shape, device: str) -> Any:
     """A Llama of that shape (Touvron et al., 2023) with grouped heads; a step takes a word at the last place."""
     nn, F = t.nn, t.nn.functional
     width = shape.dim // shape.heads
@@ -83,8 +83,14 @@ def decoder(t: Any, shape: Shape) -> Any:
                 x = block(x)
             return self.head(self.norm(x))
 
+    with t.no_grad(), t.device(device):
+        return Decoder().eval()
+
+
+def decoder(t: Any, shape: Shape) -> Any:
+    """The same with weights."""
     with t.no_grad():
-        net = Decoder().eval()
+        net = empty_decoder(t, shape, "cpu")
         for number, p in enumerate(net.parameters()):
             if p.dim() > 1:  # the same weights in both libraries, spread as a normal distribution's
                 line = t.arange(p.shape[1], dtype=t.float64) * (1.0 + number / 7.0)

@@ -41,6 +41,7 @@ class Module:
     """Functions, declarations and metadata of one compilation."""
 
     def __init__(self, triple: str = "", layout: str = ""):
+        self.triple = triple
         self.head = [f'target triple = "{triple}"'] if triple else []
         if layout:
             self.head.append(f'target datalayout = "{layout}"')
@@ -114,8 +115,9 @@ class Function:
     def load(self, type: str, pointer: Value, align: int) -> Value:
         return self.op(type, f"load {type}, {pointer}, align {align}")
 
-    def store(self, value: Value, pointer: Value, align: int) -> None:
-        self.do(f"store {value}, {pointer}, align {align}")
+    def store(self, value: Value, pointer: Value, align: int, streaming: bool = False) -> None:
+        hint = ", !nontemporal !{i32 1}" if streaming else ""
+        self.do(f"store {value}, {pointer}, align {align}{hint}")
 
     def gep(self, element: str, pointer: Value, index: Value) -> Value:
         return self.op(pointer.type, f"getelementptr {element}, {pointer}, {index}")

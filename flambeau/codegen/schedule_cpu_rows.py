@@ -18,6 +18,7 @@ from .stages import BLOCK_BYTES, Kept, Stage, Stages, stages_of
 SHORT_BODY = 2  # instructions an element up to which a fold does nothing but wait for memory
 CALL = 10  # instructions that a math function counts for
 COSTLY = CALL  # instructions below which computing again costs no more than a store and a load
+UNCACHED_BYTES = 1 << 20  # of all rows, from which they may not lie in a core's cache, and are prefetched
 ROOM = 4096  # elements of a row that may be stashed on the stack
 CASCADE = 16  # terms that a sum adds up one after another before it starts anew
 ROW_HEAD = 6  # rows, r1, r0, elements folded in all, index of the first element, index step from row to row
@@ -59,6 +60,7 @@ class RowSchedule:
             if operand.access != STRIDED:
                 strides[k][lane_axis] = i64(1 if operand.access == CONTIGUOUS else 0)
         self.strides = strides
+        self.uncached = self.reads_more_than(UNCACHED_BYTES)
         self.varying = self.kernel.varying()
         self.lanes = lanes_of(self.kernel)
         self.levels = folds_by_depth(self.kernel.outputs)
@@ -67,6 +69,12 @@ class RowSchedule:
         self.room: Value | None = None  # where a stashed row stands, if not in an output
         self.kept_room: Value | None = None  # for what is kept between stages
         self.kept_blocks: Stages | None = None
+
+    def reads_more_than(self, limit: int) -> Value:
+        """Whether the rows of this call have more than so many bytes."""
+        widths = (ITEMSIZE[o.dtype] for o in self.frame.operands[self.frame.outputs :])
+        elements = self.f.mul(self.rows, self.f.mul(self.r1, self.r0))
+        return self.f.op("i1", f"icmp sgt {elements}, {limit // max(widths, default=1)}")
 
     def stash(self) -> tuple[int, int, Expr] | None:
         """(pass, output, expression): what the pass of a fold computes and later passes need again is left in that output's memory
@@ -339,7 +347,7 @@ class RowSchedule:
                 if e.op == "input" and e not in leaves:
                     k = frame.outputs + e.value
                     if ahead and mask is None and frame.operands[k].access == CONTIGUOUS:
-                        frame.prefetch(low, k, at[k])
+                        f.when(self.uncached, partial(frame.prefetch, low, k, at[k]))
                     leaves[e] = frame.load(low, k, at[k], self.strides[k][lane], mask)
                 elif e.op == "index" and e.value == 1:
                     place = f.add(row, i)

@@ -152,7 +152,7 @@ def compiled(name: str, dtype: str) -> Callable[..., np.ndarray]:
         arrays = tuple(np.ascontiguousarray(a, dtype) for a in arrays)
         out = np.empty_like(arrays[0])
         data = np.array([a.ctypes.data for a in (out, *arrays)], np.uint64)
-        geometry = np.array([out.size, 1, 0] + [1] * (arity + 1) + [0] * (arity + 1), np.int64)
+        geometry = np.array([out.size, 1, 0, out.size] + [1] * (arity + 1) + [0] * (arity + 1), np.int64)
         code(data.ctypes.data, geometry.ctypes.data, np.zeros(1).ctypes.data)
         return out
 

@@ -631,7 +631,7 @@ def on_the_cpu(kernel: Pointwise, out: np.ndarray, inputs: Arrays) -> None:
     function = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 3)(address)
     operands = (out, *inputs)
     data = np.array([a.ctypes.data for a in operands], np.uint64)
-    geometry = np.array([out.size, 1, 0, *[1] * len(operands), *[0] * len(operands)], np.int64)
+    geometry = np.array([out.size, 1, 0, out.size, *[1] * len(operands), *[0] * len(operands)], np.int64)
     function(data.ctypes.data, geometry.ctypes.data, np.zeros(1).ctypes.data)
 
 

@@ -3,6 +3,9 @@ from libc.stdint cimport int64_t
 from ..base.tensor cimport TensorBase
 from .kernels cimport Launch, Operand, Plan
 
+cdef enum:
+    HEAD = 4                 # of a pointwise kernel's geometry, before the strides: codegen/schedule_cpu_pointwise.POINTWISE_HEAD
+
 cdef int broadcast(str who, int64_t* sizes, int* rank, TensorBase t, tuple names) except -1
 cdef inline void align(int64_t* strides, TensorBase t, int rank) noexcept nogil:
     """A tensor's strides along the `rank` dimensions that it broadcasts to."""

@@ -105,7 +105,7 @@ cdef void launch_range(void* context, int64_t begin, int64_t end) noexcept nogil
     cdef Launch* launch = <Launch*>context
     cdef const Plan* plan = launch.plan
     cdef int n = plan.operands, last = plan.rank - 1, k, d
-    cdef int64_t* geometry = <int64_t*>alloca((3 + 2 * n) * sizeof(int64_t))
+    cdef int64_t* geometry = <int64_t*>alloca((HEAD + 2 * n) * sizeof(int64_t))
     cdef int64_t place[MAX_DIMS]
     cdef char** data = <char**>alloca(n * sizeof(char*))
     cdef int64_t inner = 1
@@ -113,11 +113,11 @@ cdef void launch_range(void* context, int64_t begin, int64_t end) noexcept nogil
         inner *= plan.sizes[d]
     for k in range(n):
         data[k] = launch.data[k] + begin * plan.strides[k * plan.pitch + last] * launch.width[k]
-        geometry[3 + k] = plan.strides[k * plan.pitch]
-        geometry[3 + n + k] = plan.strides[k * plan.pitch + 1] if last >= 1 else 0
+        geometry[HEAD + k] = plan.strides[k * plan.pitch]
+        geometry[HEAD + n + k] = plan.strides[k * plan.pitch + 1] if last >= 1 else 0
     geometry[0] = plan.sizes[0] if last > 0 else end - begin
     geometry[1] = 1 if last == 0 else plan.sizes[1] if last > 1 else end - begin
-    geometry[2] = begin * inner
+    geometry[2], geometry[3] = begin * inner, plan.count
     if last < 2:
         launch.run(data, geometry, launch.scalars)
         return
@@ -146,11 +146,11 @@ cdef void launch_lines(void* context, int64_t begin, int64_t end) noexcept nogil
     cdef Launch* launch = <Launch*>context
     cdef const Plan* plan = launch.plan
     cdef int n = plan.operands, k, d
-    cdef int64_t* geometry = <int64_t*>alloca((3 + 2 * n) * sizeof(int64_t))
+    cdef int64_t* geometry = <int64_t*>alloca((HEAD + 2 * n) * sizeof(int64_t))
     cdef char** data = <char**>alloca(n * sizeof(char*))
     cdef int64_t rest, at
     for k in range(n):
-        geometry[3 + k], geometry[3 + n + k] = plan.strides[k * plan.pitch], plan.strides[k * plan.pitch + 1]
+        geometry[HEAD + k], geometry[HEAD + n + k] = plan.strides[k * plan.pitch], plan.strides[k * plan.pitch + 1]
     while begin < end:
         memcpy(data, launch.data, n * sizeof(char*))
         rest = begin
@@ -160,6 +160,7 @@ cdef void launch_lines(void* context, int64_t begin, int64_t end) noexcept nogil
             for k in range(n):
                 data[k] += at * plan.strides[k * plan.pitch + d] * launch.width[k]
         geometry[0], geometry[1], geometry[2] = plan.sizes[0], plan.sizes[1] - begin % plan.sizes[1], begin * plan.sizes[0]
+        geometry[3] = plan.count
         if geometry[1] > end - begin:
             geometry[1] = end - begin
         launch.run(data, geometry, launch.scalars)
@@ -225,11 +226,11 @@ cdef void launch_rest(Launch* launch, int64_t count, int64_t first) noexcept nog
     """Run the kernel once, over `count` elements of a row, the first of which is number `first` of all."""
     cdef const Plan* plan = launch.plan
     cdef int n = plan.operands, k
-    cdef int64_t* geometry = <int64_t*>alloca((3 + 2 * n) * sizeof(int64_t))
-    geometry[0], geometry[1], geometry[2] = count, 1, first
+    cdef int64_t* geometry = <int64_t*>alloca((HEAD + 2 * n) * sizeof(int64_t))
+    geometry[0], geometry[1], geometry[2], geometry[3] = count, 1, first, plan.count
     for k in range(n):
-        geometry[3 + k] = plan.strides[k * plan.pitch]
-        geometry[3 + n + k] = 0
+        geometry[HEAD + k] = plan.strides[k * plan.pitch]
+        geometry[HEAD + n + k] = 0
     launch.run(launch.data, geometry, launch.scalars)
 
 
@@ -240,10 +241,10 @@ cdef bint in_one_call(const Plan* plan, int64_t* geometry) noexcept nogil:
         return False
     if plan.rank == 2 and plan.sizes[0] < WIDE // 8 and plan.count >= MANY:
         return False         # it might be widened
-    geometry[0], geometry[1], geometry[2] = plan.sizes[0], plan.sizes[1] if plan.rank == 2 else 1, 0
+    geometry[0], geometry[1], geometry[2], geometry[3] = plan.sizes[0], plan.sizes[1] if plan.rank == 2 else 1, 0, plan.count
     for k in range(n):
-        geometry[3 + k] = plan.strides[k * plan.pitch]
-        geometry[3 + n + k] = plan.strides[k * plan.pitch + 1] if plan.rank == 2 else 0
+        geometry[HEAD + k] = plan.strides[k * plan.pitch]
+        geometry[HEAD + n + k] = plan.strides[k * plan.pitch + 1] if plan.rank == 2 else 0
     return True
 
 

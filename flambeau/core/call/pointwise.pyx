@@ -24,7 +24,7 @@ from .kernels cimport (
     ON_DEVICE, BROADCAST, CONTIGUOUS, MAX_ALL, MAX_OPERANDS, MAX_OUTPUTS, MAX_PARAMS, MAX_SLOTS, NUMBER, PARALLEL_FROM, STRIDED, Family,
     Kernel, Launch, Operand, PointwisePlan, access_of, device_launcher, insert, insert_family, kernel_t, look_up, one_device,
 )
-from .layout cimport align, broadcast, launch_plan, layout, make_plan
+from .layout cimport HEAD, align, broadcast, launch_plan, layout, make_plan
 from .operands cimport bring_scalars, common_code, pack, read_operand
 from .operation cimport Op, dispatch, make_callable, prepare_op
 from .interceptors cimport only_recording, operator_of_object, record_leaf
@@ -323,7 +323,7 @@ cdef object run_simple(PointwiseOp op, Operand* operands, double* params, int co
     cdef int k, n = op.operands, m = op.outputs, memory = m
     cdef uint64_t scalars[MAX_SLOTS]
     cdef char* data[MAX_OPERANDS + MAX_OUTPUTS]
-    cdef int64_t geometry[3 + 2 * (MAX_OPERANDS + MAX_OUTPUTS)]
+    cdef int64_t geometry[HEAD + 2 * (MAX_OPERANDS + MAX_OUTPUTS)]
     cdef TensorBase out, t
     cdef Kernel* kernel
     cdef int64_t count = first.count
@@ -359,9 +359,9 @@ cdef object run_simple(PointwiseOp op, Operand* operands, double* params, int co
             t = <TensorBase>operands[k].tensor
             data[memory] = pointer(t)
             memory += 1
-    geometry[0], geometry[1], geometry[2] = count, 1, 0
+    geometry[0], geometry[1], geometry[2], geometry[3] = count, 1, 0, count
     for k in range(memory):
-        geometry[3 + memory + k] = 0
+        geometry[HEAD + memory + k] = 0
     if count:
         kernel.run(data, geometry, scalars)
     return results

@@ -14,7 +14,7 @@ from ..base.dtypes cimport ITEMSIZE, dtype_of, size_from
 from ..base.tensor cimport TensorBase, bump_version, check_writable, data_address, new_strided_on, new_tensor_on
 from ..tape.modes cimport grad_enabled, wants_grad
 from ..call.kernels cimport BROADCAST, PARALLEL_FROM, STRIDED, Launch, access_of, device_launcher
-from ..call.layout cimport in_one_call, launch_plan
+from ..call.layout cimport HEAD, in_one_call, launch_plan
 from ..call.overlap cimport meet, same_steps
 from .rows cimport Rows, launch, launch_stages, new_rows, plan_stages, work_of
 
@@ -23,7 +23,6 @@ cdef extern from "alloca.h" nogil:
 
 cdef enum:
     ROW_HEAD = 6              # of a row kernel's geometry, before the strides; see codegen/schedule_cpu_rows.py
-    POINTWISE_HEAD = 3
     APART = 64                # bytes that blocks' states begin at multiples of
 
 cdef str LETTERS = "cbs"      # codegen.kernels.CONTIGUOUS, BROADCAST, STRIDED
@@ -153,7 +152,7 @@ cdef class LoopPlan:
 
     cdef int prepare(self) except -1:
         """What a launch need not find out again."""
-        cdef int64_t* geometry = <int64_t*>room(POINTWISE_HEAD + 2 * self.count, sizeof(int64_t))
+        cdef int64_t* geometry = <int64_t*>room(HEAD + 2 * self.count, sizeof(int64_t))
         self.many = self.loops.count >= PARALLEL_FROM
         if self.device is None and in_one_call(&self.loops, geometry):
             self.geometry = geometry

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from ...codegen.irtext import Function, Value, i64
 from ...codegen.lower import ITEMSIZE
+from ...codegen.schedule_cpu_pointwise import POINTWISE_HEAD
 from ...core.loops.plans import LoopPlan, RowLoopPlan
 from .parts import Parts, at, nest, put, room
 
@@ -44,8 +45,8 @@ def launch_elements(parts: Parts, f: Function, plan: LoopPlan, kernel: Any, data
     widths = [o.dtype.itemsize for o in plan.operands]
     outer, (second, first) = sizes[:-2], sizes[-2:]
     count = len(data)
-    places, geometry = room(f, "ptr", count), room(f, "i64", 3 + 2 * count)
-    numbers = [first, second, 0, *(s[-1] for s in strides), *(s[-2] for s in strides)]
+    places, geometry = room(f, "ptr", count), room(f, "i64", POINTWISE_HEAD + 2 * count)
+    numbers = [first, second, 0, math.prod(sizes), *(s[-1] for s in strides), *(s[-2] for s in strides)]
     for k, n in enumerate(numbers):
         put(f, geometry, k, i64(n))
     symbol = parts.kernel(kernel)
