@@ -124,6 +124,7 @@ class DeviceMesh:
         """axes: for each dimension, of which dimensions of the grid it is made."""
         self._device_type, self._grid, self._axes, self._names = device_type, grid, axes, names
         self._root_mesh = root
+        self._sharding_plans: dict[Any, Any] = {}  # of repeated calls on distributed tensors
         self._group_list: list[Any] | None = None
         self._flatten_mapping: dict[str, DeviceMesh] = {}
         here = get_rank() if is_initialized() else grid.ranks[0]

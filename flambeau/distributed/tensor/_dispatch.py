@@ -14,9 +14,10 @@ from typing import Any
 from ..._tensor import Tensor
 from ...core.base.tensor import TensorBase
 from ...core.call.operation import behind
+from ...core.call.wrapping import make as make_wrapper
 from ...core.make.create import empty_strided
 from ..device_mesh import DeviceMesh
-from . import _rules, _rules_layers, _rules_products  # noqa: F401  the last two enter rules
+from . import _plans, _rules, _rules_layers, _rules_products  # noqa: F401  the last two enter rules
 from ._call import Call, Choice, leaves, mapped, tensors_in
 from ._dtensor_spec import DTensorSpec, TensorMeta
 from ._redistribute import redistributed
@@ -35,11 +36,9 @@ def set_class(cls: type) -> None:
 
 def make(local: Tensor, spec: DTensorSpec, requires_grad: bool = False) -> Any:
     """A distributed tensor of a piece, which has no history."""
-    made = Tensor._make_wrapper_subclass(
-        _class, spec.shape, spec.stride, dtype=local.dtype, device=local.device, requires_grad=requires_grad
-    )
+    made = make_wrapper(_class, spec.shape, spec.stride, 0, local.dtype, local.device, None)
     made._local_tensor, made._spec = local, spec
-    return made
+    return made.requires_grad_(True) if requires_grad else made
 
 
 @contextlib.contextmanager
@@ -70,6 +69,11 @@ def implicit_replication() -> Iterator[None]:
 def dispatch(op: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
     """The result of an operation, an operand of which is distributed."""
     op = behind(op)
+    key = _plans.key_of(op, args, kwargs, _rules_layers.loss_is_parallel)
+    if key is not None:
+        plan = key.mesh._sharding_plans.get(key.value)
+        if plan is not None:
+            return _planned(plan, op, args, kwargs, key)
     name = op.__name__
     if name.endswith("derivative"):
         raise NotImplementedError("formulas run as the operations that they call")
@@ -85,7 +89,55 @@ def dispatch(op: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
     bound = mapped(lambda x: _distributed(name, x, mesh), bound)
     if hasattr(rule, "whole_call"):
         return rule.whole_call(op, known, bound, out)
-    return _Run(op, known, rule, bound, out, mesh).result()
+    run = _Run(op, known, rule, bound, out, mesh)
+    result = run.result()
+    if key is not None and run.plan is not None:
+        _plans.keep(key, run.plan)
+    return result
+
+
+def _planned(plan: _plans.Plan, op: Any, args: tuple, kwargs: dict[str, Any], key: _plans.Key) -> Any:
+    """The result of a call like one before: pieces brought there, computed and wrapped."""
+    given = key.operands
+    if not plan.direct:
+        bound = plan.bound(args, kwargs)
+        given = [x for _, x in leaves(bound)]
+    locals_ = [
+        x._local_tensor if target is None else redistributed(x._local_tensor, x._spec, x._spec.placed(target))
+        for x, target in zip(given, plan.targets)
+    ]
+    specs = [DTensorSpec(key.mesh, placements, meta) for placements, meta, _ in plan.results]
+    stream = iter(locals_)
+    if plan.direct:
+        computed = op(*[mapped(lambda _: next(stream), x) for x in args], **kwargs)
+    else:
+        computed = plan.compute(mapped(lambda _: next(stream), bound), given, specs)
+    if plan.writes:
+        return given[0]
+    if type(computed) is Tensor and len(specs) == 1 and isinstance(plan.outline, TensorBase):
+        return _wrap(op, computed, specs[0], plan.results[0][2], given)
+    made = iter(zip(tensors_in(computed), specs, plan.results))
+
+    def wrap(_: Any) -> Any:
+        local, spec, (_, _, shape) = next(made)
+        return _wrap(op, local, spec, shape, given)
+
+    return mapped(wrap, plan.outline)
+
+
+def _wrap(op: Any, local: Tensor, spec: DTensorSpec, shape: tuple[int, ...], given: Sequence[Any]) -> Any:
+    """A piece of a result as a distributed tensor; the operand itself where that is returned."""
+    for x in given:
+        if local is x._local_tensor:
+            return x
+    if local.shape != shape:
+        raise AssertionError(
+            f"{op.__name__}(): a piece of shape {tuple(local.shape)} where {shape} is due, of {spec}"
+        )
+    if local.dtype != spec.tensor_meta.dtype:
+        meta = TensorMeta(spec.shape, spec.stride, local.dtype)
+        spec = DTensorSpec(spec.mesh, spec.placements, meta)
+    return make(local, spec)
 
 
 def _mesh_of(name: str, args: tuple, kwargs: dict[str, Any]) -> DeviceMesh:
@@ -148,6 +200,7 @@ class _Run:
         self.given = [x for _, x in leaves(bound)]
         self.choices: list[Choice] = []  # for the dimensions of the mesh that were looked at
         self.written = [self.given[0]] if op.writes else tensors_in(out)
+        self.plan: _plans.Plan | None = None
 
     def result(self) -> Any:
         """What the operation returns."""
@@ -158,6 +211,7 @@ class _Run:
         choices = self.choices
         for k in range(self.mesh.ndim):
             choices.append(self._choice(k))
+        call.pieces = lambda operand, dim: 1  # a plan outlives this run, whose tensors must not
         metas = [TensorMeta(tuple(t.shape), tuple(t.stride()), t.dtype) for t in call.results]
         specs = [
             DTensorSpec(self.mesh, tuple(each.results[n] for each in choices), meta)
@@ -185,6 +239,8 @@ class _Run:
         if self.out is not None:
             local["out"] = mapped(lambda x: x._local_tensor, self.out)
         computed = self.known.call(self.op, local) if call.compute is None else call.compute(local, specs)
+        call.inputs = []
+        self.plan = _plans.Plan(call, found, [x._spec for x in self.given], inputs, specs)
         return self._wrapped(found, tensors_in(computed), specs)
 
     # Which choice ----------------------------------------------------------------------------------------------------------------
@@ -270,17 +326,7 @@ class _Run:
 
         def wrap(_: Any) -> Any:
             local, spec = next(stream)
-            for x in self.given:
-                if local is x._local_tensor:  # it returns its argument
-                    return x
-            if tuple(local.shape) != spec.local_shape:
-                raise AssertionError(
-                    f"{self.op.__name__}(): a piece of shape {tuple(local.shape)} where {spec.local_shape} is due, of {spec}"
-                )
-            if local.dtype != spec.tensor_meta.dtype:
-                meta = TensorMeta(spec.shape, spec.stride, local.dtype)
-                spec = DTensorSpec(spec.mesh, spec.placements, meta)
-            return make(local, spec)
+            return _wrap(self.op, local, spec, spec.local_shape, self.given)
 
         return mapped(wrap, result)
 

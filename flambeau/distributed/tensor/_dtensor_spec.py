@@ -46,6 +46,13 @@ class DTensorSpec:
         return len(self.tensor_meta.shape)
 
     @cached_property
+    def key(self) -> str:
+        """All but the mesh, as text, whose hash is computed once."""
+        placements = [(type(p).__module__, type(p).__qualname__, p._key()) for p in self.placements]
+        meta = self.tensor_meta
+        return f"{placements}{tuple(meta.shape)}{tuple(meta.stride)}{meta.dtype}"
+
+    @cached_property
     def orders(self) -> dict[int, tuple[int, ...]]:
         """For each dimension of the tensor that is cut: by which dimensions of the mesh, in this order."""
         result: dict[int, list[int]] = {}
