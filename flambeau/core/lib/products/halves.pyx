@@ -111,7 +111,7 @@ cdef int prepare(Halves* h) except -1:
     cdef int64_t panels = 1 if in_place(h) else panels_of(h.m)
     h.size = groups_of(h.n) * pairs * GROUP * 4 + panels * pairs * ROWS * 4
     if unit:
-        h.size = groups_of(h.n) * pairs * GROUP * 4 + tall_panels(h) * TALL * (STEP if h.a_col == 1 else pairs * 4)
+        h.size = groups_of(h.n) * pairs * GROUP * 4 + (tall_panels(h) + pairs // SIDE if h.a_col == 1 else tall_panels(h) * (pairs // SIDE)) * BLOCK
     h.slots = max(1, min(h.batch, ROOM // max(h.size, 1)))
     return 0
 
@@ -211,14 +211,28 @@ cdef inline int64_t tall_panels(const Halves* h) noexcept nogil:
     return (h.m + TALL - 1) // TALL
 
 
+cdef inline bint ragged(const Halves* h, int64_t panel) noexcept nogil:
+    """Whether a panel has fewer rows than its registers, so that reading it where it stands would go beyond the operand."""
+    return min(<int64_t>TALL, h.m - panel * TALL) % SIDE != 0
+
+
 cdef void lay_tall(const Halves* h, const char* a, char* laid, int64_t panel) noexcept nogil:
-    """32 rows of the left operand, step after step; what is beyond it is 0.  Where its rows lie in one piece, only the last step."""
+    """32 rows of the left operand, step after step; what is beyond it is 0.  Where its rows lie in one piece, the last step alone, and
+    after those of all panels the steps of one with fewer rows than its registers.
+    """
     cdef char zipped[2 * ZIPPED * STEP]
     cdef int64_t steps = pairs_of(h) // SIDE, whole = h.k // 2 if h.a_row == 1 else 0, rows = min(<int64_t>TALL, h.m - panel * TALL)
     cdef int64_t i, k, p, s, count
     cdef const char* source = a + panel * TALL * h.a_row * 2
     cdef char* to = laid + panel * steps * BLOCK
     if h.a_col == 1:
+        if ragged(h, panel):
+            to = laid + tall_panels(h) * BLOCK
+            memset(to, 0, steps * BLOCK)
+            for i in range(rows):
+                for s in range(steps):
+                    memcpy(to + s * BLOCK + i * STEP, source + (i * h.a_row + s * TALL) * 2, min(<int64_t>TALL, h.k - s * TALL) * 2)
+            return
         k = h.k // TALL * TALL
         if k == h.k:
             return
@@ -264,6 +278,8 @@ cdef void compute_tall(One* one, int64_t from_panel, int64_t to_panel, int64_t f
             tall = 2 if rows > SIDE else 1
             if h.a_col != 1:
                 a, row, step = laid + (panel * steps + begin) * BLOCK, STEP, BLOCK
+            elif ragged(h, panel):
+                a, row, step = laid + (tall_panels(h) + begin) * BLOCK, STEP, BLOCK
             elif begin < whole:
                 a, row, step = one.a + (panel * TALL * h.a_row + begin * TALL) * 2, h.a_row * 2, STEP
             else:
