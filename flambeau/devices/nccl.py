@@ -1,7 +1,7 @@
 """NCCL, NVIDIA's library for collectives between devices, opened at its first use.
 
 FLAMBEAU_LIBNCCL names the library; else it is the system's, else that of the wheel nvidia-nccl-cu12 or -cu13.  Its functions
-are called through ctypes: a call of a collective costs some ten microseconds, of which ctypes is one.
+are called through ctypes: a launch of a collective is much dearer than that.
 
 Constants and signatures are those of nccl.h, whose functions keep their meaning from one version to the next; 2.11 is the oldest
 that has all of them, except those that `Library` says are missing.
