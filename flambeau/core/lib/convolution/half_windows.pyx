@@ -2,8 +2,8 @@
 """Convolutions of bfloat16 in two dimensions by the processor's matrix unit (codegen/tiles/matrix_unit.py).
 
 Rows of a block are filters, read where they lie; columns are places, and depth is channels.  A task brings the rows of the input that a
-band of places reaches to a room: pairs of channels side by side, with zeros around the image, and for a stride each phase by itself,
-so that a tap of the window is one distance in the room for all places.  A band's places are counted with what lies beside the
+band of places reaches to a workspace: pairs of channels side by side, with zeros around the image, and for a stride each phase by itself,
+so that a tap of the window is one distance in the workspace for all places.  A band's places are counted with what lies beside the
 image, and what is computed there is not written.  Where channels are few, taps are more channels: those of a row, or all.
 """
 from libc.string cimport memset
@@ -35,10 +35,10 @@ cdef struct Work:
     int fold                  # taps that are channels: 0 none, 1 those of a row, 2 all
     int64_t deep, pairs       # channels with those taps, and pairs of them, filled up
     int64_t phases_high, phases_wide, reach, pitch                       # further rows of a phase, places of a row
-    int64_t band, bands, splits, plane, room                             # words of a pair's plane, bytes
+    int64_t band, bands, splits, plane, workspace                             # words of a pair's plane, bytes
     int64_t taps
     int64_t offsets[MOST_TAPS]
-    char* rooms
+    char* workspaces
     unsigned char* taken
     int slots
 
@@ -85,7 +85,7 @@ cdef inline const uint16_t* row_of(const Work* w, int64_t n, int64_t deep, int64
     return w.x + ((n * w.channels + channel) * w.height + row) * w.width
 
 
-cdef void bring(const Work* w, int64_t n, int64_t begin, int64_t rows, char* room) noexcept nogil:
+cdef void bring(const Work* w, int64_t n, int64_t begin, int64_t rows, char* workspace) noexcept nogil:
     """What rows of places [begin, begin + rows) of an image reach."""
     cdef int64_t a, b, pair, q, row, shift, further, used = (rows + w.reach) * w.pitch
     cdef const uint16_t* first
@@ -95,7 +95,7 @@ cdef void bring(const Work* w, int64_t n, int64_t begin, int64_t rows, char* roo
     for a in range(w.phases_high):
         for b in range(w.phases_wide):
             for pair in range(w.pairs):
-                plane = <uint32_t*>room + ((a * w.phases_wide + b) * w.pairs + pair) * w.plane
+                plane = <uint32_t*>workspace + ((a * w.phases_wide + b) * w.pairs + pair) * w.plane
                 memset(plane + used, 0, (w.plane - used) * 4)
                 if 2 * pair >= w.deep:
                     memset(plane, 0, used * 4)
@@ -124,7 +124,7 @@ cdef inline void mix(const uint16_t* other, int64_t width, int64_t start, int64_
         to[i] = to[i] & 0xFFFF | (<uint32_t>other[at] << 16 if 0 <= at < width else 0)
 
 
-cdef void compute(const Work* w, int64_t n, int64_t begin, int64_t rows, int64_t panel, const char* room) noexcept nogil:
+cdef void compute(const Work* w, int64_t n, int64_t begin, int64_t rows, int64_t panel, const char* workspace) noexcept nogil:
     """32 filters for rows of places [begin, begin + rows) of an image."""
     cdef float sums[TALL * TALL + SIDE]
     cdef int64_t first = panel * TALL, filters = min(<int64_t>TALL, w.filters - first), depth = w.pairs * 4
@@ -135,7 +135,7 @@ cdef void compute(const Work* w, int64_t n, int64_t begin, int64_t rows, int64_t
         for i in range(filters):
             for j in range(TALL):
                 sums[i * TALL + j] = w.bias[first + i]
-        blocks[tall - 1][wide - 1](w.w + first * w.taps * depth, w.taps * depth, 64, room + place * 4, w.plane * 4, SIDE * w.plane * 4, 64,
+        blocks[tall - 1][wide - 1](w.w + first * w.taps * depth, w.taps * depth, 64, workspace + place * 4, w.plane * 4, SIDE * w.plane * 4, 64,
                                    w.offsets, w.taps, w.pairs // SIDE, sums, 1)
         at, end = place, min(last, place + wide * SIDE)
         while at < end:
@@ -154,16 +154,16 @@ cdef void bands_range(void* context, int64_t begin, int64_t end) noexcept nogil:
     """Tasks are (image, band of rows of places, some panels of filters)."""
     cdef Work* w = <Work*>context
     cdef int slot = flambeau_take_slot(w.taken, w.slots)
-    cdef char* room = w.rooms + slot * w.room
+    cdef char* workspace = w.workspaces + slot * w.workspace
     cdef int64_t task, n, band, split, first, rows, panel, panels = (w.filters + TALL - 1) // TALL
     for task in range(begin, end):
         split = task % w.splits
         band, n = task // w.splits % w.bands, task // w.splits // w.bands
         first = band * w.band
         rows = min(w.band, w.high - first)
-        bring(w, n, first, rows, room)
+        bring(w, n, first, rows, workspace)
         for panel in range(panels * split // w.splits, panels * (split + 1) // w.splits):
-            compute(w, n, first, rows, panel, room)
+            compute(w, n, first, rows, panel, workspace)
     flambeau_leave_slot(w.taken, slot)
 
 
@@ -179,7 +179,7 @@ def run(TensorBase x not None, TensorBase weight not None, TensorBase bias not N
     """
     cdef Work w
     cdef unsigned char taken[MAX_SLOTS]
-    cdef Storage rooms
+    cdef Storage workspaces
     cdef int64_t a, b, tasks, work
     w.x, w.w, w.bias, w.y = <const uint16_t*>pointer(x), pointer(weight), <const float*>pointer(bias), pointer(out)
     w.images, w.channels, w.height, w.width = x.sizes[0], x.sizes[1], x.sizes[2], x.sizes[3]
@@ -203,7 +203,7 @@ def run(TensorBase x not None, TensorBase weight not None, TensorBase bias not N
     w.bands = (w.high + w.band - 1) // w.band
     w.plane = ((w.band + w.reach) * w.pitch + b // w.stride_wide + TALL + SIDE - 1) // SIDE
     w.plane = (w.plane | 1) * SIDE                          # planes lie in all sets of a cache
-    w.room = w.phases_high * w.phases_wide * w.pairs * w.plane * 4
+    w.workspace = w.phases_high * w.phases_wide * w.pairs * w.plane * 4
     for tap in range(w.taps):
         a = 0 if fold == 2 else (tap if fold == 1 else tap // w.kernel_wide) * w.apart_high
         b = 0 if fold else tap % w.kernel_wide * w.apart_wide
@@ -216,7 +216,7 @@ def run(TensorBase x not None, TensorBase weight not None, TensorBase bias not N
     memset(taken, 0, MAX_SLOTS)
     w.taken = taken
     w.slots = <int>max(1, min(min(num_threads(), tasks), MAX_SLOTS))
-    rooms = new_storage(w.slots * w.room)
-    w.rooms = rooms.data
+    workspaces = new_storage(w.slots * w.workspace)
+    w.workspaces = workspaces.data
     with nogil:
         parallel_interruptible(bands_range, &w, tasks, max((1 << 20) // max(work, 1), 1), work * NANOSECONDS_A_PRODUCT)

@@ -12,6 +12,7 @@ import functools
 import math
 
 from ....core.base.dtypes import by_name
+from ....core.lib.convolution import half_windows as core
 from .direct import _line
 from .grid import Geometry
 
@@ -25,8 +26,6 @@ MOST_PADDED = 4  # times the input that it may be with zeros around
 
 @functools.cache
 def _possible() -> bool:
-    from ....core.lib.convolution import half_windows as core
-
     return core.possible()
 
 
@@ -79,8 +78,6 @@ def _fold(channels: int, kernel: tuple[int, ...]) -> int:
 
 
 def _run(x, w, bias, g: Geometry, out: tuple[int, ...]):
-    from ....core.lib.convolution import half_windows as core
-
     kernel, filters = tuple(w.shape[2:]), w.shape[0]
     fold = _fold(w.shape[1], kernel)
     terms = x.new_zeros(_up(filters), dtype=FLOAT32)
