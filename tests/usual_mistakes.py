@@ -261,7 +261,7 @@ AttributeError; jit.save; jit.trace; Sequential; trace it first :: t.jit.save(ne
 RuntimeError; Freezing; Module; script :: t.jit.freeze(net())
 ValueError; compile; backend; inductr; 'inductor' :: t.compile(net(), backend="inductr")
 ValueError; process group; init_process_group; not been initialized :: nn.parallel.DistributedDataParallel(net())
-NotImplementedError; cuda.CUDAGraph; captured; docs/coverage.md :: t.cuda.CUDAGraph()
+NotImplementedError; _C.Graph; compiled module; docs/coverage.md :: t._C.Graph()
 """
 
 

@@ -75,7 +75,7 @@ def test_where_the_library_is_looked_for(tmp_path):
     (tmp_path / "nvidia" / "nccl" / "lib").mkdir(parents=True)
     (tmp_path / "nvidia" / "nccl" / "lib" / "libnccl.so.2").write_text("")
     program = "from flambeau.devices import nccl; print(nccl.candidates())"
-    paths = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    paths = os.pathsep.join(filter(None, [str(tmp_path), os.environ.get("PYTHONPATH")]))
     without = {name: value for name, value in os.environ.items() if name != "FLAMBEAU_LIBNCCL"}
     found = run(["-c", program], without | {"PYTHONPATH": paths})
     assert found.startswith("['libnccl.so.2'") and str(tmp_path / "nvidia/nccl/lib/libnccl.so.2") in found

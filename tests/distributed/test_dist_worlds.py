@@ -242,7 +242,7 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "distributed.md"
 
 
 def test_programs_of_the_page(tmp_path):
-    train, program = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    train, program, *_ = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
     (tmp_path / "train.py").write_text(train)
     (tmp_path / "program.py").write_text(program.replace("29500", str(free_port())))
     done = ran([*LAUNCHER, "--standalone", "--nproc-per-node", "4", tmp_path / "train.py"])
