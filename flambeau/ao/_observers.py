@@ -356,18 +356,14 @@ class MovingAverageMinMaxObserver(MinMaxObserver):
         is_dynamic: bool = False,
         **kwargs: Any,
     ) -> None:
-        self._check(is_dynamic, averaging_constant)
+        if is_dynamic and averaging_constant != 1:
+            raise NotImplementedError(
+                f"{type(self).__name__}: is_dynamic needs an averaging_constant of 1, got {averaging_constant}"
+            )
         super().__init__(
             dtype, qscheme, reduce_range, quant_min, quant_max, eps=eps, is_dynamic=is_dynamic, **kwargs
         )
         self.averaging_constant = averaging_constant
-
-    @classmethod
-    def _check(cls, is_dynamic: bool, averaging_constant: float) -> None:
-        if is_dynamic and averaging_constant != 1:
-            raise NotImplementedError(
-                f"{cls.__name__}: is_dynamic needs an averaging_constant of 1, got {averaging_constant}"
-            )
 
     def _unknown(self) -> bool:
         return bool(self.min_val == float("inf")) and bool(self.max_val == -float("inf"))
