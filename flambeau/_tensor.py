@@ -480,7 +480,7 @@ set_callback("storage.typed", storage.converted)
 
 def _storage_of(raw: bytes, device: str | None = None) -> Storage:
     made = Storage(len(raw))
-    memoryview(made)[:] = raw
+    made._fill(lambda bytes_of: operator.setitem(bytes_of, slice(None), raw))
     return made if device is None else made.to(device=device)
 
 
@@ -494,7 +494,7 @@ def _reduce_storage(storage: Storage) -> tuple:
     if storage.device.type == "meta":
         return _storage_without_data, (storage.nbytes(),)
     where = () if storage.device.type == "cpu" else (str(storage.device),)
-    return _storage_of, (bytes(memoryview(storage.cpu())), *where)
+    return _storage_of, (bytes(storage.cpu()._read_only()), *where)
 
 
 # A storage is pickled once however many tensors lie over it, which then share the new one.

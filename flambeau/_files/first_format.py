@@ -144,7 +144,7 @@ def _read_storage(archive: Archive, entry: Entry, mapped: memoryview | None) -> 
         part = mapped[entry.start : entry.start + entry.size]
         return frombuffer(part, dtype=by_name["uint8"]).untyped_storage()
     storage = Storage(entry.size)
-    archive.fill(entry, memoryview(storage))
+    storage._fill(lambda bytes_of: archive.fill(entry, bytes_of))
     return storage
 
 

@@ -123,10 +123,11 @@ def _storages(
             host = new_empty(nbytes, dtype=by_name["uint8"], device="meta").untyped_storage()
         elif state.local.skip_data:
             host = Storage(nbytes)
-            memoryview(host)[:] = bytes(nbytes)
+            host.fill_(0)
         else:
             host = Storage(nbytes)
-            source.fill(at + 8, memoryview(host), False)
+            start = at + 8
+            host._fill(lambda bytes_of: source.fill(start, bytes_of, False))
         result[key] = kinds[key], host
         at += 8 + nbytes
     return result

@@ -50,7 +50,7 @@ class Storages:
     def _number(self, storage: Any, kind: dtype) -> int:
         key: Any = id(storage)
         if storage.device.type != "meta" and storage.nbytes():
-            key = (str(storage.device), storage.data_ptr(), storage.nbytes())
+            key = (str(storage.device), storage._address(), storage.nbytes())
         number = self._numbers.setdefault(key, len(self.found))
         if number == len(self.found):
             self.found.append((storage, kind))

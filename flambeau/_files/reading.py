@@ -64,16 +64,16 @@ class Zip:
         swap = self._swapped and kind.itemsize > 1
         if state.local.skip_data:
             storage = Storage(entry.size)
-            memoryview(storage)[:] = bytes(entry.size)
+            storage.fill_(0)
         elif self.mapped is not None and entry.size and entry.start % kind.itemsize == 0:
             bytes_of = self.mapped[entry.start : entry.start + entry.size]
             storage = frombuffer(bytes_of, dtype=by_name["uint8"]).untyped_storage()
             if swap and config.load.mmap_flags != 2:  # never into the file
                 storage = Storage(entry.size)
-                memoryview(storage)[:] = bytes_of
+                storage.copy_(frombuffer(bytes_of, dtype=by_name["uint8"]).untyped_storage())
         else:
             storage = Storage(entry.size)
-            self.archive.fill(entry, memoryview(storage))
+            storage._fill(lambda bytes_of: self.archive.fill(entry, bytes_of))
         if swap:
             swap_bytes(storage, kind)
         return self._restore(storage, location)

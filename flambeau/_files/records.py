@@ -74,7 +74,7 @@ class PyTorchFileReader:
             )
         made = empty(count, dtype=kind)
         if count:
-            self._archive.fill(entry, memoryview(made.untyped_storage()))
+            made.untyped_storage()._fill(lambda bytes_of: self._archive.fill(entry, bytes_of))
         return made
 
     def serialization_id(self) -> str:

@@ -350,7 +350,7 @@ def save(tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = Non
 def _bytes(tensor: Tensor) -> memoryview:
     host = tensor.detach().cpu()
     begin = host.storage_offset() * host.dtype.itemsize
-    return memoryview(host.untyped_storage())[begin : begin + host.numel() * host.dtype.itemsize]
+    return host.untyped_storage()._read_only()[begin : begin + host.numel() * host.dtype.itemsize]
 
 
 def _header(tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None) -> tuple[bytes, list[Tensor]]:
@@ -423,7 +423,7 @@ _RANK = {name: i for i, name in enumerate(_ORDER)}
 def _sharing(tensors: Mapping[str, Tensor]) -> Iterator[list[str]]:
     """Names of tensors whose bytes overlap, together."""
     spans = sorted(
-        (str(t.device), t.data_ptr(), t.data_ptr() + t.numel() * t.dtype.itemsize, name)
+        (str(t.device), t._address(), t._address() + t.numel() * t.dtype.itemsize, name)
         for name, t in tensors.items()
         if t.numel() and not t.is_meta
     )

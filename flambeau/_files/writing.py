@@ -85,7 +85,7 @@ def stream(obj: Any, module: Any, protocol: int) -> _Write:
 
 def host_bytes(storage: Any) -> memoryview:
     """The bytes of a storage: its own memory on the CPU, a copy from elsewhere."""
-    return memoryview(moved(storage, "cpu"))
+    return moved(storage, "cpu")._read_only()
 
 
 def _check_byteorder() -> None:

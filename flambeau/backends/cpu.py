@@ -8,9 +8,14 @@ to four squares.  So it is for float16, bfloat16 and complex64, which are comput
 three dimensions that sees the number, for gradients in the input, and for those in the weight, of which all nine taps of a channel
 are lost.  float64 always takes sums.  False takes sums alone; setting anything but a bool raises RuntimeError.
 
+`prepack_limit` (256 MiB, or FLAMBEAU_PREPACK_LIMIT): the most bytes that all weights together may take in the layouts in which
+convolutions and recurrent layers read them.  A weight that is used a second time without having been written to is kept laid out; Winograd's values of 3 × 3 windows take 4 times the weight's bytes (F(4 × 4)), other layouts as many as the
+weight.  Results have the same bits.  A weight whose memory others know (`numpy()`, `data_ptr()`, shared memory, mapped files) is laid out at
+every call.  0 keeps nothing; where a lower limit is passed, each layout goes at its next use.  RuntimeError for what is no number of bytes.
+
 >>> import flambeau
->>> flambeau.backends.cpu.allow_winograd
-True
+>>> flambeau.backends.cpu.allow_winograd, flambeau.backends.cpu.prepack_limit >> 20
+(True, 256)
 """
 
 from __future__ import annotations
@@ -18,6 +23,7 @@ from __future__ import annotations
 import sys
 from types import ModuleType
 
+from ..core.base import prepacked as _prepacked
 from ..operations.neural.convolution.families import allowed as _allowed
 
 __all__ = ["get_cpu_capability"]
@@ -51,6 +57,9 @@ def _set(self: ModuleType, value: bool) -> None:
 
 class _Switched(ModuleType):
     allow_winograd = property(_get, _set)
+    prepack_limit = property(
+        lambda self: _prepacked.get_limit(), lambda self, nbytes: _prepacked.set_limit(nbytes)
+    )
 
 
 sys.modules[__name__].__class__ = _Switched

@@ -13,6 +13,7 @@ from cpython.ref cimport Py_INCREF
 from ..core.base.dtypes cimport F64, ITEMSIZE
 from ..core.base.memory cimport Storage, new_storage
 from ..core.base.profiling cimport SPAN, begin as begin_entry, end as end_entry, profiling
+from ..core.base.prepacked cimport enter_plan, leave_plan
 from ..core.base.tensor cimport (
     MAX_DIMS, TensorBase, alias, bump_version, check_writable, find_contiguous, new_object, new_strided, new_tensor, pointer, set_rank,
 )
@@ -358,6 +359,7 @@ cdef class Runner:
         r.memories = r.known + self.roots
         r.bases = <char**>(r.known + total)
         storages = <PyObject**>(r.bases + total)
+        enter_plan()
         try:
             if not self.calls:
                 self.execute(&r, tensors, storages, consumed)
@@ -372,6 +374,10 @@ cdef class Runner:
                     set_casting(casts)
             return self.result(self.outputs, &r)
         finally:
+            leave_plan()
+            for k in range(self.written_count):
+                if r.known[self.written[k]] != NULL:   # another thread may have read it meanwhile
+                    (<TensorBase>r.known[self.written[k]]).storage.writes += 1
             for k in range(total):
                 Py_XDECREF(r.known[k])
             for k in range(given):

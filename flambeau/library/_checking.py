@@ -44,8 +44,8 @@ def copied(x: Any) -> Any:
 
 
 def _shares(a: Any, b: Any) -> bool:
-    storages = {t.untyped_storage().data_ptr() for t in tensors_in(a) if t.numel()}
-    return any(t.untyped_storage().data_ptr() in storages for t in tensors_in(b) if t.numel())
+    storages = {t.untyped_storage()._address() for t in tensors_in(a) if t.numel()}
+    return any(t.untyped_storage()._address() in storages for t in tensors_in(b) if t.numel())
 
 
 def _same(a: TensorBase, b: TensorBase) -> bool:

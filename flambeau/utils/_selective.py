@@ -111,7 +111,7 @@ def _memory(x: Any) -> int | None:
     """Where a tensor's elements are; None where it has none of its own."""
     if not isinstance(x, TensorBase) or x._is_wrapper or x.is_meta or x.layout is not formats.strided:
         return None
-    return x.untyped_storage().data_ptr() or None
+    return x.untyped_storage()._address() or None
 
 
 class _Kept:

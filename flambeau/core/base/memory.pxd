@@ -10,6 +10,7 @@ cdef class Storage:
     cdef size_t length        # what was asked for
     cdef int block            # size class of an own block, -1 for memory that someone else owns
     cdef uint64_t version     # counts writes, so that the tape sees a saved tensor being changed
+    cdef uint64_t writes      # counts them all, those through `.data` too: what was made of the bytes holds while it stands
     cdef object __weakref__
     cdef object owner         # keeps foreign memory alive (a NumPy array, a buffer, a Mapping); on a device, other streams that use it
     cdef int64_t exports      # who holds the address without this object's knowledge: open buffers, and arrays, slices, capsules for good
@@ -19,6 +20,17 @@ cdef class Storage:
     cdef int64_t met_as       # and the storage's number there
     cdef bint pending         # its bytes are not computed yet: `owner` computes them
     cdef bint inference       # made in inference mode: never saved by the tape, its writes not counted
+    cdef bint exposed         # its address was given away: from then on it may be written to without `writes` being raised
+    cdef object prepacked     # layouts of its bytes (`prepacked.pyx`), None where there are none
+
+cdef inline bint is_counted(Storage s) noexcept:
+    """Whether `writes` tells of all writes: memory of the storage's own whose address nobody else knows."""
+    return s.block >= 0 and s.data != NULL and not s.exposed and not s.pending
+
+cdef inline void expose(Storage s) noexcept:
+    """Someone gets the address, and keeps it: an array, a capsule, an open buffer."""
+    s.exports += 1
+    s.exposed = True
 
 cdef bint inferring() noexcept nogil
 cdef size_t bytes_held() noexcept nogil      # in storages, on the host

@@ -322,6 +322,10 @@ cdef int trade(Storage a, Storage b) except -1:
     a.block, b.block = b.block, a.block
     a.owner, b.owner = b.owner, a.owner
     a.writable, b.writable = b.writable, a.writable
+    a.exposed = b.exposed = a.exposed or b.exposed
+    a.writes += 1
+    b.writes += 1
+    a.prepacked = b.prepacked = None
     return 0
 
 
@@ -341,6 +345,7 @@ cdef int check_writes(Storage self, str who) except -1:
     if not self.writable:
         raise RuntimeError(f"{who}(): the memory of the storage written to is read-only")
     self.version += 1
+    self.writes += 1
     return 0
 
 
@@ -438,6 +443,11 @@ cdef class Storage:
 
     def data_ptr(self) -> int:
         """Address of the first byte."""
+        self.exposed = True
+        return self._address()
+
+    def _address(self) -> int:
+        """`data_ptr()` for comparisons: nobody reads or writes there."""
         return self.address if self.on is not None else <uintptr_t>self.data
 
     @property
@@ -463,10 +473,30 @@ cdef class Storage:
         if self.on is not None:
             raise BufferError(f"the bytes of this storage are on {self.on.place}: copy them to the CPU first")
         PyBuffer_FillInfo(buffer, self, self.data, self.length, not self.writable, flags)
-        self.exports += 1
+        expose(self)
 
     def __releasebuffer__(self, Py_buffer* buffer):
         self.exports -= 1
+
+    def _read_only(self) -> memoryview:
+        """The bytes for who only reads them: the storage does not count as exposed for that."""
+        cdef bint before = self.exposed
+        view = memoryview(self).toreadonly()
+        self.exposed = before
+        return view
+
+    def _fill(self, write) -> None:
+        """Let `write` set the bytes through a memoryview that ends with this call; where it has kept a part, the storage counts as
+        exposed.
+        """
+        cdef bint before = self.exposed
+        cdef int64_t exports = self.exports
+        view = memoryview(self)
+        write(view)
+        view.release()
+        self.writes += 1
+        if self.exports == exports:
+            self.exposed = before
 
     def __repr__(self):
         return f"<{display.public('UntypedStorage')} of {self.length} bytes>"
@@ -474,7 +504,7 @@ cdef class Storage:
     # bytes
     def tolist(self) -> list:
         """The bytes as ints."""
-        return memoryview(self.cpu()).tolist()
+        return self.cpu()._read_only().tolist()
 
     def __iter__(self):
         return iter(self.tolist())
@@ -494,7 +524,7 @@ cdef class Storage:
             part.data = self.data + start
         else:
             part.address = self.address + start
-        self.exports += 1
+        expose(self)
         return part
 
     def __setitem__(self, key, value):
@@ -594,6 +624,7 @@ cdef class Storage:
         if self.on is None and wanted < self.length and room >= HUGE_PAGE:
             kept = (wanted + PAGE - 1) // PAGE * PAGE
             flambeau_unused(self.data + kept, room - kept)
+            self.writes += 1
         self.length = wanted
         return self
 
@@ -806,7 +837,7 @@ cdef class Storage:
             raise ValueError(f"from_buffer(): buffer has only {(len(raw) - offset) // width} elements after offset {offset}, but "
                              f"specified a size of {count}")
         made = new_storage(wanted)
-        memoryview(made)[:] = raw[offset:offset + wanted]
+        made._fill(lambda bytes_of: bytes_of.__setitem__(slice(None), raw[offset:offset + wanted]))
         if width > 1 and byte_order not in ("native", sys.byteorder):
             made.byteswap(dtype)
         return made

@@ -103,6 +103,8 @@ cdef inline char* data_address(TensorBase t) except? NULL nogil:
     return (t.storage.data if t.storage.data != NULL else <char*><uintptr_t>t.storage.address) + t.offset * t.width
 
 cdef inline void bump_version(TensorBase t) noexcept:
+    """After a write to t: one that failed half-way has been counted by `check_writable`."""
+    t.storage.writes += 1
     if not t.silent:
         t.storage.version += 1
 

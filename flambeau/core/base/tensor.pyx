@@ -385,6 +385,7 @@ cdef int check_writable(TensorBase t, str who) except -1:
     if t.storage.inference and not inferring():
         raise RuntimeError(f"{who}(): Inplace update to inference tensor outside InferenceMode is not allowed. You can make a clone "
                            "to get a normal tensor before doing inplace update.")
+    t.storage.writes += 1     # the write may fail half-way
     return 0
 
 
@@ -650,6 +651,11 @@ cdef class TensorBase:
         >>> x[1:].data_ptr() - x.data_ptr()
         4
         """
+        self.storage.exposed = True
+        return self._address()
+
+    def _address(self) -> int:
+        """`data_ptr()` for comparisons: nobody reads or writes there."""
         return <uintptr_t>data_address(self) if self.count else 0
 
     def untyped_storage(self):

@@ -11,7 +11,7 @@ from libc.string cimport memset, strlen
 from cpython.ref cimport Py_INCREF, Py_DECREF
 from cpython.pycapsule cimport PyCapsule_New, PyCapsule_IsValid, PyCapsule_GetPointer
 from ..base.dtypes cimport BOOL, U8, U16, U32, U64, I8, I16, I32, I64, F16, F32, F64, CODES, dtype_of, ITEMSIZE
-from ..base.memory cimport Storage
+from ..base.memory cimport Storage, expose
 from ..base.sizes cimport product_of, row_major
 from ..base.tensor cimport TensorBase, MAX_DIMS, new_tensor, pointer, numel_error
 from ..tape.modes cimport wants_grad
@@ -138,7 +138,7 @@ cdef Array* new_array(TensorBase t, int depth) except NULL:
         if last:
             a.buffers[1] = pointer(t)
             Py_INCREF(t.storage)
-            t.storage.exports += 1
+            expose(t.storage)
             a.private_data = <void*>t.storage
         else:
             a.children = <Array**>cleared(sizeof(Array*))

@@ -11,7 +11,7 @@ from cpython.buffer cimport (
     PyObject_GetBuffer, PyBuffer_Release, PyObject_CheckBuffer, PyBUF_SIMPLE, PyBUF_STRIDES,
 )
 from ..base.device cimport Device
-from ..base.memory cimport Storage
+from ..base.memory cimport Storage, expose
 from ..base.dtypes cimport BF16, CODES, NO_CODE, ITEMSIZE, dtype_of, as_dtype
 from ..base.tensor cimport TensorBase, MAX_DIMS, new_object, set_rank, find_contiguous, as_int, numel_error
 from ..base.sizes cimport mul_overflow, product_of, scaled, span_of
@@ -97,7 +97,7 @@ cdef object as_array(TensorBase t):
     else:
         arguments = (shape, <object>numpy_dtypes[t.code], t.storage, t.offset * t.width,
                      tuple([t.strides[d] * t.width for d in range(t.rank)]))
-    t.storage.exports += 1                 # the array releases the buffer at once, and keeps its address
+    expose(t.storage)   # the array releases the buffer at once, and keeps its address
     return new_ndarray(<PyTypeObject*>ndarray, arguments, NULL)
 
 

@@ -13,7 +13,7 @@ from cpython.pycapsule cimport (
     PyCapsule_New, PyCapsule_IsValid, PyCapsule_GetPointer, PyCapsule_SetName, PyCapsule_CheckExact,
 )
 from ..base.device cimport Device, device_for, find_device
-from ..base.memory cimport Storage
+from ..base.memory cimport Storage, expose
 from ..base.dtypes cimport (
     BOOL, U8, U16, U32, U64, I8, I16, I32, I64, F16, BF16, F32, F64, C32, C64, C128, F8_E4M3FN, F8_E4M3FNUZ, F8_E5M2, F8_E5M2FNUZ,
     F8_E8M0FNU, F4_E2M1FN_X2, CODES, NO_CODE, ITEMSIZE, dtype_of,
@@ -116,7 +116,7 @@ cdef int describe(TensorBase t, DLTensor* to, tuple where, int64_t* room) except
 cdef void* lend(Storage storage) noexcept:
     """The storage, for a capsule that knows its address."""
     Py_INCREF(storage)
-    storage.exports += 1
+    expose(storage)
     return <void*>storage
 
 
@@ -448,7 +448,7 @@ cdef int lend_buffer(TensorBase t, Py_buffer* buffer, int flags) except -1:
     buffer.strides = lent.geometry + MAX_DIMS if (flags & PyBUF_STRIDES) == PyBUF_STRIDES else NULL
     buffer.suboffsets, buffer.internal = NULL, NULL
     lent.storage = t.storage
-    t.storage.exports += 1
+    expose(t.storage)
     buffer.obj = lent                      # releasing it drops that, and nothing else is left to do
     return 0
 
@@ -477,7 +477,7 @@ def cuda_array_interface(TensorBase self not None):
                            "If gradients aren't required, use var.detach() to get Variable that doesn't require grad.")
     if self.code not in TYPE_STRINGS:
         raise AttributeError(f"__cuda_array_interface__ has no name for {dtype_of(self.code)}")
-    self.storage.exports += 1              # whoever reads the address keeps it
+    expose(self.storage)   # whoever reads the address keeps it
     return {
         "typestr": TYPE_STRINGS[self.code],
         "shape": tuple(self.shape),

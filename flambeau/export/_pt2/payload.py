@@ -102,7 +102,7 @@ def write(
             raise RuntimeError(f"export.save(): {name} is a {type(tensor).__name__}, which no archive holds")
         plain = type(tensor) in (Tensor, Parameter) and str(tensor.layout).endswith("strided")
         storage = tensor.untyped_storage() if plain else None
-        key = id(tensor) if storage is None else (str(tensor.device), storage.data_ptr(), storage.nbytes())
+        key = id(tensor) if storage is None else (str(tensor.device), storage._address(), storage.nbytes())
         path = paths.get(key)
         if path is None:
             path = paths[key] = f"{prefix}{len(paths)}"

@@ -247,7 +247,7 @@ class ModuleClass:
         value = getattr(self.module, name).detach()
         for k, known in enumerate(self.unit.constants):  # noqa: B007  read after the loop
             if (
-                known.data_ptr() == value.data_ptr()
+                known._address() == value._address()
                 and known.shape == value.shape
                 and known.stride() == value.stride()
             ):

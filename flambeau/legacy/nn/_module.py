@@ -440,4 +440,4 @@ def _flat(parameters: list[Tensor]) -> Tensor:
 
 
 def _place(p: Tensor) -> tuple:
-    return (p.untyped_storage().data_ptr(), p.untyped_storage().nbytes())
+    return (p.untyped_storage()._address(), p.untyped_storage().nbytes())

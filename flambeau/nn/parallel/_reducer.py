@@ -185,7 +185,7 @@ class Reducer:
                 raise RuntimeError(
                     f"a communication hook must give a future of a tensor, got one of {type(result).__name__}"
                 )
-            if result.data_ptr() != bucket._buffer.data_ptr():
+            if result._address() != bucket._buffer._address():
                 bucket._buffer.copy_(result.view(bucket._buffer.shape))
         bucket.sent = None
 

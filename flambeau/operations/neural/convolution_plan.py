@@ -147,9 +147,7 @@ class ConvolutionPlan:
         if self.driver is None or self.way == "planes":
             return weight.contiguous()
         if self.way == "direct":
-            result = weight.new_empty(self.driver.values())
-            self.driver.lay(weight.contiguous(), result)
-            return result
+            return direct.values(weight, self.driver, False)
         return convolution_winograd.values(weight, self.driver, False)
 
     def __call__(self, x: TensorBase, weight: TensorBase, *operands: TensorBase) -> TensorBase:

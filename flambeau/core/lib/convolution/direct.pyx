@@ -197,6 +197,7 @@ cdef class Direct(Driver):
     """Convolutions of one shape: `run(x, weight, terms, out)`."""
     cdef Work w
     cdef int64_t* numbers
+    cdef readonly tuple layout    # equal for drivers that read one layout of filters
 
     def __cinit__(self, int size, int lanes, tuple x_shape, int64_t filters, tuple out, tuple stride, tuple apart, tuple parts, int window,
                   int panel, int most, int64_t band, int64_t splits, int64_t pitch, uintptr_t turn, tuple tiles, int operands):
@@ -208,6 +209,7 @@ cdef class Direct(Driver):
         cdef int64_t* at
         cdef Part* p
         w.size, w.lanes, w.vector = size, lanes, lanes * size
+        self.layout = "direct", size, lanes, x_shape[1], filters, panel, window, tuple([order for *_, order in parts])
         w.images, w.channels, w.filters = x_shape[0], x_shape[1], filters
         w.stride_row, w.stride_column = stride
         w.apart_row, w.apart_column = apart

@@ -174,6 +174,7 @@ cdef class Winograd(Driver):
     """F(m × m, 3 × 3) for one shape: `run(x, values, terms, out)`, where `values` are made of filters by `lift`."""
     cdef Work w
     cdef bint shared          # threads share each step
+    cdef readonly tuple layout    # equal for drivers that read one layout of filters
 
     def __cinit__(self, int m, int size, int lanes, tuple x_shape, int64_t filters, tuple before, tuple out, int panel, int most,
                   int64_t block, bint shared, tuple steps, tuple tiles):
@@ -181,6 +182,7 @@ cdef class Winograd(Driver):
         cdef Work* w = &self.w
         cdef int64_t t = m + 2, rows
         w.m, w.t, w.size, w.lanes, w.vector = m, t, size, lanes, lanes * size
+        self.layout = "winograd", m, size, lanes, x_shape[1], filters, panel
         w.images, w.channels, w.filters = x_shape[0], x_shape[1], filters
         w.before_row, w.before_column = before
         w.down, w.across = (out[0] + m - 1) // m, (out[1] + m - 1) // m

@@ -83,6 +83,13 @@ def gradient(
     return _plan(dtype, shape, channels, kernel, (1, 1), g.stride, _parts(lines, kernel[1]), sizes)
 
 
+def values(weight, driver, turned: bool):
+    """The filters of (K, C, *), or, `turned`, of (C, K, *), as the driver packs them."""
+    result = weight.new_empty(driver.values())
+    driver.lay(weight.contiguous(), result, turned)
+    return result
+
+
 def _plan(dtype, shape, filters, kernel, stride, apart, parts, out, epilogue=None):
     ending = epilogue or biased(dtype, "columns")
     size, lanes = by_name[dtype].itemsize, register.lanes(dtype)

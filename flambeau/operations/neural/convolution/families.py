@@ -22,6 +22,7 @@ import functools
 import math
 
 from ....codegen.tiles import register
+from ....core.base import prepacked
 from ....core.base.dtypes import by_name
 from ....core.make.create import zeros
 from . import depthwise
@@ -230,12 +231,22 @@ def computed(way: str, x, w, bias, g: Geometry, out: tuple[int, ...], turned: bo
     if way == "direct":
         make = convolution_direct.gradient if turned else convolution_direct.forward
         plan = make(dtype, shape, filters, tuple(w.shape[2:]), g, out)
-        plan.run(x, w.contiguous(), terms, result, turned)
+        packed = _prepacked(w, plan, turned, convolution_direct.values)
+        if packed is None:
+            plan.run(x, w.contiguous(), terms, result, turned)
+        else:
+            plan.run(x, packed, terms, result, turned, True)
         return result
     before = (2 - g.before[0], 2 - g.before[1]) if turned else g.before
     plan = convolution_winograd.plan(dtype, int(way[-1]), shape, filters, before, out)
-    plan.run(x, convolution_winograd.values(w, plan, turned), terms, result)
+    packed = _prepacked(w, plan, turned, convolution_winograd.values)
+    plan.run(x, convolution_winograd.values(w, plan, turned) if packed is None else packed, terms, result)
     return result
+
+
+def _prepacked(w, plan, turned: bool, values):
+    """The weight as `values(w, plan, turned)` lays it out, where its storage keeps that; None where it is laid out in this call."""
+    return prepacked.prepack(w, (plan.layout, turned), lambda w: values(w, plan, turned))
 
 
 def _readable(x, planes: bool):

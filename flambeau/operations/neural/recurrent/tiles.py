@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from ....codegen.tiles import kernels, possible
 from ....codegen.tiles import recurrent as tiles
+from ....core.base import prepacked
 from ....core.base.dtypes import by_name
 from ....core.base.tensor import TensorBase
 from ....core.lib.layers import recurrent as core
@@ -82,25 +83,38 @@ def _cells(
     return first, first if whole else _address(tiles.Cell(formula, dtype, lanes, writes, True, halves))
 
 
-def panels(weight: TensorBase, sums: int, lanes: int) -> tuple[tuple, ...]:
+def panels(weight: TensorBase, sums: int, lanes: int) -> tuple[TensorBase, ...]:
     """A weight (sums · units, depth) as (block, depth, vector, sum, lane); units that fill up the last vector are 0.  Halves are
     taken in pairs along the depth.
     """
-    paired, dtype = weight.dtype is BFLOAT16, _computed(weight)
-    weight = weight.contiguous().view(by_name["int32"]) if paired else weight
+    if weight.dtype is BFLOAT16:
+        weight = weight.contiguous().view(by_name["int32"])
     units, depth = weight.shape[0] // sums, weight.shape[1]
     apart = weight.reshape(sums, units, depth)
     if units % lanes:
         filled = weight.new_zeros((sums, -(-units // lanes) * lanes, depth))
         filled[:, :units] = apart
         apart = filled
-    result = []
+    parts = []
     for b in blocks(units, sums, lanes):
         part = apart.narrow(1, b.first * lanes, b.number * b.vectors * lanes)
-        part = part.reshape(sums, b.number, b.vectors, lanes, depth).permute(1, 4, 2, 0, 3).contiguous()
-        addresses = _products(dtype, lanes, b.vectors * sums, paired)
-        result.append((addresses, b.vectors * lanes, b.first * lanes, part))
-    return tuple(result)
+        parts.append(
+            part.reshape(sums, b.number, b.vectors, lanes, depth).permute(1, 4, 2, 0, 3).contiguous()
+        )
+    return tuple(parts)
+
+
+def _kinds(weight: TensorBase, sums: int, lanes: int) -> tuple[tuple, ...]:
+    """What `run_steps` reads of a weight, whose storage keeps the panels from its second use on."""
+    paired, dtype = weight.dtype is BFLOAT16, _computed(weight)
+    layout = ("recurrent", sums, lanes, tiles.MOST_VECTORS)
+    parts = prepacked.prepack(weight, layout, lambda w: panels(w, sums, lanes))
+    if parts is None:
+        parts = panels(weight, sums, lanes)
+    return tuple(
+        (_products(dtype, lanes, b.vectors * sums, paired), b.vectors * lanes, b.first * lanes, part)
+        for b, part in zip(blocks(weight.shape[0] // sums, sums, lanes), parts)
+    )
 
 
 def _run(
@@ -117,7 +131,7 @@ def _run(
     lanes, units = _lanes(dtype), weight.shape[0] // sums
     halves = tuple(n for n, (x, *_) in enumerate([*reads, *writes]) if x.dtype is BFLOAT16)
     cells = _cells(formula, dtype, lanes, len(writes), units % lanes == 0, halves)
-    kinds = panels(weight, sums, lanes)
+    kinds = _kinds(weight, sums, lanes)
     core.run_steps(
         order.sizes, units, lanes, sums, kinds, cells, state, [*reads, *writes], order.turned, backwards
     )
