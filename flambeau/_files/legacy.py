@@ -126,8 +126,7 @@ def _storages(
             host.fill_(0)
         else:
             host = Storage(nbytes)
-            start = at + 8
-            host._fill(lambda bytes_of: source.fill(start, bytes_of, False))
+            host._fill(lambda bytes_of, start=at + 8: source.fill(start, bytes_of, False))
         result[key] = kinds[key], host
         at += 8 + nbytes
     return result

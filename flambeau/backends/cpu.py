@@ -9,9 +9,10 @@ three dimensions that sees the number, for gradients in the input, and for those
 are lost.  float64 always takes sums.  False takes sums alone; setting anything but a bool raises RuntimeError.
 
 `prepack_limit` (256 MiB, or FLAMBEAU_PREPACK_LIMIT): the most bytes that all weights together may take in the layouts in which
-convolutions and recurrent layers read them.  A weight that is used a second time without having been written to is kept laid out; Winograd's values of 3 × 3 windows take 4 times the weight's bytes (F(4 × 4)), other layouts as many as the
-weight.  Results have the same bits.  A weight whose memory others know (`numpy()`, `data_ptr()`, shared memory, mapped files) is laid out at
-every call.  0 keeps nothing; where a lower limit is passed, each layout goes at its next use.  RuntimeError for what is no number of bytes.
+convolutions and recurrent layers read them.  A weight that is used a second time without having been written to is kept laid
+out; Winograd's values of 3 × 3 windows take 4 times the weight's bytes (F(4 × 4)), other layouts as many as the weight.  Results have the
+same bits.  A weight whose memory others know (`numpy()`, `data_ptr()`, shared memory, mapped files) is laid out at every call.  0 keeps
+nothing; where a lower limit is passed, each layout goes at its next use.  RuntimeError for what is no number of bytes.
 
 >>> import flambeau
 >>> flambeau.backends.cpu.allow_winograd, flambeau.backends.cpu.prepack_limit >> 20

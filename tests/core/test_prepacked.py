@@ -12,10 +12,10 @@ import weakref
 
 import numpy as np
 import pytest
-from flambeau.core.base import prepacked
 
 import flambeau
 from flambeau import nn, optim
+from flambeau.core.base import prepacked
 from flambeau.nn import functional as F
 
 flambeau.manual_seed(0)
@@ -293,7 +293,7 @@ WAYS = {
     "vmap": lambda m: lambda: flambeau.vmap(lambda w: w.mul_(2))(m.weight.data),
 }  # fmt: skip
 WAYS |= {
-    f"init.{name}": lambda m, f=getattr(nn.init, name): lambda: f(m.weight)
+    f"init.{name}": lambda m, name=name: lambda: getattr(nn.init, name)(m.weight)
     for name in dir(nn.init)
     if name.endswith("_")
     and not name.startswith("_")

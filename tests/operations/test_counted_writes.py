@@ -14,13 +14,13 @@ import warnings
 
 import numpy as np
 import pytest
-from flambeau.core.base import prepacked
 from samples import ALL, Operands, run
-from test_memory_in_place import GEOMETRY, SIDE, calls_of, of_integers, square, written_over
+from test_memory_in_place import GEOMETRY, calls_of, of_integers, square, written_over
 from test_memory_in_place import operands as others
 
 import flambeau
 from flambeau import nn
+from flambeau.core.base import prepacked
 
 WAYS = {
     "itself": lambda x: x,
