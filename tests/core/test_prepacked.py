@@ -384,3 +384,28 @@ def test_after_a_fork():
             os._exit(0 if right else 1)
         assert os.waitpid(child, 0)[1] == 0
         assert layer(x).equal(expected)
+
+
+@pytest.mark.parametrize("layer", ["winograd", "transposed", "line"])
+def test_a_compiled_function_that_writes_between_uses(layer):
+    """Its launches write without counting: what was laid out before one must not be used behind it."""
+    made, x = fresh(layer)
+    function = {"winograd": F.conv2d, "transposed": F.conv_transpose2d, "line": F.conv1d}[layer]
+
+    def uses(x, w):
+        made = w * 2
+        before = [function(x, made) for _ in range(3)] + [function(x, w) for _ in range(3)]
+        made.add_(1)
+        w.mul_(3)
+        return *before, function(x, made), function(x, w)
+
+    compiled, own, other = flambeau.compile(uses), made.weight.detach().clone(), made.weight.detach().clone()
+    with flambeau.no_grad():
+        for _ in range(4):
+            found = compiled(x, own)
+            flambeau.backends.cpu.prepack_limit = 0
+            expected = uses(x, other)
+            flambeau.backends.cpu.prepack_limit = 1 << 30
+            for f, e in zip(found, expected):
+                flambeau.testing.assert_close(f, e, rtol=1e-4, atol=1e-4)
+            assert function(x, own).equal(function(x, own.clone()))
