@@ -57,7 +57,7 @@ def _as_matrices(t: TensorBase, form: int) -> TensorBase:
 def _product(out: TensorBase, a: TensorBase, b: TensorBase, alpha, beta) -> bool:
     """out = alpha * a @ b + beta * out in one kernel, for stacks of one shape; whether there is a kernel for them."""
     *stack, m, n = out.shape
-    steps = [_one_step(t, stack) for t in (out, a, b)]
+    steps = [one_step(stack, t.stride()) for t in (out, a, b)]
     if a.dtype.is_complex or a.dtype.name == "bool" or None in steps:
         return False
     from ...codegen import schedule_gpu_products as products
@@ -70,10 +70,10 @@ def _product(out: TensorBase, a: TensorBase, b: TensorBase, alpha, beta) -> bool
     return True
 
 
-def _one_step(t: TensorBase, stack: Sequence[int]) -> int | None:
-    """How far it is from a matrix of a stack to the next, in elements; None where that differs."""
+def one_step(sizes: Sequence[int], strides: Sequence[int]) -> int | None:
+    """How far it is from a place to the next over some dimensions, in elements; None where that differs."""
     step, expected = None, None
-    for size, stride in reversed(list(zip(stack, t.stride()))):
+    for size, stride in reversed(list(zip(sizes, strides))):
         if size == 1:
             continue
         if step is None:
