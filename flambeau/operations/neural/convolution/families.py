@@ -60,7 +60,7 @@ PACKED = 20  # for each element of filters that are packed for a direct sum
 def forward(x, w, bias, g: Geometry, out: tuple[int, ...], line: bool = False):
     """`line`: one row of pixels stands for a convolution of one dimension."""
     if on_tile(x, w, g, out, False):
-        return convolution_implicit.forward(x, w, bias, g, _room(x, w.shape[0], out))
+        return convolution_implicit.forward(x, w, bias, g, _room(x, w.shape[0], out, line or x.ndim != 4))
     way = "grid" if x.device.type != "cpu" else _way(*_told(x, w, g, out), False, allowed["winograd"])
     if way == "grid":
         return laid_as(x, convolution_grid.forward(x, w, bias, g, out), line)
@@ -90,18 +90,18 @@ def weight_on_tile(grad, x, weight: Sequence[int], g: Geometry) -> bool:
     return convolution_implicit.takes(x, weight, g, grad.shape[2:], weight[0] // g.groups, False)
 
 
-def transposed(x, w, bias, g: Geometry, out: tuple[int, ...]):
+def transposed(x, w, bias, g: Geometry, out: tuple[int, ...], line: bool = False):
     """The adjoint of a convolution in its input, and a bias."""
     if on_tile(x, w, g, out, True):
-        room = _room(x, w.shape[1] * g.groups, out)
+        room = _room(x, w.shape[1] * g.groups, out, line or x.ndim != 4)
         return convolution_implicit.input_gradient(x, w, bias, g, room)
-    result = input_gradient(x, w, g, out)
+    result = input_gradient(x, w, g, out, line)
     return result if bias is None else result.add_(bias.reshape(-1, *[1] * len(out)))
 
 
 def input_gradient(grad, w, g: Geometry, sizes: tuple[int, ...], line: bool = False):
     if on_tile(grad, w, g, sizes, True):
-        return transposed(grad, w, None, g, sizes)
+        return transposed(grad, w, None, g, sizes, line)
     way = "grid" if grad.device.type != "cpu" else _way(*_told(grad, w, g, sizes), True, allowed["winograd"])
     if way == "grid":
         return laid_as(grad, convolution_grid.input_gradient(grad, w, g, sizes), line)

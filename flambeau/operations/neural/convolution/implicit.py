@@ -104,9 +104,8 @@ def _phases(
 def weight_gradient(grad: TensorBase, x: TensorBase, g: Geometry, result: TensorBase) -> TensorBase:
     filters = result.shape[0] // g.groups
     column = one_step(grad.shape[2:], grad.stride()[2:])
-    if column is None:
-        grad = grad.contiguous()
-        column = 1
+    if column != 1:
+        grad, column = grad.contiguous(), 1
     c, a = result.stride(), grad.stride()
     length = math.prod(grad.shape[2:])
     _launch(
@@ -200,7 +199,7 @@ def _launch(tensors: tuple[TensorBase, ...], summed: bool, **given) -> None:
     x, biased = tensors[2], len(tensors) > 3
     kernel = Product(
         x.dtype.name,
-        given["a_row"] == 1 != given["a_column"],
+        False,
         summed,
         biased,
         addend="row" if biased else "",
