@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import math
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -18,15 +17,17 @@ import flambeau
 from flambeau.codegen import expr as ex
 from flambeau.codegen import schedule_gpu, schedule_gpu_products, schedule_gpu_tile, schedule_gpu_vectors
 from flambeau.codegen import target as tg
-from flambeau.codegen.irtext import Value, float_literal, i64
 from flambeau.codegen.schedule_gpu_products import Product
-from flambeau.codegen.schedule_gpu_threads import Threads
 from flambeau.core.loops import launch
 from flambeau.operations.moving import device_bodies
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "codegen"))
 
 from ptx import ptxas  # noqa: E402
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from disorder import disturbed  # noqa: E402
 
 TYPE = os.environ.get("FLAMBEAU_TEST_DEVICE", "opencl")
 needs_device = pytest.mark.skipif(not getattr(flambeau, TYPE).is_available(), reason=f"no {TYPE} device")
@@ -159,21 +160,6 @@ def test_vectors_and_threads_give_the_same_bits(dtype):
                 assert flambeau.equal(results[0], other), (turned, m, k, n)
 
 
-class Disturbed(Product):
-    """A product whose blocks run in another order, each with NaN in all of its shared memory at first."""
-
-    factor, offset = 1, 0
-
-    __hash__ = object.__hash__
-
-    def __eq__(self, other):
-        return self is other
-
-    def text(self):
-        # never the image of an earlier run, made by another form of this test
-        return f"{super().text()} disturbed {os.getpid()} {self.factor} {self.offset}"
-
-
 def of_product(generator, vector):
     """A kernel, the shape of its result, its other tensors and its numbers."""
     m, k, n = 200, 150, 130
@@ -220,38 +206,16 @@ def test_order_of_blocks_and_what_shared_memory_held_do_not_matter(made, vector,
     kernel, shape, operands, numbers = made(generator, vector)
     plain = flambeau.full(shape, float("nan")).to(TYPE)
     launch.run_blocks(kernel, (plain, *operands), numbers, (1.0, 0.0))
-    count, poisoned, number_of = kernel.blocks("spirv", numbers).blocks[0], [], Threads.block
+    count = kernel.blocks("spirv", numbers).blocks[0]
     assert count > 3 and not plain.isnan().any()
-
-    def disturbed(threads):
-        f = threads.f
-        for line in f.module.globals:
-            known = re.match(r"(@\w+) = internal addrspace\(3\) global \[(\d+) x float\]", line)
-            if known:
-                poisoned.append(known[1])
-                memory = Value("ptr addrspace(3)", known[1])
-
-                def spoil(i, _, memory=memory):
-                    f.store(
-                        Value("float", float_literal(float("nan"), "float")), f.gep("float", memory, i), 4
-                    )
-                    return []
-
-                f.loop(threads.thread(), i64(int(known[2])), i64(threads.threads[0]), [], spoil)
-        threads.barrier()
-        moved = f.add(f.mul(number_of(threads), i64(factor)), i64(offset))
-        return f.binary("urem", moved, i64(count))
-
-    monkeypatch.setattr(Threads, "block", disturbed)
     orders = [f for f in (1, count - 1, 5, 7) if math.gcd(f, count) == 1]
     for factor in orders if made is of_product else orders[1:2]:
         offset = int(generator.integers(count))
-        other = Disturbed(*kernel)
-        other.factor, other.offset = factor, offset
+        other, poisoned = disturbed(monkeypatch, kernel, count, factor, offset)
         result = flambeau.full(shape, float("nan")).to(TYPE)
         launch.run_blocks(other, (result, *operands), numbers, (1.0, 0.0))
         assert flambeau.equal(result.cpu(), plain.cpu()), (factor, offset)
-    assert set(poisoned) == ({"@left", "@right"} if vector == 1 else {"@left", "@right", "@sums"})
+        assert poisoned == ({"@left", "@right"} if vector == 1 else {"@left", "@right", "@sums"})
 
 
 @needs_device

@@ -59,7 +59,7 @@ def _product(
 ) -> bool:
     """out = alpha * a @ b + beta * addend in one kernel, for stacks of one shape; whether there is a kernel for them."""
     *stack, m, n = out.shape
-    tensors = (out, a, b) if addend is None or addend is out else (out, a, b, addend)
+    tensors: tuple[TensorBase, ...] = (out, a, b) if addend is None or addend is out else (out, a, b, addend)
     steps = [one_step(stack, t.stride()) for t in tensors]
     if a.dtype.is_complex or a.dtype.name == "bool" or None in steps:
         return False
