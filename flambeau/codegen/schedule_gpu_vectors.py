@@ -109,11 +109,13 @@ class Vectors(Tile):
 
         f.repeat([i64(0)], lambda carried: f.op("i1", f"icmp slt {carried[0]}, {count.name}"), turn)
 
-    def by_vectors(self, count: Value, side_by_side: Value, body: Callable[[Value, int], None]) -> None:
+    def by_vectors(
+        self, count: Value, side_by_side: Value, body: Callable[[Value, int], None], most: int | None = None
+    ) -> None:
         """`body(i, lanes)` for all i below `count`: lanes of them at once, where they lie side by side, then FEW, then one."""
-        f, begin = self.f, i64(0)
-        for lanes in dict.fromkeys((self.shape.lanes, FEW, 1)):
-            if lanes > self.shape.lanes:
+        f, begin, most = self.f, i64(0), self.shape.lanes if most is None else most
+        for lanes in dict.fromkeys((most, FEW, 1)):
+            if lanes > most:
                 continue
             end = count
             if lanes > 1:
@@ -306,4 +308,5 @@ class Vectors(Tile):
             sum = f.load(low.vector(self.kind), f.gep(self.kind, line, i), self.bytes)
             f.store(self.finished(sum, old, low), place, size)
 
-        self.by_vectors(count, near, put)
+        # An expression may branch where any lane needs an unlikely value, which SPIR-V has no instruction to ask of a vector.
+        self.by_vectors(count, near, put, self.shape.lanes if kernel.after is None else 1)
