@@ -4,7 +4,7 @@ A block of threads computes a rectangle of the result.  For some terms at a time
 the block shares, each element once, in the order in which they lie; then every thread reads there, and keeps some of the sums in
 registers: those of rows `y + 16·i` and columns `x + 16·j`, so that neighbouring threads read, and write, neighbouring columns.
 
-    c = alpha · a @ b + beta · c, for each matrix of a stack
+    c = after(alpha · a @ b + beta · d)    for each matrix of a stack; see `schedule_gpu_tile.py`
 
 Halves are added up in float32 and rounded once, integers in their own dtype.
 """
@@ -16,10 +16,14 @@ from typing import NamedTuple
 
 from . import expr as ex
 from . import schedule_gpu_vectors as by_vectors
-from . import target as tg
-from .irtext import Function, Module, Value, i64
-from .lower import ITEMSIZE, MEMORY, Lowering
-from .schedule_gpu_threads import BLOCK, POINTER, SHARED, Blocks, Threads
+from .expr import Expr
+from .irtext import Module, Value, i64
+from .lower import ITEMSIZE, MEMORY
+from .schedule_gpu_threads import BLOCK, Blocks
+from .schedule_gpu_tile import STRIDED as NUMBERS
+from .schedule_gpu_tile import Part, Tile, parameters
+
+__all__ = ["MOST_BLOCKS", "NUMBERS", "SHAPES", "Product", "Shape", "module_for", "parameters"]
 
 SIDE = 16  # threads of a block along either side of its rectangle
 
@@ -38,8 +42,12 @@ MOST_BLOCKS = (1 << 31) - 1  # along a grid's first dimension, on every device
 
 
 class Product(NamedTuple):
-    """A product in `dtype`.  `a_turned`: a's rows lie side by side, not its terms; `b_turned`: b's terms do, not its columns.  `adds`:
-    c is read.  `vector`: how many float32's fill a vector register of a thread; 1 where threads are the lanes, 0 for what the device has.
+    """A product in `dtype`.
+
+    `a_turned`: a's rows lie side by side, not its terms; `b_turned`: b's terms do, not its columns.  `adds`: beta times an addend is
+    added, which is c itself, or, by `addend`, a tensor d of its own: a "matrix", or one number a "row".  `vector`: how many float32's fill
+    a vector register of a thread; 1 where threads are the lanes, 0 for what the device has.  `taps`: over how many dimensions windows
+    move; `summed`: their places are the terms, not the columns.  `after`: what is stored of the sum, `ex.input(0, computed)`.
     """
 
     dtype: str
@@ -47,10 +55,19 @@ class Product(NamedTuple):
     b_turned: bool
     adds: bool
     vector: int = 0
+    addend: str = ""
+    taps: int = 0
+    summed: bool = False
+    after: Expr | None = None
 
     @property
     def name(self) -> str:
-        return "matmul"
+        return "convolution" if self.taps else "matmul"
+
+    @property
+    def tensors(self) -> str:
+        """A letter for each of its tensors."""
+        return "cabd" if self.addend else "cab"
 
     @property
     def params(self) -> tuple[str, ...]:
@@ -58,7 +75,7 @@ class Product(NamedTuple):
         return 2 * ("float64" if ex.is_float(self.dtype) else "int64",)
 
     def text(self) -> str:
-        return f"product {tuple(self)}"
+        return f"product {tuple(self[:-1])} {'' if self.after is None else ex.text([self.after])}"
 
     def blocks(self, target: str, numbers: Sequence[int]) -> Blocks:
         """How it is launched; `numbers` as in NUMBERS.  A block takes the place of several where there are more than fit into a grid."""
@@ -87,96 +104,43 @@ class Product(NamedTuple):
         return "float32" if self.dtype in ("float16", "bfloat16") else self.dtype
 
 
-NUMBERS = "batch m n k c_batch c_row c_column a_batch a_row a_column b_batch b_row b_column".split()
-
-
-def parameters(kernel: Product) -> list[tuple[str, str]]:
-    """The name and LLVM type of each parameter: where c, a and b begin, sizes and steps in elements, alpha and beta."""
-    scalar = "double" if ex.is_float(kernel.dtype) else "i64"
-    return [
-        *((name, POINTER) for name in "cab"),
-        *((name, "i64") for name in NUMBERS),
-        ("alpha", scalar),
-        ("beta", scalar),
-    ]
-
-
 def module_for(kernel: Product, target: str) -> Module:
-    if kernel.vector > 1:
-        return by_vectors.module_for(kernel, target, parameters(kernel))
-    return _Writer(kernel, target).module
+    writer = by_vectors.Vectors(kernel, target) if kernel.vector > 1 else _Threads(kernel, target)
+    writer.write()
+    return writer.module
 
 
-class _Writer:
+class _Threads(Tile):
+    """Each thread copies a share of the operands, and has some of the sums in registers."""
+
     def __init__(self, kernel: Product, target: str) -> None:
-        self.kernel, self.shape = kernel, SHAPES[target]
-        self.module = Module(tg.TARGETS[target].triple, str(tg.machine(target).target_data))
-        self.f = f = Function(self.module, "")
-        self.low, self.threads = Lowering(f, None), Threads(f, target)
-        f.signature = self.threads.signature(parameters(kernel))
-        self.given = {name: Value(type, f"%{name}") for name, type in parameters(kernel)}
-        self.kind = MEMORY[kernel.computed]
-        self.bytes = ITEMSIZE[kernel.computed]
+        self.shape = shape = SHAPES[target]
+        super().__init__(kernel, target, shape.rows, shape.columns, (BLOCK, 1, 1))
         # A line of one term; where neighbouring threads hold neighbouring terms, lines begin in different banks.
-        self.left_line = self.shape.rows + (0 if kernel.a_turned else 1)
-        self.right_line = self.shape.columns + (1 if kernel.b_turned else 0)
-        space = f"ptr addrspace({SHARED})"
-        for name, line in (("left", self.left_line), ("right", self.right_line)):
-            count = line * self.shape.terms
-            self.module.globals.append(
-                f"@{name} = internal addrspace({SHARED}) global [{count} x {self.kind}] undef, align 16"
-            )
-        self.left, self.right = Value(space, "@left"), Value(space, "@right")
-        self.write()
+        self.left_line = shape.rows + (0 if kernel.a_turned else 1)
+        self.right_line = shape.columns + (1 if kernel.b_turned else 0)
+        self.left = self.shared("left", self.left_line * shape.terms, 16)
+        self.right = self.shared("right", self.right_line * shape.terms, 16)
 
-    def write(self) -> None:
-        f, shape, threads = self.f, self.shape, self.threads
-        self.thread = threads.thread()
+    def begin(self) -> None:
+        f = self.f
+        self.thread = self.threads.thread()
         self.x = f.binary("and", self.thread, i64(SIDE - 1))
         self.y = f.binary("lshr", self.thread, i64(SIDE.bit_length() - 1))
-        m, n, batch = (self.given[name] for name in ("m", "n", "batch"))
-        down = f.binary("sdiv", f.add(m, i64(shape.rows - 1)), i64(shape.rows))
-        across = f.binary("sdiv", f.add(n, i64(shape.columns - 1)), i64(shape.columns))
-        total = f.mul(f.mul(batch, down), across)
-        f.loop(threads.block(), total, threads.blocks(), [], lambda g, _: self.block(g, down, across))
-        f.do("ret void")
 
-    def block(self, number: Value, down: Value, across: Value) -> list[Value]:
-        """One rectangle of the result."""
-        f, shape, given = self.f, self.shape, self.given
-        matrix, tile, column = f.coordinates(number, [down, across])
-        row0, column0 = f.mul(tile, i64(shape.rows)), f.mul(column, i64(shape.columns))
-        starts = {
-            name: f.gep(MEMORY[self.kernel.dtype], given[name], f.mul(matrix, given[f"{name}_batch"]))
-            for name in "cab"
-        }
+    def rectangle(self) -> None:
+        f, shape, kernel = self.f, self.shape, self.kernel
         rows, columns = shape.rows // SIDE, shape.columns // SIDE
-        zero = self.low.constant(0, self.kernel.computed)
+        zero = self.low.constant(0, kernel.computed)
 
         def stage(first: Value, sums: list[Value]) -> list[Value]:
+            left = self.row_of_a, self.term_of_a
+            right = (self.column_of_b, self.term_of_b) if not kernel.taps else self.gathered()
             self.copy(
-                self.left,
-                starts["a"],
-                "m",
-                shape.rows,
-                self.left_line,
-                row0,
-                first,
-                "a_row",
-                "a_column",
-                not self.kernel.a_turned,
+                self.left, "a", shape.rows, self.left_line, self.row0, first, *left, not kernel.a_turned
             )
             self.copy(
-                self.right,
-                starts["b"],
-                "n",
-                shape.columns,
-                self.right_line,
-                column0,
-                first,
-                "b_column",
-                "b_row",
-                self.kernel.b_turned,
+                self.right, "b", shape.columns, self.right_line, self.column0, first, *right, kernel.b_turned
             )
             self.threads.barrier()
 
@@ -189,57 +153,81 @@ class _Writer:
             self.threads.barrier()
             return sums
 
-        sums = f.loop(i64(0), given["k"], i64(shape.terms), [zero] * (rows * columns), stage)
+        sums = f.loop(i64(0), self.given["k"], i64(shape.terms), [zero] * (rows * columns), stage)
         for i in range(rows):
-            row = f.add(f.add(row0, self.y), i64(SIDE * i))
+            row = f.add(f.add(self.row0, self.y), i64(SIDE * i))
             for j in range(columns):
-                self.store(
-                    starts["c"], row, f.add(f.add(column0, self.x), i64(SIDE * j)), sums[i * columns + j]
-                )
-        return []
+                self.store(row, f.add(f.add(self.column0, self.x), i64(SIDE * j)), sums[i * columns + j])
+
+    # --- where an element lies: what its row or column says of it, and what its term says ---
+    def below(self, number: Value, size: str) -> Value:
+        return self.f.op("i1", f"icmp slt {number}, {self.given[size].name}")
+
+    def row_of_a(self, row: Value) -> Part:
+        return Part(self.f.mul(row, self.given["a_row"]), self.below(row, "m"))
+
+    def term_of_a(self, term: Value) -> Part:
+        return Part(self.offset(self.digits(term, self.term_sizes), self.a_steps), self.below(term, "k"))
+
+    def column_of_b(self, column: Value) -> Part:
+        return Part(self.f.mul(column, self.given["b_column"]), self.below(column, "n"))
+
+    def term_of_b(self, term: Value) -> Part:
+        return Part(self.f.mul(term, self.given["b_row"]), self.below(term, "k"))
+
+    def gathered(self) -> tuple[Callable[[Value], Part], Callable[[Value], Part]]:
+        """The same of columns and terms that are windows and taps."""
+
+        def window(size: str) -> Callable[[Value], Part]:
+            def part(number: Value) -> Part:
+                image, *place = self.digits(number, self.place_sizes)
+                offset, spots = self.window(image, place)
+                return Part(offset, self.below(number, size), spots)
+
+            return part
+
+        def tap(size: str) -> Callable[[Value], Part]:
+            def part(number: Value) -> Part:
+                channel, *taps = self.digits(number, self.tap_sizes)
+                offset, spots = self.tap(channel, taps)
+                return Part(offset, self.below(number, size), spots)
+
+            return part
+
+        return (tap("n"), window("k")) if self.kernel.summed else (window("n"), tap("k"))
 
     def copy(
         self,
         to: Value,
-        start: Value,
-        size: str,
+        operand: str,
         side: int,
         line: int,
         first: Value,
-        term: Value,
-        step: str,
-        along: str,
+        first_term: Value,
+        across: Callable[[Value], Part],
+        along: Callable[[Value], Part],
         by_terms: bool,
     ) -> None:
         """What a block needs of an operand: element s of `side` places from `first` on, of some terms, is to lie at term · line + s.
 
-        What is outside is zero.  `by_terms`: neighbouring threads copy neighbouring terms.
+        What is outside is zero, and read where the operand begins.  `by_terms`: neighbouring threads copy neighbouring terms.
         """
-        f, terms = self.f, self.shape.terms
-        last, last_term = (f.binary("sub", self.given[name], i64(1)) for name in (size, "k"))
+        f, terms, kernel = self.f, self.shape.terms, self.kernel
+        kind = MEMORY[kernel.dtype]
         for number in range(side * terms // BLOCK):
             at = f.add(self.thread, i64(number * BLOCK))
             inner = i64(terms if by_terms else side)
             outer, own = f.binary("udiv", at, inner), f.binary("urem", at, inner)
             s, k = (outer, own) if by_terms else (own, outer)
-            place, own_term = f.add(first, s), f.add(term, k)
-            beyond = f.binary(
-                "or",
-                f.op("i1", f"icmp sgt {place}, {last.name}"),
-                f.op("i1", f"icmp sgt {own_term}, {last_term.name}"),
-            )
-            offset = f.add(
-                f.mul(self.least(place, last), self.given[step]),
-                f.mul(self.least(own_term, last_term), self.given[along]),
-            )
-            kind = MEMORY[self.kernel.dtype]
-            value = f.load(kind, f.gep(kind, start, offset), ITEMSIZE[self.kernel.dtype])
-            value = self.low.cast(value, self.kernel.dtype, self.kernel.computed)
-            value = self.low.select(beyond, self.low.constant(0, self.kernel.computed), value)
+            place, term = across(f.add(first, s)), along(f.add(first_term, k))
+            inside = f.binary("and", place.inside, term.inside)
+            for d, (p, q) in enumerate(zip(place.spots, term.spots)):
+                inside = f.binary("and", inside, self.within(f.add(p, q), d))
+            offset = self.low.select(inside, f.add(place.offset, term.offset), i64(0))
+            value = f.load(kind, f.gep(kind, self.starts[operand], offset), ITEMSIZE[kernel.dtype])
+            value = self.low.cast(value, kernel.dtype, kernel.computed)
+            value = self.low.select(inside, value, self.low.constant(0, kernel.computed))
             f.store(value, f.gep(self.kind, to, f.add(f.mul(k, i64(line)), s)), self.bytes)
-
-    def least(self, a: Value, b: Value) -> Value:
-        return self.low.select(self.f.op("i1", f"icmp slt {a}, {b.name}"), a, b)
 
     def term(self, k: Value, sums: list[Value]) -> list[Value]:
         """The sums with one term more."""
@@ -257,31 +245,24 @@ class _Writer:
         own = self.f.gep(self.kind, shared, at)
         return lambda further: self.f.load(self.kind, self.f.gep(self.kind, own, i64(further)), self.bytes)
 
-    def fused(self, a: Value, b: Value, c: Value) -> Value:
-        if ex.is_float(self.kernel.computed):
-            return self.f.call(self.kind, f"llvm.fma.{self.low.suffix(self.kernel.computed)}", a, b, c)
-        return self.f.binary("add", self.f.binary("mul", a, b), c)
-
-    def store(self, start: Value, row: Value, column: Value, sum: Value) -> None:
+    def store(self, row: Value, column: Value, sum: Value) -> None:
         f, given, kernel = self.f, self.given, self.kernel
-        inside = f.binary(
-            "and",
-            f.op("i1", f"icmp slt {row}, {given['m'].name}"),
-            f.op("i1", f"icmp slt {column}, {given['n'].name}"),
-        )
+        kind, size = MEMORY[kernel.dtype], ITEMSIZE[kernel.dtype]
 
         def put() -> list[Value]:
-            slot = "float64" if ex.is_float(kernel.dtype) else "int64"
-            alpha, beta = (self.low.cast(given[name], slot, kernel.computed) for name in ("alpha", "beta"))
-            offset = f.add(f.mul(row, given["c_row"]), f.mul(column, given["c_column"]))
-            kind, size = MEMORY[kernel.dtype], ITEMSIZE[kernel.dtype]
-            place = f.gep(kind, start, offset)
-            multiply = "fmul" if ex.is_float(kernel.computed) else "mul"
-            value = f.binary(multiply, sum, alpha)
-            if kernel.adds:
-                old = self.low.cast(f.load(kind, place, size), kernel.dtype, kernel.computed)
-                value = self.fused(beta, old, value)
-            f.store(self.low.cast(value, kernel.computed, kernel.dtype), place, size)
+            digits = self.digits(column, self.column_sizes)
+            place = f.gep(
+                kind,
+                self.starts["c"],
+                f.add(f.mul(row, given["c_row"]), self.offset(digits, self.c_steps)),
+            )
+            old = None
+            if kernel.adds and kernel.addend:
+                steps = ["d_row"] if kernel.addend == "row" else ["d_row", "d_column"]
+                old = f.load(kind, f.gep(kind, self.starts["d"], self.offset([row, column], steps)), size)
+            elif kernel.adds:
+                old = f.load(kind, place, size)
+            f.store(self.finished(sum, old, self.low), place, size)
             return []
 
-        f.when(inside, put)
+        f.when(f.binary("and", self.below(row, "m"), self.below(column, "n")), put)

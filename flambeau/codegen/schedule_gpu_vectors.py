@@ -7,14 +7,12 @@ registers while the terms are walked.  Each sum takes its terms in the order of 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from . import expr as ex
-from . import target as tg
-from .irtext import Function, Module, Value, i32, i64
+from .irtext import Value, i64
 from .lower import ITEMSIZE, MEMORY, Lowering
-from .schedule_gpu_threads import SHARED, Threads
+from .schedule_gpu_tile import Tile
 
 if TYPE_CHECKING:
     from .schedule_gpu_products import Product
@@ -22,6 +20,7 @@ if TYPE_CHECKING:
 MOST_ELEMENTS = 16  # of a vector in SPIR-V
 FEWEST_LANES = 4  # float32's of a register, so that two float64's fit
 ROWS, VECTORS = 4, 4  # sums in registers: so many rows of so many vectors
+FEW = 4  # elements of the shorter vectors that move what is left of a line
 
 
 class Shape(NamedTuple):
@@ -40,139 +39,215 @@ def shape_for(kernel: Product) -> Shape:
     return Shape(64, VECTORS * lanes, 512 // size, lanes)
 
 
-def module_for(kernel: Product, target: str, parameters: list[tuple[str, str]]) -> Module:
-    return _Writer(kernel, target, parameters).module
-
-
-class _Writer:
-    def __init__(self, kernel: Product, target: str, parameters: list[tuple[str, str]]) -> None:
-        self.kernel, self.shape = kernel, shape_for(kernel)
-        self.module = Module(tg.TARGETS[target].triple, str(tg.machine(target).target_data))
-        self.f = f = Function(self.module, "")
-        self.low, self.threads = Lowering(f, None), Threads(f, target, (kernel.threads, 1, 1))
-        f.signature = self.threads.signature(parameters)
-        self.given = {name: Value(type, f"%{name}") for name, type in parameters}
-        self.kind, self.bytes = MEMORY[kernel.computed], ITEMSIZE[kernel.computed]
-        self.vector = f"<{self.shape.lanes} x {self.kind}>"
-        self.left = self.shared("left", self.shape.rows * self.shape.terms)
-        self.right = self.shared("right", self.shape.columns * self.shape.terms)
-        self.sums = self.shared("sums", self.shape.rows * self.shape.columns)
+class Vectors(Tile):
+    def __init__(self, kernel: Product, target: str) -> None:
+        self.shape = shape = shape_for(kernel)
+        super().__init__(kernel, target, shape.rows, shape.columns, (kernel.threads, 1, 1))
+        self.vector = f"<{shape.lanes} x {self.kind}>"
+        self.many = Lowering(self.f, shape.lanes)
+        self.left = self.shared("left", shape.rows * shape.terms, 64)
+        self.right = self.shared("right", shape.columns * shape.terms, 64)
+        self.sums = self.shared("sums", shape.rows * shape.columns, 64)
         # how far it is in `left` from a row, and from a term, to the next
-        self.row_step, self.term_step = (1, self.shape.rows) if kernel.a_turned else (self.shape.terms, 1)
-        self.write()
+        self.row_step, self.term_step = (1, shape.rows) if kernel.a_turned else (shape.terms, 1)
 
-    def shared(self, name: str, count: int) -> Value:
-        self.module.globals.append(
-            f"@{name} = internal addrspace({SHARED}) global [{count} x {self.kind}] undef, align 64"
-        )
-        return Value(f"ptr addrspace({SHARED})", f"@{name}")
-
-    def write(self) -> None:
-        f, shape = self.f, self.shape
-        m, n, batch = (self.given[name] for name in ("m", "n", "batch"))
-        down = f.binary("sdiv", f.add(m, i64(shape.rows - 1)), i64(shape.rows))
-        across = f.binary("sdiv", f.add(n, i64(shape.columns - 1)), i64(shape.columns))
-        total = f.mul(f.mul(batch, down), across)
-        threads = self.threads
-        f.loop(threads.block(), total, threads.blocks(), [], lambda g, _: self.block(g, down, across))
-        f.do("ret void")
-
-    def block(self, number: Value, down: Value, across: Value) -> list[Value]:
-        """One rectangle of the result."""
+    def rectangle(self) -> None:
         f, shape, given = self.f, self.shape, self.given
-        matrix, tile, column = f.coordinates(number, [down, across])
-        row0, column0 = f.mul(tile, i64(shape.rows)), f.mul(column, i64(shape.columns))
-        starts = {
-            name: f.gep(MEMORY[self.kernel.dtype], given[name], f.mul(matrix, given[f"{name}_batch"]))
-            for name in "cab"
-        }
-        rows = self.least(i64(shape.rows), f.binary("sub", given["m"], row0))
-        columns = self.least(i64(shape.columns), f.binary("sub", given["n"], column0))
-        zero = self.splat(self.low.constant(0, self.kernel.computed))
-
-        def clear(at: Value, _: list[Value]) -> list[Value]:
-            f.store(zero, f.gep(self.kind, self.sums, at), self.bytes)
-            return []
-
-        f.loop(i64(0), i64(shape.rows * shape.columns), i64(shape.lanes), [], clear)
+        rows = self.least(i64(shape.rows), f.binary("sub", given["m"], self.row0))
+        columns = self.least(i64(shape.columns), f.binary("sub", given["n"], self.column0))
+        self.fill(self.sums, i64(shape.rows * shape.columns))
 
         def stage(first: Value, _: list[Value]) -> list[Value]:
             terms = self.least(i64(shape.terms), f.binary("sub", given["k"], first))
-            a = self.elements(starts["a"], row0, first, "a_row", "a_column")
-            if self.kernel.a_turned:
-                self.copy(self.left, self.exchanged(a), terms, rows, shape.rows, "a_row")
+            self.copy_left(rows, first, terms)
+            if self.kernel.taps:
+                self.gather(first, terms, columns)
             else:
-                self.copy(self.left, a, rows, terms, shape.terms, "a_column")
-            b = self.elements(starts["b"], first, column0, "b_row", "b_column")
-            self.copy(self.right, b, terms, columns, shape.columns, "b_column")
+                self.copy_right(first, terms, columns)
             f.loop(i64(0), rows, i64(ROWS), [], lambda row, _: self.some_rows(row, terms))
             return []
 
         f.loop(i64(0), given["k"], i64(shape.terms), [], stage)
-        c = self.elements(starts["c"], row0, column0, "c_row", "c_column")
-        f.loop(i64(0), rows, i64(1), [], lambda row, _: self.store_row(c, row, columns))
-        return []
 
-    # Where the element (i, j) of a rectangle of an operand lies.
-    def elements(
-        self, start: Value, row: Value, column: Value, down: str, across: str
-    ) -> Callable[[Value, Value], Value]:
-        f, kind = self.f, MEMORY[self.kernel.dtype]
-        down_step, across_step = self.given[down], self.given[across]
-        corner = f.gep(kind, start, f.add(f.mul(row, down_step), f.mul(column, across_step)))
-        return lambda i, j: f.gep(kind, corner, f.add(f.mul(i, down_step), f.mul(j, across_step)))
+        def store(at: Value, digits: list[Value], count: Value) -> None:
+            corner = self.element(self.starts["c"], self.row0, "c_row", self.offset(digits, self.c_steps))
+            self.each(rows, lambda row: self.store_row(corner, row, at, count))
 
-    @staticmethod
-    def exchanged(place: Callable[[Value, Value], Value]) -> Callable[[Value, Value], Value]:
-        return lambda i, j: place(j, i)
+        self.runs(self.column0, columns, self.column_sizes, store)
 
-    def whole_vectors(self, count: Value, step: str) -> Value:
-        """How many of `count` elements are moved as whole vectors: none where they do not lie side by side, or have another dtype than
-        sums have.
-        """
-        if self.kernel.dtype != self.kernel.computed:
-            return i64(0)
-        f = self.f
-        whole = f.binary("sub", count, f.binary("srem", count, i64(self.shape.lanes)))
-        side_by_side = f.op("i1", f"icmp eq {self.given[step]}, 1")
-        return self.low.select(side_by_side, whole, i64(0))
-
-    def copy(
-        self,
-        to: Value,
-        place: Callable[[Value, Value], Value],
-        lines: Value,
-        count: Value,
-        length: int,
-        step: str,
-    ) -> None:
-        """`count` elements of each of some lines of an operand, to lines of `length` elements in shared memory; what lies behind them there
-        is not read, or reaches sums only that are not stored.
-        """
-        f, kernel, kind = self.f, self.kernel, MEMORY[self.kernel.dtype]
-        whole = self.whole_vectors(count, step)
-
-        def line(i: Value, _: list[Value]) -> list[Value]:
-            target = f.gep(self.kind, to, f.mul(i, i64(length)))
-
-            def vectors(j: Value, _: list[Value]) -> list[Value]:
-                value = f.load(self.vector, place(i, j), ITEMSIZE[kernel.dtype])
-                f.store(value, f.gep(self.kind, target, j), self.bytes)
-                return []
-
-            def one(j: Value, _: list[Value]) -> list[Value]:
-                value = self.low.cast(
-                    f.load(kind, place(i, j), ITEMSIZE[kernel.dtype]), kernel.dtype, kernel.computed
-                )
-                f.store(value, f.gep(self.kind, target, j), self.bytes)
-                return []
-
-            f.loop(i64(0), whole, i64(self.shape.lanes), [], vectors)
-            f.loop(whole, count, i64(1), [], one)
+    # --- walks ---
+    def each(self, count: Value, body: Callable[[Value], None]) -> None:
+        def turn(i: Value, _: list[Value]) -> list[Value]:
+            body(i)
             return []
 
-        f.loop(i64(0), lines, i64(1), [], line)
+        self.f.loop(i64(0), count, i64(1), [], turn)
 
+    def runs(
+        self,
+        first: Value,
+        count: Value,
+        sizes: Sequence[str],
+        body: Callable[[Value, list[Value], Value], None],
+    ) -> None:
+        """`count` numbers from `first` on, in runs over which the last digit counts up and the others stay: where a run begins, the
+        digits there, its length.
+        """
+        f = self.f
+        if not sizes:
+            body(i64(0), [first], count)
+            return
+
+        def turn(carried: list[Value]) -> list[Value]:
+            (at,) = carried
+            digits = self.digits(f.add(first, at), sizes)
+            length = self.least(
+                f.binary("sub", count, at), f.binary("sub", self.given[sizes[-1]], digits[-1])
+            )
+            body(at, digits, length)
+            return [f.add(at, length)]
+
+        f.repeat([i64(0)], lambda carried: f.op("i1", f"icmp slt {carried[0]}, {count.name}"), turn)
+
+    def by_vectors(
+        self, count: Value, side_by_side: Value, body: Callable[[Value, int], None], most: int | None = None
+    ) -> None:
+        """`body(i, lanes)` for all i below `count`: lanes of them at once, where they lie side by side, then FEW, then one."""
+        f, begin, most = self.f, i64(0), self.shape.lanes if most is None else most
+        for lanes in dict.fromkeys((most, FEW, 1)):
+            if lanes > most:
+                continue
+            end = count
+            if lanes > 1:
+                left = f.binary("sub", count, begin)
+                whole = f.add(begin, f.binary("and", left, i64(-lanes)))
+                end = self.low.select(side_by_side, whole, begin)
+
+            def turn(i: Value, _: list[Value], lanes: int = lanes) -> list[Value]:
+                body(i, lanes)
+                return []
+
+            f.loop(begin, end, i64(lanes), [], turn)
+            begin = end
+
+    # --- copies to shared memory; what lies there behind a line is not read, or reaches sums only that are not stored ---
+    def element(self, start: Value, number: Value, step: str, further: Value | None = None) -> Value:
+        """Where an operand has the element that is `number` steps, and an offset, from `start`."""
+        offset = self.f.mul(number, self.given[step])
+        return self.f.gep(
+            MEMORY[self.kernel.dtype], start, offset if further is None else self.f.add(offset, further)
+        )
+
+    def place(self, memory: Value, line: Value, length: int, further: Value) -> Value:
+        return self.f.gep(self.kind, memory, self.f.add(self.f.mul(line, i64(length)), further))
+
+    def fill(self, to: Value, count: Value, step: int = 1) -> None:
+        """Zeros."""
+        f = self.f
+
+        def zero(i: Value, lanes: int) -> None:
+            low = self.lowering(lanes)
+            f.store(
+                low.constant(0, self.kernel.computed), f.gep(self.kind, to, f.mul(i, i64(step))), self.bytes
+            )
+
+        self.by_vectors(count, Value("i1", "true" if step == 1 else "false"), zero)
+
+    def move(self, to: Value, source: Value, count: Value, source_step: Value, step: int = 1) -> None:
+        """A line of an operand, `source_step` apart, to places `step` apart in shared memory."""
+        f, dtype = self.f, self.kernel.dtype
+        near = f.op("i1", f"icmp eq {source_step}, 1") if step == 1 else Value("i1", "false")
+
+        def some(i: Value, lanes: int) -> None:
+            low = self.lowering(lanes)
+            value = f.load(
+                low.vector(MEMORY[dtype]),
+                f.gep(MEMORY[dtype], source, f.mul(i, source_step)),
+                ITEMSIZE[dtype],
+            )
+            value = low.cast(value, dtype, self.kernel.computed)
+            f.store(value, f.gep(self.kind, to, f.mul(i, i64(step))), self.bytes)
+
+        self.by_vectors(count, near, some)
+
+    def lowering(self, lanes: int) -> Lowering:
+        return Lowering(self.f, lanes if lanes > 1 else None)
+
+    def copy_left(self, rows: Value, first: Value, terms: Value) -> None:
+        f, shape, given = self.f, self.shape, self.given
+
+        def run(at: Value, digits: list[Value], count: Value) -> None:
+            corner = self.element(self.starts["a"], self.row0, "a_row", self.offset(digits, self.a_steps))
+            if self.kernel.a_turned:
+
+                def term(k: Value) -> None:
+                    to = self.place(self.left, f.add(at, k), shape.rows, i64(0))
+                    self.move(to, self.element(corner, k, "a_column"), rows, given["a_row"])
+
+                self.each(count, term)
+                return
+
+            def row(i: Value) -> None:
+                to = self.place(self.left, i, shape.terms, at)
+                self.move(to, self.element(corner, i, "a_row"), count, given["a_column"])
+
+            self.each(rows, row)
+
+        self.runs(first, terms, self.term_sizes, run)
+
+    def copy_right(self, first: Value, terms: Value, columns: Value) -> None:
+        f, given = self.f, self.given
+        corner = self.element(self.starts["b"], first, "b_row", f.mul(self.column0, given["b_column"]))
+
+        def term(k: Value) -> None:
+            to = self.place(self.right, k, self.shape.columns, i64(0))
+            self.move(to, self.element(corner, k, "b_row"), columns, given["b_column"])
+
+        self.each(terms, term)
+
+    def gather(self, first: Value, terms: Value, columns: Value) -> None:
+        """The taps of windows, as lines of places along the image's last dimension; outside of the image are zeros."""
+        f, given, kernel = self.f, self.given, self.kernel
+        last, length = kernel.taps - 1, self.shape.columns
+        windows, taps = ((first, terms), (self.column0, columns))
+        place_step, tap_step = length, 1
+        if not kernel.summed:
+            windows, taps, place_step, tap_step = taps, windows, 1, length
+        step = f.mul(given[f"scale{last}"], given[f"b_step{last}"])
+
+        def line(at: Value, digits: list[Value], count: Value) -> None:
+            start, spots = self.window(digits[0], digits[1:])
+
+            def tap(k: Value) -> None:
+                channel, *tap = self.digits(f.add(taps[0], k), self.tap_sizes)
+                further, steps = self.tap(channel, tap)
+                own = [f.add(p, q) for p, q in zip(spots, steps)]
+                seen = count
+                for d in range(last):
+                    seen = self.low.select(self.within(own[d], d), seen, i64(0))
+                # of `count` places those from `low` on are inside, up to `high`
+                low = self.least(self.reached(f.binary("sub", i64(0), own[last]), last), seen)
+                high = self.reached(f.binary("sub", given[f"size{last}"], own[last]), last)
+                high = self.most(self.least(high, seen), low)
+                source = f.gep(
+                    MEMORY[kernel.dtype], self.starts["b"], f.add(f.add(start, further), f.mul(low, step))
+                )
+                to = f.gep(self.kind, self.right, f.add(f.mul(at, i64(place_step)), f.mul(k, i64(tap_step))))
+                self.fill(to, low, place_step)
+                to_low, to_high = (f.gep(self.kind, to, f.mul(n, i64(place_step))) for n in (low, high))
+                self.move(to_low, source, f.binary("sub", high, low), step, place_step)
+                self.fill(to_high, f.binary("sub", count, high), place_step)
+
+            self.each(taps[1], tap)
+
+        self.runs(*windows, self.place_sizes, line)
+
+    def reached(self, distance: Value, d: int) -> Value:
+        """How many places it takes at most to come so far; none where that is behind."""
+        distance = self.most(distance, i64(0))
+        return self.divided(self.f.add(distance, self.f.add(self.given[f"scale{d}"], i64(-1))), f"scale{d}")
+
+    # --- sums ---
     def some_rows(self, row: Value, terms: Value) -> list[Value]:
         """The terms in shared memory are added to the sums of ROWS rows."""
         f, shape = self.f, self.shape
@@ -194,7 +269,7 @@ class _Writer:
             result = []
             for i in range(ROWS):
                 one = f.load(self.kind, f.gep(self.kind, here, i64(i * self.row_step)), self.bytes)
-                factor = self.splat(one)
+                factor = self.many.splat(one)
                 result += [self.fused(factor, right[j], sums[i * VECTORS + j]) for j in range(VECTORS)]
             return result
 
@@ -203,48 +278,35 @@ class _Writer:
             f.store(sum, place, self.bytes)
         return []
 
-    def store_row(self, c: Callable[[Value, Value], Value], row: Value, columns: Value) -> list[Value]:
-        f, kernel, kind = self.f, self.kernel, MEMORY[self.kernel.dtype]
-        line = f.gep(self.kind, self.sums, f.mul(row, i64(self.shape.columns)))
-        slot = "float64" if ex.is_float(kernel.dtype) else "int64"
-        alpha, beta = (self.low.cast(self.given[name], slot, kernel.computed) for name in ("alpha", "beta"))
-        size = ITEMSIZE[kernel.dtype]
+    def store_row(self, corner: Value, row: Value, at: Value, count: Value) -> None:
+        """`count` results of a row, from column `at` of the rectangle on; `corner`: where its first row has that column."""
+        f, kernel, given = self.f, self.kernel, self.given
+        kind, size = MEMORY[kernel.dtype], ITEMSIZE[kernel.dtype]
+        own, line = self.element(corner, row, "c_row"), self.place(self.sums, row, self.shape.columns, at)
+        step = given[self.c_steps[-1]]
+        near = f.op("i1", f"icmp eq {step}, 1")
+        by_row = kernel.adds and kernel.addend == "row"
+        apart = kernel.adds and kernel.addend == "matrix"
+        if kernel.adds and kernel.addend:
+            addend = self.element(self.starts["d"], f.add(self.row0, row), "d_row")
+        if by_row:
+            one = f.load(kind, addend, size)
+        if apart:
+            addend = self.element(addend, f.add(self.column0, at), "d_column")
+            near = f.binary("and", near, f.op("i1", f"icmp eq {given['d_column']}, 1"))
 
-        def put(many: bool) -> Callable[[Value, list[Value]], list[Value]]:
-            def at(j: Value, _: list[Value]) -> list[Value]:
-                place, own = c(row, j), f.gep(self.kind, line, j)
-                value = f.load(self.vector if many else self.kind, own, self.bytes)
-                multiply = "fmul" if ex.is_float(kernel.computed) else "mul"
-                value = f.binary(multiply, value, self.splat(alpha) if many else alpha)
-                if kernel.adds:
-                    old = f.load(self.vector if many else kind, place, size)
-                    old = old if many else self.low.cast(old, kernel.dtype, kernel.computed)
-                    value = self.fused(self.splat(beta) if many else beta, old, value)
-                value = value if many else self.low.cast(value, kernel.computed, kernel.dtype)
-                f.store(value, place, size)
-                return []
+        def put(i: Value, lanes: int) -> None:
+            low = self.lowering(lanes)
+            place = f.gep(kind, own, f.mul(i, step))
+            old = None
+            if by_row:
+                old = low.splat(one)
+            elif apart:
+                old = f.load(low.vector(kind), self.element(addend, i, "d_column"), size)
+            elif kernel.adds:
+                old = f.load(low.vector(kind), place, size)
+            sum = f.load(low.vector(self.kind), f.gep(self.kind, line, i), self.bytes)
+            f.store(self.finished(sum, old, low), place, size)
 
-            return at
-
-        whole = self.whole_vectors(columns, "c_column")
-        f.loop(i64(0), whole, i64(self.shape.lanes), [], put(True))
-        f.loop(whole, columns, i64(1), [], put(False))
-        return []
-
-    def splat(self, value: Value) -> Value:
-        f, lanes = self.f, self.shape.lanes
-        first = f.op(self.vector, f"insertelement {self.vector} poison, {value}, {i32(0)}")
-        return f.op(
-            self.vector,
-            f"shufflevector {first}, {self.vector} poison, <{lanes} x i32> zeroinitializer",
-        )
-
-    def fused(self, a: Value, b: Value, c: Value) -> Value:
-        if ex.is_float(self.kernel.computed):
-            suffix = self.low.suffix(self.kernel.computed)
-            many = f"v{self.shape.lanes}" if a.type == self.vector else ""
-            return self.f.call(a.type, f"llvm.fma.{many}{suffix}", a, b, c)
-        return self.f.binary("add", self.f.binary("mul", a, b), c)
-
-    def least(self, a: Value, b: Value) -> Value:
-        return self.low.select(self.f.op("i1", f"icmp slt {a}, {b.name}"), a, b)
+        # An expression may branch where any lane needs an unlikely value, which SPIR-V has no instruction to ask of a vector.
+        self.by_vectors(count, near, put, self.shape.lanes if kernel.after is None else 1)

@@ -5,26 +5,29 @@ from __future__ import annotations
 import itertools
 import math
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy import special
 
 import flambeau
-from flambeau.codegen import schedule_gpu, schedule_gpu_products, schedule_gpu_vectors
+from flambeau.codegen import expr as ex
+from flambeau.codegen import schedule_gpu, schedule_gpu_products, schedule_gpu_tile, schedule_gpu_vectors
 from flambeau.codegen import target as tg
-from flambeau.codegen.irtext import Value, float_literal, i64
 from flambeau.codegen.schedule_gpu_products import Product
-from flambeau.codegen.schedule_gpu_threads import Threads
 from flambeau.core.loops import launch
 from flambeau.operations.moving import device_bodies
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "codegen"))
 
 from ptx import ptxas  # noqa: E402
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from disorder import disturbed  # noqa: E402
 
 TYPE = os.environ.get("FLAMBEAU_TEST_DEVICE", "opencl")
 needs_device = pytest.mark.skipif(not getattr(flambeau, TYPE).is_available(), reason=f"no {TYPE} device")
@@ -157,64 +160,128 @@ def test_vectors_and_threads_give_the_same_bits(dtype):
                 assert flambeau.equal(results[0], other), (turned, m, k, n)
 
 
-class Disturbed(Product):
-    """A product whose blocks run in another order, each with NaN in all of its shared memory at first."""
+def of_product(generator, vector):
+    """A kernel, the shape of its result, its other tensors and its numbers."""
+    m, k, n = 200, 150, 130
+    a, b = (matrix(generator, "float32", shape, False)[0] for shape in ((m, k), (k, n)))
+    kernel = Product("float32", False, False, False, vector)
+    return kernel, (m, n), (a, b), (1, m, n, k, 0, n, 1, 0, k, 1, 0, n, 1)
 
-    factor, offset = 1, 0
 
-    __hash__ = object.__hash__
+def of_taps(summed):
+    """The same of a convolution of 3 × 3 at stride 2 in groups, or of the gradient of its weight."""
 
-    def __eq__(self, other):
-        return self is other
+    def made(generator, vector):
+        groups, filters, channels = 2, 70, 5
+        x, w, y = (
+            matrix(generator, "float32", shape, False)[0]
+            for shape in ((3, groups * channels, 17, 15), (groups * filters, channels, 3, 3), (3, 140, 9, 8))
+        )
+        place = {"scale": (2, 2), "tap": (1, 1), "shift": (-1, -1), "places": (9, 8), "taps": (3, 3)}
+        image = {"b_image": 2550, "b_channel": 255, "b_step": (15, 1), "size": (17, 15), "b_batch": 5 * 255}
+        kernel = Product("float32", False, summed, False, vector, taps=2, summed=summed)
+        if summed:
+            sizes = {"batch": groups, "m": filters, "n": 45, "k": 3 * 72}
+            c = {"c_batch": 70 * 45, "c_row": 45, "c_outer": 9, "c_step": (3, 1)}
+            a = {"a_batch": 70 * 72, "a_row": 72, "a_outer": 140 * 72, "a_column": 1, "a_length": 72}
+        else:
+            sizes = {"batch": groups, "m": filters, "n": 3 * 72, "k": 45}
+            c = {"c_batch": 70 * 72, "c_row": 72, "c_outer": 140 * 72, "c_step": (8, 1)}
+            a = {"a_batch": 70 * 45, "a_row": 45, "a_outer": 0, "a_column": 1, "a_length": 45}
+        numbers = schedule_gpu_tile.numbers(kernel, **sizes, **c, **a, **image, **place)
+        return kernel, (140, 5, 3, 3) if summed else (3, 140, 9, 8), (y if summed else w, x), numbers
 
-    def text(self):
-        # never the image of an earlier run, made by another form of this test
-        return f"{super().text()} disturbed {os.getpid()} {self.factor} {self.offset}"
+    return made
 
 
 @needs_device
 @pytest.mark.parametrize("vector", [1, 16])
-def test_order_of_blocks_and_what_shared_memory_held_do_not_matter(vector, monkeypatch):
+@pytest.mark.parametrize(
+    "made", [of_product, of_taps(False), of_taps(True)], ids=["product", "taps", "summed"]
+)
+def test_order_of_blocks_and_what_shared_memory_held_do_not_matter(made, vector, monkeypatch):
     if TYPE != "opencl":
         pytest.skip("the order is changed for OpenCL's devices")
     generator = np.random.default_rng(0)
-    m, k, n = 200, 150, 130
-    a, b = (matrix(generator, "float32", shape, False)[0] for shape in ((m, k), (k, n)))
-    numbers = (1, m, n, k, 0, n, 1, 0, k, 1, 0, n, 1)
-    plain = flambeau.full((m, n), float("nan")).to(TYPE)
-    kernel = Product("float32", False, False, False, vector)
-    launch.run_blocks(kernel, (plain, a, b), numbers, (1.0, 0.0))
-    count, poisoned, number_of = kernel.blocks("spirv", numbers).blocks[0], [], Threads.block
-    assert count > 5 and not plain.isnan().any()
-
-    def disturbed(threads):
-        f = threads.f
-        for line in f.module.globals:
-            known = re.match(r"(@\w+) = internal addrspace\(3\) global \[(\d+) x float\]", line)
-            if known:
-                poisoned.append(known[1])
-                memory = Value("ptr addrspace(3)", known[1])
-
-                def spoil(i, _, memory=memory):
-                    f.store(
-                        Value("float", float_literal(float("nan"), "float")), f.gep("float", memory, i), 4
-                    )
-                    return []
-
-                f.loop(threads.thread(), i64(int(known[2])), i64(threads.threads[0]), [], spoil)
-        threads.barrier()
-        moved = f.add(f.mul(number_of(threads), i64(factor)), i64(offset))
-        return f.binary("urem", moved, i64(count))
-
-    monkeypatch.setattr(Threads, "block", disturbed)
-    for factor in (f for f in (1, count - 1, 5, 7) if math.gcd(f, count) == 1):
+    kernel, shape, operands, numbers = made(generator, vector)
+    plain = flambeau.full(shape, float("nan")).to(TYPE)
+    launch.run_blocks(kernel, (plain, *operands), numbers, (1.0, 0.0))
+    count = kernel.blocks("spirv", numbers).blocks[0]
+    assert count > 3 and not plain.isnan().any()
+    orders = [f for f in (1, count - 1, 5, 7) if math.gcd(f, count) == 1]
+    for factor in orders if made is of_product else orders[1:2]:
         offset = int(generator.integers(count))
-        other = Disturbed(*kernel)
-        other.factor, other.offset = factor, offset
-        result = flambeau.full((m, n), float("nan")).to(TYPE)
-        launch.run_blocks(other, (result, a, b), numbers, (1.0, 0.0))
+        other, poisoned = disturbed(monkeypatch, kernel, count, factor, offset)
+        result = flambeau.full(shape, float("nan")).to(TYPE)
+        launch.run_blocks(other, (result, *operands), numbers, (1.0, 0.0))
         assert flambeau.equal(result.cpu(), plain.cpu()), (factor, offset)
-    assert set(poisoned) == ({"@left", "@right"} if vector == 1 else {"@left", "@right", "@sums"})
+        assert poisoned == ({"@left", "@right"} if vector == 1 else {"@left", "@right", "@sums"})
+
+
+@needs_device
+@pytest.mark.parametrize("vector", [1, 16])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_what_is_stored_is_any_expression_of_the_sum(vector, dtype):
+    """Of sums with numbers for rows, and for columns; activations are computed before the one rounding."""
+    if TYPE != "opencl":
+        pytest.skip("vectors in threads are for OpenCL's CPU devices")
+    generator = np.random.default_rng(0)
+    m, k, n = 70, 20, 45
+    (a, left), (b, right) = (matrix(generator, dtype, s, False) for s in ((m, k), (k, n)))
+    sum = ex.input(0, "float32")
+    negative = ex.compare("lt", sum, ex.const(0.0, "float32"))
+    after = {
+        "relu": (ex.where(negative, ex.const(0.0, "float32"), sum), lambda x: np.maximum(x, 0)),
+        "silu": (sum / (1 + ex.call("exp", -sum)), lambda x: x / (1 + np.exp(-x))),
+        "gelu": (0.5 * sum * (1 + ex.call("erf", sum * math.sqrt(0.5))), lambda x: x * special.ndtr(x)),
+    }
+    for addend, shape, steps in (("row", (m, 1), (0, 1, 0)), ("matrix", (1, n), (0, 0, 1))):
+        d, bias = matrix(generator, dtype, shape, False)
+        numbers = (1, m, n, k, 0, n, 1, 0, k, 1, 0, n, 1, *steps)
+        for name, (expression, wanted) in after.items():
+            kernel = Product(dtype, False, False, True, vector, addend, after=expression)
+            result = flambeau.full((m, n), float("nan"), dtype=a.dtype).to(TYPE)
+            launch.run_blocks(kernel, (result, a, b, d), numbers, (0.5, 2.0))
+            expected = wanted(0.5 * left @ right + 2 * bias)
+            error = np.abs(result.cpu().double().numpy() - expected)
+            assert (error <= 2 * ROUNDING[dtype] * (1 + np.abs(left) @ np.abs(right))).all(), (addend, name)
+
+
+@needs_device
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_a_layer_with_a_bias_is_one_kernel(dtype, monkeypatch):
+    """The bias is read where it lies, broadcast; so is every addend."""
+    if TYPE != "opencl":
+        pytest.skip("CUDA's library may take it")
+    generator, launched = np.random.default_rng(0), []
+
+    def noted(kernel, *arguments):
+        launched.append(kernel)
+        launch.run_blocks(kernel, *arguments)
+
+    monkeypatch.setattr(device_bodies, "run_blocks", noted)
+    x, own = matrix(generator, dtype, (3, 5, 20), False)
+    w, weight = matrix(generator, dtype, (45, 20), False)
+    bias, b = matrix(generator, dtype, (45,), False)
+    found = flambeau.nn.functional.linear(x, w, bias).cpu().double().numpy()
+    magnitude = np.abs(own) @ np.abs(weight.T) + np.abs(b)
+    assert (np.abs(found - (own @ weight.T + b)) <= ROUNDING[dtype] * magnitude).all()
+    assert [k.addend for k in launched] == ["matrix"]
+    x, w, own, weight = x[0], w[:5].t(), own[0], weight[:5].T
+    for shape in ((), (1,), (5, 1), (1, 5), (5, 5)):
+        c, numbers = matrix(generator, dtype, shape, False)
+        found = flambeau.addmm(c, x, w, beta=0.5, alpha=2).cpu().double().numpy()
+        magnitude = 2 * np.abs(own) @ np.abs(weight) + np.abs(numbers)
+        assert (np.abs(found - (2 * own @ weight + 0.5 * numbers)) <= ROUNDING[dtype] * magnitude).all()
+    assert [k.addend for k in launched[1:]] == ["row", "row", "row", "matrix", "matrix"]
+    nothing = flambeau.full((5, 5), float("nan"), dtype=x.dtype).to(TYPE)
+    assert not flambeau.addmm(nothing, x, w, beta=0).isnan().any() and launched[-1].addend == ""
+    batch, other = x.expand(3, 5, 20), w.expand(3, 20, 5)
+    for c in (flambeau.ones(5, 5), flambeau.ones(5)):
+        found = flambeau.addbmm(c.to(x.dtype).to(TYPE), batch, other, beta=2).cpu().double().numpy()
+        assert np.allclose(found, 3 * own @ weight + 2, atol=0.1 if dtype == "float16" else 1e-4)
+        found = flambeau.baddbmm(c.to(x.dtype).to(TYPE), batch, other, beta=2).cpu().double().numpy()
+        assert np.allclose(found, own @ weight + 2, atol=0.05 if dtype == "float16" else 1e-4)
 
 
 def test_the_shape_follows_from_the_devices_vectors():

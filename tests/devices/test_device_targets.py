@@ -12,9 +12,11 @@ import pytest
 from flambeau.codegen import expr, kernels
 from flambeau.codegen import schedule_gpu as gpu
 from flambeau.codegen import target as tg
+from flambeau.codegen.schedule_gpu_attention import Attention, shape_for
 from flambeau.codegen.schedule_gpu_products import Product
 from flambeau.devices import images
 from flambeau.operations.declare.pointwise import CODE_NAMES
+from flambeau.operations.neural.attention.programs import symbol
 from flambeau.operations.on_device import (
     draws,
     elementwise,
@@ -130,7 +132,7 @@ def test_ptx_is_accepted(tmp_path):
 
 
 def families(target: str):
-    """One kernel of each family: pointwise, rows, scans, products, what is indexed, and what says itself how it is launched."""
+    """One kernel of each family: pointwise, rows, scans, products, convolutions, indexed ones, and what says itself how it is launched."""
     x, y = expr.input(0, "bfloat16"), expr.input(1, "float16")
     wide = expr.cast(x, "float32") * expr.cast(y, "float32")
     operands = (kernels.Operand("bfloat16", "c"), kernels.Operand("float16", "c"))
@@ -139,6 +141,10 @@ def families(target: str):
     yield "scan", kernels.Row("s", (kernels.running_sum(wide),), ("c",), operands, (), "r")
     for dtype in ("float32", "bfloat16", "int8"):
         yield f"product {dtype}", Product(dtype, False, True, True)
+    yield "convolution", Product("float32", False, False, True, addend="row", taps=2)
+    yield "gradient of a weight", Product("bfloat16", False, True, False, taps=3, summed=True)
+    seen = symbol("k", "int64") <= symbol("q", "int64")
+    yield "attention", Attention("float32", shape_for("float32", 64, 64), None, seen)
     yield (
         "indexed",
         ordering._place.kernel(indexed_signature(), True, {"behind": True, "one": True}, 1, 1, 0, False),

@@ -125,7 +125,8 @@ cdef class Device:
         return 0
 
     cdef bint product(self, Product* p) except -1:
-        """Queue a product of matrices on the device's own library; False where it has none for this one."""
+        """Queue a product of matrices on the device's own library; False where it has none for this one.  Without a place for the
+        result (`p.c` is 0) nothing is queued: whether there is a library."""
         return False
 
     # order

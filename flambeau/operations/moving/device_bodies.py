@@ -54,26 +54,32 @@ def _as_matrices(t: TensorBase, form: int) -> TensorBase:
     return t.unsqueeze(-1) if form == COLUMN else t.unsqueeze(-1).unsqueeze(-1)
 
 
-def _product(out: TensorBase, a: TensorBase, b: TensorBase, alpha, beta) -> bool:
-    """out = alpha * a @ b + beta * out in one kernel, for stacks of one shape; whether there is a kernel for them."""
+def _product(
+    out: TensorBase, a: TensorBase, b: TensorBase, alpha, addend: TensorBase | None = None, beta=0
+) -> bool:
+    """out = alpha * a @ b + beta * addend in one kernel, for stacks of one shape; whether there is a kernel for them."""
     *stack, m, n = out.shape
-    steps = [_one_step(t, stack) for t in (out, a, b)]
+    tensors: tuple[TensorBase, ...] = (out, a, b) if addend is None or addend is out else (out, a, b, addend)
+    steps = [one_step(stack, t.stride()) for t in tensors]
     if a.dtype.is_complex or a.dtype.name == "bool" or None in steps:
         return False
     from ...codegen import schedule_gpu_products as products
 
-    kernel = products.Product(a.dtype.name, a.stride(-1) != 1, b.stride(-1) != 1, beta != 0)
-    strides = (number for step, t in zip(steps, (out, a, b)) for number in (step, *t.stride()[-2:]))
+    adds = addend is not None and beta != 0
+    apart = "" if len(tensors) == 3 or not adds else "row" if tensors[3].stride(-1) == 0 else "matrix"
+    kernel = products.Product(a.dtype.name, a.stride(-1) != 1, b.stride(-1) != 1, adds, addend=apart)
+    tensors = tensors[: len(kernel.tensors)]
+    strides = (number for step, t in zip(steps, tensors) for number in (step, *t.stride()[-2:]))
     number = float if a.dtype.is_floating_point else int
     sizes = (math.prod(stack), m, n, a.shape[-1])
-    run_blocks(kernel, (out, a, b), (*sizes, *strides), (number(alpha), number(beta)))
+    run_blocks(kernel, tensors, (*sizes, *strides), (number(alpha), number(beta)))
     return True
 
 
-def _one_step(t: TensorBase, stack: Sequence[int]) -> int | None:
-    """How far it is from a matrix of a stack to the next, in elements; None where that differs."""
+def one_step(sizes: Sequence[int], strides: Sequence[int]) -> int | None:
+    """How far it is from a place to the next over some dimensions, in elements; None where that differs."""
     step, expected = None, None
-    for size, stride in reversed(list(zip(stack, t.stride()))):
+    for size, stride in reversed(list(zip(sizes, strides))):
         if size == 1:
             continue
         if step is None:
@@ -85,29 +91,41 @@ def _one_step(t: TensorBase, stack: Sequence[int]) -> int | None:
 
 
 def multiply(
-    out: TensorBase, form: int, a: TensorBase, a_form: int, b: TensorBase, b_form: int, alpha, beta
+    out: TensorBase,
+    form: int,
+    a: TensorBase,
+    a_form: int,
+    b: TensorBase,
+    b_form: int,
+    alpha,
+    addend: TensorBase | None,
+    beta,
 ) -> None:
-    """out = alpha * a @ b + beta * out, stacks broadcast; `out` sums over those dimensions of the stack that it lacks, or
-    has only one place of.
+    """out = alpha * a @ b + beta * addend, stacks and the addend broadcast; `out` sums over those dimensions of the stack that it
+    lacks, or has only one place of.
     """
     with unrecorded():
+        old = None if addend is None or not beta else _as_matrices(addend.expand(out.shape), form)
+        over = addend is out
         out, a, b = _as_matrices(out, form), _as_matrices(a, a_form), _as_matrices(b, b_form)
         rank = max(a.ndim, b.ndim, out.ndim)
         a, b, whole = (t[(None,) * (rank - t.ndim)] for t in (a, b, out))
+        if old is not None:
+            old = whole if over else old[(None,) * (rank - old.ndim)]
         stack = [max(sizes) if 0 not in sizes else 0 for sizes in zip(a.shape[:-2], b.shape[:-2])]
         a, b = a.expand(*stack, *a.shape[-2:]), b.expand(*stack, *b.shape[-2:])
         summed = [d for d in range(rank - 2) if whole.shape[d] == 1 and stack[d] != 1]
-        if not summed and _product(whole, a, b, alpha, beta):
+        if not summed and _product(whole, a, b, alpha, old, beta):
             return
         sizes = (*stack, a.shape[-2], b.shape[-1])
         result = a.new_empty(sizes)
-        if not _product(result, a, b, 1, 0):
+        if not _product(result, a, b, 1):
             result = matrix_product(sizes, a, b)
         if summed:
             result = result.sum(summed, keepdim=True, dtype=result.dtype)
         if alpha != 1:
             result = result * alpha
-        whole.copy_(result + whole * beta if beta else result)
+        whole.copy_(result if old is None else result + old * beta)
 
 
 # --- one index a line ------------------------------

@@ -141,12 +141,10 @@ cdef TensorBase multiplied_on_device(TensorBase a, int a_form, TensorBase b, int
             addend is not None and addend is not into and addend.storage is into.storage):
         out = new_tensor_on(a.storage.on, rank, sizes, a.code)
     if out.count:
-        if addend is not None and addend is not out:
-            device_launcher.copy(out, addend)
-        if not library_product(out, form, a, a_form, b, b_form, alpha, beta, addend is not None):
+        if not library_product(out, form, a, a_form, b, b_form, alpha, addend, beta):
             before = alpha.real if floating else alpha.whole
             after = 0 if addend is None else beta.real if floating else beta.whole
-            callbacks["device.multiply"](out, form, a, a_form, b, b_form, before, after)
+            callbacks["device.multiply"](out, form, a, a_form, b, b_form, before, addend, after)
     if into is not None:
         if out is not into:
             device_launcher.copy(into, out)
@@ -156,7 +154,7 @@ cdef TensorBase multiplied_on_device(TensorBase a, int a_form, TensorBase b, int
 
 
 cdef bint library_product(TensorBase c, int form, TensorBase a, int a_form, TensorBase b, int b_form, const Scale* alpha,
-                          const Scale* beta, bint adds) except -1:
+                          TensorBase addend, const Scale* beta) except -1:
     """Let the device's library compute it; False where it has none, or the stacks are too involved for one call."""
     cdef Product p
     cdef Layout left, right, result
@@ -176,7 +174,7 @@ cdef bint library_product(TensorBase c, int form, TensorBase a, int a_form, Tens
     wanted.code, wanted.c_row, wanted.c_column = c.code, wanted.n, 1
     wanted.a, wanted.b, wanted.c = <uintptr_t>data_address(a), <uintptr_t>data_address(b), <uintptr_t>data_address(c)
     wanted.batch, wanted.a_batch, wanted.b_batch, wanted.c_batch = 1, 0, 0, 0
-    wanted.alpha, wanted.beta = alpha.real, beta.real if adds else 0.0
+    wanted.alpha, wanted.beta = alpha.real, 0.0 if addend is None else beta.real
     p.rank = 0
     if a.rank + b.rank + c.rank > used_dims(a_form) + used_dims(b_form) + used_dims(form):
         p.m, p.n, p.k = wanted.m, wanted.n, wanted.k
@@ -190,6 +188,12 @@ cdef bint library_product(TensorBase c, int form, TensorBase a, int a_form, Tens
         wanted.batch, wanted.a_batch, wanted.b_batch, wanted.c_batch = p.sizes[0], p.a_step[0], p.b_step[0], p.c_step[0]
     if CATEGORY[c.code] < 2:
         return False
+    if addend is not None and addend is not c:      # a library adds to c; where there is none, c need not hold the addend
+        first, wanted.c = wanted.c, 0
+        if not c.storage.on.product(&wanted):
+            return False
+        wanted.c = first
+        device_launcher.copy(c, addend)
     if not (profiling.on and profiling.devices):
         return c.storage.on.product(&wanted)
     first = mark(c.storage.on)

@@ -23,6 +23,7 @@ from ....core.make.create import empty, zeros
 from ...declare.indexed import Indexed
 from ...declare.pointwise import compute_dtype
 from ...declare.rows import row
+from . import on_device
 from .programs import Kernels, Program, bounds_of, kernels_of
 
 BUFFER = 1 << 18  # scores of one block of queries: a megabyte of float32, which second-level caches hold
@@ -164,6 +165,9 @@ class Call(NamedTuple):
     again: Callable | None = (
         None  # the output of query, key, value and captures by operations that differentiate twice
     )
+    reach: int | None = (
+        None  # query q sees no key behind q + reach, and of the others those that the mask allows
+    )
 
     def tiles(self) -> Iterator[Tile]:
         return tiles(self.sizes, self.blocks, self.program.mask is not None)
@@ -258,7 +262,7 @@ def _forward(call: Call, query, key, value, captures) -> tuple[TensorBase, Tenso
     out = empty((sizes.batches, heads, sizes.queries, value.shape[-1]), dtype=query.dtype, device=device)
     lse = empty((sizes.batches, heads, sizes.queries), dtype=working, device=device)
     top = empty(lse.shape, dtype=working, device=device)
-    if query.is_meta:
+    if query.is_meta or on_device.forward(call, query, key, value, captures, (out, lse, top)):
         return out, lse, top
     key, value = key.to(working), value.to(working)
     kernels = kernels_of(call.program._replace(captures=captures))

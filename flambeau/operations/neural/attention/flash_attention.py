@@ -144,7 +144,8 @@ def blocked_call(
         else:
             program = Program(symbol("score", working) + ex.cast(result, working), None, (seen,))
     again = functools.partial(_again, diagonal=diagonal, factor=factor)
-    return call_of("scaled_dot_product_attention", query, key, program, blocks, factor, again)
+    call, captures = call_of("scaled_dot_product_attention", query, key, program, blocks, factor, again)
+    return call._replace(reach=key.shape[2] if diagonal is None else diagonal), captures
 
 
 def _again(query, key, value, mask=None, *, diagonal, factor) -> TensorBase:

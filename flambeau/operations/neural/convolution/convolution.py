@@ -54,15 +54,14 @@ def convolution(
     filters = weight.shape[1] * geometry.groups if transposed else weight.shape[0]
     if input.numel() == 0:  # PyTorch's result for no channels has none
         return input.new_zeros((input.shape[0], filters if input.shape[1] else 0, *out))
-    if input.dtype in HALF_TYPES:
+    if input.dtype in HALF_TYPES and not families.on_tile(input, weight, geometry, out, transposed):
         if not transposed and halves.takes(input, weight, geometry, out):
             return families.laid_as(input, halves.forward(input, weight, bias, geometry, out))
         result = convolution.function(_wide(input), _wide(weight), _wide(bias), geometry, out, transposed)
         return result.to(input.dtype)
     if not transposed:
         return families.forward(input, weight, bias, geometry, out)
-    result = families.input_gradient(input, weight, geometry, out)
-    return result if bias is None else result.add_(bias.reshape(-1, *[1] * len(out)))
+    return families.transposed(input, weight, bias, geometry, out)
 
 
 @convolution.derivative
@@ -98,7 +97,9 @@ def convolution_backward(
         filters = weight.shape[1] * geometry.groups if transposed else weight.shape[0]
         shapes = tuple(input.shape), tuple(weight.shape), (filters,)
         return tuple(grad_output.new_zeros(shape) if w else None for shape, w in zip(shapes, wanted))
-    if grad_output.dtype in HALF_TYPES:
+    if grad_output.dtype in HALF_TYPES and not _on_tile(
+        grad_output, input, weight, geometry, transposed, wanted
+    ):
         if not transposed and halves.takes_backward(input, weight, geometry, tuple(grad_output.shape[2:])):
             return _gradients_of_halves(grad_output, input, weight, geometry, wanted)
         wide = _wide(grad_output), _wide(input), _wide(weight)
@@ -117,6 +118,21 @@ def convolution_backward(
     if wanted[2]:
         of_bias = grad_output.sum([0, *range(2, grad_output.ndim)])
     return of_input, of_weight, of_bias
+
+
+def _on_tile(
+    grad: TensorBase,
+    input: TensorBase,
+    weight: TensorBase,
+    geometry: Geometry,
+    transposed: bool,
+    wanted: tuple[bool, bool, bool],
+) -> bool:
+    """Whether all gradients that are wanted are implicit products on a device."""
+    sent, read = (input, grad) if transposed else (grad, input)
+    if wanted[0] and not families.on_tile(grad, weight, geometry, tuple(input.shape[2:]), not transposed):
+        return False
+    return not wanted[1] or families.weight_on_tile(sent, read, weight.shape, geometry)
 
 
 def _gradients_of_halves(

@@ -11,6 +11,7 @@
 | `strips`, `apart` | groups of few filters, as depthwise; of many, each by the ways above |
 | `lifted` | one and three dimensions, by those above |
 | `grid` | other groups, few filters, short sums; what it refuses goes an element at a time |
+| `implicit` | devices other than the host: floats and integers, but few filters a group |
 
 `winograd`, `planes` and `direct` read and write images as they lie, pixels or channels side by side.  Whichever way it took, and without
 data too, the result of two dimensions has the layout of its input; those of one and of three have their places side by side.
@@ -20,6 +21,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Sequence
 
 from ....codegen.tiles import register
 from ....core.base import prepacked
@@ -29,6 +31,7 @@ from . import depthwise
 from . import direct as convolution_direct
 from . import grid as convolution_grid
 from . import grouped as convolution_grouped
+from . import implicit as convolution_implicit
 from . import lifted as convolution_lifted
 from . import planes as convolution_planes
 from . import weights as convolution_weights
@@ -57,6 +60,8 @@ PACKED = 20  # for each element of filters that are packed for a direct sum
 
 def forward(x, w, bias, g: Geometry, out: tuple[int, ...], line: bool = False):
     """`line`: one row of pixels stands for a convolution of one dimension."""
+    if on_tile(x, w, g, out, False):
+        return convolution_implicit.forward(x, w, bias, g, _room(x, w.shape[0], out, line or x.ndim != 4))
     way = "grid" if x.device.type != "cpu" else _way(*_told(x, w, g, out), False, allowed["winograd"])
     if way == "grid":
         return laid_as(x, convolution_grid.forward(x, w, bias, g, out), line)
@@ -75,7 +80,29 @@ def forward(x, w, bias, g: Geometry, out: tuple[int, ...], line: bool = False):
     return computed(way, x, w, bias, g, out, False, line)
 
 
+def on_tile(x, w, g: Geometry, out, turned: bool) -> bool:
+    """Whether a convolution, or, `turned`, the gradient of its input, is an implicit product on a device."""
+    rows = w.shape[1] if turned else w.shape[0] // g.groups
+    return convolution_implicit.takes(x, w.shape, g, out, rows, turned)
+
+
+def weight_on_tile(grad, x, weight: Sequence[int], g: Geometry) -> bool:
+    """The same of the gradient of a weight, of that shape."""
+    return convolution_implicit.takes(x, weight, g, grad.shape[2:], weight[0] // g.groups, False)
+
+
+def transposed(x, w, bias, g: Geometry, out: tuple[int, ...], line: bool = False):
+    """The adjoint of a convolution in its input, and a bias."""
+    if on_tile(x, w, g, out, True):
+        room = _room(x, w.shape[1] * g.groups, out, line or x.ndim != 4)
+        return convolution_implicit.input_gradient(x, w, bias, g, room)
+    result = input_gradient(x, w, g, out, line)
+    return result if bias is None else result.add_(bias.reshape(-1, *[1] * len(out)))
+
+
 def input_gradient(grad, w, g: Geometry, sizes: tuple[int, ...], line: bool = False):
+    if on_tile(grad, w, g, sizes, True):
+        return transposed(grad, w, None, g, sizes, line)
     way = "grid" if grad.device.type != "cpu" else _way(*_told(grad, w, g, sizes), True, allowed["winograd"])
     if way == "grid":
         return laid_as(grad, convolution_grid.input_gradient(grad, w, g, sizes), line)
@@ -95,6 +122,9 @@ def input_gradient(grad, w, g: Geometry, sizes: tuple[int, ...], line: bool = Fa
 
 
 def weight_gradient(grad, x, g: Geometry, kernel: tuple[int, ...]):
+    shape = (grad.shape[1], x.shape[1] // g.groups, *kernel)
+    if grad.numel() and weight_on_tile(grad, x, shape, g):
+        return convolution_implicit.weight_gradient(grad, x, g, x.new_empty(shape))
     way = "grid"
     if x.device.type == "cpu":
         shapes = tuple(grad.shape), tuple(x.shape)

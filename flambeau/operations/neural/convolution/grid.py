@@ -220,7 +220,7 @@ def _pointlike(kernel: Sequence[int], g: Geometry, sizes: Sequence[int], out: Se
     return max(kernel) == 1 and max(g.stride) == 1 and not any(g.before) and tuple(sizes) == tuple(out)
 
 
-def _extent(kernel: Sequence[int], g: Geometry, out: Sequence[int]) -> int:
+def extent(kernel: Sequence[int], g: Geometry, out: Sequence[int]) -> int:
     """The last place that a window reaches, the padding counted: the largest number on the way to an element."""
     return max((o - 1) * s + (k - 1) * d + 1 for o, s, k, d in zip(out, g.stride, kernel, g.dilation))
 
@@ -239,7 +239,7 @@ def forward(x, w, bias, g: Geometry, out: tuple[int, ...]) -> TensorBase:
     filters = w.shape[0] // g.groups
     if x.dtype.name not in TILED or x.device.type != "cpu":
         result = direct(
-            (x.shape[0], w.shape[0], *out), x, w, most=_extent(kernel, g, out), **_numbers(g), filters=filters
+            (x.shape[0], w.shape[0], *out), x, w, most=extent(kernel, g, out), **_numbers(g), filters=filters
         )
         return result if bias is None else result + bias.reshape(-1, *[1] * len(kernel))
     weight = w.reshape(g.groups, filters, -1)
@@ -248,7 +248,7 @@ def forward(x, w, bias, g: Geometry, out: tuple[int, ...]) -> TensorBase:
         return _multiply(grid, weight, bias, (0,), line, line).reshape(x.shape[0], w.shape[0], *out)
     if sparse(tuple(x.shape[2:]), kernel, g, out):
         result = direct(
-            (x.shape[0], w.shape[0], *out), x, w, most=_extent(kernel, g, out), **_numbers(g), filters=filters
+            (x.shape[0], w.shape[0], *out), x, w, most=extent(kernel, g, out), **_numbers(g), filters=filters
         )
         return result if bias is None else result + bias.reshape(-1, *[1] * len(kernel))
     phases, cells, shifts = _layout(out, kernel, g.stride, g.dilation)
@@ -333,7 +333,7 @@ def weight_gradient(grad, x, g: Geometry, kernel: tuple[int, ...]) -> TensorBase
     images, filters, channels = x.shape[0], grad.shape[1] // g.groups, x.shape[1] // g.groups
     shape = (grad.shape[1], channels, *kernel)
     if x.dtype.name not in TILED or x.device.type != "cpu" or sparse(tuple(x.shape[2:]), kernel, g, out):
-        return direct_weight(shape, grad, x, most=_extent(kernel, g, out), **_numbers(g), filters=filters)
+        return direct_weight(shape, grad, x, most=extent(kernel, g, out), **_numbers(g), filters=filters)
     if grad.numel() == 0:
         return x.new_zeros(shape)
     if _pointlike(kernel, g, x.shape[2:], out):

@@ -1,0 +1,223 @@
+"""Attention forward in one kernel on a device, against NumPy in float64; what it becomes for processors that are not here."""
+
+from __future__ import annotations
+
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import flambeau
+import flambeau.nn.functional as F
+from flambeau.codegen import target as tg
+from flambeau.codegen.schedule_gpu_attention import Attention, shape_for
+from flambeau.core.loops import launch
+from flambeau.nn.attention import SDPBackend, sdpa_kernel
+from flambeau.operations.neural.attention import on_device
+from flambeau.operations.neural.attention.programs import element, symbol
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "codegen"))
+sys.path.insert(0, str(Path(__file__).parent))
+
+from disorder import disturbed  # noqa: E402
+from ptx import ptxas  # noqa: E402
+
+TYPE = os.environ.get("FLAMBEAU_TEST_DEVICE", "opencl")
+needs_device = pytest.mark.skipif(not getattr(flambeau, TYPE).is_available(), reason=f"no {TYPE} device")
+ROUNDING = {"float64": 1e-13, "float32": 5e-6, "float16": 2e-3, "bfloat16": 1.6e-2}
+# Batches, heads of keys, heads of queries for each, queries, keys, width, columns.
+SIZES = {
+    "even": (2, 3, 1, 64, 64, 32, 32),
+    "uneven": (1, 2, 2, 33, 101, 20, 12),
+    "wide": (1, 1, 2, 70, 40, 128, 65),
+    "one": (2, 1, 1, 1, 1, 1, 1),
+}
+
+
+@pytest.fixture
+def launched(monkeypatch):
+    """The kernels of attention, which are taken on devices of every kind here."""
+    kernels = []
+
+    def noted(kernel, *arguments):
+        kernels.append(kernel)
+        launch.run_blocks(kernel, *arguments)
+
+    monkeypatch.setattr(on_device, "run_blocks", noted)
+    monkeypatch.setattr(on_device, "_lanes", lambda *device: 1)
+    return kernels
+
+
+def operands(name, dtype, turned=False):
+    batches, heads, groups, queries, keys, width, columns = SIZES[name]
+    generator = np.random.default_rng(0)
+    shapes = (heads * groups, queries, width), (heads, keys, width), (heads, keys, columns)
+    found = []
+    for shape in shapes:
+        t = flambeau.tensor(generator.standard_normal((batches, *shape))).to(getattr(flambeau, dtype))
+        found.append(t.transpose(1, 2).contiguous().transpose(1, 2) if turned else t)
+    return found
+
+
+def wanted(q, k, v, mask=None):
+    """Attention of all scores; what sees nothing gives 0."""
+    q, k, v = (t.double().numpy() for t in (q, k, v))
+    k, v = (np.repeat(t, q.shape[1] // k.shape[1], 1) for t in (k, v))
+    scores = q @ k.swapaxes(-1, -2) / math.sqrt(q.shape[-1])
+    if mask is not None:
+        scores = np.where(mask, scores, -np.inf) if mask.dtype == bool else scores + mask
+    top = scores.max(-1, keepdims=True)
+    weights = np.exp(scores - np.where(np.isinf(top), 0, top))
+    total = weights.sum(-1, keepdims=True)
+    return weights @ v / np.where(total == 0, 1, total)
+
+
+def attention(*given, **options):
+    with sdpa_kernel(SDPBackend.FLASH_ATTENTION):
+        return F.scaled_dot_product_attention(*given, enable_gqa=True, **options)
+
+
+def check(found, expected, dtype):
+    assert found.shape == expected.shape and found.dtype is getattr(flambeau, dtype)
+    assert np.abs(found.detach().cpu().double().numpy() - expected).max() <= ROUNDING[dtype] * 4
+
+
+CALLS = [
+    *((name, "float32") for name in SIZES),
+    *(("uneven", dtype) for dtype in ROUNDING if dtype != "float32"),
+]
+
+
+@needs_device
+@pytest.mark.parametrize(("name", "dtype"), CALLS)
+def test_values(name, dtype, launched):
+    given = operands(name, dtype, turned=name == "even")
+    check(attention(*(t.to(TYPE) for t in given)), wanted(*given), dtype)
+    assert len(launched) == 1
+
+
+@needs_device
+@pytest.mark.parametrize("kind", ["causal", "bool", "added", "one a key"])
+def test_masks(kind, launched):
+    """Rows that see nothing give 0; what the mask hides may be NaN."""
+    q, k, v = given = operands("uneven", "float32")
+    scores, generator = (1, 4, 33, 101), np.random.default_rng(1)
+    mask, options = None, {}
+    if kind == "causal":
+        seen, options = np.tril(np.ones(scores[2:], bool)), {"is_causal": True}
+        k[:, :, 40:], v[:, :, 40:] = float("nan"), 0.0
+    elif kind == "added":
+        seen = generator.standard_normal(scores).astype("float32")
+        seen[0, 1, 5] = -np.inf
+        mask = flambeau.tensor(seen)
+    else:
+        seen = generator.random((1, 1, 1, 101) if kind == "one a key" else scores) < 0.5
+        if kind == "bool":
+            seen[0, 2, 7:9] = False
+        mask = flambeau.tensor(seen)
+    expected = wanted(q, k.nan_to_num(), v, seen)
+    given = [None if t is None else t.to(TYPE) for t in (*given, mask)]
+    check(attention(*given, **options), expected, "float32")
+    assert len(launched) == 1
+
+
+@needs_device
+@pytest.mark.parametrize("causal", [False, True])
+def test_gradients_go_on_from_the_kernels_sums(causal, launched):
+    given = operands("uneven", "float64")
+    found = []
+    for device in (TYPE, "cpu"):
+        own = [t.to(device).requires_grad_() for t in given]
+        with sdpa_kernel(SDPBackend.FLASH_ATTENTION if device == TYPE else SDPBackend.MATH):
+            out = F.scaled_dot_product_attention(*own, is_causal=causal, enable_gqa=True)
+        out.square().sum().backward()
+        found.append([t.grad.cpu().numpy() for t in own])
+    for a, b in zip(*found):
+        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-10)
+    assert len(launched) == 1
+
+
+@needs_device
+def test_nan_stays_in_its_row(launched):
+    q, k, v = (t.to(TYPE) for t in operands("uneven", "float32"))
+    q[0, 1, 3, 2] = float("nan")
+    found = attention(q, k, v).isnan().cpu().numpy()
+    expected = np.zeros_like(found)
+    expected[0, 1, 3] = True
+    assert (found == expected).all()
+
+
+@needs_device
+def test_what_the_kernel_leaves_to_blocks(launched):
+    wide = [flambeau.randn(1, 1, 20, 300).to(TYPE) for _ in range(3)]
+    check(attention(*wide), wanted(*(t.cpu() for t in wide)), "float32")
+    few = [flambeau.randn(1, 2, n, 8).to(TYPE) for n in (5, 0, 0)]
+    assert not attention(*few).any()
+    assert not launched
+
+
+CAUSAL = symbol("k", "int64") <= symbol("q", "int64")
+PLACES = [symbol(n, "int64") for n in "bhqk"]
+ADDED = symbol("score", "float32") + element(0, PLACES, "bfloat16")
+
+
+def kernels():
+    for dtype, width in (("float32", 64), ("float32", 128), ("float64", 128)):
+        yield Attention(dtype, shape_for(dtype, width, width), None, CAUSAL)
+    yield Attention("bfloat16", shape_for("bfloat16", 64, 80), ADDED, None, (("bfloat16", 4),))
+
+
+@needs_device
+def test_order_of_blocks_and_what_shared_memory_held_do_not_matter(monkeypatch):
+    if TYPE != "opencl":
+        pytest.skip("the order is changed for OpenCL's devices")
+    q, k, v = (t.to(TYPE) for t in operands("uneven", "float32"))
+    kernel = Attention("float32", shape_for("float32", 20, 12), None, CAUSAL)
+    numbers = (1, 2, 2, 33, 101, 20, 12, 0, *q.stride(), *k.stride(), *v.stride())
+    count, found = kernel.blocks("spirv", numbers).blocks[0], []
+    for number in range(2):
+        own = kernel
+        if number:
+            own, poisoned = disturbed(monkeypatch, kernel, count, 3, 1)
+        results = [flambeau.full(s, float("nan")).to(TYPE) for s in ((1, 4, 33, 12), (1, 4, 33), (1, 4, 33))]
+        launch.run_blocks(own, (*results, q, k, v), numbers, (0.2,))
+        found.append([t.cpu() for t in results])
+    assert count == 4 and poisoned == {"@queries", "@keys", "@weights", "@partial"}
+    assert all(flambeau.equal(a, b) and not a.isnan().any() for a, b in zip(*found))
+
+
+def test_shared_memory_and_shapes():
+    for dtype, most in (("float32", 256), ("bfloat16", 256), ("float64", 128)):
+        assert shape_for(dtype, most + 1, 8) is None and shape_for(dtype, 8, most + 1) is None
+        for width in (1, 16, 33, 64, 65, 128, most):
+            shape = shape_for(dtype, width, 8)
+            size = 8 if dtype == "float64" else 4
+            held = shape.width * (shape.queries + 1) + max(
+                shape.width * (shape.keys + 1), shape.keys * shape.columns
+            )
+            held += shape.keys * (shape.queries + 1) + shape.queries * 17
+            assert shape.width >= width and held * size <= 48 << 10
+
+
+def test_amdgcn_keeps_its_sums_in_registers():
+    for kernel in kernels():
+        machine = tg.machine("amdgcn")
+        assembly = machine.emit_assembly(tg.optimised(str(kernel.module("amdgcn")), machine, 3))
+        assert "s_barrier" in assembly and "ds_write" in assembly and "scratch_store" not in assembly
+
+
+def test_ptx_is_accepted_and_spills_no_registers(tmp_path):
+    assembler = ptxas()
+    if assembler is None:
+        pytest.skip("there is no ptxas here")
+    for number, kernel in enumerate(kernels()):
+        path = tmp_path / f"{number}.ptx"
+        path.write_text(tg.image(str(kernel.module("nvptx")), "nvptx"))
+        command = [assembler, "-v", "-arch=sm_90", "-o", str(tmp_path / "out.cubin"), str(path)]
+        done = subprocess.run(command, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        assert "0 bytes spill stores, 0 bytes spill loads" in done.stderr, done.stderr
