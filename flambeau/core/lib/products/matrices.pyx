@@ -169,6 +169,17 @@ def prefer(which: str) -> None:
     preferred = ("", "tiles", "blas").index(which)
 
 
+cdef bint narrow_tiles_win(const Product* p, int64_t batch, double each) noexcept nogil:
+    """The same with registers of 32 bytes."""
+    if p.tiled.crossed or p.tiled.one.family.lanes * p.tiled.one.size < 32:
+        return False
+    if dotted(p):
+        return each > CALL / 8
+    if p.a_row == 1 and p.a_col > 1 and p.k > 256:     # BLAS turns such an operand faster
+        return False
+    return p.m > (8 if <double>p.k * p.n > CALL else 2) and p.n > 4 and each >= CALL / 8
+
+
 cdef bint tiles_win(const Product* p, int64_t batch) noexcept nogil:
     """Whether generated tiles compute, not BLAS.  Microseconds, one thread of a Zen 5, float32, tiles / OpenBLAS / MKL in PyTorch:
 
@@ -196,7 +207,7 @@ cdef bint tiles_win(const Product* p, int64_t batch) noexcept nogil:
     if preferred:
         return preferred == 1
     if p.tiled.one.family.lanes * p.tiled.one.size < 64:
-        return False
+        return narrow_tiles_win(p, batch, each)
     if p.tiled.crossed:
         return each >= CALL / 64
     if dotted(p):
