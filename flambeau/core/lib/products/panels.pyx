@@ -24,7 +24,7 @@ cdef enum:
     GROUP = 128               # terms that a tile adds up one after another (codegen/tiles/register.py)
     SMALL = 1 << 18           # bytes of a right operand that is read where it stands
     LEAST = 96                # rows of a band
-    PANEL = 1 << 15           # bytes of a panel that a tile lays out for the next
+    PANEL = 1 << 18           # bytes of a panel that a tile lays out for the next
     ROWS_AT_ONCE = 32         # rows of a right operand that are laid out into panel after panel: they lie on as many pages
     OWN = 1 << 16             # bytes for an operand that is laid out on a thread's stack
     ROOM = 1 << 26            # bytes for operands that are laid out, of the products that are under way
