@@ -27,6 +27,7 @@ from .epilogues import MOST, Epilogue
 from .objects import compiled
 from .vectors import Vectors
 
+AHEAD = 16  # terms before its use that a line of the right operand is asked for by a tile that lays it out
 GROUP = 128  # terms that are added up one after another; a tap longer than this is cut
 
 # Places in the struct of arguments, in words of eight bytes.
@@ -194,12 +195,15 @@ class Writer(Vectors):
     ) -> list[Value]:
         """The sums with one term more: for each row an element of the left operand times all vectors of the right one."""
         vectors, result = self.tile.vectors, list(sums)
+        ahead = self.f.mul(self.word(_B_STEP), i64(AHEAD)) if laid else None
         read = []
         for v in range(vectors):
             right = self.at(right, b_vector) if v else right
             read.append(self.load(right, self.last if v == vectors - 1 else None))
             for to in laid:
                 self.store(read[v], self.at(to, i64(v * width())))
+                if v * width() % 64 == 0:
+                    self.foresee(self.at(right, ahead))
         for i in range(*cut):
             place = self.at(left[i // 7], distances[i % 7 - 1]) if i % 7 else left[i // 7]
             element = self.low.splat(self.f.load(self.scalar, place, self.size))

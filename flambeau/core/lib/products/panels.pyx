@@ -424,16 +424,16 @@ cdef inline int64_t bands_of(const Panels* p) noexcept nogil:
 
 cdef int prepare(Products* all) except -1:
     cdef Panels* p = &all.one
-    p.lays = False
     cdef int64_t panel, first, vectors
+    p.lays = False
     all.dots = not all.crossed and not all.laid and p.m <= DOTTED and p.a_col == p.size and all.b_row == p.size and all.b_col > 0 and p.n > 1
     if all.dots:
         all.lays_right = all.lays_left = False
         all.right = all.size = all.bytes = 0
         all.slots, all.apart = all.batch, False
         return need_dots(p)
-    p.lays = not all.laid and not all.crossed and all.b_col == p.size and all.b_row > 0 and p.m > p.family.tallest[p.family.vectors] and bands_of(p) == 1 and (
-        min(p.k, p.family.depth) * p.family.lanes * p.family.vectors * p.size <= PANEL)
+    p.lays = not all.laid and not all.crossed and all.b_col == p.size and all.b_row > 0 and bands_of(p) == 1 and (
+        p.m > p.family.tallest[p.family.vectors] and min(p.k, p.family.depth) * p.family.lanes * p.family.vectors * p.size <= PANEL)
     all.lays_right = not all.laid and not p.lays and (
         all.crossed or (p.n > 1 and all.b_col != p.size) or all.b_row <= 0 or (p.k * p.n * p.size > SMALL and p.m > 8))
     all.lays_left = p.a_col >= p.family.far and p.k > GROUP and p.n > p.family.lanes * p.family.vectors and p.a_row == p.size
