@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
+from flambeau.core.lib.products.product_plan import ProductPlan
 
 import flambeau
 from flambeau.codegen import target
 from flambeau.codegen.tiles import dots, register
 from flambeau.codegen.tiles import panels as shapes
 from flambeau.core.lib.products import matrices, panels
-from flambeau.core.lib.products.product_plan import ProductPlan
 
 SIZES = [1, 2, 3, 5, 7, 8, 13, 16, 17, 31, 33, 48, 65, 80, 129]
 LAYOUTS = ["rows", "columns", "steps", "repeated"]
