@@ -195,7 +195,6 @@ class Writer(Vectors):
     ) -> list[Value]:
         """The sums with one term more: for each row an element of the left operand times all vectors of the right one."""
         vectors, result = self.tile.vectors, list(sums)
-        ahead = self.f.mul(self.word(_B_STEP), i64(AHEAD)) if laid else None
         read = []
         for v in range(vectors):
             right = self.at(right, b_vector) if v else right
@@ -203,7 +202,7 @@ class Writer(Vectors):
             for to in laid:
                 self.store(read[v], self.at(to, i64(v * width())))
                 if v * width() % 64 == 0:
-                    self.foresee(self.at(right, ahead))
+                    self.foresee(self.at(right, self.f.mul(self.word(_B_STEP), i64(AHEAD))))
         for i in range(*cut):
             place = self.at(left[i // 7], distances[i % 7 - 1]) if i % 7 else left[i // 7]
             element = self.low.splat(self.f.load(self.scalar, place, self.size))
