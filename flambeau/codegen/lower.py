@@ -222,7 +222,15 @@ class Lowering:
         if fixed(e.args[1]):  # looking for NaN in what is the same for all elements costs nothing
             a, b = b, a
         chosen = self.select(self.compare("o" + order, a, b, True), a, b)  # b where b is NaN
-        return self.select(self.compare("uno", a, a, True), a, chosen)
+        missing = self.compare("uno", a, a, True)
+        if not self.lanes or not any(map(fixed, e.args)):
+            return self.select(missing, a, chosen)
+        # With all bits set anything is NaN.  A selection would become one instruction of several with the one before it, which by
+        # itself is a processor's maximum.
+        word = self.vector(f"i{8 * ITEMSIZE[e.dtype]}")
+        bits = self.f.op(word, f"bitcast {chosen} to {word}")
+        bits = self.f.binary("or", bits, self.f.op(word, f"sext {missing} to {word}"))
+        return self.f.op(a.type, f"bitcast {bits} to {a.type}")
 
     _min = _max = _pick
 

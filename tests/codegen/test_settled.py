@@ -50,3 +50,15 @@ def test_elements(modules):
     np.testing.assert_allclose(found.numpy(), x / (1.0 + np.sqrt(15.0)), rtol=1e-15)
     text = modules["scaled_by_a_root"]
     assert re.search(r"@llvm\.sqrt\.f64\(", text) and not re.search(r"@llvm\.sqrt\.v\d+f64\(", text)
+
+
+@pytest.mark.parametrize("dtype", [flambeau.float32, flambeau.float64, flambeau.float16])
+@pytest.mark.parametrize("least, most", [(-1.0, 0.5), (float("nan"), 0.5), (-1.0, float("nan")), (0.5, -1.0)])
+def test_bounds_that_are_the_same_for_all_elements(dtype, least, most):
+    """NaN in a bound makes all results NaN, in an element its own; odd numbers of elements reach the masked rest."""
+    x = flambeau.tensor([1.0, -2.0, float("nan"), 0.25, float("inf"), -float("inf"), -0.0] * 11, dtype=dtype)
+    values = x.double().numpy()
+    expected = np.minimum(np.maximum(values, least), most)
+    np.testing.assert_array_equal(x.clamp(least, most).double().numpy(), expected)
+    np.testing.assert_array_equal(x.clamp(min=least).double().numpy(), np.maximum(values, least))
+    np.testing.assert_array_equal(x.clamp(max=most).double().numpy(), np.minimum(values, most))

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from flambeau.core.lib.products.product_plan import ProductPlan
 
 import flambeau
 from flambeau.codegen import target
@@ -63,9 +64,10 @@ def test_random_products(seed):
     random_products(20, seed)
 
 
-@pytest.mark.parametrize("bytes_wide", [16, 32])
-def test_narrower_registers(bytes_wide, monkeypatch):
-    """What a processor without AVX-512 computes, on this one."""
+@pytest.fixture(params=[16, 32])
+def bytes_wide(request, monkeypatch):
+    """The registers of a processor without AVX-512, on this one."""
+    bytes_wide = request.param
     monkeypatch.setattr(register, "width", lambda: bytes_wide)
     monkeypatch.setattr(shapes, "width", lambda: bytes_wide)
     monkeypatch.setattr(target, "processor", lambda: ("x86-64-v3", "+avx,+avx2,+fma"))
@@ -73,13 +75,39 @@ def test_narrower_registers(bytes_wide, monkeypatch):
     for cache in caches:
         cache.cache_clear()
     panels.forget()
-    try:
-        random_products(25, bytes_wide)
-    finally:
-        monkeypatch.undo()
-        for cache in caches:
-            cache.cache_clear()
-        panels.forget()
+    yield bytes_wide
+    monkeypatch.undo()
+    for cache in caches:
+        cache.cache_clear()
+    panels.forget()
+
+
+def test_narrower_registers(bytes_wide):
+    random_products(25, bytes_wide)
+
+
+@pytest.mark.parametrize("m, k, n", [(33, 900, 41), (400, 500, 35), (13, 385, 20)])
+def test_parts_and_bands_of_narrower_registers(bytes_wide, m, k, n):
+    """The first tile of a band lays the panel out for the others, part after part of the terms; taller products have bands."""
+    rng = np.random.default_rng(m)
+    before = flambeau.get_num_threads()
+    for left, right in [("rows", "rows"), ("columns", "rows"), ("rows", "columns")]:
+        a, b, want = pair(rng, m, k, n, "float32", left, right)
+        found = []
+        for threads in (1, 3):
+            flambeau.set_num_threads(threads)
+            found.append(a @ b)
+        flambeau.set_num_threads(before)
+        near(found[0], want, k)
+        assert (found[0] == found[1]).all()
+        stacked = flambeau.stack([a, 2 * a]) @ b
+        near(stacked[1], 2 * want, 4 * k)
+
+
+def test_who_computes_with_narrower_registers(bytes_wide):
+    matrices.prefer("")
+    ways = [ProductPlan(flambeau.ones(n, n), flambeau.ones(n, n)).way for n in (8, 64, 1024)]
+    assert ways == ["BLAS", "tiles" if bytes_wide == 32 else "BLAS", "BLAS"]
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import NamedTuple
 
 from ...core.base.callbacks import set_callback
 from .. import target
@@ -16,16 +17,28 @@ from .epilogues import Epilogue
 from .objects import compiled
 from .register import Register, Writer, address, lanes, width
 
-TALLEST = (0, 14, 14, 8, 6)  # rows of a tile by its vectors, where there are 32 registers
-TALLEST_OF_FEW = (0, 6, 6)  # where there are 16
+
+class Shape(NamedTuple):
+    """Which tiles a processor's registers hold, and how much of the operands its caches: with 32 registers, and with 16."""
+
+    tallest: tuple[int, ...]  # rows of a tile of 0, 1, 2 … vectors
+    dots: tuple[int, ...]  # columns of a tile of dot products of 0, 1, 2 … rows
+    depth: int  # terms of a panel that stays in the cache while rows meet it
+    deepest: int  # terms of all parts of a sum over which rows of the left operand stay in the cache
+    band: int  # bytes of the left operand that stay in the cache
+    far: int  # bytes between terms of a left operand from which it is turned first
+
+
+MANY = Shape((0, 14, 14, 8, 6), (0, 8, 8, 8, 6, 4, 4), 1024, 1024, 3 << 18, 1 << 12)
+FEW = Shape((0, 12, 6), (0, 8, 6, 4, 3), 384, 1 << 12, 3 << 17, 1 << 8)
 DTYPES = {2: "bfloat16", 4: "float32", 8: "float64"}
 
 
-def shape(size: int) -> tuple[int, ...]:
-    """Elements of a vector, then rows of the tallest tile of 0, 1, 2 … vectors."""
+def shape(size: int) -> tuple[int, Shape]:
+    """Elements of a vector, and this processor's shape."""
     features = target.processor()[1].split(",")
     many = "+avx512f" in features or "+neon" in features
-    return lanes(DTYPES[max(size, 4)]), *(TALLEST if many else TALLEST_OF_FEW)
+    return lanes(DTYPES[max(size, 4)]), MANY if many else FEW
 
 
 def linear(size: int, scaled: bool, bias: bool, other: bool) -> Epilogue | None:
@@ -40,9 +53,9 @@ def continued(size: int, epilogue: Epilogue | None) -> Epilogue:
     return epilogue.continued() if epilogue is not None else epilogues.added(DTYPES[max(size, 4)])
 
 
-def tile(size: int, epilogue: Epilogue | None, vectors: int, rows: int, ragged: bool) -> int:
+def tile(size: int, epilogue: Epilogue | None, vectors: int, rows: int, ragged: bool, lays: bool) -> int:
     """Where the function of a tile stands."""
-    return address(Register(DTYPES[size], rows, vectors, (), False, epilogue, ragged))
+    return address(Register(DTYPES[size], rows, vectors, (), False, epilogue, ragged, lays))
 
 
 def dot(size: int, epilogue: Epilogue | None, columns: int, rows: int) -> int:

@@ -27,6 +27,7 @@ from .epilogues import MOST, Epilogue
 from .objects import compiled
 from .vectors import Vectors
 
+AHEAD = 16  # terms before its use that a line of the right operand is asked for by a tile that lays it out
 GROUP = 128  # terms that are added up one after another; a tap longer than this is cut
 
 # Places in the struct of arguments, in words of eight bytes.
@@ -37,13 +38,15 @@ _NUMBERS = 16  # of the epilogue
 _OPERANDS = (
     _NUMBERS + MOST
 )  # of the epilogue: each its first element, and its steps from row to row and column to column
+_LAID = _OPERANDS + 3 * MOST
 
 
 class Register(NamedTuple):
     """A tile of so many rows and vectors; `turned` stores it column by column: rows are then side by side in c.
 
-    `ragged` reads no more columns of the right operand than exist: those of its last vector are masked.  Without an epilogue the
-    sums themselves are stored.
+    `ragged` reads no more columns of the right operand than exist: those of its last vector are masked.  `lays` writes what it
+    reads of the right operand of one tap side by side, term after term, for the tiles that come after it.  Without an epilogue
+    the sums themselves are stored.
     """
 
     dtype: str
@@ -53,6 +56,7 @@ class Register(NamedTuple):
     turned: bool = False
     epilogue: Epilogue | None = None
     ragged: bool = False
+    lays: bool = False
 
     def text(self, symbol: str) -> str:
         module = Module(target.llvm().get_default_triple())
@@ -155,15 +159,19 @@ class Writer(Vectors):
                 full, lambda: self.put_down(ended, sums, room), [since, ended, *sums]
             )
             left = [self.at(base, f.mul(start, step)) for base in bases]
-            right, n = self.at(b, f.mul(start, b_step)), len(bases)
+            right, wide = self.at(b, f.mul(start, b_step)), i64(self.tile.vectors * width())
+            laid = [self.at(self.word(_LAID, "ptr"), f.mul(start, wide))] if self.tile.lays else []
+            begin = [*left, right, *laid]
+            n = len(begin)
 
             def term(_, carried: list[Value]) -> list[Value]:
-                left, right, sums = carried[:n], carried[n], carried[n + 1 :]
-                new = self.term(left, right, b_vector, sums, cut, distances)
-                return [*(self.at(p, step) for p in left), self.at(right, b_step), *new]
+                left, right, *laid = carried[: len(bases)], *carried[len(bases) : n]
+                new = self.term(left, right, laid, b_vector, carried[n:], cut, distances)
+                further = [*(self.at(p, step) for p in left), self.at(right, b_step)]
+                return [*further, *(self.at(p, wide) for p in laid), *new]
 
-            result = f.loop(i64(0), count, i64(1), [*left, right, *sums], term)
-            return [f.add(since, count), ended, *result[n + 1 :]]
+            result = f.loop(i64(0), count, i64(1), [*begin, *sums], term)
+            return [f.add(since, count), ended, *result[n:]]
 
         return f.loop(i64(0), terms, i64(GROUP), state, group)
 
@@ -179,6 +187,7 @@ class Writer(Vectors):
         self,
         left: list[Value],
         right: Value,
+        laid: list[Value],
         b_vector: Value,
         sums: list[Value],
         cut: tuple[int, int],
@@ -190,6 +199,10 @@ class Writer(Vectors):
         for v in range(vectors):
             right = self.at(right, b_vector) if v else right
             read.append(self.load(right, self.last if v == vectors - 1 else None))
+            for to in laid:
+                self.store(read[v], self.at(to, i64(v * width())))
+                if v * width() % 64 == 0:
+                    self.foresee(self.at(right, self.f.mul(self.word(_B_STEP), i64(AHEAD))))
         for i in range(*cut):
             place = self.at(left[i // 7], distances[i % 7 - 1]) if i % 7 else left[i // 7]
             element = self.low.splat(self.f.load(self.scalar, place, self.size))

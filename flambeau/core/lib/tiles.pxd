@@ -26,5 +26,6 @@ cdef struct Tile:
     int64_t taps[3]             # of each cut
     double numbers[MOST_OPERANDS]
     Operand operands[MOST_OPERANDS]   # side by side in columns, or, where c is written turned, in rows
+    char* laid                  # where a tile that lays its right operand out writes it
 
 ctypedef void (*tile_t)(const Tile* t) noexcept nogil

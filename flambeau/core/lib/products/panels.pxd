@@ -25,6 +25,8 @@ cdef enum:
     MOST_ROWS = 14
     FEW_ROWS = 6              # of a tile that reads both operands along their terms
     MOST_COLUMNS = 8
+    MASKED = 1
+    LAYS = 2
     DOTTED = 32               # rows up to which laying the right operand out for tiles takes longer than it saves
 
 ctypedef void (*layer_t)(char* to, int64_t to_step, const char* source, int64_t step, int64_t terms, int64_t columns) noexcept nogil
@@ -32,13 +34,16 @@ ctypedef void (*layer_t)(char* to, int64_t to_step, const char* source, int64_t 
 cdef struct Tiles:            # what is compiled of one epilogue for one size of elements; kept as long as the process
     PyObject* epilogue        # of codegen/tiles/epilogues.py, or None
     Tiles* continued          # of sums to which those of the terms before are added; NULL before it is needed
-    tile_t tiles[2][MOST_VECTORS + 1][MOST_ROWS + 1]            # by whether b is masked, vectors and rows
+    tile_t tiles[4][MOST_VECTORS + 1][MOST_ROWS + 1]            # by whether b is masked and laid out (MASKED, LAYS), vectors, rows
     tile_t dots[FEW_ROWS + 1][MOST_COLUMNS + 1]                 # by rows and columns
 
 cdef struct Family:           # what is compiled for one size of elements
     int64_t lanes             # of a vector; 0 before anything is known
     int64_t vectors           # of a whole panel
     int64_t tallest[MOST_VECTORS + 1]
+    int64_t few               # rows of the tallest tile of dot products
+    int64_t columns[FEW_ROWS + 1]    # of a tile of dot products by its rows
+    int64_t depth, deepest, band, far  # codegen/tiles/panels.py
     Tiles* plain              # which store the sums
     layer_t copies[MOST_VECTORS + 1]
     layer_t crosses[MOST_VECTORS + 1]
@@ -53,6 +58,7 @@ cdef struct Panels:           # all steps are bytes
     int64_t a_row, a_col
     const char* b             # panels that `lay_right` has laid, or a matrix whose columns lie side by side
     int64_t b_row             # of such a matrix; 0: panels
+    bint lays                 # the first tile of a band lays such a matrix out for the others
     char* c
     int64_t c_row             # columns lie side by side
     int operands              # of the epilogue; they may be c itself

@@ -1,9 +1,10 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 """Products of matrices by generated register tiles: the walk over tiles, and how operands are laid out for them.
 
-A tile multiplies a few rows by a panel of columns, over up to `DEPTH` terms, so that the panel stays in the cache while all rows
+A tile multiplies a few rows by a panel of columns, over up to `depth` terms, so that the panel stays in the cache while all rows
 of a band meet it; deeper products add to what has been put down.  The right operand is laid out panel after panel, or, where it is
-small or meets few rows, read where it stands; the left one is read by broadcasts, so its strides hardly matter.
+small or meets few rows, read where it stands; where there is one band, its first tile lays the panel out while it multiplies.  The
+left operand is read by broadcasts, so its strides hardly matter.
 
 Few rows by a transposed matrix are dot products of rows with rows (codegen/tiles/dots.py): nothing is laid out.  Complex numbers are
 real ones in twice the columns and terms: (re, im) · ((re, im), (-im, re)); only the right operand has to be written anew.
@@ -21,13 +22,13 @@ from ...base.callbacks import callbacks
 
 cdef enum:
     GROUP = 128               # terms that a tile adds up one after another (codegen/tiles/register.py)
-    DEPTH = 1024              # terms after which sums are put down
-    BAND = 3 << 18            # bytes of the left operand that stay in the cache
     SMALL = 1 << 18           # bytes of a right operand that is read where it stands
-    FAR = 1 << 12             # bytes between terms of a left operand from which it is turned first
+    LEAST = 96                # rows of a band
+    PANEL = 1 << 18           # bytes of a panel that a tile lays out for the next
+    ROWS_AT_ONCE = 32         # rows of a right operand that are laid out into panel after panel: they lie on as many pages
     OWN = 1 << 16             # bytes for an operand that is laid out on a thread's stack
     ROOM = 1 << 26            # bytes for operands that are laid out, of the products that are under way
-    ASIDE = BAND // (DEPTH * 4) * MOST_VECTORS * 64     # bytes of the sums of a band and a panel
+    ASIDE = 3 << 14           # bytes of the sums of a band and a panel
     DOTS = 24                 # columns that all tiles of dot products divide
     STRIP = 10 * DOTS         # columns whose dot products are put down together
 
@@ -71,12 +72,15 @@ cdef bint clear(Panels* p, int code, Tiles* tiles) except -1:
 
 cdef int infer_signature(Family* f, int64_t size) except -1:
     cdef int v
-    result = callbacks["panels.shape"](size)
-    f.vectors = len(result) - 2
+    lanes, shape = callbacks["panels.shape"](size)
+    f.vectors, f.few = len(shape.tallest) - 1, len(shape.dots) - 1
     for v in range(f.vectors + 1):
-        f.tallest[v] = result[v + 1]
+        f.tallest[v] = shape.tallest[v]
+    for v in range(f.few + 1):
+        f.columns[v] = shape.dots[v]
+    f.depth, f.deepest, f.band, f.far = shape.depth, shape.deepest, shape.band, shape.far
     f.plain = tiles_of_size(size, None)
-    f.lanes = result[0]
+    f.lanes = lanes
     return 0
 
 
@@ -138,28 +142,32 @@ cdef inline Tiles* tiles_for(const Panels* p, int64_t begin, int64_t end) noexce
 
 cdef inline int64_t depth_of(const Panels* p) noexcept nogil:
     """Terms that are summed before the sums are put down; in bfloat16 they would be rounded."""
-    cdef int64_t blocks = (p.k + DEPTH - 1) // DEPTH
+    cdef int64_t blocks = (p.k + p.family.depth - 1) // p.family.depth
     return p.k if blocks <= 1 or p.size == 2 else ((p.k + blocks - 1) // blocks + GROUP - 1) // GROUP * GROUP
 
 
-cdef inline int need(Panels* p, Tiles* tiles, bint masked, int64_t vectors) except -1:
+cdef inline int need(Panels* p, Tiles* tiles, int how, int64_t vectors) except -1:
     """Compile the tiles of one epilogue that whole bands need, and the last one."""
     cdef int64_t band = band_of(p), bands = bands_of(p)
     if bands > 1:
-        need_for(p, tiles, masked, vectors, band)
-    return need_for(p, tiles, masked, vectors, p.m - (bands - 1) * band)
+        need_for(p, tiles, how, vectors, band)
+    return need_for(p, tiles, how, vectors, p.m - (bands - 1) * band)
 
 
-cdef int need_for(Panels* p, Tiles* all, bint masked, int64_t vectors, int64_t left) except -1:
-    cdef tile_t* tiles = all.tiles[masked][vectors]
+cdef int need_for(Panels* p, Tiles* all, int how, int64_t vectors, int64_t left) except -1:
     cdef int64_t tallest = p.family.tallest[vectors], rows
-    if left > 3 * tallest:    # the tallest again and again, and what is left in the end
-        left = 2 * tallest + left % tallest
+    cdef tile_t* tile
+    if left > 4 * tallest:    # the first, the tallest again and again, and what is left in the end
+        left = 3 * tallest + left % tallest
     while left > 0:
         rows = next_rows(left, tallest)
-        if tiles[rows] == NULL:
-            tiles[rows] = <tile_t><uintptr_t>callbacks["panels.tile"](p.size, <object>all.epilogue, vectors, rows, masked)
+        tile = &all.tiles[how][vectors][rows]
+        if tile[0] == NULL:
+            tile[0] = <tile_t><uintptr_t>callbacks["panels.tile"](
+                p.size, <object>all.epilogue, vectors, rows, bool(how & MASKED), bool(how & LAYS))
         left -= rows
+        if how & LAYS:        # the others read panels
+            how = 0
     return 0
 
 
@@ -173,12 +181,14 @@ cdef int continue_all(Panels* p) except -1:
 
 cdef int need_of_panel(Panels* p, int64_t panel) except -1:
     cdef int64_t first, vectors = vectors_of(p, panel, &first), depth = depth_of(p)
-    cdef bint masked = p.b_row != 0 and (first + vectors) * p.family.lanes > p.n
-    need(p, tiles_for(p, 0, min(depth, p.k)), masked, vectors)
+    cdef int how = MASKED if p.b_row != 0 and (first + vectors) * p.family.lanes > p.n else 0
+    if p.lays:
+        how |= LAYS
+    need(p, tiles_for(p, 0, min(depth, p.k)), how, vectors)
     if depth < p.k:
         if 2 * depth < p.k:
-            need(p, tiles_for(p, depth, 2 * depth), masked, vectors)
-        need(p, tiles_for(p, depth, p.k), masked, vectors)
+            need(p, tiles_for(p, depth, 2 * depth), how, vectors)
+        need(p, tiles_for(p, depth, p.k), how, vectors)
     return 0
 
 
@@ -214,16 +224,23 @@ cdef void lay_right(const Panels* p, char* workspace, const char* b, int64_t b_r
                     int64_t end) noexcept nogil:
     """Some panels; what is beyond the last column is 0."""
     cdef Family* f = p.family
-    cdef int64_t panel, first, vectors, v, wide, columns
+    cdef int64_t panel, first, vectors, v, wide, columns, row = 0
     cdef char* to
     cdef const char* source
+    if b_col == p.size:
+        while row < p.k:
+            for panel in range(begin, end):
+                vectors = vectors_of(p, panel, &first)
+                wide, columns = vectors * f.lanes, min(vectors * f.lanes, p.n - first * f.lanes)
+                f.copies[vectors](workspace + (first * f.lanes * p.k + row * wide) * p.size, wide * p.size,
+                                  b + first * f.lanes * p.size + row * b_row, b_row, min(<int64_t>ROWS_AT_ONCE, p.k - row), columns)
+            row += ROWS_AT_ONCE
+        return
     for panel in range(begin, end):
         vectors = vectors_of(p, panel, &first)
         wide, columns = vectors * f.lanes, min(vectors * f.lanes, p.n - first * f.lanes)
         to, source = workspace + first * f.lanes * p.size * p.k, b + first * f.lanes * b_col
-        if b_col == p.size:
-            f.copies[vectors](to, wide * p.size, source, b_row, p.k, columns)
-        elif b_row == p.size:
+        if b_row == p.size:
             for v in range(vectors):
                 f.turns(to + v * f.lanes * p.size, wide * p.size, source + v * f.lanes * b_col, b_col, p.k, columns - v * f.lanes)
         else:
@@ -245,24 +262,29 @@ cdef inline void aim(Tile* t, const Panels* p, int64_t row, int64_t column, char
         t.operands[last].data, t.operands[last].row = aside, aside_row
 
 
-cdef void multiply_panel(const Panels* p, int64_t from_row, int64_t to_row, int64_t panel, char* aside) noexcept nogil:
-    """Rows by a panel; where the terms are taken in several parts, `aside` takes a band of their sums."""
+cdef void multiply_panel(const Panels* p, int64_t from_row, int64_t to_row, int64_t panel, char* aside, char* laid) noexcept nogil:
+    """Rows by a panel; where the terms are taken in several parts, `aside` takes a band of their sums; `laid` a part of a panel, where
+    the first tile lays it out.
+    """
     cdef Tile t
     cdef Family* f = p.family
-    cdef tile_t* tiles
+    cdef Tiles* tiles
+    cdef int how
     cdef int64_t depth = depth_of(p), begin = 0, end, first, vectors = vectors_of(p, panel, &first), row, rows, at = first * f.lanes
     cdef int64_t wide = vectors * f.lanes * p.size
-    cdef bint masked
     memcpy(t.numbers, p.numbers, sizeof(t.numbers))
+    t.laid = laid
     t.row, t.step, t.offsets, t.b_tap = p.a_row, p.a_col, &NOTHING, 0
     t.b_vector = f.lanes * p.size
     t.taps[0] = t.taps[1] = t.taps[2] = 1
     t.columns = min(vectors * f.lanes, p.n - at)
-    masked = p.b_row != 0 and t.columns < vectors * f.lanes
     while True:
         end = min(begin + depth, p.k)
         t.terms = end - begin
-        tiles = tiles_for(p, begin, end).tiles[masked][vectors]
+        tiles = tiles_for(p, begin, end)
+        how = MASKED if p.b_row != 0 and t.columns < vectors * f.lanes else 0
+        if p.lays:
+            how |= LAYS
         if p.b_row:
             t.b, t.b_step = p.b + at * p.size + begin * p.b_row, p.b_row
         else:
@@ -273,8 +295,10 @@ cdef void multiply_panel(const Panels* p, int64_t from_row, int64_t to_row, int6
             rows = next_rows(to_row - row, f.tallest[vectors])
             t.a = p.a + row * p.a_row + begin * p.a_col
             aim(&t, p, row, at, aside + (row - from_row) * wide, wide, end == p.k, begin > 0)
-            tiles[rows](&t)
+            tiles.tiles[how][vectors][rows](&t)
             row += rows
+            if how & LAYS:    # the others read what it has laid out
+                t.b, t.b_step, how = laid, wide, 0
         begin = end
         if begin >= p.k:
             return
@@ -282,9 +306,18 @@ cdef void multiply_panel(const Panels* p, int64_t from_row, int64_t to_row, int6
 
 cdef void multiply_deep(const Panels* p, int64_t from_row, int64_t to_row, int64_t from_panel, int64_t to_panel) noexcept nogil:
     cdef char aside[ASIDE + 64]
+    cdef char* at = <char*>((<uintptr_t>aside + 63) & ~<uintptr_t>63)
     cdef int64_t panel
     for panel in range(from_panel, to_panel):
-        multiply_panel(p, from_row, to_row, panel, <char*>((<uintptr_t>aside + 63) & ~<uintptr_t>63))
+        if p.lays:
+            multiply_and_lay(p, from_row, to_row, panel, at)
+        else:
+            multiply_panel(p, from_row, to_row, panel, at, NULL)
+
+
+cdef void multiply_and_lay(const Panels* p, int64_t from_row, int64_t to_row, int64_t panel, char* aside) noexcept nogil:
+    cdef char laid[PANEL + 64]
+    multiply_panel(p, from_row, to_row, panel, aside, <char*>((<uintptr_t>laid + 63) & ~<uintptr_t>63))
 
 
 cdef void multiply_rows(const Panels* p, int64_t from_row, int64_t to_row, int64_t from_panel, int64_t to_panel) noexcept nogil:
@@ -293,23 +326,24 @@ cdef void multiply_rows(const Panels* p, int64_t from_row, int64_t to_row, int64
         multiply_deep(p, from_row, to_row, from_panel, to_panel)
         return
     for panel in range(from_panel, to_panel):
-        multiply_panel(p, from_row, to_row, panel, NULL)
+        if p.lays:
+            multiply_and_lay(p, from_row, to_row, panel, NULL)
+        else:
+            multiply_panel(p, from_row, to_row, panel, NULL, NULL)
 
 
 # --- few rows, and a right operand whose terms lie side by side ------------------------------
-cdef int64_t* COLUMNS = [0, 8, 8, 8, 6, 4, 4]    # of a tile by its rows: up to 24 sums
-
-
-cdef inline int64_t dot_rows(int64_t left) noexcept nogil:
+cdef inline int64_t dot_rows(const Panels* p, int64_t left) noexcept nogil:
     """Rows of the next tile: equal parts."""
-    return (left + (left + FEW_ROWS - 1) // FEW_ROWS - 1) // ((left + FEW_ROWS - 1) // FEW_ROWS)
+    cdef int64_t parts = (left + p.family.few - 1) // p.family.few
+    return (left + parts - 1) // parts
 
 
 cdef int need_dots(Panels* p) except -1:
     cdef int64_t left = p.m, rows, depth = depth_of(p)
     continue_all(p)
     while left > 0:
-        rows = dot_rows(left)
+        rows = dot_rows(p, left)
         need_dot(p, tiles_for(p, 0, min(depth, p.k)), rows)
         if 2 * depth < p.k:
             need_dot(p, tiles_for(p, depth, 2 * depth), rows)
@@ -321,7 +355,7 @@ cdef int need_dots(Panels* p) except -1:
 
 cdef int need_dot(Panels* p, Tiles* all, int64_t rows) except -1:
     cdef tile_t* tiles = all.dots[rows]
-    cdef int64_t whole = COLUMNS[rows], rest = p.n % whole
+    cdef int64_t whole = p.family.columns[rows], rest = p.n % whole
     if tiles[whole] == NULL:
         tiles[whole] = <tile_t><uintptr_t>callbacks["panels.dot"](p.size, <object>all.epilogue, whole, rows)
     if rest and tiles[rest] == NULL:
@@ -344,11 +378,11 @@ cdef void multiply_strip(const Panels* p, int64_t b_col, int64_t begin, int64_t 
         while block < end:
             row = 0
             while row < p.m:
-                rows = dot_rows(p.m - row)
+                rows = dot_rows(p, p.m - row)
                 t.a = p.a + row * p.a_row + first * p.size
                 column = block
                 while column < min(block + DOTS, end):
-                    columns = min(COLUMNS[rows], end - column)
+                    columns = min(p.family.columns[rows], end - column)
                     t.b = p.b + column * b_col + first * p.size
                     aim(&t, p, row, column, aside + row * wide + (column - begin) * p.size, wide, last == p.k, first > 0)
                     tiles.dots[rows][columns](&t)
@@ -378,7 +412,8 @@ cdef void multiply_dots(const Panels* p, int64_t b_col, int64_t begin, int64_t e
 # --- whole products ------------------------------
 cdef inline int64_t band_of(const Panels* p) noexcept nogil:
     """Rows that one task computes: the left operand's stay in the cache."""
-    cdef int64_t most = max(<int64_t>1, BAND // max(<int64_t>1, min(p.k, <int64_t>DEPTH) * p.size)), bands = (p.m + most - 1) // most
+    cdef int64_t most = max(<int64_t>LEAST, p.family.band // max(<int64_t>1, min(p.k, p.family.deepest) * p.size))
+    cdef int64_t bands = (p.m + most - 1) // most
     return max(<int64_t>1, ((p.m + bands - 1) // bands + 23) // 24 * 24) if bands > 1 else p.m
 
 
@@ -390,15 +425,18 @@ cdef inline int64_t bands_of(const Panels* p) noexcept nogil:
 cdef int prepare(Products* all) except -1:
     cdef Panels* p = &all.one
     cdef int64_t panel, first, vectors
+    p.lays = False
     all.dots = not all.crossed and not all.laid and p.m <= DOTTED and p.a_col == p.size and all.b_row == p.size and all.b_col > 0 and p.n > 1
     if all.dots:
         all.lays_right = all.lays_left = False
         all.right = all.size = all.bytes = 0
         all.slots, all.apart = all.batch, False
         return need_dots(p)
-    all.lays_right = not all.laid and (
+    p.lays = not all.laid and not all.crossed and all.b_col == p.size and all.b_row > 0 and bands_of(p) == 1 and (
+        p.m > p.family.tallest[p.family.vectors] and min(p.k, p.family.depth) * p.family.lanes * p.family.vectors * p.size <= PANEL)
+    all.lays_right = not all.laid and not p.lays and (
         all.crossed or (p.n > 1 and all.b_col != p.size) or all.b_row <= 0 or (p.k * p.n * p.size > SMALL and p.m > 8))
-    all.lays_left = p.a_col >= FAR and p.k > GROUP and p.n > p.family.lanes * p.family.vectors and p.a_row == p.size
+    all.lays_left = p.a_col >= p.family.far and p.k > GROUP and p.n > p.family.lanes * p.family.vectors and p.a_row == p.size
     p.b_row = 0 if all.lays_right or all.laid else all.b_row
     all.right = packed_size(p) if all.lays_right else 0
     all.size = all.right + (p.m * left_pitch(p) if all.lays_left else 0)
