@@ -35,7 +35,9 @@ class ByWarps(Writer):
         self.left = self.places(not self.kernel.a_turned, self.row, odd, late, 0)
         self.right = self.places(self.kernel.b_turned, self.column, late, odd, LEFT_BYTES)
 
-    def places(self, along_terms: bool, first: Value, further: Value, later: Value, begin: int) -> list[Value]:
+    def places(
+        self, along_terms: bool, first: Value, further: Value, later: Value, begin: int
+    ) -> list[Value]:
         """Where the thread's lines begin in the first stage, by 16 terms (`along_terms`) or by 16 rows; the others follow in equal steps.
 
         `further`: 1 for the matrices of the later 8 rows; `later`: 1 for those of the later 8 terms.

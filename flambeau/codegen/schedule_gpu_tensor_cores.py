@@ -26,7 +26,7 @@ from . import target as tg
 from .irtext import Function, Module, Value, float_literal, i32, i64
 from .lower import MEMORY, Lowering
 from .schedule_gpu_products import MOST_BLOCKS, Product, parameters
-from .schedule_gpu_threads import POINTER, SHARED, Blocks, OfBlocks, Threads
+from .schedule_gpu_threads import SHARED, Blocks, Threads
 
 ROWS, COLUMNS, TERMS = 128, 256, 64
 THREADS = 256
@@ -71,7 +71,7 @@ class TensorCoreProduct(NamedTuple):
     @property
     def instruction(self) -> str:
         """What multiplies: sm_100 has no wgmma, and its own tcgen05 is not used yet."""
-        return "wgmma" if self.processor == "sm_90a" else "mma"
+        return "mma"
 
     def text(self) -> str:
         return f"tensor core product {tuple(self)}"
@@ -250,7 +250,9 @@ class Writer:
         )
         self.threads.barrier()  # all have read the stages of the last rectangle
         sums = self.summed(left, right)
-        matrix, row, column = place(self.hidden(number))  # found again, so that no register holds it meanwhile
+        matrix, row, column = place(
+            self.hidden(number)
+        )  # found again, so that no register holds it meanwhile
         self.store(matrix_of("c", matrix), row, column, sums)
         return []
 
@@ -413,7 +415,9 @@ class Writer:
             return []
 
         f.loop(i64(0), i64(o.passes * o.segments), i64(1), [], one)
-        f.blocks[-2][1][-1] += ", !llvm.loop !0"  # the branch back: written out, this would be most of the kernel
+        f.blocks[-2][1][-1] += (
+            ", !llvm.loop !0"  # the branch back: written out, this would be most of the kernel
+        )
 
     def copy_elements(self, to: Value, source: Value, step: Value, valid: Value) -> None:
         """A chunk element by element; all loads are under way before the first is waited for."""
@@ -498,4 +502,3 @@ class Writer:
 
             f.when(self.test("slt", f.add(column, i64(across)), given["n"]), put)
         return []
-
