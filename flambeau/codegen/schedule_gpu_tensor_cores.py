@@ -71,7 +71,7 @@ class TensorCoreProduct(NamedTuple):
     @property
     def instruction(self) -> str:
         """What multiplies: sm_100 has no wgmma, and its own tcgen05 is not used yet."""
-        return "mma"
+        return "wgmma" if self.processor == "sm_90a" else "mma"
 
     def text(self) -> str:
         return f"tensor core product {tuple(self)}"
@@ -176,6 +176,10 @@ class Writer:
     def multiply(self, stage: int, sums: list[Value]) -> list[Value]:
         """The sums with the terms of a stage."""
         raise NotImplementedError
+
+    def settled(self, sums: list[Value]) -> list[Value]:
+        """The sums when they are there."""
+        return sums
 
     def arrived(self) -> None:
         """The thread's own copies have arrived: before the barrier."""
@@ -298,8 +302,9 @@ class Writer:
             f.call("void", "llvm.nvvm.cp.async.wait.group", i32(stages - 2))
             self.arrived()
             self.threads.barrier()
+            sums = self.multiply(stage, sums)
             sources = copy((stage - 1) % stages, f.add(number, i64(stages - 1)), sources, surely)
-            return [*sources, *self.multiply(stage, sums)]
+            return [*sources, *self.settled(sums)]
 
         def turns(carried: list[Value]) -> list[Value]:
             number, state = carried[0], carried[1:]

@@ -315,6 +315,10 @@ class Warp:
     def do_selp(self, name, to, a, b, p):
         self.write(to, np.where(self.read(p).astype(bool), self.read(a), self.read(b)))
 
+    def do_shfl(self, name, to, a, lane, bound, members):
+        assert name == ["sync", "idx", "b32"] and self.on.all() and bound == "31"
+        self.write(to, self.read(a)[self.read(lane).astype("i8")])
+
     def do_setp(self, name, to, a, b):
         if name[0] == "nan":
             return self.write(to, np.isnan(self.floats(a)) | np.isnan(self.floats(b)))
@@ -352,7 +356,7 @@ class Warp:
         self.waits = True
 
     def do_fence(self, name):
-        assert name == ["proxy", "async"]
+        assert name == ["proxy", "async", "shared::cta"]
         self.b.unfenced[np.isin(self.b.unfenced, self.thread[self.on])] = -1
 
     # --- asynchronous copies ------------------------------
