@@ -308,16 +308,17 @@ class Writer:
 
         def turns(carried: list[Value]) -> list[Value]:
             number, state = carried[0], carried[1:]
-            for stage in range(stages):
-                state = turn(stage, f.add(number, i64(stage)), state, True)
-            return [f.add(number, i64(stages)), *state]
+            for n in range(unrolled):
+                state = turn(n % stages, f.add(number, i64(n)), state, True)
+            return [f.add(number, i64(unrolled)), *state]
 
         sources = [s for o in operands for s in self.sources(o)]
         count = len(sources)
         for stage in range(stages - 1):
             sources = copy(stage, i64(stage), sources)
         # First, as long as there are whole stages to copy, all stages in turn without a question; then one by one.
-        last_whole = f.binary("sub", whole, i64(2 * stages - 2))
+        unrolled = stages if stages > 2 else 2 * stages
+        last_whole = f.binary("sub", whole, i64(unrolled + stages - 2))
         number, *state = f.repeat(
             [i64(0), *sources, *[zero] * len(self.sums)], lambda c: self.test("slt", c[0], last_whole), turns
         )
