@@ -20,6 +20,7 @@ All others take a longer one, which fills with zeros what does not exist and loa
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from . import target as tg
@@ -107,14 +108,14 @@ class Operand(NamedTuple):
     """One operand of a block: its matrix, what of it the block needs, and where that goes.
 
     `along_terms`: its terms lie side by side, so that a line is one row (or column).
-    `count`, `first`: how many rows (or columns) the matrix has, and the block's first.
+    `size`, `first`: how many rows (or columns) the matrix has, and the block's first.
     `step`, `term_step`: from one to the next, in elements.
     `side`: how many the block takes.  `place`: where they begin in a stage, in bytes.
     """
 
     start: Value
     along_terms: bool
-    count: Value
+    size: Value
     first: Value
     step: Value
     term_step: Value
@@ -360,7 +361,7 @@ class Writer:
         )
 
     def within(self, o: Operand) -> Value:
-        return self.test("sle", self.f.add(o.first, i64(o.side)), o.count)
+        return self.test("sle", self.f.add(o.first, i64(o.side)), o.size)
 
     def sources(self, o: Operand) -> list[Value]:
         """Where the thread's chunks of the first stage begin, for each pass; those of further segments follow at multiples of LINE."""
@@ -396,10 +397,10 @@ class Writer:
             line, begin = f.add(self.line, self.times(at, AT_ONCE)), self.times(self.chunk, ELEMENTS)
             if o.along_terms:
                 line, begin = f.add(line, o.first), f.add(begin, term0)
-                lines, length = o.count, given["k"]
+                lines, length = o.size, given["k"]
             else:
                 line, begin = f.add(line, term0), f.add(f.add(begin, self.times(segment, LINE // 2)), o.first)
-                lines, length = given["k"], o.count
+                lines, length = given["k"], o.size
             valid = f.binary("sub", length, begin)
             valid = self.low.select(self.test("slt", valid, i64(ELEMENTS)), valid, i64(ELEMENTS))
             exists = self.both(self.test("slt", line, lines), self.test("sgt", valid, i64(0)))
@@ -467,7 +468,7 @@ class Writer:
         for down, line in lines.items():
             begin = f.gep(self.kind, here, self.times(given["c_row"], down))
             inside = self.test("slt", f.add(row, i64(down)), given["m"])
-            f.when(inside, lambda begin=begin, line=line: self.store_line(begin, line, column, alpha, beta))
+            f.when(inside, partial(self.store_line, begin, line, column, alpha, beta))
         f.branch(after)
         f.start(after)
 
@@ -487,7 +488,8 @@ class Writer:
                 for n in (0, 1)
             ]
         low, high = (
-            self.scaled(sum, alpha, beta, lambda n=n: olds[n]) for n, sum in enumerate((first, second))
+            self.scaled(sum, alpha, beta, partial(olds.__getitem__, n))
+            for n, sum in enumerate((first, second))
         )
         kind, short = ("<2 x half>", "f16x2") if dtype == "float16" else ("<2 x bfloat>", "bf16x2")
         f.store(f.call(kind, f"llvm.nvvm.ff2{short}.rn", high, low), place, 4)

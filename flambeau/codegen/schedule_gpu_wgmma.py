@@ -16,10 +16,9 @@ UNIT = 16  # bytes that addresses and steps in a descriptor are counted in
 SWIZZLE_128 = 1
 
 
-# The halves of a descriptor, but for the address.  Where terms lie side by side, 8 rows and their 8 lines take PATTERN bytes, and the step
-# to the next ones is the second that a descriptor has; else so do 8 terms, and the first step is that to the next 64 rows.
-LOW = GROUP_BYTES // UNIT << 16
-HIGH_HALF = PATTERN // UNIT | SWIZZLE_128 << 30
+# A descriptor but for the address.  Where terms lie side by side, 8 rows and their 8 lines take PATTERN bytes, and the step to the next
+# ones is the second that a descriptor has; else so do 8 terms, and the first step is that to the next 64 rows.
+DESCRIPTOR = GROUP_BYTES // UNIT << 16 | PATTERN // UNIT << 32 | SWIZZLE_128 << 62
 
 
 class ByWarpgroups(Writer):
@@ -39,10 +38,8 @@ class ByWarpgroups(Writer):
         self.right = self.described(f.add(begin, i64(LEFT_BYTES)))
 
     def described(self, begin: Value) -> Value:
-        """The lower half of a descriptor; no stage's address reaches the bits above those of addresses."""
         f = self.f
-        low = f.binary("or", f.binary("lshr", begin, i64(UNIT.bit_length() - 1)), i64(LOW))
-        return f.op("i32", f"trunc {low} to i32")
+        return f.binary("or", f.binary("lshr", begin, i64(UNIT.bit_length() - 1)), i64(DESCRIPTOR))
 
     def corner(self) -> tuple[Value, Value]:
         f = self.f
@@ -63,19 +60,12 @@ class ByWarpgroups(Writer):
         count = len(sums)
         registers = ", ".join(f"${n}" for n in range(count))
         turned = (self.kernel.a_turned, not self.kernel.b_turned)
-        lines = [
-            ".reg .pred p;",
-            ".reg .b32 low, high;",
-            ".reg .b64 a, b;",
-            "setp.ne.b32 p, 1, 0;",
-            f"mov.b32 high, {HIGH_HALF};",
-            "wgmma.fence.sync.aligned;",
-        ]
+        lines = [".reg .pred p;", ".reg .b64 a, b;", "setp.ne.b32 p, 1, 0;", "wgmma.fence.sync.aligned;"]
         for step in range(TERMS // DEEP):
             for operand, name_of, across in zip((2 * count, 2 * count + 1), "ab", turned):
                 further = stage * STAGE_BYTES + step * DEEP * (LINE if across else 2)
-                lines.append(f"add.s32 low, ${operand}, {further // UNIT};")
-                lines.append(f"mov.b64 {name_of}, {{low, high}};")
+                # no address of a stage reaches the bits above those of addresses
+                lines.append(f"add.s64 {name_of}, ${operand}, {further // UNIT};")
             flags = ", ".join(str(int(t)) for t in turned)
             lines.append(f"{name} {{{registers}}}, a, b, p, 1, 1, {flags};")
         lines.append("wgmma.commit_group.sync.aligned;")
@@ -88,7 +78,7 @@ class ByWarpgroups(Writer):
         """Assembly that changes the sums where they are."""
         f, count = self.f, len(sums)
         kind = "{ " + ", ".join(["float"] * count) + " }"
-        constraints = [*["=f"] * count, *map(str, range(count)), *["r"] * len(more), "~{memory}"]
+        constraints = [*["=f"] * count, *map(str, range(count)), *["l"] * len(more), "~{memory}"]
         given = ", ".join(map(str, [*sums, *more]))
         both = f.op(kind, f'call {kind} asm sideeffect "{text}", "{",".join(constraints)}"({given})')
         return [f.op("float", f"extractvalue {both}, {n}") for n in range(count)]

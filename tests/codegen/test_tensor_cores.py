@@ -78,8 +78,8 @@ def check(processor, dtype, turned, size, batch=1, adds=False, a=None, b=None, c
 # Each kind of instruction with each operand in both layouts.  The sizes that come with them are one whole rectangle, with enough terms for
 # the loop of whole stages, and rectangles with edges on all sides.
 KERNELS = [
-    ("sm_86", "bfloat16", (False, False), True, (128, 256, 200)),
-    ("sm_86", "float16", (True, True), False, (128, 256, 200)),
+    ("sm_86", "bfloat16", (False, False), True, (128, 256, 328)),
+    ("sm_80", "float16", (True, True), False, (128, 256, 328)),
     ("sm_90a", "float16", (False, True), True, (128, 256, 456)),
     ("sm_90a", "bfloat16", (True, False), False, (128, 256, 456)),
 ]
@@ -154,8 +154,8 @@ FAULTS = {
     "the swizzle is another": (0, r"xor\.b64(\s+%\w+, %\w+), 32;", r"xor.b64\1, 96;"),
     "no barrier": (0, r"bar\.sync\s+0;", ""),
     "writes are not made visible to wgmma": (2, r"fence\.proxy\.async\.shared::cta;", ""),
-    "the step in a descriptor is another": (2, str(wg.HIGH_HALF), str(wg.HIGH_HALF + 64)),
-    "the first step in a descriptor is another": (3, str(wg.LOW), str(wg.LOW - (1 << 16))),
+    "the step in a descriptor is another": (2, str(wg.DESCRIPTOR), str(wg.DESCRIPTOR + (64 << 32))),
+    "the first step in a descriptor is another": (3, str(wg.DESCRIPTOR), str(wg.DESCRIPTOR - (1 << 16))),
     "an operand is not turned": (3, "p, 1, 1, 1, 1;", "p, 1, 1, 1, 0;"),
     "sums are not waited for": (2, r"wgmma\.wait_group\.sync\.aligned 0", "wgmma.wait_group.sync.aligned 9"),
 }
