@@ -43,7 +43,7 @@ SHARED_SPACE = f"ptr addrspace({SHARED})"
 
 # How many stages fit into the shared memory that a block may have (CUDA C++ programming guide, "Technical specifications per compute
 # capability": 163, 99, 99, 227 and 227 KB).
-STAGES = {"sm_80": 3, "sm_86": 2, "sm_89": 2, "sm_90a": 4, "sm_100": 4}
+STAGES = {"sm_80": 3, "sm_86": 2, "sm_89": 2, "sm_90a": 4, "sm_100": 3}
 DTYPES = ("float16", "bfloat16")
 
 

@@ -18,7 +18,8 @@ from flambeau.codegen import target as tg
 from flambeau.codegen.schedule_gpu_products import NUMBERS, Product
 from flambeau.codegen.schedule_gpu_tensor_cores import TensorCoreProduct
 
-sys.path.insert(0, str(Path(__file__).parent))
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[2] / "tools")]
+import ptx_report  # noqa: E402
 from ptx import ptxas  # noqa: E402
 from ptx_machine import Machine, bfloat16, rounded  # noqa: E402
 
@@ -185,6 +186,21 @@ def test_the_processor_chooses():
                 assert fitted == kernel._replace(vector=1)
     assert Product("float16", False, False, False).fitted(16) == Product("float16", False, False, False, 16)
     assert set(tc.STAGES) == set(tg.PROCESSORS["nvptx"]) - {"sm_70", "sm_75"}
+
+
+@pytest.mark.parametrize(("processor", "dtype", "turned", "adds"), [k[:4] for k in KERNELS])
+def test_the_inner_loop_multiplies_and_loads(processor, dtype, turned, adds):
+    kernel = TensorCoreProduct(dtype, *turned, adds, processor)
+    loop = ptx_report.inner_loop(ptx(kernel))
+    turns = max(kernel.stages, 4 if kernel.stages == 2 else 0)  # stages in the loop
+    assert loop.work * 8 == turns * tc.ROWS * tc.COLUMNS * tc.TERMS  # 8 warps
+    copies = turns * tc.STAGE_BYTES // (tc.THREADS * tc.CHUNK)
+    if kernel.instruction == "mma":  # each warp loads 64 rows and 64 columns, 16 × 16 elements an instruction
+        assert loop.matrix == turns * 128 and loop.loads == copies + turns * 2 * 16
+        assert loop.share >= 0.9
+    else:
+        assert loop.matrix == turns * 4 and loop.loads == copies
+        assert loop.share >= 0.85
 
 
 @pytest.mark.parametrize("number", range(len(tc.STAGES)))
