@@ -318,7 +318,9 @@ class Writer:
         for stage in range(stages - 1):
             sources = copy(stage, i64(stage), sources)
         # First, as long as there are whole stages to copy, all stages in turn without a question; then one by one.
-        unrolled = stages if stages > 2 else 2 * stages
+        # Two stages are written out twice, but where that takes more registers than there are: both operands have lines of one term.
+        few = stages == 2 and (left.along_terms or right.along_terms)
+        unrolled = 2 * stages if few else stages
         last_whole = f.binary("sub", whole, i64(unrolled + stages - 2))
         number, *state = f.repeat(
             [i64(0), *sources, *[zero] * len(self.sums)], lambda c: self.test("slt", c[0], last_whole), turns
