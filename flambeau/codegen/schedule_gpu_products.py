@@ -12,7 +12,7 @@ Halves are added up in float32 and rounded once, integers in their own dtype.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from . import expr as ex
 from . import schedule_gpu_vectors as by_vectors
@@ -24,6 +24,9 @@ from .schedule_gpu_tile import STRIDED as NUMBERS
 from .schedule_gpu_tile import Part, Tile, parameters
 
 __all__ = ["MOST_BLOCKS", "NUMBERS", "SHAPES", "Product", "Shape", "module_for", "parameters"]
+
+if TYPE_CHECKING:
+    from .schedule_gpu_tensor_cores import TensorCoreProduct
 
 SIDE = 16  # threads of a block along either side of its rectangle
 
@@ -84,10 +87,17 @@ class Product(NamedTuple):
         count = batch * -(-m // shape.rows) * -(-n // shape.columns)
         return Blocks((min(count, MOST_BLOCKS), 1, 1), (self.threads, 1, 1))
 
-    def fitted(self, vector: int) -> Product:
-        """The same product for a device whose threads have vector registers of that many float32's."""
+    def fitted(self, vector: int, processor: str = "") -> Product | TensorCoreProduct:
+        """The same product for a device whose threads have vector registers of that many float32's, or by the tensor cores of its
+        processor.
+        """
+        from .schedule_gpu_tensor_cores import chosen
+
         if self.vector:
             return self
+        by_tensor_cores = chosen(self, processor)
+        if by_tensor_cores is not None:
+            return by_tensor_cores
         return self._replace(vector=vector if vector >= by_vectors.FEWEST_LANES else 1)
 
     @property

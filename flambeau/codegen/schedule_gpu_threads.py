@@ -37,8 +37,10 @@ class OfBlocks:
         """What tells it apart from all other kernels."""
         raise NotImplementedError
 
-    def fitted(self, vector: int) -> OfBlocks:
-        """The same kernel for a device whose threads have vectors of that many float32's."""
+    def fitted(self, vector: int, processor: str = "") -> OfBlocks:
+        """The same kernel for a device whose threads have vectors of that many float32's, and for its processor where code is made for
+        one (`target.PROCESSORS`).
+        """
         return self
 
     def blocks(self, target: str, numbers: Sequence[int]) -> Blocks:

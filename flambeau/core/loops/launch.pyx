@@ -273,8 +273,8 @@ cdef dict block_families = {}    # kernel, and the device by type and index -> F
 
 def run_blocks(object kernel, tuple tensors not None, tuple numbers not None, tuple scalars not None) -> None:
     """Launch a kernel that says itself what a block computes, such as `codegen/schedule_gpu_products.py`: its parameters are where the
-    tensors' elements begin, 64-bit numbers, and scalars, floats or ints.  `kernel.fitted(vector)` is the kernel for a device whose
-    threads have such vectors, and `blocks(target, numbers)` of that a `Blocks` of `codegen/schedule_gpu_threads.py`.
+    tensors' elements begin, 64-bit numbers, and scalars, floats or ints.  `kernel.fitted(vector, processor)` is the kernel for a device
+    whose threads have such vectors and that has such a processor, and `blocks(target, numbers)` of that a `Blocks` of `codegen/schedule_gpu_threads.py`.
     """
     cdef Arguments a
     cdef PyObject* given[8]
@@ -294,7 +294,8 @@ def run_blocks(object kernel, tuple tensors not None, tuple numbers not None, tu
     place = (kernel, device.type, device.index)
     family = block_families.get(place)
     if family is None:
-        family = block_families[place] = Family(kernel.fitted(device.properties().get("native_vector_width_float", 1)))
+        vector = device.properties().get("native_vector_width_float", 1)
+        family = block_families[place] = Family(kernel.fitted(vector, device.processor))
     blocks = (<Family>family).kernel.blocks(device.target, numbers)
     if 0 in blocks.blocks:
         return

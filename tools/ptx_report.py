@@ -1,0 +1,187 @@
+"""What the assembler of PTX makes of our products: registers, spills, shared memory, occupancy, and what the inner loop consists of.
+
+python tools/ptx_report.py [--only REGEX] [--disassembler NVDISASM]     # prints a table in Markdown
+
+ptxas must be installed (part of CUDA, or `pip install nvidia-cuda-nvcc`).  With a disassembler (part of CUDA, or `pip install
+nvidia-cuda-nvdisasm`) instructions of the processor are counted, else those of the PTX.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "codegen")]
+
+from ptx import ptxas  # noqa: E402
+from ptx_machine import Program  # noqa: E402
+
+from flambeau.codegen import target as tg  # noqa: E402
+from flambeau.codegen.schedule_gpu_products import Product  # noqa: E402
+
+
+class Limits(NamedTuple):
+    """Of a multiprocessor: threads, KB of shared memory, and the multiply-adds of halves that each of its four tensor cores makes in a
+    cycle, with sums in float32 (CUDA C++ programming guide, "Technical specifications per compute capability"; NVIDIA's white papers on
+    the A100, GA102, AD102 and H100; 0: not used here).
+    """
+
+    threads: int
+    shared: int
+    rate: int
+
+
+LIMITS = {
+    "sm_75": Limits(1024, 64, 0),
+    "sm_80": Limits(2048, 164, 256),
+    "sm_86": Limits(1536, 100, 64),
+    "sm_89": Limits(1536, 100, 64),
+    "sm_90a": Limits(2048, 228, 512),
+    "sm_100": Limits(2048, 228, 0),
+}
+REGISTERS, RESERVED = (
+    1 << 16,
+    1024,
+)  # of a multiprocessor; bytes of shared memory that the system takes of each block
+ONE = 16 * 8 * 16  # multiply-adds of an mma.sync.m16n8k16
+
+
+class Loop(NamedTuple):
+    """The inner loop: instructions that multiply, that bring operands, and all; multiply-adds of a warp."""
+
+    matrix: int
+    loads: int
+    all: int
+    work: int
+
+    @property
+    def share(self) -> float:
+        """The share of the instructions that multiply or load.  One of wgmma does the work of many mma.sync, and counts as these."""
+        weighed = max(self.matrix, self.work // ONE)
+        return (weighed + self.loads) / (weighed + self.all - self.matrix)
+
+
+def instructions(text: str) -> tuple[list[tuple[str, str]], dict[str, int]]:
+    """The instructions of PTX or of disassembled code, each its name and the label that it jumps to, and where labels stand among them."""
+    if "/*0000*/" not in text:
+        program = Program(text)
+        code = [
+            (".".join(name), operands[0] if name[0] == "bra" else "") for _, name, operands in program.code
+        ]
+        return code, program.labels
+    code, labels = [], {}
+    for line in text.splitlines():
+        if label := re.match(r"\s*(\.L_\w+):", line):
+            labels[label[1]] = len(code)
+        elif found := re.match(r"\s*/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+ )?(\S+)([^;]*);", line):
+            jump = re.search(r"\.L_\w+", found[2]) if found[1] == "BRA" else None
+            code.append((found[1], jump[0] if jump else ""))
+    return code, labels
+
+
+def inner_loop(text: str) -> Loop:
+    """The loop with the largest share of instructions that multiply or load."""
+    code, labels = instructions(text)
+    best = Loop(0, 0, 1, 0)
+    for end, (_, label) in enumerate(code):
+        begin = labels.get(label, end + 1)
+        if begin <= end:
+            loop = counted([name for name, _ in code[begin : end + 1]])
+            best = max(best, loop, key=lambda one: one.share)
+    return best
+
+
+def counted(names: list[str]) -> Loop:
+    matrix = [n for n in names if re.match(r"mma\.|wgmma\.mma|HMMA|HGMMA", n)]
+    columns = [re.search(r"m64n(\d+)k16|64x(\d+)x16", n) for n in matrix]
+    work = sum(2 * ONE // 16 * int(c[1] or c[2]) if c else ONE for c in columns)
+    loads = [n for n in names if re.match(r"ldmatrix|cp\.async\.cg|LDSM|LDGSTS", n)]
+    if not matrix:  # threads multiply
+        matrix = [n for n in names if re.match(r"fma\.|FFMA", n)]
+        loads = [n for n in names if re.match(r"ld\.shared|LDS", n)]
+    return Loop(len(matrix), len(loads), len(names), work)
+
+
+def kernels() -> Iterator[tuple[str, str, Any]]:
+    """Family, processor, kernel."""
+    for processor in LIMITS:
+        for dtype in ("float32", "bfloat16"):
+            forms = itertools.product((False, True), repeat=2)
+            for a_turned, b_turned in forms:
+                kernel = Product(dtype, a_turned, b_turned, False).fitted(1, processor)
+                form = f"{'aᵀ' if a_turned else 'a'} {'bᵀ' if b_turned else 'b'}"
+                how = getattr(kernel, "instruction", "fma")
+                if how != "fma" or form == "a b":
+                    yield f"{dtype} {form}, {how}", processor, kernel
+
+
+def row(family: str, processor: str, kernel: Any, disassembler: str | None) -> str:
+    """One line of the table."""
+    assembler = ptxas()
+    if assembler is None:
+        sys.exit("ptx_report: there is no ptxas")
+    text = tg.image(str(kernel.module("nvptx")), "nvptx", processor)
+    with tempfile.TemporaryDirectory() as folder:
+        source, cubin = Path(folder) / "kernel.ptx", Path(folder) / "kernel.cubin"
+        source.write_text(str(text))
+        command = [assembler, "-v", f"-arch={processor}", "-o", str(cubin), str(source)]
+        told = subprocess.run(command, capture_output=True, text=True, check=True).stderr
+        if disassembler:
+            text = subprocess.run(
+                [disassembler, "-c", str(cubin)], capture_output=True, text=True, check=True
+            ).stdout
+    registers = int(re.findall(r"Used (\d+) registers", told)[0])
+    spills = sum(map(int, re.findall(r"(\d+) bytes spill", told)))
+    launch = kernel.blocks("nvptx", (1, 4096, 4096, 4096))
+    shared = launch.shared + sum(map(int, re.findall(r"(\d+) bytes smem", told)))
+    threads, limits = launch.threads[0], LIMITS[processor]
+    blocks = min(
+        REGISTERS // (-(-registers // 8) * 8 * threads),
+        1024 * limits.shared // (shared + RESERVED),
+        limits.threads // threads,
+    )
+    loop = inner_loop(str(text))
+    # the instructions that a quarter of the multiprocessor issues, beside the cycles for which its tensor core is busy with them
+    slots = f"{loop.all * limits.rate / loop.work:.2f}" if limits.rate and loop.work else "–"
+    cells = [family, processor, registers, spills, shared, threads]
+    cells += [
+        f"{100 * blocks * threads // limits.threads} %",
+        loop.matrix,
+        loop.loads,
+        loop.all - loop.matrix - loop.loads,
+    ]
+    return "| " + " | ".join(map(str, [*cells, f"{loop.share:.2f}", slots])) + " |"
+
+
+HEAD = (
+    "| product | processor | registers | spills | shared bytes | threads | occupancy "
+    "| matrix | loads | other | share | slots |"
+)
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--only", default="", help="families and processors that are looked at")
+    parser.add_argument("--disassembler", default=shutil.which("nvdisasm"))
+    given = parser.parse_args()
+    print(HEAD)
+    print("|" + " --- |" * HEAD.count(" | ") + " --- |")
+    for family, processor, kernel in kernels():
+        if re.search(given.only, f"{family} {processor}"):
+            print(row(family, processor, kernel, given.disassembler), flush=True)
+
+
+if __name__ == "__main__":
+    main()
