@@ -3,7 +3,7 @@
 A block of 256 threads computes a rectangle of ROWS × COLUMNS of the result.  TERMS terms of both operands at a time are a *stage* in
 shared memory; there are as many stages as fit, and asynchronous copies (`cp.async`) fill the later ones while the first is multiplied.
 
-    c = alpha · a @ b + beta · c, for each matrix of a stack
+    c = alpha · a @ b + beta · d, for each matrix of a stack; d is c itself, or a tensor of its own
 
 **Stages.** An operand lies in shared memory as it lies in global memory, in lines of 128 bytes: where its terms lie side by side, a line
 is 64 terms of one row (or column); else it is 64 rows of one term, and lines of the same 64 rows follow each other.  Of the 8 chunks of
@@ -55,10 +55,20 @@ class TensorCoreProduct(NamedTuple):
     b_turned: bool
     adds: bool
     processor: str
+    addend: str = ""
 
     @property
     def name(self) -> str:
         return "matmul"
+
+    @property
+    def tensors(self) -> str:
+        return self.strided.tensors
+
+    @property
+    def strided(self) -> Product:
+        """The product that this is."""
+        return Product(self.dtype, self.a_turned, self.b_turned, self.adds, addend=self.addend)
 
     @property
     def params(self) -> tuple[str, ...]:
@@ -98,10 +108,14 @@ class TensorCoreProduct(NamedTuple):
 
 
 def chosen(product: Product, processor: str) -> TensorCoreProduct | None:
-    """The product by tensor cores, where the processor has those that take its dtype and add up in float32."""
-    if product.dtype not in DTYPES or processor not in STAGES:
+    """The product by tensor cores, where the processor has those that take its dtype and add up in float32.  Operands that windows
+    gather, and results that a function is applied to, are left to threads.
+    """
+    if product.dtype not in DTYPES or processor not in STAGES or product.taps or product.after is not None:
         return None
-    return TensorCoreProduct(product.dtype, product.a_turned, product.b_turned, product.adds, processor)
+    return TensorCoreProduct(
+        product.dtype, product.a_turned, product.b_turned, product.adds, processor, product.addend
+    )
 
 
 class Operand(NamedTuple):
@@ -159,10 +173,11 @@ class Writer:
         self.f = f = Function(self.module, "")
         self.low = Lowering(f, None)
         self.threads = Threads(f, "nvptx", (THREADS, 1, 1), shared=True)
-        given = parameters(Product(*kernel[:4]))
+        given = parameters(kernel.strided)
         f.signature = self.threads.signature(given)
         self.given = {name: Value(type, f"%{name}") for name, type in given}
         self.kind = MEMORY[kernel.dtype]
+        self.added = "d" if kernel.addend else "c"
         self.write()
 
     # What the two kinds of matrix instructions say.
@@ -258,7 +273,7 @@ class Writer:
         matrix, row, column = place(
             self.hidden(number)
         )  # found again, so that no register holds it meanwhile
-        self.store(matrix_of("c", matrix), row, column, sums)
+        self.store(matrix_of("c", matrix), matrix_of(self.added, matrix), row, column, sums)
         return []
 
     # --- the pipeline ------------------------------
@@ -440,12 +455,14 @@ class Writer:
         f.store(packed, to, CHUNK)
 
     # --- the result ------------------------------
-    def store(self, c: Value, row0: Value, column0: Value, sums: list[Value]) -> None:
+    def store(self, c: Value, d: Value, row0: Value, column0: Value, sums: list[Value]) -> None:
         """Where the whole rectangle exists and neighbours can be written as one word, without a question for each."""
         f, given = self.f, self.given
         row, column = self.corner()
         row, column = f.add(row0, row), f.add(column0, column)
-        alpha, beta = (self.low.cast(given[name], "float64", "float32") for name in ("alpha", "beta"))
+        self.alpha, self.beta = (
+            self.low.cast(given[name], "float64", "float32") for name in ("alpha", "beta")
+        )
         address = f.op("i64", f"ptrtoint {c} to i64")
         bits = f.binary("or", address, self.times(given["c_row"], 2))
         smooth = self.both(
@@ -454,59 +471,67 @@ class Writer:
             self.test("eq", given["c_column"], i64(1)),
             self.test("eq", f.binary("and", bits, i64(3)), i64(0)),
         )
-        here = f.gep(self.kind, c, f.add(f.mul(row, given["c_row"]), f.mul(column, given["c_column"])))
         lines: dict[int, list[tuple[int, Value]]] = {}
         for (down, across), sum in zip(self.sums, sums):
             lines.setdefault(down, []).append((across, sum))
+
+        def begin(down: int) -> tuple[Value, Value]:
+            """Where the thread's part of a line begins in c and in d."""
+            return self.element("c", c, row, column, down), self.element(self.added, d, row, column, down)
+
         whole, edge, after = (f.fresh(label) for label in ("whole", "edge", "stored"))
         f.branch_if(smooth, whole, edge)
         f.start(whole)
         for down, line in lines.items():
-            begin = f.gep(self.kind, here, self.times(given["c_row"], down))
+            to, old = begin(down)
             for (across, first), (_, second) in zip(line[::2], line[1::2]):
-                self.store_pair(self.bytes(begin, 2 * across), first, second, alpha, beta)
+                self.store_pair(self.bytes(to, 2 * across), old, across, first, second)
         f.branch(after)
         f.start(edge)
         for down, line in lines.items():
-            begin = f.gep(self.kind, here, self.times(given["c_row"], down))
             inside = self.test("slt", f.add(row, i64(down)), given["m"])
-            f.when(inside, partial(self.store_line, begin, line, column, alpha, beta))
+            f.when(inside, partial(self.store_line, *begin(down), line, column))
         f.branch(after)
         f.start(after)
 
-    def scaled(self, sum: Value, alpha: Value, beta: Value, old: Callable[[], Value]) -> Value:
-        value = self.f.binary("fmul", sum, alpha)
+    def element(self, name: str, start: Value, row: Value, column: Value, down: int) -> Value:
+        f, (row_step, column_step) = self.f, (self.given[f"{name}_{along}"] for along in ("row", "column"))
+        here = f.gep(self.kind, start, f.add(f.mul(row, row_step), f.mul(column, column_step)))
+        return f.gep(self.kind, here, self.times(row_step, down))
+
+    def scaled(self, sum: Value, old: Callable[[], Value]) -> Value:
+        value = self.f.binary("fmul", sum, self.alpha)
         if not self.kernel.adds:
             return value
-        return self.f.call("float", "llvm.fma.f32", beta, old(), value)
+        return self.f.call("float", "llvm.fma.f32", self.beta, old(), value)
 
-    def store_pair(self, place: Value, first: Value, second: Value, alpha: Value, beta: Value) -> None:
+    def old(self, begin: Value, across: int) -> Value:
+        """An element of the addend's line, from its beginning."""
+        place = self.f.gep(self.kind, begin, self.times(self.given[f"{self.added}_column"], across))
+        return self.low.cast(self.f.load(self.kind, place, 2), self.kernel.dtype, "float32")
+
+    def store_pair(self, to: Value, old: Value, across: int, first: Value, second: Value) -> None:
         f, dtype = self.f, self.kernel.dtype
         olds: list[Value] = []
-        if self.kernel.adds:
-            pair = f.load(f"<2 x {self.kind}>", place, 4)
+        if self.kernel.addend:
+            olds = [self.old(old, across + n) for n in (0, 1)]
+        elif self.kernel.adds:
+            pair = f.load(f"<2 x {self.kind}>", to, 4)
             olds = [
                 self.low.cast(f.op(self.kind, f"extractelement {pair}, i32 {n}"), dtype, "float32")
                 for n in (0, 1)
             ]
-        low, high = (
-            self.scaled(sum, alpha, beta, partial(olds.__getitem__, n))
-            for n, sum in enumerate((first, second))
-        )
+        low, high = (self.scaled(sum, partial(olds.__getitem__, n)) for n, sum in enumerate((first, second)))
         kind, short = ("<2 x half>", "f16x2") if dtype == "float16" else ("<2 x bfloat>", "bf16x2")
-        f.store(f.call(kind, f"llvm.nvvm.ff2{short}.rn", high, low), place, 4)
+        f.store(f.call(kind, f"llvm.nvvm.ff2{short}.rn", high, low), to, 4)
 
-    def store_line(
-        self, begin: Value, line: list[tuple[int, Value]], column: Value, alpha: Value, beta: Value
-    ) -> list[Value]:
+    def store_line(self, to: Value, old: Value, line: list[tuple[int, Value]], column: Value) -> list[Value]:
         f, given, dtype = self.f, self.given, self.kernel.dtype
         for across, sum in line:
-            place = f.gep(self.kind, begin, self.times(given["c_column"], across))
+            place = f.gep(self.kind, to, self.times(given["c_column"], across))
 
-            def put(place: Value = place, sum: Value = sum) -> list[Value]:
-                value = self.scaled(
-                    sum, alpha, beta, lambda: self.low.cast(f.load(self.kind, place, 2), dtype, "float32")
-                )
+            def put(place: Value = place, across: int = across, sum: Value = sum) -> list[Value]:
+                value = self.scaled(sum, lambda: self.old(old, across))
                 f.store(self.low.cast(value, "float32", dtype), place, 2)
                 return []
 
