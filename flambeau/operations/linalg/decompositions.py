@@ -665,6 +665,11 @@ def _svdvals_gradient(grad: TensorBase, A: TensorBase) -> tuple:
 def _singular(a: TensorBase, full: bool, wanted: bool) -> tuple:
     """U, S and Vh; S alone unless `wanted`."""
     m, n = a.shape[-2:]
+    if not wanted and small.takes_rectangle(a):
+        pairs, info = small.bidiagonal(a if m >= n else a.mT)
+        lapack.values_of_bidiagonals(pairs, info)
+        refuse("linalg.svd", info, _not_converged)
+        return None, pairs.select(-2, 0).to(a.dtype).contiguous(), None
     if max(m, n) >= 2 * min(m, n) and a.numel() and not (full and wanted):
         return _tall_singular(a, wanted) if m > n else _turned(_tall_singular(a.mT, wanted))
     # LAPACK sees rows as columns, and is slower where it sees more columns than rows.

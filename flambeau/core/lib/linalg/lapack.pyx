@@ -46,6 +46,7 @@ ctypedef void (*triangular_t)(
     const void* a, const int* lda, void* b, const int* ldb, size_t, size_t, size_t, size_t) noexcept nogil
 ctypedef void (*svd_t)(const char* job, const int* m, const int* n, void* a, const int* lda, void* s, void* u, const int* ldu,
                        void* vt, const int* ldvt, void* work, const int* lwork, int* iwork, int* info, size_t) noexcept nogil
+ctypedef void (*bidiagonal_t)(const int* n, double* d, double* e, double* work, int* info) noexcept nogil
 ctypedef void (*complex_svd_t)(
     const char* job, const int* m, const int* n, void* a, const int* lda, void* s, void* u, const int* ldu, void* vt,
     const int* ldvt, void* work, const int* lwork, void* rwork, int* iwork, int* info, size_t) noexcept nogil
@@ -73,6 +74,7 @@ cdef struct Routines:
     cholesky_t potrf
     triangular_t trsm
     svd_t gesdd
+    bidiagonal_t lasq1
     symmetric_t syevd
     general_t geev
 
@@ -127,6 +129,7 @@ cdef int kind_of(TensorBase x) except -1:
         r.getri = <inverse_t>routine(f"{letter}getri_")
         r.potrf = <cholesky_t>routine(f"{letter}potrf_")
         r.trsm = <triangular_t>routine(f"{letter}trsm_")
+        r.lasq1 = <bidiagonal_t>routine("dlasq1_")
         r.gesdd = <svd_t>routine(f"{letter}gesdd_")
         r.syevd = <symmetric_t>routine(f"{letter}{'heevd' if hermitian else 'syevd'}_")
         r.geev = <general_t>routine(f"{letter}geev_")
@@ -935,3 +938,31 @@ def svd(TensorBase rows not None, bint full, bint wanted) -> tuple:
             (least * max(5 * least + 7, 2 * most + 2 * least + 1) if wanted else 7 * least) + 16, <int64_t>INT32_MAX)
     run(singular_range, &j, result.count, (0.6 if wanted else 0.3) * j.m * j.n * least)
     return U, values, Vh, result
+
+
+cdef void bidiagonal_range(void* context, int64_t begin, int64_t end) noexcept nogil:
+    cdef Job* j = <Job*>context
+    cdef int64_t at
+    cdef double* d
+    cdef double* work = <double*>malloc(<size_t>j.lwork * j.size)
+    if work == NULL:
+        j.failed = 1
+        return
+    for at in range(begin, end):
+        if j.info[at]:
+            j.info[at] = NOT_FINITE
+            continue
+        d = <double*>(j.a + at * j.a_step)
+        j.routines.lasq1(&j.n, d, d + j.n, work, j.info + at)
+    free(work)
+
+
+def values_of_bidiagonals(TensorBase pairs not None, TensorBase info not None) -> None:
+    """Diagonals and what stands above them, (*, 2, n) of float64 as `small.bidiagonal` gives them, become singular values (the
+    first of each pair) and nothing; `info`, 1 for what is not finite, becomes LAPACK's.
+    """
+    cdef Job j
+    begin(&j, pairs, "values_of_bidiagonals")
+    j.n, j.lrwork, j.liwork, j.info = <int>pairs.sizes[pairs.rank - 1], 0, 0, <int*>pointer(info)
+    j.lwork = 4 * j.n
+    run(bidiagonal_range, &j, info.count, 20.0 * j.n * j.n)
