@@ -106,17 +106,6 @@ def _orthogonal(a: TensorBase, k: int, wanted: bool) -> tuple[TensorBase, Tensor
     return columns.mT.contiguous(), R
 
 
-def triangle_and_turned(A: TensorBase, B: TensorBase) -> tuple[TensorBase, TensorBase]:
-    """R, and Qᴴ B, for A with no fewer rows than columns; on the CPU Q itself is not formed."""
-    n = A.shape[-1]
-    if not A.is_cpu:
-        Q, R = linalg_qr(A, "reduced")
-        return R, matmul(Q.mH, B)
-    columns, right = fresh(A.mT), fresh(B.mT)
-    lapack.reflected(columns, lapack.qr(columns), right)
-    return columns.mT.narrow(-2, 0, n).triu().contiguous(), right.mT.narrow(-2, 0, n)
-
-
 @linalg_qr.derivative
 def _qr_gradient(grads: tuple, Q: TensorBase, R: TensorBase, mode: str) -> tuple:
     """S. Walter and L. Lehmann, "Algorithmic differentiation of linear algebra functions" (2010)."""

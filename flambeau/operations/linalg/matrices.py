@@ -528,11 +528,11 @@ def _by_qr(A: TensorBase, B: TensorBase, rcond: float | None) -> TensorBase | No
     """R⁻¹ Qᴴ B where that is sure to be what the singular values would give: none of them counts as 0, since the quotient of the
     largest and the least is at most |R| |R⁻¹| in Frobenius's norm.
     """
-    R, right = dec.triangle_and_turned(A, B)
+    Q, R = dec.linalg_qr(A, "reduced")
     inverse = solve_triangular(R, identity(A.shape[-1], A).expand(R.shape), upper=True)
     least = finfo(A.dtype).eps * A.shape[-2] if rcond is None else rcond
     condition = vector_norm(R, dim=(-2, -1)) * vector_norm(inverse, dim=(-2, -1))
-    return matmul(inverse, right) if holds(condition * least < 1.0) else None
+    return matmul(inverse, matmul(Q.mH, B)) if holds(condition * least < 1.0) else None
 
 
 # --- functions of matrices ------------------------------------------------------------------------------------------------

@@ -86,7 +86,6 @@ cdef struct Job:
     int lead                   # from one column of `a` to the next
     int block                  # reflections that are applied at once
     int column                 # the first of the block in hand
-    int right                  # columns of right sides
     char* a                    # matrices, `a_step` bytes from one to the next (0: one for all)
     char* b
     char* c
@@ -353,7 +352,7 @@ def qr(TensorBase columns not None) -> TensorBase:
     """
     cdef Job j
     cdef int info = 0
-    cdef int64_t rows = columns.sizes[columns.rank - 1], k = min(rows, columns.sizes[columns.rank - 2]), at
+    cdef int64_t rows = columns.sizes[columns.rank - 1], k = min(rows, columns.sizes[columns.rank - 2]), _at
     cdef char[16] size
     T = stack(columns, k, block_of(rows, k))
     begin_reflections(&j, columns, T, "qr")
@@ -364,7 +363,7 @@ def qr(TensorBase columns not None) -> TensorBase:
         j.routines.geqrf(&j.m, &j.n, j.a, &j.lead, j.b, size, &j.lwork, &info)
         j.lwork = workspace_size(&j, size)
     elif <int64_t>j.m * j.n * j.k >= SHARED:
-        for at in range(matrices(columns)):
+        for _at in range(matrices(columns)):
             j.column = 0
             while j.column < j.k:
                 with nogil:
@@ -425,7 +424,7 @@ def q(TensorBase columns not None, TensorBase T not None) -> None:
     """Reflections as `qr` left them become the first columns of their product."""
     cdef Job j
     cdef int info = 0
-    cdef int64_t at, length
+    cdef int64_t _at, length
     cdef char[16] size
     cdef char* work
     cdef TensorBase space
@@ -441,7 +440,7 @@ def q(TensorBase columns not None, TensorBase T not None) -> None:
         length = j.lwork
         space = new_tensor(1, &length, columns.code)
         work = pointer(space)
-        for at in range(matrices(columns)):
+        for _at in range(matrices(columns)):
             identity_columns(&j)
             j.column = last_block(&j)
             while j.column >= 0:
@@ -453,40 +452,6 @@ def q(TensorBase columns not None, TensorBase T not None) -> None:
             j.b += j.b_step
         return
     run(q_range, &j, matrices(columns), 0.1 * j.m * j.n * (j.k + 1))
-
-
-cdef void reflected_range(void* context, int64_t begin, int64_t end) noexcept nogil:
-    cdef Job j = (<Job*>context)[0]
-    cdef int64_t at, step
-    cdef int piece
-    cdef char* work = <char*>malloc(<size_t>j.lwork * j.size)
-    if work == NULL:
-        (<Job*>context).failed = 1
-        return
-    for at in range(begin, end):
-        j.a, j.b = (<Job*>context).a + at * j.a_step, (<Job*>context).b + at * j.b_step
-        j.column = 0
-        while j.column < j.k:
-            piece = 0
-            while piece < j.right:
-                step = <int64_t>piece * j.lead + j.column
-                reflect(&j, element(&j, j.a, j.column, j.column), j.m - j.column, j.b + <int64_t>j.column * j.block * j.size,
-                        j.c + at * j.c_step + step * j.size, min(j.right - piece, <int>COLUMNS), j.lead, work)
-                piece += COLUMNS
-            j.column += j.block
-    free(work)
-
-
-def reflected(TensorBase columns not None, TensorBase T not None, TensorBase right not None) -> None:
-    """Qᴴ times other matrices (*, count, rows), by columns too, in their place, of reflections as `qr` left them."""
-    cdef Job j
-    begin_reflections(&j, columns, T, "reflected")
-    if right.count == 0 or T.count == 0:
-        return
-    if not right.contiguous or right.code != columns.code or right.sizes[right.rank - 1] != j.m or matrices(right) != matrices(columns):
-        raise TypeError("reflected: contiguous matrices of one dtype, number and length of columns expected")
-    j.c, j.c_step, j.right = pointer(right), right.sizes[right.rank - 2] * j.m * j.size, <int>right.sizes[right.rank - 2]
-    run(reflected_range, &j, matrices(columns), 0.1 * j.m * j.k * j.right)
 
 
 # --- LU ----------------------------------------------------------------------------------------------------------------------

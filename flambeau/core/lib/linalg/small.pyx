@@ -1,5 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-"""Many small matrices: Cholesky and LU factors, systems, inverses and singular values, where a call of LAPACK for each takes longer than its work.
+"""Many small matrices: Cholesky and LU factors, systems, inverses and singular values, where a call of LAPACK for each takes longer
+than its work.
 
 Matrices are real and of up to `LARGEST` rows.  Each is worked on by one thread, in the order of the textbook (Golub, Van Loan,
 Matrix Computations, 3.1, 3.4 and 4.2), so bits depend on it alone.
