@@ -254,6 +254,37 @@ def test_large_gathers(threads):
         flambeau.set_num_threads(before)
 
 
+@pytest.mark.parametrize(
+    "view",
+    [
+        lambda x: x[:, :4],  # gaps between positions of the first dimension
+        lambda x: x[:, 1:5].flip(0),
+        lambda x: x[:1, :4].expand(3, 4, 5),  # the same rows at each
+        lambda x: x.mT[:, 1:5],  # no row without gaps
+        lambda x: x[:, ::2][:, :4],
+    ],
+)
+@pytest.mark.parametrize("shared", [False, True], ids=["apart", "shared"])
+def test_views_as_sources(view, shared):
+    """Rows are read where they lie; those of the written tensor itself, as they were."""
+    drawn = np.random.default_rng(4).standard_normal((3, 9, 9))[:, :, :5].astype(np.float32)
+    places = [6, 0, 6, 3]
+    for added in (False, True):
+        x = flambeau.zeros(3, 9, 5)
+        x[...] = flambeau.from_numpy(drawn)
+        other = x if shared else flambeau.from_numpy(drawn.copy())
+        source = view(
+            other if view(other).shape == (3, 4, 5) else flambeau.from_numpy(drawn[:, :5, :].copy())
+        )
+        values = source.numpy().copy()
+        expected = drawn.copy()
+        for k, place in enumerate(places):
+            expected[:, place] = expected[:, place] * added + values[:, k]
+        index = flambeau.tensor(places)
+        assert (x.index_add_ if added else x.index_copy_)(1, index, source) is x
+        np.testing.assert_array_equal(x.numpy(), expected)
+
+
 def test_equal_indices_add_up_in_order():
     r = np.random.default_rng(0)
     index, values = r.integers(0, 5, 4000), r.normal(size=4000).astype(np.float32)

@@ -1,4 +1,4 @@
-"""Cholesky factors and triangular systems of many small matrices, beside NumPy's of one at a time, and LAPACK's of large ones."""
+"""Factors, triangular systems and singular values of many small matrices, beside NumPy's of one at a time, and LAPACK's of large ones."""
 
 from __future__ import annotations
 
@@ -62,6 +62,39 @@ def test_triangular_systems(n, columns, dtype):
             )
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(
+    "shape", [(1, 1), (500, 2, 2), (40, 16, 16), (2, 3, 32, 31), (7, 32), (5, 32, 1), (33, 33)], ids=str
+)
+def test_singular_values(shape, dtype):
+    a = RANDOM.normal(size=shape).astype(dtype)
+    close = {"rtol": 0, "atol": 40 * np.finfo(dtype).eps}
+    for x in (a, a.swapaxes(-1, -2)):
+        found = linalg.svdvals(flambeau.from_numpy(x)).numpy()
+        expected = np.linalg.svd(x.astype("float64"), compute_uv=False)
+        assert found.dtype == dtype and found.shape == expected.shape
+        np.testing.assert_allclose(found / expected.max(), expected / expected.max(), **close)
+
+
+def test_singular_values_of_degenerate_matrices():
+    values = lambda a: linalg.svdvals(flambeau.tensor(a, dtype=flambeau.float64)).numpy()
+    assert not values(np.zeros((2, 5, 3))).any()
+    np.testing.assert_allclose(values(np.ones((4, 4))), [4, 0, 0, 0], atol=1e-15)
+    np.testing.assert_allclose(values(np.diag([1e-8, -3.0, 2.0, 0.0])), [3.0, 2.0, 1e-8, 0.0], rtol=1e-14)
+    a = RANDOM.normal(size=(6, 4))
+    for scale in (1e-300, 1e-160, 1e160, 1e300):
+        np.testing.assert_allclose(
+            values(a * scale) / scale,
+            np.linalg.svd(a, compute_uv=False),
+            rtol=1e-13 if scale > 1e-300 else 1e-7,
+        )
+    for bad in (np.nan, np.inf):
+        three = RANDOM.normal(size=(3, 4, 4))
+        three[1, 2, 0] = bad
+        with pytest.raises(linalg.LinAlgError, match="Batch element 1.*non-finite"):
+            values(three)
+
+
 def test_operands_stay_and_views_are_read():
     a, b = positive(3, (5,), "float64"), RANDOM.normal(size=(3, 2))
     x, y = flambeau.from_numpy(a)[::2].mT, flambeau.from_numpy(b)
@@ -81,7 +114,7 @@ def test_bits_do_not_depend_on_threads():
         for threads in (1, 3):
             flambeau.set_num_threads(threads)
             factor = linalg.cholesky(a)
-            found.append((factor, linalg.solve_triangular(factor, a, upper=False)))
+            found.append((factor, linalg.solve_triangular(factor, a, upper=False), linalg.svdvals(a)))
     finally:
         flambeau.set_num_threads(before)
     assert all(flambeau.equal(x, y) for x, y in zip(*found))

@@ -44,7 +44,8 @@ cdef struct Places:
     int64_t sizes[MAX_DIMS]
     int width
     char* data                # the indexed tensor's
-    char* rows                # the other side's: contiguous
+    char* rows                # the other side's: contiguous but for the dimensions in front
+    int64_t row_strides[MAX_DIMS]
 
 
 cdef int find_places(Places* p, TensorBase v, list indices, object error, bint negative) except -1:
@@ -167,12 +168,12 @@ cdef int add_index(int64_t* places, int rank, const int64_t* shape, TensorBase i
     return 0
 
 
-cdef inline int64_t outer_offset(Places* p, int64_t row) noexcept nogil:
-    """Offset of one position of the dimensions in front."""
+cdef inline int64_t outer_offset(const Places* p, int64_t row, const int64_t* strides) noexcept nogil:
+    """Offset of one position of the dimensions in front, on the side that has these strides."""
     cdef int64_t offset = 0
     cdef int d
     for d in range(p.before - 1, -1, -1):
-        offset += row % p.before_sizes[d] * p.before_strides[d]
+        offset += row % p.before_sizes[d] * strides[d]
         row //= p.before_sizes[d]
     return offset
 
@@ -197,7 +198,7 @@ cdef void get_range(void* context, int64_t begin, int64_t end) noexcept nogil:
     while row < end:
         position = row % p.count
         n = min(p.count - position, end - row)
-        source = p.data + outer_offset(p, row // p.count) * p.width
+        source = p.data + outer_offset(p, row // p.count, p.before_strides) * p.width
         if p.block == 1:
             read_line(p.width, to, 1, source, 0, p.places + position, 1, 1, INT64_MAX, n)
             to += n * p.width
@@ -221,13 +222,13 @@ cdef void put_rows(Places* p, int code, int how) noexcept nogil:
     """The other way: rows to their places, in order, so that the last of equal indices wins, and sums have always the same bits."""
     cdef int64_t row, i, k, lines, length, step
     cdef char* to
-    cdef const char* source = p.rows
+    cdef const char* source
     block_lines(p, &lines, &length, &step)
     for row in range(p.outer):
-        to = p.data + outer_offset(p, row) * p.width
+        to = p.data + outer_offset(p, row, p.before_strides) * p.width
+        source = p.rows + outer_offset(p, row, p.row_strides) * p.width
         if p.block == 1:
             write_line(code, p.width, how, to, 0, source, 1, p.places, 1, 1, p.count)
-            source += p.count * p.width
         else:
             for i in range(p.count):
                 for k in range(lines):
@@ -336,6 +337,7 @@ cdef int put_checked(TensorBase v, list indices, TensorBase values, bint accumul
             if rows.storage is v.storage:
                 rows = <TensorBase>clone(rows)
             p.rows = pointer(rows)
+            memcpy(p.row_strides, rows.strides, p.before * sizeof(int64_t))
             if rows.count >= PARALLEL_FROM:
                 with nogil:
                     put_rows(&p, v.code, ADD if accumulate else SET)
@@ -353,7 +355,7 @@ cdef int put_checked(TensorBase v, list indices, TensorBase values, bint accumul
 
 
 cdef TensorBase values_as_rows(Places* p, TensorBase values):
-    """The values broadcast to the shape of the indexing result, contiguous."""
+    """The values broadcast to the shape of the indexing result, contiguous but for the dimensions in front."""
     cdef int d = 0, k
     cdef bint same = values.rank == p.rank
     while values.rank - d > p.rank and values.sizes[d] == 1:
@@ -361,13 +363,25 @@ cdef TensorBase values_as_rows(Places* p, TensorBase values):
     for k in range(p.rank):
         same = same and values.sizes[k] == p.sizes[k]
     if same:
-        return compact(values)
+        return values if gapless(p, values) else compact(values)
     if not broadcasts(p, values, d):
         raise RuntimeError(f"shape mismatch: value tensor of shape {list(values.shape)} cannot be broadcast to indexing result of "
                            f"shape {list(size_from(p.rank, p.sizes))}")
     if d:
         values = reshaped(values, values.rank - d, values.sizes + d)
     return compact(expanded(values, p.rank, p.sizes))
+
+
+cdef bint gapless(Places* p, TensorBase values) noexcept:
+    """Whether each position of the dimensions in front has its elements one after another."""
+    cdef int64_t step = 1
+    cdef int k
+    for k in range(p.rank - 1, p.before - 1, -1):
+        if p.sizes[k] != 1:
+            if values.strides[k] != step:
+                return False
+            step *= p.sizes[k]
+    return True
 
 
 cdef bint broadcasts(Places* p, TensorBase values, int skip) noexcept:

@@ -93,7 +93,7 @@ def _orthogonal(a: TensorBase, k: int, wanted: bool) -> tuple[TensorBase, Tensor
     """Q with k columns (nothing unless `wanted`), and R."""
     m, n = a.shape[-2:]
     columns = fresh(a.mT)
-    tau = lapack.qr(columns)
+    blocks = lapack.qr(columns)
     rows = columns.mT
     R = rows.narrow(-2, 0, min(k, m)).triu().contiguous()
     if not wanted:
@@ -102,7 +102,7 @@ def _orthogonal(a: TensorBase, k: int, wanted: bool) -> tuple[TensorBase, Tensor
         space = a.new_empty((*a.shape[:-2], k, m))
         space.narrow(-2, 0, min(k, n)).copy_(columns.narrow(-2, 0, min(k, n)))
         columns = space
-    lapack.q(columns, tau)
+    lapack.q(columns, blocks)
     return columns.mT.contiguous(), R
 
 
@@ -179,8 +179,8 @@ def geqrf(input: TensorBase) -> tuple:
 
     def factor(x: TensorBase) -> tuple:
         columns = fresh(x.mT)
-        tau = lapack.qr(columns)
-        return columns.mT.contiguous(), tau
+        blocks = lapack.qr(columns)
+        return columns.mT.contiguous(), lapack.scales(blocks)
 
     return geqrf_result(*computed(rules, factor, input, on_device=matrices.qr))
 
@@ -653,16 +653,38 @@ def _svdvals_gradient(grad: TensorBase, A: TensorBase) -> tuple:
 
 def _singular(a: TensorBase, full: bool, wanted: bool) -> tuple:
     """U, S and Vh; S alone unless `wanted`."""
+    m, n = a.shape[-2:]
+    if not wanted and small.takes_rectangle(a):
+        pairs, info = small.bidiagonal(a if m >= n else a.mT)
+        lapack.values_of_bidiagonals(pairs, info)
+        refuse("linalg.svd", info, _not_converged)
+        return None, pairs.select(-2, 0).to(a.dtype).contiguous(), None
+    if max(m, n) >= 2 * min(m, n) and a.numel() and not (full and wanted):
+        return _tall_singular(a, wanted) if m > n else _turned(_tall_singular(a.mT, wanted))
     # LAPACK sees rows as columns, and is slower where it sees more columns than rows.
-    turned = a.shape[-2] > a.shape[-1]
+    turned = m > n
     U, S, Vh, info = lapack.svd(fresh(a.mT if turned else a), full, wanted)
     refuse("linalg.svd", info, _not_converged)
     if wanted and full and not a.numel():  # LAPACK was not called: the identity is a basis as good as any
         for basis in (U, Vh):
             basis.zero_().diagonal(0, -2, -1).fill_(1)
-    if turned and wanted:
-        U, Vh = Vh.mT.contiguous(), U.mT.contiguous()
-    return U, S, Vh
+    return _turned((U, S, Vh)) if turned else (U, S, Vh)
+
+
+def _turned(parts: tuple) -> tuple:
+    """U, S and Vh of the transpose."""
+    U, S, Vh = parts
+    return (U, S, Vh) if U is None else (Vh.mT.contiguous(), S, U.mT.contiguous())
+
+
+def _tall_singular(a: TensorBase, wanted: bool) -> tuple:
+    """U, S and Vh of matrices with many more rows than columns, by those of R: T. Chan, "An improved algorithm for computing the
+    singular value decomposition" (1982).
+    """
+    Q, R = _orthogonal(a, a.shape[-1], wanted)
+    U, S, Vh, info = lapack.svd(R, False, wanted)
+    refuse("linalg.svd", info, _not_converged)
+    return matmul(Q, U) if wanted else None, S, Vh
 
 
 def _no_eigenvalues(code: int) -> str:

@@ -12,6 +12,7 @@ from ..declare import checks
 from ..declare.dtype_groups import COMPLEX, WIDE
 from ..declare.registry import library
 from ..declare.results import into
+from ..moving.joining import cat
 from .lapack import checked, identity
 from .matrices import solve_triangular
 
@@ -36,7 +37,12 @@ def _check(who: str, input: TensorBase, tau: TensorBase) -> None:
 def _vectors(input: TensorBase, tau: TensorBase) -> TensorBase:
     """V, whose columns stand below the diagonal of `input`, with a 1 on it and zeros above."""
     m, k = input.shape[-2], tau.shape[-1]
-    return input.narrow(-1, 0, k).tril(-1) + identity(m, input).narrow(-1, 0, k)
+    return input.narrow(-1, 0, k).tril(-1) + _unit_columns(m, k, input)
+
+
+def _unit_columns(m: int, n: int, like: TensorBase) -> TensorBase:
+    """The first n columns of the m by m identity matrix."""
+    return cat([identity(n, like), like.new_zeros((m - n, n))], -2)
 
 
 def _turned(V: TensorBase, tau: TensorBase, other: TensorBase) -> TensorBase:
@@ -78,7 +84,7 @@ def householder_product(input: TensorBase, tau: TensorBase, *, out: TensorBase |
             f"got {m} and {n}"
         )
     V = _vectors(input, tau)
-    Q = identity(m, input).narrow(-1, 0, n) - _turned(V, tau, V.narrow(-2, 0, n).mH)
+    Q = _unit_columns(m, n, input) - _turned(V, tau, V.narrow(-2, 0, n).mH)
     return into(out, Q.contiguous(), "linalg.householder_product")
 
 

@@ -1,5 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-"""Many small matrices: Cholesky and LU factors, systems and inverses, where a call of LAPACK for each takes longer than its work.
+"""Many small matrices: Cholesky and LU factors, systems, inverses and singular values, where a call of LAPACK for each takes longer
+than its work.
 
 Matrices are real and of up to `LARGEST` rows.  Each is worked on by one thread, in the order of the textbook (Golub, Van Loan,
 Matrix Computations, 3.1, 3.4 and 4.2), so bits depend on it alone.
@@ -263,3 +264,122 @@ def general_systems(TensorBase A not None, TensorBase B not None) -> tuple:
         return result, lu(a)[2]
     memcpy(pointer(result), pointer(b), b.count * b.width)
     return result, run_general(a, result, NULL, b.sizes[b.rank - 1], False)
+
+
+# --- singular values ---------------------------------------------------------------------------------------------------------
+def takes_rectangle(TensorBase A not None) -> bool:
+    """As `takes`, of matrices that are not square; an empty one is not taken."""
+    return takes(A) and A.sizes[A.rank - 2] <= LARGEST and A.count > 0
+
+
+cdef double largest(Real* tag, const char* matrix, int64_t count, double* to) noexcept nogil:
+    """A matrix in float64, and its largest modulus; NaN where an element is not finite."""
+    cdef const Real* a = <const Real*>matrix
+    cdef double most = 0.0, odd = 0.0, size
+    cdef int64_t i
+    for i in range(count):
+        to[i] = a[i]
+        size = to[i] if to[i] >= 0 else -to[i]
+        odd += to[i] - to[i]
+        most = size if size > most else most
+    return most + odd
+
+
+cdef inline double reflection(double* first, int64_t step, int64_t n, double* tau) noexcept nogil:
+    """The vector v and the scale of the reflection 1 - tau v v' that leaves the first element alone, which it gives; v[0] is 1."""
+    cdef double below = 0.0, whole, alpha = first[0]
+    cdef int64_t i
+    for i in range(1, n):
+        below += first[i * step] * first[i * step]
+    if below == 0.0:
+        tau[0] = 0.0
+        return alpha
+    whole = sqrt(alpha * alpha + below)
+    whole = -whole if alpha > 0 else whole
+    tau[0] = (whole - alpha) / whole
+    alpha = 1.0 / (alpha - whole)
+    for i in range(1, n):
+        first[i * step] = first[i * step] * alpha
+    first[0] = 1.0
+    return whole
+
+
+cdef void bidiagonal_one(double* a, int64_t m, int64_t n, double* d, double* e) noexcept nogil:
+    """The diagonals of Uᵀ A V by reflections from the left and the right (Golub, Van Loan, 5.4.8), for m >= n; A is lost."""
+    cdef int64_t i, j, k
+    cdef double tau, dot, by
+    cdef double[LARGEST] sums
+    for k in range(n):
+        by = reflection(a + k * n + k, n, m - k, &tau)
+        d[k], e[k] = by, 0.0
+        if k == n - 1:
+            break
+        if tau != 0.0:
+            for j in range(k + 1, n):
+                sums[j] = a[k * n + j]
+            for i in range(k + 1, m):
+                by = a[i * n + k]
+                for j in range(k + 1, n):
+                    sums[j] = sums[j] + by * a[i * n + j]
+            for j in range(k + 1, n):
+                sums[j] = sums[j] * tau
+                a[k * n + j] = a[k * n + j] - sums[j]
+            for i in range(k + 1, m):
+                by = a[i * n + k]
+                for j in range(k + 1, n):
+                    a[i * n + j] = a[i * n + j] - by * sums[j]
+        by = reflection(a + k * n + k + 1, 1, n - k - 1, &tau)
+        e[k] = by
+        if tau != 0.0:
+            for i in range(k + 1, m):
+                dot = 0.0
+                for j in range(k + 1, n):
+                    dot += a[k * n + j] * a[i * n + j]
+                dot *= tau
+                for j in range(k + 1, n):
+                    a[i * n + j] = a[i * n + j] - dot * a[k * n + j]
+
+
+cdef void bidiagonal_range(void* context, int64_t begin, int64_t end) noexcept nogil:
+    cdef Work* w = <Work*>context
+    cdef int64_t at, i, m = w.n, n = w.m
+    cdef double[LARGEST * LARGEST] a
+    cdef double most, by
+    cdef double* d
+    cdef double* e
+    for at in range(begin, end):
+        d, e = <double*>w.result + at * 2 * n, <double*>w.result + (at * 2 + 1) * n
+        if w.wide:
+            most = largest(<double*>NULL, w.matrices + at * m * n * 8, m * n, a)
+        else:
+            most = largest(<float*>NULL, w.matrices + at * m * n * 4, m * n, a)
+        w.info[at] = most - most != 0.0
+        if w.info[at]:
+            continue
+        by = 1.0
+        if w.wide and most != 0.0 and not 1e-100 < most < 1e100:      # squares stay in range
+            by = most
+            for i in range(m * n):
+                a[i] = a[i] / by
+        bidiagonal_one(a, m, n, d, e)
+        for i in range(n):
+            d[i], e[i] = d[i] * by, e[i] * by
+
+
+def bidiagonal(TensorBase A not None) -> tuple:
+    """Bidiagonal matrices with the same singular values, (*, 2, n) in float64: diagonals, and what stands above them, then 0; and for
+    each 1 where it is not finite.  The matrices have no more columns than rows.
+    """
+    cdef TensorBase a = compact(A), result, info = new_tensor(A.rank - 2, A.sizes, I32)
+    cdef int64_t[64] sizes
+    cdef Work w
+    cdef int64_t each
+    w.n, w.m = a.sizes[a.rank - 2], a.sizes[a.rank - 1]
+    memcpy(sizes, a.sizes, (a.rank - 2) * sizeof(int64_t))
+    sizes[a.rank - 2], sizes[a.rank - 1] = 2, w.m
+    result = new_tensor(a.rank, sizes, F64)
+    w.wide, w.matrices, w.result, w.info = a.code == F64, pointer(a), pointer(result), <int32_t*>pointer(info)
+    each = 3 * w.n * w.m * w.m
+    with nogil:
+        parallel_interruptible(bidiagonal_range, &w, info.count, GRAIN // each + 1, each * 0.5 + 50.0)
+    return result, info
