@@ -141,7 +141,7 @@ def rms_norm(
     input = input.to(kind)
     scale = (input.square().mean(dims, True) + (finfo(kind).eps if eps is None else eps)).rsqrt()
     result = input * scale if weight is None else input * scale * weight
-    return result.to(like) if like in HALF_TYPES else result
+    return result.to(like) if weight is None or weight.dtype in (like, kind) else result
 
 
 # --- channels: batch, instance and group norm ------------------------------
