@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from ....core.base.dtypes import by_name
 from ....core.lib.convolution import half_windows as core
@@ -52,21 +54,30 @@ def _up(n: int, by: int = FILL) -> int:
     return -(-n // by) * by
 
 
-def _filled(w, fold: int):
-    """(filters, taps, channels) of weights (K, C, kh, kw), filled up with 0."""
-    filters, channels, high, wide = w.shape
-    if fold == 2:
-        rows = w.permute(0, 2, 3, 1).reshape(filters, 1, -1)
-    elif fold == 1:
-        rows = w.permute(0, 2, 3, 1).reshape(filters, high, -1)
-    else:
-        rows = w.permute(0, 2, 3, 1).reshape(filters, high * wide, channels)
-    shape = _up(filters), rows.shape[1], _up(rows.shape[2])
-    if shape == tuple(rows.shape):
-        return rows.contiguous()
-    result = w.new_zeros(shape)
-    result[:filters, :, : rows.shape[2]].copy_(rows)
-    return result
+class _Filters(NamedTuple):
+    """Weights (K, C, kh, kw), of which some rows and columns of taps are read; or those of their adjoint, which is `turned`."""
+
+    weight: Any
+    rows: Sequence[int]
+    columns: Sequence[int]
+    turned: bool
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        """Of filters and of channels."""
+        first, second = self.weight.shape[:2]
+        return (second, first) if self.turned else (first, second)
+
+    def laid(self, fold: int):
+        """(filters, taps, channels), filled up with 0."""
+        (filters, channels), high, wide = self.counts, len(self.rows), len(self.columns)
+        taps, deep = ((high * wide, channels), (high, wide * channels), (1, high * wide * channels))[fold]
+        result = self.weight.new_empty((_up(filters), taps, _up(deep)))
+        row, column = ((wide * _up(deep), _up(deep)), (_up(deep), channels), (wide * channels, channels))[fold]
+        source = [i * self.weight.shape[3] + j for i in self.rows for j in self.columns]
+        target = [i * row + j * column for i in range(high) for j in range(wide)]
+        core.lay(self.weight.contiguous(), result, source, target, self.turned)
+        return result
 
 
 def _fold(channels: int, kernel: tuple[int, ...]) -> int:
@@ -77,19 +88,20 @@ def _fold(channels: int, kernel: tuple[int, ...]) -> int:
     return 0 if 2 * best > depths[0] else depths.index(best)
 
 
-def _run(x, w, bias, g: Geometry, out: tuple[int, ...]):
-    kernel, filters = tuple(w.shape[2:]), w.shape[0]
-    fold = _fold(w.shape[1], kernel)
+def _run(x, w: _Filters, bias, g: Geometry, out: tuple[int, ...]):
+    kernel, (filters, channels) = (len(w.rows), len(w.columns)), w.counts
+    fold = _fold(channels, kernel)
     terms = x.new_zeros(_up(filters), dtype=FLOAT32)
     if bias is not None:
         terms[:filters].copy_(bias)
     result = x.new_empty((x.shape[0], filters, *out))
-    core.run(x.contiguous(), _filled(w, fold), terms, result, kernel, g.stride, g.before, g.dilation, fold)
+    core.run(x.contiguous(), w.laid(fold), terms, result, kernel, g.stride, g.before, g.dilation, fold)
     return result
 
 
 def forward(x, w, bias, g: Geometry, out: tuple[int, ...]):
-    return _run(x, w, bias, g, out)
+    whole = _Filters(w, range(w.shape[2]), range(w.shape[3]), False)
+    return _run(x, whole, bias, g, out)
 
 
 def input_gradient(grad, w, g: Geometry, sizes: tuple[int, ...]):
@@ -97,12 +109,11 @@ def input_gradient(grad, w, g: Geometry, sizes: tuple[int, ...]):
     lines = [_line(*each) for each in zip(sizes, w.shape[2:], g.stride, g.before, g.dilation)]
     whole = g.stride == (1, 1)
     result = grad.new_zeros((0,) if whole else (grad.shape[0], w.shape[1], *sizes))
-    turned = w.transpose(0, 1)
     for row, rows, down in lines[0]:
         for column, columns, right in lines[1]:
             if not down or not right:
                 continue
-            part = turned.index_select(2, _places(grad, down)).index_select(3, _places(grad, right))
+            part = _Filters(w, [k for k, _ in down], [k for k, _ in right], True)
             apart = tuple(hits[1][1] - hits[0][1] if len(hits) > 1 else 1 for hits in (down, right))
             near = Geometry((1, 1), (-down[0][1], -right[0][1]), apart, 1)
             found = _run(grad, part, None, near, (rows, columns))
@@ -110,10 +121,6 @@ def input_gradient(grad, w, g: Geometry, sizes: tuple[int, ...]):
                 return found
             result[:, :, row :: g.stride[0], column :: g.stride[1]].copy_(found)
     return result
-
-
-def _places(like, hits: list[tuple[int, int]]):
-    return like.new_tensor([k for k, _ in hits], dtype=by_name["int64"])
 
 
 def weight_gradient(grad, x, g: Geometry, kernel: tuple[int, ...]):
@@ -139,7 +146,9 @@ def weight_gradient(grad, x, g: Geometry, kernel: tuple[int, ...]):
                 result = found
             else:
                 result[_span(down), _span(right)].copy_(found)
-    return result.permute(3, 2, 0, 1).contiguous()
+    whole = grad.new_empty((filters, channels, *kernel))
+    core.collect(result, whole)
+    return whole
 
 
 def _taps(count: int, dilation: int, stride: int) -> list[tuple[int, list[int]]]:
