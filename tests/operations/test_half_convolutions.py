@@ -34,7 +34,6 @@ CASES = (
 @pytest.fixture(autouse=True)
 def _of_any_size(monkeypatch):
     monkeypatch.setattr(halves, "FEW_PRODUCTS", 0)
-    monkeypatch.setattr(halves, "FEWEST_PLACES", 0)
 
 
 def gradients(x, w, b, grad, places):

@@ -99,7 +99,7 @@ def convolution_backward(
         shapes = tuple(input.shape), tuple(weight.shape), (filters,)
         return tuple(grad_output.new_zeros(shape) if w else None for shape, w in zip(shapes, wanted))
     if grad_output.dtype in HALF_TYPES:
-        if not transposed and halves.takes_backward(input, weight, geometry, tuple(grad_output.shape[2:])):
+        if not transposed and halves.takes(input, weight, geometry, tuple(grad_output.shape[2:])):
             return _gradients_of_halves(grad_output, input, weight, geometry, wanted)
         wide = _wide(grad_output), _wide(input), _wide(weight)
         result = convolution_backward.function(*wide, geometry, transposed, wanted)

@@ -3,7 +3,8 @@
 Filters are laid out as (filters, taps, channels), filled up with zeros to what the unit reads; the input is brought to it in bands
 (`core/lib/convolution/half_windows.pyx`).  The gradient in the input is a convolution of the gradient for each phase of the stride.
 That in the weight is a product for each tap: the padded input from the tap's place on by the gradient, padded with zeros to the
-input's pitch.  Sums are float32 and rounded once.
+input's pitch; where places are fewer than filters, one product for all taps, whose windows are laid out side by side.  Sums are
+float32 and rounded once.
 """
 
 from __future__ import annotations
@@ -22,7 +23,6 @@ BFLOAT16, FLOAT32 = by_name["bfloat16"], by_name["float32"]
 FILL = 32  # filters, and channels, that the unit takes together
 MOST_TAPS = 1024
 FEW_PRODUCTS = 1 << 18
-FEWEST_PLACES = 1024  # of all images: below, filters take longer to lay out for gradients than is won
 MOST_PADDED = 4  # times the input that it may be with zeros around
 
 
@@ -43,11 +43,6 @@ def takes(x, w, g: Geometry, out: tuple[int, ...]) -> bool:
         and padded <= MOST_PADDED * max(math.prod(x.shape[2:]), 64)
         and _possible()
     )
-
-
-def takes_backward(x, w, g: Geometry, out: tuple[int, ...]) -> bool:
-    """Whether gradients are worth it, too."""
-    return x.shape[0] * math.prod(out) >= FEWEST_PLACES and takes(x, w, g, out)
 
 
 def _up(n: int, by: int = FILL) -> int:
@@ -73,7 +68,8 @@ class _Filters(NamedTuple):
         (filters, channels), high, wide = self.counts, len(self.rows), len(self.columns)
         taps, deep = ((high * wide, channels), (high, wide * channels), (1, high * wide * channels))[fold]
         result = self.weight.new_empty((_up(filters), taps, _up(deep)))
-        row, column = ((wide * _up(deep), _up(deep)), (_up(deep), channels), (wide * channels, channels))[fold]
+        column = channels if fold else _up(deep)
+        row = _up(deep) if fold == 1 else wide * column
         source = [i * self.weight.shape[3] + j for i in self.rows for j in self.columns]
         target = [i * row + j * column for i in range(high) for j in range(wide)]
         core.lay(self.weight.contiguous(), result, source, target, self.turned)
@@ -133,7 +129,10 @@ def weight_gradient(grad, x, g: Geometry, kernel: tuple[int, ...]):
     terms[:, :depth].view(filters, images, rows, pitch)[:, :, :high, :wide].copy_(grad.transpose(0, 1))
     # Beyond the last image a tap reads on: what it finds there meets zeros, so it has to be a number.
     after = reach[0] // g.stride[0] * pitch + reach[1] // g.stride[1] + _up(depth) - depth
-    factor, result = terms.t(), grad.new_empty((*kernel, channels, filters))
+    # Where windows are no more than weights, they are laid out, and no result is turned.
+    unfolded = terms.shape[1] <= filters
+    factor, result = terms.t(), grad.new_empty((*kernel, channels, 0 if unfolded else filters))
+    columns_of = grad.new_empty((channels, *kernel, terms.shape[1] if unfolded else 0))
     for row, down in _taps(kernel[0], g.dilation[0], g.stride[0]):
         for column, right in _taps(kernel[1], g.dilation[1], g.stride[1]):
             planes = _phase(x, g, (row, column), rows, pitch, after)
@@ -141,11 +140,16 @@ def weight_gradient(grad, x, g: Geometry, kernel: tuple[int, ...]):
             steps = _step(down, g.dilation[0], g.stride[0]) * pitch, _step(right, g.dilation[1], g.stride[1])
             shape = len(down), len(right), channels, terms.shape[1]
             windows = planes.as_strided(shape, (*steps, planes.shape[1], 1), first)
+            if unfolded:
+                columns_of[:, _span(down), _span(right)].copy_(windows.permute(2, 0, 1, 3))
+                continue
             found = windows @ factor.expand(len(down), len(right), *factor.shape)
             if shape[:2] == tuple(kernel):
                 result = found
             else:
                 result[_span(down), _span(right)].copy_(found)
+    if unfolded:
+        return (terms @ columns_of.view(-1, terms.shape[1]).t()).view(filters, channels, *kernel)
     whole = grad.new_empty((filters, channels, *kernel))
     core.collect(result, whole)
     return whole

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from ....codegen import functions as fn
 from ....codegen import kernels as kn
-from ....core.base.formats import channels_last, channels_last_3d
 from ....core.base.dtypes import dtype as Dtype
+from ....core.base.formats import channels_last, channels_last_3d
 from ....core.base.tensor import TensorBase
 from ....core.base.typeinfo import finfo
 from ....core.make.create import ones, zeros
