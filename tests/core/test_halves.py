@@ -45,6 +45,23 @@ def test_every_shape_and_layout(rows, columns):
             assert_rounded_once(left @ right, a, b)
 
 
+@pytest.mark.parametrize(
+    "rows,columns,depth", [(8300, 70, 37), (8193, 130, 64), (300, 2100, 33), (513, 2049, 70)]
+)
+def test_long_operands_are_laid_out_where_they_are_used(rows, columns, depth):
+    """Rows, or columns, for so many tasks that each takes all of the other side."""
+    flambeau.manual_seed(0)
+    a, b, before = drawn(rows, depth), drawn(depth, columns), get_num_threads()
+    for left, right in itertools.product((a, a.t().contiguous().t()), (b, b.t().contiguous().t())):
+        found = left @ right
+        assert_rounded_once(found, a, b)
+        set_num_threads(1 if before > 1 else 3)
+        try:
+            assert found.equal(left @ right)
+        finally:
+            set_num_threads(before)
+
+
 def test_no_number_beyond_an_operand_is_read():
     """A row's end meets zeros, not the next row's NaN."""
     for depth in (1, 5, 33, 40):
