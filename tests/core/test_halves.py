@@ -122,6 +122,23 @@ def test_a_sum_over_a_stack_is_rounded_once():
     assert found.item() == 300.0
 
 
+@pytest.mark.parametrize("batches,rows,depth,columns", [(5, 7, 33, 20), (16, 40, 35, 64), (3, 1, 5, 300)])
+def test_gradients_of_a_weight_from_rows_that_lie_apart(batches, rows, depth, columns):
+    """A sum over two dimensions of operands that lie in another order, as of a recurrent layer whose batches come first."""
+    flambeau.manual_seed(0)
+    apart = lambda *size: drawn(*size).transpose(0, 1)
+    weight = drawn(columns, depth).requires_grad_()
+    for x in (
+        apart(rows, batches, depth),
+        drawn(batches, rows, depth),
+        drawn(rows, depth).expand(batches, rows, depth),
+    ):
+        for grad in (drawn(batches, rows, columns), apart(rows, batches, columns)):
+            (found,) = flambeau.autograd.grad(F.linear(x, weight), weight, grad)
+            left, right = grad.reshape(-1, columns).t(), x.reshape(-1, depth)
+            assert_rounded_once(found, left, right)
+
+
 def test_bits_do_not_depend_on_threads():
     flambeau.manual_seed(0)
     before = get_num_threads()
