@@ -235,10 +235,10 @@ def lay(TensorBase weight not None, TensorBase to not None, list source, list ta
         parallel_for(lay_range, &f, to.sizes[0], 1 + (1 << 15) // max(f.row, <int64_t>1))
 
 
-def collect(TensorBase found not None, TensorBase to not None) -> None:
+def collect(TensorBase products not None, TensorBase to not None) -> None:
     """Fill `to` (K, C, kh, kw) by (kh, kw, C, K): both contiguous."""
     cdef Filters f
-    f.w, f.to = <const uint16_t*>pointer(found), <uint16_t*>pointer(to)
+    f.w, f.to = <const uint16_t*>pointer(products), <uint16_t*>pointer(to)
     f.filters, f.channels, f.kernel = to.sizes[0], to.sizes[1], to.sizes[2] * to.sizes[3]
     with nogil:
         parallel_for(collect_range, &f, f.channels, 1 + (1 << 15) // max(f.filters * f.kernel, <int64_t>1))
