@@ -260,7 +260,8 @@ def batch_norm(
             raise RuntimeError(
                 "batch_norm(): expected running_mean and running_var to be given when training=False"
             )
-        mean, var = (_channel(_beside(input, x), ndim) for x in (running_mean, running_var))
+        kind = _moments_dtype(input) or input.dtype
+        mean, var = (_channel(x.to(kind), ndim) for x in (running_mean, running_var))
         inverse = (var + eps).rsqrt()
         return batch_norm_channels(input, mean, inverse, weight, bias, None)
     if eps <= 0:
