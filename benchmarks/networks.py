@@ -2,18 +2,21 @@
 
     python benchmarks/networks.py                            # all, 1 thread, as a Markdown table
     python benchmarks/networks.py --threads 2 --cases 'resnet|train' --rounds 5
+    python benchmarks/networks.py --autocast bfloat16        # forward and loss of all sides under autocast
     python benchmarks/networks.py --sides flambeau:compiled,flambeau,torch,torch:compiled      # each run as one compiled function
     python benchmarks/networks.py --profile resnet50.train.16    # where flambeau's time goes
 
 The networks stand in `architectures.py`.  `infer`: evaluation mode without gradients; `train`: gradients set to None, forward,
 cross-entropy, backward, a step of SGD with momentum.  Each library runs in a process of its own and they take turns, run by run;
 times are the least of all rounds.  Before a case is timed all sides start from the same weights, and their outputs (of a step,
-without dropout, the loss and the norms of gradients) must agree within 1 %.  A ratio is another side's time / the first side's.
+without dropout, the loss and the norms of gradients) must agree within 1 %, under autocast within 5 %.  A ratio is another side's
+time / the first side's.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
 import json
 import os
@@ -38,8 +41,14 @@ SIZES = dict.fromkeys(IMAGES, {1: (224, 128), 16: (224, 64)}) | {
 CASES = [f"{name}.{way}.{batch}" for name in SIZES for way in ("infer", "train") for batch in (1, 16)]
 
 
-def prepared(t, case: str, compiled: bool = False) -> tuple[Callable[[], object], list[float]]:
-    """A run of the case, and numbers that all sides should find."""
+def prepared(
+    t, case: str, compiled: bool = False, lower: str = ""
+) -> tuple[Callable[[], object], list[float]]:
+    """A run of the case, under autocast to the dtype `lower` where one is given, and numbers that all sides should find."""
+
+    def cast():
+        return t.autocast("cpu", dtype=getattr(t, lower)) if lower else contextlib.nullcontext()
+
     name, way, batch = case.split(".")
     size = SIZES[name][int(batch)][way == "train"]
     net = initialise(t, networks(t)[name]())
@@ -54,17 +63,18 @@ def prepared(t, case: str, compiled: bool = False) -> tuple[Callable[[], object]
         net.eval()
 
         def ask():
-            with t.no_grad():
+            with t.no_grad(), cast():
                 return net(x)
 
         ask = t.compile(ask) if compiled else ask
-        return ask, ask().flatten()[:: max(1, ask().numel() // 64)].tolist()
+        return ask, ask().float().flatten()[:: max(1, ask().numel() // 64)].tolist()
 
     optimiser = t.optim.SGD(net.parameters(), lr=1e-3, momentum=0.9)
 
     def step():
         optimiser.zero_grad()
-        loss = t.nn.functional.cross_entropy(net(x), y)
+        with cast():
+            loss = t.nn.functional.cross_entropy(net(x), y)
         loss.backward()
         optimiser.step()
         return loss
@@ -96,7 +106,7 @@ def timed(run: Callable[[], object], seconds: float, clock: Callable[[], float])
             return best
 
 
-def serve(side: str, threads: int, clock: Callable[[], float]) -> None:
+def serve(side: str, threads: int, clock: Callable[[], float], lower: str) -> None:
     """Answers lines `[case, seconds]` with the numbers of a new case, or with a time."""
     library, _, compiled = side.partition(":")
     out = os.fdopen(os.dup(1), "w", buffering=1)
@@ -108,7 +118,7 @@ def serve(side: str, threads: int, clock: Callable[[], float]) -> None:
         case, seconds = json.loads(line)
         if case not in held:
             held.clear()
-            held[case], found = prepared(t, case, bool(compiled))
+            held[case], found = prepared(t, case, bool(compiled), lower)
             held[case]()
             out.write(json.dumps(found) + "\n")
         else:
@@ -116,7 +126,7 @@ def serve(side: str, threads: int, clock: Callable[[], float]) -> None:
 
 
 class Side:
-    def __init__(self, library: str, threads: int, cpu: bool):
+    def __init__(self, library: str, threads: int, cpu: bool, lower: str):
         count = str(threads)
         env = dict(os.environ, OMP_NUM_THREADS=count, MKL_NUM_THREADS=count, OPENBLAS_NUM_THREADS=count)
         command = [
@@ -127,6 +137,7 @@ class Side:
             "--threads",
             count,
             *(["--cpu"] if cpu else []),
+            *(["--autocast", lower] if lower else []),
         ]
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1, env=env
@@ -140,8 +151,11 @@ class Side:
         return json.loads(line)
 
 
-def table(cases: list[str], names: list[str], threads: int, rounds: int, seconds: float, cpu: bool) -> None:
-    sides = [Side(name, threads, cpu) for name in names]
+def table(
+    cases: list[str], names: list[str], threads: int, rounds: int, seconds: float, cpu: bool, lower: str
+) -> None:
+    sides = [Side(name, threads, cpu, lower) for name in names]
+    near = 5e-2 if lower else 1e-2
     titles = [f"{name.replace('torch', 'PyTorch').replace(':', ', ')}, ms" for name in names]
     titles += ["ratio"] if len(names) == 2 else [f"/ {title[:-4]}" for title in titles[1:]]
     print(f"| network | size | batch | way | {' | '.join(titles)} |\n|{'---|' * (4 + len(titles))}")
@@ -150,7 +164,7 @@ def table(cases: list[str], names: list[str], threads: int, rounds: int, seconds
         name, way, batch = case.split(".")
         ours, *others = (np.array(side.ask(case)) for side in sides)
         for theirs in others:
-            if not np.allclose(ours, theirs, rtol=1e-2, atol=1e-3 * np.abs(theirs).max()):
+            if not np.allclose(ours, theirs, rtol=near, atol=near / 10 * np.abs(theirs).max()):
                 print(f"{case}: {ours} here, {theirs} there", file=sys.stderr)
                 raise SystemExit(1)
         times = [[side.ask(case, seconds) for side in sides] for _ in range(rounds)]
@@ -169,10 +183,10 @@ def table(cases: list[str], names: list[str], threads: int, rounds: int, seconds
         print(f"\n{len(column)} cases{beside}, {good} at or above 1, geometric mean {mean:.2f}{least}.")
 
 
-def profile(case: str, library: str, threads: int) -> None:
+def profile(case: str, library: str, threads: int, lower: str) -> None:
     t = importlib.import_module(library)
     t.set_num_threads(threads)
-    run, _ = prepared(t, case)
+    run, _ = prepared(t, case, lower=lower)
     run()
     with t.profiler.profile() as p:
         for _ in range(3):
@@ -192,17 +206,20 @@ def main() -> None:
     parser.add_argument(
         "--cpu", action="store_true", help="time on the processor, for busy machines: 1 thread"
     )
+    parser.add_argument(
+        "--autocast", choices=("bfloat16", "float16"), default="", help="the lower dtype of all sides"
+    )
     parser.add_argument("--profile", metavar="CASE", help="show where the time of one case goes")
     parser.add_argument("--library", default="flambeau", help="whose time --profile shows")
     parser.add_argument("--serve", help=argparse.SUPPRESS)
     o = parser.parse_args()
     if o.serve:
-        serve(o.serve, o.threads, time.process_time if o.cpu else time.perf_counter)
+        serve(o.serve, o.threads, time.process_time if o.cpu else time.perf_counter, o.autocast)
     elif o.profile:
-        profile(o.profile, o.library, o.threads)
+        profile(o.profile, o.library, o.threads, o.autocast)
     else:
         cases = [c for c in CASES if re.search(o.cases, c)]
-        table(cases, o.sides.split(","), o.threads, o.rounds, o.seconds, o.cpu)
+        table(cases, o.sides.split(","), o.threads, o.rounds, o.seconds, o.cpu, o.autocast)
 
 
 if __name__ == "__main__":

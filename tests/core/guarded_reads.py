@@ -46,6 +46,8 @@ def products(at):
             (33, 96, 40),
             (100, 33, 48),
             (129, 256, 129),
+            (8203, 9, 35),
+            (259, 9, 2051),
         ):
             a, b = (flambeau.randint(-1, 2, size).to(getattr(flambeau, dtype)) for size in ((m, k), (k, n)))
             wanted = a.to(flambeau.complex128) @ b.to(flambeau.complex128)
@@ -110,9 +112,32 @@ def layers(at):
         lambda x: flambeau.fft.rfft2(x).real,
     ):
         close(call(at(x)), call(x))
-    for dtype in (flambeau.float32, flambeau.bfloat16):
-        q, k, v = (flambeau.randn(2, 3, n, 24).to(dtype) for n in (13, 37, 37))
-        close(F.scaled_dot_product_attention(at(q), at(k), at(v)), F.scaled_dot_product_attention(q, k, v))
+    for dtype in (flambeau.float32, flambeau.bfloat16, flambeau.float16):
+        for width in (24, 5):
+            q, k, v = (flambeau.randn(2, 3, n, width).to(dtype).requires_grad_() for n in (13, 37, 37))
+            inputs, mask = (
+                [at(x.detach()).requires_grad_() for x in (q, k, v)],
+                flambeau.randn(13, 37).to(dtype),
+            )
+            result = F.scaled_dot_product_attention(*inputs, attn_mask=at(mask))
+            wanted = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+            close(result, wanted)
+            grads = flambeau.autograd.grad(result, inputs, at(flambeau.ones_like(result)))
+            for grad, true in zip(
+                grads, flambeau.autograd.grad(wanted, (q, k, v), flambeau.ones_like(wanted))
+            ):
+                close(grad, true)
+        image, affine = flambeau.randn(2, 6, 5, 7).to(dtype), (flambeau.randn(6), flambeau.randn(6))
+        for call in (
+            lambda x, w, b: F.batch_norm(x, None, None, w, b, True),
+            lambda x, w, b: F.group_norm(x, 2, w, b),
+            lambda x, w, b: F.instance_norm(x, None, None, w, b),
+        ):
+            given = affine if dtype != flambeau.float32 else [x.to(dtype) for x in affine]
+            inputs = [at(x).requires_grad_() for x in (image, *given)]
+            result = call(*inputs)
+            close(result, call(image, *given))
+            flambeau.autograd.grad(result, inputs, at(flambeau.ones_like(result)))
         table = flambeau.randn(11, 17).to(dtype)
         close(F.embedding(flambeau.tensor([10, 0, 3]), at(table)), table[[10, 0, 3]])
     for kind in (flambeau.nn.LSTM, flambeau.nn.GRU):

@@ -45,6 +45,23 @@ def test_every_shape_and_layout(rows, columns):
             assert_rounded_once(left @ right, a, b)
 
 
+@pytest.mark.parametrize(
+    "rows,columns,depth", [(8300, 70, 37), (8193, 130, 64), (300, 2100, 33), (513, 2049, 70)]
+)
+def test_long_operands_are_laid_out_where_they_are_used(rows, columns, depth):
+    """Rows, or columns, for so many tasks that each takes all of the other side."""
+    flambeau.manual_seed(0)
+    a, b, before = drawn(rows, depth), drawn(depth, columns), get_num_threads()
+    for left, right in itertools.product((a, a.t().contiguous().t()), (b, b.t().contiguous().t())):
+        found = left @ right
+        assert_rounded_once(found, a, b)
+        set_num_threads(1 if before > 1 else 3)
+        try:
+            assert found.equal(left @ right)
+        finally:
+            set_num_threads(before)
+
+
 def test_no_number_beyond_an_operand_is_read():
     """A row's end meets zeros, not the next row's NaN."""
     for depth in (1, 5, 33, 40):
@@ -103,6 +120,23 @@ def test_a_sum_over_a_stack_is_rounded_once():
     a, b = flambeau.ones(300, 1, 2, dtype=BF16), flambeau.full((300, 2, 1), 0.5, dtype=BF16)
     found = flambeau.addbmm(flambeau.zeros(1, 1, dtype=BF16), a, b)
     assert found.item() == 300.0
+
+
+@pytest.mark.parametrize("batches,rows,depth,columns", [(5, 7, 33, 20), (16, 40, 35, 64), (3, 1, 5, 300)])
+def test_gradients_of_a_weight_from_rows_that_lie_apart(batches, rows, depth, columns):
+    """A sum over two dimensions of operands that lie in another order, as of a recurrent layer whose batches come first."""
+    flambeau.manual_seed(0)
+    apart = lambda *size: drawn(*size).transpose(0, 1)
+    weight = drawn(columns, depth).requires_grad_()
+    for x in (
+        apart(rows, batches, depth),
+        drawn(batches, rows, depth),
+        drawn(rows, depth).expand(batches, rows, depth),
+    ):
+        for grad in (drawn(batches, rows, columns), apart(rows, batches, columns)):
+            (found,) = flambeau.autograd.grad(F.linear(x, weight), weight, grad)
+            left, right = grad.reshape(-1, columns).t(), x.reshape(-1, depth)
+            assert_rounded_once(found, left, right)
 
 
 def test_bits_do_not_depend_on_threads():

@@ -52,6 +52,39 @@ def test_gradients_are_the_formulas(shape, layout):
     np.testing.assert_allclose(bias.grad.numpy(), grad.numpy().sum(over))
 
 
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize("parameters", ["float32", "own"])
+@pytest.mark.parametrize("kind", ["training", "running", "group", "instance", "rms"])
+def test_halves_are_rounded_once(kind, parameters, dtype):
+    """Results and gradients of halves beside those of the same numbers in float64, with parameters and moments of either dtype."""
+    half, unit = getattr(torch, dtype), {"bfloat16": 2.0**-8, "float16": 2.0**-11}[dtype]
+    like = torch.float32 if parameters == "float32" else half
+    torch.manual_seed(3)
+    x, grad = (torch.randn(4, 6, 5, 6).to(half) for _ in range(2))
+    given = [torch.randn(6).to(like), torch.randn(6).to(like)]
+    moments = torch.randn(6).to(like), (torch.rand(6) + 0.5).to(like)
+
+    def run(*dtypes):
+        own = [t.to(d).requires_grad_() for t, d in zip((x, *given), dtypes)]
+        running = [t.to(dtypes[1], copy=True) for t in moments]
+        result = {
+            "training": lambda x, w, b: F.batch_norm(x, *running, w, b, True),
+            "running": lambda x, w, b: F.batch_norm(x, *running, w, b),
+            "group": lambda x, w, b: F.group_norm(x, 3, w, b),
+            "instance": lambda x, w, b: F.instance_norm(x, *running, w, b),
+            "rms": lambda x, w, b: F.rms_norm(x, (6,), w, 1e-6) + 0 * b.sum(),
+        }[kind](*own)
+        return result, *torch.autograd.grad(result, own, grad.to(result.dtype)), *running
+
+    found = run(half, like, like)
+    wanted = run(*[torch.float64] * 3)
+    assert [t.dtype for t in found[1:]] == [half, like, like, like, like]
+    assert kind == "rms" or found[0].dtype == half
+    for got, true in zip(found, wanted):
+        error = (got.double() - true).abs().max().item()
+        assert error <= 2 * unit * true.abs().max().item() + 1e-6
+
+
 def test_frozen_weights_have_no_gradients():
     x, mean, var, weight, bias = inputs()
     weight.requires_grad_(False), bias.requires_grad_(False)

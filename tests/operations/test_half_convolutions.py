@@ -28,13 +28,17 @@ CASES = (
     ((1, 32, 9, 9), (16, 3, 3), 4, 5, 1),
     ((1, 32, 7, 70), (16, 1, 9), 1, (0, 4), 1),
     ((1, 32, 60, 200), (33, 3, 3), 1, 1, 1),
+    # Fewer places than filters.
+    ((4, 40, 4, 4), (190, 3, 3), 1, 1, 1),
+    ((3, 24, 5, 6), (100, 3, 3), 2, 1, 1),
+    ((2, 17, 6, 5), (96, 3, 2), (1, 2), (1, 0), (2, 1)),
+    ((1, 33, 3, 3), (65, 1, 1), 2, 0, 1),
 )
 
 
 @pytest.fixture(autouse=True)
 def _of_any_size(monkeypatch):
     monkeypatch.setattr(halves, "FEW_PRODUCTS", 0)
-    monkeypatch.setattr(halves, "FEWEST_PLACES", 0)
 
 
 def gradients(x, w, b, grad, places):

@@ -20,7 +20,7 @@ from .. import philox, target
 from .._math_base import poly
 from .._math_explog import near_power_of_two, reduce_by_ln2
 from ..irtext import Function, Module, Value, i64
-from ..lower import ITEMSIZE, REGISTER, Lowering
+from ..lower import ITEMSIZE, MEMORY, REGISTER, Lowering
 from .objects import compiled
 from .register import lanes
 
@@ -30,6 +30,7 @@ _TOP, _SUM, _OUT, _OUT_PITCH, _OUT_COLUMNS, _FIRST = range(7, 13)
 _ARRIVING, _SHIFT, _DELTA, _KEPT = range(13, 17)
 
 REGISTERS = 2  # side by side in a register tile, and of a vector that a pass takes at a time
+SPELLED = {"half": "f16", "float": "f32", "double": "f64"}  # in names of intrinsics
 LEAST = {"float32": -87.0, "float64": -708.0}  # below: 0; the smallest normal numbers begin just below
 
 
@@ -41,8 +42,8 @@ def weight(x: ex.Expr) -> ex.Expr:
 
 
 class Pass(NamedTuple):
-    """One of the functions: `what` is soften, revert, draw or turn; `mask` nothing, bool or the dtype of what is added; where
-    weights are `dropped`, a tile of factors stands beside the scores.
+    """One of the functions: `what` is soften, revert, draw, turn, or for a half type widen or narrow; `mask` nothing, bool or the
+    dtype of what is added; where weights are `dropped`, a tile of factors stands beside the scores.
     """
 
     what: str
@@ -61,6 +62,10 @@ class Pass(NamedTuple):
                 "i64 %limit, double %factor"
             )
             _draw(Function(module, f"define void @{symbol}({signature})"), self.dtype)
+        elif self.what in ("widen", "narrow"):
+            signature = "ptr noalias %from, ptr noalias %to, i64 %count, float %factor"
+            f = Function(module, f"define void @{symbol}({signature})")
+            _convert(f, *(("float32", self.dtype) if self.what == "narrow" else (self.dtype, "float32")))
         else:
             _Writer(Function(module, f"define void @{symbol}(ptr noalias %t)"), self).write()
         return str(module)
@@ -164,14 +169,14 @@ class _Writer:
         result = self.load(row, j)
         if self.kind.mask:
             boolean = self.kind.mask == "bool"
-            scalar, size = ("i8", 1) if boolean else (self.scalar, self.size)
+            scalar, size = MEMORY[self.kind.mask], ITEMSIZE[self.kind.mask]
             type = self.low.vector(scalar)
             place = self.at(self.word(_MASK, "ptr"), self.f.mul(i, self.word(_MASK_ROW)))
             place = self.f.gep(scalar, place, j)
             if exists is None:
                 given = self.f.load(type, place, size)
             else:
-                name = "i8" if boolean else "f32" if size == 4 else "f64"
+                name = SPELLED.get(scalar, scalar)
                 given = self.f.call(
                     type,
                     f"llvm.masked.load.v{self.count}{name}.p0",
@@ -183,7 +188,7 @@ class _Writer:
                 allowed = self.low.from_memory(given, "bool")
                 result = self.low.select(allowed, result, self.number(-math.inf))
             else:
-                result = self.f.binary("fadd", result, given)
+                result = self.f.binary("fadd", result, self.low.cast(given, self.kind.mask, self.dtype))
         return result if exists is None else self.low.select(exists, result, self.number(-math.inf))
 
     def kept(self, i: Value, j: Value, value: Value) -> Value:
@@ -312,6 +317,29 @@ def _draw(f: Function, dtype: str) -> None:
     f.do("ret void")
 
 
+# --- halves ------------------------------
+def _convert(f: Function, source: str, dtype: str) -> None:
+    """`count` elements side by side in another dtype, multiplied by `factor` in float32; halves are rounded once."""
+    count, factor = Value("i64", "%count"), Value("float", "%factor")
+    many = lanes("float32")
+    whole = f.binary("and", count, i64(-many))
+
+    def step(low: Lowering) -> Callable[[Value, Sequence[Value]], list[Value]]:
+        def body(i: Value, _: Sequence[Value]) -> list[Value]:
+            place = f.gep(REGISTER[source], Value("ptr", "%from"), i)
+            x = low.cast(f.load(low.type(source), place, ITEMSIZE[source]), source, "float32")
+            x = f.binary("fmul", x, low.splat(factor) if low.lanes else factor)
+            to = f.gep(REGISTER[dtype], Value("ptr", "%to"), i)
+            f.store(low.cast(x, "float32", dtype), to, ITEMSIZE[dtype])
+            return []
+
+        return body
+
+    f.loop(i64(0), whole, i64(many), [], step(Lowering(f, many)))
+    f.loop(whole, count, i64(1), [], step(Lowering(f, None)))
+    f.do("ret void")
+
+
 # --- turning ------------------------------
 def _turn(f: Function, dtype: str) -> None:
     """`count` squares side by side in `from`, one below the other in `to`, each turned.  Rows are bytes apart."""
@@ -361,13 +389,19 @@ def shape() -> tuple[int, int]:
 
 
 def functions(dtype: str, mask: str, dropped: bool) -> dict[str, int]:
-    """Everything that a call of attention needs: addresses by name, and the sizes of its tiles."""
+    """Everything that a call of attention needs: addresses by name, and the sizes of its tiles.  Halves are converted as they are laid
+    out, and results as they are written.
+    """
     from .epilogues import added
     from .register import Register
     from .register import address as tile
 
     rows, vectors = shape()
+    stored, dtype = dtype, "float32" if dtype in ("float16", "bfloat16") else dtype
     return {
+        "size": ITEMSIZE[dtype],
+        "widen": 0 if stored == dtype else address(Pass("widen", stored)),
+        "narrow": 0 if stored == dtype else address(Pass("narrow", stored)),
         "rows": rows,
         "panel": vectors * lanes(dtype),
         "lanes": lanes(dtype),

@@ -170,6 +170,28 @@ def test_half_types_are_rounded_once(dtype):
     assert F.scaled_dot_product_attention(q, k, v).equal(wide.to(dtype))
 
 
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("shape", [*SHAPES, (1, 2, 1, 600, 33, 16, 20)])
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_halves_are_read_and_written_as_they_are(shape, kind, dtype):
+    """Output and gradients beside the formula of the same numbers: a rounding of each result, and of the output that gradients read."""
+    half, unit = getattr(flambeau, dtype), {"bfloat16": 2.0**-8, "float16": 2.0**-11}[dtype]
+    q, k, v, g, mask = operands(shape, kind, "float32")
+    q, k, v, g = (flambeau.from_numpy(x).to(half) for x in (q, k, v, g))
+    given = None if mask is None else flambeau.from_numpy(mask)
+    given = given if given is None or given.dtype == flambeau.bool else given.to(half)
+    inputs = [x.requires_grad_() for x in (q, k, v)]
+    out = F.scaled_dot_product_attention(
+        *inputs, attn_mask=given, is_causal=kind == "causal", enable_gqa=q.shape[1] != k.shape[1]
+    )
+    found = out, *flambeau.autograd.grad(out, inputs, g)
+    exact = [x.detach().double().numpy() for x in (q, k, v)]
+    mask = mask if given is None or given.dtype == flambeau.bool else given.double().numpy()
+    for got, true in zip(found, formula(*exact, mask, kind == "causal", g.double().numpy())):
+        assert got.dtype == half and got.shape == true.shape
+        assert np.abs(got.detach().double().numpy() - true).max() <= 2 * unit * np.abs(true).max() + 1e-6
+
+
 def test_bits_do_not_depend_on_the_threads():
     q, k, v, g, _ = operands((1, 2, 1, 1100, 700, 64, 64), "plain", "float32")
     before, found = flambeau.get_num_threads(), []

@@ -11,7 +11,7 @@ from libc.stdint cimport int64_t, uint16_t, uint32_t
 from .images cimport MAX_SLOTS, flambeau_leave_slot, flambeau_take_slot
 from ..products.halves cimport blocks, has_unit, rounds
 from ...base.memory cimport Storage, new_storage
-from ...base.parallel cimport num_threads, parallel_interruptible
+from ...base.parallel cimport num_threads, parallel_for, parallel_interruptible
 from ...base.tensor cimport TensorBase, pointer
 
 cdef enum:
@@ -22,6 +22,7 @@ cdef enum:
     ROOM = 1 << 18            # bytes that a band may take beside one row of places
     PLACES = 512              # of a band
     TASKS = 16                # that there should be for threads
+    LINE = 32                 # halves that lie in a line of the cache
 
 cdef double NANOSECONDS_A_PRODUCT = 0.001
 
@@ -165,6 +166,82 @@ cdef void bands_range(void* context, int64_t begin, int64_t end) noexcept nogil:
         for panel in range(panels * split // w.splits, panels * (split + 1) // w.splits):
             compute(w, n, first, rows, panel, workspace)
     flambeau_leave_slot(w.taken, slot)
+
+
+cdef struct Filters:
+    const uint16_t* w
+    uint16_t* to
+    int64_t filters, channels, kernel, row, taps                     # of the weights; elements of a row that is laid out; taps that are
+    bint turned
+    int64_t source[MOST_TAPS]
+    int64_t target[MOST_TAPS]
+
+
+cdef void lay_range(void* context, int64_t begin, int64_t end) noexcept nogil:
+    """Rows [begin, end) of weights that are laid out; turned ones by as many filters as a line of the cache holds."""
+    cdef Filters* f = <Filters*>context
+    cdef int64_t r, t, c, some, first = 0, step = f.channels * f.kernel
+    cdef const uint16_t* w
+    cdef uint16_t* to
+    memset(f.to + begin * f.row, 0, (end - begin) * f.row * 2)
+    if not f.turned:
+        for r in range(begin, min(end, f.filters)):
+            for t in range(f.taps):
+                w, to = f.w + r * step + f.source[t], f.to + r * f.row + f.target[t]
+                for c in range(f.channels):
+                    to[c] = w[c * f.kernel]
+        return
+    while first < f.filters:
+        some = min(<int64_t>LINE, f.filters - first)
+        for r in range(begin, min(end, f.channels)):
+            for t in range(f.taps):
+                w, to = f.w + first * step + r * f.kernel + f.source[t], f.to + r * f.row + f.target[t] + first
+                for c in range(some):
+                    to[c] = w[c * step]
+        first += LINE
+
+
+cdef void collect_range(void* context, int64_t begin, int64_t end) noexcept nogil:
+    """Channels [begin, end) of (taps, channels, filters) as (filters, channels, taps)."""
+    cdef Filters* f = <Filters*>context
+    cdef int64_t c, k, t, first = 0, step = f.channels * f.filters
+    cdef const uint16_t* w
+    cdef uint16_t* to
+    while first < f.filters:
+        for c in range(begin, end):
+            for k in range(first, min(first + LINE, f.filters)):
+                w, to = f.w + c * f.filters + k, f.to + (k * f.channels + c) * f.kernel
+                for t in range(f.kernel):
+                    to[t] = w[t * step]
+        first += LINE
+
+
+def lay(TensorBase weight not None, TensorBase to not None, list source, list target, bint turned) -> None:
+    """Fill `to` (rows, taps, depth) by contiguous weights (K, C, kh, kw) and zeros: tap source[i] of filter r and channel c goes to element
+    target[i] + c of row r; where they are `turned`, that of filter c and channel r.
+    """
+    cdef Filters f
+    cdef int64_t i, deep = weight.sizes[0] if turned else weight.sizes[1]
+    f.w, f.to, f.turned = <const uint16_t*>pointer(weight), <uint16_t*>pointer(to), turned
+    f.filters, f.channels, f.kernel = weight.sizes[0], weight.sizes[1], weight.sizes[2] * weight.sizes[3]
+    f.row, f.taps = to.sizes[1] * to.sizes[2], len(source)
+    if f.taps > MOST_TAPS or len(target) != f.taps or to.sizes[0] < (f.channels if turned else f.filters):
+        raise ValueError(f"weights are laid out for {f.taps} taps in {to.sizes[0]} rows")
+    for i in range(f.taps):
+        f.source[i], f.target[i] = source[i], target[i]
+        if not (0 <= f.source[i] < f.kernel and 0 <= f.target[i] <= f.row - deep):
+            raise ValueError(f"weights are laid out from tap {source[i]} to element {target[i]}")
+    with nogil:
+        parallel_for(lay_range, &f, to.sizes[0], 1 + (1 << 15) // max(f.row, <int64_t>1))
+
+
+def collect(TensorBase products not None, TensorBase to not None) -> None:
+    """Fill `to` (K, C, kh, kw) by (kh, kw, C, K): both contiguous."""
+    cdef Filters f
+    f.w, f.to = <const uint16_t*>pointer(products), <uint16_t*>pointer(to)
+    f.filters, f.channels, f.kernel = to.sizes[0], to.sizes[1], to.sizes[2] * to.sizes[3]
+    with nogil:
+        parallel_for(collect_range, &f, f.channels, 1 + (1 << 15) // max(f.filters * f.kernel, <int64_t>1))
 
 
 def possible() -> bool:

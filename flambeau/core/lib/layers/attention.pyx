@@ -7,6 +7,8 @@ time: scores by one product, weights by a pass over them (`codegen/tiles/attenti
 times values to what the keys before have given.  Scores never leave the cache.  Backward makes the same tiles again from the
 logarithms of the sums, and has five products for each.
 
+Halves are converted to float32 as they are laid out, and the results are rounded as they are written.
+
 Keys that the diagonal hides from all queries of a tile are left out, from the others' tiles by rows.  Which terms are added in
 which order depends on shapes alone; in backward the queries are cut into `chunks`, whose gradients of keys and values the caller adds up.
 """
@@ -47,6 +49,8 @@ cdef struct Softening:        # what codegen/tiles/attention.py reads
 
 ctypedef void (*pass_t)(const Softening* s) noexcept nogil
 
+ctypedef void (*convert_t)(const char* source, char* to, int64_t count, float factor) noexcept nogil
+
 ctypedef void (*draw_t)(char* to, int64_t pitch, int64_t rows, int64_t columns, uint64_t key, uint64_t counter, int64_t step, int64_t limit,
                         double factor) noexcept nogil
 
@@ -58,22 +62,25 @@ cdef struct Call:
     tile_t put, add
     pass_t soften, revert
     turn_t turn
+    convert_t widen, narrow                   # NULL where operands are of the dtype that is computed in
     draw_t draw                               # NULL where no weights are dropped
     uint64_t key_, counter                    # of the first query and key
     int64_t limit                             # of 2^32 words, below which a weight is kept
     double factor                             # of those
-    int64_t rows, panel, lanes, size          # of a tile, and bytes of an element
+    int64_t rows, panel, lanes, size          # of a tile, and bytes of an element that is computed with
+    int64_t mask_size                         # bytes of an element
     int64_t batches, heads, groups, queries, keys, width, depth   # heads of keys; widths of keys and of values
     int64_t wide, deep                        # the same in whole panels
     int64_t chunks, chunk                     # of the queries of a task
     bint causal
-    int masked                                # 1: numbers that are added, 2: bools
+    bint masked
     int64_t diagonal
     double scale
     Operand query, key, value, out, mask
     Operand lse                               # no data: nobody asks for them
     Operand grad, delta, to_query, to_key, to_value
     int64_t to_key_chunk, to_value_chunk
+    bint rounds                               # whether gradients of keys and values are halves
     bint failed
 
 cdef struct Buffers:          # of one thread
@@ -81,6 +88,7 @@ cdef struct Buffers:          # of one thread
     char* keys                # turned, in panels
     char* values              # forward: in rows; backward: turned, in panels
     char* key_rows            # backward
+    char* some                # halves: as many rows of keys or values as are turned together
     char* query               # some queries, scaled
     char* grad
     char* scores
@@ -98,17 +106,23 @@ cdef inline int64_t whole(int64_t n, int64_t unit) noexcept nogil:
 
 
 # --- laying out ------------------------------
-cdef void turned(const Call* c, const char* source, int64_t row, int64_t rows, int64_t width, char* to) noexcept nogil:
+cdef void turned(const Call* c, const Buffers* b, const char* source, int64_t row, int64_t rows, int64_t width, char* to) noexcept nogil:
     """Rows of `width` elements as panels of (width, panel): column j of a panel is a row.  What there is not is 0."""
     cdef int64_t panel = 0, square, i, e, first, last, squares = width // c.lanes
-    cdef int64_t line = c.panel * c.size
+    cdef int64_t line = c.panel * c.size, from_row = row if c.widen == NULL else width * c.size
     cdef char* at
+    cdef const char* first_row
     while panel < rows:
         at = to + panel * width * c.size
         square = panel
         while square < panel + c.panel:
+            first_row = source + square * row
+            if c.widen != NULL:
+                first_row = b.some
+                for i in range(min(c.lanes, rows - square)):
+                    c.widen(source + (square + i) * row, b.some + i * from_row, width, 1.0)
             if square + c.lanes <= rows:
-                c.turn(source + square * row, row, at + (square - panel) * c.size, line, squares)
+                c.turn(first_row, from_row, at + (square - panel) * c.size, line, squares)
                 first, last = squares * c.lanes, square + c.lanes
             else:
                 first, last = 0, rows
@@ -117,7 +131,7 @@ cdef void turned(const Call* c, const char* source, int64_t row, int64_t rows, i
                     if i >= last:
                         memset(at + e * line + (i - panel) * c.size, 0, c.size)
                     else:
-                        memcpy(at + e * line + (i - panel) * c.size, source + i * row + e * c.size, c.size)
+                        memcpy(at + e * line + (i - panel) * c.size, first_row + (i - square) * from_row + e * c.size, c.size)
             square += c.lanes
         panel += c.panel
 
@@ -126,7 +140,10 @@ cdef void padded(const Call* c, const char* source, int64_t row, int64_t rows, i
     """Rows with zeros behind them."""
     cdef int64_t i
     for i in range(rows):
-        memcpy(to + i * pitch, source + i * row, width * c.size)
+        if c.widen != NULL:
+            c.widen(source + i * row, to + i * pitch, width, 1.0)
+        else:
+            memcpy(to + i * pitch, source + i * row, width * c.size)
         memset(to + i * pitch + width * c.size, 0, pitch - width * c.size)
 
 
@@ -137,7 +154,9 @@ cdef void scaled(const Call* c, const char* source, int64_t row, int64_t rows, i
     cdef float* singles
     cdef double* doubles
     for i in range(rows):
-        if c.size == 4:
+        if c.widen != NULL:
+            c.widen(source + i * row, to + i * pitch, width, single)
+        elif c.size == 4:
             singles = <float*>(to + i * pitch)
             for e in range(width):
                 singles[e] = (<const float*>(source + i * row))[e] * single
@@ -146,6 +165,20 @@ cdef void scaled(const Call* c, const char* source, int64_t row, int64_t rows, i
             for e in range(width):
                 doubles[e] = (<const double*>(source + i * row))[e] * factor
         memset(to + i * pitch + width * c.size, 0, pitch - width * c.size)
+
+
+cdef inline void written(const Call* c, const char* source, char* to, int64_t width, double factor) noexcept nogil:
+    """A row of a result: what was computed, times a number."""
+    cdef int64_t e
+    cdef float single = <float>factor
+    if c.narrow != NULL:
+        c.narrow(source, to, width, single)
+    elif c.size == 4:
+        for e in range(width):
+            (<float*>to)[e] = (<const float*>source)[e] * single
+    else:
+        for e in range(width):
+            (<double*>to)[e] = (<const double*>source)[e] * factor
 
 
 cdef inline double number(const Call* c, const char* at) noexcept nogil:
@@ -205,6 +238,7 @@ cdef int64_t laid(const Call* c, Buffers* b, char* memory, bint backward) noexce
     cdef char* at = memory
     cdef int64_t keys = whole(c.keys, c.panel), queries = min(<int64_t>QUERIES, whole(c.queries, c.rows)) + c.rows
     b.keys = cut(&at, keys * c.width * c.size)
+    b.some = cut(&at, c.lanes * max(c.width, c.depth) * c.size) if c.widen != NULL else NULL
     b.query = cut(&at, queries * c.wide * c.size)
     b.scores = cut(&at, queries * pitch_of(c))
     b.kept = cut(&at, queries * pitch_of(c)) if c.draw != NULL else NULL
@@ -260,13 +294,9 @@ cdef void forward_tiles(const Call* c, const Buffers* b, const char* values, int
                         int64_t rows) noexcept nogil:
     """The output of some queries of one head."""
     cdef Softening s
-    cdef int64_t kv = head // c.groups, n, k0, columns, limit, i, e, pitch = pitch_of(c), tall = whole(rows, c.rows), last = seen(c, q0 + rows - 1)
+    cdef int64_t n, k0, columns, limit, i, pitch = pitch_of(c), tall = whole(rows, c.rows), last = seen(c, q0 + rows - 1)
     cdef int64_t out_pitch = c.deep * c.size
     cdef double total, inverse
-    cdef char* to
-    cdef float single
-    cdef float* singles
-    cdef double* doubles
     scaled(c, spot(&c.query, batch, head, q0), c.query.row, rows, c.width, b.query, c.wide * c.size, c.scale)
     memset(&s, 0, sizeof(s))
     s.scores, s.pitch, s.rows, s.top, s.sum, s.out, s.out_pitch, s.out_columns = b.scores, pitch, rows, b.top, b.sum, b.out, out_pitch, c.deep
@@ -284,7 +314,7 @@ cdef void forward_tiles(const Call* c, const Buffers* b, const char* values, int
                 b.scores, pitch, tall, columns, c.width, EVERYTHING)
         s.columns, s.limit, s.first = columns, limit, k0 == 0
         if c.masked:
-            s.mask, s.mask_row = spot(&c.mask, batch, head, q0) + k0 * (1 if c.masked == 2 else c.size), c.mask.row
+            s.mask, s.mask_row = spot(&c.mask, batch, head, q0) + k0 * c.mask_size, c.mask.row
         if c.draw != NULL:
             draw(c, b.kept, batch, head, q0, k0, rows, columns, pitch)
         c.soften(&s)
@@ -294,15 +324,7 @@ cdef void forward_tiles(const Call* c, const Buffers* b, const char* values, int
         inverse = 1.0 / total if total != 0.0 else 0.0
         if c.lse.data != NULL:
             put_number(c, <char*>spot(&c.lse, batch, head, q0 + i), number(c, b.top + i * c.size) + log(total))
-        to = <char*>spot(&c.out, batch, head, q0 + i)
-        if c.size == 4:
-            singles, single = <float*>(b.out + i * out_pitch), <float>inverse
-            for e in range(c.depth):
-                (<float*>to)[e] = singles[e] * single
-        else:
-            doubles = <double*>(b.out + i * out_pitch)
-            for e in range(c.depth):
-                (<double*>to)[e] = doubles[e] * inverse
+        written(c, b.out + i * out_pitch, <char*>spot(&c.out, batch, head, q0 + i), c.depth, inverse)
 
 
 cdef void forward_range(void* context, int64_t begin, int64_t end) noexcept nogil:
@@ -310,17 +332,18 @@ cdef void forward_range(void* context, int64_t begin, int64_t end) noexcept nogi
     cdef Buffers b
     cdef int64_t task, batch, kv, j, n, q0, first, last, laid_out = -1, value_row
     cdef const char* values
+    cdef bint lays = c.widen != NULL or c.value.row != c.deep * c.size
     if not begun(c, &b, False):
         return
     for task in range(begin, end):
         batch, kv = task // c.chunks // c.heads, task // c.chunks % c.heads
         values, value_row = spot(&c.value, batch, kv, 0), c.value.row
         if laid_out != task // c.chunks:
-            turned(c, spot(&c.key, batch, kv, 0), c.key.row, c.keys, c.width, b.keys)
-            if value_row != c.deep * c.size:
+            turned(c, &b, spot(&c.key, batch, kv, 0), c.key.row, c.keys, c.width, b.keys)
+            if lays:
                 padded(c, values, value_row, c.keys, c.depth, b.values, c.deep * c.size)
             laid_out = task // c.chunks
-        if value_row != c.deep * c.size:
+        if lays:
             values, value_row = b.values, c.deep * c.size
         first = task % c.chunks * c.chunk
         last = min(first + c.chunk, c.queries)
@@ -361,7 +384,7 @@ cdef void backward_tiles(const Call* c, const Buffers* b, const char* keys, int6
                 b.arriving, pitch, tall, columns, c.depth, EVERYTHING)
         s.columns, s.limit = columns, limit
         if c.masked:
-            s.mask, s.mask_row = spot(&c.mask, batch, head, q0) + k0 * (1 if c.masked == 2 else c.size), c.mask.row
+            s.mask, s.mask_row = spot(&c.mask, batch, head, q0) + k0 * c.mask_size, c.mask.row
         if c.draw != NULL:
             draw(c, b.kept, batch, head, q0, k0, rows, columns, pitch)
         c.revert(&s)
@@ -370,7 +393,8 @@ cdef void backward_tiles(const Call* c, const Buffers* b, const char* keys, int6
         product(c, True, b.arriving, c.size, pitch, b.query, wide, c.panel * c.size, b.to_key + k0 * wide, wide, tall_keys, c.wide, rows,
                 EVERYTHING)
         product(c, k0 > 0, b.arriving, pitch, c.size, keys + k0 * key_row, key_row, c.panel * c.size, b.out, wide, tall, c.wide, columns, limit)
-    scaled(c, b.out, wide, rows, c.width, <char*>spot(&c.to_query, batch, head, q0), c.width * c.size, c.scale)  # contiguous
+    for i in range(rows):
+        written(c, b.out + i * wide, <char*>spot(&c.to_query, batch, head, q0 + i), c.width, c.scale)
 
 
 cdef void backward_range(void* context, int64_t begin, int64_t end) noexcept nogil:
@@ -378,14 +402,16 @@ cdef void backward_range(void* context, int64_t begin, int64_t end) noexcept nog
     cdef Buffers b
     cdef int64_t task, batch, kv, j, i, n, q0, first, last, key_row
     cdef const char* keys
+    cdef char* to_key
+    cdef char* to_value
     if not begun(c, &b, True):
         return
     for task in range(begin, end):
         batch, kv = task // c.chunks // c.heads, task // c.chunks % c.heads
         keys, key_row = spot(&c.key, batch, kv, 0), c.key.row
-        turned(c, keys, key_row, c.keys, c.width, b.keys)
-        turned(c, spot(&c.value, batch, kv, 0), c.value.row, c.keys, c.depth, b.values)
-        if key_row != c.wide * c.size:
+        turned(c, &b, keys, key_row, c.keys, c.width, b.keys)
+        turned(c, &b, spot(&c.value, batch, kv, 0), c.value.row, c.keys, c.depth, b.values)
+        if c.widen != NULL or key_row != c.wide * c.size:
             padded(c, keys, key_row, c.keys, c.width, b.key_rows, c.wide * c.size)
             keys, key_row = b.key_rows, c.wide * c.size
         memset(b.to_key, 0, c.keys * c.wide * c.size)
@@ -397,8 +423,14 @@ cdef void backward_range(void* context, int64_t begin, int64_t end) noexcept nog
                 q0 = first + n * QUERIES
                 backward_tiles(c, &b, keys, key_row, batch, kv * c.groups + j, q0, min(<int64_t>QUERIES, last - q0))
         for i in range(c.keys):
-            memcpy(<char*>spot(&c.to_key, batch, kv, i) + task % c.chunks * c.to_key_chunk, b.to_key + i * c.wide * c.size, c.width * c.size)
-            memcpy(<char*>spot(&c.to_value, batch, kv, i) + task % c.chunks * c.to_value_chunk, b.to_value + i * c.deep * c.size, c.depth * c.size)
+            to_key = <char*>spot(&c.to_key, batch, kv, i) + task % c.chunks * c.to_key_chunk
+            to_value = <char*>spot(&c.to_value, batch, kv, i) + task % c.chunks * c.to_value_chunk
+            if c.rounds:
+                c.narrow(b.to_key + i * c.wide * c.size, to_key, c.width, 1.0)
+                c.narrow(b.to_value + i * c.deep * c.size, to_value, c.depth, 1.0)
+            else:
+                memcpy(to_key, b.to_key + i * c.wide * c.size, c.width * c.size)
+                memcpy(to_value, b.to_value + i * c.deep * c.size, c.depth * c.size)
     free(b.memory)
 
 
@@ -424,10 +456,11 @@ cdef int read_dropping(Call* c, dict result, tuple dropping) except -1:
 
 
 cdef int read_call(Call* c, TensorBase query, TensorBase key, TensorBase value, mask, diagonal, double scale, tuple dropping) except -1:
-    cdef str masks = "" if mask is None else "bool" if mask.dtype.name == "bool" else query.dtype.name
+    cdef str masks = "" if mask is None else mask.dtype.name
     cdef dict result = callbacks["attention.functions"](query.dtype.name, masks, dropping is not None)
     read_dropping(c, result, dropping)
-    c.rows, c.panel, c.lanes, c.size = result["rows"], result["panel"], result["lanes"], query.width
+    c.rows, c.panel, c.lanes, c.size = result["rows"], result["panel"], result["lanes"], result["size"]
+    c.widen, c.narrow = <convert_t><uintptr_t>result["widen"], <convert_t><uintptr_t>result["narrow"]
     c.put, c.add = <tile_t><uintptr_t>result["set"], <tile_t><uintptr_t>result["add"]
     c.soften, c.revert = <pass_t><uintptr_t>result["soften"], <pass_t><uintptr_t>result["revert"]
     c.turn = <turn_t><uintptr_t>result["turn"]
@@ -435,7 +468,7 @@ cdef int read_call(Call* c, TensorBase query, TensorBase key, TensorBase value, 
     c.queries, c.keys, c.width, c.depth = query.sizes[2], key.sizes[2], query.sizes[3], value.sizes[3]
     c.wide, c.deep = whole(c.width, c.panel), whole(c.depth, c.panel)
     c.causal, c.diagonal, c.scale = diagonal is not None, 0 if diagonal is None else diagonal, scale
-    c.masked, c.failed = 0 if mask is None else 2 if mask.dtype.name == "bool" else 1, False
+    c.masked, c.mask_size, c.failed = mask is not None, 0 if mask is None else (<TensorBase>mask).width, False
     read_operand(&c.query, query, 0)
     read_operand(&c.key, key, 0)
     read_operand(&c.value, value, 0)
@@ -480,7 +513,8 @@ def backward(TensorBase query, TensorBase key, TensorBase value, mask, diagonal,
     read_operand(&c.to_query, to_query, 0)
     read_operand(&c.to_key, to_key, 1)
     read_operand(&c.to_value, to_value, 1)
-    c.to_key_chunk, c.to_value_chunk = to_key.strides[0] * c.size, to_value.strides[0] * c.size
+    c.rounds = to_key.width != c.size
+    c.to_key_chunk, c.to_value_chunk = to_key.strides[0] * to_key.width, to_value.strides[0] * to_value.width
     c.chunks = to_key.sizes[0]
     c.chunk = whole((c.queries + c.chunks - 1) // c.chunks, QUERIES)
     with nogil:

@@ -35,7 +35,8 @@ cdef enum:                    # of the matrix unit
     STEP = 64                 # bytes of depth of a register's row
     BLOCK = TALL * STEP       # bytes of a panel's step
     FEW = 8                   # blocks one below the other that a task computes
-    ZIPPED = 64               # pairs that are turned together
+    ZIPPED = 32               # pairs that are turned together
+    MANY = 32                 # tasks that take all rows, or all columns, each: enough for threads
 
 cdef tile_t tiles[GROUPS]
 cdef turn_t turns
@@ -103,6 +104,20 @@ cdef inline int64_t together(const Halves* h) noexcept nogil:
 
 cdef inline int64_t stretches(const Halves* h) noexcept nogil:
     return (h.m + together(h) - 1) // together(h)
+
+
+cdef inline int64_t column_blocks(const Halves* h) noexcept nogil:
+    return (groups_of(h.n) + GROUPS - 1) // GROUPS
+
+
+cdef inline bint by_columns(const Halves* h) noexcept nogil:
+    """Whether a task takes all rows: then the groups it reads are laid out right before, and stay in the cache."""
+    return stretches(h) == 1 or h.batch > 1 or column_blocks(h) >= MANY and (h.n >= h.m or stretches(h) < MANY)
+
+
+cdef inline bint by_rows(const Halves* h) noexcept nogil:
+    """The same for panels of the left operand and all columns."""
+    return unit and stretches(h) >= MANY and not by_columns(h)
 
 
 cdef int prepare(Halves* h) except -1:
@@ -191,6 +206,7 @@ cdef struct One:              # a product that is under way
     char* c
     char* workspace
     bint laid                 # whether all groups are laid out already
+    char* left                # the same for panels
     char* right               # where groups of the right operand are laid: at the workspace's begin, or so that all take one place
 
 
@@ -220,9 +236,7 @@ cdef void lay_tall(const Halves* h, const char* a, char* laid, int64_t panel) no
     """32 rows of the left operand, step after step; what is beyond it is 0.  Where its rows lie in one piece, the last step alone, and
     after those of all panels the steps of one with fewer rows than its registers.
     """
-    cdef char zipped[2 * ZIPPED * STEP]
-    cdef int64_t steps = pairs_of(h) // SIDE, whole = h.k // 2 if h.a_row == 1 else 0, rows = min(<int64_t>TALL, h.m - panel * TALL)
-    cdef int64_t i, k, p, s, count
+    cdef int64_t steps = pairs_of(h) // SIDE, rows = min(<int64_t>TALL, h.m - panel * TALL), i, k, s
     cdef const char* source = a + panel * TALL * h.a_row * 2
     cdef char* to = laid + panel * steps * BLOCK
     if h.a_col == 1:
@@ -241,21 +255,35 @@ cdef void lay_tall(const Halves* h, const char* a, char* laid, int64_t panel) no
         for i in range(rows):
             memcpy(to + i * STEP, source + (i * h.a_row + k) * 2, (h.k - k) * 2)
         return
-    if rows < TALL:
-        whole = 0
-    memset(to + whole // SIDE * BLOCK, 0, (steps - whole // SIDE) * BLOCK)
-    p = 0
-    while p < whole:          # a word is a pair
-        count = min(<int64_t>ZIPPED, whole - p)
-        zips(zipped, ZIPPED * STEP, source + 2 * p * h.a_col * 2, h.a_col * 2, count, 2)
-        for s in range(0, count, 16):  # pairs that a register has side by side
-            for i in range(2):
-                turns(zipped + i * ZIPPED * STEP + s * STEP, STEP, min(<int64_t>SIDE, count - s), SIDE,
-                      to + (p + s) // SIDE * BLOCK + i * SIDE * STEP, STEP)
-        p += ZIPPED
-    for k in range(2 * whole, h.k):
+    memset(to, 0, steps * BLOCK)
+    for k in range(h.k):
         for i in range(rows):
             (<uint16_t*>(to + k // TALL * BLOCK + i * STEP))[k % TALL] = half_at(source, i * h.a_row + k * h.a_col)
+
+
+cdef void lay_turned(const Halves* h, const char* a, char* laid, int64_t begin, int64_t count) noexcept nogil:
+    """Up to `TOGETHER` whole panels of a left operand whose columns lie in one piece: whole lines of the cache are read."""
+    cdef char zipped[2 * TOGETHER * ZIPPED * STEP]
+    cdef int64_t steps = pairs_of(h) // SIDE, whole = h.k // 2, p = 0, i, s, some, panel
+    cdef const char* source = a + begin * TALL * 2
+    cdef char* to
+    for panel in range(count):
+        memset(laid + ((begin + panel) * steps + whole // SIDE) * BLOCK, 0, (steps - whole // SIDE) * BLOCK)
+    while p < whole:          # a word is a pair
+        some = min(<int64_t>ZIPPED, whole - p)
+        zips(zipped, ZIPPED * STEP, source + 2 * p * h.a_col * 2, h.a_col * 2, some, 2 * count)
+        for panel in range(count):
+            to = laid + (begin + panel) * steps * BLOCK
+            for s in range(0, some, 16):  # pairs that a register has side by side
+                for i in range(2):
+                    turns(zipped + (2 * panel + i) * ZIPPED * STEP + s * STEP, STEP, min(<int64_t>SIDE, some - s), SIDE,
+                          to + (p + s) // SIDE * BLOCK + i * SIDE * STEP, STEP)
+        p += ZIPPED
+    if h.k % 2:
+        for panel in range(count):
+            to = laid + ((begin + panel) * steps + whole // SIDE) * BLOCK
+            for i in range(TALL):
+                (<uint16_t*>(to + i * STEP))[(h.k - 1) % TALL] = half_at(source, panel * TALL + i + (h.k - 1) * h.a_col)
 
 
 cdef void compute_tall(One* one, int64_t from_panel, int64_t to_panel, int64_t from_group) noexcept nogil:
@@ -266,7 +294,7 @@ cdef void compute_tall(One* one, int64_t from_panel, int64_t to_panel, int64_t f
     cdef const Halves* h = one.h
     cdef int64_t pairs = pairs_of(h), steps = pairs // SIDE, group = pairs * GROUP * 4, whole = h.k // TALL if h.a_col == 1 else steps
     cdef int64_t last = min(groups_of(h.n), from_group + GROUPS), begin = 0, end, g, panel, rows, wide, tall, j
-    cdef const char* laid = one.workspace + groups_of(h.n) * group
+    cdef const char* laid = one.left
     cdef const char* a
     cdef const char* b
     cdef char* c
@@ -298,13 +326,23 @@ cdef void compute_tall(One* one, int64_t from_panel, int64_t to_panel, int64_t f
         begin = end
 
 
+cdef void lay_tall_panels(const One* one, int64_t begin, int64_t end) noexcept nogil:
+    cdef int64_t some
+    while begin < end:
+        some = min(<int64_t>TOGETHER, min(end, one.h.m // TALL) - begin) if one.h.a_row == 1 and one.h.a_col != 1 else 0
+        if some > 0:
+            lay_turned(one.h, one.a, one.left, begin, some)
+        else:
+            lay_tall(one.h, one.a, one.left, begin)
+        begin += max(some, <int64_t>1)
+
+
 cdef void lay_panels(void* context, int64_t begin, int64_t end) noexcept nogil:
     """All panels, or the last one, which is not full, where others are read as they stand."""
     cdef One* one = <One*>context
     cdef int64_t panels = panels_of(one.h.m)
     if unit:
-        for panels in range(begin, end):
-            lay_tall(one.h, one.a, one.workspace + groups_of(one.h.n) * pairs_of(one.h) * GROUP * 4, panels)
+        lay_tall_panels(one, begin, end)
         return
     if in_place(one.h):
         lay_some_panels(one.h, one.a, one.workspace, panels - 1, panels, 0)
@@ -316,20 +354,34 @@ cdef void lay_panels(void* context, int64_t begin, int64_t end) noexcept nogil:
 
 # --- computing ------------------------------
 cdef void compute(void* context, int64_t begin, int64_t end) noexcept nogil:
-    """Blocks of `PANELS` panels and `GROUPS` groups, counted along the rows first."""
+    """Blocks of `PANELS` panels, or all of them, and `GROUPS` groups, or all of them, counted along the shorter side first."""
     cdef One own = (<One*>context)[0]
     cdef const Halves* h = own.h
-    cdef int64_t high = stretches(h), panels = tall_panels(h) if unit else panels_of(h.m), each = FEW if unit else PANELS, task, group
+    cdef int64_t high = 1 if by_columns(h) else stretches(h), panels = tall_panels(h) if unit else panels_of(h.m), task, group, first, last
+    cdef int64_t each = FEW if unit else PANELS, wide = column_blocks(h)
+    if by_rows(h):
+        for task in range(begin, end):
+            first, last = task * FEW, min(panels, (task + 1) * FEW)
+            if h.a_col != 1:
+                own.left = (<One*>context).left - (task - begin) * FEW * (pairs_of(h) // SIDE) * BLOCK
+                lay_tall_panels(&own, first, last)
+            for group in range(wide):
+                compute_tall(&own, first, last, group * GROUPS)
+        return
     cdef int64_t bytes = GROUPS * pairs_of(h) * GROUP * 4
     for task in range(begin, end):
-        group = (task // high) * GROUPS
+        group = (task % wide if h.m > h.n and high > 1 else task // high) * GROUPS
         if high == 1 and not own.laid:  # groups that one task alone reads are laid out right before it does, in the place of the first
             own.right = own.workspace - (task - begin) * bytes
             lay_groups(&own, group, min(groups_of(h.n), group + GROUPS))
-        if unit:
-            compute_tall(&own, (task % high) * each, min(panels, (task % high + 1) * each), group)
-        else:
-            compute_block(&own, (task % high) * each, min(panels, (task % high + 1) * each), group)
+        first = (task // wide if h.m > h.n and high > 1 else task % high) * each
+        last = panels if high == 1 else min(panels, first + each)
+        while first < last:
+            if unit:
+                compute_tall(&own, first, min(last, first + each), group)
+            else:
+                compute_block(&own, first, min(last, first + each), group)
+            first += each
 
 
 cdef void compute_block(One* one, int64_t from_panel, int64_t to_panel, int64_t from_group) noexcept nogil:
@@ -374,7 +426,7 @@ cdef void compute_block(One* one, int64_t from_panel, int64_t to_panel, int64_t 
 
 
 cdef int64_t blocks_of(const Halves* h) noexcept nogil:
-    return stretches(h) * ((groups_of(h.n) + GROUPS - 1) // GROUPS)
+    return (1 if by_columns(h) else stretches(h)) * (1 if by_rows(h) else column_blocks(h))
 
 
 cdef inline int64_t panels_to_lay(const Halves* h) noexcept nogil:
@@ -385,6 +437,7 @@ cdef void one_of(const Halves* h, int64_t number, One* one) noexcept nogil:
     one.h, one.laid = h, False
     one.a, one.b, one.c = h.a + number * h.a_step * 2, h.b + number * h.b_step * 2, h.c + number * h.c_step * 2
     one.workspace = one.right = h.workspace + (number - h.first) * h.size
+    one.left = one.workspace + groups_of(h.n) * pairs_of(h) * GROUP * 4
 
 
 cdef void whole_products(void* context, int64_t begin, int64_t end) noexcept nogil:
@@ -396,8 +449,6 @@ cdef void whole_products(void* context, int64_t begin, int64_t end) noexcept nog
         one_of(h, h.first + i, &one)
         if h.b_step == 0:
             one.laid, one.right = True, h.workspace
-        elif stretches(h) > 1:
-            lay_groups(&one, 0, groups_of(h.n))
         lay_panels(&one, 0, panels_to_lay(h))
         compute(&one, 0, blocks_of(h))
 
@@ -412,9 +463,10 @@ cdef int multiply_halves(Halves* h) noexcept nogil:
         h.first = 0
         one_of(h, 0, &one)
         grain = 1 + <int64_t>((1 << 18) / (each / count + 1500))
-        if stretches(h) > 1:
+        if not by_columns(h):
             parallel_for(lay_groups, &one, groups_of(h.n), 1 + (1 << 14) // max(<int64_t>1, h.k * GROUP))
-        parallel_for(lay_panels, &one, panels_to_lay(h), 1 + (1 << 13) // max(<int64_t>1, h.k * ROWS))
+        if h.a_col == 1 or not by_rows(h):
+            parallel_for(lay_panels, &one, panels_to_lay(h), 1 + (1 << 13) // max(<int64_t>1, h.k * ROWS))
         return INTERRUPTED if try_interruptible(compute, &one, count, grain, each / count / 128) else OK
     h.first = 0
     if h.b_step == 0:         # products with one matrix: it is laid out once

@@ -304,6 +304,15 @@ cdef int arrange(Product* p, const Layout* c, int64_t batch, bint sums, const La
     return 0
 
 
+cdef inline bint repeats(const Layout* t) noexcept nogil:
+    """Whether elements are met more than once, so that a copy would be larger than what there is."""
+    cdef int d
+    for d in range(t.rank):
+        if t.strides[d] == 0 and t.sizes[d] > 1:
+            return True
+    return False
+
+
 cdef int plan_product(Product* p, int code, const Layout* a, const Layout* b, const Layout* c, const Scale* alpha, const Scale* beta,
                       const Layout* addend, const Ending* ending) except -1:
     cdef Halves h
@@ -331,6 +340,12 @@ cdef int plan_product(Product* p, int code, const Layout* a, const Layout* b, co
         sums = sums or p.c_step[d] == 0
         shared = shared and p.b_step[d] == 0
     p.work = <double>p.m * p.n * p.k
+    if code == BF16 and ending == NULL and sums and p.k and ready(p.n):
+        # products that are added up are one of more depth, once their operands lie one after another
+        if not a.contiguous and not repeats(a):
+            return COPY_LEFT
+        if not b.contiguous and not repeats(b):
+            return COPY_RIGHT
     if code == BF16 and ending == NULL and (sums or p.k == 0 or not ready(p.n)):
         return ELSEWHERE
     if ending != NULL and (sums or ending.laid and not shared):

@@ -26,9 +26,8 @@ def row_products(a, b):
     return kn.sum(a * b)
 
 
-def _laid(x: TensorBase, dtype) -> TensorBase:
-    """In the dtype that is computed in, elements of the last dimension side by side."""
-    x = x.to(dtype)
+def _laid(x: TensorBase) -> TensorBase:
+    """Elements of the last dimension side by side."""
     return x if x.shape[-1] <= 1 or x.stride(-1) == 1 else x.contiguous()
 
 
@@ -39,21 +38,21 @@ def _mask(mask: TensorBase | None, query: TensorBase, keys: int, dtype) -> Tenso
     mask = mask.reshape((*[1] * (4 - mask.ndim), *mask.shape))
     if mask.shape[-1] != keys:
         mask = mask.expand(*mask.shape[:-1], keys).contiguous()
-    return _laid(mask, mask.dtype if mask.dtype.name == "bool" else dtype)
+    return _laid(mask if mask.dtype.name in ("bool", query.dtype.name) else mask.to(dtype))
 
 
 def forward(query, key, value, mask, diagonal, factor, drawn: TensorBase | None, dropout_p: float):
     """The output, in the memory order (B, L, heads, Ev) as PyTorch's, and the logarithms of the sums."""
     batches, heads, queries = query.shape[:3]
     working = by_name[compute_dtype(query.dtype.name)]
-    out = empty((batches, queries, heads, value.shape[-1]), dtype=working, device=query.device)
+    out = empty((batches, queries, heads, value.shape[-1]), dtype=query.dtype, device=query.device)
     out = out.transpose(1, 2)
     lse = empty((batches, heads, queries, 1), dtype=working, device=query.device)
     if not query.is_meta:
         seen = _mask(mask, query, key.shape[2], working)
-        given = (_laid(x, working) for x in (query, key, value))
+        given = (_laid(x) for x in (query, key, value))
         tiles.forward(*given, seen, diagonal, factor, _dropping(drawn, dropout_p), out, lse)
-    return out.to(query.dtype), lse
+    return out, lse
 
 
 def drawn(query: TensorBase, key: TensorBase) -> TensorBase:
@@ -85,12 +84,13 @@ def factors(query: TensorBase, keys: int, drawn: TensorBase, dropout_p: float) -
 def backward(grad, query, key, value, mask, out, lse, drawn, diagonal, factor, dropout_p) -> tuple:
     """The gradients of query, key and value."""
     working = by_name[compute_dtype(query.dtype.name)]
-    given = [_laid(x, working) for x in (query, key, value)]
-    grad = _laid(grad, working)
-    delta = row_products.over((grad, out.to(working)), -1, True)
+    given = [_laid(x) for x in (query, key, value)]
+    grad = _laid(grad.to(query.dtype))
+    delta = row_products.over((grad, out), -1, True, dtype=working)
     chunks = tiles.chunks_of(key.shape[0] * key.shape[1], query.shape[2])
-    to_query = empty(query.shape, dtype=working, device=query.device)
-    to_key, to_value = (empty((chunks, *x.shape), dtype=working, device=query.device) for x in (key, value))
+    to_query = empty(query.shape, dtype=query.dtype, device=query.device)
+    own = query.dtype if chunks == 1 else working  # more than one are rounded once they are added up
+    to_key, to_value = (empty((chunks, *x.shape), dtype=own, device=query.device) for x in (key, value))
     if not query.is_meta:
         seen = _mask(mask, query, key.shape[2], working)
         where = (seen, diagonal, factor, _dropping(drawn, dropout_p), lse, grad, delta)

@@ -100,7 +100,7 @@ def convolution_backward(
     if grad_output.dtype in HALF_TYPES and not _on_tile(
         grad_output, input, weight, geometry, transposed, wanted
     ):
-        if not transposed and halves.takes_backward(input, weight, geometry, tuple(grad_output.shape[2:])):
+        if not transposed and halves.takes(input, weight, geometry, tuple(grad_output.shape[2:])):
             return _gradients_of_halves(grad_output, input, weight, geometry, wanted)
         wide = _wide(grad_output), _wide(input), _wide(weight)
         result = convolution_backward.function(*wide, geometry, transposed, wanted)

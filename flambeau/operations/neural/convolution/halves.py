@@ -3,13 +3,16 @@
 Filters are laid out as (filters, taps, channels), filled up with zeros to what the unit reads; the input is brought to it in bands
 (`core/lib/convolution/half_windows.pyx`).  The gradient in the input is a convolution of the gradient for each phase of the stride.
 That in the weight is a product for each tap: the padded input from the tap's place on by the gradient, padded with zeros to the
-input's pitch.  Sums are float32 and rounded once.
+input's pitch; where places are fewer than filters, one product for all taps, whose windows are laid out side by side.  Sums are
+float32 and rounded once.
 """
 
 from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from ....core.base.dtypes import by_name
 from ....core.lib.convolution import half_windows as core
@@ -20,7 +23,6 @@ BFLOAT16, FLOAT32 = by_name["bfloat16"], by_name["float32"]
 FILL = 32  # filters, and channels, that the unit takes together
 MOST_TAPS = 1024
 FEW_PRODUCTS = 1 << 18
-FEWEST_PLACES = 1024  # of all images: below, filters take longer to lay out for gradients than is won
 MOST_PADDED = 4  # times the input that it may be with zeros around
 
 
@@ -43,30 +45,35 @@ def takes(x, w, g: Geometry, out: tuple[int, ...]) -> bool:
     )
 
 
-def takes_backward(x, w, g: Geometry, out: tuple[int, ...]) -> bool:
-    """Whether gradients are worth it, too."""
-    return x.shape[0] * math.prod(out) >= FEWEST_PLACES and takes(x, w, g, out)
-
-
 def _up(n: int, by: int = FILL) -> int:
     return -(-n // by) * by
 
 
-def _filled(w, fold: int):
-    """(filters, taps, channels) of weights (K, C, kh, kw), filled up with 0."""
-    filters, channels, high, wide = w.shape
-    if fold == 2:
-        rows = w.permute(0, 2, 3, 1).reshape(filters, 1, -1)
-    elif fold == 1:
-        rows = w.permute(0, 2, 3, 1).reshape(filters, high, -1)
-    else:
-        rows = w.permute(0, 2, 3, 1).reshape(filters, high * wide, channels)
-    shape = _up(filters), rows.shape[1], _up(rows.shape[2])
-    if shape == tuple(rows.shape):
-        return rows.contiguous()
-    result = w.new_zeros(shape)
-    result[:filters, :, : rows.shape[2]].copy_(rows)
-    return result
+class _Filters(NamedTuple):
+    """Weights (K, C, kh, kw), of which some rows and columns of taps are read; or those of their adjoint, which is `turned`."""
+
+    weight: Any
+    rows: Sequence[int]
+    columns: Sequence[int]
+    turned: bool
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        """Of filters and of channels."""
+        first, second = self.weight.shape[:2]
+        return (second, first) if self.turned else (first, second)
+
+    def laid(self, fold: int):
+        """(filters, taps, channels), filled up with 0."""
+        (filters, channels), high, wide = self.counts, len(self.rows), len(self.columns)
+        taps, deep = ((high * wide, channels), (high, wide * channels), (1, high * wide * channels))[fold]
+        result = self.weight.new_empty((_up(filters), taps, _up(deep)))
+        column = channels if fold else _up(deep)
+        row = _up(deep) if fold == 1 else wide * column
+        source = [i * self.weight.shape[3] + j for i in self.rows for j in self.columns]
+        target = [i * row + j * column for i in range(high) for j in range(wide)]
+        core.lay(self.weight.contiguous(), result, source, target, self.turned)
+        return result
 
 
 def _fold(channels: int, kernel: tuple[int, ...]) -> int:
@@ -77,19 +84,20 @@ def _fold(channels: int, kernel: tuple[int, ...]) -> int:
     return 0 if 2 * best > depths[0] else depths.index(best)
 
 
-def _run(x, w, bias, g: Geometry, out: tuple[int, ...]):
-    kernel, filters = tuple(w.shape[2:]), w.shape[0]
-    fold = _fold(w.shape[1], kernel)
+def _run(x, w: _Filters, bias, g: Geometry, out: tuple[int, ...]):
+    kernel, (filters, channels) = (len(w.rows), len(w.columns)), w.counts
+    fold = _fold(channels, kernel)
     terms = x.new_zeros(_up(filters), dtype=FLOAT32)
     if bias is not None:
         terms[:filters].copy_(bias)
     result = x.new_empty((x.shape[0], filters, *out))
-    core.run(x.contiguous(), _filled(w, fold), terms, result, kernel, g.stride, g.before, g.dilation, fold)
+    core.run(x.contiguous(), w.laid(fold), terms, result, kernel, g.stride, g.before, g.dilation, fold)
     return result
 
 
 def forward(x, w, bias, g: Geometry, out: tuple[int, ...]):
-    return _run(x, w, bias, g, out)
+    whole = _Filters(w, range(w.shape[2]), range(w.shape[3]), False)
+    return _run(x, whole, bias, g, out)
 
 
 def input_gradient(grad, w, g: Geometry, sizes: tuple[int, ...]):
@@ -97,12 +105,11 @@ def input_gradient(grad, w, g: Geometry, sizes: tuple[int, ...]):
     lines = [_line(*each) for each in zip(sizes, w.shape[2:], g.stride, g.before, g.dilation)]
     whole = g.stride == (1, 1)
     result = grad.new_zeros((0,) if whole else (grad.shape[0], w.shape[1], *sizes))
-    turned = w.transpose(0, 1)
     for row, rows, down in lines[0]:
         for column, columns, right in lines[1]:
             if not down or not right:
                 continue
-            part = turned.index_select(2, _places(grad, down)).index_select(3, _places(grad, right))
+            part = _Filters(w, [k for k, _ in down], [k for k, _ in right], True)
             apart = tuple(hits[1][1] - hits[0][1] if len(hits) > 1 else 1 for hits in (down, right))
             near = Geometry((1, 1), (-down[0][1], -right[0][1]), apart, 1)
             found = _run(grad, part, None, near, (rows, columns))
@@ -110,10 +117,6 @@ def input_gradient(grad, w, g: Geometry, sizes: tuple[int, ...]):
                 return found
             result[:, :, row :: g.stride[0], column :: g.stride[1]].copy_(found)
     return result
-
-
-def _places(like, hits: list[tuple[int, int]]):
-    return like.new_tensor([k for k, _ in hits], dtype=by_name["int64"])
 
 
 def weight_gradient(grad, x, g: Geometry, kernel: tuple[int, ...]):
@@ -126,7 +129,10 @@ def weight_gradient(grad, x, g: Geometry, kernel: tuple[int, ...]):
     terms[:, :depth].view(filters, images, rows, pitch)[:, :, :high, :wide].copy_(grad.transpose(0, 1))
     # Beyond the last image a tap reads on: what it finds there meets zeros, so it has to be a number.
     after = reach[0] // g.stride[0] * pitch + reach[1] // g.stride[1] + _up(depth) - depth
-    factor, result = terms.t(), grad.new_empty((*kernel, channels, filters))
+    # Where windows are no more than weights, they are laid out, and no result is turned.
+    unfolded = terms.shape[1] <= filters
+    factor, result = terms.t(), grad.new_empty((*kernel, channels, 0 if unfolded else filters))
+    columns_of = grad.new_empty((channels, *kernel, terms.shape[1] if unfolded else 0))
     for row, down in _taps(kernel[0], g.dilation[0], g.stride[0]):
         for column, right in _taps(kernel[1], g.dilation[1], g.stride[1]):
             planes = _phase(x, g, (row, column), rows, pitch, after)
@@ -134,12 +140,19 @@ def weight_gradient(grad, x, g: Geometry, kernel: tuple[int, ...]):
             steps = _step(down, g.dilation[0], g.stride[0]) * pitch, _step(right, g.dilation[1], g.stride[1])
             shape = len(down), len(right), channels, terms.shape[1]
             windows = planes.as_strided(shape, (*steps, planes.shape[1], 1), first)
+            if unfolded:
+                columns_of[:, _span(down), _span(right)].copy_(windows.permute(2, 0, 1, 3))
+                continue
             found = windows @ factor.expand(len(down), len(right), *factor.shape)
             if shape[:2] == tuple(kernel):
                 result = found
             else:
                 result[_span(down), _span(right)].copy_(found)
-    return result.permute(3, 2, 0, 1).contiguous()
+    if unfolded:
+        return (terms @ columns_of.view(-1, terms.shape[1]).t()).view(filters, channels, *kernel)
+    whole = grad.new_empty((filters, channels, *kernel))
+    core.collect(result, whole)
+    return whole
 
 
 def _taps(count: int, dilation: int, stride: int) -> list[tuple[int, list[int]]]:

@@ -65,5 +65,5 @@ def second_gradients(
     if to_inverse is not None:
         to_input = to_input - y * (to_inverse * inverse * inverse)
     if to_weight is not None and weight is not None:
-        to_weight = to_weight.sum_to_size(weight.shape)
+        to_weight = to_weight.sum_to_size(weight.shape).to(weight.dtype)
     return to_grad.to(kind), to_input.to(kind), to_weight

@@ -7,13 +7,14 @@ from collections.abc import Sequence
 
 from ....codegen import functions as fn
 from ....codegen import kernels as kn
+from ....core.base.dtypes import dtype as Dtype
 from ....core.base.formats import channels_last, channels_last_3d
 from ....core.base.tensor import TensorBase
 from ....core.base.typeinfo import finfo
 from ....core.make.create import ones, zeros
 from ...declare import checks
 from ...declare.dtype_groups import COMPLEX
-from ...declare.half_types import in_float32
+from ...declare.half_types import FLOAT32, HALF_TYPES
 from ...declare.pointwise import FLOATING, pointwise
 from ...declare.registry import leaf, library
 from ...declare.rows import reduction
@@ -101,7 +102,6 @@ def layer_norm(
     autocast=("fallthrough", "float32"),
     dtypes=FLOATING | COMPLEX,
 )
-@in_float32(beside=True)
 def rms_norm(
     input: TensorBase, normalized_shape, weight: TensorBase | None = None, eps: float | None = None
 ) -> TensorBase:
@@ -128,27 +128,30 @@ def rms_norm(
             f"input of size{list(input.shape)}"
         )
     dims = tuple(range(input.ndim - len(shape), input.ndim))
+    kind = _moments_dtype(input) or input.dtype
     if (
         weight is not None
-        and weight.dtype is input.dtype
+        and weight.dtype in (input.dtype, kind)
         and not input.is_complex()
         and tuple(weight.shape) == shape
     ):
-        eps = finfo(input.dtype).eps if eps is None else eps
+        eps = finfo(kind).eps if eps is None else eps
         return rms_norm_rows(input, weight, len(shape), eps)[0]
-    input = _row_major_or_channels_last(input)
-    scale = (input.square().mean(dims, True) + (finfo(input.dtype).eps if eps is None else eps)).rsqrt()
-    return input * scale if weight is None else input * scale * weight
+    input, like = _row_major_or_channels_last(input), input.dtype
+    input = input.to(kind)
+    scale = (input.square().mean(dims, True) + (finfo(kind).eps if eps is None else eps)).rsqrt()
+    result = input * scale if weight is None else input * scale * weight
+    return result.to(like) if weight is None or weight.dtype in (like, kind) else result
 
 
 # --- channels: batch, instance and group norm ------------------------------
-@pointwise(places=("_scaled",), in_place=False, dtypes=FLOATING, differentiable=False)
+@pointwise(places=("_scaled",), in_place=False, dtypes=FLOATING, differentiable=False, keeps=(0,))
 def scaled(input, mean, inverse, weight, bias):
-    """(input - mean) · inverse · weight + bias."""
+    """(input - mean) · inverse · weight + bias, rounded to the input's dtype."""
     return fn.fma(input - mean, inverse * weight, bias)
 
 
-@pointwise(places=("_scaled_back",), in_place=False, dtypes=FLOATING, differentiable=False)
+@pointwise(places=("_scaled_back",), in_place=False, dtypes=FLOATING, differentiable=False, keeps=(1,))
 def scaled_back(grad, input, mean, inverse, weight, from_grad, from_product):
     """The gradient of a normalised input (Ioffe and Szegedy 2015): from_grad and from_product are the means of grad · weight and of
     grad · weight · (normalised input)."""
@@ -178,6 +181,16 @@ def _row_major_or_channels_last(input: TensorBase) -> TensorBase:
     return input.contiguous()
 
 
+def _moments_dtype(input: TensorBase) -> Dtype | None:
+    """The dtype of moments, weights and biases beside an input: float32 beside a half type, None for the input's own."""
+    return FLOAT32 if input.dtype in HALF_TYPES else None
+
+
+def _beside(input: TensorBase, x: TensorBase | None) -> TensorBase | None:
+    """What has one value a channel, in the dtype that goes beside the input."""
+    return x if x is None else x.to(_moments_dtype(input) or input.dtype)
+
+
 def _all_but_channels(ndim: int) -> tuple[int, ...]:
     return 0, *range(2, ndim)
 
@@ -187,7 +200,6 @@ def _channel(t: TensorBase, ndim: int) -> TensorBase:
 
 
 @library("composite", "nn.functional.batch_norm", "batch_norm", dtypes=FLOATING)
-@in_float32("running_mean", "running_var", beside=True)
 def batch_norm(
     input: TensorBase,
     running_mean: TensorBase | None,
@@ -240,7 +252,7 @@ def batch_norm(
         if moment is not None and moment.ndim != 1:
             checks.rank("batch_norm", name, moment, 1)
     input = _row_major_or_channels_last(input)
-    ndim = input.ndim
+    weight, bias, ndim = _beside(input, weight), _beside(input, bias), input.ndim
     if not training:
         if eps < 0:
             raise ValueError(f"batch_norm(): batch_norm eps must be non-negative, but got {eps}")
@@ -248,7 +260,9 @@ def batch_norm(
             raise RuntimeError(
                 "batch_norm(): expected running_mean and running_var to be given when training=False"
             )
-        mean, inverse = _channel(running_mean, ndim), (_channel(running_var, ndim) + eps).rsqrt()
+        kind = _moments_dtype(input) or input.dtype
+        mean, var = (_channel(x.to(kind), ndim) for x in (running_mean, running_var))
+        inverse = (var + eps).rsqrt()
         return batch_norm_channels(input, mean, inverse, weight, bias, None)
     if eps <= 0:
         raise ValueError(f"batch_norm(): batch_norm eps must be positive during training, but got {eps}")
@@ -259,8 +273,11 @@ def batch_norm(
         )
     if n == 0:  # no moments, which the running ones could move towards
         w, b = _affine(weight, bias, ndim)
-        return input * w + b
-    var, mean = variance_and_mean.over((input.detach(),), _all_but_channels(ndim), True, params=(0.0,))
+        return (input * w + b).to(input.dtype)
+    over = _all_but_channels(ndim)
+    var, mean = variance_and_mean.over(
+        (input.detach(),), over, True, dtype=_moments_dtype(input), params=(0.0,)
+    )
     if running_mean is not None:
         running_mean.data.mul_(1 - momentum).add_(mean.reshape(-1), alpha=momentum)
     if running_var is not None:
@@ -311,10 +328,10 @@ def batch_norm_channels_backward(
     w = 1.0 if weight is None else _channel(weight, input.ndim)
     dims = _all_but_channels(input.ndim)
     if eps is None and not any(wanted[1:]):
-        return grad_out * (inverse * w), None, None
+        return scaled(grad_out, 0.0, inverse, w, 0.0), None, None
     sums, products = batch_sums.over((grad_out, input, mean, inverse), dims, True)
     if eps is None:
-        to_input = grad_out * (inverse * w)
+        to_input = scaled(grad_out, 0.0, inverse, w, 0.0)
     else:
         n = math.prod(input.shape[d] for d in dims)
         to_input = scaled_back(grad_out, input, mean, inverse, w, w * (sums / n), w * (products / n))
@@ -339,11 +356,11 @@ def _batch_norm_again(grads, grad_out, input, mean, inverse, weight, eps):
     if of_weight is not None:
         to_grad = to_grad + of_weight * ((input - mean) * inverse)
         to_input = of_weight * (grad_out * inverse)
-    return to_grad if of_bias is None else to_grad + of_bias, to_input, to_weight
+    to_grad = to_grad if of_bias is None else to_grad + of_bias
+    return to_grad.to(grad_out.dtype), to_input if to_input is None else to_input.to(input.dtype), to_weight
 
 
 @library("composite", "nn.functional.instance_norm", "instance_norm", dtypes=FLOATING)
-@in_float32("running_mean", "running_var", beside=True)
 def instance_norm(
     input: TensorBase,
     running_mean: TensorBase | None = None,
@@ -393,7 +410,8 @@ def instance_norm(
             f"instance_norm(): Expected more than 1 spatial element when training, got input size {input.shape}"
         )
     if running_mean is not None or running_var is not None:
-        var, mean = variance_and_mean.over((input.detach(),), dims, False, params=(1.0,))
+        kind = _moments_dtype(input)
+        var, mean = variance_and_mean.over((input.detach(),), dims, False, dtype=kind, params=(1.0,))
         if running_mean is not None:
             running_mean.data.mul_(1 - momentum).add_(mean.mean(0), alpha=momentum)
         if running_var is not None:
@@ -410,7 +428,6 @@ def instance_norm(
     autocast=("fallthrough", "float32"),
     dtypes=FLOATING,
 )
-@in_float32(beside=True)
 def group_norm(
     input: TensorBase,
     num_groups: int,
@@ -465,17 +482,11 @@ def _grouped(input, groups: int, weight, bias, eps: float) -> TensorBase:
     per_channel = (1, *sizes[1:3], 1)
     input = _row_major_or_channels_last(input)
     seen = input.reshape(sizes)
-    w = (
-        ones(per_channel, dtype=input.dtype, device=input.device)
-        if weight is None
-        else weight.reshape(per_channel)
-    )
-    b = (
-        zeros(per_channel, dtype=input.dtype, device=input.device)
-        if bias is None
-        else bias.reshape(per_channel)
-    )
-    var, mean, rest = centred_moments.over((seen.detach(),), (2, 3), True)
+    weight, bias, kind = _beside(input, weight), _beside(input, bias), _moments_dtype(input)
+    like = kind or input.dtype
+    w = ones(per_channel, dtype=like, device=input.device) if weight is None else weight.reshape(per_channel)
+    b = zeros(per_channel, dtype=like, device=input.device) if bias is None else bias.reshape(per_channel)
+    var, mean, rest = centred_moments.over((seen.detach(),), (2, 3), True, dtype=kind)
     result = group_norm_channels(seen, mean, gradients.scale_of(var, eps), rest, w, b, eps)
     result = result.reshape(input.shape)
     # convolutions look at the stride of one image, too

@@ -7,12 +7,19 @@ from collections.abc import Sequence
 
 from ....codegen import functions as fn
 from ....codegen import kernels as kn
+from ....core.base.dtypes import dtype as Dtype
 from ....core.base.tensor import TensorBase
 from ....core.make.create import ones, zeros
+from ...declare.half_types import FLOAT32, HALF_TYPES
 from ...declare.pointwise import FLOATING
 from ...declare.registry import leaf
 from ...declare.rows import reduction, row
 from . import gradients
+
+
+def _rounded(input: TensorBase, beside: TensorBase) -> Dtype | None:
+    """The dtype of rows beside weights: the input's where it is a half type and they are float32, else what promotion gives."""
+    return input.dtype if input.dtype in HALF_TYPES and beside.dtype is FLOAT32 else None
 
 
 def _standardised(x, eps):
@@ -87,8 +94,8 @@ def layer_norm_rows(
     shape, like = input.shape[input.ndim - rank :], input.dtype
     weight = ones(shape, dtype=like, device=input.device) if weight is None else weight
     bias = zeros(shape, dtype=like, device=input.device) if bias is None else bias
-    result, mean, inverse = affine_rows.over((input, weight, bias), dims, True, params=(eps,))
-    return result.to(like), mean, inverse
+    kind = _rounded(input, weight) or _rounded(input, bias)
+    return affine_rows.over((input, weight, bias), dims, True, dtype=kind, params=(eps,))
 
 
 @layer_norm_rows.derivative
@@ -116,19 +123,20 @@ def layer_norm_rows_backward(
     """The gradients of `layer_norm_rows`, and of `instance_norm_rows`."""
     lead, dims = tuple(range(input.ndim - rank)), tuple(range(input.ndim - rank, input.ndim))
     to_input = to_weight = to_bias = None
+    kind = _rounded(input, mean)
     if wanted[0]:
         to_input = (
-            normalized_rows_back.over((grad_out, input, mean, inverse), dims, True)
+            normalized_rows_back.over((grad_out, input, mean, inverse), dims, True, dtype=kind)
             if weight is None
-            else affine_rows_back.over((grad_out, input, weight, mean, inverse), dims, True)
-        ).to(input.dtype)
+            else affine_rows_back.over((grad_out, input, weight, mean, inverse), dims, True, dtype=kind)
+        )
     if any(wanted[1:]):
         if lead:
             to_bias, to_weight = batch_sums.over((grad_out, input, mean, inverse), lead, False)
         else:
             to_bias, to_weight = grad_out, grad_out * ((input - mean) * inverse)
-        kind = input.dtype if weight is None else weight.dtype
-        to_weight, to_bias = to_weight.to(kind), to_bias.to(kind)
+        like = input.dtype if weight is None else weight.dtype
+        to_weight, to_bias = to_weight.to(like), to_bias.to(like)
     return to_input, to_weight, to_bias
 
 
@@ -151,7 +159,7 @@ def _instance_norm_gradients(grad, input, mean, inverse, rank, eps, needs):
     return layer_norm_rows_backward(grad, input, mean, inverse, None, rank, eps, (True, False, False))[0]
 
 
-@row(places=(), name="rms_rows", per_row=())
+@row(places=(), name="rms_rows", per_row=(), exact=True)
 def rms_rows(x, weight, *, eps=1e-5):
     """x / √(mean of squares + eps) · weight, and 1 / √(mean of squares + eps)."""
     inverse = 1.0 / fn.sqrt(kn.mean(x * x) + eps)
@@ -183,7 +191,7 @@ def rms_norm_rows(
 ) -> tuple[TensorBase, TensorBase]:
     """The last `rank` dimensions over the root of their mean square, times weight, and 1 / √(mean of squares + eps)."""
     dims = tuple(range(input.ndim - rank, input.ndim))
-    return rms_rows.over((input, weight), dims, True, params=(eps,))
+    return rms_rows.over((input, weight), dims, True, dtype=_rounded(input, weight), params=(eps,))
 
 
 @rms_norm_rows.derivative
@@ -209,12 +217,15 @@ def rms_norm_rows_backward(
 ) -> tuple[TensorBase | None, ...]:
     """The gradients of `rms_norm_rows`."""
     lead, dims = tuple(range(input.ndim - rank)), tuple(range(input.ndim - rank, input.ndim))
-    to_input = rms_rows_back.over((grad_out, input, weight, inverse), dims, True) if wanted[0] else None
+    kind = _rounded(input, inverse)
+    to_input = (
+        rms_rows_back.over((grad_out, input, weight, inverse), dims, True, dtype=kind) if wanted[0] else None
+    )
     if not wanted[1]:
         return to_input, None
     if not lead:
-        return to_input, grad_out * (input * inverse)
-    return to_input, rms_sums.over((grad_out, input, inverse), lead, False)
+        return to_input, (grad_out * (input * inverse)).to(weight.dtype)
+    return to_input, rms_sums.over((grad_out, input, inverse), lead, False).to(weight.dtype)
 
 
 @rms_norm_rows_backward.derivative
