@@ -13,7 +13,7 @@ from ..core.base import device as _devices
 from ..core.base import display
 from ..core.base.dtypes import device as _device
 from ..devices import streams as _streams
-from ..devices.cuda import Mark
+from ..devices.cuda_events import Mark
 from ._find import find
 
 __all__ = ["Event", "ExternalStream", "Stream"]
