@@ -30,6 +30,7 @@ from ._sensors import (
 )
 from .graphs import CUDAGraph, graph, graph_pool_handle, make_graphed_callables
 from .memory import (
+    MemPool,
     caching_allocator_alloc,
     caching_allocator_delete,
     empty_cache,
@@ -42,6 +43,7 @@ from .memory import (
     memory_allocated,
     memory_cached,
     memory_reserved,
+    memory_snapshot,
     memory_stats,
     memory_stats_as_nested_dict,
     memory_summary,
@@ -50,6 +52,7 @@ from .memory import (
     reset_max_memory_cached,
     reset_peak_memory_stats,
     set_per_process_memory_fraction,
+    use_mem_pool,
 )
 from .random import (
     default_generators,
@@ -82,6 +85,7 @@ __all__ = [
     "CUDAGraph",
     "Event",
     "ExternalStream",
+    "MemPool",
     "OutOfMemoryError",
     "Stream",
     "StreamContext",
@@ -134,6 +138,7 @@ __all__ = [
     "memory_allocated",
     "memory_cached",
     "memory_reserved",
+    "memory_snapshot",
     "memory_stats",
     "memory_stats_as_nested_dict",
     "memory_summary",
@@ -157,6 +162,7 @@ __all__ = [
     "stream",
     "synchronize",
     "temperature",
+    "use_mem_pool",
     "utilization",
 ]
 

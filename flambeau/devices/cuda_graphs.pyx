@@ -24,10 +24,7 @@ cdef class Graph:
 
     def __init__(self, Cuda on not None, handle):
         self.on = on
-        self.pool = on.pools.get(handle)
-        if self.pool is None:
-            self.pool = on.pools[handle] = Pool(handle)
-        self.pool.users += 1
+        self.pool = on.hold_pool(handle)
 
     def begin(self, int mode) -> None:
         """Capture what this thread's current stream is given from now on, and what other streams are given that wait for it."""
@@ -87,7 +84,7 @@ cdef class Graph:
         cdef Cuda on = self.on
         if on is None or self.pool is None:
             return 0
-        self.pool.users -= 1
+        on.drop_pool(self.pool)
         self.pool = None
         if self.kept:
             on.finish()

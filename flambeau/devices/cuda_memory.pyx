@@ -6,6 +6,7 @@ streams were told to use (`record_stream`) is kept back until they have passed t
 a graph takes its blocks from a pool of the graph's, which come from the driver at once and serve no other tensors.
 """
 from libc.stdint cimport uint64_t, uintptr_t
+from cpython.pythread cimport PyThread_get_thread_ident
 from .cuda_driver cimport CAPTURE_RELAXED, OUT_OF_MEMORY, check, cu
 from ..core.base.device cimport CLASSES, Device, check_fork, class_bytes, class_of
 from ..core.base.device import OutOfMemoryError
@@ -22,13 +23,23 @@ cdef class Pool:
         self.handle, self.lists = handle, {}
 
 
+cdef object make_history = None   # a function of a device that makes what its `history` is
+
+
+def set_history(make) -> None:
+    """Let devices that are opened from now on record what is handed out and freed in `make(device)`; None: nowhere."""
+    global make_history
+    make_history = make
+
+
 @cython.binding(False)
 cdef class CudaMemory(Device):
     """The part of a device that hands out its memory; `Cuda` is the rest."""
 
     def __cinit__(self, *given):
-        self.waiting, self.lent = [], {}
+        self.waiting, self.lent, self.segments, self.routes = [], {}, {}, {}
         self.pools, self.pooled, self.held_back = {}, {}, []
+        self.history = None if make_history is None else make_history(self)
 
     cdef int enter(self) except -1:
         """Make the device the one that this thread's calls are about."""
@@ -49,24 +60,55 @@ cdef class CudaMemory(Device):
         if status == OUT_OF_MEMORY:
             return 0
         check(status, "cuMemAllocAsync")
-        self.reserved_bytes += nbytes
-        self.reserved_peak = max(self.reserved_peak, self.reserved_bytes)
+        self.took(address, nbytes, None)
         return address
 
+    cdef int took(self, uint64_t address, size_t nbytes, object handle) except -1:
+        """Count what the driver gave."""
+        self.segments[address] = nbytes, self.stream(), handle
+        self.reserved_bytes += nbytes
+        self.reserved_peak = max(self.reserved_peak, self.reserved_bytes)
+        self.taken_segments += 1
+        self.reserved_taken += nbytes
+        self.segments_peak = max(self.segments_peak, <size_t>len(self.segments))
+        if self.history is not None:
+            self.history.segment("segment_alloc", address, nbytes, self.stream(), handle)
+        return 0
+
     cdef int free(self, uint64_t address) except -1:
-        """Only for `empty_cache`, which waits for the device before it, and counts."""
+        """Only for `empty_cache` and `empty_pool`, after waiting for the device."""
         self.enter()
-        return check(cu.free(address), "cuMemFree")
+        check(cu.free(address), "cuMemFree")
+        nbytes, stream, handle = self.segments.pop(address)
+        self.reserved_bytes -= <size_t>nbytes
+        if self.history is not None:
+            self.history.segment("segment_free", address, nbytes, stream, handle)
+        return 0
 
     cdef uint64_t acquire(self, size_t nbytes, int block) except 0:
+        cdef uint64_t address = self.find(nbytes, block)
+        self.active_peak = max(self.active_peak, self.held_bytes + self.waiting_bytes)
+        self.active_blocks_peak = max(self.active_blocks_peak, self.held_blocks + <size_t>len(self.waiting))
+        if self.history is not None:
+            self.history.taken(address, nbytes, class_bytes(block), self.stream(), self.segments[address][2])
+        return address
+
+    cdef uint64_t find(self, size_t nbytes, int block) except 0:
+        """A block of the pool that is captured into, or that this thread uses; else one of the cache, or a new one."""
         if self.into is not None:
             if self.capturing():
-                return self.take_pooled(nbytes, block)
+                return self.take_pooled(self.into, nbytes, block, True)
         elif self.waiting:
             self.reclaim()
+        if self.routes:
+            pools = self.routes.get(<uint64_t>PyThread_get_thread_ident())
+            if pools:
+                return self.take_pooled(pools[len(pools) - 1], nbytes, block, False)
         return Device.acquire(self, nbytes, block)
 
     cdef int release(self, uint64_t address, int block, uint64_t stream, object uses) except -1:
+        if self.history is not None:
+            self.history.freed("free_requested", address, class_bytes(block), stream)
         if uses is None:
             return self.put(address, block, stream)
         if self.into is not None:  # an event that is recorded now may belong to the graph, where nobody can wait for it
@@ -80,12 +122,15 @@ cdef class CudaMemory(Device):
             events.append(event)
             check(cu.record(<void*><uintptr_t>event, <void*><uintptr_t><uint64_t>other), "cuEventRecord")
         self.waiting.append((address, block, stream, events))
+        self.waiting_bytes += class_bytes(block)
         self.let_go(class_bytes(block))
         self.cached_bytes += class_bytes(block)
         return 0
 
     cdef int put(self, uint64_t address, int block, uint64_t stream) except -1:
-        """Keep a block for the next tensor of the stream, or where it is a pool's, for the next that is captured with it."""
+        """Keep a block for the next tensor of the stream, or where it is a pool's, for the next that is made in it."""
+        if self.history is not None:
+            self.history.freed("free_completed", address, class_bytes(block), stream)
         cdef Pool pool = self.pooled.get(address) if self.pooled else None
         if pool is None:
             return Device.release(self, address, block, stream, None)
@@ -96,32 +141,33 @@ cdef class CudaMemory(Device):
         self.let_go(class_bytes(block))
         return 0
 
-    cdef uint64_t take_pooled(self, size_t nbytes, int block) except 0:
-        """A block of the pool that is captured into: one that was freed on this stream, else a new one, which is there at once and
-        for every replay.
-        """
+    cdef uint64_t take_pooled(self, Pool pool, size_t nbytes, int block, bint captured) except 0:
+        """A block of a pool: one that was freed on this stream, else a new one, which is there at once and for every replay of a graph."""
         cdef size_t size = class_bytes(block)
         cdef uint64_t address = 0
-        cdef int mode = CAPTURE_RELAXED, status = OUT_OF_MEMORY
-        lists = self.into.lists.get(self.stream())
+        cdef int mode = CAPTURE_RELAXED, status = OUT_OF_MEMORY, trial
+        lists = pool.lists.get(self.stream())
         if lists is not None and lists[block]:
             self.hold(size)
             return lists[block].pop()
         self.enter()
         self.driver_calls += 1
-        if not self.limit or self.reserved_bytes + size <= self.limit:
-            cu.exchange_mode(&mode)
-            status = cu.allocate_now(&address, size)
-            cu.exchange_mode(&mode)
+        for trial in range(1 if captured else 2):
+            if trial == 1:
+                self.retries += 1
+                self.empty_cache()
+            if not self.limit or self.reserved_bytes + size <= self.limit:
+                cu.exchange_mode(&mode)
+                status = cu.allocate_now(&address, size)
+                cu.exchange_mode(&mode)
+            if status != OUT_OF_MEMORY:
+                break
         if status == OUT_OF_MEMORY:
             self.refusals += 1
-            raise OutOfMemoryError(
-                f"cannot allocate {nbytes} bytes on {self.place} in a graph's capture, which gives no cached memory back: tensors "
-                f"hold {self.held_bytes} bytes and the cache {self.cached_bytes} bytes; call cuda.empty_cache() before it")
+            raise self.out_of_memory(nbytes)
         check(status, "cuMemAlloc")
-        self.reserved_bytes += size
-        self.reserved_peak = max(self.reserved_peak, self.reserved_bytes)
-        self.pooled[address] = self.into
+        self.took(address, size, pool.handle)
+        self.pooled[address] = pool
         self.hold(size)
         return address
 
@@ -138,6 +184,7 @@ cdef class CudaMemory(Device):
                 self.free_event(event)
             size = class_bytes(block)
             self.cached_bytes -= size  # where `release` counts it
+            self.waiting_bytes -= size
             self.held_bytes += size
             self.held_blocks += 1
             self.put(address, block, stream)
@@ -146,12 +193,9 @@ cdef class CudaMemory(Device):
 
     def empty_cache(self) -> None:
         """Give every cached block back to the driver, after waiting for the work that is queued."""
-        cdef size_t before
         self.finish()
         self.reclaim()
-        before = self.cached_bytes
         Device.empty_cache(self)
-        self.reserved_bytes -= before - self.cached_bytes
         for handle in list(self.pools):
             self.empty_pool(self.pools[handle])
         check(cu.trim_pool(self.pool, 0), "cuMemPoolTrimTo")
@@ -160,29 +204,89 @@ cdef class CudaMemory(Device):
         """Whether work of the device is being captured by one of our graphs."""
         return self.into is not None
 
+    # pools
+    def hold_pool(self, handle, bint spare=False) -> Pool:
+        """The pool of that name, for one user more."""
+        cdef Pool pool = self.pools.get(handle)
+        if pool is None:
+            pool = self.pools[handle] = Pool(handle)
+        pool.users += 1
+        pool.spare = pool.spare or spare
+        return pool
+
+    def drop_pool(self, Pool pool not None) -> None:
+        """One user of the pool less."""
+        pool.users -= 1
+
     def empty_pool(self, Pool pool) -> None:
-        """Give the free blocks of a pool that no graph uses back to the driver; nothing is queued on them any more."""
-        if pool.users:
+        """Give the free blocks of a pool that nobody uses, or that is spare, back to the driver; nothing is queued on them any more."""
+        if pool.users and not pool.spare:
             return
         for lists in pool.lists.values():
             for block in range(CLASSES):
                 for address in lists[block]:
                     self.free(address)
-                    self.reserved_bytes -= class_bytes(block)
                     del self.pooled[address]
                 lists[block] = []
-        if pool not in self.pooled.values():
+        if not pool.users and pool not in self.pooled.values():
             del self.pools[pool.handle]
 
+    def begin_pool(self, Pool pool not None) -> None:
+        """Let this thread take its blocks from the pool from now on."""
+        self.routes.setdefault(<uint64_t>PyThread_get_thread_ident(), []).append(pool)
+
+    def end_pool(self) -> None:
+        """Let this thread take its blocks from where it did before the last `begin_pool`."""
+        cdef uint64_t thread = PyThread_get_thread_ident()
+        self.routes[thread].pop()
+        if not self.routes[thread]:
+            del self.routes[thread]
+
+    # who holds what
+    def record_history(self, history) -> None:
+        """Tell `history` what is handed out and freed from now on; None: nobody."""
+        self.history = history
+
+    @property
+    def recorded(self):
+        """What was given to `record_history`, or None."""
+        return self.history
+
+    def blocks(self) -> list[tuple]:
+        """All that the driver has given: (address, bytes, stream, handle of its pool or None, state in PyTorch's words)."""
+        states = {kept[0]: "active_awaiting_free" for kept in self.waiting + self.held_back}
+        for lists in [*self.cached.values(), *[(<Pool>pool).lists[key] for pool in self.pools.values() for key in (<Pool>pool).lists]]:
+            for free_blocks in lists:
+                states.update(dict.fromkeys(free_blocks, "inactive"))
+        return [(address, *told, states.get(address, "active_allocated")) for address, told in sorted(self.segments.items())]
+
+    def out_of_memory(self, size_t nbytes) -> OutOfMemoryError:
+        """PyTorch's message: what was wanted, what there is, and who holds what."""
+        from . import holders
+        free_bytes, total = self.memory_info()
+        if self.history is not None:
+            self.history.refused(nbytes, free_bytes, self.stream())
+        return OutOfMemoryError(holders.message(self, nbytes, free_bytes, total, self.limit, self.into is not None and self.capturing()))
+
     def memory_stats(self) -> dict:
-        """As for every device, and the bytes taken from the driver: `reserved_bytes`, `peak_reserved_bytes`."""
+        """As for every device, and what was taken from the driver, and what other streams still use."""
+        cdef size_t segments = len(self.segments), waiting = len(self.waiting)
         return Device.memory_stats(self) | {
-            "reserved_bytes": self.reserved_bytes, "peak_reserved_bytes": self.reserved_peak}
+            "reserved_bytes": self.reserved_bytes, "peak_reserved_bytes": self.reserved_peak, "all_reserved_bytes": self.reserved_taken,
+            "segments": segments, "peak_segments": self.segments_peak, "all_segments": self.taken_segments,
+            "active_bytes": self.held_bytes + self.waiting_bytes, "peak_active_bytes": self.active_peak,
+            "active": self.held_blocks + waiting, "peak_active": self.active_blocks_peak}
+
+    def reset_accumulated_memory_stats(self) -> None:
+        """Count anew what is handed out, and what is taken from the driver."""
+        Device.reset_accumulated_memory_stats(self)
+        self.taken_segments, self.reserved_taken = len(self.segments), self.reserved_bytes
 
     def reset_peak_memory_stats(self) -> None:
         """Start measuring the peaks anew."""
         Device.reset_peak_memory_stats(self)
-        self.reserved_peak = self.reserved_bytes
+        self.reserved_peak, self.segments_peak = self.reserved_bytes, len(self.segments)
+        self.active_peak, self.active_blocks_peak = self.held_bytes + self.waiting_bytes, self.held_blocks + <size_t>len(self.waiting)
 
     def limit_memory(self, fraction: float) -> None:
         """Take at most that part of the device's memory from the driver."""

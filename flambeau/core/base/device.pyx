@@ -202,8 +202,7 @@ cdef class Device:
             address = self.allocate(size)
         if address == 0:
             self.refusals += 1
-            raise OutOfMemoryError(f"{display.NAME}: cannot allocate {nbytes} bytes on {self.place}: tensors hold "
-                                   f"{self.held_bytes} bytes and the cache {self.cached_bytes} bytes")
+            raise self.out_of_memory(nbytes)
         self.hold(size)
         return address
 
@@ -219,6 +218,11 @@ cdef class Device:
         self.cached_bytes += class_bytes(block)
         self.let_go(class_bytes(block))
         return 0
+
+    def out_of_memory(self, size_t nbytes) -> OutOfMemoryError:
+        """The error for memory that the driver does not give: what was wanted, and who holds what."""
+        return OutOfMemoryError(f"{display.NAME}: cannot allocate {nbytes} bytes on {self.place}: tensors hold {self.held_bytes} bytes "
+                                f"and the cache {self.cached_bytes} bytes")
 
     cdef void hold(self, size_t size) noexcept:
         self.held_bytes += size

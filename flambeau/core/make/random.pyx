@@ -388,7 +388,7 @@ def _reserve(generator, uint64_t counters, TensorBase like=None) -> tuple:
     return key, first
 
 
-def _reserve_there(generator, uint64_t counters, TensorBase like not None) -> tuple:
+def _reserve_there(generator, uint64_t counters, TensorBase like not None, str who="_reserve") -> tuple:
     """The same for a kernel on the device of `like`, with a third value: None, but while a CUDA graph captures the device's stream a
     tensor of two int64 on it, which each replay fills: what is to be added to the seed and to the counter.  RuntimeError in a capture for
     a generator that the graph does not know.
@@ -396,8 +396,8 @@ def _reserve_there(generator, uint64_t counters, TensorBase like not None) -> tu
     cdef Generator g
     cdef uint64_t first
     if not like.storage.on.capturing():
-        return *_reserve(generator, counters, like), None
-    g = wanted_generator(generator, like.storage.on, "_reserve_there")
+        return *_reserve(wanted_generator(generator, like.storage.on, who), counters, like), None
+    g = wanted_generator(generator, like.storage.on, who)
     if g.captured is None:
         raise RuntimeError("Cannot draw random numbers of this generator during CUDA graph capture: CUDAGraph.register_generator_state() "
                            "must be called with it before the capture")

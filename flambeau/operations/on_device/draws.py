@@ -405,7 +405,7 @@ def _drawn(kernel: Indexed, generator: Any, *operands: TensorBase) -> Any:
         made = [empty(first.shape, dtype=d or first.dtype, device=first.device) for d in kernel.dtypes]
         return made[0] if len(made) == 1 else tuple(made)
     with unrecorded():
-        *start, state = _reserve_there(generator, 1, first)
+        *start, state = _reserve_there(generator, 1, first, kernel.name.removeprefix("_draw_"))
         key, counter = (n - (1 << 64) if n >> 63 else n for n in start)
         flat = [x.detach().reshape(-1) for x in operands]
         numbers, inside, zeros = _tables(first.device)
