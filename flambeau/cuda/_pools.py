@@ -26,7 +26,7 @@ class MemPool:
     ...     pool = flambeau.cuda.MemPool()
     ...     with flambeau.cuda.use_mem_pool(pool):
     ...         x = flambeau.ones(3, device="cuda")
-    ...     assert len(pool.snapshot()) == 1
+    ...     assert pool.snapshot()[0]["segment_pool_id"] == pool.id
     """
 
     def __init__(self, allocator: Any = None, use_on_oom: bool = False, no_split: bool = False) -> None:

@@ -78,6 +78,8 @@ def test_a_driver_without_devices(fake_environment):
         "cuda_interchange_checks.py",
         "cuda_graph_checks.py",
         "cuda_graph_draw_checks.py",
+        "cuda_amp_checks.py",
+        "cuda_documented_checks.py",
     ],
 )
 def test_on_the_fake_driver(fake_environment, checks):
