@@ -9,13 +9,13 @@ from libc.string cimport memcpy
 from .cublas cimport Library
 from .cublas import find_library
 from .cuda_driver cimport (
-    CAPABILITY_MAJOR, CAPABILITY_MINOR, CAPTURE_RELAXED, DEFAULT_SHARED, EVENT_DISABLE_TIMING, JIT_ERROR_LOG, JIT_ERROR_LOG_BYTES,
+    CAPABILITY_MAJOR, CAPABILITY_MINOR, CAPTURE_RELAXED, DEFAULT_SHARED, EVENT_DISABLE_TIMING, EVENT_INTERPROCESS, IpcHandle, JIT_ERROR_LOG, JIT_ERROR_LOG_BYTES,
     MAX_DYNAMIC_SHARED, MAX_THREADS, MEMORY_POOLS, MULTIPROCESSORS, NOT_READY, POOL_RELEASE_THRESHOLD, STREAM_NON_BLOCKING, check, cu,
     ready, spelled, why_missing,
 )
 from .cuda_driver import count, driver_version
 from .cuda_memory cimport CudaMemory
-from ..core.base.device cimport Arguments, Grid, MAX_ARGUMENTS, Product
+from ..core.base.device cimport Arguments, Device, Grid, MAX_ARGUMENTS, Product
 from ..core.base.device import Limits, register
 cimport cython
 import warnings
@@ -174,6 +174,24 @@ cdef class Cuda(CudaMemory):
     cdef int copy_within(self, uint64_t to, uint64_t source, size_t nbytes) except -1:
         self.enter()
         return check(cu.copy_within(to, source, nbytes, <void*><uintptr_t>self.stream()), "cuMemcpyDtoDAsync")
+
+    def copy_from(self, Device other, uint64_t to, uint64_t source, size_t nbytes) -> bool:
+        """By the driver, on the stream of the device that is read: it waits for this one's stream, and that waits for the copy."""
+        cdef Cuda theirs
+        cdef uint64_t ready_here, done
+        if not isinstance(other, Cuda) or self.capturing():
+            return False
+        theirs = <Cuda>other
+        ready_here = self.new_event(False)
+        self.record_event(ready_here)
+        theirs.wait_event(ready_here)
+        check(cu.copy_peer(to, self.context, source, theirs.context, nbytes, <void*><uintptr_t>theirs.stream()), "cuMemcpyPeerAsync")
+        done = theirs.new_event(False)
+        theirs.record_event(done)
+        self.wait_event(done)
+        theirs.free_event(done)
+        self.free_event(ready_here)
+        return True
 
     cdef int fill(self, uint64_t to, unsigned char value, size_t nbytes) except -1:
         self.enter()
@@ -358,6 +376,29 @@ cdef class Cuda(CudaMemory):
         if status != NOT_READY:
             check(status, "cuStreamQuery")
         return status == 0
+
+    def new_shared_event(self) -> int:
+        """A handle of a mark, without times, that other processes can be given."""
+        cdef void* event = NULL
+        self.enter()
+        check(cu.new_event(&event, EVENT_DISABLE_TIMING | EVENT_INTERPROCESS), "cuEventCreate")
+        return <uintptr_t>event
+
+    def event_handle(self, uint64_t event) -> bytes:
+        """What names a shared mark to other processes: 64 bytes."""
+        cdef IpcHandle handle
+        self.enter()
+        check(cu.event_handle(&handle, <void*><uintptr_t>event), "cuIpcGetEventHandle")
+        return (<char*>&handle)[:sizeof(handle)]
+
+    def open_event(self, bytes handle not None) -> int:
+        """The mark that another process has named by its 64 bytes."""
+        cdef IpcHandle given
+        cdef void* event = NULL
+        self.enter()
+        memcpy(&given, <const char*>handle, sizeof(given))
+        check(cu.open_event(&event, given), "cuIpcOpenEventHandle")
+        return <uintptr_t>event
 
     # events for streams other than the current one
     def record_on(self, uint64_t event, uint64_t stream) -> None:

@@ -8,6 +8,7 @@ cdef enum:  # from cuda.h
     JIT_ERROR_LOG_BYTES = 6
     STREAM_NON_BLOCKING = 1
     EVENT_DISABLE_TIMING = 2
+    EVENT_INTERPROCESS = 4
     POOL_RELEASE_THRESHOLD = 4
     MAX_THREADS = 1
     MULTIPROCESSORS = 16
@@ -17,6 +18,9 @@ cdef enum:  # from cuda.h
     CAPTURE_RELAXED = 2
     MAX_DYNAMIC_SHARED = 8     # of CUfunction_attribute
     DEFAULT_SHARED = 48 << 10  # bytes that every kernel may share
+
+cdef struct IpcHandle:  # of memory or of an event, for other processes
+    char reserved[64]
 
 cdef struct Driver:  # in the order of NAMES; handles are void*, and all return 0 or an error's number
     int (*init)(unsigned int) noexcept nogil
@@ -71,6 +75,9 @@ cdef struct Driver:  # in the order of NAMES; handles are void*, and all return 
     int (*graph_nodes)(void*, void**, size_t*) noexcept nogil
     int (*allocate_now)(uint64_t*, size_t) noexcept nogil
     int (*set_function)(void*, int, int) noexcept nogil
+    int (*copy_peer)(uint64_t, void*, uint64_t, void*, size_t, void*) noexcept nogil
+    int (*event_handle)(IpcHandle*, void*) noexcept nogil
+    int (*open_event)(void**, IpcHandle) noexcept nogil
 
 cdef Driver cu                # filled by `ready`
 cdef bint ready() noexcept

@@ -19,6 +19,7 @@ NAMES = (
     "cuEventElapsedTime", "cuDeviceCanAccessPeer", "cuStreamIsCapturing", "cuStreamBeginCapture_v2", "cuStreamEndCapture",
     "cuThreadExchangeStreamCaptureMode", "cuGraphInstantiateWithFlags", "cuGraphLaunch", "cuGraphExecDestroy", "cuGraphDestroy",
     "cuGraphDebugDotPrint", "cuGraphGetNodes", "cuMemAlloc_v2", "cuFuncSetAttribute",
+    "cuMemcpyPeerAsync", "cuIpcGetEventHandle", "cuIpcOpenEventHandle",
 )
 
 cdef Driver cu

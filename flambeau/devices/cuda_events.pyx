@@ -13,9 +13,10 @@ cdef class Mark:
     cdef readonly Cuda on
     cdef uint64_t handle
     cdef readonly bint timing
+    cdef readonly bint shared       # other processes can be given it
 
-    def __init__(self, bint timing=False):
-        self.timing = timing
+    def __init__(self, bint timing=False, bint shared=False):
+        self.timing, self.shared = timing, shared
 
     def __dealloc__(self):
         if self.handle:
@@ -27,11 +28,25 @@ cdef class Mark:
     def record(self, Cuda on, uint64_t stream) -> None:
         """Put it behind what the stream holds now."""
         if self.on is None:
-            self.handle = on.new_event(self.timing)
-            self.on = on
+            self.make(on)
         elif self.on is not on:
             raise RuntimeError(f"Event.record(): the event belongs to {self.on.place}, the stream to {on.place}")
         on.record_on(self.handle, stream)
+
+    def make(self, Cuda on not None) -> None:
+        """Make the event on that device, where it is not made yet."""
+        if self.on is None:
+            self.handle = on.new_shared_event() if self.shared else on.new_event(self.timing)
+            self.on = on
+
+    def open(self, Cuda on not None, bytes handle not None) -> None:
+        """Be the event that another process has named."""
+        self.handle = on.open_event(handle)
+        self.on, self.shared = on, True
+
+    def ipc_handle(self) -> bytes:
+        """What names it to other processes."""
+        return self.on.event_handle(self.handle)
 
     def wait(self, Cuda on, uint64_t stream) -> None:
         """Let the stream, of any device, wait for it; no wait for one that was never recorded."""

@@ -8,6 +8,7 @@
 // each is a coroutine, and a barrier passes control on to the next.
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdint.h>
@@ -25,7 +26,7 @@ typedef uint64_t address;
 
 // --- what happened: read by the tests through `fake_count` ------------------------------
 static atomic_long counts[16];
-enum { LIVE_BLOCKS, LIVE_BYTES, LAUNCHES, ALLOCATIONS, EVENTS, STREAMS, PINNED, LIMIT, DELAY, TRIMS, GEMMS, GRAPHS };
+enum { LIVE_BLOCKS, LIVE_BYTES, LAUNCHES, ALLOCATIONS, EVENTS, STREAMS, PINNED, LIMIT, DELAY, TRIMS, GEMMS, GRAPHS, PEERS };
 long fake_count(int what) { return counts[what]; }
 void fake_set(int what, long value) { counts[what] = value; }  // LIMIT: bytes of the device; DELAY: µs before each job, -1 to hold all
 
@@ -62,7 +63,8 @@ static void drop(address at) {
 
 // --- streams ------------------------------
 struct graph;
-struct event { long recorded, reached; struct timespec at; struct graph *graph; };
+struct marks { _Atomic long recorded, reached; };  // of an event; in a file in memory where several processes share it
+struct event { struct marks *m; struct timespec at; struct graph *graph; int file; };
 struct kernel { void (*call)(void **); const int *sizes; int barriers; unsigned shared; };
 struct job {
     enum { COPY, FILL, LAUNCH, RECORD, WAIT, CALL } what;
@@ -121,17 +123,26 @@ static void run_kernel(struct job *j) {
     free(j->params);
 }
 
+static void await(struct event *e, long number) {
+    pthread_mutex_lock(&lock);
+    while (e->m->reached < number) {
+        struct timespec soon;  // another process says nothing when it gets there
+        clock_gettime(CLOCK_REALTIME, &soon), soon.tv_nsec += 1000000;
+        if (soon.tv_nsec >= 1000000000) soon.tv_nsec -= 1000000000, soon.tv_sec++;
+        e->file ? pthread_cond_timedwait(&changed, &lock, &soon) : pthread_cond_wait(&changed, &lock);
+    }
+    pthread_mutex_unlock(&lock);
+}
+
 static void run_job(struct job *j) {
     while (counts[DELAY] < 0) usleep(100);
     if (counts[DELAY] && j->what != WAIT) usleep(counts[DELAY]);
     if (j->what == RECORD) {
         pthread_mutex_lock(&lock);
-        clock_gettime(CLOCK_MONOTONIC, &j->event->at), j->event->reached = j->number;
+        clock_gettime(CLOCK_MONOTONIC, &j->event->at), j->event->m->reached = j->number;
         pthread_mutex_unlock(&lock);
     } else if (j->what == WAIT) {
-        pthread_mutex_lock(&lock);
-        while (j->event->reached < j->number) pthread_cond_wait(&changed, &lock);
-        pthread_mutex_unlock(&lock);
+        await(j->event, j->number);
     } else if (sticky) {
     } else if (j->what == COPY) {
         if ((j->host != 2 && !inside(j->to, j->n)) || (j->host != 1 && !inside(j->from, j->n))) sticky = ILLEGAL;
@@ -267,6 +278,10 @@ int cuMemcpyDtoHAsync_v2(void *to, address from, size_t n, struct stream *s) {
 int cuMemcpyDtoDAsync_v2(address to, address from, size_t n, struct stream *s) {
     return queue(s, (struct job){COPY, .to = to, .from = from, .n = n});
 }
+int cuMemcpyPeerAsync(address to, void *there, address from, void *here, size_t n, struct stream *s) {
+    if (!there || !here || there == here) return INVALID;
+    return counts[PEERS]++, queue(s, (struct job){COPY, .to = to, .from = from, .n = n});
+}
 int cuMemsetD8Async(address to, unsigned char value, size_t n, struct stream *s) {
     return queue(s, (struct job){FILL, .to = to, .value = value, .n = n});
 }
@@ -320,18 +335,38 @@ int cuStreamQuery(struct stream *s) {
     return sticky ? sticky : s->done < s->queued ? NOT_READY : OK;
 }
 int cuStreamWaitEvent(struct stream *s, struct event *e, unsigned flags) {
-    return queue(s, (struct job){WAIT, .event = e, .number = e->recorded});
+    return queue(s, (struct job){WAIT, .event = e, .number = e->m->recorded});
 }
 int cuCtxGetStreamPriorityRange(int *least, int *greatest) { return *least = 0, *greatest = -5, OK; }
-int cuEventCreate(struct event **e, unsigned flags) { return *e = calloc(1, sizeof **e), counts[EVENTS]++, OK; }
+static struct event *event_of(struct marks *m, int file) {
+    struct event *e = calloc(1, sizeof *e);
+    return e->m = m, e->file = file, counts[EVENTS]++, e;
+}
+static struct marks *shared_marks(int file) { return mmap(NULL, sizeof(struct marks), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0); }
+int cuEventCreate(struct event **e, unsigned flags) {
+    if (!(flags & 4)) return *e = event_of(calloc(1, sizeof(struct marks)), 0), OK;
+    if (!(flags & 2)) return INVALID;  // what is shared tells no times
+    int file = memfd_create("event", MFD_CLOEXEC);
+    if (ftruncate(file, sizeof(struct marks))) return NO_MEMORY;
+    return *e = event_of(shared_marks(file), file), OK;
+}
+struct handle { char reserved[64]; };
+int cuIpcGetEventHandle(struct handle *h, struct event *e) {
+    memset(h, 0, sizeof *h);
+    if (!e->file) return INVALID;
+    return snprintf(h->reserved, sizeof h->reserved, "event /proc/%d/fd/%d", getpid(), e->file), OK;
+}
+int cuIpcOpenEventHandle(struct event **e, struct handle h) {
+    int file = memcmp(h.reserved, "event ", 6) ? -1 : open(h.reserved + 6, O_RDWR | O_CLOEXEC);
+    if (file < 0) return INVALID;
+    return *e = event_of(shared_marks(file), file), OK;
+}
 int cuEventDestroy_v2(struct event *e) { return counts[EVENTS]--, OK; }  // kept: jobs may still point to it
-int cuEventRecord(struct event *e, struct stream *s) { return queue(s, (struct job){RECORD, .event = e, .number = ++e->recorded}); }
-int cuEventQuery(struct event *e) { if (e->graph) return CAPTURED; return sticky ? sticky : e->reached < e->recorded ? NOT_READY : OK; }
+int cuEventRecord(struct event *e, struct stream *s) { return queue(s, (struct job){RECORD, .event = e, .number = ++e->m->recorded}); }
+int cuEventQuery(struct event *e) { if (e->graph) return CAPTURED; return sticky ? sticky : e->m->reached < e->m->recorded ? NOT_READY : OK; }
 int cuEventSynchronize(struct event *e) {
     if (e->graph) return CAPTURED;
-    pthread_mutex_lock(&lock);
-    while (e->reached < e->recorded) pthread_cond_wait(&changed, &lock);
-    pthread_mutex_unlock(&lock);
+    await(e, e->m->recorded);
     return sticky;
 }
 int cuEventElapsedTime(float *ms, struct event *a, struct event *b) {

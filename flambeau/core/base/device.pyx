@@ -177,6 +177,10 @@ cdef class Device:
         """Whether the current stream writes down its work instead of running it."""
         return False
 
+    def copy_from(self, Device other, uint64_t to, uint64_t source, size_t nbytes) -> bool:
+        """Queue a copy from the memory of another device, behind what is queued on both; False where that goes by way of the host."""
+        return False
+
     # the cache of blocks
     cdef uint64_t acquire(self, size_t nbytes, int block) except 0:
         """A block of that size class for work on the current stream: one that was freed on this stream, else
