@@ -203,11 +203,6 @@ ABSENT = {
         _initialized _is_in_bad_fork
         """,
     },
-    "cuda.comm": {
-        "steps of a device's own libraries that nothing here calls": """
-        broadcast broadcast_coalesced gather reduce_add reduce_add_coalesced scatter
-        """,
-    },
     "cuda.green_contexts": {
         "steps of a device's own libraries that nothing here calls": """
         GreenContext

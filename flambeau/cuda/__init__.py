@@ -16,7 +16,7 @@ from .._compat.typed import CUDA_CLASSES as _CUDA_CLASSES
 from ..core.base import device as _devices
 from ..core.base.device import OutOfMemoryError
 from ..devices import cuda as _driver
-from . import amp, graphs, nccl, nvtx, profiler  # noqa: F401
+from . import amp, comm, graphs, nccl, nvtx, profiler  # noqa: F401
 from ._find import find as _find
 from ._find import index_of as _index_of
 from ._sensors import (

@@ -115,7 +115,9 @@ class Event(_streams.Event):
 
     def __new__(cls, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> Any:
         if interprocess and enable_timing:
-            raise RuntimeError("Event(): an event that other processes share cannot tell times: enable_timing must be False")
+            raise RuntimeError(
+                "Event(): an event that other processes share cannot tell times: enable_timing must be False"
+            )
         made = object.__new__(cls)
         made._mark = Mark(enable_timing, interprocess)
         return made
@@ -132,7 +134,9 @@ class Event(_streams.Event):
         if not isinstance(handle, bytes):
             raise TypeError(f"Event.from_ipc_handle(): handle must be bytes, not {type(handle).__name__}")
         if len(handle) != IPC_BYTES:
-            raise ValueError(f"Event.from_ipc_handle(): handle must have {IPC_BYTES} bytes, got {len(handle)}")
+            raise ValueError(
+                f"Event.from_ipc_handle(): handle must have {IPC_BYTES} bytes, got {len(handle)}"
+            )
         made: Event = cls.__new__(cls, interprocess=True)
         made._mark.open(find(device), handle)
         return made

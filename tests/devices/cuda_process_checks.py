@@ -84,6 +84,61 @@ def test_a_copy_to_another_device_in_a_capture():
     made.reset()
 
 
+def test_tensors_of_several_devices():
+    comm = cuda.comm
+    x = flambeau.arange(10.0).reshape(5, 2)
+    places = [flambeau.device("cuda:0"), flambeau.device("cuda:1")]
+    for copies in (
+        comm.broadcast(x, [0, "cuda:1"]),
+        comm.broadcast(x, out=[flambeau.empty(5, 2, device=p) for p in places]),
+    ):
+        assert [c.device for c in copies] == places and all(c.cpu().equal(x) for c in copies)
+    assert comm.broadcast(copies[0], [0])[0] is copies[0]
+    grid = comm.broadcast_coalesced([x, x[0]], iter([0, 1]))
+    assert [[t.device.index for t in row] for row in grid] == [[0, 0], [1, 1]] and grid[1][1].tolist() == [
+        0.0,
+        1.0,
+    ]
+    cut = comm.scatter(x, [0, 1], streams=[cuda.Stream(0), None])
+    cuda.synchronize(0)
+    assert [c.shape[0] for c in cut] == [3, 2] and [c.device for c in cut] == places
+    assert comm.gather(cut, destination="cpu").equal(x) and comm.gather(cut).device == places[0]
+    assert comm.gather(cut, out=flambeau.empty(5, 2, device="cuda:1")).cpu().equal(x)
+    with pytest.warns(FutureWarning, match="-1 to represent CPU"):
+        assert comm.gather(cut, destination=-1).equal(x)
+    uneven = comm.scatter(copies[0], [1, 0], [1, 4])
+    assert [u.tolist() for u in uneven] == [x[:1].tolist(), x[1:].tolist()]
+    given = [flambeau.empty(5, 1, device=p) for p in places]
+    assert comm.scatter(x, out=given, dim=1)[1] is given[1] and given[1].cpu().equal(x[:, 1:])
+    for total in (comm.reduce_add(copies), comm.reduce_add_coalesced([[c] for c in copies])[0]):
+        assert total.device == places[0] and total.cpu().equal(2 * x)
+    three = comm.reduce_add([copies[1], copies[1], copies[0]], 1)
+    assert three.device == places[1] and three.cpu().equal(3 * x) and copies[1].cpu().equal(x)
+    assert comm.reduce_add(copies[:1]) is copies[0]
+
+
+def test_wrong_tensors_of_several_devices():
+    comm, x = cuda.comm, flambeau.ones(4, device="cuda")
+    for use, error, text in (
+        (lambda: comm.broadcast(x), RuntimeError, "Exactly one of 'devices' and 'out'"),
+        (lambda: comm.broadcast(x, ["cpu"]), ValueError, "Expected a cuda device"),
+        (lambda: comm.broadcast(x, [5]), RuntimeError, "invalid device ordinal"),
+        (lambda: comm.reduce_add([x, x.cpu()]), AssertionError, "input 1 is on CPU"),
+        (lambda: comm.reduce_add([x, x[:2]]), ValueError, "got 2, but expected 4"),
+        (lambda: comm.reduce_add([x, x], 1), RuntimeError, "on the same GPU with one of the tensors"),
+        (lambda: comm.scatter(x), RuntimeError, "either 'devices' or 'out'"),
+        (lambda: comm.scatter(x, [0], out=[x]), RuntimeError, "'devices' must not be specified"),
+        (lambda: comm.scatter(x, None, [4], out=[x]), RuntimeError, "'chunk_sizes' must not be"),
+        (lambda: comm.scatter(x, [0, 1], [1, 2]), RuntimeError, r"\[1, 2\] must add up to 4"),
+        (lambda: comm.scatter(x, [0, 1], [4]), ValueError, "2 chunk_sizes expected"),
+        (lambda: comm.scatter(x, [0], streams=[]), ValueError, "1 streams expected"),
+        (lambda: comm.gather([x, x], destination=0, out=x), RuntimeError, "'destination' must not be"),
+        (lambda: comm.gather([x, x], out=x), RuntimeError, r"of shape \(8,\), got \(4,\)"),
+    ):
+        with pytest.raises(error, match=text):
+            use()
+
+
 def test_an_event_of_two_processes():
     event = cuda.Event(interprocess=True)
     cuda.synchronize()
