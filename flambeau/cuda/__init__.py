@@ -449,10 +449,13 @@ def get_sync_debug_mode() -> int:
 
 
 def ipc_collect() -> None:
-    """Nothing is left to collect: tensors of devices travel between processes as copies.  RuntimeError without a device.
+    """Let go of tensors that were sent to other processes and that those have let go of.  RuntimeError without a device.
 
     >>> import flambeau
     >>> if flambeau.cuda.is_available():
     ...     flambeau.cuda.ipc_collect()
     """
+    from ..multiprocessing import _devices as _shared
+
     init()
+    _shared.collect()

@@ -9,6 +9,7 @@ cdef enum:  # from cuda.h
     STREAM_NON_BLOCKING = 1
     EVENT_DISABLE_TIMING = 2
     EVENT_INTERPROCESS = 4
+    IPC_LAZY_PEER_ACCESS = 1
     POOL_RELEASE_THRESHOLD = 4
     MAX_THREADS = 1
     MULTIPROCESSORS = 16
@@ -78,6 +79,9 @@ cdef struct Driver:  # in the order of NAMES; handles are void*, and all return 
     int (*copy_peer)(uint64_t, void*, uint64_t, void*, size_t, void*) noexcept nogil
     int (*event_handle)(IpcHandle*, void*) noexcept nogil
     int (*open_event)(void**, IpcHandle) noexcept nogil
+    int (*memory_handle)(IpcHandle*, uint64_t) noexcept nogil
+    int (*open_memory)(uint64_t*, IpcHandle, unsigned int) noexcept nogil
+    int (*close_memory)(uint64_t) noexcept nogil
 
 cdef Driver cu                # filled by `ready`
 cdef bint ready() noexcept

@@ -19,7 +19,8 @@ NAMES = (
     "cuEventElapsedTime", "cuDeviceCanAccessPeer", "cuStreamIsCapturing", "cuStreamBeginCapture_v2", "cuStreamEndCapture",
     "cuThreadExchangeStreamCaptureMode", "cuGraphInstantiateWithFlags", "cuGraphLaunch", "cuGraphExecDestroy", "cuGraphDestroy",
     "cuGraphDebugDotPrint", "cuGraphGetNodes", "cuMemAlloc_v2", "cuFuncSetAttribute",
-    "cuMemcpyPeerAsync", "cuIpcGetEventHandle", "cuIpcOpenEventHandle",
+    "cuMemcpyPeerAsync", "cuIpcGetEventHandle", "cuIpcOpenEventHandle", "cuIpcGetMemHandle", "cuIpcOpenMemHandle_v2",
+    "cuIpcCloseMemHandle",
 )
 
 cdef Driver cu

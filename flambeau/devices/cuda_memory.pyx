@@ -7,7 +7,8 @@ a graph takes its blocks from a pool of the graph's, which come from the driver 
 """
 from libc.stdint cimport uint64_t, uintptr_t
 from cpython.pythread cimport PyThread_get_thread_ident
-from .cuda_driver cimport CAPTURE_RELAXED, OUT_OF_MEMORY, check, cu
+from libc.string cimport memcpy
+from .cuda_driver cimport CAPTURE_RELAXED, IPC_LAZY_PEER_ACCESS, IpcHandle, OUT_OF_MEMORY, check, cu
 from ..core.base.device cimport CLASSES, Device, check_fork, class_bytes, class_of
 from ..core.base.device import OutOfMemoryError
 cimport cython
@@ -315,6 +316,36 @@ cdef class CudaMemory(Device):
         """Keep a block that was lent for the next tensor."""
         block, stream = self.lent.pop(address)
         self.release(address, block, stream, None)
+
+    # other processes
+    def is_ours(self, uint64_t address) -> bool:
+        """Whether a block of ours begins there."""
+        return address in self.segments
+
+    def is_pooled(self, uint64_t address) -> bool:
+        """Whether it is a block of a pool, which other processes can be given."""
+        return address in self.pooled
+
+    def memory_handle(self, uint64_t address) -> bytes:
+        """What names a block of a pool to other processes: 64 bytes."""
+        cdef IpcHandle handle
+        self.enter()
+        check(cu.memory_handle(&handle, address), "cuIpcGetMemHandle")
+        return (<char*>&handle)[:sizeof(handle)]
+
+    def open_memory(self, bytes handle not None) -> int:
+        """The address here of a block that another process has named by its 64 bytes."""
+        cdef IpcHandle given
+        cdef uint64_t address = 0
+        self.enter()
+        memcpy(&given, <const char*>handle, sizeof(given))
+        check(cu.open_memory(&address, given, IPC_LAZY_PEER_ACCESS), "cuIpcOpenMemHandle")
+        return address
+
+    def close_memory(self, uint64_t address) -> None:
+        """Let go of a block of another process, after waiting for the work that is queued here."""
+        self.finish()
+        check(cu.close_memory(address), "cuIpcCloseMemHandle")
 
     def memory_info(self) -> tuple[int, int]:
         """Bytes that are free on the device, whoever uses it, and all there are."""

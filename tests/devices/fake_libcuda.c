@@ -26,7 +26,7 @@ typedef uint64_t address;
 
 // --- what happened: read by the tests through `fake_count` ------------------------------
 static atomic_long counts[16];
-enum { LIVE_BLOCKS, LIVE_BYTES, LAUNCHES, ALLOCATIONS, EVENTS, STREAMS, PINNED, LIMIT, DELAY, TRIMS, GEMMS, GRAPHS, PEERS };
+enum { LIVE_BLOCKS, LIVE_BYTES, LAUNCHES, ALLOCATIONS, EVENTS, STREAMS, PINNED, LIMIT, DELAY, TRIMS, GEMMS, GRAPHS, PEERS, OPENED };
 long fake_count(int what) { return counts[what]; }
 void fake_set(int what, long value) { counts[what] = value; }  // LIMIT: bytes of the device; DELAY: µs before each job, -1 to hold all
 
@@ -37,7 +37,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 
 // --- memory ------------------------------
-struct block { char *start; size_t size; struct block *next; };
+struct block { char *start; size_t size; struct block *next; int file, foreign; };  // file: of what other processes can be given
 static struct block *blocks;
 
 static int inside(address at, size_t n) {
@@ -58,7 +58,9 @@ static void drop(address at) {
     if (!found) { sticky = INVALID; return; }
     counts[LIVE_BLOCKS]--, counts[LIVE_BYTES] -= found->size;
     memset(found->start, 0xEE, found->size);
-    free(found->start), free(found);
+    if (found->file) munmap(found->start, found->size), close(found->file);
+    else free(found->start);
+    free(found);
 }
 
 // --- streams ------------------------------
@@ -248,22 +250,29 @@ int cuCtxSynchronize(void) {
     return sticky;
 }
 int cuMemGetInfo_v2(size_t *f, size_t *t) { return cuDeviceTotalMem_v2(t, 0), *f = *t - counts[LIVE_BYTES], OK; }
-static int allocate(address *a, size_t n) {
+static struct block *put_block(char *start, size_t n, int file, int foreign) {
+    struct block *b = malloc(sizeof *b);
+    b->start = start, b->size = n, b->file = file, b->foreign = foreign;
+    pthread_mutex_lock(&lock);
+    b->next = blocks, blocks = b;
+    pthread_mutex_unlock(&lock);
+    return b;
+}
+static char *map(int file, size_t n) { return mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0); }
+static int allocate(address *a, size_t n, int shared) {
     size_t total;
     if (sticky || !context) return sticky ? sticky : NOT_INITIALISED;
     cuDeviceTotalMem_v2(&total, 0), counts[ALLOCATIONS]++;
     if (counts[LIVE_BYTES] + n > total) return NO_MEMORY;
-    struct block *b = malloc(sizeof *b);
-    b->start = aligned_alloc(256, (n + 255) / 256 * 256), b->size = n;
-    memset(b->start, 0xCD, n);
+    int file = shared ? memfd_create("memory", MFD_CLOEXEC) : 0;
+    if (shared && ftruncate(file, n)) return NO_MEMORY;
+    char *start = shared ? map(file, n) : aligned_alloc(256, (n + 255) / 256 * 256);
+    memset(start, 0xCD, n);
     counts[LIVE_BLOCKS]++, counts[LIVE_BYTES] += n;
-    pthread_mutex_lock(&lock);
-    b->next = blocks, blocks = b;
-    pthread_mutex_unlock(&lock);
-    return *a = (address)b->start, OK;
+    return *a = (address)put_block(start, n, file, 0)->start, OK;
 }
-int cuMemAllocAsync(address *a, size_t n, struct stream *s) { return (s ? s : &standard)->graph ? UNSUPPORTED : allocate(a, n); }
-int cuMemAlloc_v2(address *a, size_t n) { return spoils() ? UNSUPPORTED : allocate(a, n); }
+int cuMemAllocAsync(address *a, size_t n, struct stream *s) { return (s ? s : &standard)->graph ? UNSUPPORTED : allocate(a, n, 0); }
+int cuMemAlloc_v2(address *a, size_t n) { return spoils() ? UNSUPPORTED : allocate(a, n, 1); }
 int cuMemFree_v2(address a) { return drop(a), sticky; }
 int cuMemPoolSetAttribute(void *p, int k, void *v) { return k == 4 && *(uint64_t *)v ? OK : INVALID; }
 int cuMemPoolTrimTo(void *p, size_t n) { return counts[TRIMS]++, OK; }
@@ -351,6 +360,34 @@ int cuEventCreate(struct event **e, unsigned flags) {
     return *e = event_of(shared_marks(file), file), OK;
 }
 struct handle { char reserved[64]; };
+int cuIpcGetMemHandle(struct handle *h, address at) {
+    memset(h, 0, sizeof *h);
+    for (struct block *b = blocks; b; b = b->next)
+        if ((address)b->start == at && b->file && !b->foreign)
+            return snprintf(h->reserved, sizeof h->reserved, "memory /proc/%d/fd/%d %zu", getpid(), b->file, b->size), OK;
+    return INVALID;
+}
+int cuIpcOpenMemHandle_v2(address *a, struct handle h, unsigned flags) {
+    char path[40];
+    size_t n;
+    if (h.reserved[63] || sscanf(h.reserved, "memory %39s %zu", path, &n) != 2) return INVALID;
+    int process = 0, file = open(path, O_RDWR | O_CLOEXEC);
+    sscanf(path, "/proc/%d", &process);
+    if (file < 0 || process == getpid()) return INVALID;  // a process does not open its own
+    return *a = (address)put_block(map(file, n), n, file, 1)->start, counts[OPENED]++, OK;
+}
+int cuIpcCloseMemHandle(address at) {
+    for (struct block **b = &blocks; *b; b = &(*b)->next)
+        if ((address)(*b)->start == at && (*b)->foreign) {
+            struct block *found = *b;
+            pthread_mutex_lock(&lock);
+            *b = found->next;
+            pthread_mutex_unlock(&lock);
+            munmap(found->start, found->size), close(found->file), free(found);
+            return counts[OPENED]--, OK;
+        }
+    return INVALID;
+}
 int cuIpcGetEventHandle(struct handle *h, struct event *e) {
     memset(h, 0, sizeof *h);
     if (!e->file) return INVALID;

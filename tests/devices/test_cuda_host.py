@@ -79,6 +79,7 @@ def test_a_driver_without_devices(fake_environment):
         "cuda_graph_checks.py",
         "cuda_graph_draw_checks.py",
         "cuda_process_checks.py",
+        "cuda_sharing_checks.py",
         "cuda_amp_checks.py",
         "cuda_documented_checks.py",
     ],
