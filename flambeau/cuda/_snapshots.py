@@ -23,6 +23,9 @@ def memory_snapshot(
     Of one pool only where `mempool_id` (`MemPool.id`) is given.  Traces are part of `_snapshot()` alone, so that `include_traces` changes
     nothing.
 
+    Raises:
+        TypeError: the identity is no sequence
+
     >>> import flambeau
     >>> all(segment["total_size"] > 0 for segment in flambeau.cuda.memory_snapshot())
     True

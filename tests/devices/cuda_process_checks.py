@@ -148,7 +148,11 @@ def test_an_event_of_two_processes():
     handle = event.ipc_handle()
     assert isinstance(handle, bytes) and len(handle) == 64 and handle == event.ipc_handle()
     waiter = subprocess.Popen(
-        [sys.executable, "-c", WAITER, handle.hex()], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", WAITER, handle.hex()],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
     )
     assert waiter.stdout.readline() == "False\n" and not event.query()
     fake.set("delay", 0)
