@@ -28,6 +28,7 @@ from ._sensors import (
     temperature,
     utilization,
 )
+from ._sent import collect as _collect
 from .graphs import CUDAGraph, graph, graph_pool_handle, make_graphed_callables
 from .memory import (
     MemPool,
@@ -455,7 +456,5 @@ def ipc_collect() -> None:
     >>> if flambeau.cuda.is_available():
     ...     flambeau.cuda.ipc_collect()
     """
-    from ..multiprocessing import _devices as _shared
-
     init()
-    _shared.collect()
+    _collect()

@@ -29,7 +29,9 @@ def frames(stack: Stack) -> list[dict[str, Any]]:
 
 def _stack() -> Stack:
     """The lines that led to the caller's caller."""
-    frame = sys._getframe(1).f_back  # beyond the method of History; None where a tensor dies with the interpreter
+    frame = sys._getframe(
+        1
+    ).f_back  # beyond the method of History; None where a tensor dies with the interpreter
     result = []
     while frame is not None:
         result.append((frame.f_code, frame.f_lineno))

@@ -14,18 +14,12 @@ from .. import cuda
 from ..core.base.memory import Storage
 from ..core.make.literal import as_tensor
 from ..cuda._find import find
+from ..cuda._sent import HELD, RELEASED, collect, sent
 
 _pools: dict[int, Any] = {}  # index of a device -> the MemPool of what is shared
-_sent: list[tuple[Storage, Storage, Any]] = []  # what was sent, its ticket, and the event
 _known: weakref.WeakValueDictionary[bytes, Storage] = (
     weakref.WeakValueDictionary()
 )  # by the name that it travels under
-HELD, RELEASED = 1, 0
-
-
-def collect() -> None:
-    """Let go of what no receiver holds any more."""
-    _sent[:] = [entry for entry in _sent if entry[1][0] == HELD]
 
 
 def reduce_storage(storage: Storage) -> tuple:
@@ -58,7 +52,7 @@ def reduce_storage(storage: Storage) -> tuple:
     ticket = Storage._shared(1)
     ticket[0] = HELD
     _known[handle] = storage
-    _sent.append((storage, ticket, event))
+    sent.append((storage, ticket, event))
     return rebuild_storage, (on.index, handle, nbytes, mark, ticket)
 
 
