@@ -27,7 +27,6 @@ FILES = (
     "flambeau/devices/images.py",
     "flambeau/devices/nccl.py",
     "flambeau/devices/streams.py",
-    "flambeau/multiprocessing/_devices.py",
 )
 TESTS = (
     "tests/devices/test_cuda_host.py",

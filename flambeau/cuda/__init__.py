@@ -28,7 +28,7 @@ from ._sensors import (
     temperature,
     utilization,
 )
-from ._sent import collect as _collect
+from ._shared import collect as _collect
 from .graphs import CUDAGraph, graph, graph_pool_handle, make_graphed_callables
 from .memory import (
     MemPool,

@@ -10,6 +10,7 @@ from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
 from .._tensor import Tensor, reduced
+from ..core.base.callbacks import callbacks, callbacks_in
 from ..core.base.memory import Storage
 from ..core.call.wrapping import is_wrapping
 from ..nn.parameter import Buffer, Parameter
@@ -19,6 +20,7 @@ from ._names import fd_id, remember, shared_cache
 
 __all__ = ["init_reductions", "rebuild_storage_fd", "reduce_storage", "reduce_tensor", "shared_cache"]
 
+callbacks_in(f"{__name__.partition('.')[0]}.cuda._shared", "cuda.reduce_storage")
 _copied: Any = copyreg.dispatch_table[Storage]  # how a storage travels as its bytes
 
 
@@ -82,9 +84,7 @@ def reduce_storage(storage: Storage) -> tuple:
     """
     nbytes = storage.nbytes()
     if storage.device.type == "cuda" and nbytes:
-        from . import _devices
-
-        return _devices.reduce_storage(storage)
+        return callbacks["cuda.reduce_storage"](storage)
     if storage.device.type != "cpu" or nbytes == 0:
         return _copied(storage)
     storage.share_memory_()

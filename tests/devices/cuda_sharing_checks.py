@@ -12,7 +12,7 @@ import pytest
 
 import flambeau
 from flambeau import multiprocessing as mp
-from flambeau.multiprocessing import _devices
+from flambeau.cuda import _shared
 
 fake = fake_cuda.install()
 cuda = flambeau.cuda
@@ -85,12 +85,12 @@ def test_the_sender_keeps_it_until_the_receiver_lets_go(peer):
     del x
     gc.collect()
     cuda.ipc_collect()
-    assert [s.data_ptr() for s, *_ in _devices.sent] == [place]
-    with cuda.device(1), cuda.use_mem_pool(_devices._pools[1]):
+    assert [s.data_ptr() for s, *_ in _shared.sent] == [place]
+    with cuda.device(1), cuda.use_mem_pool(_shared._pools[1]):
         assert flambeau.empty(1000, device="cuda:1").data_ptr() != place
     assert peer("drop") == 0
     cuda.ipc_collect()
-    assert _devices.sent == []
+    assert _shared.sent == []
 
 
 def test_a_parameter_and_what_it_is_sent_with(peer):
@@ -108,7 +108,7 @@ def test_a_receiver_that_is_killed(peer):
     peer.process.join(60)
     x.add_(1)
     assert x.tolist() == [2.0] * 4
-    _devices.sent.clear()
+    _shared.sent.clear()
 
 
 def test_what_comes_back_to_its_sender():
@@ -116,7 +116,7 @@ def test_what_comes_back_to_its_sender():
     y = pickle.loads(mp.reductions.ForkingPickler.dumps(x))
     assert y.data_ptr() == x.data_ptr() and y.untyped_storage() is x.untyped_storage()
     cuda.ipc_collect()
-    assert _devices.sent == []
+    assert _shared.sent == []
 
 
 def test_what_cannot_be_received():
@@ -124,9 +124,9 @@ def test_what_cannot_be_received():
     mark = cuda.Event(interprocess=True).ipc_handle()
     for hostile in (bytes(64), b"memory /nowhere 8".ljust(64, b"\0"), os.urandom(64)):
         with pytest.raises(RuntimeError, match="cuIpcOpenMemHandle"):
-            _devices.rebuild_storage(0, hostile, 8, mark, ticket)
+            _shared.rebuild_storage(0, hostile, 8, mark, ticket)
     with pytest.raises(RuntimeError, match="invalid device ordinal"):
-        _devices.rebuild_storage(7, bytes(64), 8, mark, ticket)
+        _shared.rebuild_storage(7, bytes(64), 8, mark, ticket)
 
 
 def test_a_fork_after_use():

@@ -10,16 +10,24 @@ from __future__ import annotations
 import weakref
 from typing import Any
 
-from .. import cuda
+from ..core.base.callbacks import set_callback
 from ..core.base.memory import Storage
 from ..core.make.literal import as_tensor
-from ..cuda._find import find
-from ..cuda._sent import HELD, RELEASED, collect, sent
+from ._find import find
+from ._pools import MemPool, use_mem_pool
+from .streams import Event, StreamContext, current_stream
 
+HELD, RELEASED = 1, 0
 _pools: dict[int, Any] = {}  # index of a device -> the MemPool of what is shared
+sent: list[tuple[Storage, Storage, Any]] = []  # what was sent, its ticket (HELD or RELEASED), and the event
 _known: weakref.WeakValueDictionary[bytes, Storage] = (
     weakref.WeakValueDictionary()
 )  # by the name that it travels under
+
+
+def collect() -> None:
+    """Let go of what no receiver holds any more."""
+    sent[:] = [entry for entry in sent if entry[1][0] == HELD]
 
 
 def reduce_storage(storage: Storage) -> tuple:
@@ -37,15 +45,15 @@ def reduce_storage(storage: Storage) -> tuple:
             "Consider cloning before sending."
         )
     if not on.is_pooled(address):
-        with cuda.device(on.index):
+        with StreamContext(current_stream(on.index)):
             pool = _pools.get(on.index)
             if pool is None:
-                pool = _pools[on.index] = cuda.MemPool()
-            with cuda.use_mem_pool(pool):
+                pool = _pools[on.index] = MemPool()
+            with use_mem_pool(pool):
                 moved = storage.clone()
         storage._trade(moved)
-    with cuda.device(on.index):
-        event = cuda.Event(interprocess=True)
+    with StreamContext(current_stream(on.index)):
+        event = Event(interprocess=True)
         event.record()
         mark = event.ipc_handle()
     handle = on.memory_handle(storage.data_ptr())
@@ -85,9 +93,12 @@ def rebuild_storage(index: int, handle: bytes, nbytes: int, mark: bytes, ticket:
     if result is not None:
         ticket[0] = RELEASED  # the ticket that it came with first says that it is held
         return result
-    with cuda.device(index):
-        event = cuda.Event.from_ipc_handle(index, mark)
+    with StreamContext(current_stream(index)):
+        event = Event.from_ipc_handle(index, mark)
         opened = _Opened(find(index), handle, nbytes, ticket)
         event.wait()
         result = _known[handle] = as_tensor(opened).untyped_storage()
     return result
+
+
+set_callback("cuda.reduce_storage", reduce_storage)
