@@ -276,7 +276,7 @@ class Generator:
     def initial_seed(self) -> _int:
         """The seed."""
     def manual_seed(self, seed: _int) -> _Generator:
-        """Start the stream of that seed; returns the generator. RuntimeError for a seed beyond 64 bits."""
+        """Start the stream of that seed; returns the generator. RuntimeError for a seed beyond 64 bits, and for another seed than its own while a CUDA graph captures what it draws."""
     def seed(self) -> _int:
         """Start a stream that nobody can foresee; returns its seed."""
     def set_offset(self, offset: _int) -> _Generator:

@@ -214,18 +214,7 @@ class Tensor(TensorBase):
             geometry = tuple(self.shape), self.stride(), self.storage_offset()
             fields = self.dtype, self.layout, str(self.device), self.requires_grad
             return _rebuild_wrapper, (type(self), *geometry, *fields, dict(self.__dict__), slots_of(self))
-        host = self.detach() if self.device.type in ("cpu", "meta") else self.detach().cpu()
-        geometry = host.storage_offset(), tuple(host.shape), host.stride()
-        where = None if host.device == self.device else str(self.device)
-        return _rebuild, (
-            type(self),
-            host.untyped_storage(),
-            self.dtype,
-            geometry,
-            where,
-            self.requires_grad,
-            dict(self.__dict__),
-        )
+        return reduced(self, self.detach() if self.device.type in ("cpu", "meta") else self.detach().cpu())
 
     # the tape
     def register_hook(self, hook):
@@ -445,8 +434,18 @@ def _rebuild_wrapper(cls, size, strides, offset, dtype, layout, device, requires
     return made
 
 
+def reduced(of: Tensor, held: Tensor) -> tuple:
+    """What pickle needs to make a tensor from the storage of `held`, which has its elements."""
+    geometry = held.storage_offset(), tuple(held.shape), held.stride()
+    where = None if held.device == of.device else str(of.device)
+    fields = of.requires_grad, dict(of.__dict__)
+    return _rebuild, (type(of), held.untyped_storage(), of.dtype, geometry, where, *fields)
+
+
 def _rebuild(cls, storage, dtype, geometry, where, requires_grad, attributes):
-    made = empty(0, dtype=dtype, device="cpu").set_(storage, *geometry)
+    made = empty(0, dtype=dtype, device=storage.device if storage.device.type == "cuda" else "cpu").set_(
+        storage, *geometry
+    )
     if where is not None:
         made = made.to(where)
     if cls is not Tensor:

@@ -189,9 +189,9 @@ ABSENT = {
         DoubleStorage FloatStorage HalfStorage IntStorage LongStorage ShortStorage
         """,
         "memory of devices comes from our own allocator alone": """
-        CUDAPluggableAllocator MemPool caching_allocator_disabled caching_allocator_enable
-        change_current_allocator host_memory_stats host_memory_stats_as_nested_dict memory_snapshot
-        reset_accumulated_host_memory_stats reset_peak_host_memory_stats use_mem_pool
+        CUDAPluggableAllocator caching_allocator_disabled caching_allocator_enable
+        change_current_allocator host_memory_stats host_memory_stats_as_nested_dict
+        reset_accumulated_host_memory_stats reset_peak_host_memory_stats
         """,
         "steps of a device's own libraries that nothing here calls": """
         CudaError DeferredCudaCallError GreenContext check_error cudaStatus cudart
@@ -203,11 +203,6 @@ ABSENT = {
         _initialized _is_in_bad_fork
         """,
     },
-    "cuda.comm": {
-        "steps of a device's own libraries that nothing here calls": """
-        broadcast broadcast_coalesced gather reduce_add reduce_add_coalesced scatter
-        """,
-    },
     "cuda.green_contexts": {
         "steps of a device's own libraries that nothing here calls": """
         GreenContext
@@ -215,12 +210,9 @@ ABSENT = {
     },
     "cuda.memory": {
         "memory of devices comes from our own allocator alone": """
-        CUDAPluggableAllocator MemPool caching_allocator_disabled caching_allocator_enable
-        change_current_allocator host_memory_stats host_memory_stats_as_nested_dict memory_snapshot
-        reset_accumulated_host_memory_stats reset_peak_host_memory_stats use_mem_pool
-        """,
-        "a part of PyTorch's own making": """
-        _dump_snapshot _record_memory_history _snapshot
+        CUDAPluggableAllocator caching_allocator_disabled caching_allocator_enable
+        change_current_allocator host_memory_stats host_memory_stats_as_nested_dict
+        reset_accumulated_host_memory_stats reset_peak_host_memory_stats
         """,
     },
     "cuda.nccl": {

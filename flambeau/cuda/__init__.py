@@ -16,7 +16,7 @@ from .._compat.typed import CUDA_CLASSES as _CUDA_CLASSES
 from ..core.base import device as _devices
 from ..core.base.device import OutOfMemoryError
 from ..devices import cuda as _driver
-from . import amp, graphs, nccl, nvtx, profiler  # noqa: F401
+from . import amp, comm, graphs, nccl, nvtx, profiler  # noqa: F401
 from ._find import find as _find
 from ._find import index_of as _index_of
 from ._sensors import (
@@ -28,8 +28,10 @@ from ._sensors import (
     temperature,
     utilization,
 )
+from ._shared import collect as _collect
 from .graphs import CUDAGraph, graph, graph_pool_handle, make_graphed_callables
 from .memory import (
+    MemPool,
     caching_allocator_alloc,
     caching_allocator_delete,
     empty_cache,
@@ -42,6 +44,7 @@ from .memory import (
     memory_allocated,
     memory_cached,
     memory_reserved,
+    memory_snapshot,
     memory_stats,
     memory_stats_as_nested_dict,
     memory_summary,
@@ -50,6 +53,7 @@ from .memory import (
     reset_max_memory_cached,
     reset_peak_memory_stats,
     set_per_process_memory_fraction,
+    use_mem_pool,
 )
 from .random import (
     default_generators,
@@ -82,6 +86,7 @@ __all__ = [
     "CUDAGraph",
     "Event",
     "ExternalStream",
+    "MemPool",
     "OutOfMemoryError",
     "Stream",
     "StreamContext",
@@ -134,6 +139,7 @@ __all__ = [
     "memory_allocated",
     "memory_cached",
     "memory_reserved",
+    "memory_snapshot",
     "memory_stats",
     "memory_stats_as_nested_dict",
     "memory_summary",
@@ -157,6 +163,7 @@ __all__ = [
     "stream",
     "synchronize",
     "temperature",
+    "use_mem_pool",
     "utilization",
 ]
 
@@ -443,10 +450,11 @@ def get_sync_debug_mode() -> int:
 
 
 def ipc_collect() -> None:
-    """Nothing is left to collect: tensors of devices travel between processes as copies.  RuntimeError without a device.
+    """Let go of tensors that were sent to other processes and that those have let go of.  RuntimeError without a device.
 
     >>> import flambeau
     >>> if flambeau.cuda.is_available():
     ...     flambeau.cuda.ipc_collect()
     """
     init()
+    _collect()

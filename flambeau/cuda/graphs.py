@@ -15,7 +15,11 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any
 
-from ..devices.cuda import Graph
+from ..core.base.dtypes import by_name
+from ..core.base.tensor import TensorBase
+from ..core.make import random as _random
+from ..core.make.create import empty
+from ..devices.cuda_graphs import Graph
 from ._find import find
 from .streams import Stream, StreamContext, is_current_stream_capturing
 
@@ -45,7 +49,10 @@ class CUDAGraph:
     """Work of a device that is captured between `capture_begin` and `capture_end`, and launched by `replay`.
 
     The current stream, which is not the default one, is captured, and those that wait for it.  What the host would wait for
-    cannot be captured (a copy to the host, `synchronize`), nor can random numbers be drawn: RuntimeError.
+    cannot be captured (a copy to the host, `synchronize`): RuntimeError.
+
+    Random numbers that are drawn in the capture are other ones in each replay: those that the same calls would draw then.  Their
+    generator is the device's own, or one that was given to `register_generator_state` before.
 
     >>> import flambeau
     >>> made = flambeau.cuda.CUDAGraph()
@@ -63,6 +70,11 @@ class CUDAGraph:
         self._graph: Graph | None = None
         self._captured = self._debug = False
         self._handle: Any = None
+        self._registered: list[Any] = []  # generators, besides the device's own
+        self._drawing: list[Any] = []  # those that the capture under way may draw from
+        self._drawn: list[
+            tuple[Any, TensorBase, int]
+        ] = []  # a generator, its state there, counters of a replay
 
     def capture_begin(self, pool: Any = None, capture_error_mode: str = "global") -> None:
         """Capture what the current stream is given from now on, with memory of `pool` (what `graph_pool_handle` or another
@@ -87,8 +99,18 @@ class CUDAGraph:
             )
         handle = graph_pool_handle() if pool is None else pool
         made = Graph(device, handle)
+        generators = {id(g): g for g in (_random.default_of_device(device.place), *self._registered)}
         made.begin(_MODES[capture_error_mode])
         self._graph, self._handle = made, handle
+        try:
+            for g in generators.values():  # in memory that nothing else of this capture has had
+                _random.begin_capture(g, empty(2, dtype=by_name["int64"], device=device.place))
+                self._drawing.append(g)
+        except RuntimeError:  # no memory, or another capture draws from it
+            self._end_draws()
+            made.end()
+            self.reset()
+            raise
 
     def capture_end(self) -> None:
         """Stop capturing, on the stream that it began on, and make the graph ready.
@@ -102,8 +124,10 @@ class CUDAGraph:
             self._graph.end()
         except RuntimeError:
             if not self._graph.on.is_into():
+                self._end_draws()
                 self.reset()
             raise
+        self._end_draws()
         self._captured = True
         if self._graph.nodes == 0:
             warnings.warn(
@@ -113,13 +137,16 @@ class CUDAGraph:
 
     def replay(self) -> None:
         """Queue all that was captured on the current stream.  RuntimeError before a capture has ended."""
-        self._ready("replay").replay()
+        made = self._ready("replay")
+        for generator, state, counters in self._drawn:
+            made.put_state(state.data_ptr(), *_random.advance(generator, counters))
+        made.replay()
 
     def reset(self) -> None:
         """Forget what was captured; its memory is given back by `empty_cache`, once no tensor holds it."""
         if self._graph is not None:
             self._graph.discard()
-        self._graph, self._captured, self._handle = None, False, None
+        self._graph, self._captured, self._handle, self._drawn = None, False, None, []
 
     def pool(self) -> Any:
         """A name for the memory of this graph, for further captures.  RuntimeError before a capture has ended."""
@@ -138,10 +165,30 @@ class CUDAGraph:
         self._ready("debug_dump").write(debug_path)
 
     def register_generator_state(self, generator: Any) -> None:
-        """Raises NotImplementedError: draws cannot be captured, as a generator's offset is an argument of the launch."""
-        raise NotImplementedError(
-            "CUDAGraph.register_generator_state(): random numbers cannot be drawn in a CUDA graph here"
-        )
+        """Let the capture that begins next hold draws of the generator, too.
+
+        Raises:
+            TypeError: the argument is no generator
+            RuntimeError: it is none of a CUDA device, or the capture has begun
+        """
+        if not isinstance(generator, _random.Generator):
+            raise TypeError(
+                f"CUDAGraph.register_generator_state(): generator must be a Generator, not {type(generator).__name__}"
+            )
+        if generator.device.type != "cuda":
+            raise RuntimeError(
+                f"CUDAGraph.register_generator_state(): generator must be one of a CUDA device, got {generator.device}"
+            )
+        if self._graph is not None:
+            raise RuntimeError(
+                "CUDAGraph.register_generator_state(): must be called before the capture begins"
+            )
+        self._registered.append(generator)
+
+    def _end_draws(self) -> None:
+        ended = [(g, *_random.end_capture(g)) for g in self._drawing]
+        self._drawing = []
+        self._drawn = [(g, state, counters) for g, state, counters in ended if counters]
 
     def _ready(self, who: str) -> Graph:
         if self._graph is None or not self._captured:
@@ -211,13 +258,14 @@ def make_graphed_callables(
 ) -> Any:
     """Functions or modules whose forward and backward passes are replays of graphs.
 
-    Of one callable, or of a tuple of them that are called in that order; `sample_args` are its tensors, or a tuple of such tuples.
-    Later arguments must have their shapes, dtypes and devices.  A module is given back with its `forward` replaced, which is used
-    while it is in the mode (training or not) that it was captured in.
+    Of one callable, or of a tuple of them that are called in that order; `sample_args` is the tuple of its arguments, or a tuple of such
+    tuples: tensors, or lists, tuples, dicts … of tensors.  Later arguments must be of the same structure, with tensors of the same
+    shapes, dtypes and devices; results have the structure of what the callable returns.  A module is given back with its `forward`
+    replaced, which is used while it is in the mode (training or not) that it was captured in.
 
     Raises:
-        TypeError: an argument is no tensor, or a callable returns something else than tensors
-        RuntimeError: a module has hooks or buffers that require grad; and what a capture raises
+        TypeError: an argument holds something else than tensors, or what a callable returns does
+        RuntimeError: a module has hooks or buffers that require grad, autocast keeps its casts; and what a capture raises
 
     >>> import flambeau
     >>> if flambeau.cuda.is_available():
@@ -225,6 +273,12 @@ def make_graphed_callables(
     ...     double = flambeau.cuda.make_graphed_callables(lambda x: 2 * x, (x,))
     ...     assert double(x).tolist() == [2.0, 2.0, 2.0]
     """
+    from ..amp._state import is_autocast_cache_enabled, is_autocast_enabled
+
+    if is_autocast_enabled("cuda") and is_autocast_cache_enabled():
+        raise RuntimeError(
+            "make_graphed_callables does not support the autocast caching. Please set `cache_enabled=False`."
+        )
     alone = not isinstance(callables, tuple)
     functions = (callables,) if alone else callables
     samples = (sample_args,) if alone else sample_args
@@ -253,15 +307,18 @@ class _Captured:
     """A callable, the tensors that its graphs read and write, and the graphs."""
 
     def __init__(self, function: Callable[..., Any], args: Sequence[Any], allow_unused: bool):
-        from ..core.base.tensor import TensorBase
         from ..nn import Module
+        from ..utils._pytree import tree_flatten, tree_leaves
 
         for k, a in enumerate(args):
-            if not isinstance(a, TensorBase):
-                raise TypeError(
-                    f"make_graphed_callables(): sample_args[{k}] must be a Tensor, not {type(a).__name__}"
-                )
-        self.function, self.args, self.allow_unused = function, tuple(args), allow_unused
+            for leaf in tree_leaves(a):
+                if not isinstance(leaf, TensorBase):
+                    wanted = "be a Tensor, not" if leaf is a else "hold nothing but Tensors, not"
+                    raise TypeError(
+                        f"make_graphed_callables(): sample_args[{k}] must {wanted} {type(leaf).__name__}"
+                    )
+        self.function, self.given, self.allow_unused = function, tuple(args), allow_unused
+        self.args, self.structure = tree_flatten(self.given)
         self.module = function if isinstance(function, Module) else None
         if self.module is not None:
             if self.module._forward_hooks or self.module._forward_pre_hooks or self.module._backward_hooks:
@@ -280,15 +337,17 @@ class _Captured:
         self.wanted = [k for k, x in enumerate(self.inputs) if x.requires_grad]
 
     def call(self) -> tuple[Any, ...]:
-        """The outputs as a tuple; whether there was one alone is kept."""
-        from ..core.base.tensor import TensorBase
+        """The tensors of what the callable returns, whose structure is kept."""
+        from ..utils._pytree import tree_flatten
 
-        result = self.function(*self.args)
-        self.one = isinstance(result, TensorBase)
-        outputs = (result,) if self.one else tuple(result)
-        if not all(isinstance(o, TensorBase) for o in outputs):
-            raise TypeError("make_graphed_callables(): a callable must return a Tensor or a tuple of Tensors")
-        return outputs
+        outputs, self.returned = tree_flatten(self.function(*self.given))
+        for o in outputs:
+            if not isinstance(o, TensorBase):
+                raise TypeError(
+                    "make_graphed_callables(): a callable must return a Tensor or a container of Tensors, not "
+                    f"{type(o).__name__}"
+                )
+        return tuple(outputs)
 
     def gradients(self, outputs: Sequence[Any], seeds: Sequence[Any]) -> tuple[Any, ...]:
         from ..autograd import grad
@@ -319,6 +378,7 @@ class _Captured:
 
     def replacement(self) -> Callable[..., Any]:
         from ..autograd import Function
+        from ..utils._pytree import tree_flatten, tree_unflatten
 
         own = self
 
@@ -344,7 +404,12 @@ class _Captured:
                 return tuple(result)
 
         def graphed(*args: Any) -> Any:
-            for k, (static, given) in enumerate(zip(own.args, args, strict=True)):
+            leaves, structure = tree_flatten(args)
+            if structure != own.structure:
+                raise RuntimeError(
+                    f"a graphed callable's arguments must have the structure {own.structure}, got {structure}"
+                )
+            for k, (static, given) in enumerate(zip(own.args, leaves, strict=True)):
                 if (
                     static.shape != given.shape
                     or static.dtype != given.dtype
@@ -354,8 +419,8 @@ class _Captured:
                         f"a graphed callable's argument {k} must be {static.dtype} of shape {tuple(static.shape)} on "
                         f"{static.device}, got {given.dtype} of shape {tuple(given.shape)} on {given.device}"
                     )
-            outputs = Graphed.apply(*args, *own.inputs[len(own.args) :])
-            return outputs[0] if own.one else outputs
+            outputs = Graphed.apply(*leaves, *own.inputs[len(own.args) :])
+            return tree_unflatten(list(outputs), own.returned)
 
         if self.module is None:
             return functools.wraps(self.function)(graphed)

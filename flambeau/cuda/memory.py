@@ -7,9 +7,18 @@ from typing import Any
 
 from ..core.base import device as _devices
 from ._find import find
-from ._sensors import list_gpu_processes  # noqa: F401  PyTorch has it here
+from ._pools import MemPool, use_mem_pool
+from ._sensors import list_gpu_processes  # PyTorch has it here
+from ._snapshots import (  # noqa: F401  reached by these names
+    _allocation_traceback,
+    _dump_snapshot,
+    _record_memory_history,
+    _snapshot,
+    memory_snapshot,
+)
 
 __all__ = [
+    "MemPool",
     "caching_allocator_alloc",
     "caching_allocator_delete",
     "empty_cache",
@@ -23,6 +32,7 @@ __all__ = [
     "memory_allocated",
     "memory_cached",
     "memory_reserved",
+    "memory_snapshot",
     "memory_stats",
     "memory_stats_as_nested_dict",
     "memory_summary",
@@ -31,10 +41,17 @@ __all__ = [
     "reset_max_memory_cached",
     "reset_peak_memory_stats",
     "set_per_process_memory_fraction",
+    "use_mem_pool",
 ]
 
 # What the device counts, by PyTorch's names.
 _NAMES = {
+    "active.all.allocated": "all_blocks",
+    "active.all.current": "active",
+    "active.all.peak": "peak_active",
+    "active_bytes.all.allocated": "all_bytes",
+    "active_bytes.all.current": "active_bytes",
+    "active_bytes.all.peak": "peak_active_bytes",
     "allocated_bytes.all.current": "allocated_bytes",
     "allocated_bytes.all.peak": "peak_allocated_bytes",
     "allocated_bytes.all.allocated": "all_bytes",
@@ -44,9 +61,15 @@ _NAMES = {
     "num_alloc_retries": "retries",
     "num_device_alloc": "system_allocations",
     "num_ooms": "refusals",
+    "reserved_bytes.all.allocated": "all_reserved_bytes",
     "reserved_bytes.all.current": "reserved_bytes",
     "reserved_bytes.all.peak": "peak_reserved_bytes",
+    "segment.all.allocated": "all_segments",
+    "segment.all.current": "segments",
+    "segment.all.peak": "peak_segments",
 }
+_COUNTED = ("active", "active_bytes", "allocated_bytes", "allocation", "reserved_bytes", "segment")
+_UNSPLIT = ("inactive_split", "inactive_split_bytes")  # blocks are never split
 
 
 def _stats(device: object) -> dict[str, int]:
@@ -109,8 +132,9 @@ def max_memory_reserved(device: object = None) -> int:
 
 
 def memory_stats(device: object = None) -> dict[str, int]:
-    """The same figures under PyTorch's names: bytes and blocks that tensors hold, bytes taken from the driver, how often it was
-    asked, how often the cache was given back because it had no more, and how often in vain.
+    """The same figures under PyTorch's names: bytes and blocks that tensors hold (`active` with those that other streams still use), bytes
+    and pieces (`segment`) taken from the driver, how often it was asked, how often the cache was given back because it had no more, and
+    how often in vain.  There is one pool for all sizes, so that only "all" is counted.
 
     Raises:
         ValueError: a CUDA device is in use, and `device` is of another type
@@ -121,8 +145,11 @@ def memory_stats(device: object = None) -> dict[str, int]:
     """
     stats = _stats(device)
     result = {name: stats[ours] for name, ours in _NAMES.items()}
-    for what in ("allocated_bytes", "allocation"):
+    for what in _COUNTED:
         result[f"{what}.all.freed"] = result[f"{what}.all.allocated"] - result[f"{what}.all.current"]
+    for what in _UNSPLIT:
+        result |= {f"{what}.all.{which}": 0 for which in ("allocated", "current", "freed", "peak")}
+    result["num_device_free"] = result["segment.all.freed"]
     return dict(sorted(result.items()))
 
 
@@ -170,8 +197,11 @@ def memory_summary(device: object = None, abbreviated: bool = False) -> str:
     ]
     for what, name, text in (
         ("allocated_bytes", "Allocated memory", _bytes),
+        ("active_bytes", "Active memory", _bytes),
         ("reserved_bytes", "GPU reserved memory", _bytes),
         ("allocation", "Allocations", str),
+        ("active", "Active allocs", str),
+        ("segment", "GPU reserved segments", str),
     ):
         figures = (stats.get(f"{what}.all.{which}") for which in ("current", "peak", "allocated", "freed"))
         cells = " | ".join(f"{'' if n is None else text(n):>10}" for n in figures)

@@ -13,8 +13,10 @@ from ..core.base import device as _devices
 from ..core.base import display
 from ..core.base.dtypes import device as _device
 from ..devices import streams as _streams
-from ..devices.cuda import Mark
+from ..devices.cuda_events import Mark
 from ._find import find
+
+IPC_BYTES = 64
 
 __all__ = ["Event", "ExternalStream", "Stream"]
 
@@ -95,7 +97,8 @@ class ExternalStream(Stream):
 class Event(_streams.Event):
     """A mark in a stream's work.
 
-    With `enable_timing` two of them tell the time between them; waiting for one takes a little longer then.
+    With `enable_timing` two of them tell the time between them; waiting for one takes a little longer then.  With `interprocess` other
+    processes can wait for it, too (`ipc_handle`).
 
     Raises:
         RuntimeError: there is no device, as soon as it is recorded
@@ -111,11 +114,43 @@ class Event(_streams.Event):
     _mark: Mark
 
     def __new__(cls, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> Any:
-        if interprocess:
-            raise NotImplementedError("Event(): events cannot be shared with other processes yet")
+        if interprocess and enable_timing:
+            raise RuntimeError(
+                "Event(): an event that other processes share cannot tell times: enable_timing must be False"
+            )
         made = object.__new__(cls)
-        made._mark = Mark(enable_timing)
+        made._mark = Mark(enable_timing, interprocess)
         return made
+
+    @classmethod
+    def from_ipc_handle(cls, device: object, handle: bytes) -> Event:
+        """The event that another process has named by `ipc_handle`, on the same device.
+
+        Raises:
+            TypeError: the handle is no bytes
+            ValueError: it has another length than 64
+            RuntimeError: there is no such device, or the event is gone, or was made in this process
+        """
+        if not isinstance(handle, bytes):
+            raise TypeError(f"Event.from_ipc_handle(): handle must be bytes, not {type(handle).__name__}")
+        if len(handle) != IPC_BYTES:
+            raise ValueError(
+                f"Event.from_ipc_handle(): handle must have {IPC_BYTES} bytes, got {len(handle)}"
+            )
+        made: Event = cls.__new__(cls, interprocess=True)
+        made._mark.open(find(device), handle)
+        return made
+
+    def ipc_handle(self) -> bytes:
+        """64 bytes that name it to other processes, for `from_ipc_handle`; one that was never recorded is made on the current device.
+
+        Raises:
+            RuntimeError: it was not made with `interprocess`
+        """
+        if not self._mark.shared:
+            raise RuntimeError("Event.ipc_handle(): the event must be made with interprocess=True")
+        self._mark.make(find(None))
+        return self._mark.ipc_handle()
 
     @property
     def cuda_event(self) -> int:

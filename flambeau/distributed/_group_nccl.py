@@ -24,7 +24,8 @@ from ..core.make.create import empty, zeros
 from ..core.make.create import tensor as from_data
 from ..core.places.join import cat
 from ..devices import nccl
-from ..devices.cuda import Cuda, Mark
+from ..devices.cuda import Cuda
+from ..devices.cuda_events import Mark
 from . import _queued
 from ._flight import Call, explain
 from ._group_mpi import check_reduction

@@ -15,7 +15,8 @@ from datetime import timedelta
 from typing import Any
 
 from .._tensor import Tensor
-from ..devices.cuda import Cuda, Mark
+from ..devices.cuda import Cuda
+from ..devices.cuda_events import Mark
 from ._flight import explain, write_on_fault
 from ._work import Work
 from ._world import DistBackendError

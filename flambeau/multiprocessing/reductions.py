@@ -9,8 +9,10 @@ from multiprocessing import context, reduction
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
-from .._tensor import Tensor
+from .._tensor import Tensor, reduced
+from ..core.base.callbacks import callbacks, callbacks_in
 from ..core.base.memory import Storage
+from ..core.call.wrapping import is_wrapping
 from ..nn.parameter import Buffer, Parameter
 from . import _names
 from ._channels import here
@@ -18,6 +20,7 @@ from ._names import fd_id, remember, shared_cache
 
 __all__ = ["init_reductions", "rebuild_storage_fd", "reduce_storage", "reduce_tensor", "shared_cache"]
 
+callbacks_in(f"{__name__.partition('.')[0]}.cuda._shared", "cuda.reduce_storage")
 _copied: Any = copyreg.dispatch_table[Storage]  # how a storage travels as its bytes
 
 
@@ -42,8 +45,14 @@ def reduce_tensor(tensor: Tensor) -> tuple:
             "process boundaries.  If you just want to transfer the data, call detach() on the tensor before serializing "
             "(e.g., putting it on the queue)."
         )
-    reduced: Any = tensor.__reduce_ex__(pickle.HIGHEST_PROTOCOL)
-    function, arguments = reduced
+    if (
+        tensor.device.type == "cuda"
+        and type(tensor).__reduce_ex__ is Tensor.__reduce_ex__
+        and not is_wrapping(tensor)
+    ):
+        return reduced(tensor, tensor.detach())  # the storage itself
+    result: Any = tensor.__reduce_ex__(pickle.HIGHEST_PROTOCOL)
+    function, arguments = result
     if tensor.device.type not in ("cpu", "meta"):  # the host's copy lives no longer than this call
         arguments = tuple(_Copied(a) if isinstance(a, Storage) else a for a in arguments)
     return function, arguments
@@ -60,7 +69,8 @@ class _Copied:
 
 
 def reduce_storage(storage: Storage) -> tuple:
-    """What pickle needs to find the storage's memory in another process; the storage is in shared memory afterwards.
+    """What pickle needs to find the storage's memory in another process; the storage is in shared memory afterwards, or in memory of
+    its CUDA device that the driver shares.
 
     Raises:
         AttributeError: the argument is no storage
@@ -73,6 +83,8 @@ def reduce_storage(storage: Storage) -> tuple:
     (True, True)
     """
     nbytes = storage.nbytes()
+    if storage.device.type == "cuda" and nbytes:
+        return callbacks["cuda.reduce_storage"](storage)
     if storage.device.type != "cpu" or nbytes == 0:
         return _copied(storage)
     storage.share_memory_()

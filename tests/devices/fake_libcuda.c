@@ -8,6 +8,7 @@
 // each is a coroutine, and a barrier passes control on to the next.
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdint.h>
@@ -25,7 +26,7 @@ typedef uint64_t address;
 
 // --- what happened: read by the tests through `fake_count` ------------------------------
 static atomic_long counts[16];
-enum { LIVE_BLOCKS, LIVE_BYTES, LAUNCHES, ALLOCATIONS, EVENTS, STREAMS, PINNED, LIMIT, DELAY, TRIMS, GEMMS, GRAPHS };
+enum { LIVE_BLOCKS, LIVE_BYTES, LAUNCHES, ALLOCATIONS, EVENTS, STREAMS, PINNED, LIMIT, DELAY, TRIMS, GEMMS, GRAPHS, PEERS, OPENED };
 long fake_count(int what) { return counts[what]; }
 void fake_set(int what, long value) { counts[what] = value; }  // LIMIT: bytes of the device; DELAY: µs before each job, -1 to hold all
 
@@ -36,7 +37,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 
 // --- memory ------------------------------
-struct block { char *start; size_t size; struct block *next; };
+struct block { char *start; size_t size; struct block *next; int file, foreign; };  // file: of what other processes can be given
 static struct block *blocks;
 
 static int inside(address at, size_t n) {
@@ -57,12 +58,15 @@ static void drop(address at) {
     if (!found) { sticky = INVALID; return; }
     counts[LIVE_BLOCKS]--, counts[LIVE_BYTES] -= found->size;
     memset(found->start, 0xEE, found->size);
-    free(found->start), free(found);
+    if (found->file) munmap(found->start, found->size), close(found->file);
+    else free(found->start);
+    free(found);
 }
 
 // --- streams ------------------------------
 struct graph;
-struct event { long recorded, reached; struct timespec at; struct graph *graph; };
+struct marks { _Atomic long recorded, reached; };  // of an event; in a file in memory where several processes share it
+struct event { struct marks *m; struct timespec at; struct graph *graph; int file; };
 struct kernel { void (*call)(void **); const int *sizes; int barriers; unsigned shared; };
 struct job {
     enum { COPY, FILL, LAUNCH, RECORD, WAIT, CALL } what;
@@ -121,17 +125,26 @@ static void run_kernel(struct job *j) {
     free(j->params);
 }
 
+static void await(struct event *e, long number) {
+    pthread_mutex_lock(&lock);
+    while (e->m->reached < number) {
+        struct timespec soon;  // another process says nothing when it gets there
+        clock_gettime(CLOCK_REALTIME, &soon), soon.tv_nsec += 1000000;
+        if (soon.tv_nsec >= 1000000000) soon.tv_nsec -= 1000000000, soon.tv_sec++;
+        e->file ? pthread_cond_timedwait(&changed, &lock, &soon) : pthread_cond_wait(&changed, &lock);
+    }
+    pthread_mutex_unlock(&lock);
+}
+
 static void run_job(struct job *j) {
     while (counts[DELAY] < 0) usleep(100);
     if (counts[DELAY] && j->what != WAIT) usleep(counts[DELAY]);
     if (j->what == RECORD) {
         pthread_mutex_lock(&lock);
-        clock_gettime(CLOCK_MONOTONIC, &j->event->at), j->event->reached = j->number;
+        clock_gettime(CLOCK_MONOTONIC, &j->event->at), j->event->m->reached = j->number;
         pthread_mutex_unlock(&lock);
     } else if (j->what == WAIT) {
-        pthread_mutex_lock(&lock);
-        while (j->event->reached < j->number) pthread_cond_wait(&changed, &lock);
-        pthread_mutex_unlock(&lock);
+        await(j->event, j->number);
     } else if (sticky) {
     } else if (j->what == COPY) {
         if ((j->host != 2 && !inside(j->to, j->n)) || (j->host != 1 && !inside(j->from, j->n))) sticky = ILLEGAL;
@@ -237,22 +250,29 @@ int cuCtxSynchronize(void) {
     return sticky;
 }
 int cuMemGetInfo_v2(size_t *f, size_t *t) { return cuDeviceTotalMem_v2(t, 0), *f = *t - counts[LIVE_BYTES], OK; }
-static int allocate(address *a, size_t n) {
+static struct block *put_block(char *start, size_t n, int file, int foreign) {
+    struct block *b = malloc(sizeof *b);
+    b->start = start, b->size = n, b->file = file, b->foreign = foreign;
+    pthread_mutex_lock(&lock);
+    b->next = blocks, blocks = b;
+    pthread_mutex_unlock(&lock);
+    return b;
+}
+static char *map(int file, size_t n) { return mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0); }
+static int allocate(address *a, size_t n, int shared) {
     size_t total;
     if (sticky || !context) return sticky ? sticky : NOT_INITIALISED;
     cuDeviceTotalMem_v2(&total, 0), counts[ALLOCATIONS]++;
     if (counts[LIVE_BYTES] + n > total) return NO_MEMORY;
-    struct block *b = malloc(sizeof *b);
-    b->start = aligned_alloc(256, (n + 255) / 256 * 256), b->size = n;
-    memset(b->start, 0xCD, n);
+    int file = shared ? memfd_create("memory", MFD_CLOEXEC) : 0;
+    if (shared && ftruncate(file, n)) return NO_MEMORY;
+    char *start = shared ? map(file, n) : aligned_alloc(256, (n + 255) / 256 * 256);
+    memset(start, 0xCD, n);
     counts[LIVE_BLOCKS]++, counts[LIVE_BYTES] += n;
-    pthread_mutex_lock(&lock);
-    b->next = blocks, blocks = b;
-    pthread_mutex_unlock(&lock);
-    return *a = (address)b->start, OK;
+    return *a = (address)put_block(start, n, file, 0)->start, OK;
 }
-int cuMemAllocAsync(address *a, size_t n, struct stream *s) { return (s ? s : &standard)->graph ? UNSUPPORTED : allocate(a, n); }
-int cuMemAlloc_v2(address *a, size_t n) { return spoils() ? UNSUPPORTED : allocate(a, n); }
+int cuMemAllocAsync(address *a, size_t n, struct stream *s) { return (s ? s : &standard)->graph ? UNSUPPORTED : allocate(a, n, 0); }
+int cuMemAlloc_v2(address *a, size_t n) { return spoils() ? UNSUPPORTED : allocate(a, n, 1); }
 int cuMemFree_v2(address a) { return drop(a), sticky; }
 int cuMemPoolSetAttribute(void *p, int k, void *v) { return k == 4 && *(uint64_t *)v ? OK : INVALID; }
 int cuMemPoolTrimTo(void *p, size_t n) { return counts[TRIMS]++, OK; }
@@ -266,6 +286,10 @@ int cuMemcpyDtoHAsync_v2(void *to, address from, size_t n, struct stream *s) {
 }
 int cuMemcpyDtoDAsync_v2(address to, address from, size_t n, struct stream *s) {
     return queue(s, (struct job){COPY, .to = to, .from = from, .n = n});
+}
+int cuMemcpyPeerAsync(address to, void *there, address from, void *here, size_t n, struct stream *s) {
+    if (!there || !here || there == here) return INVALID;
+    return counts[PEERS]++, queue(s, (struct job){COPY, .to = to, .from = from, .n = n});
 }
 int cuMemsetD8Async(address to, unsigned char value, size_t n, struct stream *s) {
     return queue(s, (struct job){FILL, .to = to, .value = value, .n = n});
@@ -320,18 +344,66 @@ int cuStreamQuery(struct stream *s) {
     return sticky ? sticky : s->done < s->queued ? NOT_READY : OK;
 }
 int cuStreamWaitEvent(struct stream *s, struct event *e, unsigned flags) {
-    return queue(s, (struct job){WAIT, .event = e, .number = e->recorded});
+    return queue(s, (struct job){WAIT, .event = e, .number = e->m->recorded});
 }
 int cuCtxGetStreamPriorityRange(int *least, int *greatest) { return *least = 0, *greatest = -5, OK; }
-int cuEventCreate(struct event **e, unsigned flags) { return *e = calloc(1, sizeof **e), counts[EVENTS]++, OK; }
+static struct event *event_of(struct marks *m, int file) {
+    struct event *e = calloc(1, sizeof *e);
+    return e->m = m, e->file = file, counts[EVENTS]++, e;
+}
+static struct marks *shared_marks(int file) { return mmap(NULL, sizeof(struct marks), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0); }
+int cuEventCreate(struct event **e, unsigned flags) {
+    if (!(flags & 4)) return *e = event_of(calloc(1, sizeof(struct marks)), 0), OK;
+    if (!(flags & 2)) return INVALID;  // what is shared tells no times
+    int file = memfd_create("event", MFD_CLOEXEC);
+    if (ftruncate(file, sizeof(struct marks))) return NO_MEMORY;
+    return *e = event_of(shared_marks(file), file), OK;
+}
+struct handle { char reserved[64]; };
+int cuIpcGetMemHandle(struct handle *h, address at) {
+    memset(h, 0, sizeof *h);
+    for (struct block *b = blocks; b; b = b->next)
+        if ((address)b->start == at && b->file && !b->foreign)
+            return snprintf(h->reserved, sizeof h->reserved, "memory /proc/%d/fd/%d %zu", getpid(), b->file, b->size), OK;
+    return INVALID;
+}
+int cuIpcOpenMemHandle_v2(address *a, struct handle h, unsigned flags) {
+    char path[40];
+    size_t n;
+    if (h.reserved[63] || sscanf(h.reserved, "memory %39s %zu", path, &n) != 2) return INVALID;
+    int process = 0, file = open(path, O_RDWR | O_CLOEXEC);
+    sscanf(path, "/proc/%d", &process);
+    if (file < 0 || process == getpid()) return INVALID;  // a process does not open its own
+    return *a = (address)put_block(map(file, n), n, file, 1)->start, counts[OPENED]++, OK;
+}
+int cuIpcCloseMemHandle(address at) {
+    for (struct block **b = &blocks; *b; b = &(*b)->next)
+        if ((address)(*b)->start == at && (*b)->foreign) {
+            struct block *found = *b;
+            pthread_mutex_lock(&lock);
+            *b = found->next;
+            pthread_mutex_unlock(&lock);
+            munmap(found->start, found->size), close(found->file), free(found);
+            return counts[OPENED]--, OK;
+        }
+    return INVALID;
+}
+int cuIpcGetEventHandle(struct handle *h, struct event *e) {
+    memset(h, 0, sizeof *h);
+    if (!e->file) return INVALID;
+    return snprintf(h->reserved, sizeof h->reserved, "event /proc/%d/fd/%d", getpid(), e->file), OK;
+}
+int cuIpcOpenEventHandle(struct event **e, struct handle h) {
+    int file = memcmp(h.reserved, "event ", 6) ? -1 : open(h.reserved + 6, O_RDWR | O_CLOEXEC);
+    if (file < 0) return INVALID;
+    return *e = event_of(shared_marks(file), file), OK;
+}
 int cuEventDestroy_v2(struct event *e) { return counts[EVENTS]--, OK; }  // kept: jobs may still point to it
-int cuEventRecord(struct event *e, struct stream *s) { return queue(s, (struct job){RECORD, .event = e, .number = ++e->recorded}); }
-int cuEventQuery(struct event *e) { if (e->graph) return CAPTURED; return sticky ? sticky : e->reached < e->recorded ? NOT_READY : OK; }
+int cuEventRecord(struct event *e, struct stream *s) { return queue(s, (struct job){RECORD, .event = e, .number = ++e->m->recorded}); }
+int cuEventQuery(struct event *e) { if (e->graph) return CAPTURED; return sticky ? sticky : e->m->reached < e->m->recorded ? NOT_READY : OK; }
 int cuEventSynchronize(struct event *e) {
     if (e->graph) return CAPTURED;
-    pthread_mutex_lock(&lock);
-    while (e->reached < e->recorded) pthread_cond_wait(&changed, &lock);
-    pthread_mutex_unlock(&lock);
+    await(e, e->m->recorded);
     return sticky;
 }
 int cuEventElapsedTime(float *ms, struct event *a, struct event *b) {

@@ -71,7 +71,18 @@ def test_a_driver_without_devices(fake_environment):
 
 @pytest.mark.parametrize(
     "checks",
-    ["cuda_checks.py", "cuda_tensor_checks.py", "cuda_interchange_checks.py", "cuda_graph_checks.py"],
+    [
+        "cuda_checks.py",
+        "cuda_memory_checks.py",
+        "cuda_tensor_checks.py",
+        "cuda_interchange_checks.py",
+        "cuda_graph_checks.py",
+        "cuda_graph_draw_checks.py",
+        "cuda_process_checks.py",
+        "cuda_sharing_checks.py",
+        "cuda_amp_checks.py",
+        "cuda_documented_checks.py",
+    ],
 )
 def test_on_the_fake_driver(fake_environment, checks):
     run(

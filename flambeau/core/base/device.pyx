@@ -178,6 +178,10 @@ cdef class Device:
         """Whether the current stream writes down its work instead of running it."""
         return False
 
+    def copy_from(self, Device other, uint64_t to, uint64_t source, size_t nbytes) -> bool:
+        """Queue a copy from the memory of another device, behind what is queued on both; False where that goes by way of the host."""
+        return False
+
     # the cache of blocks
     cdef uint64_t acquire(self, size_t nbytes, int block) except 0:
         """A block of that size class for work on the current stream: one that was freed on this stream, else
@@ -203,8 +207,7 @@ cdef class Device:
             address = self.allocate(size)
         if address == 0:
             self.refusals += 1
-            raise OutOfMemoryError(f"{display.NAME}: cannot allocate {nbytes} bytes on {self.place}: tensors hold "
-                                   f"{self.held_bytes} bytes and the cache {self.cached_bytes} bytes")
+            raise self.out_of_memory(nbytes)
         self.hold(size)
         return address
 
@@ -220,6 +223,11 @@ cdef class Device:
         self.cached_bytes += class_bytes(block)
         self.let_go(class_bytes(block))
         return 0
+
+    def out_of_memory(self, size_t nbytes) -> OutOfMemoryError:
+        """The error for memory that the driver does not give: what was wanted, and who holds what."""
+        return OutOfMemoryError(f"{display.NAME}: cannot allocate {nbytes} bytes on {self.place}: tensors hold {self.held_bytes} bytes "
+                                f"and the cache {self.cached_bytes} bytes")
 
     cdef void hold(self, size_t size) noexcept:
         self.held_bytes += size

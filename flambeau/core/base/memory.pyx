@@ -716,6 +716,10 @@ cdef class Storage:
             return self.on.type == "cuda"
         return isinstance(self.owner, Mapping) and (<Mapping>self.owner).shared
 
+    def _trade(self, Storage other not None) -> None:
+        """Take the other's bytes, and let it have those here."""
+        trade(self, other)
+
     def share_memory_(self):
         """Move the bytes to shared memory, in place: every tensor over this storage sees it, other processes may.
 

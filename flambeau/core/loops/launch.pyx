@@ -366,8 +366,8 @@ cdef TensorBase moved(TensorBase source, Device device, bint wait=True):
         dense.storage.on.check_fault()
     elif device is dense.storage.on:
         device.copy_within(<uintptr_t>data_address(out), <uintptr_t>data_address(dense), nbytes)
-    else:  # from one device to another by way of the host
-        out = moved(moved(dense, None), device)  # each of which tells the profiler
+    elif not device.copy_from(dense.storage.on, <uintptr_t>data_address(out), <uintptr_t>data_address(dense), nbytes):
+        out = moved(moved(dense, None), device)  # by way of the host; each of them tells the profiler
     if first:
         note_work(queue, f"Memcpy {'HtoD' if dense.storage.on is None else 'DtoH' if device is None else 'DtoD'}", first, mark(queue))
     return out

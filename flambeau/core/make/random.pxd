@@ -24,8 +24,11 @@ cdef class Generator:
     cdef bint mt19937         # draws PyTorch's stream, not Philox
     cdef flambeau_twister* twister   # there from the first time on that it did
     cdef object place         # what `device` answers
+    cdef object captured      # while a CUDA graph captures its draws: the tensor that they read the seed and the offset from
+    cdef uint64_t taken       # counters used up in the capture
     cdef object __weakref__
     cdef int refuse_offset(self, str who) except -1
+    cdef int refuse_captured(self, str who) except -1
     cdef int read(self, const char* state) except -1
 
 cdef struct Stream:           # words of a generator's stream, one after another

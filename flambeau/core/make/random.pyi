@@ -7,12 +7,16 @@ _generator_at: _Any
 _host_uint32: _Any
 _philox: _Any
 _reserve: _Any
+_reserve_there: _Any
+advance: _Any
+begin_capture: _Any
 cpu_device: _Any
 default_generator: _Any
 default_of_device: _Any
 device: _Any
 device_states: _Any
 display: _Any
+end_capture: _Any
 generator_on: _Any
 get_rng_state: _Any
 get_stream: _Any

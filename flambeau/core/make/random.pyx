@@ -97,13 +97,15 @@ cdef class Generator:
         return self.place
 
     def manual_seed(self, seed) -> Generator:
-        """Start the stream of that seed; returns the generator.  RuntimeError for a seed beyond 64 bits."""
-        start(self, read_seed(seed, "manual_seed"))
+        """Start the stream of that seed; returns the generator.  RuntimeError for a seed beyond 64 bits, and for another seed than its
+        own while a CUDA graph captures what it draws.
+        """
+        restart(self, read_seed(seed, "manual_seed"), "manual_seed")
         return self
 
     def seed(self) -> int:
         """Start a stream that nobody can foresee; returns its seed."""
-        start(self, int.from_bytes(os.urandom(8), "little"))
+        restart(self, int.from_bytes(os.urandom(8), "little"), "seed")
         return self.key
 
     def initial_seed(self) -> int:
@@ -129,6 +131,11 @@ cdef class Generator:
     cdef int refuse_offset(self, str who) except -1:
         if self.mt19937:
             raise RuntimeError(f"{who}(): a CPU generator of PyTorch's stream does not use offset")
+        return self.refuse_captured(who)
+
+    cdef int refuse_captured(self, str who) except -1:
+        if self.captured is not None:
+            raise RuntimeError(f"{who}(): cannot be called during CUDA graph capture, as the offset is only known at a replay")
         return 0
 
     def get_state(self):
@@ -138,6 +145,7 @@ cdef class Generator:
         cdef int64_t n = FLAMBEAU_TWISTER_BYTES if self.mt19937 else 16
         cdef TensorBase t = new_tensor(1, &n, U8)
         cdef int k
+        self.refuse_captured("get_state")
         if self.mt19937:
             hold(self)
             flambeau_twister_write(self.twister, t.storage.data)
@@ -157,6 +165,7 @@ cdef class Generator:
         cdef char state[FLAMBEAU_TWISTER_BYTES]
         cdef int k
         cdef bint mt19937
+        self.refuse_captured("set_state")
         if not isinstance(new_state, TensorBase) or (<TensorBase>new_state).code != U8:
             given = new_state.dtype if isinstance(new_state, TensorBase) else type(new_state).__name__
             raise TypeError(f"set_state(): RNG state must be a uint8 Tensor, got {given}")
@@ -224,6 +233,14 @@ cdef void start(Generator g, uint64_t seed) noexcept:
         hold(g)
         flambeau_twister_seed(g.twister, seed)
         flambeau_twister_release(g.twister)
+
+
+cdef int restart(Generator g, uint64_t seed, str who) except -1:
+    if g.captured is None:
+        start(g, seed)
+    elif seed != g.key:
+        raise RuntimeError(f"{who}(): a generator that a CUDA graph captures can only be given its own seed {g.key}, got {seed}")
+    return 0
 
 
 cdef void hold(Generator g) noexcept:
@@ -301,7 +318,7 @@ def seed_devices(seed, type=None) -> None:
     first_seeds[type] = key
     for place, g in defaults.items():
         if type is None or place.type == type:
-            g.key, g.offset = key, 0
+            restart(g, key, "manual_seed")
 
 
 def device_states(type=None) -> dict:
@@ -335,13 +352,17 @@ cdef uint64_t reserve(Generator g, uint64_t counters, uint64_t* key) noexcept:
 
 
 cdef Generator generator_for(object given, Device device, str who):
-    """The generator to draw with on a device (None: the host): the one given, else the device's own.  TypeError for what is no
-    generator, RuntimeError for one of another type of device.
+    """The generator to draw with on the host, for itself (None) or in a device's stead: the one given, else the device's own.  TypeError
+    for what is no generator, RuntimeError for one of another type of device, and where a graph would hold the numbers.
     """
-    cdef str wanted = "cpu" if device is None else device.type
     if device is not None and device.capturing():
-        raise RuntimeError("Cannot draw random numbers during CUDA graph capture: each replay would draw the same ones, as a generator's "
-                           "offset is an argument of the launch; draw before the capture, into a tensor that the graph reads")
+        raise RuntimeError(f"{who}(): Cannot draw random numbers on the host during CUDA graph capture: each replay would have the same "
+                           "ones; draw before the capture, into a tensor that the graph reads")
+    return wanted_generator(given, device, who)
+
+
+cdef Generator wanted_generator(object given, Device device, str who):
+    cdef str wanted = "cpu" if device is None else device.type
     if given is None:
         return the_default if device is None else default_of(device.place)
     if not isinstance(given, Generator):
@@ -360,10 +381,48 @@ def generator_on(generator, place, str who) -> Generator:
 
 def _reserve(generator, uint64_t counters, TensorBase like=None) -> tuple:
     """Take counters of a generator, or of the default one of the device that `like` is on (None: the host): (seed, first
-    counter).  RuntimeError for a generator of another type of device.
+    counter).  RuntimeError for a generator of another type of device, and while a CUDA graph captures the device's stream.
     """
     cdef uint64_t key, first = reserve(
         generator_for(generator, None if like is None else like.storage.on, "_reserve"), counters, &key)
+    return key, first
+
+
+def _reserve_there(generator, uint64_t counters, TensorBase like not None, str who="_reserve") -> tuple:
+    """The same for a kernel on the device of `like`, with a third value: None, but while a CUDA graph captures the device's stream a
+    tensor of two int64 on it, which each replay fills: what is to be added to the seed and to the counter.  RuntimeError in a capture for
+    a generator that the graph does not know.
+    """
+    cdef Generator g
+    cdef uint64_t first
+    if not like.storage.on.capturing():
+        return *_reserve(wanted_generator(generator, like.storage.on, who), counters, like), None
+    g = wanted_generator(generator, like.storage.on, who)
+    if g.captured is None:
+        raise RuntimeError("Cannot draw random numbers of this generator during CUDA graph capture: CUDAGraph.register_generator_state() "
+                           "must be called with it before the capture")
+    first = g.taken
+    g.taken += counters
+    return 0, first, g.captured
+
+
+def begin_capture(Generator g not None, TensorBase state not None) -> None:
+    """Let draws on a stream that is captured read the seed and the offset from `state`, two int64 on the device, which nothing else in the
+    graph writes.  RuntimeError in another capture.
+    """
+    g.refuse_captured("CUDAGraph.capture_begin")
+    g.captured, g.taken = state, 0
+
+
+def end_capture(Generator g not None) -> tuple[TensorBase, int]:
+    """Let the generator draw as before; the state, and how many counters a replay takes."""
+    state, g.captured = g.captured, None
+    return state, g.taken
+
+
+def advance(Generator g not None, uint64_t counters) -> tuple[int, int]:
+    """Take that many counters; the seed and the first of them."""
+    cdef uint64_t key, first = reserve(g, counters, &key)
     return key, first
 
 

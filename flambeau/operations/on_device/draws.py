@@ -18,7 +18,7 @@ from ...core.base.dtypes import by_name
 from ...core.base.tensor import TensorBase
 from ...core.make.create import empty
 from ...core.make.literal import tensor
-from ...core.make.random import _reserve, generator_on
+from ...core.make.random import _reserve_there
 from ...core.tape.contexts import unrecorded
 from ..declare.indexed import Indexed, indexed
 from . import ordering
@@ -35,8 +35,10 @@ WIDE_INDICES = 1 << 40  # `most` of a launch whose parameters are 64 bits of a s
 
 # --- tables ------------------------------
 @functools.cache
-def _tables(place: Any) -> tuple[TensorBase, TensorBase]:
-    """Widths and heights of the ziggurat's strips and log k! with what Stirling's formula lacks; which places lie within a strip."""
+def _tables(place: Any) -> tuple[TensorBase, ...]:
+    """Widths and heights of the ziggurat's strips and log k! with what Stirling's formula lacks; which places lie within a strip; and
+    two zeros, which are added to the seed and to the counter where no CUDA graph has numbers for them.
+    """
     bits, height = 2.0**52, math.exp(-0.5 * EDGE * EDGE)
     area = EDGE * height + math.sqrt(0.5 * math.pi) * math.erfc(EDGE / math.sqrt(2.0))
     base, x, before = area / height, EDGE, EDGE
@@ -52,16 +54,17 @@ def _tables(place: Any) -> tuple[TensorBase, TensorBase]:
         factorials[k] = factorials[k - 1] + math.log(k) if k else 0.0
         rests[k] = factorials[k] - ((k + 0.5) * math.log(k + 1.0) - (k + 1.0) + HALF_LOG_2PI)
     numbers = tensor([*widths, *heights, *factorials, *rests], dtype=FLOAT64, device=place)
-    return numbers, tensor(inside, dtype=INT64, device=place)
+    return numbers, *(tensor(whole, dtype=INT64, device=place) for whole in (inside, [0, 0]))
 
 
 # --- streams ------------------------------
 class Stream:
     """The stream of one element: Philox's key and upper counter, and the tables."""
 
-    def __init__(self, at: Any, numbers: Any, inside: Any, key: Expr, first: Expr, element: Expr):
+    def __init__(self, at: Any, numbers: Any, inside: Any, state: Any, key: Expr, first: Expr, element: Expr):
         self.at, self.numbers, self.inside = at, numbers, inside
-        self.key, self.first = fn.bitcast(key, "uint64"), fn.bitcast(first, "uint64")
+        seed, offset = (state[(fn.const(k, at.integer),)] for k in range(2))
+        self.key, self.first = fn.bitcast(key + seed, "uint64"), fn.bitcast(first + offset, "uint64")
         self.start = fn.bitcast(element, "uint64") + 1
 
     def block(self, place: Expr) -> tuple[Expr, ...]:
@@ -325,12 +328,12 @@ def _clamped(x: Expr, least: float, most: float) -> Expr:
 def _kernel(function: Callable, operands: int, results: Sequence = (None,)) -> Indexed:
     """A kernel of a function of a stream and float64 numbers, for which `wide` says whether they were float64 before."""
 
-    def one(at, x, numbers, inside, *, key, first):
-        s = Stream(at, numbers, inside, key, first, fn.cast(at[0], "int64"))
+    def one(at, x, numbers, inside, state, *, key, first):
+        s = Stream(at, numbers, inside, state, key, first, fn.cast(at[0], "int64"))
         return function(s, fn.cast(x[at], "float64"), wide=x.dtype == "float64")
 
-    def two(at, x, y, numbers, inside, *, key, first):
-        s = Stream(at, numbers, inside, key, first, fn.cast(at[0], "int64"))
+    def two(at, x, y, numbers, inside, state, *, key, first):
+        s = Stream(at, numbers, inside, state, key, first, fn.cast(at[0], "int64"))
         return function(s, *(fn.cast(v[at], "float64") for v in (x, y)), wide=x.dtype == "float64")
 
     body = one if operands == 1 else two
@@ -402,10 +405,12 @@ def _drawn(kernel: Indexed, generator: Any, *operands: TensorBase) -> Any:
         made = [empty(first.shape, dtype=d or first.dtype, device=first.device) for d in kernel.dtypes]
         return made[0] if len(made) == 1 else tuple(made)
     with unrecorded():
-        own = generator_on(generator, first.device, kernel.name.removeprefix("_draw_"))
-        key, counter = (n - (1 << 64) if n >> 63 else n for n in _reserve(own, 1, first))
+        *start, state = _reserve_there(generator, 1, first, kernel.name.removeprefix("_draw_"))
+        key, counter = (n - (1 << 64) if n >> 63 else n for n in start)
         flat = [x.detach().reshape(-1) for x in operands]
-        made = kernel(flat[0].shape, *flat, *_tables(first.device), key=key, first=counter, most=WIDE_INDICES)
+        numbers, inside, zeros = _tables(first.device)
+        tables = numbers, inside, zeros if state is None else state
+        made = kernel(flat[0].shape, *flat, *tables, key=key, first=counter, most=WIDE_INDICES)
         return (
             tuple(m.reshape(first.shape) for m in made)
             if isinstance(made, tuple)

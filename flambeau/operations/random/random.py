@@ -24,7 +24,7 @@ from ...core.call.destination import check_over
 from ...core.make import mt19937
 from ...core.make import random as generator
 from ...core.make.create import empty, empty_like
-from ...core.make.random import Generator, _reserve
+from ...core.make.random import Generator, _reserve, _reserve_there
 from ...core.tape.contexts import unrecorded
 from ...core.views.views import view_as_real
 from ..declare import checks
@@ -50,25 +50,36 @@ class Drawn(NamedTuple):
     per_counter: int
     every: Any
     first: Any  # what the first words give, which is all that a few elements are made of
+    captured: Any  # `every`, where a CUDA graph's replays say what is added to the seed and to the counter
 
 
 def _kernel(name: str, per_counter: int, draw: Callable, params: tuple[str, ...] = ()) -> Drawn:
     """Operations of `per_counter` results that are `draw(words, dtype, *params)` of the counter's words, and of the first alone."""
     state = [f"state{k}" for k in range(2 * philox.PIECES)]
 
-    def body(like: ex.Expr, **scalars: ex.Expr):
+    def words(like: ex.Expr, seed: Any, offset: Any, scalars: dict[str, ex.Expr]):
         given = list(scalars.values())
-        key, first = philox.joined(given[:3]), philox.joined(given[3:6])
+        key, first = philox.joined(given[:3]) + seed, philox.joined(given[3:6]) + offset
         drawn = draw(philox.words(key, fn.cast(fn.index(), "uint64") + first), like.dtype, *given[6:])
         return [fn.cast(d, like.dtype) for d in drawn]
+
+    def body(like: ex.Expr, **scalars: ex.Expr):
+        return words(like, 0, 0, scalars)
 
     def first_of_body(like: ex.Expr, **scalars: ex.Expr):
         return body(like, **scalars)[0]
 
+    def captured_body(like: ex.Expr, seed: ex.Expr, offset: ex.Expr, **scalars: ex.Expr):
+        return words(like, fn.bitcast(seed, "uint64"), fn.bitcast(offset, "uint64"), scalars)
+
     numbers = [*state, *params]
     every = Pointwise(name, body, ["like"], numbers, results=per_counter)
     first = Pointwise(f"{name}_first", first_of_body, ["like"], numbers)
-    return Drawn(per_counter, every.make_op(differentiable=False), first.make_op(differentiable=False))
+    added = ["seed", "offset"]
+    captured = Pointwise(
+        f"{name}_captured", captured_body, ["like", *added], numbers, results=per_counter, raw=added
+    )
+    return Drawn(per_counter, *(p.make_op(differentiable=False) for p in (every, first, captured)))
 
 
 def _uniform_words(words, dtype, low, span, bits):
@@ -160,11 +171,11 @@ def _draw(t: TensorBase, kernel: Drawn, generator: Generator | None, *params: fl
     n, per_counter = t.numel(), kernel.per_counter
     counters = GROUP // per_counter
     groups, rest = divmod(n, GROUP)
+    if not t.is_cpu:
+        return _draw_there(t, kernel, generator, *params)
     seed, first = _reserve(generator, (groups + (rest > 0)) * counters, t)
     key = philox.pieces(seed)
-    if (
-        groups < FEW and rest and t.is_cpu
-    ):  # the call costs more than the numbers: one kernel, whatever is thrown away
+    if groups < FEW and rest:  # the call costs more than the numbers: one kernel, whatever is thrown away
         start = philox.pieces(first)
         if n <= counters:
             kernel.first(t, *key, *start, *params, out=t)
@@ -181,6 +192,29 @@ def _draw(t: TensorBase, kernel: Drawn, generator: Generator | None, *params: fl
         tail, parts = _scratch(t, per_counter, 1)
         kernel.every(parts[0], *key, *philox.pieces(first + groups * counters), *params, out=parts)
         (flat[groups * GROUP :] if groups else flat).copy_(tail[:rest])
+
+
+def _draw_there(t: TensorBase, kernel: Drawn, generator: Generator | None, *params: float) -> None:
+    """The same on the tensor's device: what is left of the last group is drawn whole, and copied."""
+    counters = GROUP // kernel.per_counter
+    groups, rest = divmod(t.numel(), GROUP)
+    seed, first, state = _reserve_there(generator, (groups + (rest > 0)) * counters, t)
+    flat = t.view(-1)
+    tail = empty(GROUP, dtype=t.dtype, device=t.device) if rest else flat
+    for room, count, start in (
+        (flat[: groups * GROUP], groups, first),
+        (tail, int(rest > 0), first + groups * counters),
+    ):
+        if count:
+            parts = room.view(count, kernel.per_counter, counters).unbind(1)
+            pieces = (*philox.pieces(seed), *philox.pieces(start))
+            if state is None:
+                kernel.every(parts[0], *pieces, *params, out=parts)
+            else:
+                added = (state[k].expand(parts[0].shape) for k in range(2))
+                kernel.captured(parts[0], *added, *pieces, *params, out=parts)
+    if rest:
+        flat[groups * GROUP :].copy_(tail[:rest])
 
 
 _scratches = threading.local()
