@@ -6,8 +6,6 @@ import copy
 import math
 from typing import Any
 
-import numpy as np
-
 from .._tensor import Tensor
 from ..autograd import no_grad
 from ..core.base.dtypes import by_name
@@ -17,38 +15,11 @@ from ..nn.modules.rnn import GRU, LSTM, GRUCell, LSTMCell, RNNCell
 from ..operations.linalg.quantised import _weight_int8pack_mm
 from ..operations.neural.quantizing import fake_quantize_per_tensor_affine
 from ..operations.rows.reductions import aminmax
+from ._dynamic_range import qparams_of
 from ._fake_quantize import QConfig, default_dynamic_qconfig
 from ._observers import qint8
 
 _RECURRENT = (LSTM, GRU, LSTMCell, RNNCell, GRUCell)
-LEAST_SCALE = np.float32(6.1e-5)  # below which PyTorch widens the range
-
-
-def qparams_of(least: float, most: float, low: int, high: int) -> tuple[float, int]:
-    """The scale and zero point by which integers from `low` to `high` hold numbers from `least` to `most`, and zero exactly.
-
-    The sums are in double precision, as PyTorch's are; the scale is a float32.
-
-    >>> from flambeau.ao._dynamic import qparams_of
-    >>> qparams_of(-1.0, 3.0, 0, 127)[1]
-    32
-    """
-    least, most = min(least, 0.0), max(most, 0.0)
-    scale = (most - least) / (high - low)
-    if np.float32(scale) == 0 or np.float32(scale) < 2.0**-128:
-        scale = 0.1
-    if scale < LEAST_SCALE:
-        narrow, scale = scale, float(LEAST_SCALE)
-        if least == 0.0:
-            most = scale * (high - low)
-        elif most == 0.0:
-            least = -scale * (high - low)
-        else:
-            least, most = least * scale / narrow, most * scale / narrow
-    by_least, by_most = low - least / scale, high - most / scale
-    nearer = abs(low) - abs(least / scale) < abs(high) - abs(most / scale)
-    zero_point = round(min(max(by_least if nearer else by_most, low), high))
-    return float(np.float32(scale)), zero_point
 
 
 class DynamicQuantizedLinear(Module):
