@@ -65,6 +65,12 @@ quantized_codes, requantized_codes = (
 )
 
 
+@pointwise(places=("_scaled_sums",), dtypes=FLOATING, raw=("sums",), in_place=False, differentiable=False)
+def scaled_sums(sums, factor, bias):
+    """sum · factor + bias: sums are integers."""
+    return fn.cast(sums, factor.dtype) * factor + bias
+
+
 def _with_mask(
     input: TensorBase, scale: TensorBase, zero_point: TensorBase, low: int, high: int
 ) -> tuple[TensorBase, TensorBase]:
