@@ -264,7 +264,8 @@ class FixedQParamsFakeQuantize(FakeQuantize):
 class FusedMovingAvgObsFakeQuantize(FakeQuantize):
     """`FakeQuantize` with an observer of moving averages.
 
-    PyTorch's computes both in one kernel; the numbers are the same.
+    The scale is the observer's, which `convert` uses too.  PyTorch's fused kernel has another for symmetric weights, the larger of
+    |min| / 128 and |max| / 127, and converts by the observer's as well.
 
     Shape:
         input: any; the result has the same

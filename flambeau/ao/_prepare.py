@@ -16,12 +16,14 @@ from ._observers import ObserverBase
 from ._qconfig import memoryless
 from ._stubs import DeQuantStub, QuantWrapper
 from .nn.intrinsic import _FusedModule
+from .nn.intrinsic.qat import _Normalised
 from .nn.quantized import QFunctional
 
 _OF_PREPARE, _OF_CONVERT = (
     "float_to_observed_custom_module_class",
     "observed_to_quantized_custom_module_class",
 )
+_WHOLES = (_FusedModule, _Normalised)  # modules that are observed and replaced as one
 _REFUSED = (
     nn.LSTM,
     nn.GRU,
@@ -102,7 +104,7 @@ def _add_observers(module: Any, name: str, observed: set, wholes: Any, device: A
         if isinstance(child, (FloatFunctional, QFunctional)):
             if configured:
                 child.activation_post_process = _made_observer(child.qconfig.activation, device)
-        elif isinstance(child, _FusedModule) or (wholes is not None and kind in wholes):
+        elif isinstance(child, _WHOLES) or (wholes is not None and kind in wholes):
             _observe(child, device)
         elif child.training and kind in mappings.RANGES:
             _observe(child, device, mappings.RANGES[kind])
@@ -201,7 +203,7 @@ def _converted(module: Any, mapping: dict, custom: dict, made: dict) -> None:
         if child is None:
             continue
         if child not in made:  # one that is used at several places stays one
-            if not isinstance(child, _FusedModule) and type(child) not in custom:
+            if not isinstance(child, _WHOLES) and type(child) not in custom:
                 _converted(child, mapping, custom, made)
             made[child] = swap_module(child, mapping, custom)
         module._modules[name] = made[child]

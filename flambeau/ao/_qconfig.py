@@ -104,7 +104,7 @@ def get_default_qat_qconfig(backend: str = "x86", version: int = 1) -> QConfig:
     """The configuration that PyTorch has for a backend in training: moving averages, and rounding; see `get_default_qconfig`.
 
     Args:
-        version: 1 for `FusedMovingAvgObsFakeQuantize`, 0 for `FakeQuantize`; the numbers are the same.
+        version: 1 for `FusedMovingAvgObsFakeQuantize`, 0 for `FakeQuantize`.
 
     Raises:
         AssertionError: another backend or version.

@@ -17,9 +17,8 @@ _float = by_name["float32"]
 class Requantizing(Module):
     """A module whose results are quantised by its `scale` and `zero_point`, which are numbers."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.scale, self.zero_point = 1.0, 0
+    scale: Any = 1.0
+    zero_point: Any = 0
 
     def _take_scale(self, observer: Any) -> Self:
         """With the scale and zero point of an observer."""

@@ -128,12 +128,6 @@ class Linear(Requantizing, PackedLinear):
     _FLOAT_MODULE: ClassVar[tuple[type, ...]] = (FloatLinear, NonDynamicallyQuantizableLinear)
     _relu: ClassVar[bool] = False
 
-    def __init__(self, in_features: int, out_features: int, bias_: bool = True, dtype: Any = qint8) -> None:
-        Requantizing.__init__(self)
-        scale, zero_point = self.scale, self.zero_point
-        PackedLinear.__init__(self, in_features, out_features, bias_, dtype)
-        self.scale, self.zero_point = scale, zero_point
-
     def _get_name(self) -> str:
         return "QuantizedLinear"
 
