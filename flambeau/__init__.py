@@ -53,6 +53,7 @@ _waiting(
         "opencl",
         "optim",
         "profiler",
+        "quantization",
         "quasirandom",
         "serialization",
         "signal",
@@ -219,9 +220,9 @@ from .operations.neural.quantizing import (
     quantize_per_tensor_dynamic,
 )
 
-globals().update(_quantised)
 for _name, _function in _quantised.items():
     setattr(Tensor, _name, _function)
+    globals().setdefault(_name, _function)  # `qscheme` is a class
 from .operations.linalg.scaled import _scaled_mm, grouped_mm as _grouped_mm
 from .operations.moving.searching import (
     _convert_indices_from_coo_to_csr,

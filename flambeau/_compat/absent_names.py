@@ -153,21 +153,33 @@ NAMES = {
         AnyType=AnyType ComplexType=ComplexType DictType=DictType FloatType=FloatType IntType=IntType
         ListType=ListType Module=nn.Module StringType=StringType TensorType=TensorType TupleType=TupleType
     """,
+    "nn.intrinsic": """
+        BNReLU2d=ao.nn.intrinsic.BNReLU2d BNReLU3d=ao.nn.intrinsic.BNReLU3d
+        ConvBn1d=ao.nn.intrinsic.ConvBn1d ConvBn2d=ao.nn.intrinsic.ConvBn2d
+        ConvBn3d=ao.nn.intrinsic.ConvBn3d ConvBnReLU1d=ao.nn.intrinsic.ConvBnReLU1d
+        ConvBnReLU2d=ao.nn.intrinsic.ConvBnReLU2d ConvBnReLU3d=ao.nn.intrinsic.ConvBnReLU3d
+        ConvReLU1d=ao.nn.intrinsic.ConvReLU1d ConvReLU2d=ao.nn.intrinsic.ConvReLU2d
+        ConvReLU3d=ao.nn.intrinsic.ConvReLU3d LinearReLU=ao.nn.intrinsic.LinearReLU
+    """,
+    "nn.qat": """
+        Conv2d=ao.nn.qat.Conv2d Conv3d=ao.nn.qat.Conv3d Embedding=ao.nn.qat.Embedding
+        EmbeddingBag=ao.nn.qat.EmbeddingBag Linear=ao.nn.qat.Linear
+    """,
     "nn.quantized": """
-        BatchNorm2d(nn.modules.batchnorm._BatchNorm) BatchNorm3d(nn.modules.batchnorm._BatchNorm)
-        Conv1d(nn.modules.module.Module) Conv2d(nn.modules.module.Module) Conv3d(nn.modules.module.Module)
+        BatchNorm2d=ao.nn.quantized.BatchNorm2d BatchNorm3d=ao.nn.quantized.BatchNorm3d
+        Conv1d=ao.nn.quantized.Conv1d Conv2d=ao.nn.quantized.Conv2d Conv3d=ao.nn.quantized.Conv3d
         ConvTranspose1d(nn.modules.module.Module) ConvTranspose2d(nn.modules.module.Module)
-        ConvTranspose3d(nn.modules.module.Module) DeQuantize(nn.modules.module.Module)
-        Dropout(nn.modules.dropout.Dropout) ELU(nn.modules.activation.ELU)
-        Embedding(nn.modules.module.Module) EmbeddingBag(nn.quantized.Embedding)
-        FXFloatFunctional(nn.modules.module.Module) GroupNorm(nn.modules.normalization.GroupNorm)
-        Hardswish(nn.modules.activation.Hardswish) InstanceNorm1d(nn.modules.instancenorm.InstanceNorm1d)
+        ConvTranspose3d(nn.modules.module.Module) DeQuantize=ao.nn.quantized.DeQuantize
+        Dropout=ao.nn.quantized.Dropout ELU=ao.nn.quantized.ELU Embedding=ao.nn.quantized.Embedding
+        EmbeddingBag=ao.nn.quantized.EmbeddingBag FXFloatFunctional(nn.modules.module.Module)
+        GroupNorm(nn.modules.normalization.GroupNorm) Hardswish=ao.nn.quantized.Hardswish
+        InstanceNorm1d(nn.modules.instancenorm.InstanceNorm1d)
         InstanceNorm2d(nn.modules.instancenorm.InstanceNorm2d)
         InstanceNorm3d(nn.modules.instancenorm.InstanceNorm3d) LSTM(nn.modules.module.Module)
-        LayerNorm(nn.modules.normalization.LayerNorm) LeakyReLU(nn.modules.activation.LeakyReLU)
-        Linear(nn.modules.module.Module) MultiheadAttention(nn.modules.activation.MultiheadAttention)
-        PReLU(nn.modules.module.Module) QFunctional(nn.modules.module.Module)
-        Quantize(nn.modules.module.Module) ReLU6(nn.modules.activation.ReLU)
+        LayerNorm(nn.modules.normalization.LayerNorm) LeakyReLU=ao.nn.quantized.LeakyReLU
+        Linear=ao.nn.quantized.Linear MultiheadAttention(nn.modules.activation.MultiheadAttention)
+        PReLU(nn.modules.module.Module) QFunctional=ao.nn.quantized.QFunctional
+        Quantize=ao.nn.quantized.Quantize ReLU6=ao.nn.quantized.ReLU6
         Sigmoid(nn.modules.activation.Sigmoid) Softmax(nn.modules.activation.Softmax)
     """,
     "onnx": """
@@ -187,19 +199,14 @@ NAMES = {
         SchemaMatcher() SizeMap() TensorKey(profiler._memory_profiler.Key)
     """,
     "quantization": """
-        DeQuantStub=ao.quantization.DeQuantStub HistogramObserver(ao.quantization.ObserverBase)
-        ObserverBase=ao.quantization.ObserverBase QConfig=ao.quantization.QConfig
-        QuantStub=ao.quantization.QuantStub QuantType[DYNAMIC=0,STATIC=1,QAT=2,WEIGHT_ONLY=3]
-        QuantWrapper(nn.modules.module.Module)
-        default_placeholder_observer=ao.quantization.default_placeholder_observer
-        quantize_dynamic=ao.quantization.quantize_dynamic
+        QuantType[DYNAMIC=0,STATIC=1,QAT=2,WEIGHT_ONLY=3]
     """,
     "quantization.observer": """
-        HistogramObserver=quantization.HistogramObserver MinMaxObserver=ao.quantization.MinMaxObserver
+        HistogramObserver=ao.quantization.HistogramObserver MinMaxObserver=ao.quantization.MinMaxObserver
         PerChannelMinMaxObserver=ao.quantization.PerChannelMinMaxObserver
     """,
     "quantization.qconfig": """
-        QConfig=quantization.QConfig
+        QConfig=ao.quantization.QConfig
     """,
     "utils.data": """
         IterDataPipe=utils.data.datapipes.datapipe.IterDataPipe

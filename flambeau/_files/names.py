@@ -111,7 +111,7 @@ def lacking(module: str, name: str) -> str | None:
     if module == "torch" and name in _LACKING_DTYPES:
         return f"the dtype {full}"
     if name in _LACKING_STORAGES:
-        return "a quantised tensor"
+        return "a tensor of quint2x4"
     return next((what for begin, what in _LACKING.items() if full.startswith(begin)), None)
 
 

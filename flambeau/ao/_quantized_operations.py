@@ -6,6 +6,7 @@ over numbers and are rounded to codes again: with the input's scale, or with one
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 from .._wrapper.wrapper_tensor import moving
@@ -13,6 +14,7 @@ from ..core.base.dtypes import by_name
 from ..core.base.tensor import TensorBase
 from ..core.make.create import arange
 from ..core.make.literal import tensor
+from ..operations.declare.registry import published
 from ._observers import limits
 from ._quantized_tensor import (
     QuantizedTensor,
@@ -24,8 +26,7 @@ from ._quantized_tensor import (
 )
 
 _float = by_name["float32"]
-_JOINS = ("cat", "concat", "concatenate", "stack", "hstack", "vstack", "dstack")
-_SHAPES_OF = ("view_as", "expand_as", "reshape_as")  # of which the second tensor gives its shape alone
+methods, functions = (SimpleNamespace(**published(prefix)) for prefix in ("Tensor.", "nn.functional."))
 
 
 def _map(x: Any, function: Any) -> Any:
@@ -49,11 +50,17 @@ def _elements(q: QuantizedTensor) -> Any:
 # --- what moves elements ------------------------------
 def _moved(func: Any, *args: Any, **kwargs: Any) -> Any:
     name = func.__name__
+    whole = {n: _map(v, _elements) for n, v in kwargs.items()}
+    parts = args[0] if args and isinstance(args[0], (tuple, list)) else args[:1]
+    plain = [t for t in parts if isinstance(t, TensorBase) and not isinstance(t, QuantizedTensor)]
+    if plain and parts is not args[0]:  # a quantised tensor says a shape, as of `view_as`
+        return func(*_map(args, _elements), **whole)
+    if plain:
+        raise RuntimeError(
+            f"{name}(): expected quantised tensors alone, got one of {plain[0].dtype} among them"
+        )
     given = _first(args, list(kwargs.values()))
-    if name in _JOINS:
-        args = _map(args, lambda q: requantized(q, given))
-    run_kwargs = {n: _map(v, _elements) for n, v in kwargs.items()}
-    result = func(*_map(args, _elements), **run_kwargs)
+    result = func(*_map(args, lambda q: requantized(q, given)._elements), **whole)
     if given._quantizer.axis is None:
         return _wrapped(result, lambda r: given._with(r))
     channels = func(*_map(args, _channels), **{n: _map(v, _channels) for n, v in kwargs.items()})
@@ -120,36 +127,9 @@ def requantized(q: QuantizedTensor, like: QuantizedTensor) -> QuantizedTensor:
     return encoded(q.dequantize(), like._dtype, like._quantizer)
 
 
-overrides.group(
-    moving() | {"__getitem__", "detach", "contiguous", "clone", "repeat", "unfold", "cpu", "cuda"},
-    _moved,
-)
-for _name in ("pin_memory", "pixel_shuffle", "pixel_unshuffle", "channel_shuffle", "narrow", "masked_select"):
-    overrides.setdefault(_name, _moved)
-for _name in (
-    "T",
-    "mT",
-    "H",
-    "mH",
-    "adjoint",
-    "flatten",
-    "unflatten",
-    "reshape",
-    "squeeze",
-    "chunk",
-    "split",
-    "tensor_split",
-):
-    overrides.setdefault(_name, _moved)
-
-
-def _shaped(func: Any, input: QuantizedTensor, other: Any) -> Any:
-    method = {"view_as": "view", "expand_as": "expand", "reshape_as": "reshape"}[func.__name__]
-    return getattr(input, method)(other.shape)
-
-
-for _name in _SHAPES_OF:
-    overrides[_name] = _shaped
+overrides.group(moving(), _moved)
+overrides(methods.contiguous, methods.clone, methods.cpu, methods.cuda, methods.pin_memory)(_moved)
+overrides(functions.pixel_shuffle, functions.pixel_unshuffle, functions.channel_shuffle)(_moved)
 
 
 def _converted(func: Any, input: QuantizedTensor, *args: Any, **kwargs: Any) -> Any:
@@ -167,7 +147,7 @@ def _converted(func: Any, input: QuantizedTensor, *args: Any, **kwargs: Any) -> 
     return input if moved is input._elements else input._with(moved)
 
 
-overrides["to"] = _converted
+overrides(methods.to)(_converted)
 
 
 def _as_float(func: Any, input: QuantizedTensor, *args: Any, **kwargs: Any) -> Any:
@@ -177,8 +157,8 @@ def _as_float(func: Any, input: QuantizedTensor, *args: Any, **kwargs: Any) -> A
     )
 
 
-for _name in ("float", "half", "double", "bfloat16", "int", "long", "short", "char", "byte", "bool"):
-    overrides[_name] = _as_float
+overrides(methods.float, methods.half, methods.double, methods.bfloat16, methods.int, methods.long)(_as_float)
+overrides(methods.short, methods.char, methods.byte, methods.bool)(_as_float)
 
 
 def _empty_like(func: Any, input: QuantizedTensor, *args: Any, **kwargs: Any) -> Any:
@@ -189,7 +169,7 @@ def _empty_like(func: Any, input: QuantizedTensor, *args: Any, **kwargs: Any) ->
     return input._with(func(input._elements, memory_format=kwargs.get("memory_format")))
 
 
-overrides["empty_like"] = _empty_like
+overrides(published("")["empty_like"])(_empty_like)
 
 
 # --- writing ------------------------------
@@ -210,7 +190,7 @@ def _copied(func: Any, input: Any, src: Any, non_blocking: bool = False) -> Any:
     return input
 
 
-overrides["copy_"] = _copied
+overrides(methods.copy_)(_copied)
 
 
 def _code_of(name: str, q: QuantizedTensor, value: Any) -> Any:
@@ -225,7 +205,7 @@ def _filled(func: Any, input: QuantizedTensor, value: Any) -> Any:
     return input
 
 
-overrides["fill_"] = _filled
+overrides(methods.fill_)(_filled)
 
 
 def _set(func: Any, input: QuantizedTensor, index: Any, value: Any) -> None:
@@ -235,7 +215,7 @@ def _set(func: Any, input: QuantizedTensor, index: Any, value: Any) -> None:
     input._elements[index] = _code_of("__setitem__", input, value)
 
 
-overrides["__setitem__"] = _set
+overrides(methods.__setitem__)(_set)
 
 
 def _masked(func: Any, input: QuantizedTensor, mask: Any, value: Any) -> Any:
@@ -243,8 +223,7 @@ def _masked(func: Any, input: QuantizedTensor, mask: Any, value: Any) -> Any:
     return input if result is input._elements else input._with(result)
 
 
-for _name in ("masked_fill", "masked_fill_"):
-    overrides[_name] = _masked
+overrides(methods.masked_fill, methods.masked_fill_)(_masked)
 
 
 def _padded(func: Any, input: QuantizedTensor, pad: Any, mode: str = "constant", value: Any = None) -> Any:
@@ -254,7 +233,7 @@ def _padded(func: Any, input: QuantizedTensor, pad: Any, mode: str = "constant",
     return input._with(func(input._elements, pad, mode, code))
 
 
-overrides["pad"] = _padded
+overrides(functions.pad)(_padded)
 
 
 # --- comparisons ------------------------------
@@ -266,8 +245,8 @@ def _compared(func: Any, *args: Any, **kwargs: Any) -> Any:
     return func(*_numbers(args), **{n: _numbers(v) for n, v in kwargs.items()})
 
 
-for _name in ("eq", "ne", "lt", "le", "gt", "ge", "allclose", "isclose"):
-    overrides[_name] = _compared
+overrides(methods.eq, methods.ne, methods.lt, methods.le, methods.gt, methods.ge)(_compared)
+overrides(methods.allclose, methods.isclose)(_compared)
 
 
 def _equal(func: Any, input: Any, other: Any) -> bool:
@@ -279,7 +258,7 @@ def _equal(func: Any, input: Any, other: Any) -> bool:
     return input._quantizer.equals(other._quantizer) and func(input._elements, other._elements)
 
 
-overrides["equal"] = _equal
+overrides(methods.equal)(_equal)
 
 
 # --- what chooses by order, which that of the integers is ------------------------------
@@ -299,8 +278,8 @@ def _chosen(func: Any, input: QuantizedTensor, *args: Any, **kwargs: Any) -> Any
     return _with_values(input, result) if isinstance(result, tuple) else input._with(result)
 
 
-for _name in ("max", "min", "amax", "amin", "sort", "topk", "median", "msort", "kthvalue"):
-    overrides[_name] = _chosen
+overrides(methods.max, methods.min, methods.amax, methods.amin, methods.sort, methods.topk)(_chosen)
+overrides(methods.median, methods.msort, methods.kthvalue)(_chosen)
 
 
 def _places(func: Any, input: QuantizedTensor, *args: Any, **kwargs: Any) -> Any:
@@ -308,8 +287,7 @@ def _places(func: Any, input: QuantizedTensor, *args: Any, **kwargs: Any) -> Any
     return func(input._elements, *args, **kwargs)
 
 
-for _name in ("argmax", "argmin", "argsort"):
-    overrides[_name] = _places
+overrides(methods.argmax, methods.argmin, methods.argsort)(_places)
 
 
 def _pooled(func: Any, input: QuantizedTensor, *args: Any, **kwargs: Any) -> Any:
@@ -322,15 +300,10 @@ def _pooled(func: Any, input: QuantizedTensor, *args: Any, **kwargs: Any) -> Any
     return input._with(result.to(kind))
 
 
-for _name in (
-    "max_pool1d",
-    "max_pool2d",
-    "max_pool3d",
-    "adaptive_max_pool1d",
-    "adaptive_max_pool2d",
-    "adaptive_max_pool3d",
-):
-    overrides[_name] = _pooled
+overrides(functions.max_pool1d, functions.max_pool2d, functions.max_pool3d)(_pooled)
+overrides(functions.adaptive_max_pool1d, functions.adaptive_max_pool2d, functions.adaptive_max_pool3d)(
+    _pooled
+)
 
 
 # --- clamping ------------------------------
@@ -354,8 +327,8 @@ def _clamp_(func: Any, input: QuantizedTensor, min: Any = None, max: Any = None)
     return clamped(input, min, max, True)
 
 
-overrides["clamp"] = overrides["clip"] = _clamp
-overrides["clamp_"] = overrides["clip_"] = _clamp_
+overrides(methods.clamp, methods.clip)(_clamp)
+overrides(methods.clamp_, methods.clip_)(_clamp_)
 
 
 def _relu(func: Any, input: QuantizedTensor, inplace: bool = False) -> Any:
@@ -372,12 +345,9 @@ def _hardtanh(
     return clamped(input, min_val, max_val, inplace or func.__name__ == "hardtanh_")
 
 
-for _name in ("relu", "relu_"):
-    overrides[_name] = _relu
-for _name in ("relu6", "relu6_"):
-    overrides[_name] = _relu6
-for _name in ("hardtanh", "hardtanh_"):
-    overrides[_name] = _hardtanh
+overrides(methods.relu, methods.relu_)(_relu)
+overrides(functions.relu6)(_relu6)
+overrides(functions.hardtanh, functions.hardtanh_)(_hardtanh)
 
 
 # --- functions of numbers ------------------------------
@@ -386,20 +356,13 @@ def _averaged(func: Any, input: QuantizedTensor, *args: Any, **kwargs: Any) -> A
     return encoded(func(input.dequantize(), *args, **kwargs), input._dtype, input._per_tensor(func.__name__))
 
 
-for _name in (
-    *("mean", "std", "avg_pool1d", "avg_pool2d", "avg_pool3d", "adaptive_avg_pool1d", "adaptive_avg_pool2d"),
-    *(
-        "adaptive_avg_pool3d",
-        "interpolate",
-        "upsample",
-        "leaky_relu",
-        "gelu",
-        "elu",
-        "hardswish",
-        "threshold",
-    ),
-):
-    overrides[_name] = _averaged
+overrides(methods.mean, methods.std)(_averaged)
+overrides(functions.avg_pool1d, functions.avg_pool2d, functions.avg_pool3d)(_averaged)
+overrides(functions.adaptive_avg_pool1d, functions.adaptive_avg_pool2d, functions.adaptive_avg_pool3d)(
+    _averaged
+)
+overrides(functions.interpolate, functions.upsample, functions.threshold)(_averaged)
+overrides(functions.leaky_relu, functions.gelu, functions.elu, functions.hardswish)(_averaged)
 
 
 def bounded(dtype: Any, least: float) -> tuple[float, int]:
@@ -419,9 +382,8 @@ def _in_range(least: float) -> Any:
     return run
 
 
-for _name in ("sigmoid", "hardsigmoid"):
-    overrides[_name] = _in_range(0.0)
-overrides["tanh"] = _in_range(-1.0)
+overrides(methods.sigmoid, functions.hardsigmoid)(_in_range(0.0))
+overrides(methods.tanh)(_in_range(-1.0))
 
 
 def _dropped(
@@ -431,15 +393,10 @@ def _dropped(
     return input
 
 
-for _name in ("dropout", "dropout2d", "dropout3d"):
-    overrides[_name] = _dropped
+overrides(functions.dropout, functions.dropout2d, functions.dropout3d)(_dropped)
 
 
 # --- questions ------------------------------
-for _name in ("int_repr", "dequantize", "qscheme", "q_scale", "q_zero_point"):
-    overrides[_name] = lambda func, input, _n=_name: getattr(input, _n)()
-
-
 def _type(func: Any, input: QuantizedTensor, dtype: Any = None, *args: Any, **kwargs: Any) -> Any:
     if dtype is None:
         from ..core.base import display
@@ -454,5 +411,5 @@ def _type(func: Any, input: QuantizedTensor, dtype: Any = None, *args: Any, **kw
     return _as_float(func, input)
 
 
-overrides["legacy_type"] = _type
-overrides["is_pinned"] = lambda func, input, *args: func(input._elements, *args)
+overrides(methods.type)(_type)
+overrides(methods.is_pinned)(lambda func, input, *args: func(input._elements, *args))

@@ -346,7 +346,7 @@ def _question(name: str) -> Any:
         if channels
         else "quantize_per_tensor(flambeau.ones(1) / 2, 0.1, 3, flambeau.quint8)"
     )
-    raised = "" if name == "dequantize" else (
+    raised = "\n    Raises nothing.\n" if name == "dequantize" else (
         "\n    Raises:\n        NotImplementedError: the tensor is not quantised\n"
         + ("        RuntimeError: it is quantised in the other way\n" if name[:2] == "q_" else "")
     )  # fmt: skip
@@ -364,3 +364,4 @@ def _question(name: str) -> Any:
 
 
 QUANTISED = {name: _question(name) for name in _ASKED}  # functions and methods that ask quantised tensors
+globals().update(QUANTISED)  # where pickles look for them
