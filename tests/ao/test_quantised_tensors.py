@@ -76,7 +76,9 @@ def test_channels_have_scales_of_their_own(axis):
 
 def test_channels_that_would_lie_in_no_dimension():
     scales = flambeau.arange(1, 5) / 10
-    q = flambeau.quantize_per_channel(flambeau.ones(3, 4), scales, flambeau.zeros(4).long(), 1, flambeau.qint8)
+    q = flambeau.quantize_per_channel(
+        flambeau.ones(3, 4), scales, flambeau.zeros(4).long(), 1, flambeau.qint8
+    )
     assert flambeau.equal(q.flatten().dequantize(), q.dequantize().flatten())
     with pytest.raises(RuntimeError, match="view.*channels"):
         q.view(4, 3)

@@ -56,7 +56,7 @@ class EmbeddingPackedParams(Module):
     def _unpacked(self, codes: Any) -> Any:
         if self.dtype is quint8:
             return codes
-        return stack([codes & 15, codes >> 4], 2).reshape(codes.shape[0], -1)[:, : self._width]
+        return stack([codes & 15, codes >> 4], 2).flatten(1)[:, : self._width]
 
     def _weight(self) -> QuantizedTensor:
         return over(self._unpacked(self._codes), self.dtype, self._quantizer)
