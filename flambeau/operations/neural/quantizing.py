@@ -152,7 +152,8 @@ def fake_quantize_per_channel_affine(
 
     (clamp(round(x / scale[c]) + zero_point[c], quant_min, quant_max) - zero_point[c]) · scale[c].
 
-    `zero_point` is int32, or floating-point. RuntimeError for other dtypes and shapes, and zero points out of range.
+    `zero_point` is int32, or floating-point. RuntimeError for other dtypes and shapes, and integer zero points out of
+    range.
 
     >>> import flambeau
     >>> zero = flambeau.tensor([0, 1], dtype=flambeau.int32)
@@ -175,7 +176,8 @@ def fake_quantize_per_channel_affine(
                 f"{name}(): dimensions of scale and zero-point are not consistent with input tensor: expected `{what}` of shape "
                 f"{[channels]}, got {list(given.shape)}"
             )
-    _range(name, zero_point, quant_min, quant_max)
+    if not zero_point.dtype.is_floating_point:  # those that are numbers may lie outside
+        _range(name, zero_point, quant_min, quant_max)
     shape = [channels if d == axis % input.ndim else 1 for d in range(input.ndim)]
     scale, zero_point = (x.detach().to(input.dtype).reshape(shape) for x in (scale, zero_point))
     return _PER_CHANNEL(input, scale, zero_point, quant_min, quant_max)[0]
@@ -357,7 +359,7 @@ def _question(name: str) -> Any:
         input: any
 {raised}
     >>> import flambeau
-    >>> flambeau.{name}(flambeau.{made})
+    >>> flambeau.{made}.{name}()
     {answer}
     """
     return ask
