@@ -66,6 +66,87 @@ NAMES = {
         FunctorchFunctionalizeAPI(_subclasses.functional_tensor.BaseFunctionalizeAPI)
         PythonFunctionalizeAPI(_subclasses.functional_tensor.BaseFunctionalizeAPI) disable_functional_mode
     """,
+    "ao.quantization.fake_quantize": """
+        FakeQuantize=ao.quantization.FakeQuantize FakeQuantizeBase=ao.quantization.FakeQuantizeBase
+        FixedQParamsFakeQuantize=ao.quantization.FixedQParamsFakeQuantize
+        FusedMovingAvgObsFakeQuantize=ao.quantization.FusedMovingAvgObsFakeQuantize
+        default_dynamic_fake_quant=ao.quantization.default_dynamic_fake_quant
+        default_embedding_fake_quant=ao.quantization.default_embedding_fake_quant
+        default_embedding_fake_quant_4bit=ao.quantization.default_embedding_fake_quant_4bit
+        default_fake_quant=ao.quantization.default_fake_quant
+        default_fixed_qparams_range_0to1_fake_quant=ao.quantization.default_fixed_qparams_range_0to1_fake_quant
+        default_fixed_qparams_range_neg1to1_fake_quant=ao.quantization.default_fixed_qparams_range_neg1to1_fake_quant
+        default_fused_act_fake_quant=ao.quantization.default_fused_act_fake_quant
+        default_fused_per_channel_wt_fake_quant=ao.quantization.default_fused_per_channel_wt_fake_quant
+        default_fused_wt_fake_quant=ao.quantization.default_fused_wt_fake_quant
+        default_per_channel_weight_fake_quant=ao.quantization.default_per_channel_weight_fake_quant
+        default_weight_fake_quant=ao.quantization.default_weight_fake_quant
+        disable_fake_quant=ao.quantization.disable_fake_quant
+        disable_observer=ao.quantization.disable_observer
+        enable_fake_quant=ao.quantization.enable_fake_quant enable_observer=ao.quantization.enable_observer
+    """,
+    "ao.quantization.observer": """
+        FixedQParamsObserver=ao.quantization.FixedQParamsObserver
+        HistogramObserver=ao.quantization.HistogramObserver MinMaxObserver=ao.quantization.MinMaxObserver
+        MovingAverageMinMaxObserver=ao.quantization.MovingAverageMinMaxObserver
+        MovingAveragePerChannelMinMaxObserver=ao.quantization.MovingAveragePerChannelMinMaxObserver
+        NoopObserver=ao.quantization.NoopObserver ObserverBase=ao.quantization.ObserverBase
+        PerChannelMinMaxObserver=ao.quantization.PerChannelMinMaxObserver
+        PlaceholderObserver=ao.quantization.PlaceholderObserver
+        UniformQuantizationObserverBase=ao.quantization.UniformQuantizationObserverBase
+        default_dynamic_quant_observer=ao.quantization.default_dynamic_quant_observer
+        default_fixed_qparams_range_0to1_observer=ao.quantization.default_fixed_qparams_range_0to1_observer
+        default_fixed_qparams_range_neg1to1_observer=ao.quantization.default_fixed_qparams_range_neg1to1_observer
+        default_float_qparams_observer=ao.quantization.default_float_qparams_observer
+        default_float_qparams_observer_4bit=ao.quantization.default_float_qparams_observer_4bit
+        default_histogram_observer=ao.quantization.default_histogram_observer
+        default_observer=ao.quantization.default_observer
+        default_per_channel_weight_observer=ao.quantization.default_per_channel_weight_observer
+        default_placeholder_observer=ao.quantization.default_placeholder_observer
+        default_weight_observer=ao.quantization.default_weight_observer
+        per_channel_weight_observer_range_neg_127_to_127=ao.quantization.per_channel_weight_observer_range_neg_127_to_127
+        weight_observer_range_neg_127_to_127=ao.quantization.weight_observer_range_neg_127_to_127
+    """,
+    "ao.quantization.qconfig": """
+        QConfig=ao.quantization.QConfig
+        default_activation_only_qconfig=ao.quantization.default_activation_only_qconfig
+        default_dynamic_qat_qconfig=ao.quantization.default_dynamic_qat_qconfig
+        default_dynamic_qconfig=ao.quantization.default_dynamic_qconfig
+        default_embedding_qat_qconfig=ao.quantization.default_embedding_qat_qconfig
+        default_embedding_qat_qconfig_4bit=ao.quantization.default_embedding_qat_qconfig_4bit
+        default_per_channel_qconfig=ao.quantization.default_per_channel_qconfig
+        default_per_channel_symmetric_qnnpack_qconfig=ao.quantization.default_per_channel_symmetric_qnnpack_qconfig
+        default_qat_qconfig=ao.quantization.default_qat_qconfig
+        default_qat_qconfig_v2=ao.quantization.default_qat_qconfig_v2
+        default_qconfig=ao.quantization.default_qconfig
+        default_symmetric_qnnpack_qconfig=ao.quantization.default_symmetric_qnnpack_qconfig
+        default_weight_only_qconfig=ao.quantization.default_weight_only_qconfig
+        float_qparams_weight_only_qconfig=ao.quantization.float_qparams_weight_only_qconfig
+        float_qparams_weight_only_qconfig_4bit=ao.quantization.float_qparams_weight_only_qconfig_4bit
+        get_default_qat_qconfig=ao.quantization.get_default_qat_qconfig
+        get_default_qconfig=ao.quantization.get_default_qconfig
+        per_channel_dynamic_qconfig=ao.quantization.per_channel_dynamic_qconfig
+        qconfig_equals=ao.quantization.qconfig_equals
+    """,
+    "ao.quantization.quantization_mappings": """
+        get_default_dynamic_quant_module_mappings=ao.quantization.get_default_dynamic_quant_module_mappings
+        get_default_qat_module_mappings=ao.quantization.get_default_qat_module_mappings
+        get_default_qconfig_propagation_list=ao.quantization.get_default_qconfig_propagation_list
+        get_default_static_quant_module_mappings=ao.quantization.get_default_static_quant_module_mappings
+        get_embedding_qat_module_mappings=ao.quantization.get_embedding_qat_module_mappings
+        get_embedding_static_quant_module_mappings=ao.quantization.get_embedding_static_quant_module_mappings
+    """,
+    "ao.quantization.quantize": """
+        add_quant_dequant=ao.quantization.add_quant_dequant convert=ao.quantization.convert
+        prepare=ao.quantization.prepare prepare_qat=ao.quantization.prepare_qat
+        propagate_qconfig_=ao.quantization.propagate_qconfig_ quantize=ao.quantization.quantize
+        quantize_dynamic=ao.quantization.quantize_dynamic quantize_qat=ao.quantization.quantize_qat
+        swap_module=ao.quantization.swap_module
+    """,
+    "ao.quantization.stubs": """
+        DeQuantStub=ao.quantization.DeQuantStub QuantStub=ao.quantization.QuantStub
+        QuantWrapper=ao.quantization.QuantWrapper
+    """,
     "cuda": """
     """,
     "distributed": """

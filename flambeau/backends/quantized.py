@@ -27,7 +27,9 @@ class _Engines(ModuleType):
     @engine.setter
     def engine(self, value: str) -> None:
         if value not in self.supported_engines:
-            raise RuntimeError(f"{value} is not a valid value for quantized engine: it is one of {self.supported_engines}")
+            raise RuntimeError(
+                f"{value} is not a valid value for quantized engine: it is one of {self.supported_engines}"
+            )
         self._engine = value
 
 
