@@ -165,8 +165,8 @@ def _quantized_arguments(t: Any) -> tuple:
     elements = rebuilding.typed(codes.untyped_storage(), t.dtype)
     # PyTorch's files name the scheme of channels alone; floating-point zero points say which it is.
     scheme = quantizer.scheme if quantizer.axis is None else formats.qscheme.per_channel_affine
-    meaning = (scheme, quantizer.scale, quantizer.zero_point)
-    meaning = meaning if quantizer.axis is None else (*meaning, quantizer.axis)
+    axis = () if quantizer.axis is None else (quantizer.axis,)
+    meaning = (scheme, quantizer.scale, quantizer.zero_point, *axis)
     return rebuilding._rebuild_qtensor, (elements, *geometry, meaning, False, OrderedDict())
 
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Self
 from .._wrapper.wrapper_tensor import Overrides, WrapperTensor
 from ..core.base import display
 from ..core.base.dtypes import by_name, without_tensors
-from ..core.base.formats import qscheme as schemes
+from ..core.base.formats import qscheme as schemes  # noqa: F401  which others take from here
 from ..core.base.tensor import TensorBase
 from ..core.make.create import empty
 from ..core.make.literal import tensor
@@ -160,6 +160,10 @@ class QuantizedTensor(WrapperTensor):
         """False: integers have no gradient."""
         return False
 
+    @requires_grad.setter
+    def requires_grad(self, flag: bool) -> None:
+        self.requires_grad_(flag)
+
     def requires_grad_(self, requires_grad: bool = True) -> Self:  # type: ignore[override]
         """RuntimeError where a gradient is wanted."""
         if requires_grad:
@@ -258,10 +262,8 @@ def encoded(input: Any, dtype: Any, quantizer: Quantizer) -> QuantizedTensor:
     """Numbers, in float32, as the nearest codes."""
     scale, zero_point = quantizer.expanded(input.ndim)
     x = input.detach().to(_float)
-    if dtype is quint4x2 or quantizer.scheme is schemes.per_channel_affine_float_qparams:
-        # The zero point of this scheme is a number, and is added before rounding.
-        low, high = (0, 15) if dtype is quint4x2 else (0, 255) if dtype.name == "quint8" else (-128, 127)
-        codes = (x * (1.0 / scale) + zero_point).round().clamp(low, high).to(_QUANTISED[dtype])
+    if dtype is quint4x2:
+        codes = quantized_codes["uint8"](x, scale, zero_point).clamp_(0, 15)
     else:
         codes = quantized_codes[INTEGERS[dtype].name](x, scale, zero_point)
     return over(codes, dtype, quantizer)

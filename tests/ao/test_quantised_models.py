@@ -320,7 +320,7 @@ def rounded(x):
     from flambeau.ao._dynamic_range import qparams_of
 
     scale, zero = qparams_of(float(x.min()), float(x.max()), 0, 127)
-    codes = np.clip(np.round(x.astype("f4") * (f4(1) / f4(scale))) + zero, 0, 127)
+    codes = np.clip(np.round(x.astype("f4") * (f4(1) / f4(scale)) + f4(zero)), 0, 127)
     return (codes.astype("f8") - zero) * scale
 
 

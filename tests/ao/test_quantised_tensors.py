@@ -22,7 +22,7 @@ F = flambeau.nn.functional
 
 def codes_of(x, scale, zero_point, kind):
     dtype, low, high = KINDS[kind]
-    return np.clip(np.round(x * (f4(1) / f4(scale))) + f4(zero_point), f4(low), f4(high)).astype(dtype)
+    return np.clip(np.round(x * (f4(1) / f4(scale)) + f4(zero_point)), f4(low), f4(high)).astype(dtype)
 
 
 def numbers_of(codes, scale, zero_point):

@@ -36,8 +36,9 @@ def layout() -> Layout:
 class Product(NamedTuple):
     """Rows by panels, by registers of `lanes` sums; `terms` is 4 by VNNI, else 2.
 
-    Data: out (rows, columns) of int32, x (rows, terms), panels (columns / width, terms / step, width, step) of int8, start (columns,) of int32.
-    Geometry: first task, where to end, columns, terms, rows.  A task is `rows` rows of a panel: the panel's tasks follow each other.
+    Data: out (rows, columns) of int32, x (rows, terms), panels (columns / width, terms / step, width, step) of int8, start
+    (columns,) of int32.  Geometry: first task, where to end, columns, terms, rows.  A task is `rows` rows of a panel; the tasks of a
+    panel follow each other.
     """
 
     lanes: int

@@ -43,8 +43,8 @@ def _codes(kind: str, low: float, high: float):
         differentiable=False,
     )
     def quantized(input, scale, zero_point):
-        """clamp(round(x · (1 / scale)) + zero_point), as integers; half-way cases go to the even neighbour."""
-        return code(fn.rint(input * (1.0 / scale)) + zero_point)
+        """clamp(round(x · (1 / scale) + zero_point)), as integers; half-way cases go to the even neighbour."""
+        return code(fn.rint(input * (1.0 / scale) + zero_point))
 
     @pointwise(
         places=(f"_requantized_{kind}",), name=f"requantized_{kind}", dtypes=FLOATING, raw=("sums",), in_place=False, differentiable=False
@@ -201,7 +201,7 @@ callbacks_in(
 
 
 def quantize_per_tensor(input: Any, scale: Any, zero_point: Any, dtype: Any) -> Any:
-    """A quantised tensor of the nearest codes, clamp(round(x / scale) + zero_point); half-way cases go to the even neighbour.
+    """A quantised tensor of the nearest codes, clamp(round(x / scale + zero_point)); half-way cases go to the even neighbour.
 
     Args:
         input: of float32, bfloat16 or float16; or a sequence of tensors, with a scale and a zero point, (n,), for each.
@@ -245,7 +245,7 @@ def quantize_per_channel(input: Any, scales: Any, zero_points: Any, axis: int, d
     """`quantize_per_tensor` with a scale and a zero point for each index of dimension `axis`.
 
     Args:
-        scales, zero_points: one for each channel. Floating-point zero points are added before rounding.
+        scales, zero_points: one for each channel. Floating-point zero points need not be codes.
         dtype: quint8, qint8 or qint32; quint4x2 with floating-point zero points.
 
     Shape:

@@ -81,7 +81,7 @@ def observed(name: str, mod: Any, allowed: tuple[type, ...]) -> tuple[Any, Any, 
         if getattr(mod, "qconfig", None) is None:
             raise AssertionError(f"{name}.from_float: Input float module must have qconfig defined")
     after = getattr(mod, "activation_post_process", None)
-    layer = mod[0] if isinstance(mod, tuple(k for k in allowed if hasattr(k, "_parts"))) else mod
+    layer: Any = mod[0] if hasattr(mod, "_parts") else mod  # type: ignore[index]
     observer = mod.weight_fake_quant if hasattr(mod, "weight_fake_quant") else layer.qconfig.weight()
     observer(layer.weight)
     if observer.dtype is not qint8:

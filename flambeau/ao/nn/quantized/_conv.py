@@ -167,7 +167,7 @@ class Conv1d(_ConvNd):
     """
 
     _dims = 1
-    _FLOAT_MODULE = (floats.Conv1d,)
+    _FLOAT_MODULE: ClassVar[tuple[type, ...]] = (floats.Conv1d,)
     _bn = ("ConvBn1d", "ConvBnReLU1d")
 
 
@@ -195,7 +195,7 @@ class Conv2d(_ConvNd):
     """
 
     _dims = 2
-    _FLOAT_MODULE = (floats.Conv2d,)
+    _FLOAT_MODULE: ClassVar[tuple[type, ...]] = (floats.Conv2d,)
     _bn = ("ConvBn2d", "ConvBnReLU2d")
 
 
@@ -223,5 +223,5 @@ class Conv3d(_ConvNd):
     """
 
     _dims = 3
-    _FLOAT_MODULE = (floats.Conv3d,)
+    _FLOAT_MODULE: ClassVar[tuple[type, ...]] = (floats.Conv3d,)
     _bn = ("ConvBn3d", "ConvBnReLU3d")
