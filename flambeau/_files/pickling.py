@@ -6,6 +6,7 @@ kept in a list.
 
 from __future__ import annotations
 
+import math
 import pickle
 from collections import OrderedDict
 from io import BytesIO
@@ -18,6 +19,7 @@ from ..core.base.dtypes import Size, by_name, dtype
 from ..core.base.dtypes import device as Device
 from ..core.base.memory import Storage
 from ..core.make.create import empty
+from ..core.places.join import cat
 from ..nn.parameter import Buffer, Parameter
 from ..storage import TypedStorage
 from . import modules, names, rebuilding
@@ -155,12 +157,18 @@ def _nested_arguments(t: Any) -> tuple:
     )
 
 
+def _with_room(codes: Any, shape: Any) -> Any:
+    """Bytes of two codes each, with so much room behind them as if rows began at whole bytes, which PyTorch's storages have."""
+    room = math.prod(shape[:-1]) * -(-shape[-1] // 2) if len(shape) else 1
+    return cat([codes, codes.new_zeros(max(0, room - codes.numel()))])
+
+
 def _quantized_arguments(t: Any) -> tuple:
     """A quantised tensor as function and arguments: its integers, in a storage of its own dtype, and what they mean."""
     codes, quantizer = t._elements, t._quantizer
     geometry = (codes.storage_offset(), tuple(t.shape), codes.stride())
     if t.dtype.name == "quint4x2":  # two a byte, in order
-        codes = t.int_repr()
+        codes = _with_room(t.int_repr(), t.shape)
         geometry = (0, tuple(t.shape), empty(t.shape, device="meta").stride())
     elements = rebuilding.typed(codes.untyped_storage(), t.dtype)
     # PyTorch's files name the scheme of channels alone; floating-point zero points say which it is.

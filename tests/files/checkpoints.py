@@ -152,7 +152,7 @@ def quantised(torch: Any) -> dict[str, Any]:
         "wide": torch.quantize_per_tensor(x, 0.1, 3, torch.qint32),
         "channels": torch.quantize_per_channel(x, scales, zeros, 0, torch.qint8),
         "floats": torch.quantize_per_channel(x, scales, zeros.float(), 0, torch.quint8),
-        "bits": torch.quantize_per_channel(x, scales, zeros.float(), 0, torch.quint4x2),
+        "bits": torch.quantize_per_channel(x[:, :4].clone(), scales, zeros.float(), 0, torch.quint4x2),
         "dtype": torch.quint8,
     }
 
