@@ -60,16 +60,28 @@ def near_power_of_two(shifted: Expr) -> Expr:
 
 
 EXP_RANGE = {"float32": (-104.0, 89.0), "float64": (-746.0, 710.0)}  # outside: 0, infinity
+EXP_NORMAL = {"float32": 87.0, "float64": 708.0}  # where |x| is less, exp(x) is normal
 
 
 @expansion
 def exp(x: Expr) -> Expr:
-    lowest, highest = EXP_RANGE[x.dtype]
-    vanishes = (
-        x < lowest
-    )  # computed of 0 in its place: products that underflow take some processors a hundred cycles
-    shifted, r, _ = reduce_by_ln2(where(vanishes, 0.0, where(x > highest, highest, x)))
-    return where(vanishes, 0.0, scaled(fma(r * r, poly(r, "exp"), r) + 1.0, shifted))
+    shifted, r, _ = reduce_by_ln2(x)
+    p = fma(r * r, poly(r, "exp"), r)
+    power = near_power_of_two(shifted)
+    return rarely(
+        absolute(x) >= EXP_NORMAL[x.dtype],
+        power_of_any(x, p, shifted, EXP_RANGE[x.dtype]),
+        fma(power, p, power),
+    )
+
+
+def power_of_any(x: Expr, p: Expr, shifted: Expr, limits: tuple[float, float]) -> Expr:
+    """(1 + p)·2^n, which is 0 where x is below the limits and infinite above them."""
+    lowest, highest = limits
+    vanishes = x < lowest
+    # Computed of 0 there: products that underflow take some processors a hundred cycles.
+    y = scaled(where(vanishes, 0.0, p) + 1.0, where(vanishes, LAYOUT[x.dtype].shifter, shifted))
+    return where(vanishes, 0.0, where(x > highest, INF, y))
 
 
 @expansion
@@ -85,12 +97,15 @@ def lifted_exp(x: Expr) -> Expr:
 @expansion
 def exp2(x: Expr) -> Expr:
     layout = LAYOUT[x.dtype]
-    vanishes = x < -layout.bias - layout.mantissa - 2.0  # as in `exp`
-    highest = layout.bias + 2.0
-    x = where(vanishes, 0.0, where(x > highest, highest, x))
     shifted = x + layout.shifter
     r = x - (shifted - layout.shifter)
-    return where(vanishes, 0.0, scaled(fma(r, poly(r, "exp2"), 1.0), shifted))
+    p = fma(r, poly(r, "exp2"), 1.0)
+    limits = (-layout.bias - layout.mantissa - 2.0, layout.bias + 2.0)
+    return rarely(
+        absolute(x) >= layout.bias - 1.0,
+        power_of_any(x, p - 1.0, shifted, limits),  # p - 1 is exact
+        near_power_of_two(shifted) * p,
+    )
 
 
 @expansion
