@@ -196,9 +196,15 @@ class ConvParams(LinearParams):
 
     def _windows(self, codes: Any, zero_point: int, places: list[int]) -> Any:
         """Sums by rows that are windows, some images at a time."""
-        padding = [p for side in reversed(self.padding) for p in (side, side)]
-        padded = _pad(codes, padding, "constant", zero_point) if any(padding) else codes
-        last = padded.movedim(1, -1).contiguous()
+        last = codes.movedim(1, -1)
+        if any(self.padding):
+            last = _pad(
+                last,
+                [0, 0, *(p for side in reversed(self.padding) for p in (side, side))],
+                "constant",
+                zero_point,
+            )
+        last = last.contiguous()
         image, *steps, channel = last.stride()
         window = self.weight.shape[2:]
         strides = [step * s for step, s in zip(steps, self.stride)] + [

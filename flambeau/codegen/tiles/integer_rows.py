@@ -9,7 +9,7 @@ instruction sums.  `vpdpbusd` (VNNI) adds four products of an unsigned and a sig
 
 from __future__ import annotations
 
-from functools import partial
+from functools import cache, partial
 from typing import NamedTuple
 
 from ..irtext import Function, Module, Value, i64
@@ -27,6 +27,7 @@ class Layout(NamedTuple):
     dtype: str
 
 
+@cache
 def layout() -> Layout:
     register = registers().bytes
     vnni = has_vnni(register)
@@ -140,6 +141,7 @@ class _Writer(Elements):
         return self.f.op(self.vector, f"sext {half} to {self.vector}")
 
 
+@cache
 def host() -> Product:
     """The product that this processor is fastest with."""
     given = layout()
