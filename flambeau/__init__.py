@@ -53,6 +53,7 @@ _waiting(
         "opencl",
         "optim",
         "profiler",
+        "quantization",
         "quasirandom",
         "serialization",
         "signal",
@@ -207,6 +208,21 @@ from .operations.linalg.quantised import (
     _weight_int4pack_mm_for_cpu,
     _weight_int8pack_mm,
 )
+from .operations.neural.quantizing import (
+    QUANTISED as _quantised,
+    _empty_affine_quantized,
+    _empty_per_channel_affine_quantized,
+    _make_per_channel_quantized_tensor,
+    _make_per_tensor_quantized_tensor,
+    empty_quantized,
+    quantize_per_channel,
+    quantize_per_tensor,
+    quantize_per_tensor_dynamic,
+)
+
+for _name, _function in _quantised.items():
+    setattr(Tensor, _name, _function)
+    globals().setdefault(_name, _function)  # `qscheme` is a class
 from .operations.linalg.scaled import _scaled_mm, grouped_mm as _grouped_mm
 from .operations.moving.searching import (
     _convert_indices_from_coo_to_csr,

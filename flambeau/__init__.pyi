@@ -57,6 +57,7 @@ from . import cpu as cpu
 from . import cuda as cuda
 from . import distributed as distributed
 from . import distributions as distributions
+from .operations.neural.quantizing import empty_quantized as empty_quantized
 from .core.tape.contexts import enable_grad as enable_grad
 from . import export as export
 from . import fft as fft
@@ -118,6 +119,10 @@ from . import optim as optim
 from . import overrides as overrides
 from . import profiler as profiler
 from .core.base.formats import qscheme as qscheme
+from . import quantization as quantization
+from .operations.neural.quantizing import quantize_per_channel as quantize_per_channel
+from .operations.neural.quantizing import quantize_per_tensor as quantize_per_tensor
+from .operations.neural.quantizing import quantize_per_tensor_dynamic as quantize_per_tensor_dynamic
 from . import quasirandom as quasirandom
 from . import random as random
 from .sparse import resize_as_sparse_ as resize_as_sparse_
@@ -866,6 +871,8 @@ def deg2rad(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -
     """input · π / 180: degrees to radians."""
 def deg2rad_(input: Tensor) -> Tensor:
     """`deg2rad` in place: the result is written over the tensor itself, which is returned."""
+def dequantize(input: Tensor) -> _Any:
+    """The numbers of a quantised tensor, in float32, or of a sequence of them; any other tensor in float32."""
 def det(A: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Σ sign(π) Π A[k, π(k)]: the determinant of square matrices."""
 def detach(input: Tensor) -> Tensor:
@@ -1164,6 +1171,8 @@ def inner(input: Tensor, other: Tensor, *, out: Tensor | _tuple[Tensor, ...] | N
     """Sums of products over the last dimension of both; the shape is input's other dimensions, then other's. With a 0-dim tensor it is the product of all elements with it. RuntimeError where the last sizes or the dtypes differ."""
 def instance_norm(input: Tensor, running_mean: Tensor | None = None, running_var: Tensor | None = None, weight: Tensor | None = None, bias: Tensor | None = None, use_input_stats: _bool = True, momentum: _float = 0.1, eps: _float = 1e-05, cudnn_enabled: _bool = True) -> Tensor:
     """(x - mean) / √(variance + eps) · weight + bias for each channel of each example (Ulyanov et al. 2016)."""
+def int_repr(input: Tensor) -> _Any:
+    """The integers of a quantised tensor, in memory of their own."""
 def inverse(A: Tensor, *, out: Tensor | None = None) -> Tensor:
     """A⁻¹, the inverse of square matrices; LinAlgError where one is singular."""
 def is_autocast_cpu_enabled() -> _bool:
@@ -1539,6 +1548,16 @@ def put(input: Tensor, index: Tensor, source: Tensor, accumulate: _bool = False)
     """A copy of the input with the elements of `source` written (or added) at positions counted in row-major order."""
 def put_(input: Tensor, index: Tensor, source: Tensor, accumulate: _bool = False) -> Tensor:
     """Write (or add) the elements of `source` at positions counted in row-major order."""
+def q_per_channel_axis(input: Tensor) -> _Any:
+    """The dimension of the channels of a tensor that is quantised per channel."""
+def q_per_channel_scales(input: Tensor) -> _Any:
+    """The scales of a tensor that is quantised per channel, (C,)."""
+def q_per_channel_zero_points(input: Tensor) -> _Any:
+    """The zero points of a tensor that is quantised per channel, (C,)."""
+def q_scale(input: Tensor) -> _Any:
+    """The scale of a tensor that is quantised per tensor: a number."""
+def q_zero_point(input: Tensor) -> _Any:
+    """The zero point of a tensor that is quantised per tensor: the code that means 0."""
 def qr(input: Tensor, some: _bool = True, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> _return_types.linalg_qr:
     """`linalg.qr`, input = Q R: reduced where `some`, else complete."""
 def quantile(input: Tensor, q: Tensor | _float, dim: _int | None = None, keepdim: _bool = False, *, interpolation: _str = 'linear', out: Tensor | None = None) -> Tensor:

@@ -132,10 +132,13 @@ def test_einsum_without_the_package(monkeypatch):
 
 
 def test_quantised_engines():
-    assert backends.quantized.supported_engines == ["none"] and backends.quantized.engine == "none"
-    backends.quantized.engine = "none"
-    with pytest.raises(RuntimeError, match="fbgemm is not a valid value"):
-        backends.quantized.engine = "fbgemm"
+    before = backends.quantized.engine
+    assert before in backends.quantized.supported_engines
+    backends.quantized.engine = "qnnpack"
+    assert backends.quantized.engine == "qnnpack"
+    backends.quantized.engine = before
+    with pytest.raises(RuntimeError, match="mlas is not a valid value"):
+        backends.quantized.engine = "mlas"
 
 
 @pytest.mark.parametrize(

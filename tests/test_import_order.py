@@ -30,7 +30,7 @@ LAYERS = (
     "special testing torch_version types utils version",
     "distributed distributed.checkpoint.metadata distributed.checkpoint.stateful distributions masked multiprocessing nested "
     "nn.attention nn.parallel sparse",
-    "_C _dynamo _subclasses _tensor_str ao classes compiler fx graph onnx",
+    "_C _dynamo _subclasses _tensor_str ao classes compiler fx graph onnx quantization",
     "_utils accelerator autograd.profiler autograd._profiler_nvtx cpu cuda mps mtia opencl random xpu",
     "_files distributed.checkpoint hub serialization utils.model_zoo utils.safetensors utils.serialization.config",
     "_array_api _compat.array_object _custom_ops _ops distributed.pipelining export jit legacy library monitor ops profiler "

@@ -111,19 +111,12 @@ def write() -> None:
             if form == "zip":
                 (checkpoints.FOLDER / f"{name}.zip16.pt").write_bytes(as_1_6(file.getvalue()))
     (checkpoints.FOLDER / "old_tensors.tar.pt").write_bytes(as_tar(checkpoints.old_tensors(torch)))
-    lacking = {
-        "quantised": torch.quantize_per_tensor(torch.ones(2), 0.1, 0, torch.quint8),
-    }
-    for name, x in lacking.items():
-        torch.save(x, checkpoints.FOLDER / f"lacking_{name}.pt")
 
 
 def check_kept() -> None:
     """That PyTorch reads what is kept, so that it is no invention of ours, and so does flambeau."""
     for path in sorted(checkpoints.FOLDER.glob("*.pt")):
         name = path.name.partition(".")[0]
-        if name.startswith("lacking"):
-            continue
         make = checkpoints.CONTENTS.get(name, checkpoints.old_tensors)
         for library in (torch, flambeau):
             found = library.load(path, weights_only=False)

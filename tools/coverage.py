@@ -70,8 +70,10 @@ reason(
     r"AVG|SUM|PyTorchFile.*|import_ir.*|merge_type.*|parse_.*|unify_type_list",
 )  # fmt: skip
 reason(
-    "no quantised dtypes", r"(Tensor\.)?(q_|qint|quint|qscheme|quantize|dequantize|int_repr|fbgemm|choose_qparams|empty_quantized|"
-    r"fused_moving_avg|quantized_).*", r"(bits|bit|int[1-7]|uint[1-7])(\d.*)?",
+    "kernels of quantised operations by their names", r"(fbgemm|choose_qparams|fused_moving_avg|quantized_).*"
+)  # fmt: skip
+reason(
+    "numbers of some bits are not computed with", r"(bits|bit|int[1-7]|uint[1-7])(\d.*)?",
 )  # fmt: skip
 reason("kernels of one vendor's library by its name", r"(cudnn|miopen|mkldnn)_.*")
 reason("steps of SyncBatchNorm between processes", r"batch_norm_.*")
@@ -85,7 +87,7 @@ reason(
 reason("removed from PyTorch, where they only raise", r"Tensor\.(eig|lstsq|solve|symeig|reinforce)")
 reason("deprecated in PyTorch", r"Tensor\.(resize|resize_as|volatile|name)")
 reason("autocast for devices that are not here", r".*_autocast_(ipu|xla)_.*")
-reason("quantised modules", r"nn\.quantized\..*")
+reason("layers without a form over integers", r"nn\.quantized\..*")
 reason(
     "devices that are not here",
     r"(xpu|mtia|mps)\..*",

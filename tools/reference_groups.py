@@ -120,7 +120,7 @@ OTHERS = [
         "Utilities and settings",
         "_compat.switches _compat.as_torch _compat.tags accelerator core.base.device core.base.once devices.streams "
         "compiler graph.lazy _higher_order_ops.cond futures jit jit._modules "
-        "core.base.formats",
+        "core.base.formats operations.neural.quantizing",
     ),
     Page("flambeau.symbolic", "", "Symbolic numbers", "_symbols.numbers"),
     Page("flambeau.absent", "", "Classes without instances", "_compat.absent"),

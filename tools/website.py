@@ -43,6 +43,7 @@ TAKEN = {
             "graphs",
             "formats",
             "keeping",
+            "quantisation",
             "export",
             "native",
         )

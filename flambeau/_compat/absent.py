@@ -32,13 +32,13 @@ PAGE = "docs/coverage.md lists what is here"
 
 # Rooms, and why they are absent; `distributed`, `export`, `jit`, `ao` and `_dynamo` answer questions.
 NAMESPACES = {
-    "ao": "there is no quantised dtype",
-    "quantization": "there is no quantised dtype",
+    "ao": "models are quantised in eager mode; what PyTorch has for graphs, pruning and debugging beside it is not here",
+    "quantization": "models are quantised in eager mode; what PyTorch has for graphs beside it is not here",
     "contrib": "PyTorch's experiments are not carried over",
-    "nn.intrinsic": "there is no quantised dtype",
-    "nn.qat": "there is no quantised dtype",
-    "nn.quantizable": "there is no quantised dtype",
-    "nn.quantized": "there is no quantised dtype",
+    "nn.intrinsic": "`ao.nn.intrinsic` has the fused layers that are here",
+    "nn.qat": "`ao.nn.qat` has the layers that train with rounded weights",
+    "nn.quantizable": "recurrent and attention layers have no form over quantised tensors; `quantize_dynamic` takes the former",
+    "nn.quantized": "`ao.nn.quantized` has the layers over integers that are here",
     "nn.cpp": "it holds modules written in C++ with LibTorch, which is not here",
     "utils.data.datapipes": "PyTorch deprecated it",
     "utils.hipify": "it rewrites CUDA sources, and no CUDA sources are compiled here",

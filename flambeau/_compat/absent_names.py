@@ -66,6 +66,87 @@ NAMES = {
         FunctorchFunctionalizeAPI(_subclasses.functional_tensor.BaseFunctionalizeAPI)
         PythonFunctionalizeAPI(_subclasses.functional_tensor.BaseFunctionalizeAPI) disable_functional_mode
     """,
+    "ao.quantization.fake_quantize": """
+        FakeQuantize=ao.quantization.FakeQuantize FakeQuantizeBase=ao.quantization.FakeQuantizeBase
+        FixedQParamsFakeQuantize=ao.quantization.FixedQParamsFakeQuantize
+        FusedMovingAvgObsFakeQuantize=ao.quantization.FusedMovingAvgObsFakeQuantize
+        default_dynamic_fake_quant=ao.quantization.default_dynamic_fake_quant
+        default_embedding_fake_quant=ao.quantization.default_embedding_fake_quant
+        default_embedding_fake_quant_4bit=ao.quantization.default_embedding_fake_quant_4bit
+        default_fake_quant=ao.quantization.default_fake_quant
+        default_fixed_qparams_range_0to1_fake_quant=ao.quantization.default_fixed_qparams_range_0to1_fake_quant
+        default_fixed_qparams_range_neg1to1_fake_quant=ao.quantization.default_fixed_qparams_range_neg1to1_fake_quant
+        default_fused_act_fake_quant=ao.quantization.default_fused_act_fake_quant
+        default_fused_per_channel_wt_fake_quant=ao.quantization.default_fused_per_channel_wt_fake_quant
+        default_fused_wt_fake_quant=ao.quantization.default_fused_wt_fake_quant
+        default_per_channel_weight_fake_quant=ao.quantization.default_per_channel_weight_fake_quant
+        default_weight_fake_quant=ao.quantization.default_weight_fake_quant
+        disable_fake_quant=ao.quantization.disable_fake_quant
+        disable_observer=ao.quantization.disable_observer
+        enable_fake_quant=ao.quantization.enable_fake_quant enable_observer=ao.quantization.enable_observer
+    """,
+    "ao.quantization.observer": """
+        FixedQParamsObserver=ao.quantization.FixedQParamsObserver
+        HistogramObserver=ao.quantization.HistogramObserver MinMaxObserver=ao.quantization.MinMaxObserver
+        MovingAverageMinMaxObserver=ao.quantization.MovingAverageMinMaxObserver
+        MovingAveragePerChannelMinMaxObserver=ao.quantization.MovingAveragePerChannelMinMaxObserver
+        NoopObserver=ao.quantization.NoopObserver ObserverBase=ao.quantization.ObserverBase
+        PerChannelMinMaxObserver=ao.quantization.PerChannelMinMaxObserver
+        PlaceholderObserver=ao.quantization.PlaceholderObserver
+        UniformQuantizationObserverBase=ao.quantization.UniformQuantizationObserverBase
+        default_dynamic_quant_observer=ao.quantization.default_dynamic_quant_observer
+        default_fixed_qparams_range_0to1_observer=ao.quantization.default_fixed_qparams_range_0to1_observer
+        default_fixed_qparams_range_neg1to1_observer=ao.quantization.default_fixed_qparams_range_neg1to1_observer
+        default_float_qparams_observer=ao.quantization.default_float_qparams_observer
+        default_float_qparams_observer_4bit=ao.quantization.default_float_qparams_observer_4bit
+        default_histogram_observer=ao.quantization.default_histogram_observer
+        default_observer=ao.quantization.default_observer
+        default_per_channel_weight_observer=ao.quantization.default_per_channel_weight_observer
+        default_placeholder_observer=ao.quantization.default_placeholder_observer
+        default_weight_observer=ao.quantization.default_weight_observer
+        per_channel_weight_observer_range_neg_127_to_127=ao.quantization.per_channel_weight_observer_range_neg_127_to_127
+        weight_observer_range_neg_127_to_127=ao.quantization.weight_observer_range_neg_127_to_127
+    """,
+    "ao.quantization.qconfig": """
+        QConfig=ao.quantization.QConfig
+        default_activation_only_qconfig=ao.quantization.default_activation_only_qconfig
+        default_dynamic_qat_qconfig=ao.quantization.default_dynamic_qat_qconfig
+        default_dynamic_qconfig=ao.quantization.default_dynamic_qconfig
+        default_embedding_qat_qconfig=ao.quantization.default_embedding_qat_qconfig
+        default_embedding_qat_qconfig_4bit=ao.quantization.default_embedding_qat_qconfig_4bit
+        default_per_channel_qconfig=ao.quantization.default_per_channel_qconfig
+        default_per_channel_symmetric_qnnpack_qconfig=ao.quantization.default_per_channel_symmetric_qnnpack_qconfig
+        default_qat_qconfig=ao.quantization.default_qat_qconfig
+        default_qat_qconfig_v2=ao.quantization.default_qat_qconfig_v2
+        default_qconfig=ao.quantization.default_qconfig
+        default_symmetric_qnnpack_qconfig=ao.quantization.default_symmetric_qnnpack_qconfig
+        default_weight_only_qconfig=ao.quantization.default_weight_only_qconfig
+        float_qparams_weight_only_qconfig=ao.quantization.float_qparams_weight_only_qconfig
+        float_qparams_weight_only_qconfig_4bit=ao.quantization.float_qparams_weight_only_qconfig_4bit
+        get_default_qat_qconfig=ao.quantization.get_default_qat_qconfig
+        get_default_qconfig=ao.quantization.get_default_qconfig
+        per_channel_dynamic_qconfig=ao.quantization.per_channel_dynamic_qconfig
+        qconfig_equals=ao.quantization.qconfig_equals
+    """,
+    "ao.quantization.quantization_mappings": """
+        get_default_dynamic_quant_module_mappings=ao.quantization.get_default_dynamic_quant_module_mappings
+        get_default_qat_module_mappings=ao.quantization.get_default_qat_module_mappings
+        get_default_qconfig_propagation_list=ao.quantization.get_default_qconfig_propagation_list
+        get_default_static_quant_module_mappings=ao.quantization.get_default_static_quant_module_mappings
+        get_embedding_qat_module_mappings=ao.quantization.get_embedding_qat_module_mappings
+        get_embedding_static_quant_module_mappings=ao.quantization.get_embedding_static_quant_module_mappings
+    """,
+    "ao.quantization.quantize": """
+        add_quant_dequant=ao.quantization.add_quant_dequant convert=ao.quantization.convert
+        prepare=ao.quantization.prepare prepare_qat=ao.quantization.prepare_qat
+        propagate_qconfig_=ao.quantization.propagate_qconfig_ quantize=ao.quantization.quantize
+        quantize_dynamic=ao.quantization.quantize_dynamic quantize_qat=ao.quantization.quantize_qat
+        swap_module=ao.quantization.swap_module
+    """,
+    "ao.quantization.stubs": """
+        DeQuantStub=ao.quantization.DeQuantStub QuantStub=ao.quantization.QuantStub
+        QuantWrapper=ao.quantization.QuantWrapper
+    """,
     "cuda": """
     """,
     "distributed": """
@@ -153,21 +234,33 @@ NAMES = {
         AnyType=AnyType ComplexType=ComplexType DictType=DictType FloatType=FloatType IntType=IntType
         ListType=ListType Module=nn.Module StringType=StringType TensorType=TensorType TupleType=TupleType
     """,
+    "nn.intrinsic": """
+        BNReLU2d=ao.nn.intrinsic.BNReLU2d BNReLU3d=ao.nn.intrinsic.BNReLU3d
+        ConvBn1d=ao.nn.intrinsic.ConvBn1d ConvBn2d=ao.nn.intrinsic.ConvBn2d
+        ConvBn3d=ao.nn.intrinsic.ConvBn3d ConvBnReLU1d=ao.nn.intrinsic.ConvBnReLU1d
+        ConvBnReLU2d=ao.nn.intrinsic.ConvBnReLU2d ConvBnReLU3d=ao.nn.intrinsic.ConvBnReLU3d
+        ConvReLU1d=ao.nn.intrinsic.ConvReLU1d ConvReLU2d=ao.nn.intrinsic.ConvReLU2d
+        ConvReLU3d=ao.nn.intrinsic.ConvReLU3d LinearReLU=ao.nn.intrinsic.LinearReLU
+    """,
+    "nn.qat": """
+        Conv2d=ao.nn.qat.Conv2d Conv3d=ao.nn.qat.Conv3d Embedding=ao.nn.qat.Embedding
+        EmbeddingBag=ao.nn.qat.EmbeddingBag Linear=ao.nn.qat.Linear
+    """,
     "nn.quantized": """
-        BatchNorm2d(nn.modules.batchnorm._BatchNorm) BatchNorm3d(nn.modules.batchnorm._BatchNorm)
-        Conv1d(nn.modules.module.Module) Conv2d(nn.modules.module.Module) Conv3d(nn.modules.module.Module)
+        BatchNorm2d=ao.nn.quantized.BatchNorm2d BatchNorm3d=ao.nn.quantized.BatchNorm3d
+        Conv1d=ao.nn.quantized.Conv1d Conv2d=ao.nn.quantized.Conv2d Conv3d=ao.nn.quantized.Conv3d
         ConvTranspose1d(nn.modules.module.Module) ConvTranspose2d(nn.modules.module.Module)
-        ConvTranspose3d(nn.modules.module.Module) DeQuantize(nn.modules.module.Module)
-        Dropout(nn.modules.dropout.Dropout) ELU(nn.modules.activation.ELU)
-        Embedding(nn.modules.module.Module) EmbeddingBag(nn.quantized.Embedding)
-        FXFloatFunctional(nn.modules.module.Module) GroupNorm(nn.modules.normalization.GroupNorm)
-        Hardswish(nn.modules.activation.Hardswish) InstanceNorm1d(nn.modules.instancenorm.InstanceNorm1d)
+        ConvTranspose3d(nn.modules.module.Module) DeQuantize=ao.nn.quantized.DeQuantize
+        Dropout=ao.nn.quantized.Dropout ELU=ao.nn.quantized.ELU Embedding=ao.nn.quantized.Embedding
+        EmbeddingBag=ao.nn.quantized.EmbeddingBag FXFloatFunctional(nn.modules.module.Module)
+        GroupNorm(nn.modules.normalization.GroupNorm) Hardswish=ao.nn.quantized.Hardswish
+        InstanceNorm1d(nn.modules.instancenorm.InstanceNorm1d)
         InstanceNorm2d(nn.modules.instancenorm.InstanceNorm2d)
         InstanceNorm3d(nn.modules.instancenorm.InstanceNorm3d) LSTM(nn.modules.module.Module)
-        LayerNorm(nn.modules.normalization.LayerNorm) LeakyReLU(nn.modules.activation.LeakyReLU)
-        Linear(nn.modules.module.Module) MultiheadAttention(nn.modules.activation.MultiheadAttention)
-        PReLU(nn.modules.module.Module) QFunctional(nn.modules.module.Module)
-        Quantize(nn.modules.module.Module) ReLU6(nn.modules.activation.ReLU)
+        LayerNorm(nn.modules.normalization.LayerNorm) LeakyReLU=ao.nn.quantized.LeakyReLU
+        Linear=ao.nn.quantized.Linear MultiheadAttention(nn.modules.activation.MultiheadAttention)
+        PReLU(nn.modules.module.Module) QFunctional=ao.nn.quantized.QFunctional
+        Quantize=ao.nn.quantized.Quantize ReLU6=ao.nn.quantized.ReLU6
         Sigmoid(nn.modules.activation.Sigmoid) Softmax(nn.modules.activation.Softmax)
     """,
     "onnx": """
@@ -187,19 +280,14 @@ NAMES = {
         SchemaMatcher() SizeMap() TensorKey(profiler._memory_profiler.Key)
     """,
     "quantization": """
-        DeQuantStub=ao.quantization.DeQuantStub HistogramObserver(ao.quantization.ObserverBase)
-        ObserverBase=ao.quantization.ObserverBase QConfig=ao.quantization.QConfig
-        QuantStub=ao.quantization.QuantStub QuantType[DYNAMIC=0,STATIC=1,QAT=2,WEIGHT_ONLY=3]
-        QuantWrapper(nn.modules.module.Module)
-        default_placeholder_observer=ao.quantization.default_placeholder_observer
-        quantize_dynamic=ao.quantization.quantize_dynamic
+        QuantType[DYNAMIC=0,STATIC=1,QAT=2,WEIGHT_ONLY=3]
     """,
     "quantization.observer": """
-        HistogramObserver=quantization.HistogramObserver MinMaxObserver=ao.quantization.MinMaxObserver
+        HistogramObserver=ao.quantization.HistogramObserver MinMaxObserver=ao.quantization.MinMaxObserver
         PerChannelMinMaxObserver=ao.quantization.PerChannelMinMaxObserver
     """,
     "quantization.qconfig": """
-        QConfig=quantization.QConfig
+        QConfig=ao.quantization.QConfig
     """,
     "utils.data": """
         IterDataPipe=utils.data.datapipes.datapipe.IterDataPipe

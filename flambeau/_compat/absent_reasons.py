@@ -22,15 +22,15 @@ ABSENT = {
         batch_norm_backward_elemt batch_norm_backward_reduce batch_norm_elemt batch_norm_gather_stats
         batch_norm_gather_stats_with_counts batch_norm_stats batch_norm_update_stats
         """,
-        "no quantised dtypes": """
-        bit choose_qparams_optimized dequantize empty_quantized fbgemm_linear_fp16_weight
-        fbgemm_linear_fp16_weight_fp32_activation fbgemm_linear_int8_weight
-        fbgemm_linear_int8_weight_fp32_activation fbgemm_linear_quantize_weight fbgemm_pack_gemm_matrix_fp16
-        fbgemm_pack_quantized_matrix fused_moving_avg_obs_fake_quant int_repr q_per_channel_axis
-        q_per_channel_scales q_per_channel_zero_points q_scale q_zero_point quantize_per_channel
-        quantize_per_tensor quantize_per_tensor_dynamic quantized_batch_norm quantized_gru_cell
-        quantized_lstm_cell quantized_max_pool1d quantized_max_pool2d quantized_max_pool3d
-        quantized_rnn_relu_cell quantized_rnn_tanh_cell
+        "kernels of quantised operations by their names": """
+        choose_qparams_optimized fbgemm_linear_fp16_weight fbgemm_linear_fp16_weight_fp32_activation
+        fbgemm_linear_int8_weight fbgemm_linear_int8_weight_fp32_activation fbgemm_linear_quantize_weight
+        fbgemm_pack_gemm_matrix_fp16 fbgemm_pack_quantized_matrix fused_moving_avg_obs_fake_quant
+        quantized_batch_norm quantized_gru_cell quantized_lstm_cell quantized_max_pool1d
+        quantized_max_pool2d quantized_max_pool3d quantized_rnn_relu_cell quantized_rnn_tanh_cell
+        """,
+        "numbers of some bits are not computed with": """
+        bit
         """,
         "kernels of one vendor's library by its name": """
         cudnn_affine_grid_generator cudnn_batch_norm cudnn_convolution cudnn_convolution_add_relu
@@ -51,16 +51,12 @@ ABSENT = {
         """,
         "a part of PyTorch's own making": """
         __all__ _amp_update_scale_ _convert_weight_to_int4pack _convert_weight_to_int4pack_for_cpu
-        _empty_affine_quantized _empty_per_channel_affine_quantized _has_compatible_shallow_copy_type
+        _has_compatible_shallow_copy_type
         _int_mm _shape_as_tensor _standard_gamma _weight_int4pack_mm _weight_int4pack_mm_for_cpu
         _weight_int8pack_mm matrix_rank set_vital symeig torch while_loop
         """,
     },
     "Tensor": {
-        "no quantised dtypes": """
-        dequantize int_repr q_per_channel_axis q_per_channel_scales q_per_channel_zero_points q_scale
-        q_zero_point qscheme
-        """,
         "removed from PyTorch, where they only raise": """
         eig lstsq reinforce solve symeig
         """,

@@ -133,7 +133,7 @@ def load(
         pickle_load_args: for the `Unpickler`, such as `encoding`.
 
     Raises:
-        RuntimeError: the file is damaged, or holds what there is not here, such as quantised tensors.
+        RuntimeError: the file is damaged, or holds what there is not here, such as TorchScript's objects.
         pickle.UnpicklingError: its pickle is damaged, or names what is not allowed.
         EOFError: the file is empty.
 

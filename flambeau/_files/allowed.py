@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from .._tensor import Tensor
 from ..core.base import formats
-from ..core.base.dtypes import Size, by_name
+from ..core.base.dtypes import Size, by_name, without_tensors
 from ..core.base.dtypes import device as Device
 from ..nn.parameter import Parameter
 from . import names, rebuilding
@@ -227,6 +227,7 @@ MAKERS: dict[int, Callable] = {
     id(rebuilding._rebuild_tensor_v2): _tensor_function(rebuilding._rebuild_tensor_v2, 6),
     id(rebuilding._rebuild_tensor_v3): _tensor_function(rebuilding._rebuild_tensor_v3, 7),
     id(rebuilding._rebuild_sparse_tensor): _plain(rebuilding._rebuild_sparse_tensor),
+    id(rebuilding._rebuild_qtensor): _plain(rebuilding._rebuild_qtensor),
     id(rebuilding._rebuild_nested_tensor): _plain(rebuilding._rebuild_nested_tensor),
     id(rebuilding._rebuild_masked_tensor): _plain(rebuilding._rebuild_masked_tensor),
     id(rebuilding._DimRange): lambda machine: rebuilding._DimRange(),
@@ -256,7 +257,8 @@ class StorageType:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.dtype = by_name[names.STORAGES[name]]
+        kind = names.STORAGES[name]
+        self.dtype = by_name.get(kind) or without_tensors[kind]
 
     def __repr__(self) -> str:
         return f"StorageType(dtype={self.dtype})"
@@ -278,6 +280,8 @@ def _allowed() -> dict[str, Any]:
             f"torch.{name}": getattr(formats, name)
             for name in ("contiguous_format", "channels_last", "preserve_format")
         },
+        **{f"torch.{kind}": without_tensors[kind] for kind in ("qint8", "quint8", "qint32", "quint4x2")},
+        **{f"torch.{scheme.name}": scheme for scheme in formats.qscheme},
     }
     for name in names.STORAGES:
         for module in ("torch", "torch.storage", "torch.cuda"):

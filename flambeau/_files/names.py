@@ -28,6 +28,7 @@ _TABLE: tuple[tuple[str, str, str, str], ...] = (
     ("torch._utils", "_rebuild_tensor_v2", "_files.rebuilding", "_rebuild_tensor_v2"),
     ("torch._utils", "_rebuild_tensor_v3", "_files.rebuilding", "_rebuild_tensor_v3"),
     ("torch._utils", "_rebuild_sparse_tensor", "_files.rebuilding", "_rebuild_sparse_tensor"),
+    ("torch._utils", "_rebuild_qtensor", "_files.rebuilding", "_rebuild_qtensor"),
     ("torch._utils", "_rebuild_nested_tensor", "_files.rebuilding", "_rebuild_nested_tensor"),
     ("torch.nested._internal.nested_tensor", "_rebuild_njt", "_files.rebuilding", "_rebuild_njt"),
     ("torch.nested._internal.nested_tensor", "NestedTensor", "_files.rebuilding", "JaggedClass"),
@@ -65,13 +66,11 @@ _HOMES = {
 # What files may hold that we do not have, by the beginning of its name, and what it is.
 _LACKING = {
     "torch._utils._rebuild_sparse_csr_tensor": "a sparse tensor",
-    "torch._utils._rebuild_qtensor": "a quantised tensor",
     "torch._utils._rebuild_wrapper_subclass": "a tensor subclass without data of its own",
     "torch._utils._rebuild_device_tensor_from_numpy": "a tensor kept as a NumPy array",
     "torch._utils._rebuild_xla_tensor": "a tensor kept as a NumPy array",
     "torch.distributed._shard.": "a sharded tensor of before DTensor",
     "torch.distributed._mesh_layout.": "a mesh as PyTorch's pickle has it",
-    "torch.per_": "a quantised tensor",
     "torch.jit.": "a TorchScript object",
 }
 _FILES_TO_OURS = {(module, name): (ours, own) for module, name, ours, own in _TABLE}
@@ -92,11 +91,15 @@ STORAGES = {
     "ComplexDoubleStorage": "complex128",
     "ComplexFloatStorage": "complex64",
     "UntypedStorage": "uint8",
+    "QInt8Storage": "qint8",
+    "QUInt8Storage": "quint8",
+    "QInt32Storage": "qint32",
+    "QUInt4x2Storage": "quint4x2",
 }
 STORAGE_OF = {dtype: name for name, dtype in reversed(STORAGES.items())}
-_LACKING_STORAGES = ("QInt8Storage", "QInt32Storage", "QUInt8Storage", "QUInt4x2Storage", "QUInt2x4Storage")
+_LACKING_STORAGES = ("QUInt2x4Storage",)
 _LACKING_DTYPES = (
-    *("qint8", "qint32", "quint8", "quint4x2", "quint2x4"),
+    "quint2x4",
     *("bit", "bits8", "bits16", "bits1x8", "bits2x4", "bits4x2"),
     *(f"{sign}int{n}" for sign in ("", "u") for n in range(1, 8)),
 )
@@ -108,7 +111,7 @@ def lacking(module: str, name: str) -> str | None:
     if module == "torch" and name in _LACKING_DTYPES:
         return f"the dtype {full}"
     if name in _LACKING_STORAGES:
-        return "a quantised tensor"
+        return "a tensor of quint2x4"
     return next((what for begin, what in _LACKING.items() if full.startswith(begin)), None)
 
 

@@ -6,6 +6,7 @@ kept in a list.
 
 from __future__ import annotations
 
+import math
 import pickle
 from collections import OrderedDict
 from io import BytesIO
@@ -17,6 +18,8 @@ from ..core.base import display, formats
 from ..core.base.dtypes import Size, by_name, dtype
 from ..core.base.dtypes import device as Device
 from ..core.base.memory import Storage
+from ..core.make.create import empty
+from ..core.places.join import cat
 from ..nn.parameter import Buffer, Parameter
 from ..storage import TypedStorage
 from . import modules, names, rebuilding
@@ -111,6 +114,8 @@ def _reduced(t: Any, storages: Storages) -> tuple | None:
         return rebuilding._rebuild_from_type_v2, (*_parts(t, kind, storages), state)
     if t.is_nested:
         return _nested_arguments(t)
+    if t.is_quantized:
+        return _quantized_arguments(t)
     if t._is_wrapper:
         return rebuilding._rebuild_masked_tensor, (t._elements, t.get_mask())
     if kind is Buffer:
@@ -150,6 +155,27 @@ def _nested_arguments(t: Any) -> tuple:
         t.values().detach().requires_grad_(t.requires_grad),
         *t._geometry(),
     )
+
+
+def _with_room(codes: Any, shape: Any) -> Any:
+    """Bytes of two codes each, with so much room behind them as if rows began at whole bytes, which PyTorch's storages have."""
+    room = math.prod(shape[:-1]) * -(-shape[-1] // 2) if len(shape) else 1
+    return cat([codes, codes.new_zeros(max(0, room - codes.numel()))])
+
+
+def _quantized_arguments(t: Any) -> tuple:
+    """A quantised tensor as function and arguments: its integers, in a storage of its own dtype, and what they mean."""
+    codes, quantizer = t._elements, t._quantizer
+    geometry = (codes.storage_offset(), tuple(t.shape), codes.stride())
+    if t.dtype.name == "quint4x2":  # two a byte, in order
+        codes = _with_room(t.int_repr(), t.shape)
+        geometry = (0, tuple(t.shape), empty(t.shape, device="meta").stride())
+    elements = rebuilding.typed(codes.untyped_storage(), t.dtype)
+    # PyTorch's files name the scheme of channels alone; floating-point zero points say which it is.
+    scheme = quantizer.scheme if quantizer.axis is None else formats.qscheme.per_channel_affine
+    axis = () if quantizer.axis is None else (quantizer.axis,)
+    meaning = (scheme, quantizer.scale, quantizer.zero_point, *axis)
+    return rebuilding._rebuild_qtensor, (elements, *geometry, meaning, False, OrderedDict())
 
 
 def _parts(t: Any, kind: type, storages: Storages) -> tuple:
@@ -238,7 +264,7 @@ class _Pickler(pickle._Pickler):  # type: ignore[name-defined]
     dispatch[FunctionType] = save_global
     dispatch[Tensor] = dispatch[Parameter] = dispatch[Buffer] = _save_tensor
     dispatch[dtype] = _save_dtype
-    dispatch[formats.memory_format] = _save_format
+    dispatch[formats.memory_format] = dispatch[formats.qscheme] = _save_format
     dispatch[formats.layout] = _save_layout
     dispatch[Device] = _save_device
     dispatch[Size] = _save_size

@@ -14,7 +14,7 @@ from ..core.base import display, formats
 from ..core.base.dtypes import by_name, dtype
 from ..core.base.memory import Storage
 from ..core.make.create import empty, empty_strided
-from ..core.places.join import cat
+from ..core.places.join import cat, stack
 from ..nn.parameter import Buffer, Parameter
 from ..sparse import sparse_compressed_tensor, sparse_coo_tensor
 from ..storage import TypedStorage
@@ -144,6 +144,45 @@ def _rebuild_sparse_tensor(layout, data):
     return sparse_coo_tensor(*parts, size, is_coalesced=coalesced is True, check_invariants=True)
 
 
+def _rebuild_qtensor(storage, storage_offset, size, stride, quantizer_params, requires_grad, backward_hooks):
+    from ..ao._quantized_functions import rebuilt
+
+    kind = getattr(storage, "dtype", None)
+    require(
+        isinstance(kind, dtype) and kind.name in QUANTISED,
+        f"a quantised tensor's storage is one of {short(kind)}",
+    )
+    untyped = getattr(storage, "_untyped_storage", storage)
+    require(isinstance(untyped, Storage), f"a quantised tensor is made of a {type(storage).__name__}")
+    if kind.name == "quint4x2":  # two a byte
+        packed = placed(storage, by_name["uint8"], 0, (untyped.nbytes(),), (1,))
+        geometry = check_geometry(storage_offset, size, stride, 1, 2 * untyped.nbytes())
+        codes = stack([packed & 15, packed >> 4], 1).reshape(-1).as_strided(*geometry[1:], geometry[0])
+    else:
+        codes = placed(storage, by_name[QUANTISED[kind.name]], storage_offset, size, stride)
+    require(type(quantizer_params) is tuple and quantizer_params, "a quantised tensor's scales are no tuple")
+    require(requires_grad is False, "a quantised tensor requires a gradient")
+    scheme, *meaning = quantizer_params
+    wanted = {formats.qscheme.per_tensor_affine: 2, formats.qscheme.per_channel_affine: 3}
+    wanted[formats.qscheme.per_channel_affine_float_qparams] = 3
+    known = isinstance(scheme, formats.qscheme) and wanted.get(scheme) == len(meaning)
+    require(known, f"a quantised tensor's scheme is {short(scheme)} with {len(meaning)} numbers")
+    if len(meaning) == 2:
+        require(
+            type(meaning[0]) is float and type(meaning[1]) is int, "a quantised tensor's scale is no number"
+        )
+    else:
+        _dense(meaning[0], "scales"), _dense(meaning[1], "zero points")
+        require(type(meaning[2]) is int, f"a quantised tensor's axis is {short(meaning[2])}")
+    try:
+        return rebuilt(codes, kind, *meaning)
+    except (RuntimeError, IndexError) as error:
+        raise Damaged(f"a quantised tensor's parts do not fit: {error}") from error
+
+
+QUANTISED = {"qint8": "int8", "quint8": "uint8", "qint32": "int32", "quint4x2": "uint8"}
+
+
 class JaggedClass:
     """What the class of nested tensors is in files, which read it as an argument alone: the class itself comes with the first."""
 
@@ -158,7 +197,7 @@ class _DimRange:
 def _dense(x: Any, what: str) -> Any:
     require(
         isinstance(x, Tensor) and not x._is_wrapper and x.layout is formats.strided,
-        f"the {what} of a nested or masked tensor: {short(x)}",
+        f"the {what} of a nested, masked or quantised tensor: {short(x)}",
     )
     return x
 
@@ -256,6 +295,7 @@ REBUILD = frozenset(
         _rebuild_parameter_with_state,
         _rebuild_meta_tensor_no_storage,
         _rebuild_sparse_tensor,
+        _rebuild_qtensor,
         _rebuild_device_tensor_from_cpu_tensor,
         _rebuild_njt,
     )

@@ -1,7 +1,7 @@
-"""Quantisation of weights (`ao.quantization`)."""
+"""Quantisation (`ao.quantization`), and the layers of quantised models (`ao.nn`)."""
 
 from .._compat.absent import refusing as _refusing
-from . import quantization
+from . import nn, quantization
 
-__all__ = ["quantization"]
+__all__ = ["nn", "quantization"]
 __getattr__ = _refusing("ao")

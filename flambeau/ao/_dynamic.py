@@ -1,127 +1,29 @@
-"""Linear layers whose weights are integers of eight bits and whose input is rounded to such integers at each call."""
+"""Models whose layers multiply integers where weights alone are known: inputs are rounded at each call."""
 
 from __future__ import annotations
 
 import copy
-import math
 from typing import Any
 
-import numpy as np
-
-from .._tensor import Tensor
-from ..autograd import no_grad
-from ..core.base.dtypes import by_name
-from ..nn.modules.linear import Linear
+from .. import nn
+from ..core.base.dtypes import without_tensors
 from ..nn.modules.module import Module
-from ..nn.modules.rnn import GRU, LSTM, GRUCell, LSTMCell, RNNCell
-from ..operations.linalg.quantised import _weight_int8pack_mm
-from ..operations.neural.quantizing import fake_quantize_per_tensor_affine
-from ..operations.rows.reductions import aminmax
-from ._fake_quantize import QConfig, default_dynamic_qconfig
-from ._observers import qint8
+from . import _mappings as mappings
+from ._qconfig import (
+    QConfig,
+    default_dynamic_qconfig,
+    float_qparams_weight_only_qconfig,
+    float_qparams_weight_only_qconfig_4bit,
+)
 
-_RECURRENT = (LSTM, GRU, LSTMCell, RNNCell, GRUCell)
-LEAST_SCALE = np.float32(6.1e-5)  # below which PyTorch widens the range
-
-
-def qparams_of(least: float, most: float, low: int, high: int) -> tuple[float, int]:
-    """The scale and zero point by which integers from `low` to `high` hold numbers from `least` to `most`, and zero exactly.
-
-    The sums are in double precision, as PyTorch's are; the scale is a float32.
-
-    >>> from flambeau.ao._dynamic import qparams_of
-    >>> qparams_of(-1.0, 3.0, 0, 127)[1]
-    32
-    """
-    least, most = min(least, 0.0), max(most, 0.0)
-    scale = (most - least) / (high - low)
-    if np.float32(scale) == 0 or np.float32(scale) < 2.0**-128:
-        scale = 0.1
-    if scale < LEAST_SCALE:
-        narrow, scale = scale, float(LEAST_SCALE)
-        if least == 0.0:
-            most = scale * (high - low)
-        elif most == 0.0:
-            least = -scale * (high - low)
-        else:
-            least, most = least * scale / narrow, most * scale / narrow
-    by_least, by_most = low - least / scale, high - most / scale
-    nearer = abs(low) - abs(least / scale) < abs(high) - abs(most / scale)
-    zero_point = round(min(max(by_least if nearer else by_most, low), high))
-    return float(np.float32(scale)), zero_point
-
-
-class DynamicQuantizedLinear(Module):
-    """A linear layer of float32 by a weight of int8; `quantize_dynamic` makes it of a `Linear`.
-
-    Each call rounds its input to integers from 0 to 127, whose scale and zero point are those of the whole tensor, and multiplies
-    these by the codes.  Its `codes`, `scales` (of each row) and `bias` are buffers: it is not trained.
-
-    Args:
-        linear: of float32.
-        qconfig: whose weight is an observer of qint8 with a symmetric scheme.
-
-    Shape:
-        input: (…, in_features); the result is (…, out_features)
-
-    Raises:
-        TypeError: another dtype.
-        ValueError: another observer.
-
-    >>> import flambeau
-    >>> from flambeau.ao.quantization import quantize_dynamic
-    >>> layer = quantize_dynamic(flambeau.nn.Sequential(flambeau.nn.Linear(8, 4)))[0]
-    >>> layer(flambeau.ones(2, 8)).shape, layer.codes.dtype
-    (flambeau.Size([2, 4]), flambeau.int8)
-    """
-
-    codes: Tensor
-    scales: Tensor
-
-    def __init__(self, linear: Linear, qconfig: QConfig = default_dynamic_qconfig) -> None:
-        super().__init__()
-        weight = linear.weight.detach()
-        if weight.dtype is not by_name["float32"]:
-            raise TypeError(f"DynamicQuantizedLinear: expected a float32 weight, got {weight.dtype}")
-        self.out_features, self.in_features = weight.shape
-        observer = qconfig.weight()
-        if observer.dtype is not qint8:
-            raise ValueError(
-                f"DynamicQuantizedLinear: expected an observer of qint8 for the weight, got {observer.dtype}"
-            )
-        with no_grad():
-            observer(weight)
-            scales, zeros = observer.calculate_qparams()
-            if bool((zeros != 0).any()):
-                raise ValueError("DynamicQuantizedLinear: expected a symmetric scheme for the weight")
-            codes = (
-                (weight * (1.0 / scales).reshape(-1, 1)).round().clamp(observer.quant_min, observer.quant_max)
-            )
-        self.qscheme = observer.qscheme
-        self.register_buffer("codes", codes.to(by_name["int8"]))
-        self.register_buffer("scales", scales.expand(self.out_features).contiguous())
-        self.register_buffer("bias", None if linear.bias is None else linear.bias.detach().clone())
-
-    def forward(self, x: Tensor) -> Tensor:
-        if x.shape[-1:] != (self.in_features,) or x.dtype is not by_name["float32"]:
-            raise RuntimeError(
-                f"DynamicQuantizedLinear: expected input of shape (…, {self.in_features}) in float32, got {list(x.shape)} in {x.dtype}"
-            )
-        rows = x.detach().reshape(-1, self.in_features)
-        if rows.numel():
-            least, most = (t.item() for t in aminmax(rows))
-            if not math.isfinite(most - least):
-                raise RuntimeError(
-                    f"DynamicQuantizedLinear: expected finite input, got numbers from {least} to {most}"
-                )
-            scale, zero_point = qparams_of(least, most, 0, 127)
-            rows = fake_quantize_per_tensor_affine(rows, scale, zero_point, 0, 127)
-        result = _weight_int8pack_mm(rows, self.codes, self.scales)
-        result = result if self.bias is None else result + self.bias
-        return result.reshape(*x.shape[:-1], self.out_features)
-
-    def extra_repr(self) -> str:
-        return f"in_features={self.in_features}, out_features={self.out_features}, dtype={qint8}, qscheme={self.qscheme}"
+qint8, quint8, quint4x2 = (without_tensors[name] for name in ("qint8", "quint8", "quint4x2"))
+_BAGS = (nn.Embedding, nn.EmbeddingBag)
+# What is replaced where nothing is said, by dtype.
+_USUAL: dict[Any, tuple[tuple[type, ...], QConfig]] = {
+    qint8: ((nn.Linear, nn.LSTM, nn.GRU, nn.LSTMCell, nn.RNNCell, nn.GRUCell), default_dynamic_qconfig),
+    quint8: (_BAGS, float_qparams_weight_only_qconfig),
+    quint4x2: (_BAGS, float_qparams_weight_only_qconfig_4bit),
+}
 
 
 def quantize_dynamic(
@@ -131,57 +33,51 @@ def quantize_dynamic(
     mapping: dict | None = None,
     inplace: bool = False,
 ) -> Module:
-    """A copy of `model` whose linear layers multiply integers: weights rounded once, inputs at each call.
+    """A copy of `model` whose linear and recurrent layers multiply integers: weights rounded once, inputs at each call.
 
     Args:
         qconfig_spec: a set of classes and of dotted names, or a dict from these to `QConfig` or None; what is said of a module holds
-            for those below it. By default all linear layers.
-        dtype: qint8.
-        mapping: None.
+            for those below it. By default all linear and recurrent layers, or all embeddings where `dtype` is theirs.
+        dtype: qint8; quint8 and quint4x2 for embeddings, whose vectors are kept in eight or four bits and become floats.
+        mapping: layers by the class that they are made of; by default `get_default_dynamic_quant_module_mappings()`.
         inplace: whether `model` itself is changed.
 
     Raises:
-        NotImplementedError: another dtype, a mapping of one's own, or a recurrent layer that is chosen, as all are by default.
-        ValueError: the model itself is a `Linear`, or a configuration that does not fit.
+        NotImplementedError: another dtype, or an LSTM with `proj_size`.
+        ValueError: the model itself would be replaced, or a configuration that does not fit.
+        TypeError: a layer of another dtype than float32.
+        AssertionError: an embedding whose configuration has no floating-point zero points.
 
     >>> import flambeau
     >>> from flambeau.ao.quantization import quantize_dynamic
     >>> quantize_dynamic(flambeau.nn.Sequential(flambeau.nn.Linear(8, 4)), {flambeau.nn.Linear})
     Sequential(
-      (0): DynamicQuantizedLinear(in_features=8, out_features=4, dtype=flambeau.qint8, qscheme=flambeau.per_tensor_symmetric)
+      (0): DynamicQuantizedLinear(in_features=8, out_features=4, dtype=flambeau.qint8, qscheme=flambeau.per_tensor_affine)
     )
     """
-    if mapping is not None:
-        raise NotImplementedError("quantize_dynamic(): mapping is not here")
-    if dtype is not qint8:
-        raise NotImplementedError(f"quantize_dynamic(): dtype must be qint8, got {dtype}")
-    if qconfig_spec is None:
-        qconfig_spec = {Linear, *_RECURRENT}
-    spec = (
-        dict(qconfig_spec)
-        if isinstance(qconfig_spec, dict)
-        else dict.fromkeys(qconfig_spec, default_dynamic_qconfig)
-    )
+    if dtype not in _USUAL:
+        raise NotImplementedError(
+            f"quantize_dynamic(): dtype must be qint8, or quint8 or quint4x2 for embeddings, got {dtype}"
+        )
+    mapping = mappings.DYNAMIC if mapping is None else mapping
+    kinds, usual = _USUAL[dtype]
+    given = set(kinds) if qconfig_spec is None else qconfig_spec
+    spec = dict(given) if isinstance(given, dict) else dict.fromkeys(given, usual)
     model = model if inplace else copy.deepcopy(model)
-    chosen: dict[Module, DynamicQuantizedLinear] = {}
-    places: list[tuple[Module, str, DynamicQuantizedLinear]] = []
+    chosen: dict[Module, Module] = {}
+    places: list[tuple[Module, str, Module]] = []
 
     def visit(owner: Module | None, last: str, module: Module, name: str, above: QConfig | None) -> None:
         qconfig = spec.get(name, spec.get(type(module), above))
-        if qconfig is not None and type(module) in _RECURRENT:
-            raise NotImplementedError(
-                f"quantize_dynamic(): {name or 'the model'} is a {type(module).__name__}, whose integer form is not here; qconfig_spec "
-                "={nn.Linear} chooses linear layers alone"
-            )
-        if qconfig is not None and type(module) is Linear:
+        if qconfig is not None and type(module) in mapping:
             if owner is None:
-                raise ValueError("quantize_dynamic(): the model itself is a Linear, which cannot be replaced")
+                raise ValueError(
+                    f"quantize_dynamic(): the model itself is a {type(module).__name__}, which cannot be replaced"
+                )
             if module not in chosen:
-                try:
-                    chosen[module] = DynamicQuantizedLinear(module, qconfig).train(module.training)
-                except (TypeError, ValueError) as error:
-                    raise type(error)(f"quantize_dynamic(): {name}: {error}") from None
+                chosen[module] = _made(mapping[type(module)], module, qconfig, name)
             places.append((owner, last, chosen[module]))
+            return
         for child, below in module._modules.items():
             if below is not None:
                 visit(module, child, below, f"{name}.{child}".lstrip("."), qconfig)
@@ -190,3 +86,23 @@ def quantize_dynamic(
     for owner, last, layer in places:
         setattr(owner, last, layer)
     return model
+
+
+def _made(kind: Any, module: Module, qconfig: QConfig, name: str) -> Module:
+    """The layer of one with a configuration, which the layer itself does not keep."""
+    before = module.__dict__.get("qconfig")
+    module.qconfig = qconfig
+    try:
+        made = kind.from_float(module)
+    except (TypeError, ValueError, AssertionError, NotImplementedError) as error:
+        raise type(error)(f"quantize_dynamic(): {name}: {error}") from None
+    finally:
+        if before is None:
+            del module.qconfig
+        else:
+            module.qconfig = before
+    for hook in module._forward_pre_hooks.values():
+        made.register_forward_pre_hook(hook)
+    for hook in module._forward_hooks.values():
+        made.register_forward_hook(hook)
+    return made.train(module.training)

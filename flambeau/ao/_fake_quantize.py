@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections import namedtuple
 from typing import Any
 
 from .._tensor import Tensor
-from ..core.base.dtypes import by_name
+from ..core.base.dtypes import by_name, without_tensors
 from ..core.make.literal import tensor
 from ..nn.modules.module import Module
 from ..operations.neural.quantizing import fake_quantize_per_channel_affine, fake_quantize_per_tensor_affine
 from ._observers import (
     PER_CHANNEL,
     Constructible,
+    FixedQParamsObserver,
     MovingAverageMinMaxObserver,
     MovingAveragePerChannelMinMaxObserver,
-    default_dynamic_quant_observer,
-    default_observer,
-    default_per_channel_weight_observer,
-    default_weight_observer,
+    default_fixed_qparams_range_0to1_observer,
+    default_fixed_qparams_range_neg1to1_observer,
     limits,
     per_channel_affine_float_qparams,
     per_channel_symmetric,
@@ -211,32 +209,111 @@ default_per_channel_weight_fake_quant = FakeQuantize.with_args(
     reduce_range=False,
     ch_axis=0,
 )
+default_dynamic_fake_quant = FakeQuantize.with_args(
+    observer=MovingAverageMinMaxObserver,
+    quant_min=0,
+    quant_max=255,
+    is_dynamic=True,
+    dtype=quint8,
+    averaging_constant=1,
+)
+default_embedding_fake_quant = FakeQuantize.with_args(
+    observer=MovingAveragePerChannelMinMaxObserver,
+    qscheme=per_channel_affine_float_qparams,
+    dtype=quint8,
+    quant_min=0,
+    quant_max=255,
+    ch_axis=0,
+    averaging_constant=1,
+)
+default_embedding_fake_quant_4bit = FakeQuantize.with_args(
+    observer=MovingAveragePerChannelMinMaxObserver,
+    qscheme=per_channel_affine_float_qparams,
+    ch_axis=0,
+    dtype=without_tensors["quint4x2"],
+    averaging_constant=1,
+)
 
 
-class QConfig(namedtuple("QConfig", ["activation", "weight"])):
-    """How a layer's results and its weight are observed or rounded: classes, or constructors by `with_args`.
+class FixedQParamsFakeQuantize(FakeQuantize):
+    """Rounds to the integers of a scale and a zero point that are given.
+
+    Args:
+        observer: a constructor of a `FixedQParamsObserver`.
+
+    Shape:
+        input: any; the result has the same
 
     Raises:
-        ValueError: a module in place of a class.
+        AssertionError: another observer.
 
-    >>> from flambeau.ao.quantization import MinMaxObserver, QConfig, default_weight_observer
-    >>> QConfig(MinMaxObserver.with_args(reduce_range=True), default_weight_observer).weight()
-    MinMaxObserver(min_val=inf, max_val=-inf)
+    >>> import flambeau
+    >>> from flambeau.ao.quantization import FixedQParamsFakeQuantize, FixedQParamsObserver
+    >>> FixedQParamsFakeQuantize(FixedQParamsObserver.with_args(scale=0.5, zero_point=0))(flambeau.tensor([0.2, 0.4]))
+    tensor([0.0000, 0.5000])
     """
 
-    __slots__ = ()
+    def __init__(self, observer: Any) -> None:
+        super().__init__(observer=observer)
+        watched = self.activation_post_process
+        if type(watched) is not FixedQParamsObserver:
+            raise AssertionError("FixedQParamsFakeQuantize's observer must be a FixedQParamsObserver")
+        self.scale, self.zero_point = watched.scale, watched.zero_point
 
-    def __new__(cls, activation: Any, weight: Any) -> QConfig:
-        if isinstance(activation, Module) or isinstance(weight, Module):
-            raise ValueError(
-                "QConfig received observer instance, please pass observer class instead. Use MyObserver.with_args(x=1) to override "
-                "arguments to constructor if needed"
+
+class FusedMovingAvgObsFakeQuantize(FakeQuantize):
+    """`FakeQuantize` with an observer of moving averages.
+
+    The scale is the observer's, which `convert` uses too.  PyTorch's fused kernel has another for symmetric weights, the larger of
+    |min| / 128 and |max| / 127, and converts by the observer's as well.
+
+    Shape:
+        input: any; the result has the same
+
+    Raises:
+        AssertionError: an observer without averages, or a range that is empty or that the dtype does not hold.
+
+    >>> import flambeau
+    >>> from flambeau.ao.quantization import FusedMovingAvgObsFakeQuantize
+    >>> FusedMovingAvgObsFakeQuantize(quant_min=0, quant_max=3)(flambeau.tensor([0.0, 1.2, 3.0]))
+    tensor([0., 1., 3.])
+    """
+
+    def __init__(
+        self,
+        observer: Any = MovingAverageMinMaxObserver,
+        quant_min: int = 0,
+        quant_max: int = 255,
+        **observer_kwargs: Any,
+    ) -> None:
+        super().__init__(observer, quant_min, quant_max, **observer_kwargs)
+        averages = (MovingAverageMinMaxObserver, MovingAveragePerChannelMinMaxObserver)
+        if not isinstance(self.activation_post_process, averages):
+            raise AssertionError(
+                "Fused observer+fake_quant module only works with MovingAverageMinMaxObserver"
             )
-        return super().__new__(cls, activation, weight)
 
 
-default_qconfig = QConfig(default_observer, default_weight_observer)
-default_per_channel_qconfig = QConfig(default_observer, default_per_channel_weight_observer)
-default_dynamic_qconfig = QConfig(default_dynamic_quant_observer, default_weight_observer)
-per_channel_dynamic_qconfig = QConfig(default_dynamic_quant_observer, default_per_channel_weight_observer)
-default_qat_qconfig = QConfig(default_fake_quant, default_weight_fake_quant)
+default_fixed_qparams_range_neg1to1_fake_quant = FixedQParamsFakeQuantize.with_args(
+    observer=default_fixed_qparams_range_neg1to1_observer
+)
+default_fixed_qparams_range_0to1_fake_quant = FixedQParamsFakeQuantize.with_args(
+    observer=default_fixed_qparams_range_0to1_observer
+)
+default_fused_act_fake_quant = FusedMovingAvgObsFakeQuantize.with_args(
+    observer=MovingAverageMinMaxObserver, quant_min=0, quant_max=255, dtype=quint8
+)
+default_fused_wt_fake_quant = FusedMovingAvgObsFakeQuantize.with_args(
+    observer=MovingAverageMinMaxObserver,
+    quant_min=-128,
+    quant_max=127,
+    dtype=qint8,
+    qscheme=per_tensor_symmetric,
+)
+default_fused_per_channel_wt_fake_quant = FusedMovingAvgObsFakeQuantize.with_args(
+    observer=MovingAveragePerChannelMinMaxObserver,
+    quant_min=-128,
+    quant_max=127,
+    dtype=qint8,
+    qscheme=per_channel_symmetric,
+)

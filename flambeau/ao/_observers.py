@@ -50,6 +50,14 @@ class Partial:
         """The same with more arguments."""
         return Partial(partial(self.p, **kwargs))
 
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Partial):
+            return NotImplemented
+        return (self.p.func, self.p.args, self.p.keywords) == (other.p.func, other.p.args, other.p.keywords)
+
+    def __hash__(self) -> int:
+        return hash((self.p.func, self.p.args, tuple(sorted(self.p.keywords))))
+
 
 class Constructible(Module):
     """A module whose class makes constructors with some arguments."""
@@ -481,6 +489,82 @@ class MovingAveragePerChannelMinMaxObserver(PerChannelMinMaxObserver):
         return _moved(self, least, most)
 
 
+class NoopObserver(ObserverBase):
+    """Watches nothing, and has no scale.
+
+    Args:
+        dtype: by which a tensor is to be held.
+
+    Shape:
+        input: any; the result is the input
+
+    Raises:
+        Exception: `calculate_qparams`, which it has not.
+
+    >>> import flambeau
+    >>> from flambeau.ao.quantization import NoopObserver
+    >>> NoopObserver().dtype
+    flambeau.float16
+    """
+
+    def __init__(self, dtype: Any = by_name["float16"], custom_op_name: str = "") -> None:
+        super().__init__(dtype)
+        self.custom_op = custom_op_name
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x
+
+    def calculate_qparams(self, **kwargs: Any) -> Any:
+        """An Exception: nothing is watched."""
+        raise Exception("calculate_qparams should not be called for NoopObserver")  # noqa: TRY002
+
+
+class FixedQParamsObserver(ObserverBase):
+    """Watches nothing: a scale and a zero point that are given, for what lies in a known range.
+
+    Args:
+        scale, zero_point: numbers, which become buffers of one element.
+
+    Shape:
+        input: any; the result is the input
+
+    Raises:
+        NotImplementedError: `is_dynamic`.
+
+    >>> from flambeau.ao.quantization import FixedQParamsObserver
+    >>> FixedQParamsObserver(0.5, 3).calculate_qparams()
+    (tensor([0.5000]), tensor([3], dtype=flambeau.int32))
+    """
+
+    scale: Tensor
+    zero_point: Tensor
+
+    def __init__(
+        self,
+        scale: float,
+        zero_point: int,
+        dtype: Any = quint8,
+        qscheme: Any = per_tensor_affine,
+        quant_min: int = 0,
+        quant_max: int = 255,
+        is_dynamic: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        if is_dynamic:
+            raise NotImplementedError("FixedQParamsObserver doesn't support dynamic quantization")
+        super().__init__(dtype, **kwargs)
+        self.qscheme, self.quant_min, self.quant_max = qscheme, quant_min, quant_max
+        self.register_buffer("scale", tensor([scale], dtype=by_name["float32"]))
+        self.register_buffer("zero_point", tensor([zero_point], dtype=by_name["int32"]))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x
+
+    def calculate_qparams(self, **kwargs: Any) -> tuple[Tensor, Tensor]:
+        """What was given."""
+        return self.scale, self.zero_point
+
+
 default_observer = MinMaxObserver.with_args(quant_min=0, quant_max=127)
 default_weight_observer = MinMaxObserver.with_args(dtype=qint8, qscheme=per_tensor_symmetric)
 default_per_channel_weight_observer = PerChannelMinMaxObserver.with_args(
@@ -490,3 +574,21 @@ default_dynamic_quant_observer = PlaceholderObserver.with_args(
     dtype=quint8, quant_min=0, quant_max=255, is_dynamic=True
 )
 default_placeholder_observer = PlaceholderObserver
+default_float_qparams_observer = PerChannelMinMaxObserver.with_args(
+    dtype=quint8, qscheme=per_channel_affine_float_qparams, ch_axis=0
+)
+default_float_qparams_observer_4bit = PerChannelMinMaxObserver.with_args(
+    dtype=without_tensors["quint4x2"], qscheme=per_channel_affine_float_qparams, ch_axis=0
+)
+default_fixed_qparams_range_neg1to1_observer = FixedQParamsObserver.with_args(
+    scale=2.0 / 256.0, zero_point=128, dtype=quint8, quant_min=0, quant_max=255
+)
+default_fixed_qparams_range_0to1_observer = FixedQParamsObserver.with_args(
+    scale=1.0 / 256.0, zero_point=0, dtype=quint8, quant_min=0, quant_max=255
+)
+weight_observer_range_neg_127_to_127 = MinMaxObserver.with_args(
+    dtype=qint8, qscheme=per_tensor_symmetric, quant_min=-127, quant_max=127, eps=2**-12
+)
+per_channel_weight_observer_range_neg_127_to_127 = PerChannelMinMaxObserver.with_args(
+    dtype=qint8, qscheme=per_channel_symmetric, quant_min=-127, quant_max=127, eps=2**-12
+)

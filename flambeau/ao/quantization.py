@@ -1,9 +1,6 @@
-"""Quantisation of models: weights of linear layers in eight or four bits, and marks where a float model will take and give codes."""
-
-from typing import Any as _Any
+"""Quantisation of models: weights in few bits, layers over integers, and training with numbers rounded as integers hold them."""
 
 from .._compat.absent import refusing as _refusing
-from ..nn.modules.module import Module as _Module
 from ._configurations import (
     Float8WeightOnlyConfig,
     Int4WeightOnlyConfig,
@@ -12,46 +9,123 @@ from ._configurations import (
     Int8WeightOnlyConfig,
     NF4WeightOnlyConfig,
 )
-from ._dynamic import DynamicQuantizedLinear, quantize_dynamic
+from ._dynamic import (
+    quantize_dynamic,
+)
 from ._fake_quantize import (
     FakeQuantize,
     FakeQuantizeBase,
-    QConfig,
-    default_dynamic_qconfig,
+    FixedQParamsFakeQuantize,
+    FusedMovingAvgObsFakeQuantize,
+    default_dynamic_fake_quant,
+    default_embedding_fake_quant,
+    default_embedding_fake_quant_4bit,
     default_fake_quant,
-    default_per_channel_qconfig,
+    default_fixed_qparams_range_0to1_fake_quant,
+    default_fixed_qparams_range_neg1to1_fake_quant,
+    default_fused_act_fake_quant,
+    default_fused_per_channel_wt_fake_quant,
+    default_fused_wt_fake_quant,
     default_per_channel_weight_fake_quant,
-    default_qat_qconfig,
-    default_qconfig,
     default_weight_fake_quant,
     disable_fake_quant,
     disable_observer,
     enable_fake_quant,
     enable_observer,
-    per_channel_dynamic_qconfig,
+)
+from ._fuse import (
+    fuse_conv_bn,
+    fuse_conv_bn_relu,
+    fuse_known_modules,
+    fuse_linear_bn,
+    fuse_modules,
+    fuse_modules_qat,
+)
+from ._histogram import (
+    HistogramObserver,
+    default_histogram_observer,
+)
+from ._mappings import (
+    get_default_dynamic_quant_module_mappings,
+    get_default_qat_module_mappings,
+    get_default_qconfig_propagation_list,
+    get_default_static_quant_module_mappings,
+    get_embedding_qat_module_mappings,
+    get_embedding_static_quant_module_mappings,
 )
 from ._observers import (
+    FixedQParamsObserver,
     MinMaxObserver,
     MovingAverageMinMaxObserver,
     MovingAveragePerChannelMinMaxObserver,
+    NoopObserver,
     ObserverBase,
     PerChannelMinMaxObserver,
     PlaceholderObserver,
     UniformQuantizationObserverBase,
     default_dynamic_quant_observer,
+    default_fixed_qparams_range_0to1_observer,
+    default_fixed_qparams_range_neg1to1_observer,
+    default_float_qparams_observer,
+    default_float_qparams_observer_4bit,
     default_observer,
     default_per_channel_weight_observer,
     default_placeholder_observer,
     default_weight_observer,
+    per_channel_weight_observer_range_neg_127_to_127,
+    weight_observer_range_neg_127_to_127,
 )
-from ._weight_only import WeightOnlyEmbedding, WeightOnlyLinear, quantize_
+from ._prepare import (
+    add_quant_dequant,
+    convert,
+    prepare,
+    prepare_qat,
+    propagate_qconfig_,
+    quantize,
+    quantize_qat,
+    swap_module,
+)
+from ._qconfig import (
+    QConfig,
+    default_activation_only_qconfig,
+    default_dynamic_qat_qconfig,
+    default_dynamic_qconfig,
+    default_embedding_qat_qconfig,
+    default_embedding_qat_qconfig_4bit,
+    default_per_channel_qconfig,
+    default_per_channel_symmetric_qnnpack_qconfig,
+    default_qat_qconfig,
+    default_qat_qconfig_v2,
+    default_qconfig,
+    default_symmetric_qnnpack_qconfig,
+    default_weight_only_qconfig,
+    float_qparams_weight_only_qconfig,
+    float_qparams_weight_only_qconfig_4bit,
+    get_default_qat_qconfig,
+    get_default_qconfig,
+    per_channel_dynamic_qconfig,
+    qconfig_equals,
+)
+from ._stubs import (
+    DeQuantStub,
+    QuantStub,
+    QuantWrapper,
+)
+from ._weight_only import (
+    WeightOnlyEmbedding,
+    WeightOnlyLinear,
+    quantize_,
+)
 
 __all__ = [
     "DeQuantStub",
-    "DynamicQuantizedLinear",
     "FakeQuantize",
     "FakeQuantizeBase",
+    "FixedQParamsFakeQuantize",
+    "FixedQParamsObserver",
     "Float8WeightOnlyConfig",
+    "FusedMovingAvgObsFakeQuantize",
+    "HistogramObserver",
     "Int4WeightOnlyConfig",
     "Int8DynamicActivationInt4WeightConfig",
     "Int8DynamicActivationInt8WeightConfig",
@@ -60,72 +134,84 @@ __all__ = [
     "MovingAverageMinMaxObserver",
     "MovingAveragePerChannelMinMaxObserver",
     "NF4WeightOnlyConfig",
+    "NoopObserver",
     "ObserverBase",
     "PerChannelMinMaxObserver",
     "PlaceholderObserver",
     "QConfig",
     "QuantStub",
+    "QuantWrapper",
     "UniformQuantizationObserverBase",
     "WeightOnlyEmbedding",
     "WeightOnlyLinear",
+    "add_quant_dequant",
+    "convert",
+    "default_activation_only_qconfig",
+    "default_dynamic_fake_quant",
+    "default_dynamic_qat_qconfig",
     "default_dynamic_qconfig",
     "default_dynamic_quant_observer",
+    "default_embedding_fake_quant",
+    "default_embedding_fake_quant_4bit",
+    "default_embedding_qat_qconfig",
+    "default_embedding_qat_qconfig_4bit",
     "default_fake_quant",
+    "default_fixed_qparams_range_0to1_fake_quant",
+    "default_fixed_qparams_range_0to1_observer",
+    "default_fixed_qparams_range_neg1to1_fake_quant",
+    "default_fixed_qparams_range_neg1to1_observer",
+    "default_float_qparams_observer",
+    "default_float_qparams_observer_4bit",
+    "default_fused_act_fake_quant",
+    "default_fused_per_channel_wt_fake_quant",
+    "default_fused_wt_fake_quant",
+    "default_histogram_observer",
     "default_observer",
     "default_per_channel_qconfig",
+    "default_per_channel_symmetric_qnnpack_qconfig",
     "default_per_channel_weight_fake_quant",
     "default_per_channel_weight_observer",
     "default_placeholder_observer",
     "default_qat_qconfig",
+    "default_qat_qconfig_v2",
     "default_qconfig",
+    "default_symmetric_qnnpack_qconfig",
     "default_weight_fake_quant",
     "default_weight_observer",
+    "default_weight_only_qconfig",
     "disable_fake_quant",
     "disable_observer",
     "enable_fake_quant",
     "enable_observer",
+    "float_qparams_weight_only_qconfig",
+    "float_qparams_weight_only_qconfig_4bit",
+    "fuse_conv_bn",
+    "fuse_conv_bn_relu",
+    "fuse_known_modules",
+    "fuse_linear_bn",
+    "fuse_modules",
+    "fuse_modules_qat",
+    "get_default_dynamic_quant_module_mappings",
+    "get_default_qat_module_mappings",
+    "get_default_qat_qconfig",
+    "get_default_qconfig",
+    "get_default_qconfig_propagation_list",
+    "get_default_static_quant_module_mappings",
+    "get_embedding_qat_module_mappings",
+    "get_embedding_static_quant_module_mappings",
     "per_channel_dynamic_qconfig",
+    "per_channel_weight_observer_range_neg_127_to_127",
+    "prepare",
+    "prepare_qat",
+    "propagate_qconfig_",
+    "qconfig_equals",
+    "quantize",
     "quantize_",
     "quantize_dynamic",
+    "quantize_qat",
+    "swap_module",
+    "weight_observer_range_neg_127_to_127",
 ]
-
-
-class QuantStub(_Module):
-    """Where a model that is converted takes floats; until then the identity.
-
-    Shape:
-        input: any; the result has the same
-
-    Raises nothing.
-
-    >>> import flambeau
-    >>> QuantStub()(flambeau.ones(2))
-    tensor([1., 1.])
-    """
-
-    def __init__(self, qconfig: _Any = None) -> None:
-        super().__init__()
-        if qconfig:
-            self.qconfig = qconfig
-
-    def forward(self, x: _Any) -> _Any:
-        return x
-
-
-class DeQuantStub(QuantStub):
-    """Where a model that is converted gives floats; until then the identity.
-
-    Shape:
-        input: any; the result has the same
-
-    Raises nothing.
-
-    >>> import flambeau
-    >>> from flambeau.ao.quantization import DeQuantStub
-    >>> DeQuantStub()(flambeau.ones(2))
-    tensor([1., 1.])
-    """
-
 
 __path__: list[str] = []  # libraries import from modules below it
 __getattr__ = _refusing("ao.quantization")

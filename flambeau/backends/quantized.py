@@ -1,8 +1,10 @@
-"""Libraries of quantised operations, of which there are none: `engine` is "none", the only one in `supported_engines`.
+"""Which of PyTorch's libraries computes layers over integers: `engine`, one of `supported_engines`, is kept as programs set it.
+
+Layers run alike whatever it says; `ao.quantization.get_default_qconfig(engine)` has the configuration that goes with each.
 
 >>> import flambeau
 >>> flambeau.backends.quantized.engine, flambeau.backends.quantized.supported_engines
-('none', ['none'])
+('x86', ['qnnpack', 'onednn', 'x86', 'fbgemm'])
 """
 
 from __future__ import annotations
@@ -12,18 +14,23 @@ from types import ModuleType
 
 
 class _Engines(ModuleType):
+    _engine = "x86"
+
     @property
     def supported_engines(self) -> list[str]:
-        return ["none"]
+        return ["qnnpack", "onednn", "x86", "fbgemm"]
 
     @property
     def engine(self) -> str:
-        return "none"
+        return self._engine
 
     @engine.setter
     def engine(self, value: str) -> None:
-        if value != "none":
-            raise RuntimeError(f"{value} is not a valid value for quantized engine: there is 'none' alone")
+        if value not in self.supported_engines:
+            raise RuntimeError(
+                f"{value} is not a valid value for quantized engine: it is one of {self.supported_engines}"
+            )
+        self._engine = value
 
 
 sys.modules[__name__].__class__ = _Engines

@@ -2,7 +2,7 @@
 
 Here a kernel belongs to a type of device (`CPU`), to all (`CompositeExplicitAutograd`), is a function of other operations
 (`CompositeImplicitAutograd`), or stands around the others (`Autograd`, `AutocastCPU`).  Kernels of the remaining keys are kept, but
-nothing that they serve exists here: there are no quantised tensors, and graphs are not functionalised.
+nothing that they serve exists here: quantised tensors have functions of their own (`ao`), and graphs are not functionalised.
 """
 
 from __future__ import annotations

@@ -11,7 +11,8 @@ import pytest
 import flambeau
 from flambeau import nn
 from flambeau.ao import quantization as q
-from flambeau.ao._dynamic import qparams_of
+from flambeau.ao._dynamic_range import qparams_of
+from flambeau.ao.nn.quantized import dynamic
 
 f4 = np.float32
 
@@ -230,11 +231,13 @@ def test_what_dynamic_integers_are_for():
     )
     made = q.quantize_dynamic(net, {"b": q.default_dynamic_qconfig, "b.1": None})
     kinds = [type(m) for m in (made["a"], made["b"][0], made["b"][1])]
-    assert kinds == [nn.Linear, q.DynamicQuantizedLinear, nn.Linear]
-    with pytest.raises(NotImplementedError, match="rnn is a LSTM"):
-        q.quantize_dynamic(net)
+    assert kinds == [nn.Linear, dynamic.Linear, nn.Linear]
+    assert type(q.quantize_dynamic(net)["rnn"]) is dynamic.LSTM
+    assert type(q.quantize_dynamic(net, {nn.Linear: q.default_dynamic_qconfig})["rnn"]) is nn.LSTM
     with pytest.raises(NotImplementedError, match="must be qint8"):
         q.quantize_dynamic(net, {nn.Linear}, dtype=flambeau.float16)
+    with pytest.raises(NotImplementedError, match="0: .*proj_size"):
+        q.quantize_dynamic(nn.Sequential(nn.LSTM(4, 4, proj_size=2)))
     with pytest.raises(ValueError, match="the model itself"):
         q.quantize_dynamic(nn.Linear(4, 4))
     with pytest.raises(TypeError, match="0: DynamicQuantizedLinear: expected a float32"):
@@ -243,4 +246,4 @@ def test_what_dynamic_integers_are_for():
         made["b"](flambeau.tensor([[1.0, float("nan"), 0.0, 0.0]]))
     with pytest.raises(RuntimeError, match=r"shape \(…, 4\)"):
         made["b"](flambeau.ones(3))
-    assert q.quantize_dynamic(net, {"a"}, inplace=True) is net and type(net["a"]) is q.DynamicQuantizedLinear
+    assert q.quantize_dynamic(net, {"a"}, inplace=True) is net and type(net["a"]) is dynamic.Linear

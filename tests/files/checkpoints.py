@@ -141,9 +141,37 @@ def training(torch: Any) -> dict[str, Any]:
     return found
 
 
+def quantised(torch: Any) -> dict[str, Any]:
+    x = torch.arange(15.0).reshape(3, 5) / 10
+    scales, zeros = torch.tensor([0.1, 0.2, 0.3]), torch.tensor([0, 1, 2])
+    whole = torch.quantize_per_tensor(x, 0.1, 3, torch.quint8)
+    return {
+        "whole": whole,
+        "view": whole[:, 1:],
+        "signed": torch.quantize_per_tensor(x, 0.1, 3, torch.qint8),
+        "wide": torch.quantize_per_tensor(x, 0.1, 3, torch.qint32),
+        "channels": torch.quantize_per_channel(x, scales, zeros, 0, torch.qint8),
+        "floats": torch.quantize_per_channel(x, scales, zeros.float(), 0, torch.quint8),
+        "bits": torch.quantize_per_channel(x[:, :4].clone(), scales, zeros.float(), 0, torch.quint4x2),
+        "dtype": torch.quint8,
+    }
+
+
 CONTENTS = {
     f.__name__: f
-    for f in (tensors, dtypes, parameters, containers, training, model, sparse, compressed, nested, lazy)
+    for f in (
+        tensors,
+        dtypes,
+        parameters,
+        containers,
+        training,
+        model,
+        sparse,
+        compressed,
+        nested,
+        lazy,
+        quantised,
+    )
 }
 
 
@@ -153,6 +181,12 @@ def same(a: Any, b: Any, place: str = "obj") -> None:
     if hasattr(a, "state_dict"):
         same(a.state_dict(), b.state_dict(), place)
         assert repr(a) == repr(b), place
+    elif getattr(a, "is_quantized", False):
+        by = "q_per_channel_scales q_per_channel_zero_points q_per_channel_axis".split()
+        by = ["q_scale", "q_zero_point"] if str(a.qscheme()).endswith("per_tensor_affine") else by
+        parts = [[str(x.qscheme()), x.stride(), x.int_repr(), *(getattr(x, n)() for n in by)] for x in (a, b)]
+        assert a.dtype == b.dtype, place
+        same(*parts, place)
     elif getattr(a, "is_sparse", False):
         parts = [[x._indices(), x._values(), tuple(x.shape), x.is_coalesced(), x.dtype] for x in (a, b)]
         same(*parts, place)

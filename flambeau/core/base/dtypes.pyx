@@ -101,7 +101,7 @@ for _name, _size in [("qint8", 1), ("quint8", 1), ("qint32", 4), ("quint4x2", 1)
 
 cdef object no_tensors(dtype d, str who):
     """The error for a dtype that no tensor has."""
-    why = "there is no quantised dtype" if d.name.startswith("q") else "numbers of some bits are not computed with"
+    why = "quantised tensors are made by quantize_per_tensor and quantize_per_channel" if d.name.startswith("q") else "numbers of some bits are not computed with"
     return NotImplementedError(f"{who}(): tensors of {d} are not here: {why}")
 
 

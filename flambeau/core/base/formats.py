@@ -55,7 +55,11 @@ class layout(_Public):
 
 
 class qscheme(_Public):
-    """How a quantised tensor's numbers are scaled, of which there is none: programs name and compare these."""
+    """How a quantised tensor's numbers are scaled: by one scale and zero point, or by one for each channel.
+
+    Symmetric schemes are those of observers, whose zero point is the middle; `per_channel_affine_float_qparams` has floating-point zero
+    points.
+    """
 
     per_tensor_affine = 1
     per_channel_affine = 2

@@ -706,7 +706,7 @@ cdef class TensorBase:
 
     @property
     def is_quantized(self) -> bool:
-        """False: there are no quantised dtypes."""
+        """False; quantised tensors are of another class (`ao`)."""
         return False
 
     def get_device(self) -> int:

@@ -64,8 +64,8 @@ class Panels(NamedTuple):
 
 def panels_of(columns: int, size: int) -> list[Panels]:
     """How columns are cut: whole panels, and a last one, which takes a vector of its neighbour's where it would have a single one."""
-    lanes, *tallest = shape_of(size)
-    most = len(tallest) - 1
+    lanes, shape = shape_of(size)
+    most = len(shape.tallest) - 1
     total = -(-columns // lanes)
     cut = [most] * (total // most) + ([total % most] if total % most else [])
     if most > 2 and len(cut) > 1 and cut[-1] == 1:
@@ -163,7 +163,7 @@ def multiply(
     """A function of the addresses of the result, left, right and the epilogue's operands; its name."""
     f, given = parts.function(name, ["c", "a", "b", *(f"o{k}" for k in range(len(operands)))])
     c, a, b, *others = given
-    lanes, *tallest = shape_of(size)
+    lanes, shape = shape_of(size)
     words = room(f, "i64", WORDS)
     put(f, words, register._ROW, i64(rows.row))
     put(f, words, register._STEP, i64(rows.term))
@@ -187,7 +187,7 @@ def multiply(
     def down(pointers: list[Value], panel: Panels, ragged: bool) -> None:
         """A panel by all rows: `pointers` are those of the result, of the right operand, and of the epilogue's."""
         put(f, words, register._B, pointers[1])
-        for row, height, count in tiles_of(rows.height, tallest[panel.vectors]):
+        for row, height, count in tiles_of(rows.height, shape.tallest[panel.vectors]):
             symbol = parts.tile(Register(dtype, height, panel.vectors, (), rows.turned, epilogue, ragged))
             begin = [at(f, p, row * move) for p, move in zip([pointers[0], a, *pointers[2:]], downs)]
             nest(f, (count,), begin, [(height * move,) for move in downs], partial(one_tile, symbol))

@@ -109,11 +109,11 @@ class _ConvNd(Module):
             bound = 1 / math.sqrt(fan_in) if fan_in > 0 else 0
             init.uniform_(self.bias, -bound, bound)
 
-    def _convolve(self, conv: Any, input: Tensor) -> Tensor:
+    def _convolve(self, conv: Any, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         if self.padding_mode == "zeros":
-            return conv(input, self.weight, self.bias, self.stride, self.padding, self.dilation, self.groups)
+            return conv(input, weight, bias, self.stride, self.padding, self.dilation, self.groups)
         input = F.pad(input, self._pad_widths(), mode=self.padding_mode)
-        return conv(input, self.weight, self.bias, self.stride, 0, self.dilation, self.groups)
+        return conv(input, weight, bias, self.stride, 0, self.dilation, self.groups)
 
     def _pad_widths(self) -> list[int]:
         """The widths as `F.pad` takes them: before and after each dimension, beginning with the last."""
@@ -180,6 +180,10 @@ class _Conv(_ConvNd):
             dtype,
         )
 
+    def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        """The convolution by another weight and bias; layers that train with rounded weights call it."""
+        return self._convolve(getattr(F, f"conv{self._spatial}d"), input, weight, bias)
+
 
 class Conv1d(_Conv):
     """Cross-correlation of (N, C_in, L) or (C_in, L) with `weight`, plus `bias`.
@@ -211,7 +215,7 @@ class Conv1d(_Conv):
     _spatial = 1
 
     def forward(self, input: Tensor) -> Tensor:
-        return self._convolve(F.conv1d, input)
+        return self._convolve(F.conv1d, input, self.weight, self.bias)
 
 
 class Conv2d(_Conv):
@@ -232,7 +236,7 @@ class Conv2d(_Conv):
     _spatial = 2
 
     def forward(self, input: Tensor) -> Tensor:
-        return self._convolve(F.conv2d, input)
+        return self._convolve(F.conv2d, input, self.weight, self.bias)
 
 
 class Conv3d(_Conv):
@@ -254,7 +258,7 @@ class Conv3d(_Conv):
     _spatial = 3
 
     def forward(self, input: Tensor) -> Tensor:
-        return self._convolve(F.conv3d, input)
+        return self._convolve(F.conv3d, input, self.weight, self.bias)
 
 
 class _ConvTransposeNd(_ConvNd):
