@@ -38,6 +38,15 @@ cdef enum:                    # of the matrix unit
     ZIPPED = 32               # pairs that are turned together
     MANY = 32                 # tasks that take all rows, or all columns, each: enough for threads
 
+cdef extern from * nogil:
+    """
+    /* What a thread puts down: its stack may have 64 KiB in all. */
+    static __thread __attribute__((aligned(64))) float flambeau_sums[1 << 14];
+    static __thread __attribute__((aligned(64))) char flambeau_zipped[1 << 15];
+    """
+    float* sums "flambeau_sums"          # of all blocks of a task: FEW · 2 · 2 · SIDE · TALL, or PANELS · ROWS · GROUPS · GROUP
+    char* zipped "flambeau_zipped"       # 2 · TOGETHER · ZIPPED · STEP
+
 cdef tile_t tiles[GROUPS]
 cdef turn_t turns
 cdef bint unit = False        # whether there is a matrix unit
@@ -263,7 +272,6 @@ cdef void lay_tall(const Halves* h, const char* a, char* laid, int64_t panel) no
 
 cdef void lay_turned(const Halves* h, const char* a, char* laid, int64_t begin, int64_t count) noexcept nogil:
     """Up to `TOGETHER` whole panels of a left operand whose columns lie in one piece: whole lines of the cache are read."""
-    cdef char zipped[2 * TOGETHER * ZIPPED * STEP]
     cdef int64_t steps = pairs_of(h) // SIDE, whole = h.k // 2, p = 0, i, s, some, panel
     cdef const char* source = a + begin * TALL * 2
     cdef char* to
@@ -288,7 +296,6 @@ cdef void lay_turned(const Halves* h, const char* a, char* laid, int64_t begin, 
 
 cdef void compute_tall(One* one, int64_t from_panel, int64_t to_panel, int64_t from_group) noexcept nogil:
     """Panels by up to four groups, two at a time."""
-    cdef float sums[FEW][2][2 * SIDE * TALL]
     cdef float* own
     cdef int64_t nothing = 0
     cdef const Halves* h = one.h
@@ -314,7 +321,7 @@ cdef void compute_tall(One* one, int64_t from_panel, int64_t to_panel, int64_t f
                 a, row, step = laid + panel * BLOCK, STEP, BLOCK
             for g in range(from_group, last, 2):
                 wide = min(<int64_t>2, last - g)
-                own = sums[panel - from_panel][(g - from_group) // 2]
+                own = sums + (2 * (panel - from_panel) + (g - from_group) // 2) * 2 * SIDE * TALL
                 b = one.right + g * group + begin * SIDE * STEP
                 blocks[tall - 1][wide - 1](a, row, step, b, STEP, SIDE * STEP, group, &nothing, 1, end - begin, own, 1 if begin else 0)
                 if end < steps:
@@ -385,7 +392,6 @@ cdef void compute(void* context, int64_t begin, int64_t end) noexcept nogil:
 
 
 cdef void compute_block(One* one, int64_t from_panel, int64_t to_panel, int64_t from_group) noexcept nogil:
-    cdef float sums[PANELS][ROWS * GROUPS * GROUP]
     cdef uint16_t edge[ROWS * GROUPS * GROUP]
     cdef const Halves* h = one.h
     cdef int64_t pairs = (h.k + 1) // 2, groups = min(<int64_t>GROUPS, groups_of(h.n) - from_group)
@@ -411,13 +417,13 @@ cdef void compute_block(One* one, int64_t from_panel, int64_t to_panel, int64_t 
             whole = rows == ROWS and columns == groups * GROUP
             if whole or not mode & ENDS:
                 tiles[groups - 1](a + begin * pair, row, pair, b + begin * GROUP * 4, group, end - begin, c, h.c_row * 2,
-                                  sums[panel - from_panel], mode, h.alpha, h.beta)
+                                  sums + (panel - from_panel) * ROWS * GROUPS * GROUP, mode, h.alpha, h.beta)
                 continue
             if h.beta != 0:
                 for i in range(rows):
                     memcpy(edge + i * GROUPS * GROUP, c + i * h.c_row * 2, columns * 2)
             tiles[groups - 1](a + begin * pair, row, pair, b + begin * GROUP * 4, group, end - begin, <char*>edge,
-                              GROUPS * GROUP * 2, sums[panel - from_panel], mode, h.alpha, h.beta)
+                              GROUPS * GROUP * 2, sums + (panel - from_panel) * ROWS * GROUPS * GROUP, mode, h.alpha, h.beta)
             for i in range(rows):
                 memcpy(c + i * h.c_row * 2, edge + i * GROUPS * GROUP, columns * 2)
         begin = end

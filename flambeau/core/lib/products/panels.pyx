@@ -26,11 +26,20 @@ cdef enum:
     LEAST = 96                # rows of a band
     PANEL = 1 << 18           # bytes of a panel that a tile lays out for the next
     ROWS_AT_ONCE = 32         # rows of a right operand that are laid out into panel after panel: they lie on as many pages
-    OWN = 1 << 16             # bytes for an operand that is laid out on a thread's stack
+    OWN = 1 << 16             # bytes for an operand that a thread lays out for itself
     ROOM = 1 << 26            # bytes for operands that are laid out, of the products that are under way
     ASIDE = 3 << 14           # bytes of the sums of a band and a panel
     DOTS = 24                 # columns that all tiles of dot products divide
     STRIP = 10 * DOTS         # columns whose dot products are put down together
+
+cdef extern from * nogil:
+    """
+    /* What a thread lays out: its stack may have 64 KiB in all. */
+    static __thread __attribute__((aligned(64))) char flambeau_own[1 << 16], flambeau_aside[3 << 14], flambeau_laid[1 << 18];
+    """
+    char* own "flambeau_own"
+    char* sums_of_band "flambeau_aside"    # and a panel, or of a strip, where the terms are taken in several parts
+    char* laid_panel "flambeau_laid"       # a part of it, where the first tile lays it out
 
 cdef Family families[3]       # of float32, float64, bfloat16 (its tile of dot products)
 cdef int64_t NOTHING = 0
@@ -262,16 +271,16 @@ cdef inline void aim(Tile* t, const Panels* p, int64_t row, int64_t column, char
         t.operands[last].data, t.operands[last].row = aside, aside_row
 
 
-cdef void multiply_panel(const Panels* p, int64_t from_row, int64_t to_row, int64_t panel, char* aside, char* laid) noexcept nogil:
-    """Rows by a panel; where the terms are taken in several parts, `aside` takes a band of their sums; `laid` a part of a panel, where
-    the first tile lays it out.
-    """
+cdef void multiply_panel(const Panels* p, int64_t from_row, int64_t to_row, int64_t panel) noexcept nogil:
+    """Rows by a panel."""
     cdef Tile t
     cdef Family* f = p.family
     cdef Tiles* tiles
     cdef int how
     cdef int64_t depth = depth_of(p), begin = 0, end, first, vectors = vectors_of(p, panel, &first), row, rows, at = first * f.lanes
     cdef int64_t wide = vectors * f.lanes * p.size
+    cdef char* aside = sums_of_band
+    cdef char* laid = laid_panel
     memcpy(t.numbers, p.numbers, sizeof(t.numbers))
     t.laid = laid
     t.row, t.step, t.offsets, t.b_tap = p.a_row, p.a_col, &NOTHING, 0
@@ -304,32 +313,10 @@ cdef void multiply_panel(const Panels* p, int64_t from_row, int64_t to_row, int6
             return
 
 
-cdef void multiply_deep(const Panels* p, int64_t from_row, int64_t to_row, int64_t from_panel, int64_t to_panel) noexcept nogil:
-    cdef char aside[ASIDE + 64]
-    cdef char* at = <char*>((<uintptr_t>aside + 63) & ~<uintptr_t>63)
-    cdef int64_t panel
-    for panel in range(from_panel, to_panel):
-        if p.lays:
-            multiply_and_lay(p, from_row, to_row, panel, at)
-        else:
-            multiply_panel(p, from_row, to_row, panel, at, NULL)
-
-
-cdef void multiply_and_lay(const Panels* p, int64_t from_row, int64_t to_row, int64_t panel, char* aside) noexcept nogil:
-    cdef char laid[PANEL + 64]
-    multiply_panel(p, from_row, to_row, panel, aside, <char*>((<uintptr_t>laid + 63) & ~<uintptr_t>63))
-
-
 cdef void multiply_rows(const Panels* p, int64_t from_row, int64_t to_row, int64_t from_panel, int64_t to_panel) noexcept nogil:
     cdef int64_t panel
-    if depth_of(p) < p.k:
-        multiply_deep(p, from_row, to_row, from_panel, to_panel)
-        return
     for panel in range(from_panel, to_panel):
-        if p.lays:
-            multiply_and_lay(p, from_row, to_row, panel, NULL)
-        else:
-            multiply_panel(p, from_row, to_row, panel, NULL, NULL)
+        multiply_panel(p, from_row, to_row, panel)
 
 
 # --- few rows, and a right operand whose terms lie side by side ------------------------------
@@ -395,9 +382,8 @@ cdef void multiply_strip(const Panels* p, int64_t b_col, int64_t begin, int64_t 
 
 
 cdef void multiply_deep_dots(const Panels* p, int64_t b_col, int64_t begin, int64_t end) noexcept nogil:
-    cdef char aside[DOTTED * STRIP * 8]
     while begin < end:
-        multiply_strip(p, b_col, begin, min(begin + STRIP, end), aside)
+        multiply_strip(p, b_col, begin, min(begin + STRIP, end), sums_of_band)
         begin += STRIP
 
 
@@ -537,12 +523,10 @@ cdef void whole_products(void* context, int64_t begin, int64_t end) noexcept nog
     """Products of a batch, each by one thread."""
     cdef Products* all = <Products*>context
     cdef Under u
-    cdef char own[OWN + 64]
-    cdef char* aligned = <char*>((<uintptr_t>own + 63) & ~<uintptr_t>63)
     cdef int64_t i, band, rows = band_of(&all.one), bands = bands_of(&all.one), panels = panels_of(&all.one)
     begin_some(all, &u)
     for i in range(begin, end):
-        begin_one(all, all.first + i, aligned if all.apart else all.workspace + i * all.size, &u)
+        begin_one(all, all.first + i, own if all.apart else all.workspace + i * all.size, &u)
         if all.dots:
             multiply_dots(&u.one, all.b_col, 0, u.one.n)
             continue
