@@ -36,6 +36,7 @@ TAKEN = {
             "meta",
             "accuracy",
             "computing",
+            "devices",
             "ulp",
             "clients",
             "extending",

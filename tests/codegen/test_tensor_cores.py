@@ -51,9 +51,11 @@ class Matrices:
         self.values = numbers_of(self.view, dtype).astype("f8")
 
 
-def check(processor, dtype, turned, size, batch=1, adds=False, a=None, b=None, c=None, text=None, seed=0):
+def check(
+    processor, dtype, turned, size, batch=1, adds=False, a=None, b=None, c=None, text=None, seed=0, addend=""
+):
     """The kernel's result for random matrices is NumPy's but for the rounding of the result and of sums in float32."""
-    kernel = TensorCoreProduct(dtype, *turned, adds, processor)
+    kernel = TensorCoreProduct(dtype, *turned, adds, processor, addend)
     random, (m, n, k) = np.random.default_rng(seed), size
     left = Matrices(random, dtype, batch, m, k, turned[0], **(a or {}))
     right = Matrices(random, dtype, batch, k, n, turned[1], **(b or {}))
@@ -63,11 +65,17 @@ def check(processor, dtype, turned, size, batch=1, adds=False, a=None, b=None, c
     places = [machine.place(x.bits, x.offset) for x in (result, left, right)]
     numbers = (batch, m, n, k, *result.steps, *left.steps, *right.steps)
     assert len(numbers) == len(NUMBERS)
+    added = result.values
+    if addend:  # a bias: one row for all, or one number a row
+        one = Matrices(random, dtype, 1, *((m, 1) if addend == "row" else (1, n)), addend == "row")
+        added = one.values
+        places.append(machine.place(one.bits, one.offset))
+        numbers += (0, 1, 0) if addend == "row" else (0, 0, 1)
     launch = kernel.blocks("nvptx", numbers)
     machine.run(launch.blocks[0], launch.threads[0], launch.shared, *places, *numbers, 1.5, 0.5)
     found = numbers_of(result.view, dtype)
-    wanted = 1.5 * left.values @ right.values + (0.5 * result.values if adds else 0)
-    magnitude = np.abs(left.values) @ np.abs(right.values) + np.abs(result.values)
+    wanted = 1.5 * left.values @ right.values + (0.5 * added if adds else 0)
+    magnitude = np.abs(left.values) @ np.abs(right.values) + np.abs(added)
     assert (np.abs(found - wanted) <= STEP[dtype] * np.abs(wanted) + 1e-5 * magnitude).all()
     untouched = np.ones(before.shape, bool)
     view = untouched[:, :, : n * (c or {}).get("step", 1) : (c or {}).get("step", 1)]
@@ -116,6 +124,23 @@ def test_stacks_and_no_terms():
         kernel.blocks("nvptx", (0, 5, 7, 8)).blocks[0] == kernel.blocks("nvptx", (3, 5, 0, 8)).blocks[0] == 0
     )
     assert kernel.blocks("nvptx", (3, tc.ROWS + 1, tc.COLUMNS, 8)).blocks[0] == 6
+
+
+@pytest.mark.parametrize("addend", ["row", "matrix"])
+def test_a_bias(addend):
+    """An addend that is no part of the result: the whole rectangle, and edges."""
+    for size in ((128, 256, 64), (9, 11, 64)):
+        check("sm_86", "bfloat16", (False, False), size, batch=2, adds=True, addend=addend)
+
+
+def test_what_threads_compute():
+    """Tensor cores take neither what windows gather nor a function of the sum."""
+    from flambeau.codegen import expr as ex
+
+    kernel = Product("bfloat16", False, False, True, addend="row")
+    assert kernel.fitted(1, "sm_80") == TensorCoreProduct("bfloat16", False, False, True, "sm_80", "row")
+    for other in (kernel._replace(taps=2), kernel._replace(after=ex.input(0, "float32"))):
+        assert isinstance(other.fitted(1, "sm_80"), Product)
 
 
 def test_nan_stays_in_its_row_and_column():
