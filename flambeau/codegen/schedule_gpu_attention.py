@@ -71,7 +71,7 @@ class Attention(NamedTuple):
         functions = ("-" if e is None else ex.text([e]) for e in (self.score, self.mask))
         return "\n".join((f"attention {self.dtype} {tuple(self.shape)} {self.captures}", *functions))
 
-    def fitted(self, vector: int) -> Attention:
+    def fitted(self, vector: int, processor: str = "") -> Attention:
         return self
 
     def blocks(self, target: str, numbers: Sequence[int]) -> Blocks:
