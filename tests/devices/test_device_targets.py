@@ -35,7 +35,7 @@ import grids  # noqa: E402
 
 CODES = {name: code for code, name in CODE_NAMES.items()}
 SEED = {"key": 3, "first": 1 << 40}
-TABLES = ("float64 1", "int64 1")
+TABLES = ("float64 1", "int64 1", "int64 1")
 # Kernel, operands (dtype and rank, results first), parameters, how many results, how many axes.
 KERNELS = {
     "key": (ordering._short_key, ("int32 2", "float16 2"), {"down": True}, 1, 2),
@@ -71,7 +71,7 @@ KERNELS = {
         1,
     ),
     **{
-        f"drawn {k.name}": (k, ("float32 1",) * (len(k.operands) - 1) + TABLES, SEED, 1, 1)
+        f"drawn {k.name}": (k, ("float32 1",) * (len(k.operands) + 1 - len(TABLES)) + TABLES, SEED, 1, 1)
         for k in (draws._gammas, draws._poissons, draws._binomials, draws._negative_binomials, draws._angles)
     },
     "gamma gradient": (draws._gamma_gradients, (*("float64 1",) * 3, "float64 2"), {}, 1, 1),
