@@ -72,9 +72,9 @@ def test_absent_names_have_reasons():
         ),
         ("from flambeau import contrib", ImportError, "flambeau.contrib is not here: PyTorch's experiments"),
         (
-            "from flambeau import quantize_per_tensor",
+            "from flambeau import cudnn_convolution",
             ImportError,
-            "flambeau.quantize_per_tensor is not here: no quant",
+            "flambeau.cudnn_convolution is not here: kernels of one vendor's",
         ),
         (
             "from flambeau.jit import onednn_fusion_enabled",
@@ -113,7 +113,7 @@ def test_absent_modules_and_names_say_why(statement, error, said):
 
 def test_who_only_asks_gets_an_answer():
     assert importlib.util.find_spec("flambeau.contrib") is None
-    assert not hasattr(torch, "quantize_per_tensor") and not hasattr(torch.jit, "set_fusion_strategy")
+    assert not hasattr(torch, "cudnn_convolution") and not hasattr(torch.jit, "set_fusion_strategy")
     assert getattr(torch.jit, "set_fusion_strategy", None) is None
 
 
