@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import signal
 from collections.abc import Iterator
@@ -12,21 +11,6 @@ import pytest
 # Most of the time of a program for OpenCL would be the driver's passes: the tests run what flambeau has written, and
 # `tests/devices/test_opencl.py` runs a sample of every kind of kernel as users have it.
 os.environ.setdefault("FLAMBEAU_OPENCL_OPTIONS", "-cl-opt-disable")
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_collection() -> Iterator[None]:
-    """The tests alone are a million objects: Python's collector is off while they are made, and does not walk them again.
-
-    So `gc.collect()` in a test takes as long as that test's own objects need, and forked processes copy no pages for it.
-    """
-    gc.disable()
-    try:
-        return (yield)
-    finally:
-        gc.enable()
-        gc.collect()
-        gc.freeze()
 
 
 @pytest.fixture
