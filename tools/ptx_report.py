@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "codegen")]
+sys.path.insert(0, str(ROOT / "tests" / "codegen"))
 
 from ptx import ptxas  # noqa: E402
 from ptx_machine import Program  # noqa: E402
