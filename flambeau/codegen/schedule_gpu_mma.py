@@ -7,7 +7,7 @@ of these tiles lie in the registers of a warp: PTX ISA, "Matrix fragments for mm
 from __future__ import annotations
 
 from .irtext import Value, i64
-from .schedule_gpu_tensor_cores import CHUNK, LEFT_BYTES, LINE, STAGE_BYTES, TERMS, Writer
+from .schedule_gpu_stages import CHUNK, LEFT_BYTES, LINE, STAGE_BYTES, TERMS, Writer
 
 SIDE = 64  # rows and columns of a warp
 ACROSS = 4  # warps beside each other

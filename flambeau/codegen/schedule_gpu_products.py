@@ -19,7 +19,7 @@ from . import schedule_gpu_vectors as by_vectors
 from .expr import Expr
 from .irtext import Module, Value, i64
 from .lower import ITEMSIZE, MEMORY
-from .schedule_gpu_threads import BLOCK, Blocks
+from .schedule_gpu_threads import BLOCK, MOST_BLOCKS, Blocks
 from .schedule_gpu_tile import STRIDED as NUMBERS
 from .schedule_gpu_tile import Part, Tile, parameters
 
@@ -41,7 +41,6 @@ class Shape(NamedTuple):
 
 SHAPES = {"spirv": Shape(64, 64, 32), "nvptx": Shape(128, 128, 8), "amdgcn": Shape(128, 128, 8)}
 UNROLLED = 4  # terms that are written out
-MOST_BLOCKS = (1 << 31) - 1  # along a grid's first dimension, on every device
 
 
 class Product(NamedTuple):

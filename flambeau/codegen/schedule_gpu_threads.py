@@ -14,6 +14,7 @@ POINTER = "ptr addrspace(1)"
 SHARED = 3  # the address space of memory that a block shares
 
 AXES = "xyz"
+MOST_BLOCKS = (1 << 31) - 1  # along a grid's first dimension, on every device
 
 
 class Blocks(NamedTuple):

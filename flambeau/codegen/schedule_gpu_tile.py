@@ -27,6 +27,7 @@ from .schedule_gpu_threads import POINTER, SHARED, Threads
 
 if TYPE_CHECKING:
     from .schedule_gpu_products import Product
+    from .schedule_gpu_stages import StagedProduct
 
 MOST = (1 << 31) - 1  # of a number that is divided
 STRIDED = "batch m n k c_batch c_row c_column a_batch a_row a_column b_batch b_row b_column".split()
@@ -47,7 +48,7 @@ def divisor(n: int) -> int:
     return -(-(1 << shift) // n) | shift << 32
 
 
-def number_names(kernel: Product) -> list[str]:
+def number_names(kernel: Product | StagedProduct) -> list[str]:
     """The 64-bit arguments of a kernel: sizes, and steps in elements."""
     addend = ADDEND if kernel.addend else []
     if not kernel.taps:
@@ -71,7 +72,7 @@ def numbers(kernel: Product, **given: int | Sequence[int]) -> tuple[int, ...]:
     return tuple(known[name] for name in number_names(kernel))
 
 
-def parameters(kernel: Product) -> list[tuple[str, str]]:
+def parameters(kernel: Product | StagedProduct) -> list[tuple[str, str]]:
     """The name and LLVM type of each parameter: where tensors begin, sizes and steps in elements, alpha and beta."""
     scalar = "double" if ex.is_float(kernel.dtype) else "i64"
     return [

@@ -12,11 +12,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from flambeau.codegen import schedule_gpu_tensor_cores as tc
+from flambeau.codegen import schedule_gpu_stages as tc
 from flambeau.codegen import schedule_gpu_wgmma as wg
 from flambeau.codegen import target as tg
 from flambeau.codegen.schedule_gpu_products import NUMBERS, Product
-from flambeau.codegen.schedule_gpu_tensor_cores import TensorCoreProduct
+from flambeau.codegen.schedule_gpu_tensor_cores import DTYPES, TensorCoreProduct
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[2] / "tools")]
 import ptx_report  # noqa: E402
@@ -204,7 +204,7 @@ def test_the_processor_chooses():
         for dtype in ("float16", "bfloat16", "float32", "float64", "int8"):
             kernel = Product(dtype, True, False, True)
             fitted = kernel.fitted(1, processor)
-            if dtype in tc.DTYPES and processor not in ("sm_70", "sm_75"):
+            if dtype in DTYPES and processor not in ("sm_70", "sm_75"):
                 assert fitted == TensorCoreProduct(dtype, True, False, True, processor)
                 assert fitted.instruction == ("wgmma" if processor == "sm_90a" else "mma")
             else:
@@ -234,7 +234,7 @@ def test_the_assembler_takes_it_without_spills(number, tmp_path):
     if assembler is None:
         pytest.skip("there is no ptxas here")
     processor = list(tc.STAGES)[number]
-    kernel = TensorCoreProduct(tc.DTYPES[number % 2], *FORMS[number % 4], number % 2 == 0, processor)
+    kernel = TensorCoreProduct(DTYPES[number % 2], *FORMS[number % 4], number % 2 == 0, processor)
     known = next((k for k in KERNELS if k[0] == processor), None)
     if known:  # compiled already
         kernel = TensorCoreProduct(known[1], *known[2], known[3], processor)
