@@ -871,7 +871,7 @@ def deg2rad(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -
     """input · π / 180: degrees to radians."""
 def deg2rad_(input: Tensor) -> Tensor:
     """`deg2rad` in place: the result is written over the tensor itself, which is returned."""
-def dequantize(input: Tensor) -> _Any:
+def dequantize(input: Tensor) -> Tensor:
     """The numbers of a quantised tensor, in float32, or of a sequence of them; any other tensor in float32."""
 def det(A: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Σ sign(π) Π A[k, π(k)]: the determinant of square matrices."""
@@ -1171,7 +1171,7 @@ def inner(input: Tensor, other: Tensor, *, out: Tensor | _tuple[Tensor, ...] | N
     """Sums of products over the last dimension of both; the shape is input's other dimensions, then other's. With a 0-dim tensor it is the product of all elements with it. RuntimeError where the last sizes or the dtypes differ."""
 def instance_norm(input: Tensor, running_mean: Tensor | None = None, running_var: Tensor | None = None, weight: Tensor | None = None, bias: Tensor | None = None, use_input_stats: _bool = True, momentum: _float = 0.1, eps: _float = 1e-05, cudnn_enabled: _bool = True) -> Tensor:
     """(x - mean) / √(variance + eps) · weight + bias for each channel of each example (Ulyanov et al. 2016)."""
-def int_repr(input: Tensor) -> _Any:
+def int_repr(input: Tensor) -> Tensor:
     """The integers of a quantised tensor, in memory of their own."""
 def inverse(A: Tensor, *, out: Tensor | None = None) -> Tensor:
     """A⁻¹, the inverse of square matrices; LinAlgError where one is singular."""
@@ -1548,15 +1548,15 @@ def put(input: Tensor, index: Tensor, source: Tensor, accumulate: _bool = False)
     """A copy of the input with the elements of `source` written (or added) at positions counted in row-major order."""
 def put_(input: Tensor, index: Tensor, source: Tensor, accumulate: _bool = False) -> Tensor:
     """Write (or add) the elements of `source` at positions counted in row-major order."""
-def q_per_channel_axis(input: Tensor) -> _Any:
+def q_per_channel_axis(input: Tensor) -> _int:
     """The dimension of the channels of a tensor that is quantised per channel."""
-def q_per_channel_scales(input: Tensor) -> _Any:
+def q_per_channel_scales(input: Tensor) -> Tensor:
     """The scales of a tensor that is quantised per channel, (C,)."""
-def q_per_channel_zero_points(input: Tensor) -> _Any:
+def q_per_channel_zero_points(input: Tensor) -> Tensor:
     """The zero points of a tensor that is quantised per channel, (C,)."""
-def q_scale(input: Tensor) -> _Any:
+def q_scale(input: Tensor) -> _float:
     """The scale of a tensor that is quantised per tensor: a number."""
-def q_zero_point(input: Tensor) -> _Any:
+def q_zero_point(input: Tensor) -> _int:
     """The zero point of a tensor that is quantised per tensor: the code that means 0."""
 def qr(input: Tensor, some: _bool = True, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> _return_types.linalg_qr:
     """`linalg.qr`, input = Q R: reduced where `some`, else complete."""

@@ -320,7 +320,7 @@ class Tensor:
         """`deg2rad` in place: the result is written over the tensor itself, which is returned."""
     def dense_dim(self) -> _int:
         """How many dimensions each listed value has; all of a dense tensor's."""
-    def dequantize(self) -> _Any:
+    def dequantize(self) -> Tensor:
         """The numbers of a quantised tensor, in float32, or of a sequence of them; any other tensor in float32."""
     def det(self, *, out: Tensor | None = None) -> Tensor:
         """Σ sign(π) Π A[k, π(k)]: the determinant of square matrices."""
@@ -539,7 +539,7 @@ class Tensor:
         """Sums of products over the last dimension of both; the shape is input's other dimensions, then other's. With a 0-dim tensor it is the product of all elements with it. RuntimeError where the last sizes or the dtypes differ."""
     def int(self, memory_format: _memory_format | None = None) -> Tensor:
         """The tensor as int32; itself where it is that already."""
-    def int_repr(self) -> _Any:
+    def int_repr(self) -> Tensor:
         """The integers of a quantised tensor, in memory of their own."""
     def inverse(self, *, out: Tensor | None = None) -> Tensor:
         """A⁻¹, the inverse of square matrices; LinAlgError where one is singular."""
@@ -906,19 +906,19 @@ class Tensor:
         """A copy of the input with the elements of `source` written (or added) at positions counted in row-major order."""
     def put_(self, index: Tensor, source: Tensor, accumulate: _bool = False) -> Tensor:
         """Write (or add) the elements of `source` at positions counted in row-major order."""
-    def q_per_channel_axis(self) -> _Any:
+    def q_per_channel_axis(self) -> _int:
         """The dimension of the channels of a tensor that is quantised per channel."""
-    def q_per_channel_scales(self) -> _Any:
+    def q_per_channel_scales(self) -> Tensor:
         """The scales of a tensor that is quantised per channel, (C,)."""
-    def q_per_channel_zero_points(self) -> _Any:
+    def q_per_channel_zero_points(self) -> Tensor:
         """The zero points of a tensor that is quantised per channel, (C,)."""
-    def q_scale(self) -> _Any:
+    def q_scale(self) -> _float:
         """The scale of a tensor that is quantised per tensor: a number."""
-    def q_zero_point(self) -> _Any:
+    def q_zero_point(self) -> _int:
         """The zero point of a tensor that is quantised per tensor: the code that means 0."""
     def qr(self, some: _bool = True, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> _return_types.linalg_qr:
         """`linalg.qr`, input = Q R: reduced where `some`, else complete."""
-    def qscheme(self) -> _Any:
+    def qscheme(self) -> _object:
         """How a quantised tensor's numbers are scaled: a `qscheme`."""
     def quantile(self, q: Tensor | _float, dim: _int | None = None, keepdim: _bool = False, *, interpolation: _str = 'linear', out: Tensor | None = None) -> Tensor:
         """x₍q (n - 1)₎ of the n sorted elements: the q-quantiles along `dim`, or of all elements."""

@@ -184,10 +184,12 @@ def fake_quantize_per_channel_affine(
 
 
 # --- quantised tensors, which `ao` makes ------------------------------
-_ASKED = (
-    *("dequantize", "int_repr", "qscheme", "q_scale", "q_zero_point"),
-    *("q_per_channel_scales", "q_per_channel_zero_points", "q_per_channel_axis"),
-)
+_ASKED: dict[str, type] = {  # and what each answers
+    **dict.fromkeys(
+        ("dequantize", "int_repr", "q_per_channel_scales", "q_per_channel_zero_points"), TensorBase
+    ),
+    **{"qscheme": object, "q_scale": float, "q_zero_point": int, "q_per_channel_axis": int},
+}
 callbacks_in(
     f"{__name__.partition('.')[0]}.ao._quantized_functions",
     *(
@@ -362,6 +364,7 @@ def _question(name: str) -> Any:
     >>> flambeau.{made}.{name}()
     {answer}
     """
+    ask.__annotations__["return"] = _ASKED[name]
     return ask
 
 
