@@ -310,6 +310,14 @@ class _Finder:
         return result
 
 
+class _Package(ModuleType):
+    """A package with a function of a submodule's name (`ao.quantization.quantize`), which stays when the module is imported."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not isinstance(value, ModuleType) or isinstance(vars(self).get(name, value), ModuleType):
+            super().__setattr__(name, value)
+
+
 class _Maker:
     """Loads a module of the table."""
 
@@ -320,6 +328,9 @@ class _Maker:
         return None
 
     def exec_module(self, module: ModuleType) -> None:
+        package, _, last = module.__name__.rpartition(".")
+        if last in vars(sys.modules[package]):
+            sys.modules[package].__class__ = _Package
         module.__doc__ = f"Names that libraries mention: {why(self.namespace)}."
         module.__getattr__ = refusing(self.namespace)  # type: ignore[method-assign]
         module.__dir__ = lambda: sorted({*vars(module), *_words(self.namespace)})  # type: ignore[method-assign]

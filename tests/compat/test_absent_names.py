@@ -10,6 +10,7 @@ import pathlib
 import pickle
 import subprocess
 import sys
+import textwrap
 
 import numpy as np
 import pytest
@@ -48,6 +49,26 @@ def test_every_word_of_the_table_is_what_it_says(module):
                 with pytest.raises((NotImplementedError, TypeError)) as caught:
                     made()
                 assert f"{name} is not here: " in str(caught.value)
+
+
+def test_no_module_takes_the_place_of_a_function():
+    """`ao.quantization.quantize` is a function, and a module that imports are made from."""
+    program = """
+        import importlib, sys, flambeau
+        from flambeau._compat import absent
+        met = []
+        for name in sorted(absent._modules()):
+            package, _, last = f"flambeau.{name}".rpartition(".")
+            before = vars(importlib.import_module(package)).get(last)
+            module = importlib.import_module(f"flambeau.{name}")
+            met += [name] * (before is not None)
+            assert getattr(sys.modules[package], last) is (before or module), name
+        print("ao.quantization.quantize" in met)
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, timeout=300
+    )
+    assert done.stdout == "True\n", done.stderr
 
 
 def test_absent_names_have_reasons():
