@@ -14,19 +14,20 @@ from ..declare.registry import library, register
 from .random import bernoulli_like
 
 
-def _mask(name: str, input: TensorBase, p: float, lead: int | None) -> TensorBase:
-    """Zeros with chance p, else ones: for each element, or for each slice that the first `lead` indices choose."""
+def _mask(name: str, input: TensorBase, p: float, lead: int | None, success: float = 1.0) -> TensorBase:
+    """Zeros with chance p, else `success`: for each element, or for each slice that the first `lead` indices choose."""
     if not (input.is_floating_point() or input.is_complex()):
         raise RuntimeError(
             f"{name}(): result type {get_default_dtype()} can't be cast to the desired output type {input.dtype}"
         )
     if lead is None:
-        return bernoulli_like(input.detach(), 1.0 - p)  # laid out as the input is
+        return bernoulli_like(input.detach(), 1.0 - p, success)  # laid out as the input is
     if input.ndim < lead:
         raise RuntimeError(
             f"{name}(): Feature dropout requires at least 2 dimensions in the input, got {input.ndim}"
         )
-    return bernoulli_like(input.new_empty([s if d < lead else 1 for d, s in enumerate(input.shape)]), 1.0 - p)
+    slices = input.new_empty([s if d < lead else 1 for d, s in enumerate(input.shape)])
+    return bernoulli_like(slices, 1.0 - p, success)
 
 
 def _dropped(
@@ -37,7 +38,7 @@ def _dropped(
         checks.probability(name, "p", p, RuntimeError if p != p else ValueError)
     if not training or p == 0.0 or input.numel() == 0:
         return input
-    factor = 0.0 if p == 1.0 else _mask(name, input, p, lead) * (1.0 / (1.0 - p))
+    factor = 0.0 if p == 1.0 else _mask(name, input, p, lead, 1.0 / (1.0 - p))
     return input.mul_(factor) if inplace else input * factor
 
 

@@ -118,10 +118,10 @@ def _exponential_of(u, rate, least):
     return fn.maximum(-fn.log(u), least) / rate
 
 
-def _bernoulli_words(words, dtype, high, low):
-    """Whether the word is below p · 2^32, which comes in two halves."""
+def _bernoulli_words(words, dtype, high, low, success):
+    """`success` where the word is below p · 2^32, which comes in two halves; else 0."""
     limit = fn.cast(fn.cast(high, "int64"), "uint64") << 16 | fn.cast(fn.cast(low, "int64"), "uint64")
-    return [fn.cast((w & philox.LOW) < limit, dtype) for w in words]
+    return [fn.where((w & philox.LOW) < limit, success, fn.like(success, 0.0)) for w in words]
 
 
 def _narrow_integer_words(words, dtype, span, low):
@@ -151,7 +151,7 @@ normal_kernel = _kernel("random_normal", 4, _normal_words, ("mean", "std"))
 wide_normal_kernel = _kernel("random_normal64", 2, _wide_normal_words, ("mean", "std"))
 exponential_kernel = _kernel("random_exponential", 4, _exponential_words, ("rate",))
 wide_exponential_kernel = _kernel("random_exponential64", 2, _wide_exponential_words, ("rate",))
-bernoulli_kernel = _kernel("random_bernoulli", 4, _bernoulli_words, ("high", "low"))
+bernoulli_kernel = _kernel("random_bernoulli", 4, _bernoulli_words, ("high", "low", "success"))
 narrow_integer_kernel = _kernel("random_integer20", 4, _narrow_integer_words, ("span", "low"))
 wide_integer_kernel = _kernel("random_integer32", 2, _wide_integer_words, _SIX)
 full_integer_kernel = _kernel("random_integer64", 2, _full_integer_words, _SIX)
@@ -604,15 +604,23 @@ def bernoulli_(self: TensorBase, p: Any = 0.5, *, generator: Generator | None = 
         return self.copy_(drawn)
     if not 0 <= p <= 1:
         raise RuntimeError(f"bernoulli_(): expects p to be in [0, 1], but got p={p}")
+    return _draw_successes(self, p, 1, generator)
+
+
+def _draw_successes(self: TensorBase, p: float, success: float, generator: Generator | None) -> TensorBase:
+    """Overwrite with `success` of probability p, else 0."""
     limit = round(p * (1 << 32))
     if self.dtype.name not in LIMITS and self.dtype.name not in WHOLE:
         raise NotImplementedError(f"bernoulli_(): \"bernoulli_\" not implemented for '{self.dtype.name}'")
     if (own := mt19937.source(generator, self)) is not None:
-        return _from_mt19937(self, "bernoulli_", own, mt19937.BERNOULLI, p)
+        drawn = _from_mt19937(self, "bernoulli_", own, mt19937.BERNOULLI, p)
+        return drawn if success == 1 else drawn.mul_(success)
     return _fill(
-        self, "bernoulli_", lambda t: _draw(t, bernoulli_kernel, generator, limit >> 16, limit & 0xFFFF),
+        self,
+        "bernoulli_",
+        lambda t: _draw(t, bernoulli_kernel, generator, limit >> 16, limit & 0xFFFF, success),
         STAND_INS.get(self.dtype.name),
-    )  # fmt: skip
+    )
 
 
 def _chances(p: TensorBase, who: str) -> TensorBase:
@@ -876,9 +884,9 @@ def normal(mean: Any, std: Any = 1.0, size: Any = None, *, generator: Generator 
     return made if out is None else out.resize_(made.shape).copy_(made)
 
 
-def _bernoulli_like(input: TensorBase, p: float) -> TensorBase:
-    """Ones with chance p, else zeros, in the input's shape, dtype and layout."""
-    return bernoulli_(empty_like(input), p)
+def _bernoulli_like(input: TensorBase, p: float, success: float = 1.0) -> TensorBase:
+    """`success` with chance p, else 0, in the input's shape, dtype and layout."""
+    return _draw_successes(empty_like(input), p, success, None)
 
 
 bernoulli_like = register(
