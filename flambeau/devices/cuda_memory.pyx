@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-"""The memory of NVIDIA's devices.
+"""The memory of NVIDIA's and AMD's devices.
 
 Blocks of memory come from the driver's stream-ordered pool and are cached by `Device`, a list for each stream; a block that other
 streams were told to use (`record_stream`) is kept back until they have passed the place where it was freed.  Work that is captured in
@@ -357,7 +357,7 @@ cdef class CudaMemory(Device):
     cdef void* allocate_host(self, size_t nbytes) except NULL:
         cdef void* memory = NULL
         self.enter()
-        check(cu.allocate_host(&memory, nbytes), "cuMemAllocHost")
+        check(cu.allocate_host(&memory, nbytes, 0), "cuMemHostAlloc")
         return memory
 
     cdef int free_host(self, void* memory) except -1:

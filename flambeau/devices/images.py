@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 
-from ..codegen import build, cache, schedule_gpu, schedule_gpu_threads, target
+from ..codegen import build, cache, linking, schedule_gpu, schedule_gpu_threads, target
 from ..core.base.stacks import deep
 
 SYMBOL = schedule_gpu_threads.SYMBOL
@@ -27,6 +27,8 @@ def find(kernel, form: tuple, name: str, processor: str, fingerprint: str) -> tu
     module = schedule_gpu.module_for(kernel, name, schedule_gpu.Form(*form))
     image = deep(target.image, str(module), name, processor)
     image = image.encode() if isinstance(image, str) else image
+    if name == "amdgcn":
+        image = linking.code_object(image, processor)
     return image, digest, False
 
 
