@@ -5,26 +5,26 @@ far, the sum of exponentials and the sum of values; where the maximum grows, bot
 Gimelshein, Online normalizer calculation for softmax, 2018; Dao et al., FlashAttention, 2022).  Both products go as in
 `schedule_gpu_products.py`: a thread has the queries `y + 16·i`, and of them the keys, or the columns of the values, `x + 16·j`.
 
-A function of scores and a mask are expressions of the score ("score") and its place ("b", "h", "q", "k"), which may read captured tensors
-there (`operations/neural/attention/programs.py`).
+Functions of scores and masks: `schedule_gpu_scores.py`; halves by tensor cores: `schedule_gpu_attention_mma.py`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from . import expr as ex
 from . import target as tg
 from .expr import Expr
 from .irtext import Function, Module, Value, i64
 from .lower import ITEMSIZE, MEMORY, Lowering
-from .schedule_gpu_threads import BLOCK, POINTER, SHARED, Blocks, Threads
+from .schedule_gpu_scores import Scores, number_names, texts, working
+from .schedule_gpu_threads import BLOCK, MOST_BLOCKS, POINTER, SHARED, Blocks, Threads
+
+if TYPE_CHECKING:
+    from .schedule_gpu_attention_mma import TensorCoreAttention
 
 SIDE = 16  # threads of a block along queries, and along keys
-MOST_BLOCKS = (1 << 31) - 1
-STEPS = {"q": "bhqe", "k": "bhqe", "v": "bhqe"}
-SIZES = "batches heads groups queries keys width columns reach".split()
 
 
 class Shape(NamedTuple):
@@ -45,11 +45,6 @@ def shape_for(dtype: str, width: int, columns: int) -> Shape | None:
     return None
 
 
-def working(dtype: str) -> str:
-    """What scores and sums are computed in."""
-    return "float64" if dtype == "float64" else "float32"
-
-
 class Attention(NamedTuple):
     """Of operands in `dtype`; `captures`: the dtype and the rank of each tensor that `score` and `mask` read."""
 
@@ -68,11 +63,14 @@ class Attention(NamedTuple):
         return ("float64",)
 
     def text(self) -> str:
-        functions = ("-" if e is None else ex.text([e]) for e in (self.score, self.mask))
+        functions = texts(self.score, self.mask)
         return "\n".join((f"attention {self.dtype} {tuple(self.shape)} {self.captures}", *functions))
 
-    def fitted(self, vector: int, processor: str = "") -> Attention:
-        return self
+    def fitted(self, vector: int, processor: str = "") -> Attention | TensorCoreAttention:
+        """The same by the tensor cores of a processor, where they take it."""
+        from .schedule_gpu_attention_mma import chosen
+
+        return chosen(self, processor) or self
 
     def blocks(self, target: str, numbers: Sequence[int]) -> Blocks:
         batches, heads, groups, queries, *_ = numbers
@@ -85,24 +83,14 @@ class Attention(NamedTuple):
         return writer.module
 
 
-def number_names(kernel: Attention) -> list[str]:
-    """Sizes and steps in elements; `reach`: query q sees no key behind q + reach."""
-    steps = [f"{name}_{d}" for name in STEPS for d in STEPS[name]]
-    return [
-        *SIZES,
-        *steps,
-        *(f"c{n}_{d}" for n, (_, rank) in enumerate(kernel.captures) for d in range(rank)),
-    ]
-
-
-def parameters(kernel: Attention) -> list[tuple[str, str]]:
+def parameters(kernel: Attention | TensorCoreAttention) -> list[tuple[str, str]]:
     """Result, logarithms of sums and largest scores, all dense; query, key, value and captures; numbers; the factor of scores."""
     tensors = ("out", "lse", "top", "q", "k", "v", *(f"c{n}" for n in range(len(kernel.captures))))
-    numbers = ((name, "i64") for name in number_names(kernel))
+    numbers = ((name, "i64") for name in number_names("qkv", kernel.captures))
     return [*((name, POINTER) for name in tensors), *numbers, ("factor", "double")]
 
 
-class _Writer:
+class _Writer(Scores):
     def __init__(self, kernel: Attention, target: str) -> None:
         self.kernel, self.shape, self.dtype = kernel, kernel.shape, working(kernel.dtype)
         self.module = Module(tg.TARGETS[target].triple, str(tg.machine(target).target_data))
@@ -157,18 +145,12 @@ class _Writer:
         nothing = self.constant(-float("inf"))
         return ex.where(ex.compare("eq", top, nothing), self.constant(0.0), top)
 
-    def least(self, a: Value, b: Value) -> Value:
-        return self.low.select(self.below(a, b), a, b)
-
-    def below(self, a: Value, b: Value) -> Value:
-        return self.f.op("i1", f"icmp slt {a}, {b.name}")
-
     # --- a block's queries ---
     def rectangle(self, batch: Value, head: Value, own: Value, tile: Value) -> None:
         f, given, shape = self.f, self.given, self.shape
         self.batch, self.query_head = batch, f.add(f.mul(head, given["groups"]), own)
         self.row0 = f.mul(tile, i64(shape.queries))
-        corner = {name: self.corner(name, batch, self.query_head if name == "q" else head) for name in STEPS}
+        corner = {name: self.corner(name, batch, self.query_head if name == "q" else head) for name in "qkv"}
         self.copy(
             self.q,
             "q",
@@ -227,11 +209,6 @@ class _Writer:
         return ex.where(
             ex.compare("eq", top, self.constant(-float("inf"))), self.constant(0.0), self.constant(1.0)
         )
-
-    def corner(self, name: str, batch: Value, head: Value) -> Value:
-        f, given = self.f, self.given
-        offset = f.add(f.mul(batch, given[f"{name}_b"]), f.mul(head, given[f"{name}_h"]))
-        return f.gep(MEMORY[self.kernel.dtype], given[name], offset)
 
     def copy(
         self,
@@ -295,7 +272,7 @@ class _Writer:
         """The thread's scores: lists of keys for each of its queries."""
         f, shape = self.f, self.shape
         rows, keys = shape.queries // SIDE, shape.keys // SIDE
-        zero = self.low.constant(0.0, self.dtype)
+        zero, nothing = (self.low.constant(n, self.dtype) for n in (0.0, -float("inf")))
         flat = self.product(
             self.q, self.query_line, self.kv, self.key_line, self.given["width"], [zero] * (rows * keys)
         )
@@ -305,39 +282,10 @@ class _Writer:
             line = []
             for j in range(keys):
                 key = f.add(first, f.add(self.x, i64(SIDE * j)))
-                line.append(self.score(flat[i * keys + j], query, key))
+                score, visible = self.score(flat[i * keys + j], query, key)
+                line.append(self.low.select(visible, score, nothing))
             result.append(line)
         return result
-
-    def score(self, value: Value, query: Value, key: Value) -> Value:
-        """A score after the function of scores and the mask; keys behind the last are masked."""
-        f, given, kernel = self.f, self.given, self.kernel
-        visible = self.below(key, given["keys"])
-        last = (f.binary("sub", given[n], i64(1)) for n in ("queries", "keys"))
-        query, key = (self.least(n, most) for n, most in zip((query, key), last))
-        roots = [e for e in (kernel.score, kernel.mask) if e is not None]
-        places = {"b": self.batch, "h": self.query_head, "q": query, "k": key, "score": value}
-        leaves: dict[Expr, Value] = {}
-        for e in ex.walk(roots):
-            if e.op == "symbol":
-                leaves[e] = places[e.value]
-            elif e.op == "capture":
-                leaves[e] = self.captured(e, places)
-        found = iter(self.low.values(roots, leaves))
-        if kernel.score is not None:
-            value = next(found)
-        if kernel.mask is not None:
-            visible = f.binary("and", visible, next(found))
-        return self.low.select(visible, value, self.low.constant(-float("inf"), self.dtype))
-
-    def captured(self, e: Expr, places: dict[str, Value]) -> Value:
-        f, number = self.f, e.value
-        dtype, offset = self.kernel.captures[number][0], i64(0)
-        for d, place in enumerate(e.args):
-            at = i64(place.value) if place.op == "const" else places[place.value]
-            offset = f.add(offset, f.mul(at, self.given[f"c{number}_{d}"]))
-        value = f.load(MEMORY[dtype], f.gep(MEMORY[dtype], self.given[f"c{number}"], offset), ITEMSIZE[dtype])
-        return self.low.cast(self.low.from_memory(value, dtype), dtype, e.dtype)
 
     def product(
         self, left: Value, left_line: int, right: Value, right_line: int, terms: Value, sums: list[Value]
