@@ -272,18 +272,19 @@ class _Writer(Scores):
         """The thread's scores: lists of keys for each of its queries."""
         f, shape = self.f, self.shape
         rows, keys = shape.queries // SIDE, shape.keys // SIDE
-        zero, nothing = (self.low.constant(n, self.dtype) for n in (0.0, -float("inf")))
+        zero = self.low.constant(0.0, self.dtype)
         flat = self.product(
             self.q, self.query_line, self.kv, self.key_line, self.given["width"], [zero] * (rows * keys)
         )
         result = []
         for i in range(rows):
             query = f.add(self.row0, f.add(self.y, i64(SIDE * i)))
+            seen = self.seen(query, f.add(first, self.x), shape.keys)
             line = []
             for j in range(keys):
                 key = f.add(first, f.add(self.x, i64(SIDE * j)))
-                score, visible = self.score(flat[i * keys + j], query, key)
-                line.append(self.low.select(visible, score, nothing))
+                score, allowed = self.score(flat[i * keys + j], query, key)
+                line.append(self.masked(score, self.sees(seen, SIDE * j), allowed))
             result.append(line)
         return result
 

@@ -36,7 +36,9 @@ THREADS = 32 * WARPS
 AT_ONCE = THREADS * CHUNK // LINE  # lines that the block copies at once
 KEYS = 64  # of a turn
 SEGMENT = LINE // 2  # elements of a line
+PARTS = LINE // (2 * DEEP)  # of 16 terms in a line
 MOST_WIDTH = 128  # of queries and of values: sums and operands of more are no longer in registers
+MOST_REGISTERS = 255  # of a thread
 ALL = i32(-1)  # threads of a warp
 
 
@@ -68,7 +70,8 @@ class TensorCoreAttention(NamedTuple):
     @property
     def high(self) -> int:
         """Tiles of 16 queries that a warp has: two share what is loaded of keys and values, where registers suffice."""
-        return 2 if max(self.width, self.columns) <= SEGMENT else 1
+        plain = self.score is None and self.mask is None
+        return 2 if plain and max(self.width, self.columns) <= SEGMENT else 1
 
     @property
     def queries(self) -> int:
@@ -129,7 +132,8 @@ class _Writer(Fragments, Scores):
         self.low = Lowering(f, None)
         self.threads = Threads(f, "nvptx", (THREADS, 1, 1), shared=True)
         given = parameters(kernel)
-        f.signature = self.threads.signature(given)
+        # without a bound the assembler holds some to fewer registers than it needs, for one block more
+        f.signature = self.threads.signature(given) + f' "nvvm.maxnreg"="{MOST_REGISTERS}"'
         self.given = {name: Value(type, f"%{name}") for name, type in given}
         self.kind = MEMORY[kernel.dtype]
         self.high, self.steps, self.across = kernel.high, kernel.width // DEEP, kernel.columns // WIDE
@@ -171,45 +175,58 @@ class _Writer(Fragments, Scores):
 
     # --- the walk ---
     def write(self) -> None:
-        f, given, kernel = self.f, self.given, self.kernel
-        self.thread = self.threads.thread()
+        f = self.f
+        # What follows from sizes and the thread's number is computed where it is needed, so that no register holds it.
+        f.repeat([self.threads.block()], lambda n: self.test("slt", n[0], self.count()), self.block)
+        f.do("ret void")
+
+    def anew(self, v: Value) -> Value:
+        """The same value, of which LLVM does not see that it has been there before."""
+        return self.f.op(v.type, f'call {v.type} asm sideeffect "mov.b64 $0, $1;", "=l,l"({v})')
+
+    def prepare(self) -> None:
+        """Where the thread's elements lie."""
+        f, kernel = self.f, self.kernel
+        self.thread = self.anew(self.threads.thread())
         self.lane = f.binary("and", self.thread, i64(31))
         self.place_lines(self.thread, self.threads.shared_memory())
         wide, _ = kernel.segments
         self.k_place = LINE * kernel.queries * wide
         self.v_place = self.k_place + LINE * KEYS * wide
-        warp = f.binary("lshr", self.thread, i64(5))
-        self.row = self.times(warp, HIGH * self.high)
-        self.q_lines = self.places(True, True, self.row, 0)
-        self.k_lines = self.places(False, True, 0, self.k_place)
-        self.v_lines = self.places(False, False, 0, self.v_place)
+        row = self.times(f.binary("lshr", self.thread, i64(5)), HIGH * self.high)
+        self.q_lines = self.places(True, True, row, 0)[0]
+        self.k_lines = self.places(False, True, 0, self.k_place)[0]
+        self.v_lines = self.places(False, False, 0, self.v_place)[0]
         # the thread's first row and column of a tile of sums
-        self.row = f.add(self.row, f.binary("lshr", self.lane, i64(2)))
+        self.row = f.add(row, f.binary("lshr", self.lane, i64(2)))
         self.column = self.times(f.binary("and", self.lane, i64(3)), 2)
-        factor = self.low.cast(given["factor"], "float64", "float32")
+        factor = self.low.cast(self.given["factor"], "float64", "float32")
         self.unit = factor if kernel.score is None else self.number(1.0)  # of scores
         self.factor, self.k = factor, self.times_float(self.unit, self.number(math.log2(math.e)))
-        down = f.binary("udiv", f.add(given["queries"], i64(kernel.queries - 1)), i64(kernel.queries))
-        sizes = [given["heads"], given["groups"], down]
-        total = given["batches"]
-        for size in sizes:
-            total = f.mul(total, size)
 
-        def one(number: Value, _: list[Value]) -> list[Value]:
-            self.block(number, sizes)
-            return []
+    def down(self) -> Value:
+        """How many blocks the queries of a head are."""
+        f, most = self.f, self.kernel.queries
+        return f.binary(
+            "lshr", f.add(self.anew(self.given["queries"]), i64(most - 1)), i64(most.bit_length() - 1)
+        )
 
-        f.loop(self.threads.block(), total, self.threads.blocks(), [], one)
-        f.do("ret void")
+    def count(self) -> Value:
+        """How many blocks there are."""
+        f, result = self.f, self.down()
+        for name in ("batches", "heads", "groups"):
+            result = f.mul(result, self.given[name])
+        return result
 
-    def locate(self, number: Value, sizes: list[Value]) -> None:
-        """Which queries a block takes: asked again after a loop, so that no register holds it meanwhile."""
-        f = self.f
-        self.batch, self.head, own, tile = f.coordinates(self.hidden(number), sizes)
+    def locate(self, number: Value) -> None:
+        """Which queries a block takes, and what of them the thread does."""
+        self.prepare()
+        f, down = self.f, self.down()
+        sizes = [self.given["heads"], self.given["groups"], down]
+        self.batch, self.head, own, tile = f.coordinates(self.anew(number), sizes)
         self.query_head = f.add(f.mul(self.head, self.given["groups"]), own)
         # the last queries first: under a causal mask they see most
-        tile = f.binary("sub", f.binary("sub", sizes[-1], i64(1)), tile)
-        self.row0 = self.times(tile, self.kernel.queries)
+        self.row0 = self.times(f.binary("sub", f.binary("sub", down, i64(1)), tile), self.kernel.queries)
 
     def operand(self, name: str, first: Value) -> Operand:
         given, kernel = self.given, self.kernel
@@ -236,9 +253,8 @@ class _Writer(Fragments, Scores):
         self.copy_whole(o, 0, self.sources(o))
         f.branch(after)
         f.start(slow)
-        # what a thread copies is found anew, so that no register holds it meanwhile
         line, chunk, target = self.line, self.chunk, self.target
-        self.place_lines(self.hidden(self.thread), self.threads.shared_memory())
+        self.place_lines(self.anew(self.threads.thread()), self.threads.shared_memory())
         self.copy_some(o, 0, i64(0), self.given[width], self.straight(o))
         self.line, self.chunk, self.target = line, chunk, target
         f.branch(after)
@@ -265,9 +281,9 @@ class _Writer(Fragments, Scores):
         self.threads.barrier()
 
     # --- a block's queries ---
-    def block(self, number: Value, sizes: list[Value]) -> None:
-        f, given, kernel = self.f, self.given, self.kernel
-        self.locate(number, sizes)
+    def block(self, carried: list[Value]) -> list[Value]:
+        f, given, kernel, number = self.f, self.given, self.kernel, carried[0]
+        self.locate(number)
         self.threads.barrier()  # all have read what was there
         queries, keys, values = (self.operand(name, self.row0 if name == "q" else i64(0)) for name in "qkv")
         self.copy(queries, "width")
@@ -301,20 +317,28 @@ class _Writer(Fragments, Scores):
             turns = self.low.select(self.both(*smooth), f.binary("and", whole, i64(-KEYS)), i64(0))
             begin = self.sources(keys._replace(first=i64(KEYS)))[0], self.sources(values)[0]
             state = f.loop(i64(0), turns, i64(KEYS), [*begin, *state], sure)[2:]
-            self.locate(number, sizes)
+            self.locate(number)
         some = self.last(f.add(self.row0, i64(kernel.queries - 1)))  # the keys that any query sees
         state = f.loop(turns, some, i64(KEYS), state, other)
         f.call("void", "llvm.nvvm.cp.async.wait.group", i32(0))  # the keys behind the last
-        self.locate(number, sizes)
+        self.locate(number)
         self.finish(state)
+        return [f.add(number, self.threads.blocks())]
+
+    def chunk_of(self, lines: Value, part: int) -> Value:
+        """The lines' chunks of 16 terms (or columns) number `part`, found when they are read, so that no register holds them."""
+        if not part:
+            return lines
+        text = f"xor.b64 $0, $1, {2 * CHUNK * part};"
+        return self.f.op(lines.type, f'call {lines.type} asm sideeffect "{text}", "=l,l"({lines})')
 
     def products(self) -> list[list[list[Value]]]:
         """Q Kᵀ: for each tile of 16 queries and 8 keys its four sums."""
         dtype = self.kernel.dtype
         sums = [[[self.zero] * 4 for _ in range(KEYS // WIDE)] for _ in range(self.high)]
         for step in range(self.steps):
-            segment, part = divmod(step, len(self.k_lines))
-            lines = self.q_lines[part], self.k_lines[part]
+            segment, part = divmod(step, PARTS)
+            lines = self.chunk_of(self.q_lines, part), self.chunk_of(self.k_lines, part)
             begin = segment * self.kernel.queries * LINE
             left = [self.four(lines[0], begin + i * HIGH * LINE, True) for i in range(self.high)]
             for j in range(0, KEYS // WIDE, 2):
@@ -336,7 +360,7 @@ class _Writer(Fragments, Scores):
             i, below = divmod(r, 2)
             own = [tile[2 * below + n] for tile in scores[i] for n in range(2)]
             if asked:
-                own = self.seen(first, r, own)
+                own = self.seen_of(first, r, own)
             top = own[0]
             for s in own[1:]:
                 top = self.larger(top, s)
@@ -358,16 +382,16 @@ class _Writer(Fragments, Scores):
                     sums[at] = self.times_float(sums[at], shrunk)
         return [*tops, *totals, *self.add_values(weights, sums)]
 
-    def seen(self, first: Value, r: int, own: list[Value]) -> list[Value]:
+    def seen_of(self, first: Value, r: int, own: list[Value]) -> list[Value]:
         """A row's scores after their function; -inf where the query does not see the key."""
-        f, result = self.f, []
-        query = f.add(self.row0, self.row_of(r))
+        f, kernel, result = self.f, self.kernel, []
+        query, begin = f.add(self.row0, self.row_of(r)), f.add(first, self.column)
+        seen = self.seen(query, begin, KEYS)
         for n, s in enumerate(own):
-            key = f.add(f.add(first, self.column), i64(WIDE * (n // 2) + n % 2))
-            if self.kernel.score is not None:
-                s = self.times_float(s, self.factor)
-            s, visible = self.score(s, query, key)
-            result.append(self.low.select(visible, s, self.nothing))
+            further = WIDE * (n // 2) + n % 2
+            s = s if kernel.score is None else self.times_float(s, self.factor)
+            s, allowed = self.score(s, query, f.add(begin, i64(further)))
+            result.append(self.masked(s, self.sees(seen, further), allowed))
         return result
 
     def row_of(self, r: int) -> Value:
@@ -387,8 +411,10 @@ class _Writer(Fragments, Scores):
                 for i in range(self.high)
             ]
             for j in range(0, self.across, 2):
-                segment, part = divmod(j // 2, len(self.v_lines))
-                right = self.four(self.v_lines[part], (segment * KEYS + step * DEEP) * LINE, False)
+                segment, part = divmod(j // 2, PARTS)
+                right = self.four(
+                    self.chunk_of(self.v_lines, part), (segment * KEYS + step * DEEP) * LINE, False
+                )
                 for i in range(self.high):
                     for n in range(2):
                         at = 4 * (i * self.across + j + n)

@@ -6,6 +6,7 @@ there (`operations/neural/attention/programs.py`).  Query q sees the keys before
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -64,22 +65,33 @@ class Scores:
         offset = f.add(f.mul(batch, given[f"{name}_b"]), f.mul(head, given[f"{name}_h"]))
         return f.gep(MEMORY[self.kernel.dtype], given[name], offset)
 
-    def score(self, value: Value, query: Value, key: Value) -> tuple[Value, Value]:
-        """A score after the function of scores, and whether the query sees the key."""
-        (changed,), visible = self.functions([self.kernel.score], value, query, key)
-        return (value if changed is None else changed), visible
+    def seen(self, query: Value, first: Value, most: int) -> Value:
+        """How many keys from `first` on a query sees, whatever the mask: at most `most`, in 32 bits."""
+        f = self.f
+        count = f.binary("sub", self.last(query), first)
+        count = self.low.select(f.op("i1", f"icmp sgt {count}, 0"), count, i64(0))
+        return f.op("i32", f"trunc {self.least(count, i64(most))} to i32")
+
+    def sees(self, seen: Value, number: int) -> Value:
+        """Whether key `number` from the first on is among them."""
+        return self.f.op("i1", f"icmp sgt {seen}, {number}")
+
+    def score(self, value: Value, query: Value, key: Value) -> tuple[Value, Value | None]:
+        """A score after the function of scores, and whether the mask allows it, None without one."""
+        (changed,), allowed = self.functions([self.kernel.score], value, query, key)
+        return (value if changed is None else changed), allowed
 
     def functions(
         self, functions: Sequence[Expr | None], value: Value, query: Value, key: Value, **more: Value
-    ) -> tuple[list[Value | None], Value]:
-        """Functions of a score and of `more` symbols there, and whether the query sees the key."""
+    ) -> tuple[list[Value | None], Value | None]:
+        """Functions of a score and of `more` symbols there, and whether the mask allows it."""
         f, given, kernel = self.f, self.given, self.kernel
-        visible = self.below(key, self.last(query))
         roots = [e for e in (*functions, kernel.mask) if e is not None]
         if not roots:
-            return [None] * len(functions), visible
-        last = (f.binary("sub", given[n], i64(1)) for n in ("queries", "keys"))
-        query, key = (self.least(n, most) for n, most in zip((query, key), last))
+            return [None] * len(functions), None
+        if kernel.captures:  # which have no element for what does not exist
+            last = (f.binary("sub", given[n], i64(1)) for n in ("queries", "keys"))
+            query, key = (self.least(n, most) for n, most in zip((query, key), last))
         places = {"b": self.batch, "h": self.query_head, "q": query, "k": key, "score": value, **more}
         leaves: dict[Expr, Value] = {}
         for e in ex.walk(roots):
@@ -89,9 +101,12 @@ class Scores:
                 leaves[e] = self.captured(e, places)
         found = iter(self.low.values(roots, leaves))
         results = [None if e is None else next(found) for e in functions]
-        if kernel.mask is not None:
-            visible = f.binary("and", visible, next(found))
-        return results, visible
+        return results, None if kernel.mask is None else next(found)
+
+    def masked(self, score: Value, seen: Value, allowed: Value | None) -> Value:
+        """-inf for a score that is not seen."""
+        visible = seen if allowed is None else self.f.binary("and", seen, allowed)
+        return self.low.select(visible, score, self.low.constant(-math.inf, self.dtype))
 
     def captured(self, e: Expr, places: dict[str, Value]) -> Value:
         f, number = self.f, e.value

@@ -40,7 +40,7 @@ SIZES = {
 
 @pytest.fixture
 def launched(monkeypatch):
-    """The kernels of attention, which are taken on devices of every kind here."""
+    """The kernels of attention."""
     kernels = []
 
     def noted(kernel, *arguments):
@@ -48,7 +48,6 @@ def launched(monkeypatch):
         launch.run_blocks(kernel, *arguments)
 
     monkeypatch.setattr(on_device, "run_blocks", noted)
-    monkeypatch.setattr(on_device, "_lanes", lambda *device: 1)
     return kernels
 
 
@@ -123,6 +122,58 @@ def test_masks(kind, launched):
     given = [None if t is None else t.to(TYPE) for t in (*given, mask)]
     check(attention(*given, **options), expected, "float32")
     assert len(launched) == 1
+
+
+@needs_device
+@pytest.mark.parametrize("factor", [-0.4, 0.0, 3.0])
+def test_any_factor(factor, launched):
+    q, k, v = operands("uneven", "float32")
+    mask = flambeau.tensor(np.random.default_rng(2).random((33, 101)) < 0.7)
+    found = attention(*(t.to(TYPE) for t in (q, k, v, mask)), scale=factor)
+    check(found, wanted(q * (factor * math.sqrt(20)), k, v, mask.numpy()), "float32")
+    assert len(launched) == 1
+
+
+@needs_device
+def test_the_kernel_is_taken_by_default(launched):
+    """Wherever it serves, but where all scores are quicker: without a mask, for wide values, on devices whose threads have vectors."""
+    narrow, wide = ([t.to(TYPE) for t in operands(name, "float32")] for name in ("uneven", "wide"))
+    options = {"enable_gqa": True}
+    check(F.scaled_dot_product_attention(*narrow, **options), wanted(*(t.cpu() for t in narrow)), "float32")
+    F.scaled_dot_product_attention(*narrow, is_causal=True, **options)
+    F.scaled_dot_product_attention(*(t[0, :2] for t in narrow))  # the batch in place of heads
+    mask = flambeau.ones(70, 40, device=TYPE)
+    F.scaled_dot_product_attention(*wide, mask > 0, **options)
+    F.scaled_dot_product_attention(*wide, mask, **options)
+    assert len(launched) == 5
+    check(F.scaled_dot_product_attention(*wide, **options), wanted(*(t.cpu() for t in wide)), "float32")
+    lanes = on_device._lanes(TYPE, 0)
+    assert len(launched) == (6 if lanes < 4 else 5)
+    del launched[:]
+    F.scaled_dot_product_attention(*wide, mask.requires_grad_(), **options)
+    F.scaled_dot_product_attention(*narrow, dropout_p=0.5, **options)
+    F.scaled_dot_product_attention(*(t.new_ones(1, 1, 2, 300) for t in narrow), is_causal=True)
+    F.scaled_dot_product_attention(*(t.to("meta") for t in narrow), is_causal=True, **options)
+    with sdpa_kernel(SDPBackend.MATH):
+        F.scaled_dot_product_attention(*narrow, is_causal=True, **options)
+    assert not launched
+
+
+@needs_device
+def test_compiled_and_second_derivatives(launched):
+    given = [t.to(TYPE).requires_grad_() for t in operands("uneven", "float64")]
+    call = lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
+    eager = call(*given)
+    assert flambeau.equal(flambeau.compile(call)(*given), eager)
+    assert len(launched) >= 1
+    grads = flambeau.autograd.grad(eager.square().sum(), given, create_graph=True)
+    found = flambeau.autograd.grad(sum(g.sum() for g in grads), given)
+    host = [t.detach().cpu().requires_grad_() for t in given]
+    with sdpa_kernel(SDPBackend.MATH):
+        grads = flambeau.autograd.grad(call(*host).square().sum(), host, create_graph=True)
+        expected = flambeau.autograd.grad(sum(g.sum() for g in grads), host)
+    for a, b in zip(found, expected):
+        np.testing.assert_allclose(a.cpu().numpy(), b.numpy(), rtol=1e-8, atol=1e-9)
 
 
 @needs_device

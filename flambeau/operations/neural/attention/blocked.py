@@ -168,6 +168,7 @@ class Call(NamedTuple):
     reach: int | None = (
         None  # query q sees no key behind q + reach, and of the others those that the mask allows
     )
+    causal: bool = False  # the mask allows all of these
 
     def tiles(self) -> Iterator[Tile]:
         return tiles(self.sizes, self.blocks, self.program.mask is not None)
