@@ -11,7 +11,7 @@ Functions of scores and masks: `schedule_gpu_scores.py`; halves by tensor cores:
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import expr as ex
 from . import target as tg
@@ -90,22 +90,17 @@ def parameters(kernel: Attention | TensorCoreAttention) -> list[tuple[str, str]]
     return [*((name, POINTER) for name in tensors), *numbers, ("factor", "double")]
 
 
-class _Writer(Scores):
-    def __init__(self, kernel: Attention, target: str) -> None:
-        self.kernel, self.shape, self.dtype = kernel, kernel.shape, working(kernel.dtype)
+class Tiles(Scores):
+    """Reads tiles of operands into shared memory, multiplies and stores them; `x` and `y` are the thread's place in a block."""
+
+    def __init__(self, kernel: Any, target: str, parameters: Sequence[tuple[str, str]]) -> None:
+        self.kernel, self.dtype = kernel, working(kernel.dtype)
         self.module = Module(tg.TARGETS[target].triple, str(tg.machine(target).target_data))
         self.f = f = Function(self.module, "")
         self.low, self.threads = Lowering(f, None), Threads(f, target)
-        f.signature = self.threads.signature(parameters(kernel))
-        self.given = {name: Value(type, f"%{name}") for name, type in parameters(kernel)}
+        f.signature = self.threads.signature(parameters)
+        self.given = {name: Value(type, f"%{name}") for name, type in parameters}
         self.kind, self.bytes = MEMORY[self.dtype], ITEMSIZE[self.dtype]
-        shape = self.shape
-        # Lines of one column or key; those that neighbouring threads write to begin in different banks.
-        self.query_line, self.key_line = shape.queries + 1, shape.keys + 1
-        self.q = self.shared("queries", shape.width * self.query_line)
-        self.kv = self.shared("keys", max(shape.width * self.key_line, shape.keys * shape.columns))
-        self.p = self.shared("weights", shape.keys * self.query_line)
-        self.partial = self.shared("partial", shape.queries * (SIDE + 1))
 
     def shared(self, name: str, count: int) -> Value:
         self.module.globals.append(
@@ -113,22 +108,23 @@ class _Writer(Scores):
         )
         return Value(f"ptr addrspace({SHARED})", f"@{name}")
 
-    def write(self) -> None:
+    def walk(self, across: str, side: int, heads: Sequence[str], one: Callable[..., None]) -> None:
+        """`one(batch, *heads, tile)` for all tiles of `side` rows, of the size `across`, of all heads."""
         f, given = self.f, self.given
         self.thread = self.threads.thread()
         self.x = f.binary("and", self.thread, i64(SIDE - 1))
         self.y = f.binary("lshr", self.thread, i64(SIDE.bit_length() - 1))
-        down = f.binary("sdiv", f.add(given["queries"], i64(self.shape.queries - 1)), i64(self.shape.queries))
-        sizes = [given["heads"], given["groups"], down]
+        down = f.binary("sdiv", f.add(given[across], i64(side - 1)), i64(side))
+        sizes = [*(given[name] for name in heads), down]
         total = given["batches"]
         for size in sizes:
             total = f.mul(total, size)
 
-        def one(number: Value, _: list[Value]) -> list[Value]:
-            self.rectangle(*f.coordinates(number, sizes))
+        def each(number: Value, _: list[Value]) -> list[Value]:
+            one(*f.coordinates(number, sizes))
             return []
 
-        f.loop(self.threads.block(), total, self.threads.blocks(), [], one)
+        f.loop(self.threads.block(), total, self.threads.blocks(), [], each)
         f.do("ret void")
 
     # --- expressions ---
@@ -139,6 +135,106 @@ class _Writer(Scores):
         """A function of numbers in `dtype`."""
         inputs = [ex.input(k, self.dtype) for k in range(len(values))]
         return self.low.values([body(*inputs)], dict(zip(inputs, values)))[0]
+
+    # --- memory ---
+    def copy(
+        self,
+        to: Value,
+        name: str,
+        corner: Value,
+        first: Value,
+        size: str,
+        lines: int,
+        width: str,
+        wide: int,
+        line: int,
+    ) -> None:
+        """`lines` rows of queries or keys, turned: column e of row r is to lie at e · line + r.  What is outside is zero."""
+        f = self.f
+        for number in range(-(-lines * wide // BLOCK)):
+            at = f.add(self.thread, i64(number * BLOCK))
+            row, column = f.binary("udiv", at, i64(wide)), f.binary("urem", at, i64(wide))
+            value = self.read(name, corner, f.add(first, row), size, column, width)
+            if name == "q":
+                value = f.binary("fmul", value, self.low.cast(self.given["factor"], "float64", self.dtype))
+            self.put_within(to, column, line, row, value, at, lines * wide)
+
+    def read(self, name: str, corner: Value, row: Value, size: str, column: Value, width: str) -> Value:
+        f, given, dtype = self.f, self.given, self.kernel.dtype
+        inside = f.binary("and", self.below(row, given[size]), self.below(column, given[width]))
+        offset = f.add(f.mul(row, given[f"{name}_q"]), f.mul(column, given[f"{name}_e"]))
+        place = f.gep(MEMORY[dtype], corner, self.low.select(inside, offset, i64(0)))
+        load = lambda: [self.low.cast(f.load(MEMORY[dtype], place, ITEMSIZE[dtype]), dtype, self.dtype)]
+        return f.when(inside, load, [self.low.constant(0.0, self.dtype)])[0]
+
+    def put(self, memory: Value, line: Value, length: int, at: Value, value: Value) -> None:
+        place = self.f.add(self.f.mul(line, i64(length)), at)
+        self.f.store(value, self.f.gep(self.kind, memory, place), self.bytes)
+
+    def put_within(
+        self, memory: Value, line: Value, length: int, at: Value, value: Value, number: Value, count: int
+    ) -> None:
+        """`put` of element `number` of `count`, which not all threads have."""
+
+        def store() -> list[Value]:
+            self.put(memory, line, length, at, value)
+            return []
+
+        if count % BLOCK == 0:
+            store()
+        else:
+            self.f.when(self.below(number, i64(count)), store)
+
+    # --- products ---
+    def product(
+        self,
+        left: Value,
+        left_line: int,
+        right: Value,
+        right_line: int,
+        terms: Value,
+        sums: list[Value],
+        rows: int,
+        turned: bool = False,
+    ) -> list[Value]:
+        """The sums, of `rows` rows and some columns, with the products of so many terms more.  A line has one term; of the right operand,
+        if `turned`, one column.
+        """
+        f, columns = self.f, len(sums) // rows
+
+        def term(k: Value, sums: list[Value]) -> list[Value]:
+            a = self.line(left, f.add(f.mul(k, i64(left_line)), self.y), SIDE, rows)
+            if turned:
+                b = self.line(right, f.add(f.mul(self.x, i64(right_line)), k), SIDE * right_line, columns)
+            else:
+                b = self.line(right, f.add(f.mul(k, i64(right_line)), self.x), SIDE, columns)
+            fma = f"llvm.fma.{self.low.suffix(self.dtype)}"
+            return [f.call(self.kind, fma, a[n // columns], b[n % columns], s) for n, s in enumerate(sums)]
+
+        return f.loop(i64(0), terms, i64(1), sums, term)
+
+    def line(self, memory: Value, at: Value, step: int, count: int) -> list[Value]:
+        """`count` elements from `at` on, so many apart."""
+        f = self.f
+        own = f.gep(self.kind, memory, at)
+        return [f.load(self.kind, f.gep(self.kind, own, i64(step * n)), self.bytes) for n in range(count)]
+
+
+class _Writer(Tiles):
+    kernel: Attention
+
+    def __init__(self, kernel: Attention, target: str) -> None:
+        super().__init__(kernel, target, parameters(kernel))
+        self.shape = shape = kernel.shape
+        # Lines of one column or key; those that neighbouring threads write to begin in different banks.
+        self.query_line, self.key_line = shape.queries + 1, shape.keys + 1
+        self.q = self.shared("queries", shape.width * self.query_line)
+        self.kv = self.shared("keys", max(shape.width * self.key_line, shape.keys * shape.columns))
+        self.p = self.shared("weights", shape.keys * self.query_line)
+        self.partial = self.shared("partial", shape.queries * (SIDE + 1))
+
+    def write(self) -> None:
+        self.walk("queries", self.shape.queries, ("heads", "groups"), self.rectangle)
 
     def safe(self, top: Expr) -> Expr:
         """A maximum, or 0 where there is none, so that differences from it are numbers."""
@@ -196,7 +292,7 @@ class _Writer(Scores):
                     self.put(self.p, key, self.query_line, f.add(self.y, i64(SIDE * i)), weight)
             self.threads.barrier()
             sums = [f.binary("fmul", s, shrunk[n // columns]) for n, s in enumerate(sums)]
-            sums = self.product(self.p, self.query_line, self.kv, shape.columns, i64(shape.keys), sums)
+            sums = self.product(self.p, self.query_line, self.kv, shape.columns, i64(shape.keys), sums, rows)
             self.threads.barrier()
             return [*new, *totals, *sums]
 
@@ -210,28 +306,6 @@ class _Writer(Scores):
             ex.compare("eq", top, self.constant(-float("inf"))), self.constant(0.0), self.constant(1.0)
         )
 
-    def copy(
-        self,
-        to: Value,
-        name: str,
-        corner: Value,
-        first: Value,
-        size: str,
-        lines: int,
-        width: str,
-        wide: int,
-        line: int,
-    ) -> None:
-        """`lines` rows of queries or keys, turned: column e of row r is to lie at e · line + r.  What is outside is zero."""
-        f = self.f
-        for number in range(-(-lines * wide // BLOCK)):
-            at = f.add(self.thread, i64(number * BLOCK))
-            row, column = f.binary("udiv", at, i64(wide)), f.binary("urem", at, i64(wide))
-            value = self.read(name, corner, f.add(first, row), size, column, width)
-            if name == "q":
-                value = f.binary("fmul", value, self.low.cast(self.given["factor"], "float64", self.dtype))
-            self.put_within(to, column, line, row, value, at, lines * wide)
-
     def copy_values(self, corner: Value, first: Value) -> None:
         """The values of some keys as they lie."""
         f, shape = self.f, self.shape
@@ -241,32 +315,6 @@ class _Writer(Scores):
             value = self.read("v", corner, f.add(first, row), "keys", column, "columns")
             self.put_within(self.kv, row, shape.columns, column, value, at, shape.keys * shape.columns)
 
-    def read(self, name: str, corner: Value, row: Value, size: str, column: Value, width: str) -> Value:
-        f, given, dtype = self.f, self.given, self.kernel.dtype
-        inside = f.binary("and", self.below(row, given[size]), self.below(column, given[width]))
-        offset = f.add(f.mul(row, given[f"{name}_q"]), f.mul(column, given[f"{name}_e"]))
-        place = f.gep(MEMORY[dtype], corner, self.low.select(inside, offset, i64(0)))
-        load = lambda: [self.low.cast(f.load(MEMORY[dtype], place, ITEMSIZE[dtype]), dtype, self.dtype)]
-        return f.when(inside, load, [self.low.constant(0.0, self.dtype)])[0]
-
-    def put(self, memory: Value, line: Value, length: int, at: Value, value: Value) -> None:
-        place = self.f.add(self.f.mul(line, i64(length)), at)
-        self.f.store(value, self.f.gep(self.kind, memory, place), self.bytes)
-
-    def put_within(
-        self, memory: Value, line: Value, length: int, at: Value, value: Value, number: Value, count: int
-    ) -> None:
-        """`put` of element `number` of `count`, which not all threads have."""
-
-        def store() -> list[Value]:
-            self.put(memory, line, length, at, value)
-            return []
-
-        if count % BLOCK == 0:
-            store()
-        else:
-            self.f.when(self.below(number, i64(count)), store)
-
     # --- scores ---
     def scores(self, first: Value) -> list[list[Value]]:
         """The thread's scores: lists of keys for each of its queries."""
@@ -274,7 +322,7 @@ class _Writer(Scores):
         rows, keys = shape.queries // SIDE, shape.keys // SIDE
         zero = self.low.constant(0.0, self.dtype)
         flat = self.product(
-            self.q, self.query_line, self.kv, self.key_line, self.given["width"], [zero] * (rows * keys)
+            self.q, self.query_line, self.kv, self.key_line, self.given["width"], [zero] * (rows * keys), rows
         )
         result = []
         for i in range(rows):
@@ -287,28 +335,6 @@ class _Writer(Scores):
                 line.append(self.masked(score, self.sees(seen, SIDE * j), allowed))
             result.append(line)
         return result
-
-    def product(
-        self, left: Value, left_line: int, right: Value, right_line: int, terms: Value, sums: list[Value]
-    ) -> list[Value]:
-        """The sums, of some rows and columns, with the products of so many terms more."""
-        f = self.f
-        rows = self.shape.queries // SIDE
-        columns = len(sums) // rows
-
-        def term(k: Value, sums: list[Value]) -> list[Value]:
-            a = self.line(left, k, left_line, self.y, rows)
-            b = self.line(right, k, right_line, self.x, columns)
-            fma = f"llvm.fma.{self.low.suffix(self.dtype)}"
-            return [f.call(self.kind, fma, a[n // columns], b[n % columns], s) for n, s in enumerate(sums)]
-
-        return f.loop(i64(0), terms, i64(1), sums, term)
-
-    def line(self, memory: Value, line: Value, length: int, at: Value, count: int) -> list[Value]:
-        """Every SIDE-th element of a line, `count` of them."""
-        f = self.f
-        own = f.gep(self.kind, memory, f.add(f.mul(line, i64(length)), at))
-        return [f.load(self.kind, f.gep(self.kind, own, i64(SIDE * n)), self.bytes) for n in range(count)]
 
     # --- what the threads of a query tell each other ---
     def largest(self, scores: Sequence[Value]) -> Value:

@@ -78,21 +78,21 @@ class Scores:
 
     def score(self, value: Value, query: Value, key: Value) -> tuple[Value, Value | None]:
         """A score after the function of scores, and whether the mask allows it, None without one."""
-        (changed,), allowed = self.functions([self.kernel.score], value, query, key)
+        changed, allowed = self.functions((self.kernel.score, self.kernel.mask), query, key, score=value)
         return (value if changed is None else changed), allowed
 
     def functions(
-        self, functions: Sequence[Expr | None], value: Value, query: Value, key: Value, **more: Value
-    ) -> tuple[list[Value | None], Value | None]:
-        """Functions of a score and of `more` symbols there, and whether the mask allows it."""
+        self, functions: Sequence[Expr | None], query: Value, key: Value, **symbols: Value
+    ) -> list[Value | None]:
+        """Functions of `symbols` and of the place; None for None."""
         f, given, kernel = self.f, self.given, self.kernel
-        roots = [e for e in (*functions, kernel.mask) if e is not None]
+        roots = [e for e in functions if e is not None]
         if not roots:
-            return [None] * len(functions), None
+            return [None] * len(functions)
         if kernel.captures:  # which have no element for what does not exist
             last = (f.binary("sub", given[n], i64(1)) for n in ("queries", "keys"))
             query, key = (self.least(n, most) for n, most in zip((query, key), last))
-        places = {"b": self.batch, "h": self.query_head, "q": query, "k": key, "score": value, **more}
+        places = {"b": self.batch, "h": self.query_head, "q": query, "k": key, **symbols}
         leaves: dict[Expr, Value] = {}
         for e in ex.walk(roots):
             if e.op == "symbol":
@@ -100,8 +100,7 @@ class Scores:
             elif e.op == "capture":
                 leaves[e] = self.captured(e, places)
         found = iter(self.low.values(roots, leaves))
-        results = [None if e is None else next(found) for e in functions]
-        return results, None if kernel.mask is None else next(found)
+        return [None if e is None else next(found) for e in functions]
 
     def masked(self, score: Value, seen: Value, allowed: Value | None) -> Value:
         """-inf for a score that is not seen."""

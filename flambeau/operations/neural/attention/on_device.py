@@ -12,12 +12,14 @@ from ....codegen.expr import Expr
 from ....core.base.device import find_device
 from ....core.base.tensor import TensorBase
 from ....core.loops.launch import run_blocks
-from .programs import symbol
+from ....core.make.create import empty
+from ...moving.joining import stack
+from .programs import gradient_of_score, symbol
 
 if TYPE_CHECKING:
     from .blocked import Call
 
-MOST_CAPTURES = 2  # a launch has at most 8 tensors
+MOST_CAPTURES, MOST_CAPTURES_BACKWARD = 2, 1  # a launch has at most 8 tensors
 MOST_SCORES = 1 << 28  # that may stand in memory: a gigabyte of float32
 
 
@@ -76,6 +78,53 @@ def forward(
     numbers = _numbers(call, (query, key, value), captures)
     run_blocks(kernel, (*results, query, key, value, *captures), numbers, (float(call.scale),))
     return True
+
+
+def backward(
+    call: Call,
+    wanted: Sequence[bool],
+    grads: tuple[TensorBase, TensorBase],
+    query: TensorBase,
+    key: TensorBase,
+    value: TensorBase,
+    lse: TensorBase,
+    captures: Sequence[TensorBase],
+) -> tuple[TensorBase | None, TensorBase | None, TensorBase | None] | None:
+    """Gradients of query, key and value, those that are `wanted`; None where the kernels do not serve, as `forward`'s, or what is captured
+    has a gradient.  `grads`: what arrives at the output, and delta, a number a query.
+    """
+    to_out, delta = grads
+    if query.device.type == "cpu" or query.is_meta or call.reach is None or any(wanted[3:]):
+        return None
+    if min(query.numel(), key.numel(), value.numel()) == 0:
+        return None
+    if len(captures) > MOST_CAPTURES_BACKWARD or not _plain(call):
+        return None
+    from ....codegen import schedule_gpu_attention_backward as threads
+
+    dtype, widths = query.dtype.name, (query.shape[-1], value.shape[-1])
+    shapes = {side: threads.shape_for(dtype, side, *widths) for side in ("queries", "keys")}
+    if None in shapes.values():
+        return None
+    score, mask, read = _functions(call, captures)
+    change = None if score is None else gradient_of_score(score, call.working)
+    operands = (query, key, value, to_out)
+    numbers, rows = _numbers(call, operands, captures), stack([lse, delta])
+
+    def dense(like: TensorBase) -> TensorBase:
+        return empty(like.shape, dtype=like.dtype, device=like.device)
+
+    results: list[TensorBase | None] = [None, None, None]
+    sides = (("queries", (query,), wanted[0]), ("keys", (key, value), wanted[1] or wanted[2]))
+    for side, own, some in sides:
+        if some:
+            kernel = threads.AttentionBackward(dtype, side, shapes[side], score, change, mask, read)
+            found = [dense(t) for t in own]
+            run_blocks(kernel, (*found, *operands, rows, *captures), numbers, (float(call.scale),))
+            begin = 0 if side == "queries" else 1
+            results[begin : begin + len(found)] = found
+    to_query, to_key, to_value = (r if some else None for r, some in zip(results, wanted))
+    return to_query, to_key, to_value
 
 
 def _functions(
