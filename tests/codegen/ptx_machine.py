@@ -19,6 +19,7 @@ import numpy as np
 WIDTH = {"8": "u1", "16": "<u2", "32": "<u4", "64": "<u8", "128": None}
 BASE = 1 << 32  # of global memory
 WARP = 32
+MEETING = {"bar", "shfl", "ldmatrix", "mma", "wgmma"}  # what all threads of a warp execute together
 NAN = 0xFF  # two of these are a NaN in float16 and bfloat16
 
 
@@ -134,7 +135,7 @@ class Warp:
             if not self.alive.any():
                 self.ended = True
                 return
-            place = self.at[self.alive].min()
+            place = self.next_place()
             on = self.alive & (self.at == place)
             guard, name, operands = code[place]
             self.at[on] += 1
@@ -146,6 +147,16 @@ class Warp:
             key = ".".join(name)
             self.m.counts[key] = self.m.counts.get(key, 0) + 1
             getattr(self, "do_" + name[0])(name[1:], *operands)
+
+    def next_place(self) -> int:
+        """The earliest instruction that a thread is at; where threads meet, they wait for those that are elsewhere."""
+        at = self.at[self.alive]
+        first = int(at.min())
+        if first == at.max():
+            return first
+        code = self.b.p.code
+        alone = [p for p in np.unique(at) if code[p][1][0] not in MEETING and "group" not in code[p][1][-1]]
+        return int(alone[0]) if alone else first
 
     # --- operands ------------------------------
     def read(self, operand: str) -> np.ndarray:
@@ -255,7 +266,31 @@ class Warp:
         self.arithmetic(name, to, a, b, np.minimum)
 
     def do_max(self, name, to, a, b):
-        self.arithmetic(name, to, a, b, np.maximum)
+        # of floats NumPy's is max.NaN; max itself passes over a NaN
+        self.arithmetic(name, to, a, b, np.fmax if name[0] == "f32" else np.maximum)
+
+    def do_neg(self, name, to, a):
+        assert name == ["f32"]
+        self.write_floats(to, -self.floats(a))
+
+    def do_rcp(self, name, to, a):
+        with np.errstate(all="ignore"):
+            self.write_floats(to, np.float32(1) / self.floats(a))
+
+    def do_ex2(self, name, to, a):
+        assert name == ["approx", "ftz", "f32"]
+        with np.errstate(all="ignore"):
+            self.write_floats(to, self.approximate(np.exp2(self.floats(a).astype("f8"))))
+
+    def do_lg2(self, name, to, a):
+        assert name == ["approx", "ftz", "f32"]
+        with np.errstate(all="ignore"):
+            self.write_floats(to, self.approximate(np.log2(self.floats(a).astype("f8"))))
+
+    def approximate(self, values):
+        """As wrong as the ISA allows: 2⁻²² of the value."""
+        off = self.m.random.uniform(-1, 1, values.shape) * 2.0**-22
+        return np.where(np.abs(values) < 2.0**-126, 0.0 * values, values * (1 + off)).astype("f4")
 
     def do_mul(self, name, to, a, b):
         if name[0] == "wide":
@@ -316,12 +351,17 @@ class Warp:
         self.write(to, np.where(self.read(p).astype(bool), self.read(a), self.read(b)))
 
     def do_shfl(self, name, to, a, lane, bound, members):
-        assert name == ["sync", "idx", "b32"] and self.on.all() and bound == "31"
-        self.write(to, self.read(a)[self.read(lane).astype("i8")])
+        assert name[0] == "sync" and name[2] == "b32" and self.on.all() and bound == "31"
+        assert int(members) == -1, "not all threads of the warp"
+        own = self.thread % WARP
+        source = {"idx": self.read(lane).astype("i8"), "bfly": own ^ self.read(lane).astype("i8")}[name[1]]
+        self.write(to, self.read(a)[source])
 
     def do_setp(self, name, to, a, b):
         if name[0] == "nan":
             return self.write(to, np.isnan(self.floats(a)) | np.isnan(self.floats(b)))
+        if name == ["eq", "f32"]:
+            return self.write(to, self.floats(a) == self.floats(b))
         bits = int(name[-1][1:])
         if name[-1][0] == "u":
             a, b = (self.read(x) & np.uint64((1 << bits) - 1) for x in (a, b))
