@@ -113,11 +113,13 @@ def layers(at):
     ):
         close(call(at(x)), call(x))
     for dtype in (flambeau.float32, flambeau.bfloat16, flambeau.float16):
-        for width in (24, 5):
-            q, k, v = (flambeau.randn(2, 3, n, width).to(dtype).requires_grad_() for n in (13, 37, 37))
+        for width, queries, keys in ((24, 13, 37), (5, 13, 37), (24, 77, 131), (5, 77, 131)):
+            q, k, v = (
+                flambeau.randn(2, 3, n, width).to(dtype).requires_grad_() for n in (queries, keys, keys)
+            )
             inputs, mask = (
                 [at(x.detach()).requires_grad_() for x in (q, k, v)],
-                flambeau.randn(13, 37).to(dtype),
+                flambeau.randn(queries, keys).to(dtype),
             )
             result = F.scaled_dot_product_attention(*inputs, attn_mask=at(mask))
             wanted = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
