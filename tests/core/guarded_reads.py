@@ -58,7 +58,7 @@ def products(at):
 
 
 def convolutions(at):
-    for dtype in (flambeau.float32, flambeau.bfloat16):
+    for dtype in (flambeau.float32, flambeau.bfloat16, flambeau.float16):
         for dims, channels, filters, side, window, stride, groups in (
             (2, 64, 64, 14, 3, 1, 1),
             (2, 3, 32, 30, 3, 2, 1),
@@ -66,6 +66,8 @@ def convolutions(at):
             (2, 32, 48, 7, 1, 1, 1),
             (2, 16, 24, 9, 1, 2, 1),
             (2, 12, 12, 9, 3, 1, 12),
+            (2, 6, 6, 43, 3, 2, 6),
+            (1, 6, 6, 43, 4, 1, 6),
             (1, 5, 7, 31, 7, 1, 1),
             (3, 4, 5, 6, 3, 1, 1),
         ):

@@ -38,6 +38,7 @@ cases = {
     "convolution": lambda: F.conv2d(r(2, 64, 20, 20), r(64, 64, 3, 3), padding=1),
     "few channels": lambda: F.conv2d(r(2, 3, 64, 64), r(32, 3, 7, 7), stride=2),
     "depthwise": lambda: F.conv2d(r(2, 32, 40, 40), r(32, 1, 3, 3), groups=32),
+    "depthwise, halves": lambda: F.conv2d(r(2, 32, 40, 40, dtype=bf16), r(32, 1, 3, 3, dtype=bf16), groups=32),
     "halves": lambda: F.conv2d(r(2, 64, 20, 20, dtype=bf16), r(64, 64, 3, 3, dtype=bf16), padding=1),
     "attention": lambda: F.scaled_dot_product_attention(*(r(1, 4, 300, 64) for _ in range(3))),
     "attention of halves": lambda: F.scaled_dot_product_attention(*(r(1, 4, 300, 64, dtype=bf16) for _ in range(3))),
