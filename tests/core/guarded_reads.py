@@ -145,12 +145,21 @@ def layers(at):
         table = flambeau.randn(11, 17).to(dtype)
         close(F.embedding(flambeau.tensor([10, 0, 3]), at(table)), table[[10, 0, 3]])
     for kind in (flambeau.nn.LSTM, flambeau.nn.GRU):
-        net = kind(13, 19)
-        inputs = flambeau.randn(5, 3, 13)
-        wanted = net(inputs)[0]
-        for parameter in net.parameters():
-            parameter.data = at(parameter.data)
-        close(net(at(inputs))[0], wanted)
+        for dtype, inputs, units in (
+            (flambeau.float32, 13, 19),
+            (flambeau.bfloat16, 13, 19),
+            (flambeau.bfloat16, 24, 64),
+        ):
+            net = kind(inputs, units).to(dtype)
+            x, h = flambeau.randn(5, 3, inputs).to(dtype), flambeau.randn(1, 3, units).to(dtype)
+            state = [h, h] if kind is flambeau.nn.LSTM else [h]
+            wanted = net(x, tuple(state) if len(state) > 1 else h)[0]
+            for parameter in net.parameters():
+                parameter.data = at(parameter.data)
+            given = [at(x).requires_grad_(), *(at(h) for h in state)]
+            result = net(given[0], tuple(given[1:]) if len(state) > 1 else given[1])[0]
+            close(result, wanted)
+            flambeau.autograd.grad(result, given[:1], at(flambeau.ones_like(result)))
 
 
 def codes(at):

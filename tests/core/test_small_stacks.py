@@ -15,7 +15,7 @@ torch.set_num_threads(1)
 bf16, f64 = torch.bfloat16, torch.float64
 torch.manual_seed(0)
 r = torch.randn
-lstm = torch.nn.LSTM(64, 128)
+lstm, half_lstm = torch.nn.LSTM(64, 128), torch.nn.LSTM(64, 128).bfloat16()
 
 
 def attention_gradients(x):
@@ -44,6 +44,7 @@ cases = {
     "attention of halves": lambda: F.scaled_dot_product_attention(*(r(1, 4, 300, 64, dtype=bf16) for _ in range(3))),
     "gradients of attention of halves": lambda: attention_gradients(r(1, 4, 300, 64, dtype=bf16)),
     "recurrent": lambda: lstm(r(5, 3, 64))[0],
+    "recurrent, halves": lambda: half_lstm(r(5, 9, 64, dtype=bf16))[0],
     "sorted": lambda: r(100_000).sort()[0],
     "fft": lambda: torch.view_as_real(torch.fft.fft(r(5, 1000))),
     "singular values": lambda: torch.linalg.svdvals(r(30, 20)),

@@ -157,7 +157,7 @@ cdef void bands_range(void* context, int64_t begin, int64_t end) noexcept nogil:
     cdef int slot = flambeau_take_slot(w.taken, w.slots)
     cdef char* workspace = w.workspaces + slot * w.workspace
     cdef int64_t task, n, band, split, first, rows, panel, panels = (w.filters + TALL - 1) // TALL
-    set_up()
+    set_up(SIDE)
     for task in range(begin, end):
         split = task % w.splits
         band, n = task // w.splits % w.bands, task // w.splits // w.bands

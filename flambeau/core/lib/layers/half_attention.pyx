@@ -214,7 +214,7 @@ cdef void forward_range(void* context, int64_t begin, int64_t end) noexcept nogi
     if not begun(t, &r, False):
         return
     if z.unit:
-        set_up()
+        set_up(SIDE)
     for task in range(begin, end):
         batch, kv = task // c.chunks // c.heads, task // c.chunks % c.heads
         if laid_out != task // c.chunks:
@@ -305,7 +305,7 @@ cdef void backward_range(void* context, int64_t begin, int64_t end) noexcept nog
     if not begun(t, &r, True):
         return
     if z.unit:
-        set_up()
+        set_up(SIDE)
     for task in range(begin, end):
         batch, kv = task // c.chunks // c.heads, task // c.chunks % c.heads
         right(spot(&c.key, batch, kv, 0), c.key.row, c.keys, c.width, True, z.many, z.width, r.keys)

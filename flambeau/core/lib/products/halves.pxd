@@ -32,6 +32,6 @@ ctypedef void (*turn_t)(const char* source, int64_t step, int64_t rows, int64_t 
 
 cdef layer_t zipping() except NULL
 cdef turn_t turning() except NULL
-cdef void set_up() noexcept nogil
+cdef void set_up(int rows) noexcept nogil
 cdef void give_back() noexcept nogil
 cdef void lay_right(const Halves* h, char* to, int64_t pairs) noexcept nogil    # all groups of a right operand, of so many pairs each

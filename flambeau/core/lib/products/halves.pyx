@@ -33,6 +33,7 @@ cdef enum:                    # of the matrix unit
     TALL = 32                 # rows of a block
     SIDE = 16                 # rows, pairs and columns of a register
     STEP = 64                 # bytes of depth of a register's row
+    RIGHT = 6                 # the first register of a right operand
     BLOCK = TALL * STEP       # bytes of a panel's step
     FEW = 8                   # blocks one below the other that a task computes
     NEAR = 8                  # steps
@@ -103,15 +104,17 @@ cdef turn_t turning() except NULL:
     return turns
 
 
-cdef void set_up() noexcept nogil:
-    """The unit's registers, for blocks that this thread computes until it gives them back."""
+cdef void set_up(int rows) noexcept nogil:
+    """The unit's registers, for blocks that this thread computes until it gives them back: those of left operands and sums have so many
+    rows, up to 16.
+    """
     cdef unsigned char setup[STEP]
     cdef int i
     memset(setup, 0, STEP)
     setup[0] = 1
     for i in range(8):
         setup[16 + 2 * i] = STEP
-        setup[48 + i] = SIDE
+        setup[48 + i] = rows if i < RIGHT else SIDE
     sets_up(<const char*>setup)
 
 
@@ -409,7 +412,7 @@ cdef void lay_panels(void* context, int64_t begin, int64_t end) noexcept nogil:
 # --- computing ------------------------------
 cdef void compute(void* context, int64_t begin, int64_t end) noexcept nogil:
     if unit:
-        set_up()
+        set_up(SIDE)
     computed(<One*>context, begin, end)
     if unit:
         give_back()
@@ -507,7 +510,7 @@ cdef void whole_products(void* context, int64_t begin, int64_t end) noexcept nog
     cdef One one
     cdef int64_t i
     if unit:
-        set_up()
+        set_up(SIDE)
     for i in range(begin, end):
         one_of(h, h.first + i, &one)
         if h.b_step == 0:
