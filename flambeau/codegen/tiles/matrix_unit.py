@@ -69,7 +69,10 @@ def text(symbol: str, rows: int, columns: int) -> str:
         *(f"  %s{i}{j} = getelementptr i8, ptr %r{i}, i64 {j * 64}" for i, j in tile),
         "  br i1 %adds, label %old, label %new",
         "old:",
-        *(f"  call void @llvm.x86.tileloadd64(i8 {register[i, j]}, ptr %s{i}{j}, i64 %pitch)" for i, j in tile),
+        *(
+            f"  call void @llvm.x86.tileloadd64(i8 {register[i, j]}, ptr %s{i}{j}, i64 %pitch)"
+            for i, j in tile
+        ),
         "  br label %tap",
         "new:",
         *(f"  call void @llvm.x86.tilezero(i8 {register[i, j]})" for i, j in tile),
@@ -109,7 +112,10 @@ def text(symbol: str, rows: int, columns: int) -> str:
         "  %further = icmp slt i64 %t1, %taps",
         "  br i1 %further, label %tap, label %done",
         "done:",
-        *(f"  call void @llvm.x86.tilestored64(i8 {register[i, j]}, ptr %s{i}{j}, i64 %pitch)" for i, j in tile),
+        *(
+            f"  call void @llvm.x86.tilestored64(i8 {register[i, j]}, ptr %s{i}{j}, i64 %pitch)"
+            for i, j in tile
+        ),
         "  ret void",
         "}",
     ]
@@ -172,7 +178,7 @@ def rounding(symbol: str) -> str:
 
 @functools.cache
 def possible() -> bool:
-    """Whether the processor has the unit and the system lets this process use it, which is asked for once."""
+    """Whether the processor has the unit and the system lets this process use it, which is queried once."""
     if platform.system() != "Linux" or not {"+amx-tile", "+amx-bf16", "+avx512bf16"} <= set(
         target.processor()[1].split(",")
     ):

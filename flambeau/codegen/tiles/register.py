@@ -27,7 +27,7 @@ from .epilogues import MOST, Epilogue
 from .objects import compiled
 from .vectors import Vectors
 
-AHEAD = 16  # terms before its use that a line of the right operand is asked for by a tile that lays it out
+AHEAD = 16  # terms before its use that a line of the right operand is requested by a tile that lays it out
 PAIRS = "llvm.x86.avx512bf16.dpbf16ps.512"
 GROUP = 128  # terms that are added up one after another; a tap longer than this is cut
 

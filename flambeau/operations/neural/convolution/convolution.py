@@ -155,9 +155,7 @@ def _gradients_of_halves(
     grad = grad.contiguous()
     of_input = of_weight = of_bias = None
     if wanted[0]:
-        of_input = families.laid_as(
-            input, by.input_gradient(grad, weight, geometry, tuple(input.shape[2:]))
-        )
+        of_input = families.laid_as(input, by.input_gradient(grad, weight, geometry, tuple(input.shape[2:])))
     if wanted[1]:
         of_weight = by.weight_gradient(grad, input, geometry, tuple(weight.shape[2:]))
     if wanted[2]:

@@ -125,10 +125,14 @@ def _plan(kind, dtype, kernel, stride, before, dilation, sizes, outs, summed) ->
                     for adds in (False, summed)
                 )
             elif kind == "weight":
-                run = add = register.address(Inner(dtype, part, stride, dilation[1], vectors, edges, ends, stored))
+                run = add = register.address(
+                    Inner(dtype, part, stride, dilation[1], vectors, edges, ends, stored)
+                )
             else:
                 run, add = (
-                    register.address(Gather(dtype, part, stride, dilation[1], vectors, edges, ends, adds, stored))
+                    register.address(
+                        Gather(dtype, part, stride, dilation[1], vectors, edges, ends, adds, stored)
+                    )
                     for adds in (False, summed)
                 )
             calls += [(run, add, first, count, *band, tap * kernel[1]) for band in lines]

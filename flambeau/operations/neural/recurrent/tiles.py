@@ -25,7 +25,7 @@ from ...declare.half_types import HALF_TYPES
 
 BFLOAT16 = by_name["bfloat16"]
 UNIT_DEPTH = 32  # which a matrix unit takes together
-FEWEST = 2  # sequences; on one Xeon with AMX_BF16, 512 units: 2 take 1.1 times less than by pairs, 8 2.1, 16 2.9
+FEWEST = 2  # sequences; of 512 units on a Xeon with AMX 2 take 1.1 times less than by pairs, 8 2.1, 16 2.9
 HERE, BEFORE, AFTER, STAYS, BIAS = range(
     5
 )  # which step's rows an operand is read at: see core/lib/layers/recurrent.pyx
@@ -125,7 +125,12 @@ def _kinds(weight: TensorBase, sums: int, lanes: int, by_unit: bool) -> tuple[tu
     if parts is None:
         parts = panels(weight, sums, lanes)
     return tuple(
-        (() if by_unit else _products(dtype, lanes, b.vectors * sums, paired), b.vectors * lanes, b.first * lanes, part)
+        (
+            () if by_unit else _products(dtype, lanes, b.vectors * sums, paired),
+            b.vectors * lanes,
+            b.first * lanes,
+            part,
+        )
         for b, part in zip(blocks(weight.shape[0] // sums, sums, lanes), parts)
     )
 
