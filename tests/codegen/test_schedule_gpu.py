@@ -28,6 +28,8 @@ from flambeau.codegen import target as tg
 from flambeau.codegen.expr import Expr
 from flambeau.codegen.kernels import BROADCAST, CONTIGUOUS, STRIDED, Operand, Pointwise, Row
 from flambeau.codegen.math import EXPANSIONS
+from flambeau.codegen.schedule_gpu_rows import most_held
+from flambeau.core.loops.launch import row_form
 from flambeau.operations.declare.indexed import scatter
 from flambeau.operations.declare.pointwise import CODES
 from flambeau.operations.neural.convolution import grid
@@ -233,11 +235,13 @@ def images(target: str):
             ("r", gpu.Form(width=1)),
             ("r", gpu.Form(width=256)),
             ("r", gpu.Form(2, 2, 32, False)),
+            ("r", gpu.Form(width=64, held=4)),
             ("k", gpu.Form(2, 1, 4)),
+            ("k", gpu.Form(2, 1, 4, held=2)),
         ):
             yield name, gpu.module_for(row(case, lanes_along), target, form)
     running = row(Case(scanned, ("float32",), scanned_reference))
-    for form in (gpu.Form(), gpu.Form(width=256)):
+    for form in (gpu.Form(), gpu.Form(width=256), gpu.Form(width=256, held=2)):
         yield "scan", gpu.module_for(running, target, form)
 
 
@@ -309,6 +313,8 @@ def test_module_for_rejects_forms_that_no_kernel_takes():
         gpu.module_for(kernel, "nvptx", gpu.Form(width=512))
     with pytest.raises(ValueError, match="module_for: form.dims is 0"):
         gpu.module_for(kernel, "nvptx", gpu.Form(dims=0))
+    with pytest.raises(ValueError, match="module_for: form.held is 3; 0 or a power of two up to 16"):
+        gpu.module_for(kernel, "nvptx", gpu.Form(width=8, held=3))
 
 
 def test_parameters_of_a_row_kernel():
@@ -318,14 +324,32 @@ def test_parameters_of_a_row_kernel():
     assert names[-2:] == ["stride4_2", "scalar0"]
 
 
-@pytest.mark.parametrize("lanes_along", ["r", "k"])
-def test_width_is_a_power_of_two_that_does_not_outgrow_the_row(lanes_along):
-    for length, rows in itertools.product((1, 5, 31, 100, 1000, 10**6), (1, 60, 10**5)):
-        width = gpu.width_for(length, rows, lanes_along)
-        assert width & (width - 1) == 0 and 1 <= width <= gpu.BLOCK
-        assert width <= max(8, length)
-    assert gpu.width_for(10**6, 10, "r") == gpu.BLOCK
-    assert gpu.width_for(10**6, 10**6, "k") == 1
+@pytest.mark.parametrize("along", [True, False])
+def test_the_form_of_a_row_holds_it_or_leaves_no_thread_without_work(along):
+    lengths = (0, 1, 5, 31, 33, 100, 1000, 1024, 1025, 4096, 4097, 10**6)
+    for length, rows, lanes, most in itertools.product(lengths, (1, 60, 10**5), (16, 32), (0, 1, 4, 16)):
+        width, held = row_form(length, rows, along, lanes, most)
+        assert width & (width - 1) == 0 and 1 <= width <= (gpu.BLOCK if along else gpu.BLOCK // 32)
+        assert width <= max(8, 2 * length - 1)
+        assert held in (0, min(most, 4), most) and (held == 0 or 0 < length <= width * held)
+        if along and 0 < length <= gpu.BLOCK * most:
+            assert held
+    assert row_form(10**6, 10, True, 32, 16) == (gpu.BLOCK, 0)
+    assert row_form(10**6, 10**6, False, 32, 16) == (1, 0)
+    assert row_form(1024, 4096, True, 32, 0) == (32, 0)  # a warp a row
+    assert row_form(1024, 4096, True, 32, 16) == (64, 16)  # two that hold it
+    assert row_form(1024, 8, True, 32, 16) == (gpu.BLOCK, 4)  # few rows: all threads of a block
+    assert row_form(10, 10**5, False, 32, 16) == (1, 16)
+
+
+def test_how_many_elements_are_held():
+    """As many as a quarter of the registers takes of what is read more than once; a scan's states lie in shared memory."""
+    held = {name: most_held(row(case), "nvptx") for name, case in ROWS.items()}
+    assert held == dict.fromkeys(ROWS, 0) | {"softmax": 16, "layer_norm": 16}
+    three = Case(lambda x, y, z: ((x * y + z) / kn.sum(x * y * z),), ("float64",) * 3, lambda *arrays: arrays)
+    assert most_held(row(three), "nvptx") == 8
+    scan = row(Case(scanned, ("float32",), scanned_reference))  # of 8, 4 and 8 bytes
+    assert most_held(scan, "nvptx") == 2
 
 
 def test_groups():
@@ -498,10 +522,15 @@ def output_shapes(kernel: Row, shape: tuple[int, ...], dims: int) -> list[tuple[
     return [shape if varying[id(e)] else shape[:dims] for e in kernel.outputs]
 
 
-@pytest.mark.parametrize("shape", [(3, 1), (5, 37), (40, 8), (2, 3000)])
-@pytest.mark.parametrize("width", [1, 8, 256])
+SHAPES = [(3, 1), (5, 37), (40, 8), (2, 3000)]
+WIDTHS = [(width, 0) for width in (1, 8, 256)]
+
+
+@pytest.mark.parametrize(
+    "shape, width, held", [(s, *w) for s in SHAPES for w in WIDTHS] + [((5, 37), 8, 8), ((2, 3000), 256, 16)]
+)
 @pytest.mark.parametrize("name", ROWS)
-def test_row_kernels_run(name, width, shape):
+def test_row_kernels_run(name, width, held, shape):
     case = ROWS[name]
     kernel = row(case)
     inputs = tuple(layouts(sample(dtype, shape, k))[0] for k, dtype in enumerate(case.dtypes))
@@ -512,21 +541,21 @@ def test_row_kernels_run(name, width, shape):
     if name == "sum_half":
         inputs = (np.rint(inputs[0]),)  # sums of integers are exact, in whatever order
     outputs = empty(kernel, output_shapes(kernel, shape, 1))
-    run(kernel, gpu.Form(width=width), outputs, inputs, scalars=case.scalars, shape=shape)
+    run(kernel, gpu.Form(width=width, held=held), outputs, inputs, scalars=case.scalars, shape=shape)
     assert_same(outputs, case.reference(*inputs), ulps=64)
 
 
 @pytest.mark.parametrize("wide", [True, False])
-@pytest.mark.parametrize("width", [1, 4, 256])
+@pytest.mark.parametrize("width, held", [(1, 0), (4, 0), (256, 0), (8, 4)])
 @pytest.mark.parametrize("name", ["sum", "best", "softmax"])
-def test_threads_on_neighbouring_rows(name, width, wide):
+def test_threads_on_neighbouring_rows(name, width, held, wide):
     """Rows that are columns in memory."""
     case, shape = ROWS[name], (70, 23)
     kernel = row(case, "k")
     memory = sample("float32", shape[::-1])
     outputs = empty(kernel, [s[::-1] for s in output_shapes(kernel, shape, 1)])
     views = tuple(out.T for out in outputs)
-    run(kernel, gpu.Form(width=width, wide=wide), views, (memory.T,), shape=shape)
+    run(kernel, gpu.Form(width=width, wide=wide, held=held), views, (memory.T,), shape=shape)
     assert_same(views, case.reference(memory.T), ulps=64)
 
 
@@ -582,8 +611,8 @@ def scanned_reference(x: np.ndarray) -> Arrays:
 
 
 @pytest.mark.parametrize("shape", [(3, 1), (5, 37), (4, 256), (2, 3000)])
-@pytest.mark.parametrize("lanes_along, width", [("r", 1), ("r", 256), ("k", 1)])
-def test_scans_run(lanes_along, width, shape):
+@pytest.mark.parametrize("lanes_along, width, held", [("r", 1, 0), ("r", 256, 0), ("r", 256, 4), ("k", 1, 0)])
+def test_scans_run(lanes_along, width, held, shape):
     """A thread a row, a block a row, and neighbouring threads on neighbouring columns."""
     case = Case(scanned, ("float32",), scanned_reference)
     kernel, x = row(case, lanes_along), np.round(sample("float32", shape) * 4)
@@ -593,7 +622,7 @@ def test_scans_run(lanes_along, width, shape):
         run(kernel, gpu.Form(width=width), tuple(o.T for o in outputs), (x.T,), shape=shape)
         outputs, x = tuple(o.T for o in outputs), x.T
     else:
-        run(kernel, gpu.Form(width=width), outputs, (x,), shape=shape)
+        run(kernel, gpu.Form(width=width, held=held), outputs, (x,), shape=shape)
     assert_same(tuple(outputs), scanned_reference(x))
 
 
