@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
+from flambeau.core.loops.launch import row_form
 from ptx import ptxas
 
 import flambeau as fb
@@ -29,7 +30,6 @@ from flambeau.codegen.expr import Expr
 from flambeau.codegen.kernels import BROADCAST, CONTIGUOUS, STRIDED, Operand, Pointwise, Row
 from flambeau.codegen.math import EXPANSIONS
 from flambeau.codegen.schedule_gpu_rows import most_held
-from flambeau.core.loops.launch import row_form
 from flambeau.operations.declare.indexed import scatter
 from flambeau.operations.declare.pointwise import CODES
 from flambeau.operations.neural.convolution import grid
