@@ -141,7 +141,9 @@ class Warp:
                 return
             places = np.unique(self.at[self.alive])
             # at shuffles and barriers all threads of a warp meet: those that are not there yet go on
-            place = next((p for p in places if len(places) == 1 or code[p][1][0] not in ("shfl", "bar")), None)
+            place = next(
+                (p for p in places if len(places) == 1 or code[p][1][0] not in ("shfl", "bar")), None
+            )
             assert place is not None, "threads of a warp wait at different places"
             on = self.alive & (self.at == place)
             guard, name, operands = code[place]

@@ -9,6 +9,7 @@ import inspect
 import itertools
 import os
 import pathlib
+import re
 import subprocess
 import tempfile
 from collections.abc import Callable
@@ -27,6 +28,7 @@ from flambeau.codegen import schedule_gpu as gpu
 from flambeau.codegen import schedule_gpu_threads as gpu_threads
 from flambeau.codegen import target as tg
 from flambeau.codegen.expr import Expr
+from flambeau.codegen.irtext import Value
 from flambeau.codegen.kernels import BROADCAST, CONTIGUOUS, STRIDED, Operand, Pointwise, Row
 from flambeau.codegen.math import EXPANSIONS
 from flambeau.codegen.schedule_gpu_rows import most_held
@@ -629,6 +631,63 @@ def test_scans_run(lanes_along, width, held, shape):
 def test_a_scan_takes_one_thread_a_row_or_a_whole_block():
     with pytest.raises(ValueError, match="a scan takes 1 thread a row, or 256"):
         gpu.module_for(row(Case(scanned, ("float32",), scanned_reference)), "nvptx", gpu.Form(width=32))
+
+
+def spoiled(text: str) -> str:
+    """The kernel with all bytes of its shared memory set first."""
+    lines = []
+    for name, count, kind in re.findall(
+        r"(@shared_\w+) = internal addrspace\(3\) global \[(\d+) x (\w+)\]", text
+    ):
+        size = {"i8": 1, "i16": 2, "half": 2, "i32": 4, "float": 4, "i64": 8, "double": 8}[kind]
+        for k in range(0, int(count) * size, gpu.BLOCK):
+            at = f"%spoil{len(lines)}"
+            if int(count) * size < gpu.BLOCK:  # all threads that have a byte, others the last
+                lines.append(f"  {at}n = call i64 @llvm.umin.i64(i64 %spoiler, i64 {int(count) * size - 1})")
+            else:
+                lines.append(f"  {at}n = add i64 %spoiler, {min(k, int(count) * size - gpu.BLOCK)}")
+            lines.append(f"  {at} = getelementptr i8, ptr addrspace(3) {name}, i64 {at}n")
+            lines.append(f"  store i8 -1, ptr addrspace(3) {at}, align 1")
+    head = ["  %spoiler = call spir_func i64 @_Z12get_local_idj(i32 0)"]
+    tail = ["  call spir_func void @_Z7barrierj(i32 1) convergent"]
+    text = text.replace("entry:\n", "\n".join(["entry:", *head, *lines, *tail, ""]), 1)
+    return text + "\ndeclare i64 @llvm.umin.i64(i64, i64)\n"
+
+
+@pytest.mark.parametrize(
+    "name, form",
+    [
+        ("best", gpu.Form(width=256)),
+        ("layer_norm", gpu.Form(width=8, held=8)),
+        ("scan", gpu.Form(width=256, held=2)),
+    ],
+)
+def test_blocks_in_another_order_with_spoiled_memory(monkeypatch, name, form):
+    """The last block takes the place of the first, and so on, and shared memory holds rubbish at first: results have the same bits."""
+    case = Case(scanned, ("float32",), scanned_reference) if name == "scan" else ROWS[name]
+    kernel, shape = row(case), (21, 60 if form.width == 8 else 700)
+    inputs = tuple(sample(dtype, shape, k) for k, dtype in enumerate(case.dtypes))
+    found, made, number_of, texts = [], built, gpu_threads.Threads.block, []
+
+    def another(threads):
+        f = threads.f
+        last = f.add(threads.blocks(), Value("i64", "-1"))
+        return f.binary("sub", last, number_of(threads))
+
+    def spoiling(text: str):
+        texts.append(text)
+        return made(spoiled(text))
+
+    for disturbed in (False, True):
+        if disturbed:
+            monkeypatch.setattr(gpu_threads.Threads, "block", another)
+            monkeypatch.setitem(globals(), "built", spoiling)
+        outputs = empty(kernel, output_shapes(kernel, shape, 1))
+        run(kernel, form, outputs, inputs, scalars=case.scalars, shape=shape, groups=4)
+        found.append(outputs)
+    assert "@shared_" in texts[0] and spoiled(texts[0]) != texts[0]
+    for a, b in zip(*found):
+        np.testing.assert_array_equal(a, b)
 
 
 def test_sums_do_not_depend_on_the_number_of_blocks():
