@@ -1,4 +1,4 @@
-"""Rows, reductions and scans on the accelerator of the tests, against NumPy and the CPU: lengths around warps, blocks and what threads hold."""
+"""Rows, reductions and scans on the accelerator of the tests, against the CPU: lengths around warps, blocks and what threads hold."""
 
 from __future__ import annotations
 
