@@ -23,7 +23,7 @@ from typing import Any
 
 from ..core.base import display
 from ..core.base.callbacks import set_callback
-from ..core.base.lazily import when_loaded
+from ..core.base.lazily import functions_first, when_loaded
 from .absent_names import NAMES
 from .absent_reasons import ABSENT
 
@@ -310,14 +310,6 @@ class _Finder:
         return result
 
 
-class _Package(ModuleType):
-    """A package with a function of a submodule's name (`ao.quantization.quantize`), which stays when the module is imported."""
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if not isinstance(value, ModuleType) or isinstance(vars(self).get(name, value), ModuleType):
-            super().__setattr__(name, value)
-
-
 class _Maker:
     """Loads a module of the table."""
 
@@ -328,12 +320,13 @@ class _Maker:
         return None
 
     def exec_module(self, module: ModuleType) -> None:
-        package, _, last = module.__name__.rpartition(".")
-        if last in vars(sys.modules[package]):
-            sys.modules[package].__class__ = _Package
         module.__doc__ = f"Names that libraries mention: {why(self.namespace)}."
         module.__getattr__ = refusing(self.namespace)  # type: ignore[method-assign]
         module.__dir__ = lambda: sorted({*vars(module), *_words(self.namespace)})  # type: ignore[method-assign]
+        package, _, last = module.__name__.rpartition(".")
+        if last in _words(self.namespace):  # as `ao.quantization.quantize`
+            functions_first(package)
+            getattr(module, last)
 
 
 def refuse_import(name: str, rest: str) -> None:
