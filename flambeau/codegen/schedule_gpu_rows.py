@@ -222,9 +222,10 @@ class RowSchedule:
         """The outputs that vary along the row."""
         return [(k, e) for k, e in enumerate(self.kernel.outputs) if self.varying[id(e)]]
 
-    def store(self, values: Sequence[Value], places: Sequence[Value]) -> None:
+    def store(self, values: Sequence[Value], places: Sequence[Value]) -> list[Value]:
         for (k, _), value in zip(self.full(), values, strict=True):
             self.frame.store(k, value, places)
+        return []
 
     def store_pass(self, known: dict[Expr, Value]) -> None:
         roots = [e for _, e in self.full()]
@@ -267,9 +268,7 @@ class RowSchedule:
             self.fill(e.leaves, e.places, e.number, roots)
         return [self.frame.low.values(roots, e.leaves) for e in elements]
 
-    def fold_held(
-        self, together: Together, elements: list[Element], known: dict[Expr, Value]
-    ) -> list[Value]:
+    def fold_held(self, together: Together, elements: list[Element], known: dict[Expr, Value]) -> list[Value]:
         low, result = self.frame.low, []
         start = together.start(low)
         for e, values in zip(elements, self.computed(elements, together.elements, known)):
@@ -284,7 +283,7 @@ class RowSchedule:
         for k in range(0, len(elements), self.frame.at_once):
             some = elements[k : k + self.frame.at_once]
             for e, values in zip(some, self.computed(some, roots, known)):
-                self.f.when(e.inside, lambda: self.store(values, self.places(e.number)) or [])  # noqa: B023
+                self.f.when(e.inside, lambda: self.store(values, self.places(e.number)))  # noqa: B023
 
     # --- scans ------------------------------
     def scan_pass(self, roots: list[Expr], known: dict[Expr, Value]) -> None:
@@ -346,7 +345,7 @@ class RowSchedule:
             # and neighbouring threads write neighbouring results.
             for here, inside, leaves, places in some:
                 values = finish(self.exchange.read(arrays, place(here)), leaves)
-                f.when(inside, lambda: self.store(values, places) or [])  # noqa: B023
+                f.when(inside, lambda: self.store(values, places))  # noqa: B023
             self.frame.threads.barrier()
             return together.combined(low, carried, total)
 
