@@ -31,6 +31,8 @@ def most_held(kernel: Row, target: str) -> int:
     scan: how many of them a thread takes at a time.
     """
     scans = prefixes(kernel.outputs)
+    if scans and not tg.TARGETS[target].shuffles:
+        return 1  # more would exchange places in shared memory, where a driver's vectors read neighbours best
     if scans:
         bytes_each = sum(ITEMSIZE[d] for d in Together(scans).dtypes)
         return _power_up_to(SCANNED_BYTES // (BLOCK * bytes_each))
@@ -305,8 +307,22 @@ class RowSchedule:
             self.store(finish(states, leaves), places)
             return states
 
+        def one_each(first: Value, carried: list[Value]) -> list[Value]:
+            number = f.add(first, self.thread)
+            inside = self.inside(number)
+            leaves, places = self.element(low.select(inside, number, first), needed, known)
+            own = [low.select(inside, v, s) for v, s in zip(low.values(together.elements, leaves), start)]
+            before, total = self.exchange.prefixes(together, own)
+            before = together.combined(low, carried, before)
+            values = finish(together.combined(low, before, own), leaves)
+            f.when(inside, lambda: self.store(values, places))
+            return together.combined(low, carried, total)
+
         if self.width == 1:
             f.loop(i64(0), self.count, i64(1), start, alone)
+            return
+        if self.held == 1:
+            f.loop(i64(0), self.count, i64(BLOCK), start, one_each)
             return
 
         each = self.held

@@ -131,8 +131,12 @@ class Exchange:
 
     # --- scans ------------------------------
     def prefixes(self, together: Together, states: list[Value]) -> tuple[list[Value], list[Value]]:
-        """The states of all threads of the block before each, and those of all (J. Sklansky, Conditional-sum addition logic, 1960)."""
+        """The states of all threads of the block before each, and those of all: within warps by J. Sklansky, Conditional-sum addition
+        logic, 1960.
+        """
         f, low, dtypes = self.f, self.low, together.dtypes
+        if not self.shuffles:
+            return self._by_doubling(together, states)
         before, all_so_far = together.start(low), states
         bit = 1
         while bit < WARP:
@@ -160,3 +164,30 @@ class Exchange:
             total = together.combined(low, total, self.read(arrays, i64(k)))
         self.threads.barrier()
         return together.combined(low, warps_before, before), total
+
+    def _by_doubling(self, together: Together, states: list[Value]) -> tuple[list[Value], list[Value]]:
+        """The same in shared memory, which neighbours read side by side (Hillis and Steele, Data parallel algorithms, 1986)."""
+        f, low, distance = self.f, self.low, 1
+        turns = [self.arrays(f"lanes{k}", together.dtypes) for k in (0, 1)]
+        while distance < BLOCK:
+            self.turns ^= 1
+            self.write(turns[self.turns], self.thread, states)
+            self.threads.barrier()
+
+            def later(
+                states: list[Value] = states, back: int = distance, turn: int = self.turns
+            ) -> list[Value]:
+                other = self.read(turns[turn], f.add(self.thread, i64(-back)))
+                return together.combined(low, other, states)
+
+            states = f.when(f.op("i1", f"icmp sge {self.thread}, {distance}"), later, states)
+            distance *= 2
+        self.turns ^= 1
+        last = turns[self.turns]
+        self.write(last, self.thread, states)
+        self.threads.barrier()
+        some = f.op("i1", f"icmp sgt {self.thread}, 0")
+        before = f.when(some, lambda: self.read(last, f.add(self.thread, i64(-1))), together.start(low))
+        total = self.read(last, i64(BLOCK - 1))
+        self.threads.barrier()
+        return before, total

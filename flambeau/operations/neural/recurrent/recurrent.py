@@ -19,7 +19,6 @@ from ...moving.joining import cat, stack
 from ...pointwise.elementary import tanh
 from ..activations import relu
 from . import steps, tiles
-from .steps import by_step
 
 FEW = 6  # rows, of all steps: fewer do not pay for laying out the weight
 TILED = ("float32", "float64", "float16", "bfloat16")
@@ -37,6 +36,65 @@ def lstm_output(output, cell):
     return fn.sigmoid(output) * fn.tanh(cell)
 
 
+@pointwise(places=("_lstm_cell",), results=6, dtypes=FLOATING, in_place=False, differentiable=False)
+def lstm_cell(input, forget, candidate, output, cell):
+    """h', c' and the gates behind their nonlinearities, for a long short-term memory (Hochreiter and Schmidhuber,
+    1997), from the gates before them.
+    """
+    i, f, g, o = fn.sigmoid(input), fn.sigmoid(forget), fn.tanh(candidate), fn.sigmoid(output)
+    new = f * cell + i * g
+    return o * fn.tanh(new), new, i, f, g, o
+
+
+@pointwise(places=("_lstm_cell_gradients",), results=5, dtypes=FLOATING, in_place=False, differentiable=False)
+def lstm_cell_gradients(grad_hidden, grad_cell, i, f, g, o, cell, new):
+    """The gradients of `lstm_cell`'s operands from those of h' and c'; i, f, g, o and `new` are its results."""
+    squashed = fn.tanh(new)
+    flow = grad_cell + grad_hidden * o * (1.0 - squashed * squashed)
+    return (
+        flow * g * i * (1.0 - i),
+        flow * cell * f * (1.0 - f),
+        flow * i * (1.0 - g * g),
+        grad_hidden * squashed * o * (1.0 - o),
+        flow * f,
+    )
+
+
+@pointwise(places=("_gru_cell",), results=5, dtypes=FLOATING, in_place=False, differentiable=False)
+def gru_cell(x_reset, x_update, x_new, h_reset, h_update, h_new, hidden):
+    """h', r, z, n and what r scales, of a gated recurrent unit (Cho et al., 2014), from what the input and the state give to its gates,
+    and h.
+    """
+    r, z = fn.sigmoid(x_reset + h_reset), fn.sigmoid(x_update + h_update)
+    n = fn.tanh(x_new + r * h_new)
+    return n + z * (hidden - n), r, z, n, h_new
+
+
+@pointwise(places=("_gru_cell_gradients",), results=7, dtypes=FLOATING, in_place=False, differentiable=False)
+def gru_cell_gradients(grad, r, z, n, h_new, hidden, before):
+    """The gradients of what the input gives to r, z and n, of what the state gives to them, and of h, added to `before`; from that of h',
+    with `gru_cell`'s results.
+    """
+    of_n = grad * (1.0 - z) * (1.0 - n * n)
+    of_r, of_z = of_n * h_new * r * (1.0 - r), grad * (hidden - n) * z * (1.0 - z)
+    return of_r, of_z, of_n, of_r, of_z, of_n * r, before + grad * z
+
+
+@pointwise(places=("_rnn_tanh_gradients",), dtypes=FLOATING, in_place=False, differentiable=False)
+def rnn_tanh_gradients(grad, output):
+    """The gradient behind h' = tanh(x)."""
+    return grad * (1.0 - output * output)
+
+
+@pointwise(places=("_rnn_relu_gradients",), dtypes=FLOATING, in_place=False, differentiable=False)
+def rnn_relu_gradients(grad, output):
+    """The gradient behind h' = max(x, 0)."""
+    return fn.where(output > 0, grad, fn.like(grad, 0.0))
+
+
+RNN_CELLS = {"rnn_tanh": (tanh, rnn_tanh_gradients), "rnn_relu": (relu, rnn_relu_gradients)}
+
+
 def lstm_step(gates: TensorBase, cell: TensorBase) -> tuple[TensorBase, TensorBase]:
     """h' and c' from all gates of a step, (N, 4H), and the cell, (N, H); differentiates any number of times."""
     input, forget, candidate, output = gates.chunk(4, 1)
@@ -46,7 +104,7 @@ def lstm_step(gates: TensorBase, cell: TensorBase) -> tuple[TensorBase, TensorBa
 
 def _rnn_steps(gates, hidden, weight, sizes, kind):
     step, outputs = tanh if kind == "rnn_tanh" else relu, []
-    (shares,) = by_step((gates,), sizes)
+    (shares,) = steps.by_step((gates,), sizes)
     for share in shares:
         hidden = step(addmm(share, hidden[: len(share)], weight.t()))
         outputs.append(hidden)
@@ -55,7 +113,7 @@ def _rnn_steps(gates, hidden, weight, sizes, kind):
 
 def _gru_steps(gates, hidden, weight, bias, sizes):
     outputs = []
-    (shares,) = by_step((gates,), sizes)
+    (shares,) = steps.by_step((gates,), sizes)
     for share in shares:
         hidden = hidden[: len(share)]
         hidden = gru_step(share, linear(hidden, weight, bias), hidden)
@@ -65,7 +123,7 @@ def _gru_steps(gates, hidden, weight, bias, sizes):
 
 def _lstm_steps(gates, hidden, cell, weight, sizes):
     outputs, ended = [], []
-    (shares,) = by_step((gates,), sizes)
+    (shares,) = steps.by_step((gates,), sizes)
     for share in shares:
         if len(share) < len(hidden):
             ended.append(cell[len(share) :])
@@ -200,7 +258,7 @@ def lstm_sequence(
     """`lstm_layer`'s outputs and last cells; with `keep` also all cells and the gates behind their nonlinearities."""
     inputs = (gates, hidden, cell, weight)
     if not _whole(*inputs):
-        return steps.lstm(*inputs, sizes, turned)
+        return steps.lstm(lstm_cell, *inputs, sizes, turned)
     _check("lstm_layer", 4, gates, hidden, weight, sizes, cell)
     outputs, last, cells, activated = tiles.lstm(*inputs, _order(gates, sizes, turned), keep)
     return outputs.to(gates.dtype), last.to(gates.dtype), cells, activated
@@ -247,7 +305,17 @@ def lstm_sequence_backward(
     )
     if not whole:
         return steps.lstm_gradients(
-            to_outputs, to_cell, hidden, cell, weight, outputs, cells, activated, sizes, turned
+            lstm_cell_gradients,
+            to_outputs,
+            to_cell,
+            hidden,
+            cell,
+            weight,
+            outputs,
+            cells,
+            activated,
+            sizes,
+            turned,
         )
     result = tiles.lstm_gradients(
         *(to_outputs, to_cell, hidden, cell, weight, outputs, cells, activated),
@@ -319,7 +387,7 @@ def gru_sequence(
     """`gru_layer`'s outputs; with `keep` also all states as they were computed, r, z, n and what r scales."""
     _check("gru_layer", 3, gates, hidden, weight, sizes, bias=bias)
     if _away(gates):
-        result, activated = steps.gru(gates, hidden, weight, bias, sizes, turned)
+        result, activated = steps.gru(gru_cell, gates, hidden, weight, bias, sizes, turned)
     else:
         result, activated = tiles.gru(gates, hidden, weight, bias, _order(gates, sizes, turned), keep)
     return _own(result, hidden, keep), result if keep else None, activated
@@ -354,7 +422,9 @@ def gru_sequence_backward(
 ) -> tuple[TensorBase | None, ...]:
     """The gradients of `gru_sequence`."""
     if _away(gates):
-        result = steps.gru_gradients(grad_out, hidden, weight, bias, states, activated, sizes, turned)
+        result = steps.gru_gradients(
+            gru_cell_gradients, grad_out, hidden, weight, bias, states, activated, sizes, turned
+        )
     else:
         order = _order(gates, sizes, turned)
         result = tiles.gru_gradients(grad_out, hidden, weight, states, activated, order, wanted)
@@ -409,7 +479,7 @@ def rnn_sequence(
     """`rnn_layer`'s outputs; with `keep` also all states as they were computed."""
     _check("rnn_layer", 1, gates, hidden, weight, sizes)
     if _away(gates):
-        result = steps.rnn(gates, hidden, weight, sizes, turned, kind)
+        result = steps.rnn(RNN_CELLS[kind][0], gates, hidden, weight, sizes, turned)
     else:
         result = tiles.rnn(gates, hidden, weight, _order(gates, sizes, turned), kind)
     return _own(result, gates, keep), result if keep else None
@@ -443,7 +513,7 @@ def rnn_sequence_backward(
 ) -> tuple[TensorBase | None, ...]:
     """The gradients of `rnn_sequence`."""
     if _away(gates):
-        result = steps.rnn_gradients(grad_out, hidden, weight, states, sizes, turned, kind)
+        result = steps.rnn_gradients(RNN_CELLS[kind][1], grad_out, hidden, weight, states, sizes, turned)
     else:
         order = _order(gates, sizes, turned)
         result = tiles.rnn_gradients(grad_out, hidden, weight, states, order, wanted, kind)

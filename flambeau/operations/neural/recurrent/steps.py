@@ -2,7 +2,8 @@
 state and one kernel for all that follows; backwards likewise.  The product with the input is one for all steps, and so is that of
 the weight's gradient.
 
-Sequences are (L, N, …), or (total, …) in packed order, with `sizes`.  Nothing here is on the tape, and shapes have been checked.
+Sequences are (L, N, …), or (total, …) in packed order, with `sizes`; `kernel` is the cell, or its derivative.  Nothing here is on the
+tape, and shapes have been checked.
 """
 
 from __future__ import annotations
@@ -10,74 +11,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ....codegen import functions as fn
 from ....core.base.formats import contiguous_format
 from ....core.base.tensor import TensorBase
 from ....core.lib.products.products import addmm, matmul
-from ...declare.pointwise import FLOATING, pointwise
 from ...moving.joining import cat
-from ...pointwise.elementary import tanh
-from ..activations import relu
-
-
-# --- cells ------------------------------
-@pointwise(places=("_lstm_cell",), results=6, dtypes=FLOATING, in_place=False, differentiable=False)
-def lstm_cell(input, forget, candidate, output, cell):
-    """h', c' and the gates behind their nonlinearities, for a long short-term memory (Hochreiter and Schmidhuber,
-    1997), from the gates before them.
-    """
-    i, f, g, o = fn.sigmoid(input), fn.sigmoid(forget), fn.tanh(candidate), fn.sigmoid(output)
-    new = f * cell + i * g
-    return o * fn.tanh(new), new, i, f, g, o
-
-
-@pointwise(places=("_lstm_cell_gradients",), results=5, dtypes=FLOATING, in_place=False, differentiable=False)
-def lstm_cell_gradients(grad_hidden, grad_cell, i, f, g, o, cell, new):
-    """The gradients of `lstm_cell`'s operands from those of h' and c'; i, f, g, o and `new` are its results."""
-    squashed = fn.tanh(new)
-    flow = grad_cell + grad_hidden * o * (1.0 - squashed * squashed)
-    return (
-        flow * g * i * (1.0 - i),
-        flow * cell * f * (1.0 - f),
-        flow * i * (1.0 - g * g),
-        grad_hidden * squashed * o * (1.0 - o),
-        flow * f,
-    )
-
-
-@pointwise(places=("_gru_cell",), results=5, dtypes=FLOATING, in_place=False, differentiable=False)
-def gru_cell(x_reset, x_update, x_new, h_reset, h_update, h_new, hidden):
-    """h', r, z, n and what r scales, of a gated recurrent unit (Cho et al., 2014), from what the input and the state give to its gates,
-    and h.
-    """
-    r, z = fn.sigmoid(x_reset + h_reset), fn.sigmoid(x_update + h_update)
-    n = fn.tanh(x_new + r * h_new)
-    return n + z * (hidden - n), r, z, n, h_new
-
-
-@pointwise(places=("_gru_cell_gradients",), results=7, dtypes=FLOATING, in_place=False, differentiable=False)
-def gru_cell_gradients(grad, r, z, n, h_new, hidden, before):
-    """The gradients of what the input gives to r, z and n, of what the state gives to them, and of h, added to `before`; from that of h',
-    with `gru_cell`'s results.
-    """
-    of_n = grad * (1.0 - z) * (1.0 - n * n)
-    of_r, of_z = of_n * h_new * r * (1.0 - r), grad * (hidden - n) * z * (1.0 - z)
-    return of_r, of_z, of_n, of_r, of_z, of_n * r, before + grad * z
-
-
-@pointwise(places=("_rnn_tanh_gradients",), dtypes=FLOATING, in_place=False, differentiable=False)
-def rnn_tanh_gradients(grad, output):
-    """The gradient behind h' = tanh(x)."""
-    return grad * (1.0 - output * output)
-
-
-@pointwise(places=("_rnn_relu_gradients",), dtypes=FLOATING, in_place=False, differentiable=False)
-def rnn_relu_gradients(grad, output):
-    """The gradient behind h' = max(x, 0)."""
-    return fn.where(output > 0, grad, fn.like(grad, 0.0))
-
-
-_FUNCTIONS = {"rnn_tanh": (tanh, rnn_tanh_gradients), "rnn_relu": (relu, rnn_relu_gradients)}
 
 
 # --- the order of steps ------------------------------
@@ -109,7 +46,7 @@ def _weight_gradient(
 
 
 # --- long short-term memory ------------------------------
-def lstm(gates, hidden, cell, weight, sizes, turned: bool) -> tuple[TensorBase, ...]:
+def lstm(kernel, gates, hidden, cell, weight, sizes, turned: bool) -> tuple[TensorBase, ...]:
     """All outputs, the last cell of each sequence, all cells and activated gates."""
     activated, ended = gates.new_empty(gates.shape), []
     shape = (*gates.shape[:-1], cell.shape[1])
@@ -121,13 +58,13 @@ def lstm(gates, hidden, cell, weight, sizes, turned: bool) -> tuple[TensorBase, 
             ended.append(cell[len(share) :])
             hidden, cell = hidden[: len(share)], cell[: len(share)]
         addmm(share, hidden, weight, out=gate)
-        _run(lstm_cell, [*four, cell], [output, new, *four])
+        _run(kernel, [*four, cell], [output, new, *four])
         hidden, cell = output, new
     return outputs, cat([cell, *reversed(ended)]) if ended else cell.clone(), cells, activated
 
 
 def lstm_gradients(
-    grad_outputs, grad_last, hidden, cell, weight, outputs, cells, activated, sizes, turned: bool
+    kernel, grad_outputs, grad_last, hidden, cell, weight, outputs, cells, activated, sizes, turned: bool
 ) -> tuple[TensorBase, ...]:
     """The gradients of gates, hidden, cell and weight."""
     # What reaches each output from outside; what reaches it through the next step is added on the way.
@@ -140,7 +77,7 @@ def lstm_gradients(
         if sizes is not None:  # the first of them alone have this step
             carried, before, earlier = (x[: sizes[t]] for x in (carried, before, earlier))
         four, to_four = [x[t] for x in chunks[:4]], [x[t] for x in chunks[4:]]
-        _run(lstm_cell_gradients, [to_steps[t], carried, *four, before, news[t]], [*to_four, carried])
+        _run(kernel, [to_steps[t], carried, *four, before, news[t]], [*to_four, carried])
         if t:
             addmm(earlier, flows[t], weight, out=earlier)
     to_weight = _weight_gradient(flow, hidden, outputs, sizes, turned)
@@ -148,7 +85,7 @@ def lstm_gradients(
 
 
 # --- gated recurrent units ------------------------------
-def gru(gates, hidden, weight, bias, sizes, turned: bool) -> tuple[TensorBase, TensorBase]:
+def gru(kernel, gates, hidden, weight, bias, sizes, turned: bool) -> tuple[TensorBase, TensorBase]:
     """All outputs; r, z, n and what r scales."""
     units = hidden.shape[1]
     outputs = gates.new_empty((*gates.shape[:-1], units))
@@ -163,13 +100,13 @@ def gru(gates, hidden, weight, bias, sizes, turned: bool) -> tuple[TensorBase, T
         else:
             addmm(bias, hidden, weight, out=product)
         shares, kept = others[:3], others[3:]
-        _run(gru_cell, [*shares, *product.chunk(3, 1), hidden], [output, *kept])
+        _run(kernel, [*shares, *product.chunk(3, 1), hidden], [output, *kept])
         hidden = output
     return outputs, activated
 
 
 def gru_gradients(
-    grad_outputs, hidden, weight, bias, outputs, activated, sizes, turned: bool
+    kernel, grad_outputs, hidden, weight, bias, outputs, activated, sizes, turned: bool
 ) -> tuple[TensorBase | None, ...]:
     """The gradients of gates, hidden, weight and bias."""
     to_outputs = grad_outputs.clone(memory_format=contiguous_format)
@@ -182,35 +119,33 @@ def gru_gradients(
         if sizes is not None:  # the first of them alone have this step
             before, earlier = before[: sizes[t]], earlier[: sizes[t]]
         four, six = [x[t] for x in chunks[:4]], [x[t] for x in chunks[4:]]
-        _run(gru_cell_gradients, [to_steps[t], *four, before, earlier], [*six, earlier])
+        _run(kernel, [to_steps[t], *four, before, earlier], [*six, earlier])
         addmm(earlier, flows[t], weight, out=earlier)
     to_weight = _weight_gradient(flow, hidden, outputs, sizes, turned)
     return to_gates, to_hidden, to_weight, None if bias is None else flow.flatten(0, -2).sum(0)
 
 
 # --- Elman's network ------------------------------
-def rnn(gates, hidden, weight, sizes, turned: bool, kind: str) -> TensorBase:
+def rnn(kernel, gates, hidden, weight, sizes, turned: bool) -> TensorBase:
     """All outputs."""
-    function, _ = _FUNCTIONS[kind]
     outputs, weight = gates.new_empty(gates.shape), weight.t().contiguous()
     products = gates.new_empty(hidden.shape)  # apart from the outputs, one of which is multiplied
     for share, output in zip(*_in_order((gates, outputs), sizes, turned)):
         rows = len(share)
         addmm(share, hidden[:rows], weight, out=products[:rows])
-        _run(function, [products[:rows]], [output])
+        _run(kernel, [products[:rows]], [output])
         hidden = output
     return outputs
 
 
 def rnn_gradients(
-    grad_outputs, hidden, weight, outputs, sizes, turned: bool, kind: str
+    kernel, grad_outputs, hidden, weight, outputs, sizes, turned: bool
 ) -> tuple[TensorBase, ...]:
     """The gradients of gates, hidden and weight."""
-    _, gradients = _FUNCTIONS[kind]
     to_outputs, flow = grad_outputs.clone(memory_format=contiguous_format), outputs.new_empty(outputs.shape)
     to_steps, news, flows = _in_order((to_outputs, outputs, flow), sizes, turned)
     for t in reversed(range(len(news))):
-        _run(gradients, [to_steps[t], news[t]], [flows[t]])
+        _run(kernel, [to_steps[t], news[t]], [flows[t]])
         if t:
             earlier = to_steps[t - 1][: len(flows[t])]
             addmm(earlier, flows[t], weight, out=earlier)
