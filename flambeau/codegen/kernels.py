@@ -398,10 +398,8 @@ class ScanStages(NamedTuple):
     continued: tuple[Expr, ...]
 
 
-def scan_stages(outputs: Sequence[Expr], inputs: int, first: Expr | None = None) -> ScanStages:
-    """The kernels that a scan over `inputs` inputs is made of, where its rows are cut into blocks; where `first` is true, no block
-    stands before.
-    """
+def scan_stages(outputs: Sequence[Expr], inputs: int) -> ScanStages:
+    """The kernels that a scan over `inputs` inputs is made of, where its rows are cut into blocks."""
     totals: list[Expr] = []
     joined: list[Expr] = []
     replace: dict[Expr, Expr] = {}
@@ -414,8 +412,6 @@ def scan_stages(outputs: Sequence[Expr], inputs: int, first: Expr | None = None)
         ]
         # the block's own prefix goes in as a state of its own, so that no rule is applied to what it gave
         after = continued_from(rule, before, own)
-        if first is not None:
-            after = [ex.where(first, o, a) for o, a in zip(own, after)]
         for k, s in enumerate(rule.combine):
             totals.append(ex.make("fold", elements, s.dtype, rule._replace(which=k)))
             joined.append(ex.make("prefix", tuple(alone), s.dtype, rule._replace(which=k)))

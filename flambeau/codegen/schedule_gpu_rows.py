@@ -312,9 +312,8 @@ class RowSchedule:
             inside = self.inside(number)
             leaves, places = self.element(low.select(inside, number, first), needed, known)
             own = [low.select(inside, v, s) for v, s in zip(low.values(together.elements, leaves), start)]
-            before, total = self.exchange.prefixes(together, own)
-            before = together.combined(low, carried, before)
-            values = finish(together.combined(low, before, own), leaves)
+            _, own, total = self.exchange.prefixes(together, own)
+            values = finish(together.combined(low, carried, own), leaves)
             f.when(inside, lambda: self.store(values, places))
             return together.combined(low, carried, total)
 
@@ -353,7 +352,7 @@ class RowSchedule:
             for at in own:
                 state = self.exchange.read(arrays, at)
                 run.append(together.combined(low, run[-1], state) if run else state)
-            before, total = self.exchange.prefixes(together, run[-1])
+            before, _, total = self.exchange.prefixes(together, run[-1])
             before = together.combined(low, carried, before)
             for at, state in zip(own, run):
                 self.exchange.write(arrays, at, together.combined(low, before, state))

@@ -130,9 +130,11 @@ class Exchange:
         return states
 
     # --- scans ------------------------------
-    def prefixes(self, together: Together, states: list[Value]) -> tuple[list[Value], list[Value]]:
-        """The states of all threads of the block before each, and those of all: within warps by J. Sklansky, Conditional-sum addition
-        logic, 1960.
+    def prefixes(
+        self, together: Together, states: list[Value]
+    ) -> tuple[list[Value], list[Value], list[Value]]:
+        """The states of all threads of the block before each, those with its own, and those of all: within warps by J. Sklansky,
+        Conditional-sum addition logic, 1960.
         """
         f, low, dtypes = self.f, self.low, together.dtypes
         if not self.shuffles:
@@ -163,7 +165,8 @@ class Exchange:
             warps_before = [low.select(here, t, w) for t, w in zip(total, warps_before)]
             total = together.combined(low, total, self.read(arrays, i64(k)))
         self.threads.barrier()
-        return together.combined(low, warps_before, before), total
+        before, all_so_far = (together.combined(low, warps_before, s) for s in (before, all_so_far))
+        return before, all_so_far, total
 
     def _by_doubling(self, together: Together, states: list[Value]) -> tuple[list[Value], list[Value]]:
         """The same in shared memory, which neighbours read side by side (Hillis and Steele, Data parallel algorithms, 1986)."""
@@ -190,4 +193,4 @@ class Exchange:
         before = f.when(some, lambda: self.read(last, f.add(self.thread, i64(-1))), together.start(low))
         total = self.read(last, i64(BLOCK - 1))
         self.threads.barrier()
-        return before, total
+        return before, states, total

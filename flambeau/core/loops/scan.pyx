@@ -6,7 +6,7 @@ along columns that stand side by side.  A few long rows are cut into blocks of f
 prefixes of those, and each block from the states before it.  The cut depends on the shape alone, so results have the same
 bits for any number of threads.
 """
-from libc.stdint cimport int64_t, uint64_t, uintptr_t
+from libc.stdint cimport int64_t, uintptr_t
 from cpython.object cimport PyObject
 from ..call.kernels cimport device_launcher, kernel_t, Family, MAX_OUTPUTS
 from ..call.destination cimport apart_from
@@ -31,7 +31,7 @@ cdef enum:
     HEAD = 6                   # of a row kernel's geometry; see codegen/schedule_cpu_rows.py
 
 cdef enum:
-    WHOLE, TOTALS, JOINED, CONTINUED, FOLLOWING   # as in operations/declare/scan.py
+    WHOLE, TOTALS, JOINED, CONTINUED, BEFORE   # as in operations/declare/scan.py
 
 cdef struct Scan:              # one launch: tasks share `rows` rows of each of `outer` groups
     kernel_t run
@@ -247,9 +247,9 @@ cdef int operand(Rows* rows, TensorBase t, int64_t first, int64_t step, int64_t 
     return 0
 
 
-cdef int run_on_device(declaration, Rows* rows, int stage, TensorBase x, int working, const uint64_t* scalars) except -1:
+cdef int run_on_device(declaration, Rows* rows, int stage, TensorBase x, int working) except -1:
     result = kernel_away(declaration, stage, rows.along, x.code, working)
-    rows.run, rows.device, rows.scalars = <kernel_t><void*><PyObject*>result[0], <PyObject*>x.storage.on, scalars
+    rows.run, rows.device, rows.scalars = <kernel_t><void*><PyObject*>result[0], <PyObject*>x.storage.on, NULL
     rows.scans = stage != TOTALS
     return device_launcher.rows(rows)
 
@@ -274,7 +274,6 @@ cdef list scan_on_device(declaration, TensorBase x, dtype working, int64_t outer
     cdef RowRoom room
     cdef TensorBase t
     cdef list results = [], totals = [], before = []
-    cdef uint64_t first_block = c.block
     cdef int64_t count
     for code in kernel_away(declaration, WHOLE, c.along, x.code, working.code)[1]:
         results.append(new_tensor_on(x.storage.on, x.rank, x.sizes, code))
@@ -283,26 +282,26 @@ cdef list scan_on_device(declaration, TensorBase x, dtype working, int64_t outer
     if c.blocks > 1:
         count = c.outer * c.blocks * c.inner
         for code in kernel_away(declaration, TOTALS, c.along, x.code, working.code)[1]:
-            totals.append(new_tensor_on(x.storage.on, 1, &count, code))
-        count += c.outer * c.inner      # of each row, one that is not read in front of the others
-        for t in totals:
-            before.append(new_tensor_on(x.storage.on, 1, &count, t.code))
+            before.append(new_tensor_on(x.storage.on, 1, &count, code))
+        count += c.outer * c.inner      # of each row, one that nobody writes in front of the others
+        for t in before:
+            totals.append(new_tensor_on(x.storage.on, 1, &count, t.code))
         loops_of(&rows, &room, &c, c.blocks, c.block, c.length)
         for t in totals:
-            operand(&rows, t, 0, 0, c.inner, c.blocks * c.inner)
+            operand(&rows, t, c.inner, 0, c.inner, (c.blocks + 1) * c.inner)
         operand(&rows, x, 0, c.inner, c.block * c.inner, c.length * c.inner)
-        run_on_device(declaration, &rows, TOTALS, x, working.code, NULL)
+        run_on_device(declaration, &rows, TOTALS, x, working.code)
         loops_of(&rows, &room, &c, 1, c.blocks, c.blocks)
         for t in before:
-            operand(&rows, t, c.inner, c.inner, 0, (c.blocks + 1) * c.inner)
-        for t in totals:
             operand(&rows, t, 0, c.inner, 0, c.blocks * c.inner)
-        run_on_device(declaration, &rows, JOINED, x, working.code, NULL)
+        for t in totals:
+            operand(&rows, t, 0, c.inner, 0, (c.blocks + 1) * c.inner)
+        run_on_device(declaration, &rows, BEFORE, x, working.code)
     loops_of(&rows, &room, &c, c.blocks, c.block, c.length)
     for t in results:
         operand(&rows, t, 0, c.inner, c.block * c.inner, c.length * c.inner)
     operand(&rows, x, 0, c.inner, c.block * c.inner, c.length * c.inner)
     for t in before:
-        operand(&rows, t, 0, 0, c.inner, (c.blocks + 1) * c.inner)
-    run_on_device(declaration, &rows, FOLLOWING if c.blocks > 1 else WHOLE, x, working.code, &first_block)
+        operand(&rows, t, 0, 0, c.inner, c.blocks * c.inner)
+    run_on_device(declaration, &rows, CONTINUED if c.blocks > 1 else WHOLE, x, working.code)
     return results

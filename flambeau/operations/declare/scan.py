@@ -22,8 +22,8 @@ from . import machine
 from .pointwise import ALL, CODE_NAMES, CODES, compute_dtype
 from .registry import register
 
-# The last is CONTINUED for all blocks of a row at once: its parameter is how many elements the first has, before which nothing stands.
-WHOLE, TOTALS, JOINED, CONTINUED, FOLLOWING = range(5)
+# BEFORE is JOINED of the states before each block; its inputs begin one before the first, whatever stands there.
+WHOLE, TOTALS, JOINED, CONTINUED, BEFORE = range(5)
 
 
 class Scan:
@@ -62,19 +62,20 @@ class Scan:
         results, dtypes = self.program(CODE_NAMES[memory], CODE_NAMES[working])
         states = self.states(CODE_NAMES[memory], CODE_NAMES[working])
         inputs, access = [kn.Operand(CODE_NAMES[memory], kn.CONTIGUOUS)], kn.CONTIGUOUS
-        first_block = ex.index(1) < ex.param(0, "int64") if stage == FOLLOWING else None
-        stages = kn.scan_stages(results, 1, first_block)
+        stages = kn.scan_stages(results, 1)
         beside = kn.BROADCAST if along else kn.CONTIGUOUS  # one value a row
         if stage == TOTALS:
             results, dtypes, access = stages.totals, states, beside
-        elif stage == JOINED:
-            results, dtypes, inputs = stages.joined, states, [kn.Operand(d, kn.CONTIGUOUS) for d in states]
-        elif stage in (CONTINUED, FOLLOWING):
+        elif stage in (JOINED, BEFORE):
+            dtypes, inputs = states, [kn.Operand(d, kn.CONTIGUOUS) for d in states]
+            nothing = [v for members in kn.prefixes(results) for v in members[0].value.init]
+            given = [ex.input(k, d) for k, d in enumerate(states)]
+            shifted = {x: ex.where(ex.index(1) > 0, x, v) for x, v in zip(given, nothing)}
+            results = stages.joined if stage == JOINED else ex.substitute(list(stages.joined), shifted)
+        elif stage == CONTINUED:
             results, inputs = stages.continued, inputs + [kn.Operand(d, beside) for d in states]
         stored = tuple(ex.cast(r, m) for r, m in zip(results, dtypes))
-        params = ("int64",) if stage == FOLLOWING else ()
-        along_lanes = "r" if along else "k"
-        return kn.Row(self.name, stored, (access,) * len(stored), tuple(inputs), params, along_lanes)
+        return kn.Row(self.name, stored, (access,) * len(stored), tuple(inputs), (), "r" if along else "k")
 
     def address(self, stage: int, along: bool, memory: int, working: int) -> tuple[int, tuple[int, ...]]:
         """The kernel's machine code, and the dtypes (codes) of its results."""
