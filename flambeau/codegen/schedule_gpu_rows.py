@@ -22,7 +22,7 @@ from .schedule_gpu_warps import Exchange
 if TYPE_CHECKING:
     from .schedule_gpu import Frame
 
-HELD = 16  # elements of a row that a thread holds at most, a power of two
+HELD = 32  # elements of a row that a thread holds at most, a power of two
 SCANNED_BYTES = 16 << 10  # of shared memory, for the states of the elements that a block scans at a time
 
 
@@ -35,7 +35,7 @@ def most_held(kernel: Row, target: str) -> int:
         return 1  # more would exchange places in shared memory, where a driver's vectors read neighbours best
     if scans:
         bytes_each = sum(ITEMSIZE[d] for d in Together(scans).dtypes)
-        return _power_up_to(SCANNED_BYTES // (BLOCK * bytes_each))
+        return min(_power_up_to(SCANNED_BYTES // (BLOCK * bytes_each)), 16)
     varying, levels = kernel.varying(), folds_by_depth(kernel.outputs)
     folds = {e for level in levels for members in level for e in members}
     passes = [Together(level).elements for level in levels]

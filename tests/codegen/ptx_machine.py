@@ -70,7 +70,8 @@ class Machine:
     def __init__(self, text: str, seed: int = 0):
         self.program, self.random = Program(text), np.random.default_rng(seed)
         self.memory, self.known, self.arrays = np.zeros(0, "u1"), np.zeros(0, bool), []
-        self.counts: dict[str, int] = {}
+        self.counts: dict[str, int] = {}  # instructions of warps
+        self.threads: dict[str, int] = {}  # the same, of threads
 
     def place(self, array: np.ndarray, offset: int = 0) -> int:
         """An address at 256 bytes, and `offset` more, with a gap behind it."""
@@ -155,6 +156,7 @@ class Warp:
             self.on = on
             key = ".".join(name)
             self.m.counts[key] = self.m.counts.get(key, 0) + 1
+            self.m.threads[key] = self.m.threads.get(key, 0) + int(on.sum())
             getattr(self, "do_" + name[0])(name[1:], *operands)
 
     # --- operands ------------------------------

@@ -315,7 +315,7 @@ def test_module_for_rejects_forms_that_no_kernel_takes():
         gpu.module_for(kernel, "nvptx", gpu.Form(width=512))
     with pytest.raises(ValueError, match="module_for: form.dims is 0"):
         gpu.module_for(kernel, "nvptx", gpu.Form(dims=0))
-    with pytest.raises(ValueError, match="module_for: form.held is 3; 0 or a power of two up to 16"):
+    with pytest.raises(ValueError, match="module_for: form.held is 3; 0 or a power of two up to 32"):
         gpu.module_for(kernel, "nvptx", gpu.Form(width=8, held=3))
 
 
@@ -329,13 +329,14 @@ def test_parameters_of_a_row_kernel():
 @pytest.mark.parametrize("along", [True, False])
 def test_the_form_of_a_row_holds_it_or_leaves_no_thread_without_work(along):
     lengths = (0, 1, 5, 31, 33, 100, 1000, 1024, 1025, 4096, 4097, 10**6)
-    for length, rows, lanes, most in itertools.product(lengths, (1, 60, 10**5), (16, 32), (0, 1, 4, 16)):
+    for length, rows, lanes, most in itertools.product(lengths, (1, 60, 10**5), (16, 32), (0, 1, 4, 16, 32)):
         width, held = row_form(length, rows, along, lanes, most)
         assert width & (width - 1) == 0 and 1 <= width <= (gpu.BLOCK if along else gpu.BLOCK // 32)
         assert width <= max(8, 2 * length - 1)
-        assert held in (0, min(most, 4), most) and (held == 0 or 0 < length <= width * held)
+        assert held in (0, min(most, 4), min(most, 16), most) and (held == 0 or 0 < length <= width * held)
         if along and 0 < length <= gpu.BLOCK * most:
             assert held
+    assert row_form(8192, 4096, True, 32, 32) == (gpu.BLOCK, 32) and row_form(4096, 9, True, 32, 32)[1] == 16
     assert row_form(10**6, 10, True, 32, 16) == (gpu.BLOCK, 0)
     assert row_form(10**6, 10**6, False, 32, 16) == (1, 0)
     assert row_form(1024, 4096, True, 32, 0) == (32, 0)  # a warp a row
@@ -347,7 +348,7 @@ def test_the_form_of_a_row_holds_it_or_leaves_no_thread_without_work(along):
 def test_how_many_elements_are_held():
     """As many as a quarter of the registers takes of what is read more than once; a scan's states lie in shared memory."""
     held = {name: most_held(row(case), "nvptx") for name, case in ROWS.items()}
-    assert held == dict.fromkeys(ROWS, 0) | {"softmax": 16, "layer_norm": 16}
+    assert held == dict.fromkeys(ROWS, 0) | {"softmax": 32, "layer_norm": 32}
     three = Case(lambda x, y, z: ((x * y + z) / kn.sum(x * y * z),), ("float64",) * 3, lambda *arrays: arrays)
     assert most_held(row(three), "nvptx") == 8
     scan = row(Case(scanned, ("float32",), scanned_reference))  # of 8, 4 and 8 bytes

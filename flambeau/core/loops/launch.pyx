@@ -144,17 +144,19 @@ cpdef (int, int) row_form(int64_t length, int64_t rows, bint along, int lanes, i
     `along`: neighbouring threads read neighbouring elements of a row, `lanes` threads together; else they are on neighbouring rows.
     `most`: how many elements a thread may hold (`schedule_gpu_rows.most_held`), 0 where that saves nothing.
     """
-    cdef int width = 1
-    cdef int64_t least = 0 if most == 0 else (length + most - 1) // most     # threads that can hold the row
+    cdef int held, width = 1
+    cdef int usual = min(most, 16)    # more only where a whole block could not hold the row
+    cdef int64_t least = 0 if most == 0 else (length + usual - 1) // usual
     if along:  # those that read together, more where the device would be idle, or could not hold the row
         while width < BLOCK and (width < 8 or width < least or width * 4 < length and (width < lanes or rows * width < BUSY)):
             width *= 2
     else:  # 32 neighbouring rows at least
         while width < BLOCK // 32 and 2 * width * 4 <= length and (rows * width < BUSY or width < least <= BLOCK // 32):
             width *= 2
-    if length == 0 or width * most < length:
-        return width, 0
-    return width, min(most, 4) if width * min(most, 4) >= length else most
+    for held in (min(most, 4), usual, most):
+        if 0 < length <= width * held:
+            return width, held
+    return width, 0
 
 
 cdef (int, int) scan_form(int64_t length, bint along, int most) noexcept:
