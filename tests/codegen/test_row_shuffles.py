@@ -16,7 +16,8 @@ from flambeau.codegen import schedule_gpu as gpu
 from flambeau.codegen import target as tg
 from flambeau.codegen.schedule_gpu_rows import most_held
 
-sys.path.insert(0, str(Path(__file__).parent))
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[2] / "tools")]
+import ptx_rows  # noqa: E402
 from ptx import ptxas  # noqa: E402
 from ptx_machine import Machine  # noqa: E402
 
@@ -148,6 +149,16 @@ def test_a_row_that_is_held_is_read_once():
         counts.append(loads * 32 / (8 * 256))  # of a warp each
     assert counts[1] == 2.0  # the element, and its weight
     assert counts[0] >= 4.0  # for the mean, for the variance, and for the result, with its weight
+
+
+def test_the_table_of_rows():
+    """Softmax moves as few bytes as it can, and spills nothing."""
+    if ptxas() is None:
+        pytest.skip("there is no ptxas")
+    (line,) = ptx_rows.lines("softmax 128 sm_80")
+    assert re.fullmatch(
+        r"\| softmax \| 4096 × 128 \| sm_80 \| 32 \| 4 \| \d+ \| 0 \| 0 \| \d+ % \| 4.00 \| 4.00 \|", line
+    )
 
 
 @pytest.mark.parametrize("processor", tg.PROCESSORS["nvptx"])
