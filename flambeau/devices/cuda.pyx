@@ -146,12 +146,13 @@ cdef class Cuda(CudaMemory):
 
     cdef int copy_kept(self, uint64_t to, const void* source, size_t nbytes) except -1:
         """A copy for a graph, whose replays read the bytes again: from page-locked memory that the graph keeps."""
-        cdef void* memory = NULL
         cdef int mode = CAPTURE_RELAXED
         cu.exchange_mode(&mode)
-        cdef int status = cu.allocate_host(&memory, nbytes)
-        cu.exchange_mode(&mode)
-        check(status, "cuMemAllocHost")
+        cdef void* memory
+        try:
+            memory = self.allocate_host(nbytes)
+        finally:
+            cu.exchange_mode(&mode)
         memcpy(memory, source, nbytes)
         self.kept.append(<uintptr_t>memory)
         return check(cu.copy_in(to, memory, nbytes, <void*><uintptr_t>self.stream()), "cuMemcpyHtoDAsync")
