@@ -23,10 +23,11 @@ void *give(ssize_t size, int device, void *stream) {
 
 void take_back(void *at, size_t size, int device, void *stream) {
     int (*drop)(uint64_t) = (int (*)(uint64_t))dlsym(RTLD_DEFAULT, "cuMemFree_v2");
+    int (*finish)(void *) = (int (*)(void *))dlsym(RTLD_DEFAULT, "cuStreamSynchronize");
     int right = 0;
     for (int k = 0; k < 64; k++)
         if (held[k].at == (uint64_t)at) right = held[k].size == size && held[k].device == device && held[k].stream == stream, held[k].at = 0;
     counts[WRONG] += !right;
     counts[LIVE]--, counts[BYTES] -= size, counts[BACK]++;
-    drop((uint64_t)at);
+    finish(stream), drop((uint64_t)at);  // what is queued there may still use it
 }
