@@ -138,7 +138,7 @@ def text(symbol: str, vectors: int) -> str:
 
 
 def possible() -> bool:
-    """Whether the processor has the instruction; LLVM is asked only where the system says so."""
+    """Whether the processor has the instruction; LLVM is queried only where the system says so."""
     try:
         with open("/proc/cpuinfo") as file:
             flags = next((line for line in file if line.startswith("flags")), "").split()

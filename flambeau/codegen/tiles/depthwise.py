@@ -143,7 +143,7 @@ class _Writer(Vectors):
         ]
 
     def walk(self, slots: list[Value], step) -> list[Value]:
-        """step(k, slots, guarded) down all rows: those in the middle, whose rows all exist, are not asked about."""
+        """step(k, slots, guarded) down all rows: those in the middle, whose rows all exist, are not checked."""
 
         def guarded(k: Value, slots: list[Value]) -> list[Value]:
             return step(k, slots, True)

@@ -163,7 +163,7 @@ def rounding(symbol: str) -> str:
 
 @functools.cache
 def possible() -> bool:
-    """Whether the processor has the unit and the system lets this process use it, which is asked for once."""
+    """Whether the processor has the unit and the system lets this process use it, which is queried once."""
     if platform.system() != "Linux" or not {"+amx-tile", "+amx-bf16", "+avx512bf16"} <= set(
         target.processor()[1].split(",")
     ):

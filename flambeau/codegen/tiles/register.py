@@ -27,7 +27,7 @@ from .epilogues import MOST, Epilogue
 from .objects import compiled
 from .vectors import Vectors
 
-AHEAD = 16  # terms before its use that a line of the right operand is asked for by a tile that lays it out
+AHEAD = 16  # terms before its use that a line of the right operand is requested by a tile that lays it out
 GROUP = 128  # terms that are added up one after another; a tap longer than this is cut
 
 # Places in the struct of arguments, in words of eight bytes.
