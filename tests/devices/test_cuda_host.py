@@ -142,6 +142,8 @@ def test_amds_driver_where_nvidias_finds_no_device(fake_folder, tmp_path):
     [
         "cuda_checks.py",
         "cuda_memory_checks.py",
+        "cuda_sanitizer_checks.py",
+        "cuda_allocator_checks.py",
         "cuda_tensor_checks.py",
         "cuda_interchange_checks.py",
         "cuda_graph_checks.py",
