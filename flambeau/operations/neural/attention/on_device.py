@@ -31,7 +31,7 @@ def taken(
     Both ways make the same multiplications.  All scores are written and read again five times or more (both products, maxima, sums and
     weights, and twice for a mask), the kernel holds them in registers and skips those behind a causal mask: where threads are the
     lanes it is taken wherever it serves.  A driver for CPUs keeps what lives across a barrier in memory, so that the kernel's
-    multiplications take about 2.5 times as long there as those of whole rectangles of a product of vectors: all scores are made where
+    multiplications take two to three times as long there as those of whole rectangles of a product of vectors: all scores are made where
     nothing but multiplications counts, without a mask and for values as wide as such a rectangle.  `benchmarks/device_attention.py`
     prints both.  What a mask wants as its gradient is of the size of all scores.
     """
