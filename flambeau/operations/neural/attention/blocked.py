@@ -43,7 +43,7 @@ def softmax_in_blocks(scores):
 
 # --- which scores there are ------------------------------
 class Run(NamedTuple):
-    """Neighbouring keys, and whether the mask has to be asked about them."""
+    """Neighbouring keys, and whether the mask has to be evaluated for them."""
 
     first: int
     last: int

@@ -74,7 +74,7 @@ def _placed(
 ) -> list[Expr]:
     """Expressions of a program where a kernel stands: symbols and captures replaced.
 
-    Places that were computed are checked; where `allowed` does not hold, nothing is asked of them.
+    Places that were computed are checked; where `allowed` does not hold, they are not checked.
     """
     new: dict[int, Expr] = {}
     for e in ex.walk(roots):
