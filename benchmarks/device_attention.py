@@ -9,6 +9,7 @@ which of them `scaled_dot_product_attention` takes.
 from __future__ import annotations
 
 import argparse
+import functools
 import time
 from collections.abc import Callable
 
@@ -52,7 +53,7 @@ def both(
     times: dict[SDPBackend, list[float]] = {SDPBackend.MATH: [], SDPBackend.FLASH_ATTENTION: []}
     for _ in range(runs + 1):
         for backend, found in times.items():
-            found.append(timed(lambda backend=backend: run(backend), device))
+            found.append(timed(functools.partial(run, backend), device))
     taken = on_device.taken(q, k, v, given, 0 if kind == "causal" else None)
     all_scores, kernel = (min(found[1:]) for found in times.values())  # the first run compiles
     return all_scores, kernel, taken

@@ -133,12 +133,16 @@ def kernels() -> Iterator[tuple[str, str, Any]]:
                 if how != "fma" or form == "a b":
                     yield f"{dtype} {form}, {how}", processor, kernel
         for dtype, width in itertools.product(("float32", "bfloat16"), (64, 128)):
-            attention = Attention(dtype, shape_for(dtype, width, width)).fitted(1, processor)
+            shape = shape_for(dtype, width, width)
+            assert shape is not None
+            attention = Attention(dtype, shape).fitted(1, processor)
             how = getattr(attention, "instruction", "fma")
             if how != "fma" or dtype == "float32":
                 yield f"{dtype} attention of {width}, {how}", processor, attention
         for side in ("queries", "keys"):
-            backward = AttentionBackward("float32", side, backward_shape("float32", side, 64, 64))
+            own = backward_shape("float32", side, 64, 64)
+            assert own is not None
+            backward = AttentionBackward("float32", side, own)
             yield f"float32 attention backward of {side}, fma", processor, backward
 
 

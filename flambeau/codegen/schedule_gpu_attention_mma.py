@@ -17,7 +17,7 @@ score.  Without a function of scores, s are the sums themselves, and the largest
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from . import target as tg
@@ -146,7 +146,7 @@ class _Writer(Fragments, Scores):
         """The larger one, NaN where either is."""
         return self.f.call("float", "llvm.maximum.f32", a, b)
 
-    def of_quad(self, x: Value, combined) -> Value:
+    def of_quad(self, x: Value, combined: Callable[[Value, Value], Value]) -> Value:
         """What the four threads of a row have, combined; the same in all of them."""
         for distance in (1, 2):
             x = combined(x, self.threads.from_lane(x, keep=31, flip=distance))
@@ -436,7 +436,7 @@ class _Writer(Fragments, Scores):
 
             def store(pairs=pairs, to=to) -> list[Value]:
                 for j, pair in enumerate(pairs):
-                    self.store_pair(f.gep(self.kind, to, i64(WIDE * j)), j, *pair, even)
+                    self.store_pair(f.gep(self.kind, to, i64(WIDE * j)), j, pair[0], pair[1], even)
                 return []
 
             def note(top=tops[r], total=total, place=place) -> list[Value]:
