@@ -330,10 +330,6 @@ class Warp:
         with np.errstate(all="ignore"):
             self.write_floats(to, np.sqrt(self.floats(a)))
 
-    def do_rcp(self, name, to, a):
-        with np.errstate(all="ignore"):
-            self.write_floats(to, np.float32(1) / self.floats(a))
-
     def do_div(self, name, to, a, b):
         if name[-1][0] == "f":
             return self.arithmetic(name, to, a, b, np.divide)
