@@ -285,6 +285,10 @@ class Warp:
         assert name == ["f32"]
         self.write_floats(to, -self.floats(a))
 
+    def do_rcp(self, name, to, a):
+        with np.errstate(all="ignore"):
+            self.write_floats(to, np.float32(1) / self.floats(a))
+
     def do_ex2(self, name, to, a):
         assert name == ["approx", "ftz", "f32"]
         with np.errstate(all="ignore"):
