@@ -19,6 +19,7 @@ import numpy as np
 WIDTH = {"8": "u1", "16": "<u2", "32": "<u4", "64": "<u8", "128": None}
 BASE = 1 << 32  # of global memory
 WARP = 32
+MEETING = {"bar", "shfl", "ldmatrix", "mma", "wgmma"}  # what all threads of a warp execute together
 NAN = 0xFF  # two of these are a NaN in float16 and bfloat16
 
 
@@ -140,12 +141,7 @@ class Warp:
             if not self.alive.any():
                 self.ended = True
                 return
-            places = np.unique(self.at[self.alive])
-            # at shuffles and barriers all threads of a warp meet: those that are not there yet go on
-            place = next(
-                (p for p in places if len(places) == 1 or code[p][1][0] not in ("shfl", "bar")), None
-            )
-            assert place is not None, "threads of a warp wait at different places"
+            place = self.next_place()
             on = self.alive & (self.at == place)
             guard, name, operands = code[place]
             self.at[on] += 1
@@ -158,6 +154,16 @@ class Warp:
             self.m.counts[key] = self.m.counts.get(key, 0) + 1
             self.m.threads[key] = self.m.threads.get(key, 0) + int(on.sum())
             getattr(self, "do_" + name[0])(name[1:], *operands)
+
+    def next_place(self) -> int:
+        """The earliest instruction that a thread is at; where threads meet, they wait for those that are elsewhere."""
+        at = self.at[self.alive]
+        first = int(at.min())
+        if first == at.max():
+            return first
+        code = self.b.p.code
+        alone = [p for p in np.unique(at) if code[p][1][0] not in MEETING and "group" not in code[p][1][-1]]
+        return int(alone[0]) if alone else first
 
     # --- operands ------------------------------
     def read(self, operand: str) -> np.ndarray:
@@ -274,7 +280,31 @@ class Warp:
         self.arithmetic(name, to, a, b, np.minimum)
 
     def do_max(self, name, to, a, b):
-        self.arithmetic(name, to, a, b, np.maximum)
+        # of floats NumPy's is max.NaN; max itself passes over a NaN
+        self.arithmetic(name, to, a, b, np.fmax if name[0] == "f32" else np.maximum)
+
+    def do_neg(self, name, to, a):
+        assert name == ["f32"]
+        self.write_floats(to, -self.floats(a))
+
+    def do_rcp(self, name, to, a):
+        with np.errstate(all="ignore"):
+            self.write_floats(to, np.float32(1) / self.floats(a))
+
+    def do_ex2(self, name, to, a):
+        assert name == ["approx", "ftz", "f32"]
+        with np.errstate(all="ignore"):
+            self.write_floats(to, self.approximate(np.exp2(self.floats(a).astype("f8"))))
+
+    def do_lg2(self, name, to, a):
+        assert name == ["approx", "ftz", "f32"]
+        with np.errstate(all="ignore"):
+            self.write_floats(to, self.approximate(np.log2(self.floats(a).astype("f8"))))
+
+    def approximate(self, values):
+        """As wrong as the ISA allows: 2⁻²² of the value."""
+        off = self.m.random.uniform(-1, 1, values.shape) * 2.0**-22
+        return np.where(np.abs(values) < 2.0**-126, 0.0 * values, values * (1 + off)).astype("f4")
 
     def do_mul(self, name, to, a, b):
         if name[0] == "wide":
@@ -305,10 +335,6 @@ class Warp:
     def do_sqrt(self, name, to, a):
         with np.errstate(all="ignore"):
             self.write_floats(to, np.sqrt(self.floats(a)))
-
-    def do_rcp(self, name, to, a):
-        with np.errstate(all="ignore"):
-            self.write_floats(to, np.float32(1) / self.floats(a))
 
     def do_div(self, name, to, a, b):
         if name[-1][0] == "f":
