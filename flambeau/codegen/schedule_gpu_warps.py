@@ -169,7 +169,9 @@ class Exchange:
         before, all_so_far = (together.combined(low, warps_before, s) for s in (before, all_so_far))
         return before, all_so_far, total
 
-    def _by_doubling(self, together: Together, states: list[Value]) -> tuple[list[Value], list[Value]]:
+    def _by_doubling(
+        self, together: Together, states: list[Value]
+    ) -> tuple[list[Value], list[Value], list[Value]]:
         """The same in shared memory, which neighbours read side by side (Hillis and Steele, Data parallel algorithms, 1986)."""
         f, low, distance = self.f, self.low, 1
         turns = [self.arrays(f"lanes{k}", together.dtypes) for k in (0, 1)]
