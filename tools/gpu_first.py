@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 
-import flambeau
 from flambeau.core.base.device import find_device
+
+import flambeau
 from flambeau.devices import cublas, cublaslt, cuda_driver, cusolver, nccl
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import flambeau
@@ -25,10 +26,10 @@ BOUNDS = {
 faults: list[str] = []
 
 
-def check(name: str, ours: Callable[[], TensorBase], wanted: Callable[[], TensorBase], bound: float) -> None:
+def check(name: str, ours: Callable[[], TensorBase], right: TensorBase, bound: float) -> None:
     """Compare a result of the device with one of the host, by the largest difference over the largest element."""
     try:
-        got, right = ours().cpu(), wanted()
+        got = ours().cpu()
         wide = flambeau.complex128 if right.is_complex() else flambeau.float64
         error = (
             (got.to(wide) - right.to(wide)).abs().max() / right.to(wide).abs().max().clamp(min=1e-30)
@@ -50,20 +51,42 @@ def products(n: int) -> None:
             a, w, bias = (flambeau.randn(*shape).to(dtype) for shape in ((n, n + 8), (n, n + 8), (n,)))
             wide = flambeau.complex128 if dtype.is_complex else flambeau.float64
             x, y, z = a.to(wide), w.to(wide), bias.to(wide)
+            linear = partial(functional.linear, a.cuda(), w.cuda(), bias.cuda())
             for trial in ("first", "second"):  # the first may be a measurement
-                check(
-                    f"linear {name} {library} {trial}",
-                    lambda a=a, w=w, b=bias: functional.linear(a.cuda(), w.cuda(), b.cuda()),
-                    lambda x=x, y=y, z=z: x @ y.mT + z,
-                    bound,
-                )
+                check(f"linear {name} {library} {trial}", linear, x @ y.mT + z, bound)
             check(
-                f"matmul {name} {library}",
-                lambda a=a, w=w: a.cuda().mT @ w.cuda(),
-                lambda x=x, y=y: x.mT @ y,
-                bound,
+                f"matmul {name} {library}", partial(flambeau.matmul, a.cuda().mT, w.cuda()), x.mT @ y, bound
             )
     flambeau.backends.cuda.preferred_blas_library("default")
+
+
+def eigen(g: TensorBase) -> TensorBase:
+    values, vectors = linalg.eigh(g)
+    return vectors @ values.to(vectors.dtype).diag() @ vectors.mH
+
+
+def singular(d: TensorBase) -> TensorBase:
+    U, S, Vh = linalg.svd(d)
+    return U @ S.to(U.dtype).diag() @ Vh
+
+
+def factor(g: TensorBase) -> TensorBase:
+    L = linalg.cholesky(g)
+    return L @ L.mH
+
+
+def solved(d: TensorBase) -> TensorBase:
+    return d @ linalg.solve(d, d[:, :3].contiguous())
+
+
+def lower_upper(d: TensorBase) -> TensorBase:
+    P, L, U = linalg.lu(d)
+    return P @ L @ U
+
+
+def orthogonal(d: TensorBase) -> TensorBase:
+    Q, R = linalg.qr(d)
+    return Q @ R
 
 
 def decompositions(n: int) -> None:
@@ -71,38 +94,17 @@ def decompositions(n: int) -> None:
     flambeau.backends.cuda.preferred_linalg_library("cusolver")
     for name in ("float32", "float64", "complex64", "complex128"):
         dtype: Any = getattr(flambeau, name)
-        bound = BOUNDS[name]
         a = flambeau.randn(n, n).to(dtype) + n**0.5 * flambeau.eye(n, dtype=dtype)
         h = a @ a.mH + flambeau.eye(n, dtype=dtype)
-        d, g = a.cuda(), h.cuda()
-
-        def product(*factors: TensorBase) -> TensorBase:
-            result = factors[0]
-            for f in factors[1:]:
-                result = result @ f
-            return result
-
-        def eigen(g: TensorBase = g) -> TensorBase:
-            values, vectors = linalg.eigh(g)
-            return product(vectors, values.to(vectors.dtype).diag(), vectors.mH)
-
-        def singular(d: TensorBase = d) -> TensorBase:
-            U, S, Vh = linalg.svd(d)
-            return product(U, S.to(U.dtype).diag(), Vh)
-
-        def factor(g: TensorBase = g) -> TensorBase:
-            L = linalg.cholesky(g)
-            return product(L, L.mH)
-
-        for what, ours, wanted in (
-            ("cholesky", factor, h),
-            ("solve", lambda d=d: d @ linalg.solve(d, d[:, :3].contiguous()), a[:, :3]),
-            ("lu", lambda d=d: product(*linalg.lu(d)), a),
-            ("qr", lambda d=d: product(*linalg.qr(d)), a),
-            ("eigh", eigen, h),
-            ("svd", singular, a),
+        for what, together, given, wanted in (
+            ("cholesky", factor, h, h),
+            ("solve", solved, a, a[:, :3]),
+            ("lu", lower_upper, a, a),
+            ("qr", orthogonal, a, a),
+            ("eigh", eigen, h, h),
+            ("svd", singular, a, a),
         ):
-            check(f"{what} {name}", ours, lambda wanted=wanted: wanted, bound * 10)
+            check(f"{what} {name}", partial(together, given.cuda()), wanted, BOUNDS[name] * 10)
     flambeau.backends.cuda.preferred_linalg_library("default")
 
 

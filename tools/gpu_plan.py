@@ -4,8 +4,8 @@
     python tools/gpu_plan.py --out build/gpu [--budget 1500] [--steps 'device products'] [--dry]
 
 The order is that of worth: what the rest stands on first, then what is right or wrong, then what is fast or slow.  Each step has a limit of
-its own, and no step gets more than what is left of the budget; one that does not end is killed with all that it has started.  Its output goes
-to a file as it comes, with the last lines of it to the terminal.  A step that needs another that has failed is left out.
+its own, and no step gets more than what is left of the budget; one that does not end is killed with all that it has started.  Its output
+goes to a file as it comes, with the last lines of it to the terminal.  A step that needs another that has failed is left out.
 
 `--dry` runs the whole plan on the tests' fake driver, with fewer tests and small sizes: to see that the plan itself works.
 """

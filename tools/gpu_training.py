@@ -1,6 +1,7 @@
 """A network learns on an NVIDIA device: step by step, by a compiled step, and by a graph that is replayed; all as on the host.
 
-The task is small and has one answer: to tell to which of ten random points a noisy point belongs.  A fault is a line that begins with FAULT.
+The task is small and has one answer: to tell to which of ten random points a noisy point belongs.  A fault is a line that begins with
+FAULT.
 """
 
 from __future__ import annotations

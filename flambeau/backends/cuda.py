@@ -101,9 +101,9 @@ def preferred_blas_library(backend: str | _BlasBackend | None = None) -> _BlasBa
 
     By default a product of at least 2**24 multiplications is computed by cuBLAS, by cuBLASLt and by the kernel of our own when its
     description (sizes, dtype, order) is first met, and from then on by the one that was the fastest, also in other processes: what was
-    found is kept beside the kernels, for this card, driver and version of the library.  Smaller ones are cuBLAS's, and with a bias cuBLASLt's,
-    which adds it as it writes.  Sums are rounded in another order by another library: "cublas" gives the same bits wherever cuBLAS is the
-    same.
+    found is kept beside the kernels, for this card, driver and version of the library.  Smaller ones are cuBLAS's, and with a bias
+    cuBLASLt's, which adds it as it writes.  Sums are rounded in another order by another library: "cublas" gives the same bits wherever
+    cuBLAS is the same.
 
     Raises:
         RuntimeError: the argument is no such name, or "ck", AMD's Composable Kernel, which is not here

@@ -12,10 +12,10 @@ os.environ["FLAMBEAU_LIBCUBLASLT"] = os.environ["FLAMBEAU_LIBCUDA"]  # before th
 import fake_cuda
 import numpy as np
 import pytest
+from flambeau.core.base.device import find_device
 
 import flambeau
 from flambeau.codegen import cache
-from flambeau.core.base.device import find_device
 from flambeau.devices import cublaslt
 from flambeau.devices.product_ways import Ways
 
@@ -114,8 +114,7 @@ def test_stacks():
 
 
 def test_small_products_are_not_measured():
-    (a, x), (w, y), (bias, z) = draws(5, 7), draws(3, 7, seed=1), draws(3, seed=2)
-    a, w, bias = a.cuda(), w.cuda(), bias.cuda()
+    a, w, bias = (draws(*shape)[0].cuda() for shape in ((5, 7), (3, 7), (3,)))
     assert counted(lambda: a @ w.T)[1:] == (1, 0)
     assert counted(lambda: flambeau.nn.functional.linear(a, w, bias))[1:] == (0, 1)  # no copy of the bias
 

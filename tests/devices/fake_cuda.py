@@ -21,7 +21,9 @@ from pathlib import Path
 from flambeau.codegen import target as tg
 
 SOURCE = Path(__file__).with_name("fake_libcuda.c")
-COUNTS = "live_blocks live_bytes launches allocations events streams pinned limit delay trims gemms graphs peers opened lts lt_delay".split()
+COUNTS = (
+    "live_blocks live_bytes launches allocations events streams pinned limit delay trims gemms graphs peers opened lts lt_delay"
+).split()
 SIZES = {"i64": 8, "double": 8, "ptr": 8, "i32": 4, "float": 4}
 CALLS = {
     "llvm.nvvm.read.ptx.sreg.tid.": "fake_thread_",
