@@ -11,15 +11,19 @@ import ctypes
 import functools
 import os
 import re
+import runpy
 import shutil
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
 from flambeau.codegen import target as tg
 
 SOURCE = Path(__file__).with_name("fake_libcuda.c")
-COUNTS = "live_blocks live_bytes launches allocations events streams pinned limit delay trims gemms graphs peers opened".split()
+COUNTS = (
+    "live_blocks live_bytes launches allocations events streams pinned limit delay trims gemms graphs peers opened lts lt_delay"
+).split()
 SIZES = {"i64": 8, "double": 8, "ptr": 8, "i32": 4, "float": 4}
 CALLS = {
     "llvm.nvvm.read.ptx.sreg.tid.": "fake_thread_",
@@ -130,7 +134,8 @@ class Fake:
         return self.library.fake_count(COUNTS.index(name))
 
     def set(self, name: str, value: int) -> None:
-        """`limit`: the device's bytes, 0 for 8 GiB; `delay`: microseconds before each piece of work, -1 to hold all."""
+        """`limit`: the device's bytes, 0 for 8 GiB; `delay`: microseconds before each piece of work, -1 to hold all;
+        `lt_delay`: microseconds that each product of cuBLASLt takes, or, where it is negative, each of cuBLAS."""
         self.library.fake_set(COUNTS.index(name), ctypes.c_long(value))
 
 
@@ -139,3 +144,14 @@ def environment(folder: Path) -> dict[str, str]:
     """For a process that is to find the fake driver and no other."""
     library = str(build(folder))
     return os.environ | {"FLAMBEAU_LIBCUDA": library, "FLAMBEAU_LIBCUBLAS": library}
+
+
+def run_program() -> None:
+    """`python -m fake_cuda program.py …`: a program for a machine with a device, on the fake driver."""
+    install()
+    sys.argv = sys.argv[1:]
+    runpy.run_path(sys.argv[0], run_name="__main__")
+
+
+if __name__ == "__main__":
+    run_program()

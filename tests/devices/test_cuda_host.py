@@ -76,6 +76,8 @@ def test_a_driver_without_devices(fake_environment):
         "cuda_memory_checks.py",
         "cuda_sanitizer_checks.py",
         "cuda_allocator_checks.py",
+        "cuda_product_checks.py",
+        "cuda_solver_checks.py",
         "cuda_tensor_checks.py",
         "cuda_interchange_checks.py",
         "cuda_graph_checks.py",
