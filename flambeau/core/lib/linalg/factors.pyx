@@ -4,16 +4,143 @@ from libc.math cimport NAN, hypot, log
 from libc.stdint cimport int32_t, int64_t
 from libc.stdlib cimport free, malloc
 from ...base.dtypes cimport C64, C128, F32, F64, I32
+from ...base.parallel cimport num_threads, parallel_for, task_t
 from ...base.tensor cimport TensorBase, pointer
-from .jobs cimport Job, begin, matrices, one_each, real_code, run, vectors, workspace_size
+from .jobs cimport Job, begin, element, matrices, minus_of, one_each, real_code, run, unit_of, vectors, workspace_size
+from .triangles cimport Triangle, solve_triangle, transpose
+
+
+cdef enum:
+    SHARED = 1 << 22           # multiplications of a factorisation from which it is blocked
+    STRIP = 128                # rows or columns after a panel that a thread takes at least
+
+
+cdef int blocked(Job* j, task_t whole, int64_t count, double nanoseconds) except -1:
+    """Blocked factorisations of all matrices: many are shared out, of few the threads share each.  The bits are the same."""
+    cdef int64_t at
+    cdef Job one
+    if count >= num_threads():
+        return run(whole, j, count, nanoseconds)
+    for at in range(count):
+        one = j[0]
+        one.a += at * j.a_step
+        one.info += at
+        if one.pivots != NULL:
+            one.pivots += at * j.k
+        run(whole, &one, 1, nanoseconds)
+    return 0
+
+
+cdef inline int width(const Job* j) noexcept nogil:
+    """Rows or columns of the panel in hand."""
+    return min(j.block, j.k - j.column)
+
+
+cdef inline int block_of(int64_t k) noexcept nogil:
+    return 64 if k <= 768 else 128
+
+
+cdef inline int strip_of(int64_t size) noexcept nogil:
+    """Rows or columns that a thread takes; by the size alone, for it decides which numbers are multiplied together."""
+    return <int>max(<int64_t>STRIP, (size // 16 + 63) // 64 * 64)
 
 
 # --- LU ----------------------------------------------------------------------------------------------------------------------
-cdef void lu_range(void* context, int64_t begin, int64_t end) noexcept nogil:
+# Right-looking, with panels that the library factors by recursion (S. Toledo, "Locality of reference in LU decomposition with partial
+# pivoting", 1997; F. Gustavson, "Recursion leads to automatic variable blocking for dense linear-algebra algorithms", 1997).  The
+# first of the tasks after a panel brings the next one up to date and factors it, while others update what comes after.
+cdef void lu_panel(Job* j, int column) noexcept nogil:
+    cdef int rows = j.m - column, columns = min(j.block, j.k - column), info = 0, i
+    cdef int* pivots = j.pivots + column
+    j.routines.getrf(&rows, &columns, element(j, j.a, column, column), &j.lead, pivots, &info)
+    for i in range(columns):
+        pivots[i] += column
+    if info and not j.info[0]:
+        j.info[0] = info + column
+
+
+cdef void exchange(const Job* j, int begin, int end, int first, int last) noexcept nogil:
+    """Rows of some columns, by the pivots from `first` on."""
+    cdef int columns = end - begin, step = 1
+    first += 1
+    j.routines.laswp(&columns, element(j, j.a, 0, begin), &j.lead, &first, &last, j.pivots, &step)
+
+
+cdef void update_columns(Job* j, int begin, int end, char* work) noexcept nogil:
+    """Rows of U in some columns, and what the panel in hand leaves below them."""
+    cdef int w = width(j), rows = j.m - j.column - w, columns = end - begin
+    cdef char* top = element(j, j.a, j.column, begin)
+    cdef Triangle t
+    cdef double[2] one
+    cdef double[2] minus
+    unit_of(j, one)
+    minus_of(j, minus)
+    exchange(j, begin, end, j.column, j.column + w)
+    t.a, t.lead, t.turned, t.upper, t.unit = element(j, j.a, j.column, j.column), j.lead, True, False, True
+    if j.kind < 2:
+        transpose(j, work, columns, top, j.lead, columns, w)
+        solve_triangle(j, &t, work, columns, w, columns, 0)
+        transpose(j, top, j.lead, work, columns, w, columns)
+    else:
+        j.routines.trsm(b"L", b"L", b"N", b"U", &w, &columns, one, t.a, &j.lead, top, &j.lead, 1, 1, 1, 1)
+    if rows:
+        j.routines.gemm(b"N", b"N", &rows, &columns, &w, minus, element(j, j.a, j.column + w, j.column), &j.lead, top, &j.lead,
+                        one, element(j, j.a, j.column + w, begin), &j.lead, 1, 1)
+
+
+cdef void lu_tasks(void* context, int64_t begin, int64_t end) noexcept nogil:
+    """The first updates and factors the next panel; the others, strips after it."""
     cdef Job* j = <Job*>context
+    cdef int64_t task
+    cdef int after = j.column + width(j), next = min(after + j.block, j.n), strip = strip_of(j.n)
+    cdef char* work = <char*>malloc(<size_t>max(strip, j.block) * j.block * j.size)
+    if work == NULL:
+        j.failed = 1
+        return
+    for task in range(begin, end):
+        if task:
+            update_columns(j, next + (<int>task - 1) * strip, min(next + <int>task * strip, j.n), work)
+        elif after < j.n:
+            update_columns(j, after, next, work)
+            if after < j.k:
+                lu_panel(j, after)
+    free(work)
+
+
+cdef void lu_exchanges(void* context, int64_t begin, int64_t end) noexcept nogil:
+    """Rows of L, by the pivots of later panels."""
+    cdef Job* j = <Job*>context
+    cdef int64_t panel
+    for panel in range(begin, end):
+        exchange(j, panel * j.block, (panel + 1) * j.block, (panel + 1) * j.block, j.k)
+
+
+cdef void lu_blocked(Job* j) noexcept nogil:
+    cdef int strip = strip_of(j.n)
+    j.block = block_of(j.k)
+    lu_panel(j, 0)
+    j.column = 0
+    while j.column < j.k and not j.failed:
+        parallel_for(lu_tasks, j, 1 + (max(j.n - j.column - width(j) - j.block, 0) + strip - 1) // strip, 1)
+        j.column += j.block
+    parallel_for(lu_exchanges, j, (j.k - 1) // j.block, 1)
+
+
+cdef inline bint large(const Job* j) noexcept nogil:
+    return <double>j.m * j.n * j.k >= SHARED
+
+
+cdef void lu_range(void* context, int64_t begin, int64_t end) noexcept nogil:
+    cdef Job j = (<Job*>context)[0]
     cdef int64_t at
     for at in range(begin, end):
-        j.routines.getrf(&j.m, &j.n, j.a + at * j.a_step, &j.lead, j.pivots + at * j.k, j.info + at)
+        j.a, j.pivots, j.info = (<Job*>context).a + at * j.a_step, (<Job*>context).pivots + at * j.k, (<Job*>context).info + at
+        if large(&j):
+            lu_blocked(&j)
+        else:
+            j.routines.getrf(&j.m, &j.n, j.a, &j.lead, j.pivots, j.info)
+    if j.failed:
+        (<Job*>context).failed = 1
 
 
 def lu(TensorBase columns not None) -> tuple:
@@ -30,7 +157,7 @@ def lu(TensorBase columns not None) -> tuple:
             j.info[i] = 0
     if pivots.count:
         j.pivots = <int*>pointer(pivots)
-        run(lu_range, &j, info.count, 0.03 * j.m * j.n * j.k)
+        blocked(&j, lu_range, info.count, 0.03 * j.m * j.n * j.k)
     return pivots, info
 
 
@@ -155,16 +282,101 @@ cdef inline double real_part(const char* at, int kind) noexcept nogil:
     return (<const double*>at)[0] if kind % 2 else (<const float*>at)[0]
 
 
-cdef void cholesky_range(void* context, int64_t begin, int64_t end) noexcept nogil:
+cdef void cholesky_panel(Job* j, int column) noexcept nogil:
+    """The diagonal block of a panel."""
+    cdef int columns = min(j.block, j.k - column), info = 0
+    j.routines.potrf(b"U", &columns, element(j, j.a, column, column), &j.lead, &info, 1)
+    if info and not j.info[0]:
+        j.info[0] = info + column
+
+
+cdef inline int rest(const Job* j) noexcept nogil:
+    """Strips after the panel in hand."""
+    return (j.n - j.column - width(j) + STRIP - 1) // STRIP
+
+
+cdef inline int strip_begin(const Job* j, int64_t strip) noexcept nogil:
+    return <int>min(j.column + width(j) + strip * STRIP, <int64_t>j.n)
+
+
+cdef void cholesky_solves(void* context, int64_t begin, int64_t end) noexcept nogil:
+    """Rows of L in the panel in hand: as the library sees them columns of U, by U₁₁ᴴ U₁₂ = A₁₂."""
     cdef Job* j = <Job*>context
+    cdef int w = width(j), columns, first
+    cdef int64_t strip
+    cdef double[2] one
+    cdef Triangle t
+    cdef char* to
+    cdef char* work = <char*>malloc(<size_t>STRIP * w * j.size)
+    if work == NULL:
+        j.failed = 1
+        return
+    unit_of(j, one)
+    t.a, t.lead, t.turned, t.upper, t.unit = element(j, j.a, j.column, j.column), j.lead, False, False, False
+    for strip in range(begin, end):
+        first = strip_begin(j, strip)
+        columns, to = strip_begin(j, strip + 1) - first, element(j, j.a, j.column, first)
+        if j.kind < 2:
+            transpose(j, work, columns, to, j.lead, columns, w)
+            solve_triangle(j, &t, work, columns, w, columns, 0)
+            transpose(j, to, j.lead, work, columns, w, columns)
+        else:
+            j.routines.trsm(b"L", b"U", b"C", b"N", &w, &columns, one, t.a, &j.lead, to, &j.lead, 1, 1, 1, 1)
+    free(work)
+
+
+cdef void cholesky_update(Job* j, int begin, int end) noexcept nogil:
+    """A₂₂ - U₁₂ᴴ U₁₂ in some columns, down to the diagonal."""
+    cdef int w = width(j), after = j.column + w, rows = begin - after, columns = end - begin
+    cdef char trans = b"C" if j.kind > 1 else b"T"
+    cdef double[2] one
+    cdef double[2] minus
+    cdef char* strip = element(j, j.a, j.column, begin)
+    unit_of(j, one)
+    minus_of(j, minus)
+    if rows:
+        j.routines.gemm(&trans, b"N", &rows, &columns, &w, minus, element(j, j.a, j.column, after), &j.lead, strip, &j.lead,
+                        one, element(j, j.a, after, begin), &j.lead, 1, 1)
+    j.routines.herk(b"U", &trans, &columns, &w, minus, strip, &j.lead, one, element(j, j.a, begin, begin), &j.lead, 1, 1)
+
+
+cdef void cholesky_updates(void* context, int64_t begin, int64_t end) noexcept nogil:
+    """The first strip holds the next diagonal block, which is factored at once; the longest come next."""
+    cdef Job* j = <Job*>context
+    cdef int64_t task, strip, strips = rest(j)
+    for task in range(begin, end):
+        strip = strips - task if task else 0
+        cholesky_update(j, strip_begin(j, strip), strip_begin(j, strip + 1))
+        if task == 0:
+            cholesky_panel(j, j.column + width(j))
+
+
+cdef void cholesky_blocked(Job* j) noexcept nogil:
+    j.block = STRIP
+    j.column = 0
+    cholesky_panel(j, 0)
+    while j.column + j.block < j.n and not j.info[0] and not j.failed:
+        parallel_for(cholesky_solves, j, rest(j), 1)
+        parallel_for(cholesky_updates, j, rest(j), 1)
+        j.column += j.block
+
+
+cdef void cholesky_range(void* context, int64_t begin, int64_t end) noexcept nogil:
+    cdef Job j = (<Job*>context)[0]
     cdef int64_t at, i
     for at in range(begin, end):
-        j.routines.potrf(b"U", &j.n, j.a + at * j.a_step, &j.n, j.info + at, 1)
+        j.a, j.info = (<Job*>context).a + at * j.a_step, (<Job*>context).info + at
+        if large(&j):
+            cholesky_blocked(&j)
+        else:
+            j.routines.potrf(b"U", &j.n, j.a, &j.n, j.info, 1)
         for i in range(j.n):               # NaN, which is not positive, passes some libraries' check
-            if j.info[at]:
+            if j.info[0]:
                 break
-            if not real_part(j.a + at * j.a_step + i * (j.n + 1) * j.size, j.kind) > 0.0:
-                j.info[at] = <int>(i + 1)
+            if not real_part(j.a + i * (j.n + 1) * j.size, j.kind) > 0.0:
+                j.info[0] = <int>(i + 1)
+    if j.failed:
+        (<Job*>context).failed = 1
 
 
 def cholesky(TensorBase rows not None) -> TensorBase:
@@ -177,6 +389,8 @@ def cholesky(TensorBase rows not None) -> TensorBase:
     if rows.count == 0:
         return info.zero_() if info.count else info
     j.n, j.lwork, j.lrwork, j.liwork = <int>rows.sizes[rows.rank - 1], 0, 0, 0
-    j.info = <int*>pointer(info)
-    run(cholesky_range, &j, info.count, 0.03 * j.n * j.n * j.n)
+    j.m = j.k = j.lead = j.n
+    j.info, j.pivots = <int*>pointer(info), NULL
+    info.zero_()
+    blocked(&j, cholesky_range, info.count, 0.03 * j.n * j.n * j.n)
     return info
