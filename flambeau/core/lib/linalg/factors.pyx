@@ -3,32 +3,40 @@
 from libc.math cimport NAN, hypot, log
 from libc.stdint cimport int32_t, int64_t
 from libc.stdlib cimport free, malloc
+from libc.string cimport memset
 from ...base.dtypes cimport C64, C128, F32, F64, I32
 from ...base.parallel cimport num_threads, parallel_for, task_t
 from ...base.tensor cimport TensorBase, pointer
-from .jobs cimport Job, begin, element, matrices, minus_of, one_each, real_code, run, unit_of, vectors, workspace_size
-from .triangles cimport Triangle, solve_triangle, transpose
+from .jobs cimport Job, add_one, begin, element, matrices, minus_of, one_each, real_code, run, stack, unit_of, vectors, workspace_size
+from .triangles cimport Triangle, exchange_back, solve_triangle, transpose
 
 
 cdef enum:
     SHARED = 1 << 22           # multiplications of a factorisation from which it is blocked
-    STRIP = 128                # rows or columns after a panel that a thread takes at least
+    STRIP = 128                # rows or columns after a panel that a thread takes at least,
+    WIDEST = 512               # and at most
 
 
 cdef int blocked(Job* j, task_t whole, int64_t count, double nanoseconds) except -1:
-    """Blocked factorisations of all matrices: many are shared out, of few the threads share each.  The bits are the same."""
+    """Factorisations of all matrices: small ones and many are shared out, of few the threads share each.  The bits are the same."""
     cdef int64_t at
     cdef Job one
-    if count >= num_threads():
+    if count >= num_threads() or not large(j):
         return run(whole, j, count, nanoseconds)
     for at in range(count):
         one = j[0]
         one.a += at * j.a_step
+        one.b += at * j.b_step
         one.info += at
         if one.pivots != NULL:
             one.pivots += at * j.k
         run(whole, &one, 1, nanoseconds)
     return 0
+
+
+cdef inline bint large(const Job* j) noexcept nogil:
+    """Whether a matrix is factored in blocks."""
+    return j.k >= STRIP and <double>j.m * j.n * j.k >= SHARED
 
 
 cdef inline int width(const Job* j) noexcept nogil:
@@ -42,7 +50,7 @@ cdef inline int block_of(int64_t k) noexcept nogil:
 
 cdef inline int strip_of(int64_t size) noexcept nogil:
     """Rows or columns that a thread takes; by the size alone, for it decides which numbers are multiplied together."""
-    return <int>max(<int64_t>STRIP, (size // 16 + 63) // 64 * 64)
+    return <int>max(<int64_t>STRIP, min(<int64_t>WIDEST, (size // 16 + 63) // 64 * 64))
 
 
 # --- LU ----------------------------------------------------------------------------------------------------------------------
@@ -92,14 +100,14 @@ cdef void lu_tasks(void* context, int64_t begin, int64_t end) noexcept nogil:
     """The first updates and factors the next panel; the others, strips after it."""
     cdef Job* j = <Job*>context
     cdef int64_t task
-    cdef int after = j.column + width(j), next = min(after + j.block, j.n), strip = strip_of(j.n)
+    cdef int after = j.column + width(j), next = after + min(j.block, j.n - after), strip = strip_of(j.n)
     cdef char* work = <char*>malloc(<size_t>max(strip, j.block) * j.block * j.size)
     if work == NULL:
         j.failed = 1
         return
     for task in range(begin, end):
         if task:
-            update_columns(j, next + (<int>task - 1) * strip, min(next + <int>task * strip, j.n), work)
+            update_columns(j, <int>(next + (task - 1) * strip), <int>min(next + task * strip, <int64_t>j.n), work)
         elif after < j.n:
             update_columns(j, after, next, work)
             if after < j.k:
@@ -124,10 +132,6 @@ cdef void lu_blocked(Job* j) noexcept nogil:
         parallel_for(lu_tasks, j, 1 + (max(j.n - j.column - width(j) - j.block, 0) + strip - 1) // strip, 1)
         j.column += j.block
     parallel_for(lu_exchanges, j, (j.k - 1) // j.block, 1)
-
-
-cdef inline bint large(const Job* j) noexcept nogil:
-    return <double>j.m * j.n * j.k >= SHARED
 
 
 cdef void lu_range(void* context, int64_t begin, int64_t end) noexcept nogil:
@@ -228,22 +232,52 @@ cdef inline double complex times(double complex x, double complex y, bint both) 
     return result
 
 
-cdef void inverse_range(void* context, int64_t begin, int64_t end) noexcept nogil:
+cdef void inverse_strips(void* context, int64_t begin, int64_t end) noexcept nogil:
+    """Columns of the inverse, by factors of the transpose: A = Uᵀ Lᵀ Pᵀ; of the first solution, what is above the diagonal is 0."""
     cdef Job* j = <Job*>context
+    cdef Triangle first
+    cdef Triangle second
+    cdef int64_t strip, i, row = <int64_t>j.n * j.size
+    cdef int at, columns
+    cdef char* x
+    first.a, first.lead, first.turned, first.upper, first.unit = j.a, j.n, False, False, False
+    second.a, second.lead, second.turned, second.upper, second.unit = j.a, j.n, False, True, True
+    for strip in range(begin, end):
+        at = <int>(strip * STRIP)
+        columns, x = min(j.n - at, <int>STRIP), j.b + <int64_t>at * j.size
+        for i in range(j.n):
+            memset(x + i * row, 0, <int64_t>columns * j.size)
+        for i in range(columns):
+            add_one(x + (at + i) * row + i * j.size, j.kind)
+        solve_triangle(j, &first, x, j.n, j.n, columns, at)
+        solve_triangle(j, &second, x, j.n, j.n, columns, 0)
+        exchange_back(j, x, row, columns)
+
+
+cdef void inverse_range(void* context, int64_t begin, int64_t end) noexcept nogil:
+    cdef Job j = (<Job*>context)[0]
     cdef int64_t at
     cdef int info
     cdef char* work = <char*>malloc(<size_t>j.lwork * j.size + <size_t>j.n * 4)
-    cdef int* pivots = <int*>(work + <size_t>j.lwork * j.size)
     if work == NULL:
-        j.failed = 1
+        (<Job*>context).failed = 1
         return
+    j.pivots = <int*>(work + <size_t>j.lwork * j.size)
     for at in range(begin, end):
-        j.routines.getrf(&j.n, &j.n, j.a + at * j.a_step, &j.lead, pivots, j.info + at)
-        if j.info[at]:
-            fill(j.a + at * j.a_step, j.a_step, j.kind)
+        j.a, j.b, j.info = (<Job*>context).a + at * j.a_step, (<Job*>context).b + at * j.b_step, (<Job*>context).info + at
+        if large(&j):
+            lu_blocked(&j)
         else:
-            j.routines.getri(&j.n, j.a + at * j.a_step, &j.lead, pivots, work, &j.lwork, &info)
+            j.routines.getrf(&j.n, &j.n, j.a, &j.lead, j.pivots, j.info)
+        if j.info[0]:
+            fill(j.b if large(&j) else j.a, j.a_step, j.kind)
+        elif large(&j):
+            parallel_for(inverse_strips, &j, (j.n + STRIP - 1) // STRIP, 1)
+        else:
+            j.routines.getri(&j.n, j.a, &j.lead, j.pivots, work, &j.lwork, &info)
     free(work)
+    if j.failed:
+        (<Job*>context).failed = 1
 
 
 cdef void fill(char* to, int64_t bytes, int kind) noexcept nogil:
@@ -257,24 +291,30 @@ cdef void fill(char* to, int64_t bytes, int kind) noexcept nogil:
             (<float*>to)[i] = <float>NAN
 
 
-def inverse(TensorBase rows not None) -> TensorBase:
-    """Square matrices become their inverses; `info` is the first pivot that is 0, and such matrices become NaN.  The inverse of the
-    transpose is the transpose of the inverse, so nothing is turned.
+def inverse(TensorBase rows not None) -> tuple:
+    """The inverses of square matrices, which are written to; `info` is the first pivot that is 0, and such matrices become NaN.  The
+    inverse of the transpose is the transpose of the inverse, so nothing is turned.
     """
     cdef Job j
     cdef int info = 0
     cdef char[16] size
+    cdef TensorBase result = rows, verdict
     begin(&j, rows, "inverse")
-    result = one_each(rows, I32)
-    j.n, j.lwork, j.lrwork, j.liwork = <int>rows.sizes[rows.rank - 1], -1, 0, 0
-    j.lead = max(j.n, 1)
+    verdict = one_each(rows, I32).zero_()
+    j.n, j.lwork, j.lrwork, j.liwork = <int>rows.sizes[rows.rank - 1], 0, 0, 0
+    j.m, j.k, j.lead = j.n, j.n, max(j.n, 1)
     if rows.count == 0:
-        return result.zero_() if result.count else result
-    j.info = <int*>pointer(result)
-    j.routines.getri(&j.n, j.a, &j.lead, &info, size, &j.lwork, &info)
-    j.lwork = workspace_size(&j, size)
-    run(inverse_range, &j, result.count, 0.1 * j.n * j.n * j.n)
-    return result
+        return rows, verdict
+    j.info = <int*>pointer(verdict)
+    if large(&j):
+        result = stack(rows, j.n, j.n)
+        j.b, j.b_step = pointer(result), j.a_step
+    else:
+        j.lwork = -1
+        j.routines.getri(&j.n, j.a, &j.lead, &info, size, &j.lwork, &info)
+        j.lwork = workspace_size(&j, size)
+    blocked(&j, inverse_range, verdict.count, 0.1 * j.n * j.n * j.n)
+    return result, verdict
 
 
 # --- Cholesky --------------------------------------------------------------------------------------------------------------------

@@ -67,6 +67,7 @@ cdef int begin(Job* job, TensorBase a, str who) except -1:
     job.kind, job.size, job.failed = kind_of(a), a.width, 0
     job.routines = &tables[job.kind]
     job.a, job.a_step = pointer(a) if a.count else NULL, rows * columns * a.width
+    job.b, job.b_step, job.pivots = NULL, 0, NULL
     return 0
 
 

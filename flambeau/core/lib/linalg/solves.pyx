@@ -1,12 +1,10 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 """Systems of equations: by LU factors, and triangular ones."""
 from libc.stdint cimport int64_t
-from libc.stdlib cimport free, malloc
-from libc.string cimport memcpy
 from ...base.tensor cimport TensorBase, pointer
 from .factors import lu
 from .jobs cimport Job, begin, matrices, run
-from .triangles cimport Triangle, solve_triangle
+from .triangles cimport Triangle, exchange_back, solve_triangle
 
 cdef enum:
     PART = 128                 # columns of right sides that a thread takes at least
@@ -17,32 +15,21 @@ cdef void solve_range(void* context, int64_t begin, int64_t end) noexcept nogil:
     cdef Job* j = <Job*>context
     cdef Triangle first
     cdef Triangle second
-    cdef int64_t at, matrix, row = <int64_t>j.m * j.size, length
-    cdef int i, other, columns
-    cdef int* pivots
+    cdef Job one = j[0]
+    cdef int64_t at, matrix, row = <int64_t>j.m * j.size
+    cdef int columns
     cdef char* x
-    cdef char* spare = <char*>malloc(row)
-    if spare == NULL:
-        j.failed = 1
-        return
     first.turned = second.turned = first.upper = first.unit = False
     second.upper = second.unit = True
     first.lead = second.lead = j.n
     for at in range(begin, end):
         matrix = at // j.k
-        first.a, pivots = j.a + matrix * j.a_step, j.pivots + (matrix * j.n if j.a_step else 0)
+        first.a, one.pivots = j.a + matrix * j.a_step, j.pivots + (matrix * j.n if j.a_step else 0)
         second.a = first.a
         x = part(j, at, &columns)
         solve_triangle(j, &first, x, j.m, j.n, columns, 0)
         solve_triangle(j, &second, x, j.m, j.n, columns, 0)
-        length = <int64_t>columns * j.size
-        for i in range(j.n - 1, -1, -1):
-            other = pivots[i] - 1
-            if other != i:
-                memcpy(spare, x + i * row, length)
-                memcpy(x + i * row, x + other * row, length)
-                memcpy(x + other * row, spare, length)
-    free(spare)
+        exchange_back(&one, x, row, columns)
 
 
 cdef inline char* part(const Job* j, int64_t at, int* columns) noexcept nogil:

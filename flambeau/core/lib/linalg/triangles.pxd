@@ -13,3 +13,6 @@ cdef void solve_triangle(const Job* j, const Triangle* t, char* x, int x_row, in
 
 # The transpose of a matrix of rows by columns, of real numbers.
 cdef void transpose(const Job* j, char* to, int64_t to_row, const char* source, int64_t from_row, int64_t rows, int64_t columns) noexcept nogil
+
+# The rows of x (n, columns), exchanged by the job's pivots, the last first.
+cdef void exchange_back(const Job* j, char* x, int64_t row, int64_t columns) noexcept nogil

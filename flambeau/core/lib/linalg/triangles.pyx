@@ -5,6 +5,7 @@ Of real numbers, blocks are substituted by our own loops (`substitution.c`): the
 as long.  Complex ones, and few right sides, are the library's.
 """
 from libc.stdint cimport int64_t
+from libc.string cimport memcpy
 from .jobs cimport Job, minus_of, unit_of
 
 cdef extern from "linalg/substitution.h" nogil:
@@ -64,3 +65,19 @@ cdef void transpose(const Job* j, char* to, int64_t to_row, const char* source, 
         flambeau_transpose_f64(<double*>to, to_row, <const double*>source, from_row, rows, columns)
     else:
         flambeau_transpose_f32(<float*>to, to_row, <const float*>source, from_row, rows, columns)
+
+
+cdef void exchange_back(const Job* j, char* x, int64_t row, int64_t columns) noexcept nogil:
+    cdef char[1024] spare
+    cdef int64_t at, length
+    cdef int i, other
+    for i in range(j.n - 1, -1, -1):
+        other = j.pivots[i] - 1
+        if other != i:
+            at = 0
+            while at < columns * j.size:
+                length = min(columns * j.size - at, <int64_t>sizeof(spare))
+                memcpy(spare, x + i * row + at, length)
+                memcpy(x + i * row + at, x + other * row + at, length)
+                memcpy(x + other * row + at, spare, length)
+                at += length
