@@ -205,7 +205,11 @@ class _Preparation:
         node = match.last
         numbers = match.role is Role.BINARY and sum(a in self.roles.tensors for a in match.first.args) == 1
         shares = match.role is Role.SHARED or numbers or isinstance(observer, ReuseInputObserver)
-        given = [a for a in match.first.args if a in self.roles.tensors] if numbers else [self._first(match.first)]
+        given = (
+            [a for a in match.first.args if a in self.roles.tensors]
+            if numbers
+            else [self._first(match.first)]
+        )
         source = self._origin(given[0]) if shares else None
         if shares and source is None:
             return
