@@ -15,7 +15,8 @@ from ..core.places import join
 from ..operations.declare.registry import published
 from ..operations.neural.quantizing import traceable
 from ._observers import limits
-from ._quantized_tensor import QuantizedTensor, Quantizer, encoded, over, schemes
+from ._quantized_operations import needs_scale
+from ._quantized_tensor import QuantizedTensor, Quantizer, encoded, over, overrides, schemes
 
 _functions = published("nn.functional.")
 
@@ -208,14 +209,9 @@ def _with_scale(name: str) -> Callable[..., Any]:
     return traceable(run)
 
 
-elu, hardswish, leaky_relu = (_with_scale(name) for name in ("elu", "hardswish", "leaky_relu"))
 OPERATIONS: dict[str, Callable[..., Any]] = {
-    f.__name__: f
-    for f in (
-        *(add, add_relu, add_scalar, mul, mul_relu, mul_scalar, matmul, cat),
-        *(elu, hardswish, leaky_relu),
-    )
-}
+    f.__name__: f for f in (add, add_relu, add_scalar, mul, mul_relu, mul_scalar, matmul, cat)
+} | {name: _with_scale(name) for name in overrides if needs_scale(name)}
 callbacks_in(f"{__name__.partition('.')[0]}.library._targets", "library_in_code")
 for _name, _function in OPERATIONS.items():
     _function.code_path = f"ops.quantized.{_name}"  # type: ignore[attr-defined]  # as graphs' code writes it
