@@ -148,8 +148,8 @@ def _of(d: int) -> Any:
     name = f"Conv{d}d"
     text = f"""`nn.{name}` over quantised tensors: exact sums of integers, which are requantised by `scale` and `zero_point`.
 
-    `ao.quantization.convert` makes it of a `{name}` that was observed.  Windows are laid out as rows and multiplied by the integer
-    tile; with groups, the sums are made in float64, which has all of these integers.
+    `ao.quantization.convert` makes it of a `{name}` that was observed.  Windows are rows of the integer tile, which reads them
+    where they lie; with groups, the sums are made in float64, which has all of these integers.
 
     Args:
         as of `nn.{name}`; `padding` in numbers, `padding_mode` "zeros".
