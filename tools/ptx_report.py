@@ -89,14 +89,20 @@ def instructions(text: str) -> tuple[list[tuple[str, str]], dict[str, int]]:
 
 
 def inner_loop(text: str) -> Loop:
-    """The loop with the largest share of instructions that multiply or load."""
+    """Of the loops that contain no other with matrix instructions, the one that multiplies most, and of these the one with the largest
+    share; where threads multiply, the loop with the largest share.
+    """
     code, labels = instructions(text)
-    best = Loop(0, 0, 1, 0)
+    loops = {}
     for end, (_, label) in enumerate(code):
         begin = labels.get(label, end + 1)
         if begin <= end:
-            loop = counted([name for name, _ in code[begin : end + 1]])
-            best = max(best, loop, key=lambda one: one.share)
+            loops[begin, end] = counted([name for name, _ in code[begin : end + 1]])
+    best = Loop(0, 0, 1, 0)
+    for (begin, end), loop in loops.items():
+        inside = [one for (b, e), one in loops.items() if begin <= b and e <= end and (b, e) != (begin, end)]
+        if not any(one.work for one in inside):
+            best = max(best, loop, key=lambda one: (one.work, one.share))
     return best
 
 

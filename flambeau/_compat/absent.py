@@ -1,6 +1,6 @@
-"""What is not here, said by name: the rooms of PyTorch that are missing or only answer questions, and why.
+"""What is not here, said by name: the namespaces of PyTorch that are missing or only answer queries, and why.
 
-A room that programs look into before they work is a module with true answers ("is it available", "is a graph being traced"). Its
+A namespace that programs look into before they work is a module with true answers ("is it available", "is a graph being traced"). Its
 other names say why they are absent: by an AttributeError, a ModuleNotFoundError, or an ImportError where they are imported.
 What libraries only mention while they are imported (annotations, base classes, `isinstance`) stands in `absent_names.NAMES` and is
 made when it is looked up: classes without instances, enumerations, errors, and functions whose call is a NotImplementedError.
@@ -30,7 +30,7 @@ from .absent_reasons import ABSENT
 OWN = __name__.partition(".")[0]
 PAGE = "docs/coverage.md lists what is here"
 
-# Rooms, and why they are absent; `distributed`, `export`, `jit`, `ao` and `_dynamo` answer questions.
+# Namespaces, and why they are absent; `distributed`, `export`, `jit`, `ao` and `_dynamo` answer queries.
 NAMESPACES = {
     "ao": "models are quantised in eager and in graph mode; what PyTorch has for exported programs and pruning is not here",
     "quantization": "`ao.quantization` has what is here",
@@ -72,7 +72,7 @@ NAMESPACES = {
     "_decomp": "operations are declared otherwise here, and not made of others",
     "_jit_internal": "what PyTorch's compiler of TorchScript keeps for itself; `jit.script` is the one that is here",
     "_ops.HigherOrderOperator": "there are no graphs in which an operation could take functions",
-    "profiler._memory_profiler": "memory is not told by what it is used for",
+    "profiler._memory_profiler": "memory is not listed by what it is used for",
     "_guards": "there are no graphs yet",
     "_weights_only_unpickler": "files are read by `_files/unpickling.py`, not by PyTorch's reader",
     "autograd.profiler_legacy": "PyTorch deprecated it",

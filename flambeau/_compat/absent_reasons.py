@@ -184,13 +184,8 @@ ABSENT = {
         BFloat16Storage BoolStorage ByteStorage CharStorage ComplexDoubleStorage ComplexFloatStorage
         DoubleStorage FloatStorage HalfStorage IntStorage LongStorage ShortStorage
         """,
-        "memory of devices comes from our own allocator alone": """
-        CUDAPluggableAllocator caching_allocator_disabled caching_allocator_enable
-        change_current_allocator host_memory_stats host_memory_stats_as_nested_dict
-        reset_accumulated_host_memory_stats reset_peak_host_memory_stats
-        """,
         "steps of a device's own libraries that nothing here calls": """
-        CudaError DeferredCudaCallError GreenContext check_error cudaStatus cudart
+        GreenContext
         """,
         "handles of a library whose functions are not called": """
         current_solver_handle
@@ -202,13 +197,6 @@ ABSENT = {
     "cuda.green_contexts": {
         "steps of a device's own libraries that nothing here calls": """
         GreenContext
-        """,
-    },
-    "cuda.memory": {
-        "memory of devices comes from our own allocator alone": """
-        CUDAPluggableAllocator caching_allocator_disabled caching_allocator_enable
-        change_current_allocator host_memory_stats host_memory_stats_as_nested_dict
-        reset_accumulated_host_memory_stats reset_peak_host_memory_stats
         """,
     },
     "cuda.nccl": {

@@ -73,7 +73,7 @@ has_precision(__name__)
 
 # --- attention: which ways of computing it may be taken, on all devices ---
 class SDPAParams(NamedTuple):
-    """The arguments of a call of `scaled_dot_product_attention`, to be asked about.
+    """The arguments of a call of `scaled_dot_product_attention`, to be checked.
 
     >>> import flambeau
     >>> q = flambeau.ones(1, 1, 2, 4)

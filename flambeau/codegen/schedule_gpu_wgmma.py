@@ -8,7 +8,8 @@ registers: "Register fragments for wgmma.mma_async.m64nNk16".
 from __future__ import annotations
 
 from .irtext import Value, i32, i64
-from .schedule_gpu_stages import COLUMNS, LEFT_BYTES, LINE, PATTERN, STAGE_BYTES, TERMS, Writer
+from .schedule_gpu_copies import LINE, PATTERN
+from .schedule_gpu_stages import COLUMNS, LEFT_BYTES, STAGE_BYTES, TERMS, Writer
 
 HIGH, DEEP = 64, 16  # rows and terms of an instruction
 GROUP_BYTES = HIGH * LINE  # 64 lines of 128 bytes: of 64 rows their terms, or of 64 terms their rows

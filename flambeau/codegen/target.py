@@ -16,19 +16,30 @@ from ..core.base import forks
 
 
 class Target(NamedTuple):
-    """A family of processors that kernels are compiled for without running them here."""
+    """A family of processors that kernels are compiled for without running them here.
+
+    `lanes`: neighbouring threads that read memory together, at least.  `shuffles`: whether threads of 32 read each other's registers.
+    `registers`: 32-bit words that a thread of a block of 256 may have.
+    """
 
     triple: str
     convention: str
     level: int = 3
+    lanes: int = 32
+    shuffles: bool = True
+    registers: int = 255
 
 
 TARGETS = {
     "nvptx": Target("nvptx64-nvidia-cuda", "ptx_kernel "),
-    "amdgcn": Target("amdgcn-amd-amdhsa", "amdgpu_kernel "),
+    # Waves have 32 or 64 threads; `ds_swizzle` reaches the 32 around a thread in both.
+    "amdgcn": Target("amdgcn-amd-amdhsa", "amdgpu_kernel ", registers=256),
     # Drivers optimise SPIR-V themselves.  LLVM must not: from `x & 15` in a loop it makes a 4-bit integer,
     # which its SPIR-V back end takes for one of 8 bits.
-    "spirv": Target("spirv64-unknown-unknown", "spir_kernel ", level=0),
+    # How many threads run together is the driver's to choose: 8, 16 or 32.
+    "spirv": Target(
+        "spirv64-unknown-unknown", "spir_kernel ", level=0, lanes=16, shuffles=False, registers=128
+    ),
 }
 
 # The processors of each target that code is made for, oldest first.  One whose name ends in "a" runs on no later one.

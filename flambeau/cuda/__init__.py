@@ -19,6 +19,7 @@ from ..devices import cuda as _driver
 from . import amp, comm, graphs, nccl, nvtx, profiler  # noqa: F401
 from ._find import find as _find
 from ._find import index_of as _index_of
+from ._runtime import CudaError, DeferredCudaCallError, check_error, cudart, cudaStatus
 from ._sensors import (
     clock_rate,
     device_memory_used,
@@ -31,12 +32,18 @@ from ._sensors import (
 from ._shared import collect as _collect
 from .graphs import CUDAGraph, graph, graph_pool_handle, make_graphed_callables
 from .memory import (
+    CUDAPluggableAllocator,
     MemPool,
     caching_allocator_alloc,
     caching_allocator_delete,
+    caching_allocator_disabled,
+    caching_allocator_enable,
+    change_current_allocator,
     empty_cache,
     get_allocator_backend,
     get_per_process_memory_fraction,
+    host_memory_stats,
+    host_memory_stats_as_nested_dict,
     max_memory_allocated,
     max_memory_cached,
     max_memory_reserved,
@@ -48,9 +55,11 @@ from .memory import (
     memory_stats,
     memory_stats_as_nested_dict,
     memory_summary,
+    reset_accumulated_host_memory_stats,
     reset_accumulated_memory_stats,
     reset_max_memory_allocated,
     reset_max_memory_cached,
+    reset_peak_host_memory_stats,
     reset_peak_memory_stats,
     set_per_process_memory_fraction,
     use_mem_pool,
@@ -84,6 +93,9 @@ globals().update(_CUDA_CLASSES)
 
 __all__ = [
     "CUDAGraph",
+    "CUDAPluggableAllocator",
+    "CudaError",
+    "DeferredCudaCallError",
     "Event",
     "ExternalStream",
     "MemPool",
@@ -93,8 +105,14 @@ __all__ = [
     "amp",
     "caching_allocator_alloc",
     "caching_allocator_delete",
+    "caching_allocator_disabled",
+    "caching_allocator_enable",
     "can_device_access_peer",
+    "change_current_allocator",
+    "check_error",
     "clock_rate",
+    "cudaStatus",
+    "cudart",
     "current_blas_handle",
     "current_device",
     "current_stream",
@@ -118,6 +136,8 @@ __all__ = [
     "get_sync_debug_mode",
     "has_half",
     "has_magma",
+    "host_memory_stats",
+    "host_memory_stats_as_nested_dict",
     "init",
     "initial_seed",
     "ipc_collect",
@@ -148,9 +168,11 @@ __all__ = [
     "nvtx",
     "power_draw",
     "profiler",
+    "reset_accumulated_host_memory_stats",
     "reset_accumulated_memory_stats",
     "reset_max_memory_allocated",
     "reset_max_memory_cached",
+    "reset_peak_host_memory_stats",
     "reset_peak_memory_stats",
     "seed",
     "seed_all",

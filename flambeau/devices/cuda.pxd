@@ -21,3 +21,5 @@ cdef class Cuda(CudaMemory):
     cdef int look_for_blas(self) except -1
     cdef str name(self)
     cdef int attribute(self, int which) except? -1
+    cpdef record_on(self, uint64_t event, uint64_t stream)
+    cpdef wait_on(self, uint64_t event, uint64_t stream)

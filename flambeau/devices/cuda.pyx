@@ -60,6 +60,18 @@ def get_sync_debug_mode() -> int:
     return watch_waits
 
 
+cdef object watcher = None  # told in which order work of streams runs (`watch`)
+
+
+def watch(told) -> None:
+    """Tell an object from now on what orders work, on all devices; None: nobody.  Its methods, where a stream is a device's index and
+    the driver's handle: `recorded(event, index, stream)`, `waits(event, index, stream)`, `reached(event)` where the host knows that an event
+    has been, and `finished(index, stream)` where it knows that a stream has run, or all of a device's (stream None).
+    """
+    global watcher
+    watcher = told
+
+
 cdef str nearest(tuple capability, str who):
     """The processor that kernels are made for; RuntimeError for a card older than all of them."""
     from ..codegen import target
@@ -128,18 +140,19 @@ cdef class Cuda(CudaMemory):
             with nogil:
                 memcpy(slot, <const char*>source + done, n)
             check(cu.copy_in(to + done, slot, n, <void*><uintptr_t>self.stream()), "cuMemcpyHtoDAsync")
-            self.record_event(self.slot_events[k])
+            check(cu.record(<void*><uintptr_t>self.slot_events[k], <void*><uintptr_t>self.stream()), "cuEventRecord")
             done += n
         return 0
 
     cdef int copy_kept(self, uint64_t to, const void* source, size_t nbytes) except -1:
         """A copy for a graph, whose replays read the bytes again: from page-locked memory that the graph keeps."""
-        cdef void* memory = NULL
         cdef int mode = CAPTURE_RELAXED
         cu.exchange_mode(&mode)
-        cdef int status = cu.allocate_host(&memory, nbytes)
-        cu.exchange_mode(&mode)
-        check(status, "cuMemAllocHost")
+        cdef void* memory
+        try:
+            memory = self.allocate_host(nbytes)
+        finally:
+            cu.exchange_mode(&mode)
         memcpy(memory, source, nbytes)
         self.kept.append(<uintptr_t>memory)
         return check(cu.copy_in(to, memory, nbytes, <void*><uintptr_t>self.stream()), "cuMemcpyHtoDAsync")
@@ -160,7 +173,7 @@ cdef class Cuda(CudaMemory):
                 n = min(nbytes - asked * SLOT_BYTES, <size_t>SLOT_BYTES)
                 slot = self.slots + <size_t>k * SLOT_BYTES
                 check(cu.copy_out(slot, source + asked * SLOT_BYTES, n, <void*><uintptr_t>self.stream()), "cuMemcpyDtoHAsync")
-                self.record_event(self.slot_events[k])
+                check(cu.record(<void*><uintptr_t>self.slot_events[k], <void*><uintptr_t>self.stream()), "cuEventRecord")
                 asked += 1
             k = order[done % SLOTS]
             self.finish_event(self.slot_events[k])
@@ -169,6 +182,8 @@ cdef class Cuda(CudaMemory):
             with nogil:
                 memcpy(<char*>to + done * SLOT_BYTES, slot, n)
             done += 1
+        if watcher is not None:
+            watcher.finished(self.index, self.stream())
         return 0
 
     cdef int copy_within(self, uint64_t to, uint64_t source, size_t nbytes) except -1:
@@ -253,7 +268,10 @@ cdef class Cuda(CudaMemory):
         self.enter()
         with nogil:
             status = cu.finish()
-        return check(status, "cuCtxSynchronize")
+        check(status, "cuCtxSynchronize")
+        if watcher is not None:
+            watcher.finished(self.index, None)
+        return 0
 
     cdef uint64_t new_event(self, bint timing) except 0:
         cdef void* event = NULL
@@ -266,12 +284,12 @@ cdef class Cuda(CudaMemory):
         return check(cu.free_event(<void*><uintptr_t>event), "cuEventDestroy")
 
     cdef int record_event(self, uint64_t event) except -1:
-        self.enter()
-        return check(cu.record(<void*><uintptr_t>event, <void*><uintptr_t>self.stream()), "cuEventRecord")
+        self.record_on(event, self.stream())
+        return 0
 
     cdef int wait_event(self, uint64_t event) except -1:
-        self.enter()
-        return check(cu.wait(<void*><uintptr_t>self.stream(), <void*><uintptr_t>event, 0), "cuStreamWaitEvent")
+        self.wait_on(event, self.stream())
+        return 0
 
     cdef int finish_event(self, uint64_t event) except -1:
         cdef int status
@@ -280,7 +298,10 @@ cdef class Cuda(CudaMemory):
         if status == NOT_READY:
             with nogil:
                 status = cu.finish_event(<void*><uintptr_t>event)
-        return check(status, "cuEventSynchronize")
+        check(status, "cuEventSynchronize")
+        if watcher is not None:
+            watcher.reached(event)
+        return 0
 
     cdef bint event_done(self, uint64_t event) except -1:
         self.enter()
@@ -288,6 +309,8 @@ cdef class Cuda(CudaMemory):
         if status == NOT_READY:
             return False
         check(status, "cuEventQuery")
+        if watcher is not None:
+            watcher.reached(event)
         return True
 
     cdef double elapsed(self, uint64_t start, uint64_t end) except? -1:
@@ -370,6 +393,8 @@ cdef class Cuda(CudaMemory):
         with nogil:
             status = cu.finish_stream(<void*><uintptr_t>stream)
         check(status, "cuStreamSynchronize")
+        if watcher is not None:
+            watcher.finished(self.index, stream)
 
     def stream_done(self, uint64_t stream) -> bool:
         """Whether what was queued there has run."""
@@ -377,6 +402,8 @@ cdef class Cuda(CudaMemory):
         cdef int status = cu.query_stream(<void*><uintptr_t>stream)
         if status != NOT_READY:
             check(status, "cuStreamQuery")
+            if watcher is not None:
+                watcher.finished(self.index, stream)
         return status == 0
 
     def new_shared_event(self) -> int:
@@ -403,15 +430,19 @@ cdef class Cuda(CudaMemory):
         return <uintptr_t>event
 
     # events for streams other than the current one
-    def record_on(self, uint64_t event, uint64_t stream) -> None:
+    cpdef record_on(self, uint64_t event, uint64_t stream):
         """Put the mark behind what the stream holds now."""
         self.enter()
         check(cu.record(<void*><uintptr_t>event, <void*><uintptr_t>stream), "cuEventRecord")
+        if watcher is not None:
+            watcher.recorded(event, self.index, stream)
 
-    def wait_on(self, uint64_t event, uint64_t stream) -> None:
+    cpdef wait_on(self, uint64_t event, uint64_t stream):
         """Let the stream go on only when the mark has been reached."""
         self.enter()
         check(cu.wait(<void*><uintptr_t>stream, <void*><uintptr_t>event, 0), "cuStreamWaitEvent")
+        if watcher is not None:
+            watcher.waits(event, self.index, stream)
 
 
 def open_device(int index) -> Cuda:

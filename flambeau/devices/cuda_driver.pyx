@@ -88,3 +88,10 @@ def driver_version() -> int:
         return 0
     return version
 
+
+def meaning(int status) -> str:
+    """What the driver says of an error's number; "error 5" without a driver."""
+    cdef const char* text = NULL
+    if not ready() or cu.error_string(status, &text) or text == NULL:
+        return f"error {status}"
+    return text.decode()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 
-from ..codegen import build, cache, schedule_gpu, schedule_gpu_threads, target
+from ..codegen import build, cache, schedule_gpu, schedule_gpu_rows, schedule_gpu_threads, target
 from ..core.base.stacks import deep
 
 SYMBOL = schedule_gpu_threads.SYMBOL
@@ -33,3 +33,10 @@ def find(kernel, form: tuple, name: str, processor: str, fingerprint: str) -> tu
 def keep(digest: str, image: bytes, native: bytes | None) -> None:
     """Store an image that was just loaded; `native` is what the driver has made of it, if it tells."""
     cache.write(digest, image if native is None else native)
+
+
+def row_limits(kernel, name: str) -> tuple[int, int]:
+    """What decides the form of a row kernel on a target: neighbouring threads that read memory together, and how many elements a thread
+    may hold.
+    """
+    return target.TARGETS[name].lanes, schedule_gpu_rows.most_held(kernel, name)

@@ -358,7 +358,7 @@ def init_process_group(
         device_id: the CUDA device of this process, for barriers and collectives of objects by NCCL; the current one by default.
 
     Raises:
-        ValueError: there is a group already, or rank, number or address are not told
+        ValueError: there is a group already, or rank, number or address are not given
         RuntimeError: there is no such backend, or MPI, or NCCL, is not installed
         DistBackendError: not all processes came in time
 

@@ -348,3 +348,27 @@ def test_a_profiler_is_switched():
     cuda.profiler.stop()
     with pytest.raises(RuntimeError, match="cuProfilerStop: error 1"):
         cuda.profiler.stop()
+
+
+def test_no_blocks_are_kept_without_the_cache():
+    settled = cuda.memory_reserved()
+    with cuda.caching_allocator_disabled():
+        x = flambeau.ones(100_000, device="cuda")
+        assert cuda.memory_reserved() > settled
+        y = x + 1
+        del x
+        assert y[0].item() == 2
+        live = fake.live_bytes
+        place = y.data_ptr()
+        del y
+        assert fake.live_bytes < live and place not in {s["address"] for s in cuda.memory_snapshot()}
+    x = flambeau.ones(100_000, device="cuda")
+    reserved = cuda.memory_reserved()
+    del x
+    assert cuda.memory_reserved() == reserved
+    cuda.caching_allocator_enable(False)
+    x = flambeau.ones(100_000, device="cuda")  # new, although there is a free block
+    del x
+    cuda.caching_allocator_enable()
+    assert cuda.memory_reserved() == reserved
+    cuda.empty_cache()

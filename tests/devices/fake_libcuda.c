@@ -277,6 +277,16 @@ int cuMemFree_v2(address a) { return drop(a), sticky; }
 int cuMemPoolSetAttribute(void *p, int k, void *v) { return k == 4 && *(uint64_t *)v ? OK : INVALID; }
 int cuMemPoolTrimTo(void *p, size_t n) { return counts[TRIMS]++, OK; }
 int cuMemAllocHost_v2(void **p, size_t n) { if (spoils()) return UNSUPPORTED; return counts[PINNED]++, *p = malloc(n), OK; }
+static struct { char *start; size_t size; } locked[8];
+int cuMemHostRegister_v2(void *p, size_t n, unsigned flags) {
+    for (int k = 0; k < 8; k++) if (locked[k].start == p) return INVALID;
+    for (int k = 0; k < 8; k++) if (!locked[k].start) return locked[k].start = p, locked[k].size = n, counts[PINNED]++, OK;
+    return NO_MEMORY;
+}
+int cuMemHostUnregister(void *p) {
+    for (int k = 0; k < 8; k++) if (p && locked[k].start == p) return locked[k].start = NULL, counts[PINNED]--, OK;
+    return INVALID;
+}
 int cuMemFreeHost(void *p) { return counts[PINNED]--, free(p), OK; }
 int cuMemcpyHtoDAsync_v2(address to, const void *from, size_t n, struct stream *s) {
     return queue(s, (struct job){COPY, .to = to, .from = (address)from, .n = n, .host = 1});
@@ -336,6 +346,16 @@ int cuStreamCreateWithPriority(struct stream **s, unsigned flags, int priority) 
     (*s)->next = streams->next, streams->next = *s;
     pthread_mutex_unlock(&lock);
     return start(*s), OK;
+}
+int cuStreamCreate(struct stream **s, unsigned flags) { return cuStreamCreateWithPriority(s, flags, 0); }
+int cuStreamDestroy_v2(struct stream *s) {  // its thread waits for work for ever: what it holds is not freed
+    finish(s);
+    pthread_mutex_lock(&lock);
+    struct stream *before = streams;
+    while (before && before->next != s) before = before->next;
+    if (before) before->next = s->next, counts[STREAMS]--;
+    pthread_mutex_unlock(&lock);
+    return before ? OK : INVALID;
 }
 int cuStreamSynchronize(struct stream *s) { if (spoils()) return UNSUPPORTED; return finish(s ? s : &standard); }
 int cuStreamQuery(struct stream *s) {

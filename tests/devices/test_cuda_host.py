@@ -74,6 +74,8 @@ def test_a_driver_without_devices(fake_environment):
     [
         "cuda_checks.py",
         "cuda_memory_checks.py",
+        "cuda_sanitizer_checks.py",
+        "cuda_allocator_checks.py",
         "cuda_tensor_checks.py",
         "cuda_interchange_checks.py",
         "cuda_graph_checks.py",
