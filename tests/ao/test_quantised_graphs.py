@@ -172,6 +172,9 @@ def test_a_perceptron_trained_with_rounding():
     observed.eval().apply(q.disable_observer)
     whole = fx.convert_fx(observed)
     assert (whole(x) - observed(x)).abs().max() < 0.02 * observed(x).abs().max()
+    mapping = q.get_default_qat_qconfig_mapping("onednn").set_object_type(nn.Linear, None)
+    left = fx.convert_fx(observed, qconfig_mapping=mapping)
+    assert "quantize_per_tensor" not in left.code
 
 
 def test_normalisations_are_trained_beside_their_convolutions():
