@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 
-from ..codegen import build, cache, schedule_gpu, schedule_gpu_rows, schedule_gpu_threads, target
+from ..codegen import build, cache, linking, schedule_gpu, schedule_gpu_rows, schedule_gpu_threads, target
 from ..codegen.kernels import prefixes
 from ..core.base.stacks import deep
 
@@ -28,6 +28,8 @@ def find(kernel, form: tuple, name: str, processor: str, fingerprint: str) -> tu
     module = schedule_gpu.module_for(kernel, name, schedule_gpu.Form(*form))
     image = deep(target.image, str(module), name, processor)
     image = image.encode() if isinstance(image, str) else image
+    if name == "amdgcn":
+        image = linking.code_object(image, processor)
     return image, digest, False
 
 
