@@ -110,6 +110,11 @@ def processor() -> tuple[str, str]:
     return binding.get_host_cpu_name(), ",".join(filter(None, features))
 
 
+def has(feature: str) -> bool:
+    """Whether this CPU has a feature, in LLVM's spelling."""
+    return f"+{feature}" in processor()[1].split(",")
+
+
 @functools.cache
 def host_machine(reloc: str = "static", codemodel: str = "large"):
     """For code whose constants may lie anywhere: those of the small code model are to be found within 2 GB of the code, and

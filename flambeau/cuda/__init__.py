@@ -115,6 +115,7 @@ __all__ = [
     "cudart",
     "current_blas_handle",
     "current_device",
+    "current_solver_handle",
     "current_stream",
     "default_generators",
     "default_stream",
@@ -444,6 +445,27 @@ def current_blas_handle() -> int:
     if not handle:
         raise RuntimeError(
             "current_blas_handle(): cuBLAS is not installed: products are flambeau's own kernels"
+        )
+    return handle
+
+
+def current_solver_handle() -> int:
+    """cuSOLVER's handle for the current device.  RuntimeError where cuSOLVER is not installed.
+
+    >>> import flambeau
+    >>> if flambeau.cuda.is_available():
+    ...     try:
+    ...         assert flambeau.cuda.current_solver_handle()
+    ...     except RuntimeError as error:
+    ...         assert "not installed" in str(error)
+    """
+    on = _find(None)
+    from ..devices.cusolver import handle_of
+
+    handle = handle_of(on)
+    if not handle:
+        raise RuntimeError(
+            "current_solver_handle(): cuSOLVER is not installed: decompositions are flambeau's own kernels"
         )
     return handle
 

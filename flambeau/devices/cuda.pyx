@@ -4,21 +4,34 @@
 Work goes to the thread's current stream of the device.  Copies that must have read their source on return go through pinned memory in
 pieces, so that the host's copying and the device's run side by side.
 """
-from libc.stdint cimport uint64_t, uintptr_t
+from libc.stdint cimport int64_t, uint64_t, uintptr_t
 from libc.string cimport memcpy
 from .cublas cimport Library
 from .cublas import find_library
+from .cublaslt cimport Library as EpilogueLibrary
+from . import cublaslt
+from .product_ways import Ways
 from .cuda_driver cimport (
     CAPTURE_RELAXED, EVENT_DISABLE_TIMING, EVENT_INTERPROCESS, IpcHandle, JIT_ERROR_LOG, JIT_ERROR_LOG_BYTES, MAX_DYNAMIC_SHARED, NOT_READY,
     POOL_RELEASE_THRESHOLD, STREAM_NON_BLOCKING, check, cu, default_shared, hip, named, processor_of, ready, spelled, why_missing,
 )
 from .cuda_driver import ATTRIBUTES, LIMITS, count, driver_version, is_hip, library_path, speaks
 from .cuda_memory cimport CudaMemory
-from ..core.base.device cimport Arguments, Device, Grid, MAX_ARGUMENTS, Product
+from ..core.base.device cimport Arguments, Device, Grid, MAX_ARGUMENTS, Product, class_of
+from ..core.lib.products.contraction cimport BY_EPILOGUE, BY_LIBRARY, UNMEASURED
+from ..core.lib.products.contraction import add_ways
 from ..core.base.device import Limits, register
+from ..core.base.dtypes cimport F32
 cimport cython
 import os
 import warnings
+
+cdef enum:
+    CUBLAS = 1                 # of backends.cuda.preferred_blas_library
+    CUBLASLT = 2
+    WORKSPACE_BYTES = 8 << 20
+
+cdef double MEASURED_FROM = 1 << 24  # multiplications from which a product is measured
 
 MOST_THREADS = (1 << 32) - 1  # of a whole grid of AMD's along x, y or z
 cdef int watch_waits = 0  # 1: a copy that the host waits for is a warning; 2: it is an error
@@ -40,6 +53,24 @@ def set_sync_debug_mode(int mode) -> None:
 def get_sync_debug_mode() -> int:
     """What was set; 0 at first."""
     return watch_waits
+
+
+cdef int preferred_blas = 0   # of backends.cuda.preferred_blas_library
+
+def prefer_blas(int library) -> None:
+    """Which library computes products: 0 whatever was measured to be the fastest, 1 cuBLAS, 2 cuBLASLt."""
+    global preferred_blas
+    preferred_blas = library
+
+
+def get_preferred_blas() -> int:
+    """What was set; 0 at first."""
+    return preferred_blas
+
+
+cdef tuple description(Product* p, bint biased):
+    """What the time of a product depends on."""
+    return p.code, p.batch, p.m, p.n, p.k, p.a_column == 1, p.b_column == 1, p.c_column == 1, biased
 
 
 cdef object watcher = None  # told in which order work of streams runs (`watch`)
@@ -252,14 +283,63 @@ cdef class Cuda(CudaMemory):
         self.enter()
         if not self.looked:
             self.looked = True
-            self.library = find_library()
+            self.library, self.epilogues, self.workspaces = find_library(), None, {}
+            if self.library is not None and not hip:  # rocBLAS has no such sister here
+                self.epilogues = cublaslt.find_library()
+            if self.epilogues is not None:
+                self.ways = Ways(self.fingerprint, self.epilogues.version)
         return 0
+
+    cdef uint64_t workspace(self) except? 0:
+        """Memory that products of the current stream compute in, one after another; 0 in a capture, which does not outlive it."""
+        cdef uint64_t stream = self.stream()
+        address = self.workspaces.get(stream)
+        if address is None:
+            if self.into is not None or self.capturing():
+                return 0
+            address = self.workspaces[stream] = Device.acquire(self, WORKSPACE_BYTES, class_of(WORKSPACE_BYTES))
+        return 0 if self.into is not None else address
 
     cdef bint product(self, Product* p) except -1:
         self.look_for_blas()
         if p.c == 0:
             return self.library is not None
         return self.library is not None and self.library.product(p, <void*><uintptr_t>self.stream())
+
+    def add_epilogue(self, uint64_t product, uint64_t bias) -> bool:
+        """Queue a product on cuBLASLt (`contraction.add_ways`)."""
+        self.look_for_blas()
+        if self.epilogues is None:
+            return False
+        cdef uint64_t memory = self.workspace()
+        return self.epilogues.product(<Product*><uintptr_t>product, bias, <void*><uintptr_t>self.stream(), memory,
+                                      WORKSPACE_BYTES if memory else 0)
+
+    def choose_way(self, uint64_t product, bint biased, bint measurable) -> int:
+        """In which way a product is computed (`contraction.add_ways`)."""
+        cdef Product* p = <Product*><uintptr_t>product
+        self.look_for_blas()
+        if self.epilogues is None or preferred_blas == CUBLAS:
+            return BY_LIBRARY
+        if preferred_blas == CUBLASLT:
+            return BY_EPILOGUE
+        if <double>p.m * p.n * p.k * p.batch < MEASURED_FROM:  # launches are what such a product costs
+            return BY_EPILOGUE if biased else BY_LIBRARY
+        way = self.ways.known.get(description(p, biased))
+        if way is not None:
+            return way
+        return UNMEASURED if measurable and not self.capturing() else BY_LIBRARY
+
+    def keep_way(self, uint64_t product, bint biased, int way) -> None:
+        """Compute products like this one that way from now on (`contraction.add_ways`)."""
+        self.ways.keep(description(<Product*><uintptr_t>product, biased), way)
+
+    def product_description(self, int64_t m, int64_t n, int64_t k) -> tuple:
+        """What `ways` knows a product of two matrices of float32, stored by rows, by."""
+        cdef Product p
+        p.code, p.batch, p.m, p.n, p.k = F32, 1, m, n, k
+        p.a_column = p.b_column = p.c_column = 1
+        return description(&p, False)
 
     # order
     cdef int finish(self) except -1:
@@ -450,3 +530,4 @@ def open_device(int index) -> Cuda:
 
 
 register("cuda", count, open_device)
+add_ways("cuda")

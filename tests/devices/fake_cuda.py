@@ -13,15 +13,19 @@ import ctypes
 import functools
 import os
 import re
+import runpy
 import shutil
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
 from flambeau.codegen import target as tg
 
 SOURCE = Path(__file__).with_name("fake_libcuda.c")
-COUNTS = "live_blocks live_bytes launches allocations events streams pinned limit delay trims gemms graphs peers opened".split()
+COUNTS = (
+    "live_blocks live_bytes launches allocations events streams pinned limit delay trims gemms graphs peers opened lts lt_delay"
+).split()
 SIZES = {"i64": 8, "double": 8, "ptr": 8, "i32": 4, "float": 4}
 CALLS = {  # of NVIDIA's processors and of AMD's
     "llvm.nvvm.read.ptx.sreg.tid.": "fake_thread_",
@@ -71,7 +75,9 @@ def on_host(text: str) -> str:
     text = text.replace(signature[0], f"define internal void @kernel({signature[1]}) {{")
     text = re.sub(r"^target .*$", "", text, flags=re.M)
     barriers = int(any(name in text for name in MEETINGS))
-    text = re.sub(r'^ *fence syncscope\("workgroup"\) .*$', "", text, flags=re.M)  # a block is one thread here
+    text = re.sub(  # a block is one thread here
+        r'^ *fence syncscope\("workgroup"\) .*$', "", text, flags=re.M
+    )
     for name, ours in CALLS.items():
         text = text.replace("@" + name, "@" + ours)
     text = re.sub(
@@ -152,7 +158,8 @@ class Fake:
         return self.library.fake_count(COUNTS.index(name))
 
     def set(self, name: str, value: int) -> None:
-        """`limit`: the device's bytes, 0 for 8 GiB; `delay`: microseconds before each piece of work, -1 to hold all."""
+        """`limit`: the device's bytes, 0 for 8 GiB; `delay`: microseconds before each piece of work, -1 to hold all;
+        `lt_delay`: microseconds that each product of cuBLASLt takes, or, where it is negative, each of cuBLAS."""
         self.library.fake_set(COUNTS.index(name), ctypes.c_long(value))
 
 
@@ -162,3 +169,14 @@ def environment(folder: Path, kind: str = "cuda") -> dict[str, str]:
     library = str(build(folder, kind))
     names = ("LIBCUDA", "LIBCUBLAS") if kind == "cuda" else ("LIBHIP", "LIBROCBLAS")
     return os.environ | {f"FLAMBEAU_{name}": library for name in names}
+
+
+def run_program() -> None:
+    """`python -m fake_cuda program.py …`: a program for a machine with a device, on the fake driver."""
+    install()
+    sys.argv = sys.argv[1:]
+    runpy.run_path(sys.argv[0], run_name="__main__")
+
+
+if __name__ == "__main__":
+    run_program()

@@ -29,8 +29,8 @@ enum { OK, INVALID = 1, NO_MEMORY = 2, NOT_INITIALISED = 3, BAD_PTX = 218, NOT_F
 typedef uint64_t address;
 
 // --- what happened: read by the tests through `fake_count` ------------------------------
-static atomic_long counts[16];
-enum { LIVE_BLOCKS, LIVE_BYTES, LAUNCHES, ALLOCATIONS, EVENTS, STREAMS, PINNED, LIMIT, DELAY, TRIMS, GEMMS, GRAPHS, PEERS, OPENED };
+static atomic_long counts[24];
+enum { LIVE_BLOCKS, LIVE_BYTES, LAUNCHES, ALLOCATIONS, EVENTS, STREAMS, PINNED, LIMIT, DELAY, TRIMS, GEMMS, GRAPHS, PEERS, OPENED, LTS, LT_DELAY };
 long fake_count(int what) { return counts[what]; }
 void fake_set(int what, long value) { counts[what] = value; }  // LIMIT: bytes of the device; DELAY: µs before each job, -1 to hold all
 
@@ -583,6 +583,7 @@ struct gemm {
     double alpha, beta;
     const char *a, *b; char *c;
     long lda, ldb, ldc, sa, sb, sc;
+    const char *bias; long delay;
 };
 static struct stream *blas_stream;
 int cublasCreate_v2(void **h) { return *h = &blas_stream, OK; }
@@ -612,6 +613,7 @@ static void put(char *at, long k, int kind, double re, double im) {
 static void multiply(void *given) {
     struct gemm *g = given;
     const int sizes[] = {4, 8, 2, 0, 8, 16, [14] = 2};
+    if (g->delay) usleep(g->delay);
     for (long batch = 0; batch < g->batch; batch++) {
         const char *a = g->a + batch * g->sa * sizes[g->kind], *b = g->b + batch * g->sb * sizes[g->kind];
         char *c = g->c + batch * g->sc * sizes[g->kind];
@@ -624,7 +626,9 @@ static void multiply(void *given) {
             }
             x = y = 0;
             if (g->beta) get(c, i + j * g->ldc, g->kind, &x, &y);
-            put(c, i + j * g->ldc, g->kind, g->alpha * re + g->beta * x, g->alpha * im + g->beta * y);
+            u = v = 0;
+            if (g->bias) get(g->bias, i, g->kind, &u, &v);
+            put(c, i + j * g->ldc, g->kind, g->alpha * re + g->beta * x + u, g->alpha * im + g->beta * y);
         }
     }
     free(g);
@@ -636,7 +640,7 @@ int cublasGemmStridedBatchedEx(void *h, int ta, int tb, int m, int n, int k, con
     if (compute != (akind == 1 || akind == 5 ? 70 : 68)) return 15;
     double x = compute == 70 ? *(double *)alpha : *(float *)alpha, y = compute == 70 ? *(double *)beta : *(float *)beta;
     struct gemm *g = malloc(sizeof *g);
-    *g = (struct gemm){ta, tb, m, n, k, akind, compute, batch, x, y, a, b, c, lda, ldb, ldc, sa, sb, sc};
+    *g = (struct gemm){ta, tb, m, n, k, akind, compute, batch, x, y, a, b, c, lda, ldb, ldc, sa, sb, sc, NULL, counts[LT_DELAY] < 0 ? -counts[LT_DELAY] : 0};
     counts[GEMMS]++;
     return queue(blas_stream, (struct job){CALL, .call = multiply, .data = g, .n = sizeof *g});
 }
@@ -644,6 +648,76 @@ int cublasGemmEx(void *h, int ta, int tb, int m, int n, int k, const void *alpha
                  int bkind, int ldb, const void *beta, void *c, int ckind, int ldc, int compute, int algorithm) {
     return cublasGemmStridedBatchedEx(h, ta, tb, m, n, k, alpha, a, akind, lda, 0, b, bkind, ldb, 0, beta, c, ckind, ldc, 0, 1,
                                       compute, algorithm);
+}
+
+// --- cuBLASLt: the same products, with a bias for each row of a column ------------------------------
+struct lt_product { int compute, scale, ta, tb, epilogue; const char *bias; };
+struct lt_matrix { int kind; uint64_t rows, columns; int64_t ld; int batch; int64_t stride; };
+struct lt_preference { uint64_t workspace; unsigned alignment[4]; };
+struct lt_found { uint64_t algorithm[8]; size_t workspace; int state; float waves; int reserved[4]; };
+static int lt_objects;  // that are alive
+int fake_lt_objects(void) { return lt_objects; }
+size_t cublasLtGetVersion(void) { const char *given = getenv("FAKE_LT_VERSION"); return given ? atoi(given) : 130000; }
+int cublasLtCreate(void **h) { return *h = &lt_objects, OK; }
+const char *cublasLtGetStatusString(int status) { return "fake Lt status"; }
+int cublasLtMatmulDescCreate(struct lt_product **d, int compute, int scale) {
+    return *d = calloc(1, sizeof **d), (*d)->compute = compute, (*d)->scale = scale, (*d)->epilogue = 1, lt_objects++, OK;
+}
+int cublasLtMatmulDescSetAttribute(struct lt_product *d, int which, const void *value, size_t n) {
+    if (which == 8) return n == 8 ? d->bias = *(const char **)value, OK : 7;
+    if (n != 4) return 7;
+    int *to = which == 3 ? &d->ta : which == 4 ? &d->tb : which == 7 ? &d->epilogue : NULL;
+    return to ? *to = *(int *)value, OK : 7;
+}
+int cublasLtMatmulDescDestroy(struct lt_product *d) { return lt_objects--, free(d), OK; }
+int cublasLtMatrixLayoutCreate(struct lt_matrix **m, int kind, uint64_t rows, uint64_t columns, int64_t ld) {
+    if (ld < (int64_t)rows) return 7;
+    *m = calloc(1, sizeof **m);
+    return **m = (struct lt_matrix){kind, rows, columns, ld, 1, 0}, lt_objects++, OK;
+}
+int cublasLtMatrixLayoutSetAttribute(struct lt_matrix *m, int which, const void *value, size_t n) {
+    if (which == 5 && n == 4) return m->batch = *(int *)value, OK;
+    if (which == 6 && n == 8) return m->stride = *(int64_t *)value, OK;
+    return 7;
+}
+int cublasLtMatrixLayoutDestroy(struct lt_matrix *m) { return lt_objects--, free(m), OK; }
+int cublasLtMatmulPreferenceCreate(struct lt_preference **p) { return *p = calloc(1, sizeof **p), lt_objects++, OK; }
+int cublasLtMatmulPreferenceSetAttribute(struct lt_preference *p, int which, const void *value, size_t n) {
+    if (which == 1 && n == 8) return p->workspace = *(uint64_t *)value, OK;
+    if (which >= 5 && which <= 8 && n == 4) return p->alignment[which - 5] = *(unsigned *)value, OK;
+    return 7;
+}
+int cublasLtMatmulPreferenceDestroy(struct lt_preference *p) { return lt_objects--, free(p), OK; }
+static int lt_checked(struct lt_product *d, struct lt_matrix *a, struct lt_matrix *b, struct lt_matrix *c) {
+    uint64_t m = d->ta ? a->columns : a->rows, k = d->ta ? a->rows : a->columns, n = d->tb ? b->rows : b->columns;
+    int wide = a->kind == 1 || a->kind == 5;
+    if (k != (d->tb ? b->columns : b->rows) || m != c->rows || n != c->columns || a->kind != b->kind || a->kind != c->kind) return 7;
+    if (a->batch != c->batch || b->batch != c->batch || d->compute != (wide ? 70 : 68)) return 7;
+    if (d->scale != (a->kind == 4 || a->kind == 5 || a->kind == 1 ? a->kind : 0)) return 7;
+    return d->epilogue == 1 || (d->epilogue == 4 && a->kind != 1 && a->kind != 4 && a->kind != 5) ? OK : 15;
+}
+int cublasLtMatmulAlgoGetHeuristic(void *h, struct lt_product *d, struct lt_matrix *a, struct lt_matrix *b, struct lt_matrix *c,
+                                   struct lt_matrix *to, struct lt_preference *p, int wanted, struct lt_found *found, int *count) {
+    int status = lt_checked(d, a, b, c);
+    *count = 0;
+    if (status) return status;
+    if (wanted < 1 || c != to || p->alignment[0] < 2 || getenv("FAKE_LT_NONE")) return 15;
+    return found->algorithm[0] = 0x17, found->algorithm[1] = p->alignment[0], found->workspace = p->workspace, *count = 1, OK;
+}
+int cublasLtMatmul(void *h, struct lt_product *d, const void *alpha, const char *a, struct lt_matrix *la, const char *b, struct lt_matrix *lb,
+                   const void *beta, const char *c, struct lt_matrix *lc, char *to, struct lt_matrix *ld, const uint64_t *algorithm,
+                   void *workspace, size_t n, struct stream *s) {
+    int status = lt_checked(d, la, lb, lc);
+    if (status || algorithm[0] != 0x17 || c != to || (address)a % algorithm[1]) return status ? status : 7;
+    if (n && !inside((address)workspace, n)) return 7;
+    if (d->epilogue == 4 && !inside((address)d->bias, 1)) return 7;
+    int wide = d->compute == 70;
+    struct gemm *g = malloc(sizeof *g);
+    *g = (struct gemm){d->ta, d->tb, lc->rows, lc->columns, d->ta ? la->rows : la->columns, la->kind, d->compute, lc->batch,
+                       wide ? *(double *)alpha : *(float *)alpha, wide ? *(double *)beta : *(float *)beta, a, b, to,
+                       la->ld, lb->ld, lc->ld, la->stride, lb->stride, lc->stride, d->epilogue == 4 ? d->bias : NULL, counts[LT_DELAY] > 0 ? counts[LT_DELAY] : 0};
+    counts[LTS]++;
+    return queue(s, (struct job){CALL, .call = multiply, .data = g, .n = sizeof *g});
 }
 
 #ifdef HIP
