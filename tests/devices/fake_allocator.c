@@ -4,6 +4,15 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <sys/types.h>
+#ifdef HIP
+#define TAKE "hipMalloc"
+#define DROP "hipFree"
+#define FINISH "hipStreamSynchronize"
+#else
+#define TAKE "cuMemAlloc_v2"
+#define DROP "cuMemFree_v2"
+#define FINISH "cuStreamSynchronize"
+#endif
 
 static long counts[6];
 enum { LIVE, BYTES, GIVEN, BACK, REFUSED, WRONG };
@@ -12,7 +21,7 @@ long account(int what) { return counts[what]; }
 void refuse(int on) { counts[REFUSED] = on; }
 
 void *give(ssize_t size, int device, void *stream) {
-    int (*take)(uint64_t *, size_t) = (int (*)(uint64_t *, size_t))dlsym(RTLD_DEFAULT, "cuMemAlloc_v2");
+    int (*take)(uint64_t *, size_t) = (int (*)(uint64_t *, size_t))dlsym(RTLD_DEFAULT, TAKE);
     uint64_t at = 0;
     if (counts[REFUSED] || take(&at, size)) return NULL;
     for (int k = 0; k < 64; k++)
@@ -22,8 +31,8 @@ void *give(ssize_t size, int device, void *stream) {
 }
 
 void take_back(void *at, size_t size, int device, void *stream) {
-    int (*drop)(uint64_t) = (int (*)(uint64_t))dlsym(RTLD_DEFAULT, "cuMemFree_v2");
-    int (*finish)(void *) = (int (*)(void *))dlsym(RTLD_DEFAULT, "cuStreamSynchronize");
+    int (*drop)(uint64_t) = (int (*)(uint64_t))dlsym(RTLD_DEFAULT, DROP);
+    int (*finish)(void *) = (int (*)(void *))dlsym(RTLD_DEFAULT, FINISH);
     int right = 0;
     for (int k = 0; k < 64; k++)
         if (held[k].at == (uint64_t)at) right = held[k].size == size && held[k].device == device && held[k].stream == stream, held[k].at = 0;
