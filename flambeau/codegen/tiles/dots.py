@@ -75,7 +75,9 @@ class _Dots(Writer):
         """A vector of terms; only the first `rest` where it is given."""
         if not self.paired:
             mask = None if rest is None else self.first(rest)
-            return self.widened(self.low, self.words.load(place, mask)) if self.half else self.load(place, mask)
+            return (
+                self.widened(self.low, self.words.load(place, mask)) if self.half else self.load(place, mask)
+            )
         kind, n = f"<{self.together} x bfloat>", self.together
         if rest is None:
             return self.f.load(kind, place, 2)

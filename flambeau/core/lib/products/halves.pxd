@@ -27,6 +27,7 @@ ctypedef void (*round_t)(const float* sums, char* c, int64_t step, int64_t rows,
 cdef block_t blocks[2][2]     # of the matrix unit: for one or two registers of rows, and of columns
 cdef round_t rounds
 cdef bint has_unit() except -1
+cdef bint by_unit() noexcept nogil    # the same, once `ready` has been called
 
 ctypedef void (*turn_t)(const char* source, int64_t step, int64_t rows, int64_t columns, char* to, int64_t to_step) noexcept nogil
 

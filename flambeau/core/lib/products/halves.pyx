@@ -91,6 +91,10 @@ cdef bint has_unit() except -1:
     return ready(0) and unit
 
 
+cdef bint by_unit() noexcept nogil:
+    return unit
+
+
 cdef layer_t zipping() except NULL:
     """What lays pairs of rows side by side, once tiles are ready."""
     return zips
