@@ -19,8 +19,8 @@ from ..core.base.device import find_device
 from ..core.base.dtypes import by_name
 from ..core.base.tensor import TensorBase
 from ..core.make.create import empty
-from .cuda_driver import is_hip
 from .cublas import beside
+from .cuda_driver import is_hip
 
 FROM = 64  # columns from which a decomposition is cuSOLVER's
 TYPES = {"float32": 0, "float64": 1, "complex64": 4, "complex128": 5}  # of library_types.h

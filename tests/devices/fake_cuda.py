@@ -71,7 +71,9 @@ def on_host(text: str) -> str:
     text = text.replace(signature[0], f"define internal void @kernel({signature[1]}) {{")
     text = re.sub(r"^target .*$", "", text, flags=re.M)
     barriers = int("barrier.cta" in text or "amdgcn.s.barrier" in text)
-    text = re.sub(r'^ *fence syncscope\("workgroup"\) .*$', "", text, flags=re.M)  # a block is one thread here
+    text = re.sub(
+        r'^ *fence syncscope\("workgroup"\) .*$', "", text, flags=re.M
+    )  # a block is one thread here
     for name, ours in CALLS.items():
         text = text.replace("@" + name, "@" + ours)
     text = re.sub(

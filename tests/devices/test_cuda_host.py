@@ -207,7 +207,10 @@ except RuntimeError as error:
     told = run(["-c", program], fake_environment | {"FAKE_CUDA_CAPABILITY": "61"})
     assert told.startswith("cuda:0 (Fake 0) has capability 6.1: kernels are made for sm_70, ")
     amd = fake_cuda.environment(fake_folder, "hip") | {"FAKE_HIP_ARCHITECTURE": "gfx803"}
-    assert run(["-c", program], amd) == "cuda:0 (Fake 0) is gfx803: kernels are made for gfx90a, gfx942, gfx1100\n"
+    assert (
+        run(["-c", program], amd)
+        == "cuda:0 (Fake 0) is gfx803: kernels are made for gfx90a, gfx942, gfx1100\n"
+    )
 
 
 def test_grids_on_the_fake_driver(each_environment):
