@@ -24,7 +24,9 @@ def plan(monkeypatch):
 
 def steps(plan, monkeypatch, *given):
     """A plan of programs in Python: (name, program, what it needs)."""
-    made = tuple(plan.Step(name, 60, f"because of {name}", ("-c", text), needs=needs) for name, text, needs in given)
+    made = tuple(
+        plan.Step(name, 60, f"because of {name}", ("-c", text), needs=needs) for name, text, needs in given
+    )
     monkeypatch.setattr(plan, "STEPS", made)
 
 
@@ -49,7 +51,9 @@ def test_faults_are_named_and_what_stands_on_them_is_left_out(plan, monkeypatch,
     assert found["later"].faults == ["it needs bad"] and not (tmp_path / "later.txt").exists()
     assert (tmp_path / "good.txt").read_text() == "all is well\n"
     text = (tmp_path / "summary.txt").read_text()
-    assert text.startswith("Mend first: bad (because of bad), failed; see bad.txt\n1. bad, failed:\n   FAULT the sky falls\n")
+    assert text.startswith(
+        "Mend first: bad (because of bad), failed; see bad.txt\n1. bad, failed:\n   FAULT the sky falls\n"
+    )
     assert "| later | left out: it needs bad | 0 |" in text
     assert "   all is well\n== good: passed after 0 s" in capsys.readouterr().out
 
@@ -79,7 +83,9 @@ time.sleep(600)
 def test_the_budget_is_kept(plan, monkeypatch, tmp_path):
     steps(plan, monkeypatch, ("first", "import time; time.sleep(600)", ()), ("second", "print(1)", ()))
     found = outcomes(plan, tmp_path, budget=1.5)
-    assert [o.end for o in found.values()] == ["stopped", "left out"] and found["second"].faults == ["no time is left"]
+    assert [o.end for o in found.values()] == ["stopped", "left out"] and found["second"].faults == [
+        "no time is left"
+    ]
 
 
 def test_some_steps(plan, monkeypatch, tmp_path):

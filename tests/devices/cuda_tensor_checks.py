@@ -262,7 +262,9 @@ def test_use_after_a_fork():
 def test_compiled_modules_run_as_they_are(wanted):
     """Plans are the CPU's: a module on a device runs operation by operation, with gradients, too."""
     flambeau.manual_seed(0)
-    net = flambeau.nn.Sequential(flambeau.nn.Linear(4, 3), flambeau.nn.GELU()).to("cuda").requires_grad_(wanted)
+    net = (
+        flambeau.nn.Sequential(flambeau.nn.Linear(4, 3), flambeau.nn.GELU()).to("cuda").requires_grad_(wanted)
+    )
     x = flambeau.randn(2, 4, device="cuda")
     compiled = flambeau.compile(net)
     for _ in range(3):
