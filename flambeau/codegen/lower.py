@@ -11,6 +11,7 @@ import functools
 from collections.abc import Container, Iterator
 
 from . import expr as ex
+from . import roots
 from .expr import BITS, Expr
 from .irtext import Function, Value, float_literal
 
@@ -32,7 +33,7 @@ SHARED_FROM = (
 )
 WRITTEN_OUT = 2  # how often it is written out before
 _ICMP = {"eq": "eq", "ne": "ne", "lt": "lt", "le": "le", "gt": "gt", "ge": "ge"}
-_INTRINSIC = {"floor": "floor", "ceil": "ceil", "rint": "rint", "trunc": "trunc", "sqrt": "sqrt"}
+_INTRINSIC = {"floor": "floor", "ceil": "ceil", "rint": "rint", "trunc": "trunc"}
 
 
 class Lowering:
@@ -236,6 +237,10 @@ class Lowering:
 
     def _fma(self, e: Expr, a: Value, b: Value, c: Value) -> Value:
         return self.intrinsic("fma", e.dtype, a, b, c)
+
+    def _sqrt(self, e: Expr, x: Value) -> Value:
+        by_estimate = e.dtype == "float32" and roots.estimates(self)
+        return roots.root(self, x) if by_estimate else self.intrinsic("sqrt", e.dtype, x)
 
     def _copysign(self, e: Expr, a: Value, b: Value) -> Value:
         return self.intrinsic("copysign", e.dtype, a, b)

@@ -1,4 +1,4 @@
-"""NVIDIA's devices through their driver."""
+"""NVIDIA's and AMD's devices through their driver."""
 from libc.stdint cimport uint64_t
 from .cublas cimport Library
 from .cublaslt cimport Library as EpilogueLibrary

@@ -19,6 +19,7 @@ from ..core.base.device import find_device
 from ..core.base.dtypes import by_name
 from ..core.base.tensor import TensorBase
 from ..core.make.create import empty
+from .cuda_driver import is_hip
 from .cublas import beside
 
 FROM = 64  # columns from which a decomposition is cuSOLVER's
@@ -106,7 +107,7 @@ def solver_for(a: TensorBase) -> Solver | None:
 
 @functools.cache
 def _solver(on: Any) -> Solver | None:
-    return None if _library() is None else Solver(on)
+    return None if is_hip() or _library() is None else Solver(on)  # AMD's devices are "cuda", too
 
 
 class Solver:

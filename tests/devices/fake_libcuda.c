@@ -1,4 +1,5 @@
 // A libcuda.so.1, and a libcublas, for machines without an NVIDIA device: what the tests of the host's side run on.
+// Built with -DHIP it is a libamdhip64.so: the same functions under HIP's names, with HIP's numbers of attributes.
 //
 // A stream is a thread that takes jobs in order (stream 0 as well: it orders none of the others, which are made
 // non-blocking).  Memory of the "device" is malloc's, filled with rubbish when it is allocated and when it is freed, and every access by a copy is
@@ -19,6 +20,9 @@
 #include <time.h>
 #include <ucontext.h>
 #include <unistd.h>
+#ifdef HIP
+#include "fake_hip_names.h"
+#endif
 
 enum { OK, INVALID = 1, NO_MEMORY = 2, NOT_INITIALISED = 3, BAD_PTX = 218, NOT_FOUND = 500, NOT_READY = 600, ILLEGAL = 700,
        UNSUPPORTED = 900, INVALIDATED = 901, CAPTURED = 907 };
@@ -92,6 +96,12 @@ static int along(long number, const unsigned *sizes, int axis) {
     int fake_block_##letter(void) { return along(block_number, running->groups, k); } \
     int fake_blocks_##letter(void) { return running->groups[k]; }
 AXIS(x, 0) AXIS(y, 1) AXIS(z, 2)
+
+char *fake_packet(void) {  // of a launch, where an HSA kernel reads how many threads the grid has
+    static __thread struct { char before[12]; unsigned grid[3]; } packet;
+    for (int k = 0; k < 3; k++) packet.grid[k] = running->groups[k] * running->threads[k];
+    return (char *)&packet;
+}
 
 enum { STACK = 1 << 16 };
 static __thread ucontext_t *fibres, scheduler;
@@ -218,7 +228,11 @@ int cuInit(unsigned flags) {
     if (!started) start(&standard), started = 1, owner = getpid();
     return getenv("FAKE_CUDA_NO_DEVICE") ? 100 : OK;
 }
+#ifdef HIP
+int cuDriverGetVersion(int *v) { return *v = 60342131, OK; }  // 6.3.42131
+#else
 int cuDriverGetVersion(int *v) { return *v = 13000, OK; }
+#endif
 int cuGetErrorName(int e, const char **s) {
     *s = e == UNSUPPORTED ? "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED" : e == INVALIDATED ? "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED"
        : e == CAPTURED ? "CUDA_ERROR_CAPTURED_EVENT" : e == INVALID ? "CUDA_ERROR_INVALID_VALUE" : e == NO_MEMORY ? "CUDA_ERROR_OUT_OF_MEMORY" : e == 100 ? "CUDA_ERROR_NO_DEVICE"
@@ -234,14 +248,37 @@ int cuDeviceTotalMem_v2(size_t *n, int d) { return *n = counts[LIMIT] ? counts[L
 int cuDeviceGetAttribute(int *v, int which, int d) {
     const char *given = getenv("FAKE_CUDA_CAPABILITY");
     int capability = given ? atoi(given) : 90;
+#ifdef HIP
+    switch (which) {  // by the numbers of hipDeviceAttribute_t
+    case 26: case 27: case 28: return *v = 1024, OK;       // hipDeviceAttributeMaxBlockDimX, Y, Z
+    case 29: return *v = 0x7FFFFFFF, OK;                   // MaxGridDimX
+    case 30: case 31: return *v = 65535, OK;               // MaxGridDimY, Z
+    case 56: return *v = 1024, OK;                         // MaxThreadsPerBlock
+    case 63: return *v = 2, OK;                            // MultiprocessorCount
+    case 74: return *v = 64 << 10, OK;                     // MaxSharedMemoryPerBlock
+    case 87: return *v = 64, OK;                           // WarpSize
+    case 88: return *v = 1, OK;                            // MemoryPoolsSupported
+    case 23: return *v = capability / 10, OK;              // ComputeCapabilityMajor
+    case 61: return *v = capability % 10, OK;              // ComputeCapabilityMinor
+    case 5: case 16: case 19: case 57: case 59: case 60: case 72: case 10002: return *v = 0, OK;
+    default: return INVALID;
+    }
+#endif
     const int limits[] = {0, 1024, 1024, 1024, 64, 0x7FFFFFFF, 65535, 65535};
     *v = which < 8 ? limits[which] : which == 16 ? 2 : which == 75 ? capability / 10 : which == 76 ? capability % 10 : which == 10 ? 32
        : which == 115 ? 1 : which == 97 ? 227 << 10 : 0;
     return OK;
 }
 int cuDeviceGetDefaultMemPool(void **p, int d) { return *p = &blocks, OK; }
-int cuDevicePrimaryCtxRetain(void **c, int d) { return *c = (void *)(intptr_t)(d + 1), OK; }
 static __thread void *context;
+#ifdef HIP
+int hipSetDevice(int d) { return context = (void *)(intptr_t)(d + 1), d < 0 || d > 1 ? 101 : OK; }
+int hipGetDevicePropertiesR0600(char *properties, int d) {  // gcnArchName, by its place in hipDeviceProp_tR0600
+    const char *given = getenv("FAKE_HIP_ARCHITECTURE");
+    return memset(properties, 0, 1472), strcpy(properties + 1160, given ? given : "gfx90a:sramecc+:xnack-"), OK;
+}
+#endif
+int cuDevicePrimaryCtxRetain(void **c, int d) { return *c = (void *)(intptr_t)(d + 1), OK; }
 int cuCtxSetCurrent(void *c) { return context = c, OK; }
 int cuCtxSynchronize(void) {
     if (!context) return NOT_INITIALISED;
@@ -276,7 +313,11 @@ int cuMemAlloc_v2(address *a, size_t n) { return spoils() ? UNSUPPORTED : alloca
 int cuMemFree_v2(address a) { return drop(a), sticky; }
 int cuMemPoolSetAttribute(void *p, int k, void *v) { return k == 4 && *(uint64_t *)v ? OK : INVALID; }
 int cuMemPoolTrimTo(void *p, size_t n) { return counts[TRIMS]++, OK; }
-int cuMemAllocHost_v2(void **p, size_t n) { if (spoils()) return UNSUPPORTED; return counts[PINNED]++, *p = malloc(n), OK; }
+int cuMemHostAlloc(void **p, size_t n, unsigned flags) {
+    if (flags) return INVALID;
+    if (spoils()) return UNSUPPORTED;
+    return counts[PINNED]++, *p = malloc(n), OK;
+}
 static struct { char *start; size_t size; } locked[8];
 int cuMemHostRegister_v2(void *p, size_t n, unsigned flags) {
     for (int k = 0; k < 8; k++) if (locked[k].start == p) return INVALID;
@@ -301,6 +342,11 @@ int cuMemcpyPeerAsync(address to, void *there, address from, void *here, size_t 
     if (!there || !here || there == here) return INVALID;
     return counts[PEERS]++, queue(s, (struct job){COPY, .to = to, .from = from, .n = n});
 }
+#ifdef HIP
+int hipMemcpyPeerAsync(address to, int there, address from, int here, size_t n, struct stream *s) {
+    return cuMemcpyPeerAsync(to, (void *)(intptr_t)(there + 1), from, (void *)(intptr_t)(here + 1), n, s);
+}
+#endif
 int cuMemsetD8Async(address to, unsigned char value, size_t n, struct stream *s) {
     return queue(s, (struct job){FILL, .to = to, .value = value, .n = n});
 }

@@ -180,7 +180,7 @@ _waiting(
     *("samples", "taps", "transforms", "turning", "winograd", "winograd_weights"),
 )
 for _module, _names in {
-    "attention": ("attention.functions",),
+    "attention": ("attention.functions", "attention.half_functions"),
     "extremes": ("extremes.address",),
     "matrix_unit": ("matrix_unit.address", "matrix_unit.possible", "matrix_unit.turning"),
     "panels": tuple(

@@ -247,7 +247,7 @@ cdef void _cut(Product* product) noexcept nogil:
     product.block_columns = columns
     if columns == 1:
         # The kernel for a transposed matrix reads along its rows, and is slow where they are short pieces.
-        narrowest = 64 if product.a_layout.transpose == b"N" else 1024
+        narrowest = 64 if product.a_layout.transpose == b"N" else 512
         while rows * k >= 1 << 18 and _half(rows) >= narrowest:
             rows = _half(rows)
     elif rows * columns * k >= 1 << 21:

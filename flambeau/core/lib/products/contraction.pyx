@@ -11,7 +11,6 @@ from libc.stdlib cimport malloc, free
 from libc.string cimport memcpy
 from libc.stdint cimport int64_t, uint64_t, uintptr_t
 from .blas cimport INTERRUPTED, OK
-from .halves cimport ready
 from .matrices cimport (
     COPY_LEFT, COPY_RIGHT, ELSEWHERE, MATRIX, TRANSPOSED, Layout, Places, Product, Scale, flipped, launch_product, lay_out, plan_product,
     read_matrix, stack, usable, used_dims,
@@ -292,13 +291,11 @@ cdef int fastest(DeviceWork* work) except -2:
 
 cdef object multiplied_halves(TensorBase a, int a_form, TensorBase b, int b_form, int rank, const int64_t* sizes, int form,
                               const Scale* alpha, TensorBase addend, const Scale* beta):
-    """A product of bfloat16 by generated tiles, or None."""
+    """A product of halves by generated tiles, or None."""
     cdef TensorBase out
     cdef Scale nothing
-    if not ready(0):
-        return None
     nothing.real, nothing.imag, nothing.whole = 0.0, 0.0, 0
-    out = new_tensor(rank, sizes, BF16)
+    out = new_tensor(rank, sizes, a.code)
     return None if multiply(out, form, a, a_form, b, b_form, alpha, beta if addend is not None else &nothing, addend) else out
 
 
@@ -317,7 +314,7 @@ cdef TensorBase multiplied(TensorBase a, int a_form, TensorBase b, int b_form, i
     cdef bint adds = addend is not None and ((beta.real if CATEGORY[code] >= 2 else <double>beta.whole) != 0 or beta.imag != 0)
     if a.storage.on is not None:
         return multiplied_on_device(a, a_form, b, b_form, rank, sizes, form, alpha, addend if adds else None, beta, into)
-    if code == BF16:
+    if code == BF16 or code == F16:
         result = multiplied_halves(a, a_form, b, b_form, rank, sizes, form, alpha, addend if adds else None, beta)
         if result is not None:
             return written(into, <TensorBase>result) if into is not None else <TensorBase>result

@@ -287,6 +287,11 @@ def _derivatives(score: Expr, wanted: Sequence[Expr], dtype: str) -> list[Expr]:
     return [ex.const(0.0, dtype) if p is None else p for p in parts]
 
 
+def gradient_of_score(score: Expr, dtype: str) -> Expr:
+    """What reaches the score, of "grad", which arrives at the function of it."""
+    return ex.cast(_derivatives(score, [symbol("score", dtype)], dtype)[0], dtype)
+
+
 _known: dict[str, Kernels] = {}
 
 
