@@ -150,7 +150,9 @@ class Comgr:
             self._call("set_data_name", data, b"kernel.o")
             self._call("data_set_add", given, data)
             action = made("destroy_action_info", "create_action_info")
-            self._call("action_info_set_isa_name", action, f"{TARGETS['amdgcn'].triple}--{processor}".encode())
+            self._call(
+                "action_info_set_isa_name", action, f"{TARGETS['amdgcn'].triple}--{processor}".encode()
+            )
             self._call("do_action", self.action, action, given, results)
             result = made("release_data", "action_data_get_data", results, _EXECUTABLE, 0)
             size = c_size_t()

@@ -37,7 +37,9 @@ def test_what_the_device_is():
     assert told.warp_size == (64 if fake_cuda.is_hip() else 32)
     assert getattr(told, "gcnArchName", None) == ("gfx90a:sramecc+:xnack-" if fake_cuda.is_hip() else None)
     own = "gcnArchName='gfx90a:sramecc+:xnack-', " if fake_cuda.is_hip() else ""
-    assert repr(told).startswith(f"DeviceProperties(name='Fake 0', major=9, minor=0, {own}total_memory=8192MB")
+    assert repr(told).startswith(
+        f"DeviceProperties(name='Fake 0', major=9, minor=0, {own}total_memory=8192MB"
+    )
     assert cuda.mem_get_info() == (1 << 33, 1 << 33)
 
 
