@@ -19,7 +19,6 @@ from ..core.base.device import find_device
 from ..core.base.dtypes import by_name
 from ..core.base.tensor import TensorBase
 from ..core.make.create import empty
-from .cuda_driver import is_hip
 from .cublas import beside
 from .cuda_driver import is_hip
 
@@ -103,7 +102,7 @@ def solver_for(a: TensorBase) -> Solver | None:
     if not preferred["linalg"] and (min(m, n) < FROM or a.numel() // (m * n) > min(m, n)):
         return None
     on = find_device("cuda", a.get_device())
-    return None if on.capturing() or is_hip() else _solver(on)
+    return None if on.capturing() else _solver(on)
 
 
 @functools.cache
@@ -277,5 +276,5 @@ def _places(x: TensorBase, dims: int = 2) -> Iterator[int]:
 
 def handle_of(on: Any) -> int:
     """The library's handle for a device, made now if this is its first use; 0 where it is not installed."""
-    solver = None if is_hip() else _solver(on)
+    solver = _solver(on)
     return 0 if solver is None else int(solver.first[0].value or 0)

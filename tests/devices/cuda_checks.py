@@ -346,7 +346,6 @@ def test_sensors(monkeypatch):
 
 def test_a_profiler_is_switched():
     import ctypes
-    import os
 
     driver = ctypes.CDLL(fake_cuda.library())
     with pytest.raises(KeyError), cuda.profiler.profile():
