@@ -6,7 +6,7 @@
 // checked against the blocks that are alive when the copy runs.  A module's image is a shared library of the host's
 // (tests/devices/fake_cuda.py makes it from the IR of the PTX): `kernel_call(params)` is one thread's run,
 // `kernel_sizes` the bytes of each parameter, and `kernel_barriers` says whether threads wait for each other; then
-// each is a coroutine, and a barrier passes control on to the next.
+// each is a coroutine, and a barrier or a shuffle passes control on to the next until all have come.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -103,12 +103,37 @@ char *fake_packet(void) {  // of a launch, where an HSA kernel reads how many th
     return (char *)&packet;
 }
 
-enum { STACK = 1 << 16 };
+enum { STACK = 1 << 16, WARP = 32, MOST_WARPS = 32 };
 static __thread ucontext_t *fibres, scheduler;
 static __thread void **parameters;
-void fake_barrier(void) { swapcontext(&fibres[thread_number], &scheduler); }
 static __thread char *ended;
-static void fibre(void) { running->kernel->call(parameters); ended[thread_number] = 1; }
+// Those who meet: a block's threads at a barrier (the last), a warp's at a shuffle.  Nobody goes on before all who run have come.
+static __thread struct meeting { long running, come, times; } meetings[MOST_WARPS + 1];
+static __thread uint32_t *words;  // what each thread holds out in a shuffle: of this time and of the next
+static void yield(void) { swapcontext(&fibres[thread_number], &scheduler); }
+static void all_here(struct meeting *m) { if (m->come == m->running) m->come = 0, m->times++; }
+static void meet(struct meeting *m) {
+    long before = m->times;
+    m->come++, all_here(m);
+    while (m->times == before) yield();
+}
+void fake_barrier(void) { meet(&meetings[MOST_WARPS]); }
+static uint32_t shuffled(uint32_t word, long lane) {
+    long warp = thread_number / WARP, half = meetings[warp].times % 2 * MOST_WARPS * WARP;
+    words[half + thread_number] = word;
+    meet(&meetings[warp]);
+    return words[half + warp * WARP + lane % WARP];
+}
+uint32_t fake_shuffle_flip(int all, uint32_t word, int flip, int last) { return shuffled(word, thread_number % WARP ^ flip); }
+uint32_t fake_shuffle_lane(int all, uint32_t word, int lane, int last) { return shuffled(word, lane); }
+uint32_t fake_swizzle(uint32_t word, int pattern) { return shuffled(word, ((thread_number & pattern) | pattern >> 5) % WARP ^ pattern >> 10); }
+static void fibre(void) {
+    running->kernel->call(parameters), ended[thread_number] = 1;
+    for (int k = 0; k < 2; k++) {
+        struct meeting *m = &meetings[k ? MOST_WARPS : thread_number / WARP];
+        if (--m->running) all_here(m);
+    }
+}
 
 static void run_kernel(struct job *j) {
     void *places[512];
@@ -118,8 +143,10 @@ static void run_kernel(struct job *j) {
     long block_count = (long)j->groups[0] * j->groups[1] * j->groups[2], threads = (long)j->threads[0] * j->threads[1] * j->threads[2];
     parameters = places, running = j;
     char *stacks = j->kernel->barriers ? malloc((size_t)STACK * threads) : NULL;
-    if (stacks) fibres = calloc(threads, sizeof *fibres), ended = malloc(threads);
+    if (stacks) fibres = calloc(threads, sizeof *fibres), ended = malloc(threads), words = malloc(2 * MOST_WARPS * WARP * sizeof *words);
     for (block_number = 0; block_number < block_count; block_number++) {
+        for (long w = 0; w <= MOST_WARPS; w++)
+            meetings[w] = (struct meeting){w == MOST_WARPS ? threads : threads > (w + 1) * WARP ? WARP : threads - w * WARP, 0, 0};
         for (thread_number = 0; thread_number < threads; thread_number++) {
             if (!stacks) { j->kernel->call(places); continue; }
             ucontext_t *f = &fibres[thread_number];
@@ -131,7 +158,7 @@ static void run_kernel(struct job *j) {
             for (left = 0, thread_number = 0; thread_number < threads; thread_number++)
                 if (!ended[thread_number]) swapcontext(&scheduler, &fibres[thread_number]), left = 1;
     }
-    if (stacks) free(stacks), free(fibres), free(ended);
+    if (stacks) free(stacks), free(fibres), free(ended), free(words);
     free(j->params);
 }
 
