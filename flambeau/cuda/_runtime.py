@@ -1,4 +1,4 @@
-"""What programs call of CUDA's runtime library, by its names, on the driver alone; and its errors.
+"""What programs call of CUDA's runtime library, by its names, on the driver alone, CUDA's or HIP's; and its errors.
 
 The numbers of the driver's errors are the runtime's.
 """
@@ -11,7 +11,6 @@ import functools
 from typing import Any
 
 from ..core.base import device as _devices
-from ..devices import cuda as _cuda
 from ..devices import cuda_driver as _driver
 from ._find import find
 
@@ -71,11 +70,12 @@ class _Runtime:
     cudaError = cudaError
 
     def __init__(self) -> None:
-        self._library, self._hip = ctypes.CDLL(_cuda.library_path()), _cuda.is_hip()
+        self._library = ctypes.CDLL(_driver.library_path())
 
-    def _call(self, name: str, hip: str, *args: Any) -> int:
+    def _call(self, cuda: str, hip: str, *args: Any) -> int:
+        """The function of CUDA's driver, or of HIP, which takes the same arguments."""
         find(None).use()  # the driver's calls are about the context of this thread
-        status = getattr(self._library, hip if self._hip else name)(*args)
+        status = getattr(self._library, hip if _driver.is_hip() else cuda)(*args)
         return cudaError.success if status == 0 else status
 
     def cudaGetErrorString(self, error: int) -> str:
@@ -92,8 +92,8 @@ class _Runtime:
 
     def cudaHostRegister(self, ptr: int, size: int, flags: int) -> int:
         """Lock the pages of `size` bytes of the host from an address on, so that copies run beside the host's work."""
-        given = ctypes.c_void_p(ptr), ctypes.c_size_t(size), ctypes.c_uint(flags)
-        return self._call("cuMemHostRegister_v2", "hipHostRegister", *given)
+        memory = ctypes.c_void_p(ptr), ctypes.c_size_t(size), ctypes.c_uint(flags)
+        return self._call("cuMemHostRegister_v2", "hipHostRegister", *memory)
 
     def cudaHostUnregister(self, ptr: int) -> int:
         """Unlock what `cudaHostRegister` has locked."""

@@ -59,3 +59,7 @@
 #define cuLaunchHostFunc hipLaunchHostFunc
 #define cuProfilerStart hipProfilerStart
 #define cuProfilerStop hipProfilerStop
+#define cuMemHostRegister_v2 hipHostRegister
+#define cuMemHostUnregister hipHostUnregister
+#define cuStreamCreate hipStreamCreateWithFlags
+#define cuStreamDestroy_v2 hipStreamDestroy
