@@ -1,6 +1,6 @@
 """One token of a decoder whose weights are of fewer bits, beside PyTorch, and how much of the memory's bandwidth that takes.
 
-    python benchmarks/quantised.py [--threads 2] [--shapes gpt2,llama] [--seconds 3]     # a Markdown table
+    python benchmarks/quantised.py [--threads 2] [--shapes gpt2,llama] [--ways eager,compiled] [--seconds 3]     # a Markdown table
 
 A step reads one token and 128 places of a cache, at batch 1.  `share` is the bytes of all weights that a step reads over its time, as
 part of the bandwidth of a sum over 1 GiB with as many threads in the same run.  Times are the least, in milliseconds.  `error` is the
@@ -162,6 +162,7 @@ def main() -> None:
     )
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--shapes", default="gpt2,llama")
+    parser.add_argument("--ways", default="eager,compiled", help="eager, compiled: as it is, by `compile`")
     parser.add_argument("--seconds", type=float, default=3.0)
     arguments = parser.parse_args()
     libraries = {name: importlib.import_module(name) for name in ("flambeau", "torch")}
@@ -172,7 +173,7 @@ def main() -> None:
     del block
     print(f"{arguments.threads} threads, {bandwidth / 1e9:.1f} GB/s\n")
     print(
-        "| shape | library | weights | ms | tokens/s | GB | share | error |\n|---|---|---|---|---|---|---|---|"
+        "| shape | library | weights | way | ms | tokens/s | GB | share | error |\n|---|---|---|---|---|---|---|---|---|"
     )
     for shape in arguments.shapes.split(","):
         wanted = None
@@ -181,17 +182,20 @@ def main() -> None:
                 for block in net.blocks:
                     block.keys, block.values = block.keys.to(dtype), block.values.to(dtype)
                 word = t.tensor([[7]])
-                with t.no_grad():
-                    logits = net(word).float().flatten()
-                    best = timed(lambda net=net, word=word: net(word), arguments.seconds)
-                logits = libraries["flambeau"].tensor(logits.tolist())
-                wanted = logits if wanted is None else wanted
-                error = ((logits - wanted).abs().max() / wanted.std()).item()
-                print(
-                    f"| {shape} | {name} | {what} | {best * 1e3:.2f} | {1 / best:.1f} | {read / 1e9:.2f} | {read / best / bandwidth:.2f} | "
-                    f"{error:.3f} |",
-                    flush=True,
-                )
+                for way in arguments.ways.split(","):
+                    step = t.compile(net) if way == "compiled" else net
+                    with t.no_grad():
+                        logits = step(word).float().flatten()
+                        best = timed(lambda step=step, word=word: step(word), arguments.seconds)
+                    logits = libraries["flambeau"].tensor(logits.tolist())
+                    wanted = logits if wanted is None else wanted
+                    error = ((logits - wanted).abs().max() / wanted.std()).item()
+                    print(
+                        f"| {shape} | {name} | {what} | {way} | {best * 1e3:.2f} | {1 / best:.1f} | {read / 1e9:.2f} | "
+                        f"{read / best / bandwidth:.2f} | {error:.3f} |",
+                        flush=True,
+                    )
+                    del step
                 del net
                 gc.collect()
 

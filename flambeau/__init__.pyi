@@ -828,7 +828,7 @@ def conv_transpose2d(input: Tensor, weight: Tensor, bias: Tensor | None = None, 
 def conv_transpose3d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: _int | _Sequence[_int] = 1, padding: _int | _Sequence[_int] | _str = 0, output_padding: _int | _Sequence[_int] = 0, groups: _int = 1, dilation: _int | _Sequence[_int] = 1) -> Tensor:
     """Each input[k] · weight[j] added at k · stride + j · dilation - padding: a convolution's adjoint."""
 def convolution(input: Tensor, weight: Tensor, bias: Tensor | None, stride: _Sequence[_int], padding: _Sequence[_int], dilation: _Sequence[_int], transposed: _bool, output_padding: _Sequence[_int], groups: _int) -> Tensor:
-    """`nn.functional.conv1d` and its kin: Σ input[at · stride + k · dilation - padding] · weight[k] in 1 to 3 dimensions, or the transposed one, told by the weight."""
+    """`nn.functional.conv1d` and its kin: Σ input[at · stride + k · dilation - padding] · weight[k] in 1 to 3 dimensions, or the transposed one, distinguished by the weight."""
 def copysign(input: Tensor, other: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """|input| with other's sign."""
 def copysign_(input: Tensor, other: Tensor | _complex) -> Tensor:
@@ -1825,7 +1825,7 @@ def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: _float = 1.0, dim: _int
 def trapz(y: Tensor, x: Tensor | None = None, *, dx: _float = 1.0, dim: _int = -1) -> Tensor:
     """Σ dx · (yₖ + yₖ₊₁) / 2 along `dim`: the integral by the trapezoidal rule, at places `x` or at distance `dx`."""
 def triangular_solve(b: Tensor, A: Tensor, upper: _bool = True, transpose: _bool = False, unitriangular: _bool = False, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> _return_types.triangular_solve:
-    """X with A X = b for triangular A (its transpose where asked for), and A again."""
+    """X with A X = b for triangular A (its transpose where requested), and A again."""
 def tril(input: Tensor, diagonal: _int = 0, *, out: Tensor | None = None) -> Tensor:
     """The lower triangles of matrices: elements up to the given diagonal (0 the main one, above it positive), zeros beyond."""
 def tril_indices(row: _int, col: _int, offset: _Any = None, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = None, memory_format: _memory_format | None = None, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:

@@ -131,7 +131,7 @@ class Tensor(TensorBase):
             )
         if dispatch_sizes_strides_policy is not None or dispatch_device or dispatch_layout:
             raise NotImplementedError(
-                "_make_wrapper_subclass(): sizes, strides, devices and layouts are those given; a class is not asked for them "
+                "_make_wrapper_subclass(): sizes, strides, devices and layouts are those given; a class does not choose them "
                 "(dispatch_sizes_strides_policy, dispatch_device, dispatch_layout)"
             )
         size = tuple(size)
@@ -395,7 +395,7 @@ def strides_in(memory_format: Any, size: tuple[int, ...]) -> list[int]:
 
 
 def _wrapper_text(wrapper: Any, contents: str | None) -> str:
-    """A wrapper's class, what it says it holds, and what is told of every tensor."""
+    """A wrapper's class, what it says it holds, and what every tensor says."""
     parts = [f"..., size={tuple(wrapper.shape)}" if contents is None else contents]
     if contents is None and wrapper.dtype != get_default_dtype():
         parts.append(f"dtype={wrapper.dtype}")

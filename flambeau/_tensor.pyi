@@ -1180,7 +1180,7 @@ class Tensor:
     def transpose_(self, dim0: _int, dim1: _int) -> Tensor:
         """`transpose` in place: the tensor itself gets the new shape."""
     def triangular_solve(self, A: Tensor, upper: _bool = True, transpose: _bool = False, unitriangular: _bool = False, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> _return_types.triangular_solve:
-        """X with A X = b for triangular A (its transpose where asked for), and A again."""
+        """X with A X = b for triangular A (its transpose where requested), and A again."""
     def tril(self, diagonal: _int = 0, *, out: Tensor | None = None) -> Tensor:
         """The lower triangles of matrices: elements up to the given diagonal (0 the main one, above it positive), zeros beyond."""
     def tril_(self, diagonal: _int = 0) -> Tensor:

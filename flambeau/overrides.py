@@ -82,7 +82,7 @@ class BaseTorchFunctionMode(TorchFunctionMode):
 
 
 class _DisableTorchFunctionSubclass:
-    """Within it, classes of tensors are not asked in this thread."""
+    """Within it, overrides of tensor classes are not called in this thread."""
 
     def __enter__(self) -> None:
         disable_overrides(1)
@@ -92,7 +92,7 @@ class _DisableTorchFunctionSubclass:
 
 
 def has_torch_function(relevant_args: Iterable[Any]) -> bool:
-    """Whether a call with these arguments is to be handed to `handle_torch_function`: one of their classes, or a mode, is asked.
+    """Whether a call with these arguments is to be handed to `handle_torch_function`: one of their classes, or a mode, intercepts it.
 
     Raises:
         TypeError: the argument cannot be iterated over

@@ -34,7 +34,7 @@ def warn(stacklevel: int = 2) -> None:
 
 
 def _by_name(action: str, *given: Any) -> Any:
-    """Memory under a name is multiprocessing's concern, which is imported when it is first asked for."""
+    """Memory under a name is multiprocessing's concern, which is imported when it is first requested."""
     return getattr(import_module(f"{__package__}.multiprocessing._names"), action)(*given)
 
 
@@ -312,7 +312,7 @@ class TypedStorage:
 
     @classmethod
     def from_buffer(cls, *args: Any, dtype: Any = None, device: Any = None, **kwargs: Any) -> TypedStorage:
-        """See `UntypedStorage.from_buffer`; the old classes have their dtype, `TypedStorage` is told."""
+        """See `UntypedStorage.from_buffer`; the old classes have their dtype, `TypedStorage` takes it."""
         warn()
         if device is not None and str(device) != "cpu":
             raise RuntimeError(f"TypedStorage.from_buffer: Not available for device {device}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from collections.abc import Iterator
@@ -11,6 +12,12 @@ import pytest
 # Most of the time of a program for OpenCL would be the driver's passes: the tests run what flambeau has written, and
 # `tests/devices/test_opencl.py` runs a sample of every kind of kernel as users have it.
 os.environ.setdefault("FLAMBEAU_OPENCL_OPTIONS", "-cl-opt-disable")
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """What collection has made lives to the end: no collection of garbage, of which tests of leaks make many, looks at it again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture

@@ -255,8 +255,8 @@ def page() -> str:
         for text, group in groups.items():
             part += f"Absent ({text}): {listed(group)}\n\n"
         parts.append(part)
-    summary = f"{here_total} of {total} names are here, besides these rooms, absent or here in parts that are not counted:\n\n"
-    summary += "| room | why |\n|---|---|\n" + "".join(
+    summary = f"{here_total} of {total} names are here, besides these namespaces, absent or here in parts that are not counted:\n\n"
+    summary += "| namespace | why |\n|---|---|\n" + "".join(
         f"| `torch.{n}` | {text} |\n"
         for n, text in NAMESPACES.items()
         if not n.startswith("_") and n not in COUNTED

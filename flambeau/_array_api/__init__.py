@@ -1,6 +1,6 @@
 """The namespace of the array API standard, version 2024.12 (https://data-apis.org/array-api/2024.12/), over ordinary tensors.
 
-`x.__array_namespace__()` returns this module, which is imported when first asked for.  Its functions take and return tensors;
+`x.__array_namespace__()` returns this module, which is imported when first requested.  Its functions take and return tensors;
 they differ from those of the flat namespace where PyTorch's names, arguments or results differ from the standard's.
 
 >>> import flambeau

@@ -1,6 +1,6 @@
-"""What is not here, said by name: the rooms of PyTorch that are missing or only answer questions, and why.
+"""What is not here, said by name: the namespaces of PyTorch that are missing or only answer queries, and why.
 
-A room that programs look into before they work is a module with true answers ("is it available", "is a graph being traced"). Its
+A namespace that programs look into before they work is a module with true answers ("is it available", "is a graph being traced"). Its
 other names say why they are absent: by an AttributeError, a ModuleNotFoundError, or an ImportError where they are imported.
 What libraries only mention while they are imported (annotations, base classes, `isinstance`) stands in `absent_names.NAMES` and is
 made when it is looked up: classes without instances, enumerations, errors, and functions whose call is a NotImplementedError.
@@ -23,17 +23,17 @@ from typing import Any
 
 from ..core.base import display
 from ..core.base.callbacks import set_callback
-from ..core.base.lazily import when_loaded
+from ..core.base.lazily import functions_first, when_loaded
 from .absent_names import NAMES
 from .absent_reasons import ABSENT
 
 OWN = __name__.partition(".")[0]
 PAGE = "docs/coverage.md lists what is here"
 
-# Rooms, and why they are absent; `distributed`, `export`, `jit`, `ao` and `_dynamo` answer questions.
+# Namespaces, and why they are absent; `distributed`, `export`, `jit`, `ao` and `_dynamo` answer queries.
 NAMESPACES = {
-    "ao": "models are quantised in eager mode; what PyTorch has for graphs, pruning and debugging beside it is not here",
-    "quantization": "models are quantised in eager mode; what PyTorch has for graphs beside it is not here",
+    "ao": "models are quantised in eager and in graph mode; what PyTorch has for exported programs and pruning is not here",
+    "quantization": "`ao.quantization` has what is here",
     "contrib": "PyTorch's experiments are not carried over",
     "nn.intrinsic": "`ao.nn.intrinsic` has the fused layers that are here",
     "nn.qat": "`ao.nn.qat` has the layers that train with rounded weights",
@@ -72,7 +72,7 @@ NAMESPACES = {
     "_decomp": "operations are declared otherwise here, and not made of others",
     "_jit_internal": "what PyTorch's compiler of TorchScript keeps for itself; `jit.script` is the one that is here",
     "_ops.HigherOrderOperator": "there are no graphs in which an operation could take functions",
-    "profiler._memory_profiler": "memory is not told by what it is used for",
+    "profiler._memory_profiler": "memory is not listed by what it is used for",
     "_guards": "there are no graphs yet",
     "_weights_only_unpickler": "files are read by `_files/unpickling.py`, not by PyTorch's reader",
     "autograd.profiler_legacy": "PyTorch deprecated it",
@@ -310,14 +310,6 @@ class _Finder:
         return result
 
 
-class _Package(ModuleType):
-    """A package with a function of a submodule's name (`ao.quantization.quantize`), which stays when the module is imported."""
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if not isinstance(value, ModuleType) or isinstance(vars(self).get(name, value), ModuleType):
-            super().__setattr__(name, value)
-
-
 class _Maker:
     """Loads a module of the table."""
 
@@ -328,12 +320,13 @@ class _Maker:
         return None
 
     def exec_module(self, module: ModuleType) -> None:
-        package, _, last = module.__name__.rpartition(".")
-        if last in vars(sys.modules[package]):
-            sys.modules[package].__class__ = _Package
         module.__doc__ = f"Names that libraries mention: {why(self.namespace)}."
         module.__getattr__ = refusing(self.namespace)  # type: ignore[method-assign]
         module.__dir__ = lambda: sorted({*vars(module), *_words(self.namespace)})  # type: ignore[method-assign]
+        package, _, last = module.__name__.rpartition(".")
+        if last in _words(self.namespace):  # as `ao.quantization.quantize`
+            functions_first(package)
+            getattr(module, last)
 
 
 def refuse_import(name: str, rest: str) -> None:

@@ -153,8 +153,8 @@ ABSENT = {
     "backends.cuda": {
         "steps of a device's own libraries that nothing here calls": """
         blas_workspace_size cuBLASModule cuFFTPlanCache cuFFTPlanCacheAttrContextProp cuFFTPlanCacheManager
-        cublas_workspace_size cublaslt_workspace_size cufft_plan_cache preferred_blas_library
-        preferred_linalg_library preferred_rocm_fa_library
+        cublas_workspace_size cublaslt_workspace_size cufft_plan_cache
+        preferred_rocm_fa_library
         """,
     },
     "backends.mkl": {
@@ -184,16 +184,8 @@ ABSENT = {
         BFloat16Storage BoolStorage ByteStorage CharStorage ComplexDoubleStorage ComplexFloatStorage
         DoubleStorage FloatStorage HalfStorage IntStorage LongStorage ShortStorage
         """,
-        "memory of devices comes from our own allocator alone": """
-        CUDAPluggableAllocator caching_allocator_disabled caching_allocator_enable
-        change_current_allocator host_memory_stats host_memory_stats_as_nested_dict
-        reset_accumulated_host_memory_stats reset_peak_host_memory_stats
-        """,
         "steps of a device's own libraries that nothing here calls": """
-        CudaError DeferredCudaCallError GreenContext check_error cudaStatus cudart
-        """,
-        "handles of a library whose functions are not called": """
-        current_solver_handle
+        GreenContext
         """,
         "a part of PyTorch's own making": """
         _initialized _is_in_bad_fork
@@ -202,13 +194,6 @@ ABSENT = {
     "cuda.green_contexts": {
         "steps of a device's own libraries that nothing here calls": """
         GreenContext
-        """,
-    },
-    "cuda.memory": {
-        "memory of devices comes from our own allocator alone": """
-        CUDAPluggableAllocator caching_allocator_disabled caching_allocator_enable
-        change_current_allocator host_memory_stats host_memory_stats_as_nested_dict
-        reset_accumulated_host_memory_stats reset_peak_host_memory_stats
         """,
     },
     "cuda.nccl": {

@@ -16,7 +16,7 @@ _PRECISIONS = ("highest", "high", "medium")
 
 
 def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
-    """Asks for operations that give the same bits on each run; they do so whatever is asked, for any number of threads.
+    """Asks for operations that give the same bits on each run; they do so whatever is set, for any number of threads.
 
     There is one algorithm an operation, whose sums are grouped by the shapes alone, also where several sources meet in one
     place (`scatter_add`, `index_add`, `index_put` with accumulation, the gradients of embeddings): none raises in this mode.
@@ -38,7 +38,7 @@ def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None
 
 
 def are_deterministic_algorithms_enabled() -> bool:
-    """True, unless a program has asked for the contrary, which changes no result.
+    """True, unless a program has set the contrary, which changes no result.
 
     >>> import flambeau
     >>> flambeau.are_deterministic_algorithms_enabled()
@@ -48,7 +48,7 @@ def are_deterministic_algorithms_enabled() -> bool:
 
 
 def is_deterministic_algorithms_warn_only_enabled() -> bool:
-    """What was asked of `use_deterministic_algorithms`; there is nothing to warn of.
+    """What `use_deterministic_algorithms` set; there is nothing to warn of.
 
     >>> import flambeau
     >>> flambeau.is_deterministic_algorithms_warn_only_enabled()
@@ -82,7 +82,7 @@ def set_deterministic_debug_mode(debug_mode: int | str) -> None:
 
 
 def get_deterministic_debug_mode() -> int:
-    """0 where `use_deterministic_algorithms(False)` was asked, 1 with `warn_only`, else 2.
+    """0 after `use_deterministic_algorithms(False)`, 1 with `warn_only`, else 2.
 
     >>> import flambeau
     >>> flambeau.get_deterministic_debug_mode()

@@ -116,7 +116,7 @@ def load(
 
     By default no code is run by loading, whatever the file holds: tensors, parameters, containers, numbers, strings, dtypes and
     devices are made, and what `flambeau.serialization.add_safe_globals` allows.  Every number in the file is checked against the
-    sizes of what it refers to before memory is asked for.  `weights_only=False` runs the file's pickle, which whole modules
+    sizes of what it refers to before memory is requested.  `weights_only=False` runs the file's pickle, which whole modules
     need: only for files from people you trust.
 
     Args:

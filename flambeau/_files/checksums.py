@@ -24,7 +24,7 @@ def by_parts(n: int, work: Callable[[int, int], int]) -> int:
     def run(i: int) -> None:
         try:
             result[i] = work(cuts[i], cuts[i + 1])
-        except BaseException as error:  # for the thread that asked
+        except BaseException as error:  # for the thread that waits
             result[i] = error
 
     workers = [threading.Thread(target=run, args=(i,), daemon=True) for i in range(1, threads)]

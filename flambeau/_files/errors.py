@@ -1,4 +1,4 @@
-"""What is wrong with a file, and how it is told."""
+"""What is wrong with a file, and the error's text."""
 
 from __future__ import annotations
 

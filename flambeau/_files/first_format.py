@@ -3,7 +3,7 @@
 A file is an uncompressed zip archive.  `structure.json` describes the object, with each tensor's dtype,
 shape, strides and offset; `storage/0`, `storage/1` … are the raw little-endian bytes the tensors refer to, at
 multiples of 64 in the file. Reading one runs no code, whatever it holds: JSON is turned into a fixed set of
-types, and every number is checked against the sizes of the entries before memory is asked for.
+types, and every number is checked against the sizes of the entries before memory is requested.
 """
 
 from __future__ import annotations

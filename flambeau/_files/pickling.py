@@ -1,6 +1,6 @@
 """The pickle of a file: PyTorch's names and PyTorch's way to describe tensors, so that either reads the other's.
 
-Written with pickle's Python implementation, whose `save_global` can be told another name; storages are left out of the pickle and
+Written with pickle's Python implementation, whose `save_global` can be given another name; storages are left out of the pickle and
 kept in a list.
 """
 

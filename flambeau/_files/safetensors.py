@@ -153,7 +153,7 @@ def _tensor(place: _Place, data: Any, begin: int) -> Tensor:
 
 
 class safe_open:
-    """A file of tensors, opened: a tensor is read when it is asked for.
+    """A file of tensors, opened: a tensor is read when it is requested.
 
     Args:
         filename: its path.

@@ -1,4 +1,4 @@
-"""Who is told of calls of these functions instead of their being run as Python: an export, which keeps both branches and loops."""
+"""Who gets calls of these functions instead of their being run as Python: an export, which keeps both branches and loops."""
 
 from __future__ import annotations
 
@@ -29,5 +29,5 @@ def watched(watcher: Watcher | None) -> Iterator[None]:
 
 
 def watcher() -> Watcher | None:
-    """Who is told of this thread's calls."""
+    """Who gets this thread's calls."""
     return _watchers.get(threading.get_ident()) if _watchers else None

@@ -1,7 +1,7 @@
 """Numbers that a recorded program computes of sizes: `SymInt` and its kin, and `sym_max`, `sym_not` … on them and on Python's own.
 
 `x.shape[0]` is one while a program is traced or exported, and what is computed of it is a step of the program, too.  Whoever needs a plain
-number of it (a loop's count, a key) gets that of the example, and whoever records is told: it holds the number, or refuses.
+number of it (a loop's count, a key) gets that of the example, and the recorder is notified: it holds the number, or refuses.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = [
 
 
 class Recorder(Protocol):
-    """Who records a program, and is told what it does with sizes."""
+    """Records a program, and is notified of what it does with sizes."""
 
     def computed(self, called: str, function: Callable[..., Any], *operands: Any) -> Any:
         """The number that a function gives of numbers: one of the operator module, or `sym_max` and its kin, by name."""

@@ -27,7 +27,7 @@ class SizeRecorder(Recorder, Protocol):
         """Whether a tensor's sizes follow from the inputs."""
 
     def trace_size(self, what: str, t: Any, dim: int | None, value: int) -> Any:
-        """What a tensor answers when it is asked for `size`, `stride`, `numel` or `storage_offset`."""
+        """What a tensor answers to `size`, `stride`, `numel` and `storage_offset`."""
 
 
 class Recording(threading.local):

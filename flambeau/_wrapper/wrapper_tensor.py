@@ -325,7 +325,7 @@ def _step(func: Any, args: tuple, kwargs: dict) -> Any:
 
 
 def _asked(name: str) -> property:
-    """What is asked of the elements."""
+    """What is queried of the elements."""
     return property(lambda self: getattr(self._elements, name), doc=f"`{name}` of the elements.")
 
 

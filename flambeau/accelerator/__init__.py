@@ -1,6 +1,6 @@
 """The accelerator, whichever it is: NVIDIA's devices.
 
-OpenCL's devices are asked for by their name: the commonest of their drivers makes the host's own processor one.
+OpenCL's devices go by their name: the commonest of their drivers makes the host's own processor one.
 """
 
 from types import ModuleType as _ModuleType

@@ -42,7 +42,7 @@ def _refresh_per_optimizer_state() -> dict[str, Any]:
 
 
 class _Copies:
-    """A tensor on each device that it is asked for on."""
+    """A tensor on each device that it is requested on."""
 
     def __init__(self, master: TensorBase) -> None:
         self.master = master
@@ -423,7 +423,7 @@ class GradScaler:
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Goes on with what `state_dict` told; nothing where not enabled.  Raises RuntimeError for an empty one.
+        """Goes on with what `state_dict` returned; nothing where not enabled.  Raises RuntimeError for an empty one.
 
         >>> import flambeau
         >>> scaler = flambeau.amp.GradScaler("cpu")

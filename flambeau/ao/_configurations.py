@@ -24,6 +24,7 @@ class Config:
     """What all configurations say."""
 
     kind: ClassVar[str]  # of codes, as `codegen/tiles/quantised.py` has them
+    rounds: ClassVar[bool] = False  # whether a layer rounds its input as well
 
     def group(self, k: int) -> int:
         """How many terms of a row have a scale together."""
@@ -34,8 +35,8 @@ class Config:
         raise NotImplementedError
 
     def rounded(self, rows: Tensor) -> Tensor:
-        """What a layer multiplies by its weight in place of its input: the input itself, but for dynamic activations."""
-        return rows
+        """What a layer that `rounds` multiplies by its weight in place of its input."""
+        raise NotImplementedError
 
 
 def _rounded(rows: Tensor, scales: Tensor, zero_points: Tensor, low: int, high: int) -> Tensor:
@@ -74,6 +75,8 @@ class Int8DynamicActivationInt8WeightConfig(Int8WeightOnlyConfig):
     >>> Int8DynamicActivationInt8WeightConfig()
     Int8DynamicActivationInt8WeightConfig()
     """
+
+    rounds: ClassVar[bool] = True
 
     def rounded(self, rows: Tensor) -> Tensor:
         if not rows.numel():
@@ -183,6 +186,8 @@ class Int8DynamicActivationInt4WeightConfig(_Grouped):
         codes = (groups / _nonzero(scales).unsqueeze(2)).round().clamp(-8, 7) + 8
         pairs = stack((scales, scales.new_zeros(scales.shape)), 2).transpose(0, 1)
         return quantised.packed(codes.reshape(weight.shape)), pairs
+
+    rounds: ClassVar[bool] = True
 
     def rounded(self, rows: Tensor) -> Tensor:
         if not rows.numel():

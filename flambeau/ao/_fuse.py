@@ -95,7 +95,7 @@ def _together(kind: Any) -> Callable:
     return lambda is_qat, *modules: kind(*modules)
 
 
-_FUSERS: dict[tuple, Callable] = {
+FUSERS: dict[tuple, Callable] = {
     (nn.Linear, nn.ReLU): _together(intrinsic.LinearReLU),
     (nn.Linear, nn.BatchNorm1d): fuse_linear_bn,
     (nn.BatchNorm2d, nn.ReLU): _together(intrinsic.BNReLU2d),
@@ -103,10 +103,10 @@ _FUSERS: dict[tuple, Callable] = {
 }
 for _d in (1, 2, 3):
     _conv, _bn, _transpose = (getattr(nn, f"{kind}{_d}d") for kind in ("Conv", "BatchNorm", "ConvTranspose"))
-    _FUSERS[_conv, _bn] = fuse_conv_bn
-    _FUSERS[_conv, _bn, nn.ReLU] = fuse_conv_bn_relu
-    _FUSERS[_conv, nn.ReLU] = _together(getattr(intrinsic, f"ConvReLU{_d}d"))
-    _FUSERS[_transpose, _bn] = _transposed
+    FUSERS[_conv, _bn] = fuse_conv_bn
+    FUSERS[_conv, _bn, nn.ReLU] = fuse_conv_bn_relu
+    FUSERS[_conv, nn.ReLU] = _together(getattr(intrinsic, f"ConvReLU{_d}d"))
+    FUSERS[_transpose, _bn] = _transposed
 
 
 def fuse_known_modules(
@@ -126,7 +126,7 @@ def fuse_known_modules(
     Identity()
     """
     kinds = tuple(type(m) for m in mod_list)
-    fuser = (additional_fuser_method_mapping or {}).get(kinds) or _FUSERS.get(kinds)
+    fuser = (additional_fuser_method_mapping or {}).get(kinds) or FUSERS.get(kinds)
     if fuser is None:
         raise NotImplementedError(f"Cannot fuse modules: {kinds}")
     fused = fuser(is_qat, *mod_list)

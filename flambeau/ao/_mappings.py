@@ -30,6 +30,7 @@ STATIC: dict[Any, Any] = {
     nn.ELU: quantized.ELU,
     nn.Hardswish: quantized.Hardswish,
     nn.LeakyReLU: quantized.LeakyReLU,
+    nn.Softmax: quantized.Softmax,
     FloatFunctional: quantized.QFunctional,
     intrinsic.LinearReLU: _fused.LinearReLU,
     intrinsic.ConvReLU1d: _fused.ConvReLU1d,

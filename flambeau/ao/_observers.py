@@ -519,6 +519,31 @@ class NoopObserver(ObserverBase):
         raise Exception("calculate_qparams should not be called for NoopObserver")  # noqa: TRY002
 
 
+class ReuseInputObserver(ObserverBase):
+    """Stands for the observer of an operation's input, which a graph gives the result too; see `quantize_fx`.
+
+    Shape:
+        input: any; the result is the input
+
+    Raises:
+        Exception: `calculate_qparams`, which it has not.
+
+    >>> from flambeau.ao.quantization import ReuseInputObserver
+    >>> ReuseInputObserver().dtype
+    flambeau.quint8
+    """
+
+    def __init__(self) -> None:
+        super().__init__(quint8)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x
+
+    def calculate_qparams(self, **kwargs: Any) -> Any:
+        """An Exception: it stands for another."""
+        raise Exception("calculate_qparams should not be called for ReuseInputObserver")  # noqa: TRY002
+
+
 class FixedQParamsObserver(ObserverBase):
     """Watches nothing: a scale and a zero point that are given, for what lies in a known range.
 
@@ -574,6 +599,7 @@ default_dynamic_quant_observer = PlaceholderObserver.with_args(
     dtype=quint8, quant_min=0, quant_max=255, is_dynamic=True
 )
 default_placeholder_observer = PlaceholderObserver
+default_reuse_input_observer = ReuseInputObserver
 default_float_qparams_observer = PerChannelMinMaxObserver.with_args(
     dtype=quint8, qscheme=per_channel_affine_float_qparams, ch_axis=0
 )

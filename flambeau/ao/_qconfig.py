@@ -50,6 +50,7 @@ default_qat_qconfig_v2 = QConfig(rounding.default_fused_act_fake_quant, rounding
 default_dynamic_qat_qconfig = QConfig(rounding.default_dynamic_fake_quant, rounding.default_weight_fake_quant)
 default_weight_only_qconfig = QConfig(Identity, rounding.default_weight_fake_quant)
 default_activation_only_qconfig = QConfig(rounding.default_fake_quant, Identity)
+default_reuse_input_qconfig = QConfig(observers.default_reuse_input_observer, observers.NoopObserver)
 float_qparams_weight_only_qconfig = QConfig(
     observers.default_placeholder_observer, observers.default_float_qparams_observer
 )

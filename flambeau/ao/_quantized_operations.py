@@ -6,6 +6,7 @@ over numbers and are rounded to codes again: with the input's scale, or with one
 
 from __future__ import annotations
 
+from enum import Enum
 from types import SimpleNamespace
 from typing import Any
 
@@ -361,8 +362,23 @@ overrides(functions.avg_pool1d, functions.avg_pool2d, functions.avg_pool3d)(_ave
 overrides(functions.adaptive_avg_pool1d, functions.adaptive_avg_pool2d, functions.adaptive_avg_pool3d)(
     _averaged
 )
-overrides(functions.interpolate, functions.upsample, functions.threshold)(_averaged)
-overrides(functions.leaky_relu, functions.gelu, functions.elu, functions.hardswish)(_averaged)
+overrides(functions.interpolate)(_averaged)
+
+
+def _computed(func: Any, input: QuantizedTensor, *args: Any, **kwargs: Any) -> Any:
+    """With the scale of the input; in graphs, with one that was observed."""
+    return _averaged(func, input, *args, **kwargs)
+
+
+overrides(functions.leaky_relu, functions.elu, functions.hardswish)(_computed)
+
+
+def _like_input(func: Any, input: QuantizedTensor, *args: Any, **kwargs: Any) -> Any:
+    """With the scale of the input, in graphs too, which leave it in floats."""
+    return _averaged(func, input, *args, **kwargs)
+
+
+overrides(functions.gelu, functions.threshold, functions.upsample)(_like_input)
 
 
 def bounded(dtype: Any, least: float) -> tuple[float, int]:
@@ -382,8 +398,9 @@ def _in_range(least: float) -> Any:
     return run
 
 
-overrides(methods.sigmoid, functions.hardsigmoid)(_in_range(0.0))
-overrides(methods.tanh)(_in_range(-1.0))
+_from_0, _from_minus_1 = _in_range(0.0), _in_range(-1.0)
+overrides(methods.sigmoid, functions.hardsigmoid)(_from_0)
+overrides(methods.tanh)(_from_minus_1)
 
 
 def _dropped(
@@ -413,3 +430,34 @@ def _type(func: Any, input: QuantizedTensor, dtype: Any = None, *args: Any, **kw
 
 overrides(methods.type)(_type)
 overrides(methods.is_pinned)(lambda func, input, *args: func(input._elements, *args))
+
+
+# --- graphs ------------------------------
+class Scale(Enum):
+    """Which scale the result of an operation has in a graph of quantised tensors."""
+
+    SHARED = "its input's"
+    OBSERVED = "one that an observer of the result finds"
+    FIXED = "one that the range of the function gives"
+
+
+_SCALES = {
+    **dict.fromkeys((_moved, _pooled, _averaged, _clamp, _clamp_, _relu, _relu6, _hardtanh), Scale.SHARED),
+    **dict.fromkeys((_dropped, _computed), Scale.OBSERVED),
+    **dict.fromkeys((_from_0, _from_minus_1), Scale.FIXED),
+}
+
+
+def scale_of_result(name: str) -> Scale | None:
+    """Which scale the result of an operation has in a graph; None for one that graphs leave in floats.
+
+    >>> from flambeau.ao._quantized_operations import scale_of_result
+    >>> scale_of_result("flatten").value, scale_of_result("gelu")
+    ("its input's", None)
+    """
+    return _SCALES.get(overrides.get(name))
+
+
+def needs_scale(name: str) -> bool:
+    """Whether an operation is given the scale of its result in a graph."""
+    return overrides.get(name) is _computed

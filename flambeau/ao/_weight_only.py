@@ -84,22 +84,11 @@ class WeightOnlyLinear(_Coded):
         return self._floats(self.codes, self.scales, self.in_features)
 
     def forward(self, input: Tensor) -> Tensor:
-        if input.shape[-1:] != (self.in_features,) or input.dtype != self.scales.dtype:
-            raise RuntimeError(
-                f"WeightOnlyLinear: expected input of shape (…, {self.in_features}) in {self.scales.dtype}, got {list(input.shape)} "
-                f"in {input.dtype}"
-            )
-        rows = self.config.rounded(input.reshape(-1, self.in_features))
-        if self.kind == "int8":
-            result = quantised._weight_int8pack_mm(rows, self.codes, self.scales)
-        elif self.kind == "float8":
-            result = quantised.weight_float8_mm(rows, self.codes, self.scales)
-        elif self.kind == "int4":
-            result = quantised._weight_int4pack_mm_for_cpu(rows, self.codes, self.group_size, self.scales)
-        else:
-            result = quantised.weight_nf4pack_mm(rows, self.codes, self.group_size, self.scales)
-        result = result if self.bias is None else result + self.bias
-        return result.reshape(*input.shape[:-1], self.out_features)
+        if self.config.rounds:
+            rows = self.config.rounded(input.reshape(-1, input.shape[-1]))
+            input = rows.reshape(input.shape)
+        result = quantised.weight_only_linear(input, self.codes, self.scales, self.kind, self.group_size)
+        return result if self.bias is None else result + self.bias
 
     def extra_repr(self) -> str:
         return (

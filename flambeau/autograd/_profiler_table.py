@@ -19,7 +19,7 @@ UNITS = {"s": 1e6, "ms": 1e3, "us": 1.0}  # in microseconds
 
 
 def time_text(microseconds: float, unit: str | None = None) -> str:
-    """A time in the unit asked for, else in the largest of which there is one."""
+    """A time in the unit requested, else in the largest of which there is one."""
     if unit is None:
         unit = next((name for name, size in UNITS.items() if microseconds >= size), "us")
     return f"{microseconds / UNITS[unit]:.3f}{unit}"

@@ -147,5 +147,5 @@ class set_multithreading_enabled:
 
 
 def is_multithreading_enabled() -> bool:
-    """What this thread was last told; True at first."""
+    """What this thread last set; True at first."""
     return getattr(_multithreading, "on", True)

@@ -35,7 +35,7 @@ __all__ = [
 
 
 def _collectives(ended: int) -> list[tuple]:
-    """What was called between processes since this was last asked for; nothing where there is no `distributed`."""
+    """What was called between processes since this was last called; nothing where there is no `distributed`."""
     found = callbacks.get("collectives of a profile")
     return [] if found is None else found(ended)
 
@@ -173,7 +173,7 @@ class profile:
         self._epoch = time.time_ns() - self._began  # from the recorder's clock to that of the wall
 
     def _stop(self) -> None:
-        """End the recording; what was noted becomes events when it is asked for."""
+        """End the recording; what was noted becomes events when it is requested."""
         if self._leave_modules is not None:
             self._leave_modules()
             self._leave_modules = None

@@ -420,7 +420,7 @@ class EventList(list):
         group_by_stack_n: int = 0,
         group_by_overload_name: bool = False,
     ) -> EventList:
-        """The sums over events of one name, on one kind of device; of the same shapes, or first lines of the stack, if asked."""
+        """The sums over events of one name, on one kind of device; of the same shapes, or first lines of the stack, if requested."""
         result: dict[tuple, FunctionEventAvg] = {}
         for event in self:
             key = (

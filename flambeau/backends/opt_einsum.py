@@ -1,6 +1,6 @@
 """The package opt_einsum, which tells `einsum` in which order to contract three tensors or more, where it is installed.
 
-`enabled` (by default whether it is installed) says whether it is asked, `strategy` how hard it looks ("auto", "greedy", "optimal" and
+`enabled` (by default whether it is installed) says whether it is called, `strategy` how hard it looks ("auto", "greedy", "optimal" and
 what else the package knows).  Without the package both are fixed, and tensors are contracted from left to right.
 """
 

@@ -24,8 +24,8 @@ from .lower import ITEMSIZE, REGISTER, Lowering
 from .schedule_cpu_frame import SIGNATURE
 
 GROUP = 72  # terms that a sum adds up one after another before it starts anew
-AHEAD = 24  # terms before its use that a line of the grid is asked for
-PREFETCHING = 4  # output channels a tile from which a line is used often enough to be asked for
+AHEAD = 24  # terms before its use that a line of the grid is requested
+PREFETCHING = 4  # output channels a tile from which a line is used often enough to be requested
 
 
 class Shape(NamedTuple):

@@ -3,7 +3,7 @@
 The kernels are those of `schedule_cpu.py`.  Threads come in blocks of `BLOCK`, and any number of blocks may
 be launched: every thread goes on to further elements, or rows, until there are none.  In a pointwise kernel a
 thread computes one element at a time.  In a row kernel `width` threads share a row: each folds every
-`width`-th element, a tree in the block's shared memory combines their states, and each writes its share.
+`width`-th element, a tree combines their states, and each writes its share (`schedule_gpu_rows.py`).
 
 A kernel is called `kernel` in the image and takes plain values, no tables in memory: see `parameters`.
 
@@ -19,7 +19,6 @@ True
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import NamedTuple
 
 from . import expr as ex
@@ -34,13 +33,11 @@ from .kernels import (
     STRIDED,
     Pointwise,
     Row,
-    folds_by_depth,
     operands,
-    prefixes,
 )
 from .lower import ITEMSIZE, MEMORY, Lowering, expanded
-from .passes import Together
-from .schedule_gpu_threads import BLOCK, POINTER, SHARED, OfBlocks, Threads
+from .schedule_gpu_rows import HELD, RowSchedule
+from .schedule_gpu_threads import BLOCK, POINTER, OfBlocks, Threads
 
 # What an OpenCL driver is told when it builds a kernel: quotients and roots have the same bits there, too.
 OPENCL_OPTIONS = ("-cl-fp32-correctly-rounded-divide-sqrt",)
@@ -53,15 +50,18 @@ class Form(NamedTuple):
 
     `dims`: dimensions that the elements, or the rows, are counted over.
     `folded`: dimensions of a row (row kernels).
-    `width`: threads a row, a power of two up to `BLOCK` (row kernels); see `width_for`.
+    `width`: threads a row, a power of two up to `BLOCK` (row kernels); see `core/loops/launch.pyx`, `row_form`.
     `wide`: offsets and coordinates have 64 bits.  Where the number of elements and all offsets from an
     operand's first element are below 2³¹, 32 bits do; counting over several dimensions is then much cheaper.
+    `held`: elements of a row that each of its threads has in registers, a power of two: there are `width` times as many at most, and one
+    at least.  0: rows of any length, read once for each pass.  Of a scan: elements that a thread takes at a time.
     """
 
     dims: int = 1
     folded: int = 1
     width: int = 1
     wide: bool = True
+    held: int = 0
 
 
 PLAIN = Form()
@@ -103,18 +103,6 @@ def _slot(dtype: str) -> tuple[str, str]:
     return ("float32", "float") if ex.is_float(dtype) else ("int64", "i64")
 
 
-def width_for(length: int, rows: int, lanes_along: str) -> int:
-    """How many threads should share a row of `length` elements where there are `rows` of them."""
-    width = 1
-    if lanes_along == "r":  # neighbouring threads read neighbouring elements: always eight or more
-        while width < BLOCK and (width < 8 or width * IN_FLIGHT < length):
-            width *= 2
-    else:  # neighbouring threads are on neighbouring rows: 32 of those at least
-        while width < BLOCK // 32 and rows * width < 1 << 15 and 2 * width * IN_FLIGHT <= length:
-            width *= 2
-    return width
-
-
 def groups(count: int, width: int = 1, most: int = 1024) -> int:
     """How many blocks to launch for `count` elements, or rows of `width` threads.
 
@@ -137,6 +125,8 @@ def module_for(kernel: Pointwise | Row | Indexed | OfBlocks, target: str, form: 
         raise ValueError(f"module_for: form.dims is {form.dims}, folded {form.folded}; at least 1 expected")
     if form.width not in [1 << k for k in range(BLOCK.bit_length())]:
         raise ValueError(f"module_for: form.width is {form.width}; a power of two from 1 to {BLOCK} expected")
+    if form.held not in [0, *(1 << k for k in range(HELD.bit_length()))]:
+        raise ValueError(f"module_for: form.held is {form.held}; 0 or a power of two up to {HELD} expected")
     kernel = written_out(kernel)
     module = Module(tg.TARGETS[target].triple, str(tg.machine(target).target_data))
     frame = Frame(module, kernel, target, form)
@@ -282,268 +272,3 @@ def pointwise(frame: Frame) -> None:
 
     first = f.add(f.mul(frame.threads.block(), i64(BLOCK)), frame.threads.thread())
     frame.every(first, frame.product(axes), f.mul(frame.threads.blocks(), i64(BLOCK)), [], turn)
-
-
-# --- rows ------------------------------
-class RowSchedule:
-    """A block takes BLOCK / width rows at a time: folds first, pass by pass, then the outputs along the row.
-
-    Where operands are contiguous along the row, neighbouring threads are on one row, else on neighbouring
-    rows: either way they read neighbouring elements.
-    """
-
-    def __init__(self, frame: Frame, kernel: Row):
-        self.frame, self.f, self.kernel = frame, frame.f, kernel
-        self.row_axes = range(frame.form.dims)
-        self.fold_axes = range(frame.form.dims, frame.axes)
-        self.width = frame.form.width
-        self.rows_a_block = BLOCK // self.width
-        self.along = kernel.lanes_along == "r"
-        self.varying = kernel.varying()
-        self.scans = prefixes(kernel.outputs)
-        if self.scans and self.width not in (1, BLOCK if self.along else 1):
-            raise ValueError(
-                f"module_for: form.width is {self.width}; a scan takes 1 thread a row, or {BLOCK} along it"
-            )
-
-    def emit(self) -> None:
-        f, width, rows_a_block = self.f, i64(self.width), i64(self.rows_a_block)
-        self.thread = self.frame.threads.thread()
-        if self.along:
-            self.lane, self.apart = f.binary("urem", self.thread, width), 1
-            row_in_block = f.binary("udiv", self.thread, width)
-        else:
-            self.lane, self.apart = f.binary("udiv", self.thread, rows_a_block), self.rows_a_block
-            row_in_block = f.binary("urem", self.thread, rows_a_block)
-        self.rows = self.frame.product(self.row_axes)
-        self.row_length = self.frame.product(self.fold_axes)
-        begin = f.mul(self.frame.threads.block(), rows_a_block)
-        step = f.mul(self.frame.threads.blocks(), rows_a_block)
-        if self.width == 1:
-            begin = f.add(begin, row_in_block)  # no thread waits for another: each has its own rows
-        f.loop(begin, self.rows, step, [], lambda row, _: self.row(row, row_in_block))
-
-    def row(self, row: Value, row_in_block: Value) -> list[Value]:
-        """The thread's part of one row; where there are barriers, a block's threads come here together."""
-        f, frame = self.f, self.frame
-        self.active = None  # certainly a row, where a block takes one at a time, or each thread its own
-        if 1 < self.width < BLOCK:
-            row = f.add(row, row_in_block)
-            self.active = f.op("i1", f"icmp slt {row}, {self.rows.name}")
-            row = frame.low.select(self.active, row, f.add(self.rows, i64(-1)))
-
-        where = frame.coordinates(row, self.row_axes)
-        self.starts = frame.places(frame.base, where, self.row_axes)
-        steps = [frame.narrow(frame.given[f"step{d}"]) for d in self.row_axes]
-        self.first_index = f.add(frame.given["first"], frame.widen(frame.distance(where, steps)))
-        left = f.binary("sub", frame.given["total"], self.first_index)
-        shorter = f.op("i1", f"icmp slt {left}, {self.row_length.name}")
-        self.count = frame.low.select(shorter, left, self.row_length)
-        if self.active:
-            self.count = frame.low.select(self.active, self.count, i64(0))
-
-        known: dict[Expr, Value] = {}
-        for e in ex.walk(self.kernel.outputs):
-            if e.op == "param":
-                known[e] = frame.params[e.value]
-            elif e.op == "length":
-                known[e] = frame.given["total"]
-            elif e.op == "input" and not self.varying[id(e)]:
-                known[e] = frame.load(e.value, self.starts)
-        for folds in folds_by_depth(self.kernel.outputs):
-            self.fold_pass(folds, known)
-        self.store_row_values(known)
-        self.store_pass(known)
-        return []
-
-    def element(
-        self, number: Value, needed: Sequence[Expr], known: dict[Expr, Value]
-    ) -> tuple[dict[Expr, Value], list[Value]]:
-        """The leaves for one element of the row, and where it stands in each operand."""
-        frame = self.frame
-        places = frame.places(self.starts, frame.coordinates(number, self.fold_axes), self.fold_axes)
-        leaves = dict(known)
-        for e in needed:
-            if e.op == "input" and e not in leaves:
-                leaves[e] = frame.load(e.value, places)
-            elif e.op == "index" and e.value == 1:
-                leaves[e] = self.f.add(self.first_index, number)
-        return leaves, places
-
-    def each(
-        self, carried: Sequence[Value], roots: list[Expr], known: dict[Expr, Value], body: Callable
-    ) -> list[Value]:
-        """The thread's elements of the row: `body(leaves and places of some elements, carried)`."""
-        frame = self.frame
-        needed = list(ex.walk(roots))
-
-        def turn(numbers: list[Value], carried: list[Value]) -> Sequence[Value]:
-            return body([self.element(n, needed, known) for n in numbers], carried)
-
-        return frame.every(self.lane, self.count, i64(self.width), carried, turn)
-
-    def fold_pass(self, folds: list[list[Expr]], known: dict[Expr, Value]) -> None:
-        """All folds of one depth in one walk over the row; adds their results to `known`."""
-        low, together = self.frame.low, Together(folds)
-
-        def turn(some: list, states: list[Value]) -> list[Value]:
-            result = [low.values(together.elements, leaves) for leaves, _ in some]
-            while len(result) > 1:  # pairs first: shorter chains, and smaller errors of sums
-                result = [together.combined(low, a, b) for a, b in zip(result[::2], result[1::2])]
-            return together.combined(low, states, result[0])
-
-        states = self.each(together.start(low), together.elements, known, turn)
-        if self.width > 1:
-            states = self.across_threads(together, states)
-        known.update(together.values(states))
-
-    def across_threads(self, together: Together, states: list[Value]) -> list[Value]:
-        """Combine the states of the row's threads by halves: a fixed tree, whose result all threads get."""
-        f, low, barrier = self.f, self.frame.low, self.frame.threads.barrier
-        write, read = self.exchange(together.dtypes)
-
-        def meet(half: int) -> list[Value]:
-            other = read(f.add(self.thread, i64(half * self.apart)))
-            new = together.combined(low, states, other)
-            write(new)
-            return new
-
-        write(states)
-        barrier()
-        half = self.width // 2
-        while half:
-            lower = f.op("i1", f"icmp slt {self.lane}, {half}")
-            states = f.when(lower, partial(meet, half), states)
-            barrier()
-            half //= 2
-        states = read(f.binary("sub", self.thread, f.mul(self.lane, i64(self.apart))))
-        barrier()  # before the next fold, or the next row, writes there
-        return states
-
-    def exchange(self, dtypes: Sequence[str]) -> tuple[Callable, Callable]:
-        """`write(values)` leaves a thread's values in shared memory, `read(thread)` gets another's."""
-        f, low = self.f, self.frame.low
-        arrays = self.shared_arrays(dtypes)
-
-        def write(values: Sequence[Value]) -> None:
-            for (array, dtype), value in zip(arrays, values):
-                place = f.gep(MEMORY[dtype], array, self.thread)
-                f.store(low.to_memory(value, dtype), place, ITEMSIZE[dtype])
-
-        def read(thread: Value) -> list[Value]:
-            places = [(f.gep(MEMORY[dtype], array, thread), dtype) for array, dtype in arrays]
-            return [low.from_memory(f.load(MEMORY[d], p, ITEMSIZE[d]), d) for p, d in places]
-
-        return write, read
-
-    def shared_arrays(self, dtypes: Sequence[str]) -> list[tuple[Value, str]]:
-        """For each dtype an array of BLOCK elements in shared memory; all folds use the same ones."""
-        out = []
-        for k, dtype in enumerate(dtypes):
-            earlier = sum(MEMORY[d] == MEMORY[dtype] for d in dtypes[:k])
-            name = f"@shared_{MEMORY[dtype]}_{earlier}"
-            line = f"{name} = internal addrspace({SHARED}) global [{BLOCK} x {MEMORY[dtype]}] undef, align 8"
-            if line not in self.f.module.globals:
-                self.f.module.globals.append(line)
-            out.append((Value(f"ptr addrspace({SHARED})", name), dtype))
-        return out
-
-    def store_row_values(self, known: dict[Expr, Value]) -> None:
-        """The outputs of one value a row, by the row's first thread."""
-        single = [(k, e) for k, e in enumerate(self.kernel.outputs) if not self.varying[id(e)]]
-        if not single:
-            return
-        values = self.frame.low.values([e for _, e in single], known)
-
-        def write() -> list[Value]:
-            for (k, _), value in zip(single, values):
-                self.frame.store(k, value, self.starts)
-            return []
-
-        if self.width == 1:
-            write()
-            return
-        leads = self.f.op("i1", f"icmp eq {self.lane}, 0")
-        self.f.when(self.f.binary("and", leads, self.active) if self.active else leads, write)
-
-    def store_pass(self, known: dict[Expr, Value]) -> None:
-        """The outputs that vary along the row."""
-        full = [(k, e) for k, e in enumerate(self.kernel.outputs) if self.varying[id(e)]]
-        roots = [e for _, e in full]
-
-        def turn(some: list, _) -> list[Value]:
-            computed = [(self.frame.low.values(roots, leaves), places) for leaves, places in some]
-            for values, places in computed:
-                for (k, _), value in zip(full, values):
-                    self.frame.store(k, value, places)
-            return []
-
-        if full and self.scans:
-            self.scan_pass(roots, known)
-        elif full:
-            self.each([], roots, known, turn)
-
-    def scan_pass(self, roots: list[Expr], known: dict[Expr, Value]) -> None:
-        """Prefixes, and the outputs that read them: a thread walks over its row, or a block goes over one row,
-        `BLOCK` elements at a time.
-        """
-        f, frame, low = self.f, self.frame, self.frame.low
-        together = Together(self.scans)
-        start = together.start(low)
-        needed = list(ex.walk([*together.elements, *roots]))
-
-        def element(number: Value) -> tuple[dict[Expr, Value], list[Value]]:
-            return self.element(number, needed, known)
-
-        def finish(states: list[Value], leaves: dict[Expr, Value], places: list[Value]) -> None:
-            leaves.update(together.values(states))
-            values = iter(low.values(roots, leaves))
-            for k, e in enumerate(self.kernel.outputs):
-                if self.varying[id(e)]:
-                    frame.store(k, next(values), places)
-
-        def alone(number: Value, carried: list[Value]) -> list[Value]:
-            leaves, places = element(number)
-            states = together.combined(low, carried, low.values(together.elements, leaves))
-            finish(states, leaves, places)
-            return states
-
-        def by_blocks(first: Value, carried: list[Value]) -> list[Value]:
-            number = f.add(first, self.lane)
-            inside = f.op("i1", f"icmp slt {number}, {self.count.name}")
-            leaves, places = element(low.select(inside, number, first))
-            own = [low.select(inside, v, n) for v, n in zip(low.values(together.elements, leaves), start)]
-            own, all_of_them = self.running(together, own)
-
-            def write() -> list[Value]:
-                finish(together.combined(low, carried, own), leaves, places)
-                return []
-
-            f.when(inside, write)
-            return together.combined(low, carried, all_of_them)
-
-        if self.width == 1:
-            f.loop(i64(0), self.count, i64(1), start, alone)
-        else:
-            f.loop(i64(0), self.count, i64(BLOCK), start, by_blocks)
-
-    def running(self, together: Together, states: list[Value]) -> tuple[list[Value], list[Value]]:
-        """The block's states, each combined with those of the threads before (Hillis and Steele, Data parallel
-        algorithms, 1986), and the last of them.
-        """
-        f, low, barrier = self.f, self.frame.low, self.frame.threads.barrier
-        write, read = self.exchange(together.dtypes)
-        distance = 1
-        while distance < BLOCK:
-            write(states)
-            barrier()
-            later = f.op("i1", f"icmp sge {self.thread}, {distance}")
-            back = f.add(self.thread, i64(-distance))
-            states = f.when(later, lambda: together.combined(low, read(back), states), states)  # noqa: B023
-            barrier()
-            distance *= 2
-        write(states)
-        barrier()
-        last = read(i64(BLOCK - 1))
-        barrier()
-        return states, last

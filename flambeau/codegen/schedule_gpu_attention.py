@@ -5,26 +5,26 @@ far, the sum of exponentials and the sum of values; where the maximum grows, bot
 Gimelshein, Online normalizer calculation for softmax, 2018; Dao et al., FlashAttention, 2022).  Both products go as in
 `schedule_gpu_products.py`: a thread has the queries `y + 16·i`, and of them the keys, or the columns of the values, `x + 16·j`.
 
-A function of scores and a mask are expressions of the score ("score") and its place ("b", "h", "q", "k"), which may read captured tensors
-there (`operations/neural/attention/programs.py`).
+Functions of scores and masks: `schedule_gpu_scores.py`; halves by tensor cores: `schedule_gpu_attention_mma.py`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import expr as ex
 from . import target as tg
 from .expr import Expr
 from .irtext import Function, Module, Value, i64
 from .lower import ITEMSIZE, MEMORY, Lowering
-from .schedule_gpu_threads import BLOCK, POINTER, SHARED, Blocks, Threads
+from .schedule_gpu_scores import Scores, number_names, texts, working
+from .schedule_gpu_threads import BLOCK, MOST_BLOCKS, POINTER, SHARED, Blocks, Threads
+
+if TYPE_CHECKING:
+    from .schedule_gpu_attention_mma import TensorCoreAttention
 
 SIDE = 16  # threads of a block along queries, and along keys
-MOST_BLOCKS = (1 << 31) - 1
-STEPS = {"q": "bhqe", "k": "bhqe", "v": "bhqe"}
-SIZES = "batches heads groups queries keys width columns reach".split()
 
 
 class Shape(NamedTuple):
@@ -45,11 +45,6 @@ def shape_for(dtype: str, width: int, columns: int) -> Shape | None:
     return None
 
 
-def working(dtype: str) -> str:
-    """What scores and sums are computed in."""
-    return "float64" if dtype == "float64" else "float32"
-
-
 class Attention(NamedTuple):
     """Of operands in `dtype`; `captures`: the dtype and the rank of each tensor that `score` and `mask` read."""
 
@@ -68,11 +63,14 @@ class Attention(NamedTuple):
         return ("float64",)
 
     def text(self) -> str:
-        functions = ("-" if e is None else ex.text([e]) for e in (self.score, self.mask))
+        functions = texts(self.score, self.mask)
         return "\n".join((f"attention {self.dtype} {tuple(self.shape)} {self.captures}", *functions))
 
-    def fitted(self, vector: int, processor: str = "") -> Attention:
-        return self
+    def fitted(self, vector: int, processor: str = "") -> Attention | TensorCoreAttention:
+        """The same by the tensor cores of a processor, where they take it."""
+        from .schedule_gpu_attention_mma import chosen
+
+        return chosen(self, processor) or self
 
     def blocks(self, target: str, numbers: Sequence[int]) -> Blocks:
         batches, heads, groups, queries, *_ = numbers
@@ -85,39 +83,24 @@ class Attention(NamedTuple):
         return writer.module
 
 
-def number_names(kernel: Attention) -> list[str]:
-    """Sizes and steps in elements; `reach`: query q sees no key behind q + reach."""
-    steps = [f"{name}_{d}" for name in STEPS for d in STEPS[name]]
-    return [
-        *SIZES,
-        *steps,
-        *(f"c{n}_{d}" for n, (_, rank) in enumerate(kernel.captures) for d in range(rank)),
-    ]
-
-
-def parameters(kernel: Attention) -> list[tuple[str, str]]:
+def parameters(kernel: Attention | TensorCoreAttention) -> list[tuple[str, str]]:
     """Result, logarithms of sums and largest scores, all dense; query, key, value and captures; numbers; the factor of scores."""
     tensors = ("out", "lse", "top", "q", "k", "v", *(f"c{n}" for n in range(len(kernel.captures))))
-    numbers = ((name, "i64") for name in number_names(kernel))
+    numbers = ((name, "i64") for name in number_names("qkv", kernel.captures))
     return [*((name, POINTER) for name in tensors), *numbers, ("factor", "double")]
 
 
-class _Writer:
-    def __init__(self, kernel: Attention, target: str) -> None:
-        self.kernel, self.shape, self.dtype = kernel, kernel.shape, working(kernel.dtype)
+class Tiles(Scores):
+    """Reads tiles of operands into shared memory, multiplies and stores them; `x` and `y` are the thread's place in a block."""
+
+    def __init__(self, kernel: Any, target: str, parameters: Sequence[tuple[str, str]]) -> None:
+        self.kernel, self.dtype = kernel, working(kernel.dtype)
         self.module = Module(tg.TARGETS[target].triple, str(tg.machine(target).target_data))
         self.f = f = Function(self.module, "")
         self.low, self.threads = Lowering(f, None), Threads(f, target)
-        f.signature = self.threads.signature(parameters(kernel))
-        self.given = {name: Value(type, f"%{name}") for name, type in parameters(kernel)}
+        f.signature = self.threads.signature(parameters)
+        self.given = {name: Value(type, f"%{name}") for name, type in parameters}
         self.kind, self.bytes = MEMORY[self.dtype], ITEMSIZE[self.dtype]
-        shape = self.shape
-        # Lines of one column or key; those that neighbouring threads write to begin in different banks.
-        self.query_line, self.key_line = shape.queries + 1, shape.keys + 1
-        self.q = self.shared("queries", shape.width * self.query_line)
-        self.kv = self.shared("keys", max(shape.width * self.key_line, shape.keys * shape.columns))
-        self.p = self.shared("weights", shape.keys * self.query_line)
-        self.partial = self.shared("partial", shape.queries * (SIDE + 1))
 
     def shared(self, name: str, count: int) -> Value:
         self.module.globals.append(
@@ -125,22 +108,23 @@ class _Writer:
         )
         return Value(f"ptr addrspace({SHARED})", f"@{name}")
 
-    def write(self) -> None:
+    def walk(self, across: str, side: int, heads: Sequence[str], one: Callable[..., None]) -> None:
+        """`one(batch, *heads, tile)` for all tiles of `side` rows, of the size `across`, of all heads."""
         f, given = self.f, self.given
         self.thread = self.threads.thread()
         self.x = f.binary("and", self.thread, i64(SIDE - 1))
         self.y = f.binary("lshr", self.thread, i64(SIDE.bit_length() - 1))
-        down = f.binary("sdiv", f.add(given["queries"], i64(self.shape.queries - 1)), i64(self.shape.queries))
-        sizes = [given["heads"], given["groups"], down]
+        down = f.binary("sdiv", f.add(given[across], i64(side - 1)), i64(side))
+        sizes = [*(given[name] for name in heads), down]
         total = given["batches"]
         for size in sizes:
             total = f.mul(total, size)
 
-        def one(number: Value, _: list[Value]) -> list[Value]:
-            self.rectangle(*f.coordinates(number, sizes))
+        def each(number: Value, _: list[Value]) -> list[Value]:
+            one(*f.coordinates(number, sizes))
             return []
 
-        f.loop(self.threads.block(), total, self.threads.blocks(), [], one)
+        f.loop(self.threads.block(), total, self.threads.blocks(), [], each)
         f.do("ret void")
 
     # --- expressions ---
@@ -152,23 +136,117 @@ class _Writer:
         inputs = [ex.input(k, self.dtype) for k in range(len(values))]
         return self.low.values([body(*inputs)], dict(zip(inputs, values)))[0]
 
+    # --- memory ---
+    def copy(
+        self,
+        to: Value,
+        name: str,
+        corner: Value,
+        first: Value,
+        size: str,
+        lines: int,
+        width: str,
+        wide: int,
+        line: int,
+    ) -> None:
+        """`lines` rows of queries or keys, turned: column e of row r is to lie at e · line + r.  What is outside is zero."""
+        f = self.f
+        for number in range(-(-lines * wide // BLOCK)):
+            at = f.add(self.thread, i64(number * BLOCK))
+            row, column = f.binary("udiv", at, i64(wide)), f.binary("urem", at, i64(wide))
+            value = self.read(name, corner, f.add(first, row), size, column, width)
+            if name == "q":
+                value = f.binary("fmul", value, self.low.cast(self.given["factor"], "float64", self.dtype))
+            self.put_within(to, column, line, row, value, at, lines * wide)
+
+    def read(self, name: str, corner: Value, row: Value, size: str, column: Value, width: str) -> Value:
+        f, given, dtype = self.f, self.given, self.kernel.dtype
+        inside = f.binary("and", self.below(row, given[size]), self.below(column, given[width]))
+        offset = f.add(f.mul(row, given[f"{name}_q"]), f.mul(column, given[f"{name}_e"]))
+        place = f.gep(MEMORY[dtype], corner, self.low.select(inside, offset, i64(0)))
+        load = lambda: [self.low.cast(f.load(MEMORY[dtype], place, ITEMSIZE[dtype]), dtype, self.dtype)]
+        return f.when(inside, load, [self.low.constant(0.0, self.dtype)])[0]
+
+    def put(self, memory: Value, line: Value, length: int, at: Value, value: Value) -> None:
+        place = self.f.add(self.f.mul(line, i64(length)), at)
+        self.f.store(value, self.f.gep(self.kind, memory, place), self.bytes)
+
+    def put_within(
+        self, memory: Value, line: Value, length: int, at: Value, value: Value, number: Value, count: int
+    ) -> None:
+        """`put` of element `number` of `count`, which not all threads have."""
+
+        def store() -> list[Value]:
+            self.put(memory, line, length, at, value)
+            return []
+
+        if count % BLOCK == 0:
+            store()
+        else:
+            self.f.when(self.below(number, i64(count)), store)
+
+    # --- products ---
+    def product(
+        self,
+        left: Value,
+        left_line: int,
+        right: Value,
+        right_line: int,
+        terms: Value,
+        sums: list[Value],
+        rows: int,
+        turned: bool = False,
+    ) -> list[Value]:
+        """The sums, of `rows` rows and some columns, with the products of so many terms more.  A line has one term; of the right operand,
+        if `turned`, one column.
+        """
+        f, columns = self.f, len(sums) // rows
+
+        def term(k: Value, sums: list[Value]) -> list[Value]:
+            a = self.line(left, f.add(f.mul(k, i64(left_line)), self.y), SIDE, rows)
+            if turned:
+                b = self.line(right, f.add(f.mul(self.x, i64(right_line)), k), SIDE * right_line, columns)
+            else:
+                b = self.line(right, f.add(f.mul(k, i64(right_line)), self.x), SIDE, columns)
+            fma = f"llvm.fma.{self.low.suffix(self.dtype)}"
+            return [f.call(self.kind, fma, a[n // columns], b[n % columns], s) for n, s in enumerate(sums)]
+
+        return f.loop(i64(0), terms, i64(1), sums, term)
+
+    def line(self, memory: Value, at: Value, step: int, count: int) -> list[Value]:
+        """`count` elements from `at` on, so many apart."""
+        f = self.f
+        own = f.gep(self.kind, memory, at)
+        return [f.load(self.kind, f.gep(self.kind, own, i64(step * n)), self.bytes) for n in range(count)]
+
+
+class _Writer(Tiles):
+    kernel: Attention
+
+    def __init__(self, kernel: Attention, target: str) -> None:
+        super().__init__(kernel, target, parameters(kernel))
+        self.shape = shape = kernel.shape
+        # Lines of one column or key; those that neighbouring threads write to begin in different banks.
+        self.query_line, self.key_line = shape.queries + 1, shape.keys + 1
+        self.q = self.shared("queries", shape.width * self.query_line)
+        self.kv = self.shared("keys", max(shape.width * self.key_line, shape.keys * shape.columns))
+        self.p = self.shared("weights", shape.keys * self.query_line)
+        self.partial = self.shared("partial", shape.queries * (SIDE + 1))
+
+    def write(self) -> None:
+        self.walk("queries", self.shape.queries, ("heads", "groups"), self.rectangle)
+
     def safe(self, top: Expr) -> Expr:
         """A maximum, or 0 where there is none, so that differences from it are numbers."""
         nothing = self.constant(-float("inf"))
         return ex.where(ex.compare("eq", top, nothing), self.constant(0.0), top)
-
-    def least(self, a: Value, b: Value) -> Value:
-        return self.low.select(self.below(a, b), a, b)
-
-    def below(self, a: Value, b: Value) -> Value:
-        return self.f.op("i1", f"icmp slt {a}, {b.name}")
 
     # --- a block's queries ---
     def rectangle(self, batch: Value, head: Value, own: Value, tile: Value) -> None:
         f, given, shape = self.f, self.given, self.shape
         self.batch, self.query_head = batch, f.add(f.mul(head, given["groups"]), own)
         self.row0 = f.mul(tile, i64(shape.queries))
-        corner = {name: self.corner(name, batch, self.query_head if name == "q" else head) for name in STEPS}
+        corner = {name: self.corner(name, batch, self.query_head if name == "q" else head) for name in "qkv"}
         self.copy(
             self.q,
             "q",
@@ -214,7 +292,7 @@ class _Writer:
                     self.put(self.p, key, self.query_line, f.add(self.y, i64(SIDE * i)), weight)
             self.threads.barrier()
             sums = [f.binary("fmul", s, shrunk[n // columns]) for n, s in enumerate(sums)]
-            sums = self.product(self.p, self.query_line, self.kv, shape.columns, i64(shape.keys), sums)
+            sums = self.product(self.p, self.query_line, self.kv, shape.columns, i64(shape.keys), sums, rows)
             self.threads.barrier()
             return [*new, *totals, *sums]
 
@@ -228,33 +306,6 @@ class _Writer:
             ex.compare("eq", top, self.constant(-float("inf"))), self.constant(0.0), self.constant(1.0)
         )
 
-    def corner(self, name: str, batch: Value, head: Value) -> Value:
-        f, given = self.f, self.given
-        offset = f.add(f.mul(batch, given[f"{name}_b"]), f.mul(head, given[f"{name}_h"]))
-        return f.gep(MEMORY[self.kernel.dtype], given[name], offset)
-
-    def copy(
-        self,
-        to: Value,
-        name: str,
-        corner: Value,
-        first: Value,
-        size: str,
-        lines: int,
-        width: str,
-        wide: int,
-        line: int,
-    ) -> None:
-        """`lines` rows of queries or keys, turned: column e of row r is to lie at e · line + r.  What is outside is zero."""
-        f = self.f
-        for number in range(-(-lines * wide // BLOCK)):
-            at = f.add(self.thread, i64(number * BLOCK))
-            row, column = f.binary("udiv", at, i64(wide)), f.binary("urem", at, i64(wide))
-            value = self.read(name, corner, f.add(first, row), size, column, width)
-            if name == "q":
-                value = f.binary("fmul", value, self.low.cast(self.given["factor"], "float64", self.dtype))
-            self.put_within(to, column, line, row, value, at, lines * wide)
-
     def copy_values(self, corner: Value, first: Value) -> None:
         """The values of some keys as they lie."""
         f, shape = self.f, self.shape
@@ -264,32 +315,6 @@ class _Writer:
             value = self.read("v", corner, f.add(first, row), "keys", column, "columns")
             self.put_within(self.kv, row, shape.columns, column, value, at, shape.keys * shape.columns)
 
-    def read(self, name: str, corner: Value, row: Value, size: str, column: Value, width: str) -> Value:
-        f, given, dtype = self.f, self.given, self.kernel.dtype
-        inside = f.binary("and", self.below(row, given[size]), self.below(column, given[width]))
-        offset = f.add(f.mul(row, given[f"{name}_q"]), f.mul(column, given[f"{name}_e"]))
-        place = f.gep(MEMORY[dtype], corner, self.low.select(inside, offset, i64(0)))
-        load = lambda: [self.low.cast(f.load(MEMORY[dtype], place, ITEMSIZE[dtype]), dtype, self.dtype)]
-        return f.when(inside, load, [self.low.constant(0.0, self.dtype)])[0]
-
-    def put(self, memory: Value, line: Value, length: int, at: Value, value: Value) -> None:
-        place = self.f.add(self.f.mul(line, i64(length)), at)
-        self.f.store(value, self.f.gep(self.kind, memory, place), self.bytes)
-
-    def put_within(
-        self, memory: Value, line: Value, length: int, at: Value, value: Value, number: Value, count: int
-    ) -> None:
-        """`put` of element `number` of `count`, which not all threads have."""
-
-        def store() -> list[Value]:
-            self.put(memory, line, length, at, value)
-            return []
-
-        if count % BLOCK == 0:
-            store()
-        else:
-            self.f.when(self.below(number, i64(count)), store)
-
     # --- scores ---
     def scores(self, first: Value) -> list[list[Value]]:
         """The thread's scores: lists of keys for each of its queries."""
@@ -297,69 +322,19 @@ class _Writer:
         rows, keys = shape.queries // SIDE, shape.keys // SIDE
         zero = self.low.constant(0.0, self.dtype)
         flat = self.product(
-            self.q, self.query_line, self.kv, self.key_line, self.given["width"], [zero] * (rows * keys)
+            self.q, self.query_line, self.kv, self.key_line, self.given["width"], [zero] * (rows * keys), rows
         )
         result = []
         for i in range(rows):
             query = f.add(self.row0, f.add(self.y, i64(SIDE * i)))
+            seen = self.seen(query, f.add(first, self.x), shape.keys)
             line = []
             for j in range(keys):
                 key = f.add(first, f.add(self.x, i64(SIDE * j)))
-                line.append(self.score(flat[i * keys + j], query, key))
+                score, allowed = self.score(flat[i * keys + j], query, key)
+                line.append(self.masked(score, self.sees(seen, SIDE * j), allowed))
             result.append(line)
         return result
-
-    def score(self, value: Value, query: Value, key: Value) -> Value:
-        """A score after the function of scores and the mask; keys behind the last are masked."""
-        f, given, kernel = self.f, self.given, self.kernel
-        visible = self.below(key, given["keys"])
-        last = (f.binary("sub", given[n], i64(1)) for n in ("queries", "keys"))
-        query, key = (self.least(n, most) for n, most in zip((query, key), last))
-        roots = [e for e in (kernel.score, kernel.mask) if e is not None]
-        places = {"b": self.batch, "h": self.query_head, "q": query, "k": key, "score": value}
-        leaves: dict[Expr, Value] = {}
-        for e in ex.walk(roots):
-            if e.op == "symbol":
-                leaves[e] = places[e.value]
-            elif e.op == "capture":
-                leaves[e] = self.captured(e, places)
-        found = iter(self.low.values(roots, leaves))
-        if kernel.score is not None:
-            value = next(found)
-        if kernel.mask is not None:
-            visible = f.binary("and", visible, next(found))
-        return self.low.select(visible, value, self.low.constant(-float("inf"), self.dtype))
-
-    def captured(self, e: Expr, places: dict[str, Value]) -> Value:
-        f, number = self.f, e.value
-        dtype, offset = self.kernel.captures[number][0], i64(0)
-        for d, place in enumerate(e.args):
-            at = i64(place.value) if place.op == "const" else places[place.value]
-            offset = f.add(offset, f.mul(at, self.given[f"c{number}_{d}"]))
-        value = f.load(MEMORY[dtype], f.gep(MEMORY[dtype], self.given[f"c{number}"], offset), ITEMSIZE[dtype])
-        return self.low.cast(self.low.from_memory(value, dtype), dtype, e.dtype)
-
-    def product(
-        self, left: Value, left_line: int, right: Value, right_line: int, terms: Value, sums: list[Value]
-    ) -> list[Value]:
-        """The sums, of some rows and columns, with the products of so many terms more."""
-        f = self.f
-        rows = self.shape.queries // SIDE
-        columns = len(sums) // rows
-
-        def term(k: Value, sums: list[Value]) -> list[Value]:
-            a = self.line(left, k, left_line, self.y, rows)
-            b = self.line(right, k, right_line, self.x, columns)
-            fma = f"llvm.fma.{self.low.suffix(self.dtype)}"
-            return [f.call(self.kind, fma, a[n // columns], b[n % columns], s) for n, s in enumerate(sums)]
-
-        return f.loop(i64(0), terms, i64(1), sums, term)
-
-    def line(self, memory: Value, line: Value, length: int, at: Value, count: int) -> list[Value]:
-        """Every SIDE-th element of a line, `count` of them."""
-        f = self.f
-        own = f.gep(self.kind, memory, f.add(f.mul(line, i64(length)), at))
-        return [f.load(self.kind, f.gep(self.kind, own, i64(SIDE * n)), self.bytes) for n in range(count)]
 
     # --- what the threads of a query tell each other ---
     def largest(self, scores: Sequence[Value]) -> Value:

@@ -5,16 +5,10 @@ shared memory; there are as many stages as fit, and asynchronous copies (`cp.asy
 
     c = alpha · a @ b + beta · d, for each matrix of a stack; d is c itself, or a tensor of its own
 
-**Stages.** An operand lies in shared memory as it lies in global memory, in lines of 128 bytes: where its terms lie side by side, a line
-is 64 terms of one row (or column); else it is 64 rows of one term, and lines of the same 64 rows follow each other.  Of the 8 chunks of
-16 bytes of a line, chunk c stands at c xor (line mod 8), so that the 8 lines of an 8 × 8 matrix, which are read at once, lie in different
-banks.  This is the "128-byte swizzle" of the PTX ISA, which both kinds of matrix instructions can take:
+How operands lie there, and how they are copied, is in `schedule_gpu_copies.py`; both kinds of matrix instructions take that layout:
 
 - `schedule_gpu_mma.py`: `mma.sync`, operands from registers, which `ldmatrix` fills (sm_80 on);
 - `schedule_gpu_wgmma.py`: `wgmma`, operands from shared memory (sm_90a).
-
-**Edges.** A stage whose elements all exist, and lie so that 16 bytes can be copied at once, takes the short way: a copy is one instruction.
-All others take a longer one, which fills with zeros what does not exist and loads element by element what lies askew.
 """
 
 from __future__ import annotations
@@ -26,20 +20,16 @@ from typing import NamedTuple
 from . import target as tg
 from .irtext import Function, Module, Value, float_literal, i32, i64
 from .lower import MEMORY, Lowering
-from .schedule_gpu_threads import MOST_BLOCKS, SHARED, Blocks, Threads
+from .schedule_gpu_copies import CHUNK, LINE, NOT_UNROLLED, PATTERN, Copies, Operand
+from .schedule_gpu_threads import MOST_BLOCKS, Blocks, Threads
 from .schedule_gpu_tile import parameters
 
 ROWS, COLUMNS, TERMS = 128, 256, 64
 THREADS = 256
-LINE = 128  # bytes
-CHUNK = 16  # bytes that one copy moves
-ELEMENTS = CHUNK // 2  # of a chunk
 AT_ONCE = THREADS * CHUNK // LINE  # lines that the block copies at once
 LEFT_BYTES, RIGHT_BYTES = 2 * ROWS * TERMS, 2 * COLUMNS * TERMS
 STAGE_BYTES = LEFT_BYTES + RIGHT_BYTES
-PATTERN = 1024  # bytes after which the swizzle repeats; where a stage has to begin
 GROUP = 8  # rectangles below each other that are computed before the next ones beside them: both operands stay in the cache
-SHARED_SPACE = f"ptr addrspace({SHARED})"
 
 # How many stages fit into the shared memory that a block may have (CUDA C++ programming guide, "Technical specifications per compute
 # capability": 163, 99, 99, 227 and 227 KB).
@@ -90,58 +80,17 @@ class StagedProduct(NamedTuple):
         return Blocks((min(count, MOST_BLOCKS), 1, 1), (THREADS, 1, 1), shared)
 
 
-class Operand(NamedTuple):
-    """One operand of a block: its matrix, what of it the block needs, and where that goes.
-
-    `along_terms`: its terms lie side by side, so that a line is one row (or column).
-    `size`, `first`: how many rows (or columns) the matrix has, and the block's first.
-    `step`, `term_step`: from one to the next, in elements.
-    `side`: how many the block takes.  `place`: where they begin in a stage, in bytes.
-    """
-
-    start: Value
-    along_terms: bool
-    size: Value
-    first: Value
-    step: Value
-    term_step: Value
-    side: int
-    place: int
-
-    @property
-    def lines(self) -> int:
-        """How many lines lie between neighbouring chunks of 64 rows."""
-        return self.side if self.along_terms else TERMS
-
-    @property
-    def segments(self) -> int:
-        return 1 if self.along_terms else 2 * self.side // LINE
-
-    @property
-    def passes(self) -> int:
-        """How many lines of each segment a thread copies a chunk of."""
-        return self.lines // AT_ONCE
-
-    @property
-    def across(self) -> tuple[Value, Value]:
-        """The steps in elements from line to line, and within a line."""
-        return (self.step, self.term_step) if self.along_terms else (self.term_step, self.step)
-
-    def copies(self) -> list[tuple[int, int]]:
-        """For each copy of a thread, the number of the pass and of the segment."""
-        return [(p, j) for p in range(self.passes) for j in range(self.segments)]
-
-
-class Writer:
+class Writer(Copies):
     """Writes the kernel but for what multiplies: see `sums`, `multiply` and `base`."""
 
     sums: list[tuple[int, int]]  # where each sum of a thread stands, beside its first one: rows, columns
+    behind = 0  # stages that are still multiplied when the next one's copies are waited for
 
     def __init__(self, kernel: StagedProduct) -> None:
         self.kernel, self.stages = kernel, kernel.stages
         layout = str(tg.machine("nvptx", kernel.processor).target_data)
         self.module = Module(tg.TARGETS["nvptx"].triple, layout)
-        self.module.globals += ["!0 = distinct !{!0, !1}", '!1 = !{!"llvm.loop.unroll.disable"}']
+        self.module.globals += NOT_UNROLLED
         self.f = f = Function(self.module, "")
         self.low = Lowering(f, None)
         self.threads = Threads(f, "nvptx", (THREADS, 1, 1), shared=True)
@@ -165,8 +114,8 @@ class Writer:
         """The sums with the terms of a stage."""
         raise NotImplementedError
 
-    def settled(self, sums: list[Value]) -> list[Value]:
-        """The sums when they are there."""
+    def settled(self, sums: list[Value], behind: int = 0) -> list[Value]:
+        """The sums when they are there, but for those of the last stages, `behind` of them."""
         return sums
 
     def arrived(self) -> None:
@@ -177,37 +126,13 @@ class Writer:
         f, threads, given = self.f, self.threads, self.given
         self.thread = threads.thread()
         self.lane = f.binary("and", self.thread, i64(31))
-        begin = f.op("i64", f"ptrtoint {threads.shared_memory()} to i64")
-        begin = f.binary("and", f.add(begin, i64(PATTERN - 1)), i64(-PATTERN))
-        self.memory = f.op(SHARED_SPACE, f"inttoptr {begin} to {SHARED_SPACE}")
-        self.line, self.chunk = f.binary("lshr", self.thread, i64(3)), f.binary("and", self.thread, i64(7))
-        placed = f.binary("xor", self.chunk, f.binary("and", self.line, i64(7)))
-        self.target = self.bytes(self.memory, f.add(self.times(self.line, LINE), self.times(placed, CHUNK)))
+        self.place_lines(self.thread, threads.shared_memory())
         self.prepare()
         down = f.binary("udiv", f.add(given["m"], i64(ROWS - 1)), i64(ROWS))
         across = f.binary("udiv", f.add(given["n"], i64(COLUMNS - 1)), i64(COLUMNS))
         total = f.mul(f.mul(given["batch"], down), across)
         f.loop(threads.block(), total, threads.blocks(), [], lambda g, _: self.block(g, down, across))
         f.do("ret void")
-
-    def times(self, a: Value, factor: int) -> Value:
-        return self.f.mul(a, i64(factor))
-
-    def bytes(self, pointer: Value, offset: Value | int) -> Value:
-        return self.f.gep("i8", pointer, i64(offset) if isinstance(offset, int) else offset)
-
-    def hidden(self, v: Value) -> Value:
-        """The same value, of which LLVM does not see where it comes from."""
-        return self.f.op(v.type, f'call {v.type} asm "mov.b64 $0, $1;", "=l,l"({v})')
-
-    def test(self, how: str, a: Value, b: Value) -> Value:
-        return self.f.op("i1", f"icmp {how} {a}, {b.name}")
-
-    def both(self, *conditions: Value) -> Value:
-        result = conditions[0]
-        for other in conditions[1:]:
-            result = self.f.binary("and", result, other)
-        return result
 
     def rectangle(self, number: Value, down: Value, across: Value) -> tuple[Value, Value, Value]:
         """The matrix, and the row and column of rectangles there, of a number: GROUP rows at a time, column by column."""
@@ -236,10 +161,10 @@ class Writer:
 
         matrix, row, column = place(number)
         a, b = (matrix_of(name, matrix) for name in "ab")
-        left = Operand(a, not kernel.a_turned, given["m"], row, given["a_row"], given["a_column"], ROWS, 0)
-        right = Operand(
-            b, kernel.b_turned, given["n"], column, given["b_column"], given["b_row"], COLUMNS, LEFT_BYTES
-        )
+        rows = given["m"], row, given["a_row"], given["a_column"], ROWS
+        columns = given["n"], column, given["b_column"], given["b_row"], COLUMNS
+        left = Operand(a, not kernel.a_turned, *rows, TERMS, 0, AT_ONCE)
+        right = Operand(b, kernel.b_turned, *columns, TERMS, LEFT_BYTES, AT_ONCE)
         self.threads.barrier()  # all have read the stages of the last rectangle
         sums = self.summed(left, right)
         matrix, row, column = place(
@@ -252,6 +177,7 @@ class Writer:
     def summed(self, left: Operand, right: Operand) -> list[Value]:
         """The thread's sums over all terms."""
         f, stages = self.f, self.stages
+        ahead = stages - 1 - self.behind  # stages whose copies are under way
         k = self.given["k"]
         straight = {o.place: self.straight(o) for o in (left, right)}
         smooth = self.both(*(self.both(straight[o.place], self.within(o)) for o in (left, right)))
@@ -270,14 +196,14 @@ class Writer:
                 f.branch_if(self.test("slt", number, whole), fast, slow)
                 f.start(fast)
             for o, half in zip(operands, halves):
-                self.copy_whole(o, stage, half)
+                self.copy_whole(o, stage * STAGE_BYTES, half)
             if not surely:
                 f.branch(after)
                 f.start(slow)
                 f.branch_if(exists(number), some, after)
                 f.start(some)
                 for o in operands:
-                    self.copy_some(o, stage, number, straight[o.place])
+                    self.copy_some(o, stage * STAGE_BYTES, self.times(number, TERMS), k, straight[o.place])
                 f.branch(after)
                 f.start(after)
             f.call("void", "llvm.nvvm.cp.async.commit.group")
@@ -285,14 +211,14 @@ class Writer:
             return [self.bytes(s, step) for half, step in zip(halves, steps) for s in half]
 
         def turn(stage: int, number: Value, state: list[Value], surely: bool) -> list[Value]:
-            """Add the terms of a stage, and start the copies of the one that comes `stages - 1` later."""
+            """Add the terms of a stage, and start the copies of the one that comes `ahead` later, where all have read what was there."""
             sources, sums = state[:count], state[count:]
-            f.call("void", "llvm.nvvm.cp.async.wait.group", i32(stages - 2))
+            f.call("void", "llvm.nvvm.cp.async.wait.group", i32(ahead - 1))
             self.arrived()
             self.threads.barrier()
             sums = self.multiply(stage, sums)
-            sources = copy((stage - 1) % stages, f.add(number, i64(stages - 1)), sources, surely)
-            return [*sources, *self.settled(sums)]
+            sources = copy((stage + ahead) % stages, f.add(number, i64(ahead)), sources, surely)
+            return [*sources, *self.settled(sums, self.behind if surely else 0)]
 
         def turns(carried: list[Value]) -> list[Value]:
             number, state = carried[0], carried[1:]
@@ -302,16 +228,17 @@ class Writer:
 
         sources = [s for o in operands for s in self.sources(o)]
         count = len(sources)
-        for stage in range(stages - 1):
+        for stage in range(ahead):
             sources = copy(stage, i64(stage), sources)
         # First, as long as there are whole stages to copy, all stages in turn without a question; then one by one.
         # Two stages are written out twice, but where that takes more registers than there are: both operands have lines of one term.
         few = stages == 2 and (left.along_terms or right.along_terms)
         unrolled = 2 * stages if few else stages
-        last_whole = f.binary("sub", whole, i64(unrolled + stages - 2))
+        last_whole = f.binary("sub", whole, i64(unrolled + ahead - 1))
         number, *state = f.repeat(
             [i64(0), *sources, *[zero] * len(self.sums)], lambda c: self.test("slt", c[0], last_whole), turns
         )
+        state[count:] = self.settled(state[count:])
         head, done, before = f.fresh("head"), f.fresh("done"), f.block
         leaving = [(before, state[count:])]
         f.branch_if(exists(number), head, done)
@@ -337,94 +264,6 @@ class Writer:
             f.op("float", "phi float " + ", ".join(f"[ {s[n].name}, %{label} ]" for label, s in leaving))
             for n in range(len(self.sums))
         ]
-
-    # --- copies ------------------------------
-    def straight(self, o: Operand) -> Value:
-        """Whether chunks can be copied: elements of a line lie side by side, and all lines begin at 16 bytes."""
-        f = self.f
-        line_step, step = o.across
-        address = f.op("i64", f"ptrtoint {o.start} to i64")
-        bits = f.binary("or", address, self.times(line_step, 2))
-        return self.both(
-            self.test("eq", step, i64(1)), self.test("eq", f.binary("and", bits, i64(CHUNK - 1)), i64(0))
-        )
-
-    def within(self, o: Operand) -> Value:
-        return self.test("sle", self.f.add(o.first, i64(o.side)), o.size)
-
-    def sources(self, o: Operand) -> list[Value]:
-        """Where the thread's chunks of the first stage begin, for each pass; those of further segments follow at multiples of LINE."""
-        f = self.f
-        line_step, _ = o.across
-        line = f.add(self.line, o.first) if o.along_terms else self.line
-        begin = f.add(f.mul(line, line_step), self.times(self.chunk, ELEMENTS))
-        begin = begin if o.along_terms else f.add(begin, o.first)
-        here = f.gep(self.kind, o.start, begin)
-        # LLVM is not to see how they follow from each other: it would compute them so in every turn.
-        return [
-            self.hidden(f.gep(self.kind, here, self.times(line_step, p * AT_ONCE))) for p in range(o.passes)
-        ]
-
-    def place(self, o: Operand, stage: int, number: int, segment: int) -> int:
-        """Where a copy goes, after the thread's first, in bytes."""
-        return stage * STAGE_BYTES + o.place + number * AT_ONCE * LINE + segment * o.lines * LINE
-
-    def copy_whole(self, o: Operand, stage: int, sources: list[Value]) -> None:
-        for number, segment in o.copies():
-            to = self.bytes(self.target, self.place(o, stage, number, segment))
-            source = self.bytes(sources[number], segment * LINE)
-            self.f.call("void", "llvm.nvvm.cp.async.cg.shared.global.16", to, source)
-
-    def copy_some(self, o: Operand, stage: int, number: Value, straight: Value) -> None:
-        """The terms from TERMS · number on, zero where they do not exist."""
-        f, given = self.f, self.given
-        line_step, step = o.across
-        term0 = self.times(number, TERMS)
-
-        def one(turn: Value, _: list[Value]) -> list[Value]:
-            at, segment = f.coordinates(turn, [i64(o.segments)])
-            line, begin = f.add(self.line, self.times(at, AT_ONCE)), self.times(self.chunk, ELEMENTS)
-            if o.along_terms:
-                line, begin = f.add(line, o.first), f.add(begin, term0)
-                lines, length = o.size, given["k"]
-            else:
-                line, begin = f.add(line, term0), f.add(f.add(begin, self.times(segment, LINE // 2)), o.first)
-                lines, length = given["k"], o.size
-            valid = f.binary("sub", length, begin)
-            valid = self.low.select(self.test("slt", valid, i64(ELEMENTS)), valid, i64(ELEMENTS))
-            exists = self.both(self.test("slt", line, lines), self.test("sgt", valid, i64(0)))
-            valid = self.low.select(exists, valid, i64(0))
-            offset = f.add(f.mul(line, line_step), f.mul(begin, step))
-            source = f.gep(self.kind, o.start, self.low.select(exists, offset, i64(0)))
-            offset = f.add(self.times(at, AT_ONCE * LINE), self.times(segment, o.lines * LINE))
-            to = f.gep("i8", self.bytes(self.target, stage * STAGE_BYTES + o.place), offset)
-            quick, askew, after = (f.fresh(label) for label in ("quick", "askew", "one"))
-            f.branch_if(straight, quick, askew)
-            f.start(quick)
-            size = f.op("i32", f"trunc {self.times(valid, 2)} to i32")
-            f.call("void", "llvm.nvvm.cp.async.cg.shared.global.16.s", to, source, size)
-            f.branch(after)
-            f.start(askew)
-            self.copy_elements(to, source, step, valid)
-            f.branch(after)
-            f.start(after)
-            return []
-
-        f.loop(i64(0), i64(o.passes * o.segments), i64(1), [], one)
-        f.blocks[-2][1][-1] += (
-            ", !llvm.loop !0"  # the branch back: written out, this would be most of the kernel
-        )
-
-    def copy_elements(self, to: Value, source: Value, step: Value, valid: Value) -> None:
-        """A chunk element by element; all loads are under way before the first is waited for."""
-        f = self.f
-        packed = Value(f"<{ELEMENTS} x i16>", "zeroinitializer")
-        for e in range(ELEMENTS):
-            exists = self.test("sgt", valid, i64(e))
-            offset = self.low.select(exists, self.times(step, e), i64(0))
-            value = self.low.select(exists, f.load("i16", f.gep("i16", source, offset), 2), Value("i16", "0"))
-            packed = f.op(packed.type, f"insertelement {packed}, {value}, i32 {e}")
-        f.store(packed, to, CHUNK)
 
     # --- the result ------------------------------
     def store(self, c: Value, d: Value, row0: Value, column0: Value, sums: list[Value]) -> None:

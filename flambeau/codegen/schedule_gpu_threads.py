@@ -10,10 +10,22 @@ from .irtext import Function, Module, Value, i32, i64
 
 SYMBOL = "kernel"
 BLOCK = 256  # threads a block
+WARP = 32  # neighbouring threads that read each other's registers, where a target has shuffles
 POINTER = "ptr addrspace(1)"
 SHARED = 3  # the address space of memory that a block shares
 
 AXES = "xyz"
+BITS_OF = {
+    "i1": 1,
+    "i8": 8,
+    "i16": 16,
+    "half": 16,
+    "i32": 32,
+    "float": 32,
+    "i64": 64,
+    "double": 64,
+    "i128": 128,
+}
 MOST_BLOCKS = (1 << 31) - 1  # along a grid's first dimension, on every device
 
 
@@ -134,3 +146,43 @@ class Threads:
             self.f.do('fence syncscope("workgroup") acquire')
         else:  # 1: local memory
             self.f.call("void", "_Z7barrierj", i32(1), suffix=" convergent", convention="spir_func ")
+
+    def from_lane(self, value: Value, keep: int, put: int = 0, flip: int = 0) -> Value:
+        """The value that the thread ((n & keep) | put) ^ flip of the same warp has, for its thread n, in blocks of one dimension.  All
+        threads of the warp come here together, on a target with shuffles.
+        """
+        f, bits = self.f, BITS_OF[value.type]
+        whole = value
+        if value.type in ("half", "float", "double"):
+            whole = f.op(f"i{bits}", f"bitcast {value} to i{bits}")
+        if bits < 32:
+            whole = f.op("i32", f"zext {whole} to i32")
+        words = [whole]
+        if bits > 32:
+            shifts = [Value(whole.type, str(32 * k)) for k in range(bits // 32)]
+            words = [f.op("i32", f"trunc {f.binary('lshr', whole, s)} to i32") for s in shifts]
+        moved = [self._word_from_lane(w, keep, put, flip) for w in words]
+        if bits < 32:
+            result = f.op(f"i{bits}", f"trunc {moved[0]} to i{bits}")
+        elif bits == 32:
+            result = moved[0]
+        else:
+            wide = [f.op(whole.type, f"zext {w} to {whole.type}") for w in moved]
+            result = wide[0]
+            for w, s in zip(wide[1:], shifts[1:]):
+                result = f.binary("or", result, f.binary("shl", w, s))
+        return result if result.type == value.type else f.op(value.type, f"bitcast {result} to {value.type}")
+
+    def _word_from_lane(self, word: Value, keep: int, put: int, flip: int) -> Value:
+        f, last = self.f, WARP - 1
+        if self.target == "amdgcn":  # the pattern of `ds_swizzle` in "bit mask mode"
+            pattern = i32(flip << 10 | put << 5 | keep & last)
+            return f.call("i32", "llvm.amdgcn.ds.swizzle", word, pattern)
+        if self.target != "nvptx":
+            raise ValueError(f"{self.target} has no shuffles")
+        all_threads = i32(-1)
+        if keep & last == last and not put:
+            return f.call("i32", "llvm.nvvm.shfl.sync.bfly.i32", all_threads, word, i32(flip), i32(last))
+        lane = f.binary("and", f.call("i32", "llvm.nvvm.read.ptx.sreg.tid.x"), i32(keep & last))
+        lane = f.binary("xor", f.binary("or", lane, i32(put)), i32(flip))
+        return f.call("i32", "llvm.nvvm.shfl.sync.idx.i32", all_threads, word, lane, i32(last))

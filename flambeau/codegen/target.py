@@ -16,19 +16,30 @@ from ..core.base import forks
 
 
 class Target(NamedTuple):
-    """A family of processors that kernels are compiled for without running them here."""
+    """A family of processors that kernels are compiled for without running them here.
+
+    `lanes`: neighbouring threads that read memory together, at least.  `shuffles`: whether threads of 32 read each other's registers.
+    `registers`: 32-bit words that a thread of a block of 256 may have.
+    """
 
     triple: str
     convention: str
     level: int = 3
+    lanes: int = 32
+    shuffles: bool = True
+    registers: int = 255
 
 
 TARGETS = {
     "nvptx": Target("nvptx64-nvidia-cuda", "ptx_kernel "),
-    "amdgcn": Target("amdgcn-amd-amdhsa", "amdgpu_kernel "),
+    # Waves have 32 or 64 threads; `ds_swizzle` reaches the 32 around a thread in both.
+    "amdgcn": Target("amdgcn-amd-amdhsa", "amdgpu_kernel ", registers=256),
     # Drivers optimise SPIR-V themselves.  LLVM must not: from `x & 15` in a loop it makes a 4-bit integer,
     # which its SPIR-V back end takes for one of 8 bits.
-    "spirv": Target("spirv64-unknown-unknown", "spir_kernel ", level=0),
+    # How many threads run together is the driver's to choose: 8, 16 or 32.
+    "spirv": Target(
+        "spirv64-unknown-unknown", "spir_kernel ", level=0, lanes=16, shuffles=False, registers=128
+    ),
 }
 
 # The processors of each target that code is made for, oldest first.  One whose name ends in "a" runs on no later one.
@@ -37,6 +48,12 @@ PROCESSORS = {
     "amdgcn": ("gfx90a", "gfx942", "gfx1100"),
     "spirv": ("",),
 }
+
+# The version of AMD's code objects, as a flag of the module.  ROCm 6 and later load the fifth; LLVM's default is newer.
+CODE_OBJECT = """
+!llvm.module.flags = !{!990}
+!990 = !{i32 1, !"amdhsa_code_object_version", i32 500}
+"""
 
 
 def nearest(capability: tuple[int, int]) -> str | None:
@@ -190,6 +207,8 @@ def image(text: str, name: str, processor: str | None = None) -> str | bytes:
         name == "spirv"
     ):  # which has no integers of 128 bits; numbers of 16 bytes are moved and taken in halves only
         text = re.sub(r"(?<!%)\bi128\b", "<2 x i64>", text)
+    if name == "amdgcn":
+        text += CODE_OBJECT
     with forks.making:
         failed: list = []  # kept until the end, so that the next attempt lies elsewhere in memory
         for _ in range(ATTEMPTS if name == "spirv" else 1):

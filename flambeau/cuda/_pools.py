@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from ..devices.cuda_memory import Allocator
 from ._find import find
 from ._snapshots import memory_snapshot
 from .graphs import graph_pool_handle
@@ -17,8 +18,10 @@ class MemPool:
     With `use_on_oom` its free blocks are given back to the driver where that has no more, as cached ones are.  Blocks are never split, so
     that `no_split` changes nothing.  The blocks of a pool that is gone are given back as soon as no tensor holds them, by `empty_cache`.
 
+    With `allocator` (`CUDAPluggableAllocator(…).allocator()`) blocks come from there, and go back there.
+
     Raises:
-        NotImplementedError: an allocator is given
+        TypeError: the allocator is another object
         RuntimeError: there is no device
 
     >>> import flambeau
@@ -31,13 +34,20 @@ class MemPool:
 
     def __init__(self, allocator: Any = None, use_on_oom: bool = False, no_split: bool = False) -> None:
         self._pool = None
-        if allocator is not None:
-            raise NotImplementedError(
-                "MemPool(): allocator is not supported: memory of devices comes from our own allocator alone"
+        if allocator is not None and not isinstance(allocator, Allocator):
+            raise TypeError(
+                "MemPool(): allocator must be what CUDAPluggableAllocator.allocator() returns, not "
+                f"{type(allocator).__name__}"
             )
         self._on = find(None)
         self._id = graph_pool_handle()
-        self._pool = self._on.hold_pool(self._id, use_on_oom)
+        self._pool = self._on.hold_pool(self._id, use_on_oom, allocator)
+
+    @property
+    def allocator(self) -> Any:
+        """Where its blocks come from; None for the driver."""
+        assert self._pool is not None
+        return self._pool.allocator
 
     @property
     def id(self) -> tuple[int, int]:

@@ -10,9 +10,12 @@ from typing import Any
 
 from ..core.base import device as _devices
 from ..devices import cuda_memory as _memory
+from ..devices import holders
 from ..devices.holders import History, frames, segments
 
 ACTIONS = ("alloc", "free_requested", "free_completed", "segment_alloc", "segment_free", "oom", "snapshot")
+
+_asked = {"recorded": False}  # whether the program wants a history
 
 
 def memory_snapshot(
@@ -77,20 +80,34 @@ def _record(
             )
 
     def history(on: Any) -> History:
-        made = History(str(enabled), context, max_entries, skip_actions or ())
+        assert enabled is not None
+        made = History(enabled, context, max_entries, skip_actions or ())
         before = on.recorded
         if before is not None and not clear_history:
             made.actions.extend(before.actions)
             made.held.update(before.held)
         return made
 
-    _memory.set_history(
-        None
-        if enabled is None
-        else lambda on: History(str(enabled), context, max_entries, skip_actions or ())
-    )
+    _asked["recorded"] = enabled is not None
+    if enabled is None:
+        return record_nothing()
+    _memory.set_history(lambda on: History(enabled, context, max_entries, skip_actions or ()))
     for on in _devices.open_devices("cuda"):
-        on.record_history(None if enabled is None else history(on))
+        on.record_history(history(on))
+
+
+def record_nothing() -> None:
+    """Record no more than a watcher of blocks is told."""
+    _memory.set_history(lambda on: holders.unrecorded())
+    for on in _devices.open_devices("cuda"):
+        on.record_history(holders.unrecorded())
+
+
+def apply_watcher(told: Any) -> None:
+    """Tell an object of each block that is handed out, taken back or given to the driver from now on, on all devices; None: nobody."""
+    holders.watcher = told
+    if not _asked["recorded"]:
+        record_nothing()
 
 
 def _legacy(

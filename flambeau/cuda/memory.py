@@ -6,6 +6,17 @@ import warnings
 from typing import Any
 
 from ..core.base import device as _devices
+from ._allocators import (
+    CUDAPluggableAllocator,
+    caching_allocator_disabled,
+    caching_allocator_enable,
+    change_current_allocator,
+    get_allocator_backend,
+    host_memory_stats,
+    host_memory_stats_as_nested_dict,
+    reset_accumulated_host_memory_stats,
+    reset_peak_host_memory_stats,
+)
 from ._find import find
 from ._pools import MemPool, use_mem_pool
 from ._sensors import list_gpu_processes  # PyTorch has it here
@@ -18,12 +29,18 @@ from ._snapshots import (  # noqa: F401  reached by these names
 )
 
 __all__ = [
+    "CUDAPluggableAllocator",
     "MemPool",
     "caching_allocator_alloc",
     "caching_allocator_delete",
+    "caching_allocator_disabled",
+    "caching_allocator_enable",
+    "change_current_allocator",
     "empty_cache",
     "get_allocator_backend",
     "get_per_process_memory_fraction",
+    "host_memory_stats",
+    "host_memory_stats_as_nested_dict",
     "list_gpu_processes",
     "max_memory_allocated",
     "max_memory_cached",
@@ -36,9 +53,11 @@ __all__ = [
     "memory_stats",
     "memory_stats_as_nested_dict",
     "memory_summary",
+    "reset_accumulated_host_memory_stats",
     "reset_accumulated_memory_stats",
     "reset_max_memory_allocated",
     "reset_max_memory_cached",
+    "reset_peak_host_memory_stats",
     "reset_peak_memory_stats",
     "set_per_process_memory_fraction",
     "use_mem_pool",
@@ -309,16 +328,6 @@ def get_per_process_memory_fraction(device: object = None) -> float:
     ...     assert 0 < flambeau.cuda.get_per_process_memory_fraction() <= 1
     """
     return find(device).memory_fraction()
-
-
-def get_allocator_backend() -> str:
-    """ "native": blocks are cached by flambeau itself.
-
-    >>> import flambeau
-    >>> flambeau.cuda.get_allocator_backend()
-    'native'
-    """
-    return "native"
 
 
 def caching_allocator_alloc(size: int, device: object = None, stream: Any = None) -> int:

@@ -1,11 +1,16 @@
-"""The memory of NVIDIA's devices."""
+"""The memory of NVIDIA's and AMD's devices."""
 from libc.stdint cimport uint64_t
 from ..core.base.device cimport Device
+
+cdef class Allocator:                   # functions of a program that take the place of the driver's
+    cdef void* (*alloc)(size_t, int, void*) noexcept                # bytes, index of the device, stream; NULL where there is no more
+    cdef void (*dispose)(void*, size_t, int, void*) noexcept
 
 cdef class Pool:                        # memory of captured graphs or of a MemPool, and of nothing else while they are there
     cdef readonly object handle
     cdef dict lists                     # stream -> a list for each size class of the addresses of free blocks
     cdef readonly int users             # graphs that are captured with it, and MemPools
+    cdef readonly Allocator allocator   # where its blocks come from; None: the driver
     cdef readonly bint spare            # its free blocks are given back where the driver has no more
 
 cdef class CudaMemory(Device):
@@ -25,7 +30,13 @@ cdef class CudaMemory(Device):
     cdef Pool into                      # where blocks are taken from while work of the device is captured
     cdef list held_back                 # blocks that several streams used, and that were freed in a capture
     cdef dict lent                      # blocks that other libraries asked for: address -> (size class, stream)
+    cdef readonly Allocator allocator   # where blocks come from; None: the driver
+    cdef readonly bint caching          # free blocks are kept for the next tensors
+    cdef set uncached                   # addresses of blocks that go back where they came from as soon as they are free
+    cdef dict foreign                   # address of a segment -> the Allocator that gave it
     cdef int enter(self) except -1
+    cdef uint64_t from_allocator(self, Allocator allocator, size_t nbytes) except? 0
+    cdef uint64_t take_uncached(self, size_t nbytes, int block) except 0
     cdef uint64_t find(self, size_t nbytes, int block) except 0
     cdef uint64_t take_pooled(self, Pool pool, size_t nbytes, int block, bint captured) except 0
     cdef int took(self, uint64_t address, size_t nbytes, object handle) except -1

@@ -1,17 +1,18 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-"""The memory of NVIDIA's devices.
+"""The memory of NVIDIA's and AMD's devices.
 
 Blocks of memory come from the driver's stream-ordered pool and are cached by `Device`, a list for each stream; a block that other
 streams were told to use (`record_stream`) is kept back until they have passed the place where it was freed.  Work that is captured in
 a graph takes its blocks from a pool of the graph's, which come from the driver at once and serve no other tensors.
 """
-from libc.stdint cimport uint64_t, uintptr_t
+from libc.stdint cimport int64_t, uint64_t, uintptr_t
 from cpython.pythread cimport PyThread_get_thread_ident
 from libc.string cimport memcpy
 from .cuda_driver cimport CAPTURE_RELAXED, IPC_LAZY_PEER_ACCESS, IpcHandle, OUT_OF_MEMORY, check, cu
 from ..core.base.device cimport CLASSES, Device, check_fork, class_bytes, class_of
 from ..core.base.device import OutOfMemoryError
 cimport cython
+from time import perf_counter_ns
 
 cdef extern from *:
     """static __thread void *flambeau_context;  /* the driver keeps one for each thread */"""
@@ -22,6 +23,26 @@ cdef extern from *:
 cdef class Pool:
     def __init__(self, handle):
         self.handle, self.lists = handle, {}
+
+
+@cython.binding(False)
+cdef class Allocator:
+    def __init__(self, uint64_t alloc, uint64_t dispose):
+        self.alloc, self.dispose = <void* (*)(size_t, int, void*) noexcept><uintptr_t>alloc, <void (*)(void*, size_t, int, void*) noexcept><uintptr_t>dispose
+
+
+cdef Allocator chosen_allocator = None   # of devices that are opened from now on; None: the driver
+
+
+def set_allocator(Allocator allocator not None) -> None:
+    """Let devices take their memory from there; none may be open."""
+    global chosen_allocator
+    chosen_allocator = allocator
+
+
+def get_allocator() -> Allocator | None:
+    """What was set; None for the driver."""
+    return chosen_allocator
 
 
 cdef object make_history = None   # a function of a device that makes what its `history` is
@@ -40,6 +61,8 @@ cdef class CudaMemory(Device):
     def __cinit__(self, *given):
         self.waiting, self.lent, self.segments, self.routes = [], {}, {}, {}
         self.pools, self.pooled, self.held_back = {}, {}, []
+        self.allocator, self.caching = chosen_allocator, chosen_allocator is None  # a program's own allocator is its own cache
+        self.uncached, self.foreign = set(), {}
         self.history = None if make_history is None else make_history(self)
 
     cdef int enter(self) except -1:
@@ -57,12 +80,51 @@ cdef class CudaMemory(Device):
         self.enter()
         if self.limit and self.reserved_bytes + nbytes > self.limit:
             return 0
+        if self.allocator is not None:
+            address = self.from_allocator(self.allocator, nbytes)
+            if address:
+                self.took(address, nbytes, None)
+            return address
         cdef int status = cu.allocate(&address, nbytes, <void*><uintptr_t>self.stream())
         if status == OUT_OF_MEMORY:
             return 0
         check(status, "cuMemAllocAsync")
         self.took(address, nbytes, None)
         return address
+
+    cdef uint64_t from_allocator(self, Allocator allocator, size_t nbytes) except? 0:
+        cdef uint64_t address = <uintptr_t>allocator.alloc(nbytes, self.index, <void*><uintptr_t>self.stream())
+        if address:
+            self.foreign[address] = allocator
+        return address
+
+    cdef uint64_t take_uncached(self, size_t nbytes, int block) except 0:
+        """A new block, which goes back when it is free."""
+        cdef size_t size = class_bytes(block)
+        self.driver_calls += 1
+        cdef uint64_t address = self.allocate(size)
+        if address == 0:
+            self.retries += 1
+            self.empty_cache()
+            address = self.allocate(size)
+        if address == 0:
+            self.refusals += 1
+            raise self.out_of_memory(nbytes)
+        self.uncached.add(address)
+        self.hold(size)
+        return address
+
+    def set_caching(self, bint caching) -> None:
+        """Whether blocks that become free are kept for the next tensors; without it new ones go back to the driver, which waits for the device."""
+        self.caching = caching and self.allocator is None
+
+    def is_caching(self) -> bool:
+        """What was set by `set_caching`; False for a program's own allocator."""
+        return self.caching
+
+    def use(self) -> None:
+        """Let calls of the driver that this thread makes from now on be about this device."""
+        self.enter()
 
     cdef int took(self, uint64_t address, size_t nbytes, object handle) except -1:
         """Count what the driver gave."""
@@ -77,10 +139,14 @@ cdef class CudaMemory(Device):
         return 0
 
     cdef int free(self, uint64_t address) except -1:
-        """Only for `empty_cache` and `empty_pool`, after waiting for the device."""
+        """Give back what nothing that is queued uses any more, except that an allocator of the program's waits itself."""
         self.enter()
-        check(cu.free(address), "cuMemFree")
         nbytes, stream, handle = self.segments.pop(address)
+        cdef Allocator allocator = self.foreign.pop(address, None) if self.foreign else None
+        if allocator is None:
+            check(cu.free(address), "cuMemFree")
+        else:
+            allocator.dispose(<void*><uintptr_t>address, nbytes, self.index, <void*><uintptr_t><uint64_t>stream)
         self.reserved_bytes -= <size_t>nbytes
         if self.history is not None:
             self.history.segment("segment_free", address, nbytes, stream, handle)
@@ -105,7 +171,7 @@ cdef class CudaMemory(Device):
             pools = self.routes.get(<uint64_t>PyThread_get_thread_ident())
             if pools:
                 return self.take_pooled(pools[len(pools) - 1], nbytes, block, False)
-        return Device.acquire(self, nbytes, block)
+        return Device.acquire(self, nbytes, block) if self.caching else self.take_uncached(nbytes, block)
 
     cdef int release(self, uint64_t address, int block, uint64_t stream, object uses) except -1:
         if self.history is not None:
@@ -130,8 +196,17 @@ cdef class CudaMemory(Device):
 
     cdef int put(self, uint64_t address, int block, uint64_t stream) except -1:
         """Keep a block for the next tensor of the stream, or where it is a pool's, for the next that is made in it."""
+        if address in self.uncached and self.into is not None:  # a capture takes no free
+            self.held_back.append((address, block, stream, None))
+            return 0
         if self.history is not None:
             self.history.freed("free_completed", address, class_bytes(block), stream)
+        if address in self.uncached:
+            if address not in self.foreign:
+                self.finish()
+            self.uncached.remove(address)
+            self.let_go(class_bytes(block))
+            return self.free(address)
         cdef Pool pool = self.pooled.get(address) if self.pooled else None
         if pool is None:
             return Device.release(self, address, block, stream, None)
@@ -159,7 +234,11 @@ cdef class CudaMemory(Device):
                 self.empty_cache()
             if not self.limit or self.reserved_bytes + size <= self.limit:
                 cu.exchange_mode(&mode)
-                status = cu.allocate_now(&address, size)
+                if pool.allocator is None:
+                    status = cu.allocate_now(&address, size)
+                else:
+                    address = self.from_allocator(pool.allocator, size)
+                    status = 0 if address else OUT_OF_MEMORY
                 cu.exchange_mode(&mode)
             if status != OUT_OF_MEMORY:
                 break
@@ -206,11 +285,12 @@ cdef class CudaMemory(Device):
         return self.into is not None
 
     # pools
-    def hold_pool(self, handle, bint spare=False) -> Pool:
+    def hold_pool(self, handle, bint spare=False, Allocator allocator=None) -> Pool:
         """The pool of that name, for one user more."""
         cdef Pool pool = self.pools.get(handle)
         if pool is None:
             pool = self.pools[handle] = Pool(handle)
+            pool.allocator = allocator
         pool.users += 1
         pool.spare = pool.spare or spare
         return pool
@@ -357,9 +437,55 @@ cdef class CudaMemory(Device):
     cdef void* allocate_host(self, size_t nbytes) except NULL:
         cdef void* memory = NULL
         self.enter()
-        check(cu.allocate_host(&memory, nbytes), "cuMemAllocHost")
+        cdef int64_t start = perf_counter_ns()
+        check(cu.allocate_host(&memory, nbytes, 0), "cuMemHostAlloc")
+        host.taken(<uintptr_t>memory, nbytes, perf_counter_ns() - start)
         return memory
 
     cdef int free_host(self, void* memory) except -1:
         self.enter()
-        return check(cu.free_host(memory), "cuMemFreeHost")
+        cdef int64_t start = perf_counter_ns()
+        check(cu.free_host(memory), "cuMemFreeHost")
+        host.freed(<uintptr_t>memory, perf_counter_ns() - start)
+        return 0
+
+
+class PinnedMemory:
+    """What there is and was of page-locked memory: blocks and bytes, and the nanoseconds that the driver took to give them and to take
+    them back.  A block is the driver's as long as a tensor holds it, and no longer.
+    """
+
+    def __init__(self):
+        self.sizes = {}       # address -> bytes
+        self.current = {"blocks": 0, "bytes": 0}
+        self.peak, self.given, self.back = dict(self.current), dict(self.current), dict(self.current)
+        self.times = {"alloc": [], "free": []}  # of calls: how many, the sum, the least, the most
+
+    def count(self, sign, nbytes, into):
+        for what, n in (("blocks", 1), ("bytes", nbytes)):
+            self.current[what] += sign * n
+            into[what] += n
+            self.peak[what] = max(self.peak[what], self.current[what])
+
+    def time(self, which, spent):
+        number, total, least, most = self.times[which] or (0, 0, spent, spent)
+        self.times[which] = number + 1, total + spent, min(least, spent), max(most, spent)
+
+    def taken(self, address, nbytes, spent):
+        self.sizes[address] = nbytes
+        self.count(1, nbytes, self.given)
+        self.time("alloc", spent)
+
+    def freed(self, address, spent):
+        self.count(-1, self.sizes.pop(address), self.back)
+        self.time("free", spent)
+
+    def reset_peak(self):
+        self.peak = dict(self.current)
+
+    def reset_accumulated(self):
+        self.given, self.back = dict.fromkeys(self.given, 0), dict.fromkeys(self.back, 0)
+        self.times = {"alloc": [], "free": []}
+
+
+host = PinnedMemory()

@@ -20,6 +20,7 @@ Stack = tuple[tuple[CodeType, int], ...]
 NO_POOL = (0, 0)
 OWN = str(Path(__file__).parent.parent) + os.sep
 NAMED = 3  # holders that the error of a full device names
+watcher: Any = None  # told of every block that a recorded device hands out, takes back or gives to the driver (`cuda._sanitizer`)
 
 
 def frames(stack: Stack) -> list[dict[str, Any]]:
@@ -27,7 +28,7 @@ def frames(stack: Stack) -> list[dict[str, Any]]:
     return [{"filename": code.co_filename, "line": line, "name": code.co_name} for code, line in stack]
 
 
-def _stack() -> Stack:
+def lines_here() -> Stack:
     """The lines that led to the caller's caller."""
     frame = sys._getframe(
         1
@@ -53,22 +54,28 @@ class History:
 
     def taken(self, address: int, nbytes: int, size: int, stream: int, pool: Any) -> None:
         """A block was handed out."""
-        stack = _stack() if self.context is not None else ()
+        stack = lines_here() if self.context is not None else ()
         self.held[address] = nbytes, stack
+        if watcher is not None:
+            watcher.taken(address)
         self._write("alloc", address, size, stream, pool, stack if self.context in ("alloc", "all") else ())
 
     def freed(self, action: str, address: int, size: int, stream: int) -> None:
         """A block was freed ("free_requested"), or can be handed out again ("free_completed")."""
         self.held.pop(address, None)
-        self._write(action, address, size, stream, None, _stack() if self.context == "all" else ())
+        if watcher is not None and action == "free_requested":
+            watcher.freed(address)
+        self._write(action, address, size, stream, None, lines_here() if self.context == "all" else ())
 
     def segment(self, action: str, address: int, size: int, stream: int, pool: Any) -> None:
         """The driver gave memory ("segment_alloc"), or got it back ("segment_free")."""
-        self._write(action, address, size, stream, pool, _stack() if self.context == "all" else ())
+        if watcher is not None and action == "segment_free":
+            watcher.returned(address)
+        self._write(action, address, size, stream, pool, lines_here() if self.context == "all" else ())
 
     def refused(self, nbytes: int, free: int, stream: int) -> None:
         """There was no memory left."""
-        self._write("oom", free, nbytes, stream, None, _stack() if self.context is not None else ())
+        self._write("oom", free, nbytes, stream, None, lines_here() if self.context is not None else ())
 
     def mark(self) -> None:
         """A snapshot was made."""
@@ -94,6 +101,11 @@ class History:
             }
             for action, address, size, stream, pool, stack, at in list(self.actions)
         ]
+
+
+def unrecorded() -> History | None:
+    """The history of a device where the program wants none: it tells the watcher alone, and there is none without one."""
+    return None if watcher is None else History("state", None, 0)
 
 
 def segments(on: Any) -> list[dict[str, Any]]:

@@ -175,7 +175,7 @@ def launch(plan: Plan, cluster: Cluster, call: bytes | None = None) -> dict[int,
 
     Raises:
         ChildFailedError: processes failed, more often than they are started anew
-        SystemExit: this process was told to end by a signal
+        SystemExit: this process was ended by a signal
         DistError: too few nodes came
     """
     store = TCPStore(cluster.host, plan.port, is_master=True, timeout=plan.timeout)

@@ -226,7 +226,7 @@ def _bytes_of(sketches: Sequence[Sketch]) -> int:
 
 
 def _profiled(ended: int) -> list[tuple[str, int, int, int, int, dict[str, Any]]]:
-    """Calls since this was last asked for: (name, thread's number, begun, over, nanoseconds of waiting, arguments)."""
+    """Calls since this was last called: (name, thread's number, begun, over, nanoseconds of waiting, arguments)."""
     calls, recorder.profiled = recorder.profiled, []
     return [
         (f"{c.group.backend}:{c.name}", c.thread, c.created, c.completed or ended, c.waited, c.parameters())

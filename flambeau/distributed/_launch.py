@@ -63,7 +63,7 @@ def launch(plan: Plan) -> None:
 
     Raises:
         ChildFailedError: processes failed, more often than they are started anew
-        SystemExit: this process was told to end by a signal
+        SystemExit: this process was ended by a signal
         DistError: too few machines came, or the one with the store is gone
     """
     store, serves = _store(plan)
@@ -227,7 +227,7 @@ def _run(plan: Plan, rounds: _Rounds, number: int, node: int, nodes: int, errors
 
 @contextlib.contextmanager
 def told_to_end() -> Iterator[list[int]]:
-    """The signals by which this process is told to end, which are written down meanwhile (in the main thread)."""
+    """The signals that end this process, which are written down meanwhile (in the main thread)."""
     stopped: list[int] = []
 
     def stop(signaled: int, frame: FrameType | None) -> None:
@@ -252,7 +252,7 @@ def _environment(plan: Plan, port: int, number: int, node: int, nodes: int) -> d
 
 
 def facts(plan: Plan, host: str, port: int, number: int, node: int, nodes: int) -> dict[str, str]:
-    """What all processes of a machine are told of their round, and of the store at which they meet."""
+    """What all processes of a machine get about their round, and of the store at which they meet."""
     size = nodes * plan.per_node
     told = dict(
         WORLD_SIZE=size,

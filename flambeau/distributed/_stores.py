@@ -1,7 +1,7 @@
 """Stores of keys and values that processes share: in memory, and on a server that one of the processes runs.
 
 A store asks one table, `_Table`, in which waiting is waiting for a condition.  `TCPStore` asks it over a connection: a message is a
-count of fields and each field with its length, first what is asked (a name in `_ASKED`) and how long to wait; an answer's first field
+count of fields and each field with its length, first the request (a name in `_ASKED`) and how long to wait; an answer's first field
 says whether it is one.  Nothing that arrives is run or unpickled.
 """
 
@@ -108,7 +108,7 @@ class Store:
     timeout = _FIVE_MINUTES
 
     def _ask(self, what: str, fields: Sequence[bytes] = (), timeout: timedelta | None = None) -> list[bytes]:
-        raise NotImplementedError(f"{type(self).__name__} does not say how it is asked")
+        raise NotImplementedError(f"{type(self).__name__} does not say how it is reached")
 
     def set_timeout(self, timeout: timedelta) -> None:
         """How long to wait from now on."""

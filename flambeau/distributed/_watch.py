@@ -213,7 +213,7 @@ class Watch:
             answer = json.dumps(self._describe(json.loads(question)))
             link.connection.sendall(answer.encode())
         except (OSError, ValueError, TypeError, KeyError):
-            return  # it has gone, or has asked for nothing that there is
+            return  # it has gone, or has requested nothing that there is
 
     def _note(self, word: str, rank: int, reason: str = "") -> None:
         with self.heard:

@@ -35,7 +35,7 @@ _OURS = "PMI_PORT PMI_ID PMI_RANK PMI_SIZE MPI_LOCALRANKID MPI_LOCALNRANKS".spli
 
 
 class DistBackendError(DistError):
-    """Processes could not do together what they were asked to: one is gone, late, or does something else.
+    """Processes could not do together what they were to do: one is gone, late, or does something else.
 
     `lost_ranks` lists the ranks that are known to have died or left, by which `shrink_group` can go on without them.
 

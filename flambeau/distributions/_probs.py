@@ -17,7 +17,7 @@ def only_one(probs: Any, logits: Any) -> None:
 
 
 class ByProbsOrLogits(Distribution):
-    """`probs` or `logits` as given, the other computed when first asked for; `_param` is the one that was given."""
+    """`probs` or `logits` as given, the other computed when first requested; `_param` is the one that was given."""
 
     _param: Any
 

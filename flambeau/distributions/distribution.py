@@ -47,7 +47,7 @@ class Distribution:
 
     @staticmethod
     def set_default_validate_args(value: bool) -> None:
-        """Switch validation on or off for all distributions that are not told; ValueError for what is no bool."""
+        """Switch validation on or off for all distributions that set nothing themselves; ValueError for what is no bool."""
         if value not in (True, False):
             raise ValueError(f"set_default_validate_args(): expected True or False, but got {value!r}")
         Distribution._validate_args = value
@@ -264,7 +264,7 @@ class Distribution:
 
 
 def holds_everywhere(constraint: constraints.Constraint, value: Any) -> bool:
-    """Whether all events of `value` satisfy the constraint; of tensors without data nothing is asked."""
+    """Whether all events of `value` satisfy the constraint; tensors without data are not checked."""
     if value.is_meta:
         return True
     return bool(constraint.check(value).all())

@@ -78,7 +78,7 @@ def only_matrix(error: type[Exception], **given: Any) -> tuple[str, Any]:
 
 
 class ByMatrix(Distribution):
-    """`covariance_matrix`, `precision_matrix` or `scale_tril` as given, the others computed when first asked for.
+    """`covariance_matrix`, `precision_matrix` or `scale_tril` as given, the others computed when first requested.
 
     `_unbroadcasted_scale_tril` is the factor that all is computed with.
     """

@@ -133,7 +133,7 @@ def probs_to_logits(probs: Any, is_binary: bool = False) -> Any:
 
 
 class lazy_property:
-    """A method as an attribute that is computed, on the tape, when first asked for, and kept on the object.
+    """A method as an attribute that is computed, on the tape, when first requested, and kept on the object.
 
     Raises nothing.
 

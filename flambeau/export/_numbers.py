@@ -112,7 +112,7 @@ class Numbers(Nodes):
         return result
 
     def compared(self, called: str, function: Callable[..., Any], a: Any, b: Any) -> Any:
-        """The outcome of a comparison of sizes, where it is the same for all of them; else what decides when it is asked."""
+        """The outcome of a comparison of sizes, where it is the same for all of them; else what decides when it is read."""
         x, y = (_expr(n) for n in (a, b))
         if not self.is_on():
             return bool(function(*(n.value if isinstance(n, SymNumber) else n for n in (a, b))))

@@ -28,7 +28,7 @@ def save(
 
     Raises:
         TypeError: `ep` is no ExportedProgram, or an extra file no text.
-        ValueError: an `opset_version` is asked for.
+        ValueError: an `opset_version` is requested.
         RuntimeError: a node calls what archives do not know: its name is in the message.
 
     >>> import io
@@ -65,7 +65,7 @@ def load(
 
     Nothing of the file is run by loading: its graph is checked JSON, its expressions of sizes are parsed by a parser that calls nothing,
     its sample inputs are unpickled as `load(…, weights_only=True)` does.  Every number is checked against the sizes of what it refers
-    to before memory is asked for.  What the program may call is what stands in `docs/export.md`; its custom operations must be defined.
+    to before memory is requested.  What the program may call is what stands in `docs/export.md`; its custom operations must be defined.
 
     Args:
         extra_files: a dictionary whose values are filled with the texts that are kept under its keys.

@@ -239,7 +239,7 @@ def dispatch_batched(op: Any, args: tuple, kwargs: dict, running: Running | None
 
 
 class Rules(dict[Any, Rule]):
-    """The rules that were asked for, by operation."""
+    """The rules that were requested, by operation."""
 
     find: Callable[[Any], Rule]  # set by `_rules`
 

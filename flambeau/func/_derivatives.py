@@ -31,7 +31,7 @@ def gradients(
     """`autograd.grad` where some tensors are batched.
 
     Elements of inputs that are apart for each slice get their gradients from all outputs at once, for slices do not depend on
-    each other.  Others, which the slices share, are asked about one slice after the other.
+    each other.  Others, which the slices share, are queried one slice after the other.
     """
     given = [None] * len(outputs) if seeds is None else seeds
     level = innermost([*outputs, *inputs, *given])

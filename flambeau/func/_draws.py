@@ -20,7 +20,7 @@ RANDOM = _random()
 
 
 def refused() -> None:
-    """RuntimeError: random numbers were not asked for."""
+    """RuntimeError: random numbers were not requested."""
     raise RuntimeError(
         "vmap: called random operation while in randomness error mode. Please either use the 'same' or 'different' randomness "
         "flags on vmap or perform the randomness operation out of vmap"

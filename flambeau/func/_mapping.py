@@ -117,7 +117,7 @@ def _once(
 
 
 def _unwrapped(func: Any, level: Level, result: Any, out_dims: Any) -> Any:
-    """Results with the dimension of slices where it is asked for."""
+    """Results with the dimension of slices where it is requested."""
     flat, spec = pytree.tree_flatten(result)
     dims: Any
     if isinstance(result, TensorBase):

@@ -361,7 +361,7 @@ def _has_outline(args: Any) -> bool:
 
 # --- results and refusals ---------------------------
 def outlined(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Any:
-    """A question about shapes and dtypes: asked of the outlines."""
+    """A query of shapes and dtypes: answered by the outlines."""
     disable_overrides(1)
     try:
         return op(*args, **kwargs)
@@ -370,7 +370,7 @@ def outlined(level: Level, op: Any, args: list, kwargs: dict, running: Running |
 
 
 def itemless(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Any:
-    """RuntimeError: a value cannot be asked for, unless it is the same in all slices of a derivative."""
+    """RuntimeError: a value cannot be requested, unless it is the same in all slices of a derivative."""
     result = [in_all_slices(x) if level.inside(x) is not None else x for x in args]
     if kwargs or any(a is None and b is not None for a, b in zip(result, args)):
         return no_item()

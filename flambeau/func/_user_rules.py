@@ -10,7 +10,7 @@ from ._batched import Level
 
 
 class VmapInfo(NamedTuple):
-    """What a rule is told: how many slices there are, and what random operations do."""
+    """What a rule gets: how many slices there are, and what random operations do."""
 
     batch_size: int
     randomness: str

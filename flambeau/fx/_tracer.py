@@ -29,7 +29,7 @@ from .proxy import ParameterProxy, Proxy, Scope, ScopeContextManager, TracerBase
 _call, _getattr = Module.__call__, Module.__getattr__
 _tracing = 0  # how many tracers are at work
 
-# What `wrap` was told: names in the globals of modules, and methods of classes.
+# What `wrap` was given: names in the globals of modules, and methods of classes.
 wrapped_functions: dict[tuple[int, str], dict[str, Any]] = {}
 wrapped_methods: list[tuple[type, str]] = []
 

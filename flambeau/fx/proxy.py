@@ -367,7 +367,7 @@ def _unpacked(frame: FrameType) -> int | None:
 
 
 def _asserted(frame: FrameType) -> bool:
-    """Whether the value that is asked for its truth is that of an `assert`."""
+    """Whether the value whose truth is read is that of an `assert`."""
     steps, at = _current(frame)
     following = [
         s.opname for s in steps[at + 1 : at + 4] if s.opname not in ("CACHE", "NOT_TAKEN", "EXTENDED_ARG")

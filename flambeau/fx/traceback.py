@@ -1,4 +1,4 @@
-"""What new nodes are told of where they come from: `meta` of the node that is being run, and annotations."""
+"""What new nodes get of where they come from: `meta` of the node that is being run, and annotations."""
 
 from __future__ import annotations
 

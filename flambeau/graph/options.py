@@ -1,4 +1,4 @@
-"""What `compile` may be told beside the function (`options={...}`): options of the library's own compiler, under PyTorch's names.
+"""What `compile` takes beside the function (`options={...}`): options of the library's own compiler, under PyTorch's names.
 
 An option is a field of `Options`, and changes plans.  Others of PyTorch's are known, and change nothing here, for the reason that
 stands beside them: what they choose among is not here, or what they ask for always holds.

@@ -18,7 +18,7 @@ from ..core.tape import is_grad_enabled
 from ..library._calls import CODES, DTYPES
 
 HOST: dict[str, Callable[..., Any]] = {}  # of values that are no tensors
-TENSORS: dict[str, Callable[..., Any]] = {}  # what a tensor is asked for that is no tensor
+TENSORS: dict[str, Callable[..., Any]] = {}  # what a tensor is queried for that is no tensor
 PRIMITIVES: dict[str, Callable[..., Any]] = {}  # `ops.prim.name`
 _HALF = 1 << 63
 _WHOLE = 1 << 64

@@ -1,4 +1,4 @@
-"""The function that a user declares a kernel with: parameters are checked, calls traced, errors told with file and line."""
+"""The function that a user declares a kernel with: parameters are checked, calls traced, errors with file and line."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ class Declared(Pointwise):
         return self.located(super().tangent, mask, number)
 
     def located(self, make: Callable, *which: int) -> Any:
-        """What `make` gives; a missing rule of differentiation is told of the kernel."""
+        """What `make` gives; the error of a missing rule of differentiation names the kernel."""
         try:
             return make(*which)
         except TypeError as error:
@@ -154,7 +154,7 @@ def _derivative(declared: Declared, formula: Callable) -> Callable:
     check_shadows(declared.body.where, declared.operands, inspect.signature(formula).parameters)
     if declared.differentiated:
         raise RuntimeError(
-            f"{declared.body.where}: the derivative must be declared before the first gradient is asked for"
+            f"{declared.body.where}: the derivative must be declared before the first gradient is requested"
         )
     body = declared.body
 

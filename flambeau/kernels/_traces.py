@@ -1,7 +1,7 @@
 """Traced values that belong to one trace: what a body returns is made of what it was given, then and there.
 
 A body is called with leaves of its own in place of the expressions that its values stand for.  A leaf of another trace in what it
-returns is told by its owner; its own are replaced by the expressions again.
+returns is known by its owner; its own are replaced by the expressions again.
 """
 
 from __future__ import annotations

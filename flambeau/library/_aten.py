@@ -21,8 +21,8 @@ from ._overloads import table
 from ._packets import DEFINED, KINDS, OpNamespace, OpOverloadPacket, namespace_of
 from ._schema import Argument, FunctionSchema, parse_schema, signature_of
 
-# Rooms of names, in the order in which a name is looked for, and what ATen writes before it.
-_ROOMS = (
+# Namespaces, in the order in which a name is looked for, and what ATen writes before it.
+_NAMESPACES = (
     ("", ""),
     ("Tensor", ""),
     ("nn.functional", ""),
@@ -36,12 +36,12 @@ def candidates() -> dict[str, Any]:
     """The operations declared here by the names that ATen would give them."""
     result: dict[str, Any] = dict(functions())
     public: list[Op] = []
-    for room, before in _ROOMS:
+    for namespace, before in _NAMESPACES:
         for entry in REGISTRY.values():
             for place in entry.places:
                 home, _, name = place.rpartition(".")
                 private = name.startswith("_") and getattr(entry.function, "aten", None) != name
-                if home != room or private:
+                if home != namespace or private:
                     continue
                 if isinstance(entry.function, Op):
                     public.append(entry.function)

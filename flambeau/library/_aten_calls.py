@@ -64,7 +64,7 @@ overload(
 
 # --- elements ------------------------------
 def _all_three(result: Any, inverse: bool, counts: bool) -> tuple[Any, Any, Any]:
-    """Values, places and counts, where what was not asked for is empty."""
+    """Values, places and counts, where what was not requested is empty."""
     parts = list(result) if isinstance(result, tuple) else [result]
     empty = parts[0].new_empty(0, dtype=by_name["int64"])
     values = parts.pop(0)

@@ -150,7 +150,7 @@ class CustomOpDef(OpOverload):
     def register_vmap(self, func: Callable[..., Any] | None = None) -> Callable:
         """Register what `vmap` calls: `func(info, in_dims, *args)` returns the result and its batch dimensions.
 
-        `info.batch_size` is the size of the batch, `info.randomness` what `vmap` was told; `in_dims` has for each argument the
+        `info.batch_size` is the size of the batch, `info.randomness` what `vmap` was given; `in_dims` has for each argument the
         dimension that runs over the batch, or None.
         """
 

@@ -112,7 +112,7 @@ def _places(given: tuple, named: dict[str, Any] | None) -> set[Any]:
 
 
 def difference(result: Any, declared: tuple[Any, Any], places: set[Any], strides: bool = False) -> str | None:
-    """In what a result is not as told; None where it is.  `places`: the devices of the arguments."""
+    """In what a result is not as declared; None where it is.  `places`: the devices of the arguments."""
     said, again = declared
     if isinstance(result, list | tuple):
         if not isinstance(said, list | tuple) or len(said) != len(result):
@@ -155,7 +155,7 @@ def check_result(
     named: dict[str, Any] | None,
     strides: bool = False,
 ) -> None:
-    """RuntimeError where a kernel's result is not what the fake implementation told, with the names and files of both."""
+    """RuntimeError where a kernel's result is not what the fake implementation declares, with the names and files of both."""
     wrong = difference(result, declared, _places(given, named), strides)
     if wrong is not None:
         raise RuntimeError(

@@ -97,7 +97,7 @@ def own_call(name: str) -> Callable[..., Any] | None:
 def run_own(name: str, args: list[Any], kwargs: dict[str, Any]) -> Any:
     """The result of a call of `ops.flambeau.name`."""
     function = own_call(name)
-    assert function is not None  # asked before
+    assert function is not None  # checked before
     return function(*args, **kwargs)
 
 

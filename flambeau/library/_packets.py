@@ -153,8 +153,28 @@ class OpNamespace(types.ModuleType):
         return [*super().__dir__(), *DEFINED.get(self.name, {})]
 
 
+class QuantizedNamespace(OpNamespace):
+    """`ops.quantized`: functions of quantised tensors, and what programs define there.
+
+    >>> import flambeau
+    >>> x = flambeau.quantize_per_tensor(flambeau.ones(2), 0.5, 2, flambeau.quint8)
+    >>> flambeau.ops.quantized.add(x, x, 0.5, 0).dequantize()
+    tensor([2., 2.])
+    """
+
+    def __getattr__(self, op_name: str) -> Any:
+        from ..ao._quantized_arithmetic import OPERATIONS
+
+        return OPERATIONS[op_name] if op_name in OPERATIONS else super().__getattr__(op_name)
+
+    def __dir__(self) -> list[str]:
+        from ..ao._quantized_arithmetic import OPERATIONS
+
+        return sorted({*super().__dir__(), *OPERATIONS})
+
+
 _namespaces: dict[str, OpNamespace] = {}
-KINDS: dict[str, type[OpNamespace]] = {}  # namespaces of a class of their own
+KINDS: dict[str, type[OpNamespace]] = {"quantized": QuantizedNamespace}  # namespaces of a class of their own
 
 
 def namespace_of(name: str) -> OpNamespace:

@@ -106,7 +106,7 @@ class _Client:
         return _ANSWER.unpack(data)[0], result[0] if result else -1
 
     def tell(self, letter: bytes, number: int) -> None:
-        """What needs no answer; a keeper that has gone need not be told."""
+        """What needs no answer; a keeper that has gone needs no message."""
         try:
             self.socket.send(_MESSAGE.pack(letter, number))
         except OSError:
@@ -115,7 +115,7 @@ class _Client:
 
 def _gone(why: object) -> RuntimeError:
     return RuntimeError(
-        f"the process that keeps shared memory for the sharing strategy 'file_system' cannot be asked: {why}"
+        f"the process that keeps shared memory for the sharing strategy 'file_system' cannot be reached: {why}"
     )
 
 

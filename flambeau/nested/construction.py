@@ -117,7 +117,7 @@ def _jagged_of(given: list[TensorBase]) -> TensorBase:
 def as_nested_tensor(ts: Any, dtype: Any = None, device: Any = None, layout: Any = None) -> TensorBase:
     """A nested tensor of a list of tensors, copied, or of a batch (B, N, …), over its memory; the history is kept.
 
-    A nested tensor of that layout is given back, converted if asked.  TypeError for anything else, RuntimeError for parts that do not
+    A nested tensor of that layout is given back, converted if requested.  TypeError for anything else, RuntimeError for parts that do not
     fit, for a tensor of less than two dimensions, and between layouts.
 
     >>> import flambeau

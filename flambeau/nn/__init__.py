@@ -14,7 +14,7 @@ if _typing.TYPE_CHECKING:
 _now = {name: value for name, value in vars(modules).items() if name in _names}
 globals().update(_now)
 
-# What few programs use is imported when it is asked for.
+# What few programs use is imported when it is requested.
 __getattr__, __dir__ = _lazily(
     __name__,
     submodules=("attention", "common_types", "grad", "parallel", "quantized"),

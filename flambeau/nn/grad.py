@@ -1,4 +1,4 @@
-"""Gradients of convolutions, asked for by name: `conv1d_input`, `conv1d_weight` and those of 2 and 3 dimensions.
+"""Gradients of convolutions, by name: `conv1d_input`, `conv1d_weight` and those of 2 and 3 dimensions.
 
 Each takes the arguments of the convolution and the gradient of its result, and may be differentiated again.
 """
@@ -228,7 +228,7 @@ def conv3d_weight(
     return _of_weight("conv3d_weight", 3, input, weight_size, grad_output, stride, padding, dilation, groups)
 
 
-# Operations, as those that they are the gradients of: modes and classes of tensors are asked.
+# Operations, as those that they are the gradients of: modes and tensor subclasses intercept them.
 for _name in __all__:
     _op = as_operation(globals()[_name], owns=True)
     call_as(_op, [f"nn.grad.{_name}"])

@@ -150,7 +150,7 @@ class UninitializedTensorMixin:
 
     Raises:
         ValueError: an operation is called with it.
-        RuntimeError: its `shape` is asked for.
+        RuntimeError: its `shape` is requested.
 
     >>> import flambeau
     >>> from flambeau.nn.parameter import UninitializedTensorMixin
@@ -164,7 +164,7 @@ class UninitializedTensorMixin:
 
     cls_to_become: type[Tensor]
 
-    # What may be asked of a tensor that has no shape: what moves it, and what it is.
+    # What may be read of a tensor that has no shape: what moves it, and what it is.
     _allowed_methods = frozenset(
         "is_complex is_floating_point half bfloat16 float double char short int long type to cpu cuda get_device"
         " share_memory_".split()
@@ -172,7 +172,7 @@ class UninitializedTensorMixin:
 
     def __new__(cls, requires_grad: bool, device: Any, dtype: Any) -> Any:
         made = Tensor._make_subclass(cls, empty(0, device=device, dtype=dtype), requires_grad)
-        # Classes of tensors that are asked about operations make every call dearer: ours are asked while an instance
+        # Tensor subclasses that intercept operations make every call dearer: ours intercept while an instance
         # is waiting for its shape, which holds this.
         made._waiting = _Waiting()
         add_override_class(made._waiting)
@@ -281,7 +281,7 @@ class UninitializedParameter(UninitializedTensorMixin, Parameter):  # type: igno
 
     Raises:
         ValueError: an operation is called with it.
-        RuntimeError: its `shape` is asked for.
+        RuntimeError: its `shape` is requested.
 
     >>> from flambeau import nn
     >>> weight = nn.UninitializedParameter()
@@ -343,5 +343,5 @@ def _torch_function(cls: Any, func: Any, types: Any, args: tuple = (), kwargs: A
     return result
 
 
-# Set when the classes are made: they are not asked because they exist, but while an instance waits.
+# Set when the classes are made: they do not intercept because they exist, but while an instance waits.
 UninitializedTensorMixin.__torch_function__ = _torch_function  # type: ignore[attr-defined]

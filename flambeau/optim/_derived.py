@@ -82,7 +82,7 @@ def _device_dtype_check_for_fused(p: TensorBase, cuda_unsupported: bool = False)
 def _default_to_fused_or_foreach(
     params: Sequence[TensorBase | None], differentiable: bool, use_fused: bool = False
 ) -> tuple[bool, bool]:
-    """Which of its two faster ways an optimiser takes that was told neither: (fused, foreach)."""
+    """Which of its two faster ways an optimiser takes that was given neither: (fused, foreach)."""
     if differentiable:
         return False, False
     given = [p for p in params if p is not None]
@@ -102,7 +102,7 @@ def _group_tensors_by_device_and_dtype(
 ) -> dict[tuple[Any, Any], tuple[list[list[TensorBase | None]], list[int]]]:
     """Lists of tensors that belong together, cut by the device and dtype of the first list's tensors.
 
-    Returns {(device, dtype): (lists, indices)}; the indices are empty unless asked for.
+    Returns {(device, dtype): (lists, indices)}; the indices are empty unless requested.
 
     >>> import flambeau
     >>> from flambeau.optim._derived import _group_tensors_by_device_and_dtype

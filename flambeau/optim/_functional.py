@@ -24,7 +24,7 @@ _APART = {
     "step_sizes": ("step_size_min", "step_size_max"),
     "eps": ("eps1", "eps2"),
 }
-# What PyTorch's functions are told besides, and is seen here.
+# What PyTorch's functions are passed besides, and is seen here.
 _SEEN = ("has_complex", "has_sparse_grad", "grad_scale", "found_inf")
 
 

@@ -30,7 +30,7 @@ def strong_wolfe(
     decrease: float = 1e-4,
     curvature: float = 0.9,
 ) -> tuple[Point, int]:
-    """The best point found along `direction` from `start`, with `step` tried first, and how often the loss was asked for.
+    """The best point found along `direction` from `start`, with `step` tried first, and how often the loss was requested.
 
     `evaluate(step)` gives the loss and the flat gradient.  A point is good where the loss is at most
     start.loss + `decrease`·step·start.slope, and the slope at most `curvature` times as steep as at the start.

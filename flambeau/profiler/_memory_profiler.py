@@ -1,4 +1,4 @@
-"""What memory is used for, by name; which tensor is what is not told."""
+"""What memory is used for, by name; which tensor is what is not listed."""
 
 from __future__ import annotations
 

@@ -139,7 +139,7 @@ def tensorboard_trace_handler(
 ) -> Callable[[profile], None]:
     """A handler that writes each trace to a new file in a folder, where TensorBoard's plug-in, or Perfetto, finds it.
 
-    The files are named `worker_name` (by default the host's name and the process), the time, `.pt.trace.json`, and .gz if asked.
+    The files are named `worker_name` (by default the host's name and the process), the time, `.pt.trace.json`, and .gz if requested.
     RuntimeError where the folder cannot be made.
 
     >>> import os, tempfile, flambeau
@@ -292,7 +292,7 @@ class _KinetoProfile:
         return result
 
     def events(self) -> EventList:
-        """Every call, as a `FunctionEvent`; of the last cycle, or of all where `acc_events` was asked."""
+        """Every call, as a `FunctionEvent`; of the last cycle, or of all with `acc_events`."""
         last = self._events()
         return last._like(e for events in (*self._earlier, last) for e in events) if self._earlier else last
 

@@ -55,7 +55,7 @@ def text(x: Any) -> str:
 
 
 def _part(name: str, part: Any) -> str:
-    """A part, whose dtype is told with the whole tensor's."""
+    """A part, whose dtype is printed with the whole tensor's."""
     if not part.numel():
         return f"{name}=tensor([], size={tuple(part.shape)})"
     words = repr(part).replace(f", dtype={part.dtype}", "").replace(f",\n       dtype={part.dtype}", "")

@@ -165,7 +165,7 @@ def _copy_(input: Any, src: Any, non_blocking: bool = False) -> Any:
 
 
 def _like(name: str) -> Answer:
-    """A dense tensor on the sparse one's device and, unless told otherwise, of its dtype."""
+    """A dense tensor on the sparse one's device and, unless given otherwise, of its dtype."""
 
     def answer(input: SparseTensor, *args: Any, **kwargs: Any) -> TensorBase:
         if any(isinstance(x, SparseTensor) for x in args):  # it would come back here

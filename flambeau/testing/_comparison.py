@@ -59,7 +59,7 @@ def assert_close(
     """Raises AssertionError unless `actual` and `expected` agree: |actual - expected| ≤ atol + rtol·|expected|, elementwise.
 
     Both are tensors (or what `as_tensor` takes: arrays), numbers, None, or sequences and mappings of such, to any depth.
-    Tensors must agree in shape, and in device, dtype, layout (and strides, with `check_stride`) unless told otherwise: they
+    Tensors must agree in shape, and in device, dtype, layout (and strides, with `check_stride`) unless given otherwise: they
     are then brought to the host and to their common dtype.  Infinities agree with themselves, NaN with NaN only with
     `equal_nan`.  The tolerances follow from the dtype (the wider of two), and are 0 for integers and bools:
 

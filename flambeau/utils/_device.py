@@ -35,7 +35,7 @@ class DeviceContext:
 
 
 def _device_constructors() -> set[Any]:
-    """The functions that make tensors on the default device where they are told none."""
+    """The functions that make tensors on the default device where they are given none."""
     return {f for f in published("").values() if _constructs(getattr(f, "entry", None))}
 
 

@@ -37,8 +37,8 @@ class CheckpointPolicy(enum.Enum):
 
 
 class SelectiveCheckpointContext:
-    """What a policy is told besides the operation and its arguments: `op_output`, its result.  `is_recompute` is False: policies are
-    asked in the forward computation alone.
+    """What a policy gets besides the operation and its arguments: `op_output`, its result.  `is_recompute` is False: policies are
+    called in the forward computation alone.
 
     Raises:
         TypeError: `is_recompute` is not given

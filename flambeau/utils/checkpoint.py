@@ -97,7 +97,7 @@ _debug: bool | None = None
 
 @contextlib.contextmanager
 def set_checkpoint_debug_enabled(enabled: bool | None) -> Iterator[None]:
-    """Inside, whether a CheckpointError lists operations, whatever `checkpoint` was told; None leaves it to `checkpoint`.
+    """Inside, whether a CheckpointError lists operations, whatever `checkpoint` was given; None leaves it to `checkpoint`.
 
     >>> from flambeau.utils.checkpoint import set_checkpoint_debug_enabled
     >>> with set_checkpoint_debug_enabled(True):

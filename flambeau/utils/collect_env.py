@@ -1,6 +1,6 @@
 """What a report of a fault should say: versions, the processor, devices, libraries, settings.
 
-`python -m flambeau.utils.collect_env` prints it.  What other programs tell (compilers, drivers) is asked for ten seconds at most,
+`python -m flambeau.utils.collect_env` prints it.  What other programs tell (compilers, drivers) is waited for ten seconds at most,
 and is None where they are not there or do not answer; nothing here fails.
 """
 
@@ -39,7 +39,7 @@ Run = Callable[[list[str]], tuple[int, str, str]]
 
 
 class SystemEnv(NamedTuple):
-    """What `get_env_info` finds; None stands for what is not there or cannot be told.
+    """What `get_env_info` finds; None stands for what is not there or unknown.
 
     >>> import flambeau
     >>> "torch_version" in flambeau.utils.collect_env.SystemEnv._fields

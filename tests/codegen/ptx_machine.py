@@ -19,6 +19,7 @@ import numpy as np
 WIDTH = {"8": "u1", "16": "<u2", "32": "<u4", "64": "<u8", "128": None}
 BASE = 1 << 32  # of global memory
 WARP = 32
+MEETING = {"bar", "shfl", "ldmatrix", "mma", "wgmma"}  # what all threads of a warp execute together
 NAN = 0xFF  # two of these are a NaN in float16 and bfloat16
 
 
@@ -48,6 +49,10 @@ class Program:
     def __init__(self, text: str):
         self.parameters = re.findall(r"\.param \.(\w+)[^\n]*? (\w+)[,\n]", text[: text.index("{\n")])
         self.code, self.labels = [], {}
+        self.shared, self.shared_bytes = {}, 0  # where the kernel's own arrays begin, and their bytes
+        for align, name, count in re.findall(r"\.shared \.align (\d+) \.b8 (\w+)\[(\d+)\]", text):
+            begin = -(-self.shared_bytes // int(align)) * int(align)
+            self.shared[name], self.shared_bytes = begin, begin + int(count)
         body = re.sub(r"//[^\n]*", "", text[text.index("{\n") + 2 : text.rindex("}")])
         body = re.sub(r"\{(?=\s*(\.reg|wgmma))|(?<=;)\s*\}", " ", body)  # blocks of assembly in the text
         for piece in re.split(r";|(?<=:)\s", body):
@@ -66,7 +71,8 @@ class Machine:
     def __init__(self, text: str, seed: int = 0):
         self.program, self.random = Program(text), np.random.default_rng(seed)
         self.memory, self.known, self.arrays = np.zeros(0, "u1"), np.zeros(0, bool), []
-        self.counts: dict[str, int] = {}
+        self.counts: dict[str, int] = {}  # instructions of warps
+        self.threads: dict[str, int] = {}  # the same, of threads
 
     def place(self, array: np.ndarray, offset: int = 0) -> int:
         """An address at 256 bytes, and `offset` more, with a gap behind it."""
@@ -97,7 +103,8 @@ class Block:
         self.special = {"%ctaid.x": number, "%nctaid.x": blocks, "%ntid.x": threads}
         # 16 bytes on, so that code which relies on more than the declared alignment fails
         self.base = 16
-        self.shared = np.full(self.base + shared, NAN, "u1")
+        self.own = self.base + -(-shared // 16) * 16
+        self.shared = np.full(self.own + self.p.shared_bytes, NAN, "u1")
         self.unfenced = np.full(len(self.shared), -1, "i4")  # the thread whose writes wgmma may not see yet
         self.warps = [Warp(self, w) for w in range(threads // WARP)]
 
@@ -134,7 +141,7 @@ class Warp:
             if not self.alive.any():
                 self.ended = True
                 return
-            place = self.at[self.alive].min()
+            place = self.next_place()
             on = self.alive & (self.at == place)
             guard, name, operands = code[place]
             self.at[on] += 1
@@ -145,7 +152,18 @@ class Warp:
             self.on = on
             key = ".".join(name)
             self.m.counts[key] = self.m.counts.get(key, 0) + 1
+            self.m.threads[key] = self.m.threads.get(key, 0) + int(on.sum())
             getattr(self, "do_" + name[0])(name[1:], *operands)
+
+    def next_place(self) -> int:
+        """The earliest instruction that a thread is at; where threads meet, they wait for those that are elsewhere."""
+        at = self.at[self.alive]
+        first = int(at.min())
+        if first == at.max():
+            return first
+        code = self.b.p.code
+        alone = [p for p in np.unique(at) if code[p][1][0] not in MEETING and "group" not in code[p][1][-1]]
+        return int(alone[0]) if alone else first
 
     # --- operands ------------------------------
     def read(self, operand: str) -> np.ndarray:
@@ -158,6 +176,8 @@ class Warp:
             return np.full(WARP, self.b.special[operand], "<u8")
         if operand == "shared":
             return np.full(WARP, self.b.base, "<u8")
+        if operand in self.b.p.shared:
+            return np.full(WARP, self.b.own + self.b.p.shared[operand], "<u8")
         if operand[:2] in ("0f", "0d"):
             return np.full(WARP, int(operand[2:], 16), "<u8")
         assert not operand.startswith("%"), f"{operand} is read before it is written"
@@ -166,16 +186,19 @@ class Warp:
     def signed(self, operand: str, bits: int) -> np.ndarray:
         return self.read(operand).astype(f"<u{bits // 8}").view(f"<i{bits // 8}").astype("<i8")
 
-    def floats(self, operand: str) -> np.ndarray:
-        return self.read(operand).astype("<u4").view("<f4")
+    def floats(self, operand: str, bits: int = 32) -> np.ndarray:
+        return self.read(operand).astype(f"<u{bits // 8}").view(f"<f{bits // 8}")
 
     def write(self, operand: str, values: np.ndarray, bits: int = 64, on: np.ndarray | None = None) -> None:
         values = values.astype("<u8") if bits == 64 else values.astype("<u8") & ((1 << bits) - 1)
         old = self.registers.get(operand, np.zeros(WARP, "<u8"))
         self.registers[operand] = np.where(self.on if on is None else on, values, old)
 
-    def write_floats(self, operand: str, values: np.ndarray, on: np.ndarray | None = None) -> None:
-        self.write(operand, np.ascontiguousarray(values, "<f4").view("<u4"), 32, on)
+    def write_floats(
+        self, operand: str, values: np.ndarray, on: np.ndarray | None = None, bits: int = 32
+    ) -> None:
+        size = bits // 8
+        self.write(operand, np.ascontiguousarray(values, f"<f{size}").view(f"<u{size}"), bits, on)
 
     @staticmethod
     def list(operand: str) -> list[str]:
@@ -227,6 +250,8 @@ class Warp:
             part = np.ascontiguousarray(data[:, n * size : n * size + size])
             values[self.on] = part.view(WIDTH[str(8 * size)]).reshape(-1)
             self.write(register, values)
+            if name[-1][0] == "s":  # with the sign in all further bits of the register
+                self.write(register, self.signed(register, 8 * size))
         return None
 
     def do_st(self, name, to, source):
@@ -241,7 +266,7 @@ class Warp:
         bits = int(name[-1][1:])
         if name[-1][0] == "f":
             with np.errstate(all="ignore"):
-                return self.write_floats(to, how(self.floats(a), self.floats(b)))
+                return self.write_floats(to, how(self.floats(a, bits), self.floats(b, bits)), bits=bits)
         with np.errstate(all="ignore"):
             return self.write(to, how(self.signed(a, bits), self.signed(b, bits)), bits)
 
@@ -255,7 +280,31 @@ class Warp:
         self.arithmetic(name, to, a, b, np.minimum)
 
     def do_max(self, name, to, a, b):
-        self.arithmetic(name, to, a, b, np.maximum)
+        # of floats NumPy's is max.NaN; max itself passes over a NaN
+        self.arithmetic(name, to, a, b, np.fmax if name[0] == "f32" else np.maximum)
+
+    def do_neg(self, name, to, a):
+        assert name == ["f32"]
+        self.write_floats(to, -self.floats(a))
+
+    def do_rcp(self, name, to, a):
+        with np.errstate(all="ignore"):
+            self.write_floats(to, np.float32(1) / self.floats(a))
+
+    def do_ex2(self, name, to, a):
+        assert name == ["approx", "ftz", "f32"]
+        with np.errstate(all="ignore"):
+            self.write_floats(to, self.approximate(np.exp2(self.floats(a).astype("f8"))))
+
+    def do_lg2(self, name, to, a):
+        assert name == ["approx", "ftz", "f32"]
+        with np.errstate(all="ignore"):
+            self.write_floats(to, self.approximate(np.log2(self.floats(a).astype("f8"))))
+
+    def approximate(self, values):
+        """As wrong as the ISA allows: 2⁻²² of the value."""
+        off = self.m.random.uniform(-1, 1, values.shape) * 2.0**-22
+        return np.where(np.abs(values) < 2.0**-126, 0.0 * values, values * (1 + off)).astype("f4")
 
     def do_mul(self, name, to, a, b):
         if name[0] == "wide":
@@ -280,10 +329,19 @@ class Warp:
         with np.errstate(all="ignore"):
             self.write_floats(to, a * b + c)
 
+    def do_abs(self, name, to, a):
+        self.write(to, self.read(a) & np.uint64((1 << int(name[-1][1:]) - 1) - 1))
+
+    def do_sqrt(self, name, to, a):
+        with np.errstate(all="ignore"):
+            self.write_floats(to, np.sqrt(self.floats(a)))
+
     def do_div(self, name, to, a, b):
+        if name[-1][0] == "f":
+            return self.arithmetic(name, to, a, b, np.divide)
         divisor = self.read(b)
         assert divisor[self.on].all(), "a division by zero"
-        self.write(to, self.read(a) // np.maximum(divisor, np.uint64(1)))
+        return self.write(to, self.read(a) // np.maximum(divisor, np.uint64(1)))
 
     def do_rem(self, name, to, a, b):
         self.write(to, self.read(a) % np.maximum(self.read(b), np.uint64(1)))
@@ -316,13 +374,28 @@ class Warp:
         self.write(to, np.where(self.read(p).astype(bool), self.read(a), self.read(b)))
 
     def do_shfl(self, name, to, a, lane, bound, members):
-        assert name == ["sync", "idx", "b32"] and self.on.all() and bound == "31"
-        self.write(to, self.read(a)[self.read(lane).astype("i8")])
+        assert name[0] == "sync" and name[2] == "b32" and self.on.all() and bound == "31"
+        assert (self.read(members).astype("<u4") == 0xFFFFFFFF).all()
+        lanes = self.read(lane).astype("i8")
+        self.write(to, self.read(a)[lanes if name[1] == "idx" else np.arange(WARP) ^ lanes])
 
     def do_setp(self, name, to, a, b):
-        if name[0] == "nan":
-            return self.write(to, np.isnan(self.floats(a)) | np.isnan(self.floats(b)))
         bits = int(name[-1][1:])
+        if name[-1][0] == "f":
+            a, b = self.floats(a, bits), self.floats(b, bits)
+            apart = np.isnan(a) | np.isnan(b)
+            if name[0] in ("nan", "num"):
+                return self.write(to, apart == (name[0] == "nan"))
+            how = {
+                "lt": np.less,
+                "le": np.less_equal,
+                "gt": np.greater,
+                "ge": np.greater_equal,
+                "eq": np.equal,
+            }
+            plain = name[0] in ("lt", "le", "gt", "ge", "eq", "ne", "neu")  # and "u": or one is NaN
+            found = how.get(name[0] if plain else name[0][:-1], np.not_equal)(a, b)
+            return self.write(to, found & ~apart if name[0] == "ne" else found if plain else found | apart)
         if name[-1][0] == "u":
             a, b = (self.read(x) & np.uint64((1 << bits) - 1) for x in (a, b))
         else:
@@ -335,6 +408,10 @@ class Warp:
         if target in ("f16x2", "bf16x2"):
             high, low = (rounded(self.floats(x), target[:-2]).astype("<u8") for x in (a, b))
             return self.write(to, high << np.uint64(16) | low)
+        if target == "f64" and source == "f32":
+            return self.write_floats(to, self.floats(a), bits=64)
+        if target in ("f32", "f64") and source[0] in "su":
+            return self.write_floats(to, self.integers([source], a), bits=int(target[1:]))
         if source == "f32":
             return self.write(to, rounded(self.floats(a), target))
         if source == "f16":
@@ -342,6 +419,8 @@ class Warp:
         if source == "f64":
             return self.write_floats(to, self.read(a).view("<f8").astype("<f4"))
         values = self.integers([source], a)
+        if target[0] == "s":
+            return self.write(to, values.astype("<i8").astype(f"<i{int(target[1:]) // 8}").astype("<i8"))
         return self.write(to, values, int(target[1:]))
 
     # --- where threads go ------------------------------

@@ -9,6 +9,7 @@ import inspect
 import itertools
 import os
 import pathlib
+import re
 import subprocess
 import tempfile
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
+from flambeau.core.loops.launch import row_form
 from ptx import ptxas
 
 import flambeau as fb
@@ -26,8 +28,10 @@ from flambeau.codegen import schedule_gpu as gpu
 from flambeau.codegen import schedule_gpu_threads as gpu_threads
 from flambeau.codegen import target as tg
 from flambeau.codegen.expr import Expr
+from flambeau.codegen.irtext import Value
 from flambeau.codegen.kernels import BROADCAST, CONTIGUOUS, STRIDED, Operand, Pointwise, Row
 from flambeau.codegen.math import EXPANSIONS
+from flambeau.codegen.schedule_gpu_rows import most_held
 from flambeau.operations.declare.indexed import scatter
 from flambeau.operations.declare.pointwise import CODES
 from flambeau.operations.neural.convolution import grid
@@ -233,11 +237,13 @@ def images(target: str):
             ("r", gpu.Form(width=1)),
             ("r", gpu.Form(width=256)),
             ("r", gpu.Form(2, 2, 32, False)),
+            ("r", gpu.Form(width=64, held=4)),
             ("k", gpu.Form(2, 1, 4)),
+            ("k", gpu.Form(2, 1, 4, held=2)),
         ):
             yield name, gpu.module_for(row(case, lanes_along), target, form)
     running = row(Case(scanned, ("float32",), scanned_reference))
-    for form in (gpu.Form(), gpu.Form(width=256)):
+    for form in (gpu.Form(), gpu.Form(width=256), gpu.Form(width=256, held=2)):
         yield "scan", gpu.module_for(running, target, form)
 
 
@@ -309,6 +315,8 @@ def test_module_for_rejects_forms_that_no_kernel_takes():
         gpu.module_for(kernel, "nvptx", gpu.Form(width=512))
     with pytest.raises(ValueError, match="module_for: form.dims is 0"):
         gpu.module_for(kernel, "nvptx", gpu.Form(dims=0))
+    with pytest.raises(ValueError, match="module_for: form.held is 3; 0 or a power of two up to 32"):
+        gpu.module_for(kernel, "nvptx", gpu.Form(width=8, held=3))
 
 
 def test_parameters_of_a_row_kernel():
@@ -318,14 +326,33 @@ def test_parameters_of_a_row_kernel():
     assert names[-2:] == ["stride4_2", "scalar0"]
 
 
-@pytest.mark.parametrize("lanes_along", ["r", "k"])
-def test_width_is_a_power_of_two_that_does_not_outgrow_the_row(lanes_along):
-    for length, rows in itertools.product((1, 5, 31, 100, 1000, 10**6), (1, 60, 10**5)):
-        width = gpu.width_for(length, rows, lanes_along)
-        assert width & (width - 1) == 0 and 1 <= width <= gpu.BLOCK
-        assert width <= max(8, length)
-    assert gpu.width_for(10**6, 10, "r") == gpu.BLOCK
-    assert gpu.width_for(10**6, 10**6, "k") == 1
+@pytest.mark.parametrize("along", [True, False])
+def test_the_form_of_a_row_holds_it_or_leaves_no_thread_without_work(along):
+    lengths = (0, 1, 5, 31, 33, 100, 1000, 1024, 1025, 4096, 4097, 10**6)
+    for length, rows, lanes, most in itertools.product(lengths, (1, 60, 10**5), (16, 32), (0, 1, 4, 16, 32)):
+        width, held = row_form(length, rows, along, lanes, most)
+        assert width & (width - 1) == 0 and 1 <= width <= (gpu.BLOCK if along else gpu.BLOCK // 32)
+        assert width <= max(8, 2 * length - 1)
+        assert held in (0, min(most, 4), min(most, 16), most) and (held == 0 or 0 < length <= width * held)
+        if along and 0 < length <= gpu.BLOCK * most:
+            assert held
+    assert row_form(8192, 4096, True, 32, 32) == (gpu.BLOCK, 32) and row_form(4096, 9, True, 32, 32)[1] == 16
+    assert row_form(10**6, 10, True, 32, 16) == (gpu.BLOCK, 0)
+    assert row_form(10**6, 10**6, False, 32, 16) == (1, 0)
+    assert row_form(1024, 4096, True, 32, 0) == (32, 0)  # a warp a row
+    assert row_form(1024, 4096, True, 32, 16) == (64, 16)  # two that hold it
+    assert row_form(1024, 8, True, 32, 16) == (gpu.BLOCK, 4)  # few rows: all threads of a block
+    assert row_form(10, 10**5, False, 32, 16) == (1, 16)
+
+
+def test_how_many_elements_are_held():
+    """As many as a quarter of the registers takes of what is read more than once; a scan's states lie in shared memory."""
+    held = {name: most_held(row(case), "nvptx") for name, case in ROWS.items()}
+    assert held == dict.fromkeys(ROWS, 0) | {"softmax": 32, "layer_norm": 32}
+    three = Case(lambda x, y, z: ((x * y + z) / kn.sum(x * y * z),), ("float64",) * 3, lambda *arrays: arrays)
+    assert most_held(row(three), "nvptx") == 8
+    scan = row(Case(scanned, ("float32",), scanned_reference))  # of 8, 4 and 8 bytes
+    assert most_held(scan, "nvptx") == 2
 
 
 def test_groups():
@@ -498,10 +525,15 @@ def output_shapes(kernel: Row, shape: tuple[int, ...], dims: int) -> list[tuple[
     return [shape if varying[id(e)] else shape[:dims] for e in kernel.outputs]
 
 
-@pytest.mark.parametrize("shape", [(3, 1), (5, 37), (40, 8), (2, 3000)])
-@pytest.mark.parametrize("width", [1, 8, 256])
+SHAPES = [(3, 1), (5, 37), (40, 8), (2, 3000)]
+WIDTHS = [(width, 0) for width in (1, 8, 256)]
+
+
+@pytest.mark.parametrize(
+    "shape, width, held", [(s, *w) for s in SHAPES for w in WIDTHS] + [((5, 37), 8, 8), ((2, 3000), 256, 16)]
+)
 @pytest.mark.parametrize("name", ROWS)
-def test_row_kernels_run(name, width, shape):
+def test_row_kernels_run(name, width, held, shape):
     case = ROWS[name]
     kernel = row(case)
     inputs = tuple(layouts(sample(dtype, shape, k))[0] for k, dtype in enumerate(case.dtypes))
@@ -512,21 +544,21 @@ def test_row_kernels_run(name, width, shape):
     if name == "sum_half":
         inputs = (np.rint(inputs[0]),)  # sums of integers are exact, in whatever order
     outputs = empty(kernel, output_shapes(kernel, shape, 1))
-    run(kernel, gpu.Form(width=width), outputs, inputs, scalars=case.scalars, shape=shape)
+    run(kernel, gpu.Form(width=width, held=held), outputs, inputs, scalars=case.scalars, shape=shape)
     assert_same(outputs, case.reference(*inputs), ulps=64)
 
 
 @pytest.mark.parametrize("wide", [True, False])
-@pytest.mark.parametrize("width", [1, 4, 256])
+@pytest.mark.parametrize("width, held", [(1, 0), (4, 0), (256, 0), (8, 4)])
 @pytest.mark.parametrize("name", ["sum", "best", "softmax"])
-def test_threads_on_neighbouring_rows(name, width, wide):
+def test_threads_on_neighbouring_rows(name, width, held, wide):
     """Rows that are columns in memory."""
     case, shape = ROWS[name], (70, 23)
     kernel = row(case, "k")
     memory = sample("float32", shape[::-1])
     outputs = empty(kernel, [s[::-1] for s in output_shapes(kernel, shape, 1)])
     views = tuple(out.T for out in outputs)
-    run(kernel, gpu.Form(width=width, wide=wide), views, (memory.T,), shape=shape)
+    run(kernel, gpu.Form(width=width, wide=wide, held=held), views, (memory.T,), shape=shape)
     assert_same(views, case.reference(memory.T), ulps=64)
 
 
@@ -582,8 +614,8 @@ def scanned_reference(x: np.ndarray) -> Arrays:
 
 
 @pytest.mark.parametrize("shape", [(3, 1), (5, 37), (4, 256), (2, 3000)])
-@pytest.mark.parametrize("lanes_along, width", [("r", 1), ("r", 256), ("k", 1)])
-def test_scans_run(lanes_along, width, shape):
+@pytest.mark.parametrize("lanes_along, width, held", [("r", 1, 0), ("r", 256, 0), ("r", 256, 4), ("k", 1, 0)])
+def test_scans_run(lanes_along, width, held, shape):
     """A thread a row, a block a row, and neighbouring threads on neighbouring columns."""
     case = Case(scanned, ("float32",), scanned_reference)
     kernel, x = row(case, lanes_along), np.round(sample("float32", shape) * 4)
@@ -593,13 +625,70 @@ def test_scans_run(lanes_along, width, shape):
         run(kernel, gpu.Form(width=width), tuple(o.T for o in outputs), (x.T,), shape=shape)
         outputs, x = tuple(o.T for o in outputs), x.T
     else:
-        run(kernel, gpu.Form(width=width), outputs, (x,), shape=shape)
+        run(kernel, gpu.Form(width=width, held=held), outputs, (x,), shape=shape)
     assert_same(tuple(outputs), scanned_reference(x))
 
 
 def test_a_scan_takes_one_thread_a_row_or_a_whole_block():
     with pytest.raises(ValueError, match="a scan takes 1 thread a row, or 256"):
         gpu.module_for(row(Case(scanned, ("float32",), scanned_reference)), "nvptx", gpu.Form(width=32))
+
+
+def spoiled(text: str) -> str:
+    """The kernel with all bytes of its shared memory set first."""
+    lines = []
+    for name, count, kind in re.findall(
+        r"(@shared_\w+) = internal addrspace\(3\) global \[(\d+) x (\w+)\]", text
+    ):
+        size = {"i8": 1, "i16": 2, "half": 2, "i32": 4, "float": 4, "i64": 8, "double": 8}[kind]
+        for k in range(0, int(count) * size, gpu.BLOCK):
+            at = f"%spoil{len(lines)}"
+            if int(count) * size < gpu.BLOCK:  # all threads that have a byte, others the last
+                lines.append(f"  {at}n = call i64 @llvm.umin.i64(i64 %spoiler, i64 {int(count) * size - 1})")
+            else:
+                lines.append(f"  {at}n = add i64 %spoiler, {min(k, int(count) * size - gpu.BLOCK)}")
+            lines.append(f"  {at} = getelementptr i8, ptr addrspace(3) {name}, i64 {at}n")
+            lines.append(f"  store i8 -1, ptr addrspace(3) {at}, align 1")
+    head = ["  %spoiler = call spir_func i64 @_Z12get_local_idj(i32 0)"]
+    tail = ["  call spir_func void @_Z7barrierj(i32 1) convergent"]
+    text = text.replace("entry:\n", "\n".join(["entry:", *head, *lines, *tail, ""]), 1)
+    return text + "\ndeclare i64 @llvm.umin.i64(i64, i64)\n"
+
+
+@pytest.mark.parametrize(
+    "name, form",
+    [
+        ("best", gpu.Form(width=256)),
+        ("layer_norm", gpu.Form(width=8, held=8)),
+        ("scan", gpu.Form(width=256, held=2)),
+    ],
+)
+def test_blocks_in_another_order_with_spoiled_memory(monkeypatch, name, form):
+    """The last block takes the place of the first, and so on, and shared memory holds rubbish at first: results have the same bits."""
+    case = Case(scanned, ("float32",), scanned_reference) if name == "scan" else ROWS[name]
+    kernel, shape = row(case), (21, 60 if form.width == 8 else 700)
+    inputs = tuple(sample(dtype, shape, k) for k, dtype in enumerate(case.dtypes))
+    found, made, number_of, texts = [], built, gpu_threads.Threads.block, []
+
+    def another(threads):
+        f = threads.f
+        last = f.add(threads.blocks(), Value("i64", "-1"))
+        return f.binary("sub", last, number_of(threads))
+
+    def spoiling(text: str):
+        texts.append(text)
+        return made(spoiled(text))
+
+    for disturbed in (False, True):
+        if disturbed:
+            monkeypatch.setattr(gpu_threads.Threads, "block", another)
+            monkeypatch.setitem(globals(), "built", spoiling)
+        outputs = empty(kernel, output_shapes(kernel, shape, 1))
+        run(kernel, form, outputs, inputs, scalars=case.scalars, shape=shape, groups=4)
+        found.append(outputs)
+    assert "@shared_" in texts[0] and spoiled(texts[0]) != texts[0]
+    for a, b in zip(*found):
+        np.testing.assert_array_equal(a, b)
 
 
 def test_sums_do_not_depend_on_the_number_of_blocks():

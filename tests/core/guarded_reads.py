@@ -58,7 +58,7 @@ def products(at):
 
 
 def convolutions(at):
-    for dtype in (flambeau.float32, flambeau.bfloat16):
+    for dtype in (flambeau.float32, flambeau.bfloat16, flambeau.float16):
         for dims, channels, filters, side, window, stride, groups in (
             (2, 64, 64, 14, 3, 1, 1),
             (2, 3, 32, 30, 3, 2, 1),
@@ -66,6 +66,8 @@ def convolutions(at):
             (2, 32, 48, 7, 1, 1, 1),
             (2, 16, 24, 9, 1, 2, 1),
             (2, 12, 12, 9, 3, 1, 12),
+            (2, 6, 6, 43, 3, 2, 6),
+            (1, 6, 6, 43, 4, 1, 6),
             (1, 5, 7, 31, 7, 1, 1),
             (3, 4, 5, 6, 3, 1, 1),
         ):
@@ -113,11 +115,13 @@ def layers(at):
     ):
         close(call(at(x)), call(x))
     for dtype in (flambeau.float32, flambeau.bfloat16, flambeau.float16):
-        for width in (24, 5):
-            q, k, v = (flambeau.randn(2, 3, n, width).to(dtype).requires_grad_() for n in (13, 37, 37))
+        for width, queries, keys in ((24, 13, 37), (5, 13, 37), (24, 77, 131), (5, 77, 131)):
+            q, k, v = (
+                flambeau.randn(2, 3, n, width).to(dtype).requires_grad_() for n in (queries, keys, keys)
+            )
             inputs, mask = (
                 [at(x.detach()).requires_grad_() for x in (q, k, v)],
-                flambeau.randn(13, 37).to(dtype),
+                flambeau.randn(queries, keys).to(dtype),
             )
             result = F.scaled_dot_product_attention(*inputs, attn_mask=at(mask))
             wanted = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
@@ -141,12 +145,21 @@ def layers(at):
         table = flambeau.randn(11, 17).to(dtype)
         close(F.embedding(flambeau.tensor([10, 0, 3]), at(table)), table[[10, 0, 3]])
     for kind in (flambeau.nn.LSTM, flambeau.nn.GRU):
-        net = kind(13, 19)
-        inputs = flambeau.randn(5, 3, 13)
-        wanted = net(inputs)[0]
-        for parameter in net.parameters():
-            parameter.data = at(parameter.data)
-        close(net(at(inputs))[0], wanted)
+        for dtype, inputs, units in (
+            (flambeau.float32, 13, 19),
+            (flambeau.bfloat16, 13, 19),
+            (flambeau.bfloat16, 24, 64),
+        ):
+            net = kind(inputs, units).to(dtype)
+            x, h = flambeau.randn(5, 3, inputs).to(dtype), flambeau.randn(1, 3, units).to(dtype)
+            state = [h, h] if kind is flambeau.nn.LSTM else [h]
+            wanted = net(x, tuple(state) if len(state) > 1 else h)[0]
+            for parameter in net.parameters():
+                parameter.data = at(parameter.data)
+            given = [at(x).requires_grad_(), *(at(h) for h in state)]
+            result = net(given[0], tuple(given[1:]) if len(state) > 1 else given[1])[0]
+            close(result, wanted)
+            flambeau.autograd.grad(result, given[:1], at(flambeau.ones_like(result)))
 
 
 def codes(at):

@@ -135,6 +135,59 @@ def test_children_born_during_a_first_call(tmp_path, first):
     assert run(program, tmp_path).strip() == "{0}"
 
 
+def test_a_fork_waits_for_a_thread_that_has_not_locked_its_module_yet(tmp_path):
+    """Such a thread waits for the import lock, and does not get it from one that takes it again at once."""
+    program = """
+        import time
+        from importlib import _bootstrap
+        begun, ended = threading.Event(), []
+
+        def slowly():
+            lock = _bootstrap._get_module_lock("flambeau.slow")
+            begun.set()
+            time.sleep(0.2)
+            with _bootstrap._ModuleLockManager("flambeau.slow"):
+                time.sleep(0.2)
+                ended.append(True)
+
+        thread = threading.Thread(target=slowly)
+        thread.start()
+        begun.wait()
+
+        def work():
+            assert ended
+            with _bootstrap._ModuleLockManager("flambeau.slow"):
+                return
+
+        print(child(work))
+        thread.join()
+    """
+    assert run(program, tmp_path).strip() == "0"
+
+
+def test_a_fork_inside_an_import_that_another_thread_waits_for(tmp_path):
+    program = """
+        import time
+        from importlib import _bootstrap
+        begun = threading.Event()
+
+        def other():
+            with _bootstrap._ModuleLockManager("flambeau.others"):
+                begun.set()
+                with _bootstrap._ModuleLockManager("flambeau.mine"):
+                    return
+
+        with _bootstrap._ModuleLockManager("flambeau.mine"):
+            thread = threading.Thread(target=other)
+            thread.start()
+            begun.wait()
+            time.sleep(0.1)  # until it waits
+            print(child(lambda: None))
+        thread.join()
+    """
+    assert run(program, tmp_path).strip() == "0"
+
+
 def test_a_child_born_in_another_threads_backward_pass(tmp_path):
     program = """
         inside, go_on = threading.Event(), threading.Event()

@@ -15,7 +15,14 @@ torch.set_num_threads(1)
 bf16, f64 = torch.bfloat16, torch.float64
 torch.manual_seed(0)
 r = torch.randn
-lstm = torch.nn.LSTM(64, 128)
+lstm, half_lstm = torch.nn.LSTM(64, 128), torch.nn.LSTM(64, 128).bfloat16()
+
+
+def attention_gradients(x):
+    given = [x.requires_grad_(), *(r(x.shape, dtype=bf16).requires_grad_() for _ in range(2))]
+    return torch.cat(torch.autograd.grad(F.scaled_dot_product_attention(*given).sum(), given))
+
+
 cases = {
     "deep": lambda: r(100, 2000) @ r(2000, 300),
     "one band": lambda: r(64, 900) @ r(900, 512),
@@ -31,10 +38,13 @@ cases = {
     "convolution": lambda: F.conv2d(r(2, 64, 20, 20), r(64, 64, 3, 3), padding=1),
     "few channels": lambda: F.conv2d(r(2, 3, 64, 64), r(32, 3, 7, 7), stride=2),
     "depthwise": lambda: F.conv2d(r(2, 32, 40, 40), r(32, 1, 3, 3), groups=32),
+    "depthwise, halves": lambda: F.conv2d(r(2, 32, 40, 40, dtype=bf16), r(32, 1, 3, 3, dtype=bf16), groups=32),
     "halves": lambda: F.conv2d(r(2, 64, 20, 20, dtype=bf16), r(64, 64, 3, 3, dtype=bf16), padding=1),
     "attention": lambda: F.scaled_dot_product_attention(*(r(1, 4, 300, 64) for _ in range(3))),
     "attention of halves": lambda: F.scaled_dot_product_attention(*(r(1, 4, 300, 64, dtype=bf16) for _ in range(3))),
+    "gradients of attention of halves": lambda: attention_gradients(r(1, 4, 300, 64, dtype=bf16)),
     "recurrent": lambda: lstm(r(5, 3, 64))[0],
+    "recurrent, halves": lambda: half_lstm(r(5, 9, 64, dtype=bf16))[0],
     "sorted": lambda: r(100_000).sort()[0],
     "fft": lambda: torch.view_as_real(torch.fft.fft(r(5, 1000))),
     "singular values": lambda: torch.linalg.svdvals(r(30, 20)),

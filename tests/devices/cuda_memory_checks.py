@@ -306,7 +306,9 @@ def test_a_graph_in_a_pool():
 
 
 def test_wrong_pools():
-    with pytest.raises(NotImplementedError, match="allocator"):
+    with pytest.raises(
+        TypeError, match=r"MemPool\(\): allocator must be what CUDAPluggableAllocator.allocator\(\) returns"
+    ):
         cuda.MemPool(allocator=object())
     with pytest.raises(TypeError, match="must be a MemPool, not int"), cuda.use_mem_pool(3):
         pass

@@ -13,6 +13,7 @@ import pytest
 
 import flambeau
 import flambeau.nn.functional as F
+from flambeau.codegen import schedule_gpu_attention_backward as backward
 from flambeau.codegen import target as tg
 from flambeau.codegen.schedule_gpu_attention import Attention, shape_for
 from flambeau.core.loops import launch
@@ -40,7 +41,7 @@ SIZES = {
 
 @pytest.fixture
 def launched(monkeypatch):
-    """The kernels of attention, which are taken on devices of every kind here."""
+    """The kernels of attention."""
     kernels = []
 
     def noted(kernel, *arguments):
@@ -48,7 +49,6 @@ def launched(monkeypatch):
         launch.run_blocks(kernel, *arguments)
 
     monkeypatch.setattr(on_device, "run_blocks", noted)
-    monkeypatch.setattr(on_device, "_lanes", lambda *device: 1)
     return kernels
 
 
@@ -126,19 +126,130 @@ def test_masks(kind, launched):
 
 
 @needs_device
-@pytest.mark.parametrize("causal", [False, True])
-def test_gradients_go_on_from_the_kernels_sums(causal, launched):
-    given = operands("uneven", "float64")
-    found = []
-    for device in (TYPE, "cpu"):
-        own = [t.to(device).requires_grad_() for t in given]
-        with sdpa_kernel(SDPBackend.FLASH_ATTENTION if device == TYPE else SDPBackend.MATH):
-            out = F.scaled_dot_product_attention(*own, is_causal=causal, enable_gqa=True)
-        out.square().sum().backward()
-        found.append([t.grad.cpu().numpy() for t in own])
-    for a, b in zip(*found):
-        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-10)
+@pytest.mark.parametrize("factor", [-0.4, 0.0, 3.0])
+def test_any_factor(factor, launched):
+    q, k, v = operands("uneven", "float32")
+    mask = flambeau.tensor(np.random.default_rng(2).random((33, 101)) < 0.7)
+    found = attention(*(t.to(TYPE) for t in (q, k, v, mask)), scale=factor)
+    check(found, wanted(q * (factor * math.sqrt(20)), k, v, mask.numpy()), "float32")
     assert len(launched) == 1
+
+
+@needs_device
+def test_the_kernel_is_taken_by_default(launched):
+    """Wherever it serves, but where all scores are quicker: without a mask, for wide values, on devices whose threads have vectors."""
+    narrow, wide = ([t.to(TYPE) for t in operands(name, "float32")] for name in ("uneven", "wide"))
+    options = {"enable_gqa": True}
+    check(F.scaled_dot_product_attention(*narrow, **options), wanted(*(t.cpu() for t in narrow)), "float32")
+    F.scaled_dot_product_attention(*narrow, is_causal=True, **options)
+    F.scaled_dot_product_attention(*(t[0, :2] for t in narrow))  # the batch in place of heads
+    mask = flambeau.ones(70, 40, device=TYPE)
+    F.scaled_dot_product_attention(*wide, mask > 0, **options)
+    F.scaled_dot_product_attention(*wide, mask, **options)
+    assert len(launched) == 5
+    check(F.scaled_dot_product_attention(*wide, **options), wanted(*(t.cpu() for t in wide)), "float32")
+    lanes = on_device._lanes(TYPE, 0)
+    assert len(launched) == (6 if lanes < 4 else 5)
+    del launched[:]
+    F.scaled_dot_product_attention(*wide, mask.requires_grad_(), **options)
+    F.scaled_dot_product_attention(*narrow, dropout_p=0.5, **options)
+    F.scaled_dot_product_attention(*(t.new_ones(1, 1, 2, 300) for t in narrow), is_causal=True)
+    F.scaled_dot_product_attention(*(t.to("meta") for t in narrow), is_causal=True, **options)
+    with sdpa_kernel(SDPBackend.MATH):
+        F.scaled_dot_product_attention(*narrow, is_causal=True, **options)
+    assert not launched
+
+
+@needs_device
+def test_compiled_and_second_derivatives(launched):
+    given = [t.to(TYPE).requires_grad_() for t in operands("uneven", "float64")]
+    call = lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
+    eager = call(*given)
+    assert flambeau.equal(flambeau.compile(call)(*given), eager)
+    assert len(launched) >= 1
+    grads = flambeau.autograd.grad(eager.square().sum(), given, create_graph=True)
+    found = flambeau.autograd.grad(sum(g.sum() for g in grads), given)
+    host = [t.detach().cpu().requires_grad_() for t in given]
+    with sdpa_kernel(SDPBackend.MATH):
+        grads = flambeau.autograd.grad(call(*host).square().sum(), host, create_graph=True)
+        expected = flambeau.autograd.grad(sum(g.sum() for g in grads), host)
+    for a, b in zip(found, expected):
+        np.testing.assert_allclose(a.cpu().numpy(), b.numpy(), rtol=1e-8, atol=1e-9)
+
+
+def gradients_of(given, backend, mask=None, **options):
+    """Of query, key and value, on their device, for the sum of squares of the output."""
+    own = [t.requires_grad_() for t in given]
+    with sdpa_kernel(backend):
+        out = F.scaled_dot_product_attention(*own, mask, enable_gqa=True, **options)
+    return [g.cpu().double().numpy() for g in flambeau.autograd.grad(out.square().sum(), own)]
+
+
+GRADIENTS = {
+    "plain": ("uneven", "float64", {}),
+    "causal": ("uneven", "float64", {"is_causal": True}),
+    "wide": ("wide", "float32", {}),
+    "even, causal": ("even", "float32", {"is_causal": True}),
+    "one": ("one", "float32", {}),
+    "float16": ("uneven", "float16", {"is_causal": True}),
+    "bfloat16": ("uneven", "bfloat16", {}),
+    "negative": ("uneven", "float64", {"scale": -0.3}),
+}
+
+
+@needs_device
+@pytest.mark.parametrize("case", GRADIENTS)
+def test_gradients(case, launched):
+    """Two kernels: of queries, and of keys and values of all heads of queries that share them."""
+    name, dtype, options = GRADIENTS[case]
+    given = operands(name, dtype, turned=case == "causal")
+    found = gradients_of([t.to(TYPE) for t in given], SDPBackend.FLASH_ATTENTION, **options)
+    expected = gradients_of([t.double() for t in given], SDPBackend.MATH, **options)
+    for a, b in zip(found, expected):
+        assert a.shape == b.shape
+        assert np.abs(a - b).max() <= 8 * ROUNDING[dtype] * max(np.abs(b).max(), 1)
+    assert [type(k).__name__ for k in launched] == ["Attention", "AttentionBackward", "AttentionBackward"]
+
+
+@needs_device
+@pytest.mark.parametrize("kind", ["bool", "added", "one a key"])
+def test_gradients_under_masks(kind, launched):
+    """What sees nothing, and what nothing sees, has the gradient 0."""
+    given, random = operands("uneven", "float64"), np.random.default_rng(3)
+    if kind == "added":
+        mask = random.standard_normal((1, 4, 33, 101))
+        mask[:, :, 5], mask[..., 7] = -np.inf, -np.inf
+    else:
+        mask = random.random((1, 1, 1, 101) if kind == "one a key" else (33, 101)) < 0.6
+        mask[..., 7] = False
+        if kind == "bool":
+            mask[5] = False
+    mask = flambeau.tensor(mask)
+    found = gradients_of([t.to(TYPE) for t in given], SDPBackend.FLASH_ATTENTION, mask.to(TYPE))
+    expected = gradients_of(given, SDPBackend.MATH, mask)
+    for a, b in zip(found, expected):
+        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-10)
+    assert not found[1][:, :, 7].any() and not found[2][:, :, 7].any()
+    assert kind == "one a key" or not found[0][:, :, 5].any()
+    assert len(launched) == 3
+
+
+@needs_device
+def test_gradients_that_are_wanted(launched):
+    q, k, v = (t.to(TYPE) for t in operands("uneven", "float64"))
+    whole = gradients_of([q, k, v], SDPBackend.FLASH_ATTENTION)
+    for number in range(3):
+        del launched[:]
+        given = [t.detach().requires_grad_(n == number) for n, t in enumerate((q, k, v))]
+        found = attention(*given)
+        (own,) = flambeau.autograd.grad(found.square().sum(), given[number : number + 1])
+        assert (own.cpu().numpy() == whole[number]).all()
+        assert [getattr(k, "side", "") for k in launched] == ["", "queries" if number == 0 else "keys"]
+    # what a mask wants is of the size of all scores: blocks of them
+    del launched[:]
+    mask = flambeau.zeros(33, 101, dtype=flambeau.float64, device=TYPE, requires_grad=True)
+    (own,) = flambeau.autograd.grad(attention(q.detach(), k, v, attn_mask=mask).sum(), [mask])
+    assert own.shape == mask.shape and len(launched) == 1
 
 
 @needs_device
@@ -169,6 +280,40 @@ def kernels():
     for dtype, width in (("float32", 64), ("float32", 128), ("float64", 128)):
         yield Attention(dtype, shape_for(dtype, width, width), None, CAUSAL)
     yield Attention("bfloat16", shape_for("bfloat16", 64, 80), ADDED, None, (("bfloat16", 4),))
+
+
+def backward_kernels():
+    for side in ("queries", "keys"):
+        for dtype, width, mask in (("float32", 64, CAUSAL), ("float32", 128, None), ("float64", 64, None)):
+            shape = backward.shape_for(dtype, side, width, width)
+            yield backward.AttentionBackward(dtype, side, shape, mask=mask)
+        shape, read = backward.shape_for("bfloat16", side, 64, 80), (("bfloat16", 4),)
+        yield backward.AttentionBackward(
+            "bfloat16", side, shape, ADDED, symbol("grad", "float32"), None, read
+        )
+
+
+@needs_device
+@pytest.mark.parametrize("side", ["queries", "keys"])
+def test_order_of_blocks_of_gradients(side, monkeypatch):
+    if TYPE != "opencl":
+        pytest.skip("the order is changed for OpenCL's devices")
+    q, k, v = (t.to(TYPE) for t in operands("uneven", "float32"))
+    out_like, rows = flambeau.randn(1, 4, 33, 12).to(TYPE), flambeau.randn(2, 1, 4, 33).abs().to(TYPE) + 3
+    kernel = backward.AttentionBackward("float32", side, backward.shape_for("float32", side, 20, 12))
+    numbers = (1, 2, 2, 33, 101, 20, 12, 0, *q.stride(), *k.stride(), *v.stride(), *out_like.stride())
+    count, found = kernel.blocks("spirv", numbers).blocks[0], []
+    for number in range(2):
+        own = kernel
+        if number:
+            own, poisoned = disturbed(monkeypatch, kernel, count, 3, 1)
+        shapes = [q.shape] if side == "queries" else [k.shape, v.shape]
+        results = [flambeau.full(s, float("nan")).to(TYPE) for s in shapes]
+        launch.run_blocks(own, (*results, q, k, v, out_like, rows), numbers, (0.2,))
+        found.append([t.cpu() for t in results])
+    names = {"@tile_q", "@tile_k", "@tile_v", "@tile_g", "@changes"}
+    assert count == 8 and poisoned == names | ({"@weights"} if side == "keys" else set())
+    assert all(flambeau.equal(a, b) and not a.isnan().any() for a, b in zip(*found))
 
 
 @needs_device
@@ -204,7 +349,7 @@ def test_shared_memory_and_shapes():
 
 
 def test_amdgcn_keeps_its_sums_in_registers():
-    for kernel in kernels():
+    for kernel in (*kernels(), *backward_kernels()):
         machine = tg.machine("amdgcn")
         assembly = machine.emit_assembly(tg.optimised(str(kernel.module("amdgcn")), machine, 3))
         assert "s_barrier" in assembly and "ds_write" in assembly and "scratch_store" not in assembly
@@ -214,7 +359,7 @@ def test_ptx_is_accepted_and_spills_no_registers(tmp_path):
     assembler = ptxas()
     if assembler is None:
         pytest.skip("there is no ptxas here")
-    for number, kernel in enumerate(kernels()):
+    for number, kernel in enumerate((*kernels(), *backward_kernels())):
         path = tmp_path / f"{number}.ptx"
         path.write_text(tg.image(str(kernel.module("nvptx")), "nvptx"))
         command = [assembler, "-v", "-arch=sm_90", "-o", str(tmp_path / "out.cubin"), str(path)]

@@ -6,6 +6,13 @@ import numpy as np
 import pytest
 
 import flambeau
+from flambeau.ao.quantization import (
+    Float8WeightOnlyConfig,
+    Int4WeightOnlyConfig,
+    Int8WeightOnlyConfig,
+    NF4WeightOnlyConfig,
+    WeightOnlyLinear,
+)
 from flambeau.codegen import target
 from flambeau.codegen.tiles import kernels
 from flambeau.codegen.tiles import quantised_integers as integers
@@ -13,6 +20,12 @@ from flambeau.codegen.tiles.quantised import NF4
 from flambeau.operations.declare import machine
 from flambeau.operations.linalg import quantised
 
+CONFIGURATIONS = {
+    "int8": Int8WeightOnlyConfig,
+    "float8": Float8WeightOnlyConfig,
+    "int4": Int4WeightOnlyConfig,
+    "nf4": NF4WeightOnlyConfig,
+}
 SHAPES = [(1, 32), (3, 64), (4, 128), (10, 256), (65, 512)]  # of weights
 ROWS = [0, 1, 2, 3, 5, 16, 17, 40]
 FLOATS = {"float32": 2e-6, "bfloat16": 2**-8, "float16": 2**-11}
@@ -87,14 +100,24 @@ def test_quantiles(rows):
     assert np.abs(wide(quantised.dequantised(kept)) - weight).max() < 1e-7
 
 
+@pytest.fixture
+def other_kernels(monkeypatch):
+    """Sets functions that choose kernels; what was chosen before, and by them, is forgotten."""
+
+    def choose(name, function):
+        monkeypatch.setattr(quantised, name, function)
+        quantised.few_rows.cache_clear()
+
+    yield choose
+    quantised.few_rows.cache_clear()
+
+
 @pytest.mark.parametrize("lanes", [4, 8, 16])
-def test_registers_of_other_processors(lanes, monkeypatch):
+def test_registers_of_other_processors(lanes, other_kernels):
     """Kernels for shorter registers, where this processor runs them."""
     if 4 * lanes > kernels.registers().bytes:
         pytest.skip("this processor has shorter registers")
-    monkeypatch.setattr(
-        quantised, "_kernel", lambda kind, dtype, codes: machine.address(kind(dtype, codes, lanes))
-    )
+    other_kernels("_kernel", lambda kind, dtype, codes: machine.address(kind(dtype, codes, lanes)))
     test_quantiles(3)
     test_quantiles(40)
     test_eight_bits("bfloat16", (7, 100))
@@ -102,7 +125,7 @@ def test_registers_of_other_processors(lanes, monkeypatch):
 
 
 @pytest.mark.parametrize("length, vnni", [(32, False), (32, True), (64, False), (64, True)])
-def test_integers_of_other_processors(length, vnni, monkeypatch):
+def test_integers_of_other_processors(length, vnni, other_kernels):
     """The products of bytes of AVX2, of AVX-512 and of VNNI, where this processor runs them."""
     if length > kernels.registers().bytes or (vnni and not integers.has_vnni(length)):
         pytest.skip("this processor lacks the instructions")
@@ -116,7 +139,7 @@ def test_integers_of_other_processors(length, vnni, monkeypatch):
         split = machine.address(integers.Digits(dtype, one, one // 4))
         return one, split, machine.address(integers.Product(dtype, one, vnni))
 
-    monkeypatch.setattr(quantised, "_integers", kernels_of)
+    other_kernels("_integers", kernels_of)
     for dtype in FLOATS:
         for group in (64, 128, 256):
             test_four_bits(dtype, (10, 512), group)
@@ -124,7 +147,8 @@ def test_integers_of_other_processors(length, vnni, monkeypatch):
 
 def close_to_floats(x, w):
     """The product by integers is the one by floats, and is finite where that is."""
-    found, wanted = quantised._tiled(x, w).numpy(), quantised._by_floats(x, w).numpy()
+    floats = quantised.few_rows(x.dtype.name, w.kind, w.group)[1]
+    found, wanted = quantised._tiled(x, w).numpy(), floats(x, w.codes, w.scales).numpy()
     assert np.allclose(found, wanted, rtol=2e-5, atol=0, equal_nan=True), (found, wanted)
 
 
@@ -179,6 +203,34 @@ def test_the_gradient_is_that_of_the_input():
     flambeau._weight_int4pack_mm_for_cpu(x, packed, 32, pairs).sum().backward()
     unit = flambeau._weight_int4pack_mm_for_cpu(flambeau.eye(64), packed, 32, pairs)
     assert np.allclose(x.grad.numpy(), unit.sum(1).numpy(), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", quantised.CODED)
+def test_leading_dimensions_and_what_the_fast_way_refuses(kind):
+    """The same bits for rows in any shape, for views and for tensors of a class; errors for all else."""
+    layer = WeightOnlyLinear(flambeau.nn.Linear(256, 5), CONFIGURATIONS[kind]())
+    given = layer.codes, layer.scales, kind, layer.group_size
+    x = flambeau.randn(2, 3, 256)
+    wanted = quantised.weight_only_linear(x.reshape(6, 256), *given).reshape(2, 3, 5)
+    apart = flambeau.empty(2, 512, 3).permute(0, 2, 1)[..., ::2].copy_(x)
+    for same in (x, apart, x.clone()[:, :, :], flambeau.nn.Parameter(x)):
+        assert flambeau.equal(quantised.weight_only_linear(same, *given), wanted)
+    assert flambeau.equal(quantised.weight_only_linear(x[1, 2], *given), wanted[1, 2])
+    assert quantised.weight_only_linear(x[:0], *given).shape == (0, 3, 5)
+    many = x.repeat(9, 1, 1)
+    flambeau.testing.assert_close(quantised.weight_only_linear(many, *given)[:2], wanted)
+    every = x.double().reshape(6, 256).float()[:, None].expand(6, 2, 256)
+    assert flambeau.equal(
+        quantised.weight_only_linear(every[:, 0], *given), wanted.reshape(6, 5)
+    ) and flambeau.equal(quantised.weight_only_linear(every, *given)[:, 1], wanted.reshape(6, 5))
+    for wrong in (x[..., :255], x.double(), x.half(), x.to(flambeau.int32), flambeau.ones(())):
+        with pytest.raises(RuntimeError, match=r"weight_only_linear\(\): expected"):
+            quantised.weight_only_linear(wrong, *given)
+    x.requires_grad_()
+    quantised.weight_only_linear(x, *given).square().sum().backward()
+    again = x.detach().reshape(6, 256).requires_grad_()
+    (again @ (layer.weight.detach().float().t())).square().sum().backward()
+    flambeau.testing.assert_close(x.grad.reshape(6, 256), again.grad, rtol=1e-3, atol=1e-3)
 
 
 def test_views_threads_and_nan():

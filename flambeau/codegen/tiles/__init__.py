@@ -138,7 +138,7 @@ def text(symbol: str, vectors: int) -> str:
 
 
 def possible() -> bool:
-    """Whether the processor has the instruction; LLVM is asked only where the system says so."""
+    """Whether the processor has the instruction; LLVM is queried only where the system says so."""
     try:
         with open("/proc/cpuinfo") as file:
             flags = next((line for line in file if line.startswith("flags")), "").split()
@@ -180,7 +180,7 @@ _waiting(
     *("samples", "taps", "transforms", "turning", "winograd", "winograd_weights"),
 )
 for _module, _names in {
-    "attention": ("attention.functions",),
+    "attention": ("attention.functions", "attention.half_functions"),
     "extremes": ("extremes.address",),
     "matrix_unit": ("matrix_unit.address", "matrix_unit.possible", "matrix_unit.turning"),
     "panels": tuple(

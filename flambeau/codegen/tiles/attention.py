@@ -28,6 +28,7 @@ from .register import lanes
 _SCORES, _PITCH, _ROWS, _COLUMNS, _LIMIT, _MASK, _MASK_ROW = range(7)
 _TOP, _SUM, _OUT, _OUT_PITCH, _OUT_COLUMNS, _FIRST = range(7, 13)
 _ARRIVING, _SHIFT, _DELTA, _KEPT = range(13, 17)
+_WEIGHTS, _CHANGES, _WEIGHTS_PITCH, _SCALE = range(17, 21)
 
 REGISTERS = 2  # side by side in a register tile, and of a vector that a pass takes at a time
 SPELLED = {"half": "f16", "float": "f32", "double": "f64"}  # in names of intrinsics
@@ -43,13 +44,15 @@ def weight(x: ex.Expr) -> ex.Expr:
 
 class Pass(NamedTuple):
     """One of the functions: `what` is soften, revert, draw, turn, or for a half type widen or narrow; `mask` nothing, bool or the
-    dtype of what is added; where weights are `dropped`, a tile of factors stands beside the scores.
+    dtype of what is added; where weights are `dropped`, a tile of factors stands beside the scores.  For products of `halves` scores
+    are multiplied by a factor, and weights and gradients of scores are written in bfloat16, in tiles of their own.
     """
 
     what: str
     dtype: str
     mask: str = ""
     dropped: bool = False
+    halves: bool = False
 
     def text(self, symbol: str) -> str:
         module = Module(target.llvm().get_default_triple())
@@ -96,6 +99,27 @@ class _Writer:
 
     def store(self, value: Value, row: Value, j: Value) -> None:
         self.f.store(value, self.element(row, j), self.size)
+
+    def put(self, value: Value, row: Value, j: Value) -> None:
+        """Store what a product reads."""
+        if self.kind.halves:
+            kind = self.low.vector("bfloat")
+            value = self.f.op(kind, f"fptrunc {value} to {kind}")
+            self.f.store(value, self.f.gep("bfloat", row, j), 2)
+        else:
+            self.store(value, row, j)
+
+    def operand(self, i: Value, row: Value, k: int) -> Value:
+        """Where a row of a product's operand is written: over the row that was read, or in a tile of its own."""
+        if not self.kind.halves:
+            return row
+        return self.at(self.word(k, "ptr"), self.f.mul(i, self.word(_WEIGHTS_PITCH)))
+
+    def scaled(self, value: Value) -> Value:
+        if not self.kind.halves:
+            return value
+        factor = self.f.op("float", f"fptrunc {self.word(_SCALE, 'double')} to float")
+        return self.f.binary("fmul", value, self.low.splat(factor))
 
     def number(self, value: float) -> Value:
         return self.low.constant(value, self.dtype)
@@ -159,14 +183,14 @@ class _Writer:
 
         def zeros(j: Value, _: Sequence[Value]) -> list[Value]:
             for row in rows:
-                self.store(Value(self.vector, "zeroinitializer"), row, j)
+                self.put(Value(self.vector, "zeroinitializer"), row, j)
             return []
 
         self.f.loop(begin, self.columns, i64(self.count), [], zeros)
 
     def scores(self, i: Value, row: Value, j: Value, exists: Value | None) -> Value:
         """The scores from column j on, with the mask; -inf in lanes that do not exist."""
-        result = self.load(row, j)
+        result = self.scaled(self.load(row, j))
         if self.kind.mask:
             boolean = self.kind.mask == "bool"
             scalar, size = MEMORY[self.kind.mask], ITEMSIZE[self.kind.mask]
@@ -215,18 +239,20 @@ class _Writer:
         nothing = Value(self.scalar, self.one.constant(-math.inf, self.dtype).name)
         none = f.op("i1", f"fcmp oeq {top}, {nothing.name}")
         base = self.one.select(none, self.one.constant(0.0, self.dtype), top)
-        wide = self.low.splat(base)
+        wide, to = self.low.splat(base), self.operand(i, row, _WEIGHTS)
 
         def exponentials(j: Value, exists: Value | None, carried: Sequence[Value]) -> list[Value]:
             result = self.load(row, j)
+            if not self.kind.mask:
+                result = self.scaled(result)
             if exists is not None and not self.kind.mask:
                 result = self.low.select(exists, result, self.number(-math.inf))
             result = self.computed(self.low, weight, f.binary("fsub", result, wide))
-            self.store(self.kept(i, j, result), row, j)
+            self.put(self.kept(i, j, result), to, j)
             return [f.binary("fadd", carried[0], result)]
 
         sums = self.vectors(seen, [self.number(0.0)], exponentials)[0]
-        self.clear(seen, row)
+        self.clear(seen, to)
         total = self.folded(sums, lambda a, b: f.binary("fadd", a, b))
         f.store(top, top_at, self.size)
         later = f.op("i1", f"icmp eq {self.word(_FIRST)}, 0")
@@ -265,6 +291,7 @@ class _Writer:
             self.low.splat(f.load(self.scalar, self.element(self.word(k, "ptr"), i), self.size))
             for k in (_SHIFT, _DELTA)
         )
+        to, to_other = self.operand(i, row, _WEIGHTS), self.operand(i, other, _CHANGES)
 
         def step(j: Value, exists: Value | None, _: Sequence[Value]) -> list[Value]:
             result = f.binary("fsub", self.scores(i, row, j, exists), shift)
@@ -273,12 +300,12 @@ class _Writer:
             change = f.binary("fmul", result, f.binary("fsub", arriving, delta))
             if exists is not None:  # what no product has written there may be anything
                 change = self.low.select(exists, change, self.number(0.0))
-            self.store(self.kept(i, j, result), row, j)
-            self.store(change, other, j)
+            self.put(self.kept(i, j, result), to, j)
+            self.put(change, to_other, j)
             return []
 
         self.vectors(seen, [], step)
-        self.clear(seen, row, other)
+        self.clear(seen, to, to_other)
 
 
 # --- dropping ------------------------------
@@ -414,4 +441,24 @@ def functions(dtype: str, mask: str, dropped: bool) -> dict[str, int]:
     }
 
 
+def half_functions(mask: str, dropped: bool) -> dict[str, int]:
+    """The same for bfloat16 that the processor multiplies: a tile's columns are two groups, and what is turned is turned there."""
+    from .epilogues import added
+    from .register import Register
+    from .register import address as tile
+
+    result = functions("float32", mask, dropped)
+    rows, vectors = shape()
+    return {
+        **result,
+        "widen": address(Pass("widen", "float32")),
+        "narrow": address(Pass("narrow", "bfloat16")),
+        "set": tile(Register("float32", rows, vectors, paired=True)),
+        "add": tile(Register("float32", rows, vectors, epilogue=added("float32"), paired=True)),
+        "soften": address(Pass("soften", "float32", mask, dropped, True)),
+        "revert": address(Pass("revert", "float32", mask, dropped, True)),
+    }
+
+
 set_callback("attention.functions", functools.cache(functions))
+set_callback("attention.half_functions", functools.cache(half_functions))

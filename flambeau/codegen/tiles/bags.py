@@ -13,7 +13,7 @@ from ..irtext import Module, Value, i32, i64
 from ..lower import ITEMSIZE
 from .kernels import Elements, module_of, sources
 
-AHEAD = 8  # rows before its use that one is asked for
+AHEAD = 8  # rows before its use that one is requested
 WIDE = 8  # vectors of columns at a time
 
 

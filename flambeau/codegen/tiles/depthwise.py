@@ -8,6 +8,8 @@ tap, and the last rows of the gradient in registers (`Inner`).
 
 Of groups of a few channels and filters, some filters are summed at once over all channels of a row (`Groups`).
 
+Planes of halves are `stored` as they are: vectors are converted as they are read, and rounded once as they are written.
+
 Rows outside the image are never read, columns outside are masked: `edges` says for which loads of a strip, so that the strips in
 the middle of a row have no masks at all.  The order of each sum depends on the shape alone.
 """
@@ -18,6 +20,7 @@ from typing import NamedTuple
 
 from .. import target
 from ..irtext import Function, Module, Value, i64
+from ..lower import ITEMSIZE
 from .register import lanes, width
 from .vectors import Vectors
 
@@ -43,6 +46,7 @@ class Gather(NamedTuple):
     edges: tuple[tuple[bool, ...], ...]
     ends: tuple[bool, ...]
     adds: bool = False
+    stored: str = ""
 
     def text(self, symbol: str) -> str:
         return _text(symbol, lambda f: _Gather(f, self).write())
@@ -60,6 +64,7 @@ class Groups(NamedTuple):
     vectors: int
     edges: tuple[tuple[bool, ...], ...]
     ends: tuple[bool, ...]
+    stored: str = ""
 
     def text(self, symbol: str) -> str:
         return _text(symbol, lambda f: _Groups(f, self).write())
@@ -75,6 +80,7 @@ class Inner(NamedTuple):
     vectors: int
     edges: tuple[tuple[bool, ...], ...]
     ends: tuple[bool, ...]
+    stored: str = ""
 
     def text(self, symbol: str) -> str:
         return _text(symbol, lambda f: _Inner(f, self).write())
@@ -93,6 +99,7 @@ class Scatter(NamedTuple):
     edges: tuple[tuple[bool, ...], ...]
     ends: tuple[bool, ...]
     adds: bool = False
+    stored: str = ""
 
     def text(self, symbol: str) -> str:
         return _text(symbol, lambda f: _Scatter(f, self).write())
@@ -112,16 +119,38 @@ class _Writer(Vectors):
     def __init__(self, f: Function, kind):
         super().__init__(f, kind.dtype, lanes(kind.dtype))
         self.kind = kind
+        self.stored = kind.stored or kind.dtype
+        self.step = ITEMSIZE[self.stored]  # bytes of an element of a plane, and of a vector of them
+        self.wide = self.lanes * self.step
+        self.words = Vectors(f, "int16", self.lanes)  # what halves are in memory
         self.taps = [(r, q) for r in range(kind.kernel[0]) for q in range(kind.kernel[1])]
 
     def word(self, k: int, kind: str = "i64") -> Value:
         return self.f.load(kind, self.f.gep("i64", Value("ptr", "%t"), i64(k)), 8)
 
+    def pixels(self, pointer: Value, mask: Value | None = None) -> Value:
+        """A vector of a plane."""
+        if not self.kind.stored:
+            return self.load(pointer, mask)
+        bits = self.words.load(pointer, mask)
+        if self.stored == "float16":
+            bits = self.f.op(self.low.type("float16"), f"bitcast {bits} to {self.low.type('float16')}")
+        return self.low.cast(bits, self.stored, self.dtype)
+
+    def put_pixels(self, value: Value, pointer: Value, mask: Value | None = None) -> None:
+        if not self.kind.stored:
+            self.store(value, pointer, mask)
+            return
+        bits = self.low.cast(value, self.dtype, self.stored)
+        if self.stored == "float16":
+            bits = self.f.op(self.words.vector, f"bitcast {bits} to {self.words.vector}")
+        self.words.store(bits, pointer, mask)
+
     def put_at(self, value: Value, pointer: Value, mask: Value | None) -> None:
         """Store what is finished."""
         if self.kind.adds:
-            value = self.add(value, self.load(pointer, mask))
-        self.store(value, pointer, mask)
+            value = self.add(value, self.pixels(pointer, mask))
+        self.put_pixels(value, pointer, mask)
 
     def product(self, a: Value, b: Value, c: Value) -> Value:
         """a · b + c, rounded once."""
@@ -143,7 +172,7 @@ class _Writer(Vectors):
         ]
 
     def walk(self, slots: list[Value], step) -> list[Value]:
-        """step(k, slots, guarded) down all rows: those in the middle, whose rows all exist, are not asked about."""
+        """step(k, slots, guarded) down all rows: those in the middle, whose rows all exist, are not checked."""
 
         def guarded(k: Value, slots: list[Value]) -> list[Value]:
             return step(k, slots, True)
@@ -204,8 +233,8 @@ class _Strided(_Writer):
                 for part in range(self.along):
                     key = (v, self.start(q), part)
                     if key not in read:
-                        place = self.at(pointer, i64(self.shift(*key) * self.size))
-                        read[key] = self.load(place, self.masks.get(key))
+                        place = self.at(pointer, i64(self.shift(*key) * self.step))
+                        read[key] = self.pixels(place, self.masks.get(key))
                     parts.append(read[key])
                 odd = q * self.kind.apart - self.start(q)
                 result[v, q] = (
@@ -235,15 +264,15 @@ class _Gather(_Strided):
 
         def plane(c: Value, _) -> list[Value]:
             source = self.at(self.word(_X, "ptr"), f.mul(c, self.word(_X_PLANE)))
-            source = self.at(source, f.mul(self.begin, i64(self.size)))
+            source = self.at(source, f.mul(self.begin, i64(self.step)))
             target = self.at(self.word(_OUT, "ptr"), f.mul(c, self.word(_OUT_PLANE)))
-            target = self.at(target, f.mul(self.word(_FIRST), i64(self.size)))
+            target = self.at(target, f.mul(self.word(_FIRST), i64(self.step)))
             weights = self.weights(c)
             at_bias = self.at(self.word(_BIAS, "ptr"), f.mul(c, self.word(_BIAS_PLANE)))
             bias = self.low.splat(f.load(self.scalar, at_bias, self.size))
 
             def strip(i: Value, _) -> list[Value]:
-                wide = f.mul(i, i64(kind.vectors * width()))
+                wide = f.mul(i, i64(kind.vectors * self.wide))
                 self.strip(
                     self.at(source, f.mul(wide, i64(self.along))), self.at(target, wide), weights, bias
                 )
@@ -275,7 +304,7 @@ class _Gather(_Strided):
             def put() -> list[Value]:
                 row = self.at(to, f.mul(y, self.word(_OUT_ROW)))
                 for v, total in enumerate(sums[-n:]):
-                    self.put_at(total, self.at(row, i64(v * width())), self.ends[v])
+                    self.put_at(total, self.at(row, i64(v * self.wide)), self.ends[v])
                 return []
 
             if guarded:
@@ -296,14 +325,14 @@ class _Groups(_Strided):
 
         def plane(c: Value, _) -> list[Value]:
             source = self.at(self.word(_X, "ptr"), f.mul(c, self.word(_X_PLANE)))
-            source = self.at(source, f.mul(self.begin, i64(self.size)))
+            source = self.at(source, f.mul(self.begin, i64(self.step)))
             to = self.at(self.word(_OUT, "ptr"), f.mul(c, self.word(_OUT_PLANE)))
-            to = self.at(to, f.mul(self.word(_FIRST), i64(self.size)))
+            to = self.at(to, f.mul(self.word(_FIRST), i64(self.step)))
             own = self.at(self.word(_W, "ptr"), f.mul(c, self.word(_W_PLANE)))
             biases = self.at(self.word(_BIAS, "ptr"), f.mul(c, self.word(_BIAS_PLANE)))
 
             def strip(i: Value, _) -> list[Value]:
-                wide = f.mul(i, i64(kind.vectors * width()))
+                wide = f.mul(i, i64(kind.vectors * self.wide))
                 self.strip(self.at(source, f.mul(wide, i64(self.along))), self.at(to, wide), own, biases)
                 return []
 
@@ -352,7 +381,7 @@ class _Groups(_Strided):
                 for o in range(kind.filters):
                     place = self.at(row, f.mul(self.word(_OUT_FILTER), i64(o)))
                     for v, total in enumerate(sums[(o + 1) * a_filter - n : (o + 1) * a_filter]):
-                        self.store(total, self.at(place, i64(v * width())), self.ends[v])
+                        self.put_pixels(total, self.at(place, i64(v * self.wide)), self.ends[v])
                 return []
 
             if guarded:
@@ -382,13 +411,13 @@ class _Inner(_Strided):
             def image(i: Value, _) -> list[Value]:
                 source = self.at(self.word(_X, "ptr"), f.mul(c, self.word(_X_PLANE)))
                 source = self.at(source, f.mul(i, self.word(_X_IMAGE)))
-                source = self.at(source, f.mul(self.begin, i64(self.size)))
+                source = self.at(source, f.mul(self.begin, i64(self.step)))
                 grad = self.at(self.word(_OUT, "ptr"), f.mul(c, self.word(_OUT_PLANE)))
                 grad = self.at(grad, f.mul(i, self.word(_OUT_IMAGE)))
-                grad = self.at(grad, f.mul(self.word(_FIRST), i64(self.size)))
+                grad = self.at(grad, f.mul(self.word(_FIRST), i64(self.step)))
 
                 def strip(i: Value, _) -> list[Value]:
-                    wide = f.mul(i, i64(kind.vectors * width()))
+                    wide = f.mul(i, i64(kind.vectors * self.wide))
                     self.strip(self.at(source, f.mul(wide, i64(self.along))), self.at(grad, wide), spots)
                     return []
 
@@ -415,7 +444,7 @@ class _Inner(_Strided):
 
             def read() -> list[Value]:
                 row = self.at(grad, f.mul(k, self.word(_OUT_ROW)))
-                return [self.load(self.at(row, i64(v * width())), self.ends[v]) for v in range(n)]
+                return [self.pixels(self.at(row, i64(v * self.wide)), self.ends[v]) for v in range(n)]
 
             new = f.when(self.within(k, self.word(_OUT_ROWS)), read, [self.zero] * n) if guarded else read()
             rows = [*new, *older]
@@ -481,13 +510,13 @@ class _Scatter(_Writer):
 
         def plane(c: Value, _) -> list[Value]:
             source = self.at(self.word(_X, "ptr"), f.mul(c, self.word(_X_PLANE)))
-            source = self.at(source, f.mul(first, i64(self.size)))
+            source = self.at(source, f.mul(first, i64(self.step)))
             to = self.at(self.word(_OUT, "ptr"), f.mul(c, self.word(_OUT_PLANE)))
-            to = self.at(to, f.mul(self.begin, i64(self.size)))
+            to = self.at(to, f.mul(self.begin, i64(self.step)))
             weights = self.weights(c)
 
             def strip(i: Value, _) -> list[Value]:
-                wide = f.mul(i, i64(kind.vectors * width()))
+                wide = f.mul(i, i64(kind.vectors * self.wide))
                 self.strip(self.at(source, wide), self.at(to, f.mul(wide, i64(self.along))), weights)
                 return []
 
@@ -506,8 +535,8 @@ class _Scatter(_Writer):
                 row, new = self.at(source, f.mul(k, self.word(_X_ROW))), list(sums)
                 for m in range(self.shifts):
                     for v in range(n):
-                        place = self.at(row, i64((v * self.lanes - m) * self.size))
-                        g = self.load(place, self.masks.get((v, m)))
+                        place = self.at(row, i64((v * self.lanes - m) * self.step))
+                        g = self.pixels(place, self.masks.get((v, m)))
                         for r in range(kind.kernel[0]):
                             for phase in range(along):
                                 q = phase + along * m
@@ -544,5 +573,5 @@ class _Scatter(_Writer):
                     value = self.picked(
                         sums[v], sums[n + v], [low + j // 2 + j % 2 * self.lanes for j in range(self.lanes)]
                     )
-                place = self.at(row, i64((v * self.along + part) * width()))
+                place = self.at(row, i64((v * self.along + part) * self.wide))
                 self.put_at(value, place, self.ends.get((v, part)))

@@ -15,6 +15,8 @@ import functools
 
 from .. import target
 from ..irtext import Function, Module, Value, i64
+from ..lower import Lowering
+from . import possible
 from .objects import compiled
 from .register import (
     _A,
@@ -28,18 +30,21 @@ from .register import (
     Writer,
     key_of,
 )
+from .vectors import Vectors
 
 
 class _Dots(Writer):
-    """`tile.vectors` counts columns here.  Of bfloat16, pairs of terms are multiplied and added up in float32, by the processor's
-    instruction for that, and results are rounded once.
+    """`tile.vectors` counts columns here.  Halves are summed in float32, and results are rounded once: of bfloat16, pairs of terms are
+    multiplied by the processor's instruction for that, where it has one; others are converted as they are read.
     """
 
     def __init__(self, f: Function, tile: Register):
-        self.half = tile.dtype == "bfloat16"
+        self.half = tile.dtype if tile.dtype in ("float16", "bfloat16") else ""
         super().__init__(f, tile._replace(dtype="float32") if self.half else tile)
+        self.paired = self.half == "bfloat16" and possible()
         self.stored = 2 if self.half else self.size  # bytes of an element in memory
-        self.together = self.lanes * self.size // self.stored  # terms
+        self.together = self.lanes * (2 if self.paired else 1)  # terms
+        self.words, self.one = Vectors(f, "int16", self.lanes), Lowering(f, None)
 
     def write(self) -> None:
         tile, f = self.tile, self.f
@@ -68,8 +73,11 @@ class _Dots(Writer):
 
     def read(self, place: Value, rest: Value | None) -> Value:
         """A vector of terms; only the first `rest` where it is given."""
-        if not self.half:
-            return self.load(place, None if rest is None else self.first(rest))
+        if not self.paired:
+            mask = None if rest is None else self.first(rest)
+            return (
+                self.widened(self.low, self.words.load(place, mask)) if self.half else self.load(place, mask)
+            )
         kind, n = f"<{self.together} x bfloat>", self.together
         if rest is None:
             return self.f.load(kind, place, 2)
@@ -85,7 +93,7 @@ class _Dots(Writer):
         )
 
     def multiplied(self, x: Value, y: Value, sum: Value) -> Value:
-        if self.half:
+        if self.paired:
             return self.f.call(self.vector, "llvm.x86.avx512bf16.dpbf16ps.512", sum, x, y)
         return self.f.call(self.vector, f"llvm.fma.{self.spelled}", x, y, sum)
 
@@ -142,7 +150,7 @@ class _Dots(Writer):
             for lane, (i, j) in enumerate(places):
                 x = self.f.op(self.scalar, f"extractelement {ended}, i64 {lane}")
                 if self.half:
-                    x = self.f.op("bfloat", f"fptrunc {x} to bfloat")
+                    x = self.one.cast(x, "float32", self.half)
                 self.f.store(x, self.at(rows[i], i64(j * self.stored)), self.stored)
 
     def gathered(self, places: list[tuple[Value, int]]) -> Value:
@@ -156,8 +164,13 @@ class _Dots(Writer):
     def element(self, line: Value, place: Value) -> Value:
         if not self.half:
             return self.f.load(self.scalar, self.at(line, place), self.size)
-        short = self.f.load("bfloat", self.at(line, place), 2)
-        return self.f.op("float", f"fpext {short} to float")
+        return self.widened(self.one, self.f.load("i16", self.at(line, place), 2))
+
+    def widened(self, low: Lowering, bits: Value) -> Value:
+        """Halves, as they are in memory, in float32."""
+        if self.half == "float16":
+            bits = self.f.op(low.type("float16"), f"bitcast {bits} to {low.type('float16')}")
+        return low.cast(bits, self.half, "float32")
 
 
 @functools.cache

@@ -4,7 +4,8 @@
 
 A step is 32 of depth.  A(t, s) is 16 rows of 64 bytes, `a_row` bytes apart, or twice that; B(t, s) is 16 rows of 64 bytes, `b_row`
 bytes apart: pairs of neighbours in depth of 16 columns, as `core/lib/products/halves.pyx` lays them.  The unit takes denormal numbers
-for 0 and adds in float32, in one order.  Its registers are set up and given back in each call: other libraries may use them, too.
+for 0 and adds in float32, in one order.  Who calls a block sets the registers up before and gives them back after: other libraries may
+use them, too.
 """
 
 from __future__ import annotations
@@ -24,42 +25,54 @@ _REQUEST, _DATA, _ARCH_PRCTL = (
     18,
     158,
 )  # ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA, the number of the call
-_HEAD = """declare void @llvm.x86.ldtilecfg(ptr)
-declare void @llvm.x86.tilerelease()
-declare void @llvm.x86.tilezero(i8)
+_HEAD = """declare void @llvm.x86.tilezero(i8)
 declare void @llvm.x86.tileloadd64(i8, ptr, i64)
 declare void @llvm.x86.tilestored64(i8, ptr, i64)
 declare void @llvm.x86.tdpbf16ps(i8, i8, i8)
 """
 
 
-def _setup() -> str:
-    """Of all eight registers: 16 rows of 64 bytes."""
-    words = bytes([1] + [0] * 15) + (64).to_bytes(2, "little") * 8 + bytes(16) + bytes([SIDE] * 8) + bytes(8)
-    return "".join(f"\\{byte:02x}" for byte in words)
+def configuring(symbol: str) -> str:
+    """The module of a function that sets the registers up as its 64 bytes say, or gives them back where it gets NULL."""
+    return f"""declare void @llvm.x86.ldtilecfg(ptr)
+declare void @llvm.x86.tilerelease()
+define void @{symbol}(ptr %setup) {{
+  %none = icmp eq ptr %setup, null
+  br i1 %none, label %release, label %load
+load:
+  call void @llvm.x86.ldtilecfg(ptr %setup)
+  ret void
+release:
+  call void @llvm.x86.tilerelease()
+  ret void
+}}
+"""
 
 
 def text(symbol: str, rows: int, columns: int) -> str:
     """The module of a function for blocks of so many registers' rows and columns.
 
     A moves on by `a_step` bytes a step, through all taps; B begins at `b + offsets[t]` for tap t and moves on by `b_step`, its second
-    register is `group` bytes further.  `sums` has 32 floats a row.  With bit 0 of `mode` it holds what is added to.
+    register is `group` bytes further.  Rows of `sums` are `pitch` bytes apart.  With bit 0 of `mode` they hold what is added to.
     """
     tile = [(i, j) for i in range(rows) for j in range(columns)]
     register = {(i, j): 2 * i + j for i, j in tile}
     lines = [
         _HEAD,
-        f'@{symbol}_setup = private constant [64 x i8] c"{_setup()}", align 64',
         f"define void @{symbol}(ptr %a, i64 %a_row, i64 %a_step, ptr %b, i64 %b_row, i64 %b_step, i64 %group, ptr %offsets, "
-        "i64 %taps, i64 %steps, ptr %sums, i64 %mode) {",
+        "i64 %taps, i64 %steps, ptr %sums, i64 %pitch, i64 %mode) {",
         "entry:",
-        f"  call void @llvm.x86.ldtilecfg(ptr @{symbol}_setup)",
         "  %half = shl i64 %a_row, 4",
+        "  %below = shl i64 %pitch, 4",
         "  %adds = trunc i64 %mode to i1",
-        *(f"  %s{i}{j} = getelementptr i8, ptr %sums, i64 {i * SIDE * 128 + j * 64}" for i, j in tile),
+        *(f"  %r{i} = getelementptr i8, ptr %sums, i64 {'%below' if i else '0'}" for i in range(rows)),
+        *(f"  %s{i}{j} = getelementptr i8, ptr %r{i}, i64 {j * 64}" for i, j in tile),
         "  br i1 %adds, label %old, label %new",
         "old:",
-        *(f"  call void @llvm.x86.tileloadd64(i8 {register[i, j]}, ptr %s{i}{j}, i64 128)" for i, j in tile),
+        *(
+            f"  call void @llvm.x86.tileloadd64(i8 {register[i, j]}, ptr %s{i}{j}, i64 %pitch)"
+            for i, j in tile
+        ),
         "  br label %tap",
         "new:",
         *(f"  call void @llvm.x86.tilezero(i8 {register[i, j]})" for i, j in tile),
@@ -99,8 +112,10 @@ def text(symbol: str, rows: int, columns: int) -> str:
         "  %further = icmp slt i64 %t1, %taps",
         "  br i1 %further, label %tap, label %done",
         "done:",
-        *(f"  call void @llvm.x86.tilestored64(i8 {register[i, j]}, ptr %s{i}{j}, i64 128)" for i, j in tile),
-        "  call void @llvm.x86.tilerelease()",
+        *(
+            f"  call void @llvm.x86.tilestored64(i8 {register[i, j]}, ptr %s{i}{j}, i64 %pitch)"
+            for i, j in tile
+        ),
         "  ret void",
         "}",
     ]
@@ -163,7 +178,7 @@ def rounding(symbol: str) -> str:
 
 @functools.cache
 def possible() -> bool:
-    """Whether the processor has the unit and the system lets this process use it, which is asked for once."""
+    """Whether the processor has the unit and the system lets this process use it, which is queried once."""
     if platform.system() != "Linux" or not {"+amx-tile", "+amx-bf16", "+avx512bf16"} <= set(
         target.processor()[1].split(",")
     ):
@@ -173,10 +188,12 @@ def possible() -> bool:
 
 @functools.cache
 def address(rows: int, columns: int) -> int:
-    """Where the function for so many registers' rows and columns stands; 0 rows: the one that rounds."""
+    """Where the function for so many registers' rows and columns stands; 0 rows: the one that rounds; 0 columns, too: that sets up."""
     from .objects import compiled
 
-    return compiled(functools.partial(text, rows=rows, columns=columns) if rows else rounding)
+    if rows == 0:
+        return compiled(rounding if columns else configuring)
+    return compiled(functools.partial(text, rows=rows, columns=columns))
 
 
 def turning() -> int:

@@ -58,9 +58,9 @@ def tile(size: int, epilogue: Epilogue | None, vectors: int, rows: int, ragged: 
     return address(Register(DTYPES[size], rows, vectors, (), False, epilogue, ragged, lays))
 
 
-def dot(size: int, epilogue: Epilogue | None, columns: int, rows: int) -> int:
+def dot(dtype: str, epilogue: Epilogue | None, columns: int, rows: int) -> int:
     """Where the function of a tile stands that reads both operands along their terms."""
-    return dots.address(Register(DTYPES[size], rows, columns, (), False, epilogue))
+    return dots.address(Register(dtype, rows, columns, (), False, epilogue))
 
 
 class _Layer(Writer):

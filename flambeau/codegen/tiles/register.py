@@ -27,7 +27,8 @@ from .epilogues import MOST, Epilogue
 from .objects import compiled
 from .vectors import Vectors
 
-AHEAD = 16  # terms before its use that a line of the right operand is asked for by a tile that lays it out
+AHEAD = 16  # terms before its use that a line of the right operand is requested by a tile that lays it out
+PAIRS = "llvm.x86.avx512bf16.dpbf16ps.512"
 GROUP = 128  # terms that are added up one after another; a tap longer than this is cut
 
 # Places in the struct of arguments, in words of eight bytes.
@@ -46,7 +47,8 @@ class Register(NamedTuple):
 
     `ragged` reads no more columns of the right operand than exist: those of its last vector are masked.  `lays` writes what it
     reads of the right operand of one tap side by side, term after term, for the tiles that come after it.  Without an epilogue
-    the sums themselves are stored.
+    the sums themselves are stored.  Where they are `paired`, an element of a and b is two neighbours of bfloat16, whose products are both
+    added to a sum of float32 (AVX512_BF16).
     """
 
     dtype: str
@@ -57,6 +59,7 @@ class Register(NamedTuple):
     epilogue: Epilogue | None = None
     ragged: bool = False
     lays: bool = False
+    paired: bool = False
 
     def text(self, symbol: str) -> str:
         module = Module(target.llvm().get_default_triple())
@@ -208,8 +211,15 @@ class Writer(Vectors):
             element = self.low.splat(self.f.load(self.scalar, place, self.size))
             for v in range(vectors):
                 k = i * vectors + v
-                result[k] = self.f.call(self.vector, f"llvm.fma.{self.spelled}", element, read[v], sums[k])
+                result[k] = self.product(element, read[v], sums[k])
         return result
+
+    def product(self, a: Value, b: Value, sum: Value) -> Value:
+        if not self.tile.paired:
+            return self.f.call(self.vector, f"llvm.fma.{self.spelled}", a, b, sum)
+        pairs = f"<{2 * self.lanes} x bfloat>"
+        a, b = (self.f.op(pairs, f"bitcast {x} to {pairs}") for x in (a, b))
+        return self.f.call(self.vector, PAIRS, sum, a, b)
 
     # --- the end ---
     def finish(self, sums: list[Value]) -> None:

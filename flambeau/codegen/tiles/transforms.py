@@ -66,6 +66,12 @@ class _Writer:
         self.store(value.re, self.at(pointer, re))
         self.store(value.im, self.at(pointer, im))
 
+    def hidden(self, pointer: Value) -> Value:
+        """The same address, of which the compiler does not see how it changes from turn to turn: it would keep each address that is made
+        of it in a variable of its own, of which there are more than registers.
+        """
+        return self.f.op("ptr", f'call ptr asm "", "=r,0"({pointer})')
+
     def splat(self, number: Value) -> Value:
         one = self.f.op(self.vector, f"insertelement {self.vector} poison, {number}, i64 0")
         zeros = f"<{self.lanes} x i32> zeroinitializer"
@@ -192,7 +198,7 @@ def _pass(w: _Writer, radix: int) -> None:
         to = w.at(y, f.mul(f.mul(p, one_step), i64(radix)))
 
         def butterfly(q: Value, _: list[Value]) -> list[Value]:
-            here, there, read = w.at(source, q), w.at(to, q), []
+            here, there, read = w.hidden(w.at(source, q)), w.hidden(w.at(to, q)), []
             for j in range(radix):
                 read.append(w.read(here, re, im))
                 here = w.at(here, x_step) if j < radix - 1 else here
@@ -213,22 +219,53 @@ def _pass(w: _Writer, radix: int) -> None:
     f.loop(i64(1), m, i64(1), [], with_factors)
 
 
-def _transposed(w: _Writer, rows: list[Value]) -> list[Value]:
-    """A square of numbers turned, by exchanging blocks of half the size, of a quarter, and so on."""
-    step = w.lanes // 2
-    rows = list(rows)
+def _columns(w: _Writer, rows: list[Value]) -> list[Value]:
+    """The columns of the square whose rows begin at these addresses.
+
+    Pieces of 16 bytes are read to where they belong, which takes no shuffle; what is left are squares of pieces, one in each lane of
+    16 bytes.  Registers of 64 bytes are shuffled across such lanes by one unit of the processor alone.
+    """
+    piece = 16 // w.size
+    count = w.lanes // piece
+    result: list[Value] = []
+    for group in range(count):
+        offset = i64(16 * group)
+        block = [_gathered(w, [w.at(row, offset) for row in rows[i::piece]]) for i in range(piece)]
+        result += _turned_in_lanes(w, block)
+    return result
+
+
+def _gathered(w: _Writer, places: list[Value]) -> Value:
+    """16 bytes from each of these places, side by side."""
+    piece, n = 16 // w.size, w.lanes
+    result = Value(w.vector, "poison")
+    for lane, place in enumerate(places):
+        few = w.f.load(f"<{piece} x {w.scalar}>", place, w.size)
+        order = ", ".join(f"i32 {k % piece}" for k in range(n))
+        many = w.f.op(w.vector, f"shufflevector {few}, {few.type} poison, <{n} x i32> <{order}>")
+        mask = ", ".join(f"i1 {str(k // piece == lane).lower()}" for k in range(n))
+        result = many if lane == 0 else w.f.op(w.vector, f"select <{n} x i1> <{mask}>, {many}, {result}")
+    return result
+
+
+def _turned_in_lanes(w: _Writer, block: list[Value]) -> list[Value]:
+    """Squares of pieces turned, one in each lane of 16 bytes, by exchanging halves of them, then quarters."""
+    step = len(block) // 2
     while step:
-        first = [lane if not lane & step else w.lanes + lane - step for lane in range(w.lanes)]
-        second = [lane + step if not lane & step else w.lanes + lane for lane in range(w.lanes)]
-        masks = [f"<{w.lanes} x i32> <{', '.join(f'i32 {lane}' for lane in m)}>" for m in (first, second)]
-        for i in range(w.lanes):
+        masks = []
+        for other in (0, step):
+            lanes = [
+                k - k % (2 * step) + k % step + other + (w.lanes if k & step else 0) for k in range(w.lanes)
+            ]
+            masks.append(f"<{w.lanes} x i32> <{', '.join(f'i32 {lane}' for lane in lanes)}>")
+        for i in range(len(block)):
             if not i & step:
-                a, b = rows[i], rows[i + step]
-                rows[i], rows[i + step] = (
+                a, b = block[i], block[i + step]
+                block[i], block[i + step] = (
                     w.f.op(w.vector, f"shufflevector {a}, {b}, {mask}") for mask in masks
                 )
         step //= 2
-    return rows
+    return block
 
 
 def _by_squares(w: _Writer, count: Value, square: Callable[[Value], None]) -> None:
@@ -252,9 +289,9 @@ def _rows_in(w: _Writer) -> None:
         offset, rows = w.f.mul(start, i64(w.size)), []
         for i in range(w.lanes):
             row = w.at(source, w.f.load("i64", w.f.gep("i64", table, i64(i)), 8))
-            rows.append(w.load(w.at(row, offset)))
+            rows.append(w.at(row, offset))
         place = w.at(to, w.f.mul(start, step))
-        for i, column in enumerate(_transposed(w, rows)):
+        for i, column in enumerate(_columns(w, rows)):
             w.store(column, w.at(place, w.f.mul(step, i64(i))))
 
     _by_squares(w, count, square)
@@ -267,9 +304,9 @@ def _rows_out(w: _Writer) -> None:
 
     def square(start: Value) -> None:
         place = w.at(source, w.f.mul(start, step))
-        columns = [w.load(w.at(place, w.f.mul(step, i64(i)))) for i in range(w.lanes)]
+        columns = [w.at(place, w.f.mul(step, i64(i))) for i in range(w.lanes)]
         offset = w.f.mul(start, i64(w.size))
-        for i, row in enumerate(_transposed(w, columns)):
+        for i, row in enumerate(_columns(w, columns)):
             begin = w.at(to, w.f.load("i64", w.f.gep("i64", table, i64(i)), 8))
             w.store(row, w.at(begin, offset))
 

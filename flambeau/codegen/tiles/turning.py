@@ -14,7 +14,7 @@ from ..irtext import Value
 from .register import lanes
 from .vectors import Vectors, argument, i64, number, text
 
-AHEAD = 512  # bytes before its use that a row is asked for: rows lie far apart, and the next row of an image follows soon
+AHEAD = 512  # bytes before its use that a row is requested: rows lie far apart, and the next row of an image follows soon
 ARGUMENTS = "ptr noalias %from, i64 %from_step, i64 %rows, i64 %columns, ptr noalias %to, i64 %to_step"
 
 

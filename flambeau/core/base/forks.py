@@ -16,8 +16,10 @@ import _imp
 import os
 import sys
 import threading
+import time
 from contextlib import AbstractContextManager, ExitStack
 from importlib import _bootstrap  # type: ignore[attr-defined]
+from typing import Any
 
 making = threading.RLock()
 _others: list[AbstractContextManager] = []  # locks of libraries, taken inside `making`
@@ -25,7 +27,8 @@ _taken: ExitStack | None = None  # by the thread that forks
 _LIBRARIES = (
     frozenset({"flambeau", "llvmlite", "numpy", "scipy", "scipy_openblas32"}) | sys.stdlib_module_names
 )
-_ATTEMPTS = 1000  # a fork inside an import that the other one waits for goes ahead
+_ATTEMPTS = 1000  # in a program that never ceases to import
+_PAUSE = 0.001  # seconds
 
 
 def hold(lock: AbstractContextManager) -> None:
@@ -33,13 +36,13 @@ def hold(lock: AbstractContextManager) -> None:
     _others.append(lock)
 
 
-def _being_imported() -> str | None:
-    """A module that another thread imports.  The lock of a module exists while somebody imports it."""
+def _being_imported() -> Any:
+    """The lock of a module that another thread imports: it exists while somebody does."""
     me = threading.get_ident()
     for name, reference in list(_bootstrap._module_locks.items()):
         lock = reference()
         if lock is not None and lock.owner != me and name.partition(".")[0] in _LIBRARIES:
-            return name
+            return lock
     return None
 
 
@@ -57,11 +60,20 @@ def _before_fork() -> None:
     global _taken
     taken = _take()
     for _ in range(_ATTEMPTS):
-        name = _being_imported()
-        if name is None:
+        lock = _being_imported()
+        if lock is None:
             break
         taken.close()  # what is imported may need any of these locks
-        _bootstrap._lock_unlock_module(name)
+        try:
+            lock.acquire()
+        except _bootstrap._DeadlockError:  # the other thread waits for what this one imports
+            taken = _take()
+            break
+        lock.release()
+        del lock
+        time.sleep(
+            _PAUSE
+        )  # a thread that has not locked the module yet, or no more, waits for what was given up here
         taken = _take()
     _taken = taken
 

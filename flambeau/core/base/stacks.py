@@ -34,7 +34,7 @@ def _libc() -> ctypes.CDLL:
 def _size() -> int:
     """The stack of this thread; ENOUGH where the system does not tell.
 
-    For a process's first thread Linux reads all of /proc/self/maps, which every kernel makes longer; so it is asked once.
+    For a process's first thread Linux reads all of /proc/self/maps, which every kernel makes longer; so it is read once.
     """
     try:
         return _thread.size

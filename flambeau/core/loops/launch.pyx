@@ -25,6 +25,7 @@ from ..tape.formulas import record
 cdef enum:
     BLOCK = 256               # schedule_gpu_threads.BLOCK: threads a block
     SHORT = 1 << 31           # offsets and counts below are computed in 32 bits
+    BUSY = 1 << 15            # threads of rows that keep a device busy
 
 
 # --- the arguments of a launch ------------------------------
@@ -64,15 +65,15 @@ cdef inline int64_t blocks(Device device, int64_t count, int width) noexcept:
     return max(min(wanted, most), <int64_t>1)
 
 
-cdef uint64_t handle_for(Family family, Device device, int dims, int folded, int width, bint wide) except 0:
+cdef uint64_t handle_for(Family family, Device device, int dims, int folded, int width, bint wide, int held=0) except 0:
     """The loaded kernel in that form, made when it is new."""
     cdef uint64_t handle
-    cdef object key = (<uintptr_t><void*>device, (dims << 24) | (folded << 16) | (width << 1) | wide)
+    cdef object key = (<uintptr_t><void*>device, (dims << 24) | (folded << 16) | (held << 10) | (width << 1) | wide)
     result = family.loaded.get(key)
     if result is not None:
         return result
     images = callbacks["images"]()
-    image, digest, native = images.find(family.kernel, (dims, folded, width, wide), device.target, device.processor,
+    image, digest, native = images.find(family.kernel, (dims, folded, width, wide, held), device.target, device.processor,
                                         device.fingerprint)
     handle = device.load(image, images.SYMBOL)
     if not native:
@@ -136,16 +137,35 @@ device_launcher.pointwise = run_pointwise
 
 
 # --- rows ------------------------------
-cdef int width_for(int64_t length, int64_t rows, bint along) noexcept:
-    """How many threads share a row; as `schedule_gpu.width_for`."""
-    cdef int width = 1
-    if along:  # neighbouring threads read neighbouring elements: always eight or more
-        while width < BLOCK and (width < 8 or width * 4 < length):
+cpdef (int, int) row_form(int64_t length, int64_t rows, bint along, int lanes, int most):
+    """How many threads share a row of `length` elements where there are `rows` of them, and how many elements each of them holds in
+    registers: 0 where the row is read once for each pass over it.
+
+    `along`: neighbouring threads read neighbouring elements of a row, `lanes` threads together; else they are on neighbouring rows.
+    `most`: how many elements a thread may hold (`schedule_gpu_rows.most_held`), 0 where that saves nothing.
+    """
+    cdef int held, width = 1
+    cdef int usual = min(most, 16)    # more only where a whole block could not hold the row
+    cdef int64_t least = 0 if most == 0 else (length + usual - 1) // usual
+    if along:  # those that read together, more where the device would be idle, or could not hold the row
+        while width < BLOCK and (width < 8 or width < least or width * 4 < length and (width < lanes or rows * width < BUSY)):
             width *= 2
-    else:  # neighbouring threads are on neighbouring rows: 32 of those at least
-        while width < BLOCK // 32 and rows * width < 1 << 15 and 2 * width * 4 <= length:
+    else:  # 32 neighbouring rows at least
+        while width < BLOCK // 32 and 2 * width * 4 <= length and (rows * width < BUSY or width < least <= BLOCK // 32):
             width *= 2
-    return width
+    for held in (min(most, 4), usual, most):
+        if 0 < length <= width * held:
+            return width, held
+    return width, 0
+
+
+cdef (int, int) scan_form(int64_t length, bint along, int most) noexcept:
+    """The same for a scan: one thread a row, or a block, whose threads take some elements each at a time."""
+    if not along or length < 64:
+        return 1, 0
+    if length <= BLOCK:
+        return BLOCK, 1
+    return BLOCK, min(most, 4) if length <= 4 * BLOCK else most
 
 
 cdef int64_t* row_strides(Rows* rows, int k, int64_t* to) noexcept:
@@ -165,7 +185,7 @@ cdef int run_rows(void* given) except -1:
     cdef int64_t strides[MAX_DIMS + 3]
     cdef int64_t reach, count = rows.k, length = rows.r0 * rows.r1, groups
     cdef bint wide
-    cdef int k, d, width, dims = rows.outer + 1, folded = 2 if rows.r1 != 1 else 1
+    cdef int k, d, width, held, lanes, most, dims = rows.outer + 1, folded = 2 if rows.r1 != 1 else 1
     cdef uint64_t handle
     if device.blank:
         return 0
@@ -182,11 +202,12 @@ cdef int run_rows(void* given) except -1:
         for d in range(rows.outer):
             reach += (rows.outer_size[rows.outer - 1 - d] - 1) * magnitude(strides[d])
         wide = wide or reach >= SHORT
-    if rows.scans:
-        width = BLOCK if rows.along and length >= 64 else 1
-    else:
-        width = width_for(length, count, rows.along)
-    handle = handle_for(family, device, dims, folded, width, wide)
+    limits = family.loaded.get(device.target)
+    if limits is None:
+        limits = family.loaded[device.target] = callbacks["images"]().row_limits(family.kernel, device.target)
+    lanes, most, scans = limits
+    width, held = scan_form(length, rows.along, most) if scans else row_form(length, count, rows.along, lanes, most)
+    handle = handle_for(family, device, dims, folded, width, wide, held)
     a.count = 0
     for k in range(rows.operands):
         put(&a, <uintptr_t>rows.data[k], 0)
@@ -199,8 +220,8 @@ cdef int run_rows(void* given) except -1:
     put(&a, rows.r0, 8)
     put(&a, rows.total, 8)
     put(&a, rows.index_first, 8)
-    for d in range(rows.outer):
-        put(&a, 0, 8)
+    for d in range(rows.outer - 1, -1, -1):
+        put(&a, rows.outer_step if d == 0 else 0, 8)
     put(&a, rows.index_step, 8)
     for k in range(rows.operands):
         row_strides(rows, k, strides)

@@ -13,10 +13,10 @@ cdef struct Rows:                # one launch over any number of operands: outpu
     int operands
     int outputs                  # how many of them, the first, are results
     bint along                   # lanes run along the row
-    bint scans                   # a scan, on a device: one thread a row, or a whole block
     char** data
     int* width
     int64_t k, r1, r0, total, index_first, index_step
+    int64_t outer_step           # on a device: what one step along the innermost outer loop adds to the index
     int64_t* strides             # of operand i along k, r1 and r0, as in a kernel's geometry: [3 * i], [3 * i + 1], [3 * i + 2]
     int outer, pitch
     int64_t outer_total

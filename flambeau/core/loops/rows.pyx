@@ -50,6 +50,7 @@ cdef enum:
     SHORT = 16                   # elements of a contiguous row from which on lanes run along it
     MANY_ROWS = 32               # rows from which on they run across shorter ones
     DEVICE_BLOCK = 4096          # the same, either way, where there are thousands of threads to keep busy
+    LEAST_PIECE = 64             # elements of a piece that is worth a state of its own there
     WHOLE = 0
     PARTIAL = 1
     FINAL = 2
@@ -280,7 +281,7 @@ cdef int walk(Rows* rows, int* access, int rank, const int64_t* sizes, const int
     gather_group(&keeps, reduced, False, rank, sizes, strides, n, guide, False)
     if row.rank > 2:
         return row.rank
-    rows.along, rows.scans, rows.panel, rows.outputs, rows.operands = True, False, 0, outputs, n
+    rows.along, rows.panel, rows.outputs, rows.operands = True, 0, outputs, n
     if row.rank and keeps.rank:
         for k in range(n):
             if (k >= outputs or full[k]) and row.stride[k * row.pitch] > 1:
@@ -303,7 +304,7 @@ cdef int walk(Rows* rows, int* access, int rank, const int64_t* sizes, const int
             else:
                 rows.k = 0
     rows.total = rows.r0 * rows.r1
-    rows.index_first = rows.index_step = 0
+    rows.index_first = rows.index_step = rows.outer_step = 0
     rows.outer = 0
     for i in range(keeps.rank):
         if i != lane:
@@ -414,9 +415,13 @@ cdef int plan_rows(RowOp op, RowPlan* plan, PyObject** tensors, const int* dims,
 
 
 cdef bint in_stages(const Rows* rows, int pieces, bint on_host) noexcept nogil:
-    """Whether rows of a reduction whose folds are independent are cut into blocks."""
-    if pieces != 1 or rows.k == 0:
+    """Whether rows of a reduction whose folds are independent are cut into blocks: on a device also rows of two pieces, each of the
+    first of which is a block.
+    """
+    if rows.k == 0 or pieces == 0:
         return False
+    if pieces == 2:
+        return not on_host and rows.r0 >= LEAST_PIECE and rows.r1 * rows.r0 >= 2 * DEVICE_BLOCK
     if rows.along:
         return rows.r0 >= 2 * (BLOCK if on_host else DEVICE_BLOCK)
     return rows.r0 >= 64 and rows.r0 * rows.k >= 4 * (COLUMN_BLOCK if on_host else DEVICE_BLOCK)
@@ -613,16 +618,21 @@ cdef int plan_stages(Stages* stages, const Rows* rows, int states, const int* wi
     cdef Rows* part = new_rows(states + n, pitch)
     cdef Rows* last
     cdef const int64_t* own
-    cdef int64_t blocks, step
+    cdef int64_t blocks, step, past
+    cdef bint pieces = rows.r1 != 1
     stages.part, stages.states = part, states
     stages.last = last = new_rows(m + states, pitch)
-    stages.in_turn = ordered and not rows.along
-    if rows.along:
+    stages.in_turn = on_host and ordered and not rows.along
+    if pieces:
+        stages.block = rows.r0
+    elif rows.along:
         stages.block = BLOCK if on_host else DEVICE_BLOCK
     else:
         stages.block = max((COLUMN_BLOCK if on_host else DEVICE_BLOCK) // rows.k, <int64_t>16)
-    stages.whole, stages.tail = rows.r0 // stages.block, rows.r0 % stages.block
+    stages.whole, stages.tail = rows.total // stages.block, rows.total % stages.block
     blocks = stages.whole + (stages.tail > 0)
+    if not on_host:              # whose kernels leave out what lies beyond the end
+        stages.whole, stages.tail = blocks, 0
     stages.count = blocks * rows.k
     for d in range(rows.outer):
         stages.count *= rows.outer_size[d]
@@ -633,16 +643,19 @@ cdef int plan_stages(Stages* stages, const Rows* rows, int states, const int* wi
         part.k, part.index_step = stages.whole, stages.block
     if not rows.along or rows.k > 1:
         part.outer_size[0], part.outer = rows.k if rows.along else stages.whole, 1
+    if not (on_host or rows.along):
+        part.outer_step = stages.block
     for k in range(states + n):
         own = rows.strides + 3 * (m + k - states)     # of an input
         part.width[k] = widths[k] if k < states else rows.width[m + k - states]
         part.strides[3 * k + 2] = 0 if k < states else own[2]
+        past = 0 if k < states else own[1] if pieces else own[2] * stages.block
         if rows.along:
-            part.strides[3 * k] = 1 if k < states else own[2] * stages.block
+            part.strides[3 * k] = 1 if k < states else past
             part.outer_stride[k * pitch] = blocks if k < states else own[0]
         else:
             part.strides[3 * k] = 1 if k < states else own[0]
-            part.outer_stride[k * pitch] = rows.k if k < states else own[2] * stages.block
+            part.outer_stride[k * pitch] = rows.k if k < states else past
     step = blocks * rows.k
     for d in range(rows.outer):
         part.outer_size[part.outer] = rows.outer_size[d]

@@ -24,10 +24,14 @@ cdef enum:
     FEWEST = 128               # the same, where more of them would leave threads without work
     PARALLEL_FROM = 1 << 15    # elements from which threads pay off
     MAX_ALL = 2 * MAX_OUTPUTS + 1
+    DEVICE_BLOCK = 4096        # elements of a row that a block of threads scans there, and rows that keep it busy
+    MANY_ROWS = 512
+    SHORTEST = 64              # elements of a column that a thread scans there, and columns that keep it busy
+    MANY_COLUMNS = 1 << 15
     HEAD = 6                   # of a row kernel's geometry; see codegen/schedule_cpu_rows.py
 
 cdef enum:
-    WHOLE, TOTALS, JOINED, CONTINUED
+    WHOLE, TOTALS, JOINED, CONTINUED, BEFORE   # as in operations/declare/scan.py
 
 cdef struct Scan:              # one launch: tasks share `rows` rows of each of `outer` groups
     kernel_t run
@@ -109,8 +113,8 @@ def scan(declaration, TensorBase input not None, dim, dtype working not None, Te
             inner *= x.sizes[d]
     along = inner == 1
     if x.storage.on is not None:
-        results.append(scan_on_device(declaration, x, working, outer, length, inner))
-        return results[0] if out is None else into(out, results)
+        results = scan_on_device(declaration, x, working, outer, length, inner)
+        return into(out, results)
     codes = kernel_for(declaration, &s, WHOLE, along, x.code, working.code)
     for code in codes:
         results.append(new_tensor(x.rank, x.sizes, code) if out is None or not written_to(out, x, code) else out)
@@ -200,31 +204,103 @@ cdef int scan_blocks(declaration, TensorBase x, list results, dtype working, int
     return 0
 
 
-cdef object scan_on_device(declaration, TensorBase x, dtype working, int64_t outer, int64_t length, int64_t inner):
-    """The same on a device, in one launch: a block of threads goes along a row, or a thread along a column."""
+# --- on a device ------------------------------
+cdef struct Cut:               # outer × length × inner elements, whose length lies in blocks
+    bint along
+    int64_t outer, length, inner, block, blocks
+
+
+cdef Cut cut_for(int64_t outer, int64_t length, int64_t inner) noexcept:
+    """In blocks where the rows alone would leave threads without work; else one block is the row."""
+    cdef Cut c
+    c.along, c.outer, c.length, c.inner, c.block = inner == 1, outer, length, inner, length
+    if c.along and outer < MANY_ROWS and length >= 2 * DEVICE_BLOCK:
+        c.block = DEVICE_BLOCK
+    elif not c.along and outer * inner < MANY_COLUMNS and length >= 2 * SHORTEST:
+        c.block = max(outer * inner * length // MANY_COLUMNS, <int64_t>SHORTEST)
+    c.blocks = (length + c.block - 1) // c.block if c.block > 0 else 1
+    return c
+
+
+cdef int loops_of(Rows* rows, RowRoom* room, const Cut* c, int64_t blocks, int64_t block, int64_t total) except -1:
+    """Rows of `block` elements, `blocks` of each that the tensor has, of `total` elements, along which elements know their place."""
+    attach_room(rows, room, 2)
+    rows.operands, rows.along, rows.r1, rows.r0, rows.index_first = 0, c.along, 1, block, 0
+    rows.total = total
+    if c.along:
+        rows.k, rows.index_step, rows.outer_step = blocks, block, 0
+        rows.outer, rows.outer_size[0] = 1, c.outer
+    else:
+        rows.k, rows.index_step, rows.outer_step = c.inner, 0, block
+        rows.outer, rows.outer_size[0], rows.outer_size[1] = 2, blocks, c.outer
+    return 0
+
+
+cdef int operand(Rows* rows, TensorBase t, int64_t first, int64_t step, int64_t block, int64_t whole) except -1:
+    """One operand more: how far it is from element to element of a row, from block to block, and from row to row of the tensor."""
+    cdef int k = rows.operands
+    rows.data[k], rows.width[k] = data_address(t) + first * t.width, t.width
+    rows.strides[3 * k], rows.strides[3 * k + 1], rows.strides[3 * k + 2] = block if rows.along else 1, 0, step
+    rows.outer_stride[k * rows.pitch] = whole if rows.along else block
+    rows.outer_stride[k * rows.pitch + 1] = whole
+    rows.operands = k + 1
+    return 0
+
+
+cdef int run_on_device(declaration, Rows* rows, int stage, TensorBase x, int working) except -1:
+    result = kernel_away(declaration, stage, rows.along, x.code, working)
+    rows.run, rows.device, rows.scalars = <kernel_t><void*><PyObject*>result[0], <PyObject*>x.storage.on, NULL
+    return device_launcher.rows(rows)
+
+
+cdef tuple kernel_away(declaration, int stage, bint along, int memory, int working):
+    """The kernel of a stage for devices, and the codes of its results."""
+    cdef tuple key = ("away", stage, along, memory, working)
+    cdef dict known = declaration.kernels
+    result = known.get(key)
+    if result is None:
+        kernel = declaration.kernel(stage, along, memory, working)
+        result = known[key] = Family(kernel), declaration.result_codes(kernel)
+    return <tuple>result
+
+
+cdef list scan_on_device(declaration, TensorBase x, dtype working, int64_t outer, int64_t length, int64_t inner):
+    """The same on a device: a block of threads goes along a row, or a thread along a column.  Few long ones are cut into blocks, in three
+    launches: the states of all blocks, the prefixes of those, and all blocks from the states before them.
+    """
+    cdef Cut c = cut_for(outer, length, inner)
     cdef Rows rows
     cdef RowRoom room
     cdef TensorBase t
-    cdef bint along = inner == 1
-    cdef tuple key = ("away", along, x.code, working.code)
-    cdef dict known = declaration.kernels
-    cdef list results = []
-    cdef int k
-    result = known.get(key)
-    if result is None:
-        kernel = declaration.kernel(WHOLE, along, x.code, working.code)
-        result = known[key] = Family(kernel), declaration.result_codes(kernel)
-    for code in result[1]:
+    cdef list results = [], totals = [], before = []
+    cdef int64_t count
+    for code in kernel_away(declaration, WHOLE, c.along, x.code, working.code)[1]:
         results.append(new_tensor_on(x.storage.on, x.rank, x.sizes, code))
-    rows.run, rows.device, rows.scalars = <kernel_t><void*><PyObject*>result[0], <PyObject*>x.storage.on, NULL
-    attach_room(&rows, &room, 1)
-    rows.operands, rows.along, rows.scans = len(results) + 1, along, True
-    rows.r1, rows.r0, rows.total, rows.index_first, rows.index_step = 1, length, length, 0, 0
-    rows.k, rows.outer, rows.outer_size[0] = (outer if along else inner), (0 if along else 1), outer
-    for k in range(rows.operands):
-        t = x if k == len(results) else <TensorBase>results[k]
-        rows.data[k], rows.width[k], rows.outer_stride[k] = data_address(t), t.width, length * inner
-        rows.strides[3 * k], rows.strides[3 * k + 1], rows.strides[3 * k + 2] = length if along else 1, 0, 1 if along else inner
-    if x.count:
-        device_launcher.rows(&rows)
-    return results[0] if len(results) == 1 else tuple(results)
+    if x.count == 0:
+        return results
+    if c.blocks > 1:
+        count = c.outer * c.blocks * c.inner
+        for code in kernel_away(declaration, TOTALS, c.along, x.code, working.code)[1]:
+            before.append(new_tensor_on(x.storage.on, 1, &count, code))
+        count += c.outer * c.inner      # of each row, one that nobody writes in front of the others
+        for t in before:
+            totals.append(new_tensor_on(x.storage.on, 1, &count, t.code))
+        loops_of(&rows, &room, &c, c.blocks, c.block, c.length)
+        for t in totals:
+            operand(&rows, t, c.inner, 0, c.inner, (c.blocks + 1) * c.inner)
+        operand(&rows, x, 0, c.inner, c.block * c.inner, c.length * c.inner)
+        run_on_device(declaration, &rows, TOTALS, x, working.code)
+        loops_of(&rows, &room, &c, 1, c.blocks, c.blocks)
+        for t in before:
+            operand(&rows, t, 0, c.inner, 0, c.blocks * c.inner)
+        for t in totals:
+            operand(&rows, t, 0, c.inner, 0, (c.blocks + 1) * c.inner)
+        run_on_device(declaration, &rows, BEFORE, x, working.code)
+    loops_of(&rows, &room, &c, c.blocks, c.block, c.length)
+    for t in results:
+        operand(&rows, t, 0, c.inner, c.block * c.inner, c.length * c.inner)
+    operand(&rows, x, 0, c.inner, c.block * c.inner, c.length * c.inner)
+    for t in before:
+        operand(&rows, t, 0, 0, c.inner, c.blocks * c.inner)
+    run_on_device(declaration, &rows, CONTINUED if c.blocks > 1 else WHOLE, x, working.code)
+    return results

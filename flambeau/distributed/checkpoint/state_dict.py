@@ -464,7 +464,7 @@ def _from_rank0(state: Any) -> Any:
 
 @dataclass
 class _Tensor:
-    """What is told of a tensor before it comes."""
+    """The description of a tensor, sent before it."""
 
     shape: tuple[int, ...]
     dtype: Any

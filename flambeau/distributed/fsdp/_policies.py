@@ -1,4 +1,4 @@
-"""What `fully_shard` is told of precisions, offloading and meshes, and how its collectives can be replaced."""
+"""What `fully_shard` takes about precisions, offloading and meshes, and how its collectives can be replaced."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `FullyShardedDataParallel` is told: strategies, precisions, kinds of states."""
+"""What `FullyShardedDataParallel` takes: strategies, precisions, kinds of states."""
 
 from __future__ import annotations
 

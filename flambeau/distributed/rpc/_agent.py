@@ -445,7 +445,7 @@ class Agent:
         try:
             connection.send(message)
         except ConnectionError:
-            return  # who has asked is gone
+            return  # the caller is gone
 
     def _finish(self, pending: _Pending, message: Message) -> None:
         """The reply to a call."""

@@ -26,7 +26,7 @@ _OPS = {
     "bxor": ReduceOp.BXOR,
 }
 
-LISTENERS: list[Callable[[str, Any], None]] = []  # told of every collective: its name and its group
+LISTENERS: list[Callable[[str, Any], None]] = []  # called for every collective: its name and its group
 
 
 def _tell(name: str, group: Any) -> None:

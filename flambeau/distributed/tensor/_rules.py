@@ -283,7 +283,7 @@ def matrices(call: Call) -> Iterator[Choice]:
 def view(call: Call) -> Iterator[Choice]:
     """Cut along dimensions that a view only moves.
 
-    What it does to strides tells which these are, and what it does to a piece: asked of a tensor in whose strides the steps along
+    What it does to strides tells which these are, and what it does to a piece: found by a tensor in whose strides the steps along
     different dimensions cannot be mistaken for each other.
     """
     yield whole(call)

@@ -290,12 +290,12 @@ def _piece_of_drawn(call: Call, local: dict[str, Any], specs: Sequence[Any]) -> 
 
 # Answers --------------------------------------------------------------------------------------------------------------------------------
 def _number(op: Any, known: Any, bound: dict[str, Any], out: Any) -> Any:
-    """A question about values: asked of the whole."""
+    """A query of values: answered by the whole."""
     return op(*(x.full_tensor() if hasattr(x, "_spec") else x for x in bound.values()))
 
 
 def _outline(op: Any, known: Any, bound: dict[str, Any], out: Any) -> Any:
-    """A question about shapes and dtypes: asked of the whole without data."""
+    """A query of shapes and dtypes: answered by the whole without data."""
 
     def outline(x: Any) -> Any:
         return empty_strided(tuple(x.shape), x.stride(), dtype=x.dtype, device="meta")

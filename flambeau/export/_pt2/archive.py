@@ -236,7 +236,7 @@ def _check_called(program: ExportedProgram) -> None:
     require(given == outputs, f"the result has {given} leaves, and the graph gives {outputs}")
     for node in program.graph.nodes:
         if node.op == "placeholder" and "val" not in node.meta:
-            raise Damaged(f"nothing is told of the input {short(node.name)}")
+            raise Damaged(f"there is no description of the input {short(node.name)}")
         for size in getattr(node.meta.get("val"), "shape", ()) if node.op == "placeholder" else ():
             if isinstance(size, Kept):
                 raise Damaged(f"the input {node.name} has a size that is not computed here: {size.text[:80]}")

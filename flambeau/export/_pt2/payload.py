@@ -47,7 +47,7 @@ class _Reader:
             raise Damaged(f"{short(name)}: the archive has no entry {short(path)}")
         if payload["use_pickle"]:
             return self._pickled(name, f"{self.where}/{path}")
-        require(meta is not None, f"{short(name)}: nothing is told of the tensor")
+        require(meta is not None, f"{short(name)}: there is no description of the tensor")
         kind, layout = schema.DTYPES[meta["dtype"]], schema.LAYOUTS[meta["layout"]]
         require(str(layout).endswith("strided"), f"{short(name)}: a tensor of layout {layout} as raw bytes")
         sizes, strides, offset = (

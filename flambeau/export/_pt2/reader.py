@@ -141,10 +141,10 @@ class GraphReader:
         node.meta["val"] = self.meta(name)
 
     def meta(self, name: str) -> Any:
-        """What is told of a value."""
+        """The description of a value."""
         result = self.known.get(name)
         if result is None:
-            raise Damaged(f"nothing is told of the value {short(name)}")
+            raise Damaged(f"there is no description of the value {short(name)}")
         kind, data = result
         if kind == "tensor":
             return self.tensor(name, data)

@@ -343,7 +343,7 @@ class GraphWriter:
         return len(results) if isinstance(results, (tuple, list)) else None
 
     def _of_items(self, node: Node, count: int) -> tuple[Any, ...]:
-        """What is known of several results by those that are read: of others, which nothing reads, the same is told."""
+        """What is known of several results by those that are read: others, which nothing reads, get the same."""
         known = {user.args[1]: user.meta.get("val") for user in node.users if user.target is operator.getitem}
         return tuple(known.get(k, next(iter(known.values()))) for k in range(count))
 

@@ -59,11 +59,11 @@ HEAP_TYPE = 1 << 9  # a class made in Python, which no function in C knows the a
 class Reads:
     """Objects from outside, each with the first source by which it was read, and the guards in the order of reading.
 
-    An object is told by its identity, so nothing has to follow a value through the program's own containers.  Constants are
+    An object is identified by its identity, so nothing has to follow a value through the program's own containers.  Constants are
     guarded when they are read; functions, classes and modules are guarded to be these; of other objects only what is
     read of them is guarded.
 
-    A number from a source among `variable` may be another at the next call.  It is an object of its own, told by its identity too, as is
+    A number from a source among `variable` may be another at the next call.  It is an object of its own, identified so too, as is
     what is computed of it; where the program looks at it, or hands it to what cannot take another, it is guarded as a constant is.
     """
 

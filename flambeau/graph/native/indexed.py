@@ -112,7 +112,7 @@ def _example(value: Tensor) -> TensorBase:
 
 
 class Seen(NamedTuple):
-    """A launch as the observer is told of it; the text is written at once, since the leaves of a kernel's expressions are forgotten when
+    """A launch as the observer gets it; the text is written at once, since the leaves of a kernel's expressions are forgotten when
     another one is made.
     """
 

@@ -1,6 +1,6 @@
 """The tensors that a library reads from a file beside it, in the safetensors format: a header that other tools read, then elements.
 
-The library knows where each lies; that a file is the one that it was made with is told by its header, which holds a digest of the
+The library knows where each lies; that a file is the one that it was made with is known by its header, which holds a digest of the
 elements.
 """
 

@@ -1,7 +1,7 @@
 """Algebra: formulas that say which expressions are simpler ones.
 
 `EXACT` keeps bits for all numbers: zeros of both signs, infinities, denormal numbers, every rounding; one NaN is as good as another.
-`FAST` does not; it is read where `use_fast_math` is asked for.  What the constructors of expressions know by themselves is no formula
+`FAST` does not; it is read where `use_fast_math` is requested.  What the constructors of expressions know by themselves is no formula
 here: x * 1, x * -1, x / 1, x + -0.0, x - 0.0, -(-x), select(c, x, x), arithmetic of constants (`codegen/expr.py`).  x + 0.0 is no x: it
 is 0.0 for -0.0.  Powers by 1 and 2 are products when they are called.
 

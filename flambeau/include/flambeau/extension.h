@@ -16,7 +16,7 @@
 
    `flambeau.utils.cpp_extension` compiles it, and says what its results and its derivative are.  The function runs without
    Python's lock, maybe in several threads at once; it must call nothing of Python.  Operands are contiguous (row-major)
-   unless they are asked for as they are, and of the dtypes that were declared. */
+   unless they are requested as they are, and of the dtypes that were declared. */
 #ifndef FLAMBEAU_EXTENSION_H
 #define FLAMBEAU_EXTENSION_H
 

@@ -237,7 +237,7 @@ class _Unknown:
         self.value, self.kind, self.whole = value, kind, whole
 
     @property  # type: ignore[misc]
-    def __class__(self) -> Any:  # its class is asked for by `isinstance`
+    def __class__(self) -> Any:  # `isinstance` reads its class
         return _Unknown
 
     def _refuse(self, *args: Any) -> Any:

@@ -27,9 +27,9 @@ from ._types import (
 from ._values import Condition, Host, ModuleRef, Several, Simple, Super, Value
 
 
-# --- what is asked while a program is compiled ------------------------------
+# --- what is answered while a program is compiled ------------------------------
 def _isinstance(c: Any, node: ast.Call) -> Any:
-    """`isinstance(x, T)`: known from the type of x, or asked of the value, whose type is then known."""
+    """`isinstance(x, T)`: known from the type of x, or checked of the value, whose type is then known."""
     if len(node.args) != 2:
         return c.refuse("isinstance takes two arguments", node)
     value = c.expression(node.args[0])

@@ -14,7 +14,7 @@ from .utils import recursiveAdd
 
 
 class Container(Module):
-    """The base of modules that hold others, in the list `modules`: what is asked of it about parameters, it asks of them.
+    """The base of modules that hold others, in the list `modules`: queries of parameters go to them.
 
     >>> from flambeau.legacy import nn
     >>> net = nn.Sequential().add(nn.Linear(2, 3)).add(nn.Tanh())

@@ -16,7 +16,7 @@ __all__ = ["SDPBackend", "bias", "flex_attention", "sdpa_kernel", "varlen"]
 
 
 def _cur_sdpa_kernel_backends(with_priority: bool = False) -> list[SDPBackend]:
-    """The backends that may be taken now, in order of priority if asked."""
+    """The backends that may be taken now, in order of priority if requested."""
     return _state.listed(with_priority)
 
 

@@ -157,7 +157,7 @@ def create_block_mask(
     """The `BlockMask` of `mask_mod(b, h, q_idx, kv_idx)`, of which the whole mask is never made.
 
     `B` and `H` None: the same for all batches, for all heads.  `separate_full_blocks`: blocks that are allowed whole are
-    listed apart, and the mask is not asked about them.  AssertionError for a function of another number of arguments.
+    listed apart, and the mask is not evaluated for them.  AssertionError for a function of another number of arguments.
 
     >>> from flambeau.nn.attention.flex_attention import create_block_mask
     >>> mask = create_block_mask(lambda b, h, q, k: q >= k, None, None, 256, 256)
@@ -214,7 +214,7 @@ def _cropped(count: Tensor, numbers: Tensor, rows: int, columns: int) -> tuple[T
 class BlockMask:
     """Lists of the blocks of keys that each block of queries attends to.
 
-    `kv_num_blocks` (B, H, rows) says how many blocks of keys a block of queries has that the mask must be asked about,
+    `kv_num_blocks` (B, H, rows) says how many blocks of keys a block of queries has that the mask must be evaluated for,
     `kv_indices` (B, H, rows, columns) which; `full_kv_num_blocks` and `full_kv_indices` list those that are allowed whole; `q_…` are
     the same lists for each block of keys.  All are int32; B and H may be 1.  `mask_mod(b, h, q_idx, kv_idx)` is the mask,
     `BLOCK_SIZE` (queries, keys) of a block, `seq_lengths` (queries, keys) in all.  `create_block_mask` makes one of a function.

@@ -1,7 +1,7 @@
 """Functions of scores and masks, written in Python, as expressions that kernels are made of.
 
 A function is called once, with 0-dim tensors that hold an expression in place of a number.  A mode sees every operation that it
-calls with them: a pointwise one gives the expression that its declaration gives, a composite is asked for its parts, a tensor
+calls with them: a pointwise one gives the expression that its declaration gives, a composite gives its parts, a tensor
 indexed by places becomes an element to read.  Everything else is refused by name.
 """
 
@@ -213,7 +213,7 @@ class Tracer(Mode):
         return made[0] if len(made) == 1 else tuple(made)
 
     def filled(self, operation: Any, name: str, args: tuple, kwargs: dict) -> Any:
-        """A constant of a traced tensor's dtype, or of the one asked for."""
+        """A constant of a traced tensor's dtype, or of the one requested."""
         wanted = {k: v for k, v in kwargs.items() if k not in ("device", "pin_memory", "requires_grad")}
         numbers = [x for x in (*args[1:], *wanted.values()) if isinstance(x, TensorBase)]
         twin = empty((), dtype=args[0].dtype, device="meta" if numbers else "cpu")

@@ -44,9 +44,7 @@ class CausalBias(Tensor):
             [ True,  True,  True]])
     """
 
-    __torch_function__ = (
-        _disabled_torch_function_impl  # `scaled_dot_product_attention` knows it; nobody else is asked
-    )
+    __torch_function__ = _disabled_torch_function_impl  # `scaled_dot_product_attention` knows it; no other mode or class is called
 
     variant: CausalVariant
     seq_len_q: int

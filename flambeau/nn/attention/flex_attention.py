@@ -62,9 +62,9 @@ class AuxRequest(NamedTuple):
 
 
 class AuxOutput(NamedTuple):
-    """What was asked for: logarithms of sums of exponentials, largest scores, each (B, heads, L).
+    """What was requested: logarithms of sums of exponentials, largest scores, each (B, heads, L).
 
-    What was not asked for is None.
+    What was not requested is None.
 
     >>> import flambeau
     >>> from flambeau.nn.attention.flex_attention import AuxRequest, flex_attention

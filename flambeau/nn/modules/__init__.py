@@ -159,7 +159,7 @@ from .transformer import (
 )
 from .upsampling import Upsample, UpsamplingBilinear2d, UpsamplingNearest2d
 
-# What few programs use is imported when it is asked for.
+# What few programs use is imported when it is requested.
 _LATER: dict[str, tuple[str, ...]] = {
     "batchnorm": ("LazyBatchNorm1d", "LazyBatchNorm2d", "LazyBatchNorm3d", "SyncBatchNorm"),
     "channelshuffle": (),

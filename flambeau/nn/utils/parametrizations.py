@@ -280,7 +280,7 @@ def spectral_norm(
 ) -> Module:
     """Parametrise a tensor by w / σ(w), σ the largest singular value of w as a matrix (T. Miyato et al., 2018); return `module`.
 
-    σ is found by the power method, which goes on by `n_power_iterations` whenever the tensor is asked for in training.  Of a
+    σ is found by the power method, which goes on by `n_power_iterations` whenever the tensor is requested in training.  Of a
     vector, σ is the norm.
 
     Args:

@@ -37,7 +37,7 @@ __all__ = [
 
 
 class _Cache(local):
-    """Of one thread: how many `cached()` are open, and the value of each `ParametrizationList` that was asked, with and
+    """Of one thread: how many `cached()` are open, and the value of each `ParametrizationList` that was computed, with and
     without gradients; the list is kept beside, so that its id stays its own.
     """
 
@@ -302,7 +302,7 @@ def register_parametrization(
     """Make `module.tensor_name` what `parametrization` makes of it; return `module`.
 
     The tensor moves to `module.parametrizations.tensor_name.original`, with its gradients, and is computed anew whenever the
-    attribute is asked for (but see `cached`).  Further parametrizations of the same tensor apply one after another.
+    attribute is requested (but see `cached`).  Further parametrizations of the same tensor apply one after another.
 
     A parametrization may have a method `right_inverse(tensor)`, which gives the `original` to begin with, and whenever a
     value is assigned to the attribute.  Of the first parametrization it may return several tensors: these become `original0`,

@@ -76,7 +76,7 @@ def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Mo
     """Make a parameter g · v / |v| of two new ones, `weight_g` and `weight_v` (T. Salimans and D. Kingma, 2016), before each
     call of `module`; return it.
 
-    `parametrizations.weight_norm` does so whenever the weight is asked for, and is what programs use instead; a
+    `parametrizations.weight_norm` does so whenever the weight is requested, and is what programs use instead; a
     FutureWarning says so.
 
     Args:

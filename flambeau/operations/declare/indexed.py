@@ -108,7 +108,7 @@ class Indexed:
         return (self.making if has_interceptors() else self.made)(shape, *inputs, most=most, **params)
 
     def made(self, shape: Sequence[int], *inputs: TensorBase, most: int = 0, **params: Any) -> Any:
-        """A call past the door."""
+        """A call without dispatch."""
         first, shape = inputs[0], tuple(shape)
         outs = tuple([empty(shape, dtype=d or first.dtype, device=first.device) for d in self.dtypes])
         self.run(outs, inputs, shape, 0, True, params, most)
@@ -139,7 +139,7 @@ class Indexed:
         lanes: bool,
         **params: Any,
     ) -> TensorBase:
-        """`into` past the door."""
+        """`into` without dispatch."""
         self.run((out,), inputs, tuple(axes), serial, lanes, params)
         return out
 

@@ -25,7 +25,7 @@ _OF_CALLS = (
     "linalg",
     "special",
 )  # that users call, and what runs then
-LONG = 1.0  # seconds of the processor's time from which a compilation is told of
+LONG = 1.0  # seconds of the processor's time from which a compilation is reported
 
 
 def address(kernel: Any) -> int:

@@ -107,7 +107,7 @@ class Pointwise:
         return name
 
     def check_operands(self, inputs: Sequence[tuple[int, int]]) -> None:
-        """Errors for dtypes of single operands, which the common dtype does not tell; of numbers none is asked to be alike."""
+        """Errors for dtypes of single operands, which the common dtype does not tell; numbers need not be alike."""
         given = [(n, CODE_NAMES[code], access) for n, (code, access) in zip(self.operands, inputs)]
         for dtypes_of, error, text in self.refused:
             for argument, dtype, _ in given:

@@ -132,7 +132,7 @@ def through_host(function: Callable, name: str, why: str) -> Callable:
 
 
 def refused(name: str, error: MemoryError, args: Iterable) -> OutOfMemoryError:
-    """The error for memory that NumPy or SciPy did not get: with the bytes asked for where they tell them."""
+    """The error for memory that NumPy or SciPy did not get: with the bytes requested where they tell them."""
     shape, dtype = getattr(error, "shape", None), getattr(error, "dtype", None)
     if shape is not None and dtype is not None:
         return OutOfMemoryError(
@@ -312,7 +312,7 @@ def as_operation(function: Any, owns: bool, out: bool = False) -> Any:
 
 
 def operation(function: Callable | None = None, *, flops: Callable | None = None) -> Any:
-    """A function that modes see as one call, but that stands in no list: of a module that is imported when it is asked for.
+    """A function that modes see as one call, but that stands in no list: of a module that is imported when it is requested.
 
     `flops` is as of `register`.
     """

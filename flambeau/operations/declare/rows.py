@@ -60,7 +60,7 @@ class Rows:
         return name in self.dtypes
 
     def working(self, common: int, wanted: int) -> str:
-        """The dtype of the result before a body changes it: the one asked for, else the rule's."""
+        """The dtype of the result before a body changes it: the one requested, else the rule's."""
         name = CODE_NAMES[common] if wanted == NO_CODE else CODE_NAMES[wanted]
         if name not in self.dtypes:
             if self.name == "mean":
@@ -97,7 +97,7 @@ class Rows:
         return results, memory
 
     def split(self, results: Sequence[ex.Expr]) -> kn.Stages:
-        """The two stages of a reduction that `core/loops/rows.pyx` was told it may cut."""
+        """The two stages of a reduction that `core/loops/rows.pyx` may cut."""
         result = kn.stages(results)
         if result is None:
             raise RuntimeError(f"{self.name}: a reduction with folds over folds cannot be cut")

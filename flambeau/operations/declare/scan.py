@@ -22,7 +22,8 @@ from . import machine
 from .pointwise import ALL, CODE_NAMES, CODES, compute_dtype
 from .registry import register
 
-WHOLE, TOTALS, JOINED, CONTINUED = range(4)
+# BEFORE is JOINED of the states before each block; its inputs begin one before the first, whatever stands there.
+WHOLE, TOTALS, JOINED, CONTINUED, BEFORE = range(5)
 
 
 class Scan:
@@ -62,12 +63,17 @@ class Scan:
         states = self.states(CODE_NAMES[memory], CODE_NAMES[working])
         inputs, access = [kn.Operand(CODE_NAMES[memory], kn.CONTIGUOUS)], kn.CONTIGUOUS
         stages = kn.scan_stages(results, 1)
+        beside = kn.BROADCAST if along else kn.CONTIGUOUS  # one value a row
         if stage == TOTALS:
-            results, dtypes, access = stages.totals, states, kn.BROADCAST
-        elif stage == JOINED:
-            results, dtypes, inputs = stages.joined, states, [kn.Operand(d, kn.CONTIGUOUS) for d in states]
+            results, dtypes, access = stages.totals, states, beside
+        elif stage in (JOINED, BEFORE):
+            dtypes, inputs = states, [kn.Operand(d, kn.CONTIGUOUS) for d in states]
+            nothing = [v for members in kn.prefixes(results) for v in members[0].value.init]
+            given = [ex.input(k, d) for k, d in enumerate(states)]
+            shifted = {x: ex.where(ex.index(1) > 0, x, v) for x, v in zip(given, nothing)}
+            results = stages.joined if stage == JOINED else ex.substitute(list(stages.joined), shifted)
         elif stage == CONTINUED:
-            results, inputs = stages.continued, inputs + [kn.Operand(d, kn.BROADCAST) for d in states]
+            results, inputs = stages.continued, inputs + [kn.Operand(d, beside) for d in states]
         stored = tuple(ex.cast(r, m) for r, m in zip(results, dtypes))
         return kn.Row(self.name, stored, (access,) * len(stored), tuple(inputs), (), "r" if along else "k")
 

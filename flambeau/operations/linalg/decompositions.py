@@ -7,7 +7,8 @@ from typing import Any
 
 from ...core.base.dtypes import by_name, dtype
 from ...core.base.tensor import TensorBase
-from ...core.lib.linalg import lapack, small
+from ...core.lib import linalg as core
+from ...core.lib.linalg import small
 from ...core.lib.products.products import matmul
 from ..declare import checks, host
 from ..declare.host import Result, holds
@@ -93,7 +94,7 @@ def _orthogonal(a: TensorBase, k: int, wanted: bool) -> tuple[TensorBase, Tensor
     """Q with k columns (nothing unless `wanted`), and R."""
     m, n = a.shape[-2:]
     columns = fresh(a.mT)
-    blocks = lapack.qr(columns)
+    blocks = core.reflections.qr(columns)
     rows = columns.mT
     R = rows.narrow(-2, 0, min(k, m)).triu().contiguous()
     if not wanted:
@@ -102,7 +103,7 @@ def _orthogonal(a: TensorBase, k: int, wanted: bool) -> tuple[TensorBase, Tensor
         space = a.new_empty((*a.shape[:-2], k, m))
         space.narrow(-2, 0, min(k, n)).copy_(columns.narrow(-2, 0, min(k, n)))
         columns = space
-    lapack.q(columns, blocks)
+    core.reflections.q(columns, blocks)
     return columns.mT.contiguous(), R
 
 
@@ -179,8 +180,8 @@ def geqrf(input: TensorBase) -> tuple:
 
     def factor(x: TensorBase) -> tuple:
         columns = fresh(x.mT)
-        blocks = lapack.qr(columns)
-        return columns.mT.contiguous(), lapack.scales(blocks)
+        blocks = core.reflections.qr(columns)
+        return columns.mT.contiguous(), core.reflections.scales(blocks)
 
     return geqrf_result(*computed(rules, factor, input, on_device=matrices.qr))
 
@@ -197,7 +198,7 @@ def linalg_lu_factor_ex(A: TensorBase) -> tuple[TensorBase, TensorBase, TensorBa
         if m == n and small.takes(a):
             return small.lu(a)
         columns = fresh(a.mT)
-        result = lapack.lu(columns)
+        result = core.factors.lu(columns)
         return columns.mT.contiguous(), *result
 
     return computed(rules, factor, A, on_device=matrices.lu)
@@ -463,7 +464,7 @@ def _rotated(who: str, function: Callable, a: TensorBase, *how: bool) -> tuple:
 def _symmetric(a: TensorBase, lower: bool, wanted: bool) -> tuple:
     """Eigenvalues, and eigenvectors where they are `wanted`."""
     rows = fresh(a)
-    values, info = lapack.eigh(rows, lower, wanted)
+    values, info = core.eigenvalues.eigh(rows, lower, wanted)
     refuse("linalg.eigh", info, _no_eigenvalues)
     if not wanted:
         return values, None
@@ -549,7 +550,7 @@ def linalg_eig(A: TensorBase, real_input: bool) -> tuple[TensorBase, TensorBase]
 
 
 def _general(a: TensorBase) -> tuple:
-    values, imaginary, right, info = lapack.eig(fresh(a.mT), True)
+    values, imaginary, right, info = core.eigenvalues.eig(fresh(a.mT), True)
     refuse("linalg.eig", info, _no_eigenvalues)
     if imaginary is None:
         return values, right.mT.contiguous()
@@ -656,14 +657,14 @@ def _singular(a: TensorBase, full: bool, wanted: bool) -> tuple:
     m, n = a.shape[-2:]
     if not wanted and small.takes_rectangle(a):
         pairs, info = small.bidiagonal(a if m >= n else a.mT)
-        lapack.values_of_bidiagonals(pairs, info)
+        core.eigenvalues.values_of_bidiagonals(pairs, info)
         refuse("linalg.svd", info, _not_converged)
         return None, pairs.select(-2, 0).to(a.dtype).contiguous(), None
     if max(m, n) >= 2 * min(m, n) and a.numel() and not (full and wanted):
         return _tall_singular(a, wanted) if m > n else _turned(_tall_singular(a.mT, wanted))
     # LAPACK sees rows as columns, and is slower where it sees more columns than rows.
     turned = m > n
-    U, S, Vh, info = lapack.svd(fresh(a.mT if turned else a), full, wanted)
+    U, S, Vh, info = core.eigenvalues.svd(fresh(a.mT if turned else a), full, wanted)
     refuse("linalg.svd", info, _not_converged)
     if wanted and full and not a.numel():  # LAPACK was not called: the identity is a basis as good as any
         for basis in (U, Vh):
@@ -682,7 +683,7 @@ def _tall_singular(a: TensorBase, wanted: bool) -> tuple:
     singular value decomposition" (1982).
     """
     Q, R = _orthogonal(a, a.shape[-1], wanted)
-    U, S, Vh, info = lapack.svd(R, False, wanted)
+    U, S, Vh, info = core.eigenvalues.svd(R, False, wanted)
     refuse("linalg.svd", info, _not_converged)
     return matmul(Q, U) if wanted else None, S, Vh
 

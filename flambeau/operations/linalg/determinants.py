@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from ...core.base.tensor import TensorBase
-from ...core.lib.linalg import lapack, small
+from ...core.lib import linalg as core
+from ...core.lib.linalg import small
 from ...core.lib.products.products import matmul
 from ..declare.host import Result, holds
 from ..declare.registry import leaf, library
@@ -53,11 +54,11 @@ def linalg_det(A: TensorBase) -> TensorBase:
 def _determinant(a: TensorBase, logarithm: bool) -> tuple:
     """The determinant and None, or sign and logarithm of its modulus; a transpose has the same."""
     if small.takes(a):
-        factors, pivots, _ = small.lu(a)
+        result, pivots, _ = small.lu(a)
     else:
-        factors = fresh(a)
-        pivots, _ = lapack.lu(factors)
-    return lapack.determinant(factors, pivots, logarithm)
+        result = fresh(a)
+        pivots, _ = core.factors.lu(result)
+    return core.factors.determinant(result, pivots, logarithm)
 
 
 @linalg_det.derivative

@@ -13,7 +13,8 @@ from typing import Any
 
 from ...core.base.dtypes import by_name, dtype
 from ...core.base.tensor import TensorBase
-from ...core.lib.linalg import lapack, small
+from ...core.lib import linalg as core
+from ...core.lib.linalg import small
 from ...core.lib.products.products import matmul
 from ..declare import host
 from ..declare.host import Result, without_data
@@ -117,7 +118,7 @@ def refuse(who: str, info: TensorBase, what: Callable[[int], str]) -> None:
 def _first_failure(info: TensorBase) -> tuple[int, int] | None:
     """The number of the first matrix whose verdict is not 0, and the verdict."""
     if info.is_cpu:
-        return lapack.first_failure(info)
+        return core.jobs.first_failure(info)
     failed = (info != 0).reshape(-1)
     if not failed.any():
         return None
@@ -210,7 +211,7 @@ def linalg_solve_triangular(A: TensorBase, B: TensorBase, upper: bool, unit: boo
 
     def solve_all(a: TensorBase, b: TensorBase) -> TensorBase:
         result, turned = fresh(b), not a.is_contiguous() and a.mT.is_contiguous()
-        lapack.triangular(a.mT if turned else a.contiguous(), result, upper, unit, turned)
+        core.solves.triangular(a.mT if turned else a.contiguous(), result, upper, unit, turned)
         return result
 
     if small.takes(A) and B.is_cpu:
@@ -296,7 +297,7 @@ def linalg_solve_systems(A: TensorBase, B: TensorBase) -> tuple[TensorBase, Tens
             return small.general_systems(a, b)
         one = a.numel() > 0 and not any(a.stride()[:-2]) and a.ndim > 2  # a matrix for all right sides
         result = fresh(b)
-        info = lapack.solve(fresh(a[(0,) * (a.ndim - 2)] if one else a), result)
+        info = core.solves.solve(fresh(a[(0,) * (a.ndim - 2)] if one else a), result)
         return result, info.expand(a.shape[:-2]).contiguous() if one else info
 
     return computed(
@@ -350,8 +351,7 @@ def linalg_inverse(A: TensorBase) -> tuple[TensorBase, TensorBase]:
     def invert(a: TensorBase) -> tuple:
         if small.takes(a):
             return small.inverse(a)
-        result = fresh(a)
-        return result, lapack.inverse(result)
+        return core.factors.inverse(fresh(a))
 
     rules = [Result(A.shape, A.dtype), Result(A.shape[:-2], INT32)]
     return computed(rules, invert, A, on_device=matrices.inverse)
@@ -451,7 +451,7 @@ def linalg_cholesky_factor(A: TensorBase, upper: bool) -> tuple[TensorBase, Tens
 
     def factor(a: TensorBase) -> tuple:
         result = a.tril().contiguous()
-        return result, lapack.cholesky(result)
+        return result, core.factors.cholesky(result)
 
     if small.takes(A):
         return small.cholesky(A.mT if upper else A)

@@ -754,7 +754,7 @@ def cholesky_inverse(L: TensorBase, upper: bool = False, *, out: TensorBase | No
 def triangular_solve(
     b: TensorBase, A: TensorBase, upper: bool = True, transpose: bool = False, unitriangular: bool = False
 ) -> tuple:
-    """X with A X = b for triangular A (its transpose where asked for), and A again.
+    """X with A X = b for triangular A (its transpose where requested), and A again.
 
     Shape:
         b: (*, n, k); A: (*, n, n); results: (*, n, k) and (*, n, n)

@@ -10,7 +10,7 @@ Path = list[tuple[int, int]]
 
 
 class Switches:
-    """What a program has set: whether the package is asked, None for "where it is installed", and for which strategy."""
+    """What a program has set: whether the package is called, None for "where it is installed", and for which strategy."""
 
     enabled: bool | None = None
     strategy: Any = None
@@ -39,7 +39,7 @@ def get_opt_einsum() -> ModuleType | None:
 
 
 def enabled() -> bool:
-    """Whether the package is asked."""
+    """Whether the package is called."""
     return is_available() if Switches.enabled is None else Switches.enabled
 
 

@@ -16,12 +16,15 @@ from ...codegen.tiles import quantised_integers as integers
 from ...core.base.dtypes import by_name
 from ...core.base.tensor import TensorBase
 from ...core.lib.layers.bags import run
+from ...core.lib.layers.coded import FewRows
+from ...core.make.create import empty
 from ...core.make.literal import tensor
 from ...core.places.join import cat
 from ..declare import machine
 from ..declare.registry import leaf, library
 
 GROUPS = (32, 64, 128, 256)  # terms of a group of four-bit codes, as PyTorch has them
+CODED = {"int8": "int8", "float8": "float8_e4m3fn", "int4": "uint8", "nf4": "uint8"}  # the dtypes of codes
 WHOLE = ("int8", "float8")  # codes of eight bits, with a scale for each row
 FEW = 16  # rows for which a weight is dequantised in registers
 CACHED = 1 << 20  # bytes of a block of columns that are dequantised together
@@ -56,43 +59,28 @@ def _integers(dtype: str, group: int) -> tuple[int, int, int]:
     return length, split, machine.address(integers.Product(dtype, length, integers.has_vnni(length)))
 
 
-def _by_integers(x: TensorBase, w: Weight) -> TensorBase | None:
-    """x (m, k) by the transposed weight of four bits, for few rows; None where that is not faster."""
-    length, split, multiply = _integers(x.dtype.name, w.group)
+@functools.cache
+def few_rows(dtype: str, kind: str, group: int) -> tuple[FewRows, FewRows]:
+    """What multiplies few rows of that dtype by codes of a kind, and, by floats, rows that it refuses; `group` is 0 for all terms."""
+    stored = empty(0, dtype=by_name[CODED[kind]])
+    packed, together = 1 if kind in WHOLE else 2, 2 if kind == "int4" else 1
+    given = empty(0, dtype=by_name[dtype]), stored, packed, group, together
+    multiply = _kernel(tiles.Product, dtype, kind)
+    floats = FewRows(*given, 0, 0, multiply, tiles.COLUMNS, NANOSECONDS_A_BYTE, FEW)
+    length, split, multiply = _integers(dtype, group) if kind == "int4" else (0, 0, 0)
     if not length:
-        return None
-    m, steps = x.shape[0], w.k // (2 * length)
-    digits = x.new_empty((m, w.k * integers.DIGITS), dtype=by_name["int8"])
-    factors = x.new_empty((m, steps, 2), dtype=by_name["float32"])
-    without = x.new_empty((m,), dtype=by_name["uint8"])
-    some = run(split, (digits, factors, x, without), (w.k, x.stride(0)), m, w.k / 2)
-    result = x.new_empty((m, w.n))
-    numbers = (w.n, w.k, m, w.group)
-    blocks = -(-w.n // integers.COLUMNS)
-    each = NANOSECONDS_A_BYTE / 2 * integers.COLUMNS * w.codes.numel() / w.n * m
-    run(multiply, (result, digits, factors, w.codes, w.scales), numbers, blocks, each)
-    if some:  # rows that are not finite, or too near to zero
-        for i, bad in enumerate(without.tolist()):
-            if bad:
-                result[i] = _by_floats(x.narrow(0, i, 1), w)[0]
-    return result
+        return floats, floats
+    return FewRows(*given, length, split, multiply, integers.COLUMNS, NANOSECONDS_A_BYTE / 2, FEW), floats
 
 
 def _tiled(x: TensorBase, w: Weight) -> TensorBase:
     """x (m, k) by the transposed weight, for few rows."""
     x = x if x.stride(1) == 1 or x.shape[1] == 1 else x.contiguous()
-    result = _by_integers(x, w) if w.kind == "int4" else None
-    return _by_floats(x, w) if result is None else result
-
-
-def _by_floats(x: TensorBase, w: Weight) -> TensorBase:
-    """The same by float32 in registers."""
-    result = x.new_empty((x.shape[0], w.n))
-    blocks = -(-w.n // tiles.COLUMNS)
-    numbers = (w.n, w.k, x.shape[0], w.group, x.stride(0))
-    each = NANOSECONDS_A_BYTE * tiles.COLUMNS * w.codes.numel() / w.n * (1 + x.shape[0] // 2)
-    run(_kernel(tiles.Product, x.dtype.name, w.kind), (result, x, w.codes, w.scales), numbers, blocks, each)
-    return result
+    first, floats = few_rows(x.dtype.name, w.kind, 0 if w.kind in WHOLE else w.group)
+    result = first(x, w.codes, w.scales)
+    if result is None and x.shape[0] > 1:  # a row is not finite, or too near to zero
+        return cat([_tiled(row, w) for row in x.split(1)])
+    return floats(x, w.codes, w.scales) if result is None else result
 
 
 def dequantised(w: Weight) -> TensorBase:
@@ -263,33 +251,39 @@ def _(grad, input, mat2, qGroupSize, qScaleAndZeros):
     return (grad.to(weight.dtype) @ weight).to(grad.dtype)
 
 
-@leaf("library", inputs=("input",), label="WeightNf4packMmBackward0")
-def weight_nf4pack_mm(input: TensorBase, mat2: TensorBase, group: int, scales: TensorBase) -> TensorBase:
-    """`input` (m, k) by the transposed weight `mat2` (n, k / 2), whose packed codes are places in `tiles.NF4`, times `scales`
-    (k / group, n).
+@leaf("library", inputs=("input",), label="WeightOnlyLinearBackward0")
+def weight_only_linear(
+    input: TensorBase, codes: TensorBase, scales: TensorBase, kind: str, group: int
+) -> TensorBase:
+    """`input` (…, k) by the transposed weight that `codes` and `scales` mean: (…, n).
+
+    Codes are (n, k) of int8 or float8_e4m3fn without NaN, with scales (n,); packed ones (n, k / 2) of "int4" with pairs of scale and
+    zero (k / group, n, 2), or of "nf4", which are places in `tiles.NF4`, with scales (k / group, n).  RuntimeError for other shapes
+    and dtypes.
     """
-    _check("weight_nf4pack_mm", input, mat2=mat2)
-    n, k = mat2.shape[0], mat2.shape[1] * 2
-    return product(input, Weight(mat2, scales.contiguous(), "nf4", group, n, k))
+    result = (
+        few_rows(input.dtype.name, kind, 0 if kind in WHOLE else group)[0](input, codes, scales)
+        if input.dtype.name in _FLOATS
+        else None
+    )
+    return _many_rows(input, codes, scales, kind, group) if result is None else result
 
 
-@weight_nf4pack_mm.derivative
-def _(grad, input, mat2, group, scales):
-    n, k = mat2.shape[0], mat2.shape[1] * 2
-    weight = _by_operations(Weight(mat2, scales, "nf4", group, n, k))
-    return (grad.to(weight.dtype) @ weight).to(grad.dtype)
+def _many_rows(input: TensorBase, codes: TensorBase, scales: TensorBase, kind: str, group: int) -> TensorBase:
+    """The same for any number of rows, and what the fast way refuses."""
+    who, k = "weight_only_linear", codes.shape[1] * (1 if kind in WHOLE else 2)
+    if input.shape[-1:] != (k,) or input.dtype != scales.dtype:
+        raise RuntimeError(
+            f"{who}(): expected input of shape (…, {k}) in {scales.dtype}, got {list(input.shape)} in {input.dtype}"
+        )
+    rows = input.reshape(-1, k)
+    _check(who, rows, codes=codes)
+    weight = Weight(codes, scales.contiguous(), kind, k if kind in WHOLE else group, codes.shape[0], k)
+    return product(rows, weight).reshape(*input.shape[:-1], codes.shape[0])
 
 
-@leaf("library", inputs=("input",), label="WeightFloat8MmBackward0")
-def weight_float8_mm(input: TensorBase, mat2: TensorBase, scales: TensorBase) -> TensorBase:
-    """`input` (m, k) by the transposed weight `mat2` (n, k) of float8_e4m3fn without NaN, whose rows are scaled by `scales` (n,)."""
-    _check("weight_float8_mm", input, mat2=mat2)
-    n, k = mat2.shape
-    return product(input, Weight(mat2, scales.contiguous(), "float8", k, n, k))
-
-
-@weight_float8_mm.derivative
-def _(grad, input, mat2, scales):
-    n, k = mat2.shape
-    weight = _by_operations(Weight(mat2, scales, "float8", k, n, k))
+@weight_only_linear.derivative
+def _(grad, input, codes, scales, kind, group):
+    k = codes.shape[1] * (1 if kind in WHOLE else 2)
+    weight = _by_operations(Weight(codes, scales, kind, group, codes.shape[0], k))
     return (grad.to(weight.dtype) @ weight).to(grad.dtype)

@@ -161,7 +161,7 @@ def _unique_in_range(
 
 
 def _wanted(input: TensorBase, values, others: Sequence) -> Any:
-    """The values in the input's dtype, alone or before the index tensors that were asked for."""
+    """The values in the input's dtype, alone or before the index tensors that were requested."""
     result = [to_dtype(_found(values), input.dtype), *(_found(o, "int64") for o in others)]
     return result[0] if len(result) == 1 else tuple(result)
 

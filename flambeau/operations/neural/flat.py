@@ -132,7 +132,7 @@ def convolution(
     groups: int,
 ) -> TensorBase:
     """`nn.functional.conv1d` and its kin: Σ input[at · stride + k · dilation - padding] · weight[k] in 1
-    to 3 dimensions, or the transposed one, told by the weight.
+    to 3 dimensions, or the transposed one, distinguished by the weight.
 
     Shape:
         input: (N, C, *); weight: (O, C / groups, *), transposed (C, O / groups, *); bias: (O,); result: (N,

@@ -209,7 +209,7 @@ onnx_form("upsample_bicubic2d_tables")(_resize("cubic", _half(taps.cubic), cubic
 
 @onnx_form(grid_taps)
 def _(g: Any, grid: Any, shape: Any, mode: str, padding: str, aligned: bool) -> Any:
-    """What the sum over the grid is told: GridSample does both at once."""
+    """What the sum over the grid gets: GridSample does both at once."""
     made = g.absent()
     g.notes[made[0].name] = "grid", grid, shape, mode, padding, aligned
     return made
@@ -217,7 +217,7 @@ def _(g: Any, grid: Any, shape: Any, mode: str, padding: str, aligned: bool) -> 
 
 @onnx_form(channels_together)
 def _(g: Any, input: Any) -> Any:
-    """Rows of channels, one row of zeros behind them; the sum over the grid is told the images as they were."""
+    """Rows of channels, one row of zeros behind them; the sum over the grid gets the images as they were."""
     n, c, *shape = input.shape
     flat = g.reshape(input, [n, c, math.prod(shape)])
     rows = g.Pad(g.op("Transpose", flat, perm=[0, 2, 1]), [0, 0, 0, 0, 1, 0], g.number(0, input.dtype))

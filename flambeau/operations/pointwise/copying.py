@@ -21,7 +21,7 @@ def to(self, *args, **kwargs):
     """The tensor in another dtype or on another device: `to(dtype)`, `to(device)`, `to(device, dtype)`,
     `to(other)`.
 
-    The tensor itself where nothing changes and `copy` is not asked for.
+    The tensor itself where nothing changes and `copy` is not requested.
 
     Raises:
         TypeError: an argument is no dtype, device or Tensor

@@ -9,7 +9,7 @@
     def _(grad, x, result):
         return grad * (2.0 * x * result - 2.0 / math.sqrt(math.pi))
 
-The body sees NumPy arrays of the result's dtype, half types as float32; a body with the keyword `dtype` is told its name.  The
+The body sees NumPy arrays of the result's dtype, half types as float32; a body with the keyword `dtype` gets its name.  The
 derivative is that of a leaf (`registry.leaf`): it sees the arguments as they were given, and brings gradients to them by `like`.
 """
 

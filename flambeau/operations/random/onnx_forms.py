@@ -67,4 +67,6 @@ def _(g: Any, self: Any, p: Any = 0.5, **_: Any) -> Any:
 @onnx_form(bernoulli_like)
 def _(g: Any, input: Any, p: float, success: float = 1.0) -> Any:
     drawn = _successes(g, g.number(p, input.dtype))
-    return drawn if success == 1.0 or drawn is NotImplemented else g.Mul(drawn, g.number(success, input.dtype))
+    return (
+        drawn if success == 1.0 or drawn is NotImplemented else g.Mul(drawn, g.number(success, input.dtype))
+    )

@@ -33,7 +33,7 @@ def _length(who: str, name: str, n: Any) -> int:
 
 
 def _number(who: str, name: str, x: Any, dims: int = 0) -> float:
-    """A real parameter: a number, or a tensor of one element with at most so many dimensions, whose gradient is not asked for
+    """A real parameter: a number, or a tensor of one element with at most so many dimensions, whose gradient is not requested
     (PyTorch's windows have none either).
     """
     if isinstance(x, TensorBase):

@@ -153,7 +153,7 @@ def _quantile(values: list[float], q: float) -> float:
 class Measurement:
     """One statement's times: `raw_times` in seconds, each of `number_per_run` runs.
 
-    `times` are of one run, `median`, `mean` and `iqr` of these.  What stands in `task_spec` can be asked of the measurement itself.
+    `times` are of one run, `median`, `mean` and `iqr` of these.  What stands in `task_spec` can be read of the measurement itself.
 
     Raises:
         TypeError: an argument is missing

@@ -71,7 +71,7 @@ class DataLoader(Generic[T_co]):
     leaves it out.  With `batch_size=None` samples come one by one through `collate_fn`, by default
     `default_convert`.
 
-    **Workers.** With `num_workers=0` batches are made when they are asked for.  Otherwise that many processes make them
+    **Workers.** With `num_workers=0` batches are made when they are requested.  Otherwise that many processes make them
     ahead, each `prefetch_factor` batches (2), or with `worker_type="thread"` threads of this process, which suits work
     that releases the GIL and starts at once.  Batch i is made by worker i modulo `num_workers`; batches come in order, or
     with `in_order=False` as they are ready.  Tensors and arrays of a batch travel in shared memory, which is used again when

@@ -69,7 +69,7 @@ class RandomSampler(Sampler[int]):
     """The numbers of samples of `data_source` at random.
 
     Without `replacement` a permutation of all, or, with `num_samples`, of as many permutations as it takes;
-    with it, `num_samples` draws of any number, made as they are asked for.  `generator` None is one of each
+    with it, `num_samples` draws of any number, made as requested.  `generator` None is one of each
     iteration's own, with a seed from the default generator.
 
     Raises TypeError when `replacement` is no bool, ValueError when there is nothing to draw.
@@ -147,7 +147,7 @@ class WeightedRandomSampler(Sampler[int]):
     """`num_samples` draws of numbers from 0 to len(`weights`) - 1, i with a probability in proportion to
     `weights[i]`.
 
-    `weights` need not add up to one.  Draws with `replacement` are made as they are asked for.  `generator` None is one
+    `weights` need not add up to one.  Draws with `replacement` are made as requested.  `generator` None is one
     of each iteration's own, with a seed from the default generator.
 
     Raises ValueError when `num_samples` is no positive integer, `replacement` no bool, or `weights` not of

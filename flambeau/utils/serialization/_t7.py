@@ -116,7 +116,7 @@ class TorchObject:
 
 
 class Binary:
-    """Numbers of a binary file. Nothing is asked of the file that it cannot hold."""
+    """Numbers of a binary file. Nothing is read of the file that it cannot hold."""
 
     def __init__(self, file: BinaryIO, size: int, long_size: int) -> None:
         self.file, self.size, self.long_size = file, size, long_size

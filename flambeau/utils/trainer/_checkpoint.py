@@ -1,4 +1,4 @@
-"""The state of a run: in a file, and whether it is of the same run; and what happens when a run is asked to stop."""
+"""The state of a run: in a file, and whether it is of the same run; and what happens when a run is to stop."""
 
 from __future__ import annotations
 

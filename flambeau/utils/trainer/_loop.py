@@ -211,7 +211,7 @@ class Trainer:
                 return
         if self.position.done == 0:
             raise ValueError("Trainer: dataset gave no batches: there is nothing to train on")
-        if self.gathered:  # the loader told no length, or ended before it
+        if self.gathered:  # the loader has no length, or ended before it
             self._whole = False
             self._update()
             self._tell("update", self.updates, self.model)

@@ -143,13 +143,13 @@ class Position:
 
 
 class _Numbers:
-    """Stands for a loader's sampler, and notes what was asked for."""
+    """Stands for a loader's sampler, and notes what was requested."""
 
     def __init__(self, sampler: Any) -> None:
         self._sampler = sampler
         self.ahead: deque[int] = (
             deque()
-        )  # the checksum after each batch that was asked for and has not come yet
+        )  # the checksum after each batch that was requested and has not come yet
 
     def __iter__(self) -> Iterator[Any]:
         self.ahead.clear()
@@ -170,7 +170,7 @@ class _Numbers:
 
 
 def _checksum(index: Any, before: int) -> int:
-    """That of all that was asked for before, and a batch's numbers, or whatever stands for them."""
+    """That of all that was requested before, and a batch's numbers, or whatever stands for them."""
     try:
         return crc32(array("q", index), before)
     except (TypeError, OverflowError):

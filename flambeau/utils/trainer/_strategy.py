@@ -192,7 +192,7 @@ class Sharded(Replicated):
     def optimizer_state(self, model: Any, optimizer: Any) -> dict[str, Any]:
         from ...distributed.checkpoint.state_dict import get_optimizer_state_dict
 
-        if not optimizer.state:  # asked for them, `get_optimizer_state_dict` makes a step
+        if not optimizer.state:  # queried for them, `get_optimizer_state_dict` makes a step
             return {}
         return get_optimizer_state_dict(model, optimizer, options=_whole())
 

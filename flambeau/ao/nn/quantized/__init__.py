@@ -2,7 +2,7 @@
 
 from ....core.base.lazily import lazily
 from ....nn.quantized import FloatFunctional
-from ._activations import ELU, Dropout, Hardswish, LeakyReLU, ReLU6
+from ._activations import ELU, Dropout, Hardswish, LeakyReLU, ReLU6, Softmax
 from ._batchnorm import BatchNorm2d, BatchNorm3d
 from ._conv import Conv1d, Conv2d, Conv3d
 from ._embedding import Embedding, EmbeddingBag
@@ -27,5 +27,6 @@ __all__ = [
     "QFunctional",
     "Quantize",
     "ReLU6",
+    "Softmax",
 ]
 __getattr__, __dir__ = lazily(__name__, ("dynamic",))

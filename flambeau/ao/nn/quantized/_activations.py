@@ -182,3 +182,42 @@ class LeakyReLU(_Rounded):
     def from_float(cls, mod: Any, use_precomputed_fake_quant: bool = False) -> LeakyReLU:
         """With the scale of the observer of a `LeakyReLU`."""
         return cls(1.0, 0, mod.negative_slope)._take_scale(mod.activation_post_process)
+
+
+class Softmax(floats.Softmax):
+    """exp(x) / sum(exp(x)) along a dimension of a quantised tensor.
+
+    Args:
+        dim: along which sums are made; by default the one that `nn.functional.softmax` chooses.
+        scale, zero_point: of the result.
+
+    Shape:
+        input: any, of quint8 or qint8; the result has the same
+
+    Raises:
+        RuntimeError: an input that is not quantised per tensor
+
+    >>> import flambeau
+    >>> from flambeau.ao.nn.quantized import Softmax
+    >>> x = flambeau.quantize_per_tensor(flambeau.zeros(2), 0.5, 8, flambeau.quint8)
+    >>> Softmax(0, 1 / 256).forward(x).dequantize()
+    tensor([0.5000, 0.5000])
+    """
+
+    def __init__(self, dim: int | None = None, scale: float = 1.0, zero_point: int = 0) -> None:
+        super().__init__(dim)
+        self.scale, self.zero_point = float(scale), int(zero_point)
+
+    def forward(self, input: Any) -> Any:
+        quantised_input("softmax", input)
+        quantizer = Quantizer(schemes.per_tensor_affine, self.scale, self.zero_point)
+        return encoded(super().forward(input.dequantize()), input.dtype, quantizer)
+
+    def _get_name(self) -> str:
+        return "QuantizedSoftmax"
+
+    @staticmethod
+    def from_float(mod: Any, use_precomputed_fake_quant: bool = False) -> Softmax:
+        """With the scale of the observer of a `Softmax`."""
+        scale, zero_point = mod.activation_post_process.calculate_qparams()
+        return Softmax(mod.dim, float(scale), int(zero_point))

@@ -7,13 +7,11 @@ from typing import Any
 
 from ....core.base.dtypes import by_name
 from ....core.make.literal import tensor
-from ....core.places.join import cat
 from ....nn.modules.linear import Identity
 from ....nn.modules.module import Module
 from ....nn.quantized import FloatFunctional
-from ..._observers import limits
+from ... import _quantized_arithmetic as arithmetic
 from ..._quantized_functions import quantize_per_tensor
-from ..._quantized_tensor import QuantizedTensor, Quantizer, encoded, over, schemes
 from ._base import Requantizing
 
 
@@ -83,15 +81,6 @@ class DeQuantize(Module):
         return DeQuantize()
 
 
-def _quantised(name: str, *given: Any) -> None:
-    for x in given:
-        if not isinstance(x, QuantizedTensor):
-            raise RuntimeError(
-                f"{name}(): expected quantised tensors, got one of {getattr(x, 'dtype', type(x).__name__)}"
-            )
-        x._per_tensor(name)
-
-
 class QFunctional(Requantizing):
     """`FloatFunctional` of quantised tensors, whose results are quantised by `scale` and `zero_point`.
 
@@ -123,61 +112,36 @@ class QFunctional(Requantizing):
             "QFunctional is not intended to use the 'forward'. Please use the underlying operation"
         )
 
-    def _rounded(self, result: Any, like: Any) -> Any:
-        quantizer = Quantizer(schemes.per_tensor_affine, self.scale, self.zero_point)
-        return self.activation_post_process(encoded(result, like.dtype, quantizer))
+    def _run(self, function: Any, *given: Any) -> Any:
+        return self.activation_post_process(function(*given, self.scale, self.zero_point))
 
     def add(self, x: Any, y: Any) -> Any:
         """`x + y`."""
-        _quantised("add", x, y)
-        return self._rounded(x.dequantize() + y.dequantize(), x)
+        return self._run(arithmetic.add, x, y)
 
     def mul(self, x: Any, y: Any) -> Any:
         """`x * y`."""
-        _quantised("mul", x, y)
-        return self._rounded(x.dequantize() * y.dequantize(), x)
+        return self._run(arithmetic.mul, x, y)
 
     def add_relu(self, x: Any, y: Any) -> Any:
         """max(x + y, 0)."""
-        _quantised("add_relu", x, y)
-        return self._rounded((x.dequantize() + y.dequantize()).relu_(), x)
+        return self._run(arithmetic.add_relu, x, y)
 
     def matmul(self, x: Any, y: Any) -> Any:
         """`x @ y`."""
-        _quantised("matmul", x, y)
-        return self._rounded(x.dequantize() @ y.dequantize(), x)
+        return self._run(arithmetic.matmul, x, y)
 
     def cat(self, x: Sequence[Any], dim: int = 0) -> Any:
         """Tensors joined along a dimension."""
-        _quantised("cat", *x)
-        return self._rounded(cat([t.dequantize() for t in x], dim), x[0])
+        return self._run(arithmetic.cat, x, dim)
 
     def add_scalar(self, x: Any, y: float) -> Any:
         """`x + y` for a number: the codes of x with another zero point; rounded again where the dtype does not have that one."""
-        _quantised("add_scalar", x)
-        low, high = limits(x.dtype)
-        scale, code = x.q_scale(), x.q_zero_point() - round(y / x.q_scale())
-        if low <= code <= high:
-            return over(x._elements.clone(), x.dtype, Quantizer(schemes.per_tensor_affine, scale, code))
-        new, end = (scale * (high - code), low) if code < low else (scale * (code - low), high)
-        quantizer = Quantizer(schemes.per_tensor_affine, new / (high - low), end)
-        moved = over(x._elements, x.dtype, Quantizer(schemes.per_tensor_affine, scale, code))
-        return encoded(moved.dequantize(), x.dtype, quantizer)
+        return arithmetic.add_scalar(x, y)
 
     def mul_scalar(self, x: Any, y: float) -> Any:
         """`x * y` for a number: the codes of x with another scale, counted from the other end for a negative number."""
-        _quantised("mul_scalar", x)
-        low, high = limits(x.dtype)
-        scale, zero_point = x.q_scale(), x.q_zero_point()
-        if y == 0:
-            return over(x._elements.new_zeros(x.shape), x.dtype, Quantizer(schemes.per_tensor_affine, 1.0, 0))
-        if y > 0:
-            return over(
-                x._elements.clone(), x.dtype, Quantizer(schemes.per_tensor_affine, scale * y, zero_point)
-            )
-        codes = (low + high) - x._elements.to(by_name["int64"])
-        quantizer = Quantizer(schemes.per_tensor_affine, scale * -y, low + high - zero_point)
-        return over(codes.to(x._elements.dtype), x.dtype, quantizer)
+        return arithmetic.mul_scalar(x, y)
 
     @classmethod
     def from_float(cls, mod: Any, use_precomputed_fake_quant: bool = False) -> QFunctional:

@@ -9,7 +9,7 @@ image, and what is computed there is not written.  Where channels are few, taps 
 from libc.string cimport memset
 from libc.stdint cimport int64_t, uint16_t, uint32_t
 from .images cimport MAX_SLOTS, flambeau_leave_slot, flambeau_take_slot
-from ..products.halves cimport blocks, has_unit, rounds
+from ..products.halves cimport blocks, give_back, has_unit, rounds, set_up
 from ...base.memory cimport Storage, new_storage
 from ...base.parallel cimport num_threads, parallel_for, parallel_interruptible
 from ...base.tensor cimport TensorBase, pointer
@@ -137,7 +137,7 @@ cdef void compute(const Work* w, int64_t n, int64_t begin, int64_t rows, int64_t
             for j in range(TALL):
                 sums[i * TALL + j] = w.bias[first + i]
         blocks[tall - 1][wide - 1](w.w + first * w.taps * depth, w.taps * depth, 64, workspace + place * 4, w.plane * 4, SIDE * w.plane * 4, 64,
-                                   w.offsets, w.taps, w.pairs // SIDE, sums, 1)
+                                   w.offsets, w.taps, w.pairs // SIDE, sums, TALL * 4, 1)
         at, end = place, min(last, place + wide * SIDE)
         while at < end:
             row, column = at // w.pitch, at % w.pitch
@@ -157,6 +157,7 @@ cdef void bands_range(void* context, int64_t begin, int64_t end) noexcept nogil:
     cdef int slot = flambeau_take_slot(w.taken, w.slots)
     cdef char* workspace = w.workspaces + slot * w.workspace
     cdef int64_t task, n, band, split, first, rows, panel, panels = (w.filters + TALL - 1) // TALL
+    set_up(SIDE)
     for task in range(begin, end):
         split = task % w.splits
         band, n = task // w.splits % w.bands, task // w.splits // w.bands
@@ -165,6 +166,7 @@ cdef void bands_range(void* context, int64_t begin, int64_t end) noexcept nogil:
         bring(w, n, first, rows, workspace)
         for panel in range(panels * split // w.splits, panels * (split + 1) // w.splits):
             compute(w, n, first, rows, panel, workspace)
+    give_back()
     flambeau_leave_slot(w.taken, slot)
 
 

@@ -130,16 +130,17 @@ def run(Plan plan not None, str kind not None, TensorBase x not None, TensorBase
     """x and out (N, C, H, W) with columns side by side, w (planes, 1, taps) with taps side by side, planes as the one has channels that has more.
 
     `kind`: "forward" (x, w -> out, with a bias of one or as many as there are channels), "input" (x is the gradient and has at least as
-    many channels as out), "weight" (added to w; x the input, out the gradient).  `turned`: w is read from its last tap on.
+    many channels as out), "weight" (added to w; x the input, out the gradient).  `turned`: w is read from its last tap on.  Planes of halves have
+    weights and a bias of float32.
     """
     cdef Work work
     cdef Arguments* a = &work.a
-    cdef int64_t size = x.width, taps = w.count // w.sizes[0], fewer, tasks, steps, plane
+    cdef int64_t size = x.width, weight = w.width, taps = w.count // w.sizes[0], fewer, tasks, steps, plane
     cdef bint wide_x = x.sizes[1] > out.sizes[1]
     work.inner, work.sums = kind == "weight", kind == "input"
     fewer = min(x.sizes[1], out.sizes[1])
     work.channels, work.times = fewer, max(x.sizes[1], out.sizes[1]) // fewer
-    work.calls, work.count, work.row_step, work.width = plan.calls, plan.count, plan.row_step, size
+    work.calls, work.count, work.row_step, work.width = plan.calls, plan.count, plan.row_step, weight
     a.x, a.out, a.w, a.bias = pointer(x), pointer(out), pointer(w), pointer(bias)
     a.x_image, a.out_image = x.strides[0] * size, out.strides[0] * size
     work.x_turn, work.out_turn = x.strides[1] * size, out.strides[1] * size
@@ -150,11 +151,11 @@ def run(Plan plan not None, str kind not None, TensorBase x not None, TensorBase
     elif work.times > 1:
         work.x_turn = 0
     a.x_row, a.out_row = x.strides[2] * size * plan.row_step, out.strides[2] * size * plan.row_step
-    work.w_turn = w.strides[0] * size
-    a.w_plane, a.w_tap = work.w_turn * work.times, -size if turned else size
+    work.w_turn = w.strides[0] * weight
+    a.w_plane, a.w_tap = work.w_turn * work.times, -weight if turned else weight
     if turned:
-        a.w += (taps - 1) * size
-    work.bias_turn = size if bias.count > 1 else 0
+        a.w += (taps - 1) * weight
+    work.bias_turn = bias.width if bias.count > 1 else 0
     a.bias_plane = work.bias_turn * work.times
     a.before, a.columns, a.out_columns = plan.before, x.sizes[3], out.sizes[3]
     a.images = x.sizes[0]
@@ -176,19 +177,19 @@ def run_groups(Plan plan not None, TensorBase x not None, TensorBase w not None,
     """
     cdef Work work
     cdef Arguments* a = &work.a
-    cdef int64_t size = x.width, channels = x.sizes[1] // groups, all_filters = out.sizes[1] // groups, tasks, steps, plane
+    cdef int64_t size = x.width, weight = w.width, channels = x.sizes[1] // groups, all_filters = out.sizes[1] // groups, tasks, steps, plane
     cdef int64_t taps = w.count // (groups * channels * all_filters)
     work.inner = work.sums = False
     work.channels, work.times = groups, all_filters // filters
-    work.calls, work.count, work.row_step, work.width = plan.calls, plan.count, plan.row_step, size
+    work.calls, work.count, work.row_step, work.width = plan.calls, plan.count, plan.row_step, weight
     a.x, a.out, a.w, a.bias = pointer(x), pointer(out), pointer(w), pointer(bias)
     a.x_image, a.out_image = x.strides[0] * size, out.strides[0] * size
     a.channels, a.x_channel, a.out_filter = channels, x.strides[1] * size, out.strides[1] * size
-    a.x_plane, a.out_plane, a.w_plane = channels * a.x_channel, all_filters * a.out_filter, channels * all_filters * taps * size
-    a.w_filter, a.w_channel = taps * size * (1 if turned else channels), taps * size * (all_filters if turned else 1)
+    a.x_plane, a.out_plane, a.w_plane = channels * a.x_channel, all_filters * a.out_filter, channels * all_filters * taps * weight
+    a.w_filter, a.w_channel = taps * weight * (1 if turned else channels), taps * weight * (all_filters if turned else 1)
     if turned:
-        a.w += (taps - 1) * size
-    a.bias_step = size if bias.count > 1 else 0
+        a.w += (taps - 1) * weight
+    a.bias_step = bias.width if bias.count > 1 else 0
     a.bias_plane, work.bias_turn = a.bias_step * all_filters, a.bias_step * filters
     work.x_turn, work.out_turn, work.w_turn = 0, filters * a.out_filter, filters * a.w_filter
     a.x_row, a.out_row = x.strides[2] * size * plan.row_step, out.strides[2] * size * plan.row_step

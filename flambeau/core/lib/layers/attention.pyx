@@ -7,7 +7,8 @@ time: scores by one product, weights by a pass over them (`codegen/tiles/attenti
 times values to what the keys before have given.  Scores never leave the cache.  Backward makes the same tiles again from the
 logarithms of the sums, and has five products for each.
 
-Halves are converted to float32 as they are laid out, and the results are rounded as they are written.
+Halves are converted to float32 as they are laid out, and the results are rounded as they are written; those that the processor
+multiplies have tiles of their own (`half_attention.pyx`).
 
 Keys that the diagonal hides from all queries of a tile are left out, from the others' tiles by rows.  Which terms are added in
 which order depends on shapes alone; in backward the queries are cut into `chunks`, whose gradients of keys and values the caller adds up.
@@ -22,66 +23,9 @@ from ...base.tensor cimport TensorBase, pointer
 from ..tiles cimport Tile, tile_t
 
 cdef enum:
-    QUERIES = 64              # of a tile
-    KEYS = 128
-    LEAST_QUERIES = 128       # of a task
-    TASKS = 4                 # a thread, where there are queries for them
-    LINE = 64                 # bytes
     DRAWN = 64                # columns that 16 counters serve
 
-cdef int64_t EVERYTHING = <int64_t>1 << 62   # more keys than there are
-
-ctypedef void (*turn_t)(const char* source, int64_t source_row, char* to, int64_t to_row, int64_t count) noexcept nogil
-
-cdef struct Softening:        # what codegen/tiles/attention.py reads
-    char* scores
-    int64_t pitch, rows, columns, limit
-    const char* mask
-    int64_t mask_row
-    char* top
-    char* sum
-    char* out
-    int64_t out_pitch, out_columns, first
-    char* arriving
-    char* shift
-    char* delta
-    char* kept
-
-ctypedef void (*pass_t)(const Softening* s) noexcept nogil
-
-ctypedef void (*convert_t)(const char* source, char* to, int64_t count, float factor) noexcept nogil
-
-ctypedef void (*draw_t)(char* to, int64_t pitch, int64_t rows, int64_t columns, uint64_t key, uint64_t counter, int64_t step, int64_t limit,
-                        double factor) noexcept nogil
-
-cdef struct Operand:          # (batch, head, row, element), elements side by side; steps in bytes
-    char* data
-    int64_t batch, head, row
-
-cdef struct Call:
-    tile_t put, add
-    pass_t soften, revert
-    turn_t turn
-    convert_t widen, narrow                   # NULL where operands are of the dtype that is computed in
-    draw_t draw                               # NULL where no weights are dropped
-    uint64_t key_, counter                    # of the first query and key
-    int64_t limit                             # of 2^32 words, below which a weight is kept
-    double factor                             # of those
-    int64_t rows, panel, lanes, size          # of a tile, and bytes of an element that is computed with
-    int64_t mask_size                         # bytes of an element
-    int64_t batches, heads, groups, queries, keys, width, depth   # heads of keys; widths of keys and of values
-    int64_t wide, deep                        # the same in whole panels
-    int64_t chunks, chunk                     # of the queries of a task
-    bint causal
-    bint masked
-    int64_t diagonal
-    double scale
-    Operand query, key, value, out, mask
-    Operand lse                               # no data: nobody asks for them
-    Operand grad, delta, to_query, to_key, to_value
-    int64_t to_key_chunk, to_value_chunk
-    bint rounds                               # whether gradients of keys and values are halves
-    bint failed
+EVERYTHING = <int64_t>1 << 62
 
 cdef struct Buffers:          # of one thread
     char* memory
@@ -99,10 +43,6 @@ cdef struct Buffers:          # of one thread
     char* sum
     char* to_key
     char* to_value
-
-
-cdef inline int64_t whole(int64_t n, int64_t unit) noexcept nogil:
-    return (n + unit - 1) // unit * unit
 
 
 # --- laying out ------------------------------
@@ -167,31 +107,6 @@ cdef void scaled(const Call* c, const char* source, int64_t row, int64_t rows, i
         memset(to + i * pitch + width * c.size, 0, pitch - width * c.size)
 
 
-cdef inline void written(const Call* c, const char* source, char* to, int64_t width, double factor) noexcept nogil:
-    """A row of a result: what was computed, times a number."""
-    cdef int64_t e
-    cdef float single = <float>factor
-    if c.narrow != NULL:
-        c.narrow(source, to, width, single)
-    elif c.size == 4:
-        for e in range(width):
-            (<float*>to)[e] = (<const float*>source)[e] * single
-    else:
-        for e in range(width):
-            (<double*>to)[e] = (<const double*>source)[e] * factor
-
-
-cdef inline double number(const Call* c, const char* at) noexcept nogil:
-    return (<const float*>at)[0] if c.size == 4 else (<const double*>at)[0]
-
-
-cdef inline void put_number(const Call* c, char* at, double value) noexcept nogil:
-    if c.size == 4:
-        (<float*>at)[0] = <float>value
-    else:
-        (<double*>at)[0] = value
-
-
 # --- products ------------------------------
 cdef int64_t nowhere[1]      # the offset of a product's one tap
 nowhere[0] = 0
@@ -221,13 +136,6 @@ cdef void product(const Call* c, bint adds, const char* a, int64_t row, int64_t 
 
 
 # --- buffers ------------------------------
-cdef char* cut(char** at, int64_t bytes) noexcept nogil:
-    """A piece of the memory, which begins with a line of the cache, and not where the last one began in it."""
-    cdef char* result = at[0]
-    at[0] = result + whole(bytes, LINE) + LINE
-    return result
-
-
 cdef int64_t pitch_of(const Call* c) noexcept nogil:
     """Bytes from row to row of scores."""
     return (KEYS + LINE // c.size) * c.size
@@ -265,20 +173,6 @@ cdef bint begun(Call* c, Buffers* b, bint backward) noexcept nogil:
         return False
     laid(c, b, <char*>whole(<int64_t><uintptr_t>b.memory, LINE), backward)
     return True
-
-
-cdef inline const char* spot(const Operand* x, int64_t batch, int64_t head, int64_t row) noexcept nogil:
-    return x.data + batch * x.batch + head * x.head + row * x.row
-
-
-cdef inline int64_t seen(const Call* c, int64_t query) noexcept nogil:
-    """How many keys that query may see."""
-    return max(0, min(c.keys, query + c.diagonal + 1)) if c.causal else c.keys
-
-
-cdef inline int64_t limit_of(const Call* c, int64_t query, int64_t key) noexcept nogil:
-    """How many of the keys from that one on that query may see; the next ones see one more each."""
-    return query + c.diagonal + 1 - key if c.causal else EVERYTHING
 
 
 cdef void draw(const Call* c, char* to, int64_t batch, int64_t head, int64_t query, int64_t key, int64_t rows, int64_t columns,
@@ -455,9 +349,12 @@ cdef int read_dropping(Call* c, dict result, tuple dropping) except -1:
     return 0
 
 
-cdef int read_call(Call* c, TensorBase query, TensorBase key, TensorBase value, mask, diagonal, double scale, tuple dropping) except -1:
-    cdef str masks = "" if mask is None else mask.dtype.name
-    cdef dict result = callbacks["attention.functions"](query.dtype.name, masks, dropping is not None)
+cdef dict functions_of(TensorBase query, mask, tuple dropping):
+    return callbacks["attention.functions"](query.dtype.name, "" if mask is None else mask.dtype.name, dropping is not None)
+
+
+cdef int read_call(Call* c, dict result, TensorBase query, TensorBase key, TensorBase value, mask, diagonal, double scale,
+                   tuple dropping) except -1:
     read_dropping(c, result, dropping)
     c.rows, c.panel, c.lanes, c.size = result["rows"], result["panel"], result["lanes"], result["size"]
     c.widen, c.narrow = <convert_t><uintptr_t>result["widen"], <convert_t><uintptr_t>result["narrow"]
@@ -488,7 +385,7 @@ def forward(TensorBase query, TensorBase key, TensorBase value, mask, diagonal, 
     """
     cdef Call c
     cdef int64_t tasks
-    read_call(&c, query, key, value, mask, diagonal, scale, dropping)
+    read_call(&c, functions_of(query, mask, dropping), query, key, value, mask, diagonal, scale, dropping)
     read_operand(&c.out, out, 0)
     c.lse.data = NULL
     if lse is not None:
@@ -506,7 +403,7 @@ def backward(TensorBase query, TensorBase key, TensorBase value, mask, diagonal,
              TensorBase grad, TensorBase delta, TensorBase to_query, TensorBase to_key, TensorBase to_value):
     """Fill the gradients; those of key and value are (chunks, B, heads, S, …), to be added up over the chunks of queries."""
     cdef Call c
-    read_call(&c, query, key, value, mask, diagonal, scale, dropping)
+    read_call(&c, functions_of(query, mask, dropping), query, key, value, mask, diagonal, scale, dropping)
     read_operand(&c.lse, lse, 0)
     read_operand(&c.grad, grad, 0)
     read_operand(&c.delta, delta, 0)

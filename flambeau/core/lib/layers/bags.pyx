@@ -5,18 +5,7 @@ from ...base.dtypes cimport I32, I64
 from ...base.tensor cimport TensorBase, new_tensor, pointer
 from ...base.parallel cimport parallel_interruptible
 
-cdef enum:
-    MAX_DATA = 8
-    MAX_NUMBERS = 6
-    NANOSECONDS_A_TASK = 20000    # below which a task is not worth a thread
-
-ctypedef void (*kernel_t)(char** data, const int64_t* geometry, const uint64_t* scalars) noexcept nogil
-
-cdef struct Work:
-    kernel_t run
-    char* data[MAX_DATA]
-    int64_t numbers[MAX_NUMBERS]
-    int count
+cdef enum: NANOSECONDS_A_TASK = 20000    # below which a task is not worth a thread
 
 
 cdef void part(void* context, int64_t begin, int64_t end) noexcept nogil:
@@ -27,6 +16,11 @@ cdef void part(void* context, int64_t begin, int64_t end) noexcept nogil:
     for k in range(w.count):
         geometry[2 + k] = w.numbers[k]
     w.run(w.data, geometry, NULL)
+
+
+cdef int run_work(Work* w, int64_t tasks, double nanoseconds) except -1 nogil:
+    """Tasks that take about so long each, on several threads."""
+    return parallel_interruptible(part, w, tasks, <int64_t>(NANOSECONDS_A_TASK / max(nanoseconds, 1)) + 1, nanoseconds)
 
 
 def run(int64_t address, tuple tensors not None, tuple numbers not None, int64_t tasks, double nanoseconds) -> bool:
@@ -46,7 +40,7 @@ def run(int64_t address, tuple tensors not None, tuple numbers not None, int64_t
     for k in range(w.count):
         w.numbers[k] = numbers[k]
     with nogil:
-        parallel_interruptible(part, &w, tasks, <int64_t>(NANOSECONDS_A_TASK / max(nanoseconds, 1)) + 1, nanoseconds)
+        run_work(&w, tasks, nanoseconds)
     return word != 0
 
 

@@ -7,6 +7,7 @@ have the same bits for any number of threads.
 from libc.stdlib cimport calloc, free
 from libc.string cimport memset
 from libc.stdint cimport int64_t, uint64_t, uintptr_t
+from ..products.halves cimport blocks, give_back, has_unit, set_up
 from ...base.tensor cimport TensorBase, pointer
 from ...base.parallel cimport parallel_for
 
@@ -26,7 +27,9 @@ cdef enum:
     MAX_KINDS = 3
     MAX_OPERANDS = 9
     MAX_ROWS = 8
-    MAX_ROOM = 8 * 4 * 64         # bytes: rows, vectors, a vector's
+    SIDE = 16                     # rows of the matrix unit's registers, and pairs of their right operands
+    VECTOR = 64                   # bytes
+    MAX_ROOM = SIDE * 4 * VECTOR  # bytes: rows, vectors, a vector's
     FAR = 1 << 20                 # bytes
     STEPS_A_TASK = 1 << 19        # multiplications below which a task is not worth a thread
 
@@ -52,6 +55,7 @@ cdef struct Kind:                 # blocks of so many vectors of units
 
 cdef struct Pass:
     int kinds, operands
+    bint unit                     # whether the matrix unit multiplies, which takes the same panels
     Kind kind[MAX_KINDS]
     kernel_t whole, rest          # cells: for blocks that are there in full, and for the last one
     Operand state                 # what is multiplied
@@ -92,6 +96,19 @@ cdef inline void ask(const Pass* p, const Operand* o, const char* data, int64_t 
         data += o.row
 
 
+cdef int64_t nowhere[1]           # the offset of a product's one tap
+nowhere[0] = 0
+
+
+cdef void multiply(const Pass* p, const char* state, const char* panel, char* room, int64_t vectors) noexcept nogil:
+    """room = state · panel by the matrix unit, for as many rows as its registers have."""
+    cdef int64_t v = 0, line = vectors * VECTOR
+    while v < vectors:
+        blocks[0][1 if vectors - v > 1 else 0](state, p.state.row, VECTOR, panel + v * VECTOR, line, SIDE * line, VECTOR, nowhere, 1,
+                                               p.depth // SIDE, <float*>(room + v * VECTOR), line, 0)
+        v += 2
+
+
 cdef void tiles_range(void* context, int64_t begin, int64_t end) noexcept nogil:
     """Tasks are (block of units, tile of rows), the last fastest: a block of the weight stays in the cache."""
     cdef Pass* p = <Pass*>context
@@ -100,7 +117,7 @@ cdef void tiles_range(void* context, int64_t begin, int64_t end) noexcept nogil:
     cdef char* tile_data[3]
     cdef int64_t tile_geometry[2]
     cdef int64_t geometry[4 + MAX_OPERANDS]
-    cdef int64_t task, tile, block, unit, row, rows, among, tiles, there = p.begins[p.step + 1] - p.begins[p.step]
+    cdef int64_t task, tile, block, unit, row, rows, among, tiles, set_rows = 0, there = p.begins[p.step + 1] - p.begins[p.step]
     cdef Kind* kind
     cdef bint multiplied
     cdef int k
@@ -129,11 +146,19 @@ cdef void tiles_range(void* context, int64_t begin, int64_t end) noexcept nogil:
                 ask(p, &p.operand[k], data[1 + k], rows)
         if multiplied:
             tile_data[1], tile_data[2] = place(p, &p.state, row), kind.panels + block * kind.panel
-            kind.products[rows](tile_data, tile_geometry, NULL)
+            if p.unit:
+                if rows != set_rows:
+                    set_up(<int>rows)
+                    set_rows = rows
+                multiply(p, tile_data[1], tile_data[2], workspace, kind.units // p.lanes * p.sums)
+            else:
+                kind.products[rows](tile_data, tile_geometry, NULL)
         else:
             memset(workspace, 0, rows * kind.units * p.sums * p.width)
         geometry[0], geometry[1], geometry[2] = rows, min(kind.units, p.hidden - unit), kind.units // p.lanes
         (p.whole if unit + kind.units <= p.hidden else p.rest)(data, geometry, NULL)
+    if set_rows:
+        give_back()
 
 
 cdef int run(Pass* p, bint backwards) except -1 nogil:
@@ -168,14 +193,20 @@ cdef int read_operand(Operand* o, tuple given) except -1:
     return 0
 
 
+def unit() -> bool:
+    """Whether the processor has a matrix unit that this process may use."""
+    return has_unit()
+
+
 def run_steps(list sizes not None, int64_t hidden, int64_t lanes, int64_t sums, tuple kinds not None, tuple cells not None,
-              tuple state not None, list operands not None, bint turned, bint backwards) -> None:
+              tuple state not None, list operands not None, bint turned, bint backwards, bint by_unit) -> None:
     """All steps, of which `sizes` says how many sequences each has.  `turned` sequences of one length have their first step last;
     `backwards` begins with the last step.
 
     `kinds`: (addresses of products for 1, 2, … rows, units of a block, first unit, panels (blocks, …)); `cells`: the addresses for
     blocks that are whole and for the last one.  The state and the operands are (tensor, when, what is read before the first
-    step or None); all tensors are contiguous and have a row a sequence and step, or a sequence where they stay.
+    step or None); all tensors are contiguous and have a row a sequence and step, or a sequence where they stay.  `by_unit`: of bfloat16
+    whose depth is a multiple of 32, the matrix unit multiplies, and no addresses of products are read.
     """
     cdef Pass p
     cdef TensorBase panels
@@ -184,12 +215,12 @@ def run_steps(list sizes not None, int64_t hidden, int64_t lanes, int64_t sums, 
     if len(kinds) > MAX_KINDS or len(operands) > MAX_OPERANDS:
         raise ValueError("recurrent: too many kinds of blocks or operands")
     p.kinds, p.operands, p.blocks = len(kinds), len(operands), 0
-    p.rows = MAX_ROWS
+    p.unit, p.rows = by_unit, SIDE if by_unit else MAX_ROWS
     for k in range(p.kinds):
         addresses, p.kind[k].units, p.kind[k].first, held = kinds[k]
         panels = <TensorBase?>held
-        p.kind[k].rows = min(<int64_t>len(addresses), MAX_ROWS)
-        for row in range(p.kind[k].rows):
+        p.kind[k].rows = SIDE if by_unit else min(<int64_t>len(addresses), MAX_ROWS)
+        for row in range(0 if by_unit else p.kind[k].rows):
             p.kind[k].products[row + 1] = <kernel_t><void*><uintptr_t>addresses[row]
         p.kind[k].blocks = panels.sizes[0]
         p.kind[k].panels = pointer(panels)
@@ -201,6 +232,8 @@ def run_steps(list sizes not None, int64_t hidden, int64_t lanes, int64_t sums, 
     p.hidden, p.lanes, p.sums = hidden, lanes, sums
     read_operand(&p.state, state)
     p.depth = p.state.row // p.width
+    if by_unit and (p.depth % SIDE or lanes != SIDE or not has_unit()):
+        raise ValueError(f"recurrent: {p.depth} pairs and {lanes} lanes by the matrix unit")
     for k in range(p.operands):
         read_operand(&p.operand[k], operands[k])
     p.steps, p.way = len(sizes), -1 if turned else 1

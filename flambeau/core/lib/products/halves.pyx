@@ -16,7 +16,7 @@ from ...base.callbacks import callbacks
 ctypedef void (*tile_t)(const char* a, int64_t row, int64_t pair, const char* b, int64_t group, int64_t pairs, char* c, int64_t step,
                         float* sums, int64_t mode, float alpha, float beta) noexcept nogil
 
-ctypedef void (*turn_t)(const char* source, int64_t step, int64_t rows, int64_t columns, char* to, int64_t to_step) noexcept nogil
+ctypedef void (*set_up_t)(const char* setup) noexcept nogil
 
 cdef enum:
     ROWS = 6                  # of a tile
@@ -33,8 +33,10 @@ cdef enum:                    # of the matrix unit
     TALL = 32                 # rows of a block
     SIDE = 16                 # rows, pairs and columns of a register
     STEP = 64                 # bytes of depth of a register's row
+    RIGHT = 6                 # the first register of a right operand
     BLOCK = TALL * STEP       # bytes of a panel's step
     FEW = 8                   # blocks one below the other that a task computes
+    NEAR = 8                  # steps
     ZIPPED = 32               # pairs that are turned together
     MANY = 32                 # tasks that take all rows, or all columns, each: enough for threads
 
@@ -49,6 +51,7 @@ cdef extern from * nogil:
 
 cdef tile_t tiles[GROUPS]
 cdef turn_t turns
+cdef set_up_t sets_up
 cdef bint unit = False        # whether there is a matrix unit
 cdef layer_t turns_words, zips         # which lay a right operand: columns one after another, or rows
 cdef int known = -1           # whether the processor has the instruction
@@ -56,7 +59,7 @@ cdef int known = -1           # whether the processor has the instruction
 
 cdef bint ready(int64_t columns) except -1:
     """Whether tiles of so many columns can be computed; they are compiled when they are first needed."""
-    global known, turns_words, zips, unit, rounds, turns
+    global known, turns_words, zips, unit, rounds, sets_up
     cdef int v, i
     if known == 0:
         return False
@@ -67,8 +70,9 @@ cdef bint ready(int64_t columns) except -1:
         turns_words = <layer_t><uintptr_t>callbacks["panels.layer"](4, 1, True)
         zips = <layer_t><uintptr_t>callbacks["panels.pairs"]()
         if callbacks["matrix_unit.possible"]():
-            rounds = <round_t><uintptr_t>callbacks["matrix_unit.address"](0, 0)
-            turns = <turn_t><uintptr_t>callbacks["matrix_unit.turning"]()
+            rounds = <round_t><uintptr_t>callbacks["matrix_unit.address"](0, 1)
+            sets_up = <set_up_t><uintptr_t>callbacks["matrix_unit.address"](0, 0)
+            turning()
             for v in range(2):
                 for i in range(2):
                     blocks[v][i] = <block_t><uintptr_t>callbacks["matrix_unit.address"](v + 1, i + 1)
@@ -85,6 +89,41 @@ cdef bint ready(int64_t columns) except -1:
 
 cdef bint has_unit() except -1:
     return ready(0) and unit
+
+
+cdef bint by_unit() noexcept nogil:
+    return unit
+
+
+cdef layer_t zipping() except NULL:
+    """What lays pairs of rows side by side, once tiles are ready."""
+    return zips
+
+
+cdef turn_t turning() except NULL:
+    """What turns a matrix of pairs."""
+    global turns
+    if turns == NULL:
+        turns = <turn_t><uintptr_t>callbacks["matrix_unit.turning"]()
+    return turns
+
+
+cdef void set_up(int rows) noexcept nogil:
+    """The unit's registers, for blocks that this thread computes until it gives them back: those of left operands and sums have so many
+    rows, up to 16.
+    """
+    cdef unsigned char setup[STEP]
+    cdef int i
+    memset(setup, 0, STEP)
+    setup[0] = 1
+    for i in range(8):
+        setup[16 + 2 * i] = STEP
+        setup[48 + i] = rows if i < RIGHT else SIDE
+    sets_up(<const char*>setup)
+
+
+cdef void give_back() noexcept nogil:
+    sets_up(NULL)
 
 
 cdef inline int64_t groups_of(int64_t columns) noexcept nogil:
@@ -129,6 +168,11 @@ cdef inline bint by_rows(const Halves* h) noexcept nogil:
     return unit and stretches(h) >= MANY and not by_columns(h)
 
 
+cdef inline bint rows_first(const Halves* h) noexcept nogil:
+    """Whether tasks that follow each other take the same rows: those of the matrix unit stay in the cache, else the longer side's."""
+    return (unit or h.m > h.n) and stretches(h) > 1 and not by_columns(h)
+
+
 cdef int prepare(Halves* h) except -1:
     """How much room a product needs, and how many may be under way."""
     cdef int64_t pairs = pairs_of(h)
@@ -145,9 +189,9 @@ cdef inline uint16_t half_at(const char* source, int64_t place) noexcept nogil:
     return (<const uint16_t*>source)[place]
 
 
-cdef void lay_group(const Halves* h, const char* b, char* workspace, int64_t group) noexcept nogil:
+cdef void lay_group(const Halves* h, int64_t pairs, const char* b, char* workspace, int64_t group) noexcept nogil:
     """16 columns of the right operand; what is beyond it is 0."""
-    cdef int64_t pairs = pairs_of(h), whole = h.k // 2, j, p, columns = min(<int64_t>GROUP, h.n - group * GROUP)
+    cdef int64_t whole = h.k // 2, j, p, columns = min(<int64_t>GROUP, h.n - group * GROUP)
     cdef uint16_t* to = <uint16_t*>(workspace + group * pairs * GROUP * 4)
     cdef const char* source = b + group * GROUP * h.b_col * 2
     if h.b_row == 1 and h.k % 2 == 0:
@@ -164,9 +208,9 @@ cdef void lay_group(const Halves* h, const char* b, char* workspace, int64_t gro
             to[whole * 32 + 2 * j] = half_at(source, 2 * whole * h.b_row + j * h.b_col)
 
 
-cdef void zip_groups(const Halves* h, const char* b, char* workspace, int64_t begin, int64_t end) noexcept nogil:
+cdef void zip_groups(const Halves* h, int64_t pairs, const char* b, char* workspace, int64_t begin, int64_t end) noexcept nogil:
     """Whole groups of a right operand whose rows lie in one piece: row by row through all of them."""
-    cdef int64_t pairs = pairs_of(h), whole = h.k // 2, g
+    cdef int64_t whole = h.k // 2, g
     cdef char* to = workspace + begin * pairs * GROUP * 4
     cdef const char* source = b + begin * GROUP * 2
     zips(to, pairs * GROUP * 4, source, h.b_row * 2, whole, end - begin)
@@ -221,14 +265,22 @@ cdef struct One:              # a product that is under way
 
 cdef void lay_groups(void* context, int64_t begin, int64_t end) noexcept nogil:
     cdef One* one = <One*>context
-    cdef int64_t g = begin, whole = min(end, one.h.n // GROUP)
-    if one.h.b_col == 1 and (one.h.b_row != 1 or one.h.k % 2):
+    lay_some_groups(one.h, pairs_of(one.h), one.b, one.right, begin, end)
+
+
+cdef void lay_some_groups(const Halves* h, int64_t pairs, const char* b, char* to, int64_t begin, int64_t end) noexcept nogil:
+    cdef int64_t g = begin, whole = min(end, h.n // GROUP)
+    if h.b_col == 1 and (h.b_row != 1 or h.k % 2):
         while g < whole:
-            zip_groups(one.h, one.b, one.right, g, min(g + TOGETHER, whole))
+            zip_groups(h, pairs, b, to, g, min(g + TOGETHER, whole))
             g += TOGETHER
         g = max(begin, whole)
     for g in range(g, end):
-        lay_group(one.h, one.b, one.right, g)
+        lay_group(h, pairs, b, to, g)
+
+
+cdef void lay_right(const Halves* h, char* to, int64_t pairs) noexcept nogil:
+    lay_some_groups(h, pairs, h.b, to, 0, groups_of(h.n))
 
 
 # --- the matrix unit's panels ------------------------------
@@ -295,42 +347,44 @@ cdef void lay_turned(const Halves* h, const char* a, char* laid, int64_t begin, 
 
 
 cdef void compute_tall(One* one, int64_t from_panel, int64_t to_panel, int64_t from_group) noexcept nogil:
-    """Panels by up to four groups, two at a time."""
+    """Panels by up to four groups, two at a time: `NEAR` steps of those stay in the nearest cache while all panels meet them."""
     cdef float* own
     cdef int64_t nothing = 0
     cdef const Halves* h = one.h
     cdef int64_t pairs = pairs_of(h), steps = pairs // SIDE, group = pairs * GROUP * 4, whole = h.k // TALL if h.a_col == 1 else steps
-    cdef int64_t last = min(groups_of(h.n), from_group + GROUPS), begin = 0, end, g, panel, rows, wide, tall, j
+    cdef int64_t last = min(groups_of(h.n), from_group + GROUPS), begin, end, g, panel, rows, wide, tall, j
     cdef const char* laid = one.left
     cdef const char* a
     cdef const char* b
     cdef char* c
     cdef int64_t row, step
-    while begin < steps:
-        end = min(begin + DEPTH // SIDE, whole) if begin < whole else steps
-        for panel in range(from_panel, to_panel):
-            rows = min(<int64_t>TALL, h.m - panel * TALL)
-            tall = 2 if rows > SIDE else 1
-            if h.a_col != 1:
-                a, row, step = laid + (panel * steps + begin) * BLOCK, STEP, BLOCK
-            elif ragged(h, panel):
-                a, row, step = laid + (tall_panels(h) + begin) * BLOCK, STEP, BLOCK
-            elif begin < whole:
-                a, row, step = one.a + (panel * TALL * h.a_row + begin * TALL) * 2, h.a_row * 2, STEP
-            else:
-                a, row, step = laid + panel * BLOCK, STEP, BLOCK
-            for g in range(from_group, last, 2):
-                wide = min(<int64_t>2, last - g)
-                own = sums + (2 * (panel - from_panel) + (g - from_group) // 2) * 2 * SIDE * TALL
-                b = one.right + g * group + begin * SIDE * STEP
-                blocks[tall - 1][wide - 1](a, row, step, b, STEP, SIDE * STEP, group, &nothing, 1, end - begin, own, 1 if begin else 0)
+    for g in range(from_group, last, 2):
+        wide = min(<int64_t>2, last - g)
+        begin = 0
+        while begin < steps:
+            end = min(begin + NEAR, whole) if begin < whole else steps
+            b = one.right + g * group + begin * SIDE * STEP
+            for panel in range(from_panel, to_panel):
+                rows = min(<int64_t>TALL, h.m - panel * TALL)
+                tall = 2 if rows > SIDE else 1
+                if h.a_col != 1:
+                    a, row, step = laid + (panel * steps + begin) * BLOCK, STEP, BLOCK
+                elif ragged(h, panel):
+                    a, row, step = laid + (tall_panels(h) + begin) * BLOCK, STEP, BLOCK
+                elif begin < whole:
+                    a, row, step = one.a + (panel * TALL * h.a_row + begin * TALL) * 2, h.a_row * 2, STEP
+                else:
+                    a, row, step = laid + panel * BLOCK, STEP, BLOCK
+                own = sums + (panel - from_panel) * 2 * SIDE * TALL
+                blocks[tall - 1][wide - 1](a, row, step, b, STEP, SIDE * STEP, group, &nothing, 1, end - begin, own, TALL * 4,
+                                           1 if begin else 0)
                 if end < steps:
                     continue
                 c = one.c + (panel * TALL * h.c_row + g * GROUP) * 2
                 for j in range(wide):
                     rounds(own + j * SIDE, c + j * GROUP * 2, h.c_row * 2, rows, min(<int64_t>GROUP, h.n - (g + j) * GROUP), h.alpha,
                            h.beta)
-        begin = end
+            begin = end
 
 
 cdef void lay_tall_panels(const One* one, int64_t begin, int64_t end) noexcept nogil:
@@ -361,8 +415,16 @@ cdef void lay_panels(void* context, int64_t begin, int64_t end) noexcept nogil:
 
 # --- computing ------------------------------
 cdef void compute(void* context, int64_t begin, int64_t end) noexcept nogil:
-    """Blocks of `PANELS` panels, or all of them, and `GROUPS` groups, or all of them, counted along the shorter side first."""
-    cdef One own = (<One*>context)[0]
+    if unit:
+        set_up(SIDE)
+    computed(<One*>context, begin, end)
+    if unit:
+        give_back()
+
+
+cdef void computed(One* one, int64_t begin, int64_t end) noexcept nogil:
+    """Blocks of `PANELS` panels, or all of them, and `GROUPS` groups, or all of them."""
+    cdef One own = one[0]
     cdef const Halves* h = own.h
     cdef int64_t high = 1 if by_columns(h) else stretches(h), panels = tall_panels(h) if unit else panels_of(h.m), task, group, first, last
     cdef int64_t each = FEW if unit else PANELS, wide = column_blocks(h)
@@ -370,18 +432,18 @@ cdef void compute(void* context, int64_t begin, int64_t end) noexcept nogil:
         for task in range(begin, end):
             first, last = task * FEW, min(panels, (task + 1) * FEW)
             if h.a_col != 1:
-                own.left = (<One*>context).left - (task - begin) * FEW * (pairs_of(h) // SIDE) * BLOCK
+                own.left = one.left - (task - begin) * FEW * (pairs_of(h) // SIDE) * BLOCK
                 lay_tall_panels(&own, first, last)
             for group in range(wide):
                 compute_tall(&own, first, last, group * GROUPS)
         return
     cdef int64_t bytes = GROUPS * pairs_of(h) * GROUP * 4
     for task in range(begin, end):
-        group = (task % wide if h.m > h.n and high > 1 else task // high) * GROUPS
+        group = (task % wide if rows_first(h) else task // high) * GROUPS
         if high == 1 and not own.laid:  # groups that one task alone reads are laid out right before it does, in the place of the first
             own.right = own.workspace - (task - begin) * bytes
             lay_groups(&own, group, min(groups_of(h.n), group + GROUPS))
-        first = (task // wide if h.m > h.n and high > 1 else task % high) * each
+        first = (task // wide if rows_first(h) else task % high) * each
         last = panels if high == 1 else min(panels, first + each)
         while first < last:
             if unit:
@@ -451,12 +513,16 @@ cdef void whole_products(void* context, int64_t begin, int64_t end) noexcept nog
     cdef Halves* h = <Halves*>context
     cdef One one
     cdef int64_t i
+    if unit:
+        set_up(SIDE)
     for i in range(begin, end):
         one_of(h, h.first + i, &one)
         if h.b_step == 0:
             one.laid, one.right = True, h.workspace
         lay_panels(&one, 0, panels_to_lay(h))
-        compute(&one, 0, blocks_of(h))
+        computed(&one, 0, blocks_of(h))
+    if unit:
+        give_back()
 
 
 cdef int multiply_halves(Halves* h) noexcept nogil:

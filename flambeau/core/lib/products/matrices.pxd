@@ -14,7 +14,7 @@ cdef enum:                    # how the last dimensions of a tensor are read as 
 cdef enum:                    # what has to be done before a plan can be made
     COPY_LEFT = 1
     COPY_RIGHT = 2
-    ELSEWHERE = 4             # in float32: bfloat16 without the instruction, and sums of products, which are to be rounded once
+    ELSEWHERE = 4             # in float32: halves, but few rows, without an instruction, and sums of products, which are to be rounded once
 
 cdef enum:                    # how an operand of an epilogue is read
     BY_COLUMNS

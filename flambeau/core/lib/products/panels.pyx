@@ -16,7 +16,7 @@ from libc.string cimport memcpy, memset
 from libc.stdint cimport int64_t, uintptr_t
 from .blas cimport INTERRUPTED, OK
 from ..tiles cimport Tile
-from ...base.dtypes cimport BF16, F32, F64
+from ...base.dtypes cimport BF16, F16, F32, F64
 from ...base.parallel cimport parallel_for, try_interruptible
 from ...base.callbacks import callbacks
 
@@ -41,20 +41,25 @@ cdef extern from * nogil:
     char* sums_of_band "flambeau_aside"    # and a panel, or of a strip, where the terms are taken in several parts
     char* laid_panel "flambeau_laid"       # a part of it, where the first tile lays it out
 
-cdef Family families[3]       # of float32, float64, bfloat16 (its tile of dot products)
+cdef Family families[4]       # of float32, float64, and, for dot products, bfloat16 and float16
+cdef tuple NAMES = ("float32", "float64", "bfloat16", "float16")
 cdef int64_t NOTHING = 0
 
 
-cdef dict known = {}          # (size, epilogue) to where its tiles stand
+cdef dict known = {}          # (number of a family, epilogue) to where its tiles stand
+
+
+cdef inline int family_of(int code) noexcept:
+    return 0 if code == F32 else 1 if code == F64 else 2 if code == BF16 else 3
 
 
 cdef Tiles* tiles_of(int code, object epilogue) except NULL:
-    return tiles_of_size(4 if code == F32 else 8 if code == F64 else 2, epilogue)
+    return tiles_of_family(family_of(code), epilogue)
 
 
-cdef Tiles* tiles_of_size(int64_t size, object epilogue) except NULL:
+cdef Tiles* tiles_of_family(int family, object epilogue) except NULL:
     cdef Tiles* result
-    place = known.get((size, epilogue))
+    place = known.get((family, epilogue))
     if place is not None:
         return <Tiles*><uintptr_t>place
     result = <Tiles*>calloc(1, sizeof(Tiles))
@@ -62,16 +67,16 @@ cdef Tiles* tiles_of_size(int64_t size, object epilogue) except NULL:
         raise MemoryError()
     Py_INCREF(epilogue)
     result.epilogue = <PyObject*>epilogue
-    known[(size, epilogue)] = <uintptr_t>result
+    known[(family, epilogue)] = <uintptr_t>result
     return result
 
 
 cdef bint clear(Panels* p, int code, Tiles* tiles) except -1:
     cdef Family* f
     cdef int64_t size = 4 if code == F32 else 8 if code == F64 else 2
-    if code != F32 and code != F64 and code != BF16:
+    if code != F32 and code != F64 and code != BF16 and code != F16:
         return False
-    f = &families[0 if size == 4 else 1 if size == 8 else 2]
+    f = &families[family_of(code)]
     if f.lanes == 0:
         infer_signature(f, size)
     memset(p, 0, sizeof(Panels))
@@ -88,7 +93,7 @@ cdef int infer_signature(Family* f, int64_t size) except -1:
     for v in range(f.few + 1):
         f.columns[v] = shape.dots[v]
     f.depth, f.deepest, f.band, f.far = shape.depth, shape.deepest, shape.band, shape.far
-    f.plain = tiles_of_size(size, None)
+    f.plain = tiles_of_family(<int>(f - families), None)
     f.lanes = lanes
     return 0
 
@@ -139,7 +144,7 @@ cdef inline int64_t next_rows(int64_t left, int64_t tallest) noexcept nogil:
 
 cdef Tiles* continued(const Panels* p, Tiles* tiles) except NULL:
     if tiles.continued == NULL:
-        tiles.continued = tiles_of_size(p.size, callbacks["panels.continued"](p.size, <object>tiles.epilogue))
+        tiles.continued = tiles_of_family(<int>(p.family - families), callbacks["panels.continued"](p.size, <object>tiles.epilogue))
     return tiles.continued
 
 
@@ -344,9 +349,9 @@ cdef int need_dot(Panels* p, Tiles* all, int64_t rows) except -1:
     cdef tile_t* tiles = all.dots[rows]
     cdef int64_t whole = p.family.columns[rows], rest = p.n % whole
     if tiles[whole] == NULL:
-        tiles[whole] = <tile_t><uintptr_t>callbacks["panels.dot"](p.size, <object>all.epilogue, whole, rows)
+        tiles[whole] = <tile_t><uintptr_t>callbacks["panels.dot"](NAMES[p.family - families], <object>all.epilogue, whole, rows)
     if rest and tiles[rest] == NULL:
-        tiles[rest] = <tile_t><uintptr_t>callbacks["panels.dot"](p.size, <object>all.epilogue, rest, rows)
+        tiles[rest] = <tile_t><uintptr_t>callbacks["panels.dot"](NAMES[p.family - families], <object>all.epilogue, rest, rows)
     return 0
 
 

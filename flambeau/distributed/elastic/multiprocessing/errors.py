@@ -166,7 +166,7 @@ def get_error_handler() -> ErrorHandler:
 
 
 def record(fn: Callable[..., Any], error_handler: ErrorHandler | None = None) -> Callable[..., Any]:
-    """A program's main function, whose error the launcher is told with its traceback.
+    """A program's main function, whose error is reported to the launcher with its traceback.
 
     Raises:
         Whatever the function raises

@@ -51,7 +51,8 @@ def scaled_dot_product_attention(
     `attn_mask` broadcasts to (*, L, S): a bool mask is True where attention is allowed, another is added; a `CausalBias` allows
     what it says and is never made.  `is_causal` allows a query the keys up to its own place.  A query that may attend to nothing
     gives 0.  `scale` is 1 / √E by default; `enable_gqa` repeats the heads (dimension -3) of key and value to as many as the query
-    has.  `nn.attention.sdpa_kernel` chooses how it is computed; by default in tiles, on the CPU, but for a handful of scores.
+    has.  `nn.attention.sdpa_kernel` chooses how it is computed; by default in tiles, on the CPU, but for a handful of scores, and
+    on devices in one kernel wherever that serves and is quicker.
 
     RuntimeError when a mask comes with `is_causal`, or has another dtype than bool or the query's, when head counts do not divide,
     and when none of the chosen backends can serve the call.
@@ -152,10 +153,10 @@ def _taken(query, key, value, attn_mask, dropout_p, diagonal, enable_gqa) -> SDP
     if not state.chosen:
         plain = attn_mask is None and diagonal is None and not dropout_p
         if (
-            scores < (FEW_SCORES if plain else FEW_SCORES // 8)
-            or not query.is_cpu
+            (query.is_cpu and scores < (FEW_SCORES if plain else FEW_SCORES // 8))
             or (dropout_p and draws_as_pytorch(query))  # what PyTorch drops are elements of all scores
             or _refusal(query, key, value, attn_mask, dropout_p, enable_gqa) is not None
+            or not (query.is_cpu or _on_device(query, key, value, attn_mask, diagonal))
         ):
             return SDPBackend.MATH
         return SDPBackend.FLASH_ATTENTION
@@ -171,6 +172,13 @@ def _taken(query, key, value, attn_mask, dropout_p, diagonal, enable_gqa) -> SDP
     raise RuntimeError(
         f"scaled_dot_product_attention(): No available kernel. Aborting execution. ({why}; see nn.attention.sdpa_kernel)"
     )
+
+
+def _on_device(query, key, value, attn_mask, diagonal) -> bool:
+    """Whether a device's kernel is to be taken."""
+    from .on_device import taken
+
+    return taken(query, key, value, attn_mask, diagonal)
 
 
 def _additive(mask: TensorBase | None, label: str, like: TensorBase) -> TensorBase | None:

@@ -74,11 +74,11 @@ class State:
         return self.enabled != frozenset(LISTED) or self.order != ORDER
 
     def listed(self, with_priority: bool = False) -> list[SDPBackend]:
-        """Those that are on; in order of priority, if asked."""
+        """Those that are on; in order of priority, if requested."""
         return [b for b in (self.order if with_priority else LISTED) if b in self.enabled]
 
     def choose(self, backends: Iterable[SDPBackend], set_priority: bool = False) -> None:
-        """Switch these on and the others off; their order is the priority, if asked."""
+        """Switch these on and the others off; their order is the priority, if requested."""
         backends = list(backends)
         self.enabled = frozenset(b for b in backends if b in LISTED)
         if set_priority:

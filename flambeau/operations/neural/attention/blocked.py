@@ -43,7 +43,7 @@ def softmax_in_blocks(scores):
 
 # --- which scores there are ------------------------------
 class Run(NamedTuple):
-    """Neighbouring keys, and whether the mask has to be asked about them."""
+    """Neighbouring keys, and whether the mask has to be evaluated for them."""
 
     first: int
     last: int
@@ -168,6 +168,7 @@ class Call(NamedTuple):
     reach: int | None = (
         None  # query q sees no key behind q + reach, and of the others those that the mask allows
     )
+    causal: bool = False  # the mask allows all of these
 
     def tiles(self) -> Iterator[Tile]:
         return tiles(self.sizes, self.blocks, self.program.mask is not None)
@@ -298,6 +299,14 @@ def backward(call: Call, wanted: Sequence[bool], grads, query, key, value, out, 
 
 def _backward(call: Call, wanted, grads, query, key, value, out, lse, captures) -> tuple:
     working = by_name[call.working]
+    to_out, to_lse = grads[0], grads[1]
+    to_out = out.new_zeros(out.shape) if to_out is None else to_out
+    delta = (to_out.to(working) * out.to(working)).sum(-1)
+    if to_lse is not None:
+        delta = delta - to_lse
+    in_kernels = on_device.backward(call, wanted, (to_out, delta), query, key, value, lse, captures)
+    if in_kernels is not None:
+        return *in_kernels, *[None] * len(captures)
     key_seen, value_seen = key.to(working), value.to(working)
     of_query = empty(query.shape, dtype=query.dtype, device=query.device) if wanted[0] else None
     of_key, of_value = (
@@ -308,11 +317,6 @@ def _backward(call: Call, wanted, grads, query, key, value, out, lse, captures) 
         zeros(c.shape, dtype=by_name[compute_dtype(c.dtype.name)], device=c.device) if some else None
         for c, some in zip(captures, wanted[3:])
     ]
-    to_out, to_lse = grads[0], grads[1]
-    to_out = out.new_zeros(out.shape) if to_out is None else to_out
-    delta = (to_out.to(working) * out.to(working)).sum(-1)
-    if to_lse is not None:
-        delta = delta - to_lse
     kernels = kernels_of(call.program._replace(captures=captures))
     for tile in call.tiles():
         block = Block(call, tile, captures)

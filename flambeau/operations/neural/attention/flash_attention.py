@@ -145,7 +145,8 @@ def blocked_call(
             program = Program(symbol("score", working) + ex.cast(result, working), None, (seen,))
     again = functools.partial(_again, diagonal=diagonal, factor=factor)
     call, captures = call_of("scaled_dot_product_attention", query, key, program, blocks, factor, again)
-    return call._replace(reach=key.shape[2] if diagonal is None else diagonal), captures
+    causal = diagonal is not None
+    return call._replace(reach=diagonal if causal else key.shape[2], causal=causal), captures
 
 
 def _again(query, key, value, mask=None, *, diagonal, factor) -> TensorBase:

@@ -74,7 +74,7 @@ def _placed(
 ) -> list[Expr]:
     """Expressions of a program where a kernel stands: symbols and captures replaced.
 
-    Places that were computed are checked; where `allowed` does not hold, nothing is asked of them.
+    Places that were computed are checked; where `allowed` does not hold, they are not checked.
     """
     new: dict[int, Expr] = {}
     for e in ex.walk(roots):
@@ -285,6 +285,11 @@ def _derivatives(score: Expr, wanted: Sequence[Expr], dtype: str) -> list[Expr]:
     by_leaf = {ex.text([leaf]): part for leaf, part in zip(leaves, result)}
     parts = [by_leaf.get(ex.text([w])) for w in wanted]
     return [ex.const(0.0, dtype) if p is None else p for p in parts]
+
+
+def gradient_of_score(score: Expr, dtype: str) -> Expr:
+    """What reaches the score, of "grad", which arrives at the function of it."""
+    return ex.cast(_derivatives(score, [symbol("score", dtype)], dtype)[0], dtype)
 
 
 _known: dict[str, Kernels] = {}

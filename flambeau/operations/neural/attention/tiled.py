@@ -11,6 +11,7 @@ from ....codegen.tiles import attention as _passes  # noqa: F401  (provides what
 from ....core.base.dtypes import by_name
 from ....core.base.tensor import TensorBase
 from ....core.lib.layers import attention as tiles
+from ....core.lib.layers import half_attention as half_tiles
 from ....core.make.create import empty
 from ....core.make.literal import tensor
 from ....core.make.random import _reserve
@@ -18,6 +19,15 @@ from ...declare.pointwise import FLOATING, compute_dtype
 from ...declare.rows import reduction
 
 ROOM = 64  # columns that are drawn together
+BFLOAT16 = by_name["bfloat16"]
+
+
+def _tiles(query: TensorBase, value: TensorBase):
+    """What multiplies: bfloat16 as it is, where the processor can.  Values of another width are multiplied in float32, as PyTorch
+    does: weights are not rounded then.
+    """
+    halves = query.dtype is BFLOAT16 and query.shape[-1] == value.shape[-1]
+    return half_tiles if halves and half_tiles.possible() else tiles
 
 
 @reduction(places=(), name="row_products", dtypes=FLOATING)
@@ -51,7 +61,7 @@ def forward(query, key, value, mask, diagonal, factor, drawn: TensorBase | None,
     if not query.is_meta:
         seen = _mask(mask, query, key.shape[2], working)
         given = (_laid(x) for x in (query, key, value))
-        tiles.forward(*given, seen, diagonal, factor, _dropping(drawn, dropout_p), out, lse)
+        _tiles(query, value).forward(*given, seen, diagonal, factor, _dropping(drawn, dropout_p), out, lse)
     return out, lse
 
 
@@ -94,6 +104,6 @@ def backward(grad, query, key, value, mask, out, lse, drawn, diagonal, factor, d
     if not query.is_meta:
         seen = _mask(mask, query, key.shape[2], working)
         where = (seen, diagonal, factor, _dropping(drawn, dropout_p), lse, grad, delta)
-        tiles.backward(*given, *where, to_query, to_key, to_value)
+        _tiles(query, value).backward(*given, *where, to_query, to_key, to_value)
     joined = (x[0] if chunks == 1 else x.sum(0) for x in (to_key, to_value))
     return tuple(x.to(query.dtype) for x in (to_query, *joined))

@@ -21,7 +21,7 @@ from ...declare.half_types import FLOAT32, HALF_TYPES
 from ...declare.registry import REGISTRY, leaf, library, register
 from ...pointwise.complex_numbers import complex_of
 from ..pooling.pooling import addressable, ntuple, positive
-from . import families, halves
+from . import depthwise, families, halves
 from .grid import Geometry
 
 
@@ -55,8 +55,9 @@ def convolution(
     if input.numel() == 0:  # PyTorch's result for no channels has none
         return input.new_zeros((input.shape[0], filters if input.shape[1] else 0, *out))
     if input.dtype in HALF_TYPES and not families.on_tile(input, weight, geometry, out, transposed):
-        if not transposed and halves.takes(input, weight, geometry, out):
-            return families.laid_as(input, halves.forward(input, weight, bias, geometry, out))
+        by = None if transposed else _of_halves(input, weight, geometry, out, False)
+        if by is not None:
+            return families.laid_as(input, by.forward(input, weight, bias, geometry, out))
         result = convolution.function(_wide(input), _wide(weight), _wide(bias), geometry, out, transposed)
         return result.to(input.dtype)
     if not transposed:
@@ -100,8 +101,9 @@ def convolution_backward(
     if grad_output.dtype in HALF_TYPES and not _on_tile(
         grad_output, input, weight, geometry, transposed, wanted
     ):
-        if not transposed and halves.takes(input, weight, geometry, tuple(grad_output.shape[2:])):
-            return _gradients_of_halves(grad_output, input, weight, geometry, wanted)
+        by = None if transposed else _of_halves(input, weight, geometry, tuple(grad_output.shape[2:]), True)
+        if by is not None:
+            return _gradients_of_halves(by, grad_output, input, weight, geometry, wanted)
         wide = _wide(grad_output), _wide(input), _wide(weight)
         result = convolution_backward.function(*wide, geometry, transposed, wanted)
         return tuple(None if t is None else t.to(grad_output.dtype) for t in result)
@@ -135,22 +137,27 @@ def _on_tile(
     return not wanted[1] or families.weight_on_tile(sent, read, weight.shape, geometry)
 
 
+def _of_halves(x: TensorBase, w: TensorBase, g: Geometry, out: tuple[int, ...], turned: bool) -> Any:
+    """What reads and writes halves as they are: the processor's matrix unit, or strips of planes; None where nothing does."""
+    if halves.takes(x, w, g, out):
+        return halves
+    return depthwise if depthwise.takes_halves(x, w, g, turned) else None
+
+
 def _gradients_of_halves(
+    by: Any,
     grad: TensorBase,
     input: TensorBase,
     weight: TensorBase,
     geometry: Geometry,
     wanted: tuple[bool, bool, bool],
 ) -> tuple[TensorBase | None, ...]:
-    """By the processor's matrix unit."""
     grad = grad.contiguous()
     of_input = of_weight = of_bias = None
     if wanted[0]:
-        of_input = families.laid_as(
-            input, halves.input_gradient(grad, weight, geometry, tuple(input.shape[2:]))
-        )
+        of_input = families.laid_as(input, by.input_gradient(grad, weight, geometry, tuple(input.shape[2:])))
     if wanted[1]:
-        of_weight = halves.weight_gradient(grad, input, geometry, tuple(weight.shape[2:]))
+        of_weight = by.weight_gradient(grad, input, geometry, tuple(weight.shape[2:]))
     if wanted[2]:
         of_bias = grad.sum([0, *range(2, grad.ndim)])
     return of_input, of_weight, of_bias

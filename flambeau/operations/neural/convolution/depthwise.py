@@ -1,7 +1,7 @@
 """Depthwise convolutions on a CPU: which strips a plane is cut into (`codegen/tiles/depthwise.py`, `core/lib/convolution/strips.pyx`).
 
 Three functions for float32 and float64, of one or two dimensions, with a channel of the input for each group and any number of
-filters a channel.  `takes` says which geometries they know.
+filters a channel.  `takes` says which geometries they know.  Halves are read and written as they are, where vectors of them can be masked.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from ....codegen.tiles import register
 from ....codegen.tiles.depthwise import Gather, Inner, Scatter
 from ....core.base.tensor import TensorBase
 from ....core.lib.convolution import strips
+from ...declare.half_types import FLOAT32, HALF_TYPES
 from .grid import Geometry
 
 MOST_TAPS = (
@@ -35,12 +36,23 @@ def takes(channels: int, kernel: tuple[int, ...], g: Geometry, turned: bool) -> 
     return not (strided and (max(g.dilation[:-1], default=1) > 1 or (turned and g.dilation[-1] > 1)))
 
 
+def takes_halves(x: TensorBase, w: TensorBase, g: Geometry, turned: bool) -> bool:
+    """The same for a convolution of halves, or, `turned`, the gradients of one, whose filters' results are not to be added up."""
+    return (
+        register.width() == 64
+        and x.device.type == "cpu"
+        and x.numel() > 0
+        and takes(w.shape[1], tuple(w.shape[2:]), g, turned)
+        and not (turned and w.shape[0] != g.groups)
+    )
+
+
 def forward(
     x: TensorBase, w: TensorBase, bias: TensorBase | None, g: Geometry, out: tuple[int, ...]
 ) -> TensorBase:
     """(N, groups · filters, *out)."""
     result = x.new_empty((x.shape[0], w.shape[0], *out))
-    start = x.new_zeros(1) if bias is None else bias.contiguous()
+    start = _computed(x.new_zeros(1) if bias is None else bias.contiguous())
     _run("forward", g, x, w, start, result, False)
     return result
 
@@ -51,9 +63,9 @@ def input_gradient(grad: TensorBase, w: TensorBase, g: Geometry, sizes: tuple[in
     if max(g.stride) == 1:
         kernel = w.shape[2:]
         before = tuple((k - 1) * d - b for k, d, b in zip(kernel, g.dilation, g.before))
-        _run("input", g._replace(before=before), grad, w, grad.new_zeros(1), result, True)
+        _run("input", g._replace(before=before), grad, w, _computed(grad.new_zeros(1)), result, True)
     else:
-        _run("input", g, grad, w, grad.new_zeros(1), result, False)
+        _run("input", g, grad, w, _computed(grad.new_zeros(1)), result, False)
     return result
 
 
@@ -61,11 +73,16 @@ def weight_gradient(grad: TensorBase, x: TensorBase, g: Geometry, kernel: tuple[
     """(groups · filters, channels, *kernel), one channel of each group after another."""
     channels = x.shape[1] // g.groups
     x, grad = (t if t.stride(-1) == 1 else t.contiguous() for t in (x, grad))
-    result = x.new_zeros((grad.shape[1], channels, *kernel))
+    result = _computed(x.new_zeros((grad.shape[1], channels, *kernel)))
     for c in range(channels):
         own = result.narrow(1, c, 1)
         _run("weight", g, x[:, c::channels], own, own, grad, False)
-    return result
+    return result.to(grad.dtype)
+
+
+def _computed(x: TensorBase) -> TensorBase:
+    """Weights and biases in what sums are computed in."""
+    return x.to(FLOAT32) if x.dtype in HALF_TYPES else x
 
 
 def _run(kind: str, g: Geometry, x, w, bias, out, turned: bool) -> None:
@@ -81,13 +98,14 @@ def _run(kind: str, g: Geometry, x, w, bias, out, turned: bool) -> None:
     sizes, outs = tuple(x.shape[2:]), tuple(out.shape[2:])
     summed = kind == "input" and x.shape[1] > out.shape[1]
     plan = _plan(kind, x.dtype.name, kernel, stride, before, dilation, sizes, outs, summed)
-    strips.run(plan, kind, x, w if kind == "weight" else w.contiguous(), bias, out, turned)
+    strips.run(plan, kind, x, w if kind == "weight" else _computed(w.contiguous()), bias, out, turned)
 
 
 @functools.lru_cache(maxsize=512)
 def _plan(kind, dtype, kernel, stride, before, dilation, sizes, outs, summed) -> strips.Plan:
     """`summed`: several filters' results are added up."""
     scatters = kind == "input" and max(stride) > 1
+    stored, dtype = (dtype, "float32") if dtype in ("float16", "bfloat16") else ("", dtype)
     lanes = register.lanes(dtype)
     calls = []
     for tap, rows in _parts(kernel, kind):
@@ -103,14 +121,18 @@ def _plan(kind, dtype, kernel, stride, before, dilation, sizes, outs, summed) ->
         for first, count, vectors, edges, ends in runs:
             if scatters:
                 run, add = (
-                    register.address(Scatter(dtype, part, stride, vectors, edges, ends, adds))
+                    register.address(Scatter(dtype, part, stride, vectors, edges, ends, adds, stored))
                     for adds in (False, summed)
                 )
             elif kind == "weight":
-                run = add = register.address(Inner(dtype, part, stride, dilation[1], vectors, edges, ends))
+                run = add = register.address(
+                    Inner(dtype, part, stride, dilation[1], vectors, edges, ends, stored)
+                )
             else:
                 run, add = (
-                    register.address(Gather(dtype, part, stride, dilation[1], vectors, edges, ends, adds))
+                    register.address(
+                        Gather(dtype, part, stride, dilation[1], vectors, edges, ends, adds, stored)
+                    )
                     for adds in (False, summed)
                 )
             calls += [(run, add, first, count, *band, tap * kernel[1]) for band in lines]

@@ -6,7 +6,7 @@
 | `planes` | float32 and float64, windows of 1 × 1 at stride 1, pixels side by side |
 | `product` | float32 and float64, windows of 1 × 1 that make one place, that of the first pixel |
 | `direct` | float32 and float64 in two dimensions without groups, where vectors of filters are filled and sums are long |
-| `depthwise` | float32 and float64 in one and two dimensions, a channel of the input a group, strides of 1 and 2 |
+| `depthwise` | float32, float64 and halves in one and two dimensions, a channel of the input a group, strides of 1 and 2 |
 | `weights` | the weight's gradient in float32 and float64, but for groups of few filters; by `winograd` as forward |
 | `strips`, `apart` | groups of few filters, as depthwise; of many, each by the ways above |
 | `lifted` | one and three dimensions, by those above |

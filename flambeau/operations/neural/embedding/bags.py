@@ -1,7 +1,7 @@
 """Bags of rows of a table: their sums, means and maxima.
 
 On the host one kernel reads the rows (`codegen/tiles/bags.py`), and another spreads the gradient; elsewhere, and for what is
-asked for rarely, bags are made of the operations on rows.
+requested rarely, bags are made of the operations on rows.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ _REDUCTIONS = ("mean", "sum", "none")
 def check_reduction(
     name: str, reduction: str, size_average: Any = None, reduce: Any = None, also: tuple[str, ...] = ()
 ) -> str:
-    """How a loss is reduced, of all that it was told; ValueError for a reduction that there is not."""
+    """How a loss is reduced, of all that it was given; ValueError for a reduction that there is not."""
     if size_average is not None or reduce is not None:
         return legacy_reduction(size_average, reduce)
     if reduction in _REDUCTIONS or reduction in also:

@@ -8,7 +8,6 @@ from typing import Any
 
 from ....codegen import functions as fn
 from ....core import tape
-from ....core.base.formats import contiguous_format
 from ....core.base.tensor import TensorBase
 from ....core.lib.products.products import addmm, linear
 from ...declare.flops import Count, Shape
@@ -19,7 +18,7 @@ from ...declare.vjp import gradients
 from ...moving.joining import cat, stack
 from ...pointwise.elementary import tanh
 from ..activations import relu
-from . import tiles
+from . import steps, tiles
 
 FEW = 6  # rows, of all steps: fewer do not pay for laying out the weight
 TILED = ("float32", "float64", "float16", "bfloat16")
@@ -61,6 +60,41 @@ def lstm_cell_gradients(grad_hidden, grad_cell, i, f, g, o, cell, new):
     )
 
 
+@pointwise(places=("_gru_cell",), results=5, dtypes=FLOATING, in_place=False, differentiable=False)
+def gru_cell(x_reset, x_update, x_new, h_reset, h_update, h_new, hidden):
+    """h', r, z, n and what r scales, of a gated recurrent unit (Cho et al., 2014), from what the input and the state give to its gates,
+    and h.
+    """
+    r, z = fn.sigmoid(x_reset + h_reset), fn.sigmoid(x_update + h_update)
+    n = fn.tanh(x_new + r * h_new)
+    return n + z * (hidden - n), r, z, n, h_new
+
+
+@pointwise(places=("_gru_cell_gradients",), results=7, dtypes=FLOATING, in_place=False, differentiable=False)
+def gru_cell_gradients(grad, r, z, n, h_new, hidden, before):
+    """The gradients of what the input gives to r, z and n, of what the state gives to them, and of h, added to `before`; from that of h',
+    with `gru_cell`'s results.
+    """
+    of_n = grad * (1.0 - z) * (1.0 - n * n)
+    of_r, of_z = of_n * h_new * r * (1.0 - r), grad * (hidden - n) * z * (1.0 - z)
+    return of_r, of_z, of_n, of_r, of_z, of_n * r, before + grad * z
+
+
+@pointwise(places=("_rnn_tanh_gradients",), dtypes=FLOATING, in_place=False, differentiable=False)
+def rnn_tanh_gradients(grad, output):
+    """The gradient behind h' = tanh(x)."""
+    return grad * (1.0 - output * output)
+
+
+@pointwise(places=("_rnn_relu_gradients",), dtypes=FLOATING, in_place=False, differentiable=False)
+def rnn_relu_gradients(grad, output):
+    """The gradient behind h' = max(x, 0)."""
+    return fn.where(output > 0, grad, fn.like(grad, 0.0))
+
+
+RNN_CELLS = {"rnn_tanh": (tanh, rnn_tanh_gradients), "rnn_relu": (relu, rnn_relu_gradients)}
+
+
 def lstm_step(gates: TensorBase, cell: TensorBase) -> tuple[TensorBase, TensorBase]:
     """h' and c' from all gates of a step, (N, 4H), and the cell, (N, H); differentiates any number of times."""
     input, forget, candidate, output = gates.chunk(4, 1)
@@ -70,7 +104,7 @@ def lstm_step(gates: TensorBase, cell: TensorBase) -> tuple[TensorBase, TensorBa
 
 def _rnn_steps(gates, hidden, weight, sizes, kind):
     step, outputs = tanh if kind == "rnn_tanh" else relu, []
-    (shares,) = _steps((gates,), sizes)
+    (shares,) = steps.by_step((gates,), sizes)
     for share in shares:
         hidden = step(addmm(share, hidden[: len(share)], weight.t()))
         outputs.append(hidden)
@@ -79,7 +113,7 @@ def _rnn_steps(gates, hidden, weight, sizes, kind):
 
 def _gru_steps(gates, hidden, weight, bias, sizes):
     outputs = []
-    (shares,) = _steps((gates,), sizes)
+    (shares,) = steps.by_step((gates,), sizes)
     for share in shares:
         hidden = hidden[: len(share)]
         hidden = gru_step(share, linear(hidden, weight, bias), hidden)
@@ -87,14 +121,9 @@ def _gru_steps(gates, hidden, weight, bias, sizes):
     return (stack if sizes is None else cat)(outputs)
 
 
-def _steps(tensors, sizes):
-    """Each of them step by step: of a sequence (L, N, …), or of `sizes` rows each of sequences in packed order, (total, …)."""
-    return [x.unbind(0) for x in tensors] if sizes is None else [x.split(sizes) for x in tensors]
-
-
 def _lstm_steps(gates, hidden, cell, weight, sizes):
     outputs, ended = [], []
-    (shares,) = _steps((gates,), sizes)
+    (shares,) = steps.by_step((gates,), sizes)
     for share in shares:
         if len(share) < len(hidden):
             ended.append(cell[len(share) :])
@@ -114,6 +143,17 @@ def _whole(*given: TensorBase | None, also: Any = None) -> bool:
         and gates.dtype.name in TILED
         and gates.numel() >= FEW * gates.shape[-1]
         and all(x is None or x.dtype is gates.dtype or x.dtype is also for x in given)
+    )
+
+
+def _away(*given: TensorBase | None) -> bool:
+    """Whether a layer's sequences are computed step by step behind one node: on devices, for one dtype."""
+    gates = given[0]
+    return (
+        gates.device.type != "cpu"
+        and gates.dtype.name in TILED
+        and gates.numel() > 0
+        and all(x is None or x.dtype is gates.dtype for x in given)
     )
 
 
@@ -195,8 +235,6 @@ def lstm_layer(
     and gates (total, 4H).  `turned` sequences of one length have their first step last.  All of it is one node on the tape, which
     multiplies out the weight's gradient once, not once a step.
     """
-    if turned and not _whole(gates, hidden, cell, weight):
-        return _along(lstm_layer, turned)(gates, hidden, cell, weight)
     keep = _kept(gates, hidden, cell, weight)
     return lstm_sequence(gates, hidden, cell, weight, sizes, turned, keep)[:2]
 
@@ -220,7 +258,7 @@ def lstm_sequence(
     """`lstm_layer`'s outputs and last cells; with `keep` also all cells and the gates behind their nonlinearities."""
     inputs = (gates, hidden, cell, weight)
     if not _whole(*inputs):
-        return _lstm_kept(*inputs, sizes)
+        return steps.lstm(lstm_cell, *inputs, sizes, turned)
     _check("lstm_layer", 4, gates, hidden, weight, sizes, cell)
     outputs, last, cells, activated = tiles.lstm(*inputs, _order(gates, sizes, turned), keep)
     return outputs.to(gates.dtype), last.to(gates.dtype), cells, activated
@@ -266,7 +304,19 @@ def lstm_sequence_backward(
         for grad, kept in zip((grad_outputs, grad_last), (outputs, cell))
     )
     if not whole:
-        return _lstm_back(to_outputs, to_cell, hidden, cell, weight, outputs, cells, activated, sizes)
+        return steps.lstm_gradients(
+            lstm_cell_gradients,
+            to_outputs,
+            to_cell,
+            hidden,
+            cell,
+            weight,
+            outputs,
+            cells,
+            activated,
+            sizes,
+            turned,
+        )
     result = tiles.lstm_gradients(
         *(to_outputs, to_cell, hidden, cell, weight, outputs, cells, activated),
         *(_order(gates, sizes, turned), wanted),
@@ -285,48 +335,6 @@ def _lstm_again(
         return gradients(steps, inputs, (grad_outputs, grad_last), wanted)
 
     return gradients(first, (grad_outputs, grad_last, gates, hidden, cell, weight), grads, needs)
-
-
-def _lstm_kept(gates, hidden, cell, weight, sizes):
-    """All outputs, the last cell of each sequence, all cells and activated gates, step by step."""
-    activated, ended = gates.new_empty(gates.shape), []
-    shape = (*gates.shape[:-1], cell.shape[1])
-    outputs, cells = gates.new_empty(shape), gates.new_empty(shape)
-    weight = weight.t().contiguous()
-    for share, gate, output, new, i, f, g, o in zip(
-        *_steps((gates, activated, outputs, cells, *activated.chunk(4, -1)), sizes)
-    ):
-        if sizes is not None and len(share) < len(hidden):
-            ended.append(cell[len(share) :])
-            hidden, cell = hidden[: len(share)], cell[: len(share)]
-        addmm(share, hidden, weight, out=gate)
-        lstm_cell.foreach([[i], [f], [g], [o], [cell]], out=[[output], [new], [i], [f], [g], [o]])
-        hidden, cell = output, new
-    return outputs, cat([cell, *reversed(ended)]) if ended else cell.clone(), cells, activated
-
-
-def _lstm_back(grad_outputs, grad_last, hidden, cell, weight, outputs, cells, activated, sizes):
-    """The gradients, step by step."""
-    # What reaches each output from outside; what reaches it through the next step is added on the way.
-    to_outputs, to_cell = (g.clone(memory_format=contiguous_format) for g in (grad_outputs, grad_last))
-    flow = activated.new_empty(activated.shape)
-    parts = (to_outputs, *activated.chunk(4, -1), cells, flow, *flow.chunk(4, -1))
-    to_steps, i, f, g, o, news, flows, *to_gates = _steps(parts, sizes)
-    for t in reversed(range(len(news))):
-        carried, before, earlier = to_cell, news[t - 1] if t else cell, to_steps[t - 1]
-        if sizes is not None:  # the first of them alone have this step
-            carried, before, earlier = (x[: sizes[t]] for x in (carried, before, earlier))
-        operands = (to_steps[t], carried, i[t], f[t], g[t], o[t], before, news[t])
-        results = (*(x[t] for x in to_gates), carried)
-        lstm_cell_gradients.foreach([[x] for x in operands], out=[[x] for x in results])
-        if t:
-            addmm(earlier, flows[t], weight, out=earlier)
-    # The state that each row began with: one step before it.
-    if sizes is None:
-        befores = cat([hidden.unsqueeze(0), outputs[: len(outputs) - 1]]).flatten(0, 1)
-    else:
-        befores = cat([hidden, *(step[:n] for step, n in zip(outputs.split(sizes), sizes[1:]))])
-    return flow, flows[0] @ weight, to_cell, flow.flatten(0, -2).t() @ befores
 
 
 def _own(result: TensorBase, like: TensorBase, kept: bool) -> TensorBase:
@@ -354,7 +362,7 @@ def gru_layer(
     """
     # Autocast leaves the state as it is, and the result is like it.
     also = FLOAT32 if gates.dtype in HALF_TYPES else None
-    if not _whole(gates, hidden, weight, bias, also=also):
+    if not (_whole(gates, hidden, weight, bias, also=also) or _away(gates, hidden, weight, bias)):
         return _along(_gru_steps, turned)(gates, hidden, weight, bias, sizes)
     keep = _kept(gates, hidden, weight, bias)
     return gru_sequence(gates, hidden, weight, bias, sizes, turned, keep)[0]
@@ -378,7 +386,10 @@ def gru_sequence(
 ) -> tuple[TensorBase | None, ...]:
     """`gru_layer`'s outputs; with `keep` also all states as they were computed, r, z, n and what r scales."""
     _check("gru_layer", 3, gates, hidden, weight, sizes, bias=bias)
-    result, activated = tiles.gru(gates, hidden, weight, bias, _order(gates, sizes, turned), keep)
+    if _away(gates):
+        result, activated = steps.gru(gru_cell, gates, hidden, weight, bias, sizes, turned)
+    else:
+        result, activated = tiles.gru(gates, hidden, weight, bias, _order(gates, sizes, turned), keep)
     return _own(result, hidden, keep), result if keep else None, activated
 
 
@@ -410,8 +421,13 @@ def gru_sequence_backward(
     wanted: Sequence[bool],
 ) -> tuple[TensorBase | None, ...]:
     """The gradients of `gru_sequence`."""
-    order = _order(gates, sizes, turned)
-    result = tiles.gru_gradients(grad_out, hidden, weight, states, activated, order, wanted)
+    if _away(gates):
+        result = steps.gru_gradients(
+            gru_cell_gradients, grad_out, hidden, weight, bias, states, activated, sizes, turned
+        )
+    else:
+        order = _order(gates, sizes, turned)
+        result = tiles.gru_gradients(grad_out, hidden, weight, states, activated, order, wanted)
     return _cast(result, (gates, hidden, weight, bias))
 
 
@@ -439,7 +455,7 @@ def rnn_layer(
     """Run Elman's network over a sequence: outputs (L, N, H) from the input's share (L, N, H), the state to begin with (N, H)
     and the state's weight (H, H).  `sizes`, `turned` and the node are as for `lstm_layer`; `kind` is rnn_tanh or rnn_relu.
     """
-    if not _whole(gates, hidden, weight):
+    if not (_whole(gates, hidden, weight) or _away(gates, hidden, weight)):
         return _along(_rnn_steps, turned)(gates, hidden, weight, sizes, kind)
     return rnn_sequence(gates, hidden, weight, sizes, turned, kind, _kept(gates, hidden, weight))[0]
 
@@ -462,7 +478,10 @@ def rnn_sequence(
 ) -> tuple[TensorBase, TensorBase | None]:
     """`rnn_layer`'s outputs; with `keep` also all states as they were computed."""
     _check("rnn_layer", 1, gates, hidden, weight, sizes)
-    result = tiles.rnn(gates, hidden, weight, _order(gates, sizes, turned), kind)
+    if _away(gates):
+        result = steps.rnn(RNN_CELLS[kind][0], gates, hidden, weight, sizes, turned)
+    else:
+        result = tiles.rnn(gates, hidden, weight, _order(gates, sizes, turned), kind)
     return _own(result, gates, keep), result if keep else None
 
 
@@ -493,8 +512,11 @@ def rnn_sequence_backward(
     wanted: Sequence[bool],
 ) -> tuple[TensorBase | None, ...]:
     """The gradients of `rnn_sequence`."""
-    order = _order(gates, sizes, turned)
-    result = tiles.rnn_gradients(grad_out, hidden, weight, states, order, wanted, kind)
+    if _away(gates):
+        result = steps.rnn_gradients(RNN_CELLS[kind][1], grad_out, hidden, weight, states, sizes, turned)
+    else:
+        order = _order(gates, sizes, turned)
+        result = tiles.rnn_gradients(grad_out, hidden, weight, states, order, wanted, kind)
     return _cast(result, (gates, hidden, weight))
 
 

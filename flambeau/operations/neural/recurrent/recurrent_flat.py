@@ -13,7 +13,7 @@ from .sequences import EVEN, MODES, Layout, State, Weights, run_layers, step_onc
 
 _ARGUMENTS = """
 
-    Two forms, told by the second argument:
+    Two forms, distinguished by the second argument:
 
     - `{name}(input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first)` takes a padded batch,
       (L, N, I), or (N, L, I) with `batch_first`, and gives outputs of that kind;

@@ -183,7 +183,7 @@ class _BaseDataLoaderIter:
 
 
 class _SingleProcessDataLoaderIter(_BaseDataLoaderIter):
-    """A pass whose batches are made here, when they are asked for."""
+    """A pass whose batches are made here, when they are requested."""
 
     def __init__(self, loader: Any) -> None:
         if loader.timeout != 0:

@@ -31,7 +31,7 @@ class Pinner:
 def pin_memory(data: Any, device: Any = None) -> Any:
     """`data` with its tensors in page-locked memory, and whatever else has a method `pin_memory` as this returns it.
 
-    `device` is not asked: there is one kind of accelerator at a time.
+    `device` is not read: there is one kind of accelerator at a time.
     """
     if hasattr(data, "pin_memory"):
         return data.pin_memory()

@@ -20,7 +20,7 @@ class WorkerTimeout(RuntimeError):
 
 
 class Task(NamedTuple):
-    """One batch that is asked for: the pass over the data, its number there, the samples, and whether to go past it."""
+    """One batch that is requested: the pass over the data, its number there, the samples, and whether to go past it."""
 
     epoch: int
     number: int
@@ -52,7 +52,7 @@ class Ended(NamedTuple):
 
 
 class Job(NamedTuple):
-    """What all workers of a loader are told."""
+    """What all workers of a loader get."""
 
     iterable: bool
     dataset: Any

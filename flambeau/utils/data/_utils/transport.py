@@ -99,7 +99,7 @@ def _anonymous_file(size: int) -> int:
 
 
 def _rounded(nbytes: int) -> int:
-    """Whole pages, with at most an eighth more than asked for, so that batches of about one length share blocks."""
+    """Whole pages, with at most an eighth more than requested, so that batches of about one length share blocks."""
     step = max(4096, 1 << max(0, nbytes.bit_length() - 3))
     return -(-nbytes // step) * step
 

@@ -1,7 +1,7 @@
 """Quantisation of models: weights in few bits, layers over integers, and training with numbers rounded as integers hold them."""
 
-from .._compat.absent import refusing as _refusing
-from ._configurations import (
+from ..._compat.absent import refusing as _refusing
+from .._configurations import (
     Float8WeightOnlyConfig,
     Int4WeightOnlyConfig,
     Int8DynamicActivationInt4WeightConfig,
@@ -9,10 +9,10 @@ from ._configurations import (
     Int8WeightOnlyConfig,
     NF4WeightOnlyConfig,
 )
-from ._dynamic import (
+from .._dynamic import (
     quantize_dynamic,
 )
-from ._fake_quantize import (
+from .._fake_quantize import (
     FakeQuantize,
     FakeQuantizeBase,
     FixedQParamsFakeQuantize,
@@ -33,7 +33,7 @@ from ._fake_quantize import (
     enable_fake_quant,
     enable_observer,
 )
-from ._fuse import (
+from .._fuse import (
     fuse_conv_bn,
     fuse_conv_bn_relu,
     fuse_known_modules,
@@ -41,11 +41,12 @@ from ._fuse import (
     fuse_modules,
     fuse_modules_qat,
 )
-from ._histogram import (
+from .._graph_configs import QuantType
+from .._histogram import (
     HistogramObserver,
     default_histogram_observer,
 )
-from ._mappings import (
+from .._mappings import (
     get_default_dynamic_quant_module_mappings,
     get_default_qat_module_mappings,
     get_default_qconfig_propagation_list,
@@ -53,7 +54,7 @@ from ._mappings import (
     get_embedding_qat_module_mappings,
     get_embedding_static_quant_module_mappings,
 )
-from ._observers import (
+from .._observers import (
     FixedQParamsObserver,
     MinMaxObserver,
     MovingAverageMinMaxObserver,
@@ -62,6 +63,7 @@ from ._observers import (
     ObserverBase,
     PerChannelMinMaxObserver,
     PlaceholderObserver,
+    ReuseInputObserver,
     UniformQuantizationObserverBase,
     default_dynamic_quant_observer,
     default_fixed_qparams_range_0to1_observer,
@@ -71,11 +73,12 @@ from ._observers import (
     default_observer,
     default_per_channel_weight_observer,
     default_placeholder_observer,
+    default_reuse_input_observer,
     default_weight_observer,
     per_channel_weight_observer_range_neg_127_to_127,
     weight_observer_range_neg_127_to_127,
 )
-from ._prepare import (
+from .._prepare import (
     add_quant_dequant,
     convert,
     prepare,
@@ -85,7 +88,7 @@ from ._prepare import (
     quantize_qat,
     swap_module,
 )
-from ._qconfig import (
+from .._qconfig import (
     QConfig,
     default_activation_only_qconfig,
     default_dynamic_qat_qconfig,
@@ -97,6 +100,7 @@ from ._qconfig import (
     default_qat_qconfig,
     default_qat_qconfig_v2,
     default_qconfig,
+    default_reuse_input_qconfig,
     default_symmetric_qnnpack_qconfig,
     default_weight_only_qconfig,
     float_qparams_weight_only_qconfig,
@@ -106,12 +110,17 @@ from ._qconfig import (
     per_channel_dynamic_qconfig,
     qconfig_equals,
 )
-from ._stubs import (
+from .._qconfig_mapping import (
+    QConfigMapping,
+    get_default_qat_qconfig_mapping,
+    get_default_qconfig_mapping,
+)
+from .._stubs import (
     DeQuantStub,
     QuantStub,
     QuantWrapper,
 )
-from ._weight_only import (
+from .._weight_only import (
     WeightOnlyEmbedding,
     WeightOnlyLinear,
     quantize_,
@@ -139,8 +148,11 @@ __all__ = [
     "PerChannelMinMaxObserver",
     "PlaceholderObserver",
     "QConfig",
+    "QConfigMapping",
     "QuantStub",
+    "QuantType",
     "QuantWrapper",
+    "ReuseInputObserver",
     "UniformQuantizationObserverBase",
     "WeightOnlyEmbedding",
     "WeightOnlyLinear",
@@ -175,6 +187,8 @@ __all__ = [
     "default_qat_qconfig",
     "default_qat_qconfig_v2",
     "default_qconfig",
+    "default_reuse_input_observer",
+    "default_reuse_input_qconfig",
     "default_symmetric_qnnpack_qconfig",
     "default_weight_fake_quant",
     "default_weight_observer",
@@ -194,7 +208,9 @@ __all__ = [
     "get_default_dynamic_quant_module_mappings",
     "get_default_qat_module_mappings",
     "get_default_qat_qconfig",
+    "get_default_qat_qconfig_mapping",
     "get_default_qconfig",
+    "get_default_qconfig_mapping",
     "get_default_qconfig_propagation_list",
     "get_default_static_quant_module_mappings",
     "get_embedding_qat_module_mappings",
@@ -213,5 +229,4 @@ __all__ = [
     "weight_observer_range_neg_127_to_127",
 ]
 
-__path__: list[str] = []  # libraries import from modules below it
 __getattr__ = _refusing("ao.quantization")

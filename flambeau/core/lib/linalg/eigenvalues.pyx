@@ -1,0 +1,188 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+"""Eigenvalues and singular values."""
+from libc.stdint cimport INT32_MAX, int64_t
+from libc.stdlib cimport free, malloc
+from ...base.dtypes cimport I32
+from ...base.tensor cimport TensorBase, pointer
+from .jobs cimport NOT_FINITE, Job, begin, complex_general_t, complex_svd_t, finite, hermitian_t, one_each, real_code, run, stack, vectors, workspace_size
+
+
+# --- eigenvalues -----------------------------------------------------------------------------------------------------------------
+cdef void symmetric(Job* j, char* a, char* values, char* work, char* rwork, int* iwork, int* info) noexcept nogil:
+    if j.kind < 2:
+        j.routines.syevd(&j.job, &j.triangle, &j.n, a, &j.n, values, work, &j.lwork, iwork, &j.liwork, info, 1, 1)
+    else:
+        (<hermitian_t><void*>j.routines.syevd)(
+            &j.job, &j.triangle, &j.n, a, &j.n, values, work, &j.lwork, rwork, &j.lrwork, iwork, &j.liwork, info, 1, 1)
+
+
+cdef void symmetric_range(void* context, int64_t begin, int64_t end) noexcept nogil:
+    cdef Job* j = <Job*>context
+    cdef int64_t at, first = <int64_t>j.lwork * j.size, second = <int64_t>j.lrwork * 8
+    cdef char* work = <char*>malloc(first + second + <int64_t>j.liwork * 4)
+    if work == NULL:
+        j.failed = 1
+        return
+    for at in range(begin, end):
+        if not finite(j, j.a + at * j.a_step, j.n, j.n, j.triangle):
+            j.info[at] = NOT_FINITE
+            continue
+        symmetric(j, j.a + at * j.a_step, j.b + at * j.b_step, work, work + first, <int*>(work + first + second), j.info + at)
+    free(work)
+
+
+def eigh(TensorBase rows not None, bint lower, bint wanted) -> tuple:
+    """Eigenvalues of Hermitian matrices, and `info`; where `wanted`, the matrices become their eigenvectors, conjugate, row by row."""
+    cdef Job j
+    cdef char[16] size
+    cdef char[16] rsize
+    cdef int isize = 0, info = 0
+    begin(&j, rows, "eigh")
+    j.n, j.lwork, j.lrwork, j.liwork = <int>rows.sizes[rows.rank - 1], -1, -1, -1
+    values, result = vectors(rows, j.n, real_code(rows)), one_each(rows, I32)
+    if rows.count == 0:
+        return values, result.zero_() if result.count else result
+    j.job, j.triangle = b"V" if wanted else b"N", b"U" if lower else b"L"
+    j.b, j.b_step, j.info = pointer(values), <int64_t>j.n * values.width, <int*>pointer(result)
+    symmetric(&j, j.a, j.b, size, rsize, &isize, &info)
+    j.lwork, j.liwork, j.lrwork = workspace_size(&j, size), isize, workspace_size(&j, rsize) if j.kind > 1 else 0
+    run(symmetric_range, &j, result.count, (0.3 if wanted else 0.1) * j.n * j.n * j.n)
+    return values, result
+
+
+cdef void general(Job* j, char* a, char* values, char* imaginary, char* right, char* work, char* rwork, int* info) noexcept nogil:
+    cdef int one = 1
+    if j.kind < 2:
+        j.routines.geev(b"N", &j.job, &j.n, a, &j.n, values, imaginary, NULL, &one, right, &j.n, work, &j.lwork, info, 1, 1)
+    else:
+        (<complex_general_t><void*>j.routines.geev)(
+            b"N", &j.job, &j.n, a, &j.n, values, NULL, &one, right, &j.n, work, &j.lwork, rwork, info, 1, 1)
+
+
+cdef void general_range(void* context, int64_t begin, int64_t end) noexcept nogil:
+    cdef Job* j = <Job*>context
+    cdef int64_t at, first = <int64_t>j.lwork * j.size
+    cdef char* work = <char*>malloc(first + <int64_t>j.lrwork * 8)
+    if work == NULL:
+        j.failed = 1
+        return
+    for at in range(begin, end):
+        general(j, j.a + at * j.a_step, j.b + at * j.b_step, j.c + at * j.b_step, j.d + at * j.d_step, work, work + first,
+                j.info + at)
+    free(work)
+
+
+def eig(TensorBase columns not None, bint wanted) -> tuple:
+    """Eigenvalues (of real matrices as two tensors, real and imaginary parts), eigenvectors row by row (or None), and `info`.
+
+    Of real matrices, LAPACK gives the real and the imaginary part of a vector of a conjugate pair as two rows.
+    """
+    cdef Job j
+    cdef char[16] size
+    cdef char[16] rsize
+    cdef int info = 0
+    begin(&j, columns, "eig")
+    j.n, j.lwork, j.lrwork, j.liwork = <int>columns.sizes[columns.rank - 1], -1, 0, 0
+    values, imaginary, result = vectors(columns, j.n, columns.code), None, one_each(columns, I32)
+    if j.kind < 2:
+        imaginary = vectors(columns, j.n, columns.code)
+    right = stack(columns, j.n, j.n) if wanted else None
+    if columns.count == 0:
+        return values, imaginary, right, result.zero_() if result.count else result
+    j.job, j.info = b"V" if wanted else b"N", <int*>pointer(result)
+    j.b, j.b_step = pointer(values), <int64_t>j.n * j.size
+    j.c = pointer(imaginary) if imaginary is not None else NULL
+    j.d, j.d_step = pointer(right) if wanted else NULL, j.a_step if wanted else 0
+    general(&j, j.a, j.b, j.c, j.d, size, rsize, &info)
+    j.lwork, j.lrwork = workspace_size(&j, size), 2 * j.n if j.kind > 1 else 0
+    run(general_range, &j, result.count, (1.0 if wanted else 0.5) * j.n * j.n * j.n)
+    return values, imaginary, right, result
+
+
+# --- singular values -----------------------------------------------------------------------------------------------------------------
+cdef void singular(Job* j, char* a, char* values, char* u, char* v, char* work, char* rwork, int* iwork, int* info) noexcept nogil:
+    cdef int leading = max(j.m if j.job == b"A" else min(j.m, j.n), 1)     # of what the library calls V'
+    if j.kind < 2:
+        j.routines.gesdd(&j.job, &j.n, &j.m, a, &j.lead, values, v, &j.lead, u, &leading, work, &j.lwork, iwork, info, 1)
+    else:
+        (<complex_svd_t><void*>j.routines.gesdd)(
+            &j.job, &j.n, &j.m, a, &j.lead, values, v, &j.lead, u, &leading, work, &j.lwork, rwork, iwork, info, 1)
+
+
+cdef void singular_range(void* context, int64_t begin, int64_t end) noexcept nogil:
+    cdef Job* j = <Job*>context
+    cdef int64_t at, first = <int64_t>j.lwork * j.size, second = <int64_t>j.lrwork * 8
+    cdef char* work = <char*>malloc(first + second + <int64_t>j.liwork * 4)
+    if work == NULL:
+        j.failed = 1
+        return
+    for at in range(begin, end):
+        if not finite(j, j.a + at * j.a_step, j.m, j.n, 0):
+            j.info[at] = NOT_FINITE
+            continue
+        singular(j, j.a + at * j.a_step, j.b + at * j.b_step, j.c + at * j.c_step, j.d + at * j.d_step, work, work + first,
+                 <int*>(work + first + second), j.info + at)
+    free(work)
+
+
+def svd(TensorBase rows not None, bint full, bint wanted) -> tuple:
+    """U, S and Vh (U and Vh None unless `wanted`), and `info`; what was in the matrices is lost.
+
+    The library sees V* S U' where A = U S Vh, and its results lie as U and Vh do by rows: nothing is turned.
+    """
+    cdef Job j
+    cdef char[16] size
+    cdef char[16] rsize
+    cdef int info = 0, isize = 0
+    cdef int64_t least, most
+    begin(&j, rows, "svd")
+    j.m, j.n, j.lwork, j.lrwork, j.liwork = <int>rows.sizes[rows.rank - 2], <int>rows.sizes[rows.rank - 1], -1, 0, 0
+    least, most = min(j.m, j.n), max(j.m, j.n)
+    values, result = vectors(rows, least, real_code(rows)), one_each(rows, I32)
+    U = stack(rows, j.m, j.m if full else least) if wanted else None
+    Vh = stack(rows, j.n if full else least, j.n) if wanted else None
+    if rows.count == 0:
+        return U, values, Vh, result.zero_() if result.count else result
+    j.job, j.lead = b"N" if not wanted else b"A" if full else b"S", max(j.n, 1)
+    j.b, j.b_step, j.info = pointer(values), least * values.width, <int*>pointer(result)
+    j.c = j.d = NULL
+    j.c_step = j.d_step = 0
+    if wanted:
+        j.c, j.c_step = pointer(U), <int64_t>j.m * (j.m if full else least) * j.size
+        j.d, j.d_step = pointer(Vh), <int64_t>j.n * (j.n if full else least) * j.size
+    singular(&j, j.a, j.b, j.c, j.d, size, rsize, &isize, &info)
+    j.lwork = workspace_size(&j, size)
+    j.liwork = 8 * <int>least
+    if j.kind > 1:
+        j.lrwork = <int>min(
+            (least * max(5 * least + 7, 2 * most + 2 * least + 1) if wanted else 7 * least) + 16, <int64_t>INT32_MAX)
+    run(singular_range, &j, result.count, (0.6 if wanted else 0.3) * j.m * j.n * least)
+    return U, values, Vh, result
+
+
+cdef void bidiagonal_range(void* context, int64_t begin, int64_t end) noexcept nogil:
+    cdef Job* j = <Job*>context
+    cdef int64_t at
+    cdef double* d
+    cdef double* work = <double*>malloc(<size_t>j.lwork * j.size)
+    if work == NULL:
+        j.failed = 1
+        return
+    for at in range(begin, end):
+        if j.info[at]:
+            j.info[at] = NOT_FINITE
+            continue
+        d = <double*>(j.a + at * j.a_step)
+        j.routines.lasq1(&j.n, d, d + j.n, work, j.info + at)
+    free(work)
+
+
+def values_of_bidiagonals(TensorBase pairs not None, TensorBase info not None) -> None:
+    """Diagonals and what stands above them, (*, 2, n) of float64 as `small.bidiagonal` gives them, become singular values (the
+    first of each pair) and nothing; `info`, 1 for what is not finite, becomes LAPACK's.
+    """
+    cdef Job j
+    begin(&j, pairs, "values_of_bidiagonals")
+    j.n, j.lrwork, j.liwork, j.info = <int>pairs.sizes[pairs.rank - 1], 0, 0, <int*>pointer(info)
+    j.lwork = 4 * j.n
+    run(bidiagonal_range, &j, info.count, 20.0 * j.n * j.n)

@@ -1,0 +1,136 @@
+"""What all calls of LAPACK share: its routines, and the job that describes a stack of matrices to the threads."""
+from libc.stdint cimport int64_t
+from ...base.parallel cimport task_t
+from ...base.tensor cimport TensorBase
+
+cdef enum:
+    KINDS = 4                  # float32, float64, complex64, complex128
+    CALL = 2000                # nanoseconds that a call takes beside its work
+    NOT_FINITE = -4            # what LAPACK says of such a matrix
+
+# Lengths of characters follow the arguments, as compilers of Fortran hand them on.
+ctypedef void (*qr_t)(const int* m, const int* n, void* a, const int* lda, void* tau, void* work, const int* lwork,
+                      int* info) noexcept nogil
+ctypedef void (*q_t)(const int* m, const int* n, const int* k, void* a, const int* lda, const void* tau, void* work,
+                     const int* lwork, int* info) noexcept nogil
+ctypedef void (*panel_t)(const int* m, const int* n, void* a, const int* lda, void* t, const int* ldt, int* info) noexcept nogil
+ctypedef void (*reflect_t)(
+    const char* side, const char* trans, const char* direct, const char* storev, const int* m, const int* n, const int* k,
+    const void* v, const int* ldv, const void* t, const int* ldt, void* c, const int* ldc, void* work, const int* ldwork,
+    size_t, size_t, size_t, size_t) noexcept nogil
+ctypedef void (*lu_t)(const int* m, const int* n, void* a, const int* lda, int* pivots, int* info) noexcept nogil
+ctypedef void (*inverse_t)(const int* n, void* a, const int* lda, const int* pivots, void* work, const int* lwork,
+                           int* info) noexcept nogil
+ctypedef void (*cholesky_t)(const char* uplo, const int* n, void* a, const int* lda, int* info, size_t) noexcept nogil
+ctypedef void (*triangular_t)(
+    const char* side, const char* uplo, const char* trans, const char* diag, const int* m, const int* n, const void* alpha,
+    const void* a, const int* lda, void* b, const int* ldb, size_t, size_t, size_t, size_t) noexcept nogil
+ctypedef void (*svd_t)(const char* job, const int* m, const int* n, void* a, const int* lda, void* s, void* u, const int* ldu,
+                       void* vt, const int* ldvt, void* work, const int* lwork, int* iwork, int* info, size_t) noexcept nogil
+ctypedef void (*bidiagonal_t)(const int* n, double* d, double* e, double* work, int* info) noexcept nogil
+ctypedef void (*complex_svd_t)(
+    const char* job, const int* m, const int* n, void* a, const int* lda, void* s, void* u, const int* ldu, void* vt,
+    const int* ldvt, void* work, const int* lwork, void* rwork, int* iwork, int* info, size_t) noexcept nogil
+ctypedef void (*symmetric_t)(
+    const char* job, const char* uplo, const int* n, void* a, const int* lda, void* w, void* work, const int* lwork,
+    int* iwork, const int* liwork, int* info, size_t, size_t) noexcept nogil
+ctypedef void (*hermitian_t)(
+    const char* job, const char* uplo, const int* n, void* a, const int* lda, void* w, void* work, const int* lwork,
+    void* rwork, const int* lrwork, int* iwork, const int* liwork, int* info, size_t, size_t) noexcept nogil
+ctypedef void (*general_t)(
+    const char* left, const char* right, const int* n, void* a, const int* lda, void* wr, void* wi, void* vl, const int* ldvl,
+    void* vr, const int* ldvr, void* work, const int* lwork, int* info, size_t, size_t) noexcept nogil
+ctypedef void (*complex_general_t)(
+    const char* left, const char* right, const int* n, void* a, const int* lda, void* w, void* vl, const int* ldvl, void* vr,
+    const int* ldvr, void* work, const int* lwork, void* rwork, int* info, size_t, size_t) noexcept nogil
+
+ctypedef void (*product_t)(
+    const char* transa, const char* transb, const int* m, const int* n, const int* k, const void* alpha, const void* a, const int* lda,
+    const void* b, const int* ldb, const void* beta, void* c, const int* ldc, size_t, size_t) noexcept nogil
+ctypedef void (*square_t)(
+    const char* uplo, const char* trans, const int* n, const int* k, const void* alpha, const void* a, const int* lda, const void* beta,
+    void* c, const int* ldc, size_t, size_t) noexcept nogil
+ctypedef void (*exchange_t)(
+    const int* n, void* a, const int* lda, const int* first, const int* last, const int* pivots, const int* step) noexcept nogil
+
+cdef struct Routines:
+    qr_t geqrf
+    q_t orgqr
+    panel_t geqrt3
+    reflect_t larfb
+    triangular_t trmm
+    lu_t getrf
+    inverse_t getri
+    cholesky_t potrf
+    triangular_t trsm
+    product_t gemm
+    square_t herk
+    exchange_t laswp
+    svd_t gesdd
+    bidiagonal_t lasq1
+    symmetric_t syevd
+    general_t geev
+
+cdef struct Job:
+    Routines* routines
+    int kind
+    int size                   # bytes of an element
+    int m, n, k
+    int lead                   # from one column of `a` to the next
+    int block                  # reflections that are applied at once
+    int column                 # the first of the block in hand
+    char* a                    # matrices, `a_step` bytes from one to the next (0: one for all)
+    char* b
+    char* c
+    char* d
+    int64_t a_step, b_step, c_step, d_step
+    int* info                  # one for each
+    int* pivots
+    int lwork, liwork, lrwork  # elements of the work space
+    char job, triangle, transposed, unit
+    int failed                 # memory ran out
+
+# Which of the four types of numbers; its routines are taken from the library at the first use.
+cdef int kind_of(TensorBase x) except -1
+# The job of a stack of matrices; TypeError unless it is contiguous, RuntimeError for sizes that LAPACK cannot count.
+cdef int begin(Job* job, TensorBase a, str who) except -1
+# How many matrices there are.
+cdef int64_t matrices(TensorBase a) noexcept
+# A new tensor with an element, or a vector, for each matrix; a new stack of matrices of another size.
+cdef TensorBase one_each(TensorBase a, int code)
+cdef TensorBase vectors(TensorBase a, int64_t length, int code)
+cdef TensorBase stack(TensorBase a, int64_t rows, int64_t columns)
+# The dtype of the real parts.
+cdef int real_code(TensorBase a) noexcept
+# All matrices, shared over the pool where that is worth it; OutOfMemoryError where there is no work space.
+cdef int run(task_t task, Job* job, int64_t count, double nanoseconds) except -1
+# The work space that a routine wants, which it said in the first element; float32 holds 24 bits of it.
+cdef int workspace_size(Job* job, const char* work) noexcept nogil
+# Whether a matrix, or the triangle that the library would read, has no NaN or infinity, on which it prints, or goes astray.
+cdef bint finite(const Job* j, const char* a, int64_t rows, int64_t columns, char triangle) noexcept nogil
+
+cdef inline char* element(const Job* j, char* a, int64_t row, int64_t column) noexcept nogil:
+    return a + (column * j.lead + row) * j.size
+
+
+cdef inline void unit_of(const Job* j, double* one) noexcept nogil:
+    """1 in the matrices' type."""
+    one[0], one[1] = 1.0, 0.0
+    if j.kind % 2 == 0:
+        one[0] = 0.0
+        (<float*>one)[0] = 1.0
+
+
+cdef inline void minus_of(const Job* j, double* minus) noexcept nogil:
+    """-1 in the matrices' type."""
+    minus[0], minus[1] = -1.0, 0.0
+    if j.kind % 2 == 0:
+        minus[0] = 0.0
+        (<float*>minus)[0] = -1.0
+
+
+cdef inline void add_one(char* to, int kind) noexcept nogil:
+    if kind % 2:
+        (<double*>to)[0] += 1.0
+    else:
+        (<float*>to)[0] += 1.0

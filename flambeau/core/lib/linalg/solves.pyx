@@ -1,0 +1,99 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+"""Systems of equations: by LU factors, and triangular ones."""
+from libc.stdint cimport int64_t
+from ...base.tensor cimport TensorBase, pointer
+from .factors import lu
+from .jobs cimport Job, begin, matrices, run
+from .triangles cimport Triangle, exchange_back, solve_triangle
+
+cdef enum:
+    PART = 128                 # columns of right sides that a thread takes at least
+
+
+cdef void solve_range(void* context, int64_t begin, int64_t end) noexcept nogil:
+    """A = Uᵀ Lᵀ Pᵀ, where L and U lie by columns: first by the one triangle, then by the other, then rows are exchanged, the last first."""
+    cdef Job* j = <Job*>context
+    cdef Triangle first
+    cdef Triangle second
+    cdef Job one = j[0]
+    cdef int64_t at, matrix, row = <int64_t>j.m * j.size
+    cdef int columns
+    cdef char* x
+    first.turned = second.turned = first.upper = first.unit = False
+    second.upper = second.unit = True
+    first.lead = second.lead = j.n
+    for at in range(begin, end):
+        matrix = at // j.k
+        first.a, one.pivots = j.a + matrix * j.a_step, j.pivots + (matrix * j.n if j.a_step else 0)
+        second.a = first.a
+        x = part(j, at, &columns)
+        solve_triangle(j, &first, x, j.m, j.n, columns, 0)
+        solve_triangle(j, &second, x, j.m, j.n, columns, 0)
+        exchange_back(&one, x, row, columns)
+
+
+cdef inline char* part(const Job* j, int64_t at, int* columns) noexcept nogil:
+    """Where a part of the right sides begins, and how many columns it has; parts are cut by the size alone."""
+    cdef int64_t first = at % j.k * PART
+    columns[0] = <int>(j.m - first if at % j.k == j.k - 1 else PART)
+    return j.b + at // j.k * j.b_step + first * j.size
+
+
+cdef int parts_of(Job* j) noexcept:
+    """Right sides that are worth more than one thread."""
+    return max(j.m // PART, 1) if j.n >= PART else 1
+
+
+def solve(TensorBase rows not None, TensorBase right not None) -> TensorBase:
+    """x with A x = b in place of b, (*, n, m); A, one for each or one for all, is taken apart.  `info` as of `lu`, one for each A.
+
+    The library sees A' and b', and finds x' from the right of A', so nothing is turned.
+    """
+    cdef Job j
+    cdef int64_t count
+    begin(&j, rows, "solve")
+    pivots, info = lu(rows)
+    j.n, j.m, j.lwork, j.lrwork, j.liwork = <int>rows.sizes[rows.rank - 1], <int>right.sizes[right.rank - 1], 0, 0, 0
+    if right.count == 0:
+        return info
+    if not right.contiguous or right.code != rows.code:
+        raise TypeError("solve: contiguous matrices of one dtype expected")
+    count = matrices(right)
+    if count != (<TensorBase>info).count:
+        j.a_step = 0
+    j.b, j.b_step, j.pivots = pointer(right), <int64_t>j.n * j.m * j.size, <int*>pointer(pivots)
+    j.k = parts_of(&j)
+    run(solve_range, &j, count * j.k, 0.06 * j.n * j.n * j.m / j.k)
+    return info
+
+
+cdef void triangular_range(void* context, int64_t begin, int64_t end) noexcept nogil:
+    cdef Job* j = <Job*>context
+    cdef Triangle t
+    cdef int64_t at
+    cdef int columns
+    cdef char* x
+    t.lead, t.turned, t.unit, t.upper = j.n, j.transposed == b"T", j.unit == b"U", (j.triangle == b"U") == (j.transposed == b"T")
+    for at in range(begin, end):
+        x = part(j, at, &columns)
+        t.a = j.a + at // j.k * j.a_step
+        solve_triangle(j, &t, x, j.m, j.n, columns, 0)
+
+
+def triangular(TensorBase matrix not None, TensorBase right not None, bint upper, bint unit, bint turned) -> None:
+    """x with A x = b in place of b, (*, n, m), for triangular A, one for each or one for all; `turned`: `matrix` holds its transposes."""
+    cdef Job j
+    begin(&j, matrix, "triangular")
+    j.n, j.m, j.lwork, j.lrwork, j.liwork = <int>matrix.sizes[matrix.rank - 1], <int>right.sizes[right.rank - 1], 0, 0, 0
+    if right.count == 0:
+        return
+    if not right.contiguous or right.code != matrix.code:
+        raise TypeError("triangular: contiguous matrices of one dtype expected")
+    if matrices(right) != matrices(matrix):
+        j.a_step = 0
+    j.triangle = b"U" if upper == turned else b"L"
+    j.transposed = b"T" if turned else b"N"
+    j.unit = b"U" if unit else b"N"
+    j.b, j.b_step = pointer(right), <int64_t>j.n * j.m * j.size
+    j.k = parts_of(&j)
+    run(triangular_range, &j, matrices(right) * j.k, 0.03 * j.n * j.n * j.m / j.k)
